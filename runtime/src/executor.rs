@@ -1,19 +1,19 @@
 //! Executes a plan: its memory, and the calls of its steps.
 
 mod bound;
+mod call_jump;
 mod calls;
 mod carried;
 mod exchange;
 mod extents;
 mod geometry;
+mod host_cache;
+mod memory;
 mod parts;
 mod ports;
-mod room;
 mod shared;
 mod stop;
 mod trace;
-mod turn;
-mod upkeep;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -40,18 +40,18 @@ use udo_engine::thread_pool::Pool;
 use udo_graph::memory::{Budget, Buffer, Limit, OutOfMemory};
 
 use bound::Moved;
+use call_jump::CallJump;
 pub(crate) use carried::Carried;
 use exchange::Exchanged;
 use extents::{Extents, SharedArg, pass_shapes};
 use geometry::StepGeometry;
+use host_cache::HostCache;
+pub(crate) use memory::MemorySource;
+use memory::{Charges, PlanMemory};
 use parts::Part;
-pub(crate) use room::Room;
-use room::{Held, Taken};
 use shared::Replaced;
 use stop::Stoppable;
 pub use trace::{Span, SpanKind, Trace};
-use turn::Turn;
-use upkeep::Cached;
 
 /// The failure of a step. The session can run again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -89,7 +89,7 @@ pub struct SessionError {
 
 /// The reason why there is no memory for a plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RoomError {
+pub enum PlanMemoryError {
     /// The model's budget or the system is out of memory.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -101,10 +101,10 @@ pub enum RoomError {
 impl SessionError {
     /// Checks whether a session of this plan could be created now.
     pub(crate) fn look_ahead(plan: &Plan, budget: &Budget) -> Result<(), Self> {
-        budget.allows(plan.session_bytes()).map_err(|memory| Self::of(plan, memory))
+        budget.allows(plan.session_bytes()).map_err(|memory| Self::new(plan, memory))
     }
 
-    fn of(plan: &Plan, memory: OutOfMemory) -> Self {
+    fn new(plan: &Plan, memory: OutOfMemory) -> Self {
         let memory = OutOfMemory { wanted: plan.session_bytes(), ..memory };
         Self { memory, largest: plan.largest().clone() }
     }
@@ -186,7 +186,7 @@ pub(crate) struct Executor {
     device: Option<Arena>,
     scratch: PerMemory<Buffer>,
     /// The host's cached copies of non-coherent arenas.
-    cached: Cached,
+    cached: HostCache,
     /// The session's own memory for inputs and outputs, if arenas are shared.
     ports: Option<Buffer>,
     geometry: Vec<StepGeometry>,
@@ -195,7 +195,7 @@ pub(crate) struct Executor {
     first_input: usize,
     args: Vec<ExecArgs>,
     calls: Vec<Call>,
-    turns: Vec<Turn>,
+    jumps: Vec<CallJump>,
     /// The parts of a run that can be interrupted.
     parts: Vec<Part>,
     stoppable: Option<Stoppable>,
@@ -221,7 +221,7 @@ pub(crate) struct Executor {
     thread: u64,
     pool: Arc<Pool>,
     /// Dropped last, because it counts the memory above.
-    _held: Held,
+    _charges: Charges,
 }
 
 /// A library's guard of a thread, and the steps that use it.
@@ -263,16 +263,16 @@ impl Executor {
         plan: Arc<Plan>,
         pool: Arc<Pool>,
         budget: &Budget,
-        room: &Room,
-    ) -> Result<Self, RoomError> {
+        room: &MemorySource,
+    ) -> Result<Self, PlanMemoryError> {
         SessionError::look_ahead(&plan, budget)?;
-        let Taken { arenas, scratch, ports, held } = room.take(&plan, budget)?;
-        let cached = Cached::take(&plan, budget)?;
+        let PlanMemory { arenas, scratch, ports, held } = room.take(&plan, budget)?;
+        let cached = HostCache::take(&plan, budget)?;
         let device = plan.device.map(|(device, bytes)| {
             let arena = Arena::new(device, (bytes, plan.fill), plan.regions());
             arena.map_err(|_| {
                 let refused = OutOfMemory { wanted: bytes, taken: 0, limit: Limit::None };
-                SessionError::of(&plan, refused)
+                SessionError::new(&plan, refused)
             })
         });
         let mut session = Self {
@@ -286,7 +286,7 @@ impl Executor {
             first_input: 0,
             args: Vec::with_capacity(plan.steps.len()),
             calls: Vec::with_capacity(plan.steps.len()),
-            turns: Vec::new(),
+            jumps: Vec::new(),
             parts: Part::all(&plan),
             stoppable: None,
             exchanged: Vec::new(),
@@ -303,7 +303,7 @@ impl Executor {
             thread: 0,
             pool,
             plan,
-            _held: held,
+            _charges: held,
         };
         session.lay_tensors();
         session.lay_replaced();
@@ -316,7 +316,7 @@ impl Executor {
     fn lay_geometry(&mut self, budget: &Budget) -> Result<(), SessionError> {
         let plan = Arc::clone(&self.plan);
         for (index, bytes) in plan.geometry() {
-            let buffer = budget.zeroed(bytes).map_err(|memory| SessionError::of(&plan, memory))?;
+            let buffer = budget.zeroed(bytes).map_err(|memory| SessionError::new(&plan, memory))?;
             let (Some(step), Some(&first)) = (plan.steps.get(index), self.first_tensor.get(index))
             else {
                 continue;
@@ -347,7 +347,7 @@ impl Executor {
                     arg = arg.paired_with(other);
                 }
                 if arg.bounded != 0 {
-                    let bounds = (self.tensors.len(), Extents::of(&arg));
+                    let bounds = (self.tensors.len(), Extents::from_arg(&arg));
                     self.bounds.push(bounds);
                     self.output_bounds.extend((port >= step.inputs.len()).then_some(bounds));
                 }
@@ -419,7 +419,7 @@ impl Executor {
         self.guards = guards.into_values().collect();
         self.link_shapes(&plan);
         let outputs: Vec<usize> = self.output_bounds.iter().map(|(output, _)| *output).collect();
-        self.turns = Turn::all(&plan, &self.first_tensor, &outputs);
+        self.jumps = CallJump::all(&plan, &self.first_tensor, &outputs);
         let mut shapes_end = 0;
         let mut geometry = (1u32..).zip(&self.geometry);
         for (index, step) in plan.steps.iter().enumerate() {

@@ -49,7 +49,7 @@ fn steps(compiler: &Compiler<'_>, part: Part, pool: &Pool) -> Result<Compiled, C
     let options = compiler.options;
     let mut resolved = resolve::run_part(compiler, part)?;
     let rest = resolved.rest.take();
-    let layers = Layers::of(compiler, &resolved.graph);
+    let layers = Layers::new(compiler, &resolved.graph);
     let pinned = place::pinned(&options.place.affinity);
     let cores = Wanted { preferred: preferred_core(&options.place), pinned: &pinned };
     let fired = pass::run(compiler, &mut resolved.graph, &options.passes, cores)?;

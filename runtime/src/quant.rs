@@ -351,9 +351,10 @@ impl Quantizer {
         let mut passes = PassOptions::none();
         passes.skip.retain(|pass| !FUSED.contains(&pass.as_str()));
         pass::run(&compiler, &mut fused, &passes, Core::CPU)?;
-        let wishes = (settings.float_ops, settings.core);
+        let float_ops_and_core = (settings.float_ops, settings.core);
         let bits = settings.activation_bits;
-        let sites = sites::find(&graph, [&typed, &fused], compiler.operators, wishes, bits);
+        let sites =
+            sites::find(&graph, [&typed, &fused], compiler.operators, float_ops_and_core, bits);
         if sites.groups.is_empty() {
             return Err(QuantError::Nothing);
         }
@@ -371,7 +372,7 @@ impl Quantizer {
         } else {
             HashMap::new()
         };
-        Wishes { histograms, means }
+        Statistics { histograms, means }
     }
 
     /// Returns the quantized model.
@@ -451,7 +452,7 @@ impl Quantizer {
     fn mask_levels(&self, calibration: &Calibration) -> MaskLevels {
         let steps = Levels::unsigned(self.settings.activation_bits).steps();
         let seen = |id| self.seen(id, calibration);
-        MaskLevels::of(&self.graph, &self.sites.masks, seen, steps)
+        MaskLevels::compute(&self.graph, &self.sites.masks, seen, steps)
     }
 
     /// Returns the integers that represent the values of a group.

@@ -193,7 +193,7 @@ impl Runtime {
 
     /// What the devices are at now.
     pub fn report(&self) -> RuntimeReport {
-        RuntimeReport::of(&self.queues)
+        RuntimeReport::new(&self.queues)
     }
 
     /// Has a device go away: runs on it fail, and those that are submitted to it, until [`Runtime::reset_device`]. For

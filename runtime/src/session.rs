@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 
 use udo_api::{Dim, Element, Shape, TensorDesc};
 
-use crate::executor::{Executor, Room};
+use crate::executor::{Executor, MemorySource};
 use crate::model::{Facts, Inner, Model, Stage};
 use crate::pipeline::CompileError;
 use udo_compile::plan::Plan;
@@ -48,7 +48,7 @@ pub struct Session {
     devices: Devices,
     /// Those that runs use.
     used: Used,
-    room: Room,
+    room: MemorySource,
     /// What submitted runs run in, once one was.
     frames: Option<Arc<Frames>>,
     /// The shapes that all frames had memory for when they were reserved last.
@@ -308,7 +308,7 @@ impl Session {
 
     /// Plans for `shapes` and takes the memory; where there is too little, that of other shapes goes.
     fn meet(&mut self, stage: &Arc<Stage>, shapes: &[Shape]) -> Result<(), CompileError> {
-        let facts = Facts::of(shapes.to_vec());
+        let facts = Facts::new(shapes.to_vec());
         let segment = loop {
             match self.try_meet(stage, &facts) {
                 Ok(segment) => break segment,

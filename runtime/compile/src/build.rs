@@ -173,7 +173,7 @@ impl GraphBuilder {
         let tensor = self.slot(id)?;
         let place = tensor.place(id);
         if tensor.spec.encodings().is_some() {
-            return Err(state(format!("{place} is quantized already; that is said once")));
+            return Err(state(format!("{place} is quantized already; that is describe once")));
         }
         let spec = tensor.spec.with_encodings(encodings).map_err(|error| at(&place, &error))?;
         self.slot_mut(id)?.spec = spec;
@@ -248,7 +248,7 @@ impl GraphBuilder {
     /// input that an operation writes.
     pub fn set_io(&mut self, inputs: &[TensorId], outputs: &[TensorId]) -> Result<()> {
         if self.io.is_some() {
-            return Err(state("inputs and outputs are said already; they are said once"));
+            return Err(state("inputs and outputs are describe already; they are describe once"));
         }
         if outputs.is_empty() {
             return Err(invalid("there are 0 outputs, expected at least one"));
@@ -259,18 +259,18 @@ impl GraphBuilder {
         for (side, index, &id) in all {
             let place = format!("{side} {index}");
             let tensor = self.slot(id).map_err(|error| at(&place, &error))?;
-            let said = tensor.place(id);
+            let describe = tensor.place(id);
             if tensor.data.is_some() {
-                return Err(invalid(format!("{place} is {said}, which is a constant")));
+                return Err(invalid(format!("{place} is {describe}, which is a constant")));
             }
             if !seen.insert(id) {
                 return Err(invalid(format!(
-                    "{place} is {said}, which is an input or output before, expected each tensor once"
+                    "{place} is {describe}, which is an input or output before, expected each tensor once"
                 )));
             }
             if let Some(writer) = tensor.writer.filter(|_| side == "input") {
                 let by = self.operation_name(writer);
-                return Err(invalid(format!("{place} is {said}, which operation {by} makes")));
+                return Err(invalid(format!("{place} is {describe}, which operation {by} makes")));
             }
         }
         self.io = Some(Io { inputs: inputs.to_vec(), outputs: outputs.to_vec() });
@@ -284,7 +284,7 @@ impl GraphBuilder {
     /// Tensors, operations, inputs or outputs are missing or do not fit. The error returns the builder, so that the
     /// graph can be completed.
     pub fn finish(self) -> std::result::Result<FinishedGraph, Unfinished> {
-        FinishedGraph::of(self)
+        FinishedGraph::build(self)
     }
 
     fn slot(&self, id: TensorId) -> Result<&Slot> {

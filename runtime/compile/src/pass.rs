@@ -231,7 +231,7 @@ impl From<Core> for Wanted<'_> {
 }
 
 impl Wanted<'_> {
-    fn of(self, bound: &BoundNode) -> Core {
+    fn core_of(self, bound: &BoundNode) -> Core {
         let pinned = bound.node.pin.and_then(|pin| self.pinned.get(usize::from(pin)));
         pinned.copied().unwrap_or(self.preferred)
     }
@@ -273,7 +273,7 @@ pub fn run<'a>(
 
 /// Returns the producers and consumers of each value, and the extents that are equal in every run.
 fn uses(graph: &TypedGraph, compiler: &Compiler<'_>) -> Uses {
-    Uses::of(graph, Extents::of(graph, compiler, patterns::extents::rule))
+    Uses::new(graph, Extents::infer(graph, compiler, patterns::extents::rule))
 }
 
 /// Sets the layout rule of every node for which `find` returns one; returns their number.
@@ -343,7 +343,7 @@ fn replace_all(
             Found::Instead(found) => {
                 let op = found.op;
                 let at = (id, &mut gone);
-                let core = graph.node(id).map_or(cores.preferred, |bound| cores.of(bound));
+                let core = graph.node(id).map_or(cores.preferred, |bound| cores.core_of(bound));
                 if replace::apply(graph, &mut uses, compiler, core, at, found) {
                     count += 1;
                 } else {

@@ -2,19 +2,19 @@
 
 mod affinity;
 mod attempt;
-mod cheapest;
+mod candidate;
+mod constraints;
+mod cost_based;
 mod epilogue;
 mod layers;
 mod layout;
 mod limits;
-mod on_values;
+mod on_quantized_core;
 mod order;
 mod partition;
 mod ports;
 mod price;
-mod unplaced;
 mod views;
-mod wishes;
 
 use std::collections::HashMap;
 
@@ -35,11 +35,11 @@ pub use crate::options::{
     PlaceOptions, core_named,
 };
 pub use affinity::{pin, pinned};
+use candidate::PlaceCandidate;
+use constraints::Constraints;
 pub use layers::Layers;
 pub use limits::takes_numbers;
-use unplaced::Unplaced;
 pub(crate) use views::Readers;
-use wishes::Wishes;
 
 /// A core that refused a node, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ pub enum Pitch {
 
 impl Pitch {
     /// Returns what a kernel declares for a port.
-    pub(crate) fn of(rule: Option<&PortRule>) -> Self {
+    pub(crate) fn from_rule(rule: Option<&PortRule>) -> Self {
         match rule {
             Some(rule) if rule.wants_alone() => Self::Alone,
             Some(rule) if rule.takes_pitched() => Self::Taken,
@@ -272,7 +272,11 @@ struct Placing<'a> {
 
 impl Placing<'_> {
     /// Returns the choice for each node under these constraints.
-    fn choices(&self, compiler: &Compiler<'_>, wishes: &Wishes) -> Result<Vec<Choice>, PlaceError> {
+    fn choices(
+        &self,
+        compiler: &Compiler<'_>,
+        constraints: &Constraints,
+    ) -> Result<Vec<Choice>, PlaceError> {
         let Self { graph, options, layers, threads, price, ref pinned } = *self;
         let mut choices = Vec::with_capacity(graph.nodes.len());
         let mut produced =
@@ -295,12 +299,12 @@ impl Placing<'_> {
                 continue;
             }
             if bound.is_alias {
-                produced.note(output, produced.of(bound.node.input(0)));
+                produced.note(output, produced.get(bound.node.input(0)));
                 choices.push(Choice::Alias);
                 continue;
             }
-            let (node, wish, produced_by) = (&bound.node, wishes.of(id), &produced);
-            let unplaced = Unplaced {
+            let (node, constraint, produced_by) = (&bound.node, constraints.get(id), &produced);
+            let candidate = PlaceCandidate {
                 graph,
                 produced: produced_by,
                 node,
@@ -308,11 +312,11 @@ impl Placing<'_> {
                 options,
                 threads,
                 pinned,
-                wish,
+                constraint,
                 layers,
                 price,
             };
-            let (placed, steps) = unplaced.choose(compiler)?;
+            let (placed, steps) = candidate.choose(compiler)?;
             for output in &placed.outputs {
                 produced.note(output.value, Some((placed.core, output.format)));
             }
@@ -334,12 +338,12 @@ struct Produced {
 }
 
 impl Produced {
-    fn of(&self, value: Option<ValueId>) -> Option<(Core, Format)> {
+    fn get(&self, value: Option<ValueId>) -> Option<(Core, Format)> {
         self.values.get(value?.index()).copied().flatten()
     }
 
     fn knows(&self, value: ValueId) -> bool {
-        self.of(Some(value)).is_some()
+        self.get(Some(value)).is_some()
     }
 
     fn note(&mut self, value: Option<ValueId>, how: Option<(Core, Format)>) {

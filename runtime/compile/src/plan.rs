@@ -2,6 +2,7 @@
 
 mod arena;
 mod blocks;
+mod cache_maintenance;
 mod control;
 mod crossings;
 mod gap;
@@ -19,7 +20,6 @@ mod states;
 mod subnets;
 mod tie;
 mod unify;
-mod upkeep;
 mod windows;
 
 use std::fmt;
@@ -130,7 +130,7 @@ pub enum Purpose {
     /// It brings a value into another core's memory, or another format, or where it is to be in the next trip.
     Transfer,
     /// It flushes or invalidates what the host has of an accelerator's memory.
-    Upkeep,
+    CacheMaintenance,
     /// It brings what a branch gives to where either branch does.
     Merge {
         /// The first step of the branch.
@@ -178,7 +178,7 @@ impl Step {
     fn node(&self) -> Option<usize> {
         match self.purpose {
             Purpose::Node { index } | Purpose::Check { index, .. } => Some(index),
-            Purpose::Transfer | Purpose::Upkeep | Purpose::Merge { .. } => None,
+            Purpose::Transfer | Purpose::CacheMaintenance | Purpose::Merge { .. } => None,
         }
     }
 
@@ -431,7 +431,7 @@ impl Plan {
         pack::all(&mut placement, compiler, pool)?;
         let profile = placement.profile;
         let pairs = std::mem::take(&mut placement.resolved.graph.in_place);
-        let report = report::Nodes::of(&placement, compiler);
+        let report = report::Nodes::new(&placement, compiler);
         let threads = pool.width();
         let mut lowered = lower::lower(placement, compiler, threads)?;
         lowered.steps.iter().try_for_each(check_ports)?;
@@ -443,8 +443,8 @@ impl Plan {
         })?;
         gap::insert(&mut lowered, options.row_gap);
         let scratch_bytes = scratch(&lowered.steps, &profile);
-        let arenas = arena::Arenas::of(&lowered);
-        let largest = Largest::of(&lowered.inputs, &lowered.steps);
+        let arenas = arena::Arenas::new(&lowered);
+        let largest = Largest::find(&lowered.inputs, &lowered.steps);
         let placed = arenas.place(&lowered.windows);
         let (mut windows, mut arena_bytes) = placed.map_err(|memory| PlanError::TooLarge {
             memory: memory.name(),

@@ -44,9 +44,9 @@ use udo_graph::memory::{Tensor, TensorStorage};
 
 pub(crate) use apply::apply_to_constant;
 pub use control::{Along, Control};
-use control::{Form, bind_control, bind_rest};
+use control::{SubgraphKind, bind_control, bind_rest};
 pub use coverage::{Coverage, coverage};
-use cut::{Cut, Wanted};
+use cut::{Cut, Dependency};
 pub use cut::{Part, Want};
 use defaults::{fill_defaults, fill_seed};
 pub use inputs::{Input, InputShapes, bind};
@@ -62,7 +62,7 @@ pub use typed::{
     BoundNode, EpilogueNode, LayoutRule, Quantized, Step, TypedGraph, TypedValue, Wide,
 };
 pub use udo_host::ParamSetting;
-use upgrade::{Ends, upgrade, widen};
+use upgrade::{RangeEnds, upgrade, widen};
 pub use upgrade::{UPGRADES, Upgrade};
 
 /// A resolved graph.
@@ -281,10 +281,10 @@ struct Binding<'a> {
     /// The number of conditional or repeated subgraphs around the current node.
     depth: usize,
     /// The number of values outside the outermost loop around the current node.
-    trips: Option<usize>,
+    outside_loop: Option<usize>,
     /// The nodes that replace the current node and are bound next, for example those of an `If` branch that always
     /// runs.
-    taken: Vec<Node>,
+    pending: Vec<Node>,
     /// The values that are sequences of tensors.
     sequences: Sequences,
 }
@@ -306,7 +306,7 @@ pub fn run_part(compiler: &Compiler<'_>, part: Part) -> Result<Resolved, Resolve
     let options = compiler.bind();
     // Not an error yet: a branch that never runs may contain missing operators.
     let all_missing = missing(compiler.operators, &graph, options);
-    let ends = Ends::of(compiler, &graph);
+    let ends = RangeEnds::new(compiler, &graph);
     let shapes = inputs::shapes(&graph, options)?;
     let Graph { name, nodes, values, inputs, captures, outputs, in_place, affinity, .. } = graph;
     // A default that the caller does not override is an ordinary constant from here on.
@@ -329,9 +329,10 @@ pub fn run_part(compiler: &Compiler<'_>, part: Part) -> Result<Resolved, Resolve
     });
     graph.set_open(&open);
     let (notices, layouts) = (Vec::new(), NhwcValues::default());
-    let (depth, trips, taken) = (0, None, Vec::new());
+    let (depth, outside_loop, pending) = (0, None, Vec::new());
     let sequences = Sequences::default();
-    let mut binding = Binding { options, graph, notices, layouts, depth, trips, taken, sequences };
+    let mut binding =
+        Binding { options, graph, notices, layouts, depth, outside_loop, pending, sequences };
     let mut cut = Cut::new(source);
     while let Some(node) = cut.next(&binding.sequences) {
         let (whole, mark) = (node.clone(), binding.mark());
@@ -343,13 +344,13 @@ pub fn run_part(compiler: &Compiler<'_>, part: Part) -> Result<Resolved, Resolve
         let bound = binding.graph.nodes.len();
         match bind_next(compiler, &mut binding, in_run.unwrap_or(node)) {
             Ok(()) => {
-                let mut added: Vec<_> = std::mem::take(&mut binding.taken);
+                let mut added: Vec<_> = std::mem::take(&mut binding.pending);
                 let bound = binding.graph.nodes.iter_mut().skip(bound).map(|of| &mut of.node);
                 bound.chain(&mut added).for_each(|node| attribute(node, &whole));
                 cut.come(added);
             }
             Err(ResolveError::Wants(want)) => {
-                cut.put_behind(&mut binding, (whole, mark), want)?;
+                cut.defer(&mut binding, (whole, mark), want)?;
             }
             Err(ResolveError::MissingOps { .. }) => {
                 return Err(ResolveError::MissingOps { all: all_missing });
@@ -396,8 +397,8 @@ fn bind_next(
     if compiler.operators.is_builtin(entry.package) {
         behind.splice(..0, upgrade(compiler, &mut binding.graph, &mut node)?);
         fill_seed(&mut node, entry.def.schema());
-        if let Some(form) = Form::of(entry.def) {
-            return bind_control(compiler, binding, node, entry, form);
+        if let Some(kind) = SubgraphKind::from_op(entry.def) {
+            return bind_control(compiler, binding, node, entry, kind);
         }
     }
     let Binding { options, graph, layouts, .. } = binding;
@@ -439,7 +440,7 @@ fn bind_builtin(
     node: Node,
 ) -> Result<(), ResolveError> {
     let missing =
-        || ResolveError::MissingOps { all: vec![MissingOp::of(&node, compiler.operators)] };
+        || ResolveError::MissingOps { all: vec![MissingOp::new(&node, compiler.operators)] };
     let entry = builtin_for(compiler.operators, &node).ok_or_else(missing)?;
     bind_to(compiler, graph, node, entry)
 }
@@ -668,7 +669,7 @@ impl TypedGraph {
         let reason =
             format!("input {:?} is computed, expected a constant in the model", port.name());
         let (node, op) = (node.name.clone(), node.op.clone());
-        let what = Wanted::Elements;
+        let what = Dependency::Elements;
         Err(ResolveError::Wants(Want::new(node, op, reason, (what, values))))
     }
 }

@@ -9,7 +9,7 @@ use udo_api::Shape;
 use super::Executor;
 use super::carried::Carried;
 use super::extents::SharedArg;
-use super::room::aligned;
+use super::memory::aligned;
 use udo_compile::plan::{Movable, Operand, Port, SharedPlace, WindowPlace};
 use udo_engine::device::{self, SpecDetails, TensorSpec};
 use udo_engine::run::Bound;

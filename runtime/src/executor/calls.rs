@@ -18,7 +18,7 @@ impl Executor {
         mut run: impl FnMut(Range<usize>) -> Result<(), E>,
     ) -> Result<(), E> {
         let (mut from, mut at) = (0, 0);
-        while let Some(turn) = self.turns.get(at) {
+        while let Some(turn) = self.jumps.get(at) {
             run(from..turn.end)?;
             self.exchange(turn.exchanges.clone());
             let is_back;

@@ -15,7 +15,7 @@ pub(super) struct Extents {
 }
 
 impl Extents {
-    pub(super) fn of(arg: &TensorArg) -> Self {
+    pub(super) fn from_arg(arg: &TensorArg) -> Self {
         Self {
             dims: arg.dims,
             rank: usize::from(arg.rank),
@@ -47,11 +47,11 @@ impl SharedArg {
     }
 
     pub(super) fn read(&self) -> Extents {
-        Extents::of(self.at_rest())
+        Extents::from_arg(self.at_rest())
     }
 
     /// Returns the first element of a bool tensor between calls, if it has one.
-    pub(super) fn first_truth(&self) -> Option<bool> {
+    pub(super) fn first_bool(&self) -> Option<bool> {
         let arg = self.at_rest();
         let is_there = arg.dtype == DType::Bool.code() && arg.len > 0 && !arg.data.is_null();
         // SAFETY: the argument describes memory of the session, or of a constant, with `len` elements of one byte.

@@ -55,7 +55,7 @@ impl Executor {
         let Some(part) = self.parts.get(index) else { return Ok(()) };
         let progress = Progress::of(&self.plan.steps);
         let run = || {
-            if self.turns.is_empty() {
+            if self.jumps.is_empty() {
                 return self.run_until(part.calls.clone(), &progress, is_stopped);
             }
             self.walk(|calls| self.run_until(calls, &progress, is_stopped))

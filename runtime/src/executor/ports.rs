@@ -42,7 +42,7 @@ impl Executor {
         };
         let arg = TensorArg::new(&operand.desc.with_extents(shape), self.address(operand));
         if let Some(tensor) = self.tensors.get(self.first_input + index) {
-            tensor.write(Extents::of(&arg));
+            tensor.write(Extents::from_arg(&arg));
         }
     }
 

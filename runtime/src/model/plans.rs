@@ -50,7 +50,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn of(shapes: Vec<Shape>) -> Self {
+    pub(crate) fn new(shapes: Vec<Shape>) -> Self {
         Self { shapes, elements: Vec::new() }
     }
 }
@@ -63,7 +63,7 @@ impl PartialEq for Facts {
     }
 }
 
-/// The inputs of a model's compilations, kept for new shapes and for parts that follow a cut.
+/// The inputs of a model's compilations, cached for new shapes and for parts that follow a cut.
 #[derive(Clone, Debug)]
 pub(crate) struct Kit {
     pub(crate) resources: Resources,
@@ -103,11 +103,11 @@ pub(crate) struct Planner {
     /// Held while a plan is made, so that sessions with the same shapes make only one.
     making: Arc<Mutex<()>>,
     /// The plans, most recently used first.
-    kept: Mutex<Vec<Kept>>,
+    cached: Mutex<Vec<CachedPlan>>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CachedPlan {
     facts: Facts,
     planned: Planned,
 }
@@ -119,11 +119,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Drop for Planner {
     /// Drops the planners of later parts iteratively: there may be too many for a recursion.
     fn drop(&mut self) {
-        let mut left = std::mem::take(self.kept.get_mut().unwrap_or_else(PoisonError::into_inner));
-        while let Some(kept) = left.pop() {
-            if let Some(mut rest) = kept.planned.rest.and_then(Arc::into_inner) {
-                let kept = rest.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
-                left.append(kept);
+        let mut left =
+            std::mem::take(self.cached.get_mut().unwrap_or_else(PoisonError::into_inner));
+        while let Some(cached) = left.pop() {
+            if let Some(mut rest) = cached.planned.rest.and_then(Arc::into_inner) {
+                let cached = rest.cached.get_mut().unwrap_or_else(PoisonError::into_inner);
+                left.append(cached);
             }
         }
     }
@@ -133,8 +134,8 @@ impl Planner {
     /// Returns a planner for a graph with open extents.
     pub(super) fn new(graph: Graph, inputs: Vec<Input>, kit: &Kit) -> Self {
         let (part, wanted) = (Part::whole(graph), Vec::new());
-        let (kit, making, kept) = (kit.for_plans(), Arc::default(), Mutex::default());
-        Self { inputs, wanted, part, kit, making, kept }
+        let (kit, making, cached) = (kit.for_plans(), Arc::default(), Mutex::default());
+        Self { inputs, wanted, part, kit, making, cached }
     }
 
     /// Returns a planner for the part that follows the only plan of a model.
@@ -152,13 +153,13 @@ impl Planner {
         Self { inputs, wanted, part, kit, making, kept: Mutex::default() }
     }
 
-    /// Returns the plan for `facts`, and makes it unless it is kept.
+    /// Returns the plan for `facts`, and makes it unless it is cached.
     pub(crate) fn plan_for(&self, facts: &Facts) -> Result<Planned, CompileError> {
-        if let Some(planned) = self.kept(facts) {
+        if let Some(planned) = self.cached(facts) {
             return Ok(planned);
         }
         let _making = lock(&self.making);
-        if let Some(planned) = self.kept(facts) {
+        if let Some(planned) = self.cached(facts) {
             return Ok(planned);
         }
         let Kit { resources, options, pool } = &self.kit;
@@ -170,9 +171,9 @@ impl Planner {
         let Compiled { plan, rest, .. } = pipeline::compile(&compiler, self.knowing(facts), pool)?;
         let follow = |part| Arc::new(Self::follow(part, &self.kit, Arc::clone(&self.making)));
         let planned = Planned { plan: Arc::new(plan), rest: rest.map(follow) };
-        let mut kept = lock(&self.kept);
-        kept.truncate(options.shapes_kept.get() - 1);
-        kept.insert(0, Kept { facts: facts.clone(), planned: planned.clone() });
+        let mut cached = lock(&self.cached);
+        cached.truncate(options.shapes_kept.get() - 1);
+        cached.insert(0, CachedPlan { facts: facts.clone(), planned: planned.clone() });
         Ok(planned)
     }
 
@@ -193,16 +194,16 @@ impl Planner {
         part
     }
 
-    fn kept(&self, facts: &Facts) -> Option<Planned> {
-        let mut kept = lock(&self.kept);
-        let at = kept.iter().position(|kept| kept.facts == *facts)?;
-        kept.get_mut(..=at)?.rotate_right(1);
-        kept.first().map(|kept| kept.planned.clone())
+    fn cached(&self, facts: &Facts) -> Option<Planned> {
+        let mut cached = lock(&self.cached);
+        let at = cached.iter().position(|cached| cached.facts == *facts)?;
+        cached.get_mut(..=at)?.rotate_right(1);
+        cached.first().map(|cached| cached.planned.clone())
     }
 
     /// Drops the least recently used plan; returns whether there was one.
     pub(crate) fn forget(&self) -> bool {
-        lock(&self.kept).pop().is_some()
+        lock(&self.cached).pop().is_some()
     }
 
     pub(crate) fn budget(&self) -> &Budget {

@@ -7,7 +7,7 @@ use udo_graph::memory::Tensor;
 
 /// The declaration of an input or output.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Said {
+pub(super) struct Declared {
     /// Its declared type, with the extents that are declared.
     pub(super) of: Option<TensorType>,
     /// The encoding of its integers, per tensor.
@@ -15,24 +15,24 @@ pub(super) struct Said {
 }
 
 /// Returns the declarations of inputs. An encoding is that of the node that dequantizes the input.
-pub(super) fn inputs(graph: &Graph) -> Vec<Said> {
+pub(super) fn inputs(graph: &Graph) -> Vec<Declared> {
     let reader = |id: ValueId| {
         graph.nodes.iter().find(|node| node.op == "DequantizeLinear" && node.input(0) == Some(id))
     };
     let said =
-        |&id: &ValueId| Said { of: None, encoding: reader(id).and_then(|of| coded(graph, of)) };
+        |&id: &ValueId| Declared { of: None, encoding: reader(id).and_then(|of| coded(graph, of)) };
     graph.inputs.iter().map(said).collect()
 }
 
 /// Returns the declarations of outputs. An encoding is that of the node that quantizes the output.
-pub(super) fn outputs(graph: &Graph) -> Vec<Said> {
+pub(super) fn outputs(graph: &Graph) -> Vec<Declared> {
     let maker = |id: ValueId| {
         let makes = |node: &&Node| node.op == "QuantizeLinear" && node.output(0) == Some(id);
         graph.nodes.iter().find(makes)
     };
     let said = |&id: &ValueId| {
         let of = graph.value(id).ok().and_then(|value| value.declared.clone());
-        Said { of, encoding: maker(id).and_then(|of| coded(graph, of)) }
+        Declared { of, encoding: maker(id).and_then(|of| coded(graph, of)) }
     };
     graph.outputs.iter().map(said).collect()
 }

@@ -17,7 +17,7 @@ use udo_graph::graph::{Graph, InPlace};
 use udo_graph::memory::Budget;
 
 use super::plans::{Facts, Kit, Planned, Planner, Plans};
-use super::ports::{self, Said};
+use super::ports::{self, Declared};
 use crate::pipeline::{self, CompileError, Compiled};
 
 /// The resources that all stages of a model share.
@@ -56,7 +56,7 @@ pub(crate) struct Stage {
     /// Pairs of an input and an output, by index, that a run may bind to the same memory.
     pub(crate) in_place: Vec<(usize, usize)>,
     /// The declarations of inputs and of outputs.
-    pub(super) said: [Vec<Said>; 2],
+    pub(super) said: [Vec<Declared>; 2],
     pub(crate) plans: Plans,
     /// A report that replaces the plan's, if there is more to say.
     report: Option<Report>,
@@ -92,7 +92,8 @@ impl Stage {
         ranges.retain(|name, _| !options.bind.dims.contains_key(name));
         let ranges = BindOptions { ranges, ..BindOptions::default() };
         let kit = Kit { resources, options, pool: Arc::clone(&shared.pool) };
-        let Made { plans, report, fired } = Made::of(graph, &inputs, &ranges, &kit)?;
+        let CompiledGraph { plans, report, fired } =
+            CompiledGraph::new(graph, &inputs, &ranges, &kit)?;
         let mut stage = Self { inputs, ranges, outputs, in_place, said, plans, report, fired, kit };
         if let Some(cache) = stage.kit.resources.constants.cache() {
             cache.check()?;
@@ -197,15 +198,15 @@ pub(crate) fn kinds(options: &PlaceOptions) -> Vec<CoreKind> {
 }
 
 /// A compiled graph, without what the stage adds.
-struct Made {
+struct CompiledGraph {
     plans: Plans,
     /// A report for a graph whose plans are made later.
     report: Option<Report>,
     fired: Vec<Fired>,
 }
 
-impl Made {
-    fn of(
+impl CompiledGraph {
+    fn new(
         graph: Graph,
         inputs: &[Input],
         ranges: &BindOptions,

@@ -39,7 +39,7 @@ impl Stages {
     }
 
     /// Returns `count` stages, which `choice` selects and `compile` compiles.
-    pub(crate) fn of(
+    pub(crate) fn with_choice(
         file: &str,
         count: usize,
         choice: Option<StageChoice>,

@@ -109,11 +109,11 @@ impl CompileError {
     }
 }
 
-impl From<RoomError> for CompileError {
-    fn from(error: RoomError) -> Self {
+impl From<PlanMemoryError> for CompileError {
+    fn from(error: PlanMemoryError) -> Self {
         match error {
-            RoomError::Session(error) => Self::Memory(error),
-            RoomError::Device(error) => Self::Device(error),
+            PlanMemoryError::Session(error) => Self::Memory(error),
+            PlanMemoryError::Device(error) => Self::Device(error),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use udo_api::{Bf16, DType, F16};
 
-use super::masks::Ends;
+use super::masks::MaskEnds;
 use super::observe::Observer;
 use super::range::{Range, to_single};
 use super::tail::End;
@@ -24,7 +24,7 @@ pub struct Calibration {
     session: Option<Session>,
     watched: Vec<Watched>,
     /// The model's inputs, and the ends at which their elements may be masks.
-    inputs: Vec<(String, Ends)>,
+    inputs: Vec<(String, MaskEnds)>,
     runs: usize,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Means {
 
 impl Means {
     fn add(&mut self, numbers: &[f32], dims: &[usize]) {
-        let along = Along::of(dims, Some(self.axis));
+        let along = Along::new(dims, Some(self.axis));
         self.sums.resize(along.count, 0.0);
         for (at, &number) in numbers.iter().enumerate() {
             self.sums[along.at(at)] += f64::from(number);
@@ -65,7 +65,7 @@ impl Means {
 }
 
 /// The statistics to record.
-pub(super) struct Wishes {
+pub(super) struct Statistics {
     /// Whether to record histograms.
     pub(super) histograms: bool,
     /// The values whose means along an axis are recorded.
@@ -98,7 +98,7 @@ impl Quantizer {
         resources: &impl AsRef<Resources>,
         options: &CompileOptions,
     ) -> Result<Calibration, QuantError> {
-        let Wishes { histograms, means } = self.wishes();
+        let Statistics { histograms, means } = self.statistics();
         let mut ids: Vec<ValueId> = self.sites.groups.iter().map(|group| group.root).collect();
         ids.extend(means.keys());
         ids.extend(self.sites.masks.chosen());
@@ -133,7 +133,7 @@ impl Quantizer {
     }
 
     /// Returns the float inputs, and the ends at which their elements may be masks.
-    fn inputs(&self) -> Vec<(String, Ends)> {
+    fn inputs(&self) -> Vec<(String, MaskEnds)> {
         let of = |&id: &ValueId| {
             let value = self.graph.value(id).ok()?;
             // A half-precision input is widened by its only consumer.
@@ -149,7 +149,9 @@ impl Quantizer {
 
 /// Returns whether a tensor has NaN elements, and the range of the others; `None` if it is not a float tensor.
 fn numbers_of(tensor: &Tensor) -> Option<(bool, Range)> {
-    let of = |numbers: &[f32]| (numbers.iter().any(|number| number.is_nan()), Range::of(numbers));
+    let of = |numbers: &[f32]| {
+        (numbers.iter().any(|number| number.is_nan()), Range::from_numbers(numbers))
+    };
     if let Some(numbers) = tensor.get::<f32>() {
         return Some(of(numbers));
     }
@@ -163,7 +165,7 @@ fn numbers_of(tensor: &Tensor) -> Option<(bool, Range)> {
 }
 
 /// Refuses inputs with NaN elements, or with infinite elements that are not only masks.
-fn check(inputs: &[(String, Tensor)], ends: &[(String, Ends)]) -> Result<(), QuantError> {
+fn check(inputs: &[(String, Tensor)], ends: &[(String, MaskEnds)]) -> Result<(), QuantError> {
     for (value, tensor) in inputs {
         let Some((_, ends)) = ends.iter().find(|(known, _)| known == value) else { continue };
         let Some((has_nan, range)) = numbers_of(tensor) else { continue };

@@ -35,7 +35,7 @@ pub(super) struct Dequantized {
 
 /// Returns whether a graph has quantized values.
 pub(crate) fn has_encodings(graph: &Graph) -> bool {
-    graph.nodes.iter().any(|node| Conversion::of(node).is_some_and(Conversion::has_encoding))
+    graph.nodes.iter().any(|node| Conversion::from_node(node).is_some_and(Conversion::has_encoding))
 }
 
 /// Returns the graph with floating-point values replaced of quantized ones. Nodes without a float form stay as they are.
@@ -45,7 +45,7 @@ pub(crate) fn has_encodings(graph: &Graph) -> bool {
 pub(super) fn dequantize(graph: &Graph) -> Result<Dequantized, QuantError> {
     let mut rewrite = Rewrite {
         graph: Graph { nodes: Vec::new(), ..graph.clone() },
-        names: Names::of(graph),
+        names: Names::new(graph),
         floats: HashMap::new(),
         rounded: HashMap::new(),
         replaced: HashMap::new(),
@@ -107,7 +107,7 @@ struct Rewrite {
 
 impl Rewrite {
     fn add(&mut self, node: &Node) -> Result<(), QuantError> {
-        let done = match Conversion::of(node) {
+        let done = match Conversion::from_node(node) {
             Some(Conversion::Quantize) => self.quantize(node)?,
             Some(Conversion::Dequantize) => self.dequantize(node)?,
             Some(Conversion::FloatOp(row)) => self.compute(node, row)?,
@@ -569,7 +569,7 @@ const OPSET: &str = "opset";
 
 impl Conversion {
     /// Returns how a node is converted; `None` if it stays as it is.
-    fn of(node: &Node) -> Option<Self> {
+    fn from_node(node: &Node) -> Option<Self> {
         let op = node.op.as_str();
         let named = |names: &[&str]| node.domain.is_empty() && names.contains(&op);
         let is_own = node.domain.is_empty() || node.domain == MICROSOFT;

@@ -61,7 +61,7 @@ pub(super) fn sweep(graph: &mut Graph) {
 pub(super) struct Names(HashSet<String>);
 
 impl Names {
-    pub(super) fn of(graph: &Graph) -> Self {
+    pub(super) fn new(graph: &Graph) -> Self {
         let values = graph.values.iter().map(|value| value.value().name.clone());
         let nodes = graph.nodes.iter().map(|node| node.node().name.clone());
         Self(values.chain(nodes).collect())

@@ -27,7 +27,7 @@ struct Layer {
 }
 
 impl Layer {
-    fn of(graph: &Graph, typed: &TypedGraph, id: NodeId) -> Option<Self> {
+    fn from_node(graph: &Graph, typed: &TypedGraph, id: NodeId) -> Option<Self> {
         let node = graph.nodes.get(id.index()).filter(|node| is_convolution(node))?;
         let weights = typed.known(node.input(1))?;
         let bias = match node.input(2) {
@@ -85,7 +85,7 @@ struct Pair {
 /// There is not enough memory.
 pub(super) fn equalize(graph: &mut Graph, typed: &TypedGraph) -> Result<usize, QuantError> {
     let mut layers: Vec<Layer> =
-        graph.node_ids().filter_map(|id| Layer::of(graph, typed, id)).collect();
+        graph.node_ids().filter_map(|id| Layer::from_node(graph, typed, id)).collect();
     let pairs = pairs(graph, &layers);
     for _ in 0..ROUNDS {
         let mut change: f64 = 0.0;

@@ -41,7 +41,7 @@ pub(super) fn insert(
 ) -> Result<Inserted, QuantError> {
     let mut insertion = Insertion {
         graph: Graph { nodes: Vec::new(), ..graph.clone() },
-        names: Names::of(graph),
+        names: Names::new(graph),
         sites,
         of_groups,
         of_constants,
@@ -233,9 +233,9 @@ impl Insertion<'_> {
         stored: Stored,
     ) -> Result<ValueId, QuantError> {
         let exact = tensor.get::<f32>().unwrap_or_default();
-        let noise = Some(Noise::of(exact, &stored.numbers()));
+        let noise = Some(Noise::measure(exact, &stored.numbers()));
         let Stored { values, levels, encodings, axis } = stored;
-        let ranges = Along::of(tensor.dims(), axis).ranges(exact).into_iter();
+        let ranges = Along::new(tensor.dims(), axis).ranges(exact).into_iter();
         let width = ranges.map(Range::width).min_by(f64::total_cmp);
         let [scale, zero] = self.numbers_of(name, levels, &encodings, axis)?;
         let values = self.constant(&format!("{name}_quantized"), values);
@@ -266,7 +266,7 @@ impl Insertion<'_> {
             Some(_) | None => {
                 let numbers = tensor.get::<f32>().unwrap_or_default();
                 let range = self.of_constants.masks.constant(id);
-                let range = range.unwrap_or_else(|| Range::of(numbers));
+                let range = range.unwrap_or_else(|| Range::from_numbers(numbers));
                 check(&name, numbers, range)?;
                 let least_width = self.of_constants.settings.least_width;
                 (scheme.levels(), vec![scheme.encoding(range, least_width)])
@@ -305,7 +305,7 @@ impl Insertion<'_> {
                     None => format!("{}_bias", self.name(value)),
                 };
                 let numbers = bias.get::<f32>().unwrap_or_default();
-                check(&name, numbers, Range::of(numbers))?;
+                check(&name, numbers, Range::from_numbers(numbers))?;
                 let back = self.add_stored((&name, bias), Kind::Bias, steps)?;
                 own.inputs.resize(own.inputs.len().max(port + 1), None);
                 own.inputs[port] = Some(back);
@@ -350,9 +350,9 @@ impl Constants<'_> {
         }
         let axis = axis.filter(|_| self.settings.weight_encoding == WeightEncoding::PerChannel);
         let numbers = tensor.get::<f32>().unwrap_or_default();
-        check(name, numbers, Range::of(numbers))?;
+        check(name, numbers, Range::from_numbers(numbers))?;
         let scheme_of = (scheme, self.settings.least_width);
-        let mut encodings = weights::encodings(numbers, Along::of(tensor.dims(), axis), scheme_of);
+        let mut encodings = weights::encodings(numbers, Along::new(tensor.dims(), axis), scheme_of);
         if let Some((bias, scale)) = bias.filter(|_| self.settings.bias == BiasStorage::Sums) {
             weights::fit_bias(&mut encodings, bias, scale);
         }
@@ -370,7 +370,7 @@ impl Constants<'_> {
             BiasStorage::Eight => {
                 let scheme = Scheme::Symmetric(Bits::Eight);
                 let numbers = tensor.get::<f32>().unwrap_or_default();
-                let along = Along::of(tensor.dims(), None);
+                let along = Along::new(tensor.dims(), None);
                 let scheme_of = (scheme, self.settings.least_width);
                 let encodings = weights::encodings(numbers, along, scheme_of);
                 Ok(weights::store(tensor, scheme.levels(), encodings, None)?)

@@ -3,7 +3,7 @@
 //! A mask adds -10000, the smallest number of a type or -inf to scores, or replaces them by it, so that a softmax
 //! returns 0 there or a maximum selects another element. The exact value of a mask does not affect results, so ranges
 //! ignore it. It is stored as the end of a range that is wide enough for its consumers: [`find`] determines which nodes
-//! return the same for all masks, and [`Levels::of`] determines, once ranges are known, how far from 0 a mask must be.
+//! return the same for all masks, and [`Levels::compute`] determines, once ranges are known, how far from 0 a mask must be.
 
 use std::collections::HashMap;
 
@@ -20,12 +20,12 @@ use udo_graph::graph::{Graph, Node, NodeReads, PerValue, Read, ValueId};
 
 /// Whether elements far from 0 at either end of a value are only masks, as far as its consumers tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ends {
+pub(super) struct MaskEnds {
     pub(super) low: bool,
     pub(super) high: bool,
 }
 
-impl Ends {
+impl MaskEnds {
     pub(super) fn has(self, end: End) -> bool {
         match end {
             End::Low => self.low,
@@ -69,7 +69,7 @@ struct Edge {
 #[derive(Clone, Debug)]
 pub(super) struct Masks {
     /// For each value, the ends at which masks may be.
-    ends: PerValue<Ends>,
+    ends: PerValue<MaskEnds>,
     /// The inputs of nodes that read them, last node first.
     edges: Vec<Edge>,
     /// The constants among them, and those that are added to them.
@@ -92,14 +92,14 @@ pub(super) fn find(
     is_builtin: impl Fn(&BoundNode) -> bool,
 ) -> Masks {
     let mut masks = Masks {
-        ends: PerValue::filled(graph, Ends::default()),
+        ends: PerValue::filled(graph, MaskEnds::default()),
         edges: Vec::new(),
         constants: HashMap::new(),
         chosen: Vec::new(),
     };
     let is_float = |id: ValueId| is_float(typed, Some(id));
     for id in graph.value_ids().filter(|id| is_float(*id) && !graph.outputs.contains(id)) {
-        masks.ends.set(id, Ends { low: true, high: true });
+        masks.ends.set(id, MaskEnds { low: true, high: true });
     }
     for node in graph.nodes.iter().rev() {
         let of = node.output(0).and_then(|id| bound.get(&id)).filter(|of| is_builtin(of));
@@ -128,8 +128,8 @@ pub(super) fn find(
         let numbers = typed.known(Some(id)).and_then(|tensor| tensor.get::<f32>());
         if let Some(numbers) = numbers {
             masks.constants.entry(id).or_insert_with(|| Constant {
-                range: Range::of(numbers),
-                tails: End::BOTH.map(|end| Tail::of(end, numbers).rest()),
+                range: Range::from_numbers(numbers),
+                tails: End::BOTH.map(|end| Tail::from_numbers(end, numbers).rest()),
             });
         }
     }
@@ -141,7 +141,7 @@ pub(super) fn find(
 impl Masks {
     /// Records the effect of a node on a value; `None` if it computes with all elements.
     fn add(&mut self, value: ValueId, end: End, effect: Option<Effect>) {
-        let has = |ends: Option<&Ends>, end: End| ends.is_some_and(|ends| ends.has(end));
+        let has = |ends: Option<&MaskEnds>, end: End| ends.is_some_and(|ends| ends.has(end));
         // The targets have been analyzed before, because their consumers come later.
         let effect = effect.filter(|effect| match effect {
             Effect::Moved(to) => to.iter().all(|&to| has(self.ends.get(to), end)),
@@ -169,7 +169,7 @@ impl Masks {
     }
 
     /// Returns the ends of a value at which masks may be.
-    pub(super) fn ends(&self, value: ValueId) -> Ends {
+    pub(super) fn ends(&self, value: ValueId) -> MaskEnds {
         self.ends.get(value).copied().unwrap_or_default()
     }
 
@@ -364,7 +364,7 @@ impl Seen {
 
 impl Levels {
     /// Computes the levels, given the observed ranges and the number of steps of a softmax's result.
-    pub(super) fn of(
+    pub(super) fn compute(
         graph: &Graph,
         masks: &Masks,
         seen: impl Fn(ValueId) -> Option<Seen>,

@@ -31,7 +31,7 @@ impl Noise {
     }
 
     /// Returns the error of a value.
-    pub(crate) fn of(wanted: &[f32], found: &[f32]) -> Self {
+    pub(crate) fn measure(wanted: &[f32], found: &[f32]) -> Self {
         let mut noise = Self::default();
         noise.add(wanted, found);
         noise
@@ -49,11 +49,11 @@ mod tests {
 
     #[test]
     fn a_tenth_of_the_signal_is_twenty_decibels() {
-        let mut noise = Noise::of(&[1.0, -2.0], &[1.1, -1.8]);
+        let mut noise = Noise::measure(&[1.0, -2.0], &[1.1, -1.8]);
         assert!((noise.decibels().unwrap() - 20.0).abs() < 1e-4, "{noise:?}");
         assert!((noise.max_error - 0.2).abs() < 1e-6);
         noise.add(&[5.0], &[5.0]);
         assert!(noise.decibels().unwrap() > 20.0);
-        assert_eq!(Noise::of(&[1.0], &[1.0]).decibels(), None);
+        assert_eq!(Noise::measure(&[1.0], &[1.0]).decibels(), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Statistics of a value over all runs of a calibration, in constant memory.
 
-use super::masks::{Ends, Seen};
+use super::masks::{MaskEnds, Seen};
 use super::range::Range;
 use super::tail::{End, Tail};
 
@@ -134,7 +134,7 @@ impl Observer {
     }
 
     /// Makes it distinguish masks, which may be at these ends.
-    pub(super) fn telling_masks(mut self, ends: Ends) -> Self {
+    pub(super) fn telling_masks(mut self, ends: MaskEnds) -> Self {
         self.tails = End::BOTH.map(|end| ends.has(end).then(|| Tail::new(end)));
         self
     }
@@ -149,7 +149,7 @@ impl Observer {
     /// Adds the elements of a run.
     pub(crate) fn add(&mut self, numbers: &[f32]) {
         self.has_nan |= numbers.iter().any(|number| number.is_nan());
-        let range = Range::of(numbers);
+        let range = Range::from_numbers(numbers);
         if range.is_empty() {
             return;
         }

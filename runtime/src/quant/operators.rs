@@ -11,7 +11,7 @@ use udo_graph::graph::{Attr, Node, ValueId};
 
 /// How an operator is quantized.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Form {
+pub(super) enum QuantKind {
     /// A product of its first operand and weights, which may be constants, with an optional bias.
     Product {
         /// The axis of the weights along which results are.
@@ -21,12 +21,12 @@ pub(super) enum Form {
     },
     /// Each operand and each result has its own encoding.
     Own,
-    /// Like [`Form::Own`] without integers: a float kernel of fixed-point cores computes it, and its constants stay
+    /// Like [`QuantKind::Own`] without integers: a float kernel of fixed-point cores computes it, and its constants stay
     /// float.
     Kernel,
     /// An operator of a package: each tensor, including constants, is stored as its port states.
     Ports,
-    /// Like [`Form::Own`]; the result has a range that does not depend on data.
+    /// Like [`QuantKind::Own`]; the result has a range that does not depend on data.
     Fixed(Range),
     /// The first output has the encoding of the first input, because the operator only moves or selects elements.
     Moves,
@@ -74,34 +74,34 @@ pub(super) enum ResultAxis {
 const TANH: Range = Range { min: -1.0, max: 1.0 };
 
 /// Operators whose form does not follow from their schemas.
-const FORMS: &[(&str, Form)] = &[
-    ("Add", Form::Own),
-    ("AveragePool", Form::Own),
-    ("BatchNormalization", Form::Kernel),
-    ("Concat", Form::Own),
-    ("Conv", Form::Product { axis: ResultAxis::First, bias: Some(2) }),
-    ("ConvTranspose", Form::Product { axis: ResultAxis::Second, bias: Some(2) }),
-    ("Dropout", Form::Moves),
-    ("Expand", Form::Moves),
-    ("Gather", Form::Moves),
-    ("Gemm", Form::Product { axis: ResultAxis::Columns, bias: Some(2) }),
-    ("GlobalAveragePool", Form::Own),
-    ("Identity", Form::Moves),
-    ("InstanceNormalization", Form::Kernel),
-    ("LRN", Form::Kernel),
-    ("LSTM", Form::Kernel),
-    ("MatMul", Form::Product { axis: ResultAxis::Last, bias: None }),
-    ("Max", Form::Kernel),
-    ("Min", Form::Kernel),
-    ("Mul", Form::Own),
-    (PAD, Form::Moves),
-    ("ReduceMean", Form::Own),
-    ("Sigmoid", Form::Fixed(Range::UNIT)),
-    ("Softmax", Form::Fixed(Range::UNIT)),
-    ("Split", Form::Moves),
-    ("Sum", Form::Own),
-    ("Tanh", Form::Fixed(TANH)),
-    ("Tile", Form::Moves),
+const FORMS: &[(&str, QuantKind)] = &[
+    ("Add", QuantKind::Own),
+    ("AveragePool", QuantKind::Own),
+    ("BatchNormalization", QuantKind::Kernel),
+    ("Concat", QuantKind::Own),
+    ("Conv", QuantKind::Product { axis: ResultAxis::First, bias: Some(2) }),
+    ("ConvTranspose", QuantKind::Product { axis: ResultAxis::Second, bias: Some(2) }),
+    ("Dropout", QuantKind::Moves),
+    ("Expand", QuantKind::Moves),
+    ("Gather", QuantKind::Moves),
+    ("Gemm", QuantKind::Product { axis: ResultAxis::Columns, bias: Some(2) }),
+    ("GlobalAveragePool", QuantKind::Own),
+    ("Identity", QuantKind::Moves),
+    ("InstanceNormalization", QuantKind::Kernel),
+    ("LRN", QuantKind::Kernel),
+    ("LSTM", QuantKind::Kernel),
+    ("MatMul", QuantKind::Product { axis: ResultAxis::Last, bias: None }),
+    ("Max", QuantKind::Kernel),
+    ("Min", QuantKind::Kernel),
+    ("Mul", QuantKind::Own),
+    (PAD, QuantKind::Moves),
+    ("ReduceMean", QuantKind::Own),
+    ("Sigmoid", QuantKind::Fixed(Range::UNIT)),
+    ("Softmax", QuantKind::Fixed(Range::UNIT)),
+    ("Split", QuantKind::Moves),
+    ("Sum", QuantKind::Own),
+    ("Tanh", QuantKind::Fixed(TANH)),
+    ("Tile", QuantKind::Moves),
 ];
 
 /// The operator that pads.
@@ -223,9 +223,9 @@ pub(super) const QUANTIZE: &str = "QuantizeLinear";
 /// The operator that dequantizes.
 pub(super) const DEQUANTIZE: &str = "DequantizeLinear";
 
-impl Form {
+impl QuantKind {
     /// Returns how a node is quantized; `bound` is the node in the resolved graph.
-    pub(super) fn of(
+    pub(super) fn from_node(
         node: &Node,
         bound: &BoundNode,
         typed: &TypedGraph,

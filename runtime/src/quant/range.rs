@@ -26,7 +26,7 @@ impl Range {
     pub(crate) const UNIT: Self = Self { min: 0.0, max: 1.0 };
 
     /// Returns the range of these numbers, without NaN.
-    pub(crate) fn of(numbers: &[f32]) -> Self {
+    pub(crate) fn from_numbers(numbers: &[f32]) -> Self {
         // With 16 accumulators, the compiler vectorizes the loop.
         let (mut least, mut most) = ([f32::INFINITY; 16], [f32::NEG_INFINITY; 16]);
         let mut chunks = numbers.chunks_exact(16);
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn numbers_are_stored_and_come_back_as_published() {
         let numbers = [-1.8, -1.0, 0.0, 0.5];
-        let encoding = U8.asymmetric(Range::of(&numbers), LEAST_WIDTH);
+        let encoding = U8.asymmetric(Range::from_numbers(&numbers), LEAST_WIDTH);
         is_near(U8.range(encoding), -1.803_921_6, 0.496_078_4);
         let stored = numbers.map(|number| U8.stored(encoding, number));
         assert_eq!(stored, [0, 89, 200, 255]);
@@ -306,10 +306,10 @@ mod tests {
     fn ranges_leave_out_what_is_no_number() {
         let numbers: Vec<f32> =
             (0..40u8).map(|n| if n % 7 == 3 { f32::NAN } else { f32::from(n) - 20.0 }).collect();
-        assert_eq!(Range::of(&numbers), Range { min: -20.0, max: 19.0 });
-        assert!(Range::of(&[]).is_empty() && Range::of(&[f32::NAN]).is_empty());
-        assert!(!Range::of(&[f32::INFINITY]).is_finite());
-        let both = Range::of(&[1.0]).with(Range::of(&[-3.0]));
+        assert_eq!(Range::from_numbers(&numbers), Range { min: -20.0, max: 19.0 });
+        assert!(Range::from_numbers(&[]).is_empty() && Range::from_numbers(&[f32::NAN]).is_empty());
+        assert!(!Range::from_numbers(&[f32::INFINITY]).is_finite());
+        let both = Range::from_numbers(&[1.0]).with(Range::from_numbers(&[-3.0]));
         assert_eq!(both, Range { min: -3.0, max: 1.0 });
     }
 }

@@ -110,7 +110,7 @@ pub(super) fn find(
     (float_ops, core): (FloatOps, Core),
     bits: Bits,
 ) -> Sites {
-    let of = Survey::of(graph, [typed, fused], operators, core);
+    let of = Survey::new(graph, [typed, fused], operators, core);
     let between = of.between(float_ops, bits);
     let (mut wanted, parents) = of.wanted(&between);
     match float_ops {
@@ -144,7 +144,7 @@ struct Survey<'a> {
     nodes: Vec<&'a Node>,
     /// The nodes of packages.
     of_packages: Vec<Option<&'a BoundNode>>,
-    forms: Vec<Form>,
+    forms: Vec<QuantKind>,
     /// Whether each node is elementwise.
     elementwise: Vec<bool>,
     /// The nodes in the newest operator set, by first output.
@@ -157,7 +157,7 @@ struct Survey<'a> {
 const EXTENTS: &[&str] = &["Shape", "Size"];
 
 /// For whom each value is quantized, if it is.
-type Wanted = PerValue<Option<StoredFor>>;
+type Needs = PerValue<Option<StoredFor>>;
 
 /// Returns the node that computes each value as its first output.
 fn makers<'a>(graph: &Graph, typed: &'a TypedGraph) -> HashMap<ValueId, &'a BoundNode> {
@@ -178,7 +178,7 @@ fn makers<'a>(graph: &Graph, typed: &'a TypedGraph) -> HashMap<ValueId, &'a Boun
 }
 
 impl<'a> Survey<'a> {
-    fn of(
+    fn new(
         graph: &'a Graph,
         [typed, fused]: [&'a TypedGraph; 2],
         operators: &Operators,
@@ -192,12 +192,15 @@ impl<'a> Survey<'a> {
             let [own, bound] =
                 [&before, &after].map(|of| output.and_then(|id| of.get(&id)).copied());
             let (node, form) = match (own, bound) {
-                (Some(_), None) => (node, Form::Within),
-                (Some(own), Some(bound)) if own.node.op != bound.node.op => {
-                    (&bound.node, Form::of(&bound.node, bound, fused, (operators, core)))
+                (Some(_), None) => (node, QuantKind::Within),
+                (Some(own), Some(bound)) if own.node.op != bound.node.op => (
+                    &bound.node,
+                    QuantKind::from_node(&bound.node, bound, fused, (operators, core)),
+                ),
+                (_, Some(bound)) => {
+                    (node, QuantKind::from_node(node, bound, fused, (operators, core)))
                 }
-                (_, Some(bound)) => (node, Form::of(node, bound, fused, (operators, core))),
-                (None, None) => (node, Form::Float),
+                (None, None) => (node, QuantKind::Float),
             };
             nodes.push(node);
             forms.push(form);
@@ -219,7 +222,7 @@ impl<'a> Survey<'a> {
         }
     }
 
-    fn nodes(&self) -> impl Iterator<Item = (NodeId, &'a Node, Form)> {
+    fn nodes(&self) -> impl Iterator<Item = (NodeId, &'a Node, QuantKind)> {
         let nodes = self.nodes.iter().zip(&self.forms).enumerate();
         nodes.map(|(at, (node, form))| (NodeId::at(at), *node, *form))
     }
@@ -250,8 +253,8 @@ impl<'a> Survey<'a> {
         }
     }
 
-    fn form(&self, id: NodeId) -> Form {
-        self.forms.get(id.index()).copied().unwrap_or(Form::Float)
+    fn form(&self, id: NodeId) -> QuantKind {
+        self.forms.get(id.index()).copied().unwrap_or(QuantKind::Float)
     }
 
     /// Returns the values inside nodes that are computed as one. If everything is quantized, consecutive functions are
@@ -266,12 +269,14 @@ impl<'a> Survey<'a> {
         let mut between = PerValue::filled(self.graph, false);
         let mut base: PerValue<Option<ValueId>> = PerValue::filled(self.graph, None);
         for (at, node, form) in self.nodes() {
-            let (Some(output), Form::Function | Form::Own | Form::Fixed(_) | Form::Within) =
-                (node.output(0), form)
+            let (
+                Some(output),
+                QuantKind::Function | QuantKind::Own | QuantKind::Fixed(_) | QuantKind::Within,
+            ) = (node.output(0), form)
             else {
                 continue;
             };
-            if form == Form::Within {
+            if form == QuantKind::Within {
                 self.results(node).for_each(|id| between.set(id, true));
                 continue;
             }
@@ -307,7 +312,7 @@ impl<'a> Survey<'a> {
         self.only_reader(cut)?;
         let before = self.producers.get(cut).copied().flatten()?;
         let is_fused = self.nodes.get(before.index()).is_some_and(|node| is_fused_with_cut(node));
-        let stores = matches!(self.form(before), Form::Product { .. } | Form::Own);
+        let stores = matches!(self.form(before), QuantKind::Product { .. } | QuantKind::Own);
         (stores && is_fused).then_some(before)
     }
 
@@ -317,7 +322,7 @@ impl<'a> Survey<'a> {
             let (before, after) = (node.input(0)?, node.output(0)?);
             let maker = self.cut_before(node).filter(|_| cuts(node))?;
             // 16-bit sums and means are computed in floating point.
-            let is_product = matches!(self.form(maker), Form::Product { .. });
+            let is_product = matches!(self.form(maker), QuantKind::Product { .. });
             let maker = *self.nodes.get(maker.index())?;
             let is_plain = ["alpha", "beta"].into_iter().all(|name| {
                 maker.float_attr(name).is_none_or(|factor| factor.to_bits() == 1f64.to_bits())
@@ -364,9 +369,9 @@ impl<'a> Survey<'a> {
 
     /// Returns the values for which operators need an encoding, and for each value the one that it shares its encoding
     /// with.
-    fn wanted(&self, between: &PerValue<bool>) -> (Wanted, PerValue<Option<ValueId>>) {
+    fn wanted(&self, between: &PerValue<bool>) -> (Needs, PerValue<Option<ValueId>>) {
         let is_free = |id: &ValueId| between.get(*id) != Some(&true);
-        let mut wanted: Wanted = PerValue::filled(self.graph, None);
+        let mut wanted: Needs = PerValue::filled(self.graph, None);
         let asked = Some(StoredFor::Integers);
         let mut parents = PerValue::filled(self.graph, None);
         for (at, node, form) in self.nodes() {
@@ -377,19 +382,22 @@ impl<'a> Survey<'a> {
                 wanted.set(id, Some(known.map_or(stored_for, |known| known.min(stored_for))));
             }
             match form {
-                Form::Product { .. } | Form::Own | Form::Kernel | Form::Fixed(_) => {
+                QuantKind::Product { .. }
+                | QuantKind::Own
+                | QuantKind::Kernel
+                | QuantKind::Fixed(_) => {
                     let values = self.operands(node).chain(self.results(node));
                     values.filter(is_free).for_each(|id| wanted.set(id, asked));
                 }
-                Form::Moves => {
+                QuantKind::Moves => {
                     let from = node.input(0).filter(|&id| self.is_open(id) && is_free(&id));
                     let results = self.results(node).filter(|_| from.is_some());
                     results.for_each(|result| parents.set(result, from));
                 }
-                Form::Function if cuts(node) && self.cut_before(node).is_some() => {
+                QuantKind::Function if cuts(node) && self.cut_before(node).is_some() => {
                     self.results(node).for_each(|id| wanted.set(id, asked));
                 }
-                Form::Ports | Form::Function | Form::Within | Form::Float => {}
+                QuantKind::Ports | QuantKind::Function | QuantKind::Within | QuantKind::Float => {}
             }
         }
         spread(&mut wanted, &parents);
@@ -403,8 +411,8 @@ impl<'a> Survey<'a> {
         };
         // An operator that only moves elements keeps the encoding of its first operand, also for its results.
         let (first, outputs) = match self.form(at) {
-            Form::Ports => (0, node.outputs.as_slice()),
-            Form::Moves => (1, &[][..]),
+            QuantKind::Ports => (0, node.outputs.as_slice()),
+            QuantKind::Moves => (1, &[][..]),
             _ => return Vec::new(),
         };
         let inputs = node.inputs.iter().enumerate().skip(first);
@@ -418,11 +426,11 @@ impl<'a> Survey<'a> {
     }
 
     /// Quantizes values between nodes even if no operator with a quantized form needs them.
-    fn want_all(&self, wanted: &mut Wanted, between: &PerValue<bool>, stored_for: StoredFor) {
+    fn want_all(&self, wanted: &mut Needs, between: &PerValue<bool>, stored_for: StoredFor) {
         for (at, node, form) in self.nodes() {
             // Packages state themselves how values of their operators are stored.
             let is_package = self.of_packages.get(at.index()).is_some_and(Option::is_some);
-            let has_float = form == Form::Float && self.results(node).next().is_some();
+            let has_float = form == QuantKind::Float && self.results(node).next().is_some();
             let is_known = |id: &ValueId| self.typed.known(Some(*id)).is_some();
             let reads_none =
                 EXTENTS.contains(&node.op.as_str()) || node.outputs.iter().flatten().all(is_known);
@@ -439,7 +447,7 @@ impl<'a> Survey<'a> {
 
     fn groups(
         &self,
-        wanted: &Wanted,
+        wanted: &Needs,
         parents: &PerValue<Option<ValueId>>,
     ) -> (Vec<Group>, PerValue<Option<usize>>) {
         let mut groups: Vec<Group> = Vec::new();
@@ -465,8 +473,10 @@ impl<'a> Survey<'a> {
     /// Returns the padding value that was added to the value that this one is computed from, if any.
     fn put_around(&self, id: ValueId) -> Option<f64> {
         let maker = self.producers.get(id).copied().flatten()?;
-        let of =
-            self.own.get(&id).filter(|of| of.node.op == PAD && self.form(maker) == Form::Moves);
+        let of = self
+            .own
+            .get(&id)
+            .filter(|of| of.node.op == PAD && self.form(maker) == QuantKind::Moves);
         let of = &of?.node;
         let is_constant = match of.attr("mode") {
             Some(Attr::Text(mode)) => mode == "constant",
@@ -479,15 +489,15 @@ impl<'a> Survey<'a> {
     /// Returns the range of a value if it does not depend on data.
     fn fixed(&self, id: ValueId) -> Option<Range> {
         match self.form(self.producers.get(id).copied().flatten()?) {
-            Form::Fixed(range) => Some(range),
-            Form::Product { .. }
-            | Form::Own
-            | Form::Kernel
-            | Form::Ports
-            | Form::Moves
-            | Form::Function
-            | Form::Within
-            | Form::Float => None,
+            QuantKind::Fixed(range) => Some(range),
+            QuantKind::Product { .. }
+            | QuantKind::Own
+            | QuantKind::Kernel
+            | QuantKind::Ports
+            | QuantKind::Moves
+            | QuantKind::Function
+            | QuantKind::Within
+            | QuantKind::Float => None,
         }
     }
 
@@ -512,21 +522,21 @@ impl<'a> Survey<'a> {
                     continue;
                 }
                 let constant = match form {
-                    Form::Product { axis, bias } if port < 2 && bias != Some(port) => {
+                    QuantKind::Product { axis, bias } if port < 2 && bias != Some(port) => {
                         let axis = axis_of(node, axis, port, tensor.dims().len());
                         Constant::Weights { axis, bias }
                     }
-                    Form::Own => Constant::Operand(StoredFor::Integers),
-                    Form::Ports | Form::Moves => match self.of_constant(at, port) {
+                    QuantKind::Own => Constant::Operand(StoredFor::Integers),
+                    QuantKind::Ports | QuantKind::Moves => match self.of_constant(at, port) {
                         Some(stored_for) => Constant::Operand(stored_for),
                         None => continue,
                     },
-                    Form::Product { .. }
-                    | Form::Fixed(_)
-                    | Form::Kernel
-                    | Form::Function
-                    | Form::Within
-                    | Form::Float => continue,
+                    QuantKind::Product { .. }
+                    | QuantKind::Fixed(_)
+                    | QuantKind::Kernel
+                    | QuantKind::Function
+                    | QuantKind::Within
+                    | QuantKind::Float => continue,
                 };
                 constants.insert((at, port), constant);
             }
@@ -543,9 +553,9 @@ impl<'a> Survey<'a> {
 
     /// Returns the nodes that compute in floating point, with inputs that runs compute.
     fn floats(&self) -> Vec<FloatNode> {
-        let floats = self
-            .nodes()
-            .filter(|(_, node, form)| *form == Form::Float && self.results(node).next().is_some());
+        let floats = self.nodes().filter(|(_, node, form)| {
+            *form == QuantKind::Float && self.results(node).next().is_some()
+        });
         let named = |(_, node, _): (_, &Node, _)| FloatNode {
             node: node.name.clone(),
             op: node.op.clone(),
@@ -555,7 +565,7 @@ impl<'a> Survey<'a> {
 }
 
 /// Propagates needs through nodes that only move elements, in both directions. Integer operators take precedence.
-fn spread(wanted: &mut Wanted, parents: &PerValue<Option<ValueId>>) {
+fn spread(wanted: &mut Needs, parents: &PerValue<Option<ValueId>>) {
     let pairs: Vec<(ValueId, ValueId)> =
         parents.iter().filter_map(|(id, parent)| Some((id, (*parent)?))).collect();
     loop {

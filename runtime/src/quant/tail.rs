@@ -84,9 +84,9 @@ impl Tail {
     }
 
     /// Returns the statistics of some numbers.
-    pub(super) fn of(end: End, numbers: &[f32]) -> Self {
+    pub(super) fn from_numbers(end: End, numbers: &[f32]) -> Self {
         let mut tail = Self::new(end);
-        tail.add(numbers, Range::of(numbers));
+        tail.add(numbers, Range::from_numbers(numbers));
         tail
     }
 
@@ -142,14 +142,14 @@ mod tests {
 
     #[test]
     fn masks_lie_apart_from_all_other_numbers() {
-        let rest = |numbers: &[f32]| Tail::of(End::Low, numbers).rest();
+        let rest = |numbers: &[f32]| Tail::from_numbers(End::Low, numbers).rest();
         for mask in [-100.0, -1e4, -65_504.0, -1e9, -3.4e38, f32::NEG_INFINITY] {
             let of = [mask, 0.0, -2.5, 7.0, mask * 2.0];
             assert_eq!(rest(&of), Some(Range { min: -2.5, max: 7.0 }), "{mask}");
             assert_eq!(rest(&[mask, 0.0]), Some(Range { min: 0.0, max: 0.0 }), "{mask}");
             let positive: Vec<f32> = of.iter().map(|number| -number).collect();
             let range = Range { min: -7.0, max: 2.5 };
-            assert_eq!(Tail::of(End::High, &positive).rest(), Some(range), "{mask}");
+            assert_eq!(Tail::from_numbers(End::High, &positive).rest(), Some(range), "{mask}");
             assert_eq!(rest(&positive), None, "they are at the other end");
             assert_eq!(rest(&[mask; 3]), None, "there is nothing else");
         }

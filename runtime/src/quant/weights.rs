@@ -61,7 +61,7 @@ pub(super) struct Along {
 
 impl Along {
     /// Returns the mapping for a tensor with these extents; without an axis there is one position.
-    pub(super) fn of(dims: &[usize], axis: Option<usize>) -> Self {
+    pub(super) fn new(dims: &[usize], axis: Option<usize>) -> Self {
         match axis {
             None => Self { count: 1, inner: usize::MAX },
             Some(axis) => {
@@ -81,7 +81,7 @@ impl Along {
         let mut ranges = vec![Range::EMPTY; self.count];
         for (row, numbers) in numbers.chunks(self.inner.min(numbers.len().max(1))).enumerate() {
             if let Some(range) = ranges.get_mut(row % self.count) {
-                *range = range.with(Range::of(numbers));
+                *range = range.with(Range::from_numbers(numbers));
             }
         }
         ranges
@@ -120,7 +120,7 @@ pub(super) fn store(
     axis: Option<usize>,
 ) -> Result<Stored, TensorError> {
     let numbers = tensor.get::<f32>().unwrap_or_default();
-    let along = Along::of(tensor.dims(), axis);
+    let along = Along::new(tensor.dims(), axis);
     let stored = |index: usize, number: f32| {
         let encoding = encodings.get(along.at(index)).or(encodings.first());
         encoding.map_or(0, |encoding| levels.stored(*encoding, number))
@@ -186,7 +186,7 @@ impl Stored {
 
 /// Dequantizes integers with one encoding, or one for each position of an axis; empty for other element types.
 pub(super) fn numbers(values: &Tensor, encodings: &[Encoding], axis: Option<usize>) -> Vec<f32> {
-    let along = Along::of(values.dims(), axis);
+    let along = Along::new(values.dims(), axis);
     let number = |(index, stored): (usize, i32)| {
         let encoding = encodings.get(along.at(index)).or(encodings.first());
         let Encoding { scale, zero_point } =
@@ -228,7 +228,7 @@ mod tests {
         let weights = tensor(&[2, 2, 2], &[1.27, 0.5, -0.01, 0.0, 254.0, 2.0, -2.0, 1.0]);
         let scheme = Scheme::Symmetric(Bits::Eight);
         for (axis, scales) in [(Some(0), vec![0.01, 2.0]), (None, vec![2.0])] {
-            let along = Along::of(weights.dims(), axis);
+            let along = Along::new(weights.dims(), axis);
             let encodings = encodings(weights.get().unwrap(), along, (scheme, LEAST_WIDTH));
             let found: Vec<f32> = encodings.iter().map(|encoding| encoding.scale).collect();
             assert!(found.iter().zip(&scales).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?}");
@@ -242,7 +242,7 @@ mod tests {
             let back = stored.numbers();
             assert!((back[4] - 254.0).abs() < 1e-4 && back[3].abs() < 1e-9, "{back:?}");
         }
-        let inner = Along::of(&[2, 2, 2], Some(1)).ranges(weights.get().unwrap());
+        let inner = Along::new(&[2, 2, 2], Some(1)).ranges(weights.get().unwrap());
         assert_eq!(inner[1], Range { min: -2.0, max: 1.0 });
     }
 
@@ -250,7 +250,7 @@ mod tests {
     fn asymmetric_values_of_four_bits_are_stored_in_eight() {
         let weights = tensor(&[4], &[-1.0, 0.0, 1.0, 2.0]);
         let scheme = Scheme::Asymmetric(Bits::Four);
-        let along = Along::of(&[4], None);
+        let along = Along::new(&[4], None);
         let encodings = encodings(weights.get().unwrap(), along, (scheme, LEAST_WIDTH));
         let stored = store(&weights, scheme.levels(), encodings, None).unwrap();
         assert_eq!(stored.values.get::<u8>(), Some(&[0, 5, 10, 15][..]));

@@ -37,7 +37,7 @@ fn wide(tensor: &Tensor) -> Result<Option<Tensor>, TensorError> {
 /// # Errors
 /// There is not enough memory.
 pub(super) fn widen(graph: &mut Graph) -> Result<(), QuantError> {
-    let mut names = Names::of(graph);
+    let mut names = Names::new(graph);
     let outputs = graph.outputs.clone();
     let mut halves = HashMap::new();
     for id in graph.value_ids().collect::<Vec<_>>() {

@@ -30,11 +30,11 @@ struct Inner {
     cache: Option<Arc<Cache>>,
     source: Source,
     /// The compiled stages, by network.
-    made: Mutex<BTreeMap<usize, Made>>,
+    made: Mutex<BTreeMap<usize, CompiledNetwork>>,
 }
 
 /// The compiled stages of a network.
-struct Made {
+struct CompiledNetwork {
     /// The resources that its stages share.
     shared: Shared,
     /// The stages, by index.
@@ -62,7 +62,7 @@ struct Single {
 }
 
 impl Single {
-    fn of(graph: Graph) -> Self {
+    fn new(graph: Graph) -> Self {
         let values = graph.outputs.iter().filter_map(|&id| graph.value(id).ok());
         let outputs = values.map(|value| value.name.clone()).collect();
         let (name, inputs) = (graph.name.clone(), Input::all(&graph));
@@ -127,9 +127,9 @@ impl Runtime {
         let source = match (file, &cache) {
             (Some(file), _) => Source::File(file),
             (None, Some(cache)) => {
-                Source::Single(Single::of(cache.looking_ahead(options.compile.threads, read)?))
+                Source::Single(Single::new(cache.looking_ahead(options.compile.threads, read)?))
             }
-            (None, None) => Source::Single(Single::of(read()?)),
+            (None, None) => Source::Single(Single::new(read()?)),
         };
         Ok(Networks(Arc::new(Inner { name, runtime, options, bytes, cache, source, made })))
     }
@@ -191,7 +191,7 @@ impl Networks {
 }
 
 /// A stage of a network with its source.
-enum Found<'a> {
+enum StageSource<'a> {
     Stage(&'a Container, &'a container::Stage<usize>),
     Single(&'a Single),
 }
@@ -219,13 +219,13 @@ impl Network {
         }
     }
 
-    fn found(&self, index: usize) -> Result<Found<'_>, LoadError> {
+    fn found(&self, index: usize) -> Result<StageSource<'_>, LoadError> {
         match (&self.of.source, self.stored()) {
             (Source::File(file), Some(network)) => {
                 let stage = network.stage(index).map_err(|error| at(&self.of.name, error))?;
-                Ok(Found::Stage(file, stage))
+                Ok(StageSource::Stage(file, stage))
             }
-            (Source::Single(only), _) if index == 0 => Ok(Found::Single(only)),
+            (Source::Single(only), _) if index == 0 => Ok(StageSource::Single(only)),
             (Source::Single(_), _) | (Source::File(_), None) => {
                 let name = self.name();
                 let why = format!("network {name:?} has no stage {index}: it has one, stage 0");
@@ -247,8 +247,8 @@ impl Network {
         let found = self.found(stage)?;
         let specs = self.typed(&found)?.into_iter().map(|Input { name, of }| {
             let shape = match found {
-                Found::Stage(_, stage) => stage.shapes.get(&name),
-                Found::Single(_) => None,
+                StageSource::Stage(_, stage) => stage.shapes.get(&name),
+                StageSource::Single(_) => None,
             };
             let spec = spec(&of, shape.map_or(&[], Vec::as_slice))?;
             Ok((name, spec))
@@ -257,15 +257,15 @@ impl Network {
     }
 
     /// Returns the inputs of a stage as its graph declares them.
-    fn typed(&self, stage: &Found<'_>) -> Result<Vec<Input>, LoadError> {
+    fn typed(&self, stage: &StageSource<'_>) -> Result<Vec<Input>, LoadError> {
         match stage {
-            Found::Stage(file, stage) => {
+            StageSource::Stage(file, stage) => {
                 let given = &self.of.options.compile.bind.given;
                 let inputs = file.inputs(stage, |name| given.contains(name));
                 let inputs = inputs.map_err(|error| at(&self.of.name, error))?;
                 Ok(inputs.into_iter().map(|(name, of)| Input { name, of }).collect())
             }
-            Found::Single(only) => Ok(only.inputs.clone()),
+            StageSource::Single(only) => Ok(only.inputs.clone()),
         }
     }
 
@@ -275,10 +275,10 @@ impl Network {
     /// The file is damaged.
     pub fn outputs(&self) -> Result<Vec<String>, LoadError> {
         match self.found(0)? {
-            Found::Stage(file, stage) => {
+            StageSource::Stage(file, stage) => {
                 file.outputs(stage).map_err(|error| at(&self.of.name, error))
             }
-            Found::Single(only) => Ok(only.outputs.clone()),
+            StageSource::Single(only) => Ok(only.outputs.clone()),
         }
     }
 
@@ -331,17 +331,17 @@ impl Network {
         };
         let network = self.clone();
         let compile = move |index| Ok(network.compiled(index).map_err(Error::from)?.1);
-        let stages = Stages::of(&self.of.name, self.stage_count(), choice, compile);
+        let stages = Stages::with_choice(&self.of.name, self.stage_count(), choice, compile);
         Ok(Model::of_stages(stages, agreed, kinds(&place), shared))
     }
 
-    fn shared(&self, made: &mut BTreeMap<usize, Made>) -> Result<Shared, LoadError> {
+    fn shared(&self, made: &mut BTreeMap<usize, CompiledNetwork>) -> Result<Shared, LoadError> {
         let Inner { runtime, options, .. } = &*self.of;
         if let Some(made) = made.get(&self.at) {
             return Ok(made.shared.clone());
         }
         let shared = Shared::new(&options.compile, &runtime.queues)?;
-        made.insert(self.at, Made { shared: shared.clone(), stages: BTreeMap::new() });
+        made.insert(self.at, CompiledNetwork { shared: shared.clone(), stages: BTreeMap::new() });
         Ok(shared)
     }
 
@@ -357,7 +357,7 @@ impl Network {
         }
         let mut options = options.clone();
         let graph = match found {
-            Found::Stage(file, stage) => {
+            StageSource::Stage(file, stage) => {
                 let bound = file.bound(stage, name).map_err(|error| at(name, error))?;
                 let bind = &mut options.compile.bind;
                 for (name, range) in bound.ranges {
@@ -369,7 +369,7 @@ impl Network {
                 promote_defaults(&mut graph, &bind.given);
                 graph
             }
-            Found::Single(only) => match lock(&only.graph).take() {
+            StageSource::Single(only) => match lock(&only.graph).take() {
                 Some(graph) => graph,
                 // A model that failed to compile has consumed the graph.
                 None => import::model_bytes(bytes.bytes(), name, &options.import)?,

@@ -28,7 +28,7 @@ pub struct DeviceReport {
 }
 
 impl RuntimeReport {
-    pub(super) fn of(queues: &Queues) -> Self {
+    pub(super) fn new(queues: &Queues) -> Self {
         let device = |device: &Device| {
             let Waiting { runs, cores_at_work } = queues.waiting(device);
             let (device, heap) = (device.clone(), device.heap_stats());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use udo_api::CoreKind;
 
-use crate::executor::Room;
+use crate::executor::MemorySource;
 use crate::model::Inner;
 use udo_engine::cores::{Memory, PerMemory};
 use udo_engine::device::{
@@ -196,7 +196,7 @@ impl Devices {
     }
 
     /// Returns the sources of the session's memory.
-    pub(super) fn room(&self, model: &Inner, options: &SessionOptions) -> Result<Room> {
+    pub(super) fn room(&self, model: &Inner, options: &SessionOptions) -> Result<MemorySource> {
         let all = model.shared.queues.devices();
         let is_used = |kind: CoreKind| model.kinds().any(|used| used == kind);
         let device = |memory: Memory| {
@@ -211,7 +211,7 @@ impl Devices {
             all.get(id.kind, id.index)
         };
         let devices = PerMemory::of(device).try_map(|device| device)?;
-        Ok(Room { devices, workspace: options.workspace.shared() })
+        Ok(MemorySource { devices, workspace: options.workspace.shared() })
     }
 
     pub(super) fn of(&self, kind: CoreKind) -> DeviceId {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::RunError;
-use crate::executor::{Carried, Executor, Room, SpanKind, StepError, StepProfile, Trace};
+use crate::executor::{Carried, Executor, MemorySource, SpanKind, StepError, StepProfile, Trace};
 use crate::model::{Facts, Planned, Planner};
 use crate::pipeline::CompileError;
 use udo_compile::plan::Plan;
@@ -27,7 +27,7 @@ struct Cut {
     wanted: Vec<Carried>,
     /// The segments, current one first.
     segments: Vec<Segment>,
-    room: Room,
+    room: MemorySource,
 }
 
 impl fmt::Debug for Cut {
@@ -77,7 +77,7 @@ impl Segment {
         facts: Facts,
         Planned { plan, rest }: Planned,
         (pool, budget): (&Arc<Pool>, &Budget),
-        room: &Room,
+        room: &MemorySource,
     ) -> Result<Self, CompileError> {
         let executor = Executor::new(plan, Arc::clone(pool), budget, room)?;
         let cut = rest.map(|planner| Cut::new(planner, &executor, room.clone()));
@@ -144,7 +144,7 @@ impl Drop for Cut {
 }
 
 impl Cut {
-    fn new(planner: Arc<Planner>, before: &Executor, room: Room) -> Self {
+    fn new(planner: Arc<Planner>, before: &Executor, room: MemorySource) -> Self {
         let carried = |name: &String| before.carried(name);
         let inputs = planner.inputs.iter().map(|input| carried(&input.name)).collect();
         let wanted = planner.wanted.iter().map(carried).collect();

@@ -32,7 +32,7 @@ impl From<Unfinished> for Error {
 }
 
 impl FinishedGraph {
-    pub(super) fn of(built: GraphBuilder) -> std::result::Result<Self, Unfinished> {
+    pub(super) fn build(built: GraphBuilder) -> std::result::Result<Self, Unfinished> {
         match whole(&built) {
             Ok(graph) => Ok(Self { built, graph }),
             Err(error) => Err(Unfinished { builder: Box::new(built), error }),

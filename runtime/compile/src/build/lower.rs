@@ -5,7 +5,7 @@
 
 use udo_api::{AxisEncoding, DType, Element, Encoding, Encodings, Layout, Shape};
 
-use super::param::{Param, Value, said};
+use super::param::{Param, Value, describe};
 use super::{Result, Slot, TensorId, invalid, unsupported};
 use udo_engine::device::{Error, Extent, SpecDetails, TensorSpec};
 use udo_graph::graph::{Attr, Graph, NEWEST, Node, ValueId};
@@ -276,7 +276,7 @@ impl<'a> Lower<'a> {
         match (self.attr(name), self.param(name)) {
             (Some(Attr::Int(value)), _) => Ok(*value),
             (Some(Attr::Text(text)), _) => self.choice(name, text),
-            (Some(other), _) => Err(invalid(format!("attribute {name:?} is {}", said(other)))),
+            (Some(other), _) => Err(invalid(format!("attribute {name:?} is {}", describe(other)))),
             (None, Some(Value::Int(value))) => Ok(value),
             (None, _) => Err(Self::missing(name)),
         }
@@ -302,7 +302,7 @@ impl<'a> Lower<'a> {
                     invalid(format!("attribute {name:?} is {value}, expected a real number"))
                 })
             }),
-            (Some(other), _) => Err(invalid(format!("attribute {name:?} is {}", said(other)))),
+            (Some(other), _) => Err(invalid(format!("attribute {name:?} is {}", describe(other)))),
             (None, Some(Value::Float(value))) => Ok(value),
             (None, _) => Err(Self::missing(name)),
         }

@@ -13,7 +13,7 @@ mod reduce;
 mod table;
 
 use super::lower::{Call, Lower};
-use super::param::said;
+use super::param::describe;
 use super::{Result, invalid};
 use udo_graph::graph::ValueId;
 
@@ -33,12 +33,12 @@ pub struct NnrtOp {
     pub outputs: [usize; 2],
     /// Its parameters.
     pub params: &'static [Param],
-    form: Form,
+    mapping: Mapping,
 }
 
 /// The operators that an operation maps to.
 #[derive(Debug)]
-enum Form {
+enum Mapping {
     /// A single operator.
     Same(&'static str),
     /// A single operator, followed by the activation that the operation states.
@@ -101,7 +101,7 @@ impl NnrtOp {
                 invalid(format!("{name} has no attribute {attr:?}, expected {known}"))
             })?;
             if !param.takes(value) {
-                let (found, wanted) = (said(value), param.of);
+                let (found, wanted) = (describe(value), param.of);
                 return Err(invalid(format!(
                     "{name}: attribute {attr:?} is {found}, expected {wanted}"
                 )));
@@ -112,16 +112,16 @@ impl NnrtOp {
 
     /// Adds the nodes of a call.
     pub(super) fn lower(&self, lower: &mut Lower<'_>) -> Result<()> {
-        match self.form {
-            Form::Same(op) => {
+        match self.mapping {
+            Mapping::Same(op) => {
                 let y = all(lower, op)?;
                 lower.give(0, y)
             }
-            Form::Active(op) => {
+            Mapping::Active(op) => {
                 let y = all(lower, op)?;
                 lower.give_active(y)
             }
-            Form::By(make) => make(lower),
+            Mapping::By(make) => make(lower),
         }
     }
 }

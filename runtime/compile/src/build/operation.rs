@@ -39,21 +39,21 @@ enum Kind {
 impl Operation {
     /// Returns an operation of `NNRt` by name, for example `CONV2D`.
     pub fn nnrt(name: &str) -> Self {
-        Self::of(Kind::Name(name.to_owned()))
+        Self::new(Kind::Name(name.to_owned()))
     }
 
     /// Returns an operation of `NNRt` by number.
     pub fn nnrt_number(number: u32) -> Self {
-        Self::of(Kind::Number(number))
+        Self::new(Kind::Number(number))
     }
 
     /// Returns a use of an operator of this runtime or of a package, in its newest form. ONNX's own domain is empty.
     /// The operator is looked up and checked when a model is compiled.
     pub fn ours(domain: &str, op: &str) -> Self {
-        Self::of(Kind::Ours { domain: domain.to_owned(), op: op.to_owned() })
+        Self::new(Kind::Ours { domain: domain.to_owned(), op: op.to_owned() })
     }
 
-    fn of(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         Self { kind, attrs: Vec::new(), inputs: Vec::new(), outputs: Vec::new() }
     }
 

@@ -102,7 +102,7 @@ impl fmt::Display for Value {
 }
 
 /// Describes an attribute in messages.
-pub(super) fn said(attr: &Attr) -> String {
+pub(super) fn describe(attr: &Attr) -> String {
     match attr {
         Attr::Tensor(tensor) => format!("a tensor {}", tensor.desc()),
         Attr::Graph(_) | Attr::Graphs(_) => "a graph".to_owned(),

@@ -19,8 +19,8 @@ pub(super) struct Choice {
 /// nodes of a schedule that alternates between unsupported and supported nodes, and runs as many nodes as possible in
 /// each turn.
 pub(super) fn choose(graph: &TypedGraph, soc: &Soc, without: &BTreeSet<u32>) -> Choice {
-    let derived = Derived::of(graph);
-    let mut lowering = Lowering::of(graph, &derived);
+    let derived = Derived::new(graph);
+    let mut lowering = Lowering::new(graph, &derived);
     let mut choice = Choice::default();
     let mut takes = Vec::with_capacity(graph.nodes.len());
     let mut depth = 0usize;

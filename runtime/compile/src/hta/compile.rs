@@ -137,7 +137,7 @@ struct Refused {
 }
 
 impl<'a> Compiling<'a> {
-    pub(super) fn of(
+    pub(super) fn new(
         graph: &'a Graph,
         compiler: &Compiler<'a>,
         soc: &'static Soc,
@@ -195,7 +195,7 @@ impl<'a> Compiling<'a> {
     fn part(&mut self, ids: &Origin) -> Result<Compiled, Refused> {
         let refused = |why: String, ids: &Origin| Refused { why, ids: ids.clone() };
         let mut piece =
-            Piece::of(self.graph, ids).map_err(|error| refused(error.to_string(), ids))?;
+            Piece::cut(self.graph, ids).map_err(|error| refused(error.to_string(), ids))?;
         let ends = [self.ends(&piece.inputs, ids)?, self.ends(&piece.outputs, ids)?];
         piece.set_inputs(|value| tensor_type(self.desc(value)?));
         let failed = |error: &dyn std::fmt::Display| refused(error.to_string(), ids);
@@ -205,13 +205,13 @@ impl<'a> Compiling<'a> {
         let mut typed = resolved.map_err(|error| failed(&error))?.graph;
         let fired = pass::run(&self.compiler, &mut typed, &passes(), Core::DSP_V68);
         fired.map_err(|error| failed(&error))?;
-        let derived = Derived::of(&typed);
+        let derived = Derived::new(&typed);
         let place = |value: ValueId| typed.inputs.iter().position(|input| *input == value);
         let is_inner = |value| {
             let outer = place(value).and_then(|at| piece.inputs.get(at));
             outer.is_some_and(|outer| !self.is_given(*outer))
         };
-        let network = Lowering::of(&typed, &derived).network(is_inner);
+        let network = Lowering::new(&typed, &derived).network(is_inner);
         let network = network.map_err(|stays| {
             let node = typed.node(stays.node).ok().map(|bound| &bound.node);
             let named =
@@ -284,7 +284,7 @@ impl<'a> Compiling<'a> {
     }
 
     /// Recompiles a part whose inputs and outputs differ from those that it was compiled for.
-    pub(super) fn anew(&mut self, ids: &Origin) -> Result<Compiled, HtaError> {
+    pub(super) fn recompiled(&mut self, ids: &Origin) -> Result<Compiled, HtaError> {
         self.asked(ids)
     }
 }

@@ -17,7 +17,7 @@ use udo_graph::memory::Tensor;
 
 /// The circumstances of an installation.
 #[derive(Clone, Copy, Debug)]
-struct Asked<'a> {
+struct Request<'a> {
     /// The SoC of the device.
     soc: &'static Soc,
     /// Whether nodes without a valid program may run elsewhere, with a notice.
@@ -51,7 +51,7 @@ pub fn install(
 ) -> Result<Installed, HtaError> {
     let PlaceOptions { soc, aip, cores, affinity, .. } = &compiler.options.place;
     let pinned = place::pinned(affinity);
-    let asked = &Asked { soc, may_fall_back: *aip, cores, pinned: &pinned, own_outputs };
+    let asked = &Request { soc, may_fall_back: *aip, cores, pinned: &pinned, own_outputs };
     let is_hta = |core: &Core| core.kind() == Some(CoreKind::Hta);
     if !asked.cores.iter().chain(asked.pinned).any(is_hta) {
         return Ok(Installed::default());
@@ -89,7 +89,7 @@ pub fn install(
     };
     let own = graph.outputs.iter().copied().take(asked.own_outputs).collect();
     let model = Graph { outputs: own, ..graph.clone() };
-    let mut compiling = Compiling::of(&model, compiler, soc)?;
+    let mut compiling = Compiling::new(&model, compiler, soc)?;
     // A notice covers the nodes with a stale program.
     let left_out = left_out(&parts, &mut compiling);
     let mut ready = Vec::new();
@@ -120,12 +120,12 @@ fn left_out(parts: &[Part], compiling: &mut Compiling<'_>) -> Origin {
 fn checked(
     model: &Graph,
     part: Part,
-    asked: &Asked<'_>,
+    asked: &Request<'_>,
     compiling: &mut Compiling<'_>,
 ) -> Result<Option<Part>, HtaError> {
     let nodes = part.ids.to_string();
     let stale = |why: String| HtaError::Stale { nodes: nodes.clone(), why };
-    let piece = Piece::of(model, &part.ids)
+    let piece = Piece::cut(model, &part.ids)
         .map_err(|error| stale(format!("is of another model: {error}")))?;
     let found =
         digest(&piece, (asked.soc.name, part.stage), [&part.inputs, &part.outputs], &part.program);
@@ -142,10 +142,11 @@ fn checked(
     if !is_wanted(model, &piece, asked) {
         return Ok(None);
     }
-    let anew = compiling
-        .anew(&part.ids)
+    let recompiled = compiling
+        .recompiled(&part.ids)
         .map_err(|error| stale(format!("does not belong to a part: {error}")))?;
-    if (&anew.program, &anew.ports) != (&part.program, &[part.inputs.clone(), part.outputs.clone()])
+    if (&recompiled.program, &recompiled.ports)
+        != (&part.program, &[part.inputs.clone(), part.outputs.clone()])
     {
         return Err(stale(
             "is not what this compiler makes of them: it is of another release, or forged"
@@ -156,7 +157,7 @@ fn checked(
 }
 
 /// Returns whether all nodes of a part are pinned to the HTA or prefer it.
-fn is_wanted(model: &Graph, piece: &Piece, asked: &Asked<'_>) -> bool {
+fn is_wanted(model: &Graph, piece: &Piece, asked: &Request<'_>) -> bool {
     let is_hta = |core: Option<&Core>| core.and_then(|core| core.kind()) == Some(CoreKind::Hta);
     piece.gone.iter().filter_map(|id| model.node(*id).ok()).all(|node| match node.pin {
         Some(pin) => is_hta(asked.pinned.get(usize::from(pin))),
@@ -168,31 +169,31 @@ fn is_wanted(model: &Graph, piece: &Piece, asked: &Asked<'_>) -> bool {
 fn for_outputs(
     graph: &Graph,
     part: Part,
-    asked: &Asked<'_>,
+    asked: &Request<'_>,
     compiler: &Compiler<'_>,
     notices: &mut Vec<String>,
 ) -> Result<Part, HtaError> {
     let outputs = |graph: &Graph| {
-        let piece = Piece::of(graph, &part.ids);
+        let piece = Piece::cut(graph, &part.ids);
         piece.map(|piece| piece.outputs.len()).unwrap_or_default()
     };
     if outputs(graph) == part.outputs.len() {
         return Ok(part);
     }
-    let mut compiling = Compiling::of(graph, compiler, asked.soc)?;
-    let anew = compiling.anew(&part.ids)?;
+    let mut compiling = Compiling::new(graph, compiler, asked.soc)?;
+    let recompiled = compiling.recompiled(&part.ids)?;
     notices.push(format!(
-        "the HTA program of nodes {} was compiled anew at load, because values inside it are requested",
+        "the HTA program of nodes {} was compiled recompiled at load, because values inside it are requested",
         part.ids
     ));
-    let made = anew.part(asked.soc, part.stage);
+    let made = recompiled.part(asked.soc, part.stage);
     Ok(made)
 }
 
 /// Inserts the node of a part into the model.
 fn put(graph: &mut Graph, part: &Part, number: usize) -> Result<(), HtaError> {
     let stale = |why: String| HtaError::Stale { nodes: part.ids.to_string(), why };
-    let piece = Piece::of(graph, &part.ids).map_err(|error| stale(error.to_string()))?;
+    let piece = Piece::cut(graph, &part.ids).map_err(|error| stale(error.to_string()))?;
     let shapes = part.inputs.iter().chain(&part.outputs).map(|port| &port.shape);
     let shapes = shapes.flat_map(|shape| [shape.len()].into_iter().chain(shape.iter().copied()));
     let shapes = shapes.filter_map(|extent| i64::try_from(extent).ok()).collect();

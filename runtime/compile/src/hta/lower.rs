@@ -21,7 +21,7 @@ use encodings::Encodings;
 use shape::Shaped;
 
 /// Returns the layer of a node, or the reason why it has none.
-type Lower = for<'a> fn(&Lowering<'a>, &Use<'a>) -> Result<Made<'a>, String>;
+type Lower = for<'a> fn(&Lowering<'a>, &Use<'a>) -> Result<LayerParts<'a>, String>;
 
 /// The supported operators, by domain and name.
 const TABLE: &[(&str, &str, Lower)] = &[
@@ -46,7 +46,7 @@ const TABLE: &[(&str, &str, Lower)] = &[
 ];
 
 /// The layer of a node.
-struct Made<'a> {
+struct LayerParts<'a> {
     op: Op<'a>,
     /// The ports of the values that it reads.
     reads: Vec<usize>,
@@ -64,7 +64,7 @@ pub(super) struct Derived {
 
 impl Derived {
     /// Derives the constants that the nodes of a graph need.
-    pub(super) fn of(graph: &TypedGraph) -> Self {
+    pub(super) fn new(graph: &TypedGraph) -> Self {
         let mut derived = Self::default();
         for (at, bound) in graph.nodes.iter().enumerate() {
             let of = Use { at, bound };
@@ -122,7 +122,7 @@ impl Use<'_> {
 
 /// A node that cannot become a layer.
 #[derive(Clone, Debug)]
-pub(super) struct Stays {
+pub(super) struct NotLowered {
     /// The node.
     pub(super) node: NodeId,
     /// The reason.
@@ -139,8 +139,8 @@ pub(super) struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    pub(super) fn of(graph: &'a TypedGraph, derived: &'a Derived) -> Self {
-        let encodings = Encodings::of(graph);
+    pub(super) fn new(graph: &'a TypedGraph, derived: &'a Derived) -> Self {
+        let encodings = Encodings::collect(graph);
         Self { graph, derived, encodings, tensors: Vec::new(), ids: BTreeMap::new() }
     }
 
@@ -185,17 +185,17 @@ impl<'a> Lowering<'a> {
     pub(super) fn network(
         mut self,
         is_inner: impl Fn(ValueId) -> bool,
-    ) -> Result<Network<'a>, Stays> {
+    ) -> Result<Network<'a>, NotLowered> {
         let mut layers = Vec::new();
         let graph = self.graph;
         let mut last = NodeId::at(0);
         for id in graph.node_ids() {
             if graph.node(id).is_ok_and(|bound| !bound.is_folded) {
-                layers.push(self.layer(id).map_err(|why| Stays { node: id, why })?);
+                layers.push(self.layer(id).map_err(|why| NotLowered { node: id, why })?);
                 last = id;
             }
         }
-        let stays = |why: String| Stays { node: last, why };
+        let stays = |why: String| NotLowered { node: last, why };
         let all = |lowering: &mut Self, ids: &[ValueId]| {
             ids.iter().map(|&id| lowering.tensor(id)).collect::<Result<Vec<_>, _>>()
         };
@@ -209,7 +209,7 @@ impl<'a> Lowering<'a> {
             .map(|(_, id)| *id)
             .collect();
         let network = Network::new(self.tensors, layers, inputs, outputs);
-        let network = network.map_err(|error| Stays {
+        let network = network.map_err(|error| NotLowered {
             node: graph
                 .node_ids()
                 .find(|id| {
@@ -229,7 +229,7 @@ impl<'a> Lowering<'a> {
             return Ok(id);
         }
         let typed = self.graph.value(value).map_err(|error| error.to_string())?;
-        let shaped = Shaped::of(&typed.desc)?;
+        let shaped = Shaped::from_desc(&typed.desc)?;
         let values = match &typed.value.source {
             Source::Constant(tensor) if shaped.has_same_bytes() => tensor.get::<u8>(),
             Source::Constant(_) => {
@@ -259,11 +259,11 @@ impl<'a> Lowering<'a> {
     }
 
     fn shaped(&self, of: &Use<'_>, port: usize) -> Result<Shaped, String> {
-        Shaped::of(&self.graph.desc(of.input(port)))
+        Shaped::from_desc(&self.graph.desc(of.input(port)))
     }
 
     fn output(&self, of: &Use<'_>) -> Result<Shaped, String> {
-        Shaped::of(&self.graph.desc(of.bound.node.output(0)))
+        Shaped::from_desc(&self.graph.desc(of.bound.node.output(0)))
     }
 
     /// Returns the elements of a constant input.

@@ -61,8 +61,8 @@ impl Piece {
     ///
     /// # Errors
     /// The nodes cannot be one part.
-    pub(super) fn of(graph: &Graph, ids: &Origin) -> Result<Self, PieceError> {
-        let around = Around::of(graph);
+    pub(super) fn cut(graph: &Graph, ids: &Origin) -> Result<Self, PieceError> {
+        let around = Around::new(graph);
         let core = around.core(ids);
         if core.is_empty() {
             return Err(PieceError::Empty(ids.to_string()));
@@ -105,7 +105,7 @@ struct Around<'a> {
 }
 
 impl<'a> Around<'a> {
-    fn of(graph: &'a Graph) -> Self {
+    fn new(graph: &'a Graph) -> Self {
         let makers = graph.producers();
         let consumers = graph.consumers();
         let readers = |id: ValueId| {

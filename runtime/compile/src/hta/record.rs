@@ -16,14 +16,14 @@ const MOST: usize = 1 << 24;
 /// The header of a section; the programs follow it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Form {
+struct Header {
     version: u32,
-    parts: Vec<PartForm>,
+    parts: Vec<PartHeader>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PartForm {
+struct PartHeader {
     /// The index of the network's stage.
     stage: usize,
     /// The ids of its nodes, for example `0-11,177`.
@@ -64,11 +64,11 @@ pub(super) fn section(soc: &str, network: &str, parts: &[Part]) -> Result<Sectio
     let refused = |error: &dyn std::fmt::Display| {
         ContainerError::malformed("HTA programs", error, "a smaller model")
     };
-    let form = Form {
+    let form = Header {
         version: VERSION,
         parts: parts
             .iter()
-            .map(|part| PartForm {
+            .map(|part| PartHeader {
                 stage: part.stage,
                 nodes: part.ids.to_string(),
                 inputs: part.inputs.clone(),
@@ -98,7 +98,7 @@ pub(super) enum Damage {
     #[error("has a header of {len} bytes, expected at most {MOST}")]
     Large { len: usize },
     #[error(transparent)]
-    Form(#[from] serde_json::Error),
+    Header(#[from] serde_json::Error),
     #[error("is of version {found}, expected {VERSION}")]
     Version { found: u32 },
     #[error(transparent)]
@@ -119,7 +119,7 @@ pub(super) fn parts(of: &Compiled) -> Result<Vec<Part>, Damage> {
         return Err(Damage::Large { len });
     }
     let (text, mut rest) = rest.split_at_checked(len).ok_or_else(short)?;
-    let form: Form = serde_json::from_slice(text)?;
+    let form: Header = serde_json::from_slice(text)?;
     if form.version != VERSION {
         return Err(Damage::Version { found: form.version });
     }

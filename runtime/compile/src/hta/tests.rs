@@ -43,9 +43,9 @@ fn model() -> Graph {
 /// Compiles all nodes but the last, which dequantizes.
 fn compiled(graph: &Graph) -> Part {
     let (resources, options) = (testing::resources(), CompileOptions::default());
-    let mut compiling = Compiling::of(graph, &resources.compiler(&options), Soc::DEFAULT).unwrap();
+    let mut compiling = Compiling::new(graph, &resources.compiler(&options), Soc::DEFAULT).unwrap();
     let ids: Origin = (0..=8).collect();
-    compiling.anew(&ids).unwrap().part(Soc::DEFAULT, 0)
+    compiling.recompiled(&ids).unwrap().part(Soc::DEFAULT, 0)
 }
 
 /// Returns the notices of a model with this part, and whether the part was installed.
@@ -62,7 +62,7 @@ fn installed(part: &Part) -> (Vec<String>, bool) {
 
 /// Returns the part with a digest that matches its contents.
 fn signed(part: &Part) -> Part {
-    let piece = Piece::of(&model(), &part.ids).unwrap();
+    let piece = Piece::cut(&model(), &part.ids).unwrap();
     let ports = [&part.inputs[..], &part.outputs[..]];
     let digest = digest(&piece, (Soc::DEFAULT.name, part.stage), ports, &part.program);
     Part { digest, ..part.clone() }

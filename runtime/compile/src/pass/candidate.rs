@@ -116,7 +116,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// Returns the node that computes an input if this node is its only consumer. Skips aliases in between.
-    pub(crate) fn before(&self, port: usize) -> Option<Self> {
+    pub(crate) fn sole_producer(&self, port: usize) -> Option<Self> {
         let (mut reader, mut value) = (self.id, self.bound.node.input(port)?);
         loop {
             let id = self.uses.producer(value)?;
@@ -150,7 +150,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// Returns the only consumer of the first output.
-    pub(crate) fn behind(&self) -> Option<Self> {
+    pub(crate) fn only_consumer(&self) -> Option<Self> {
         self.beside(self.uses.only_reader(self.bound.node.output(0)?)?)
     }
 

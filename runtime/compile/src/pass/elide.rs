@@ -14,7 +14,7 @@ pub(super) fn elide(
     compiler: &Compiler<'_>,
     find: fn(&Candidate<'_>) -> Option<ValueId>,
 ) -> usize {
-    let uses = Uses::of(graph, Extents::default());
+    let uses = Uses::new(graph, Extents::default());
     let control = graph.nodes.iter().filter(|bound| bound.control.is_some());
     let mut kept = common_subexpressions::kept(graph);
     kept.extend(control.flat_map(|bound| bound.node.reads()).map(|(_, value)| value));

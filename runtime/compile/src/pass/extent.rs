@@ -15,7 +15,7 @@ pub struct Extent(BTreeMap<Vec<Free>, i64>);
 
 impl Extent {
     /// Returns a constant.
-    pub(crate) fn of(number: i64) -> Self {
+    pub(crate) fn constant(number: i64) -> Self {
         Self::default().with(Vec::new(), number).unwrap_or_default()
     }
 
@@ -50,7 +50,7 @@ impl Extent {
 
     /// Returns the difference.
     pub(crate) fn minus(&self, other: &Self) -> Option<Self> {
-        self.plus(&other.times(&Self::of(-1))?)
+        self.plus(&other.times(&Self::constant(-1))?)
     }
 
     /// Returns the product.
@@ -68,7 +68,7 @@ impl Extent {
 
     /// Returns the product of several factors.
     pub(crate) fn product<'a>(all: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
-        all.into_iter().try_fold(Self::of(1), |product, next| product.times(next))
+        all.into_iter().try_fold(Self::constant(1), |product, next| product.times(next))
     }
 
     /// Returns the quotient if `by` has one term and divides every term. If `by` can be 0, the quotient holds for the
@@ -111,17 +111,20 @@ mod tests {
     #[test]
     fn what_is_computed_in_two_ways_is_equal() {
         let [batch, seq] = [0, 1].map(Extent::free);
-        let (one, two) = (Extent::of(1), Extent::of(2));
+        let (one, two) = (Extent::constant(1), Extent::constant(2));
         // (seq + 1) * 2 * batch - 2 * batch, and 2 * seq * batch
         let more = seq.plus(&one).unwrap().times(&two).unwrap().times(&batch).unwrap();
         let less = more.minus(&batch.times(&two).unwrap()).unwrap();
         assert_eq!(less, Extent::product([&two, &seq, &batch]).unwrap());
         assert_eq!(less.over(&batch).unwrap(), seq.times(&two).unwrap());
         assert_eq!(less.over(&seq.times(&seq).unwrap()), None);
-        assert_eq!(less.over(&Extent::of(4)), None);
+        assert_eq!(less.over(&Extent::constant(4)), None);
         assert_eq!(less.over(&seq.plus(&one).unwrap()), None);
         assert_ne!(batch, seq);
-        assert_eq!((two.number(), seq.number(), Extent::of(0).number()), (Some(2), None, Some(0)));
+        assert_eq!(
+            (two.number(), seq.number(), Extent::constant(0).number()),
+            (Some(2), None, Some(0))
+        );
         assert_eq!(seq.minus(&seq).unwrap().number(), Some(0));
     }
 
@@ -129,18 +132,18 @@ mod tests {
     fn numbers_are_compared_by_the_most_that_they_may_be() {
         let (most, seq) = ([3, 512], Extent::free(1));
         let at_most = |a: &Extent, b: &Extent| a.is_at_most(b, &most);
-        assert!(at_most(&seq, &Extent::of(512)) && !at_most(&seq, &Extent::of(511)));
-        assert!(at_most(&Extent::of(0), &seq) && !at_most(&Extent::of(1), &seq));
+        assert!(at_most(&seq, &Extent::constant(512)) && !at_most(&seq, &Extent::constant(511)));
+        assert!(at_most(&Extent::constant(0), &seq) && !at_most(&Extent::constant(1), &seq));
         assert!(at_most(&seq, &seq.plus(&Extent::free(0)).unwrap()));
         assert!(!at_most(&seq, &Extent::free(0)));
     }
 
     #[test]
     fn what_is_too_large_is_nothing() {
-        let large = Extent::of(i64::MAX);
-        assert_eq!(large.plus(&Extent::of(1)), None);
-        assert_eq!(large.times(&Extent::of(2)), None);
-        let many = (0..20).try_fold(Extent::of(0), |all, of| all.plus(&Extent::free(of)));
+        let large = Extent::constant(i64::MAX);
+        assert_eq!(large.plus(&Extent::constant(1)), None);
+        assert_eq!(large.times(&Extent::constant(2)), None);
+        let many = (0..20).try_fold(Extent::constant(0), |all, of| all.plus(&Extent::free(of)));
         assert_eq!(many, None);
     }
 }

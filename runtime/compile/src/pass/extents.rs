@@ -32,17 +32,17 @@ struct Known {
 /// The result of a rule for a node's first output. A `None` extent is a new unknown, unless the output's shape
 /// determines it.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct Inferred {
     pub(super) dims: Vec<Option<Extent>>,
     pub(super) ints: Option<Vec<Extent>>,
 }
 
 /// Computes the extents and integers of a node's output from those of its inputs, as far as they are known.
-pub(super) type Rule = fn(&At<'_>) -> Option<Said>;
+pub(super) type Rule = fn(&NodeExtents<'_>) -> Option<Inferred>;
 
 /// A node whose inputs are known.
 #[derive(Debug)]
-pub(super) struct At<'a> {
+pub(super) struct NodeExtents<'a> {
     pub(super) graph: &'a TypedGraph,
     pub(super) bound: &'a BoundNode,
     extents: &'a Extents,
@@ -50,7 +50,7 @@ pub(super) struct At<'a> {
 
 impl Extents {
     /// Infers the extents of a graph. `rule` describes the built-in operators.
-    pub(super) fn of(graph: &TypedGraph, compiler: &Compiler<'_>, rule: Rule) -> Self {
+    pub(super) fn infer(graph: &TypedGraph, compiler: &Compiler<'_>, rule: Rule) -> Self {
         if graph.values.iter().all(|value| value.desc.full_shape().is_fixed()) {
             return Self::default();
         }
@@ -69,18 +69,18 @@ impl Extents {
                 }
                 DimSpec::Named(_) | DimSpec::Fixed(_) | DimSpec::Unknown => None,
             });
-            let said = Said { dims: dims.collect(), ints: None };
+            let said = Inferred { dims: dims.collect(), ints: None };
             all.set(ValueId::at(at), &value.desc, said);
         }
         for (at, value) in graph.values.iter().enumerate() {
             let id = ValueId::at(at);
             if let Some(tensor) = graph.known(Some(id)) {
-                all.set(id, &value.desc, Said { dims: Vec::new(), ints: ints(tensor) });
+                all.set(id, &value.desc, Inferred { dims: Vec::new(), ints: ints(tensor) });
             }
         }
         for bound in graph.nodes.iter().filter(|bound| !bound.is_folded) {
             let is_known = bound.control.is_none() && compiler.operators.is_builtin(bound.package);
-            let at = At { graph, bound, extents: &all };
+            let at = NodeExtents { graph, bound, extents: &all };
             let mut said = is_known.then(|| rule(&at)).flatten();
             for &output in bound.node.outputs.iter().flatten() {
                 all.set(output, &graph.desc(Some(output)), said.take().unwrap_or_default());
@@ -94,12 +94,12 @@ impl Extents {
         Extent::free(self.most.len() - 1)
     }
 
-    fn set(&mut self, value: ValueId, desc: &TensorDesc, said: Said) {
+    fn set(&mut self, value: ValueId, desc: &TensorDesc, said: Inferred) {
         let mut dims = said.dims.into_iter();
         let mut dim = |dim: Dim| {
             let said = dims.next().flatten();
             let exact = dim.exact().and_then(|extent| i64::try_from(extent).ok());
-            exact.map(Extent::of).or(said).unwrap_or_else(|| self.free(dim))
+            exact.map(Extent::constant).or(said).unwrap_or_else(|| self.free(dim))
         };
         let dims = desc.full_shape().iter().map(&mut dim).collect();
         let ints = said.ints.filter(|ints| ints.len() == desc.len() && ints.len() <= MOST_INTS);
@@ -111,7 +111,7 @@ impl Extents {
     /// Returns the extents of a value.
     pub(super) fn dims(&self, graph: &TypedGraph, value: Option<ValueId>) -> Option<Vec<Extent>> {
         let desc = graph.desc(value);
-        let fixed = |dim: Dim| Some(Extent::of(i64::try_from(dim.exact()?).ok()?));
+        let fixed = |dim: Dim| Some(Extent::constant(i64::try_from(dim.exact()?).ok()?));
         let known = self.values.get(value?.index()).filter(|known| known.dims.len() == desc.rank());
         known
             .map(|known| known.dims.clone())
@@ -129,11 +129,13 @@ fn ints(tensor: &Tensor) -> Option<Vec<Extent>> {
     if tensor.desc().len() > MOST_INTS {
         return None;
     }
-    let wide = tensor.get::<i64>().map(|ints| ints.iter().copied().map(Extent::of).collect());
-    wide.or_else(|| Some(tensor.get::<i32>()?.iter().map(|&int| Extent::of(int.into())).collect()))
+    let wide = tensor.get::<i64>().map(|ints| ints.iter().copied().map(Extent::constant).collect());
+    wide.or_else(|| {
+        Some(tensor.get::<i32>()?.iter().map(|&int| Extent::constant(int.into())).collect())
+    })
 }
 
-impl At<'_> {
+impl NodeExtents<'_> {
     pub(super) fn op(&self) -> (&'static str, &'static str) {
         let schema = self.bound.op.schema();
         (schema.domain(), schema.name())

@@ -37,7 +37,7 @@ impl Replacement {
     }
 
     /// Returns the candidate's own node, to be changed.
-    pub(crate) fn of(node: &Candidate<'_>) -> Option<Self> {
+    pub(crate) fn from_node(node: &Candidate<'_>) -> Option<Self> {
         let (bound, schema) = (node.node(), node.node().op.schema());
         let inputs = bound.node.inputs.iter();
         let inputs = inputs.map(|input| input.map_or(Operand::Absent, Operand::Value)).collect();

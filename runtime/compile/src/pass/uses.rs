@@ -54,7 +54,7 @@ impl Readers {
 }
 
 impl Uses {
-    pub(super) fn of(graph: &TypedGraph, extents: Extents) -> Self {
+    pub(super) fn new(graph: &TypedGraph, extents: Extents) -> Self {
         let count = graph.values.len();
         let (mut producers, mut readers) = (vec![None; count], vec![Readers::default(); count]);
         let (mut makers, mut named) = (vec![None; count], vec![false; count]);

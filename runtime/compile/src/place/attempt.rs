@@ -3,8 +3,8 @@
 use udo_api::{Core, CoreKind, EpilogueStep, KernelDef, Status};
 use udo_host::{ConstantId, FinalizedKernel, Machine, NodeDesc, PlacedNode, Refusal, finalize};
 
+use super::candidate::{Accepted, PlaceCandidate};
 use super::ports::Ports;
-use super::unplaced::{Taken, Unplaced};
 use super::{Constant, CoreRefusal, Fallback, Operand, PlaceError, PlacedKernel};
 use crate::compiler::Compiler;
 use crate::resolve::{BoundNode, Params};
@@ -23,17 +23,19 @@ struct BackendKernel {
     opencl_unused: Option<String>,
 }
 
-impl Unplaced<'_> {
-    pub(super) fn choose(&self, compiler: &Compiler<'_>) -> Result<Taken, PlaceError> {
+impl PlaceCandidate<'_> {
+    pub(super) fn choose(&self, compiler: &Compiler<'_>) -> Result<Accepted, PlaceError> {
         let options = self.options;
         let mut refusals = Vec::new();
         let pinned = self.node.pin.and_then(|pin| self.pinned.get(usize::from(pin)).copied());
-        let wish = self.wish.filter(|_| pinned.is_none());
-        let first = pinned.or(wish.and_then(|wish| wish.first));
+        let constraint = self.constraint.filter(|_| pinned.is_none());
+        let first = pinned.or(constraint.and_then(|constraint| constraint.first));
         let others = options.cores.iter().copied().filter(|core| Some(*core) != first);
         let others = others.filter(|_| pinned.is_none());
         let asked: Vec<Core> = first.into_iter().chain(others).collect();
-        let not = |core: Core| wish.and_then(|wish| wish.not.iter().find(|not| not.core == core));
+        let not = |core: Core| {
+            constraint.and_then(|constraint| constraint.not.iter().find(|not| not.core == core))
+        };
         for &core in &asked {
             if let Some(refusal) = not(core) {
                 refusals.push(refusal.clone());
@@ -42,8 +44,10 @@ impl Unplaced<'_> {
             match self.try_core(core, compiler)? {
                 Ok((placed, steps)) => {
                     // The reasons against the cores before it.
-                    let is_first = wish.is_some_and(|wish| wish.first == Some(core));
-                    let others = wish.filter(|_| is_first).map(|wish| wish.not.clone());
+                    let is_first =
+                        constraint.is_some_and(|constraint| constraint.first == Some(core));
+                    let others =
+                        constraint.filter(|_| is_first).map(|constraint| constraint.not.clone());
                     let refusals = others.unwrap_or(refusals);
                     let fell_back = pinned.is_none() && !options.cores.contains(&core);
                     return Ok((PlacedKernel { refusals, fell_back, ..placed }, steps));
@@ -78,7 +82,7 @@ impl Unplaced<'_> {
         &self,
         core: Core,
         compiler: &Compiler<'_>,
-    ) -> Result<Result<Taken, String>, PlaceError> {
+    ) -> Result<Result<Accepted, String>, PlaceError> {
         let is_builtin = compiler.operators.is_builtin(self.bound.package);
         if let Some(reason) = self.beyond_limits(core, is_builtin) {
             return Ok(Err(reason));
@@ -87,7 +91,7 @@ impl Unplaced<'_> {
         let is_mine = |entry: &&KernelEntry| std::ptr::eq(entry.op, self.bound.op);
         let mut mine: Vec<KernelEntry> = entries.iter().filter(is_mine).copied().collect();
         if mine.is_empty() {
-            return self.on_values(self.no_kernel(core), core, compiler);
+            return self.on_quantized_core(self.no_kernel(core), core, compiler);
         }
         // The order in the package decides between kernels of the same cost class.
         mine.sort_by_key(|entry| entry.def.cost_class());
@@ -99,7 +103,7 @@ impl Unplaced<'_> {
             }
         }
         reasons.dedup();
-        self.on_values(reasons.join(", and "), core, compiler)
+        self.on_quantized_core(reasons.join(", and "), core, compiler)
     }
 
     /// Returns why the core has no kernel for the node.
@@ -124,7 +128,7 @@ impl Unplaced<'_> {
         entry: KernelEntry,
         core: Core,
         compiler: &Compiler<'_>,
-    ) -> Result<Result<Taken, String>, PlaceError> {
+    ) -> Result<Result<Accepted, String>, PlaceError> {
         let mut ports = match self.ports(entry.def, core) {
             Ok(ports) => ports,
             Err(reason) => return Ok(Err(reason)),

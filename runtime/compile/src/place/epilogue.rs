@@ -3,8 +3,8 @@
 use udo_api::{Core, DType, EpilogueOp, EpilogueStep, KernelDef, Side, TensorDesc};
 use udo_host::{Refusal, accept};
 
+use super::candidate::PlaceCandidate;
 use super::ports::Ports;
-use super::unplaced::Unplaced;
 use super::{Constant, Operand, Pitch};
 use crate::resolve::{EpilogueNode, Step, takes_encoding};
 use udo_engine::cores::Format;
@@ -19,7 +19,7 @@ pub(super) struct Offer {
     after: Vec<(Operand, usize)>,
 }
 
-impl Unplaced<'_> {
+impl PlaceCandidate<'_> {
     /// Adds the epilogue steps that the kernel may be asked to do, with their tensors.
     pub(super) fn offer(&self, kernel: &KernelDef, core: Core, ports: &mut Ports) -> Offer {
         let mut offer = Offer { own: ports.outputs.first().copied(), after: Vec::new() };

@@ -82,7 +82,7 @@ pub struct Layers {
 
 impl Layers {
     /// Collects the layers of a graph that no pass has rewritten, if limits are enabled.
-    pub fn of(compiler: &Compiler<'_>, graph: &TypedGraph) -> Self {
+    pub fn new(compiler: &Compiler<'_>, graph: &TypedGraph) -> Self {
         let limits = compiler.options.place.profile.limits;
         let mut all = Self::default();
         let nodes = graph.nodes.iter().filter(|_| limits == DeviceLimits::Documented);

@@ -4,8 +4,8 @@ use udo_api::{Core, Facts, KernelDef, Layout, Port, PortRule, Side, resolve_axis
 use udo_host::ParamSetting;
 
 use super::Operand;
+use super::candidate::PlaceCandidate;
 use super::ports::Ports;
-use super::unplaced::Unplaced;
 use crate::resolve::LayoutRule;
 use udo_engine::cores::Memory;
 
@@ -16,7 +16,7 @@ fn set_nhwc(Operand { format, .. }: &mut Operand) -> bool {
     nhwc.is_some()
 }
 
-impl Unplaced<'_> {
+impl PlaceCandidate<'_> {
     /// Sets the layout of ports for which `kernel` requires NHWC. Otherwise propagates the layout of the inputs through
     /// a node that works in any layout.
     pub(super) fn set_layouts(
@@ -65,7 +65,7 @@ impl Unplaced<'_> {
 
     /// Returns whether an input is produced in NHWC, or the options prefer NHWC.
     fn comes_nhwc(&self, at: usize) -> bool {
-        let made = self.produced.of(self.node.input(at)).map(|(_, format)| format.layout());
+        let made = self.produced.get(self.node.input(at)).map(|(_, format)| format.layout());
         self.options.prefers_channels_last || made == Some(Layout::Nhwc)
     }
 

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 
 use udo_api::{Core, CoreKind, DType, TypeSet, types};
 
+use super::candidate::PlaceCandidate;
 use super::layers;
-use super::unplaced::Unplaced;
 use udo_engine::cores::DeviceLimits;
 use udo_graph::graph::ValueId;
 
@@ -30,7 +30,7 @@ struct Rule {
     /// The architectures that it applies to.
     archs: RangeInclusive<u16>,
     /// Returns the part of a node that the rule refuses.
-    finds: fn(&Asked<'_>) -> Option<String>,
+    finds: fn(&CoreCheck<'_>) -> Option<String>,
 }
 
 /// All architectures.
@@ -53,7 +53,7 @@ pub fn takes_numbers(core: Core) -> bool {
 const fn dsp(
     chapter: &'static str,
     says: &'static str,
-    finds: fn(&Asked<'_>) -> Option<String>,
+    finds: fn(&CoreCheck<'_>) -> Option<String>,
 ) -> Rule {
     Rule { chapter, says, when: When::Asked, kind: CoreKind::Dsp, archs: ALL, finds }
 }
@@ -97,8 +97,8 @@ const RULES: &[Rule] = &[
 ];
 
 /// A node that is checked for a core.
-struct Asked<'a> {
-    node: &'a Unplaced<'a>,
+struct CoreCheck<'a> {
+    node: &'a PlaceCandidate<'a>,
     core: Core,
     is_builtin: bool,
 }
@@ -119,7 +119,7 @@ impl Stored<'_> {
     }
 }
 
-impl Asked<'_> {
+impl CoreCheck<'_> {
     /// Describes the first of the node's values for which `is_refused` returns true.
     fn value(&self, is_refused: impl Fn(&Stored<'_>) -> bool) -> Option<String> {
         let values = self.node.node.inputs.iter().chain(&self.node.node.outputs).flatten();
@@ -143,7 +143,7 @@ impl Asked<'_> {
     }
 }
 
-impl Unplaced<'_> {
+impl PlaceCandidate<'_> {
     /// Returns why the device that `core` emulates does not support the node.
     pub(super) fn beyond_limits(&self, core: Core, is_builtin: bool) -> Option<String> {
         let counts = |rule: &&Rule| {
@@ -153,7 +153,7 @@ impl Unplaced<'_> {
             };
             is_asked && core.kind() == Some(rule.kind) && rule.archs.contains(&core.arch())
         };
-        let asked = Asked { node: self, core, is_builtin };
+        let asked = CoreCheck { node: self, core, is_builtin };
         let refused = |rule: &Rule| {
             let found = (rule.finds)(&asked)?;
             Some(format!("{found}, and {} (docs/dsp.md, {})", rule.says, rule.chapter))

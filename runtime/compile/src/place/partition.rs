@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use udo_api::Core;
 
-use super::cheapest::{Member, Problem, Shared};
+use super::constraints::Constraints;
+use super::cost_based::{Member, Problem, Shared};
 use super::order::{self, Run};
-use super::wishes::Wishes;
 use super::{Choice, CoreRefusal, Fallback, PlaceError, PlacedKernel, Placing};
 use crate::compiler::Compiler;
 use crate::options::Costs;
@@ -18,13 +18,13 @@ impl Placing<'_> {
         &self,
         compiler: &Compiler<'_>,
     ) -> Result<(Vec<Choice>, Option<f64>), PlaceError> {
-        let (mut wishes, mut cost) = match &self.options.costs {
-            None => (Wishes::nothing(self.graph.nodes.len()), None),
-            Some(costs) => self.cheapest(compiler, costs)?,
+        let (mut constraints, mut cost) = match &self.options.costs {
+            None => (Constraints::none(self.graph.nodes.len()), None),
+            Some(costs) => self.cost_based(compiler, costs)?,
         };
         loop {
-            let choices = self.choices(compiler, &wishes)?;
-            if self.gather_views(&choices, &mut wishes) {
+            let choices = self.choices(compiler, &constraints)?;
+            if self.gather_views(&choices, &mut constraints) {
                 continue;
             }
             let mut is_done = true;
@@ -33,7 +33,7 @@ impl Placing<'_> {
                 let reason =
                     format!("{count} nodes follow each other there, expected at least {least}");
                 for at in run.nodes {
-                    is_done &= !wishes.refuse(NodeId::at(at), run.core, &reason);
+                    is_done &= !constraints.refuse(NodeId::at(at), run.core, &reason);
                 }
             }
             if is_done {
@@ -71,29 +71,29 @@ impl Placing<'_> {
     }
 
     /// Assigns each node to the core with which the total cost is minimal; returns that cost.
-    fn cheapest(
+    fn cost_based(
         &self,
         compiler: &Compiler<'_>,
         costs: &Costs,
-    ) -> Result<(Wishes, Option<f64>), PlaceError> {
+    ) -> Result<(Constraints, Option<f64>), PlaceError> {
         let cores = self.labels();
         costs.check(&cores).map_err(PlaceError::Costs)?;
         let count = self.graph.nodes.len();
         let mut placed = Vec::with_capacity(cores.len());
         for &core in &cores {
-            let mut wishes = Wishes::nothing(count);
+            let mut constraints = Constraints::none(count);
             if self.options.cores.contains(&core) {
                 let all = self.graph.node_ids();
-                all.for_each(|node| wishes.prefer(node, core, Vec::new()));
+                all.for_each(|node| constraints.prefer(node, core, Vec::new()));
             }
-            placed.push(self.choices(compiler, &wishes)?);
+            placed.push(self.choices(compiler, &constraints)?);
         }
         let groups = self.groups(&placed);
         let problem = self.problem(costs, (&cores, &placed), &groups);
         let Some((found, cost)) = problem.solve() else {
-            return Ok((Wishes::nothing(count), None));
+            return Ok((Constraints::none(count), None));
         };
-        let mut wishes = Wishes::nothing(count);
+        let mut constraints = Constraints::none(count);
         for ((members, place), own) in groups.members.iter().zip(found).zip(&problem.groups) {
             let Some(&core) = cores.get(place) else { continue };
             let there = own.get(place).copied().flatten().unwrap_or_default();
@@ -107,10 +107,10 @@ impl Placing<'_> {
             });
             let not: Vec<CoreRefusal> = not.collect();
             for &at in members {
-                wishes.prefer(NodeId::at(at), core, not.clone());
+                constraints.prefer(NodeId::at(at), core, not.clone());
             }
         }
-        Ok((wishes, Some(cost)))
+        Ok((constraints, Some(cost)))
     }
 
     /// Returns all cores that a node may run on, and the caller's.

@@ -4,7 +4,7 @@ use udo_api::{
     AxisEncoding, Core, DType, EpilogueStep, KernelDef, Port, PortRule, Side, TensorDesc,
 };
 
-use super::unplaced::Unplaced;
+use super::candidate::PlaceCandidate;
 use super::{Operand, Pitch};
 use crate::resolve::{Params, port_rule, port_types, takes_encoding};
 use udo_engine::cores::{Format, descs_on, is_quantized};
@@ -28,7 +28,7 @@ impl Ports {
     }
 }
 
-impl Unplaced<'_> {
+impl PlaceCandidate<'_> {
     /// Returns the tensors that `kernel` gets on `core`, or why it does not accept the node.
     pub(super) fn ports(&self, kernel: &KernelDef, core: Core) -> Result<Ports, String> {
         let mut ports =
@@ -36,12 +36,12 @@ impl Unplaced<'_> {
         for (index, &value) in self.node.inputs.iter().enumerate() {
             let format = self.format(kernel, core, Side::Input, index, value, &ports.inputs)?;
             let rule = self.rule(kernel, Side::Input, index);
-            ports.inputs.push(Operand { value, format, pitch: Pitch::of(rule) });
+            ports.inputs.push(Operand { value, format, pitch: Pitch::from_rule(rule) });
         }
         for (index, &value) in self.node.outputs.iter().enumerate() {
             let format = self.format(kernel, core, Side::Output, index, value, &ports.inputs)?;
             let rule = self.rule(kernel, Side::Output, index);
-            ports.outputs.push(Operand { value, format, pitch: Pitch::of(rule) });
+            ports.outputs.push(Operand { value, format, pitch: Pitch::from_rule(rule) });
         }
         self.check_bounds(kernel, &ports)?;
         self.set_layouts(kernel, core, &mut ports)?;

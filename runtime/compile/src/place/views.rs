@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use udo_api::abi::ties;
 use udo_api::{Core, Encodings, Facts, TensorDesc};
 
-use super::wishes::Wishes;
+use super::constraints::Constraints;
 use super::{Choice, CoreRefusal, PlaceOptions, PlacedKernel, Placing};
 use crate::resolve::{BoundNode, TypedGraph};
 use udo_engine::cores::{Memory, PerMemory};
@@ -17,7 +17,7 @@ pub(crate) struct Readers(HashMap<ValueId, PerMemory<bool>>);
 
 impl Readers {
     /// Collects the readers of a placed graph.
-    pub(crate) fn of(graph: &TypedGraph, choices: &[Choice]) -> Self {
+    pub(crate) fn new(graph: &TypedGraph, choices: &[Choice]) -> Self {
         let mut readers = Self(HashMap::new());
         for &output in &graph.outputs {
             readers.add(output, Memory::Host);
@@ -100,18 +100,19 @@ fn are_same_bytes(from: &TensorDesc, to: &TensorDesc) -> bool {
 impl Placing<'_> {
     /// Places views where their input is produced if it is also read there; elsewhere it would be transferred to the
     /// view and back. Returns whether a view has moved.
-    pub(super) fn gather_views(&self, choices: &[Choice], wishes: &mut Wishes) -> bool {
+    pub(super) fn gather_views(&self, choices: &[Choice], constraints: &mut Constraints) -> bool {
         let Self { graph, options, .. } = *self;
-        let readers = Readers::of(graph, choices);
+        let readers = Readers::new(graph, choices);
         let mut made_on: HashMap<ValueId, Core> = HashMap::new();
         let mut is_new = false;
         for (id, (bound, choice)) in graph.node_ids().zip(graph.nodes.iter().zip(choices)) {
             let node = &bound.node;
             let (core, is_moved) = match choice {
                 Choice::Kernel(placed) => {
-                    let from = self.seat(placed, bound, &made_on, &readers);
+                    let from = self.better_core(placed, bound, &made_on, &readers);
                     let not = from.map(|core| (core, refusals(core, options)));
-                    let is_moved = not.is_some_and(|(core, not)| wishes.seat(id, core, not));
+                    let is_moved =
+                        not.is_some_and(|(core, not)| constraints.prefer_if_allowed(id, core, not));
                     (from.filter(|_| is_moved).unwrap_or(placed.core), is_moved)
                 }
                 Choice::Epilogue { of } => (core_of(choices, *of), false),
@@ -125,7 +126,7 @@ impl Placing<'_> {
     }
 
     /// Returns the core that a view should move to, if there is a better one.
-    fn seat(
+    fn better_core(
         &self,
         placed: &PlacedKernel,
         bound: &BoundNode,

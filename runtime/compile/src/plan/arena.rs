@@ -19,7 +19,7 @@ pub(super) struct Arenas {
 
 impl Arenas {
     /// Computes the lifetime of every buffer.
-    pub(super) fn of(lowered: &Lowered) -> Self {
+    pub(super) fn new(lowered: &Lowered) -> Self {
         let Windows { all, buffers, .. } = &lowered.windows;
         let align_bytes =
             PerMemory::of(|memory| ALIGN_BYTES.max(lowered.windows.align_bytes(memory)));

@@ -38,8 +38,8 @@ impl Lowering<'_> {
             Control::Else => self.open_second(index, bound),
             Control::EndIf => self.end_branches(bound),
             Control::Check { taken, reason } => self.check(index, bound, *taken, reason),
-            Control::Loop { slices } => self.open_trips(index, bound, slices),
-            Control::EndLoop { stacks } => self.end_trips(index, bound, stacks),
+            Control::Loop { slices } => self.open_loop(index, bound, slices),
+            Control::EndLoop { stacks } => self.end_loop(index, bound, stacks),
         }
     }
 
@@ -119,7 +119,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn open_trips(
+    fn open_loop(
         &mut self,
         index: usize,
         bound: &BoundNode,
@@ -158,7 +158,7 @@ impl Lowering<'_> {
         }
         let states = kept;
         let ends = Box::new([limit, number.clone()]);
-        self.frames.push(Frame::Trips { jump, first, ends, states, mark });
+        self.frames.push(Frame::Loop { jump, first, ends, states, mark });
         for ((whole, &value), along) in wholes?.into_iter().zip(cut).zip(slices) {
             let slice = self.made(&self.graph.desc(value));
             let slices = Slices::of(&whole.desc, along.axis, along.is_reversed);
@@ -169,13 +169,13 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn end_trips(
+    fn end_loop(
         &mut self,
         index: usize,
         bound: &BoundNode,
         stacks: &[Along],
     ) -> Result<(), PlanError> {
-        let Some(Frame::Trips { ends, states, first, .. }) = self.frames.last() else {
+        let Some(Frame::Loop { ends, states, first, .. }) = self.frames.last() else {
             return Err(unopened(bound));
         };
         let ([limit, number], states, first) = (*ends.clone(), states.clone(), *first);
@@ -230,7 +230,7 @@ impl Lowering<'_> {
         for renewal in self.lowered.renewals.iter_mut().skip(since) {
             renewal.trip.last = last_step;
         }
-        let Some(Frame::Trips { jump, mark, .. }) = self.frames.pop() else {
+        let Some(Frame::Loop { jump, mark, .. }) = self.frames.pop() else {
             return Err(unopened(bound));
         };
         self.leave(mark);

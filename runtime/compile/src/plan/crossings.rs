@@ -60,7 +60,7 @@ struct End {
 }
 
 /// The values that nodes produce and read, before lowering.
-pub(super) struct Ends {
+pub(super) struct Endpoints {
     /// The values that each node reads.
     reads: Vec<Vec<End>>,
     made: BTreeMap<ValueId, (usize, End)>,
@@ -71,8 +71,8 @@ pub(super) struct Ends {
     names: BTreeMap<ValueId, String>,
 }
 
-impl Ends {
-    pub(super) fn of(placement: &Placement) -> Self {
+impl Endpoints {
+    pub(super) fn new(placement: &Placement) -> Self {
         let graph = &placement.resolved.graph;
         let mut ends = Self {
             reads: Vec::with_capacity(graph.nodes.len()),

@@ -23,7 +23,7 @@ impl fmt::Display for Largest {
 
 impl Largest {
     /// Finds the largest input, step output or scratch; the first one of several equal ones.
-    pub(super) fn of(inputs: &[Port], steps: &[Step]) -> Self {
+    pub(super) fn find(inputs: &[Port], steps: &[Step]) -> Self {
         let mut largest = Self { what: "no tensor".to_owned(), bytes: 0 };
         let mut offer = |bytes: usize, what: &dyn Fn() -> String| {
             if bytes > largest.bytes {

@@ -32,7 +32,7 @@ pub(super) fn lower(
     let windows = Windows::on_gpu_aligned_to(align_bytes);
     let lowered = Lowered { windows, device, ..Lowered::default() };
     let machine = machine(Core::CPU, &profile, threads);
-    let readers = Readers::of(&resolved.graph, &choices);
+    let readers = Readers::new(&resolved.graph, &choices);
     let mut lowering = Lowering::new(&resolved.graph, compiler, machine, lowered);
     lowering.sources();
     for (index, choice) in choices.into_iter().enumerate() {
@@ -172,7 +172,7 @@ impl Lowering<'_> {
         self.lowered.steps.push(Step {
             guard: placed.entry.guard,
             package: self.compiler.operators.package_name(placed.package()).to_owned(),
-            ties: tie::of(facts, placed.kernel.ties(), &inputs, &outputs),
+            ties: tie::declared_and_implied(facts, placed.kernel.ties(), &inputs, &outputs),
             kernel: placed.kernel,
             purpose: Purpose::Node { index },
             depth: self.frames.len(),

@@ -61,12 +61,12 @@ impl Lowered {
                 let Some(window) = operand.window() else { continue };
                 let rows = windows.get(window).map(|window| window.region);
                 let pitch = match operand.pitch {
-                    _ if rows != Some(Region::of(&operand.desc)) => Pitch::Refused,
+                    _ if rows != Some(Region::from_desc(&operand.desc)) => Pitch::Refused,
                     Pitch::Refused if is_copied => Pitch::Taken,
                     pitch => pitch,
                 };
                 windows.touch(window, at, pitch);
-                if matches!(step.purpose, Purpose::Upkeep) {
+                if matches!(step.purpose, Purpose::CacheMaintenance) {
                     // Its cache lines must not contain other values.
                     windows.set_port(window);
                 }

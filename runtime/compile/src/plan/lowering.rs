@@ -75,7 +75,7 @@ pub(super) enum Frame {
         results: Vec<Operand>,
         mark: usize,
     },
-    Trips {
+    Loop {
         /// The index of the jump past the loop.
         jump: usize,
         /// The first step of an iteration.
@@ -111,7 +111,7 @@ impl<'a> Lowering<'a> {
     }
 
     pub(super) fn window(&mut self, memory: Memory, desc: &TensorDesc) -> Place {
-        Place::Window(self.lowered.windows.add(memory, Region::of(desc)))
+        Place::Window(self.lowered.windows.add(memory, Region::from_desc(desc)))
     }
 
     /// Returns an id for the extents of a tensor if it is bounded.

@@ -34,7 +34,7 @@ pub(super) struct Region {
 
 impl Region {
     /// Returns a tensor's bytes as rows along its last axis.
-    pub(super) fn of(desc: &TensorDesc) -> Self {
+    pub(super) fn from_desc(desc: &TensorDesc) -> Self {
         let row = desc.shape().last().copied().unwrap_or(1);
         let element = desc.dtype().map_or(0, DType::size_bytes);
         Self::dense(desc.size_bytes(), row.saturating_mul(element))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use udo_api::{Arithmetic, Core, Encoding, Encodings, TensorDesc};
 
 use super::arena::Arenas;
-use super::crossings::{Crossing, Ends};
+use super::crossings::{Crossing, Endpoints};
 use super::lowered::Lowered;
 use super::lowering::TRANSFER;
 use super::subnets::{Origins, Subnet, Subnets};
@@ -160,13 +160,13 @@ pub(super) struct Nodes {
     notices: Vec<String>,
     all: Vec<NodeReport>,
     origins: Origins,
-    ends: Ends,
+    ends: Endpoints,
     aip: bool,
     modelled_us: Option<f64>,
 }
 
 impl Nodes {
-    pub(super) fn of(placement: &Placement, compiler: &Compiler<'_>) -> Self {
+    pub(super) fn new(placement: &Placement, compiler: &Compiler<'_>) -> Self {
         let graph = &placement.resolved.graph;
         let mut nodes: Vec<NodeReport> = Vec::with_capacity(graph.nodes.len());
         let mut depth = 0usize;
@@ -187,9 +187,9 @@ impl Nodes {
             depth += usize::from(control.is_some_and(Control::opens));
             depth = depth.saturating_sub(usize::from(control.is_some_and(Control::ends)));
         }
-        let origins = Origins::of(placement);
+        let origins = Origins::new(placement);
         let notices = placement.resolved.notices.clone();
-        let (ends, aip) = (Ends::of(placement), placement.aip);
+        let (ends, aip) = (Endpoints::new(placement), placement.aip);
         let modelled_us = placement.modelled_us;
         Self { notices, all: nodes, origins, ends, aip, modelled_us }
     }
@@ -202,7 +202,7 @@ impl Nodes {
         scratch_bytes: PerMemory<usize>,
     ) -> Report {
         let computed: BTreeSet<usize> = lowered.steps.iter().filter_map(Step::node).collect();
-        let subnets = Subnets::of(lowered, &self.origins, self.aip);
+        let subnets = Subnets::new(lowered, &self.origins, self.aip);
         for (index, node) in self.all.iter_mut().enumerate() {
             node.subnet = subnets.of_node(index);
             let is_elsewhere =

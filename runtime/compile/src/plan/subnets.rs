@@ -49,7 +49,7 @@ pub(super) struct Subnets {
 }
 
 impl Subnets {
-    pub(super) fn of(lowered: &Lowered, origins: &Origins, aip: bool) -> Self {
+    pub(super) fn new(lowered: &Lowered, origins: &Origins, aip: bool) -> Self {
         let mut subnets = Self { all: Vec::new(), of_nodes: BTreeMap::new() };
         for (at, step) in lowered.steps.iter().enumerate().filter(|(_, step)| computes(step)) {
             match subnets.all.last_mut().filter(|last| last.core == step.core) {
@@ -105,7 +105,7 @@ pub(super) struct Origins {
 }
 
 impl Origins {
-    pub(super) fn of(placement: &Placement) -> Self {
+    pub(super) fn new(placement: &Placement) -> Self {
         let nodes = &placement.resolved.graph.nodes;
         let producers = placement.resolved.graph.producers();
         let mut root: Vec<usize> = Vec::with_capacity(nodes.len());

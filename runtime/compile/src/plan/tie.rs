@@ -19,7 +19,7 @@ pub(super) const SAME: Tie = Tie {
 };
 
 /// Returns the ties that a kernel declares, and those that follow from its operator's facts.
-pub(super) fn of(
+pub(super) fn declared_and_implied(
     facts: Facts,
     declared: &[Tie],
     inputs: &[Operand],

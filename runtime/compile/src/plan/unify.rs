@@ -81,7 +81,7 @@ fn unify_one(lowered: &mut Lowered, step: usize, tie: &Tie) -> bool {
     let Some(within) = within(step, tie, &part.desc, &whole.desc) else { return false };
     // A reshaped part may have other rows in the whole.
     let rows = lowered.windows.get(p).map(|window| window.region.row);
-    if within.pitch.is_some() && rows != Some(Region::of(&part.desc).row) {
+    if within.pitch.is_some() && rows != Some(Region::from_desc(&part.desc).row) {
         return false;
     }
     let has_port = [p, w].map(|id| lowered.windows.buffer_of(id).is_none_or(|b| b.has_port));
@@ -220,7 +220,7 @@ fn rewrite(
 fn copied(lowered: &mut Lowered, at: usize, step: &Step, tie: &Tie) -> Option<(Operand, Operand)> {
     let (part, whole) = sides(step, tie)?;
     let within = within(at, tie, &part.desc, &whole.desc)?;
-    let region = Region::of(&part.desc);
+    let region = Region::from_desc(&part.desc);
     let id = lowered.windows.add_part(whole.window()?, region, within, at)?;
     let there = Operand { place: Some(Place::Window(id)), in_place: None, ..part.clone() };
     Some(if tie.kind == ties::INPUT_IN_OUTPUT {

@@ -49,7 +49,7 @@ pub(super) fn choose(
         best(operators, node, takes).into_iter().partition(|e| operators.is_builtin(e.package));
     let names = || packaged.iter().map(|entry| operators.package_name(entry.package).to_owned());
     match (packaged.as_slice(), built_in.first()) {
-        ([], None) => Err(ResolveError::MissingOps { all: vec![MissingOp::of(node, operators)] }),
+        ([], None) => Err(ResolveError::MissingOps { all: vec![MissingOp::new(node, operators)] }),
         ([], Some(entry)) | ([entry], None) => Ok((*entry, None)),
         ([entry], Some(_)) => {
             let notice = format!(

@@ -6,19 +6,19 @@
 
 mod body;
 mod branches;
-mod trips;
+mod iterations;
 mod unrolled;
 
 use udo_api::{Bool, Facts, OpDef, Param, ParamKind};
 
-pub(super) use body::{Ends, inline};
+pub(super) use body::{BodyPorts, inline};
 pub(super) use unrolled::{bind_rest, is_rest};
 
-use super::{Binding, BoundNode, Params, ResolveError, TypedGraph, Want, Wanted};
+use super::{Binding, BoundNode, Dependency, Params, ResolveError, TypedGraph, Want};
 use crate::compiler::Compiler;
 use crate::resolve::control::branches::bind_branches;
-use crate::resolve::control::trips::bind_loop;
-use crate::resolve::control::trips::bind_scan;
+use crate::resolve::control::iterations::bind_loop;
+use crate::resolve::control::iterations::bind_scan;
 use udo_engine::operators::OpEntry;
 use udo_graph::graph::{Attr, Graph, Node, ValueId};
 use udo_graph::memory::Tensor;
@@ -96,19 +96,19 @@ pub struct Along {
 
 /// How the runtime runs the graphs of an operator.
 #[derive(Clone, Copy)]
-pub(super) enum Form {
+pub(super) enum SubgraphKind {
     Branches,
     Loop,
     Scan,
 }
 
-impl Form {
+impl SubgraphKind {
     /// Returns the kind of a built-in operator that has graphs.
-    pub(super) fn of(op: &OpDef) -> Option<Self> {
+    pub(super) fn from_op(op: &OpDef) -> Option<Self> {
         let facts = op.schema().known_facts();
         [(Facts::BRANCHES, Self::Branches), (Facts::LOOP, Self::Loop), (Facts::SCAN, Self::Scan)]
             .into_iter()
-            .find_map(|(fact, form)| facts.has(fact).then_some(form))
+            .find_map(|(fact, kind)| facts.has(fact).then_some(kind))
     }
 }
 
@@ -158,13 +158,13 @@ impl Parent {
     /// Defers the node until the elements of `values` are known.
     fn want(&self, reason: String, values: Vec<ValueId>) -> ResolveError {
         let (node, op) = (self.node.name.clone(), self.node.op.clone());
-        ResolveError::Wants(Want::new(node, op, reason, (Wanted::Elements, values)))
+        ResolveError::Wants(Want::new(node, op, reason, (Dependency::Elements, values)))
     }
 
     /// Reports that the iterations cannot share one plan.
     fn want_per_iteration(&self, reason: String) -> ResolveError {
         let (node, op) = (self.node.name.clone(), self.node.op.clone());
-        let want = Want::new(node, op, reason, (Wanted::Elements, Vec::new()));
+        let want = Want::new(node, op, reason, (Dependency::Elements, Vec::new()));
         ResolveError::Wants(Want { is_in_loop: true, ..want })
     }
 
@@ -195,9 +195,9 @@ fn refusal(node: &Node, reason: String) -> ResolveError {
 }
 
 /// Returns the boolean in a tensor of one element.
-fn truth(tensor: &Tensor) -> Option<bool> {
+fn as_bool(tensor: &Tensor) -> Option<bool> {
     match tensor.get::<Bool>()? {
-        [truth] => Some(truth.get()),
+        [as_bool] => Some(as_bool.get()),
         _ => None,
     }
 }
@@ -225,12 +225,12 @@ pub(super) fn bind_control(
     binding: &mut Binding<'_>,
     node: Node,
     entry: OpEntry,
-    form: Form,
+    kind: SubgraphKind,
 ) -> Result<(), ResolveError> {
     let parent = Parent::new(node, entry, binding)?;
-    match form {
-        Form::Branches => bind_branches(compiler, binding, parent),
-        Form::Loop => bind_loop(compiler, binding, &parent),
-        Form::Scan => bind_scan(compiler, binding, parent),
+    match kind {
+        SubgraphKind::Branches => bind_branches(compiler, binding, parent),
+        SubgraphKind::Loop => bind_loop(compiler, binding, &parent),
+        SubgraphKind::Scan => bind_scan(compiler, binding, parent),
     }
 }

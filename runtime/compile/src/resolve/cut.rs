@@ -39,7 +39,7 @@ pub struct Want {
     pub op: String,
     /// The dependency, and its reason.
     pub reason: String,
-    pub(super) what: Wanted,
+    pub(super) what: Dependency,
     /// The values that it depends on.
     pub(super) values: Vec<ValueId>,
     /// Whether each iteration of a loop computes them anew, so that a cut before the loop does not help.
@@ -51,7 +51,7 @@ impl Want {
         node: String,
         op: String,
         reason: String,
-        (what, values): (Wanted, Vec<ValueId>),
+        (what, values): (Dependency, Vec<ValueId>),
     ) -> Self {
         Self { node, op, reason, what, values, is_in_loop: false }
     }
@@ -59,7 +59,7 @@ impl Want {
 
 /// The property of a value that a node depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum Dependency {
     Elements,
     /// The extents, which are bounded.
     Extents,
@@ -78,7 +78,7 @@ pub(super) struct Mark {
     values: usize,
     notices: usize,
     depth: usize,
-    trips: Option<usize>,
+    outside_loop: Option<usize>,
     layouts: NhwcValues,
     sequences: usize,
 }
@@ -97,7 +97,7 @@ impl Binding<'_> {
             values: self.graph.values.len(),
             notices: self.notices.len(),
             depth: self.depth,
-            trips: self.trips,
+            outside_loop: self.outside_loop,
             layouts: self.layouts.clone(),
             sequences: self.sequences.len(),
         }
@@ -109,13 +109,15 @@ impl Binding<'_> {
         self.graph.values.truncate(mark.values);
         self.notices.truncate(mark.notices);
         self.sequences.truncate(mark.sequences);
-        self.taken.clear();
-        (self.depth, self.trips, self.layouts) = (mark.depth, mark.trips, mark.layouts);
+        self.pending.clear();
+        (self.depth, self.outside_loop, self.layouts) =
+            (mark.depth, mark.outside_loop, mark.layouts);
     }
 
     /// Returns the dependency as an error; marks it if each iteration of the enclosing loop computes the elements anew.
-    pub(super) fn refused_in_trips(&self, want: Want) -> ResolveError {
-        let is_made_there = |value: &ValueId| self.trips.is_some_and(|at| value.index() >= at);
+    pub(super) fn refused_in_loop(&self, want: Want) -> ResolveError {
+        let is_made_there =
+            |value: &ValueId| self.outside_loop.is_some_and(|at| value.index() >= at);
         if want.is_in_loop || !want.values.iter().any(is_made_there) {
             return ResolveError::Wants(want);
         }
@@ -139,21 +141,22 @@ impl Binding<'_> {
 }
 
 impl TypedGraph {
-    fn lacks(&self, value: ValueId, what: Wanted) -> bool {
+    fn lacks(&self, value: ValueId, what: Dependency) -> bool {
         match what {
-            Wanted::Elements => self.known(Some(value)).is_none(),
-            Wanted::Extents => !self.desc(Some(value)).full_shape().is_fixed(),
+            Dependency::Elements => self.known(Some(value)).is_none(),
+            Dependency::Extents => !self.desc(Some(value)).full_shape().is_fixed(),
         }
     }
 
     /// Returns a dependency on the extents of the node's inputs; `None` if they are known.
     pub(super) fn want_extents(&self, node: &Node, reason: String) -> Option<ResolveError> {
         let inputs = node.inputs.iter().flatten().copied();
-        let values: Vec<_> = inputs.filter(|&value| self.lacks(value, Wanted::Extents)).collect();
+        let values: Vec<_> =
+            inputs.filter(|&value| self.lacks(value, Dependency::Extents)).collect();
         if values.is_empty() {
             return None;
         }
-        let (name, op, what) = (node.name.clone(), node.op.clone(), Wanted::Extents);
+        let (name, op, what) = (node.name.clone(), node.op.clone(), Dependency::Extents);
         Some(ResolveError::Wants(Want::new(name, op, reason, (what, values))))
     }
 }
@@ -187,7 +190,7 @@ impl Cut {
     }
 
     /// Inserts nodes to be bound next.
-    pub(super) fn come(&mut self, nodes: Vec<Node>) {
+    pub(super) fn prepend(&mut self, nodes: Vec<Node>) {
         for node in nodes.into_iter().rev() {
             self.left.push_front(node);
         }
@@ -199,7 +202,7 @@ impl Cut {
     }
 
     /// Removes what was added for a node since `mark`, and moves the node after the cut.
-    pub(super) fn put_behind(
+    pub(super) fn defer(
         &mut self,
         binding: &mut Binding<'_>,
         (node, mark): (Node, Mark),
@@ -214,12 +217,12 @@ impl Cut {
         let names = names.join("\", \"");
         let Want { node: name, op, reason, what, .. } = want;
         let what = match what {
-            Wanted::Elements => {
+            Dependency::Elements => {
                 self.wanted.extend(wanted);
                 "elements"
             }
             // Every value that crosses the cut has the extents of the run.
-            Wanted::Extents => "extents",
+            Dependency::Extents => "extents",
         };
         binding.notices.push(format!(
             "node {name:?} ({op}) and its consumers are planned in the run, for the {what} of \"{names}\": {reason}"

@@ -53,7 +53,7 @@ pub fn needs_package(op: &MissingOp) -> bool {
 
 impl MissingOp {
     /// Describes one node of a missing operator.
-    pub(super) fn of(node: &Node, operators: &Operators) -> Self {
+    pub(super) fn new(node: &Node, operators: &Operators) -> Self {
         let (op, domain) = (node.op.clone(), node.domain.clone());
         let (name, packages) = (node.name.clone(), packages_with(operators, node));
         let mut missing = Self { op, domain, count: 1, node: name, meant: None, packages };
@@ -186,7 +186,7 @@ fn collect_missing(
         if let Some(known) = all.iter_mut().find(is_alike) {
             known.count += 1;
         } else {
-            let missing = MissingOp::of(node, operators);
+            let missing = MissingOp::new(node, operators);
             all.push(MissingOp { node: format!("{way}{}", node.name), ..missing });
         }
     }

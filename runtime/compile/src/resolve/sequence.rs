@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use udo_api::{Dim, Shape, resolve_axis};
 
-use super::control::{Ends, inline};
-use super::{BindOptions, Binding, ResolveError, TypedGraph, Want, Wanted};
+use super::control::{BodyPorts, inline};
+use super::{BindOptions, Binding, Dependency, ResolveError, TypedGraph, Want};
 use crate::compiler::Compiler;
 use crate::resolve::choose::choose;
 use udo_engine::operators::Operators;
@@ -101,7 +101,7 @@ fn rewrite_of(node: &Node) -> Option<Rewrite> {
 
 /// Resolves a sequence node; returns whether the node is one.
 ///
-/// The replacing nodes are left in `binding.taken`.
+/// The replacing nodes are left in `binding.pending`.
 pub(super) fn bind_sequence(
     compiler: &Compiler<'_>,
     binding: &mut Binding<'_>,
@@ -110,7 +110,7 @@ pub(super) fn bind_sequence(
     if let Some(rewrite) =
         rewrite_of(node).filter(|_| !has_operator(compiler.operators, node, binding.options))
     {
-        binding.taken = rewrite(binding, node)?;
+        binding.pending = rewrite(binding, node)?;
         return Ok(true);
     }
     let inputs = node.inputs.iter().enumerate();
@@ -203,7 +203,7 @@ fn want(binding: &Binding<'_>, node: &Node, value: ValueId, what: &str) -> Resol
     let name = binding.graph.name_of(value);
     let reason = format!("{what} {name:?} is computed, and the length of a sequence depends on it");
     let (node, op) = (node.name.clone(), node.op.clone());
-    ResolveError::Wants(Want::new(node, op, reason, (Wanted::Elements, vec![value])))
+    ResolveError::Wants(Want::new(node, op, reason, (Dependency::Elements, vec![value])))
 }
 
 /// Returns the position in a sequence of `len` tensors that input `port` states; `None` if the node omits the input.
@@ -491,7 +491,7 @@ fn map(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveError
             given.push(item);
         }
         let way = format!("{}/{index}", node.name);
-        let ends = Ends { given: &given, wanted: &[] };
+        let ends = BodyPorts { given: &given, wanted: &[] };
         let body = ("body", (**body).clone());
         let inlined = inline(&mut binding.graph, &way, body, &ends);
         let (added, made) = inlined.map_err(|why| refuse(node, why.to_string()))?;

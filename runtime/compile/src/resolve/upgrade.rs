@@ -17,7 +17,7 @@ mod edit;
 mod embed;
 mod fused;
 mod group_norm;
-mod halves;
+mod half_precision;
 mod pad;
 mod quantized;
 mod resize;
@@ -32,8 +32,8 @@ use super::{ResolveError, TypedGraph};
 use crate::compiler::Compiler;
 use udo_graph::graph::{Attr, NEWEST, Node};
 
-pub(super) use bounded::Ends;
-pub(super) use halves::widen;
+pub(super) use bounded::RangeEnds;
+pub(super) use half_precision::widen;
 
 use Change::{By, Compose, Default, Drop, Input, Real, Rename, Text};
 use edit::Edit;

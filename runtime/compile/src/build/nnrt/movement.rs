@@ -64,9 +64,9 @@ fn whole_sizes(lower: &Lower<'_>, axis: i64, mut sizes: Vec<i64>) -> Result<Vec<
     }
     let axis = Lower::axis_of(axis, lower.rank(0)?)?;
     let extent = lower.extents(0)?.get(axis).copied().unwrap_or(0);
-    let mut said = sizes.iter().filter(|&&size| size != -1);
-    let said = said.try_fold(0i64, |sum, &size| sum.checked_add(size));
-    let left = said.and_then(|said| i64::try_from(extent).ok()?.checked_sub(said));
+    let mut describe = sizes.iter().filter(|&&size| size != -1);
+    let describe = describe.try_fold(0i64, |sum, &size| sum.checked_add(size));
+    let left = describe.and_then(|describe| i64::try_from(extent).ok()?.checked_sub(describe));
     let left = left.filter(|left| *left >= 0).ok_or_else(|| {
         invalid(format!(
             "attribute \"size_splits\" is {sizes:?}, expected a sum of at most {extent}"
@@ -348,7 +348,7 @@ struct Masks {
 }
 
 impl Masks {
-    fn of(lower: &Lower<'_>) -> Result<Self> {
+    fn read(lower: &Lower<'_>) -> Result<Self> {
         Ok(Self {
             begin: lower.int("begin_mask")?,
             end: lower.int("end_mask")?,
@@ -379,7 +379,7 @@ struct Slices {
 
 impl Slices {
     /// Returns the slice that numbers and masks describe, for a tensor of this rank.
-    fn of(numbers: [&[i64]; 3], masks: Masks, rank: usize) -> Result<Self> {
+    fn new(numbers: [&[i64]; 3], masks: Masks, rank: usize) -> Result<Self> {
         let [begins, ends, steps] = numbers;
         let count = begins.len();
         if ends.len() != count || steps.len() != count {
@@ -428,7 +428,7 @@ impl Slices {
 }
 
 pub(super) fn strided_slice(lower: &mut Lower<'_>) -> Result<()> {
-    let masks = Masks::of(lower)?;
+    let masks = Masks::read(lower)?;
     if masks.is_empty() {
         let numbers = [lower.ints(1)?, lower.ints(2)?, lower.ints(3)?];
         let [begins, ends, steps] = numbers;
@@ -443,7 +443,7 @@ pub(super) fn strided_slice(lower: &mut Lower<'_>) -> Result<()> {
     }
     let numbers = [lower.known(1)?, lower.known(2)?, lower.known(3)?];
     let numbers = [&*numbers[0], &*numbers[1], &*numbers[2]];
-    let slices = Slices::of(numbers, masks, lower.rank(0)?)?;
+    let slices = Slices::new(numbers, masks, lower.rank(0)?)?;
     let mut y = lower.x(0)?;
     if !slices.axes.is_empty() {
         let lists = [&slices.begins, &slices.ends, &slices.axes, &slices.steps];

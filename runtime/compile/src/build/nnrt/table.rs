@@ -1,7 +1,7 @@
 //! The table of operations, in the order of their numbers.
 
-use super::Form::{Active, By, Same};
-use super::{Form, MOST, NnrtOp};
+use super::Mapping::{Active, By, Same};
+use super::{MOST, Mapping, NnrtOp};
 use super::{image, math, movement, order, recurrent, reduce};
 use crate::build::param::{Kind, Param, Value};
 
@@ -11,22 +11,37 @@ const fn op(
     inputs: [usize; 2],
     outputs: [usize; 2],
     params: &'static [Param],
-    form: Form,
+    mapping: Mapping,
 ) -> NnrtOp {
-    NnrtOp { number, name, inputs, outputs, params, form }
+    NnrtOp { number, name, inputs, outputs, params, mapping }
 }
 
 /// Operations with one, two and three inputs and one output.
-const fn one(number: u32, name: &'static str, params: &'static [Param], form: Form) -> NnrtOp {
-    op(number, name, [1, 1], [1, 1], params, form)
+const fn one(
+    number: u32,
+    name: &'static str,
+    params: &'static [Param],
+    mapping: Mapping,
+) -> NnrtOp {
+    op(number, name, [1, 1], [1, 1], params, mapping)
 }
 
-const fn two(number: u32, name: &'static str, params: &'static [Param], form: Form) -> NnrtOp {
-    op(number, name, [2, 2], [1, 1], params, form)
+const fn two(
+    number: u32,
+    name: &'static str,
+    params: &'static [Param],
+    mapping: Mapping,
+) -> NnrtOp {
+    op(number, name, [2, 2], [1, 1], params, mapping)
 }
 
-const fn three(number: u32, name: &'static str, params: &'static [Param], form: Form) -> NnrtOp {
-    op(number, name, [3, 3], [1, 1], params, form)
+const fn three(
+    number: u32,
+    name: &'static str,
+    params: &'static [Param],
+    mapping: Mapping,
+) -> NnrtOp {
+    op(number, name, [3, 3], [1, 1], params, mapping)
 }
 
 /// A parameter without a default.
@@ -34,7 +49,7 @@ const fn stated(name: &'static str, of: Kind) -> Param {
     Param { name, of, default: None }
 }
 
-const fn truth(name: &'static str, default: bool) -> Param {
+const fn boolean(name: &'static str, default: bool) -> Param {
     let default = if default { 1 } else { 0 };
     Param { name, of: Kind::Truth, default: Some(Value::Int(default)) }
 }
@@ -73,10 +88,10 @@ const POOL: &[Param] = &[
     PAD,
     ACTIVATION,
     choice("round_mode", &["floor", "ceil"]),
-    truth("global", false),
+    boolean("global", false),
 ];
 const REDUCE: &[Param] =
-    &[truth("keep_dims", false), truth("reduce_to_end", false), float("coeff", 1.0)];
+    &[boolean("keep_dims", false), boolean("reduce_to_end", false), float("coeff", 1.0)];
 
 /// All operations.
 pub const OPS: &[NnrtOp] = &[
@@ -122,7 +137,7 @@ pub const OPS: &[NnrtOp] = &[
         "FULL_CONNECTION",
         [2, 3],
         [1, 1],
-        &[ACTIVATION, stated("has_bias", Kind::Truth), truth("use_axis", false), int("axis", 1)],
+        &[ACTIVATION, stated("has_bias", Kind::Truth), boolean("use_axis", false), int("axis", 1)],
         By(math::full_connection),
     ),
     three(16, "GATHER", &[], By(movement::gather)),
@@ -131,7 +146,7 @@ pub const OPS: &[NnrtOp] = &[
     two(
         19,
         "MATMUL",
-        &[truth("transpose_a", false), truth("transpose_b", false), ACTIVATION],
+        &[boolean("transpose_a", false), boolean("transpose_b", false), ACTIVATION],
         By(math::mat_mul),
     ),
     two(20, "MAXIMUM", &[], Same("Max")),
@@ -196,7 +211,7 @@ pub const OPS: &[NnrtOp] = &[
         &[
             stated("new_height", Kind::Int),
             stated("new_width", Kind::Int),
-            truth("preserve_aspect_ratio", false),
+            boolean("preserve_aspect_ratio", false),
             choice("coordinate_mode", &["asymmetric", "align_corners", "half_pixel"]),
             int("exclude_outside", 0),
         ],
@@ -221,15 +236,15 @@ pub const OPS: &[NnrtOp] = &[
         &[stated("src_t", Kind::Int), stated("dst_t", Kind::Int), stated("axis", Kind::Int)],
         By(math::quant_dtype_cast),
     ),
-    op(53, "TOP_K", [2, 2], [2, 2], &[truth("sorted", true), LAST], By(order::top_k)),
+    op(53, "TOP_K", [2, 2], [2, 2], &[boolean("sorted", true), LAST], By(order::top_k)),
     one(
         54,
         "ARG_MAX",
-        &[LAST, truth("keep_dims", false), int("top_k", 1), truth("out_max_value", false)],
+        &[LAST, boolean("keep_dims", false), int("top_k", 1), boolean("out_max_value", false)],
         By(order::arg_max),
     ),
     one(55, "UNSQUEEZE", &[stated("axis", Kind::Ints)], By(movement::unsqueeze)),
-    one(56, "GELU", &[truth("approximate", false)], By(math::gelu)),
+    one(56, "GELU", &[boolean("approximate", false)], By(math::gelu)),
     op(57, "UNSTACK", [1, 1], [1, MOST], &[int("axis", 0)], By(movement::unstack)),
     one(58, "ABS", &[], Same("Abs")),
     one(59, "ERF", &[], Same("Erf")),
@@ -266,8 +281,8 @@ pub const OPS: &[NnrtOp] = &[
         [6, 6],
         [3, 3],
         &[
-            truth("bidirectional", false),
-            truth("has_bias", true),
+            boolean("bidirectional", false),
+            boolean("has_bias", true),
             stated("input_size", Kind::Int),
             stated("hidden_size", Kind::Int),
             int("num_layers", 1),
@@ -280,7 +295,7 @@ pub const OPS: &[NnrtOp] = &[
         By(recurrent::lstm),
     ),
     one(76, "CLIP", &[stated("max", Kind::Float), stated("min", Kind::Float)], By(math::clip)),
-    two(77, "ALL", &[truth("keep_dims", false)], By(reduce::all)),
+    two(77, "ALL", &[boolean("keep_dims", false)], By(reduce::all)),
     two(78, "ASSERT", &[int("summarize", 3)], By(order::assert)),
     one(79, "COS", &[], Same("Cos")),
     one(80, "LOG", &[], Same("Log")),
@@ -309,8 +324,8 @@ pub const OPS: &[NnrtOp] = &[
             int("detections_per_class", 100),
             int("max_classes_per_detection", 1),
             stated("num_classes", Kind::Int),
-            truth("use_regular_nms", false),
-            truth("out_quantized", false),
+            boolean("use_regular_nms", false),
+            boolean("out_quantized", false),
         ],
         By(order::detection_post_process),
     ),

@@ -17,10 +17,10 @@ pub(super) struct Encodings {
 const ANY: Encoding = Encoding { scale: 1.0, zero_point: 0 };
 
 impl Encodings {
-    pub(super) fn of(graph: &TypedGraph) -> Self {
+    pub(super) fn collect(graph: &TypedGraph) -> Self {
         let mut encodings = Self::default();
         for bound in &graph.nodes {
-            for (value, scale, zero) in said(bound) {
+            for (value, scale, zero) in stated(bound) {
                 encodings.note(graph, value, [scale, zero]);
             }
         }
@@ -88,10 +88,10 @@ fn keeps(bound: &BoundNode) -> bool {
 }
 
 /// A value with its scale and zero point.
-type Said = (Option<ValueId>, Option<ValueId>, Option<ValueId>);
+type Stated = (Option<ValueId>, Option<ValueId>, Option<ValueId>);
 
 /// Returns the encodings that a node states for its inputs and output.
-fn said(bound: &BoundNode) -> Vec<Said> {
+fn stated(bound: &BoundNode) -> Vec<Stated> {
     let node = bound.node();
     let (input, output) = (|port| node.input(port), node.output(0));
     let places: (&[[usize; 3]], [usize; 2]) = match bound.op.schema().name() {

@@ -3,7 +3,7 @@
 use udo_api::{DType, Element, Shape};
 use udo_hta::{Op, Values, Weights, Window};
 
-use super::{Lowering, Made, Use};
+use super::{LayerParts, Lowering, Use};
 use crate::resolve::TypedGraph;
 use udo_graph::memory::Tensor;
 
@@ -62,7 +62,11 @@ pub(super) fn outputs_first(graph: &TypedGraph, of: &Use<'_>) -> Option<Tensor> 
 }
 
 /// Returns the product of each pixel's channels with a matrix.
-fn product<'a>(lowering: &Lowering<'a>, of: &Use<'a>, bias: usize) -> Result<Made<'a>, String> {
+fn product<'a>(
+    lowering: &Lowering<'a>,
+    of: &Use<'a>,
+    bias: usize,
+) -> Result<LayerParts<'a>, String> {
     let x = lowering.shaped(of, 0)?;
     let matrix = lowering.graph.desc(of.input(3));
     if x.is_image || matrix.rank() != 2 {
@@ -73,21 +77,24 @@ fn product<'a>(lowering: &Lowering<'a>, of: &Use<'a>, bias: usize) -> Result<Mad
         [_, 1, 1, _] => Op::FullyConnected { weights },
         _ => Op::Conv { window: Window::ONE, weights },
     };
-    Ok(Made { op, reads: vec![0] })
+    Ok(LayerParts { op, reads: vec![0] })
 }
 
 /// The port of an input that the operator does not have.
 const NONE: usize = usize::MAX;
 
-pub(super) fn matmul<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>, String> {
+pub(super) fn matmul<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<LayerParts<'a>, String> {
     product(lowering, of, NONE)
 }
 
-pub(super) fn matmul_add<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>, String> {
+pub(super) fn matmul_add<'a>(
+    lowering: &Lowering<'a>,
+    of: &Use<'a>,
+) -> Result<LayerParts<'a>, String> {
     product(lowering, of, 8)
 }
 
-pub(super) fn gemm<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>, String> {
+pub(super) fn gemm<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<LayerParts<'a>, String> {
     let alpha = match of.setting("alpha") {
         Some(crate::resolve::ParamSetting::Float(alpha)) => *alpha,
         _ => 1.0,
@@ -102,5 +109,5 @@ pub(super) fn gemm<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>
     }
     let is_turned = of.int("transB") == Some(0);
     let weights = weights(lowering, of, [3, 4, 5, 6], is_turned)?;
-    Ok(Made { op: Op::FullyConnected { weights }, reads: vec![0] })
+    Ok(LayerParts { op: Op::FullyConnected { weights }, reads: vec![0] })
 }

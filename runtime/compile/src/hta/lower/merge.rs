@@ -4,16 +4,16 @@ use udo_api::{Shape, resolve_axis};
 use udo_hta::Op;
 
 use super::shape::Shaped;
-use super::{Lowering, Made, Use};
+use super::{LayerParts, Lowering, Use};
 use crate::resolve::{ParamSetting, TypedGraph};
 use udo_graph::memory::Tensor;
 
-pub(super) fn add<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>, String> {
-    Ok(Made { op: Op::Add, reads: pair(lowering, of)? })
+pub(super) fn add<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<LayerParts<'a>, String> {
+    Ok(LayerParts { op: Op::Add, reads: pair(lowering, of)? })
 }
 
-pub(super) fn mul<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>, String> {
-    Ok(Made { op: Op::Mul, reads: pair(lowering, of)? })
+pub(super) fn mul<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<LayerParts<'a>, String> {
+    Ok(LayerParts { op: Op::Mul, reads: pair(lowering, of)? })
 }
 
 /// Returns the ports of both operands; an operand with one element for each channel comes last.
@@ -39,7 +39,7 @@ fn pair(lowering: &Lowering<'_>, use_of: &Use<'_>) -> Result<Vec<usize>, String>
 /// Returns a constant scalar operand of a sum or product, repeated for each channel, and its port.
 pub(super) fn rows(graph: &TypedGraph, of: &Use<'_>) -> Option<(usize, Tensor)> {
     let is_pair = matches!(of.bound.op.schema().name(), "QLinearAdd" | "QLinearMul");
-    let [.., channels] = Shaped::of(&graph.desc(of.bound.node.output(0))).ok()?.nhwc;
+    let [.., channels] = Shaped::from_desc(&graph.desc(of.bound.node.output(0))).ok()?.nhwc;
     let known = |port: &usize| graph.known(of.input(*port)).is_some_and(|it| it.desc().len() == 1);
     let port = [3, 0].into_iter().find(known).filter(|_| is_pair)?;
     let number = graph.known(of.input(port))?.get::<u8>()?.first().copied()?;
@@ -54,23 +54,23 @@ fn along_channels(lowering: &Lowering<'_>, of: &Use<'_>, port: usize) -> Result<
     Ok(axis == Some(lowering.shaped(of, port)?.channel_axis(rank)))
 }
 
-pub(super) fn concat<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>, String> {
+pub(super) fn concat<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<LayerParts<'a>, String> {
     if !along_channels(lowering, of, 2)? {
         return Err("joins along an axis other than channels".to_owned());
     }
-    Ok(Made { op: Op::Concat, reads: (2..of.bound.node.inputs.len()).step_by(3).collect() })
+    Ok(LayerParts { op: Op::Concat, reads: (2..of.bound.node.inputs.len()).step_by(3).collect() })
 }
 
 /// The first operator set in which `Softmax` normalizes over one axis.
 const ONE_AXIS: i64 = 13;
 
-pub(super) fn softmax<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>, String> {
+pub(super) fn softmax<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<LayerParts<'a>, String> {
     let x = lowering.shaped(of, 0)?;
     let goes_on = of.int("opset").is_some_and(|opset| opset < ONE_AXIS) && x.is_image;
     if !along_channels(lowering, of, 0)? || goes_on {
         return Err("normalizes along an axis other than channels".to_owned());
     }
-    Ok(Made { op: Op::Softmax, reads: vec![0] })
+    Ok(LayerParts { op: Op::Softmax, reads: vec![0] })
 }
 
 /// Returns the table of a node, if it has one.
@@ -80,7 +80,7 @@ pub(super) fn table(of: &Use<'_>) -> Option<[u8; 256]> {
     entries?.try_into().ok()
 }
 
-pub(super) fn lookup<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>, String> {
+pub(super) fn lookup<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<LayerParts<'a>, String> {
     let table = lowering.derived.tables.get(&of.at).ok_or("has no table of 256 values")?;
-    Ok(Made { op: Op::Lookup { table }, reads: vec![0] })
+    Ok(LayerParts { op: Op::Lookup { table }, reads: vec![0] })
 }

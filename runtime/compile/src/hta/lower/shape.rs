@@ -3,7 +3,7 @@
 use udo_api::{DType, TensorDesc};
 use udo_hta::Op;
 
-use super::{Lowering, Made, Use};
+use super::{LayerParts, Lowering, Use};
 
 /// A shape in the HTA's form.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Shaped {
 }
 
 impl Shaped {
-    pub(super) fn of(desc: &TensorDesc) -> Result<Self, String> {
+    pub(super) fn from_desc(desc: &TensorDesc) -> Result<Self, String> {
         if desc.dtype() != Some(DType::U8) {
             return Err(format!("has a tensor {desc}, expected u8"));
         }
@@ -45,16 +45,16 @@ impl Shaped {
     }
 }
 
-pub(super) fn reshape<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>, String> {
+pub(super) fn reshape<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<LayerParts<'a>, String> {
     let (x, y) = (lowering.shaped(of, 0)?, lowering.output(of)?);
     if x.nhwc != y.nhwc && !(x.has_same_bytes() && y.has_same_bytes()) {
         return Err("reshapes an image, whose channels are last on the HTA".to_owned());
     }
-    Ok(Made { op: Op::Reshape, reads: vec![0] })
+    Ok(LayerParts { op: Op::Reshape, reads: vec![0] })
 }
 
 /// Resizes to the nearest pixel. With integer factors this repeats each pixel, in all coordinate modes.
-pub(super) fn resize<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>, String> {
+pub(super) fn resize<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<LayerParts<'a>, String> {
     let (x, y) = (lowering.shaped(of, 0)?, lowering.output(of)?);
     let is_whole = (1..3).all(|axis| {
         let (from, to) = (x.nhwc.get(axis), y.nhwc.get(axis));
@@ -69,5 +69,5 @@ pub(super) fn resize<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'
     if of.text("mode") != Some("nearest") || !is_repeated || !is_whole || !x.is_image {
         return Err("resizes other than by repeating pixels".to_owned());
     }
-    Ok(Made { op: Op::Resize, reads: vec![0] })
+    Ok(LayerParts { op: Op::Resize, reads: vec![0] })
 }

@@ -2,7 +2,7 @@
 
 use udo_hta::{Divisor, Op, Window};
 
-use super::{Lowering, Made, Use, matrix};
+use super::{LayerParts, Lowering, Use, matrix};
 
 /// Returns a window with its strides, dilations and pads.
 fn window(
@@ -39,7 +39,7 @@ fn window(
     Ok(Window { kernel, strides, dilations, pads: pads.ok_or("has no windows")? })
 }
 
-pub(super) fn conv<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>, String> {
+pub(super) fn conv<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<LayerParts<'a>, String> {
     let (x, y) = (lowering.shaped(of, 0)?, lowering.output(of)?);
     let weights = lowering.graph.desc(of.input(3));
     let [outputs, per_group, down, across] = *weights.shape() else {
@@ -62,7 +62,7 @@ pub(super) fn conv<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>
             ));
         }
     };
-    Ok(Made { op, reads: vec![0] })
+    Ok(LayerParts { op, reads: vec![0] })
 }
 
 /// Returns a pooling window that covers the whole image.
@@ -79,17 +79,26 @@ fn pooled(lowering: &Lowering<'_>, of: &Use<'_>) -> Result<Window, String> {
     Ok(window)
 }
 
-pub(super) fn max_pool<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>, String> {
-    Ok(Made { op: Op::MaxPool { window: pooled(lowering, of)? }, reads: vec![0] })
+pub(super) fn max_pool<'a>(
+    lowering: &Lowering<'a>,
+    of: &Use<'a>,
+) -> Result<LayerParts<'a>, String> {
+    Ok(LayerParts { op: Op::MaxPool { window: pooled(lowering, of)? }, reads: vec![0] })
 }
 
-pub(super) fn average_pool<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>, String> {
+pub(super) fn average_pool<'a>(
+    lowering: &Lowering<'a>,
+    of: &Use<'a>,
+) -> Result<LayerParts<'a>, String> {
     check_layout(of)?;
     let divisor = match of.int("count_include_pad") {
         Some(1) => Divisor::Kernel,
         _ => Divisor::Inside,
     };
-    Ok(Made { op: Op::AveragePool { window: pooled(lowering, of)?, divisor }, reads: vec![0] })
+    Ok(LayerParts {
+        op: Op::AveragePool { window: pooled(lowering, of)?, divisor },
+        reads: vec![0],
+    })
 }
 
 fn check_layout(of: &Use<'_>) -> Result<(), String> {
@@ -112,15 +121,15 @@ fn whole(lowering: &Lowering<'_>, of: &Use<'_>) -> Result<Window, String> {
 pub(super) fn global_max_pool<'a>(
     lowering: &Lowering<'a>,
     of: &Use<'a>,
-) -> Result<Made<'a>, String> {
-    Ok(Made { op: Op::MaxPool { window: whole(lowering, of)? }, reads: vec![0] })
+) -> Result<LayerParts<'a>, String> {
+    Ok(LayerParts { op: Op::MaxPool { window: whole(lowering, of)? }, reads: vec![0] })
 }
 
 pub(super) fn global_average_pool<'a>(
     lowering: &Lowering<'a>,
     of: &Use<'a>,
-) -> Result<Made<'a>, String> {
+) -> Result<LayerParts<'a>, String> {
     check_layout(of)?;
     let window = whole(lowering, of)?;
-    Ok(Made { op: Op::AveragePool { window, divisor: Divisor::Inside }, reads: vec![0] })
+    Ok(LayerParts { op: Op::AveragePool { window, divisor: Divisor::Inside }, reads: vec![0] })
 }

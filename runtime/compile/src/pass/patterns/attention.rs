@@ -17,7 +17,7 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
             Some(steps.replacement([steps.q.id()?, keys.id()?, steps.v.id()?], None))
         }
         RESHAPE | BOUNDED_RESHAPE => {
-            let heads = Place::of(node, 0).transposed(&[0, 2, 1, 3])?;
+            let heads = Place::new(node, 0).transposed(&[0, 2, 1, 3])?;
             let steps = Steps::before(&heads.made_by("MatMul")?)?;
             let [batch, count, queries, width] = heads.extents()?;
             let row = count.times(&width)?;
@@ -43,7 +43,7 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    fn of(node: &Candidate<'a>, port: usize) -> Self {
+    fn new(node: &Candidate<'a>, port: usize) -> Self {
         Self { node: *node, port }
     }
 
@@ -73,7 +73,7 @@ impl<'a> Place<'a> {
     /// Returns the input of the transpose by `perm` that computes this value.
     fn transposed(&self, perm: &[i64]) -> Option<Self> {
         let transpose = self.made_by("Transpose")?;
-        (transpose.ints("perm")? == perm).then(|| Self::of(&transpose, 0))
+        (transpose.ints("perm")? == perm).then(|| Self::new(&transpose, 0))
     }
 
     /// Splits `x * factor` into `x` and the factor, also for nested products and quotients.
@@ -92,7 +92,7 @@ impl<'a> Place<'a> {
             "Div" => (0, 1.0 / f64::from(maker.scalar(1)?)),
             _ => return None,
         };
-        maker.is_shaped_alike(port).then(|| (Self::of(&maker, port), factor))
+        maker.is_shaped_alike(port).then(|| (Self::new(&maker, port), factor))
     }
 
     /// Returns the value as `[batch, length, heads, elements]` if this is its transpose to `[batch, heads, length,
@@ -121,7 +121,7 @@ enum Keys<'a> {
 
 impl<'a> Keys<'a> {
     /// Returns the keys if `place` is `[batch, heads, elements, length]`, and the factor that they are multiplied by.
-    fn of(place: Place<'a>) -> Option<(Self, f64)> {
+    fn find(place: Place<'a>) -> Option<(Self, f64)> {
         let (place, outer) = place.scaled();
         if let Some(keys) = place.transposed(&[0, 2, 3, 1]) {
             return Some((Self::SideBySide(keys), outer));
@@ -134,8 +134,8 @@ impl<'a> Keys<'a> {
     /// Returns the keys if the heads of all batches are transposed together, as a rank-3 tensor.
     fn merged(place: &Place<'a>) -> Option<Place<'a>> {
         let [batch, heads, elements, length] = place.extents()?;
-        let merged = Place::of(&place.reshape()?, 0).transposed(&[0, 2, 1])?;
-        let keys = Place::of(&merged.reshape()?, 0);
+        let merged = Place::new(&place.reshape()?, 0).transposed(&[0, 2, 1])?;
+        let keys = Place::new(&merged.reshape()?, 0);
         let together = [batch.times(&heads)?, length.clone(), elements.clone()];
         let is_merged = merged.node.extents(merged.port)? == together;
         let is_apart = keys.extents()? == [batch, heads, length, elements];
@@ -171,27 +171,27 @@ struct Steps<'a> {
 impl<'a> Steps<'a> {
     /// Matches the steps that end at a product with the values.
     fn before(product: &Candidate<'a>) -> Option<Self> {
-        let shares = Place::of(product, 0);
-        let v = Place::of(product, 1);
+        let shares = Place::new(product, 0);
+        let v = Place::new(product, 1);
         let zeroed = zeroed(&shares);
         let softmax = zeroed.unwrap_or(shares).made_by("Softmax")?;
         if softmax.int("axis")? != -1 && softmax.int("axis")? != 3 {
             return None;
         }
-        let scores = Place::of(&softmax, 0);
+        let scores = Place::new(&softmax, 0);
         let (scores, mask) = match scores.made_by("Add") {
             Some(sum) => Candidate::either(|scores, mask| {
-                let scores = Place::of(&sum, scores);
+                let scores = Place::new(&sum, scores);
                 scores.scaled().0.made_by("MatMul")?;
-                let mask = Place::of(&sum, mask);
+                let mask = Place::new(&sum, mask);
                 is_mask(&mask, &scores)?.then_some((scores, mask.id()))
             })?,
             None => (scores, None),
         };
         let (scores, scale) = scores.scaled();
         let product = scores.made_by("MatMul")?;
-        let (q, q_scale) = Place::of(&product, 0).scaled();
-        let (keys, k_scale) = Keys::of(Place::of(&product, 1))?;
+        let (q, q_scale) = Place::new(&product, 0).scaled();
+        let (keys, k_scale) = Keys::find(Place::new(&product, 1))?;
         let scale = scale * q_scale * k_scale;
         Some(Self { q, keys, v, scale, mask, is_zeroed: zeroed.is_some() })
     }
@@ -216,7 +216,7 @@ fn zeroed<'a>(place: &Place<'a>) -> Option<Place<'a>> {
     let choice = place.made_by("Where")?;
     let is_zero = choice.scalar(1)?.to_bits() == 0;
     let is_own = choice.made_by(0, "IsNaN")?.input_id(0) == choice.input_id(2);
-    (is_zero && is_own).then(|| Place::of(&choice, 2))
+    (is_zero && is_own).then(|| Place::new(&choice, 2))
 }
 
 /// Returns whether the addend of the scores is a mask: its last axis is that of the keys.

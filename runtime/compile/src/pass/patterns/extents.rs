@@ -4,14 +4,16 @@ use udo_api::{Dim, Facts, TensorDesc, resolve_axis};
 use udo_host::ParamSetting;
 
 use crate::pass::extent::Extent;
-use crate::pass::extents::{At, Said};
+use crate::pass::extents::{Inferred, NodeExtents};
 
 /// Returns the extents and integers of a node's output.
-pub(in crate::pass) fn rule(at: &At<'_>) -> Option<Said> {
+pub(in crate::pass) fn rule(at: &NodeExtents<'_>) -> Option<Inferred> {
     let (domain, op) = at.op();
     let said = match (domain, op) {
         ("", "Shape") => shape(at)?,
-        ("", "Size") => Said { dims: Vec::new(), ints: Some(vec![Extent::product(at.dims(0)?)?]) },
+        ("", "Size") => {
+            Inferred { dims: Vec::new(), ints: Some(vec![Extent::product(at.dims(0)?)?]) }
+        }
         ("", "Gather") => gather(at)?,
         ("", "GatherND") => gather_nd(at)?,
         ("", "Slice") => slice(at)?,
@@ -23,14 +25,14 @@ pub(in crate::pass) fn rule(at: &At<'_>) -> Option<Said> {
         ("", "Expand") | ("udo", "BoundedExpand") => expand(at)?,
         ("", "Range") | ("udo", "BoundedRange") => range(at)?,
         ("", "ConstantOfShape") | ("udo", "BoundedConstantOfShape") => {
-            Said { dims: free_after(at.ints(0)?), ints: None }
+            Inferred { dims: free_after(at.ints(0)?), ints: None }
         }
         ("", "Squeeze") => squeeze(at)?,
         ("", "Unsqueeze") => unsqueeze(at)?,
         ("", op) if op.starts_with("Reduce") => reduce(at)?,
         ("" | "udo", "Attention") => attention(at)?,
         ("com.microsoft", "GroupQueryAttention") => rows(at)?,
-        ("", op) if KEEPS.contains(&op) => Said { dims: free_after(at.dims(0)?), ints: None },
+        ("", op) if KEEPS.contains(&op) => Inferred { dims: free_after(at.dims(0)?), ints: None },
         ("", op) if is_elementwise(at, op) => elementwise(at, op)?,
         _ => return None,
     };
@@ -59,7 +61,7 @@ const KEEPS: &[&str] = &[
 const BROADCASTS: &[&str] =
     &["Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual"];
 
-fn is_elementwise(at: &At<'_>, op: &str) -> bool {
+fn is_elementwise(at: &NodeExtents<'_>, op: &str) -> bool {
     at.bound.op.schema().known_facts().has(Facts::ELEMENTWISE) || BROADCASTS.contains(&op)
 }
 
@@ -67,18 +69,18 @@ fn free_after(dims: &[Extent]) -> Vec<Option<Extent>> {
     dims.iter().cloned().map(Some).collect()
 }
 
-fn setting<'a>(at: &'a At<'_>, name: &str) -> Option<&'a ParamSetting> {
+fn setting<'a>(at: &'a NodeExtents<'_>, name: &str) -> Option<&'a ParamSetting> {
     at.bound.params.settings().iter().find(|(known, _)| *known == name).map(|(_, setting)| setting)
 }
 
-fn int(at: &At<'_>, name: &str) -> Option<i64> {
+fn int(at: &NodeExtents<'_>, name: &str) -> Option<i64> {
     match setting(at, name)? {
         ParamSetting::Int(value) => Some(*value),
         _ => None,
     }
 }
 
-fn shape(at: &At<'_>) -> Option<Said> {
+fn shape(at: &NodeExtents<'_>) -> Option<Inferred> {
     let dims = at.dims(0)?;
     // Indices beyond the ends are clamped.
     let place = |at: i64| {
@@ -87,10 +89,10 @@ fn shape(at: &At<'_>) -> Option<Said> {
     };
     let start = int(at, "start").map_or(Some(0), place)?;
     let end = int(at, "end").map_or(Some(dims.len()), place)?;
-    Some(Said { dims: Vec::new(), ints: Some(dims.get(start..end).unwrap_or(&[]).to_vec()) })
+    Some(Inferred { dims: Vec::new(), ints: Some(dims.get(start..end).unwrap_or(&[]).to_vec()) })
 }
 
-fn gather(at: &At<'_>) -> Option<Said> {
+fn gather(at: &NodeExtents<'_>) -> Option<Inferred> {
     let (data, indices) = (at.dims(0)?, at.dims(1)?);
     let axis = resolve_axis(int(at, "axis")?, data.len())?;
     let dims = [data.get(..axis)?, indices, data.get(axis + 1..)?].concat();
@@ -99,18 +101,18 @@ fn gather(at: &At<'_>) -> Option<Said> {
         let pick = |index: i64| ints.get(resolve_axis(index, ints.len())?).cloned();
         at.numbers(1)?.into_iter().map(pick).collect()
     };
-    Some(Said { dims: free_after(&dims), ints: taken() })
+    Some(Inferred { dims: free_after(&dims), ints: taken() })
 }
 
-fn gather_nd(at: &At<'_>) -> Option<Said> {
+fn gather_nd(at: &NodeExtents<'_>) -> Option<Inferred> {
     let (data, (last, outer)) = (at.dims(0)?, at.dims(1)?.split_last()?);
     let batch = usize::try_from(int(at, "batch_dims")?).ok()?;
     let taken = usize::try_from(last.number()?).ok()?;
     let dims = [outer, data.get(batch.checked_add(taken)?..)?].concat();
-    Some(Said { dims: free_after(&dims), ints: None })
+    Some(Inferred { dims: free_after(&dims), ints: None })
 }
 
-fn slice(at: &At<'_>) -> Option<Said> {
+fn slice(at: &NodeExtents<'_>) -> Option<Inferred> {
     let all = at.dims(0)?;
     let (starts, ends) = (at.ints(1)?, at.ints(2)?);
     let along = match at.bound.node.input(3) {
@@ -134,11 +136,11 @@ fn slice(at: &At<'_>) -> Option<Said> {
         });
         *dims.get_mut(axis)? = bounds.map(|[_, len]| len);
     }
-    Some(Said { dims, ints })
+    Some(Inferred { dims, ints })
 }
 
 /// Returns the start and length of a slice along an axis.
-fn span(at: &At<'_>, all: &Extent, [start, end]: [&Extent; 2]) -> Option<[Extent; 2]> {
+fn span(at: &NodeExtents<'_>, all: &Extent, [start, end]: [&Extent; 2]) -> Option<[Extent; 2]> {
     let from_end = |place: &Extent| {
         if place.number().is_none_or(|number| number >= 0) {
             return Some(place.clone());
@@ -146,7 +148,7 @@ fn span(at: &At<'_>, all: &Extent, [start, end]: [&Extent; 2]) -> Option<[Extent
         // Indices before the first element are clamped.
         let place = all.plus(place)?;
         let is_before = place.number().is_some_and(|number| number < 0);
-        let place = if is_before { Extent::of(0) } else { place };
+        let place = if is_before { Extent::constant(0) } else { place };
         Some(place).filter(|place| is_there(at, place))
     };
     let end = from_end(end)?;
@@ -161,22 +163,22 @@ fn span(at: &At<'_>, all: &Extent, [start, end]: [&Extent; 2]) -> Option<[Extent
 }
 
 /// Returns whether a number is at least 0 in every run.
-fn is_there(at: &At<'_>, number: &Extent) -> bool {
-    at.is_at_most(&Extent::of(0), number)
+fn is_there(at: &NodeExtents<'_>, number: &Extent) -> bool {
+    at.is_at_most(&Extent::constant(0), number)
 }
 
-fn concat(at: &At<'_>) -> Option<Said> {
+fn concat(at: &NodeExtents<'_>) -> Option<Inferred> {
     let inputs = 0..at.bound.node.inputs.len();
     let mut dims = free_after(at.dims(0)?);
     let axis = resolve_axis(int(at, "axis")?, dims.len())?;
     let parts: Option<Vec<Extent>> =
         inputs.clone().map(|port| at.dims(port)?.get(axis).cloned()).collect();
-    dims[axis] = parts?.iter().try_fold(Extent::of(0), |sum, part| sum.plus(part));
+    dims[axis] = parts?.iter().try_fold(Extent::constant(0), |sum, part| sum.plus(part));
     let ints: Option<Vec<_>> = inputs.map(|port| Some(at.ints(port)?.to_vec())).collect();
-    Some(Said { ints: ints.map(|ints| ints.concat()).filter(|_| dims.len() == 1), dims })
+    Some(Inferred { ints: ints.map(|ints| ints.concat()).filter(|_| dims.len() == 1), dims })
 }
 
-fn transpose(at: &At<'_>) -> Option<Said> {
+fn transpose(at: &NodeExtents<'_>) -> Option<Inferred> {
     let dims = at.dims(0)?;
     let dims: Option<Vec<Extent>> = match setting(at, "perm") {
         Some(ParamSetting::Ints(perm)) => {
@@ -184,10 +186,10 @@ fn transpose(at: &At<'_>) -> Option<Said> {
         }
         _ => Some(dims.iter().rev().cloned().collect()),
     };
-    Some(Said { dims: free_after(&dims?), ints: None })
+    Some(Inferred { dims: free_after(&dims?), ints: None })
 }
 
-fn product(at: &At<'_>) -> Option<Said> {
+fn product(at: &NodeExtents<'_>) -> Option<Inferred> {
     let ([.., rows, _], [.., cols]) = (at.dims(0)?, at.dims(1)?) else { return None };
     let outer = |port: usize| {
         let mut dims = operand(at, port)?;
@@ -196,18 +198,18 @@ fn product(at: &At<'_>) -> Option<Said> {
     };
     let mut dims = broadcast(&[outer(0)?, outer(1)?]);
     dims.extend([Some(rows.clone()), Some(cols.clone())]);
-    Some(Said { dims, ints: None })
+    Some(Inferred { dims, ints: None })
 }
 
-fn gemm(at: &At<'_>) -> Said {
+fn gemm(at: &NodeExtents<'_>) -> Inferred {
     let side = |port: usize, transposed: &str, axis: usize| {
         at.dims(port)?.get(if int(at, transposed) == Some(1) { 1 - axis } else { axis }).cloned()
     };
-    Said { dims: vec![side(0, "transA", 0), side(1, "transB", 1)], ints: None }
+    Inferred { dims: vec![side(0, "transA", 0), side(1, "transB", 1)], ints: None }
 }
 
 /// Returns the extents of an input, with the dimensions that the plan uses.
-fn operand(at: &At<'_>, port: usize) -> Option<Vec<(Dim, Extent)>> {
+fn operand(at: &NodeExtents<'_>, port: usize) -> Option<Vec<(Dim, Extent)>> {
     let shape = at.desc(port).full_shape();
     Some(shape.iter().zip(at.dims(port)?.iter().cloned()).collect())
 }
@@ -218,13 +220,13 @@ fn broadcast(all: &[Vec<(Dim, Extent)>]) -> Vec<Option<Extent>> {
     let axis = |from_last: usize| {
         let own = all.iter().filter_map(|dims| dims.get(dims.len().checked_sub(from_last)?));
         let mut long = own.filter(|(dim, _)| dim.exact() != Some(1)).map(|(_, extent)| extent);
-        let Some(first) = long.next() else { return Some(Extent::of(1)) };
+        let Some(first) = long.next() else { return Some(Extent::constant(1)) };
         long.all(|other| other == first).then(|| first.clone())
     };
     (1..=rank).rev().map(axis).collect()
 }
 
-fn reshape(at: &At<'_>) -> Option<Said> {
+fn reshape(at: &NodeExtents<'_>) -> Option<Inferred> {
     let (from, stated) = (at.dims(0)?, at.ints(1)?);
     let keeps_zero = int(at, "allowzero") == Some(1);
     let (mut dims, mut rest) = (Vec::new(), None);
@@ -252,29 +254,29 @@ fn reshape(at: &At<'_>) -> Option<Said> {
         dims[axis] =
             others.and_then(|others| Extent::product(from)?.over(&Extent::product(others)?));
     }
-    Some(Said { dims, ints: at.ints(0).map(<[Extent]>::to_vec) })
+    Some(Inferred { dims, ints: at.ints(0).map(<[Extent]>::to_vec) })
 }
 
-fn expand(at: &At<'_>) -> Option<Said> {
+fn expand(at: &NodeExtents<'_>) -> Option<Inferred> {
     let stated = at.ints(1)?.iter().map(|extent| {
         let number = extent.number().and_then(|number| usize::try_from(number).ok());
         (number.map_or(Dim::UpTo(usize::MAX), Dim::Fixed), extent.clone())
     });
-    Some(Said { dims: broadcast(&[operand(at, 0)?, stated.collect()]), ints: None })
+    Some(Inferred { dims: broadcast(&[operand(at, 0)?, stated.collect()]), ints: None })
 }
 
-fn range(at: &At<'_>) -> Option<Said> {
+fn range(at: &NodeExtents<'_>) -> Option<Inferred> {
     let [[start], [limit], [step]] = [at.ints(0)?, at.ints(1)?, at.ints(2)?] else { return None };
     let len = limit.minus(start).filter(|len| step.number() == Some(1) && is_there(at, len));
-    Some(Said { dims: vec![len], ints: None })
+    Some(Inferred { dims: vec![len], ints: None })
 }
 
 /// Returns the axes of a view, which are an input.
-fn axes(at: &At<'_>, rank: usize) -> Option<Vec<usize>> {
+fn axes(at: &NodeExtents<'_>, rank: usize) -> Option<Vec<usize>> {
     at.numbers(1)?.into_iter().map(|axis| resolve_axis(axis, rank)).collect()
 }
 
-fn squeeze(at: &At<'_>) -> Option<Said> {
+fn squeeze(at: &NodeExtents<'_>) -> Option<Inferred> {
     let (x, dims) = (at.desc(0), at.dims(0)?);
     let gone = match at.bound.node.input(1) {
         Some(_) => axes(at, x.rank())?,
@@ -285,54 +287,55 @@ fn squeeze(at: &At<'_>) -> Option<Said> {
     };
     let kept = dims.iter().enumerate().filter(|(axis, _)| !gone.contains(axis));
     let dims = kept.map(|(_, extent)| Some(extent.clone())).collect();
-    Some(Said { dims, ints: at.ints(0).map(<[Extent]>::to_vec) })
+    Some(Inferred { dims, ints: at.ints(0).map(<[Extent]>::to_vec) })
 }
 
-fn unsqueeze(at: &At<'_>) -> Option<Said> {
+fn unsqueeze(at: &NodeExtents<'_>) -> Option<Inferred> {
     let dims = at.dims(0)?;
     let rank = dims.len().checked_add(at.numbers(1)?.len())?;
     let (new, mut own) = (axes(at, rank)?, dims.iter());
-    let dim = |axis| if new.contains(&axis) { Some(Extent::of(1)) } else { own.next().cloned() };
+    let dim =
+        |axis| if new.contains(&axis) { Some(Extent::constant(1)) } else { own.next().cloned() };
     let dims = (0..rank).map(dim).collect();
-    Some(Said { dims, ints: at.ints(0).map(<[Extent]>::to_vec) })
+    Some(Inferred { dims, ints: at.ints(0).map(<[Extent]>::to_vec) })
 }
 
-fn reduce(at: &At<'_>) -> Option<Said> {
+fn reduce(at: &NodeExtents<'_>) -> Option<Inferred> {
     let x = at.dims(0)?;
     let gone = axes(at, x.len())?;
     let keeps = int(at, "keepdims") == Some(1);
     let dims = x.iter().enumerate().filter_map(|(axis, extent)| match gone.contains(&axis) {
-        true if keeps => Some(Some(Extent::of(1))),
+        true if keeps => Some(Some(Extent::constant(1))),
         true => None,
         false => Some(Some(extent.clone())),
     });
     // Without axes, the reduction may be over all of them.
-    Some(Said { dims: dims.collect(), ints: None }).filter(|_| !gone.is_empty())
+    Some(Inferred { dims: dims.collect(), ints: None }).filter(|_| !gone.is_empty())
 }
 
 /// Attention of separate heads; the output's shape determines the width of the values.
-fn attention(at: &At<'_>) -> Option<Said> {
+fn attention(at: &NodeExtents<'_>) -> Option<Inferred> {
     let (q, v) = (at.dims(0)?, at.dims(2)?);
     let (width, outer) = (v.last()?, q.get(..q.len().checked_sub(1)?)?);
     let width = (q.len() == 4).then(|| width.clone());
-    Some(Said { dims: free_after(outer).into_iter().chain([width]).collect(), ints: None })
+    Some(Inferred { dims: free_after(outer).into_iter().chain([width]).collect(), ints: None })
 }
 
 /// Attention of rows: each row of queries yields one row.
-fn rows(at: &At<'_>) -> Option<Said> {
+fn rows(at: &NodeExtents<'_>) -> Option<Inferred> {
     let [batch, length, _] = at.dims(0)? else { return None };
-    Some(Said { dims: vec![Some(batch.clone()), Some(length.clone()), None], ints: None })
+    Some(Inferred { dims: vec![Some(batch.clone()), Some(length.clone()), None], ints: None })
 }
 
-fn elementwise(at: &At<'_>, op: &str) -> Option<Said> {
+fn elementwise(at: &NodeExtents<'_>, op: &str) -> Option<Inferred> {
     let operands = 0..at.bound.node.inputs.len();
     let present = operands.filter(|&port| at.bound.node.input(port).is_some());
     let all: Option<Vec<_>> = present.map(|port| operand(at, port)).collect();
-    Some(Said { dims: broadcast(&all?), ints: computed(at, op) })
+    Some(Inferred { dims: broadcast(&all?), ints: computed(at, op) })
 }
 
 /// Returns integers that are computed from other integers.
-fn computed(at: &At<'_>, op: &str) -> Option<Vec<Extent>> {
+fn computed(at: &NodeExtents<'_>, op: &str) -> Option<Vec<Extent>> {
     let a = at.ints(0)?;
     let is_int = |desc: TensorDesc| desc.dtype().is_some_and(|dtype| !dtype.is_float());
     if matches!(op, "Cast" | "Identity") {

@@ -24,13 +24,13 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<ValueId> {
     }
     match op {
         "Cast" | "CastLike" => cast(node),
-        "Concat" => whole(node),
+        "Concat" => rejoined(node),
         "QuantizeLinear" => quantized(node),
         "Transpose" => transposed(node),
         _ if is_unchanged(node, op) => node.input_id(0),
-        "Mul" => Candidate::either(|x, one| kept_by(node, x, one, 1.0)),
-        "Div" | "Pow" => kept_by(node, 0, 1, 1.0),
-        "Sub" => kept_by(node, 0, 1, 0.0),
+        "Mul" => Candidate::either(|x, one| with_neutral(node, x, one, 1.0)),
+        "Div" | "Pow" => with_neutral(node, 0, 1, 1.0),
+        "Sub" => with_neutral(node, 0, 1, 0.0),
         _ => None,
     }
 }
@@ -42,14 +42,16 @@ fn is_unchanged(node: &Candidate<'_>, op: &str) -> bool {
         "Expand" | "Tile" => is_same(),
         "Max" | "Mean" | "Min" | "Sum" => node.node().node.inputs.len() == 1,
         // If the extents are equal and steps are positive, every step is 1.
-        "Slice" => is_same() && (node.input_id(4).is_none() || has_no(node, 4, |step| step < 0)),
-        "Pad" => node.text("mode") == Some("constant") && has_no(node, 1, |pad| pad != 0),
+        "Slice" => {
+            is_same() && (node.input_id(4).is_none() || no_element_is(node, 4, |step| step < 0))
+        }
+        "Pad" => node.text("mode") == Some("constant") && no_element_is(node, 1, |pad| pad != 0),
         _ => false,
     }
 }
 
 /// Returns whether an input is constant and no element satisfies the condition.
-fn has_no(node: &Candidate<'_>, port: usize, is_so: fn(i64) -> bool) -> bool {
+fn no_element_is(node: &Candidate<'_>, port: usize, is_so: fn(i64) -> bool) -> bool {
     match (node.constant::<i64>(port), node.constant::<i32>(port)) {
         (Some(ints), _) => !ints.iter().any(|&int| is_so(int)),
         (_, Some(ints)) => !ints.iter().any(|&int| is_so(i64::from(int))),
@@ -58,7 +60,7 @@ fn has_no(node: &Candidate<'_>, port: usize, is_so: fn(i64) -> bool) -> bool {
 }
 
 /// Returns operand `x` if the other operand is this neutral constant.
-fn kept_by(node: &Candidate<'_>, x: usize, other: usize, number: f32) -> Option<ValueId> {
+fn with_neutral(node: &Candidate<'_>, x: usize, other: usize, number: f32) -> Option<ValueId> {
     let is_it = node.scalar(other).is_some_and(|found| found.to_bits() == number.to_bits());
     node.input_id(x).filter(|_| is_it && node.input(x) == node.output())
 }
@@ -82,12 +84,12 @@ fn cast(node: &Candidate<'_>) -> Option<ValueId> {
     }
     let before = node.maker(0).filter(|before| matches!(before.op(), Some("Cast" | "CastLike")))?;
     let is_back = before.input(0).dtype() == Some(wanted);
-    before.input_id(0).filter(|_| is_back && holds_all(node.input(0).dtype(), wanted))
+    before.input_id(0).filter(|_| is_back && represents_all(node.input(0).dtype(), wanted))
 }
 
 /// Returns whether a type represents all values of another one. Bool is excluded, because casts to bool are not
 /// injective.
-fn holds_all(wide: Option<DType>, narrow: DType) -> bool {
+fn represents_all(wide: Option<DType>, narrow: DType) -> bool {
     use DType::{F16, F32, F64, I8, I16, I32, I64, U8, U16, U32};
     let narrower: &[DType] = match wide {
         Some(I16) => &[I8, U8],
@@ -103,7 +105,7 @@ fn holds_all(wide: Option<DType>, narrow: DType) -> bool {
 }
 
 /// Returns the operand of a concat with one input, or the input of the split whose parts are joined again.
-fn whole(node: &Candidate<'_>) -> Option<ValueId> {
+fn rejoined(node: &Candidate<'_>) -> Option<ValueId> {
     if node.node().node.inputs.len() == 1 {
         return node.input_id(0);
     }
@@ -135,19 +137,19 @@ fn quantized(node: &Candidate<'_>) -> Option<ValueId> {
 
 /// Returns the input of a transpose that changes nothing, or of two transposes that cancel out.
 fn transposed(node: &Candidate<'_>) -> Option<ValueId> {
-    if keeps_order(&node.input(0).full_shape().iter().collect::<Vec<_>>(), &order(node)?) {
+    if preserves_order(&node.input(0).full_shape().iter().collect::<Vec<_>>(), &order(node)?) {
         return node.input_id(0).filter(|_| node.input(0) == node.output());
     }
     let before = node.made_by(0, "Transpose")?;
     let first = order(&before)?;
     let both: Option<Vec<usize>> =
         order(node)?.iter().map(|&axis| first.get(axis).copied()).collect();
-    let is_back = keeps_order(&before.input(0).full_shape().iter().collect::<Vec<_>>(), &both?);
+    let is_back = preserves_order(&before.input(0).full_shape().iter().collect::<Vec<_>>(), &both?);
     before.input_id(0).filter(|_| is_back && before.input(0) == node.output())
 }
 
 /// Returns whether a permutation keeps the order of the axes with more than one element.
-fn keeps_order(dims: &[Dim], order: &[usize]) -> bool {
+fn preserves_order(dims: &[Dim], order: &[usize]) -> bool {
     order.iter().filter(|&&axis| dims.get(axis) != Some(&Dim::Fixed(1))).is_sorted()
 }
 

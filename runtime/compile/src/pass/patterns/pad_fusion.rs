@@ -19,7 +19,7 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
     }
     let own = own_pads(node)?;
     let pads: Vec<i64> = own.iter().zip(added_pads(&pad)?).map(|(own, more)| own + more).collect();
-    let mut padded = Replacement::of(node)?;
+    let mut padded = Replacement::from_node(node)?;
     let is_same = match op {
         "Conv" | "LpPool" => is_zero(&pad, 2)?,
         "ConvInteger" | "QLinearConv" => is_zero_point(&pad, node, 2)?,
@@ -28,7 +28,9 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
             let counts = node.int("count_include_pad") == Some(1);
             is_zero(&pad, 2)? && (counts || own.iter().all(|&pad| pad == 0))
         }
-        "MaxPool" => is_least(&pad) || (is_zero(&pad, 2)? && wins_never(node, &pad, &pads)?),
+        "MaxPool" => {
+            pads_with_lowest(&pad) || (is_zero(&pad, 2)? && zeros_never_win(node, &pad, &pads)?)
+        }
         _ => false,
     };
     padded.attrs.retain(|(name, _)| *name != "auto_pad");
@@ -92,7 +94,7 @@ fn is_zero_point(pad: &Candidate<'_>, node: &Candidate<'_>, port: usize) -> Opti
 }
 
 /// Returns whether the padded value is the lowest of its type.
-fn is_least(pad: &Candidate<'_>) -> bool {
+fn pads_with_lowest(pad: &Candidate<'_>) -> bool {
     let is_f32 = pad.scalar(2) == Some(f32::NEG_INFINITY);
     let is_f64 = pad.constant::<f64>(2) == Some(&[f64::NEG_INFINITY]);
     let is_u8 = pad.input(0).dtype() == Some(DType::U8) && is_zero(pad, 2) == Some(true);
@@ -100,7 +102,7 @@ fn is_least(pad: &Candidate<'_>) -> bool {
 }
 
 /// Returns whether padded zeros never change a maximum: every window contains an element, and no element is negative.
-fn wins_never(node: &Candidate<'_>, pad: &Candidate<'_>, pads: &[i64]) -> Option<bool> {
+fn zeros_never_win(node: &Candidate<'_>, pad: &Candidate<'_>, pads: &[i64]) -> Option<bool> {
     let windows = node.ints("kernel_shape")?;
     let has_elements = pad.input(0).full_shape().is_fixed() && !pad.input(0).shape().contains(&0);
     let are_dense = node.ints("dilations").is_none_or(|steps| steps.iter().all(|&step| step == 1));

@@ -58,7 +58,7 @@ pub(in crate::pass) fn derive(graph: &mut TypedGraph) -> usize {
         let found = kept.or_else(|| derived(graph, bound, |value| known.get(Some(value))));
         let unread = bound.node.outputs.iter().flatten().filter(|id| before > 0 && !is_read(id));
         for output in unread {
-            known.set(Some(*output), Some(ANYHOW));
+            known.set(Some(*output), Some(UNUSED));
         }
         for &output in bound.node.outputs.iter().take(if kept.is_some() { usize::MAX } else { 1 }) {
             known.set(output, found);
@@ -73,7 +73,7 @@ pub(in crate::pass) fn derive(graph: &mut TypedGraph) -> usize {
 }
 
 /// The encoding of values that nothing reads.
-const ANYHOW: Quantized = Quantized {
+const UNUSED: Quantized = Quantized {
     dtype: DType::U8,
     encodings: Encodings::PerTensor(Encoding { scale: 1.0, zero_point: 0 }),
 };

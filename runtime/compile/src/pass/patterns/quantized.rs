@@ -25,14 +25,14 @@ const UDO: &str = "udo";
 const MOST_BIAS: f64 = (1u32 << 30) as f64;
 
 /// The replacement of a group, or the reason why it stays.
-type Put = Result<Replacement, String>;
+type GroupResult = Result<Replacement, String>;
 
 /// Returns the operator on quantized values whose last step is this node.
 pub(in crate::pass) fn find(node: &Candidate<'_>) -> Found {
     if node.op() != Some("QuantizeLinear") {
         return Found::Nothing;
     }
-    let stored = node.output().dtype().and_then(|dtype| Encoded::of(node, dtype, None));
+    let stored = node.output().dtype().and_then(|dtype| Encoded::read(node, dtype, None));
     let Some(result) = stored.and_then(Encoded::for_all) else {
         let why = "it quantizes to a type other than 8 or 16 bits with one known scale";
         return Found::Stays(why.to_owned());
@@ -45,12 +45,14 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Found {
         return put.map_or_else(Found::Stays, Found::Instead);
     }
     // An operand that was not dequantized has no quantized form.
-    let Some(maker) = node.before(0).filter(reads_dequantized) else { return Found::Nothing };
+    let Some(maker) = node.sole_producer(0).filter(reads_dequantized) else {
+        return Found::Nothing;
+    };
     if maker.op().is_none() {
         return Found::Stays(named(&maker, "is of a package, which computes in floating point"));
     }
     let put = match result.unclipped(maker) {
-        Some(of) => Group { of, result }.on_values(),
+        Some(of) => Group { of, result }.quantized_op(),
         None => Err(named(&maker, "clips values inside the quantized range")),
     };
     put.map_or_else(Found::Stays, Found::Instead)
@@ -63,11 +65,12 @@ fn reads_dequantized(node: &Candidate<'_>) -> bool {
         ports.any(|port| node.maker(port).is_some_and(|maker| maker.op() == Some(DEQUANTIZE)))
     };
     let is_sum = |node: &Candidate<'_>| {
-        let of_product = |port: usize| node.before(port).is_some_and(|before| is_of(&before));
+        let of_product =
+            |port: usize| node.sole_producer(port).is_some_and(|before| is_of(&before));
         node.op() == Some("Add") && (0..2).any(of_product)
     };
     let reads = |node: &Candidate<'_>| is_of(node) || is_sum(node);
-    reads(node) || node.before(0).is_some_and(|before| reads(&before))
+    reads(node) || node.sole_producer(0).is_some_and(|before| reads(&before))
 }
 
 fn named(node: &Candidate<'_>, does: &str) -> String {
@@ -81,12 +84,12 @@ fn looked_up(last: &Candidate<'_>, result: &Encoded<'_>) -> Option<Replacement> 
     let values = loop {
         let node = reader.maker(port)?;
         if node.op_or_folded() == Some(DEQUANTIZE) {
-            let encoded = Encoded::of(&node, node.input(0).dtype()?, node.input_id(0))?;
+            let encoded = Encoded::read(&node, node.input(0).dtype()?, node.input_id(0))?;
             nodes.push((node.id(), 0));
             let is_as = |encoded: &Encoded<'_>| encoded.dtype == result.dtype && encoded.is_byte();
             break encoded.for_all().filter(is_as)?.values?;
         }
-        reader = reader.before(port)?;
+        reader = reader.sole_producer(port)?;
         port = function_of(&reader)?;
         nodes.push((reader.id(), port));
     };
@@ -123,7 +126,7 @@ fn function_of(node: &Candidate<'_>) -> Option<usize> {
 
 impl Group<'_> {
     /// Returns the operator on quantized values that computes the group.
-    fn on_values(&self) -> Put {
+    fn quantized_op(&self) -> GroupResult {
         match self.of.op().unwrap_or_default() {
             "Add" => self.biased().unwrap_or_else(|| self.of_operands("QLinearAdd", 2)),
             "AveragePool" => self.of_operands("QLinearAveragePool", 1),
@@ -159,7 +162,7 @@ impl<'a> Group<'a> {
         let node = self.of.maker(port)?;
         let is_it = node.op_or_folded() == Some(DEQUANTIZE);
         let dtype = node.input(0).dtype().filter(|_| is_it)?;
-        Encoded::of(&node, dtype, node.input_id(0))
+        Encoded::read(&node, dtype, node.input_id(0))
     }
 
     /// Returns an operand with one scale.
@@ -199,8 +202,8 @@ impl<'a> Group<'a> {
     }
 
     /// Returns the quantized operator, with the attributes that both operators have.
-    fn by(&self, domain: &'static str, op: &'static str, inputs: Vec<Operand>) -> Put {
-        let of = Replacement::of(&self.of);
+    fn by(&self, domain: &'static str, op: &'static str, inputs: Vec<Operand>) -> GroupResult {
+        let of = Replacement::from_node(&self.of);
         let Replacement { attrs, .. } =
             of.ok_or_else(|| self.stays("has attributes that the quantized operator lacks"))?;
         // Float values that other nodes read as well are still computed.
@@ -223,7 +226,7 @@ impl<'a> Group<'a> {
     }
 
     /// Returns an operator on `count` operands with one scale each.
-    fn of_operands(&self, op: &'static str, count: usize) -> Put {
+    fn of_operands(&self, op: &'static str, count: usize) -> GroupResult {
         self.check_bytes()?;
         let mut inputs = Vec::new();
         for port in 0..count {
@@ -237,13 +240,13 @@ impl<'a> Group<'a> {
         self.by(MICROSOFT, op, inputs)
     }
 
-    fn shares(&self) -> Put {
+    fn shares(&self) -> GroupResult {
         let mut shares = self.of_operands("QLinearSoftmax", 1)?;
         shares.set("opset", Attr::Int(ONE_AXIS));
         Ok(shares)
     }
 
-    fn joined(&self) -> Put {
+    fn joined(&self) -> GroupResult {
         self.check_bytes()?;
         let mut inputs: Vec<_> = self.result()?.into();
         for port in 0..self.of.node().node.inputs.len() {
@@ -253,7 +256,7 @@ impl<'a> Group<'a> {
     }
 
     /// Returns a convolution. The output channels of its weights, of all groups or of one, lie along `axis`.
-    fn convolved(&self, (domain, op): (&'static str, &'static str), axis: usize) -> Put {
+    fn convolved(&self, (domain, op): (&'static str, &'static str), axis: usize) -> GroupResult {
         let (x, w) = (self.activation(0)?, self.weights(1, axis)?);
         let groups = self.of.int("group").and_then(|groups| usize::try_from(groups).ok());
         let weights = self.of.input(1);
@@ -278,9 +281,9 @@ impl<'a> Group<'a> {
     }
 
     /// y = MatMul(a, b) + bias -> QLinearMatMulAdd(a, b, bias)
-    fn biased(&self) -> Option<Put> {
+    fn biased(&self) -> Option<GroupResult> {
         let of_product = |port: usize, bias: usize| {
-            let of = self.of.before(port).filter(|of| of.op() == Some("MatMul"))?;
+            let of = self.of.sole_producer(port).filter(|of| of.op() == Some("MatMul"))?;
             let product = Self { of, result: self.result.clone() };
             let (a, b) = (product.activation(0).ok()?, product.weights(1, 1).ok()?);
             let columns = *product.of.input(1).shape().get(1)?;
@@ -296,7 +299,7 @@ impl<'a> Group<'a> {
         Candidate::either(of_product).map(Ok)
     }
 
-    fn multiplied(&self) -> Put {
+    fn multiplied(&self) -> GroupResult {
         let columns = self.of.input(1).rank().saturating_sub(1);
         let (a, b) = (self.activation(0)?, self.weights(1, columns)?);
         if b.axis.is_some() && columns != 1 {
@@ -308,7 +311,7 @@ impl<'a> Group<'a> {
         self.by("", "QLinearMatMul", inputs)
     }
 
-    fn gemm(&self) -> Put {
+    fn gemm(&self) -> GroupResult {
         let is_one = |name: &str| {
             self.of.float(name).is_some_and(|factor| factor.to_bits() == 1f64.to_bits())
         };
@@ -337,7 +340,7 @@ impl<'a> Group<'a> {
     }
 
     /// An operator that only moves or selects elements works the same on quantized values.
-    fn moved(&self) -> Put {
+    fn moved(&self) -> GroupResult {
         // An interpolated result would keep the encoding, but the float kernels are vectorized and faster.
         let samples = self.of.op() == Some("Resize") && self.of.text("mode") != Some("nearest");
         if !self.of.facts().has(Facts::SAME_ENCODING) || samples || !self.of.makes_one() {
@@ -359,8 +362,8 @@ impl<'a> Group<'a> {
     }
 
     /// Returns the same operator on quantized values.
-    fn of_moved(&self, x: &Encoded<'_>) -> Put {
-        let of_values = Replacement::of(&self.of).zip(x.values);
+    fn of_moved(&self, x: &Encoded<'_>) -> GroupResult {
+        let of_values = Replacement::from_node(&self.of).zip(x.values);
         let (mut of_values, values) = of_values
             .ok_or_else(|| self.stays("has attributes that the quantized operator lacks"))?;
         if let Some(first) = of_values.inputs.first_mut() {
@@ -372,7 +375,7 @@ impl<'a> Group<'a> {
     }
 
     /// `Pad`: quantizes the pad value.
-    fn padded(&self) -> Put {
+    fn padded(&self) -> GroupResult {
         let x = self.kept()?;
         let mut pad = self.of_moved(&x)?;
         if self.of.text("mode") == Some("constant") {
@@ -391,7 +394,7 @@ impl<'a> Group<'a> {
     }
 
     /// Returns one part of a split as a slice of the quantized values.
-    fn piece(&self, at: usize) -> Put {
+    fn piece(&self, at: usize) -> GroupResult {
         let x = self.kept()?;
         let axis = self.of.int("axis").and_then(|axis| resolve_axis(axis, self.of.input(0).rank()));
         let lengths = self.of.outputs().take(at + 1).map(|piece| {
@@ -484,7 +487,7 @@ struct Encoded<'a> {
 
 impl<'a> Encoded<'a> {
     /// Reads the encoding from a node.
-    fn of(node: &Candidate<'a>, dtype: DType, values: Option<ValueId>) -> Option<Self> {
+    fn read(node: &Candidate<'a>, dtype: DType, values: Option<ValueId>) -> Option<Self> {
         let scales = node.constant::<f32>(1)?;
         let zeros = match (node.input_id(2), dtype) {
             (None, DType::U8 | DType::I8 | DType::U16 | DType::I16 | DType::I32) => vec![0],
@@ -542,7 +545,7 @@ impl<'a> Encoded<'a> {
         let stored = |bound: f32| self.stored(bound);
         let is_cut = low.is_none_or(|low| stored(low).is_some_and(|low| low <= least))
             && high.is_none_or(|high| stored(high).is_some_and(|high| high >= most));
-        is_cut.then(|| node.before(0)).flatten()
+        is_cut.then(|| node.sole_producer(0)).flatten()
     }
 
     /// Returns the quantized value of a number before saturation; `None` if there are several scales.

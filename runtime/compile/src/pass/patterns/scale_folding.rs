@@ -19,21 +19,22 @@ const MOST_SHARED: usize = 1 << 20;
 
 /// Returns the neighboring product that may do this node's work, with its new weights and bias.
 pub(in crate::pass) fn fold(node: &Candidate<'_>) -> Option<Fusion> {
-    let affine = Affine::of(node).filter(|_| node.makes_one_fixed())?;
-    behind(node, &affine).or_else(|| ahead(node, &affine))
+    let affine = Affine::from_node(node).filter(|_| node.makes_one_fixed())?;
+    into_producer(node, &affine).or_else(|| into_consumer(node, &affine))
 }
 
 /// Folds into the product whose result the node reads.
-fn behind(node: &Candidate<'_>, affine: &Affine) -> Option<Fusion> {
-    let product = Product::of(node.before(affine.port)?)?;
+fn into_producer(node: &Candidate<'_>, affine: &Affine) -> Option<Fusion> {
+    let product = Product::from_node(node.sole_producer(affine.port)?)?;
     let axis = product.node.output().rank().checked_sub(product.last_axes)?;
     product.folded(node, affine, affine.fits(axis).then_some(Side::Results)?)
 }
 
 /// Folds into the product that reads the node's result. A batch normalization does not sum over channels, so it cannot.
-fn ahead(node: &Candidate<'_>, affine: &Affine) -> Option<Fusion> {
-    let behind = node.behind().filter(|behind| behind.op() != Some("BatchNormalization"))?;
-    let product = Product::of(behind)?;
+fn into_consumer(node: &Candidate<'_>, affine: &Affine) -> Option<Fusion> {
+    let consumer =
+        node.only_consumer().filter(|consumer| consumer.op() != Some("BatchNormalization"))?;
+    let product = Product::from_node(consumer)?;
     let read = 1usize.checked_sub(product.weights.port)?;
     if product.node.input_id(read) != node.node().node.output(0) {
         return None;
@@ -54,7 +55,7 @@ struct Affine {
 
 impl Affine {
     /// Returns the affine function that a node computes if its other inputs are constant.
-    fn of(node: &Candidate<'_>) -> Option<Self> {
+    fn from_node(node: &Candidate<'_>) -> Option<Self> {
         let found = match node.op()? {
             "BatchNormalization" => Self::normalization(node),
             "Mul" => Candidate::either(|x, c| Self::of_each(node, x, c, |c| (c, 0.0))),
@@ -145,7 +146,7 @@ struct Product<'a> {
 }
 
 impl<'a> Product<'a> {
-    fn of(node: Candidate<'a>) -> Option<Self> {
+    fn from_node(node: Candidate<'a>) -> Option<Self> {
         let groups = || usize::try_from(node.int("group")?).ok().filter(|&groups| groups > 0);
         match node.op()? {
             "Conv" => Self::with(node, 1, Side::Results, groups()?, 2),

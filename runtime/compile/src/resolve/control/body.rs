@@ -10,7 +10,7 @@ use udo_graph::graph::{Attr, Capture, Graph, Node, Source, Value, ValueId};
 
 /// The values of the outer graph that a subgraph reads and writes.
 #[derive(Default)]
-pub(in crate::resolve) struct Ends<'a> {
+pub(in crate::resolve) struct BodyPorts<'a> {
     /// The values for its inputs.
     pub(in crate::resolve) given: &'a [ValueId],
     /// The values that nodes of the subgraph compute its outputs into, where that is possible.
@@ -24,7 +24,7 @@ pub(super) fn bind_body(
     binding: &mut Binding<'_>,
     parent: &Parent,
     body: (String, Graph),
-    ends: &Ends<'_>,
+    ends: &BodyPorts<'_>,
 ) -> Result<Vec<ValueId>, ResolveError> {
     let outside = binding.layouts.clone();
     let (nodes, outputs) = open_body(&mut binding.graph, parent, body, ends)?;
@@ -44,7 +44,7 @@ pub(super) fn bind_all(
     let mut left = VecDeque::from(nodes);
     while let Some(node) = left.pop_front() {
         bind_next(compiler, binding, node)?;
-        for node in std::mem::take(&mut binding.taken).into_iter().rev() {
+        for node in std::mem::take(&mut binding.pending).into_iter().rev() {
             left.push_front(node);
         }
     }
@@ -57,7 +57,7 @@ pub(super) fn open_body(
     graph: &mut TypedGraph,
     parent: &Parent,
     (attribute, body): (String, Graph),
-    ends: &Ends<'_>,
+    ends: &BodyPorts<'_>,
 ) -> Result<(Vec<Node>, Vec<ValueId>), ResolveError> {
     let way = format!("{}/{attribute}", parent.node.name);
     inline(graph, &way, (&attribute, body), ends).map_err(|why| parent.refuse(why.to_string()))
@@ -78,7 +78,7 @@ pub(in crate::resolve) fn inline(
     graph: &mut TypedGraph,
     way: &str,
     (attribute, body): (&str, Graph),
-    ends: &Ends<'_>,
+    ends: &BodyPorts<'_>,
 ) -> Result<(Vec<Node>, Vec<ValueId>), InlineError> {
     if body.inputs.len() != ends.given.len() {
         let (found, wanted) = (body.inputs.len(), ends.given.len());
@@ -93,7 +93,7 @@ fn adopt(
     graph: &mut TypedGraph,
     way: &str,
     body: Graph,
-    ends: &Ends<'_>,
+    ends: &BodyPorts<'_>,
 ) -> Option<(Vec<Node>, Vec<ValueId>)> {
     let Graph { nodes, values, inputs, captures, outputs, .. } = body;
     let mut known = vec![None; values.len()];

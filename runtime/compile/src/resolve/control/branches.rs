@@ -2,12 +2,12 @@
 
 use udo_api::{Dim, Shape, TensorDesc};
 
-use super::body::{Ends, open_body};
-use super::{Control, Parent, truth};
+use super::body::{BodyPorts, open_body};
+use super::{Control, Parent, as_bool};
 use crate::compiler::Compiler;
 use crate::resolve::control::body::bind_all;
 use crate::resolve::control::body::bind_body;
-use crate::resolve::{Binding, ResolveError, TypedGraph, Wanted};
+use crate::resolve::{Binding, Dependency, ResolveError, TypedGraph};
 use udo_graph::graph::{Graph, Node, ValueId};
 
 /// The condition that a run must meet because one branch does not fit.
@@ -28,7 +28,7 @@ pub(super) fn bind_branches(
     let condition = parent.node.input(0);
     let (first, second) = (parent.next_graph()?, parent.next_graph()?);
     let attributes = [first.0.clone(), second.0.clone()];
-    if let Some(taken) = binding.graph.known(condition).and_then(truth) {
+    if let Some(taken) = binding.graph.known(condition).and_then(as_bool) {
         return take(binding, &parent, if taken { first } else { second });
     }
     let opened = binding.graph.nodes.len();
@@ -58,7 +58,7 @@ pub(super) fn bind_branches(
                 None => join(&mut binding.graph, &parent, &attributes, [first, second]),
             };
             joined.map_err(|error| match error {
-                ResolveError::Wants(want) => binding.refused_in_trips(want),
+                ResolveError::Wants(want) => binding.refused_in_loop(want),
                 other => other,
             })
         }
@@ -80,7 +80,7 @@ fn bind_fitting(
     branch: (String, Graph),
 ) -> Result<Result<Vec<ValueId>, ResolveError>, ResolveError> {
     let mark = binding.mark();
-    match bind_body(compiler, binding, parent, branch, &Ends::default()) {
+    match bind_body(compiler, binding, parent, branch, &BodyPorts::default()) {
         Err(unfit @ ResolveError::Node { .. }) => {
             binding.return_to(mark);
             Ok(Err(unfit))
@@ -89,9 +89,9 @@ fn bind_fitting(
             if !want.values.iter().all(|&value| mark.has(value)) {
                 // Once the condition is known, the branch is an ordinary part of the graph.
                 want.values = parent.node.input(0).into_iter().collect();
-                want.what = Wanted::Elements;
+                want.what = Dependency::Elements;
             }
-            Err(binding.refused_in_trips(want))
+            Err(binding.refused_in_loop(want))
         }
         other => other.map(Ok),
     }
@@ -124,10 +124,10 @@ fn take(
     branch: (String, Graph),
 ) -> Result<(), ResolveError> {
     let attribute = branch.0.clone();
-    let ends = Ends { given: &[], wanted: &parent.node.outputs };
+    let ends = BodyPorts { given: &[], wanted: &parent.node.outputs };
     let (mut nodes, given) = open_body(&mut binding.graph, parent, branch, &ends)?;
     nodes.extend(given_outputs(parent, &attribute, &given)?);
-    binding.taken = nodes;
+    binding.pending = nodes;
     Ok(())
 }
 
@@ -148,7 +148,7 @@ fn given_outputs(
     Ok(nodes)
 }
 
-/// Ends a node whose branches are both bound; its outputs are those of the node.
+/// BodyPorts a node whose branches are both bound; its outputs are those of the node.
 fn join(
     graph: &mut TypedGraph,
     parent: &Parent,

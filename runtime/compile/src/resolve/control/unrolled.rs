@@ -8,11 +8,11 @@
 
 use udo_api::{Bool, DType, Shape};
 
-use super::body::{Ends, inline};
-use super::{Parent, truth};
+use super::body::{BodyPorts, inline};
+use super::{Parent, as_bool};
 use crate::compiler::Compiler;
 use crate::resolve::control::body::bind_all;
-use crate::resolve::{Binding, ResolveError, Want, Wanted};
+use crate::resolve::{Binding, Dependency, ResolveError, Want};
 use udo_graph::graph::{Attr, DimSpec, Graph, NEWEST, Node, TensorType, ValueId};
 use udo_graph::memory::{Tensor, TensorError};
 
@@ -76,7 +76,7 @@ impl Rest {
         let name = binding.graph.name_of(value);
         let reason = format!("{what} {name:?} is computed, and iterations are planned one by one");
         let (node, op) = (self.node.name.clone(), "Loop".to_owned());
-        binding.refused_in_trips(Want::new(node, op, reason, (Wanted::Elements, vec![value])))
+        binding.refused_in_loop(Want::new(node, op, reason, (Dependency::Elements, vec![value])))
     }
 
     /// Returns whether another iteration runs.
@@ -91,7 +91,7 @@ impl Rest {
             }
         }
         let Some(condition) = self.node.input(1) else { return Ok(true) };
-        let goes_on = binding.graph.known(Some(condition)).and_then(truth);
+        let goes_on = binding.graph.known(Some(condition)).and_then(as_bool);
         goes_on.ok_or_else(|| self.want(binding, condition, "the condition"))
     }
 
@@ -130,7 +130,7 @@ pub(super) fn unroll(
         (DONE.to_owned(), Attr::Int(0)),
         (STATES.to_owned(), Attr::Int(states)),
     ];
-    binding.taken = vec![node];
+    binding.pending = vec![node];
     Ok(())
 }
 
@@ -142,7 +142,7 @@ pub(in crate::resolve) fn bind_rest(
 ) -> Result<(), ResolveError> {
     let rest = Rest::new(node)?;
     if !rest.goes_on(binding)? {
-        binding.taken = results(compiler, binding, &rest)?;
+        binding.pending = results(compiler, binding, &rest)?;
         return Ok(());
     }
     if rest.done >= MAX_ITERATIONS || binding.graph.nodes.len() >= MAX_NODES {
@@ -152,7 +152,7 @@ pub(in crate::resolve) fn bind_rest(
         );
         return Err(rest.refuse(reason));
     }
-    binding.taken = next_iteration(binding, rest)?;
+    binding.pending = next_iteration(binding, rest)?;
     Ok(())
 }
 
@@ -219,7 +219,7 @@ fn computed_row(
 ) -> Option<(DType, Vec<usize>)> {
     let mark = binding.mark();
     let given = given(binding, rest).ok()?;
-    let ends = Ends { given: &given, wanted: &[] };
+    let ends = BodyPorts { given: &given, wanted: &[] };
     let way = format!("{}/none", rest.node.name);
     let inlined = inline(&mut binding.graph, &way, (BODY, rest.body.clone()), &ends).ok()?;
     let (nodes, made) = inlined;
@@ -241,7 +241,7 @@ fn known_extents(of: &TensorType) -> (DType, Vec<usize>) {
 
 /// Returns the inputs of the body for the next iteration.
 fn given(binding: &mut Binding<'_>, rest: &Rest) -> Result<Vec<ValueId>, ResolveError> {
-    let mut given = vec![add_number(binding, rest)?, add_truth(binding, rest)?];
+    let mut given = vec![add_number(binding, rest)?, add_condition(binding, rest)?];
     for state in rest.states() {
         let state = state.ok_or_else(|| rest.refuse("a state is missing".to_owned()))?;
         check_declared(binding, rest, (given.len(), state))?;
@@ -254,7 +254,7 @@ fn given(binding: &mut Binding<'_>, rest: &Rest) -> Result<Vec<ValueId>, Resolve
 fn next_iteration(binding: &mut Binding<'_>, rest: Rest) -> Result<Vec<Node>, ResolveError> {
     let given = given(binding, &rest)?;
     let way = format!("{}/{}", rest.node.name, rest.done);
-    let ends = Ends { given: &given, wanted: &[] };
+    let ends = BodyPorts { given: &given, wanted: &[] };
     let inlined = inline(&mut binding.graph, &way, (BODY, rest.body.clone()), &ends);
     let (mut nodes, made) = inlined.map_err(|why| rest.refuse(why.to_string()))?;
     let stacks = rest.node.outputs.len().saturating_sub(rest.states);
@@ -331,12 +331,12 @@ fn add_number(binding: &mut Binding<'_>, rest: &Rest) -> Result<ValueId, Resolve
     Ok(binding.graph.add_constant(&format!("{}/{}/number", rest.node.name, rest.done), number))
 }
 
-fn add_truth(binding: &mut Binding<'_>, rest: &Rest) -> Result<ValueId, ResolveError> {
-    let truth = || -> Result<Tensor, ElementError> {
+fn add_condition(binding: &mut Binding<'_>, rest: &Rest) -> Result<ValueId, ResolveError> {
+    let as_bool = || -> Result<Tensor, ElementError> {
         Ok(Tensor::of(single(&rest.body, 1)?, &[Bool::from(true)])?)
     };
-    let truth = truth().map_err(|why| rest.refuse(why.to_string()))?;
-    Ok(binding.graph.add_constant(&format!("{}/{}/condition", rest.node.name, rest.done), truth))
+    let as_bool = as_bool().map_err(|why| rest.refuse(why.to_string()))?;
+    Ok(binding.graph.add_constant(&format!("{}/{}/condition", rest.node.name, rest.done), as_bool))
 }
 
 /// Refuses a state of another element type than the body declares.

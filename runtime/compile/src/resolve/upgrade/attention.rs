@@ -13,7 +13,7 @@ const SIDES: [&str; 3] = ["q", "k", "v"];
 
 /// The further inputs of an attention node.
 #[derive(Clone, Copy)]
-struct Besides {
+struct AttentionInputs {
     /// The ports of the key mask and of the attention bias.
     ports: [usize; 2],
     /// The batch size, and the number of keys with past ones.
@@ -95,8 +95,9 @@ fn with_state(
     let zero = edit.list("first", &[0])?;
     let mut both = [None; 2];
     if let Some(state) = edit.node.input(past) {
-        let halves = halves(edit, state, past)?;
-        for (to, (part, name)) in both.iter_mut().zip(halves.into_iter().zip(["past_k", "past_v"]))
+        let split_state = split_state(edit, state, past)?;
+        for (to, (part, name)) in
+            both.iter_mut().zip(split_state.into_iter().zip(["past_k", "past_v"]))
         {
             *to = Some(edit.first(name, new_node("Squeeze", &[part, zero]), None)?);
         }
@@ -105,29 +106,29 @@ fn with_state(
     let present = edit.node.output(1);
     edit.node.outputs.truncate(1);
     if let Some(present) = present {
-        let halves = ["present_k", "present_v"].map(|name| edit.value(name));
-        edit.node.outputs.extend(halves.map(Some));
+        let split_state = ["present_k", "present_v"].map(|name| edit.value(name));
+        edit.node.outputs.extend(split_state.map(Some));
         let mut rows = [present; 2];
-        for (row, (part, name)) in rows.iter_mut().zip(halves.into_iter().zip(["k", "v"])) {
+        for (row, (part, name)) in rows.iter_mut().zip(split_state.into_iter().zip(["k", "v"])) {
             *row = edit.value(&format!("present.{name}"));
             edit.after(&format!("present.{name}"), new_node("Unsqueeze", &[part, zero]), *row);
         }
         edit.after("present", with_int(new_node("Concat", &rows), "axis", 0), present);
     }
-    attend(edit, sides, &Besides { ports, extents, past: both })
+    attend(edit, sides, &AttentionInputs { ports, extents, past: both })
 }
 
 /// Splits a state along its first axis. If its extent is known only in a run, so is the start of the second part.
-fn halves(edit: &mut Edit<'_>, state: ValueId, port: usize) -> Result<[ValueId; 2], String> {
+fn split_state(edit: &mut Edit<'_>, state: ValueId, port: usize) -> Result<[ValueId; 2], String> {
     if edit.input(port).full_shape().is_fixed() {
         return edit.split("past", state, 0, [("k", 1), ("v", 1)]);
     }
-    let mut halves = [state; 2];
-    for ((half, name), at) in halves.iter_mut().zip(["past.k", "past.v"]).zip(0..) {
+    let mut split_state = [state; 2];
+    for ((half, name), at) in split_state.iter_mut().zip(["past.k", "past.v"]).zip(0..) {
         let index = edit.list(&format!("{name}.at"), &[at])?;
         *half = edit.first(name, with_int(new_node("Gather", &[state, index]), "axis", 0), None)?;
     }
-    Ok(halves)
+    Ok(split_state)
 }
 
 /// Attention with separate queries, keys and values, or packed ones, and with a bias for each.
@@ -144,7 +145,8 @@ pub(super) fn of_heads(edit: &mut Edit<'_>) -> Result<(), String> {
     let len = keys.shape().get(axis).copied().unwrap_or(0);
     let before = past.shape().get(2).copied().unwrap_or(0);
     let past = [6, 7].map(|port| edit.node.input(port));
-    let besides = Besides { ports: [4, 5], extents: [batch, before.saturating_add(len)], past };
+    let others =
+        AttentionInputs { ports: [4, 5], extents: [batch, before.saturating_add(len)], past };
     let sides = match (query.rank(), key.rank()) {
         (5, _) => side_by_side(edit, 0, SIDES)?,
         (_, 5) => {
@@ -158,10 +160,10 @@ pub(super) fn of_heads(edit: &mut Edit<'_>) -> Result<(), String> {
         edit.set("qk_matmul_output_mode", Attr::Int(3));
     }
     if key.rank() == 4 {
-        return of_heads_apart(edit, sides, &besides);
+        return of_heads_apart(edit, sides, &others);
     }
     let sides = biased(edit, sides)?;
-    attend(edit, sides, &besides)
+    attend(edit, sides, &others)
 }
 
 /// Returns the packed parts of an input `[batch, length, heads, parts, elements]` as rows that contain all heads.
@@ -197,7 +199,7 @@ fn biased(edit: &mut Edit<'_>, mut sides: [ValueId; 3]) -> Result<[ValueId; 3], 
 fn of_heads_apart(
     edit: &mut Edit<'_>,
     [q, k, v]: [ValueId; 3],
-    besides: &Besides,
+    others: &AttentionInputs,
 ) -> Result<(), String> {
     if edit.node.input(3).is_some() {
         return Err("input 3, a bias, needs keys in rows, and input 1 has them by head".to_owned());
@@ -218,18 +220,22 @@ fn of_heads_apart(
     let turned = edit.value("heads");
     edit.after("heads", swap(made), turned);
     edit.after("rows", new_node("Reshape", &[turned, rows]), y);
-    attend(edit, [q, k, v], besides)
+    attend(edit, [q, k, v], others)
 }
 
 /// Turns the node into ONNX's `Attention`.
-fn attend(edit: &mut Edit<'_>, sides: [ValueId; 3], besides: &Besides) -> Result<(), String> {
+fn attend(
+    edit: &mut Edit<'_>,
+    sides: [ValueId; 3],
+    others: &AttentionInputs,
+) -> Result<(), String> {
     let heads = edit.take_int("num_heads")?.ok_or("attribute \"num_heads\" is missing")?;
     let is_causal = edit.take_int("unidirectional")?.unwrap_or(0);
     let scale = edit.take_float("scale")?.filter(|scale| *scale != 0.0);
-    let mask = mask(edit, besides)?;
+    let mask = mask(edit, others)?;
     edit.end("Attention", &sides);
     edit.node.inputs.push(mask);
-    edit.node.inputs.extend(besides.past);
+    edit.node.inputs.extend(others.past);
     while edit.node.inputs.last().is_some_and(Option::is_none) {
         edit.node.inputs.pop();
     }
@@ -244,16 +250,16 @@ fn attend(edit: &mut Edit<'_>, sides: [ValueId; 3], besides: &Besides) -> Result
 }
 
 /// Returns the sum of everything that is added to the scores.
-fn mask(edit: &mut Edit<'_>, besides: &Besides) -> Result<Option<ValueId>, String> {
+fn mask(edit: &mut Edit<'_>, others: &AttentionInputs) -> Result<Option<ValueId>, String> {
     let filter = edit.take_float("mask_filter_value")?.unwrap_or(FILTER);
-    let [keys, added] = besides.ports;
+    let [keys, added] = others.ports;
     let added = edit.node.input(added);
-    let Some((taken, axes)) = taken(edit, keys, besides.extents)? else { return Ok(added) };
+    let Some((unmasked, axes)) = unmasked(edit, keys, others.extents)? else { return Ok(added) };
     // The mask has the type of the scores, which is that of any float input.
     let like = if edit.input(0).dtype().is_some_and(udo_api::DType::is_float) { 0 } else { 2 };
-    let zero = edit.numbers_like(like, "taken", &[], &[0.0])?;
+    let zero = edit.numbers_like(like, "unmasked", &[], &[0.0])?;
     let filter = edit.numbers_like(like, "left", &[], &[filter])?;
-    let mask = edit.first("mask", new_node("Where", &[taken, zero, filter]), None)?;
+    let mask = edit.first("mask", new_node("Where", &[unmasked, zero, filter]), None)?;
     let axes = edit.list("mask.axes", &axes)?;
     let mask = edit.first("mask.keys", new_node("Unsqueeze", &[mask, axes]), None)?;
     match added {
@@ -263,7 +269,7 @@ fn mask(edit: &mut Edit<'_>, besides: &Besides) -> Result<Option<ValueId>, Strin
 }
 
 /// Returns which keys take part, and the axes that must be added to match the scores.
-fn taken(
+fn unmasked(
     edit: &mut Edit<'_>,
     port: usize,
     [batch, total]: [usize; 2],
@@ -280,16 +286,16 @@ fn taken(
             Ok(Some((positive(edit, port)?, vec![1])))
         }
         [ends] if ends == batch => {
-            let taken = compared(edit, port, "Less", mask, total)?;
-            Ok(Some((taken, vec![1, 2])))
+            let unmasked = compared(edit, port, "Less", mask, total)?;
+            Ok(Some((unmasked, vec![1, 2])))
         }
         [both] if both == 2 * batch => {
             let len = i64::try_from(batch).unwrap_or(i64::MAX);
             let [ends, starts] = edit.split("ends", mask, 0, [("ends", len), ("starts", len)])?;
             let before = compared(edit, port, "Less", ends, total)?;
             let behind = compared(edit, port, "GreaterOrEqual", starts, total)?;
-            let taken = edit.first("between", new_node("And", &[before, behind]), None)?;
-            Ok(Some((taken, vec![1, 2])))
+            let unmasked = edit.first("between", new_node("And", &[before, behind]), None)?;
+            Ok(Some((unmasked, vec![1, 2])))
         }
         _ => Err(misfit(port, &desc, [batch, total])),
     }

@@ -20,16 +20,16 @@ const IN_RUN: &[(&str, &str)] = &[
 
 /// The descriptions of values, by name, with every range at its lower or upper end.
 #[derive(Debug, Default)]
-pub(in crate::resolve) struct Ends {
+pub(in crate::resolve) struct RangeEnds {
     least: BTreeMap<String, TensorDesc>,
     most: BTreeMap<String, TensorDesc>,
     /// Why the graph does not resolve at one of the ends.
     misfit: Option<String>,
 }
 
-impl Ends {
+impl RangeEnds {
     /// Resolves a graph at both ends of its ranges, as far as possible; empty if it has no ranges.
-    pub(in crate::resolve) fn of(compiler: &Compiler<'_>, graph: &Graph) -> Self {
+    pub(in crate::resolve) fn new(compiler: &Compiler<'_>, graph: &Graph) -> Self {
         let options = compiler.bind();
         let inputs = Input::all(graph);
         let at = |pick: fn((usize, usize)) -> usize| -> Result<_, ResolveError> {

@@ -6,7 +6,7 @@ use super::extents::SharedArg;
 use udo_compile::plan::Plan;
 
 /// A jump after a call.
-pub(super) struct Turn {
+pub(super) struct CallJump {
     /// The end of the range of calls before it.
     pub(super) end: usize,
     /// The tensor whose first element is the condition, with the value that it must have; `None` if the jump is
@@ -21,7 +21,7 @@ pub(super) struct Turn {
     pub(super) exchanges: Range<usize>,
 }
 
-impl Turn {
+impl CallJump {
     /// Returns the jumps of a plan. `first_tensor` has the first tensor of each step, and `outputs` the bounded outputs
     /// in order.
     pub(super) fn all(plan: &Plan, first_tensor: &[usize], outputs: &[usize]) -> Vec<Self> {
@@ -48,7 +48,7 @@ impl Turn {
     /// Returns whether it is taken.
     fn is_taken(&self, tensors: &[SharedArg]) -> bool {
         let Some((tensor, is)) = self.test else { return true };
-        tensors.get(tensor).and_then(SharedArg::first_truth) == Some(is)
+        tensors.get(tensor).and_then(SharedArg::first_bool) == Some(is)
     }
 
     /// Returns the next call, the next jump, and whether the call is an earlier one.

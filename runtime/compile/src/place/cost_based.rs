@@ -35,11 +35,11 @@ pub(super) enum Member {
 /// The approximate number of steps that the search may take.
 const MOST_WORK: usize = 1 << 22;
 
-/// The smallest and largest number of states that are kept for a group.
-const KEPT: [usize; 2] = [256, 1 << 16];
+/// The smallest and largest number of states that are retained for a group.
+const STATES_KEPT: [usize; 2] = [256, 1 << 16];
 
 /// The state of the values that earlier and later groups share, sorted by value.
-type Known = Vec<Part>;
+type State = Vec<Part>;
 
 /// The producer and the consumers of a value, as far as they have places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,7 +52,7 @@ struct Part {
 }
 
 /// The best assignment of the first groups that leads to one state.
-struct Beginning {
+struct Prefix {
     cost: f64,
     /// The index of the previous group's state that it extends, and the place of its last group.
     from: usize,
@@ -65,18 +65,19 @@ impl Problem {
     /// the one with earlier places wins.
     pub(super) fn solve(&self) -> Option<(Vec<usize>, f64)> {
         let places = self.groups.iter().map(Vec::len).max().unwrap_or(0).max(1);
-        let most = (MOST_WORK / (self.groups.len() * places).max(1)).clamp(KEPT[0], KEPT[1]);
-        let (touched, last) = (self.touched(), self.last());
-        let start = Beginning { cost: 0.0, from: 0, place: 0 };
-        let mut layer = BTreeMap::from([(Known::new(), start)]);
+        let most =
+            (MOST_WORK / (self.groups.len() * places).max(1)).clamp(STATES_KEPT[0], STATES_KEPT[1]);
+        let (used_by, last) = (self.used_by(), self.last());
+        let start = Prefix { cost: 0.0, from: 0, place: 0 };
+        let mut layer = BTreeMap::from([(State::new(), start)]);
         let mut layers: Vec<Vec<(usize, usize)>> = Vec::with_capacity(self.groups.len());
-        for (group, (costs, touched)) in self.groups.iter().zip(&touched).enumerate() {
-            let mut next: BTreeMap<Known, Beginning> = BTreeMap::new();
-            for (from, (known, beginning)) in kept(&layer, most).into_iter().enumerate() {
+        for (group, (costs, used_by)) in self.groups.iter().zip(&used_by).enumerate() {
+            let mut next: BTreeMap<State, Prefix> = BTreeMap::new();
+            for (from, (known, beginning)) in retained(&layer, most).into_iter().enumerate() {
                 for (place, own) in costs.iter().enumerate() {
                     let Some(own) = own else { continue };
                     let mut known = known.clone();
-                    for &value in touched {
+                    for &value in used_by {
                         self.put(&mut known, value, (group, place));
                     }
                     let mut cost = beginning.cost + own;
@@ -86,15 +87,15 @@ impl Problem {
                         is_open
                     });
                     if next.get(&known).is_none_or(|other| cost < other.cost) {
-                        next.insert(known, Beginning { cost, from, place });
+                        next.insert(known, Prefix { cost, from, place });
                     }
                 }
             }
             layer = next;
-            // In the order in which `kept` passes the states to the next group, which refers to them by index.
-            layers.push(kept(&layer, most).iter().map(|(_, of)| (of.from, of.place)).collect());
+            // In the order in which `retained` passes the states to the next group, which refers to them by index.
+            layers.push(retained(&layer, most).iter().map(|(_, of)| (of.from, of.place)).collect());
         }
-        let all = kept(&layer, most);
+        let all = retained(&layer, most);
         let (mut at, (_, best)) =
             all.iter().enumerate().min_by(|(_, (_, a)), (_, (_, b))| a.cost.total_cmp(&b.cost))?;
         let mut found = Vec::with_capacity(layers.len());
@@ -108,17 +109,17 @@ impl Problem {
     }
 
     /// Returns the values that each group produces or consumes.
-    fn touched(&self) -> Vec<Vec<usize>> {
-        let mut touched = vec![Vec::new(); self.groups.len()];
+    fn used_by(&self) -> Vec<Vec<usize>> {
+        let mut used_by = vec![Vec::new(); self.groups.len()];
         for (at, value) in self.values.iter().enumerate() {
             for member in value.members() {
                 let Member::Group(group) = *member else { continue };
-                if let Some(touched) = touched.get_mut(group).filter(|of| of.last() != Some(&at)) {
-                    touched.push(at);
+                if let Some(used_by) = used_by.get_mut(group).filter(|of| of.last() != Some(&at)) {
+                    used_by.push(at);
                 }
             }
         }
-        touched
+        used_by
     }
 
     /// Returns the last group that produces or consumes each value.
@@ -131,11 +132,11 @@ impl Problem {
     }
 
     /// Records the place of a group that produces or consumes a value.
-    fn put(&self, known: &mut Known, value: usize, (group, place): (usize, usize)) {
+    fn put(&self, known: &mut State, value: usize, (group, place): (usize, usize)) {
         let Some(shared) = self.values.get(value) else { return };
         let at = known.binary_search_by_key(&value, |part| part.value);
         let at = at.unwrap_or_else(|at| {
-            known.insert(at, shared.given(value));
+            known.insert(at, shared.initial(value));
             at
         });
         let Some(part) = known.get_mut(at) else { return };
@@ -161,7 +162,7 @@ impl Shared {
     }
 
     /// Returns what is known of it before any group has a place.
-    fn given(&self, value: usize) -> Part {
+    fn initial(&self, value: usize) -> Part {
         let place = |member: &Member| match member {
             Member::Place(place) => Some(*place),
             Member::Group(_) => None,
@@ -175,8 +176,8 @@ fn bit(place: usize) -> u32 {
     u32::try_from(place).ok().and_then(|place| 1u32.checked_shl(place)).unwrap_or(0)
 }
 
-/// Returns the cheapest `most` states, in key order.
-fn kept(layer: &BTreeMap<Known, Beginning>, most: usize) -> Vec<(&Known, &Beginning)> {
+/// Returns the cost_based `most` states, in key order.
+fn retained(layer: &BTreeMap<State, Prefix>, most: usize) -> Vec<(&State, &Prefix)> {
     let mut all: Vec<_> = layer.iter().collect();
     if all.len() > most {
         let mut costs: Vec<f64> = all.iter().map(|(_, of)| of.cost).collect();

@@ -3,9 +3,9 @@
 use udo_api::{Bool, DType, Dim, Shape, TensorDesc, resolve_axis};
 use udo_host::ParamSetting;
 
-use super::body::Ends;
+use super::body::BodyPorts;
 use super::unrolled::unroll;
-use super::{Along, Control, Parent, truth};
+use super::{Along, Control, Parent, as_bool};
 use crate::compiler::Compiler;
 use crate::resolve::control::body::bind_body;
 use crate::resolve::{Binding, ResolveError, TypedGraph};
@@ -24,7 +24,7 @@ enum Count {
 const MOST_BOUNDED_BYTES: usize = 1 << 30;
 
 /// How a subgraph is repeated, independent of the operator.
-struct Trips {
+struct Repetition {
     count: Count,
     /// The maximum number of iterations, if it is limited.
     limit: Option<ValueId>,
@@ -57,7 +57,7 @@ pub(super) fn bind_loop(
     let (limit, condition) = (parent.node.input(0), parent.node.input(1));
     let said = graph.known(limit).and_then(|limit| limit.get::<i64>()?.first().copied());
     let most = said.map(|n| usize::try_from(n.max(0)).unwrap_or(usize::MAX));
-    let begins = condition.map_or(Some(true), |c| graph.known(Some(c)).and_then(truth));
+    let begins = condition.map_or(Some(true), |c| graph.known(Some(c)).and_then(as_bool));
     let count = match (most, begins) {
         (_, Some(false)) => Count::Exactly(0),
         (Some(n), Some(true)) => Count::Exactly(n),
@@ -72,9 +72,10 @@ pub(super) fn bind_loop(
         return unroll(binding, parent, "one of its states is a sequence");
     }
     let (slices, stacks) = (Vec::new(), Stacks::First);
-    let trips = Trips { count, limit, condition, is_counted: true, states, slices, stacks };
+    let repetition =
+        Repetition { count, limit, condition, is_counted: true, states, slices, stacks };
     let mark = binding.mark();
-    match bind_trips(compiler, binding, parent.clone(), trips) {
+    match bind_iterations(compiler, binding, parent.clone(), repetition) {
         Err(ResolveError::Wants(want)) if want.is_in_loop => {
             binding.return_to(mark);
             unroll(binding, parent, &want.reason)
@@ -124,7 +125,7 @@ pub(super) fn bind_scan(
     let count = parent.node.outputs.len().saturating_sub(states.len());
     let axes = list(&parent, "scan_output_axes", count)?;
     let directions = list(&parent, "scan_output_directions", count)?;
-    let trips = Trips {
+    let repetition = Repetition {
         count: Count::Exactly(extent),
         limit: Some(limit),
         condition: None,
@@ -133,26 +134,26 @@ pub(super) fn bind_scan(
         slices,
         stacks: Stacks::Said { axes, directions, count },
     };
-    bind_trips(compiler, binding, parent, trips)
+    bind_iterations(compiler, binding, parent, repetition)
 }
 
-fn bind_trips(
+fn bind_iterations(
     compiler: &Compiler<'_>,
     binding: &mut Binding<'_>,
     mut parent: Parent,
-    mut trips: Trips,
+    mut repetition: Repetition,
 ) -> Result<(), ResolveError> {
     let (attribute, body) = parent.next_graph()?;
-    let outside = binding.trips;
-    binding.trips = outside.or(Some(binding.graph.values.len()));
+    let outside = binding.outside_loop;
+    binding.outside_loop = outside.or(Some(binding.graph.values.len()));
     let graph = &mut binding.graph;
     let (parent, given) = (&parent, Vec::new());
     let opening = Opening { graph, parent, attribute: &attribute, body: &body, given };
-    let (given, before) = opening.open(&trips)?;
-    let ends = Ends { given: &given, wanted: &[] };
+    let (given, before) = opening.open(&repetition)?;
+    let ends = BodyPorts { given: &given, wanted: &[] };
     let body = (attribute.clone(), body);
     let made = bind_body(compiler, binding, parent, body, &ends).map_err(|error| match error {
-        ResolveError::Wants(want) => binding.refused_in_trips(want),
+        ResolveError::Wants(want) => binding.refused_in_loop(want),
         other => other,
     })?;
     if let Some(&made) = made.iter().find(|&&made| binding.sequences.items(made).is_some()) {
@@ -160,16 +161,16 @@ fn bind_trips(
         let reason = format!("it computes the sequence {name:?} in each iteration");
         return Err(parent.want_per_iteration(reason));
     }
-    binding.trips = outside;
+    binding.outside_loop = outside;
     let graph = &mut binding.graph;
-    let fixed = usize::from(trips.is_counted);
+    let fixed = usize::from(repetition.is_counted);
     let (next, rest) = made.split_at(fixed.min(made.len()));
     let next = next.first().copied();
-    let goes_on = next.and_then(|value| graph.known(Some(value)).and_then(truth));
+    let goes_on = next.and_then(|value| graph.known(Some(value)).and_then(as_bool));
     let next = next.filter(|_| goes_on != Some(true));
     let stays = next.is_none();
-    if !stays && let Count::Exactly(n) = trips.count {
-        trips.count = if n == 0 { Count::Exactly(0) } else { Count::AtMost(n) };
+    if !stays && let Count::Exactly(n) = repetition.count {
+        repetition.count = if n == 0 { Count::Exactly(0) } else { Count::AtMost(n) };
     }
     let states = before.len();
     let wanted = parent.node.outputs.len();
@@ -184,7 +185,7 @@ fn bind_trips(
     for (&before, &after) in before.iter().zip(after) {
         check_state(graph, parent, before, after)?;
     }
-    if stays && trips.limit.is_none() {
+    if stays && repetition.limit.is_none() {
         return Err(parent.refuse(
             "its iterations have no limit and its condition stays true, expected one that ends it"
                 .to_owned(),
@@ -197,9 +198,9 @@ fn bind_trips(
     let mut read = vec![next];
     read.extend(after.iter().copied().map(Some));
     for (port, (output, row)) in stacked.enumerate() {
-        let along = stack_along(graph, parent, &trips.stacks, port, row)?;
+        let along = stack_along(graph, parent, &repetition.stacks, port, row)?;
         if let Some(output) = output {
-            let desc = stacked_desc(graph, parent, (output, row), along, &trips)?;
+            let desc = stacked_desc(graph, parent, (output, row), along, &repetition)?;
             set_desc(graph, output, desc);
         }
         stacks.push(along);
@@ -227,14 +228,18 @@ struct Opening<'a> {
 
 impl Opening<'_> {
     /// Adds the node that opens the subgraph. Returns the subgraph's inputs, and the states among them.
-    fn open(mut self, trips: &Trips) -> Result<(Vec<ValueId>, Vec<ValueId>), ResolveError> {
-        let number = if trips.is_counted {
+    fn open(
+        mut self,
+        repetition: &Repetition,
+    ) -> Result<(Vec<ValueId>, Vec<ValueId>), ResolveError> {
+        let number = if repetition.is_counted {
             let number = self.add(self.single(DType::I64))?;
             // The condition is true in every iteration that runs.
-            let truth = self.add(self.single(DType::Bool))?;
-            let tensor = Tensor::of(self.graph.desc(Some(truth)).full_shape(), &[Bool::from(true)]);
+            let as_bool = self.add(self.single(DType::Bool))?;
+            let tensor =
+                Tensor::of(self.graph.desc(Some(as_bool)).full_shape(), &[Bool::from(true)]);
             let tensor = tensor.map_err(|why| self.parent.refuse(why.to_string()))?;
-            if let Some(value) = self.graph.values.get_mut(truth.index()) {
+            if let Some(value) = self.graph.values.get_mut(as_bool.index()) {
                 value.value.source = Source::Constant(tensor);
             }
             number
@@ -243,22 +248,22 @@ impl Opening<'_> {
             set_desc(self.graph, number, TensorDesc::new(DType::I64, Shape::SCALAR));
             number
         };
-        let descs = trips.states.iter().map(|&state| self.graph.desc(Some(state)));
+        let descs = repetition.states.iter().map(|&state| self.graph.desc(Some(state)));
         let descs: Vec<_> = descs.collect();
         let states = descs.into_iter().map(|desc| self.add(desc)).collect::<Result<Vec<_>, _>>()?;
         let mut made = vec![Some(number)];
         made.extend(states.iter().copied().map(Some));
-        for &(value, along) in &trips.slices {
+        for &(value, along) in &repetition.slices {
             let desc = self.graph.desc(Some(value));
             let mut dims: Vec<Dim> = desc.full_shape().iter().collect();
             dims.remove(along.axis);
             let shape = Shape::of_dims(&dims).map_err(|why| self.parent.refuse(why.to_string()))?;
             made.push(Some(self.add(desc.with_shape(shape))?));
         }
-        let wholes = trips.slices.iter().map(|&(value, _)| value);
-        let read = trips.states.iter().copied().chain(wholes).map(Some);
-        let read = [trips.limit, trips.condition].into_iter().chain(read).collect();
-        let slices = trips.slices.iter().map(|&(_, along)| along).collect();
+        let wholes = repetition.slices.iter().map(|&(value, _)| value);
+        let read = repetition.states.iter().copied().chain(wholes).map(Some);
+        let read = [repetition.limit, repetition.condition].into_iter().chain(read).collect();
+        let slices = repetition.slices.iter().map(|&(_, along)| along).collect();
         self.graph.nodes.push(self.parent.part(Control::Loop { slices }, read, made));
         Ok((self.given, states))
     }
@@ -352,19 +357,19 @@ fn stacked_desc(
     parent: &Parent,
     (output, row): (ValueId, ValueId),
     along: Along,
-    trips: &Trips,
+    repetition: &Repetition,
 ) -> Result<TensorDesc, ResolveError> {
     let (name, desc) = (graph.name_of(output), graph.desc(Some(row)));
     let said = |why: &str| format!("output {name:?} is {desc} in each iteration, and {why}");
     if !desc.full_shape().is_fixed() {
         return Err(parent.want_per_iteration(said("each iteration computes its extents")));
     }
-    let extent = match trips.count {
+    let extent = match repetition.count {
         Count::Exactly(n) => Dim::Fixed(n),
         Count::AtMost(n) => Dim::UpTo(n),
         Count::Unknown => {
             let reason = "the number of iterations is computed";
-            let Some(limit) = trips.limit else {
+            let Some(limit) = repetition.limit else {
                 return Err(parent.want_per_iteration(said(reason)));
             };
             return Err(parent.want(said(reason), vec![limit]));
@@ -372,7 +377,7 @@ fn stacked_desc(
     };
     let mut dims: Vec<Dim> = desc.full_shape().iter().collect();
     dims.insert(along.axis.min(dims.len()), extent);
-    let is_bound = matches!(trips.count, Count::AtMost(_));
+    let is_bound = matches!(repetition.count, Count::AtMost(_));
     match Shape::of_dims(&dims).map(|shape| desc.with_shape(shape)) {
         Ok(desc) if !is_bound || desc.size_bytes() <= MOST_BOUNDED_BYTES => Ok(desc),
         Ok(_) => Err(parent.want_per_iteration(said("its bound takes too much memory"))),

@@ -84,7 +84,7 @@ impl Lowering<'_> {
         self.lowered.steps.push(Step {
             kernel: FinalizedKernel::hosted(Lines),
             name: value.to_owned(),
-            purpose: Purpose::Upkeep,
+            purpose: Purpose::CacheMaintenance,
             depth: self.frames.len(),
             ties: Vec::new(),
             op: op.to_owned(),

@@ -3,13 +3,13 @@
 use udo_api::Core;
 use udo_graph::graph::Node;
 
+use super::constraints::Constraint;
 use super::layers::Layers;
-use super::wishes::Wish;
 use super::{PlaceOptions, PlacedKernel, Produced};
 use crate::resolve::{BoundNode, TypedGraph};
 
 /// A node that is being placed.
-pub(super) struct Unplaced<'a> {
+pub(super) struct PlaceCandidate<'a> {
     pub(super) graph: &'a TypedGraph,
     pub(super) produced: &'a Produced,
     pub(super) node: &'a Node,
@@ -19,7 +19,7 @@ pub(super) struct Unplaced<'a> {
     /// The cores that nodes are pinned to, indexed by pin.
     pub(super) pinned: &'a [Core],
     /// Its placement constraint.
-    pub(super) wish: Option<&'a Wish>,
+    pub(super) constraint: Option<&'a Constraint>,
     /// The layers of the original model, if device limits are enabled.
     pub(super) layers: &'a Layers,
     /// The price of a byte of packed constants.
@@ -27,4 +27,4 @@ pub(super) struct Unplaced<'a> {
 }
 
 /// An accepting kernel, and the number of epilogue steps that it does.
-pub(super) type Taken = (PlacedKernel, usize);
+pub(super) type Accepted = (PlacedKernel, usize);

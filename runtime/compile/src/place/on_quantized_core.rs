@@ -5,8 +5,8 @@ use udo_api::guard::OWN_GUARD;
 use udo_api::{Core, DType, Layout, Status};
 use udo_host::{Converted, finalize};
 
+use super::candidate::{Accepted, PlaceCandidate};
 use super::ports::Ports;
-use super::unplaced::{Taken, Unplaced};
 use super::{Operand, Pitch, PlaceError, PlacedKernel};
 use crate::compiler::Compiler;
 use crate::resolve::TypedValue;
@@ -17,14 +17,14 @@ use udo_engine::operators::KernelEntry;
 /// The largest rank of a tensor on a core that stores quantized values.
 const MAX_RANK: usize = 5;
 
-impl Unplaced<'_> {
+impl PlaceCandidate<'_> {
     /// Places the node on `core` with a CPU kernel. Otherwise returns `reason`, extended by what that kernel lacks.
-    pub(super) fn on_values(
+    pub(super) fn on_quantized_core(
         &self,
         reason: String,
         core: Core,
         compiler: &Compiler<'_>,
-    ) -> Result<Result<Taken, String>, PlaceError> {
+    ) -> Result<Result<Accepted, String>, PlaceError> {
         let room = fast_memory(core, &self.options.profile).filter(|_| is_quantized(core));
         let room = room.filter(|_| compiler.operators.is_builtin(self.bound.package));
         let Some(room) = room else { return Ok(Err(reason)) };
@@ -33,7 +33,7 @@ impl Unplaced<'_> {
         let mine: Vec<KernelEntry> = entries.iter().filter(is_mine).copied().collect();
         let mut missing = None;
         for entry in mine {
-            match self.try_on_values(entry, (core, room), compiler) {
+            match self.try_cpu_kernel(entry, (core, room), compiler) {
                 Ok(placed) => return Ok(Ok((placed, 0))),
                 Err(why) => missing = missing.or(why),
             }
@@ -43,14 +43,14 @@ impl Unplaced<'_> {
 
     /// Places the node with this CPU kernel, with its float values in fast memory. Returns what is missing if it
     /// cannot.
-    fn try_on_values(
+    fn try_cpu_kernel(
         &self,
         entry: KernelEntry,
         (core, room): (Core, usize),
         compiler: &Compiler<'_>,
     ) -> Result<PlacedKernel, Option<String>> {
         let inner = self.ports(entry.def, Core::CPU).map_err(|_| None)?;
-        let Some(ways) = self.ways(&inner)? else { return Err(None) };
+        let Some(stored_as) = self.stored_as(&inner)? else { return Err(None) };
         let constants = self.constants(&inner, compiler).map_err(|_| None)?;
         let placed = self.placed(core, &inner, &constants);
         let package = compiler.operators.package_name(entry.package);
@@ -65,22 +65,23 @@ impl Unplaced<'_> {
         let guard = entry.guard.unwrap_or(OWN_GUARD);
         kernel.prepare(compiler.constants.packs().budget(), guard).map_err(failure)?;
         let count = inner.inputs.len();
-        let outer = |operands: &[Operand], ways: &[Option<Way>]| -> Vec<Operand> {
-            let format = |(operand, way): (&Operand, &Option<Way>)| {
+        let outer = |operands: &[Operand], stored_as: &[Option<StoredAs>]| -> Vec<Operand> {
+            let format = |(operand, stored): (&Operand, &Option<StoredAs>)| {
                 // The conversion supports only dense rows.
-                way.as_ref().map_or(*operand, |way| Operand {
-                    format: way.format,
+                stored.as_ref().map_or(*operand, |stored| Operand {
+                    format: stored.format,
                     pitch: Pitch::Refused,
                     ..*operand
                 })
             };
-            operands.iter().zip(ways).map(format).collect()
+            operands.iter().zip(stored_as).map(format).collect()
         };
-        let (of_inputs, of_outputs) = ways.split_at(count);
+        let (of_inputs, of_outputs) = stored_as.split_at(count);
         let (inputs, outputs) =
             (outer(&inner.inputs, of_inputs), outer(&inner.outputs, of_outputs));
-        let ways = ways.into_iter().map(|way| way.map(|way| way.converted)).collect();
-        let kernel = kernel.on_values(count, ways).ok_or(None)?;
+        let stored_as =
+            stored_as.into_iter().map(|stored| stored.map(|stored| stored.converted)).collect();
+        let kernel = kernel.on_values(count, stored_as).ok_or(None)?;
         let wanted = kernel.workspace().bytes();
         if wanted > room {
             return Err(Some(format!(
@@ -105,9 +106,9 @@ impl Unplaced<'_> {
 
     /// Returns how the core stores each tensor that the kernel reads or writes as float; `None` if there is no such
     /// tensor, an error if one has no encoding.
-    fn ways(&self, inner: &Ports) -> Result<Option<Vec<Option<Way>>>, Option<String>> {
+    fn stored_as(&self, inner: &Ports) -> Result<Option<Vec<Option<StoredAs>>>, Option<String>> {
         let operands = inner.inputs.iter().chain(&inner.outputs);
-        let mut ways = Vec::new();
+        let mut stored_as = Vec::new();
         for operand in operands {
             let Operand { value, format, .. } = operand;
             let desc = format.desc;
@@ -116,7 +117,7 @@ impl Unplaced<'_> {
                 && desc.rank() <= MAX_RANK;
             let is_known = self.graph.known(*value).is_some();
             if desc.is_absent() || is_known || desc.dtype() != Some(DType::F32) {
-                ways.push(None);
+                stored_as.push(None);
                 continue;
             }
             if !is_plain {
@@ -131,15 +132,17 @@ impl Unplaced<'_> {
                 let why = format!("value {name:?} is {desc}, and the model has no encoding for it");
                 return Err(Some(why));
             };
-            let Some(converted) = on_values::converted(&stored, &desc) else { return Ok(None) };
-            ways.push(Some(Way { format: Format::of(stored), converted }));
+            let Some(converted) = on_values::converted(&stored, &desc) else {
+                return Ok(None);
+            };
+            stored_as.push(Some(StoredAs { format: Format::of(stored), converted }));
         }
-        Ok(Some(ways).filter(|ways| ways.iter().flatten().next().is_some()))
+        Ok(Some(stored_as).filter(|stored_as| stored_as.iter().flatten().next().is_some()))
     }
 }
 
 /// A tensor whose format on the core differs from the kernel's.
-struct Way {
+struct StoredAs {
     format: Format,
     converted: Converted,
 }

@@ -9,20 +9,20 @@ use udo_engine::device::{Coherence, LINE_BYTES, Random};
 use udo_graph::memory::{Budget, Buffer};
 
 /// The emulated cache: a copy of each non-coherent arena.
-pub(super) struct Cached {
+pub(super) struct HostCache {
     host: PerMemory<Buffer>,
     clean: PerMemory<Buffer>,
     /// The random numbers that choose dirty lines to write back spontaneously, if the cache does so.
     random: Option<RefCell<Random>>,
 }
 
-impl Cached {
+impl HostCache {
     pub(super) fn take(plan: &Plan, budget: &Budget) -> Result<Self, SessionError> {
         let zeroed = || {
             PerMemory::of(|memory| plan.cached_bytes(memory)).try_map(|bytes| budget.zeroed(bytes))
         };
         let both = zeroed().and_then(|host| Ok((host, zeroed()?)));
-        let (host, clean) = both.map_err(|memory| SessionError::of(plan, memory))?;
+        let (host, clean) = both.map_err(|memory| SessionError::new(plan, memory))?;
         let random = match plan.coherence {
             Coherence::NonCoherent { seed: Some(seed) } => Some(RefCell::new(Random::new(seed))),
             Coherence::Coherent | Coherence::NonCoherent { seed: None } => None,

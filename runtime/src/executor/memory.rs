@@ -12,23 +12,23 @@ use udo_graph::memory::{ALIGN_BYTES, Budget, Buffer};
 
 /// The sources of a session's memory: the devices that hold values, and a workspace that is shared with other sessions.
 #[derive(Clone, Debug)]
-pub(crate) struct Room {
+pub(crate) struct MemorySource {
     pub(crate) devices: PerMemory<Device>,
     pub(crate) workspace: Option<SharedWorkspace>,
 }
 
 /// The memory of one plan. Buffers of a shared workspace are only accessed during the session's turn.
-pub(super) struct Taken {
+pub(super) struct PlanMemory {
     pub(super) arenas: PerMemory<Buffer>,
     pub(super) scratch: PerMemory<Buffer>,
     /// The memory for inputs and outputs if arenas are shared, one after another.
     pub(super) ports: Option<Buffer>,
-    pub(super) held: Held,
+    pub(super) held: Charges,
 }
 
 /// Charges and memory that are released when a session is dropped.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct Charges {
     #[expect(dead_code, reason = "it counts until it is dropped")]
     charges: Vec<Charge>,
     constants: Vec<SharedCharges>,
@@ -50,9 +50,9 @@ fn count(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-impl Room {
+impl MemorySource {
     /// Allocates the memory of `plan`.
-    pub(super) fn take(&self, plan: &Plan, budget: &Budget) -> Result<Taken, RoomError> {
+    pub(super) fn take(&self, plan: &Plan, budget: &Budget) -> Result<PlanMemory, PlanMemoryError> {
         let constants = constants(plan, &self.devices)?;
         let shared = self.workspace.as_ref().filter(|_| plan.may_share());
         let mut taken = match shared {
@@ -63,7 +63,7 @@ impl Room {
         Ok(taken)
     }
 
-    fn own(&self, plan: &Plan, budget: &Budget) -> Result<Taken, RoomError> {
+    fn own(&self, plan: &Plan, budget: &Budget) -> Result<PlanMemory, PlanMemoryError> {
         let filled = |bytes| {
             let mut buffer = budget.zeroed(bytes)?;
             // Touches the pages now, so that the first run does not wait for them.
@@ -76,7 +76,7 @@ impl Room {
         let arenas = plan.arena_bytes.try_map(&filled);
         let (arenas, scratch) = arenas
             .and_then(|arenas| Ok((arenas, plan.scratch_bytes.try_map(&filled)?)))
-            .map_err(|memory| SessionError::of(plan, memory))?;
+            .map_err(|memory| SessionError::new(plan, memory))?;
         let mut charges = Vec::new();
         for memory in Memory::ALL {
             let mut bytes = plan.arena_bytes[memory].saturating_add(plan.scratch_bytes[memory]);
@@ -87,8 +87,8 @@ impl Room {
                 charges.push(Charge::take(&self.devices[memory], count(bytes), "workspace")?);
             }
         }
-        let held = Held { charges, ..Held::default() };
-        Ok(Taken { arenas, scratch, ports: None, held })
+        let held = Charges { charges, ..Charges::default() };
+        Ok(PlanMemory { arenas, scratch, ports: None, held })
     }
 
     fn share(
@@ -96,10 +96,10 @@ impl Room {
         plan: &Plan,
         budget: &Budget,
         workspace: &SharedWorkspace,
-    ) -> Result<Taken, RoomError> {
+    ) -> Result<PlanMemory, PlanMemoryError> {
         let geometry = plan.geometry().fold(0, |sum: usize, (_, bytes)| sum.saturating_add(bytes));
         let bytes = port_bytes(plan);
-        let ports = budget.zeroed(bytes).map_err(|memory| SessionError::of(plan, memory))?;
+        let ports = budget.zeroed(bytes).map_err(|memory| SessionError::new(plan, memory))?;
         let own = count(bytes.saturating_add(geometry));
         let charges = vec![Charge::take(&self.devices[Memory::Host], own, "io")?];
         let mut shares = Vec::new();
@@ -108,7 +108,7 @@ impl Room {
             let behind = aligned(arena);
             let wanted = behind.saturating_add(scratch);
             if wanted == 0 {
-                return Ok::<_, RoomError>((Buffer::zeroed(0), Buffer::zeroed(0)));
+                return Ok::<_, PlanMemoryError>((Buffer::zeroed(0), Buffer::zeroed(0)));
             }
             let (share, first) = workspace.memory().share(&self.devices[memory], count(wanted))?;
             shares.push(share);
@@ -120,11 +120,12 @@ impl Room {
             PerMemory::of(|_| all.next())
                 .try_map(|buffer| buffer.unwrap_or_else(|| Buffer::zeroed(0)))
         };
-        let arenas = of([host.0, gpu.0, dsp.0]).map_err(|memory| SessionError::of(plan, memory))?;
+        let arenas =
+            of([host.0, gpu.0, dsp.0]).map_err(|memory| SessionError::new(plan, memory))?;
         let scratch =
-            of([host.1, gpu.1, dsp.1]).map_err(|memory| SessionError::of(plan, memory))?;
-        let held = Held { charges, shares, ..Held::default() };
-        Ok(Taken { arenas, scratch, ports: Some(ports), held })
+            of([host.1, gpu.1, dsp.1]).map_err(|memory| SessionError::new(plan, memory))?;
+        let held = Charges { charges, shares, ..Charges::default() };
+        Ok(PlanMemory { arenas, scratch, ports: Some(ports), held })
     }
 }
 
@@ -140,7 +141,10 @@ fn lend(first: *mut u8, len: usize) -> Result<Buffer, udo_graph::memory::OutOfMe
 
 /// Charges the constants that steps read to the memories in which they read them. Sessions with the same constants
 /// share the charge.
-fn constants(plan: &Plan, devices: &PerMemory<Device>) -> Result<Vec<SharedCharges>, RoomError> {
+fn constants(
+    plan: &Plan,
+    devices: &PerMemory<Device>,
+) -> Result<Vec<SharedCharges>, PlanMemoryError> {
     let mut of = PerMemory::of(|_| BTreeMap::<usize, u64>::new());
     for step in &plan.steps {
         let all = &mut of[Memory::of(step.core)];

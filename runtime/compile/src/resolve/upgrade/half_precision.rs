@@ -62,14 +62,14 @@ fn takes_halves(
     let inputs: Vec<TensorDesc> =
         bound.node.inputs.iter().map(|&value| graph.desc(value)).collect();
     let schema = bound.op.schema();
-    let takes = |kernel: &KernelDef, side: Side, descs: &[TensorDesc], of: Form| {
+    let takes = |kernel: &KernelDef, side: Side, descs: &[TensorDesc], of: DescMap| {
         let dtype = |port: usize| inputs.get(port).and_then(|desc| of(desc).dtype());
         let mut halves = descs.iter().enumerate().filter(|(_, desc)| is_half(desc));
         halves.all(|(port, desc)| {
             of(desc).is_in(port_types(schema, kernel, Core::CPU, (side, port), dtype))
         })
     };
-    let takes_as = |kernel: &KernelDef, of: Form| {
+    let takes_as = |kernel: &KernelDef, of: DescMap| {
         takes(kernel, Side::Input, &inputs, of) && takes(kernel, Side::Output, outputs, of)
     };
     let kernels = kernels_of(compiler.operators, bound, Core::CPU);
@@ -133,7 +133,7 @@ fn convert(
     let node = with_int(new_node("Cast", &[from]), "to", dtype.onnx().into());
     let node = Node { name, outputs: vec![Some(to)], ..node };
     let missing =
-        || ResolveError::MissingOps { all: vec![MissingOp::of(&node, compiler.operators)] };
+        || ResolveError::MissingOps { all: vec![MissingOp::new(&node, compiler.operators)] };
     let entry = builtin_for(compiler.operators, &node).ok_or_else(missing)?;
     let (bound, outputs) = bound_node(compiler, graph, node, entry)?;
     add_bound(compiler, graph, bound, outputs)
@@ -223,7 +223,7 @@ fn is_to(node: &Node, dtype: DType) -> bool {
 }
 
 /// Maps a description to the one that a kernel is asked for.
-type Form = fn(&TensorDesc) -> TensorDesc;
+type DescMap = fn(&TensorDesc) -> TensorDesc;
 
 fn in_f32(desc: &TensorDesc) -> TensorDesc {
     if is_half(desc) { desc.with_dtype(DType::F32) } else { *desc }
