@@ -29,7 +29,7 @@ use udo_host::{ExecuteFn, failure};
 
 use udo_compile::place::Pitch;
 use udo_compile::plan::{
-    Largest, Operand, Place, Plan, PlanMemory, Progress, Purpose, Report, ShapeId, Step,
+    Largest, Operand, Place, Plan, PlanLayout, Progress, Purpose, Report, ShapeId, Step,
     WindowPlace, subnet_name,
 };
 use udo_engine::cores::opencl::Arena;

@@ -52,13 +52,12 @@ pub use compare::{Compared, Comparison};
 pub(crate) use dequantize::has_encodings;
 pub use encoded::{Encoded, Kind};
 pub use encodings::{Encodings, EncodingsError};
-pub(crate) use in_numbers::speaks;
 pub use noise::Noise;
 pub use observe::Method;
 pub use range::{Bits, Levels, Range};
 pub use sites::FloatNode;
 
-use calibrate::Wishes;
+use calibrate::Statistics;
 use encodings::Given;
 use insert::Constants;
 use masks::{Levels as MaskLevels, Seen};
@@ -364,7 +363,7 @@ impl Quantizer {
         Ok(Self { graph, sites, settings })
     }
 
-    fn wishes(&self) -> Wishes {
+    fn statistics(&self) -> Statistics {
         let histograms =
             matches!(self.settings.method, Method::Percentile(_)) || self.settings.all_histograms;
         let means = if self.settings.correct_biases {

@@ -503,7 +503,7 @@ impl Plan {
 }
 
 /// The memory that runs of a plan need.
-pub trait PlanMemory {
+pub trait PlanLayout {
     /// Whether sessions may share its arenas: inputs and outputs can all be elsewhere, so nothing stays in the arenas from run to run.
     fn may_share(&self) -> bool;
 
@@ -526,7 +526,7 @@ pub trait PlanMemory {
     fn session_bytes(&self) -> usize;
 }
 
-impl PlanMemory for Plan {
+impl PlanLayout for Plan {
     fn may_share(&self) -> bool {
         self.inputs.iter().chain(&self.outputs).all(|port| {
             let place = port.operand.window().and_then(|id| self.windows.get(id.0));

@@ -347,7 +347,7 @@ pub fn run_part(compiler: &Compiler<'_>, part: Part) -> Result<Resolved, Resolve
                 let mut added: Vec<_> = std::mem::take(&mut binding.pending);
                 let bound = binding.graph.nodes.iter_mut().skip(bound).map(|of| &mut of.node);
                 bound.chain(&mut added).for_each(|node| attribute(node, &whole));
-                cut.come(added);
+                cut.prepend(added);
             }
             Err(ResolveError::Wants(want)) => {
                 cut.defer(&mut binding, (whole, mark), want)?;

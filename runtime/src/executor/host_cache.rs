@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use super::{Executor, SessionError};
-use udo_compile::plan::{Plan, PlanMemory, View};
+use udo_compile::plan::{Plan, PlanLayout, View};
 use udo_engine::cores::{Memory, PerMemory};
 use udo_engine::device::{Coherence, LINE_BYTES, Random};
 use udo_graph::memory::{Budget, Buffer};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
-use super::{RoomError, SessionError};
-use udo_compile::plan::{Place, Plan, PlanMemory, Step};
+use super::{PlanMemoryError, SessionError};
+use udo_compile::plan::{Place, Plan, PlanLayout, Step};
 use udo_engine::cores::{Memory, PerMemory};
 use udo_engine::device::{Charge, Device, Share, SharedCharges};
 use udo_engine::run::{SharedWorkspace, UseWorkspace};

@@ -150,7 +150,7 @@ impl Planner {
         let wanted = part.wanted.iter().map(|id| name(id).unwrap_or_default()).collect();
         let inputs = Input::all(&part.graph);
         let kit = Kit { options: options_of_part(&kit.options), ..kit.clone() };
-        Self { inputs, wanted, part, kit, making, kept: Mutex::default() }
+        Self { inputs, wanted, part, kit, making, cached: Mutex::default() }
     }
 
     /// Returns the plan for `facts`, and makes it unless it is cached.

@@ -12,7 +12,7 @@ use udo_graph::error::{Error, ErrorCode};
 use udo_graph::graph::{InPlaceError, NoSuchValue};
 use udo_graph::memory::{Budget, TensorError};
 
-use crate::executor::{RoomError, SessionError};
+use crate::executor::{PlanMemoryError, SessionError};
 use udo_engine::device::{Coded, ErrorContext};
 
 /// The reason why a graph cannot be compiled.

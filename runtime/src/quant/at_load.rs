@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use udo_api::{Core, CoreKind, Shape, TensorDesc};
 
-use super::in_numbers::{InNumbers, in_numbers, speaks};
+use super::dequantize::{Dequantized, dequantize, has_encodings};
 use super::{FloatOps, Kind, QuantError, Quantized, Quantizer, Settings, WeightEncoding};
 use crate::pipeline::CompileError;
 use udo_compile::compiler::Resources;

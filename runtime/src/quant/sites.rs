@@ -13,7 +13,7 @@ use udo_api::{Core, DType, Encoding, Facts, Side, resolve_axis};
 use super::FloatOps;
 use super::masks::{self, Masks};
 use super::operators::{
-    Form, GROUPS, NumberAttrs, PAD, ResultAxis, StoredFor, TRANSPOSED, cuts, is_float,
+    GROUPS, NumberAttrs, PAD, QuantKind, ResultAxis, StoredFor, TRANSPOSED, cuts, is_float,
     is_fused_with_cut, stored_for,
 };
 use super::range::{Bits, Levels, Range, unbounded};

@@ -5,7 +5,7 @@ use std::num::NonZero;
 
 use udo_api::Shape;
 use udo_api::guard::thread_heap_calls;
-use udo_compile::plan::PlanMemory;
+use udo_compile::plan::PlanLayout;
 use udo_runtime::graph::Graph;
 use udo_runtime::{CompileOptions, Model, Session, Tensor};
 use udo_test_support::compile::{built_in, compile_graph};

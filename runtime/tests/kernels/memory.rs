@@ -5,7 +5,7 @@ use udo_api::{
     Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
     PackageV1, Port, Shape, TensorDesc, Workspace,
 };
-use udo_compile::plan::PlanMemory;
+use udo_compile::plan::PlanLayout;
 use udo_graph::memory::Limit;
 use udo_runtime::compile::CompileError;
 use udo_runtime::graph::{DimSpec, Graph, Node};

@@ -8,7 +8,7 @@ use udo_runtime::run::{RunOptions, SharedWorkspace};
 use udo_runtime::{CompileOptions, Device, LoadOptions, Runtime};
 
 use super::{compile, cpu, elements, on, sharing};
-use udo_compile::plan::PlanMemory;
+use udo_compile::plan::PlanLayout;
 use udo_engine::device::Coded;
 
 /// A chain whose values do not take each other's place.

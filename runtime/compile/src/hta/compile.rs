@@ -76,7 +76,7 @@ pub fn compile(
         for (stage, of_stage) in network.stages.iter().enumerate() {
             let mut graph = container.bound(of_stage, &network.name)?.graph;
             number_nodes(&mut graph);
-            let mut compiling = Compiling::of(&graph, compiler, of.soc)?;
+            let mut compiling = Compiling::new(&graph, compiler, of.soc)?;
             let done = if of.parts.is_empty() {
                 compiling.all(&mut report.stays)?
             } else {
