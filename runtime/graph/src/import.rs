@@ -1,4 +1,4 @@
-//! Models of files in, graphs out: a folder for each format, and a row of [`IMPORTERS`].
+//! Models of files in, graphs out: a folder for each format, and a row of `IMPORTERS`.
 //!
 //! Knows what files say, not what operators mean: which operators, attributes and shapes are
 //! good is for the registry to judge.

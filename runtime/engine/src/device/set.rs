@@ -115,7 +115,7 @@ impl Devices {
     /// As many devices as the specs ask for. Those of one kind are numbered in order.
     ///
     /// # Errors
-    /// A core that is not known, a device without cores, a CPU that is not coherent, or more than [`DeviceSpec::MOST_DEVICES`].
+    /// A core that is not known, a device without cores, a CPU that is not coherent, or more than 1,024 devices.
     pub fn new(specs: &[DeviceSpec]) -> Result<Self> {
         let mut devices: Vec<Device> = Vec::new();
         for spec in specs {

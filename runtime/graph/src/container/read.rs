@@ -195,7 +195,7 @@ impl Container {
     /// All that is in the file.
     ///
     /// # Errors
-    /// As for [`Container::graph`] and [`Container::sections`].
+    /// As for [`Container::graph`], or a section is damaged.
     pub fn contents(&self) -> Result<Contents, ContainerError> {
         let stage = |stage: &Stage<usize>| {
             let (shapes, source) = (stage.shapes.clone(), stage.source.clone());

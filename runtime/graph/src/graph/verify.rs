@@ -11,7 +11,7 @@ use crate::graph::NodeReads;
 impl<N: GraphNode, V: GraphValue> Graph<N, V> {
     /// Checks that ids name something, that every value in use is made once and before it is
     /// read, that inputs and outputs can be told apart by name, and the same of all subgraphs, which may be
-    /// nested [`MAX_DEPTH`] deep. Their outputs are told apart by place alone.
+    /// nested 16 deep. Their outputs are told apart by place alone.
     ///
     /// # Errors
     /// The first thing that is not so.
