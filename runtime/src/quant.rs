@@ -273,6 +273,27 @@ impl Coded for QuantError {
 }
 
 /// A model to quantize.
+///
+/// A quantizer does not change after [`Quantizer::new`], and several calibrations may use it at once.
+///
+/// ```
+/// use udo_api::Shape;
+/// use udo_runtime::compile::BindOptions;
+/// use udo_runtime::graph::Graph;
+/// use udo_runtime::quant::{Quantizer, Settings};
+/// use udo_runtime::{CompileOptions, Runtime, Tensor};
+///
+/// let runtime = Runtime::new()?;
+/// let text = "graph g\n  input x: f32[1,4]\n  constant w: f32[4,2]{0.5}\n  y = MatMul@13(x, w)\n  output y\n";
+/// let (graph, bind) = (Graph::parse(text)?, BindOptions::default());
+/// let quantizer = Quantizer::new(graph, &runtime, &bind, Settings::default())?;
+/// let mut calibration = quantizer.calibration(&runtime, &CompileOptions::default())?;
+/// let x = Tensor::of(Shape::new(&[1, 4])?, &[-1.0f32, 0.0, 0.5, 1.0])?;
+/// calibration.add(&[("x".to_owned(), x)])?;
+/// let quantized = quantizer.finish(&calibration)?;
+/// assert!(quantized.graph.nodes.iter().any(|node| node.op == "QuantizeLinear"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Quantizer {
     graph: Graph,

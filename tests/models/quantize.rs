@@ -147,8 +147,9 @@ fn what_the_dsp_refuses_is_refused_by_name() {
     let (code, _, err) = udo(&dir, &args);
     assert_eq!(code, Some(1), "{err}");
     assert!(
-        err.contains("quantized, node \"norm\" (LRN) runs on none of the cores asked for: dsp")
-            && err.contains("bytes of fast memory")
+        err.contains(
+            "quantized model: node \"norm\" (LRN) runs on none of the cores asked for: dsp"
+        ) && err.contains("bytes of fast memory")
             && err.contains("\nhelp: --float-fallback writes it as it is"),
         "{err}"
     );

@@ -173,7 +173,7 @@ impl GraphBuilder {
         let tensor = self.slot(id)?;
         let place = tensor.place(id);
         if tensor.spec.encodings().is_some() {
-            return Err(state(format!("{place} is quantized already; that is describe once")));
+            return Err(state(format!("{place} is quantized already; set it once")));
         }
         let spec = tensor.spec.with_encodings(encodings).map_err(|error| at(&place, &error))?;
         self.slot_mut(id)?.spec = spec;
@@ -248,7 +248,7 @@ impl GraphBuilder {
     /// input that an operation writes.
     pub fn set_io(&mut self, inputs: &[TensorId], outputs: &[TensorId]) -> Result<()> {
         if self.io.is_some() {
-            return Err(state("inputs and outputs are describe already; they are describe once"));
+            return Err(state("inputs and outputs are set already; set them once"));
         }
         if outputs.is_empty() {
             return Err(invalid("there are 0 outputs, expected at least one"));
@@ -259,18 +259,18 @@ impl GraphBuilder {
         for (side, index, &id) in all {
             let place = format!("{side} {index}");
             let tensor = self.slot(id).map_err(|error| at(&place, &error))?;
-            let describe = tensor.place(id);
+            let name = tensor.place(id);
             if tensor.data.is_some() {
-                return Err(invalid(format!("{place} is {describe}, which is a constant")));
+                return Err(invalid(format!("{place} is {name}, which is a constant")));
             }
             if !seen.insert(id) {
                 return Err(invalid(format!(
-                    "{place} is {describe}, which is an input or output before, expected each tensor once"
+                    "{place} is {name}, which is an input or output before, expected each tensor once"
                 )));
             }
             if let Some(writer) = tensor.writer.filter(|_| side == "input") {
                 let by = self.operation_name(writer);
-                return Err(invalid(format!("{place} is {describe}, which operation {by} makes")));
+                return Err(invalid(format!("{place} is {name}, which operation {by} makes")));
             }
         }
         self.io = Some(Io { inputs: inputs.to_vec(), outputs: outputs.to_vec() });

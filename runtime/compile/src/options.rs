@@ -30,6 +30,20 @@ pub use place::{Fallback, PlaceOptions, first_core, preferred_core};
 pub use plan::PlanOptions;
 
 /// The options of a compilation.
+///
+/// Options are plain values: clone them, change fields, or set an extension by name.
+///
+/// ```
+/// use udo_api::Core;
+/// use udo_compile::options::{CompileOptions, PlaceOptions};
+///
+/// let place = PlaceOptions { cores: vec![Core::GPU, Core::CPU], ..PlaceOptions::default() };
+/// let mut options = CompileOptions { place, ..CompileOptions::default() };
+/// options.extend("gpu_storage", "f16")?;
+/// options.extend("dim.batch", "1..8")?;
+/// assert_eq!(options.bind.ranges["batch"], 1..=8);
+/// # Ok::<(), udo_engine::device::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct CompileOptions {
     /// How nodes are bound to operators.

@@ -59,8 +59,8 @@ fn every_operation_refuses_what_it_does_not_have() {
         refused(foreign, "has no attribute \"colour\"");
         refused(plain(), "makes 0 tensors");
         let many = Operation::nnrt(op.name).reads(&more).makes(&outputs);
-        refused(many, "it has 201 inputs; wanted");
-        refused(plain().makes(&outputs).makes(&more), "outputs; wanted");
+        refused(many, "it has 201 inputs, expected");
+        refused(plain().makes(&outputs).makes(&more), "outputs, expected");
         for param in op.params {
             let wrong = match param.of {
                 Kind::Truth | Kind::Choice(_) => Attr::Int(77),

@@ -183,7 +183,7 @@ fn for_outputs(
     let mut compiling = Compiling::new(graph, compiler, asked.soc)?;
     let recompiled = compiling.recompiled(&part.ids)?;
     notices.push(format!(
-        "the HTA program of nodes {} was compiled recompiled at load, because values inside it are requested",
+        "the HTA program of nodes {} was compiled anew at load, because values inside it are requested",
         part.ids
     ));
     let made = recompiled.part(asked.soc, part.stage);

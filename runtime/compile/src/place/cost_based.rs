@@ -176,7 +176,7 @@ fn bit(place: usize) -> u32 {
     u32::try_from(place).ok().and_then(|place| 1u32.checked_shl(place)).unwrap_or(0)
 }
 
-/// Returns the cost_based `most` states, in key order.
+/// Returns the `most` states with the lowest cost, in key order.
 fn retained(layer: &BTreeMap<State, Prefix>, most: usize) -> Vec<(&State, &Prefix)> {
     let mut all: Vec<_> = layer.iter().collect();
     if all.len() > most {

@@ -13,7 +13,7 @@ use udo_graph::graph::{
 };
 
 /// Converts all nodes of ONNX's own operators to the newest operator set that one of them uses. Types and shapes that
-/// the conversion needs prepend from the graph; open extents prepend from the options.
+/// the conversion needs come from the graph; open extents come from the options.
 ///
 /// # Errors
 /// The graph cannot be resolved, or a node cannot be converted, for example a node of a subgraph that would have to

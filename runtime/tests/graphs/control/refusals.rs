@@ -106,7 +106,7 @@ fn slices_of_different_lengths_are_refused() {
         "node \"go\" (Scan): attribute \"num_scan_inputs\" is 3, expected one of 1 to 2 inputs";
     assert_eq!(refusal(&text), wanted);
     let text = scan("_, y = Scan@16(x, w) num_scan_inputs=1 scan_input_axes=[2]");
-    let wanted = "node \"go\" (Scan): it has axis 2 and direction 2 for rank 0, expected an existing axis, and 0 or 1";
+    let wanted = "node \"go\" (Scan): it has axis 2 and direction 0 for rank 2, expected an existing axis, and 0 or 1";
     assert_eq!(refusal(&text), wanted);
     let text = scan("_, y = Scan@16(x, w) num_scan_inputs=1 scan_input_axes=[0, 1]");
     let wanted = "node \"go\" (Scan): attribute \"scan_input_axes\" has 2 numbers, expected 1";

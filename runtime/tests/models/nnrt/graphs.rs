@@ -186,7 +186,7 @@ fn inputs_and_outputs_are_tensors_of_their_own() {
     refused(graph.set_io(&[y], &[a]), INVALID, "which operation RELU_0 makes");
     refused(graph.set_io(&[TensorId(8)], &[y]), INVALID, "input 0: there is no tensor 8");
     graph.set_io(&[a], &[y]).unwrap();
-    refused(graph.set_io(&[a], &[y]), STATE, "said already");
+    refused(graph.set_io(&[a], &[y]), STATE, "set already");
     refused(graph.set_data(a, &[0; 16]), INVALID, "it is an input of the graph");
 }
 

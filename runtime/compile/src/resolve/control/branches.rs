@@ -148,7 +148,7 @@ fn given_outputs(
     Ok(nodes)
 }
 
-/// BodyPorts a node whose branches are both bound; its outputs are those of the node.
+/// Ends a node whose branches are both bound; its outputs are those of the node.
 fn join(
     graph: &mut TypedGraph,
     parent: &Parent,

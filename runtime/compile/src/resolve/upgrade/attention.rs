@@ -257,7 +257,7 @@ fn mask(edit: &mut Edit<'_>, others: &AttentionInputs) -> Result<Option<ValueId>
     let Some((unmasked, axes)) = unmasked(edit, keys, others.extents)? else { return Ok(added) };
     // The mask has the type of the scores, which is that of any float input.
     let like = if edit.input(0).dtype().is_some_and(udo_api::DType::is_float) { 0 } else { 2 };
-    let zero = edit.numbers_like(like, "unmasked", &[], &[0.0])?;
+    let zero = edit.numbers_like(like, "taken", &[], &[0.0])?;
     let filter = edit.numbers_like(like, "left", &[], &[filter])?;
     let mask = edit.first("mask", new_node("Where", &[unmasked, zero, filter]), None)?;
     let axes = edit.list("mask.axes", &axes)?;
