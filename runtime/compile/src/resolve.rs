@@ -300,7 +300,7 @@ pub fn run(compiler: &Compiler<'_>, graph: Graph) -> Result<Resolved, ResolveErr
 /// Does the same for a part of a graph. Some of its constants may have other elements in the next plan.
 ///
 /// # Errors
-/// As for [`run`].
+/// The same as for [`run`].
 pub fn run_part(compiler: &Compiler<'_>, part: Part) -> Result<Resolved, ResolveError> {
     let Part { graph, open, .. } = part;
     let options = compiler.bind();

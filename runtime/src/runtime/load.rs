@@ -253,7 +253,7 @@ impl Runtime {
     /// Does the same as [`Runtime::prepare`] for models that are compiled with these options.
     ///
     /// # Errors
-    /// The same as there.
+    /// The same as for [`Runtime::prepare`].
     fn prepare_with(
         &self,
         contents: &Contents,
@@ -361,7 +361,7 @@ impl Runtime {
     /// functions that the model has for them.
     ///
     /// # Errors
-    /// The same as there.
+    /// The same as for [`import::file`].
     pub fn import(&self, path: &Path, options: &ImportOptions) -> Result<Graph, ImportError> {
         import::file(path, &self.reading(options))
     }

@@ -80,7 +80,7 @@ impl SessionPool {
     /// Does the same as [`Session::submit`](super::Session::submit) on any free session, from any thread.
     ///
     /// # Errors
-    /// The same as there, with the limit of runs in flight of all sessions together.
+    /// The same as for [`Session::submit`](super::Session::submit), with the limit of runs in flight of all sessions together.
     pub fn submit(
         &self,
         inputs: &[DeviceTensor],
@@ -94,7 +94,7 @@ impl SessionPool {
     /// then.
     ///
     /// # Errors
-    /// The same as there.
+    /// The same as for [`Session::record`](super::Session::record).
     pub fn record(
         &self,
         inputs: &[DeviceTensor],
