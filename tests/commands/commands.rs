@@ -269,7 +269,7 @@ fn a_model_of_open_shapes_is_prepared_for_the_shape_that_is_given() {
     let prepare = ["prepare", "m.udm", "--hta", "-o", "h.udm"];
     let (code, _, error) = udo(&dir, &prepare);
     assert!(
-        code == Some(1) && error.contains("\nhelp: give one as in --shape x=1,3,4,4"),
+        code == Some(1) && error.contains("\nhelp: pass one as in --shape x=1,3,4,4"),
         "{error}"
     );
     let (code, _, error) = udo(&dir, &[&prepare[..], &["--shape", "y=1,3,4,4"]].concat());
