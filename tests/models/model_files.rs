@@ -153,7 +153,10 @@ fn each_run_goes_to_the_stage_of_its_shapes() {
     );
     assert!(error.contains("help: `udo model info` lists the stages"), "{error}");
     let error = bad(&dir, &["explain", "open.udm"]);
-    assert!(error.contains("has several stages, wanted shapes of one of x f32[1,2]; x"), "{error}");
+    assert!(
+        error.contains("has several stages, expected the shapes of one of x f32[1,2]; x"),
+        "{error}"
+    );
     good(&dir, &["explain", "open.udm", "--stage", "1"]);
     let bench = ["bench", "open.udm", "--shape", "x=1,2", "--iterations", "1", "--json"];
     assert_eq!(json(&good(&dir, &bench))["iterations"], 1);

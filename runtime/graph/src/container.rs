@@ -1,9 +1,10 @@
-//! Model files, `.udm`: networks with their weights, each for one set of input shapes or several.
+//! Model files, `.udm`: networks with their weights, each with one or more stages for different input shapes.
 //!
-//! Such a file is a safetensors file. Weights are its tensors, aligned and mapped; graphs are JSON in its metadata, and name the
-//! tensors that they hold, so that what is equal stands there once. `docs/model-format.md` has every key.
+//! A model file is a safetensors file. Its tensors are the weights, aligned so that they can be memory-mapped. Graphs are JSON
+//! in its metadata and refer to tensors by name, so equal tensors are stored once. `docs/model-format.md` describes every key.
 //!
-//! Knows what a file says, not what operators mean. Bytes are not trusted: what a reader is told is checked before it is used.
+//! This module knows the syntax of files, not the meaning of operators. Files are not trusted: the reader checks every value
+//! before it uses it.
 #![deny(clippy::as_conversions)]
 
 pub mod checksum;
@@ -31,61 +32,61 @@ pub use stage::{BoundStage, Extent, StageChoice, ready};
 
 use form::SourceForm;
 
-/// The version of the format that is written; older ones are read.
+/// The version of the format that is written. Older versions can be read.
 pub(crate) const VERSION: u32 = 1;
 
-/// What the metadata call the format.
+/// The name of the format in the metadata.
 const FORMAT: &str = "udo";
 
-/// Whether bytes start as a model file does.
+/// Whether bytes begin like a model file.
 pub fn sniff(bytes: &[u8]) -> bool {
     safetensors::sniff(bytes)
 }
 
-/// All that a model file holds.
+/// The content of a model file.
 #[derive(Clone, Debug, Default)]
 pub struct Contents {
-    /// The networks, whose names differ.
+    /// The networks. Their names are unique.
     pub networks: Vec<Network>,
-    /// Bytes that go with them.
+    /// Additional data.
     pub sections: Vec<Section>,
 }
 
-/// A network: what a caller names.
+/// A named network.
 #[derive(Clone, Debug)]
 pub struct Network<G = StoredGraph> {
     /// Its name.
     pub name: String,
-    /// What it is for different shapes of its inputs, at least one.
+    /// The stages: the network for different input shapes. At least one.
     pub stages: Vec<Stage<G>>,
 }
 
-/// A network for one set of input shapes.
+/// A network for certain input shapes.
 #[derive(Clone, Debug)]
 pub struct Stage<G = StoredGraph> {
-    /// The shapes of inputs, by name; of others the graph says what is known.
+    /// The shapes of inputs, by name. Inputs that are not listed have the shape that the graph declares.
     pub shapes: BTreeMap<String, Vec<Extent>>,
-    /// What it was made of.
+    /// The origin of the stage.
     pub source: Provenance,
     /// The graph.
     pub graph: G,
 }
 
-/// Where a stage comes from.
+/// The origin of a stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Provenance {
     /// The name of the file that was converted.
     pub file: String,
-    /// Its SHA-256, in hexadecimal digits.
+    /// The SHA-256 digest of that file, in hexadecimal digits.
     pub sha256: String,
     /// The program that converted it, and its version.
     pub tool: String,
-    /// The flags that it was given.
+    /// The flags of the conversion.
     pub flags: Vec<String>,
 }
 
 impl Provenance {
-    /// What says that `tool` made a stage of a file with these bytes.
+    /// Records that `tool` converted a file with these bytes.
     pub fn new(file: &str, bytes: &ModelBytes, tool: &str, flags: Vec<String>) -> Self {
         let mut sha256 = String::new();
         for byte in Sha256::digest(bytes.as_ref()) {
@@ -105,37 +106,37 @@ impl Provenance {
     }
 }
 
-/// A graph whose nodes have ids that stay, whatever becomes of their places.
+/// A graph and the permanent ids of its nodes. Ids do not change when nodes are moved.
 #[derive(Clone, Debug)]
 pub struct StoredGraph {
     /// The graph.
     pub graph: Graph,
-    /// The id of each node: those of a node's subgraphs come behind its own.
+    /// The id of each node. A node's id precedes those of the nodes in its subgraphs.
     pub ids: Vec<u32>,
 }
 
 impl StoredGraph {
-    /// A graph that is stored for the first time.
+    /// Numbers the nodes of a graph that is stored for the first time.
     pub fn new(graph: Graph) -> Self {
         let ids = (0..).take(nodes(&graph)).collect();
         Self { graph, ids }
     }
 }
 
-/// How many nodes there are, those of subgraphs included.
+/// Counts the nodes of a graph and its subgraphs.
 fn nodes(graph: &Graph) -> usize {
     let inner = graph.nodes.iter().flat_map(Node::subgraphs);
     graph.nodes.len() + inner.map(|of| nodes(of.graph)).sum::<usize>()
 }
 
-/// Bytes that go with networks, and that only who asks for them by name knows.
+/// Additional data of a model file, such as precompiled programs. Readers that do not know a section ignore it.
 #[derive(Clone, Debug)]
 pub struct Section {
     /// Its name.
     pub name: String,
-    /// The network that it belongs to; none where it belongs to all.
+    /// The network that it belongs to; `None`: all networks.
     pub network: Option<String>,
-    /// The bytes, a tensor of one dimension.
+    /// The data, a tensor of rank 1 and type u8.
     pub bytes: Tensor,
 }
 
@@ -155,7 +156,7 @@ mod key {
     pub(super) const TENSORS: &str = "udo.tensors";
     pub(super) const CHECKSUM: &str = "udo.checksum";
 
-    /// The checksum of all texts but itself, in the order of their keys.
+    /// Computes the checksum of all metadata except the checksum itself, in the order of their keys.
     pub(super) fn sum<'a>(metadata: impl Iterator<Item = (&'a str, &'a str)>) -> u64 {
         let metadata: BTreeMap<_, _> = metadata.filter(|(key, _)| *key != CHECKSUM).collect();
         let of = |sum, (key, text): (&str, &str)| {
@@ -164,7 +165,7 @@ mod key {
         metadata.into_iter().fold(0, of)
     }
 
-    /// The checksum of the elements of a tensor.
+    /// Computes the checksum of a tensor's elements.
     pub(super) fn sum_of(dtype: DType, bytes: &[u8]) -> u64 {
         checksum::sum(checksum::sum(0, dtype.name().as_bytes()), bytes)
     }

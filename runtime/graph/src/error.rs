@@ -1,51 +1,52 @@
-//! Why something of the device API was refused.
+//! The error type of the device API.
 
 use std::fmt;
 
 use udo_host::memory::OutOfMemory;
 
-/// Names as a message lists them: each in quotes, and commas between them.
+/// Formats names for a message: quoted and separated by commas.
 pub fn quoted<N: AsRef<str>>(names: impl IntoIterator<Item = N>) -> String {
     let names: Vec<_> = names.into_iter().map(|name| format!("{:?}", name.as_ref())).collect();
-    if names.is_empty() { "none, as there are none".to_owned() } else { names.join(", ") }
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// What kind of refusal it is. Programs go by the code, people by the message. Numbers are never reused.
+/// The kind of an error. Programs decide by the code; people read the message. Numbers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 #[non_exhaustive]
 pub enum ErrorCode {
-    /// An argument is wrong in itself, or does not go with the others.
+    /// An argument is invalid by itself or in combination with others.
     InvalidArgument = 1,
-    /// A heap's limit, the system or a tensor's memory has not as many bytes.
+    /// A heap's limit, the system's memory or a tensor's memory is too small.
     OutOfMemory = 2,
-    /// The call does not go with what was called before.
+    /// The call is not valid after the calls before it.
     InvalidState = 3,
-    /// A file's contents are not what they should be.
+    /// The content of a file is invalid.
     InvalidFile = 4,
-    /// A file or folder is not there, or may not be used.
+    /// A file or folder does not exist, or access is denied.
     InvalidPath = 5,
-    /// It did not happen in the time given.
+    /// The time limit expired.
     Timeout = 6,
-    /// The device, or this system, cannot do it.
+    /// The device, or this system, does not support the request.
     Unsupported = 7,
-    /// The device went away.
+    /// The device was lost.
     DeviceLost = 8,
-    /// A number was asked for that open dimensions leave open.
+    /// The request needs a size that a dynamic dimension leaves open.
     DynamicShape = 9,
-    /// There is no such device, or it cannot be had.
+    /// The device does not exist, or cannot be opened.
     DeviceUnavailable = 10,
-    /// The shape is not one of those allowed.
+    /// The shape is not one of the allowed shapes.
     ShapeMismatch = 11,
-    /// Something else has the name already.
+    /// The name is already in use.
     AlreadyExists = 12,
-    /// Somebody else is at it now.
+    /// The resource is in use.
     Busy = 13,
-    /// The caller asked for it to end.
+    /// The caller cancelled the work.
     Cancelled = 14,
-    /// A fault of this library.
+    /// A bug in this library.
     Internal = 15,
-    /// The process of a contained package ended, or did not answer in time; the next call has another.
+    /// The worker process of a contained package ended, or did not answer in time. The next call starts another
+    /// one.
     WorkerLost = 16,
 }
 
@@ -129,7 +130,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// A refusal of this kind.
+    /// Creates an error.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
@@ -187,10 +188,10 @@ impl From<OutOfMemory> for Error {
     }
 }
 
-/// What calls of the device API return.
+/// The result of calls of the device API.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An argument that is wrong.
+/// Creates an error about an invalid argument.
 pub fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorCode::InvalidArgument, message)
 }

@@ -1,8 +1,8 @@
-//! Graphs in, ONNX files out.
+//! Exports graphs as ONNX files.
 //!
-//! A file has one version of each operator set, so all nodes of a domain are to be of one (`udo_compile::resolve::raise`
-//! sees to that). Values of subgraphs get names that no other value of the file has, but for those that they capture: these go by
-//! the name of the outer one.
+//! A file has one version of each operator set, so all nodes of a domain must have the same version
+//! (`udo_compile::resolve::raise` ensures this). Names are unique in the whole file, including subgraphs. A captured value keeps
+//! the name that it has in the outer graph.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -16,10 +16,10 @@ use crate::import::onnx::proto::{
 use crate::import::onnx::to_proto;
 use crate::memory::TensorStorage;
 
-/// The most bytes that a protobuf message has.
+/// The largest protobuf message.
 const MAX_BYTES: usize = i32::MAX as usize;
 
-/// The first version of the file format that goes with each operator set of ONNX, from the one named on.
+/// Each operator set version of ONNX that raised the IR version, and the first IR version for it.
 const FORMATS: &[(u32, i64)] = &[
     (1, 3),
     (9, 4),
@@ -34,39 +34,39 @@ const FORMATS: &[(u32, i64)] = &[
     (25, 13),
 ];
 
-/// Why there is no file of a graph.
+/// The reason why a graph cannot be exported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// The graph is none.
+    /// The graph is invalid.
     #[error(transparent)]
     Graph(#[from] GraphError),
-    /// Nodes of a domain are of different operator sets.
+    /// Nodes of one domain have different operator set versions.
     #[error(
-        "node {node:?} is of operator set {found} of domain {domain:?}, others are of {wanted}"
+        "node {node:?} has version {found} of operator set {domain:?}, expected {expected} as other nodes have"
     )]
     OperatorSets {
         /// The node.
         node: String,
         /// Its domain.
         domain: String,
-        /// Its operator set.
+        /// Its operator set version.
         found: u32,
-        /// That of a node before it.
-        wanted: u32,
+        /// The version of an earlier node.
+        expected: u32,
     },
-    /// It would be too large.
-    #[error("the file would have {bytes} bytes, wanted at most {MAX_BYTES}")]
+    /// The file would be too large.
+    #[error("the file would have {bytes} bytes, expected at most {MAX_BYTES}")]
     TooLarge {
-        /// How large.
+        /// The size of the file.
         bytes: usize,
     },
 }
 
-/// The bytes of an ONNX file.
+/// Encodes a graph as an ONNX file.
 ///
 /// # Errors
-/// Nodes of one domain are of different operator sets, or the file would be larger than 2 GiB.
+/// Fails if nodes of one domain have different operator set versions, or the file would be larger than 2 GiB.
 pub fn to_onnx(graph: &Graph) -> Result<Vec<u8>, ExportError> {
     graph.verify()?;
     let mut sets = BTreeMap::new();
@@ -94,17 +94,17 @@ pub fn to_onnx(graph: &Graph) -> Result<Vec<u8>, ExportError> {
     Ok(bytes)
 }
 
-/// The operator set of each domain.
+/// Collects the operator set version of each domain.
 fn operator_sets<'a>(
     graph: &'a Graph,
     sets: &mut BTreeMap<&'a str, u32>,
 ) -> Result<(), ExportError> {
     for node in &graph.nodes {
         let found = node.opset.max(1);
-        let wanted = *sets.entry(&node.domain).or_insert(found);
-        if found != wanted {
+        let expected = *sets.entry(&node.domain).or_insert(found);
+        if found != expected {
             let (node, domain) = (node.name.clone(), node.domain.clone());
-            return Err(ExportError::OperatorSets { node, domain, found, wanted });
+            return Err(ExportError::OperatorSets { node, domain, found, expected });
         }
         for subgraph in node.subgraphs() {
             operator_sets(subgraph.graph, sets)?;
@@ -113,7 +113,7 @@ fn operator_sets<'a>(
     Ok(())
 }
 
-/// How many bytes the constants of a graph have.
+/// Returns the total size of the constants of a graph and its subgraphs.
 fn constant_bytes(graph: &Graph) -> usize {
     let own = read(graph).into_iter().filter_map(|id| graph.constant(id));
     let own: usize = own.map(|tensor| tensor.stored().len()).sum();
@@ -121,24 +121,24 @@ fn constant_bytes(graph: &Graph) -> usize {
     own + inner.map(|subgraph| constant_bytes(subgraph.graph)).sum::<usize>()
 }
 
-/// The values that something reads or gives, in their order.
+/// Returns the values that are read or are outputs, in their order.
 fn read(graph: &Graph) -> Vec<ValueId> {
     let reads = graph.nodes.iter().flat_map(|node| node.reads().map(|(_, id)| id));
     let all: HashSet<ValueId> = reads.chain(graph.outputs.iter().copied()).collect();
     graph.value_ids().filter(|id| all.contains(id)).collect()
 }
 
-/// What values of a graph go by in the file.
+/// The names of a graph's values in the file.
 type Scope = HashMap<ValueId, String>;
 
-/// The names that are taken.
+/// The names used so far.
 #[derive(Default)]
 struct Names(HashSet<String>);
 
 impl Names {
-    fn fresh(&mut self, wanted: &str) -> String {
-        let base = if wanted.is_empty() { "value" } else { wanted };
-        let first = (!wanted.is_empty()).then(|| base.to_owned());
+    fn fresh(&mut self, expected: &str) -> String {
+        let base = if expected.is_empty() { "value" } else { expected };
+        let first = (!expected.is_empty()).then(|| base.to_owned());
         let numbered = (2..).map(|number| format!("{base}_{number}"));
         let mut names = first.into_iter().chain(numbered);
         let name = names.find(|name| !self.0.contains(name)).unwrap_or_default();
@@ -146,7 +146,7 @@ impl Names {
         name
     }
 
-    /// The names of the whole graph: inputs and outputs keep theirs.
+    /// Names the values of the main graph. Inputs and outputs keep their names.
     fn top(&mut self, graph: &Graph) -> Scope {
         let mut scope = Scope::new();
         let ports = graph.inputs.iter().chain(&graph.outputs).copied();
@@ -156,7 +156,7 @@ impl Names {
         scope
     }
 
-    /// The names of a subgraph, within that of `outer`.
+    /// Names the values of a subgraph of `outer`.
     fn inner(&mut self, graph: &Graph, outer: &Scope) -> Scope {
         let captured = graph.captures.iter();
         let mut scope: Scope = captured
@@ -196,7 +196,7 @@ fn proto(graph: &Graph, scope: &Scope, names: &mut Names) -> GraphProto {
     }
 }
 
-/// What is known of a value's type.
+/// Returns the type of a value, as far as it is known.
 fn type_of(value: &Value) -> Option<TensorType> {
     match &value.source {
         Source::Input(of) => Some(of.clone()),

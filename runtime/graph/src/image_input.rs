@@ -1,7 +1,8 @@
-//! Images in a camera's format as inputs of a model: nodes at the model's start convert them to the colours it was trained on.
+//! Images in camera formats as inputs of a model: nodes at the start of the graph convert them to the colours that the model
+//! was trained on.
 //!
-//! The nodes are ordinary operators (Gather, Slice, Resize, Conv), so they run on every core and are quantized with the
-//! model. YUV images are JFIF's: full range, with the coefficients of ITU-T T.871, and one chroma sample for 2x2 pixels.
+//! The nodes are ordinary operators (Gather, Slice, Resize, Conv), so they run on every core and are quantized with the model.
+//! YUV images follow JFIF: full range, the coefficients of ITU-T T.871, and one chroma sample per 2x2 pixels.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +12,7 @@ use udo_api::{DType, Shape};
 use crate::graph::{Attr, DimSpec, Graph, NEWEST, Node, Source, TensorType, ValueId};
 use crate::memory::Tensor;
 
-/// The format of an image's pixels.
+/// A pixel format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColorEncoding {
     /// Red, green, blue.
@@ -20,15 +21,16 @@ pub enum ColorEncoding {
     Bgr,
     /// Red, green, blue, alpha; alpha is ignored.
     Rgba,
-    /// Words of alpha, red, green, blue on a little-endian machine, so blue, green, red, alpha in memory; alpha is ignored.
+    /// 32-bit words of alpha, red, green, blue on a little-endian machine: blue, green, red, alpha in memory. Alpha is
+    /// ignored.
     Argb32,
-    /// A plane of luma, then rows of interleaved chroma at half the size: V, U.
+    /// YUV 4:2:0: a plane of luma, then rows of interleaved chroma at half the resolution, V before U.
     Nv21,
-    /// The same with U, V.
+    /// The same with U before V.
     Nv12,
 }
 
-/// The order of the three channels that a model takes.
+/// The order of the three channels that a model expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColorOrder {
     /// Red, green, blue.
@@ -46,33 +48,34 @@ const ENCODINGS: &[(&str, ColorEncoding)] = &[
     ("nv12", ColorEncoding::Nv12),
 ];
 
-/// Another name for [`ColorEncoding::Argb32`].
+/// An alias of [`ColorEncoding::Argb32`].
 const ARGB: &str = "argb";
 
-/// An input, the format of its images, and the order of channels that the model takes, as `x=nv21` or `x=rgba:bgr`.
+/// An image input: its name, the pixel format of its images, and the channel order that the model expects. Written `x=nv21` or
+/// `x=rgba:bgr`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageInput {
     /// The input's name.
     pub name: String,
-    /// The format in which a run gives the image.
+    /// The pixel format of the images that a run gives.
     pub from: ColorEncoding,
-    /// The channels that the model takes.
+    /// The channel order that the model expects.
     pub to: ColorOrder,
 }
 
-/// Why an input cannot take images of a format.
+/// The reason why an input cannot be converted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageInputError {
     /// The model has no such input.
     #[error("the model has no input {name:?}, expected one of {}", .known.join(", "))]
     NoSuchInput {
-        /// The name given.
+        /// The requested name.
         name: String,
         /// The model's inputs.
         known: Vec<String>,
     },
-    /// The input is no image of three channels.
+    /// The input is not an image of three channels.
     #[error(
         "input {name:?} is {found}, expected an image of 3 channels as f32[1,3,224,224] or u8[1,224,224,3]"
     )]
@@ -82,7 +85,7 @@ pub enum ImageInputError {
         /// Its type.
         found: String,
     },
-    /// The input's height or width is open or odd.
+    /// The input's height or width is dynamic or odd.
     #[error(
         "input {name:?} is {found}, expected an even height and width for an image of {encoding}"
     )]
@@ -91,19 +94,19 @@ pub enum ImageInputError {
         name: String,
         /// Its type.
         found: String,
-        /// The format.
+        /// The pixel format.
         encoding: ColorEncoding,
     },
-    /// The input is an output as well, or may be in one place with one.
-    #[error("input {name:?} is an output too, expected one that only nodes read")]
+    /// The input is also an output, or shares memory with one.
+    #[error("input {name:?} is also an output, expected an input that only nodes read")]
     IsOutput {
         /// The input.
         name: String,
     },
-    /// The same input was converted before.
+    /// The input was converted before.
     #[error("the model already has a value {name:?}, expected an input without a conversion")]
     IsConverted {
-        /// The value that the conversion would make.
+        /// The name of the converted value.
         name: String,
     },
 }
@@ -161,7 +164,7 @@ impl FromStr for ImageInput {
 }
 
 impl ColorEncoding {
-    /// For each channel of the result its place among those of a pixel; nothing for YUV.
+    /// Returns the index of each result channel among the channels of a pixel; `None` for YUV.
     fn channels(self, to: ColorOrder) -> Option<[i64; 3]> {
         let rgb = match self {
             Self::Rgb | Self::Rgba => [0, 1, 2],
@@ -183,14 +186,15 @@ impl ColorEncoding {
     }
 }
 
-/// An image's place among the dimensions of an input.
+/// The positions of an image's dimensions in an input.
 struct Layout {
     channels: usize,
     height: usize,
 }
 
 impl Layout {
-    /// The layout of an image of three channels; an image of 3x3 pixels has its channels first, as ONNX has them.
+    /// Finds the channel dimension of an image with three channels. If both dimensions fit, the image is NCHW, as is usual in
+    /// ONNX.
     fn of(dims: &[DimSpec]) -> Option<Self> {
         let is_three = |axis: usize| dims.get(axis) == Some(&DimSpec::Fixed(3));
         match dims.len() {
@@ -205,8 +209,7 @@ impl Layout {
     }
 }
 
-/// The shape that an image of a format has where the model takes one of three channels and these extents; `None` where that is
-/// no such image.
+/// Returns the shape of the encoded image for a model input with these dimensions. `None` if the input is not such an image.
 pub fn encoded_shape(dims: &[DimSpec], from: ColorEncoding) -> Option<Vec<DimSpec>> {
     let layout = Layout::of(dims)?;
     let mut encoded = dims.to_vec();
@@ -227,11 +230,11 @@ fn even_extents(dims: &[DimSpec], layout: &Layout) -> Option<(usize, usize)> {
     Some((extent(layout.height)?, extent(layout.height + 1)?))
 }
 
-/// Makes an input take images of another format: the input keeps its name and place and gets the format's shape, and nodes
-/// convert it to the value that the model reads.
+/// Makes an input accept images of another pixel format. The input keeps its name and position and gets the shape of the
+/// format. New nodes convert it to the value that the model reads.
 ///
 /// # Errors
-/// The model has no such input, or it is no image of three channels; the graph stays as it was.
+/// Fails without a change if the input does not exist or is not an image of three channels.
 pub fn convert_input(graph: &mut Graph, image: &ImageInput) -> Result<(), ImageInputError> {
     let name = || image.name.clone();
     let value_name = |id: &ValueId| graph.value(*id).map(|value| value.name.clone());
@@ -283,17 +286,17 @@ pub fn convert_input(graph: &mut Graph, image: &ImageInput) -> Result<(), ImageI
     Ok(())
 }
 
-/// The nodes of a conversion, while they are made.
+/// The state of building the nodes of a conversion.
 struct Conversion<'a> {
     graph: &'a mut Graph,
     nodes: Vec<Node>,
     image: &'a ImageInput,
 }
 
-/// The rows of ITU-T T.871's matrix from Y, U and V to red, green and blue.
+/// The matrix of ITU-T T.871 from Y, U and V to red, green and blue.
 const MATRIX: [[f32; 3]; 3] = [[1.0, 0.0, 1.402], [1.0, -0.344_136, -0.714_136], [1.0, 1.772, 0.0]];
 
-/// The value of U and V without a colour.
+/// The chroma value of grey.
 const GREY: f32 = 128.0;
 
 impl Conversion<'_> {
@@ -311,7 +314,7 @@ impl Conversion<'_> {
         let name = self.called(name);
         match tensor {
             Some(tensor) => self.graph.add_constant(&name, tensor),
-            // Only a tensor whose elements do not fit its shape has none.
+            // Unreachable: the elements fit the shape.
             None => self.graph.add_value(&name),
         }
     }
@@ -397,7 +400,7 @@ impl Conversion<'_> {
         to
     }
 
-    /// The rows from `start` to `end`.
+    /// Slices the rows from `start` to `end`.
     fn rows(&mut self, name: &str, from: ValueId, (start, end): (usize, usize)) -> ValueId {
         let start = self.constant(&format!("{name}_start"), &[1], &[signed(start)]);
         let end = self.constant(&format!("{name}_end"), &[1], &[signed(end)]);
@@ -405,7 +408,7 @@ impl Conversion<'_> {
         self.node(name, "Slice", &[from, start, end, axis], None)
     }
 
-    /// Each chroma sample for 2x2 pixels.
+    /// Repeats each chroma sample for 2x2 pixels.
     fn enlarged(&mut self, chroma: ValueId) -> ValueId {
         let scales = self.constant("scales", &[4], &[1.0f32, 1.0, 2.0, 2.0]);
         let name = self.called("chroma_pixels");
@@ -424,7 +427,7 @@ impl Conversion<'_> {
         output
     }
 
-    /// Colours from Y and the two chroma planes in the order of the image.
+    /// Converts Y and the two chroma planes, in the order of the image, to colours: a 1x1 convolution with [`MATRIX`].
     fn mixed(&mut self, yuv: ValueId) -> ValueId {
         let mut weights = Vec::with_capacity(9);
         let mut biases = Vec::with_capacity(3);
@@ -443,7 +446,7 @@ impl Conversion<'_> {
     }
 }
 
-/// An extent as ONNX's integer.
+/// Converts an extent to ONNX's integer type.
 fn signed(extent: usize) -> i64 {
     i64::try_from(extent).unwrap_or(i64::MAX)
 }

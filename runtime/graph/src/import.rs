@@ -1,7 +1,7 @@
-//! Models of files in, graphs out: a folder for each format, and a row of `IMPORTERS`.
+//! Imports model files as graphs. Each format has a folder or file below this one and a row in [`IMPORTERS`].
 //!
-//! Knows what files say, not what operators mean: which operators, attributes and shapes are
-//! good is for the registry to judge.
+//! Importers know the syntax of files, not the meaning of operators: whether an operator, its attributes and its shapes are
+//! valid is checked when the graph is compiled.
 #![deny(clippy::as_conversions)]
 
 mod error;
@@ -20,22 +20,22 @@ use crate::graph::{Graph, promote_defaults};
 pub use crate::memory::ModelBytes;
 pub use error::ImportError;
 
-/// How to read a model.
+/// Options of an import.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
-    /// The folder where elements that the model keeps in other files lie; nothing refuses them.
+    /// The folder of external data files. Without it, a model with external data is refused.
     pub folder: Option<PathBuf>,
-    /// Another folder that files of the first one may be links into: that of the model's own file, where the model is a link.
+    /// A second folder that links in `folder` may lead to: the real folder of the model file, if that file is a symbolic link.
     pub linked_folder: Option<PathBuf>,
-    /// The operators of packages, which go before functions that the model has for them.
+    /// The operators of opened packages. They take precedence over functions of the same name that the model defines.
     pub packaged: Vec<PackagedOp>,
     /// How the bytes of files are read.
     pub reading: Reading,
-    /// The inputs that runs give although the model has a default for them: names of other values are ignored.
+    /// The inputs with defaults that runs override. Other names are ignored.
     pub given: BTreeSet<String>,
-    /// Which network of a file that has several.
+    /// The network to import from a file that has several.
     pub network: Option<String>,
-    /// Which stage of a network that has several.
+    /// The stage to import from a network that has several.
     pub stage: Option<usize>,
 }
 
@@ -59,18 +59,18 @@ pub fn options_for_file(options: &ImportOptions, path: &Path) -> ImportOptions {
 /// How the bytes of files are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reading {
-    /// Mapped where that can be: files have to stay as they are.
+    /// Memory-mapped where possible. The files must not change while they are in use.
     #[default]
     Mapped,
-    /// Into memory: nothing that becomes of a file matters later.
+    /// Copied into memory. Later changes of the file have no effect.
     Copied,
 }
 
 impl Reading {
-    /// The bytes of a file.
+    /// Returns the bytes of the file at `path`.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// Fails if the file cannot be read, or the path is a folder with a model of another tool.
     pub fn bytes(self, path: &Path) -> Result<ModelBytes, ImportError> {
         foreign::refuse_folder(path)?;
         let bytes = match self {
@@ -81,12 +81,12 @@ impl Reading {
     }
 }
 
-/// An operator that a package has.
+/// An operator of a package.
 #[derive(Clone, Debug)]
 pub struct PackagedOp {
-    /// Its type name.
+    /// The operator's type name.
     pub name: String,
-    /// The domain of nodes that it takes, empty for ONNX's own; none where it takes those of any.
+    /// The domain of the nodes that it implements. Empty: ONNX's own domain. `None`: any domain.
     pub domain: Option<String>,
 }
 
@@ -99,42 +99,41 @@ impl PackagedOp {
 /// A format of model files.
 #[derive(Clone, Copy, Debug)]
 pub struct Importer {
-    /// What to call the format.
+    /// The name of the format, for messages.
     pub name: &'static str,
-    /// What names of its files have behind their last dot.
+    /// The file name extensions, without the dot.
     pub suffixes: &'static [&'static str],
-    /// Whether bytes start as such a file does.
+    /// Returns whether bytes begin like a file of this format.
     pub sniff: fn(&[u8]) -> bool,
-    /// The graph in the bytes of such a file, verified; the text is what to call it in messages.
+    /// Reads a file and returns its verified graph. The second argument is the file's name for messages.
     pub import: Import,
 }
 
-/// What files are called that `udo convert` makes.
+/// The name of the format that `udo convert` writes.
 pub const MODEL_FILE: &str = "model file";
 
-/// Every format that is read.
+/// All formats that can be imported.
 pub(crate) const IMPORTERS: &[Importer] = &[
     Importer { name: "ONNX", suffixes: &["onnx"], sniff: onnx::sniff, import: onnx::import },
     Importer { name: MODEL_FILE, suffixes: &["udm"], sniff: container::sniff, import: udm::import },
     Importer { name: "text", suffixes: &["graph"], sniff: text::sniff, import: text::import },
 ];
 
-/// The graph in a model's file, which is called after the file.
+/// Imports the model file at `path`. The graph is named after the file.
 ///
-/// The file has to stay as it is for as long as the graph lives, or a model that is compiled of it and leaves extents open, and
-/// files that it keeps elements in for as long as anything does that is made of it: they are mapped, unless
-/// [`ImportOptions::reading`] says otherwise. A new file of the same name does no harm, a change of the old one does.
+/// The model file and its external data are memory-mapped, unless [`ImportOptions::reading`] says otherwise. They must not be
+/// modified while the graph, or a model compiled from it, is in use. Replacing a file by a new one of the same name is safe.
 ///
 /// # Errors
-/// A file that cannot be read, and as for [`bytes`].
+/// Fails if the file cannot be read, and as [`bytes`] does.
 pub fn file(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError> {
     read(&options.reading.bytes(path)?, path, options)
 }
 
-/// As [`file()`], of bytes that were read of the file at `path`.
+/// Imports a model from bytes that were read from the file at `path`.
 ///
 /// # Errors
-/// As for [`bytes`].
+/// Fails as [`bytes`] does.
 pub(crate) fn read(
     bytes: &ModelBytes,
     path: &Path,
@@ -143,24 +142,24 @@ pub(crate) fn read(
     model_bytes(bytes, &name_of(path), &options_for_file(options, path))
 }
 
-/// What to call the file at `path` in messages.
+/// Returns the name of the file at `path`, for messages.
 pub fn name_of(path: &Path) -> Cow<'_, str> {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy()
 }
 
-/// The graph in the bytes of a model's file. The suffix of `name` says the format; where it is none that is known, the
-/// bytes do.
+/// Imports a model from bytes. The format is chosen by the extension of `name`, or by the first bytes if the extension is
+/// unknown.
 ///
 /// # Errors
-/// No known format, and what its importer refuses.
+/// Fails if the format is unknown, or its importer refuses the bytes.
 pub fn bytes(bytes: &[u8], name: &str, options: &ImportOptions) -> Result<Graph, ImportError> {
     model_bytes(&ModelBytes::copy_of(bytes), name, options)
 }
 
-/// As [`bytes`], of bytes that the graph shares.
+/// Imports a model from shared bytes, as [`bytes`] does. The graph keeps a reference to them.
 ///
 /// # Errors
-/// As there.
+/// Fails as [`bytes`] does.
 pub fn model_bytes(
     bytes: &ModelBytes,
     name: &str,
@@ -171,13 +170,13 @@ pub fn model_bytes(
     Ok(graph)
 }
 
-/// Reads a model.
+/// The import function of a format.
 pub type Import = fn(&ModelBytes, &str, &ImportOptions) -> Result<Graph, ImportError>;
 
-/// What reads bytes that are called `name`.
+/// Returns the importer for bytes that are called `name`.
 ///
 /// # Errors
-/// No known format, or one of another tool.
+/// Fails if the format is unknown, or belongs to another tool.
 pub fn importer(bytes: &ModelBytes, name: &str) -> Result<&'static Importer, ImportError> {
     foreign::refuse(bytes.as_ref(), name)?;
     let suffix = Path::new(name).extension().and_then(|suffix| suffix.to_str());
@@ -192,7 +191,7 @@ pub fn importer(bytes: &ModelBytes, name: &str) -> Result<&'static Importer, Imp
     }
 }
 
-/// The formats and their suffixes, in words.
+/// Lists the formats and their extensions.
 fn formats() -> String {
     let format = |importer: &Importer| {
         let suffixes = importer.suffixes.iter().map(|suffix| format!(".{suffix}"));

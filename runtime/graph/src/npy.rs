@@ -1,6 +1,8 @@
-//! numpy's `.npy` files: one tensor each.
+//! NumPy's `.npy` files, each with one tensor.
 //!
-//! Written in version 1 and C order; versions 1 to 3 are read, in either order, little-endian only.
+//! Files are written in version 1 and C order. Versions 1 to 3 are read, in C or Fortran order,
+//! little-endian only. See
+//! <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
 
 use udo_api::{DType, Shape};
 use udo_host::Buffer;
@@ -8,65 +10,65 @@ use udo_host::Buffer;
 use crate::memory::{Tensor, TensorError, TensorStorage};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// What numpy aligns the data to.
+/// NumPy's alignment of the data.
 const DATA_ALIGN_BYTES: usize = 64;
 
-/// Why bytes are no `.npy` file that can be used, or why a tensor cannot be put into one.
+/// The reason why a `.npy` file cannot be read or written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NpyError {
-    /// The file does not start as `.npy` files do.
-    #[error("no .npy file, wanted one that starts with \"\\x93NUMPY\"")]
+    /// The file does not begin like a `.npy` file.
+    #[error("not a .npy file, expected one that starts with \"\\x93NUMPY\"")]
     Magic,
-    /// The format's version is not known.
-    #[error(".npy version {found}, wanted 1, 2 or 3")]
+    /// The version is not supported.
+    #[error(".npy version {found}, expected 1, 2 or 3")]
     Version {
         /// The version found.
         found: u8,
     },
-    /// The file ends too early.
-    #[error(".npy file ends within its header, wanted {wanted} more bytes")]
+    /// The file is truncated.
+    #[error(".npy file ends within its header, expected {expected} more bytes")]
     Truncated {
-        /// How many bytes are missing, at least.
-        wanted: usize,
+        /// The least number of missing bytes.
+        expected: usize,
     },
-    /// The header is not the literal that it should be.
-    #[error(".npy header at byte {at}: {found}, wanted {wanted}")]
+    /// The header has a syntax error.
+    #[error(".npy header at byte {at}: {found}, expected {expected}")]
     Header {
-        /// The place in the header.
+        /// The offset in the header.
         at: usize,
-        /// What is there.
+        /// The text at that offset.
         found: String,
-        /// What should be.
-        wanted: &'static str,
+        /// The expected text.
+        expected: &'static str,
     },
-    /// The elements are of a type that no tensor holds.
-    #[error("element type {found:?}, wanted little-endian f2, f4, f8, i1 to i8, u1 to u8 or b1")]
+    /// The element type is not supported.
+    #[error("element type {found:?}, expected little-endian f2, f4, f8, i1 to i8, u1 to u8 or b1")]
     DType {
-        /// The type as the file has it.
+        /// The type in the file.
         found: String,
     },
-    /// There are more dimensions or elements than a tensor may have.
+    /// The rank or size is too large for a tensor.
     #[error("{found}")]
     Shape {
-        /// What is wrong with the shape.
+        /// The problem with the shape.
         found: String,
     },
-    /// There are more or fewer elements than the header says, or no memory for them.
+    /// The number of elements does not match the header, or memory is exhausted.
     #[error(transparent)]
     Elements(#[from] TensorError),
-    /// numpy has no such element type.
-    #[error("a tensor of type {found}, wanted one that numpy has")]
+    /// NumPy has no such element type.
+    #[error("a tensor of type {found}, expected a type that NumPy has")]
     Unwritable {
         /// The tensor's type.
         found: DType,
     },
 }
 
-/// The tensor in the bytes of a `.npy` file.
+/// Decodes a `.npy` file.
 ///
 /// # Errors
-/// Bytes that are no such file, or whose type, order or shape no tensor has.
+/// Fails if the bytes are not a valid file, or its element type or shape is not supported.
 pub fn read(bytes: &[u8]) -> Result<Tensor, NpyError> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(NpyError::Magic)?;
     let ([major, _minor], rest) = take(rest)?;
@@ -82,7 +84,7 @@ pub fn read(bytes: &[u8]) -> Result<Tensor, NpyError> {
         found => return Err(NpyError::Version { found }),
     };
     let Some((header, data)) = rest.split_at_checked(header_len) else {
-        return Err(NpyError::Truncated { wanted: header_len.saturating_sub(rest.len()) });
+        return Err(NpyError::Truncated { expected: header_len.saturating_sub(rest.len()) });
     };
     let header = Header::parse(header)?;
     let dtype = dtype_of(&header.descr)?;
@@ -92,11 +94,11 @@ pub fn read(bytes: &[u8]) -> Result<Tensor, NpyError> {
     Ok(if header.fortran_order { first_axis_last(&tensor)? } else { tensor })
 }
 
-/// A tensor whose elements stand with the first axis fastest, with the last one fastest.
+/// Reorders elements from Fortran order to C order.
 fn first_axis_last(tensor: &Tensor) -> Result<Tensor, TensorError> {
     let (from, dims, bytes) = (tensor.bytes(), tensor.dims(), tensor.dtype().size_bytes());
     let mut buffer = Buffer::zeroed(from.len())?;
-    // How far apart neighbours on each axis stand.
+    // The distance in bytes between neighbours on each axis.
     let strides: Vec<usize> = dims
         .iter()
         .scan(bytes, |next, &extent| Some(std::mem::replace(next, next.saturating_mul(extent))))
@@ -116,10 +118,10 @@ fn first_axis_last(tensor: &Tensor) -> Result<Tensor, TensorError> {
     Ok(Tensor::from_buffer(tensor.dtype(), tensor.desc().full_shape(), buffer)?)
 }
 
-/// The bytes of a `.npy` file with this tensor.
+/// Encodes a tensor as a `.npy` file.
 ///
 /// # Errors
-/// numpy has no bf16.
+/// Fails for bf16 and strings, which the format does not have.
 pub fn write(tensor: &Tensor) -> Result<Vec<u8>, NpyError> {
     let descr = descr_of(tensor.dtype())?;
     let extents: Vec<_> = tensor.dims().iter().map(usize::to_string).collect();
@@ -147,7 +149,7 @@ pub fn write(tensor: &Tensor) -> Result<Vec<u8>, NpyError> {
 }
 
 fn take<const N: usize>(bytes: &[u8]) -> Result<([u8; N], &[u8]), NpyError> {
-    let missing = || NpyError::Truncated { wanted: N.saturating_sub(bytes.len()) };
+    let missing = || NpyError::Truncated { expected: N.saturating_sub(bytes.len()) };
     bytes.split_first_chunk::<N>().map(|(head, rest)| (*head, rest)).ok_or_else(missing)
 }
 
@@ -187,7 +189,7 @@ fn descr_of(dtype: DType) -> Result<&'static str, NpyError> {
     })
 }
 
-/// What a file says of its elements: a Python dictionary with exactly these keys.
+/// A parsed header: a Python dictionary with exactly these keys.
 #[derive(Debug, Default)]
 struct Header {
     descr: String,
@@ -210,7 +212,7 @@ impl Header {
                 "shape" => shape = Some(text.extents()?),
                 _ => {
                     let found = format!("key {key:?}");
-                    return Err(NpyError::Header { at, found, wanted: KEYS });
+                    return Err(NpyError::Header { at, found, expected: KEYS });
                 }
             }
             if !text.eat(b',') {
@@ -220,7 +222,8 @@ impl Header {
         }
         text.end()?;
         let at = text.at;
-        let missing = |key: &str| NpyError::Header { at, found: format!("no {key}"), wanted: KEYS };
+        let missing =
+            |key: &str| NpyError::Header { at, found: format!("no {key}"), expected: KEYS };
         Ok(Self {
             descr: descr.ok_or_else(|| missing("descr"))?,
             fortran_order: fortran_order.ok_or_else(|| missing("fortran_order"))?,
@@ -231,7 +234,7 @@ impl Header {
 
 const KEYS: &str = "descr, fortran_order and shape";
 
-/// A Python literal that is being read.
+/// A parser of Python literals.
 struct Literal<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -254,23 +257,23 @@ impl Literal<'_> {
         found
     }
 
-    fn want(&mut self, byte: u8, wanted: &'static str) -> Result<(), NpyError> {
-        if self.eat(byte) { Ok(()) } else { Err(self.unlike(wanted)) }
+    fn want(&mut self, byte: u8, expected: &'static str) -> Result<(), NpyError> {
+        if self.eat(byte) { Ok(()) } else { Err(self.unlike(expected)) }
     }
 
-    fn unlike(&self, wanted: &'static str) -> NpyError {
+    fn unlike(&self, expected: &'static str) -> NpyError {
         let shown = self.rest().get(..16).unwrap_or(self.rest());
         let found = match shown {
             [] => "the end".to_owned(),
             _ => format!("{:?}", String::from_utf8_lossy(shown)),
         };
-        NpyError::Header { at: self.at, found, wanted }
+        NpyError::Header { at: self.at, found, expected }
     }
 
     fn string(&mut self) -> Result<String, NpyError> {
         self.skip_space();
         let Some(&quote @ (b'\'' | b'"')) = self.rest().first() else {
-            return Err(self.unlike("a text in quotes"));
+            return Err(self.unlike("a quoted string"));
         };
         let inner = self.rest().get(1..).unwrap_or_default();
         let end = inner.iter().position(|&b| b == quote || b == b'\\');
@@ -280,7 +283,7 @@ impl Literal<'_> {
                 self.at += end.unwrap_or_default() + 2;
                 Ok(text)
             }
-            Some(_) | None => Err(self.unlike("a text in quotes, without escapes")),
+            Some(_) | None => Err(self.unlike("a quoted string without escapes")),
         }
     }
 
@@ -416,16 +419,19 @@ mod tests {
         let cases = [
             (
                 read(b"PK").unwrap_err().to_string(),
-                "no .npy file, wanted one that starts with \"\\x93NUMPY\"",
+                "not a .npy file, expected one that starts with \"\\x93NUMPY\"",
             ),
-            (read(b"\x93NUMPY\x04\0").unwrap_err().to_string(), ".npy version 4, wanted 1, 2 or 3"),
+            (
+                read(b"\x93NUMPY\x04\0").unwrap_err().to_string(),
+                ".npy version 4, expected 1, 2 or 3",
+            ),
             (
                 read(b"\x93NUMPY\x01\0\x09\0{").unwrap_err().to_string(),
-                ".npy file ends within its header, wanted 8 more bytes",
+                ".npy file ends within its header, expected 8 more bytes",
             ),
             (
                 of(">f4", "False", "(2,)"),
-                "element type \">f4\", wanted little-endian f2, f4, f8, i1 to i8, u1 to u8 or b1",
+                "element type \">f4\", expected little-endian f2, f4, f8, i1 to i8, u1 to u8 or b1",
             ),
             (of("<f4", "True", "(3, 1)"), "8 bytes, wanted 12 for f32[3,1]"),
             (of("<f4", "False", "(3,)"), "8 bytes, wanted 12 for f32[3]"),
@@ -435,25 +441,28 @@ mod tests {
                 "shape [4294967296,4294967296] has too many elements",
             ),
             (of("<f4", "False", "(1, 1, 1, 1, 1, 1, 1, 1, 1)"), "rank is 9, wanted at most 8"),
-            (of("<f4", "False", "(-1,)"), ".npy header at byte 51: \"-1,), }\", wanted an extent"),
+            (
+                of("<f4", "False", "(-1,)"),
+                ".npy header at byte 51: \"-1,), }\", expected an extent",
+            ),
             (
                 of("<f4", "false", "()"),
-                ".npy header at byte 34: \"false, 'shape': \", wanted True or False",
+                ".npy header at byte 34: \"false, 'shape': \", expected True or False",
             ),
             (
                 read(&file("{'descr': '<f4', 'shape': ()}", &[0; 4])).unwrap_err().to_string(),
-                ".npy header at byte 29: no fortran_order, wanted descr, fortran_order and shape",
+                ".npy header at byte 29: no fortran_order, expected descr, fortran_order and shape",
             ),
             (
                 read(&file("{'d\\'': 1}", &[])).unwrap_err().to_string(),
-                ".npy header at byte 1: \"'d\\\\'': 1}\", wanted a text in quotes, without escapes",
+                ".npy header at byte 1: \"'d\\\\'': 1}\", expected a quoted string without escapes",
             ),
         ];
         for (found, expected) in cases {
             assert_eq!(found, expected);
         }
         let tensor = Tensor::of(Shape::SCALAR, &[Bf16::from_f32(1.0)]).unwrap();
-        let expected = "a tensor of type bf16, wanted one that numpy has";
+        let expected = "a tensor of type bf16, expected a type that NumPy has";
         assert_eq!(write(&tensor).unwrap_err().to_string(), expected);
     }
 

@@ -1,15 +1,15 @@
-//! The sums that show damage: FNV-1a in eight lanes of 64-bit words, and wider ones that are several times as fast. They are no
-//! defence against who means harm: the reader checks all that it is told, whatever its sum.
+//! Checksums that detect damage: FNV-1a in eight lanes of 64-bit words, and a faster 128-bit sum. They do not protect against
+//! deliberate changes; the reader validates files whatever their checksums.
 
 const LANES: usize = 8;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 const OTHER_PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// The sum of `bytes` behind others that have the sum `seed`.
+/// Computes the checksum of `bytes`; `seed` is the checksum of the bytes before them.
 ///
-/// Word `i` of each 64 bytes, little-endian, goes into lane `i`; the rest goes into the first lanes, padded with zeros. The lanes, and
-/// how many bytes there are, go into the result in order. A change of one word changes the sum for certain.
+/// Word `i` of each 64-byte block, little-endian, goes into lane `i`. The rest is padded with zeros and goes into the first
+/// lanes. The lanes and the length are then combined in order. Any change of a single word changes the result.
 pub(super) fn sum(seed: u64, bytes: &[u8]) -> u64 {
     let mut lanes = [OFFSET; LANES];
     let mut blocks = bytes.chunks_exact(LANES * 8);
@@ -28,13 +28,13 @@ pub(super) fn sum(seed: u64, bytes: &[u8]) -> u64 {
     words.fold(step(OFFSET, seed), step)
 }
 
-/// A step is one to one in the state and in the word. The high bits, which products alone never bring down, are folded in.
+/// One step. It is bijective in the state and in the word. Products never carry high bits down, so the high half is folded in.
 fn step(state: u64, word: u64) -> u64 {
     let product = (state ^ word).wrapping_mul(PRIME);
     product ^ (product >> 32)
 }
 
-/// Where the lanes of [`sum128`] begin, and what they and the words are mixed with.
+/// The initial values of the lanes of [`sum128`], and the keys that words are mixed with.
 const KEYS: [u64; LANES] = [
     0xbe4b_a423_396c_feb9,
     0x1cad_21f7_2c81_017d,
@@ -46,14 +46,14 @@ const KEYS: [u64; LANES] = [
     0x4c26_3a81_e690_35e1,
 ];
 
-/// Bytes of [`sum128`] behind which the lanes are stirred.
+/// The number of bytes after which [`sum128`] scrambles its lanes.
 const STIRRED_BYTES: usize = 1024;
 
-/// The sum of `bytes` in 128 bits, as fast as memory is read on every machine: products of halves of words take no
-/// instructions that few of them have.
+/// Computes a 128-bit checksum at memory bandwidth. It multiplies 32-bit halves of words, which needs no special instructions.
 ///
-/// Word `i` of each 64 bytes, little-endian, goes into lane `i` as a product of its halves and as it is into the lane beside that;
-/// the rest, padded with zeros, is a block as well. A change of one word changes a lane for certain.
+/// Word `i` of each 64-byte block, little-endian, is added to lane `i` as the product of its halves, and unchanged to the
+/// neighbouring lane. The rest is padded with zeros to a block. Any change of a single word changes a lane. The scheme is that of
+/// XXH3's accumulators.
 pub fn sum128(bytes: &[u8]) -> u128 {
     let mut lanes = KEYS;
     for part in bytes.chunks(STIRRED_BYTES) {
@@ -76,10 +76,10 @@ pub fn sum128(bytes: &[u8]) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
-/// Odd, so that no two lanes become one.
+/// Odd, so that the multiplication is bijective.
 const STIR: u64 = 0x9e37_79b1;
 
-/// Takes the words of a block into the lanes.
+/// Accumulates the words of a block into the lanes.
 #[inline]
 fn mix(lanes: &mut [u64; LANES], block: &[u8; LANES * 8]) {
     let words = block.as_chunks::<8>().0;
@@ -95,33 +95,33 @@ fn mix(lanes: &mut [u64; LANES], block: &[u8; LANES * 8]) {
     }
 }
 
-/// A step with another product, which takes the halves of the word the other way round.
+/// A second step with a different multiplier and the halves of the word swapped.
 fn other_step(state: u64, word: u64) -> u64 {
     let product = (state ^ word.rotate_left(32)).wrapping_mul(OTHER_PRIME);
     product ^ (product >> 29)
 }
 
-/// Bytes of which [`sum128_of_parts`] takes sums by themselves.
+/// The size of the parts that [`sum128_of_parts`] combines.
 pub const PART_BYTES: usize = 1 << 20;
 
-/// The sum of bytes whose parts of [`PART_BYTES`] have these sums, which threads may take apart from each other.
+/// Combines the checksums of parts of [`PART_BYTES`] bytes, so that threads can compute them in parallel.
 pub fn sum128_of_parts(sums: &[u128]) -> u128 {
     let bytes: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
     sum128(&bytes)
 }
 
-/// As [`sum128_of_parts`], of the bytes.
+/// Computes [`sum128_of_parts`] from the bytes.
 pub fn sum128_by_parts(bytes: &[u8]) -> u128 {
     let sums: Vec<u128> = bytes.chunks(PART_BYTES).map(sum128).collect();
     sum128_of_parts(&sums)
 }
 
-/// How sums are written.
+/// Formats a checksum as in files.
 pub(super) fn hex(sum: u64) -> String {
     format!("{sum:016x}")
 }
 
-/// What stands for graphs, by their text, and for their tensors, by names and sums.
+/// Computes the identity of a model's graphs and tensors, from the JSON of its graphs and the names and checksums of its tensors.
 pub(super) fn content<'a>(graphs: &str, sums: impl Iterator<Item = (&'a str, &'a str)>) -> u128 {
     let mut words = sum128(graphs.as_bytes()).to_le_bytes().to_vec();
     for (name, sum) in sums {
@@ -138,16 +138,16 @@ mod tests {
     #[test]
     fn every_bit_counts_and_so_does_the_order() {
         let bytes: Vec<u8> = (0u8..=255).cycle().take(200).collect();
-        let wanted = sum(0, &bytes);
+        let expected = sum(0, &bytes);
         for at in 0..bytes.len() {
             for bit in 0..8 {
                 let mut other = bytes.clone();
                 other[at] ^= 1 << bit;
-                assert_ne!(sum(0, &other), wanted, "bit {bit} of byte {at}");
+                assert_ne!(sum(0, &other), expected, "bit {bit} of byte {at}");
             }
         }
-        assert_ne!(sum(1, &bytes), wanted);
-        assert_ne!(sum(0, &[&bytes[..], &[0]].concat()), wanted, "zeros at the end");
+        assert_ne!(sum(1, &bytes), expected);
+        assert_ne!(sum(0, &[&bytes[..], &[0]].concat()), expected, "zeros at the end");
         assert_ne!(sum(sum(0, b"a"), b"b"), sum(sum(0, b"b"), b"a"));
         assert_eq!(hex(sum(0, b"")), hex(sum(0, &[])));
     }
@@ -156,21 +156,24 @@ mod tests {
     fn every_bit_counts_in_both_halves_of_a_sum() {
         let bytes: Vec<u8> = (0u8..=255).cycle().take(200).collect();
         let halves = |sum: u128| [sum >> 64, sum & u128::from(u64::MAX)];
-        let wanted = halves(sum128(&bytes));
+        let expected = halves(sum128(&bytes));
         for at in 0..bytes.len() {
             for bit in 0..8 {
                 let mut other = bytes.clone();
                 other[at] ^= 1 << bit;
                 let found = halves(sum128(&other));
-                assert!(found[0] != wanted[0] && found[1] != wanted[1], "bit {bit} of byte {at}");
+                assert!(
+                    found[0] != expected[0] && found[1] != expected[1],
+                    "bit {bit} of byte {at}"
+                );
             }
         }
         assert_ne!(sum128(b""), sum128(&[0]), "zeros at the end");
         let mut long: Vec<u8> = (0u8..=250).cycle().take(3 * PART_BYTES + 77).collect();
-        let wanted = (sum128(&long), sum128_by_parts(&long));
+        let expected = (sum128(&long), sum128_by_parts(&long));
         long.swap(5, 5 + STIRRED_BYTES);
         long.swap(PART_BYTES + 1, 2 * PART_BYTES + 9);
-        assert!(sum128(&long) != wanted.0 && sum128_by_parts(&long) != wanted.1);
+        assert!(sum128(&long) != expected.0 && sum128_by_parts(&long) != expected.1);
     }
 
     #[test]

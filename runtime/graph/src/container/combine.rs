@@ -1,4 +1,4 @@
-//! Files made of others: networks and stages put together, and taken out.
+//! Combines model files, and extracts networks and stages.
 
 use super::stage::extents;
 use super::{ContainerError, Contents, Extent, Network, Section, Stage};
@@ -6,12 +6,12 @@ use crate::graph::{Source, TensorType};
 use crate::memory::TensorStorage;
 
 impl Contents {
-    /// Adds what another file holds: networks of other names as they are, the stages of those of the same name to those that
-    /// there are.
+    /// Adds the content of another file. Networks with new names are added as they are. The stages of networks with known
+    /// names are added to those networks.
     ///
     /// # Errors
-    /// Networks of one name whose inputs or outputs differ in more than shapes, or stages of the same shapes; sections of one
-    /// name that differ. Nothing is added then.
+    /// Fails without a change if networks of one name differ in more than input shapes, if they have stages with equal
+    /// shapes, or if sections of one name differ.
     pub fn combine(&mut self, other: Self) -> Result<(), ContainerError> {
         let mut all = self.clone();
         for network in other.networks {
@@ -36,13 +36,13 @@ impl Contents {
             return Ok(());
         }
         let place = format!("section {:?}", section.name);
-        Err(conflict(place, "other bytes in each file", "the same, or different names"))
+        Err(conflict(place, "different content in each file", "equal content or different names"))
     }
 
-    /// Leaves one network, or one stage of it, and the sections that belong to it or to all.
+    /// Extracts one network or one of its stages, with the sections that belong to it or to all networks.
     ///
     /// # Errors
-    /// There is no such network or stage.
+    /// Fails if the network or stage does not exist.
     pub fn extract(self, network: &str, stage: Option<usize>) -> Result<Self, ContainerError> {
         let known = || self.networks.iter().map(|of| of.name.clone()).collect();
         let Some(found) = self.networks.iter().find(|of| of.name == network) else {
@@ -61,7 +61,7 @@ impl Contents {
 }
 
 impl Network {
-    /// Adds the stages of another network of its name.
+    /// Adds the stages of another network of the same name.
     fn combine(&mut self, other: Self) -> Result<(), ContainerError> {
         for stage in other.stages {
             let place = |index: usize| format!("network {:?} stage {index}", self.name);
@@ -70,8 +70,8 @@ impl Network {
                 let first = self::ports(known);
                 if first.names != ports.names {
                     let found = format!("{} and {}", first.words(), ports.words());
-                    let wanted = "the same names and types: others are another network";
-                    return Err(conflict(place(index), found, wanted));
+                    let expected = "the same input and output names and types";
+                    return Err(conflict(place(index), found, expected));
                 }
                 if first.shapes == ports.shapes {
                     let found = format!("the shapes {} in both files", ports.said());
@@ -84,15 +84,15 @@ impl Network {
     }
 }
 
-fn conflict(place: String, found: impl Into<String>, wanted: &str) -> ContainerError {
-    ContainerError::Conflict { place, found: found.into(), wanted: wanted.to_owned() }
+fn conflict(place: String, found: impl Into<String>, expected: &str) -> ContainerError {
+    ContainerError::Conflict { place, found: found.into(), expected: expected.to_owned() }
 }
 
-/// What a caller sees of a stage.
+/// The inputs and outputs of a stage.
 struct Ports {
-    /// The names of inputs with their types, and those of outputs.
+    /// The names and types of the inputs, and the names of the outputs.
     names: (Vec<(String, String)>, Vec<String>),
-    /// The shapes of inputs.
+    /// The shapes of the inputs.
     shapes: Vec<Vec<Extent>>,
 }
 

@@ -1,4 +1,4 @@
-//! Why a model file cannot be read or written.
+//! Errors of model files.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use super::VERSION;
 use crate::error::{Error, ErrorCode, ErrorContext, quoted};
 use crate::graph::{GraphError, subgraph_place};
 
-/// Why a model file cannot be read or written.
+/// The reason why a model file cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContainerError {
@@ -16,7 +16,7 @@ pub enum ContainerError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -25,107 +25,107 @@ pub enum ContainerError {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// The bytes are not a safetensors file.
-    #[error("it is not a safetensors file, or only part of one: {reason}")]
+    #[error("it is not a safetensors file, or is truncated: {reason}")]
     WrongBytes {
-        /// What stopped the reader.
+        /// The parser's message.
         reason: String,
     },
     /// A safetensors file without a graph.
-    #[error("it has tensors and no graph: metadata \"format\" is {found}, wanted \"udo\"")]
+    #[error("it has tensors and no graph: metadata \"format\" is {found}, expected \"udo\"")]
     NoModel {
-        /// What the metadata say of the format.
+        /// The value of `format` in the metadata.
         found: String,
     },
-    /// The file is of a later version of the format.
-    #[error("it is of format {found}, wanted {VERSION} at most: a newer udo wrote it")]
+    /// The file was written in a later version of the format.
+    #[error("it has format version {found}, expected at most {VERSION}: a newer udo wrote it")]
     Version {
         /// The version of the file.
         found: String,
     },
-    /// Bytes are not those that were written.
-    #[error("{place} is damaged: its checksum is {found}, wanted {wanted}")]
+    /// A checksum does not match.
+    #[error("{place} is damaged: its checksum is {found}, expected {expected}")]
     Damaged {
-        /// What the bytes are.
+        /// The damaged part.
         place: String,
-        /// Their checksum.
+        /// The checksum of the bytes.
         found: String,
-        /// The one in the file.
-        wanted: String,
+        /// The checksum recorded in the file.
+        expected: String,
     },
-    /// The file breaks the format's rules.
-    #[error("{place}: {found}, wanted {wanted}")]
+    /// The file violates the rules of its format.
+    #[error("{place}: {found}, expected {expected}")]
     Malformed {
-        /// Where in the model.
+        /// The wrong part.
         place: String,
-        /// What is there.
+        /// The value found.
         found: String,
-        /// What should be.
-        wanted: String,
+        /// The expected value.
+        expected: String,
     },
-    /// The graph cannot run.
+    /// The graph is invalid.
     #[error("{place}: {reason}")]
     Graph {
         /// The graph.
         place: String,
-        /// Why.
+        /// The cause.
         reason: GraphError,
     },
     /// The file has no such network.
-    #[error("there is no network {found:?}, wanted one of {}", quoted(.known))]
+    #[error("network {found:?} not found, expected one of {}", quoted(.known))]
     NoSuchNetwork {
-        /// The name asked for.
+        /// The requested name.
         found: String,
-        /// Those that there are.
+        /// The names of the file's networks.
         known: Vec<String>,
     },
     /// The file has several networks.
-    #[error("it has several networks, wanted the name of one of {}", quoted(.known))]
+    #[error("the file has several networks, expected the name of one of {}", quoted(.known))]
     SeveralNetworks {
         /// Their names.
         known: Vec<String>,
     },
     /// The network has no such stage.
-    #[error("network {network:?} has no stage {found}, wanted one of 0 to {last}")]
+    #[error("network {network:?} has no stage {found}, expected 0 to {last}")]
     NoSuchStage {
         /// The network.
         network: String,
-        /// The stage asked for.
+        /// The requested stage.
         found: usize,
-        /// Its last stage.
+        /// The index of its last stage.
         last: usize,
     },
-    /// The network has several stages, and nothing says which.
-    #[error("network {network:?} has several stages, wanted shapes of one of {}", .known.join("; "))]
+    /// The network has several stages, and the given shapes do not select one.
+    #[error("network {network:?} has several stages, expected the shapes of one of {}", .known.join("; "))]
     SeveralStages {
         /// The network.
         network: String,
         /// The shapes of its stages.
         known: Vec<String>,
     },
-    /// No stage of the network takes the shapes of the inputs.
-    #[error("no stage of network {network:?} takes {found}, wanted one of {}", .known.join("; "))]
+    /// No stage of the network fits the shapes of the inputs.
+    #[error("no stage of network {network:?} fits {found}, expected one of {}", .known.join("; "))]
     NoStage {
         /// The network.
         network: String,
-        /// The shapes.
+        /// The given shapes.
         found: String,
         /// The shapes of its stages.
         known: Vec<String>,
     },
-    /// Two files cannot be one.
-    #[error("{place}: {found}, wanted {wanted}")]
+    /// Two files cannot be combined.
+    #[error("{place}: {found}, expected {expected}")]
     Conflict {
-        /// What they both have.
+        /// The conflicting part.
         place: String,
-        /// How they disagree.
+        /// The difference.
         found: String,
-        /// What could be combined.
-        wanted: String,
+        /// The condition for combining.
+        expected: String,
     },
 }
 
@@ -136,7 +136,7 @@ impl From<ContainerError> for Error {
 }
 
 impl ContainerError {
-    /// What kind of refusal it is.
+    /// Returns the code of the error.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Read { .. } | Self::Write { .. } => ErrorCode::InvalidPath,
@@ -154,41 +154,43 @@ impl ContainerError {
         }
     }
 
-    /// What is found in a place is not what is wanted there.
-    pub fn malformed(place: impl Display, found: impl Display, wanted: impl Display) -> Self {
-        let (found, wanted) = (found.to_string(), wanted.to_string());
-        Self::Malformed { place: place.to_string(), found, wanted }
+    /// Creates an error about a part of the file: where, what was found, and what was expected.
+    pub fn malformed(place: impl Display, found: impl Display, expected: impl Display) -> Self {
+        let (found, expected) = (found.to_string(), expected.to_string());
+        Self::Malformed { place: place.to_string(), found, expected }
     }
 
-    /// The same, said of a subgraph of the node called `node`.
+    /// Returns the same error located in a subgraph of the node called `node`.
     pub(super) fn inside(self, node: &str, attribute: &str, index: Option<usize>) -> Self {
         match self {
-            Self::Malformed { place, found, wanted } => {
+            Self::Malformed { place, found, expected } => {
                 let place = format!("{}: {place}", subgraph_place(node, attribute, index));
-                Self::Malformed { place, found, wanted }
+                Self::Malformed { place, found, expected }
             }
             other => other,
         }
     }
 
-    /// What the user can do about it.
+    /// Returns the suggested next step.
     pub fn help(&self) -> Option<&'static str> {
         match self {
             Self::NoModel { .. } => {
-                Some("`udo convert MODEL.onnx -o MODEL.udm` makes a model file")
+                Some("`udo convert MODEL.onnx -o MODEL.udm` creates a model file")
             }
             Self::WrongBytes { .. } | Self::Damaged { .. } => {
-                Some("copy the file again, or make it anew with `udo convert`")
+                Some("copy the file again, or convert the model again with `udo convert`")
             }
-            Self::Version { .. } => Some("use that udo, or convert the model again with this one"),
+            Self::Version { .. } => {
+                Some("use the newer udo, or convert the model again with this one")
+            }
             Self::NoSuchNetwork { .. } | Self::SeveralNetworks { .. } => {
                 Some("choose one with --network NAME; `udo model info` lists them")
             }
-            Self::SeveralStages { .. } => Some(
-                "give the input itself, its shape with --shape, or the stage's number with --stage",
-            ),
+            Self::SeveralStages { .. } => {
+                Some("give the input, its shape with --shape, or the stage's number with --stage")
+            }
             Self::NoSuchStage { .. } | Self::NoStage { .. } => {
-                Some("`udo model info` lists the stages; `udo convert --input-shape` makes others")
+                Some("`udo model info` lists the stages; `udo convert --input-shape` adds others")
             }
             Self::Read { .. }
             | Self::Write { .. }

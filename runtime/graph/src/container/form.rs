@@ -1,4 +1,4 @@
-//! The JSON that stands in the metadata: what the texts of a file are made of. `docs/model-format.md` says what each key means.
+//! The JSON schema of the metadata. `docs/model-format.md` describes each key.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ pub(super) struct NetworkForm {
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StageForm {
-    /// Which of the file's graphs it is.
+    /// The index of the graph in the file.
     pub(super) graph: usize,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) shapes: BTreeMap<String, Vec<Option<ExtentForm>>>,
     pub(super) source: SourceForm,
 }
 
-/// What one extent of a stage may be; nothing where it may be any.
+/// One extent of a stage's input shape; `null` if it is not restricted.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(untagged)]
 pub(super) enum ExtentForm {
@@ -60,7 +60,7 @@ impl ExtentForm {
     }
 }
 
-/// What a stage was made of.
+/// The origin of a stage.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SourceForm {
@@ -89,18 +89,18 @@ pub(super) struct GraphForm {
     pub(super) name: String,
     pub(super) values: Vec<ValueForm>,
     pub(super) inputs: Vec<u32>,
-    /// Pairs of a value of this graph and one of the outer graph.
+    /// Pairs of a value of this graph and a value of the outer graph.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) captures: Vec<[u32; 2]>,
     pub(super) nodes: Vec<NodeForm>,
     pub(super) outputs: Vec<u32>,
-    /// Inputs that have a default.
+    /// Inputs with a default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) defaults: Vec<DefaultForm>,
-    /// Pairs of an input's and an output's name.
+    /// Pairs of an input's and an output's name that share memory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) in_place: Vec<(String, String)>,
-    /// Nodes and the cores that they run on.
+    /// Pinned nodes and their cores.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) affinity: Vec<String>,
 }
@@ -108,11 +108,11 @@ pub(super) struct GraphForm {
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DefaultForm {
-    /// The constant, by its place among the values.
+    /// The index of the constant among the values.
     pub(super) value: u32,
     #[serde(rename = "type")]
     pub(super) of: TypeForm,
-    /// How many of the inputs stand before it.
+    /// The number of inputs before it.
     pub(super) before: usize,
 }
 
@@ -130,7 +130,7 @@ pub(super) struct ValueForm {
 #[serde(deny_unknown_fields)]
 pub(super) struct TypeForm {
     pub(super) dtype: String,
-    /// Nothing where an extent is unknown.
+    /// `null` for an unknown extent.
     pub(super) dims: Vec<Option<DimForm>>,
 }
 
@@ -141,7 +141,7 @@ pub(super) enum DimForm {
     Named(String),
 }
 
-/// A tensor of the file under a shape.
+/// A tensor of the file, with a shape.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TensorForm {
@@ -164,7 +164,7 @@ pub(super) struct NodeForm {
     pub(super) attrs: Vec<(String, AttrForm)>,
 }
 
-/// Real numbers are texts: JSON has no infinities, and few readers of it take every digit.
+/// Floats are strings: JSON cannot represent infinities and NaN, and few JSON readers keep every digit.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum AttrForm {

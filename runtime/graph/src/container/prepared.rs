@@ -1,4 +1,4 @@
-//! What stands for the graphs and weights of a model file, and the section that holds what was made of them.
+//! The identity of a model's graphs and weights, and the section with its prepacked weights.
 
 use udo_api::DType;
 
@@ -8,20 +8,20 @@ use super::{Container, ContainerError, Contents, Section, Stage};
 use crate::graph::Compiled;
 use crate::memory::{ModelBytes, Tensor};
 
-/// The section that holds what kernels had packed of the weights. Its bytes are those of a file of a cache, which has sums of its own.
+/// The section with prepacked weights. Its content is a cache file, which has checksums of its own.
 const PREPARED: &str = "udo.prepared";
 
-/// What the names of sections begin with that hold programs for an accelerator, whose name is behind.
+/// The prefix of sections with precompiled programs. The name of the accelerator follows it.
 pub const COMPILED: &str = "udo.hta.";
 
 impl Section {
-    /// The section of what was packed for a model.
+    /// Creates the section of a model's prepacked weights.
     ///
     /// # Errors
-    /// They are more than a tensor can have.
+    /// Fails if they are larger than a tensor can be.
     pub fn prepared(bytes: Vec<u8>) -> Result<Self, ContainerError> {
         let refused = |error: &dyn std::fmt::Display| {
-            ContainerError::malformed("what is packed", error, "a smaller model")
+            ContainerError::malformed("the prepacked weights", error, "a smaller model")
         };
         let shape = udo_api::Shape::new(&[bytes.len()]).map_err(|error| refused(&error))?;
         let bytes =
@@ -31,15 +31,15 @@ impl Section {
 }
 
 impl Contents {
-    /// Leaves out what was packed for the model.
+    /// Removes the prepacked weights.
     pub fn drop_prepared(&mut self) {
         self.sections.retain(|section| section.name != PREPARED);
     }
 
-    /// What stands for the graphs and their tensors, whatever sections there are.
+    /// Returns the identity of the graphs and their tensors. It does not depend on sections.
     ///
     /// # Errors
-    /// The contents are no model file: as for writing them.
+    /// Fails if the content cannot be written as a model file.
     pub fn content(&self) -> Result<u128, ContainerError> {
         let contents = Self { networks: self.networks.clone(), sections: Vec::new() };
         Layout::of(&contents).map(|layout| layout.content)
@@ -47,21 +47,22 @@ impl Contents {
 }
 
 impl Container {
-    /// What stands for the graphs and their tensors, whatever sections there are.
+    /// Returns the identity of the graphs and their tensors. It does not depend on sections.
     pub fn content(&self) -> u128 {
         self.content
     }
 
-    /// The bytes of what was packed for the model, if there are any. Nobody looked at them yet: they have sums of their own.
+    /// Returns the bytes of the prepacked weights, if the file has any. They are not validated here: they have checksums of their
+    /// own.
     pub fn prepared(&self) -> Option<ModelBytes> {
         let section = self.sections.iter().find(|section| section.name == PREPARED)?;
         self.tensors.bytes(section)
     }
 
-    /// The programs that go with a stage. Nobody looked at them yet: each has a digest of its own.
+    /// Returns the precompiled programs of a stage. They are not validated here: each has a digest of its own.
     pub(super) fn compiled(&self, of: &Stage<usize>) -> Vec<Compiled> {
         let is_it = |stage: &Stage<usize>| stage.graph == of.graph && stage.shapes == of.shapes;
-        // Networks that are the same share programs.
+        // Equal networks share programs.
         let stage = |network: Option<&str>| {
             let mut all = self.networks().iter().filter(|known| Some(&*known.name) == network);
             all.find_map(|known| known.stages.iter().position(is_it))
@@ -74,7 +75,7 @@ impl Container {
         self.sections.iter().filter_map(compiled).collect()
     }
 
-    /// Whether bytes are those of a model file that was prepared.
+    /// Whether bytes are a model file with prepacked weights.
     pub fn is_prepared(bytes: &ModelBytes) -> bool {
         let (bytes, name) = (bytes.as_ref(), PREPARED.as_bytes());
         let header = bytes.first_chunk().map_or(0, |len| u64::from_le_bytes(*len));

@@ -1,4 +1,4 @@
-//! From the bytes of a file to networks.
+//! Reads model files.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Arguments;
@@ -26,25 +26,25 @@ use crate::graph::{
 };
 use crate::memory::Tensor;
 
-/// Whether checksums are not looked at: no fuzzer comes past them.
+/// Whether checksums are ignored: a fuzzer cannot produce correct ones.
 const UNCHECKED: bool = cfg!(fuzzing);
 
-/// A model file that is open: its graphs are made when they are asked for.
+/// An open model file. Graphs are built on request.
 #[derive(Debug)]
 pub struct Container {
     networks: Vec<Network<usize>>,
     graphs: Vec<GraphForm>,
     pub(super) sections: Vec<SectionForm>,
     pub(super) tensors: Tensors,
-    /// What stands for graphs and their tensors.
+    /// The identity of the graphs and their tensors.
     pub(super) content: u128,
 }
 
 impl Container {
-    /// The model file of these bytes.
+    /// Opens the model file with these bytes.
     ///
     /// # Errors
-    /// They are none.
+    /// Fails if the bytes are not a model file.
     pub fn read(bytes: &ModelBytes) -> Result<Self, ContainerError> {
         let Header { metadata, tensors } = safetensors::read(bytes.as_ref())?;
         check_version(&metadata)?;
@@ -64,15 +64,15 @@ impl Container {
         Ok(container)
     }
 
-    /// The networks; a stage's graph is a number of this file.
+    /// Returns the networks. A stage's graph is an index into the graphs of this file.
     pub fn networks(&self) -> &[Network<usize>] {
         &self.networks
     }
 
-    /// The network of this name, or the only one there is.
+    /// Returns the network with this name, or the only network.
     ///
     /// # Errors
-    /// There is none, or several.
+    /// Fails if it does not exist, or no name is given and there are several.
     pub fn network(&self, name: Option<&str>) -> Result<&Network<usize>, ContainerError> {
         let known = || self.networks.iter().map(|network| network.name.clone()).collect();
         match (name, self.networks.as_slice()) {
@@ -84,10 +84,10 @@ impl Container {
         }
     }
 
-    /// The graph of a stage of this file, as it was stored.
+    /// Builds the graph of a stage as it was stored.
     ///
     /// # Errors
-    /// It cannot run, or a tensor of it is damaged.
+    /// Fails if the graph is invalid, or one of its tensors is damaged.
     pub fn graph(&self, stage: &Stage<usize>) -> Result<StoredGraph, ContainerError> {
         let form = self.form(stage)?;
         let mut reading = Reading { tensors: &self.tensors, ids: Vec::new() };
@@ -106,10 +106,10 @@ impl Container {
         Ok(StoredGraph { graph, ids })
     }
 
-    /// The graph of a stage for the shapes of the stage; `name` is what to call it.
+    /// Builds the graph of a stage with the shapes of the stage; `name` becomes its name.
     ///
     /// # Errors
-    /// As for [`Container::graph`].
+    /// Fails as [`Container::graph`] does.
     pub fn bound(&self, stage: &Stage<usize>, name: &str) -> Result<BoundStage, ContainerError> {
         let StoredGraph { mut graph, .. } = self.graph(stage)?;
         name.clone_into(&mut graph.name);
@@ -117,10 +117,11 @@ impl Container {
         stage::bind(graph, &stage.shapes)
     }
 
-    /// The inputs of a stage, for its shapes; of those that have a default, the ones that runs give.
+    /// Returns the inputs of a stage and their types with the shapes of the stage. An input with a
+    /// default is listed only if `is_given` returns true for it.
     ///
     /// # Errors
-    /// The graph breaks the format's rules.
+    /// Fails if the graph violates the rules of the format.
     pub fn inputs(
         &self,
         stage: &Stage<usize>,
@@ -136,7 +137,7 @@ impl Container {
             };
             inputs.push((name.clone(), tensor_type(format_args!("{place}"), of)?));
         }
-        // From the last one on, so that places in front of it stay what they are.
+        // Backwards, so that the positions before it stay valid.
         for (index, default) in form.defaults.iter().enumerate().rev() {
             let place = format!("graph {} default {index}", stage.graph);
             let Some(ValueForm { name, .. }) = value(default.value) else {
@@ -150,18 +151,18 @@ impl Container {
         Ok(inputs)
     }
 
-    /// Which nodes of a stage are pinned to which cores, as `udo convert --affinity` was told.
+    /// Returns the pinned nodes of a stage and their cores, as given to `udo convert --affinity`.
     ///
     /// # Errors
-    /// The graph breaks the format's rules.
+    /// Fails if the graph violates the rules of the format.
     pub fn affinity(&self, stage: &Stage<usize>) -> Result<&[String], ContainerError> {
         Ok(&self.form(stage)?.affinity)
     }
 
-    /// The names of the outputs of a stage.
+    /// Returns the names of the outputs of a stage.
     ///
     /// # Errors
-    /// The graph breaks the format's rules.
+    /// Fails if the graph violates the rules of the format.
     pub fn outputs(&self, stage: &Stage<usize>) -> Result<Vec<String>, ContainerError> {
         let form = self.form(stage)?;
         let output = |(index, &id): (usize, &u32)| {
@@ -174,17 +175,17 @@ impl Container {
         form.outputs.iter().enumerate().map(output).collect()
     }
 
-    /// The sections, in the order of the file.
+    /// Returns the sections, in the order of the file.
     ///
     /// # Errors
-    /// One is damaged.
+    /// Fails if a section is damaged.
     pub(crate) fn sections(&self) -> Result<Vec<Section>, ContainerError> {
         let section = |form: &SectionForm| {
             let place = format!("section {:?}", form.name);
             let bytes = self.tensors.elements(format_args!("{place}"), &form.tensor)?;
             if bytes.dtype() != DType::U8 {
                 let found = format!("a tensor of {}", bytes.dtype());
-                return Err(ContainerError::malformed(place, found, "one of u8"));
+                return Err(ContainerError::malformed(place, found, "a tensor of u8"));
             }
             let (name, network) = (form.name.clone(), form.network.clone());
             Ok(Section { name, network, bytes })
@@ -192,10 +193,10 @@ impl Container {
         self.sections.iter().map(section).collect()
     }
 
-    /// All that is in the file.
+    /// Reads the whole content of the file.
     ///
     /// # Errors
-    /// As for [`Container::graph`], or a section is damaged.
+    /// Fails as [`Container::graph`] and [`Container::sections`] do.
     pub fn contents(&self) -> Result<Contents, ContainerError> {
         let stage = |stage: &Stage<usize>| {
             let (shapes, source) = (stage.shapes.clone(), stage.source.clone());
@@ -222,10 +223,10 @@ impl Container {
         for network in &self.networks {
             let place = format!("network {:?}", network.name);
             if !names.insert(&network.name) {
-                return Err(ContainerError::malformed(place, "a second of its name", "one"));
+                return Err(ContainerError::malformed(place, "a duplicate name", "unique names"));
             }
             if network.stages.is_empty() {
-                return Err(ContainerError::malformed(place, "no stage", "one at least"));
+                return Err(ContainerError::malformed(place, "no stage", "at least one"));
             }
             for (index, stage) in network.stages.iter().enumerate() {
                 let place = format!("{place} stage {index}");
@@ -233,7 +234,7 @@ impl Container {
             }
         }
         if self.networks.is_empty() {
-            return Err(ContainerError::malformed("the file", "no network", "one at least"));
+            return Err(ContainerError::malformed("the file", "no network", "at least one"));
         }
         Ok(())
     }
@@ -246,7 +247,7 @@ fn check_version(metadata: &BTreeMap<String, String>) -> Result<(), ContainerErr
         return Err(ContainerError::NoModel { found });
     }
     let Some(text) = metadata.get(key::VERSION) else {
-        return Err(ContainerError::malformed("metadata \"udo.version\"", "nothing", "a number"));
+        return Err(ContainerError::malformed("metadata \"udo.version\"", "missing", "a number"));
     };
     match text.parse::<u32>() {
         Ok(1..=VERSION) => Ok(()),
@@ -261,12 +262,12 @@ fn check_version(metadata: &BTreeMap<String, String>) -> Result<(), ContainerErr
 fn check_sum(metadata: &BTreeMap<String, String>) -> Result<(), ContainerError> {
     let own = metadata.iter().filter(|(key, _)| *key == key::FORMAT || key.starts_with("udo."));
     let found = hex(key::sum(own.map(|(key, text)| (key.as_str(), text.as_str()))));
-    let wanted = metadata.get(key::CHECKSUM).cloned().unwrap_or_default();
-    if found == wanted || UNCHECKED {
+    let expected = metadata.get(key::CHECKSUM).cloned().unwrap_or_default();
+    if found == expected || UNCHECKED {
         return Ok(());
     }
-    let wanted = if wanted.is_empty() { "one in the file".to_owned() } else { wanted };
-    Err(ContainerError::Damaged { place: "the header".to_owned(), found, wanted })
+    let expected = if expected.is_empty() { "a checksum in the file".to_owned() } else { expected };
+    Err(ContainerError::Damaged { place: "the header".to_owned(), found, expected })
 }
 
 fn parsed<T: DeserializeOwned>(
@@ -275,10 +276,10 @@ fn parsed<T: DeserializeOwned>(
 ) -> Result<T, ContainerError> {
     let place = || format!("metadata {key:?}");
     let Some(text) = metadata.get(key) else {
-        return Err(ContainerError::malformed(place(), "nothing", "a text of JSON"));
+        return Err(ContainerError::malformed(place(), "missing", "JSON"));
     };
-    let wanted = "what docs/model-format.md says";
-    serde_json::from_str(text).map_err(|error| ContainerError::malformed(place(), error, wanted))
+    let expected = "the schema of docs/model-format.md";
+    serde_json::from_str(text).map_err(|error| ContainerError::malformed(place(), error, expected))
 }
 
 fn network(form: NetworkForm) -> Network<usize> {
@@ -293,7 +294,7 @@ fn network(form: NetworkForm) -> Network<usize> {
     Network { stages: stages.collect(), name: form.name }
 }
 
-/// The tensors of a file. Each is made once, however many values have its elements.
+/// The tensors of a file. Each is created once, even if several values share it.
 #[derive(Debug)]
 pub(super) struct Tensors {
     file: Bytes,
@@ -303,7 +304,7 @@ pub(super) struct Tensors {
 }
 
 impl Tensors {
-    /// The bytes of a section where they lie, at which nobody looked.
+    /// Returns the bytes of a section without validating them.
     pub(super) fn bytes(&self, section: &SectionForm) -> Option<ModelBytes> {
         let entry = self.entries.get(&section.tensor)?;
         Some(ModelBytes(self.file.slice(entry.bytes.clone())))
@@ -311,15 +312,15 @@ impl Tensors {
 
     fn get(&self, place: Arguments<'_>, form: &TensorForm) -> Result<Tensor, ContainerError> {
         let elements = self.elements(place, &form.tensor)?;
-        let wanted = |error: &dyn std::fmt::Display| {
+        let expected = |error: &dyn std::fmt::Display| {
             let found = format!("shape {:?} for tensor {:?}: {error}", form.shape, form.tensor);
-            ContainerError::malformed(place, found, "one of as many elements")
+            ContainerError::malformed(place, found, "a shape with as many elements")
         };
-        let shape = Shape::new(&form.shape).map_err(|error| wanted(&error))?;
-        elements.reshaped(shape).map_err(|error| wanted(&error))
+        let shape = Shape::new(&form.shape).map_err(|error| expected(&error))?;
+        elements.reshaped(shape).map_err(|error| expected(&error))
     }
 
-    /// The elements of the tensor called `name`, in one dimension.
+    /// Returns the tensor called `name` with rank 1.
     fn elements(&self, place: Arguments<'_>, name: &str) -> Result<Tensor, ContainerError> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(tensor) = made.get(name) {
@@ -331,17 +332,17 @@ impl Tensors {
         };
         let Some(dtype) = entry.dtype() else {
             let found = format!("tensor {name:?} of {}", entry.type_name);
-            let wanted = "floats, integers of 8 bits or more, or booleans";
-            return Err(ContainerError::malformed(place, found, wanted));
+            let expected = "floats, integers of 8 bits or more, or booleans";
+            return Err(ContainerError::malformed(place, found, expected));
         };
         let bytes = self.file.slice(entry.bytes.clone());
         let found = hex(key::sum_of(dtype, &bytes));
-        let wanted = self.sums.get(name).cloned().unwrap_or_default();
-        if found != wanted && !UNCHECKED {
+        let expected = self.sums.get(name).cloned().unwrap_or_default();
+        if found != expected && !UNCHECKED {
             return Err(ContainerError::Damaged {
                 place: format!("tensor {name:?}"),
                 found,
-                wanted,
+                expected,
             });
         }
         let tensor = tensor(place, dtype, bytes)?;
@@ -350,12 +351,12 @@ impl Tensors {
     }
 }
 
-/// The elements where they lie, if they are aligned there.
+/// Creates a tensor that refers to the file if its elements are aligned there.
 fn tensor(place: Arguments<'_>, dtype: DType, bytes: Bytes) -> Result<Tensor, ContainerError> {
     let shape = Shape::new(&[bytes.len() / dtype.size_bytes().max(1)]);
     let shape = shape.map_err(|error| ContainerError::malformed(place, error, "a tensor"))?;
     let made = if dtype == DType::Bool && bytes.iter().any(|&byte| byte > 1) {
-        // A byte of any value but 0 is true; here every true is 1.
+        // Normalized: every non-zero byte becomes 1.
         let truths: Vec<Bool> = bytes.iter().map(|&byte| Bool::from(byte != 0)).collect();
         Tensor::of(shape, &truths)
     } else {
@@ -364,10 +365,10 @@ fn tensor(place: Arguments<'_>, dtype: DType, bytes: Bytes) -> Result<Tensor, Co
     made.map_err(|error| ContainerError::malformed(place, error, "a tensor"))
 }
 
-/// A graph that is being made.
+/// The state of building a graph.
 struct Reading<'a> {
     tensors: &'a Tensors,
-    /// The ids of all nodes so far, those of a node's subgraphs behind its own.
+    /// The ids of the nodes read so far. A node's id precedes those of the nodes in its subgraphs.
     ids: Vec<u32>,
 }
 
@@ -402,7 +403,7 @@ impl Reading<'_> {
         for (index, default) in form.defaults.iter().enumerate() {
             if depth > 0 {
                 let place = format!("graph {:?}", form.name);
-                return Err(ContainerError::malformed(place, "defaults of a subgraph", "none"));
+                return Err(ContainerError::malformed(place, "defaults in a subgraph", "none"));
             }
             let of = tensor_type(format_args!("default {index}"), &default.of)?;
             let (value, before) = (ValueId(default.value), default.before);
@@ -452,8 +453,9 @@ impl Reading<'_> {
     ) -> Result<Attr, ContainerError> {
         let place = format!("node {node:?} attribute {name:?}");
         let float = |text: &String| {
-            let wanted = "a real number";
-            text.parse().map_err(|_| ContainerError::malformed(&place, format!("{text:?}"), wanted))
+            let expected = "a number";
+            text.parse()
+                .map_err(|_| ContainerError::malformed(&place, format!("{text:?}"), expected))
         };
         Ok(match form {
             AttrForm::Int(int) => Attr::Int(*int),
@@ -483,7 +485,7 @@ impl Reading<'_> {
     }
 }
 
-/// The value with this id, of which nothing says yet where it comes from.
+/// Returns the value with this id, which must not have a source yet.
 fn value_of<'a>(
     graph: &'a mut Graph,
     place: &str,
@@ -491,20 +493,26 @@ fn value_of<'a>(
 ) -> Result<&'a mut Value, ContainerError> {
     let count = graph.values.len();
     let none = || {
-        let wanted = format!("one of the graph's {count}");
-        ContainerError::malformed(place, format!("value {id}"), wanted)
+        let expected = format!("one of the graph's {count}");
+        ContainerError::malformed(place, format!("value {id}"), expected)
     };
     let value = graph.values.get_mut(ValueId(id).index()).ok_or_else(none)?;
     if matches!(value.source, Source::Computed) {
         return Ok(value);
     }
-    let found = format!("value {:?}, which is a constant or listed before", value.name);
-    Err(ContainerError::malformed(place, found, "a value that comes from outside"))
+    let found = format!("value {:?}, which is a constant or is listed twice", value.name);
+    Err(ContainerError::malformed(place, found, "a value without a source"))
 }
 
 fn tensor_type(place: Arguments<'_>, form: &TypeForm) -> Result<TensorType, ContainerError> {
     let dtype = DType::from_name(&form.dtype).filter(|dtype| dtype.size_bytes() > 0);
-    let none = || ContainerError::malformed(place, format!("type {:?}", form.dtype), "f32 or such");
+    let none = || {
+        ContainerError::malformed(
+            place,
+            format!("type {:?}", form.dtype),
+            "the name of an element type",
+        )
+    };
     let dim = |dim: &Option<DimForm>| match dim {
         Some(DimForm::Fixed(extent)) => DimSpec::Fixed(*extent),
         Some(DimForm::Named(name)) => DimSpec::Named(name.clone()),

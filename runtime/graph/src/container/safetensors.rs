@@ -1,6 +1,7 @@
-//! The outer form: eight bytes with the length of a header, the header, and the elements of all tensors without a gap.
+//! The outer file format, safetensors: eight bytes with the length of a header, the header, and the elements of all
+//! tensors without gaps.
 //!
-//! Every number is checked against the bytes that there are before it is used.
+//! Every number is checked against the size of the file before it is used.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -12,16 +13,16 @@ use udo_api::DType;
 
 use super::ContainerError;
 
-/// Where the header begins.
+/// The offset of the header.
 pub const START: usize = 8;
 
-/// The longest header that readers of such files take.
+/// The longest header that readers of the format accept.
 pub const MAX_HEADER_BYTES: usize = 100_000_000;
 
-/// What the header calls texts that belong to no tensor.
+/// The key of the header's strings that do not belong to a tensor.
 pub const METADATA: &str = "__metadata__";
 
-/// The name that each of our types has there.
+/// Returns the format's name of an element type.
 pub(super) fn dtype_name(dtype: DType) -> Option<&'static str> {
     Some(match dtype {
         DType::F32 => "F32",
@@ -41,7 +42,7 @@ pub(super) fn dtype_name(dtype: DType) -> Option<&'static str> {
     })
 }
 
-/// Types of the format that no tensor of a graph has, and the bits of an element.
+/// Element types of the format that graphs do not support, and their sizes in bits.
 const OTHERS: [(&str, usize); 9] = [
     ("F4", 4),
     ("F6_E2M3", 6),
@@ -54,10 +55,10 @@ const OTHERS: [(&str, usize); 9] = [
     ("C64", 64),
 ];
 
-/// What a header says.
+/// A parsed header.
 #[derive(Debug)]
 pub struct Header {
-    /// Texts by name.
+    /// Strings by key.
     pub metadata: BTreeMap<String, String>,
     /// Tensors by name.
     pub tensors: HashMap<String, Entry>,
@@ -66,20 +67,20 @@ pub struct Header {
 /// A tensor of the file.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its type, as the file calls it.
+    /// The name of its element type in the file.
     pub type_name: String,
-    /// The bytes of the file that are its elements.
+    /// The range of its elements in the file.
     pub bytes: Range<usize>,
 }
 
 impl Entry {
-    /// The type of its elements, where graphs have such tensors.
+    /// Returns its element type, if graphs support it.
     pub(super) fn dtype(&self) -> Option<DType> {
         DType::ALL.into_iter().find(|&dtype| dtype_name(dtype) == Some(&self.type_name))
     }
 }
 
-/// What the text of a header says.
+/// The JSON of a header.
 #[derive(Debug, Default)]
 struct Raw {
     metadata: Option<BTreeMap<String, String>>,
@@ -109,7 +110,7 @@ impl<'de> Deserialize<'de> for Raw {
                     if name != METADATA {
                         raw.tensors.push((name, map.next_value()?));
                     } else if raw.metadata.replace(map.next_value()?).is_some() {
-                        return Err(M::Error::custom("metadata stand there twice"));
+                        return Err(M::Error::custom("duplicate metadata"));
                     }
                 }
                 Ok(raw)
@@ -119,7 +120,7 @@ impl<'de> Deserialize<'de> for Raw {
     }
 }
 
-/// Whether bytes start as a safetensors file does that this runtime wrote.
+/// Whether bytes begin like a safetensors file that this runtime wrote.
 pub(super) fn sniff(bytes: &[u8]) -> bool {
     let Some((len, rest)) = bytes.split_first_chunk::<START>() else { return false };
     let head = rest.get(..rest.len().min(256)).unwrap_or_default();
@@ -130,30 +131,30 @@ pub(super) fn sniff(bytes: &[u8]) -> bool {
         && (says(br#""udo.version""#) || says(br#""format":"udo""#))
 }
 
-/// The header of a file, all of whose tensors lie where they should.
+/// Parses the header of a file and checks the positions of its tensors.
 pub(super) fn read(file: &[u8]) -> Result<Header, ContainerError> {
     let Some((len, rest)) = file.split_first_chunk::<START>() else {
-        return Err(wrong(format!("it has {} bytes, wanted {START} at least", file.len())));
+        return Err(wrong(format!("it has {} bytes, expected at least {START}", file.len())));
     };
     let len = u64::from_le_bytes(*len);
     let header = usize::try_from(len).ok().filter(|&len| len <= MAX_HEADER_BYTES);
     let Some(header) = header else {
-        let wanted = format!("{MAX_HEADER_BYTES} at most");
-        return Err(wrong(format!("its header is said to have {len} bytes, wanted {wanted}")));
+        let expected = format!("at most {MAX_HEADER_BYTES}");
+        return Err(wrong(format!("its header has length {len}, expected {expected}")));
     };
     let Some((header, data)) = rest.split_at_checked(header) else {
-        return Err(wrong(format!("its header has {} bytes, wanted {header}", rest.len())));
+        return Err(wrong(format!("its header has {} bytes, expected {header}", rest.len())));
     };
     parse(header, data.len())
 }
 
-/// What the text of a header says, of tensors that fill `data_len` bytes behind it.
+/// Parses a header whose tensors fill the `data_len` bytes after it.
 ///
 /// # Errors
-/// It is no such header, or its tensors do not lie in the data one behind the other.
+/// Fails if the header is invalid, or its tensors leave gaps, overlap or exceed the data.
 pub fn parse(header: &[u8], data_len: usize) -> Result<Header, ContainerError> {
     let raw: Raw = serde_json::from_slice(header)
-        .map_err(|error| wrong(format!("its header is no JSON of tensors: {error}")))?;
+        .map_err(|error| wrong(format!("its header is not a JSON object of tensors: {error}")))?;
     let tensors = placed(raw.tensors, START + header.len(), data_len)?;
     Ok(Header { metadata: raw.metadata.unwrap_or_default(), tensors })
 }
@@ -162,7 +163,7 @@ fn wrong(reason: String) -> ContainerError {
     ContainerError::WrongBytes { reason }
 }
 
-/// The tensors by name, if they fill the `data_len` bytes from `start` on.
+/// Checks that the tensors fill the `data_len` bytes after `start`, and indexes them by name.
 fn placed(
     mut raw: Vec<(String, RawEntry)>,
     start: usize,
@@ -175,35 +176,39 @@ fn placed(
         let [from, to] = entry.data_offsets;
         if from != end {
             return Err(wrong(format!(
-                "tensor {name:?} begins at byte {from} of the data, wanted {end}"
+                "tensor {name:?} begins at byte {from} of the data, expected {end}"
             )));
         }
-        let wanted = size_bytes(&name, &entry)?;
-        if from.checked_add(wanted) != Some(to) {
+        let expected = size_bytes(&name, &entry)?;
+        if from.checked_add(expected) != Some(to) {
             let RawEntry { dtype, shape, .. } = &entry;
             return Err(wrong(format!(
-                "tensor {name:?} ends at byte {to} of the data, wanted {wanted} bytes from {from} on for {dtype} {shape:?}"
+                "tensor {name:?} ends at byte {to} of the data, expected {expected} bytes from byte {from} for {dtype} {shape:?}"
             )));
         }
         if to > data_len {
             return Err(wrong(format!(
-                "tensor {name:?} ends at byte {to} of the data, which has {data_len}"
+                "tensor {name:?} ends at byte {to} of the data, which has {data_len} bytes"
             )));
         }
         end = to;
-        // Neither sum is more than the bytes that there are.
+        // Both sums are at most the size of the file.
         let entry = Entry { type_name: entry.dtype, bytes: start + from..start + to };
         if tensors.insert(name.clone(), entry).is_some() {
-            return Err(wrong(format!("two tensors are called {name:?}, wanted different names")));
+            return Err(wrong(format!(
+                "two tensors are called {name:?}, expected different names"
+            )));
         }
     }
     if end != data_len {
-        return Err(wrong(format!("{data_len} bytes of data, wanted the {end} that tensors have")));
+        return Err(wrong(format!(
+            "{data_len} bytes of data, expected {end} bytes, the size of all tensors"
+        )));
     }
     Ok(tensors)
 }
 
-/// How many bytes a tensor of this type and shape has.
+/// Returns the size of a tensor in bytes.
 fn size_bytes(name: &str, entry: &RawEntry) -> Result<usize, ContainerError> {
     let own = DType::ALL
         .into_iter()
@@ -217,10 +222,7 @@ fn size_bytes(name: &str, entry: &RawEntry) -> Result<usize, ContainerError> {
     };
     let bits = entry.shape.iter().try_fold(bits, |bits, extent| bits.checked_mul(*extent));
     let Some(bits) = bits else {
-        return Err(wrong(format!(
-            "tensor {name:?} has more elements than can be: {:?}",
-            entry.shape
-        )));
+        return Err(wrong(format!("tensor {name:?} has too many elements: {:?}", entry.shape)));
     };
     if !bits.is_multiple_of(8) {
         return Err(wrong(format!("tensor {name:?} ends within a byte: {bits} bits")));

@@ -1,4 +1,4 @@
-//! What a stage says of the shapes of its inputs, and which stage takes the shapes at hand.
+//! Input shapes of stages, and the choice of the stage that fits given shapes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,21 +8,21 @@ use super::{Container, ContainerError, Network, Stage};
 use crate::error::quoted;
 use crate::graph::{DimSpec, Graph, Source, TensorType};
 
-/// What one extent of an input is in a stage.
+/// One extent of an input in a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// This many elements.
+    /// This extent.
     Fixed(usize),
-    /// From `min` to `max`, both included.
+    /// An extent from `min` to `max`, inclusive.
     Range {
-        /// The least.
+        /// The smallest extent.
         min: usize,
-        /// What runs mostly have, if somebody said so.
+        /// The most common extent, if known.
         opt: Option<usize>,
-        /// The most.
+        /// The largest extent.
         max: usize,
     },
-    /// As the graph says.
+    /// Whatever the graph allows.
     Any,
 }
 
@@ -37,19 +37,19 @@ impl fmt::Display for Extent {
     }
 }
 
-/// The graph of a stage, for the shapes of the stage.
+/// The graph of a stage with the shapes of the stage.
 #[derive(Clone, Debug)]
 pub struct BoundStage {
-    /// The graph, whose inputs have the extents that are fixed.
+    /// The graph. The extents that the stage fixes are fixed in its inputs.
     pub graph: Graph,
-    /// The extents that are not, by the names that the graph has for them.
+    /// The ranges of the other extents, by dimension name.
     pub ranges: BTreeMap<String, RangeInclusive<usize>>,
 }
 
-/// What each name of a dimension is in a stage.
+/// The extent of each dimension name in a stage.
 type Dims = BTreeMap<String, Extent>;
 
-/// Checks that a stage's shapes are shapes of its graph's inputs, and what they say of the names of dimensions.
+/// Checks a stage's shapes against the inputs of its graph. Returns the extents by dimension name.
 pub(super) fn check(
     place: &str,
     inputs: &[(String, TensorType)],
@@ -62,7 +62,7 @@ pub(super) fn check(
             let known: Vec<&String> = inputs.iter().map(|(name, _)| name).collect();
             return Err(ContainerError::malformed(
                 place,
-                "no such input",
+                "unknown input",
                 format!("one of {}", quoted(known)),
             ));
         };
@@ -83,15 +83,15 @@ pub(super) fn check(
                 (DimSpec::Named(name), _) => *dims.entry(name.clone()).or_insert(extent) == extent,
             };
             if !fits {
-                let wanted = format!("{of}, with one extent or range for each name");
-                return Err(ContainerError::malformed(place, found, wanted));
+                let expected = format!("{of}, with one extent or range for each name");
+                return Err(ContainerError::malformed(place, found, expected));
             }
         }
     }
     Ok(dims)
 }
 
-/// A graph for the shapes of a stage.
+/// Fixes the inputs of a graph to the shapes of a stage.
 pub(super) fn bind(
     mut graph: Graph,
     shapes: &BTreeMap<String, Vec<Extent>>,
@@ -109,7 +109,7 @@ pub(super) fn bind(
     Ok(BoundStage { graph, ranges: dims.into_iter().filter_map(range).collect() })
 }
 
-/// The inputs of a graph and their types.
+/// Returns the inputs of a graph and their types.
 fn inputs(graph: &mut Graph) -> impl Iterator<Item = (&String, &mut TensorType)> {
     graph.values.iter_mut().filter_map(|value| match &mut value.source {
         Source::Input(of) => Some((&value.name, of)),
@@ -117,7 +117,7 @@ fn inputs(graph: &mut Graph) -> impl Iterator<Item = (&String, &mut TensorType)>
     })
 }
 
-/// Puts what a stage fixes into the type of an input.
+/// Fixes the extents of an input that the stage fixes.
 fn bind_type(of: &mut TensorType, shape: Option<&Vec<Extent>>, dims: &Dims) {
     for (axis, dim) in of.dims.iter_mut().enumerate() {
         let own = shape.and_then(|shape| shape.get(axis));
@@ -131,13 +131,13 @@ fn bind_type(of: &mut TensorType, shape: Option<&Vec<Extent>>, dims: &Dims) {
     }
 }
 
-/// A shape in words.
+/// Formats a shape.
 fn shape(extents: &[Extent]) -> String {
     let extents: Vec<String> = extents.iter().map(Extent::to_string).collect();
     format!("[{}]", extents.join(","))
 }
 
-/// The shapes that a stage takes, in words.
+/// Formats the input shapes of a stage.
 fn said(inputs: &[(String, TensorType)], shapes: &BTreeMap<String, Vec<Extent>>) -> String {
     let input = |(name, of): &(String, TensorType)| match shapes.get(name) {
         Some(extents) => format!("{name} {}{}", of.dtype, shape(extents)),
@@ -146,15 +146,15 @@ fn said(inputs: &[(String, TensorType)], shapes: &BTreeMap<String, Vec<Extent>>)
     inputs.iter().map(input).collect::<Vec<_>>().join(", ")
 }
 
-/// How well a stage takes shapes.
+/// How well shapes fit a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
     Exact,
-    /// Within ranges, so far below their ends.
+    /// Within ranges; the value is the distance from their upper ends.
     Within(u128),
 }
 
-/// How well one input takes a shape, if it does.
+/// Returns how well a shape fits one input of a stage.
 fn fit(taken: &[Extent], found: &[usize]) -> Option<Fit> {
     if taken.len() != found.len() {
         return None;
@@ -174,7 +174,7 @@ fn fit(taken: &[Extent], found: &[usize]) -> Option<Fit> {
 }
 
 impl Fit {
-    /// With another extent that is so far below the end of its range: the product of those that are not 0.
+    /// Combines the fit with another extent that is `below` the end of its range: the product of all non-zero distances.
     fn and(self, below: usize) -> Self {
         let below = u128::try_from(below).unwrap_or(u128::MAX);
         match self {
@@ -192,20 +192,20 @@ impl Fit {
     }
 }
 
-/// The stages of a network by the shapes that they take.
+/// Chooses the stage of a network by input shapes. Choosing does not allocate unless it fails.
 #[derive(Clone, Debug)]
 pub struct StageChoice {
     network: String,
     stages: Vec<Takes>,
-    /// What each takes, in words.
+    /// The formatted input shapes of each stage.
     known: Vec<String>,
 }
 
 impl Container {
-    /// What chooses among the stages of `network`; of inputs that have a default, it knows those that runs give.
+    /// Returns the stage choice of `network`. Inputs with a default take part only if `is_given` returns true for them.
     ///
     /// # Errors
-    /// A graph breaks the format's rules.
+    /// Fails if a graph violates the rules of the format.
     pub fn stage_choice(
         &self,
         network: &Network<usize>,
@@ -220,10 +220,10 @@ impl Container {
         Ok(StageChoice { network: network.name.clone(), stages, known })
     }
 
-    /// The stage of `network` that takes inputs of these shapes: see [`StageChoice::choose`].
+    /// Returns the stage of `network` that fits inputs of these shapes: see [`StageChoice::choose`].
     ///
     /// # Errors
-    /// As there, or a graph breaks the format's rules.
+    /// Fails as [`StageChoice::choose`] does, and if a graph violates the rules of the format.
     pub fn stage_for(
         &self,
         network: &Network<usize>,
@@ -238,13 +238,17 @@ impl Container {
 }
 
 impl StageChoice {
-    /// The stage that takes inputs of the shapes which `given` knows: the first whose shapes equal them, else the one whose ranges
-    /// end least above them, by the product of the differences that are not 0, the first of equals. A network of one stage
-    /// takes as well what has as many elements in each input. Inputs of which nothing is given fit all stages. What a stage takes is
-    /// what its graph fixes, what the stage says beside that, and what follows by the names of dimensions. No heap but for errors.
+    /// Returns the stage that fits the shapes that `given` returns.
+    ///
+    /// A stage with exactly these shapes is preferred. Otherwise the stage whose ranges end closest above them is chosen, by the
+    /// product of the non-zero differences. The first of equal stages wins. Inputs for which `given` returns `None` fit every
+    /// stage. If the network has one stage, shapes with as many elements fit too.
+    ///
+    /// The extents of a stage are those that its graph fixes, those that the stage lists, and those that follow from equal
+    /// dimension names. Does not allocate unless it fails.
     ///
     /// # Errors
-    /// No stage takes them, or there are several, and nothing is given of an input that tells them apart.
+    /// Fails if no stage fits, or several do and no given shape distinguishes them.
     pub fn choose<'a>(
         &self,
         given: impl Fn(&str) -> Option<&'a [usize]>,
@@ -271,7 +275,7 @@ impl StageChoice {
         }
     }
 
-    /// What is given of the inputs, in words.
+    /// Formats the given shapes.
     fn found<'a>(&self, given: &impl Fn(&str) -> Option<&'a [usize]>) -> String {
         let inputs = self.stages.first().into_iter().flatten();
         let found = inputs.filter_map(|(name, _)| {
@@ -282,20 +286,20 @@ impl StageChoice {
     }
 }
 
-/// Whether a stage takes inputs of these shapes after each is reshaped to as many elements.
+/// Whether a stage fits inputs of these shapes after each is reshaped to as many elements.
 fn reshapes<'a>(takes: &Takes, given: &impl Fn(&str) -> Option<&'a [usize]>) -> bool {
     let product = |n: usize, extent: usize| n.checked_mul(extent);
     takes.iter().all(|(name, extents)| {
         let Some(found) = given(name) else { return true };
-        let wanted = extents.iter().try_fold(1, |n, extent| match *extent {
+        let expected = extents.iter().try_fold(1, |n, extent| match *extent {
             Extent::Fixed(extent) => product(n, extent),
             Extent::Range { .. } | Extent::Any => None,
         });
-        wanted.is_some() && wanted == found.iter().try_fold(1, |n, &extent| product(n, extent))
+        expected.is_some() && expected == found.iter().try_fold(1, |n, &extent| product(n, extent))
     })
 }
 
-/// What each extent of an input is in a stage.
+/// Returns the extents of an input in a stage.
 pub(super) fn extents(of: &TensorType, shape: Option<&Vec<Extent>>) -> Vec<Extent> {
     let extent = |(axis, dim): (usize, &DimSpec)| match (shape.and_then(|of| of.get(axis)), dim) {
         (_, DimSpec::Fixed(extent)) => Extent::Fixed(*extent),
@@ -305,10 +309,10 @@ pub(super) fn extents(of: &TensorType, shape: Option<&Vec<Extent>>) -> Vec<Exten
     of.dims.iter().enumerate().map(extent).collect()
 }
 
-/// What a stage takes of each input.
+/// The extents of each input of a stage.
 type Takes = Vec<(String, Vec<Extent>)>;
 
-/// What a stage takes: an extent that has a name is what the stage says of another one of that name.
+/// Collects the extents of a stage. A named extent takes the extent that the stage lists for another dimension of that name.
 fn takes(inputs: &[(String, TensorType)], shapes: &BTreeMap<String, Vec<Extent>>) -> Takes {
     let mut dims = Dims::new();
     for (name, of) in inputs {
@@ -329,7 +333,7 @@ fn takes(inputs: &[(String, TensorType)], shapes: &BTreeMap<String, Vec<Extent>>
     inputs.iter().map(input).collect()
 }
 
-/// Whether stages take different shapes of an input of which something is given.
+/// Whether the given inputs have different extents in different stages.
 fn are_told_apart<'a>(stages: &[Takes], given: &impl Fn(&str) -> Option<&'a [usize]>) -> bool {
     let Some((first, others)) = stages.split_first() else { return false };
     first.iter().filter(|(name, _)| given(name).is_some()).any(|(name, extents)| {
@@ -338,7 +342,7 @@ fn are_told_apart<'a>(stages: &[Takes], given: &impl Fn(&str) -> Option<&'a [usi
     })
 }
 
-/// How well a stage takes all that is given; what the network does not have is refused where it is used.
+/// Returns how well all given shapes fit a stage. Unknown inputs are refused where they are used.
 fn fit_all<'a>(takes: &Takes, given: &impl Fn(&str) -> Option<&'a [usize]>) -> Option<Fit> {
     takes.iter().try_fold(Fit::Exact, |all, (name, extents)| match given(name) {
         Some(found) => Some(all.both(fit(extents, found)?)),
@@ -347,10 +351,10 @@ fn fit_all<'a>(takes: &Takes, given: &impl Fn(&str) -> Option<&'a [usize]>) -> O
 }
 
 impl<G> Network<G> {
-    /// A stage of the network.
+    /// Returns a stage of the network.
     ///
     /// # Errors
-    /// There is none of this number.
+    /// Fails if the index is out of range.
     pub fn stage(&self, index: usize) -> Result<&Stage<G>, ContainerError> {
         self.stages.get(index).ok_or_else(|| ContainerError::NoSuchStage {
             network: self.name.clone(),
@@ -360,10 +364,10 @@ impl<G> Network<G> {
     }
 }
 
-/// Readies a graph for the shapes of its stages: an extent that one of them gives a range gets a name.
+/// Prepares a graph for the shapes of its stages: a dimension that a stage gives a range gets a name.
 ///
 /// # Errors
-/// Shapes that are none of the graph's inputs, or two stages of the same shapes.
+/// Fails if shapes do not fit the graph's inputs, or two stages have the same shapes.
 pub fn ready(
     graph: &mut Graph,
     stages: &[BTreeMap<String, Vec<Extent>>],
@@ -384,7 +388,11 @@ pub fn ready(
         check(&format!("stage {index}"), &inputs, shapes)?;
         if let Some(first) = stages.iter().take(index).position(|before| before == shapes) {
             let found = format!("the shapes of stage {first}");
-            return Err(ContainerError::malformed(format!("stage {index}"), found, "others"));
+            return Err(ContainerError::malformed(
+                format!("stage {index}"),
+                found,
+                "different shapes in each stage",
+            ));
         }
     }
     Ok(())

@@ -94,8 +94,8 @@ fn a_graph_comes_back_as_it_was() {
     assert_eq!((found.desc(), found.bytes()), (table.desc(), table.bytes()));
     let Some(Attr::Float(nan)) = again.nodes[1].attr("nan") else { panic!("{again}") };
     assert!(nan.is_nan());
-    for (found, wanted) in constants(&again).zip(constants(&graph)) {
-        assert_eq!((found.desc(), found.bytes()), (wanted.desc(), wanted.bytes()));
+    for (found, expected) in constants(&again).zip(constants(&graph)) {
+        assert_eq!((found.desc(), found.bytes()), (expected.desc(), expected.bytes()));
     }
     let name = |graph: &Graph| match &graph.values[0].source {
         Source::Input(of) => of.dims[0].clone(),
@@ -197,8 +197,8 @@ fn every_type_of_elements_comes_back_aligned_and_mapped() {
     let again = container.graph(&container.networks()[0].stages[0]).unwrap().graph;
     assert_eq!(constants(&again).count(), types.len() * 3);
     let file = mapped.as_ref().as_ptr_range();
-    for (found, wanted) in constants(&again).zip(constants(&graph)) {
-        assert_eq!((found.desc(), found.bytes()), (wanted.desc(), wanted.bytes()));
+    for (found, expected) in constants(&again).zip(constants(&graph)) {
+        assert_eq!((found.desc(), found.bytes()), (expected.desc(), expected.bytes()));
         if found.size_bytes() >= ALIGN_BYTES {
             assert!(file.contains(&found.bytes().as_ptr()), "{} stays in the file", found.desc());
             assert!(found.bytes().as_ptr().addr().is_multiple_of(ALIGN_BYTES));
@@ -287,10 +287,10 @@ fn nodes_keep_their_ids_and_stages_what_they_were_made_of() {
     written.networks[0].stages[0].graph.ids = vec![1, 1, 2, 3, 4];
     let container = read(&written);
     let error = container.contents().unwrap_err().to_string();
-    assert_eq!(error, "graph 0: two nodes with id 1, wanted different ids");
+    assert_eq!(error, "graph 0: two nodes with id 1, expected different ids");
     written.networks[0].stages[0].graph.ids = vec![1];
     let error = written.to_bytes().unwrap_err().to_string();
-    assert_eq!(error, "node \"twist\": no id, wanted one for each node");
+    assert_eq!(error, "node \"twist\": no id, expected an id for each node");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! From networks to the bytes of a file.
+//! Writes model files.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -21,14 +21,14 @@ use crate::graph::{
 };
 use crate::memory::{ALIGN_BYTES, Tensor, TensorStorage};
 
-/// Tensors of fewer bytes lie one behind the other: readers copy them, which takes less than an entry for what would align them.
+/// Smaller tensors are stored without padding. Readers copy them, which costs less than a header entry for the padding.
 const SMALL_BYTES: usize = ALIGN_BYTES;
 
 impl Contents {
-    /// Writes a model file, whole or not at all, over any that was there.
+    /// Writes a model file atomically. An existing file is replaced.
     ///
     /// # Errors
-    /// It cannot be written, or is larger than such a file can be.
+    /// Fails if the file cannot be written, or the model is too large for the format.
     pub fn write(&self, path: &Path) -> Result<(), ContainerError> {
         let file = Layout::of(self)?;
         let part = part(path);
@@ -38,16 +38,16 @@ impl Contents {
             fs::rename(&part, path)
         });
         written.map_err(|source| {
-            // What there is of it is of no use; where there is nothing, that is no second fault.
+            // Remove the partial file. If it does not exist, the first error is still the one to report.
             let _ = fs::remove_file(&part);
             ContainerError::Write { path: path.to_owned(), source }
         })
     }
 
-    /// The bytes of a model file.
+    /// Encodes a model file.
     ///
     /// # Errors
-    /// It is larger than such a file can be.
+    /// Fails if the model is too large for the format.
     pub fn to_bytes(&self) -> Result<Vec<u8>, ContainerError> {
         let mut bytes = Vec::new();
         let path = PathBuf::from("memory");
@@ -57,20 +57,20 @@ impl Contents {
     }
 }
 
-/// What the file is called while it is written: no other process has this name.
+/// Returns the name of the temporary file, which is unique to this process.
 fn part(path: &Path) -> PathBuf {
     let mut part = path.as_os_str().to_owned();
     let _ = write!(part, ".{}.part", std::process::id());
     part.into()
 }
 
-/// A file that is laid out.
+/// The layout of a file.
 pub(super) struct Layout {
-    /// Padded, so that the elements behind it are aligned.
+    /// Padded, so that the elements after it are aligned.
     header: String,
-    /// The elements in order, and how many zeros stand behind them.
+    /// The tensors in order, each with the number of zero bytes after it.
     tensors: Vec<(Tensor, usize)>,
-    /// What stands for graphs and their tensors.
+    /// The identity of the graphs and their tensors.
     pub(super) content: u128,
 }
 
@@ -108,11 +108,11 @@ impl Layout {
 }
 
 fn json(of: &impl Serialize) -> Result<String, ContainerError> {
-    let refused = |error| ContainerError::malformed("the model", error, "a text of JSON");
+    let refused = |error| ContainerError::malformed("the model", error, "valid JSON");
     serde_json::to_string(of).map_err(refused)
 }
 
-/// The networks, and their graphs, each of which stands there once.
+/// Returns the networks and their graphs. Equal graphs are stored once.
 fn networks(
     contents: &Contents,
     blobs: &mut Blobs,
@@ -126,7 +126,7 @@ fn networks(
             let graph = *known.entry(text.clone()).or_insert(graphs.len());
             if graph == graphs.len() {
                 let raw = serde_json::value::RawValue::from_string(text);
-                let refused = |error| ContainerError::malformed("a graph", error, "JSON");
+                let refused = |error| ContainerError::malformed("a graph", error, "valid JSON");
                 graphs.push(raw.map_err(refused)?);
             }
             let extents = |extents: &Vec<_>| extents.iter().map(|&of| ExtentForm::of(of)).collect();
@@ -139,13 +139,13 @@ fn networks(
     Ok((all, graphs))
 }
 
-/// The tensors of a file: each run of equal elements stands there once.
+/// The tensors of a file. Equal tensors are stored once.
 #[derive(Default)]
 struct Blobs {
     all: Vec<Blob>,
-    /// Those with each sum.
+    /// Indexes by checksum.
     by_sum: HashMap<u64, Vec<usize>>,
-    /// Those whose elements have been seen in memory.
+    /// Indexes of tensors in memory that were seen before.
     by_id: HashMap<u64, usize>,
     names: HashSet<String>,
 }
@@ -157,7 +157,8 @@ struct Blob {
 }
 
 impl Blobs {
-    /// The name of a tensor with these elements; a new one is called `name`, or nearly so.
+    /// Returns the name under which equal elements are stored. A new tensor is stored under `name`, or a similar one if it is
+    /// taken.
     fn name(&mut self, tensor: &Tensor, name: &str) -> String {
         if let Some(blob) = self.by_id.get(&tensor.id()).and_then(|&at| self.all.get(at)) {
             return blob.name.clone();
@@ -179,7 +180,7 @@ impl Blobs {
         name
     }
 
-    /// A name that is not taken: `name` if it can be.
+    /// Returns `name` if it is free, otherwise `name` with a number.
     fn free(&mut self, name: &str) -> String {
         let name = if name.is_empty() { "tensor" } else { name };
         let others = (2u64..).map(|n| format!("{name}#{n}"));
@@ -202,7 +203,7 @@ impl Blobs {
 
     fn graph(&mut self, of: &StoredGraph) -> Result<GraphForm, ContainerError> {
         let form = self.graph_form(&of.graph, &mut of.ids.iter().copied())?;
-        // What it is called is said by its network.
+        // The network has the name.
         Ok(GraphForm { name: String::new(), ..form })
     }
 
@@ -218,7 +219,7 @@ impl Blobs {
         let mut is_read = PerValue::filled(graph, false);
         let read = graph.nodes.iter().flat_map(Node::reads).map(|(_, value)| value);
         let read = read.chain(graph.outputs.iter().copied());
-        // A run may give what nothing reads.
+        // A run may override a default that nothing reads.
         let read = read.chain(graph.defaults.iter().map(|default| default.value));
         read.for_each(|value| is_read.set(value, true));
         let values = graph.values.iter().zip(is_read.iter());
@@ -246,7 +247,7 @@ impl Blobs {
         })
     }
 
-    /// A constant that nothing reads is left out.
+    /// Omits constants that nothing reads.
     fn value(&mut self, value: &Value, is_read: bool) -> ValueForm {
         let (of, constant) = match &value.source {
             Source::Input(of) => (Some(of), None),
@@ -267,7 +268,7 @@ impl Blobs {
     ) -> Result<NodeForm, ContainerError> {
         let without = || {
             let place = format!("node {:?}", node.name);
-            ContainerError::malformed(place, "no id", "one for each node")
+            ContainerError::malformed(place, "no id", "an id for each node")
         };
         let id = ids.next().ok_or_else(without)?;
         let mut attrs = Vec::with_capacity(node.attrs.len());
@@ -319,8 +320,8 @@ impl Blobs {
         })
     }
 
-    /// Large tensors first, as they came, each aligned; then the small ones, those of wide elements first, so that each is
-    /// aligned for its own.
+    /// Puts large tensors first, in their order, each aligned to [`ALIGN_BYTES`]. Small ones follow, wide elements first, so
+    /// that each is aligned to its element size.
     fn layout(self, metadata: &[(&str, String)], content: u128) -> Result<Layout, ContainerError> {
         let Self { all, names, .. } = self;
         let (large, mut small): (Vec<_>, Vec<_>) =
@@ -357,10 +358,10 @@ fn type_form(of: &TensorType) -> TypeForm {
     TypeForm { dtype: of.dtype.name().to_owned(), dims: of.dims.iter().map(dim).collect() }
 }
 
-/// A header, as far as it has been written.
+/// A partly written header.
 struct Head {
     text: String,
-    /// Where the next tensor begins.
+    /// The offset of the next tensor.
     end: usize,
 }
 
@@ -382,7 +383,7 @@ impl Head {
         let place = || format!("tensor {name:?}");
         let large = || ContainerError::malformed(place(), "too many bytes", "a smaller model");
         let to = self.end.checked_add(len).ok_or_else(large)?;
-        let none = || ContainerError::malformed(place(), format!("type {dtype}"), "numbers");
+        let none = || ContainerError::malformed(place(), format!("type {dtype}"), "a numeric type");
         let (from, dtype) = (self.end, dtype_name(dtype).ok_or_else(none)?);
         let name = quoted(name);
         let entry = format!(
@@ -394,14 +395,14 @@ impl Head {
         Ok(())
     }
 
-    /// The whole text, with blanks behind it up to where aligned bytes begin.
+    /// Closes the header and pads it with spaces to the alignment of the data.
     fn finish(self) -> Result<String, ContainerError> {
         let mut text = self.text;
         text.push('}');
         let len = (START + text.len()).next_multiple_of(ALIGN_BYTES) - START;
         if len > MAX_HEADER_BYTES {
-            let (found, wanted) = (format!("{len} bytes"), format!("{MAX_HEADER_BYTES} at most"));
-            return Err(ContainerError::malformed("the graph's text", found, wanted));
+            let (found, expected) = (format!("{len} bytes"), format!("at most {MAX_HEADER_BYTES}"));
+            return Err(ContainerError::malformed("the header", found, expected));
         }
         let blanks = len - text.len();
         text.extend(std::iter::repeat_n(' ', blanks));
@@ -409,7 +410,7 @@ impl Head {
     }
 }
 
-/// A text as JSON has it.
+/// Encodes a string as JSON.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

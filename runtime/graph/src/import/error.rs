@@ -1,4 +1,4 @@
-//! Why a file gave no graph.
+//! Errors of imports.
 
 use std::fmt::{Arguments, Display};
 use std::io;
@@ -9,7 +9,7 @@ use crate::container::ContainerError;
 use crate::error::{Coded, Error, ErrorCode, ErrorContext};
 use crate::graph::{GraphError, subgraph_place};
 
-/// Why a file gave no graph.
+/// The reason why a model could not be imported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
@@ -18,55 +18,55 @@ pub enum ImportError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// Neither a file's name nor its bytes say what it is.
-    #[error("{name:?} is of no known format, wanted one of {}", formats())]
+    /// Neither the name of the file nor its bytes identify a known format.
+    #[error("{name:?} has an unknown format, expected one of {}", formats())]
     UnknownFormat {
-        /// What the bytes are called.
+        /// The name of the bytes.
         name: String,
     },
-    /// The bytes are not what they should be.
-    #[error("{name} is not {wanted}, or only part of one: {reason}")]
+    /// The bytes cannot be decoded.
+    #[error("{name} is not {expected}, or is truncated: {reason}")]
     WrongBytes {
-        /// What the bytes are called.
+        /// The name of the bytes.
         name: String,
-        /// What they should be.
-        wanted: &'static str,
-        /// What stopped the reader.
+        /// The expected format.
+        expected: &'static str,
+        /// The decoder's message.
         reason: String,
     },
-    /// The file breaks its format's rules.
-    #[error("{place}: {found}, wanted {wanted}")]
+    /// The model violates the rules of its format.
+    #[error("{place}: {found}, expected {expected}")]
     Malformed {
         /// Where in the model.
         place: String,
-        /// What is there.
+        /// The part that is wrong.
         found: String,
-        /// What should be.
-        wanted: String,
+        /// The expected value.
+        expected: String,
     },
-    /// The file is good, but has something in it that this runtime does not do.
-    #[error("{place}: {found} is not supported, wanted {wanted}")]
+    /// The model is valid, but uses something that is not supported.
+    #[error("{place}: {found} is not supported, expected {expected}")]
     Unsupported {
         /// Where in the model.
         place: String,
-        /// What is there.
+        /// The unsupported part.
         found: String,
-        /// What could be.
-        wanted: String,
+        /// The supported alternatives.
+        expected: String,
     },
     /// A model file cannot be read.
     #[error("{name:?}: {reason}")]
     Container {
-        /// What the bytes are called.
+        /// The name of the bytes.
         name: String,
-        /// Why.
+        /// The cause.
         reason: ContainerError,
     },
-    /// The nodes do not make a graph that can run.
+    /// The graph is invalid.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }
@@ -81,36 +81,36 @@ impl ImportError {
     pub(super) fn malformed(
         place: Arguments<'_>,
         found: impl Display,
-        wanted: impl Display,
+        expected: impl Display,
     ) -> Self {
-        let (found, wanted) = (found.to_string(), wanted.to_string());
-        Self::Malformed { place: place.to_string(), found, wanted }
+        let (found, expected) = (found.to_string(), expected.to_string());
+        Self::Malformed { place: place.to_string(), found, expected }
     }
 
     pub(super) fn unsupported(
         place: Arguments<'_>,
         found: impl Display,
-        wanted: impl Display,
+        expected: impl Display,
     ) -> Self {
-        let (found, wanted) = (found.to_string(), wanted.to_string());
-        Self::Unsupported { place: place.to_string(), found, wanted }
+        let (found, expected) = (found.to_string(), expected.to_string());
+        Self::Unsupported { place: place.to_string(), found, expected }
     }
 
-    /// The same, said of a subgraph of the node called `node`.
+    /// Returns the same error located in a subgraph of the node called `node`.
     pub(super) fn inside(self, node: &str, attribute: &str, index: Option<usize>) -> Self {
         let within = |place| format!("{}: {place}", subgraph_place(node, attribute, index));
         match self {
-            Self::WrongBytes { name, wanted, reason } => {
-                Self::WrongBytes { name: within(name), wanted, reason }
+            Self::WrongBytes { name, expected, reason } => {
+                Self::WrongBytes { name: within(name), expected, reason }
             }
-            Self::Malformed { place, found, wanted } => {
-                Self::Malformed { place: within(place), found, wanted }
+            Self::Malformed { place, found, expected } => {
+                Self::Malformed { place: within(place), found, expected }
             }
-            Self::Unsupported { place, found, wanted } => {
-                Self::Unsupported { place: within(place), found, wanted }
+            Self::Unsupported { place, found, expected } => {
+                Self::Unsupported { place: within(place), found, expected }
             }
             Self::Graph(error) => Self::Graph(error.inside(node, attribute, index)),
-            // They name the file.
+            // These errors name the file.
             Self::Read { .. } | Self::UnknownFormat { .. } | Self::Container { .. } => self,
         }
     }

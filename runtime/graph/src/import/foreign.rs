@@ -1,16 +1,16 @@
-//! Models of other tools, told by what is in the file, and who makes ONNX of them.
+//! Recognizes models of other tools by their bytes, and names the tool that converts each to ONNX.
 
 use std::path::Path;
 
 use super::ImportError;
 
-/// A format that is not read.
+/// A model format of another tool.
 struct Foreign {
-    /// What to call it.
+    /// The name of the format, for messages.
     name: &'static str,
-    /// Whether bytes are such a file.
+    /// Returns whether bytes are of this format.
     is: fn(&[u8]) -> bool,
-    /// What makes an ONNX file of it.
+    /// The command or function that converts a model to ONNX.
     tool: &'static str,
 }
 
@@ -32,28 +32,30 @@ const TORCH: &str = "`torch.onnx.export` in Python";
 const CAFFE: &str =
     "`python -m caffe2onnx.convert --prototxt NET.prototxt --caffemodel NET.caffemodel`";
 
-/// Refuses bytes of a format that others make ONNX of.
+/// Refuses bytes in the format of another tool.
 pub(super) fn refuse(bytes: &[u8], name: &str) -> Result<(), ImportError> {
     let Some(of) = FOREIGN.iter().find(|of| (of.is)(bytes)) else { return Ok(()) };
-    let wanted = format!("an ONNX file: {} makes one", of.tool);
-    Err(ImportError::unsupported(format_args!("{name:?}"), of.name, wanted))
+    let expected = format!("an ONNX file: convert the model with {}", of.tool);
+    Err(ImportError::unsupported(format_args!("{name:?}"), of.name, expected))
 }
 
-/// Refuses a folder that is a model of another tool.
+/// Refuses a folder that holds a TensorFlow SavedModel.
 pub(super) fn refuse_folder(path: &Path) -> Result<(), ImportError> {
     if !path.join("saved_model.pb").is_file() {
         return Ok(());
     }
-    let (found, wanted) =
-        ("a TensorFlow SavedModel", format!("an ONNX file: {TF2ONNX_SAVED} makes one"));
-    Err(ImportError::unsupported(format_args!("{}", path.display()), found, wanted))
+    let (found, expected) = (
+        "a TensorFlow SavedModel",
+        format!("an ONNX file: convert the model with {TF2ONNX_SAVED}"),
+    );
+    Err(ImportError::unsupported(format_args!("{}", path.display()), found, expected))
 }
 
 fn is_tflite(bytes: &[u8]) -> bool {
     bytes.get(4..8) == Some(b"TFL3")
 }
 
-/// An archive with a pickle or code in it, or a pickle of the time before.
+/// A zip archive with `data.pkl` inside, or a bare pickle as older releases wrote.
 fn is_pytorch(bytes: &[u8]) -> bool {
     const PICKLED: &[u8] = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
     bytes.starts_with(PICKLED) || is_zip(bytes) && holds(bytes, b"data.pkl")
@@ -67,7 +69,8 @@ fn is_zip(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PK\x03\x04")
 }
 
-/// Whether the names at an archive's ends have these words.
+/// Whether the first or last 64 KiB of a zip archive, where its entries' names are, contain
+/// `words`.
 fn holds(bytes: &[u8], words: &[u8]) -> bool {
     const ENDS: usize = 1 << 16;
     let head = bytes.get(..ENDS.min(bytes.len())).unwrap_or_default();
@@ -75,7 +78,7 @@ fn holds(bytes: &[u8], words: &[u8]) -> bool {
     [head, tail].iter().any(|part| part.windows(words.len()).any(|at| at == words))
 }
 
-/// A field of a message that has bytes: its key, those bytes, and what follows.
+/// Reads one protobuf field: its key, its bytes (empty for a varint) and the bytes after it.
 fn field(bytes: &[u8]) -> Option<(u64, &[u8], &[u8])> {
     let (key, rest) = varint(bytes)?;
     let wire_type = key % 8;
@@ -106,7 +109,8 @@ fn is_words(bytes: &[u8]) -> bool {
 const FIRST: u64 = 1 << 3 | 2;
 const SECOND: u64 = 2 << 3 | 2;
 
-/// Its version, then a graph with information on it in front, where ONNX has the name of a program.
+/// A `SavedModel` message: a version, then a `MetaGraphDef` whose first field is a message. The
+/// same field of an ONNX file is the producer's name.
 fn is_saved_model(bytes: &[u8]) -> bool {
     let graph = || {
         let (key, _, rest) = field(bytes).filter(|(key, ..)| *key == 1 << 3)?;
@@ -117,7 +121,7 @@ fn is_saved_model(bytes: &[u8]) -> bool {
     graph() == Some(true)
 }
 
-/// Nodes, each with a name and an operator.
+/// A `GraphDef` message: its first field is a node with a name and an operator.
 fn is_graph_def(bytes: &[u8]) -> bool {
     let node = || {
         let (key, node, _) = field(bytes)?;
@@ -128,7 +132,7 @@ fn is_graph_def(bytes: &[u8]) -> bool {
     node() == Some(true)
 }
 
-/// A name and layers, in text or as messages.
+/// A `NetParameter` message or its text format: a name and layers.
 fn is_caffe(bytes: &[u8]) -> bool {
     const LAYER: u64 = 100 << 3 | 2;
     let message = || {
@@ -188,8 +192,9 @@ mod tests {
             // Whatever the file is called.
             for called in ["m", "m.onnx", "m.udm", "m.pt"] {
                 let error = bytes(of, called, &ImportOptions::default()).unwrap_err().to_string();
-                let wanted = format!("{called:?}: {name} is not supported, wanted an ONNX file: ");
-                assert!(error.starts_with(&wanted) && error.contains(tool), "{error}");
+                let expected =
+                    format!("{called:?}: {name} is not supported, expected an ONNX file: ");
+                assert!(error.starts_with(&expected) && error.contains(tool), "{error}");
             }
         }
     }

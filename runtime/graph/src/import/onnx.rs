@@ -1,4 +1,4 @@
-//! ONNX files.
+//! The importer of ONNX files.
 
 mod attribute;
 mod external;
@@ -21,22 +21,24 @@ use crate::graph::Graph;
 pub use tensor::tensor_pb;
 pub(crate) use tensor::to_proto;
 
-/// Whether bytes start as writers start an ONNX file: with the version of its format, which is small.
+/// Whether bytes begin like an ONNX file: writers put `ir_version` first, a small number.
 pub(crate) fn sniff(bytes: &[u8]) -> bool {
     matches!(bytes, [0x08, 1..=0x7f, ..])
 }
 
-/// The graph in the bytes of an ONNX file; `name` is what to call it in messages.
+/// Imports an ONNX file; `name` identifies it in messages.
 ///
-/// `Constant` nodes become constants, as do sparse tensors, and inputs that the model has elements for unless
-/// [`ImportOptions::given`] names them. Optional
-/// inputs and outputs left out at a node's end are dropped. Subgraphs capture what they read of outer
-/// graphs; a name that a subgraph has for a value of its own means that one in all of it. A node that calls a function of
-/// the model gives its place to the function's nodes, unless a package has an operator for it.
+/// * `Constant` nodes and sparse initializers become constants.
+/// * Inputs with an initializer become constants unless [`ImportOptions::given`] names them.
+/// * Trailing optional inputs and outputs that are left out are dropped.
+/// * Subgraphs capture the values of outer graphs that they read. A name defined in a subgraph shadows the same name of
+///   an outer graph.
+/// * A node that calls a function of the model is replaced by the function's nodes, unless a package implements the
+///   operator.
 ///
 /// # Errors
-/// Bytes that are no model, a model that breaks ONNX's rules, or one with something in it that
-/// the graph cannot say: sequences, texts, narrow floats.
+/// Fails if the bytes are not an ONNX model, the model violates ONNX's rules, or it uses something that a graph cannot
+/// represent: sequences as inputs, strings as constants, 8-bit and narrower floats.
 pub(crate) fn import(
     bytes: &ModelBytes,
     name: &str,

@@ -19,7 +19,7 @@ fn a_suffix_says_the_format_and_else_the_bytes() {
         let graph = bytes(&model(), name, &ImportOptions::default()).unwrap();
         assert_eq!(graph.name, name);
     }
-    let no_model = "is not an ONNX ModelProto, or only part of one: it has no graph";
+    let no_model = "is not an ONNX ModelProto, or is truncated: it has no graph";
     assert_eq!(refusal(b"", "m.onnx"), format!("\"m.onnx\" {no_model}"));
 }
 
@@ -27,7 +27,7 @@ fn a_suffix_says_the_format_and_else_the_bytes() {
 fn an_unknown_file_is_refused_with_the_known_formats() {
     for (of, name) in [(&b""[..], "m"), (b"PK\x03\x04", "m.zip"), (b"\x08\x00", ".onnx")] {
         let expected = format!(
-            "{name:?} is of no known format, wanted one of ONNX (.onnx), model file (.udm), text (.graph)"
+            "{name:?} has an unknown format, expected one of ONNX (.onnx), model file (.udm), text (.graph)"
         );
         assert_eq!(refusal(of, name), expected);
     }
@@ -49,15 +49,15 @@ fn a_printed_graph_is_a_model() {
         assert_eq!(graph.to_string(), text);
     }
     let cases: [(&[u8], &str); 4] = [
-        (b"graph g\n  input x: f32[2\n", "\"m.graph\", line 2: \"\", wanted \"]\""),
+        (b"graph g\n  input x: f32[2\n", "\"m.graph\", line 2: \"\", expected \"]\""),
         (
             b"\xff",
-            "\"m.graph\" is not a graph in UTF-8, or only part of one: invalid utf-8 sequence of 1 bytes from index 0",
+            "\"m.graph\" is not a graph in UTF-8, or is truncated: invalid utf-8 sequence of 1 bytes from index 0",
         ),
         (b"graph g\n  output y\n", "output 0 is value \"y\", which nothing makes"),
         (
             b"graph g\n  constant w: f32[99999999999]{1.0}\n",
-            "\"m.graph\", line 2: \"\", wanted up to 16777216 elements that are the same",
+            "\"m.graph\", line 2: \"\", expected up to 16777216 elements that are the same",
         ),
     ];
     for (of, expected) in cases {
@@ -98,9 +98,9 @@ fn a_file_that_is_read_into_memory_may_change_later() {
     let elements = graph.constant(graph.outputs[0]).and_then(|of| of.get::<f32>());
     assert_eq!(elements, Some(&[0.5; 40][..]));
     let error = file(&path, &options).unwrap_err().to_string();
-    let wanted =
-        "it is not a safetensors file, or only part of one: it has 3 bytes, wanted 8 at least";
-    assert_eq!(error, format!("\"m.udm\": {wanted}"));
+    let expected =
+        "it is not a safetensors file, or is truncated: it has 3 bytes, expected at least 8";
+    assert_eq!(error, format!("\"m.udm\": {expected}"));
     let options = ImportOptions { network: Some("none".to_owned()), ..ImportOptions::default() };
     let error = file(folder.path(), &options).unwrap_err();
     assert!(matches!(error, ImportError::Read { .. }));

@@ -1,17 +1,17 @@
-//! Graphs in the form in which they print, as bug reports and tests hold them.
+//! Graphs in their printed text format, which bug reports and tests use.
 
 use super::{ImportError, ImportOptions, ModelBytes};
 use crate::graph::{Graph, ParseError};
 
-/// Whether bytes start as a printed graph does.
+/// Whether bytes begin like a printed graph.
 pub(super) fn sniff(bytes: &[u8]) -> bool {
     bytes.starts_with(b"graph ")
 }
 
-/// The graph in such a text, verified; it keeps the name that the text says.
+/// Parses a printed graph and verifies it. The graph keeps the name in its text.
 ///
 /// # Errors
-/// Bytes that are no text, a line that cannot be read, or a graph that cannot run.
+/// Fails if the bytes are not UTF-8, a line cannot be parsed, or the graph is invalid.
 pub(super) fn import(
     bytes: &ModelBytes,
     name: &str,
@@ -19,13 +19,13 @@ pub(super) fn import(
 ) -> Result<Graph, ImportError> {
     let text = std::str::from_utf8(bytes.as_ref()).map_err(|error| ImportError::WrongBytes {
         name: format!("{name:?}"),
-        wanted: "a graph in UTF-8",
+        expected: "a graph in UTF-8",
         reason: error.to_string(),
     })?;
     Graph::parse(text).map_err(|error| match error {
-        ParseError::Line { line, found, wanted } => {
+        ParseError::Line { line, found, wanted: expected } => {
             let place = format!("{name:?}, line {line}");
-            ImportError::Malformed { place, found: format!("{found:?}"), wanted }
+            ImportError::Malformed { place, found: format!("{found:?}"), expected }
         }
         ParseError::Graph(error) => error.into(),
     })

@@ -1,15 +1,16 @@
-//! Model files, as `udo convert` writes them.
+//! Model files (`.udm`), as `udo convert` writes them.
 
 use super::{ImportError, ImportOptions, ModelBytes};
 use crate::container::{Container, ContainerError};
 use crate::graph::Graph;
 
-/// The graph of the network and stage that the options name, or of the only ones there are.
+/// Imports the network and stage that the options name; without options, the only network and the
+/// stage that fits without given shapes.
 ///
-/// Ranges of extents stay open: [`Container::bound`] says them.
+/// Ranges of dimensions stay open: see [`Container::bound`].
 ///
 /// # Errors
-/// Bytes that are no model file, and a network or stage that it does not have.
+/// Fails if the bytes are not a model file, or it does not have the network or stage.
 pub(super) fn import(
     bytes: &ModelBytes,
     name: &str,

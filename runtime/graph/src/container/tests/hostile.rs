@@ -123,20 +123,20 @@ fn a_header_that_fits_its_checksum_may_say_anything() {
 #[test]
 fn faults_of_the_outer_form_are_told_apart() {
     let file = file();
-    let wrong = "it is not a safetensors file, or only part of one: ";
+    let wrong = "it is not a safetensors file, or is truncated: ";
     let cases: [(&[u8], &str); 7] = [
-        (b"", "it has 0 bytes, wanted 8 at least"),
-        (b"PK\x03\x04\0\0\0\0", "its header is said to have 67324752 bytes"),
-        (b"\xff\xff\xff\xff\xff\xff\xff\xff{}", "its header is said to have 18446744073709551615"),
-        (b"\x04\0\0\0\0\0\0\0{", "its header has 1 bytes, wanted 4"),
-        (b"\x02\0\0\0\0\0\0\0{]", "its header is no JSON of tensors: "),
+        (b"", "it has 0 bytes, expected at least 8"),
+        (b"PK\x03\x04\0\0\0\0", "its header has length 67324752"),
+        (b"\xff\xff\xff\xff\xff\xff\xff\xff{}", "its header has length 18446744073709551615"),
+        (b"\x04\0\0\0\0\0\0\0{", "its header has 1 bytes, expected 4"),
+        (b"\x02\0\0\0\0\0\0\0{]", "its header is not a JSON object of tensors: "),
         (&file[..file.len() - 1], "of the data, which has "),
-        (&[&file[..], &[0]].concat(), "bytes of data, wanted the "),
+        (&[&file[..], &[0]].concat(), "bytes of data, expected "),
     ];
-    for (bytes, wanted) in cases {
+    for (bytes, expected) in cases {
         let error = refusal(bytes);
         assert!(error.starts_with(wrong) || bytes.starts_with(b"PK"), "{error}");
-        assert!(error.contains(wanted) || bytes.starts_with(b"PK"), "{error}");
+        assert!(error.contains(expected) || bytes.starts_with(b"PK"), "{error}");
     }
     let of = |header: &str, data: &[u8]| {
         let len = u64::try_from(header.len()).unwrap().to_le_bytes();
@@ -149,29 +149,35 @@ fn faults_of_the_outer_form_are_told_apart() {
         of(&text, &[0; 8])
     };
     let cases = [
-        (tensor("F32", "[2]", "[4,12]"), "tensor \"a\" begins at byte 4 of the data, wanted 0"),
-        (tensor("F32", "[3]", "[0,12]"), "tensor \"a\" ends at byte 12 of the data, which has 8"),
+        (tensor("F32", "[2]", "[4,12]"), "tensor \"a\" begins at byte 4 of the data, expected 0"),
+        (
+            tensor("F32", "[3]", "[0,12]"),
+            "tensor \"a\" ends at byte 12 of the data, which has 8 bytes",
+        ),
         (
             tensor("F32", "[3]", "[0,8]"),
-            "tensor \"a\" ends at byte 8 of the data, wanted 12 bytes from 0 on for F32 [3]",
+            "tensor \"a\" ends at byte 8 of the data, expected 12 bytes from byte 0 for F32 [3]",
         ),
         (tensor("F31", "[2]", "[0,8]"), "tensor \"a\" has elements of unknown type \"F31\""),
         (tensor("F4", "[3]", "[0,8]"), "tensor \"a\" ends within a byte: 12 bits"),
         (
             tensor("F32", "[4611686018427387904,4]", "[0,8]"),
-            "tensor \"a\" has more elements than can be: [4611686018427387904, 4]",
+            "tensor \"a\" has too many elements: [4611686018427387904, 4]",
         ),
-        (tensor("F32", "[2]", "[8,0]"), "tensor \"a\" begins at byte 8 of the data, wanted 0"),
-        (tensor("U8", "[4]", "[0,4]"), "8 bytes of data, wanted the 4 that tensors have"),
+        (tensor("F32", "[2]", "[8,0]"), "tensor \"a\" begins at byte 8 of the data, expected 0"),
+        (
+            tensor("U8", "[4]", "[0,4]"),
+            "8 bytes of data, expected 4 bytes, the size of all tensors",
+        ),
     ];
-    for (error, wanted) in cases {
-        assert_eq!(error, format!("{wrong}{wanted}"));
+    for (error, expected) in cases {
+        assert_eq!(error, format!("{wrong}{expected}"));
     }
     let twice = of("{\"__metadata__\":{},\"__metadata__\":{}}", b"");
-    assert!(twice.contains("metadata stand there twice"), "{twice}");
+    assert!(twice.contains("duplicate metadata"), "{twice}");
     let entry = "\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}";
     let twice = of(&format!("{{{entry},{entry}}}"), b"");
-    assert!(twice.ends_with("two tensors are called \"a\", wanted different names"), "{twice}");
+    assert!(twice.ends_with("two tensors are called \"a\", expected different names"), "{twice}");
 }
 
 #[test]
@@ -179,35 +185,38 @@ fn faults_of_the_model_are_told_apart() {
     let cases = [
         (
             with("format", "pt"),
-            "it has tensors and no graph: metadata \"format\" is \"pt\", wanted \"udo\"",
+            "it has tensors and no graph: metadata \"format\" is \"pt\", expected \"udo\"",
         ),
-        (with("udo.version", "2"), "it is of format 2, wanted 1 at most: a newer udo wrote it"),
-        (with("udo.version", "0"), "metadata \"udo.version\": \"0\", wanted 1 to 1"),
-        (with("udo.networks", "[]"), "the file: no network, wanted one at least"),
+        (
+            with("udo.version", "2"),
+            "it has format version 2, expected at most 1: a newer udo wrote it",
+        ),
+        (with("udo.version", "0"), "metadata \"udo.version\": \"0\", expected 1 to 1"),
+        (with("udo.networks", "[]"), "the file: no network, expected at least one"),
         (
             with("udo.networks", "[{\"name\":\"n\",\"stages\":[]}]"),
-            "network \"n\": no stage, wanted one at least",
+            "network \"n\": no stage, expected at least one",
         ),
         (
             with(
                 "udo.networks",
                 "[{\"name\":\"n\",\"stages\":[{\"graph\":9,\"source\":{\"file\":\"\",\"sha256\":\"\",\"tool\":\"\"}}]}]",
             ),
-            "a stage: graph 9, wanted one of the file's 1",
+            "a stage: graph 9, expected one of the file's 1",
         ),
         (
             with("udo.sections", "[{\"name\":\"s\",\"tensor\":\"bias\"}]"),
-            "section \"s\": a tensor of f32, wanted one of u8",
+            "section \"s\": a tensor of f32, expected a tensor of u8",
         ),
         (
             with("udo.sections", "[{\"name\":\"s\",\"tensor\":\"none there\"}]"),
-            "section \"s\": tensor \"none there\", wanted a tensor of the file",
+            "section \"s\": tensor \"none there\", expected a tensor of the file",
         ),
         (with("udo.graphs", "[1]"), "metadata \"udo.graphs\": invalid type: integer `1`"),
     ];
-    for (file, wanted) in cases {
+    for (file, expected) in cases {
         let error = refusal(&file);
-        assert!(error.starts_with(wanted), "{error}");
+        assert!(error.starts_with(expected), "{error}");
     }
     let file = file();
     let mut other = file.clone();
@@ -248,15 +257,15 @@ fn faults_of_a_graph_are_told_apart() {
         graph(value, "", &node)
     };
     let cases = [
-        (graph(value, "0", ""), "graph 0 input 0: no type, wanted an input with a type"),
+        (graph(value, "0", ""), "graph 0 input 0: no type, expected an input with a type"),
         (
             graph(input, "0,0", ""),
-            "input 1: value \"v\", which is a constant or listed before, wanted",
+            "input 1: value \"v\", which is a constant or is listed twice, expected",
         ),
-        (graph("", "4294967295", ""), "graph 0 input 0: no type, wanted"),
+        (graph("", "4294967295", ""), "graph 0 input 0: no type, expected"),
         (
             constant("nowhere", "[1]"),
-            "value 0 \"v\": tensor \"nowhere\", wanted a tensor of the file",
+            "value 0 \"v\": tensor \"nowhere\", expected a tensor of the file",
         ),
         (
             constant("bias", "[3]"),
@@ -274,19 +283,22 @@ fn faults_of_a_graph_are_told_apart() {
         (node("0", ""), "graph 0: node \"n\" input 0 is value \"v\", which nothing makes"),
         (
             node("", "[\"f\",{\"float\":\"one\"}]"),
-            "node \"n\" attribute \"f\": \"one\", wanted a real number",
+            "node \"n\" attribute \"f\": \"one\", expected a number",
         ),
         (node("", "[\"f\",{\"real\":1}]"), "metadata \"udo.graphs\": unknown variant `real`"),
     ];
-    for (error, wanted) in cases {
-        assert!(error.starts_with(wanted), "{error}\n{wanted}");
+    for (error, expected) in cases {
+        assert!(error.starts_with(expected), "{error}\n{expected}");
     }
     let error = graph(&input.replace("f32", "str"), "0", "");
-    assert!(error.starts_with("graph 0 input 0: type \"str\", wanted f32 or such"), "{error}");
+    assert!(
+        error.starts_with("graph 0 input 0: type \"str\", expected the name of an element type"),
+        "{error}"
+    );
     let inner = "{\"values\":[],\"inputs\":[9],\"nodes\":[],\"outputs\":[]}";
     let error = node("", &format!("[\"body\",{{\"graph\":{inner}}}]"));
     assert_eq!(
         error,
-        "node \"n\" attribute \"body\": input 0: value 9, wanted one of the graph's 0"
+        "node \"n\" attribute \"body\": input 0: value 9, expected one of the graph's 0"
     );
 }

@@ -74,10 +74,11 @@ fn the_stage_is_the_one_of_the_inputs_shapes() {
     assert_eq!(pick(&container, &[("x", &[9, 4, 3]), ("other", &[1])]), Ok(0));
     let known =
         "x f32[1..9,4,?], m f32[batch]; x f32[1..5,4,?], m f32[batch]; x f32[4,4,?], m f32[batch]";
-    let wanted = format!("no stage of network \"net\" takes x [10,4,3], wanted one of {known}");
-    assert_eq!(pick(&container, &[("x", &[10, 4, 3])]), Err(wanted));
-    let wanted = format!("network \"net\" has several stages, wanted shapes of one of {known}");
-    assert_eq!(pick(&container, &[]), Err(wanted));
+    let expected = format!("no stage of network \"net\" fits x [10,4,3], expected one of {known}");
+    assert_eq!(pick(&container, &[("x", &[10, 4, 3])]), Err(expected));
+    let expected =
+        format!("network \"net\" has several stages, expected the shapes of one of {known}");
+    assert_eq!(pick(&container, &[]), Err(expected));
 }
 
 /// A network whose stages are graphs of their own.
@@ -105,16 +106,19 @@ fn stages_are_told_apart_by_what_their_graphs_fix() {
     assert_eq!(pick(&container, &[("x", &[4, 5])]), Ok(2), "what is open comes last");
     let error = pick(&container, &[("x", &[3, 4])]).unwrap_err();
     assert!(
-        error.starts_with("no stage of network \"net\" takes x [3,4], wanted one of "),
+        error.starts_with("no stage of network \"net\" fits x [3,4], expected one of "),
         "{error}"
     );
     let undecided: [&[(&str, &[usize])]; 2] = [&[], &[("m", &[1])]];
     for given in undecided {
         let error = pick(&container, given).unwrap_err();
-        assert!(error.starts_with("network \"net\" has several stages, wanted shapes"), "{error}");
+        assert!(
+            error.starts_with("network \"net\" has several stages, expected the shapes"),
+            "{error}"
+        );
     }
     let error = pick(&container, &[("m", &[7])]).unwrap_err();
-    assert!(error.starts_with("no stage of network \"net\" takes m [7]"), "{error}");
+    assert!(error.starts_with("no stage of network \"net\" fits m [7]"), "{error}");
 }
 
 #[test]
@@ -139,18 +143,18 @@ fn shapes_that_are_no_shapes_of_the_inputs_are_refused() {
     let of = |stages: &[BTreeMap<String, Vec<Extent>>]| network(stages).unwrap_err();
     let names = "with one extent or range for each name";
     let cases = [
-        (shapes(&[("z", &[])]), "input \"z\": no such input, wanted one of \"x\", \"m\""),
-        (shapes(&[("m", &[])]), "input \"m\": [], wanted f32[batch]"),
-        (shapes(&[("x", &[FOUR, FOUR, FOUR])]), "input \"x\": [4,4,4], wanted f32[batch,?,3], "),
-        (shapes(&[("x", &[range(5, 1), ANY, ANY])]), "input \"x\": [5..1,?,?], wanted f32"),
-        (shapes(&[("x", &[ANY, ANY, range(3, 3)])]), "input \"x\": [?,?,3..3], wanted f32"),
+        (shapes(&[("z", &[])]), "input \"z\": unknown input, expected one of \"x\", \"m\""),
+        (shapes(&[("m", &[])]), "input \"m\": [], expected f32[batch]"),
+        (shapes(&[("x", &[FOUR, FOUR, FOUR])]), "input \"x\": [4,4,4], expected f32[batch,?,3], "),
+        (shapes(&[("x", &[range(5, 1), ANY, ANY])]), "input \"x\": [5..1,?,?], expected f32"),
+        (shapes(&[("x", &[ANY, ANY, range(3, 3)])]), "input \"x\": [?,?,3..3], expected f32"),
         (shapes(&[("m", &[range(1, 4)]), ("x", &[FOUR, ANY, ANY])]), names),
     ];
-    for (shapes, wanted) in cases {
+    for (shapes, expected) in cases {
         let error = of(&[shapes]);
-        assert!(error.starts_with("stage 0 input ") && error.contains(wanted), "{error}");
+        assert!(error.starts_with("stage 0 input ") && error.contains(expected), "{error}");
     }
     let four = shapes(&[("m", &[FOUR])]);
     let error = of(&[four.clone(), four]);
-    assert_eq!(error, "stage 1: the shapes of stage 0, wanted others");
+    assert_eq!(error, "stage 1: the shapes of stage 0, expected different shapes in each stage");
 }

@@ -1,4 +1,4 @@
-//! What attributes of nodes hold, but for graphs, and the tensors of `Constant` nodes.
+//! Values of node attributes other than graphs, and the tensors of `Constant` nodes.
 
 use std::fmt::Arguments;
 
@@ -12,7 +12,7 @@ use super::tensor::{shape_of, tensor};
 use crate::graph::Attr;
 use crate::memory::Tensor;
 
-/// What an attribute holds that is no graph; elements in another file are among `files`.
+/// Returns the value of an attribute that is not a graph. `files` holds external data.
 pub(super) fn attr(
     place: Arguments<'_>,
     proto: &AttributeProto,
@@ -24,7 +24,7 @@ pub(super) fn attr(
     }
     let text = |bytes: &Vec<u8>| {
         String::from_utf8(bytes.clone())
-            .map_err(|_| ImportError::malformed(place, "bytes that are no text", "UTF-8"))
+            .map_err(|_| ImportError::malformed(place, "bytes that are not text", "UTF-8"))
     };
     Ok(match type_of(proto) {
         AttributeProto::FLOAT => Attr::Float(proto.f.unwrap_or_default().into()),
@@ -34,11 +34,11 @@ pub(super) fn attr(
         }
         AttributeProto::TENSOR => match &proto.t {
             Some(proto) => Attr::Tensor(tensor(place, proto, files)?),
-            None => return Err(ImportError::malformed(place, "no tensor", "one")),
+            None => return Err(ImportError::malformed(place, "no tensor", "a tensor")),
         },
         AttributeProto::SPARSE_TENSOR => match &proto.sparse_tensor {
             Some(proto) => Attr::Tensor(sparse::dense(place, proto, files)?),
-            None => return Err(ImportError::malformed(place, "no tensor", "one")),
+            None => return Err(ImportError::malformed(place, "no tensor", "a tensor")),
         },
         AttributeProto::FLOATS => {
             Attr::Floats(proto.floats.iter().copied().map(f64::from).collect())
@@ -56,22 +56,22 @@ pub(super) fn attr(
                 13 | 14 => "a type".to_owned(),
                 _ => format!("attribute type {other}"),
             };
-            let wanted = "numbers, texts, a tensor or graphs";
-            return Err(ImportError::unsupported(place, found, wanted));
+            let expected = "numbers, strings, a tensor or graphs";
+            return Err(ImportError::unsupported(place, found, expected));
         }
     })
 }
 
-/// What a `Constant` node makes.
+/// Returns the tensor of a `Constant` node.
 pub(super) fn constant(
     place: Arguments<'_>,
     node: &NodeProto,
     files: &Files<'_>,
 ) -> Result<Tensor, ImportError> {
-    const WANTED: &str = "one attribute value, sparse_value, value_float(s) or value_int(s)";
+    const EXPECTED: &str = "one attribute value, sparse_value, value_float(s) or value_int(s)";
     let [attribute] = node.attribute.as_slice() else {
         let found = format!("{} attributes", node.attribute.len());
-        return Err(ImportError::malformed(place, found, WANTED));
+        return Err(ImportError::malformed(place, found, EXPECTED));
     };
     let name = attribute.name.as_str();
     let attr = attr(format_args!("{place} attribute {name:?}"), attribute, files)?;
@@ -81,7 +81,7 @@ pub(super) fn constant(
         ("value_ints", Attr::Ints(values)) => {
             Tensor::of(shape_of(place, &[values.len()])?, &values)
         }
-        // Taken from the message: the attribute holds them widened.
+        // From the message: the attribute is widened to f64.
         ("value_float", Attr::Float(_)) => {
             Tensor::of(Shape::SCALAR, &[attribute.f.unwrap_or_default()])
         }
@@ -90,13 +90,14 @@ pub(super) fn constant(
         }
         (_, _) => {
             let found = format!("attribute {name:?}");
-            return Err(ImportError::unsupported(place, found, WANTED));
+            return Err(ImportError::unsupported(place, found, EXPECTED));
         }
     };
-    made.map_err(|e| ImportError::malformed(place, e, WANTED))
+    made.map_err(|e| ImportError::malformed(place, e, EXPECTED))
 }
 
-/// The attribute's type; files of the oldest format leave the reader to see what is there.
+/// Returns the attribute's type. Files of IR version 1 may leave it out; then the field that is set
+/// decides.
 pub(super) fn type_of(proto: &AttributeProto) -> i32 {
     if proto.r#type != AttributeProto::UNDEFINED {
         return proto.r#type;

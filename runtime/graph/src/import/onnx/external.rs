@@ -1,5 +1,5 @@
-//! Elements that a model keeps in files of its folder. Each file is mapped once; tensors whose elements are aligned
-//! in it share them, and others copy.
+//! External data: tensors whose elements are in other files of the model's folder. Each file is mapped once.
+//! Tensors that are aligned in the file share the mapping; others are copied.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,17 +15,17 @@ use super::raw::{from_raw, size_error};
 use crate::import::{ImportOptions, Reading};
 use crate::memory::Tensor;
 
-/// The files of a model's folder, if it has one.
+/// The external data files of a model.
 pub(super) struct Files<'a> {
     folder: Option<&'a Path>,
-    /// Where else links of that folder may lead.
+    /// A second folder that links may lead to.
     linked: Option<&'a Path>,
     reading: Reading,
-    /// Those that have been looked into, by what the model calls them.
+    /// The files opened before, by their names in the model.
     mapped: RefCell<HashMap<String, Bytes>>,
 }
 
-/// Where in another file a tensor's elements lie.
+/// The position of a tensor's elements in an external file.
 struct Location<'a> {
     file: &'a str,
     offset_bytes: usize,
@@ -47,7 +47,7 @@ fn location<'a>(
             "location" => at.file = value,
             "offset" => at.offset_bytes = number("offset", value)?,
             "length" => at.length_bytes = Some(number("length", value)?),
-            // Checksums and whatever later versions add say nothing of where the bytes are.
+            // Checksums and unknown keys do not change the position.
             _ => {}
         }
     }
@@ -64,7 +64,7 @@ fn outside(place: Arguments<'_>, file: &str) -> ImportError {
 }
 
 impl<'a> Files<'a> {
-    /// No files.
+    /// Creates an empty set: external data is refused.
     pub(super) fn none() -> Self {
         Self { folder: None, linked: None, reading: Reading::default(), mapped: RefCell::default() }
     }
@@ -74,7 +74,7 @@ impl<'a> Files<'a> {
         Self { folder, linked, reading: options.reading, mapped: RefCell::default() }
     }
 
-    /// The tensor whose elements are where `entries` say.
+    /// Returns the tensor whose elements are at the position that `entries` give.
     pub(super) fn tensor(
         &self,
         place: Arguments<'_>,
@@ -82,50 +82,50 @@ impl<'a> Files<'a> {
         dtype: DType,
         shape: Shape,
     ) -> Result<Tensor, ImportError> {
-        let wanted = shape.len().saturating_mul(dtype.size_bytes());
-        let bytes = self.bytes(place, entries, (wanted, &format!("{dtype}{shape}")))?;
+        let expected = shape.len().saturating_mul(dtype.size_bytes());
+        let bytes = self.bytes(place, entries, (expected, &format!("{dtype}{shape}")))?;
         match dtype {
-            // Not as the file says them: every true is 1.
+            // Normalized: every non-zero byte becomes 1.
             DType::Bool => from_raw(place, dtype, shape, &bytes),
             _ => Tensor::of_file(dtype, shape, bytes).map_err(|error| size_error(place, &error)),
         }
     }
 
-    /// So many bytes in another file, for what they are called.
+    /// Returns exactly as many bytes of an external file as expected; the text describes them in messages.
     pub(super) fn bytes(
         &self,
         place: Arguments<'_>,
         entries: &[StringStringEntryProto],
-        (wanted, what): (usize, &str),
+        (expected, what): (usize, &str),
     ) -> Result<Bytes, ImportError> {
         let at = location(place, entries)?;
         let file = self.file(place, at.file)?;
-        if let Some(found) = at.length_bytes.filter(|&found| found != wanted) {
-            let wanted = format!("{wanted} for {what}");
-            return Err(ImportError::malformed(place, format!("{found} external bytes"), wanted));
+        if let Some(found) = at.length_bytes.filter(|&found| found != expected) {
+            let expected = format!("{expected} for {what}");
+            return Err(ImportError::malformed(place, format!("{found} external bytes"), expected));
         }
-        let end = at.offset_bytes.checked_add(wanted).filter(|&end| end <= file.len());
+        let end = at.offset_bytes.checked_add(expected).filter(|&end| end <= file.len());
         let Some(end) = end else {
             let found = format!("{} bytes in {:?}", file.len(), at.file);
-            let wanted = format!("{wanted} from byte {}", at.offset_bytes);
-            return Err(ImportError::malformed(place, found, wanted));
+            let expected = format!("{expected} from byte {}", at.offset_bytes);
+            return Err(ImportError::malformed(place, found, expected));
         };
         Ok(file.slice(at.offset_bytes..end))
     }
 
-    /// The bytes of the file that the model calls so.
+    /// Returns the bytes of the file with this name in the model.
     fn file(&self, place: Arguments<'_>, name: &str) -> Result<Bytes, ImportError> {
         if let Some(bytes) = self.mapped.borrow().get(name) {
             return Ok(bytes.clone());
         }
         let Some(folder) = self.folder else {
             let found = format!("external data in {name:?}");
-            let wanted = "a model that was read from a folder";
-            return Err(ImportError::unsupported(place, found, wanted));
+            let expected = "a model imported from a file";
+            return Err(ImportError::unsupported(place, found, expected));
         };
         let path = folder.join(name);
         let unreadable = |source| ImportError::Read { path: path.clone(), source };
-        // Links may lead out of the folder even where the name does not.
+        // A link may lead out of the folder even if its name does not.
         let real = path.canonicalize().map_err(unreadable)?;
         let own = folder.canonicalize().map_err(unreadable)?;
         let mut folders = [Some(own.as_path()), self.linked].into_iter().flatten();

@@ -1,5 +1,5 @@
-//! Constants of 4 bits that `DequantizeLinear` alone reads: they become the same values in 8 bits, as what they stand for says nothing of
-//! how many there are. All others stay, and are refused.
+//! Widens 4-bit constants that only `DequantizeLinear` nodes read to 8 bits. Scale and zero point apply unchanged. Other 4-bit
+//! constants are not supported.
 
 use std::collections::HashSet;
 
@@ -10,11 +10,11 @@ use super::external::Files;
 use super::proto::{GraphProto, TensorProto};
 use super::tensor::shape_of;
 
-/// ONNX's number of the type.
+/// ONNX's codes of the types.
 const UINT4: i32 = 21;
 const INT4: i32 = 22;
 
-/// Widens what is to be widened of a graph's constants.
+/// Widens the 4-bit constants of a graph that only `DequantizeLinear` nodes read.
 pub(super) fn widen(proto: &mut GraphProto, files: &Files<'_>) -> Result<(), ImportError> {
     let is_narrow = |tensor: &TensorProto| matches!(tensor.data_type, UINT4 | INT4);
     if !proto.initializer.iter().any(is_narrow) {
@@ -24,7 +24,7 @@ pub(super) fn widen(proto: &mut GraphProto, files: &Files<'_>) -> Result<(), Imp
         let mut attributes = graph.node.iter().flat_map(|node| &node.attribute);
         attributes.all(|attribute| attribute.g.is_none() && attribute.graphs.is_empty())
     };
-    // Graphs within could read any of them.
+    // A subgraph may read any constant by name.
     if !is_whole(proto) {
         return Ok(());
     }
@@ -54,22 +54,22 @@ fn widen_tensor(tensor: &mut TensorProto, files: &Files<'_>) -> Result<(), Impor
     let extents = tensor.dims.iter().map(|&extent| usize::try_from(extent));
     let extents = extents.collect::<Result<Vec<_>, _>>().map_err(negative)?;
     let len = shape_of(place, &extents)?.len();
-    let wanted = len.div_ceil(2);
+    let expected = len.div_ceil(2);
     let pairs = if tensor.data_location == 1 {
-        files.bytes(place, &tensor.external_data, (wanted, "two elements a byte"))?.to_vec()
+        files.bytes(place, &tensor.external_data, (expected, "two elements a byte"))?.to_vec()
     } else if tensor.raw_data.is_empty() {
-        // Each has two of them as well.
+        // Each element of `int32_data` holds a pair too.
         tensor.int32_data.iter().map(|pair| pair.to_le_bytes()[0]).collect()
     } else {
         tensor.raw_data.to_vec()
     };
-    if pairs.len() != wanted {
+    if pairs.len() != expected {
         let found = format!("{} bytes", pairs.len());
-        let wanted = format!("{wanted} for {len} elements of 4 bits");
-        return Err(ImportError::malformed(place, found, wanted));
+        let expected = format!("{expected} for {len} elements of 4 bits");
+        return Err(ImportError::malformed(place, found, expected));
     }
     let is_signed = tensor.data_type == INT4;
-    // The sign goes on into the bits above.
+    // Sign extension.
     let wide = |bits: u8| if is_signed { (bits ^ 8).wrapping_sub(8) } else { bits };
     let bytes = pairs.iter().flat_map(|pair| [pair & 15, pair >> 4]).map(wide);
     let bytes: Vec<u8> = bytes.take(len).collect();
@@ -145,7 +145,7 @@ mod tests {
     fn too_few_bytes_are_refused() {
         let error = widened(graph("DequantizeLinear", INT4, &[0x7f])).unwrap_err();
         assert!(
-            error.contains(r#"initializer "w": 1 bytes, wanted 2 for 3 elements of 4 bits"#),
+            error.contains(r#"initializer "w": 1 bytes, expected 2 for 3 elements of 4 bits"#),
             "{error}"
         );
         let mut negative = graph("DequantizeLinear", INT4, &[0x7f]);

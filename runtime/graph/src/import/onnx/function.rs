@@ -1,7 +1,7 @@
-//! Functions of a model: nodes that stand in the place of each node that calls one.
+//! Inlines functions of a model: a node that calls a function is replaced by the function's nodes.
 //!
-//! A call is a scope of names within the graph of the node. What a body calls its inputs and outputs are values that the node
-//! reads and makes; its other values, and its nodes, are called after the node: `call/name`.
+//! A call opens a scope of names within the graph of the calling node. The names of the function's inputs and outputs stand
+//! for the values of the node. Its other values and its nodes get the name of the calling node as a prefix: `call/name`.
 
 use std::collections::HashMap;
 use std::fmt::Arguments;
@@ -15,14 +15,14 @@ use super::scope::{Call, Scope};
 use super::state::Import;
 use crate::graph::{Node, ValueId};
 
-/// The most calls that are within each other.
+/// The deepest nesting of calls.
 const MAX_CALLS: usize = 64;
 
-/// The most nodes that come from functions: a few functions that call each other twice are a great many.
+/// The most nodes that all calls together may add. Functions that call each other twice grow exponentially.
 const MAX_NODES: usize = 1 << 17;
 
 impl<'a> Import<'a> {
-    /// Adds the nodes of a function that a node calls.
+    /// Adds the nodes of the function that a node calls.
     pub(super) fn call(&mut self, call: Call<'a, '_>) -> Result<(), ImportError> {
         let place = format_args!("node {:?}", call.name);
         self.check_call(place, &call)?;
@@ -58,8 +58,8 @@ impl<'a> Import<'a> {
             return Err(ImportError::malformed(place, found, "functions without recursion"));
         }
         if self.calls.len() >= MAX_CALLS {
-            let found = format!("function {name:?} within {MAX_CALLS} others");
-            return Err(ImportError::unsupported(place, found, "fewer"));
+            let found = format!("function {name:?} nested in {MAX_CALLS} calls");
+            return Err(ImportError::unsupported(place, found, "fewer nested calls"));
         }
         let counts = [
             ("inputs", inputs.len(), function.input.len()),
@@ -69,8 +69,8 @@ impl<'a> Import<'a> {
             None => Ok(()),
             Some((what, given, taken)) => {
                 let found = format!("{given} {what}");
-                let wanted = format!("at most {taken}, as function {name:?} has");
-                Err(ImportError::malformed(place, found, wanted))
+                let expected = format!("at most {taken}, as function {name:?} has");
+                Err(ImportError::malformed(place, found, expected))
             }
         }
     }
@@ -92,8 +92,8 @@ impl<'a> Import<'a> {
         self.made = given.map(|(name, id)| (name.to_owned(), id)).collect();
         let count = self.inlined.saturating_add(function.node.len());
         if count > MAX_NODES {
-            let found = format!("more than {MAX_NODES} nodes of functions");
-            return Err(ImportError::unsupported(format_args!("{place}"), found, "fewer"));
+            let found = format!("more than {MAX_NODES} nodes after inlining functions");
+            return Err(ImportError::unsupported(format_args!("{place}"), found, "fewer nodes"));
         }
         self.inlined = count;
         let nodes = self.values_of_nodes(function.node.clone())?;
@@ -104,13 +104,13 @@ impl<'a> Import<'a> {
         self.pass_through(missing)
     }
 
-    /// Where messages say that the nodes are that are being read.
+    /// Returns the place of the nodes that are being read, for messages.
     fn place(&self) -> String {
         let name = self.scope.function.map_or("", |function| &function.name);
         format!("node {:?} function {name:?}", self.scope.prefix.trim_end_matches('/'))
     }
 
-    /// Outputs of a function that no node of it makes: they are inputs of it.
+    /// Adds an `Identity` node for each output of a function that is an input of it.
     fn pass_through(&mut self, missing: HashMap<String, ValueId>) -> Result<(), ImportError> {
         let mut missing: Vec<_> = missing.into_iter().map(|(name, id)| (id, name)).collect();
         missing.sort_unstable();
@@ -125,12 +125,12 @@ impl<'a> Import<'a> {
         Ok(())
     }
 
-    /// Whether a name is that of a function's input which the node leaves out.
+    /// Whether `name` is an input of the function that the calling node leaves out.
     pub(super) fn is_left_out(&self, name: &str) -> bool {
         self.scope.absent.contains(name) && !self.level.ids.contains_key(name)
     }
 
-    /// The attributes of a node, those of a function's with what they refer to in their place.
+    /// Returns the attributes of a node. References to attributes of the enclosing function are replaced by their values.
     pub(super) fn given(
         &self,
         node: &str,
@@ -143,7 +143,8 @@ impl<'a> Import<'a> {
         protos.into_iter().filter_map(|proto| given(proto).transpose()).collect()
     }
 
-    /// An attribute of a node of a function, with what it refers to in its place; none where the function has none either.
+    /// Resolves a reference to an attribute of the enclosing function. `None`: the caller left the attribute out, and it has
+    /// no default.
     fn referred(
         &self,
         place: Arguments<'_>,
@@ -158,8 +159,8 @@ impl<'a> Import<'a> {
                 return Ok(None);
             }
             let found = format!("a reference to attribute {name:?}");
-            let wanted = format!("one that function {:?} has", function.name);
-            return Err(ImportError::malformed(place, found, wanted));
+            let expected = format!("one that function {:?} has", function.name);
+            return Err(ImportError::malformed(place, found, expected));
         };
         let is_alike = proto.r#type == AttributeProto::UNDEFINED || proto.r#type == type_of(given);
         if !is_alike {
@@ -167,13 +168,14 @@ impl<'a> Import<'a> {
             return Err(ImportError::malformed(place, found, format!("type {}", proto.r#type)));
         }
         if given.g.is_some() || !given.graphs.is_empty() {
-            let found = format!("a reference to attribute {name:?}, which is a graph,");
+            let found = format!("a reference to attribute {name:?}, which is a graph");
             return Err(ImportError::unsupported(place, found, "a value"));
         }
         Ok(Some(AttributeProto { name: proto.name, ..given.clone() }))
     }
 
-    /// The value that an output of a node is called in this graph, new unless the node that calls a function makes it.
+    /// Returns the value for the output `name` of a node: the calling node's value if it is an output of the function,
+    /// otherwise a new one.
     pub(super) fn made_as(&mut self, name: &str) -> ValueId {
         match self.made.remove(name) {
             Some(id) => id,

@@ -1,8 +1,8 @@
-//! Graphs of ONNX files: names become ids, and what a graph cannot say is refused.
+//! Graphs of ONNX files: names become ids. Anything that a graph cannot represent is refused.
 //!
-//! A subgraph knows the values of all outer graphs by their names. What it reads of them becomes a capture of each graph on
-//! the way. A name that a subgraph gives to a value of its own means this one in all of it, whatever goes by it further out:
-//! ONNX asks for different names, but there are files with the same, and ONNX Runtime reads them so.
+//! A subgraph sees the values of all outer graphs by name. A value that it reads becomes a capture of each graph in between.
+//! A name defined in a subgraph shadows the same name of outer graphs. ONNX requires unique names, but models with
+//! duplicates exist, and ONNX Runtime accepts them.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Arguments;
@@ -26,7 +26,7 @@ use crate::graph::{
 };
 use crate::memory::Tensor;
 
-/// What to call a node in messages: its name, or its operator and place; behind that of the node that calls its function.
+/// Returns the node's name for messages: the prefix of the enclosing calls, then its own name or its operator and index.
 fn node_name(prefix: &str, index: usize, node: &NodeProto) -> String {
     match node.name.as_str() {
         "" => format!("{prefix}{}_{index}", node.op_type),
@@ -47,7 +47,7 @@ impl<'a> Import<'a> {
         }
     }
 
-    /// The model's graph; it has not been verified.
+    /// Reads the whole graph of a model. The result is not verified.
     pub(super) fn whole(mut self, proto: GraphProto) -> Result<Graph, ImportError> {
         self.read(proto)?;
         Ok(self.level.graph)
@@ -65,7 +65,7 @@ impl<'a> Import<'a> {
         Ok(())
     }
 
-    /// The graph in an attribute of a node.
+    /// Reads the graph in an attribute of a node.
     fn subgraph(
         &mut self,
         bytes: Bytes,
@@ -81,7 +81,7 @@ impl<'a> Import<'a> {
         }
         let proto = GraphProto::decode(bytes).map_err(|e| ImportError::WrongBytes {
             name: "the graph".to_owned(),
-            wanted: "an ONNX GraphProto",
+            expected: "an ONNX GraphProto",
             reason: e.to_string(),
         })?;
         self.outer.push(mem::replace(&mut self.level, Level::new(&proto.name)));
@@ -96,7 +96,7 @@ impl<'a> Import<'a> {
 
     fn constants(&mut self, proto: &mut GraphProto) -> Result<(), ImportError> {
         four_bits::widen(proto, &self.model.files)?;
-        // Taken one by one, so that no more than one tensor is held twice.
+        // One by one, so that at most one tensor is in memory twice.
         for initializer in std::mem::take(&mut proto.initializer) {
             let name = &initializer.name;
             let place = format_args!("initializer {name:?}");
@@ -120,9 +120,13 @@ impl<'a> Import<'a> {
             let name = &input.name;
             let place = format_args!("input {name:?}");
             if !listed.insert(name) {
-                return Err(ImportError::malformed(place, "a second of its name", "one"));
+                return Err(ImportError::malformed(
+                    place,
+                    "a duplicate input name",
+                    "different names",
+                ));
             }
-            // Files of the first formats list every constant as an input too.
+            // Files of IR version 3 and older list every constant as an input too.
             let has_defaults = self.model.has_defaults && !self.is_inside();
             let of = tensor_type(place, input)?;
             let Level { graph, ids } = &mut self.level;
@@ -143,7 +147,11 @@ impl<'a> Import<'a> {
                 }
                 Some(of) => self.level.graph.add_input(name, of.dtype, of.dims),
                 None => {
-                    return Err(ImportError::unsupported(place, "an unknown type or rank", "both"));
+                    return Err(ImportError::unsupported(
+                        place,
+                        "an unknown type or rank",
+                        "both known",
+                    ));
                 }
             };
             self.level.define(name, id, place)?;
@@ -151,8 +159,8 @@ impl<'a> Import<'a> {
         Ok(())
     }
 
-    /// Gives every node's outputs an id, so that nodes may stand in any order; the nodes that
-    /// are left are not `Constant`, which are values already.
+    /// Gives every node output an id first, so that nodes may be in any order. `Constant` nodes become values here; the
+    /// others are returned.
     pub(super) fn values_of_nodes(
         &mut self,
         nodes: Vec<NodeProto>,
@@ -195,7 +203,7 @@ impl<'a> Import<'a> {
         }
         let (op, domain) = (proto.op_type.as_str(), domain(&proto.domain));
         if op.is_empty() {
-            return Err(ImportError::malformed(place, "no operator", "one"));
+            return Err(ImportError::malformed(place, "no operator", "an operator"));
         }
         let opset = self.version(place, domain)?;
         let (op, domain) = (op.to_owned(), domain.to_owned());
@@ -205,7 +213,7 @@ impl<'a> Import<'a> {
         Ok(())
     }
 
-    /// The version of an operator set where nodes are being read.
+    /// Returns the version of an operator set in the current scope.
     pub(super) fn version(&self, place: Arguments<'_>, domain: &str) -> Result<u32, ImportError> {
         match self.scope.opsets.get(domain) {
             Some(version) => Ok(version),
@@ -238,7 +246,7 @@ impl<'a> Import<'a> {
         let attr = match attribute::type_of(&proto) {
             AttributeProto::GRAPH => {
                 let Some(bytes) = proto.g else {
-                    return Err(ImportError::malformed(place, "no graph", "one"));
+                    return Err(ImportError::malformed(place, "no graph", "a graph"));
                 };
                 Attr::Graph(Box::new(self.subgraph(bytes, (node, &name), None)?))
             }
@@ -271,7 +279,7 @@ impl<'a> Import<'a> {
         names.iter().zip(is_given).enumerate().map(id).collect()
     }
 
-    /// The value of this name; one of a graph further out is captured by all from there on.
+    /// Returns the value called `name`. A value of an outer graph is captured by every graph in between.
     pub(super) fn id(
         &mut self,
         name: &str,
@@ -297,7 +305,7 @@ impl<'a> Import<'a> {
         Ok(())
     }
 
-    /// Keeps what the model says of the types of values that nodes make.
+    /// Records the types that the model declares for computed values.
     fn declared(&mut self, proto: &GraphProto) -> Result<(), ImportError> {
         for value in proto.value_info.iter().chain(&proto.output) {
             let place = format_args!("value {:?}", value.name);
@@ -312,7 +320,7 @@ impl<'a> Import<'a> {
     }
 }
 
-/// Refuses an input whose type is not that of its initializer.
+/// Refuses an input whose type differs from that of its initializer.
 fn same_type(
     place: Arguments<'_>,
     input: Option<&TensorType>,
@@ -322,8 +330,8 @@ fn same_type(
         Some(of) if !admits(of, constant.desc()) => {
             let desc = constant.desc();
             let found = format!("type {of}");
-            let wanted = format!("its initializer's, {}{}", constant.dtype(), desc.full_shape());
-            Err(ImportError::malformed(place, found, wanted))
+            let expected = format!("its initializer's, {}{}", constant.dtype(), desc.full_shape());
+            Err(ImportError::malformed(place, found, expected))
         }
         Some(_) | None => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! The model of an ONNX file: its graph, read with what all graphs in it have in common.
+//! The model of an ONNX file: its graph, functions and operator sets.
 
 use prost::Message;
 
@@ -10,10 +10,10 @@ use super::state::{Import, Model};
 use super::{ImportError, ImportOptions, ModelBytes};
 use crate::graph::Graph;
 
-/// The newest version of the file format that is read: a later one may say what nobody here would look for.
+/// The newest supported IR version. A later one may have fields that this importer would ignore silently.
 const NEWEST_FORMAT: i64 = 13;
 
-/// The first version of the file format in which an initializer of an input's name is the input's default.
+/// The first IR version in which an initializer with an input's name is the input's default.
 const DEFAULTS: i64 = 4;
 
 pub(super) fn graph(
@@ -23,7 +23,7 @@ pub(super) fn graph(
 ) -> Result<Graph, ImportError> {
     let not_onnx = |reason: String| ImportError::WrongBytes {
         name: format!("{name:?}"),
-        wanted: "an ONNX ModelProto",
+        expected: "an ONNX ModelProto",
         reason,
     };
     let mut model = ModelProto::decode(bytes.0.clone()).map_err(|e| not_onnx(e.to_string()))?;
@@ -32,17 +32,17 @@ pub(super) fn graph(
     };
     if model.ir_version > NEWEST_FORMAT {
         let found = format!("format {} (ir_version)", model.ir_version);
-        let wanted = format!("{NEWEST_FORMAT} at most: export it with an older release of ONNX");
-        return Err(ImportError::unsupported(format_args!("{name:?}"), found, wanted));
+        let expected = format!("at most {NEWEST_FORMAT}: export it with an older release of ONNX");
+        return Err(ImportError::unsupported(format_args!("{name:?}"), found, expected));
     }
     let functions = Functions::of(&model.functions)?;
     let mut opsets = Opsets::of(&model.opset_import)?;
-    // Files of the first two formats may leave the list out.
+    // Files of IR versions 1 and 2 may leave the list out.
     if model.ir_version < 3 && model.opset_import.is_empty() {
         opsets.versions.insert("", 1);
     }
     let files = Files::of(options);
-    // Before that, an initializer of an input's name is a constant.
+    // In older versions such an initializer is a constant.
     let has_defaults = model.ir_version >= DEFAULTS;
     let of = Model { files, opsets, functions, packaged: &options.packaged, has_defaults };
     let graph = Import::new(name, &of).whole(graph)?;

@@ -1,4 +1,4 @@
-//! The operator sets that a model and its functions use.
+//! The operator sets that a model and its functions import.
 
 use std::collections::HashMap;
 use std::fmt::Arguments;
@@ -8,10 +8,10 @@ use super::proto::OperatorSetIdProto;
 use crate::graph::NEWEST;
 pub(super) use crate::graph::domain_of as domain;
 
-/// The domain that ONNX Runtime's tools put nodes of into models that do not import it, as it does without that itself.
+/// A domain that models may use without importing it: ONNX Runtime's own tools write such models.
 const UNIMPORTED: &str = "com.microsoft";
 
-/// The version of each operator set that a model, or a function, uses.
+/// The version of each imported operator set.
 #[derive(Default)]
 pub(super) struct Opsets<'a> {
     pub(super) versions: HashMap<&'a str, u32>,
@@ -33,13 +33,17 @@ impl<'a> Opsets<'a> {
             if domain(&import.domain).is_empty() && version > NEWEST {
                 let next =
                     "export the model for one of these, or convert it with onnx.version_converter";
-                let wanted = format!("{NEWEST} at most: {next}");
-                return Err(ImportError::unsupported(place, format!("version {version}"), wanted));
+                let expected = format!("at most {NEWEST}: {next}");
+                return Err(ImportError::unsupported(
+                    place,
+                    format!("version {version}"),
+                    expected,
+                ));
             }
             let before = versions.insert(domain(&import.domain), version);
             if before.is_some_and(|before| before != version) {
-                let found = format!("version {version} after another");
-                return Err(ImportError::malformed(place, found, "one version for a domain"));
+                let found = format!("a second version {version}");
+                return Err(ImportError::malformed(place, found, "one version per domain"));
             }
         }
         Ok(Self { versions })

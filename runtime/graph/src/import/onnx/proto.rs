@@ -1,12 +1,13 @@
-//! ONNX's protobuf messages, as far as they are read here; other fields are skipped.
+//! ONNX's protobuf messages. Fields that the importer does not read are left out.
 //!
-//! What is long stays in the bytes that it is read from. Messages that may hold each other stay bytes, as do those that are only ever refused, so that reading never recurses:
-//! a subgraph is read by itself. Numbers and texts that a file leaves out are 0 and empty. See `onnx.proto` for the field numbers.
+//! Long fields stay views of the bytes that they were decoded from. Messages that can contain each other, and messages that are
+//! only ever refused, stay bytes. So decoding never recurses; each subgraph is decoded by itself. Numbers and strings that a file
+//! leaves out are 0 and empty. See `onnx.proto` for the field numbers.
 
 use prost::Message;
 use prost::bytes::Bytes;
 
-/// A model: the whole of an ONNX file.
+/// A model: the content of an ONNX file.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ModelProto {
     /// The version of the file format.
@@ -21,7 +22,7 @@ pub(crate) struct ModelProto {
     /// The version of each operator set that the graph uses.
     #[prost(message, repeated, tag = "8")]
     pub opset_import: Vec<OperatorSetIdProto>,
-    /// Operators that the model defines itself.
+    /// Functions: operators that the model defines itself.
     #[prost(message, repeated, tag = "25")]
     pub functions: Vec<FunctionProto>,
 }
@@ -37,19 +38,19 @@ pub(crate) struct OperatorSetIdProto {
     pub version: i64,
 }
 
-/// An operator that the model defines itself, by the nodes that stand for one of it.
+/// A function: an operator that the model defines by a list of nodes.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct FunctionProto {
     /// The operator's type name.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// What the nodes call its inputs.
+    /// The names of the inputs within the function.
     #[prost(string, repeated, tag = "4")]
     pub input: Vec<String>,
-    /// What the nodes call its outputs.
+    /// The names of the outputs within the function.
     #[prost(string, repeated, tag = "5")]
     pub output: Vec<String>,
-    /// The names of attributes that have no default.
+    /// The names of attributes without a default.
     #[prost(string, repeated, tag = "6")]
     pub attribute: Vec<String>,
     /// The nodes.
@@ -64,7 +65,7 @@ pub(crate) struct FunctionProto {
     /// Attributes with their defaults.
     #[prost(message, repeated, tag = "11")]
     pub attribute_proto: Vec<AttributeProto>,
-    /// What tells it from others of its name and domain.
+    /// Distinguishes functions of the same name and domain.
     #[prost(string, tag = "13")]
     pub overload: String,
 }
@@ -81,13 +82,13 @@ pub(crate) struct GraphProto {
     /// The constants.
     #[prost(message, repeated, tag = "5")]
     pub initializer: Vec<TensorProto>,
-    /// The inputs, and in old files the constants again.
+    /// The inputs. Files of IR version 3 and older list the constants too.
     #[prost(message, repeated, tag = "11")]
     pub input: Vec<ValueInfoProto>,
     /// The outputs.
     #[prost(message, repeated, tag = "12")]
     pub output: Vec<ValueInfoProto>,
-    /// What is known of the values in between.
+    /// The declared types of intermediate values.
     #[prost(message, repeated, tag = "13")]
     pub value_info: Vec<ValueInfoProto>,
     /// Sparse constants.
@@ -98,10 +99,10 @@ pub(crate) struct GraphProto {
 /// A node.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct NodeProto {
-    /// The names of what it reads; empty where an optional input is left out.
+    /// The names of the inputs; empty where an optional input is left out.
     #[prost(string, repeated, tag = "1")]
     pub input: Vec<String>,
-    /// The names of what it makes; empty where an optional output is left out.
+    /// The names of the outputs; empty where an optional output is left out.
     #[prost(string, repeated, tag = "2")]
     pub output: Vec<String>,
     /// The node's name.
@@ -116,7 +117,7 @@ pub(crate) struct NodeProto {
     /// The operator's domain; empty for ONNX's own.
     #[prost(string, tag = "7")]
     pub domain: String,
-    /// Which of the model's functions of this name it is.
+    /// The overload of the function that the node calls.
     #[prost(string, tag = "8")]
     pub overload: String,
 }
@@ -127,13 +128,13 @@ pub(crate) struct AttributeProto {
     /// The attribute's name.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// A real number.
+    /// A float.
     #[prost(float, optional, tag = "2")]
     pub f: Option<f32>,
-    /// A whole number.
+    /// An integer.
     #[prost(int64, optional, tag = "3")]
     pub i: Option<i64>,
-    /// A text.
+    /// A string.
     #[prost(bytes = "vec", optional, tag = "4")]
     pub s: Option<Vec<u8>>,
     /// A tensor.
@@ -142,37 +143,37 @@ pub(crate) struct AttributeProto {
     /// A graph, a [`GraphProto`].
     #[prost(bytes = "bytes", optional, tag = "6")]
     pub g: Option<Bytes>,
-    /// Real numbers.
+    /// Floats.
     #[prost(float, repeated, tag = "7")]
     pub floats: Vec<f32>,
-    /// Whole numbers.
+    /// Integers.
     #[prost(int64, repeated, tag = "8")]
     pub ints: Vec<i64>,
-    /// Texts.
+    /// Strings.
     #[prost(bytes = "vec", repeated, tag = "9")]
     pub strings: Vec<Vec<u8>>,
     /// Graphs, each a [`GraphProto`].
     #[prost(bytes = "bytes", repeated, tag = "11")]
     pub graphs: Vec<Bytes>,
-    /// Which of the fields counts, as one of the constants here; 0 in files of the oldest format.
+    /// The type: one of the constants of this type. 0 in files of IR version 1.
     #[prost(int32, tag = "20")]
     pub r#type: i32,
-    /// A tensor most of whose elements are 0.
+    /// A sparse tensor.
     #[prost(message, optional, tag = "22")]
     pub sparse_tensor: Option<SparseTensorProto>,
-    /// The attribute of the enclosing function that stands here.
+    /// The name of the enclosing function's attribute that this one refers to.
     #[prost(string, tag = "21")]
     pub ref_attr_name: String,
 }
 
 impl AttributeProto {
-    /// The type of an attribute that does not say.
+    /// The type of an attribute that does not state one.
     pub(crate) const UNDEFINED: i32 = 0;
-    /// The type of a real number.
+    /// The type of a float.
     pub(crate) const FLOAT: i32 = 1;
-    /// The type of a whole number.
+    /// The type of an integer.
     pub(crate) const INT: i32 = 2;
-    /// The type of a text.
+    /// The type of a string.
     pub(crate) const STRING: i32 = 3;
     /// The type of a tensor.
     pub(crate) const TENSOR: i32 = 4;
@@ -180,11 +181,11 @@ impl AttributeProto {
     pub(crate) const GRAPH: i32 = 5;
     /// The type of a list of real numbers.
     pub(crate) const FLOATS: i32 = 6;
-    /// The type of a list of whole numbers.
+    /// The type of a list of floats.
     pub(crate) const INTS: i32 = 7;
-    /// The type of a list of texts.
+    /// The type of a list of integers.
     pub(crate) const STRINGS: i32 = 8;
-    /// The type of a list of graphs.
+    /// The type of a list of strings.
     pub(crate) const GRAPHS: i32 = 10;
     /// The type of a sparse tensor.
     pub(crate) const SPARSE_TENSOR: i32 = 11;
@@ -193,55 +194,55 @@ impl AttributeProto {
         Self { name: name.to_owned(), r#type, ..Self::default() }
     }
 
-    /// A whole number.
+    /// Creates an integer attribute.
     pub(crate) fn int(name: &str, value: i64) -> Self {
         Self { i: Some(value), ..Self::typed(name, Self::INT) }
     }
 
-    /// A real number.
+    /// Creates a float attribute.
     pub(crate) fn float(name: &str, value: f32) -> Self {
         Self { f: Some(value), ..Self::typed(name, Self::FLOAT) }
     }
 
-    /// A text.
+    /// Creates a string attribute.
     pub(crate) fn text(name: &str, value: &str) -> Self {
         Self { s: Some(value.as_bytes().to_vec()), ..Self::typed(name, Self::STRING) }
     }
 
-    /// Whole numbers.
+    /// Creates an attribute with a list of integers.
     pub(crate) fn ints(name: &str, values: &[i64]) -> Self {
         Self { ints: values.to_vec(), ..Self::typed(name, Self::INTS) }
     }
 
-    /// Real numbers.
+    /// Creates an attribute with a list of floats.
     pub(crate) fn floats(name: &str, values: &[f32]) -> Self {
         Self { floats: values.to_vec(), ..Self::typed(name, Self::FLOATS) }
     }
 
-    /// Texts.
+    /// Creates an attribute with a list of strings.
     pub(crate) fn texts(name: &str, values: &[&str]) -> Self {
         let strings = values.iter().map(|s| s.as_bytes().to_vec()).collect();
         Self { strings, ..Self::typed(name, Self::STRINGS) }
     }
 
-    /// A tensor.
+    /// Creates a tensor attribute.
     pub(crate) fn tensor(name: &str, value: TensorProto) -> Self {
         Self { t: Some(value), ..Self::typed(name, Self::TENSOR) }
     }
 
-    /// A graph.
+    /// Creates a graph attribute.
     pub(crate) fn graph(name: &str, value: &GraphProto) -> Self {
         Self { g: Some(value.encode_to_vec().into()), ..Self::typed(name, Self::GRAPH) }
     }
 
-    /// Graphs.
+    /// Creates an attribute with a list of graphs.
     pub(crate) fn graphs(name: &str, values: &[GraphProto]) -> Self {
         let graphs = values.iter().map(|graph| graph.encode_to_vec().into()).collect();
         Self { graphs, ..Self::typed(name, Self::GRAPHS) }
     }
 }
 
-/// A tensor with its elements, which lie in one of the fields or in another file.
+/// A tensor. Its elements are in one of the data fields or in an external file.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct TensorProto {
     /// The extents, outermost first.
@@ -250,7 +251,7 @@ pub(crate) struct TensorProto {
     /// The element type's code.
     #[prost(int32, tag = "2")]
     pub data_type: i32,
-    /// The part of a tensor that this is; never in use.
+    /// The segment of a larger tensor; no known writer uses it.
     #[prost(bytes = "vec", optional, tag = "3")]
     pub segment: Option<Vec<u8>>,
     /// Elements of type f32.
@@ -259,7 +260,7 @@ pub(crate) struct TensorProto {
     /// Elements of type i32, of all narrower types, and the bits of f16 and bf16.
     #[prost(int32, repeated, tag = "5")]
     pub int32_data: Vec<i32>,
-    /// Texts.
+    /// Strings.
     #[prost(bytes = "vec", repeated, tag = "6")]
     pub string_data: Vec<Vec<u8>>,
     /// Elements of type i64.
@@ -277,21 +278,21 @@ pub(crate) struct TensorProto {
     /// Elements of type u32 and u64.
     #[prost(uint64, repeated, tag = "11")]
     pub uint64_data: Vec<u64>,
-    /// Where in another file the elements lie: `location`, `offset`, `length`.
+    /// The position in an external file: `location`, `offset`, `length`.
     #[prost(message, repeated, tag = "13")]
     pub external_data: Vec<StringStringEntryProto>,
-    /// 1 where the elements lie in another file.
+    /// 1 if the elements are in an external file.
     #[prost(int32, tag = "14")]
     pub data_location: i32,
 }
 
-/// A tensor most of whose elements are 0.
+/// A sparse tensor.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct SparseTensorProto {
-    /// The elements that are not 0; carries the name.
+    /// The elements that are not 0. The tensor's name is the name of this field.
     #[prost(message, optional, tag = "1")]
     pub values: Option<TensorProto>,
-    /// Where these are: for each its place among all elements, or one coordinate for each dimension.
+    /// Their positions: one linear index per element, or one coordinate per dimension.
     #[prost(message, optional, tag = "2")]
     pub indices: Option<TensorProto>,
     /// The extents, outermost first.
@@ -321,7 +322,7 @@ pub(crate) struct ValueInfoProto {
     pub r#type: Option<TypeProto>,
 }
 
-/// A value's type: one of the fields.
+/// A value's type: one of the fields is set.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct TypeProto {
     /// A tensor.
@@ -336,7 +337,7 @@ pub(crate) struct TypeProto {
     /// A sparse tensor.
     #[prost(bytes = "vec", optional, tag = "8")]
     pub sparse_tensor_type: Option<Vec<u8>>,
-    /// A value that may be absent.
+    /// An optional value.
     #[prost(bytes = "vec", optional, tag = "9")]
     pub optional_type: Option<Vec<u8>>,
 }
@@ -347,7 +348,7 @@ pub(crate) struct TensorTypeProto {
     /// The element type's code.
     #[prost(int32, tag = "1")]
     pub elem_type: i32,
-    /// The shape; absent where nothing is known of it.
+    /// The shape; absent if unknown.
     #[prost(message, optional, tag = "2")]
     pub shape: Option<TensorShapeProto>,
 }
@@ -360,26 +361,26 @@ pub(crate) struct TensorShapeProto {
     pub dim: Vec<DimensionProto>,
 }
 
-/// An extent: a number, a name, or neither.
+/// A dimension: a number, a name, or neither.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub(crate) struct DimensionProto {
-    /// This many elements.
+    /// The extent.
     #[prost(int64, optional, tag = "1")]
     pub dim_value: Option<i64>,
-    /// As many as every other extent of this name.
+    /// A name; all dimensions of this name have the same extent.
     #[prost(string, optional, tag = "2")]
     pub dim_param: Option<String>,
 }
 
 impl ModelProto {
-    /// The bytes of the file.
+    /// Encodes the file.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         self.encode_to_vec()
     }
 }
 
 impl TensorProto {
-    /// The bytes of the file.
+    /// Encodes the file.
     #[cfg(test)]
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         self.encode_to_vec()
@@ -387,7 +388,7 @@ impl TensorProto {
 }
 
 impl ValueInfoProto {
-    /// A tensor of the type with this code and these extents.
+    /// Creates a tensor of the type with this code and these dimensions.
     pub(crate) fn tensor(name: &str, elem_type: i32, dims: Vec<DimensionProto>) -> Self {
         let shape = Some(TensorShapeProto { dim: dims });
         let tensor_type = Some(TensorTypeProto { elem_type, shape });
@@ -397,19 +398,19 @@ impl ValueInfoProto {
 }
 
 impl DimensionProto {
-    /// This many elements.
+    /// Creates a fixed dimension.
     pub(crate) fn fixed(value: i64) -> Self {
         Self { dim_value: Some(value), dim_param: None }
     }
 
-    /// As many as every other extent of this name.
+    /// Creates a named dimension.
     pub(crate) fn named(name: &str) -> Self {
         Self { dim_value: None, dim_param: Some(name.to_owned()) }
     }
 }
 
 impl OperatorSetIdProto {
-    /// This version of a domain's operators.
+    /// Creates the import of one version of a domain's operators.
     pub(crate) fn new(domain: &str, version: i64) -> Self {
         Self { domain: domain.to_owned(), version }
     }

@@ -1,4 +1,4 @@
-//! The functions of a model, and the scope of names that each call of one is.
+//! The functions of a model, and the scope of names that a call opens.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,48 +11,54 @@ use crate::graph::ValueId;
 #[derive(Default)]
 pub(super) struct Functions<'a>(HashMap<[&'a str; 3], &'a FunctionProto>);
 
-/// Which nodes are being read: those of a graph, or those of the function that one of its nodes calls.
+/// The scope of the nodes being read: a graph's own, or that of a function call.
 #[derive(Default)]
 pub(super) struct Scope<'a> {
-    /// The function, unless it is a graph's own nodes.
+    /// The called function; `None` for a graph's own nodes.
     pub(super) function: Option<&'a FunctionProto>,
-    /// How the node is called that calls it, with a stroke behind.
+    /// The name of the calling node, followed by a slash.
     pub(super) prefix: String,
-    /// What the node gives for the function's attributes, and the defaults of others.
+    /// The function's attributes: the caller's values, and the defaults of the others.
     pub(super) attributes: HashMap<String, AttributeProto>,
     /// The operator sets of the function.
     pub(super) opsets: Opsets<'a>,
-    /// What the function calls inputs that the node leaves out.
+    /// The function's inputs that the calling node leaves out.
     pub(super) absent: HashSet<&'a str>,
-    /// How many graphs further out its nodes know nothing of.
+    /// The number of outer graphs whose values the function cannot see.
     pub(super) hidden: usize,
 }
 
 impl<'a> Functions<'a> {
+    /// Indexes the functions.
+    ///
     /// # Errors
-    /// Two of the same name.
+    /// Fails if two functions have the same name, domain and overload.
     pub(super) fn of(functions: &'a [FunctionProto]) -> Result<Self, ImportError> {
         let mut of = HashMap::new();
         for function in functions {
             let key = [domain(&function.domain), &function.name, &function.overload];
             if of.insert(key, function).is_some() {
                 let place = format_args!("function {:?}", function.name);
-                return Err(ImportError::malformed(place, "a second of its name", "one"));
+                return Err(ImportError::malformed(
+                    place,
+                    "a duplicate function",
+                    "different names",
+                ));
             }
         }
         Ok(Self(of))
     }
 
-    /// The one that a node calls.
+    /// Returns the function that a node calls.
     pub(super) fn called_by(&self, node: &NodeProto) -> Option<&'a FunctionProto> {
         self.0.get(&[domain(&node.domain), node.op_type.as_str(), node.overload.as_str()]).copied()
     }
 }
 
-/// A node whose place the nodes of a function take.
+/// A node that calls a function.
 pub(super) struct Call<'a, 'n> {
     pub(super) function: &'a FunctionProto,
-    /// How the node is called.
+    /// The name of the node.
     pub(super) name: &'n str,
     pub(super) inputs: Vec<Option<ValueId>>,
     pub(super) outputs: Vec<Option<ValueId>>,

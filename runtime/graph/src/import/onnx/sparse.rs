@@ -1,4 +1,4 @@
-//! Tensors most of whose elements are 0: ONNX keeps the others, and where they are. Here they become dense.
+//! Converts sparse tensors to dense ones.
 
 use std::fmt::Arguments;
 
@@ -12,9 +12,9 @@ use super::raw::size_error;
 use super::tensor::{shape, tensor};
 use crate::memory::{Tensor, TensorError, TensorStorage};
 
-/// The dense tensor of a message; elements in another file are among `files`.
+/// Returns the dense tensor of a sparse one. `files` holds external data.
 ///
-/// The place of each element is a number among all of them, or a coordinate for each dimension; places ascend.
+/// The index of an element is a linear index or one coordinate per dimension; ONNX requires ascending order.
 pub(super) fn dense(
     place: Arguments<'_>,
     proto: &SparseTensorProto,
@@ -42,7 +42,7 @@ pub(super) fn dense(
     made.map_err(|error| size_error(place, &error.into()))
 }
 
-/// Where each value is among all elements.
+/// Returns the linear index of each value, in ascending order.
 fn places(
     place: Arguments<'_>,
     indices: &Tensor,
@@ -55,13 +55,13 @@ fn places(
         [found, of] if (*found, *of) == (count, rank) => shape.dims().to_vec(),
         found => {
             let found = format!("indices of shape {found:?} for {count} values");
-            let wanted = format!("[{count}] or [{count}, {rank}]");
-            return Err(ImportError::malformed(place, found, wanted));
+            let expected = format!("[{count}] or [{count}, {rank}]");
+            return Err(ImportError::malformed(place, found, expected));
         }
     };
     let Some(indices) = indices.get::<i64>().filter(|_| values.dims().len() == 1) else {
         let found = format!("values {} and indices {}", values.desc(), indices.desc());
-        return Err(ImportError::malformed(place, found, "a list of values, and i64 indices"));
+        return Err(ImportError::malformed(place, found, "values of rank 1 and i64 indices"));
     };
     let mut places: Vec<usize> = Vec::with_capacity(count);
     for coordinates in indices.chunks_exact(extents.len().max(1)) {
@@ -71,12 +71,12 @@ fn places(
         };
         let Some(at) = coordinates.iter().zip(&extents).fold(Some(0), of) else {
             let found = format!("index {coordinates:?}");
-            let wanted = format!("one within {shape}");
-            return Err(ImportError::malformed(place, found, wanted));
+            let expected = format!("an index within {shape}");
+            return Err(ImportError::malformed(place, found, expected));
         };
         if places.last().is_some_and(|before| *before >= at) {
-            let found = format!("index {coordinates:?} behind one as large");
-            return Err(ImportError::malformed(place, found, "indices that ascend"));
+            let found = format!("index {coordinates:?} out of order");
+            return Err(ImportError::malformed(place, found, "ascending indices"));
         }
         places.push(at);
     }

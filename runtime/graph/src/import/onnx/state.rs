@@ -1,4 +1,4 @@
-//! What the reading of a model has at hand: what all its graphs have in common, and the graph that is being read.
+//! The state of an import: what all graphs of the model share, and the graph being read.
 
 use std::collections::HashMap;
 use std::fmt::Arguments;
@@ -10,18 +10,18 @@ use super::scope::{Functions, Scope};
 use super::{ImportError, PackagedOp};
 use crate::graph::{Graph, ValueId};
 
-/// What all graphs of a model have in common.
+/// What all graphs of a model share.
 pub(super) struct Model<'a> {
     pub(super) files: Files<'a>,
     pub(super) opsets: Opsets<'a>,
     pub(super) functions: Functions<'a>,
     pub(super) packaged: &'a [PackagedOp],
-    /// Whether an initializer of an input's name is the input's default.
+    /// Whether an initializer with an input's name is the input's default.
     pub(super) has_defaults: bool,
 }
 
 impl<'a> Model<'a> {
-    /// The function that a node calls, unless a package has the operator.
+    /// Returns the function that a node calls, unless a package implements the operator.
     pub(super) fn function_of(&self, node: &NodeProto) -> Option<&'a FunctionProto> {
         let domain = domain(&node.domain);
         let function = self.functions.called_by(node);
@@ -29,23 +29,24 @@ impl<'a> Model<'a> {
     }
 }
 
-/// A graph that is being read, and its outer ones.
+/// The graph being read, and its outer graphs.
 pub(super) struct Import<'a> {
     pub(super) model: &'a Model<'a>,
     pub(super) level: Level,
     /// The outer graphs, the outermost first.
     pub(super) outer: Vec<Level>,
-    /// Whose nodes are being read.
+    /// The scope of the nodes being read.
     pub(super) scope: Scope<'a>,
-    /// The functions that are being called, the first one first.
+    /// The active function calls, outermost first.
     pub(super) calls: Vec<&'a FunctionProto>,
-    /// What the nodes that are read next make for the node that calls their function.
+    /// The outputs of the calling node that the function's nodes have yet to define, by their names in the
+    /// function.
     pub(super) made: HashMap<String, ValueId>,
-    /// How many nodes came from functions.
+    /// The number of nodes inlined from functions.
     pub(super) inlined: usize,
 }
 
-/// A graph, as far as it has been read, and which value each name stands for.
+/// A partly read graph, and its values by name.
 pub(super) struct Level {
     pub(super) graph: Graph,
     pub(super) ids: HashMap<String, ValueId>,
@@ -56,7 +57,7 @@ impl Level {
         Self { graph: Graph::new(name), ids: HashMap::new() }
     }
 
-    /// Makes `name` stand for `id`.
+    /// Binds `name` to the value `id`.
     pub(super) fn define(
         &mut self,
         name: &str,
@@ -64,7 +65,7 @@ impl Level {
         place: Arguments<'_>,
     ) -> Result<(), ImportError> {
         if name.is_empty() {
-            return Err(ImportError::malformed(place, "no name", "one"));
+            return Err(ImportError::malformed(place, "no name", "a name"));
         }
         if self.ids.insert(name.to_owned(), id).is_some() {
             let found = format!("a second value called {name:?}");
@@ -73,7 +74,7 @@ impl Level {
         Ok(())
     }
 
-    /// Makes `name` stand for a value of the outer graph.
+    /// Binds `name` to a capture of a value of the outer graph.
     pub(super) fn capture(&mut self, name: &str, outer: ValueId) -> ValueId {
         let inner = self.graph.add_capture(name, outer);
         self.ids.insert(name.to_owned(), inner);

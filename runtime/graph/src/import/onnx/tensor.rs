@@ -1,4 +1,4 @@
-//! Tensors of ONNX files: element types, and elements in one of five places.
+//! Tensors of ONNX files: element types, and elements in typed fields, raw bytes or external files.
 
 use std::fmt::Arguments;
 
@@ -12,7 +12,7 @@ use super::proto::TensorProto;
 use super::raw::{from_raw, size_error};
 use crate::memory::{Tensor, TensorStorage};
 
-/// The element type with this code, or a refusal that calls the type by ONNX's name.
+/// Returns the element type with this code, or an error that names the type as ONNX does.
 pub(super) fn dtype_at(place: Arguments<'_>, code: i32) -> Result<DType, ImportError> {
     const OTHERS: [&str; 19] = [
         "string",
@@ -45,14 +45,14 @@ pub(super) fn dtype_at(place: Arguments<'_>, code: i32) -> Result<DType, ImportE
     })
 }
 
-/// The tensor of a message; elements in another file are among `files`.
+/// Returns the tensor of a message. `files` holds external data.
 pub(super) fn tensor(
     place: Arguments<'_>,
     proto: &TensorProto,
     files: &Files<'_>,
 ) -> Result<Tensor, ImportError> {
     if proto.segment.is_some() {
-        // What the files of ONNX's sequences and optional values look like too.
+        // Files of ONNX's sequences and optional values look like this too.
         let found = "a tensor's segment, a sequence or an optional value";
         return Err(ImportError::unsupported(place, found, "a whole tensor"));
     }
@@ -78,11 +78,11 @@ pub(super) fn shape(place: Arguments<'_>, dims: &[i64]) -> Result<Shape, ImportE
     shape_of(place, &extents)
 }
 
-/// The shape with these extents, if a tensor may have it.
+/// Returns the shape with these extents.
 pub(super) fn shape_of(place: Arguments<'_>, extents: &[usize]) -> Result<Shape, ImportError> {
-    const WANTED: &str = "at most 8 dimensions, and elements that an address can count";
+    const EXPECTED: &str = "at most 8 dimensions and an addressable size";
     Shape::new(extents)
-        .map_err(|_| ImportError::unsupported(place, format!("shape {extents:?}"), WANTED))
+        .map_err(|_| ImportError::unsupported(place, format!("shape {extents:?}"), EXPECTED))
 }
 
 fn inline(
@@ -122,8 +122,8 @@ fn inline(
         [field] if field == typed => {}
         _ => {
             let found = format!("elements in {}", used.join(" and "));
-            let wanted = format!("{dtype} in {typed} or raw_data");
-            return Err(ImportError::malformed(place, found, wanted));
+            let expected = format!("{dtype} in {typed} or raw_data");
+            return Err(ImportError::malformed(place, found, expected));
         }
     }
     let ints = &proto.int32_data;
@@ -149,7 +149,9 @@ fn inline(
         DType::Bool => {
             Tensor::of(shape, &ints.iter().map(|&i| Bool::from(i != 0)).collect::<Vec<_>>())
         }
-        DType::Str => return Err(ImportError::unsupported(place, "text", "numbers")),
+        DType::Str => {
+            return Err(ImportError::unsupported(place, "a tensor of strings", "numbers"));
+        }
     };
     made.map_err(|e| size_error(place, &e))
 }
@@ -171,11 +173,11 @@ where
     wide.iter().map(one).collect()
 }
 
-/// The fewest bytes that stay in the model's file until somebody reads them.
+/// Smaller tensors are copied from the model file at once.
 const STAY_BYTES: usize = 64 << 10;
 
-/// A tensor of bytes of the model's own file. Large ones of a type that weights have stay there; what shapes and indices are
-/// computed of is read at once.
+/// Creates a tensor from raw bytes of the model file. Large tensors of weight types refer to the file until they are first
+/// read. Types of shapes and indices are read at once.
 fn in_model(
     place: Arguments<'_>,
     dtype: DType,
@@ -189,15 +191,14 @@ fn in_model(
     Tensor::in_model(dtype, shape, raw.clone()).map_err(|e| size_error(place, &e.into()))
 }
 
-/// The tensor in the bytes of a `TensorProto` file, as ONNX's own test data has them.
+/// Decodes a `TensorProto` file, the format of ONNX's own test data.
 ///
 /// # Errors
-/// Bytes that are no such file, an element type that no tensor holds, or elements that do not
-/// agree with type and shape.
+/// Fails if the bytes are not such a file, the element type is not supported, or the elements do not match type and shape.
 pub fn tensor_pb(bytes: &[u8]) -> Result<Tensor, ImportError> {
     let proto = TensorProto::decode(bytes).map_err(|e| ImportError::WrongBytes {
         name: "the tensor".to_owned(),
-        wanted: "an ONNX TensorProto",
+        expected: "an ONNX TensorProto",
         reason: e.to_string(),
     })?;
     let made = match proto.name.as_str() {
@@ -207,7 +208,7 @@ pub fn tensor_pb(bytes: &[u8]) -> Result<Tensor, ImportError> {
     made?.apart().map_err(|e| size_error(format_args!("the tensor"), &e.into()))
 }
 
-/// The message that stands for `tensor` in ONNX files.
+/// Encodes `tensor` as an ONNX message.
 pub(crate) fn to_proto(tensor: &Tensor, name: &str) -> TensorProto {
     TensorProto {
         // No buffer has more bytes than an i64 can count.

@@ -190,7 +190,7 @@ fn bad_graphs_are_refused_by_place() {
         ),
         (
             |g| g.node[2].output[0] = "x".to_owned(),
-            r#"node "Conv_2": a second value called "x", wanted different names"#,
+            r#"node "Conv_2": a second value called "x", expected different names"#,
         ),
         (
             |g| g.node[2].input[0] = "y".to_owned(),
@@ -201,49 +201,52 @@ fn bad_graphs_are_refused_by_place() {
             |g| g.output.push(value("y", &[])),
             r#"two outputs are called "y", wanted different names"#,
         ),
-        (|g| g.input.push(value("x", &[])), r#"input "x": a second of its name, wanted one"#),
+        (
+            |g| g.input.push(value("x", &[])),
+            r#"input "x": a duplicate input name, expected different names"#,
+        ),
         (
             |g| g.initializer.push(floats("w", &[], &[1.0])),
-            r#"initializer "w": a second value called "w", wanted different names"#,
+            r#"initializer "w": a second value called "w", expected different names"#,
         ),
         (
             |g| g.input[1] = value("w", &[3, 2]),
-            r#"input "w": type f32[3,2], wanted its initializer's, f32[1,2]"#,
+            r#"input "w": type f32[3,2], expected its initializer's, f32[1,2]"#,
         ),
         (
             |g| g.input[0].r#type = None,
-            r#"input "x": an unknown type or rank is not supported, wanted both"#,
+            r#"input "x": an unknown type or rank is not supported, expected both known"#,
         ),
         (
             |g| {
                 let r#type = TypeProto { sequence_type: Some(vec![]), ..TypeProto::default() };
                 g.input[0].r#type = Some(r#type);
             },
-            r#"input "x": a sequence is not supported, wanted a tensor"#,
+            r#"input "x": a sequence is not supported, expected a tensor"#,
         ),
         (
             |g| g.value_info[0] = ValueInfoProto::tensor("h", 22, vec![]),
-            r#"value "h": element type int4 is not supported, wanted a float, an integer of 8 bits or more, or bool"#,
+            r#"value "h": element type int4 is not supported, expected a float, an integer of 8 bits or more, or bool"#,
         ),
         (
             |g| g.node[2].attribute[0].r#type = 5,
-            r#"node "Conv_2" attribute "pads": no graph, wanted one"#,
+            r#"node "Conv_2" attribute "pads": no graph, expected a graph"#,
         ),
         (
             |g| g.node[2].attribute[1].name = "pads".to_owned(),
-            r#"node "Conv_2": a second attribute "pads", wanted different names"#,
+            r#"node "Conv_2": a second attribute "pads", expected different names"#,
         ),
         (
             |g| g.node[2].attribute[1].s = Some(vec![0xff]),
-            r#"node "Conv_2" attribute "auto_pad": bytes that are no text, wanted UTF-8"#,
+            r#"node "Conv_2" attribute "auto_pad": bytes that are not text, expected UTF-8"#,
         ),
         (
             |g| g.node[1].attribute = vec![AttributeProto::text("value_string", "t")],
-            r#"node "Constant_1": attribute "value_string" is not supported, wanted one attribute value, sparse_value, value_float(s) or value_int(s)"#,
+            r#"node "Constant_1": attribute "value_string" is not supported, expected one attribute value, sparse_value, value_float(s) or value_int(s)"#,
         ),
         (
             |g| g.node[0].domain = "org.other".to_owned(),
-            r#"node "twist": domain "org.other", which the model does not import, wanted an opset import for it"#,
+            r#"node "twist": domain "org.other", which the model does not import, expected an opset import for it"#,
         ),
     ]);
 }
@@ -253,46 +256,46 @@ fn bad_constants_are_refused_by_name() {
     refuses(&[
         (
             |g| g.initializer[0].data_type = 8,
-            r#"initializer "w": element type string is not supported, wanted a float, an integer of 8 bits or more, or bool"#,
+            r#"initializer "w": element type string is not supported, expected a float, an integer of 8 bits or more, or bool"#,
         ),
         (
             |g| g.initializer[0].data_type = 99,
-            r#"initializer "w": element type 99 is not supported, wanted a float, an integer of 8 bits or more, or bool"#,
+            r#"initializer "w": element type 99 is not supported, expected a float, an integer of 8 bits or more, or bool"#,
         ),
         (
             |g| g.initializer[0].dims = vec![i64::MAX, 0, i64::MAX],
-            r#"initializer "w": shape [9223372036854775807, 0, 9223372036854775807] is not supported, wanted at most 8 dimensions, and elements that an address can count"#,
+            r#"initializer "w": shape [9223372036854775807, 0, 9223372036854775807] is not supported, expected at most 8 dimensions and an addressable size"#,
         ),
         (
             |g| g.initializer[0].dims = vec![-1],
-            r#"initializer "w": shape [-1], wanted extents that are not negative"#,
+            r#"initializer "w": shape [-1], expected extents that are not negative"#,
         ),
         (
             |g| g.initializer[0].dims = vec![1 << 40],
-            r#"initializer "w": 8 bytes, wanted 4398046511104 for f32[1099511627776]"#,
+            r#"initializer "w": 8 bytes, expected 4398046511104 for f32[1099511627776]"#,
         ),
         (
             |g| g.initializer[0].int32_data = vec![1, 2],
-            r#"initializer "w": elements in float_data and int32_data, wanted f32 in float_data or raw_data"#,
+            r#"initializer "w": elements in float_data and int32_data, expected f32 in float_data or raw_data"#,
         ),
         (
             |g| g.initializer[0].data_type = 7,
-            r#"initializer "w": elements in float_data, wanted i64 in int64_data or raw_data"#,
+            r#"initializer "w": elements in float_data, expected i64 in int64_data or raw_data"#,
         ),
         (
             |g| g.initializer[0].segment = Some(vec![]),
-            r#"initializer "w": a tensor's segment, a sequence or an optional value is not supported, wanted a whole tensor"#,
+            r#"initializer "w": a tensor's segment, a sequence or an optional value is not supported, expected a whole tensor"#,
         ),
         (
             |g| g.initializer[0].data_location = 1,
-            r#"initializer "w": external location "", wanted a file in the model's folder"#,
+            r#"initializer "w": external location "", expected a file in the model's folder"#,
         ),
         (
             |g| {
                 let values = g.initializer.pop();
                 g.sparse_initializer = vec![SparseTensorProto { values, ..Default::default() }];
             },
-            r#"initializer "w": no indices, wanted a tensor"#,
+            r#"initializer "w": no indices, expected a tensor"#,
         ),
     ]);
 }
@@ -301,11 +304,11 @@ fn bad_constants_are_refused_by_name() {
 fn bad_opsets_are_refused() {
     let mut model = small();
     model.opset_import[0].version = 0;
-    let expected = r#"opset import "ai.onnx": version 0, wanted a positive number"#;
+    let expected = r#"opset import "ai.onnx": version 0, expected a positive number"#;
     assert_eq!(read(&model).unwrap_err().to_string(), expected);
     model.opset_import[0].version = 12;
     model.opset_import.push(OperatorSetIdProto::new("", 13));
-    let expected = r#"opset import "": version 13 after another, wanted one version for a domain"#;
+    let expected = r#"opset import "": a second version 13, expected one version per domain"#;
     assert_eq!(read(&model).unwrap_err().to_string(), expected);
 }
 
@@ -315,14 +318,14 @@ fn what_is_newer_than_this_runtime_is_refused() {
     model.opset_import[0].version = 27;
     read(&model).unwrap();
     model.opset_import[0].version = 28;
-    let expected = "opset import \"ai.onnx\": version 28 is not supported, wanted 27 at most: export the model for one of these, or convert it with onnx.version_converter";
+    let expected = "opset import \"ai.onnx\": version 28 is not supported, expected at most 27: export the model for one of these, or convert it with onnx.version_converter";
     assert_eq!(read(&model).unwrap_err().to_string(), expected);
     model.opset_import[0].version = 17;
     model.opset_import[1].version = 1000;
     model.ir_version = 13;
     read(&model).unwrap();
     model.ir_version = 14;
-    let expected = "\"small\": format 14 (ir_version) is not supported, wanted 13 at most: export it with an older release of ONNX";
+    let expected = "\"small\": format 14 (ir_version) is not supported, expected at most 13: export it with an older release of ONNX";
     assert_eq!(read(&model).unwrap_err().to_string(), expected);
 }
 
@@ -340,9 +343,9 @@ fn bytes_that_are_no_model_are_refused() {
     let of = |bytes: &[u8]| {
         import(&ModelBytes::copy_of(bytes), "m.onnx", &options()).unwrap_err().to_string()
     };
-    let expected = "\"m.onnx\" is not an ONNX ModelProto, or only part of one: it has no graph";
+    let expected = "\"m.onnx\" is not an ONNX ModelProto, or is truncated: it has no graph";
     assert_eq!(of(b""), expected);
-    let starts = "\"m.onnx\" is not an ONNX ModelProto, or only part of one: ";
+    let starts = "\"m.onnx\" is not an ONNX ModelProto, or is truncated: ";
     for bytes in [&b"PK\x03\x04 a zip file"[..], b"{\"json\": true}", b"\x93NUMPY"] {
         let error = of(bytes);
         assert!(error.starts_with(starts), "{error}");
@@ -392,12 +395,12 @@ fn narrow_elements_come_from_wide_fields() {
     assert_eq!(get(DType::Bf16, &[0x3f80]), [0x80, 0x3f]);
     assert_eq!(get(DType::Bool, &[0, 7]), [0, 1]);
     let error = of(DType::I8, &[128]).unwrap_err().to_string();
-    assert_eq!(error, "the tensor: element 128, wanted an i8");
+    assert_eq!(error, "the tensor: element 128, expected an i8");
 
     let (dims, uint64_data) = (vec![1], vec![1 << 32]);
     let proto = TensorProto { dims, data_type: 12, uint64_data, ..Default::default() };
     let error = tensor_pb(&proto.to_bytes()).unwrap_err().to_string();
-    assert_eq!(error, "the tensor: element 4294967296, wanted an u32");
+    assert_eq!(error, "the tensor: element 4294967296, expected an u32");
 
     let (dims, raw_data) = (vec![2], vec![0, 9].into());
     let proto = TensorProto { dims, data_type: 9, raw_data, ..Default::default() };
@@ -496,8 +499,8 @@ fn external_elements_never_come_from_elsewhere() {
     let place = r#"initializer "w": "#;
     let elsewhere = |name: &str| {
         let error = outside.read(&[("location", name), ("offset", "4")]).unwrap_err().to_string();
-        let wanted = "wanted a file in the model's folder";
-        assert_eq!(error, format!("{place}external location {name:?}, {wanted}"));
+        let expected = "expected a file in the model's folder";
+        assert_eq!(error, format!("{place}external location {name:?}, {expected}"));
     };
     elsewhere("../secret.bin");
     elsewhere("");
@@ -511,13 +514,13 @@ fn external_elements_never_come_from_elsewhere() {
     }
 
     let cases = [
-        (("offset", "5"), r#"12 bytes in "w.bin", wanted 8 from byte 5"#),
+        (("offset", "5"), r#"12 bytes in "w.bin", expected 8 from byte 5"#),
         (
             ("offset", "18446744073709551615"),
-            r#"12 bytes in "w.bin", wanted 8 from byte 18446744073709551615"#,
+            r#"12 bytes in "w.bin", expected 8 from byte 18446744073709551615"#,
         ),
-        (("offset", "-1"), r#"external offset "-1", wanted a number of bytes"#),
-        (("length", "12"), "12 external bytes, wanted 8 for f32[1,2]"),
+        (("offset", "-1"), r#"external offset "-1", expected a number of bytes"#),
+        (("length", "12"), "12 external bytes, expected 8 for f32[1,2]"),
     ];
     for (entry, expected) in cases {
         let error = outside.read(&[("location", "w.bin"), entry]).unwrap_err().to_string();
@@ -527,8 +530,8 @@ fn external_elements_never_come_from_elsewhere() {
 
     let bytes = std::fs::read(outside.folder.join("model/m.onnx")).unwrap();
     let error = import(&ModelBytes::copy_of(&bytes), "m.onnx", &options()).unwrap_err().to_string();
-    let wanted = "is not supported, wanted a model that was read from a folder";
-    assert_eq!(error, format!("{place}external data in \"no.bin\" {wanted}"));
+    let expected = "is not supported, expected a model imported from a file";
+    assert_eq!(error, format!("{place}external data in \"no.bin\" {expected}"));
 }
 
 /// As caches of models have them: the model and its file are links into one folder.
@@ -571,7 +574,7 @@ fn files_of_a_model_that_is_a_link_may_be_links_into_the_same_folder() {
     // Neither out of both folders, nor into the other one where the model itself is no link.
     let refused = |path: &str| {
         let error = w(path).unwrap_err().to_string();
-        let expected = "external location \"w.bin\", wanted a file in the model's folder";
+        let expected = "external location \"w.bin\", expected a file in the model's folder";
         assert!(error.ends_with(expected), "{error}");
     };
     link("../secret.bin", "other/w.bin");

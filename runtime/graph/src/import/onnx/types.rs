@@ -7,8 +7,8 @@ use super::proto::{DimensionProto, TypeProto, ValueInfoProto};
 use super::tensor::{dtype_at, shape_of};
 use crate::graph::{DimSpec, TensorType};
 
-/// The type of a value, or nothing where the model does not state all of it or the value is a sequence, whose tensors are
-/// known once the graph is resolved.
+/// Returns the declared type of a value. `None`: the declaration is incomplete, or the value is a sequence, whose element
+/// types become known when the graph is resolved.
 pub(super) fn tensor_type(
     place: Arguments<'_>,
     value: &ValueInfoProto,
@@ -45,14 +45,15 @@ pub(super) fn is_sequence(value: &ValueInfoProto) -> bool {
 
 fn dim(proto: &DimensionProto) -> DimSpec {
     if let Some(value) = proto.dim_value {
-        // Some writers say -1 for an extent that they do not know.
+        // Some writers put -1 for an unknown extent.
         return usize::try_from(value).map_or(DimSpec::Unknown, DimSpec::Fixed);
     }
     let name = proto.dim_param.as_deref().filter(|name| is_name(name));
     name.map_or(DimSpec::Unknown, |name| DimSpec::Named(name.to_owned()))
 }
 
-/// Whether extents of this name are meant to be equal; some writers call all by a name that says that they are not known.
+/// Whether dimensions of this name are meant to be equal. Some writers use one name, such as `None`, for all unknown
+/// dimensions.
 fn is_name(name: &str) -> bool {
     !matches!(name, "None" | "-1") && name.chars().any(char::is_alphanumeric)
 }

@@ -185,38 +185,38 @@ fn functions_that_cannot_be_are_refused() {
     let of =
         |functions: Vec<FunctionProto>| error(&model(vec![call("F", &["x"], &["y"])], functions));
     let again = of(vec![one(relu()), one(relu())]);
-    assert_eq!(again, r#"function "F": a second of its name, wanted one"#);
+    assert_eq!(again, r#"function "F": a duplicate function, expected different names"#);
     let other = function("G", &["x"], &["y"], vec![call("F", &["x"], &["y"])]);
     assert_eq!(
         of(vec![one(call("G", &["x"], &["y"])), other]),
-        r#"node "F_0/G_0/F_0": function "F", which calls itself, wanted functions without recursion"#
+        r#"node "F_0/G_0/F_0": function "F", which calls itself, expected functions without recursion"#
     );
     let stranger = NodeProto { attribute: vec![refers("alpha", 1, "beta")], ..relu() };
     assert_eq!(
         of(vec![one(stranger)]),
-        r#"node "F_0/Relu_0" attribute "alpha": a reference to attribute "beta", wanted one that function "F" has"#
+        r#"node "F_0/Relu_0" attribute "alpha": a reference to attribute "beta", expected one that function "F" has"#
     );
     let typed = NodeProto { attribute: vec![refers("alpha", 2, "beta")], ..relu() };
     let defaults = vec![AttributeProto::float("beta", 1.0)];
     assert_eq!(
         of(vec![FunctionProto { attribute_proto: defaults, ..one(typed) }]),
-        r#"node "F_0/Relu_0" attribute "alpha": attribute "beta" of type 1, wanted type 2"#
+        r#"node "F_0/Relu_0" attribute "alpha": attribute "beta" of type 1, expected type 2"#
     );
     let graph = NodeProto { attribute: vec![refers("body", 5, "body")], ..relu() };
     let defaults = vec![AttributeProto::graph("body", &GraphProto::default())];
     assert_eq!(
         of(vec![FunctionProto { attribute_proto: defaults, ..one(graph) }]),
-        r#"node "F_0/Relu_0" attribute "body": a reference to attribute "body", which is a graph, is not supported, wanted a value"#
+        r#"node "F_0/Relu_0" attribute "body": a reference to attribute "body", which is a graph is not supported, expected a value"#
     );
     let node = call("F", &["x", "x"], &["y"]);
     assert_eq!(
         error(&model(vec![node], vec![one(relu())])),
-        r#"node "F_0": 2 inputs, wanted at most 1, as function "F" has"#
+        r#"node "F_0": 2 inputs, expected at most 1, as function "F" has"#
     );
     let node = call("F", &["x"], &["y", "z"]);
     assert_eq!(
         error(&model(vec![node], vec![one(relu())])),
-        r#"node "F_0": 2 outputs, wanted at most 1, as function "F" has"#
+        r#"node "F_0": 2 outputs, expected at most 1, as function "F" has"#
     );
     let outer = one(NodeProto::new("Relu", &["h"], &["y"]));
     let nodes = vec![NodeProto::new("Relu", &["x"], &["h"]), call("F", &["x"], &["y"])];
@@ -245,7 +245,9 @@ fn few_functions_do_not_become_many_nodes() {
     assert_eq!(read(&of(10)).unwrap().nodes.len(), 1 << 10);
     let found = error(&of(40));
     assert!(
-        found.ends_with("more than 131072 nodes of functions is not supported, wanted fewer"),
+        found.ends_with(
+            "more than 131072 nodes after inlining functions is not supported, expected fewer nodes"
+        ),
         "{found}"
     );
     let chain = |depth: usize| {
@@ -260,7 +262,9 @@ fn few_functions_do_not_become_many_nodes() {
     assert_eq!(read(&chain(63)).unwrap().nodes.len(), 1);
     let found = error(&chain(5000));
     assert!(
-        found.ends_with("function \"F64\" within 64 others is not supported, wanted fewer"),
+        found.ends_with(
+            "function \"F64\" nested in 64 calls is not supported, expected fewer nested calls"
+        ),
         "{found}"
     );
 }

@@ -26,11 +26,11 @@ fn read_w(w: SparseTensorProto) -> Result<(Vec<usize>, Vec<f32>), ImportError> {
 #[test]
 fn initializers_have_their_places_as_numbers_or_as_coordinates() {
     let values = || floats("w", &[2], &[3.0, 4.0]);
-    let wanted = (vec![2, 3], vec![0.0, 3.0, 0.0, 0.0, 0.0, 4.0]);
+    let expected = (vec![2, 3], vec![0.0, 3.0, 0.0, 0.0, 0.0, 4.0]);
     let numbers = sparse(values(), list(&[2], &[1, 5]), &[2, 3]);
-    assert_eq!(read_w(numbers).unwrap(), wanted);
+    assert_eq!(read_w(numbers).unwrap(), expected);
     let coordinates = sparse(values(), list(&[2, 2], &[0, 1, 1, 2]), &[2, 3]);
-    assert_eq!(read_w(coordinates).unwrap(), wanted);
+    assert_eq!(read_w(coordinates).unwrap(), expected);
     let nothing = sparse(floats("w", &[0], &[]), list(&[0], &[]), &[2, 2]);
     assert_eq!(read_w(nothing).unwrap(), (vec![2, 2], vec![0.0; 4]));
     let nothing = sparse(floats("w", &[0], &[]), list(&[0, 2], &[]), &[2, 0]);
@@ -67,21 +67,24 @@ fn places_that_are_wrong_are_refused() {
     let mut narrow = list(&[1], &[]);
     (narrow.data_type, narrow.int32_data) = (DType::I32.onnx(), vec![1]);
     let cases = [
-        (of(1, list(&[1], &[6])), "index [6], wanted one within [2,3]"),
-        (of(1, list(&[1], &[-1])), "index [-1], wanted one within [2,3]"),
-        (of(1, list(&[1, 2], &[0, 3])), "index [0, 3], wanted one within [2,3]"),
-        (of(2, list(&[2], &[4, 4])), "index [4] behind one as large, wanted indices that ascend"),
+        (of(1, list(&[1], &[6])), "index [6], expected an index within [2,3]"),
+        (of(1, list(&[1], &[-1])), "index [-1], expected an index within [2,3]"),
+        (of(1, list(&[1, 2], &[0, 3])), "index [0, 3], expected an index within [2,3]"),
+        (of(2, list(&[2], &[4, 4])), "index [4] out of order, expected ascending indices"),
         (
             of(2, list(&[2, 2], &[1, 0, 0, 1])),
-            "index [0, 1] behind one as large, wanted indices that ascend",
+            "index [0, 1] out of order, expected ascending indices",
         ),
-        (of(2, list(&[3], &[0, 1, 2])), "indices of shape [3] for 2 values, wanted [2] or [2, 2]"),
+        (
+            of(2, list(&[3], &[0, 1, 2])),
+            "indices of shape [3] for 2 values, expected [2] or [2, 2]",
+        ),
         (
             of(1, narrow),
-            "values f32[1] and indices i32[1], wanted a list of values, and i64 indices",
+            "values f32[1] and indices i32[1], expected values of rank 1 and i64 indices",
         ),
     ];
-    for (found, wanted) in cases {
-        assert_eq!(found, wanted);
+    for (found, expected) in cases {
+        assert_eq!(found, expected);
     }
 }

@@ -194,31 +194,34 @@ fn bad_subgraphs_are_refused_by_path() {
         (|g| g.output[0].name.clear(), r#"output 0 is value "", which nothing makes"#),
         (
             |g| g.node[0].output[0] = "i".to_owned(),
-            r#"node "Mul_0": a second value called "i", wanted different names"#,
+            r#"node "Mul_0": a second value called "i", expected different names"#,
         ),
         (
             |g| g.node[1].input[0] = "next".to_owned(),
             r#"nodes wait for each other: "Sum_1" -> "Mul_0" -> "Sum_1""#,
         ),
-        (|g| g.input.push(untyped("go")), r#"input "go": a second of its name, wanted one"#),
+        (
+            |g| g.input.push(untyped("go")),
+            r#"input "go": a duplicate input name, expected different names"#,
+        ),
         (
             |g| {
                 let r#type = TypeProto { map_type: Some(vec![]), ..TypeProto::default() };
                 g.input[1].r#type = Some(r#type);
             },
-            r#"input "go": a map is not supported, wanted a tensor"#,
+            r#"input "go": a map is not supported, expected a tensor"#,
         ),
         (
             |g| g.node[0].domain = "org.other".to_owned(),
-            r#"node "Mul_0": domain "org.other", which the model does not import, wanted an opset import for it"#,
+            r#"node "Mul_0": domain "org.other", which the model does not import, expected an opset import for it"#,
         ),
         (
             |g| g.node[0].attribute = vec![AttributeProto { g: Some(vec![9, 9].into()), ..held() }],
-            r#"node "Mul_0" attribute "a": the graph is not an ONNX GraphProto, or only part of one: "#,
+            r#"node "Mul_0" attribute "a": the graph is not an ONNX GraphProto, or is truncated: "#,
         ),
         (
             |g| g.node[0].attribute = vec![AttributeProto { g: None, ..held() }],
-            r#"node "Mul_0" attribute "a": no graph, wanted one"#,
+            r#"node "Mul_0" attribute "a": no graph, expected a graph"#,
         ),
     ];
     for (break_it, expected) in cases {
@@ -253,7 +256,7 @@ fn a_subgraph_cannot_read_what_its_node_makes_and_constants_have_none() {
     let mut model = holding(&[("value", &GraphProto::default())]);
     let constant = &mut model.graph.as_mut().unwrap().node[0];
     constant.op_type = "Constant".to_owned();
-    let expected = r#"node "Constant_0" attribute "value": a graph is not supported, wanted numbers, texts, a tensor or graphs"#;
+    let expected = r#"node "Constant_0" attribute "value": a graph is not supported, expected numbers, strings, a tensor or graphs"#;
     assert_eq!(read(&model).unwrap_err().to_string(), expected);
 }
 
@@ -295,7 +298,7 @@ fn elements_of_a_subgraph_may_lie_in_another_file() {
     let inner = graph.nodes[0].subgraphs().next().unwrap().graph;
     let scale = inner.value_named("scale").and_then(|id| inner.constant(id)).unwrap();
     assert_eq!(scale.get::<f32>(), Some(&[9.0][..]));
-    let expected = r#"node "If_0" attribute "b": initializer "scale": external location "../secret.bin", wanted a file in the model's folder"#;
+    let expected = r#"node "If_0" attribute "b": initializer "scale": external location "../secret.bin", expected a file in the model's folder"#;
     assert_eq!(read("../secret.bin").unwrap_err().to_string(), expected);
     assert!(matches!(read("no.bin"), Err(ImportError::Read { .. })));
 }
