@@ -71,27 +71,27 @@ fn run(session: &mut udo_runtime::Session, first: f32) -> Result<Vec<u32>, Strin
 /// What the package does where its first element says so, and what comes of it; nothing where the run is as any other.
 const IN_EXECUTE: &[(&str, Option<&str>)] = &[
     ("none", None),
-    ("abort", Some("its worker was ended by abort (signal 6)")),
-    ("segv", Some("its worker was ended by a memory fault (signal 11)")),
-    ("fpe", Some("its worker was ended by an arithmetic fault (signal 8)")),
-    ("kill", Some("its worker was ended by kill (signal 9)")),
-    ("stack", Some("its worker was ended by a memory fault (signal 11)")),
-    ("alloc", Some("its worker was ended by abort (signal 6)")),
-    ("write", Some("it wrote outside of its output 0")),
-    ("write-far", Some("its worker was ended by a memory fault (signal 11)")),
-    ("loop", Some("it had not answered after 2s and was ended")),
-    ("worker", Some("it had not answered after 2s and was ended")),
-    ("lock", Some("it had not answered after 2s and was ended")),
-    ("exit", Some("its worker ended by exit with status 0")),
+    ("abort", Some("its worker was terminated by abort (signal 6)")),
+    ("segv", Some("its worker was terminated by a memory fault (signal 11)")),
+    ("fpe", Some("its worker was terminated by an arithmetic fault (signal 8)")),
+    ("kill", Some("its worker was terminated by kill (signal 9)")),
+    ("stack", Some("its worker was terminated by a memory fault (signal 11)")),
+    ("alloc", Some("its worker was terminated by abort (signal 6)")),
+    ("write", Some("it wrote outside its output 0")),
+    ("write-far", Some("its worker was terminated by a memory fault (signal 11)")),
+    ("loop", Some("it did not answer within 2s and was killed")),
+    ("worker", Some("it did not answer within 2s and was killed")),
+    ("lock", Some("it did not answer within 2s and was killed")),
+    ("exit", Some("its worker exited with status 0")),
     ("stdout", None),
     ("chdir", None),
     ("hook", Some("panicked")),
     ("panic", Some("panicked")),
-    ("raise-segv", Some("its worker was ended by a memory fault (signal 11)")),
-    ("raise-bus", Some("its worker was ended by a bus error (signal 7)")),
-    ("raise-pipe", Some("its worker was ended by a closed pipe (signal 13)")),
-    ("raise-term", Some("its worker was ended by a termination request (signal 15)")),
-    ("raise-usr1", Some("its worker was ended by signal 10")),
+    ("raise-segv", Some("its worker was terminated by a memory fault (signal 11)")),
+    ("raise-bus", Some("its worker was terminated by a bus error (signal 7)")),
+    ("raise-pipe", Some("its worker was terminated by a closed pipe (signal 13)")),
+    ("raise-term", Some("its worker was terminated by a termination request (signal 15)")),
+    ("raise-usr1", Some("its worker was terminated by signal 10")),
 ];
 
 #[test]
@@ -173,19 +173,19 @@ fn a_run_that_is_cancelled_within_a_call_ends_as_one_that_is_not_contained() {
 const ELSEWHERE: &[(&str, &str)] = &[
     (
         "infer-abort",
-        "node \"the_fault\" (Fault): failed in its worker process: package FaultsPackage: its worker was ended by abort (signal 6)",
+        "node \"the_fault\" (Fault): failed in its worker process: package FaultsPackage: its worker was terminated by abort (signal 6)",
     ),
     (
         "infer-loop",
-        "node \"the_fault\" (Fault): failed in its worker process: package FaultsPackage: it had not answered after 1s and was ended",
+        "node \"the_fault\" (Fault): failed in its worker process: package FaultsPackage: it did not answer within 1s and was killed",
     ),
     (
         "finalize-exit",
-        "node \"the_fault\": package FaultsPackage's Fault on cpu failed in its worker process: its worker ended by exit with status 0 in finalize",
+        "node \"the_fault\": package FaultsPackage's Fault on cpu failed in its worker process: its worker exited with status 0 in finalize",
     ),
     (
         "finalize-loop",
-        "node \"the_fault\": package FaultsPackage's Fault on cpu failed in its worker process: it had not answered after 1s and was ended in finalize",
+        "node \"the_fault\": package FaultsPackage's Fault on cpu failed in its worker process: it did not answer within 1s and was killed in finalize",
     ),
     (
         "drop-panic",
@@ -193,15 +193,15 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ),
     (
         "drop-exit",
-        "node \"the_fault\": package FaultsPackage's Fault on cpu failed in free: its worker ended by exit with status 0",
+        "node \"the_fault\": package FaultsPackage's Fault on cpu failed in free: its worker exited with status 0",
     ),
     (
         "drop-loop",
-        "node \"the_fault\": package FaultsPackage's Fault on cpu failed in free: it had not answered after 1s and was ended",
+        "node \"the_fault\": package FaultsPackage's Fault on cpu failed in free: it did not answer within 1s and was killed",
     ),
     (
         "exit",
-        "node \"the_fault\": package FaultsPackage's Fault on cpu failed in its worker process: its worker ended by exit with status 0",
+        "node \"the_fault\": package FaultsPackage's Fault on cpu failed in its worker process: its worker exited with status 0",
     ),
     ("finalize-print", ""),
     ("none", ""),
@@ -245,8 +245,8 @@ fn commands_that_make_files_live_on_where_the_package_does_not() {
     let (code, found, errors) = udo(&folder("none"), &[&["ops"][..], &contain].concat());
     assert_eq!((code, found), (Some(0), listed), "{errors}");
 
-    let (aborts, hangs) = ("its worker was ended by abort", "it had not answered after 1s");
-    let exits = "its worker ended by exit with status 0";
+    let (aborts, hangs) = ("its worker was terminated by abort", "it did not answer within 1s");
+    let exits = "its worker exited with status 0";
     for (how, wanted) in [("infer-abort", aborts), ("infer-loop", hangs), ("finalize-exit", exits)]
     {
         let dir = folder(how);
@@ -278,14 +278,14 @@ fn a_package_that_hangs_in_the_host_is_named() {
     let package = package();
     let package = package.to_str().unwrap();
     let who = "error: node \"the_fault\": package FaultsPackage's Fault";
-    let help = "help: run the package contained, or look with a debugger what it waits for\n";
+    let help = "help: run the package contained, or use a debugger to see what it waits for\n";
     let cases = [
-        ("infer-loop", " has not ended after 500ms in infer"),
-        ("finalize-loop", " on cpu has not ended after 500ms in finalize"),
-        ("loop", " on cpu has not ended after 500ms in execute"),
-        ("worker", " on cpu has not ended after 500ms in execute"),
-        ("lock", " on cpu has not ended after 500ms in execute"),
-        ("drop-loop", " on cpu has not ended after 500ms in free"),
+        ("infer-loop", " has not returned after 500ms in infer"),
+        ("finalize-loop", " on cpu has not returned after 500ms in finalize"),
+        ("loop", " on cpu has not returned after 500ms in execute"),
+        ("worker", " on cpu has not returned after 500ms in execute"),
+        ("lock", " on cpu has not returned after 500ms in execute"),
+        ("drop-loop", " on cpu has not returned after 500ms in free"),
     ];
     for (how, wanted) in cases {
         let dir = folder(how);
@@ -320,7 +320,7 @@ fn kernels_of_the_gpu_are_contained_as_well() {
     let (code, found, errors) = run("none", "--contain", &["--cores", "gpu"]);
     assert_eq!((code, found), (Some(0), wanted), "{errors}");
     let (code, _, errors) = run("gpu-abort", "--contain", &["--cores", "gpu"]);
-    let wanted = "package FaultsPackage's Fault on gpu failed in its worker process: its worker was ended by abort";
+    let wanted = "package FaultsPackage's Fault on gpu failed in its worker process: its worker was terminated by abort";
     assert!(code == Some(1) && errors.contains(wanted), "{errors}");
 }
 
@@ -332,7 +332,7 @@ fn a_core_whose_kernel_ends_its_worker_leaves_the_node_to_another() {
     let (code, _, errors) =
         udo(&dir, &[&args[..], &["--cores", "gpu", "--fallback", "cpu"]].concat());
     assert_eq!(code, Some(0), "{errors}");
-    let wanted = "node \"the_fault\" fell back to cpu (gpu: failed in its worker process: its worker was ended by abort";
+    let wanted = "node \"the_fault\" fell back to cpu (gpu: failed in its worker process: its worker was terminated by abort";
     assert!(errors.contains(wanted), "{errors}");
 }
 
@@ -347,7 +347,7 @@ fn packages_are_contained_by_default_where_that_is_asked_for() {
     let found = runtime.operators().packages().find(|package| package.name == "FaultsPackage");
     assert!(found.unwrap().is_contained);
     let error = run(&mut model(&runtime, "data").session().unwrap(), 1.0).unwrap_err();
-    assert!(error.contains("its worker was ended by abort"), "{error}");
+    assert!(error.contains("its worker was terminated by abort"), "{error}");
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let is_mapped = |folder: &Path| maps.contains(&*folder.to_string_lossy());
     assert!(!is_mapped(folder.path()), "the host never maps a contained package's library");
@@ -427,7 +427,7 @@ fn a_package_that_is_named_twice_is_contained_in_any_order_and_spelling() {
     let both = Runtime::builder().package(&package).contained(&spelt[4], containment());
     let mut session = model(&both.build().unwrap(), "data").session().unwrap();
     let error = run(&mut session, f32::from(segv)).unwrap_err();
-    assert!(error.contains("its worker was ended by a memory fault"), "{error}");
+    assert!(error.contains("its worker was terminated by a memory fault"), "{error}");
 }
 
 #[test]
@@ -437,17 +437,17 @@ fn a_worker_that_is_not_there_is_told() {
     assert_eq!(error.code(), ErrorCode::InvalidPath);
     let error = error.to_string();
     assert!(
-        error.ends_with("has no worker to be opened in: /nowhere/udo-worker is no file"),
+        error.ends_with("cannot be opened in a worker: /nowhere/udo-worker is not a file"),
         "{error}"
     );
 }
 
 /// What ends the process of the host where the package is not contained, and how the line about it ends.
 const NOT_CONTAINED: &[(&str, &str)] = &[
-    ("segv", "was ended by SIGSEGV, an access to memory that is not there, in "),
-    ("fpe", "was ended by SIGFPE, a division by zero or one that overflows, in "),
-    ("abort", "was ended by SIGABRT, from abort or an exception that nothing caught, in "),
-    ("stack", "was ended by SIGSEGV, an access to memory that is not there, in "),
+    ("segv", "was ended by SIGSEGV, an invalid memory access, in "),
+    ("fpe", "was ended by SIGFPE, a division by zero or an overflow, in "),
+    ("abort", "was ended by SIGABRT, from abort or an uncaught exception, in "),
+    ("stack", "was ended by SIGSEGV, an invalid memory access, in "),
 ];
 
 /// A folder with models of one node, and an input.
@@ -486,7 +486,7 @@ fn a_fault_without_containment_ends_with_a_line_that_says_who_and_what_to_do() {
     let dir = desk("segv");
     let (code, _, errors) =
         udo(&dir, &["run", "m.graph", "--contain", package, "--input", "x=x.raw"]);
-    assert!(code == Some(1) && errors.contains("its worker was ended by"), "{errors}");
+    assert!(code == Some(1) && errors.contains("its worker was terminated by"), "{errors}");
 }
 
 #[test]

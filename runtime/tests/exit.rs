@@ -128,7 +128,7 @@ fn an_early_exit_says_who_and_fails() {
         let (code, errors) = case(when);
         assert_eq!(code, Some(1), "{when}: {errors}");
         let wanted = format!(
-            "error: {wanted}\nhelp: a package returns an error instead; exit is for programs\n"
+            "error: {wanted}\nhelp: a package must return an error instead of calling exit\n"
         );
         assert_eq!(errors, wanted, "{when}");
     }

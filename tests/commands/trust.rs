@@ -105,7 +105,7 @@ fn a_package_runs_if_one_trusted_key_signed_it_as_it_is() {
     assert_eq!(fs::read_to_string(&signatures).unwrap().lines().count(), 1, "the old one is gone");
     succeeds(&dir, &verify(&["--trust", "own.key.pub"]));
     fs::remove_file(&signatures).unwrap();
-    refused(&dir, &verify(&["--trust", "own.key.pub"]), &["nobody signed it"]);
+    refused(&dir, &verify(&["--trust", "own.key.pub"]), &["it is not signed"]);
     let digest = succeeds(&dir, &["lock", "SeluUdoPackage", "--lock", "other.lock"]);
     let digest = digest.split_whitespace().next().unwrap();
     fs::write(dir.path().join("allowed"), format!("# ours\nindex-sha256 {digest} selu\n")).unwrap();
@@ -166,8 +166,8 @@ fn a_package_in_c_is_signed_and_locked_as_others_are() {
     let other = SOURCE.replace("node->scale * v", "node->scale * v + 0");
     assert_ne!(other, SOURCE);
     make_in_c(&dir, &other.replace("+ 0", "+ 1e-9f"));
-    refused(&dir, &verify_in_c(&["--trust", "own.key.pub"]), &["has the SHA-256"]);
-    refused(&dir, &verify_in_c(&["--lock", "c.lock"]), &["has the SHA-256"]);
+    refused(&dir, &verify_in_c(&["--trust", "own.key.pub"]), &["has SHA-256"]);
+    refused(&dir, &verify_in_c(&["--lock", "c.lock"]), &["has SHA-256"]);
     succeeds(&dir, &["sign", "in/c", "--key", "own.key"]);
     assert_ne!(fs::read_to_string(&index).unwrap(), signed);
     succeeds(&dir, &verify_in_c(&["--trust", "own.key.pub", "--atol", "1e-5"]));
@@ -182,9 +182,9 @@ fn a_library_that_changed_is_refused_however_it_was_signed() {
     let mut bytes = fs::read(&library).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&library, bytes).unwrap();
-    refused(&dir, &verify(&["--trust", "own.key.pub"]), &["has the SHA-256"]);
-    refused(&dir, &["sign", "SeluUdoPackage", "--key", "own.key"], &["has the SHA-256"]);
-    refused(&dir, &["lock", "SeluUdoPackage"], &["has the SHA-256"]);
+    refused(&dir, &verify(&["--trust", "own.key.pub"]), &["has SHA-256"]);
+    refused(&dir, &["sign", "SeluUdoPackage", "--key", "own.key"], &["has SHA-256"]);
+    refused(&dir, &["lock", "SeluUdoPackage"], &["has SHA-256"]);
     assert!(!dir.path().join("udo.lock").exists());
 }
 
@@ -226,7 +226,7 @@ fn keys_are_kept_and_what_is_none_is_said() {
     refused(&dir, &["sign", "--new-key", "own.key"], &["own.key"]);
     assert_eq!(fs::read(&key).unwrap(), before);
     let sign = |key| ["sign", "SeluUdoPackage", "--key", key];
-    refused(&dir, &sign("own.key.pub"), &["it is a public key, wanted the secret one"]);
+    refused(&dir, &sign("own.key.pub"), &["it is a public key, expected a secret key"]);
     refused(&dir, &sign("none.key"), &["key file \"none.key\" cannot be read"]);
     refused(&dir, &["sign", "model", "--key", "own.key"], &["holds no registration library"]);
     refused(&dir, &verify(&["--trust", "own.key"]), &["line 1: it is a secret key"]);

@@ -47,7 +47,7 @@ fn more_threads_than_a_machine_runs_are_refused() {
         assert_eq!(
             fails(&dir, &[command, "m.onnx", "--threads", "100000"]),
             format!(
-                "error: cannot run on 100000 threads: this machine runs at most {most} for one model\n\
+                "error: cannot run on 100000 threads, expected at most {most} for one model on this machine\n\
                  help: give --threads 1 to {most}; more than the machine has processors do not make a run faster\n"
             )
         );

@@ -161,7 +161,7 @@ fn each_run_goes_to_the_stage_of_its_shapes() {
     let bench = ["bench", "open.udm", "--shape", "x=1,2", "--iterations", "1", "--json"];
     assert_eq!(json(&good(&dir, &bench))["iterations"], 1);
     let error = bad(&dir, &["explain", "open.udm", "--stage", "2"]);
-    assert!(error.contains("network \"open\" has no stage 2, wanted one of 0 to 1"), "{error}");
+    assert!(error.contains("network \"open\" has no stage 2, expected 0 to 1"), "{error}");
     let trace = ["run", "open.udm", "--input-list", "list.txt", "--profile", "trace.json"];
     good(&dir, &trace);
     assert!(json(&fs::read_to_string(dir.path().join("trace.json")).unwrap()).is_object());
@@ -194,12 +194,14 @@ fn files_are_put_together_and_taken_apart() {
     assert_eq!(run("all.udm", &["--network", "open"]), run("open.graph", &[]));
     let error = bad(&dir, &["run", "all.udm", "--input", "x=x7.npy"]);
     assert!(
-        error.contains("it has several networks, wanted the name of one of \"net\", \"open\""),
+        error.contains(
+            "the file has several networks, expected the name of one of \"net\", \"open\""
+        ),
         "{error}"
     );
     let error = bad(&dir, &["run", "all.udm", "--network", "nut"]);
     assert!(
-        error.contains("there is no network \"nut\", wanted one of \"net\", \"open\""),
+        error.contains("network \"nut\" not found, expected one of \"net\", \"open\""),
         "{error}"
     );
     good(
@@ -303,7 +305,7 @@ fn info_says_what_nodes_are_and_what_they_cost() {
     let custom = good(&dir, &["model", "info", "custom.graph"]);
     assert!(custom.contains("types and cores are incomplete: no package has"), "{custom}");
     let error = bad(&dir, &["model", "info", "open.udm", "--network", "nut"]);
-    assert!(error.contains("there is no network \"nut\""), "{error}");
+    assert!(error.contains("network \"nut\" not found"), "{error}");
 }
 
 /// B24.
@@ -431,7 +433,7 @@ fn a_model_file_says_what_runs_may_have_in_one_place() {
 fn what_is_asked_wrong_is_refused_and_leaves_nothing() {
     let dir = folder();
     let error = bad(&dir, &["convert", "open.graph", "--input-shape", "q=1"]);
-    assert!(error.contains("stage 0 input \"q\": no such input, wanted one of \"x\""), "{error}");
+    assert!(error.contains("stage 0 input \"q\": unknown input, expected one of \"x\""), "{error}");
     let error = bad(&dir, &["convert", "fixed.graph", "--input-shape", "x=8,2"]);
     assert!(error.contains("stage 0 input \"x\": [8,2], wanted f32[7,2]"), "{error}");
     let (code, _, errors) = udo(&dir, &["convert", "open.graph", "--input-shape", "x"]);
@@ -493,7 +495,7 @@ fn processes_share_a_cache() {
     let args = ["run", "packs.graph", "--input", "x=x7.npy", "--cache", "none"];
     let (code, _, errors) = udo(&dir, &args);
     assert_ne!(code, Some(0));
-    assert!(errors.contains("make it, or name another"), "{errors}");
+    assert!(errors.contains("create it, or choose another folder"), "{errors}");
 }
 
 /// The extents of the images in the tests of formats.

@@ -557,7 +557,7 @@ struct WithoutOpenCl<'d>(&'d Desk);
 
 impl WithoutOpenCl<'_> {
     const WHY: &'static str =
-        "OpenCL is switched off by UDO_OPENCL, and cannot run /nonexistent/clang: ";
+        "OpenCL is disabled by UDO_OPENCL, and cannot run /nonexistent/clang: ";
 
     fn run(&self, args: &[&str], code: i32) -> (String, String) {
         let none = [("UDO_OPENCL", "off"), ("CLANG", "/nonexistent/clang")];
@@ -815,7 +815,8 @@ fn libraries_that_are_older_than_their_sources_are_said_to_be() {
 
     let source = desk.path("OldPack/CPU/src/ops/twice.rs");
     let text = fs::read_to_string(&source).unwrap();
-    let older = "package OldPack is older than its sources, as CPU/src/ops/twice.rs changed since it was built";
+    let older =
+        "package OldPack is older than its sources: CPU/src/ops/twice.rs changed since the build";
     fs::write(&source, format!("// edited\n{text}")).unwrap();
     said(Some(older), "changed since the libraries were built");
     // Not times decide.

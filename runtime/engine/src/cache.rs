@@ -1,10 +1,10 @@
-//! Packed constants in files, for the next process that loads the model.
+//! Prepacked weights in files, for the next process that loads the model.
 //!
-//! A model has one file in the folder of a cache. It answers packers and nobody else: models are read, placed and planned
-//! as without it, and ask for what they pack by what it is made of, so that a file can be useless but not wrong. Nothing
-//! that it says is trusted: what is restored has the bytes that the kernel asked for, and the sum that was noted.
+//! A cache has one file per model in its folder. Only packers read it: a model is read, placed and planned as without a cache,
+//! and looks up prepacked weights by an id of everything that they depend on. So a file can be useless, but not wrong. Files are
+//! not trusted: restored weights must have the size that the kernel expects and the recorded checksum.
 //!
-//! `docs/ARCHITECTURE.md` says what stands for a packed constant in all processes.
+//! `docs/ARCHITECTURE.md` describes the ids of prepacked weights.
 #![deny(clippy::as_conversions)]
 
 mod code;
@@ -41,7 +41,7 @@ use write::Held;
 pub struct Cache {
     home: Home,
     key: Key,
-    /// Its bytes stay where they are, so that nothing else can seem to lie in the file.
+    /// The cache holds the bytes, so that no other bytes can have their addresses.
     source: ModelSource,
     code: Code,
     state: Mutex<State>,
@@ -49,14 +49,14 @@ pub struct Cache {
     packed: AtomicUsize,
 }
 
-/// Where what is made is kept.
+/// The place where prepacked weights are stored.
 #[derive(Debug)]
 enum Home {
-    /// A file of its own.
+    /// A separate cache file.
     File(PathBuf),
-    /// A model file, with the graph; in memory alone where it has no path.
+    /// A model file with the graph; only in memory if it has no path.
     Model(Box<Contents>, Option<PathBuf>),
-    /// A model file that was prepared, and stays as it is.
+    /// A precompiled model file, which is not modified.
     Prepared,
 }
 
@@ -64,23 +64,23 @@ enum Home {
 struct State {
     outcome: CacheOutcome,
     not_saved: Option<String>,
-    /// The file, as it was at first or as it was written.
+    /// The file as it was opened or last written.
     stored: Option<Arc<Stored>>,
-    /// What somebody has, or had.
+    /// The prepacked weights that are or were in use.
     made: BTreeMap<u128, Weak<PackedBytes>>,
-    /// Constants that others were computed of, held until they are saved.
+    /// Computed constants, kept until they are saved.
     kept: BTreeMap<u128, Tensor>,
-    /// Whether the file lacks something.
+    /// Whether the file is incomplete.
     is_stale: bool,
 }
 
 impl Cache {
-    /// The cache of the model of `source`: a file in the folder of the options, or what the model file itself was prepared with, which
-    /// `read` gives where it was read before.
+    /// Opens the cache of the model `source`: a file in the folder of `options`, or the prepacked weights in the model file
+    /// itself. `read` is the model file if it was read before.
     ///
     /// # Errors
-    /// There is no such folder, somebody with a newer version wrote in it, this system has no caches, or what a model file was
-    /// prepared with is damaged.
+    /// Fails if the folder does not exist, its file has a newer version, this system does not support caches, or the prepacked
+    /// weights in a model file are damaged.
     pub fn of(
         options: Option<&CacheOptions>,
         source: &ModelSource,
@@ -90,7 +90,7 @@ impl Cache {
             (Some(options), _) => Self::open(options, source.clone()).map(Some),
             (None, Some(container)) => Self::prepared(container),
             (None, None) if Container::is_prepared(source.bytes()) => {
-                // Who reads the file says what is wrong with it.
+                // Readers of the file report what is wrong with it.
                 Container::read(source.bytes())
                     .map_or(Ok(None), |container| Self::prepared(&container))
             }
@@ -98,7 +98,7 @@ impl Cache {
         }
     }
 
-    /// The cache of the model of `source`, in a folder.
+    /// Opens the cache of the model `source` in a folder.
     fn open(options: &CacheOptions, source: ModelSource) -> Result<Arc<Self>, CacheError> {
         check_folder(&options.dir)?;
         let path = options.dir.join(source.file_name());
@@ -112,7 +112,7 @@ impl Cache {
 
     fn new(home: Home, (code, key): (Code, Key), source: ModelSource, found: Found) -> Arc<Self> {
         let Found { stored, outcome } = found;
-        // A file that was too young to go by its times may be old enough now.
+        // A file that was too new to be identified by its times may be old enough now.
         let is_stale = stored.as_ref().is_none_or(|s| s.key.stamp.is_none() && key.stamp.is_some());
         let (stored, (made, kept)) = (stored.map(Arc::new), Default::default());
         let state = Mutex::new(State { outcome, not_saved: None, stored, made, kept, is_stale });
@@ -120,8 +120,8 @@ impl Cache {
         Arc::new(Self { home, key, source, code, state, restored, packed })
     }
 
-    /// Does `work`, the loading of a model that has so many threads, while the others look at what the file has, so that who
-    /// restores something of it need not.
+    /// Runs `work`, the loading of a model with `threads` threads, while the other threads verify checksums of the file in
+    /// advance.
     pub fn looking_ahead<T>(&self, threads: NonZero<usize>, work: impl FnOnce() -> T) -> T {
         let others = threads.get() - 1;
         let stored = self.stored().filter(|stored| others > 0 && stored.wants_ahead());
@@ -131,7 +131,7 @@ impl Cache {
             for _ in 0..others {
                 let look = thread::Builder::new().name("udo-cache".to_owned());
                 if look.spawn_scoped(scope, || stored.look_ahead(&ahead)).is_err() {
-                    // Who restores something looks at it himself.
+                    // Restoring verifies what was not verified in advance.
                     break;
                 }
             }
@@ -140,12 +140,12 @@ impl Cache {
         })
     }
 
-    /// What stands for a constant in all processes.
+    /// Returns an id of a constant that is the same in all processes.
     pub fn stands_for(&self, tensor: &Tensor) -> u128 {
         tensor.stable().unwrap_or_else(|| sum128(&self.source.place(tensor.stored())))
     }
 
-    /// The constant of which `of` says everything, as the file has it or as `make` computes it.
+    /// Returns the constant that the text `of` identifies, from the file or computed by `make`.
     pub(crate) fn kept(
         &self,
         of: &str,
@@ -163,14 +163,14 @@ impl Cache {
         Some(tensor)
     }
 
-    /// Lets go of a constant that nobody wants after all.
+    /// Drops a constant that turned out not to be needed.
     pub fn let_go(&self, tensor: &Tensor) {
         if let Some(id) = tensor.stable() {
             self.lock().kept.remove(&id);
         }
     }
 
-    /// Writes the file, if it lacks something that was made. What goes wrong is said in the report.
+    /// Writes the file if it is incomplete. Failures are listed in the report.
     pub fn save(&self) {
         let mut state = self.lock();
         if matches!(&self.home, Home::Model(_, None)) {
@@ -195,7 +195,7 @@ impl Cache {
         state.not_saved = written.err();
     }
 
-    /// The file as it is now.
+    /// Opens the file again after it was written.
     fn written(&self) -> Option<Arc<Stored>> {
         let stored = match &self.home {
             Home::File(path) => Stored::open(path).ok().flatten(),
@@ -205,10 +205,10 @@ impl Cache {
         stored.map(Arc::new)
     }
 
-    /// Why the model cannot be used: what its file was prepared with is damaged.
+    /// Checks whether the model can be used.
     ///
     /// # Errors
-    /// As it says.
+    /// Fails if the prepacked weights in the model file are damaged.
     pub fn check(&self) -> Result<(), CacheError> {
         match (&self.home, &self.lock().outcome) {
             (Home::Prepared, CacheOutcome::Rebuilt(reason)) => {
@@ -218,7 +218,7 @@ impl Cache {
         }
     }
 
-    /// Whether a file of it is, or may be, written.
+    /// Returns whether the cache may write a file.
     pub fn writes(&self) -> bool {
         match &self.home {
             Home::File(_) | Home::Model(..) => true,
@@ -226,7 +226,7 @@ impl Cache {
         }
     }
 
-    /// What it did so far.
+    /// Returns what the cache did so far.
     pub fn report(&self) -> CacheReport {
         let state = self.lock();
         CacheReport {
@@ -238,7 +238,7 @@ impl Cache {
         }
     }
 
-    /// The model's file in the folder; empty where there is none.
+    /// Returns the path of the model's file; empty if it has none.
     fn path(&self) -> &Path {
         match &self.home {
             Home::File(path) | Home::Model(_, Some(path)) => path,
@@ -250,7 +250,7 @@ impl Cache {
         self.lock().stored.clone()
     }
 
-    /// What the file has of so many bytes, if that is there and sound.
+    /// Returns the bytes with this id and size from the file, if they are there and intact.
     fn find(&self, id: u128, len: usize) -> Option<PackedBytes> {
         self.stored()?.get(id, len).unwrap_or_else(|why| {
             let mut state = self.lock();
@@ -265,7 +265,7 @@ impl Cache {
     }
 }
 
-/// Ends those who look ahead, however the work ends that they look ahead for.
+/// Stops the threads that verify in advance when the work ends, also by a panic.
 struct Over<'a>(&'a Ahead);
 
 impl Drop for Over<'_> {
@@ -275,7 +275,7 @@ impl Drop for Over<'_> {
 }
 
 impl State {
-    /// All that is to be saved; what constants were computed of others is let go with it.
+    /// Collects everything to be saved, and drops the computed constants.
     fn held(&mut self) -> Held {
         let made = |(id, packed): (&u128, &Weak<PackedBytes>)| Some((*id, packed.upgrade()?));
         let mut held: Held = self.made.iter().filter_map(made).collect();
@@ -288,7 +288,7 @@ impl State {
     }
 }
 
-/// What there was in a folder.
+/// The content of a folder for a model.
 struct Found {
     stored: Option<Stored>,
     outcome: CacheOutcome,
@@ -301,16 +301,16 @@ impl Found {
         key: &Key,
     ) -> Result<Self, CacheError> {
         let rebuilt = |reason| Self { stored: None, outcome: CacheOutcome::Rebuilt(reason) };
-        let (path, wanted) = (path.to_owned(), key.version);
+        let (path, expected) = (path.to_owned(), key.version);
         Ok(match found {
             Ok(None) => Self { stored: None, outcome: CacheOutcome::Miss },
             Err(why) => rebuilt(why.to_string()),
             Ok(Some(stored)) => match stored.key.differs(key) {
                 None => Self { stored: Some(stored), outcome: CacheOutcome::Hit },
-                Some(_) if stored.key.version > wanted => {
-                    return Err(CacheError::Newer { path, found: stored.key.version, wanted });
+                Some(_) if stored.key.version > expected => {
+                    return Err(CacheError::Newer { path, found: stored.key.version, expected });
                 }
-                Some(what) => rebuilt(format!("it is of {what}")),
+                Some(what) => rebuilt(format!("it belongs to {what}")),
             },
         })
     }
@@ -319,7 +319,7 @@ impl Found {
 fn check_folder(dir: &Path) -> Result<(), CacheError> {
     let no_folder = |reason: String| CacheError::NoFolder { dir: dir.to_owned(), reason };
     let found = dir.metadata().map_err(|error| no_folder(error.to_string()))?;
-    if found.is_dir() { Ok(()) } else { Err(no_folder("it is no folder".to_owned())) }
+    if found.is_dir() { Ok(()) } else { Err(no_folder("it is not a folder".to_owned())) }
 }
 
 impl PackCache for Cache {
@@ -351,7 +351,7 @@ impl PackCache for Cache {
         let mut state = self.lock();
         state.made.insert(id, Arc::downgrade(packed));
         let is_stored = state.stored.as_ref().is_some_and(|stored| stored.has(id, packed.len()));
-        // What a packer had to make is not there, or damaged.
+        // A constant that had to be packed is missing or damaged in the file.
         state.is_stale |= match from {
             PackedFrom::Cache => false,
             PackedFrom::Packer => true,

@@ -1,5 +1,5 @@
-//! What is made of constants: packed weights, converted and computed tensors. Models and plans share it, and a cache keeps it
-//! between processes.
+//! Values derived from constants: prepacked weights, converted and computed tensors. Models and plans share them, and a cache
+//! stores them between processes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,89 +13,86 @@ use crate::cores::Format;
 use crate::cores::convert::ConstantError;
 use crate::cores::relayout::constant;
 
-/// Constants of fewer bytes are computed as fast as they are looked for.
+/// Smaller constants are computed as fast as they are looked up.
 const KEPT_BYTES: usize = 64 << 10;
 
-/// What is made of constants.
-///
-/// A clone shares packed constants with what it was cloned from.
+/// Values derived from constants. Clones share prepacked weights.
 #[derive(Clone, Debug, Default)]
 pub struct Constants {
     packs: PackStore,
-    /// What is made of constants, where models or plans share that.
+    /// Derived tensors, if models or plans share them.
     derived: Option<Derived>,
     /// The cache of prepacked weights between processes.
     cache: Option<Arc<Cache>>,
-    /// What a byte of packed constants costs in each of several plans of one graph, as far as they have been placed; nothing
-    /// where there is one plan.
+    /// The memory price found so far, shared by several plans of one graph; `None` for a single plan.
     shared_price: Option<Arc<AtomicU32>>,
 }
 
 impl Constants {
-    /// None yet.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Packed constants.
+    /// Returns the prepacked weights.
     pub fn packs(&self) -> &PackStore {
         &self.packs
     }
 
-    /// What is made from now on counts in this budget.
+    /// Returns the budget that new values are charged to.
     pub fn budget(&self) -> &Budget {
         self.packs.budget()
     }
 
-    /// Has what is made from now on count in `budget`.
+    /// Charges new values to `budget`.
     pub fn charge(&mut self, budget: Budget) {
         self.packs.charge(budget);
     }
 
-    /// Looks for prepacked weights in `cache` from now on, and stores them there.
+    /// Looks up prepacked weights in `cache` from now on, and stores them there.
     pub fn use_cache(&mut self, cache: &Arc<Cache>) {
         self.packs.look_in(Arc::<Cache>::clone(cache));
         self.cache = Some(Arc::clone(cache));
     }
 
-    /// The cache of prepacked weights between processes.
+    /// Returns the cache of prepacked weights.
     pub fn cache(&self) -> Option<&Arc<Cache>> {
         self.cache.as_ref()
     }
 
-    /// Has what is made of constants be the same for all who have `derived`.
+    /// Shares derived tensors with all users of `derived`.
     pub fn derive_in(&mut self, derived: &Derived) {
         self.derived = Some(derived.clone());
     }
 
-    /// The same for several plans of one graph, which share what they make of constants.
+    /// Returns a store for several plans of one graph, which share derived values.
     #[must_use]
     pub fn for_plans(&self) -> Self {
         let derived = Some(self.derived.clone().unwrap_or_default());
         Self { derived, shared_price: Some(Arc::default()), ..self.clone() }
     }
 
-    /// Whether several plans are made of one graph.
+    /// Returns whether several plans of one graph are compiled.
     pub fn makes_several_plans(&self) -> bool {
         self.shared_price.is_some()
     }
 
-    /// What a byte of packed constants costs, as far as earlier plans of the graph found that.
+    /// Returns the price of a byte of prepacked weights that earlier plans of the graph found.
     pub fn memory_price(&self) -> u32 {
         self.shared_price.as_ref().map_or(0, |price| price.load(Ordering::Relaxed))
     }
 
-    /// Has later plans of the graph pack constants into the same forms.
+    /// Sets the price for later plans of the graph, so that they prepack weights in the same formats.
     pub fn set_memory_price(&self, price: u32) {
         if let Some(shared) = &self.shared_price {
             shared.store(price, Ordering::Relaxed);
         }
     }
 
-    /// What `compute` makes of constants; `key` says everything of it, or nothing where that takes too many words.
+    /// Returns the shared result of `compute`. `key` identifies it; without a key it is computed each time.
     ///
     /// # Errors
-    /// What `compute` says.
+    /// Fails as `compute` does.
     pub fn derived<E>(
         &self,
         key: impl FnOnce() -> Option<String>,
@@ -107,7 +104,7 @@ impl Constants {
         }
     }
 
-    /// What `make` computes of constants, which a cache may have of an earlier process; `of` says everything of it.
+    /// Returns the result of `make`, or the cached one of an earlier process. `of` identifies it.
     pub fn kept(
         &self,
         desc: &TensorDesc,
@@ -122,10 +119,10 @@ impl Constants {
         }
     }
 
-    /// A constant in another format.
+    /// Converts a constant to another format.
     ///
     /// # Errors
-    /// There is no way from one format to the other, or no memory.
+    /// Fails if there is no conversion, or not enough memory.
     pub fn constant(
         &self,
         tensor: &Tensor,
@@ -133,7 +130,7 @@ impl Constants {
         to: &Format,
     ) -> Result<Tensor, ConstantError> {
         let is_said = |desc: &TensorDesc| !matches!(desc.encodings(), Some(Encodings::PerAxis(_)));
-        // Where nothing is converted there is nothing to share but the tensor itself.
+        // Without a conversion the tensor itself is shared.
         let is_other = *from != to.desc || to.layout() != Layout::AsGiven;
         let key = || {
             let is_short = is_said(from) && is_said(&to.desc);

@@ -1,9 +1,9 @@
-//! Packages whose code runs in a process of its own, the worker: what ends, hangs or writes wildly there is an error here.
+//! Containment: packages whose code runs in a worker process. A crash, hang or wild write there becomes an error here.
 //!
-//! The host never maps a contained package's libraries. It reads their manifests, and has the worker open them
-//! and tell their tables (`tables`), whose functions ask the worker (`proxy`): nobody above knows which packages are contained.
-//! What is asked before a run goes as messages (`wire`, `image`, `node`), calls by words and elements (`call`), both through
-//! memory that host and worker share (`shared`). `serve` is the worker's side.
+//! The host never maps a contained package's libraries. It reads their manifests and lets the worker open them and report their
+//! tables (`tables`). The functions in these tables forward calls to the worker (`proxy`), so the code above does not know which
+//! packages are contained. Requests before a run are messages (`wire`, `image`, `node`). Calls during a run pass words and
+//! elements (`call`). Both use memory that host and worker share (`shared`). `serve` is the worker's side.
 
 mod call;
 mod callee;
@@ -33,7 +33,7 @@ pub use serve::serve;
 pub(crate) use worker::Worker;
 use worker::{Contained, Fault};
 
-/// What a worker is asked.
+/// A kind of request to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ask {
     Open,
@@ -68,14 +68,14 @@ impl Ask {
     }
 }
 
-/// A number that no other kernel of this process has.
+/// Returns an id that no other kernel of this process has.
 fn next_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The worker of this build of the package at `path`, which all have who contain it alike. It stays for the life of the process,
-/// as the tables do that it answers for; its own process comes and goes.
+/// Returns the worker for this build of the package at `path`. All users with the same containment share it. The object lives as
+/// long as the process, as do the tables that refer to it; its worker process may end and be restarted.
 pub(crate) fn worker(
     path: &Path,
     build: &str,
@@ -99,7 +99,7 @@ pub(crate) fn worker(
     Ok(worker)
 }
 
-/// Has `worker` open a library of its package; its tables.
+/// Opens a library in `worker` and returns its tables.
 pub(crate) fn open(
     worker: &'static Worker,
     path: &Path,

@@ -1,4 +1,4 @@
-//! Cores: what each stores, how fast its own memory is, and what a value looks like there.
+//! Properties of cores: their memory and its speed, and the formats in which they store values.
 
 #[macro_use]
 pub mod convert;
@@ -20,45 +20,45 @@ pub use memory::PerMemory;
 /// How the GPU stores floating-point values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GpuStorage {
-    /// As 32-bit numbers.
+    /// As f32.
     #[default]
     F32,
-    /// As 16-bit numbers, where the kernel takes them.
+    /// As f16, where the kernel supports it.
     F16,
 }
 
 /// Whether GPU kernels may run on an OpenCL device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OpenCl {
-    /// On the process's device where there is one, else as work items on the host's threads.
+    /// On the process's OpenCL device if there is one, otherwise as work items on host threads.
     #[default]
     Auto,
-    /// Always as work items.
+    /// Always as work items on host threads.
     Off,
 }
 
-/// Which nodes emulated cores take of those that they have kernels for.
+/// The nodes that emulated cores accept among those that they have kernels for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceLimits {
-    /// All, but for what devices of their architecture cannot do.
+    /// All, except those that devices of their architecture cannot run.
     #[default]
     OfKernels,
-    /// Those that devices of their architecture take by what is documented of them.
+    /// Only those that are documented as supported by devices of their architecture.
     Documented,
 }
 
-/// The properties of the emulated cores, and what all cores may do.
+/// The properties of the emulated cores, and options of all cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// Bytes of the DSP's fast memory (VTCM).
+    /// The size of the DSP's fast memory (VTCM, vector tightly coupled memory).
     pub vtcm_bytes: usize,
     /// How the GPU stores floating-point values.
     pub gpu_storage: GpuStorage,
     /// Whether GPU kernels may run on an OpenCL device.
     pub opencl: OpenCl,
-    /// What kernels of all cores may do less exactly than the model says.
+    /// How far kernels of all cores may deviate from exact arithmetic.
     pub fast_math: FastMath,
-    /// Which nodes they take.
+    /// The nodes that they accept.
     pub limits: DeviceLimits,
 }
 
@@ -70,34 +70,34 @@ impl Default for Profile {
     }
 }
 
-/// What the host knows of one kind of core.
+/// The host's description of a kind of core.
 #[derive(Debug)]
 pub(crate) struct CoreRow {
-    /// The kind; its name and architectures stand in the contract.
+    /// The kind. Its name and architectures are defined in the contract.
     pub(crate) kind: CoreKind,
-    /// The memory that values lie in there.
+    /// The memory of its values.
     memory: Memory,
-    /// How values are stored there.
+    /// How it stores values.
     storage: Storage,
-    /// What libraries of kernels for it are called; none if it takes no user operators.
+    /// The naming of kernel libraries for it; `None` if it does not support user operators.
     pub(crate) libraries: Option<Libraries>,
 }
 
-/// How values are stored on a core, where its kernels take that.
+/// How values are stored on a core, if its kernels support it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Storage {
     /// As in the model.
     Model,
-    /// Floating-point values as the profile says.
+    /// As [`GpuStorage`] in the profile says for floating-point values.
     Profile,
     /// Quantized, where the model states an encoding.
     Quantized,
 }
 
-/// What libraries of a package for a core are called.
+/// The naming of a package's libraries for a core.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Libraries {
-    /// Behind the package's name.
+    /// The part after the package's name.
     pub(crate) suffix: &'static str,
     /// The first architecture whose operators share a library; below it, each operator has its own.
     pub(crate) one_op_below: u16,
@@ -109,7 +109,7 @@ impl Libraries {
     }
 }
 
-/// Every kind of core.
+/// All kinds of cores.
 const CORES: &[CoreRow] = &[
     CoreRow {
         kind: CoreKind::Cpu,
@@ -137,28 +137,28 @@ const CORES: &[CoreRow] = &[
     },
 ];
 
-/// What the host knows of a core; nothing if its kind is not known.
+/// Returns the description of a core; `None` if its kind is unknown.
 pub(crate) fn row(core: Core) -> Option<&'static CoreRow> {
     let kind = core.kind()?;
     CORES.iter().find(|row| row.kind == kind)
 }
 
-/// Whether packages may have kernels for cores of a kind.
+/// Returns whether packages may have kernels for a kind of core.
 pub fn takes_packages(kind: CoreKind) -> bool {
     CORES.iter().any(|row| row.kind == kind && row.libraries.is_some())
 }
 
-/// Bytes of a core's fast memory, if it has one.
+/// Returns the size of a core's fast memory, if it has one.
 pub fn fast_memory(core: Core, profile: &Profile) -> Option<usize> {
     core.kind().filter(|kind| kind.has_fast_memory()).map(|_| profile.vtcm_bytes)
 }
 
-/// Whether values are stored quantized on a core.
+/// Returns whether a core stores values quantized.
 pub fn is_quantized(core: Core) -> bool {
     row(core).is_some_and(|row| row.storage == Storage::Quantized)
 }
 
-/// What kernels on `core` are told of where they run.
+/// Returns the description of the machine that kernels on `core` get.
 pub fn machine(core: Core, profile: &Profile, threads: usize) -> Machine {
     let isa = match udo_simd::isa() {
         udo_simd::Isa::Portable { .. } => Isa::Portable,
@@ -172,7 +172,7 @@ pub fn machine(core: Core, profile: &Profile, threads: usize) -> Machine {
     Machine { threads, isa, fast_memory_bytes, fast_math, memory_price: 0 }
 }
 
-/// How a value can be stored on `core`, the preferred way first.
+/// Returns the formats in which `core` can store a value, the preferred one first.
 ///
 /// `desc` is the value in the model, `quantized` the same with its encoding if one is known.
 pub fn descs_on(
@@ -190,7 +190,7 @@ pub fn descs_on(
         }
         Storage::Quantized => quantized.copied(),
     };
-    // What kernels do not compute in halves, they do in f32, which holds every half.
+    // Kernels without half precision compute in f32, which represents every f16 and bf16 value.
     let is_half = matches!(desc.dtype(), Some(DType::F16 | DType::Bf16));
     let widened = (is_half && !is_quantized(core)).then(|| desc.with_dtype(DType::F32));
     preferred.into_iter().chain([*desc]).chain(widened).collect()

@@ -1,11 +1,10 @@
-//! Says who ended the process, where a package's function calls `exit`: a run that was cut short
-//! must not look like one that worked.
+//! Reports a package that ends the process from one of its functions, so that an aborted run does not look like a successful one.
 //!
-//! While a function of a package may run, its thread notes which; a handler that the process runs
-//! at its exit looks whether the thread that exits has such a note, prints it, and ends the process
-//! with status 1. `signals` prints it where a signal ends the process. A function that leaves by `_exit`, or is killed, is beyond any handler.
+//! While a function of a package runs, its thread records the package and the function. An exit handler prints the record of the
+//! exiting thread and ends the process with status 1. `signals` prints it if a signal ends the process. A function that calls
+//! `_exit` or is killed cannot be reported.
 //!
-//! The same notes tell `watch` where a call does not end.
+//! `watch` uses the same records to find calls that do not return.
 
 mod faults;
 mod forks;
@@ -38,7 +37,7 @@ unsafe extern "C" {
 }
 
 thread_local! {
-    /// What the thread is in; it has no destructor, so that handlers can still read it.
+    /// The record of the thread's current call. It has no destructor, so that handlers can still read it.
     static INSIDE: Cell<Option<NonNull<Note<'static>>>> = const { Cell::new(None) };
 }
 
@@ -46,26 +45,26 @@ struct Note<'a> {
     who: &'a dyn Who,
 }
 
-/// Whose function a thread is in.
+/// The owner of the function that a thread runs.
 pub trait Who: Sync {
-    /// Says who it is, and what came of the function.
+    /// Writes who it is and what happened.
     ///
     /// # Errors
-    /// The text cannot be written.
+    /// Fails if the text cannot be written.
     fn say(&self, f: &mut fmt::Formatter<'_>, what: &str) -> fmt::Result;
 
-    /// What its user can do where it ends the process.
+    /// Returns advice for the user if it ends the process.
     fn advice(&self) -> &'static str {
-        "`--contain PACKAGE` runs a package in a process of its own, where that is an error"
+        "`--contain PACKAGE` runs a package in a worker process, where this is reported as an error"
     }
 
-    /// Another number for each function that has the word in turn.
+    /// Returns a number that changes with each function that runs under this record.
     fn turn(&self) -> usize {
         0
     }
 }
 
-/// Who, and what came of the function.
+/// Formats who and what happened.
 struct Said<'a>(&'a dyn Who, &'a str);
 
 impl fmt::Display for Said<'_> {
@@ -74,20 +73,20 @@ impl fmt::Display for Said<'_> {
     }
 }
 
-/// Whose function a thread is in; for other threads that work for it.
+/// The record of a thread's current call, for other threads that work for it.
 #[derive(Clone, Copy)]
 pub(crate) struct Inside(Option<NonNull<Note<'static>>>);
 
-/// A function of a package, as an exit from within is reported.
+/// A call of a package's function, as it is reported.
 #[derive(Clone, Copy, Debug)]
 pub struct PackageCall<'a> {
-    /// The node that it is called for.
+    /// The node that the function is called for.
     pub node: &'a str,
     /// The package.
     pub package: &'a str,
     /// The operator's type.
     pub op: &'a str,
-    /// Nothing where none is chosen yet.
+    /// The core; `None` if it has not been chosen yet.
     pub core: Option<Core>,
     /// The function.
     pub function: &'static str,
@@ -104,9 +103,9 @@ impl Who for PackageCall<'_> {
 
     fn advice(&self) -> &'static str {
         if self.package == BUILTIN {
-            "this is a fault of a built-in operator, which is worth a report"
+            "this is a bug of a built-in operator; please report it"
         } else {
-            "`--contain PACKAGE` runs a package in a process of its own, where that is an error"
+            "`--contain PACKAGE` runs a package in a worker process, where this is reported as an error"
         }
     }
 }
@@ -114,21 +113,22 @@ impl Who for PackageCall<'_> {
 /// The name of the package of built-in operators.
 const BUILTIN: &str = "builtin";
 
-/// Has the process say who did it when code of a package ends it early: by `exit`, which then is status 1, or by a fault, `abort` or an
-/// exception that nothing catches, whose signal still ends it. The `udo` command does so; other programs may. Doing it twice changes nothing.
+/// Makes the process report code of a package that ends it: by `exit`, which then has status 1, or by a fault, `abort` or an
+/// uncaught exception, whose signal still ends it. The `udo` command calls this, and other programs may. Further calls have no
+/// effect.
 ///
 /// # Errors
-/// The C library takes no more exit handlers, or the system no handlers of signals.
+/// Fails if the C library accepts no more exit handlers, or the system no signal handlers.
 pub fn install() -> io::Result<()> {
     static DONE: OnceLock<c_int> = OnceLock::new();
     // SAFETY: the handler is a function of this program, which is never unloaded.
     match DONE.get_or_init(|| unsafe { atexit(on_exit) }) {
         0 => signals::install(),
-        _ => Err(io::Error::other("the C library takes no more exit handlers")),
+        _ => Err(io::Error::other("the C library accepts no more exit handlers")),
     }
 }
 
-/// Runs on the thread that exits.
+/// Runs on the exiting thread.
 extern "C" fn on_exit() {
     let Some(note) = INSIDE.get() else { return };
     // SAFETY: the note is one that `during` lent this thread, or that of the job it works on; neither
@@ -136,7 +136,7 @@ extern "C" fn on_exit() {
     let who = unsafe { note.as_ref() }.who;
     report(
         &Said(who, "ended the process"),
-        "a package returns an error instead; exit is for programs",
+        "a package must return an error instead of calling exit",
     );
     _exit(1)
 }
@@ -147,7 +147,7 @@ fn report(what: &dyn fmt::Display, help: &str) {
     eprintln!("help: {help}");
 }
 
-/// Runs `body`, in which `who` has the word.
+/// Runs `body` and records that this thread runs a function of `who`.
 pub fn during<R>(who: &dyn Who, body: impl FnOnce() -> R) -> R {
     let note = Note { who };
     let note: NonNull<Note<'static>> = NonNull::from(&note).cast();
@@ -159,15 +159,15 @@ pub fn during<R>(who: &dyn Who, body: impl FnOnce() -> R) -> R {
     result
 }
 
-/// What this thread is in.
+/// Returns the record of this thread's current call.
 pub(crate) fn inside() -> Inside {
     Inside(INSIDE.get())
 }
 
-/// Runs `body` for the thread that is in `inside`.
+/// Runs `body` with the record of the thread that it works for.
 ///
 /// # Safety
-/// That thread stays in it until `body` has returned.
+/// That thread must not leave its call until `body` has returned.
 pub(crate) unsafe fn on_behalf<R>(inside: Inside, body: impl FnOnce() -> R) -> R {
     let mut back = Back { to: INSIDE.replace(inside.0), has_returned: false };
     let result = body();
@@ -175,7 +175,7 @@ pub(crate) unsafe fn on_behalf<R>(inside: Inside, body: impl FnOnce() -> R) -> R
     result
 }
 
-/// Puts back what the thread was in, when a panic unwinds as well.
+/// Restores the record of the thread, also if a panic unwinds.
 struct Back {
     to: Option<NonNull<Note<'static>>>,
     has_returned: bool,
@@ -183,7 +183,7 @@ struct Back {
 
 impl Drop for Back {
     fn drop(&mut self) {
-        // Without a panic, what unwinds is an exception of another language, which no code of Rust can catch.
+        // Without a panic, an exception of another language unwinds, which Rust code cannot catch.
         if !self.has_returned && !std::thread::panicking() {
             signals::end_for_exception();
         }

@@ -1,5 +1,5 @@
-//! What computes: devices and their memory, threads, queues of runs, packages with their operators and kernels, and the
-//! cache of what is made of constants.
+//! The execution engine: devices and their memory, threads, queues of runs, packages with their operators and kernels,
+//! and the cache of prepacked weights.
 
 pub mod cache;
 pub mod constants;

@@ -1,6 +1,6 @@
-//! Operators and kernels, built in or loaded from packages; from here on nobody can tell which.
+//! Operators and kernels, built in or from packages. Everything above this module treats both alike.
 //!
-//! Which of them a node gets is decided elsewhere.
+//! Choosing an operator and a kernel for a node is not done here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -31,52 +31,52 @@ pub struct OpEntry {
 pub struct KernelEntry {
     /// The package.
     pub package: PackageId,
-    /// The operator that it computes.
+    /// The operator that it implements.
     pub op: &'static OpDef,
     /// The kernel.
     pub def: &'static KernelDef,
-    /// The heap guard of the library that holds the kernel, if it has one.
+    /// The heap guard of the kernel's library, if it has one.
     pub guard: Option<LibraryGuard>,
 }
 
-/// All operators that a model may use, and the packages they come from.
+/// All operators that models may use, and the packages that they come from.
 ///
-/// A clone has the same packages, which stay loaded.
+/// Clones share the packages. Opened packages stay loaded until the process ends.
 #[derive(Clone, Debug, Default)]
 pub struct Operators {
     slots: Vec<Slot>,
     ops: Vec<OpEntry>,
-    /// The places of operators by their names, which are texts to be checked each time that they are read.
+    /// The indexes of operators by name. Reading a name from a table validates it, so they are read once.
     named: Arc<HashMap<&'static str, Vec<usize>>>,
-    /// Which packages may be opened.
+    /// The packages that may be opened.
     trust: Trust,
 }
 
-/// A package and what has been opened of it.
+/// A package and its opened libraries.
 #[derive(Clone, Debug)]
 struct Slot {
     package: Package,
     tables: Tables,
-    /// The table of a package that is linked in.
+    /// The table of a linked-in package.
     linked: Option<&'static PackageV1>,
-    /// The worker of a package that is contained.
+    /// The worker of a contained package.
     worker: Option<&'static Worker>,
-    /// Kernels of implementation libraries by path: each library is read, checked and opened once for all clones.
+    /// Kernels of implementation libraries by path. Each library is checked and opened once for all clones.
     opened: Arc<Mutex<BTreeMap<PathBuf, Vec<KernelEntry>>>>,
-    /// Kernels by the core asked for, for all clones.
+    /// Kernels by core, shared by all clones.
     kernels: Arc<Mutex<BTreeMap<Core, Arc<[KernelEntry]>>>>,
 }
 
 impl Operators {
-    /// None.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The built-in operators, which these tables have together: the package called [`package::BUILT_IN`].
+    /// Creates a set with the built-in operators, the package called [`package::BUILT_IN`], from these tables.
     ///
     /// # Errors
-    /// A table breaks the contract, which is a fault of whoever links it in.
+    /// Fails if a table violates the contract, which is a bug of the program that links it.
     pub fn with_built_in(tables: &[&'static PackageV1]) -> Result<Self, OpenError> {
         let mut operators = Self::new();
         if let [first, others @ ..] = tables {
@@ -89,10 +89,10 @@ impl Operators {
         Ok(operators)
     }
 
-    /// Adds a package that is linked in. Adding one twice changes nothing.
+    /// Adds a linked-in package. Adding it again has no effect.
     ///
     /// # Errors
-    /// Its table breaks the contract, or its name is taken.
+    /// Fails if its table violates the contract, or its name is taken.
     pub fn add_static(&mut self, table: &'static PackageV1) -> Result<PackageId, OpenError> {
         let known = self.slots.iter().find(|s| s.linked.is_some_and(|l| std::ptr::eq(l, table)));
         if let Some(slot) = known {
@@ -103,29 +103,29 @@ impl Operators {
         Ok(self.register(tables, Some(table), None))
     }
 
-    /// Opens packages alone from here on that are signed or locked as this says.
+    /// Restricts the packages that may be opened from now on.
     pub fn set_trust(&mut self, trust: Trust) {
         self.trust = trust;
     }
 
     /// Opens the package at `path`: its folder, its `dist` folder, or its registration library.
     ///
-    /// The library is refused, where it is wrong, before any of its code runs; a refused package
-    /// leaves nothing behind. Opening a package twice changes nothing.
+    /// A library is checked before any of its code runs. A failed attempt has no side effects. Opening a package again has no
+    /// effect.
     ///
     /// # Errors
-    /// There is no package, or none that this runtime can open beside those that are open.
+    /// Fails if no package is found, or it cannot be opened together with the packages that are open.
     pub fn open(&mut self, path: &Path) -> Result<PackageId, OpenError> {
         let closed = Closed::read(path)?;
         closed.check_trust(&self.trust)?;
         self.open_closed(closed, None)
     }
 
-    /// As [`Operators::open`], with the package's code in a process of its own: what it does wrong there is an error here, and the
-    /// libraries are never mapped into this process.
+    /// Opens the package at `path` as [`Operators::open`] does, but runs its code in a worker process. Faults of its code become
+    /// errors, and its libraries are never mapped into this process.
     ///
     /// # Errors
-    /// As there, or there is no worker.
+    /// Fails as [`Operators::open`] does, and if the worker cannot be started.
     pub fn open_contained(
         &mut self,
         path: &Path,
@@ -136,10 +136,11 @@ impl Operators {
         self.open_closed(closed, Some(containment))
     }
 
-    /// As [`Operators::open`] where somebody who is trusted signed the package, and as [`Operators::open_contained`] where nobody did.
+    /// Opens the package at `path`: as [`Operators::open`] does if it is signed with a trusted key, otherwise as
+    /// [`Operators::open_contained`] does.
     ///
     /// # Errors
-    /// As there.
+    /// Fails as these functions do.
     pub fn open_as_signed(
         &mut self,
         path: &Path,
@@ -178,12 +179,12 @@ impl Operators {
         Ok(id)
     }
 
-    /// The kernels of `package` that run on `core`, opening the libraries that hold them if they
-    /// are not open yet. For a DSP these are, operator by operator, the ones for the highest
-    /// architecture that `core` can run. None is no error: the package has nothing for the core.
+    /// Returns the kernels of `package` that run on `core`, opening the libraries with them if necessary. For a DSP, these are
+    /// the kernels of each operator for the highest architecture that `core` can run. The result is empty if the package has no
+    /// kernels for the core.
     ///
     /// # Errors
-    /// A library is missing, wrong, or not of this build of the package.
+    /// Fails if a library is missing, invalid, or not of this build of the package.
     pub fn kernels_for(
         &self,
         package: PackageId,
@@ -200,18 +201,19 @@ impl Operators {
         Ok(found)
     }
 
-    /// The operators called `op_type`, in the order in which their packages were opened.
+    /// Returns the operators called `op_type`, in the order in which their packages were opened.
     pub fn ops_named(&self, op_type: &str) -> impl Iterator<Item = &OpEntry> {
         let places = self.named.get(op_type).map_or(&[][..], Vec::as_slice);
         places.iter().filter_map(|&at| self.ops.get(at))
     }
 
-    /// All operators, in the order in which their packages were opened.
+    /// Returns all operators, in the order in which their packages were opened.
     pub fn ops(&self) -> &[OpEntry] {
         &self.ops
     }
 
-    /// The type names of packages' operators, and the domains of nodes that each takes: its own, its package's name, and none.
+    /// Returns the name of each operator of packages with each domain of the nodes that it implements: its own, its package's
+    /// name, and ONNX's.
     pub fn packaged_ops(&self) -> impl Iterator<Item = (&str, &str)> {
         let packaged = self.ops().iter().filter(|entry| !self.is_builtin(entry.package));
         packaged.flat_map(|entry| {
@@ -221,23 +223,23 @@ impl Operators {
         })
     }
 
-    /// All packages, in the order in which they were opened.
+    /// Returns all packages, in the order in which they were opened.
     pub fn packages(&self) -> impl Iterator<Item = &Package> {
         self.slots.iter().map(|slot| &slot.package)
     }
 
-    /// The package that `id` stands for; nothing for a number of other operators.
+    /// Returns a package; `None` if the id belongs to another set of operators.
     pub fn package(&self, id: PackageId) -> Option<&Package> {
         let at = usize::try_from(id.0).ok()?;
         self.slots.get(at).map(|slot| &slot.package)
     }
 
-    /// The name of the package that `id` stands for; empty for a number of other operators.
+    /// Returns the name of a package; empty if the id belongs to another set of operators.
     pub fn package_name(&self, id: PackageId) -> &str {
         self.package(id).map_or("", |p| &p.name)
     }
 
-    /// Whether the package is the runtime's own.
+    /// Returns whether the package is the built-in one.
     pub fn is_builtin(&self, id: PackageId) -> bool {
         self.package_name(id) == package::BUILT_IN
     }
@@ -291,7 +293,7 @@ impl Operators {
     }
 }
 
-/// What loads a library: its worker, or this process.
+/// Returns the function that loads a library: into its worker, or into this process.
 fn loading(
     worker: Option<&'static Worker>,
 ) -> impl FnOnce(&Candidate, &str) -> Result<Tables, OpenError> {
@@ -304,7 +306,7 @@ fn loading(
 impl Slot {
     fn collect(&self, core: Core) -> Result<Vec<KernelEntry>, OpenError> {
         let own = entries(self.package.id, &self.tables, self.tables.ops);
-        // Our own kernels are those of every architecture.
+        // The built-in kernels run on every architecture.
         let is_own = self.package.name == package::BUILT_IN;
         let fits = |of: Core| of.runs_on(core) || (is_own && of.kind() == core.kind());
         let mut found: Vec<KernelEntry> = own.filter(|k| fits(k.def.core())).collect();
@@ -337,7 +339,7 @@ impl Slot {
     }
 }
 
-/// The kernels of a checked table, each with the one of `ops` that it computes.
+/// Returns the kernels of a checked table, each with its operator among `ops`.
 fn entries(
     package: PackageId,
     tables: &Tables,

@@ -1,7 +1,7 @@
-//! Packages as files: found, looked at, checked and opened.
+//! Finds, inspects, verifies and opens packages.
 //!
-//! Opening a package checks everything that its files and tables say before anything of it is used.
-//! What becomes of its operators and kernels is decided above.
+//! Opening a package validates its files and tables completely before any part of it is used. The
+//! modules above this one decide what its operators and kernels are used for.
 
 mod copy;
 mod discover;
@@ -48,44 +48,44 @@ pub(crate) use library::{
 pub(crate) use open::Candidate;
 pub(crate) use table::OwnOperators;
 
-/// The name of the package that the runtime has linked in. Its operators alone may run graphs.
+/// The name of the package that is linked into the runtime. Only its operators may run graphs.
 pub const BUILT_IN: &str = "builtin";
 
-/// Stands for a package of one registry.
+/// Identifies an open package within one set of operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PackageId(pub(crate) u32);
 
-/// A package that is open.
+/// An open package.
 #[derive(Clone, Debug)]
 pub struct Package {
-    /// Its number.
+    /// Its id.
     pub id: PackageId,
     /// Its name.
     pub name: String,
     /// Its version.
     pub version: String,
-    /// The SDK that it was built with.
+    /// The version of the SDK that it was built with.
     pub sdk_version: String,
-    /// How closely the heap is watched in its registration library.
+    /// How strictly heap use is checked in its registration library.
     pub tier: Tier,
-    /// Its registration library; nothing for a package that is linked in.
+    /// The path of its registration library; `None` for a linked-in package.
     pub path: Option<PathBuf>,
-    /// The SHA-256 of its registration library as it was when opened.
+    /// The SHA-256 digest that its registration library had when it was opened.
     pub sha256: Option<String>,
-    /// Its implementation libraries, opened or not.
+    /// Its implementation libraries, loaded or not.
     pub libraries: Vec<PackageLibrary>,
-    /// Whether its code runs in a process of its own.
+    /// Whether its code runs in a worker process.
     pub is_contained: bool,
-    /// Where its index lies, if it has one; nothing for a package that is linked in.
+    /// The folder of its index, if it has one; `None` for a linked-in package.
     pub(crate) folder: Option<PathBuf>,
-    /// The SHA-256 of its index as it was when opened, if it has one.
+    /// The SHA-256 digest that its index had when it was opened, if it has one.
     pub index_sha256: Option<String>,
-    /// What its libraries are to the sources that lie beside them, when it was opened.
+    /// Whether its libraries matched the sources next to them when it was opened.
     pub sources: Sources,
 }
 
 impl Package {
-    /// What who runs it should know of its libraries.
+    /// Returns a warning for users of the package if its libraries may not match its sources.
     pub fn notice(&self) -> Option<String> {
         self.sources.notice(&self.name, self.folder.as_deref()?)
     }
@@ -94,7 +94,7 @@ impl Package {
 /// An implementation library of a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackageLibrary {
-    /// The core that its kernels are for.
+    /// The core that its kernels run on.
     pub core: Core,
     /// Its absolute path.
     pub path: PathBuf,

@@ -1,11 +1,11 @@
-//! Runs beside their caller: [`Run`], [`Launch`], [`Stream`], and the queues of devices that they go through.
+//! Asynchronous runs: [`Run`], [`Launch`], [`Stream`], and the queues of devices that runs go through.
 //!
-//! A launch is recorded once: what it reads and writes. It is submitted as often as wanted, which takes leases of all its
-//! tensors, and the heap of none. Its run waits for its turn in its stream, then for a frame of its session, then for the
-//! first device that it needs; a queue's thread takes it on there, and hands it to the next device. Whoever waits is told once
-//! its leases are given back.
+//! A launch records once which tensors a run reads and writes. It can be submitted any number of times. Submitting leases all its
+//! tensors and does not allocate. The run then waits for its turn in its stream, for a free frame of its session, and for the
+//! first device that it needs. A thread of the device's queue executes its part there and passes it to the next device. Waiters
+//! are notified after the leases were released.
 //!
-//! The module knows no model: what is run is the trait `Work`.
+//! This module is independent of models: the trait `Work` is what runs.
 
 mod at_work;
 mod bound;
@@ -49,22 +49,22 @@ use sync::{Mutex, MutexGuard};
 pub use work::{Stop, Work};
 pub use workspace::{SharedWorkspace, UseWorkspace};
 
-/// What matters most: queues have runs of higher priority go before others that have not begun.
+/// The priority of a run. Queues start runs of higher priority first; a run that has started is not interrupted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// When nothing else waits.
+    /// Runs when nothing else waits.
     Low,
-    /// As usual.
+    /// The default.
     #[default]
     Medium,
-    /// Before all others.
+    /// Runs before all others.
     High,
 }
 
 impl Priority {
     const COUNT: usize = 3;
 
-    /// Its place among queues, the highest first.
+    /// Returns its index among lists of runs, the highest priority first.
     const fn place(self) -> usize {
         match self {
             Self::High => 0,
@@ -74,23 +74,23 @@ impl Priority {
     }
 }
 
-/// What is called once a run has ended and its leases are given back, on whichever thread that happens.
+/// A function that is called after a run has ended and released its leases, on whichever thread that happens.
 pub type Callback = Box<dyn FnMut(&Result<()>) + Send>;
 
-/// How a run is submitted.
+/// Options of a submission.
 #[derive(Default)]
 pub struct RunOptions {
-    /// How long it may take from its submission to its end. What runs over that is told to end, and ends between two steps or calls of a parallel-for:
-    /// its leases are kept as long as it does not.
+    /// The time limit from submission to end. A run that exceeds it is stopped between two steps or two calls of a parallel-for.
+    /// It keeps its leases until then.
     pub timeout: Option<Duration>,
-    /// What matters most; as the model says where nothing is said.
+    /// The priority; by default that of the model.
     pub priority: Option<Priority>,
-    /// On which cores of the session's device it runs; as the session says where nothing is said.
+    /// The cores of the session's device that it runs on; by default those of the session.
     pub cores: Option<CoreSet>,
-    /// Behind which other runs it begins.
+    /// The stream whose earlier runs must end before this one begins.
     pub stream: Option<Stream>,
-    /// What is called exactly once for each submission, before who waits goes on. It may submit, and release
-    /// anything; it must not wait for runs, which is refused.
+    /// The callback. It is called exactly once per submission, before waiters continue. It may submit runs and release anything.
+    /// It must not wait for runs; attempts fail.
     pub on_done: Option<Callback>,
 }
 
@@ -107,16 +107,15 @@ impl fmt::Debug for RunOptions {
     }
 }
 
-/// What a run copied between the tensors that it is bound to and memory of its session. It uses the others where they lie:
-/// those whose elements are one batch behind the other, in coherent memory that only leases lead to, and whose extents the
-/// plan knows.
+/// The data that a run copied between its bound tensors and the memory of its session. Other tensors are used in place: those
+/// with contiguous batches in coherent memory that is only accessed through leases, and with extents that the plan knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copies {
-    /// Inputs that were copied.
+    /// The number of copied inputs.
     pub inputs: usize,
-    /// Outputs that were copied.
+    /// The number of copied outputs.
     pub outputs: usize,
-    /// Bytes of both.
+    /// The number of copied bytes.
     pub bytes: u64,
 }
 
@@ -137,7 +136,7 @@ impl Copies {
     }
 }
 
-/// A launch that is recorded: a session's work over these tensors. Submitting it uses no heap.
+/// A recorded launch: the work of a session with these tensors. Submitting it does not allocate.
 #[derive(Debug)]
 pub struct Launch(Arc<Job>);
 
@@ -155,16 +154,18 @@ impl Launch {
     /// Submits it. This never waits for anything to be computed.
     ///
     /// # Errors
-    /// It is in flight already; somebody is at a tensor of it; the session has as many runs in flight as it
-    /// takes; a device is lost. Nothing has changed then.
+    /// Fails without a change if the launch is in flight, one of its tensors is in use, the session has its maximal number of
+    /// runs in flight, or a device is lost.
     pub fn submit(&self) -> Result<Run> {
         let submission = self.0.submit()?;
         Ok(Run { job: Arc::clone(&self.0), submission })
     }
 }
 
-/// A run that was submitted. Any thread may wait for it, as often as it likes; it is a [`Future`] as well. Dropping it changes
-/// nothing: the run goes on, and keeps what it needs.
+/// A submitted run.
+///
+/// Any thread may wait for it, any number of times. It is also a [`Future`]. Dropping it has no effect: the run continues and
+/// keeps what it needs.
 #[derive(Clone, Debug)]
 pub struct Run {
     job: Arc<Job>,
@@ -172,48 +173,48 @@ pub struct Run {
 }
 
 impl Run {
-    /// Waits for its end.
+    /// Waits until the run has ended.
     ///
     /// # Errors
-    /// How it failed; or a callback waits, which might never end.
+    /// Returns the error of the run. Fails in a callback, where waiting might never end.
     pub fn wait(&self) -> Result<()> {
         check_may_wait()?;
         self.job.wait(self.submission, None)
     }
 
-    /// Waits for its end, as long as `timeout` at most. The run itself is not ended by that.
+    /// Waits at most `timeout` until the run has ended. The run continues after a timeout.
     ///
     /// # Errors
-    /// How it failed; [`ErrorCode::Timeout`] if it has not ended; or a callback waits.
+    /// Returns the error of the run, or [`ErrorCode::Timeout`] if it has not ended. Fails in a callback.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<()> {
         check_may_wait()?;
         self.job.wait(self.submission, Instant::now().checked_add(timeout))
     }
 
-    /// What it copied of its inputs and outputs.
+    /// Returns what the run copied of its inputs and outputs.
     ///
     /// # Errors
-    /// A run of its launch is in flight.
+    /// Fails while a run of its launch is in flight.
     pub fn copies(&self) -> Result<Copies> {
         self.job.copies()
     }
 
-    /// Whether it has ended, its callback included.
+    /// Returns whether the run has ended and its callback has returned.
     pub fn is_done(&self) -> bool {
         self.job.has_ended(self.submission)
     }
 
-    /// Asks it to end, as [`ErrorCode::Cancelled`]: at once where it has not begun, else between two steps or two calls of a parallel-for. Nothing, if it
-    /// has ended.
+    /// Requests that the run end with [`ErrorCode::Cancelled`]: immediately if it has not begun, otherwise between two steps or
+    /// two calls of a parallel-for. Has no effect if it has ended.
     pub fn cancel(&self) {
         Arc::clone(&self.job).stop(self.submission, work::Cause::Cancelled);
     }
 
-    /// An output, in the shape that the run gave it; one that was left to the run lies in memory of the session's device, and the
-    /// next run of the same launch writes it again.
+    /// Returns an output with the shape that the run gave it. An output that was not bound to a tensor is in memory of the
+    /// session's device; the next run of the same launch overwrites it.
     ///
     /// # Errors
-    /// The run has not ended, or not well; its launch was submitted again; or there is no such output.
+    /// Fails if the run has not ended successfully, its launch was submitted again, or the output does not exist.
     pub fn output(&self, index: usize) -> Result<DeviceTensor> {
         self.job.output(self.submission, index)
     }
@@ -228,7 +229,7 @@ impl Future for Run {
 }
 
 thread_local! {
-    /// Whether the thread is in a callback.
+    /// Whether the thread executes a callback.
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -238,16 +239,16 @@ fn in_callback(callback: impl FnOnce()) {
     IN_CALLBACK.set(before);
 }
 
-/// Refuses to wait in a callback: that runs on a thread of a queue, so what is waited for might wait for it.
+/// Fails in a callback. Callbacks run on threads of queues, so the awaited run might wait for this thread.
 fn check_may_wait() -> Result<()> {
     if !IN_CALLBACK.get() {
         return Ok(());
     }
-    let why = "a callback waits for a run, which may wait for the callback; submit there, and wait elsewhere";
+    let why = "a callback cannot wait for a run, which may wait for the callback; submit in the callback, and wait elsewhere";
     Err(Error::new(ErrorCode::InvalidState, why))
 }
 
-/// What no thread leaves broken in the middle is fine after a panic as well.
+/// Locks a mutex. Poison is ignored: no panic leaves the guarded data inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -135,12 +135,15 @@ fn versions_go_up() {
     place.run(5).unwrap();
     let (outputs, report, notices) = place.run(6).unwrap();
     assert_eq!((outputs, counts(&report)), (wanted.clone(), (0, 2)));
-    assert_eq!(report.outcome, CacheOutcome::Rebuilt("it is of version 5, wanted 6".to_owned()));
-    assert!(notices[0].ends_with("is made again: it is of version 5, wanted 6"), "{notices:?}");
+    assert_eq!(
+        report.outcome,
+        CacheOutcome::Rebuilt("it belongs to version 5, expected 6".to_owned())
+    );
+    assert!(notices[0].ends_with("is rebuilt: it belongs to version 5, expected 6"), "{notices:?}");
     let before = fs::read(place.file()).unwrap();
     let error = place.run(5).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidState);
-    let said = "is of version 6, wanted 5 or older; ask for that version, or name another folder";
+    let said = "has version 6, expected at most 5; use that version, or another folder";
     assert!(error.message().ends_with(said), "{error}");
     assert_eq!(fs::read(place.file()).unwrap(), before, "what is newer is not touched");
     assert_eq!(counts(&place.run(6).unwrap().1), (2, 0));
@@ -164,7 +167,7 @@ fn a_folder_that_is_not_there_is_an_error_and_one_that_takes_nothing_is_not() {
     for dir in [place.dir.path().join("none"), place.model()] {
         let error = run(&place.model(), Some(CacheOptions { dir, version: 0 })).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidPath);
-        assert!(error.message().ends_with("; make it, or name another"), "{error}");
+        assert!(error.message().ends_with("; create it, or choose another folder"), "{error}");
     }
     // Where a folder has the name of the file, nobody can write it, whatever rights they have.
     place.run(0).unwrap();
@@ -175,7 +178,7 @@ fn a_folder_that_is_not_there_is_an_error_and_one_that_takes_nothing_is_not() {
     let (outputs, report, notices) = place.run(0).unwrap();
     assert_eq!((outputs, counts(&report)), (place.wanted(), (0, 2)));
     assert!(report.not_saved.is_some() && notices.len() == 2, "{notices:?}");
-    assert!(notices[1].contains("is not saved: "), "{notices:?}");
+    assert!(notices[1].contains("could not be saved: "), "{notices:?}");
     assert_eq!(place.file(), file, "no part of a file is left");
 }
 

@@ -98,7 +98,7 @@ fn model_files_say_what_they_have_not() {
     let LoadError::ModelFile { name, reason } = &error else { panic!("{error}") };
     assert!(matches!(**reason, ContainerError::NoSuchNetwork { .. }), "{error}");
     assert_eq!(name, "model");
-    let wanted = "model: there is no network \"nut\", wanted one of \"net\"";
+    let wanted = "model: network \"nut\" not found, expected one of \"net\"";
     assert_eq!(coded(error, ErrorCode::InvalidArgument), wanted);
     let error = networks.get(None).unwrap().stage(1).unwrap_err();
     coded(error, ErrorCode::InvalidArgument);

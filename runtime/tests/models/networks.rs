@@ -61,7 +61,7 @@ fn a_run_takes_the_stage_for_its_shapes() {
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
     assert_eq!(
         error.to_string(),
-        "m.udm: there is no network \"none\", wanted one of \"twice\", \"neg\""
+        "m.udm: network \"none\" not found, expected one of \"twice\", \"neg\""
     );
     assert!(networks.get(None).unwrap_err().to_string().contains("it has several networks"));
 

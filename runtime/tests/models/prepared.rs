@@ -187,7 +187,8 @@ fn prepared_model_files_are_used_where_they_fit() {
     other.write(&dir.path().join("mixed.udm")).unwrap();
     let model = runtime().load(dir.path().join("mixed.udm"), &LoadOptions::default()).unwrap();
     assert_eq!((counts(&model), run(&model)), ((0, 2), wanted(2)));
-    let notice = "what the model file was prepared with is not used: it is of another model";
+    let notice =
+        "the prepacked weights in the model file are not used: it belongs to another model";
     assert_eq!(model.report().notices, [notice]);
 }
 

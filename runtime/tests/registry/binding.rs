@@ -550,11 +550,11 @@ fn kernels_say_which_domain_where_their_name_is_not_enough() {
         .ops(&[OpDef::of::<Shift<1>>()])
         .kernels(&[KernelDef::new::<Shift<1>>("Shift", Core::CPU).in_domain("com.two")]);
     let cases = [
-        (&TWICE, "operator \"Shift\" of domain \"com.one\" is in it twice"),
-        (&NONE, "kernel 0 (\"Shift\"): it says no domain, wanted one of com.one, ai.onnx"),
+        (&TWICE, "operator \"Shift\" of domain \"com.one\" is listed twice"),
+        (&NONE, "kernel 0 (\"Shift\"): it has no domain, expected one of com.one, ai.onnx"),
         (
             &OTHER,
-            "kernel 0 (\"Shift\"): its package describes no such operator of domain \"com.two\"",
+            "kernel 0 (\"Shift\"): its package does not describe this operator in domain \"com.two\"",
         ),
     ];
     for (package, wanted) in cases {
@@ -631,7 +631,7 @@ fn a_parameter_may_have_another_name_than_its_attribute() {
     let error = Operators::new().add_static(&CLASH).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "linked-in package \"P\": operator \"Clash\": parameter \"b\": attribute \"a\" is another one's"
+        "linked-in package \"P\": operator \"Clash\": parameter \"b\": attribute \"a\" belongs to another parameter"
     );
 }
 

@@ -59,12 +59,12 @@ fn what_cannot_be_used_is_skipped_with_a_reason() {
     assert_eq!(
         skipped.collect::<Vec<_>>(),
         [
-            "*/c/libUdoCScaleReg.so: it has no manifest, so only opening it tells what it holds",
+            "*/c/libUdoCScaleReg.so: it has no manifest, so its content is unknown until it is opened",
             "*/dangling: it cannot be read: No such file or directory (os error 2)",
-            "*/libUdoTextReg.so: \"*/libUdoTextReg.so\" is a text file, wanted a shared library",
-            "*/loops/back: it is a link back to \"*\"",
+            "*/libUdoTextReg.so: \"*/libUdoTextReg.so\" is a text file, expected a shared library",
+            "*/loops/back: it links back to \"*\"",
             "*/old/dist/libUdoScaleUdoPackageReg.so: library \
-             \"*/old/dist/libUdoScaleUdoPackageReg.so\" has ABI version 1.0, wanted 2.0",
+             \"*/old/dist/libUdoScaleUdoPackageReg.so\" has ABI version 1.0, expected 2.0",
         ]
     );
 }
@@ -95,9 +95,9 @@ fn packages_that_are_not_as_their_index_says_are_skipped() {
     let paths: Vec<_> = found.packages.iter().map(|p| p.path.clone()).collect();
     assert_eq!(paths, [good.join(SCALE_REG), incomplete.join(SCALE_REG)]);
     let wanted = [
-        ("kernels", "ImplCpu.so\" has the SHA-256 "),
-        ("schema", "Reg.so\" has the SHA-256 "),
-        ("unlisted", "Reg.so\" is not among those in "),
+        ("kernels", "ImplCpu.so\" has SHA-256 "),
+        ("schema", "Reg.so\" has SHA-256 "),
+        ("unlisted", "Reg.so\" is not listed in "),
         ("wrong", "index.json"),
     ];
     assert_eq!(found.skipped.len(), wanted.len(), "{:?}", found.skipped);

@@ -53,7 +53,7 @@ fn an_implementation_library_is_not_a_package() {
     assert_eq!(
         message(&error, folder.path()),
         format!(
-            "library \"*/dist/{SCALE_CPU}\" holds kernels for cpu only, wanted a registration library"
+            "library \"*/dist/{SCALE_CPU}\" contains only kernels for cpu, expected a registration library"
         )
     );
     assert_eq!(help(&error, folder.path()), format!("open \"*/dist/{SCALE_REG}\" instead"));
@@ -127,22 +127,22 @@ fn libraries_of_other_packages_builds_and_cores_are_refused() {
     let cases: [(&[(&str, &str)], &str); 4] = [
         (
             &[("PACKAGE_NAME", "\"Other\""), ("KERNELS", "{UDO_DSP, 68}")],
-            "has the package name \"Other\", wanted \"CScale\" as in its registration library",
+            "has package name \"Other\", expected \"CScale\" as in its registration library",
         ),
         (
             &[("PACKAGE_VERSION", "\"0.2.9\""), ("KERNELS", "{UDO_DSP, 68}")],
-            "has the version \"0.2.9\", wanted \"0.3.0\" as in its registration library",
+            "has version \"0.2.9\", expected \"0.3.0\" as in its registration library",
         ),
         (
             &[
                 ("KERNELS", "{UDO_DSP, 68}"),
                 ("QUERY", "package.sdk_version = (udo_str)UDO_TEXT(\"9.9\")"),
             ],
-            "has the SDK version \"9.9\", wanted \"0.1.0\" as in its registration library",
+            "has SDK version \"9.9\", expected \"0.1.0\" as in its registration library",
         ),
         (
             &[("KERNELS", "{UDO_DSP, 68}, {UDO_CPU, 0}")],
-            "has a kernel of \"Scale\" for cpu, wanted kernels for dsp:v68",
+            "has a kernel of \"Scale\" for cpu, expected kernels for dsp:v68",
         ),
     ];
     for (definitions, wanted) in cases {
@@ -160,7 +160,7 @@ fn libraries_of_other_packages_builds_and_cores_are_refused() {
     let error = operators.kernels_for(id, Core::DSP_V68).unwrap_err();
     assert_eq!(
         message(&error, folder.path()),
-        format!("{file}: it has no kernels, wanted kernels for dsp:v68")
+        format!("{file}: it has no kernels, expected kernels for dsp:v68")
     );
 }
 
@@ -193,7 +193,7 @@ fn a_library_that_is_not_as_built_never_runs() {
         assert_eq!(
             message(&error, folder.path()),
             format!(
-                "library \"*/dist/{file}\" has the SHA-256 {}.., wanted {wanted}.. as in its folder's index.json",
+                "library \"*/dist/{file}\" has SHA-256 {}.., expected {wanted}.. from its folder's index.json",
                 digest(file)
             )
         );
@@ -213,7 +213,7 @@ fn a_library_that_is_not_as_built_never_runs() {
             .unwrap_err();
         assert_eq!(
             message(&error, folder.path()),
-            format!("library \"*/dist/{file}\" is not among those in \"*/dist/index.json\"")
+            format!("library \"*/dist/{file}\" is not listed in \"*/dist/index.json\"")
         );
     }
 
@@ -252,7 +252,7 @@ fn a_library_is_read_once_for_all_clones() {
             .map(|kernels| kernels.len())
             .map_err(|error| error.to_string())
     });
-    assert!(error.unwrap_err().contains("has the SHA-256"));
+    assert!(error.unwrap_err().contains("has SHA-256"));
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn a_wrong_implementation_library_never_runs() {
     assert_eq!(
         message(&error, folder.path()),
         format!(
-            "library \"*/dist/{SCALE_CPU}\" has the package name \"CScale\", wanted \"ScaleUdoPackage\" as in its registration library"
+            "library \"*/dist/{SCALE_CPU}\" has package name \"CScale\", expected \"ScaleUdoPackage\" as in its registration library"
         )
     );
     assert!(!canary.exists());
@@ -283,5 +283,5 @@ fn ids_of_other_registries_are_refused() {
     let id = operators.open(&scale_package(folder.path())).unwrap();
     let error =
         Operators::new().kernels_for(id, Core::CPU).map(|kernels| kernels.len()).unwrap_err();
-    assert_eq!(error.to_string(), "there is no package 0");
+    assert_eq!(error.to_string(), "package 0 does not exist");
 }

@@ -79,6 +79,6 @@ fn single_libraries_and_c_packages_can_be_looked_at() {
     let error = inspect(path.parent().unwrap()).unwrap_err();
     assert_eq!(
         message(&error, folder.path()),
-        "folder \"*/c\" holds no registration library, wanted a file libUdo*Reg.so"
+        "folder \"*/c\" contains no registration library, expected a file libUdo*Reg.so"
     );
 }

@@ -112,7 +112,7 @@ fn another_package_of_the_same_name_is_refused() {
     let error = operators.open(&two).unwrap_err();
     assert_eq!(
         message(&error, folder.path()),
-        "package \"CScale\" is open already from library \"*/1/libUdoAReg.so\", found another in \
+        "package \"CScale\" is already open from library \"*/1/libUdoAReg.so\", found another one in \
          library \"*/2/libUdoAReg.so\""
     );
     assert_eq!(error.help(), "rename one of the two packages");
@@ -125,7 +125,7 @@ fn another_package_of_the_same_name_is_refused() {
         message(&error, folder.path()),
         "library \"*/1/libUdoAReg.so\" has changed since package \"CScale\" was opened from it"
     );
-    assert_eq!(error.help(), "start again to use the new build");
+    assert_eq!(error.help(), "restart the program to use the new build");
 }
 
 #[test]
@@ -139,12 +139,12 @@ fn linked_in_packages_are_checked_and_added_once() {
     assert_eq!(operators.package(id).unwrap().path, None);
     assert_eq!(
         operators.add_static(&SAME_NAME).unwrap_err().to_string(),
-        "package \"Linked\" is open already from the runtime itself, found another in linked-in \
+        "package \"Linked\" is already open from the runtime itself, found another one in linked-in \
          package \"Linked\""
     );
     assert_eq!(
         operators.add_static(&BAD).unwrap_err().to_string(),
-        "linked-in package \"not a name\": its package name is \"not a name\", wanted an identifier"
+        "linked-in package \"not a name\": its package name is \"not a name\", expected an identifier"
     );
     assert_eq!(operators.packages().count(), 1);
 }
@@ -160,49 +160,49 @@ fn libraries_of_other_builds_are_refused_by_their_manifest() {
         (
             "\"abi_version\":\"2.0\"",
             "\"abi_version\":\"1.0\"",
-            "has ABI version 1.0, wanted 2.0".to_owned(),
+            "has ABI version 1.0, expected 2.0".to_owned(),
             REBUILD.to_owned(),
         ),
         (
             "\"abi_version\":\"2.0\"",
             "\"abi_version\":  1  ",
-            "has ABI version 1.0, wanted 2.0".to_owned(),
+            "has ABI version 1.0, expected 2.0".to_owned(),
             REBUILD.to_owned(),
         ),
         (
             "\"abi_version\":\"2.0\"",
             "\"abi_version\":\"2.1\"",
-            "has ABI version 2.1, wanted 2.0".to_owned(),
+            "has ABI version 2.1, expected 2.0".to_owned(),
             "use a newer runtime, or rebuild the package with this SDK: `udo build`".to_owned(),
         ),
         (
             "\"abi_version\":\"2.0\"",
             "\"abi_version\":\"2-0\"",
-            "has a manifest that cannot be read: `abi_version` is \"2-0\", wanted a version, such as \"2.0\"".to_owned(),
+            "has a manifest that cannot be read: `abi_version` is \"2-0\", expected a version, such as \"2.0\"".to_owned(),
             REBUILD.to_owned(),
         ),
         (
             &fingerprint,
             &other,
-            format!("has layouts that hash to {other}, wanted {fingerprint}"),
+            format!("has layout fingerprint {other}, expected {fingerprint}"),
             REBUILD.to_owned(),
         ),
         (
             &target,
             &wrong_target,
-            format!("is built for {wrong_target}, wanted {target}"),
+            format!("is built for {wrong_target}, expected {target}"),
             format!("rebuild the package on {target}: `udo build`"),
         ),
         (
             "\"heap\":\"trapped\"",
             "\"heap\":\"tripped\"",
-            "has a manifest that cannot be read: `heap` is \"tripped\", wanted \"unchecked\" or \"trapped\"".to_owned(),
+            "has a manifest that cannot be read: `heap` is \"tripped\", expected \"unchecked\" or \"trapped\"".to_owned(),
             REBUILD.to_owned(),
         ),
         (
             "\"panic\":\"unwind\"",
             "\"panic\":\"unwond\"",
-            "has a manifest that cannot be read: `panic` is \"unwond\", wanted \"unwind\" or \"abort\"".to_owned(),
+            "has a manifest that cannot be read: `panic` is \"unwond\", expected \"unwind\" or \"abort\"".to_owned(),
             REBUILD.to_owned(),
         ),
         (
@@ -237,11 +237,11 @@ fn a_library_whose_panics_end_the_process_is_refused() {
     let error = refusal(&built);
     assert_eq!(
         message(&error, built.parent().unwrap()),
-        "library \"*/libaborting_package.so\" is built with panic = \"abort\", wanted \"unwind\""
+        "library \"*/libaborting_package.so\" is built with panic = \"abort\", expected \"unwind\""
     );
     assert_eq!(
         error.help(),
-        "take `panic = \"abort\"` out of the profile in the package's Cargo.toml and rebuild it: `udo build`"
+        "remove `panic = \"abort\"` from the profile in the package's Cargo.toml and rebuild it: `udo build`"
     );
     let manifest = Manifest::read(&built).unwrap().unwrap();
     assert_eq!(manifest.panics, Some(PanicStrategy::Abort), "it can be looked at");
@@ -258,19 +258,19 @@ fn files_that_are_no_libraries_are_refused() {
         bytes
     };
     let cases: [(&[u8], &str); 8] = [
-        (b"", "\"*/x.so\" is an empty file, wanted a shared library"),
-        (b"all quiet on the western front", "\"*/x.so\" is a text file, wanted a shared library"),
-        (b"\x7fELG\x02\x01\x01\0", "\"*/x.so\" is no ELF file, wanted a shared library"),
+        (b"", "\"*/x.so\" is an empty file, expected a shared library"),
+        (b"all quiet on the western front", "\"*/x.so\" is a text file, expected a shared library"),
+        (b"\x7fELG\x02\x01\x01\0", "\"*/x.so\" is not an ELF file, expected a shared library"),
         (&good[..12], "library \"*/x.so\" is damaged: it ends after 12 bytes, inside its header"),
-        (&with_byte(16, 2), "\"*/x.so\" is an ELF file of another kind, wanted a shared library"),
-        (&with_byte(4, 1), "library \"*/x.so\" is built for 32-bit x86_64, wanted 64-bit x86_64"),
+        (&with_byte(16, 2), "\"*/x.so\" is an ELF file of another type, expected a shared library"),
+        (&with_byte(4, 1), "library \"*/x.so\" is built for 32-bit x86_64, expected 64-bit x86_64"),
         (
             &with_byte(18, 183),
-            "library \"*/x.so\" is built for 64-bit aarch64, wanted 64-bit x86_64",
+            "library \"*/x.so\" is built for 64-bit aarch64, expected 64-bit x86_64",
         ),
         (
             &with_byte(5, 2),
-            "library \"*/x.so\" is built for 64-bit big-endian machine 15872, wanted 64-bit x86_64",
+            "library \"*/x.so\" is built for 64-bit big-endian machine 15872, expected 64-bit x86_64",
         ),
     ];
     let path = folder.path().join("x.so");
@@ -280,7 +280,7 @@ fn files_that_are_no_libraries_are_refused() {
     }
     let error = refusal(&folder.path().join("gone.so"));
     assert_eq!(message(&error, folder.path()), "cannot read \"*/gone.so\"");
-    assert_eq!(error.help(), "check that the path exists and that you may use it");
+    assert_eq!(error.help(), "check that the path exists and is accessible");
 }
 
 #[test]
@@ -357,7 +357,7 @@ fn a_package_that_needs_what_the_runtime_lacks_is_refused_by_name() {
     let error = refusal(&path);
     assert_eq!(
         message(&error, folder.path()),
-        "library \"*/libUdoCScaleReg.so\" needs \"wings\" of its host, which this runtime lacks"
+        "library \"*/libUdoCScaleReg.so\" requires \"wings\", which this runtime does not have"
     );
     assert_eq!(error.help(), "use a newer runtime");
 }
@@ -385,7 +385,10 @@ fn a_library_that_cannot_be_loaded_says_why_in_its_source() {
     assert_eq!(message(&error, folder.path()), "library \"*/libUdoCScaleReg.so\" cannot be loaded");
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert!(source.contains("undefined symbol: gone"), "{source}");
-    assert_eq!(error.help(), "check with `ldd` that everything the library needs is installed");
+    assert_eq!(
+        error.help(),
+        "check with `ldd` that the libraries that it depends on are installed"
+    );
 }
 
 #[test]
@@ -396,7 +399,7 @@ fn a_manifest_without_a_door_is_refused_with_the_long_report_as_source() {
     let error = refusal(&path);
     assert_eq!(
         message(&error, folder.path()),
-        "library \"*/libUdoCScaleReg.so\" opens no package: it exports no package"
+        "library \"*/libUdoCScaleReg.so\" does not provide a package: it exports no package"
     );
     assert!(std::error::Error::source(&error).unwrap().to_string().contains("undefined symbol"));
 }
@@ -409,7 +412,7 @@ fn a_package_without_a_table_of_this_version_is_refused() {
     let error = refusal(&path);
     assert_eq!(
         message(&error, folder.path()),
-        "library \"*/libUdoCScaleReg.so\" has no table of ABI version 2.0"
+        "library \"*/libUdoCScaleReg.so\" has no table for ABI version 2.0"
     );
     assert_eq!(error.help(), REBUILD);
 }
@@ -422,22 +425,22 @@ fn a_manifest_that_lies_is_refused() {
         (
             "\"package\":\"CScale\"",
             "\"package\":\"DScale\"",
-            "package name \"CScale\" in its table, and \"DScale\"",
+            "package name \"CScale\" in its table, but \"DScale\"",
         ),
         (
             "\"version\":\"0.3.0\"",
             "\"version\":\"0.3.1\"",
-            "version \"0.3.0\" in its table, and \"0.3.1\"",
+            "version \"0.3.0\" in its table, but \"0.3.1\"",
         ),
         (
             "\"name\":\"Scale\"",
             "\"name\":\"Shift\"",
-            "operators \"Scale\" in its table, and \"Shift\"",
+            "operators \"Scale\" in its table, but \"Shift\"",
         ),
         (
             "\"kernels\":[]",
             "\"kernels\":[{\"op\":\"Scale\",\"core\":\"gpu\",\"ports\":[]}]",
-            "kernels \"\" in its table, and \"Scale:gpu\"",
+            "kernels \"\" in its table, but \"Scale:gpu\"",
         ),
     ];
     for (from, to, wanted) in cases {
@@ -446,7 +449,7 @@ fn a_manifest_that_lies_is_refused() {
         let path = c_package_with_manifest(folder.path(), &manifest, &[]);
         assert_eq!(
             message(&refusal(&path), folder.path()),
-            format!("library \"*/libUdoCScaleReg.so\" has the {wanted} in its manifest")
+            format!("library \"*/libUdoCScaleReg.so\" has {wanted} in its manifest")
         );
     }
 }
@@ -457,7 +460,7 @@ fn folders_without_one_registration_library_are_refused() {
     let error = refusal(folder.path());
     assert_eq!(
         message(&error, folder.path()),
-        "folder \"*\" holds no registration library, wanted a file libUdo*Reg.so"
+        "folder \"*\" contains no registration library, expected a file libUdo*Reg.so"
     );
     assert_eq!(help(&error, folder.path()), "build the package first: `udo build *`");
 
@@ -469,7 +472,7 @@ fn folders_without_one_registration_library_are_refused() {
     let error = refusal(folder.path());
     assert_eq!(
         message(&error, folder.path()),
-        "folder \"*/dist\" holds libUdoAReg.so and libUdoBReg.so, wanted one registration library"
+        "folder \"*/dist\" contains libUdoAReg.so and libUdoBReg.so, expected one registration library"
     );
     assert_eq!(error.help(), "give the path of the one to open");
 

@@ -339,7 +339,7 @@ fn what_only_a_run_can_plan_is_right_in_one_place() {
     assert_eq!(elements::<i64>(&x), [0, 1, 2, 3]);
     let error = session.run_on(slice::from_ref(&x), &[Some(x.clone())]).unwrap_err();
     assert_eq!(error.code(), ErrorCode::ShapeMismatch);
-    let why = "output 0 is i64[3], and lies where input 0 lies, i64[4]";
+    let why = "output 0 is i64[3], but shares memory with input 0, i64[4]";
     assert!(error.to_string().starts_with(why), "{error}");
 }
 
@@ -501,8 +501,8 @@ fn what_is_not_exactly_in_the_place_of_its_pair_is_refused() {
         DeviceTensor::from_memory(spec, memory.view(at..at + len).unwrap()).unwrap()
     };
     let (x, s) = (part(0, 16), on(&cpu, &[4], &[1.0f32; 4]));
-    let place = "output 0 lies where input 0 lies; give it memory of its own";
-    let second = "output 0 lies where input 1 lies; give it memory of its own";
+    let place = "output 0 overlaps input 0; use separate memory";
+    let second = "output 0 overlaps input 1; use separate memory";
     let cases = [
         (&plain, [x.clone(), s.clone()], x.clone(), place),
         (&other, [x.clone(), s.clone()], x.clone(), place),

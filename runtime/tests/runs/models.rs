@@ -134,7 +134,7 @@ fn what_does_not_fit_is_refused_before_it_is_submitted() {
             &[&good; 2],
             &[Some(&good)],
             ErrorCode::InvalidArgument,
-            "output 0 lies where input 0 lies; give it memory of its own",
+            "output 0 overlaps input 0; use separate memory",
         ),
     ];
     for (inputs, outputs, code, message) in cases {

@@ -110,10 +110,10 @@ static void faults_of_runs(const float *wanted) {
         float first;
         const char *words;
     } faults[] = {
-        {1, "node \"the_fault\": package FaultsPackage's Fault on cpu failed in its worker process: its worker was ended by abort (signal 6)"},
-        {2, "its worker was ended by a memory fault (signal 11)"},
-        {9, "it had not answered after 2s and was ended"},
-        {12, "its worker ended by exit with status 0"},
+        {1, "node \"the_fault\": package FaultsPackage's Fault on cpu failed in its worker process: its worker was terminated by abort (signal 6)"},
+        {2, "its worker was terminated by a memory fault (signal 11)"},
+        {9, "it did not answer within 2s and was killed"},
+        {12, "its worker exited with status 0"},
     };
     float y[LEN];
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
@@ -136,7 +136,7 @@ static void faults_of_runs(const float *wanted) {
     udo_tensor_t *outputs[1] = {NULL};
     udo_run_t *submitted = NULL;
     DONE(udo_session_submit(session, inputs, 1, outputs, 1, NULL, &submitted));
-    REFUSED(udo_run_wait(submitted), UDO_ERROR_WORKER_LOST, "its worker was ended by abort");
+    REFUSED(udo_run_wait(submitted), UDO_ERROR_WORKER_LOST, "its worker was terminated by abort");
     CHECK(udo_error_code_nnrt(NULL) == 0);
     udo_run_release(submitted);
     udo_tensor_release(x);
@@ -154,7 +154,7 @@ static void faults_elsewhere(const float *wanted) {
     options.contain = UDO_CONTAIN_ALL;
     udo_runtime_t *runtime = opened(&options, true);
     udo_model_t *model = NULL;
-    REFUSED(load(runtime, "infer-abort", NULL, &model), UDO_ERROR_WORKER_LOST, "package FaultsPackage: its worker was ended by abort");
+    REFUSED(load(runtime, "infer-abort", NULL, &model), UDO_ERROR_WORKER_LOST, "package FaultsPackage: its worker was terminated by abort");
     udo_load_options_t on_gpu;
     memset(&on_gpu, 0, sizeof on_gpu);
     on_gpu.size = sizeof on_gpu;
@@ -164,7 +164,7 @@ static void faults_elsewhere(const float *wanted) {
     DONE(load(runtime, "gpu-abort", &on_gpu, &model));
     udo_fallback_report_t fallback;
     DONE(udo_model_fallback(model, 0, &fallback));
-    CHECK(strcmp(fallback.target, "cpu") == 0 && strstr(fallback.reason, "its worker was ended by abort") != NULL);
+    CHECK(strcmp(fallback.target, "cpu") == 0 && strstr(fallback.reason, "its worker was terminated by abort") != NULL);
     udo_session_t *session = NULL;
     DONE(udo_session_create(model, NULL, &session));
     float y[LEN];
@@ -180,7 +180,7 @@ static void faults_elsewhere(const float *wanted) {
     DONE(load(runtime, "drop-exit", NULL, &model));
     udo_model_release(model);
     DONE(udo_take_faults(&faults));
-    CHECK(strstr(faults, "Fault on cpu failed in free: its worker ended by exit with status 0") != NULL);
+    CHECK(strstr(faults, "Fault on cpu failed in free: its worker exited with status 0") != NULL);
     DONE(udo_take_faults(&faults));
     CHECK(strcmp(faults, "") == 0);
     udo_runtime_release(runtime);
@@ -190,7 +190,7 @@ static void faults_elsewhere(const float *wanted) {
 static void workers(void) {
     udo_runtime_options_t options = with_contained(in_folder("plain"));
     options.worker = "/nowhere/udo-worker";
-    refuses(&options, UDO_ERROR_INVALID_PATH, "has no worker to be opened in: /nowhere/udo-worker is no file; build udo-worker");
+    refuses(&options, UDO_ERROR_INVALID_PATH, "cannot be opened in a worker: /nowhere/udo-worker is not a file; put udo-worker");
     options.worker = in_folder("own.key.pub");
     refuses(&options, UDO_ERROR_INVALID_FILE, "own.key.pub cannot be started");
     options.worker = folder;
@@ -231,7 +231,7 @@ static void signatures(void) {
     options.trusted_key_file_count = 2;
     opens(&options, false);
     options.trusted_key_file_count = 1;
-    refuses(&options, UDO_ERROR_INVALID_FILE, "is not trusted: it is signed by ");
+    refuses(&options, UDO_ERROR_INVALID_FILE, "is not trusted: it is signed with ");
     char keys[256];
     read_text("own.key.pub", keys, sizeof keys);
     options.trusted_keys = keys;
@@ -286,7 +286,7 @@ static void locks(const char *index_sha256, const char *library_sha256, const ch
     refuses(&options, UDO_ERROR_INVALID_FILE, library_sha256);
     refuses(&options, UDO_ERROR_INVALID_FILE, changed_sha256);
     options = with_contained(in_folder("changed"));
-    refuses(&options, UDO_ERROR_INVALID_FILE, "has the SHA-256");
+    refuses(&options, UDO_ERROR_INVALID_FILE, "has SHA-256");
 }
 
 /* A library that changes between two workers, which is the program's own. */

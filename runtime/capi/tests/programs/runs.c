@@ -247,7 +247,7 @@ static void name_cores(const udo_runtime_t *runtime, const udo_model_t *model, u
     REFUSED(udo_session_create(model, &asked, &none), UDO_ERROR_INVALID_ARGUMENT, "2 cores, and the model is compiled for 1 threads");
     asked.cores = NULL;
     REFUSED(udo_session_create(model, &asked, &none), UDO_ERROR_INVALID_ARGUMENT, "options.cores is NULL");
-    REFUSED(udo_device_sync_core(runtime, cpu, 2), UDO_ERROR_INVALID_ARGUMENT, "there is no core 2");
+    REFUSED(udo_device_sync_core(runtime, cpu, 2), UDO_ERROR_INVALID_ARGUMENT, "core 2 does not exist");
     CHECK(run == NULL && none == NULL);
     udo_tensor_release(x);
     udo_tensor_release(y);
@@ -352,7 +352,7 @@ int main(int argc, char **argv) {
     holds(outputs[0], 3, 2);
     udo_tensor_t *product = NULL;
     DONE(udo_run_output(run, 1, &product));
-    REFUSED(udo_run_output(run, 2, &product), UDO_ERROR_INVALID_ARGUMENT, "there is no output 2");
+    REFUSED(udo_run_output(run, 2, &product), UDO_ERROR_INVALID_ARGUMENT, "output 2 does not exist");
     float elements[6];
     DONE(udo_tensor_read(product, elements, sizeof elements));
     for (int i = 0; i < 6; i++) CHECK(elements[i] == (3 + 2 * (float)i) * (2 + (float)i));

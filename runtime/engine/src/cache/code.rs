@@ -1,4 +1,4 @@
-//! Where functions lie in the files that they were loaded from, which is the same in every process.
+//! Positions of functions in the files that they were loaded from. Unlike addresses, they are the same in every process.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,29 +14,29 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use super::stamp::Stamp;
 use udo_graph::container::checksum::sum128;
 
-/// Below it lies nothing: such addresses are numbers that packages pass as such.
+/// No code is below this address. Packages pass small numbers in place of addresses.
 const FIRST_ADDRESS: usize = 4096;
 
-/// Lies in the file that the runtime's own code is of.
+/// A symbol in the file with the runtime's own code.
 static ANCHOR: u8 = 1;
 
-/// An address in the file of the runtime's own code.
+/// Returns an address in the file with the runtime's own code.
 pub(super) fn anchor() -> usize {
     std::ptr::from_ref(&ANCHOR).addr()
 }
 
-/// The files of code that the process has loaded.
+/// The code files that the process has mapped.
 #[derive(Debug, Default)]
 pub(super) struct Code(Mutex<Loaded>);
 
 #[derive(Debug, Default)]
 struct Loaded {
     parts: Vec<Part>,
-    /// What stands for each file; nothing where there is none of this name any more.
+    /// The identity of each file; `None` if the file was replaced after it was loaded.
     files: BTreeMap<PathBuf, Option<String>>,
 }
 
-/// A part of a file that is mapped.
+/// A mapped part of a file.
 #[derive(Clone, Debug)]
 struct Part {
     addresses: Range<usize>,
@@ -45,12 +45,12 @@ struct Part {
 }
 
 impl Code {
-    /// What is loaded now.
+    /// Lists the currently mapped files.
     pub(super) fn loaded() -> Self {
         Self(Mutex::new(Loaded { parts: parts(), files: BTreeMap::new() }))
     }
 
-    /// What stands for the file that `address` lies in, and for its place there; nothing where that cannot be known.
+    /// Returns an id of the file that contains `address`, and the position in it. `None` if it cannot be identified.
     pub(super) fn place(&self, address: usize) -> Option<Vec<u8>> {
         if address < FIRST_ADDRESS {
             return Some(format!("number {address};").into_bytes());
@@ -59,7 +59,7 @@ impl Code {
         Some(format!("{file} at {at};").into_bytes())
     }
 
-    /// What stands for the file that `address` lies in.
+    /// Returns an id of the file that contains `address`.
     pub(super) fn file_of(&self, address: usize) -> Option<String> {
         self.find(address).map(|(file, _)| file)
     }
@@ -67,7 +67,7 @@ impl Code {
     fn find(&self, address: usize) -> Option<(String, usize)> {
         let mut loaded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if loaded.part(address).is_none() {
-            // Libraries of packages are opened when something wants them.
+            // Libraries of packages are loaded on demand.
             loaded.parts = parts();
         }
         let Part { addresses, offset, file } = loaded.part(address)?.clone();
@@ -83,22 +83,22 @@ impl Loaded {
     }
 }
 
-/// What stands for a file of code: its build id, which copies of it have as well, else its path and times. Nothing where the
-/// file was replaced since: it is said to be deleted then, so there is none of the name.
+/// Returns an id of a code file: its build id, which copies share, or else its path and times. `None` if the file was
+/// replaced: the system then reports its name as deleted.
 fn stands_for(file: &Path) -> Option<String> {
     let stamp = Stamp::of(file)?;
     let build = build_id(file).filter(|id| id.len() >= BUILD_ID_BYTES);
     Some(match (build, file.metadata()) {
-        // What tools do to a file once it is linked leaves the id, and may move the code.
+        // Tools that run after the linker, such as `strip`, keep the build id but may move code.
         (Some(id), Ok(of)) => format!("build {:032x} {}", sum128(&id), of.len()),
         _ => format!("{} {}", file.display(), stamp.text()),
     })
 }
 
-/// Build ids of fewer bytes are no sums of the file that are long enough.
+/// Shorter build ids are not reliable digests of the file.
 const BUILD_ID_BYTES: usize = 16;
 
-/// What the linker made of all that is in a file of code, if it did.
+/// Returns the build id that the linker wrote into a file, if any.
 fn build_id(file: &Path) -> Option<Vec<u8>> {
     let data = ReadCache::new(File::open(file).ok()?);
     let header = FileHeader64::<Endianness>::parse(&data).ok()?;
@@ -115,13 +115,13 @@ fn build_id(file: &Path) -> Option<Vec<u8>> {
     })
 }
 
-/// The files' parts that are mapped, as Linux lists them; elsewhere nothing.
+/// Lists the mapped parts of files. Empty on other systems than Linux.
 fn parts() -> Vec<Part> {
     let list = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     list.lines().filter_map(part).collect()
 }
 
-/// One line of the list: addresses, rights, offset, device, inode and path.
+/// Parses a line of the list: addresses, permissions, offset, device, inode and path.
 fn part(line: &str) -> Option<Part> {
     let mut rest = line;
     let mut field = || {
@@ -192,7 +192,7 @@ mod tests {
         assert!(of_first.starts_with("build "), "{of_first}");
         assert_eq!(copy(&first), of_first);
         assert_ne!(stands_for(&build("second", two, "sha1")).unwrap(), of_first);
-        // Ids that are none, or that somebody made up, say less than times do.
+        // Missing or short ids identify a file less reliably than its times.
         for id in ["none", "0x1234"] {
             let file = build("third", one, id);
             let of_file = stands_for(&file).unwrap();

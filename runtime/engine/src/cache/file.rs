@@ -1,5 +1,5 @@
-//! The file of a cache: a safetensors file whose tensors are packed constants, called by what stands for them. It is mapped,
-//! and what it has is read where it lies.
+//! The cache file: a safetensors file whose tensors are prepacked weights, named by their ids. It is memory-mapped, and its
+//! content is used in place.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,24 +23,24 @@ use udo_graph::memory::FileBytes;
 /// The version of the format.
 pub(super) const FORMAT: u32 = 2;
 
-/// Of fewer bytes the sums take less than a thread takes to start.
+/// Verifying fewer bytes takes less time than starting a thread.
 const AHEAD_BYTES: usize = 2 << 20;
 
-/// What the metadata call the text of [`Form`], and its sum.
+/// The keys of the cache's metadata and of its checksum.
 pub(super) const FORM: &str = "udo.cache";
 pub(super) const SUM: &str = "udo.checksum";
 
-/// What the metadata say.
+/// The metadata.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Form {
     pub(super) format: u32,
     pub(super) key: Key,
-    /// The sums of the packed constants' parts, by what stands for them.
+    /// The checksums of the tensors, by their names.
     pub(super) sums: BTreeMap<String, String>,
 }
 
-/// Why a file, or what a model file was prepared with, is of no use.
+/// The reason why a file, or the prepacked weights in a model file, cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StoredError {
     #[error(transparent)]
@@ -51,15 +51,15 @@ pub(super) enum StoredError {
     Form(#[from] serde_json::Error),
     #[error(transparent)]
     Number(#[from] ParseIntError),
-    #[error("it is shorter than its header says")]
+    #[error("it is truncated")]
     Short,
-    #[error("it is no file of a cache")]
+    #[error("it is not a cache file")]
     NoCache,
-    #[error("nothing is packed in it")]
+    #[error("it has no prepacked weights")]
     NothingPacked,
-    #[error("its metadata are damaged")]
+    #[error("its metadata is damaged")]
     Metadata,
-    #[error("it is of format {found}, wanted {FORMAT}")]
+    #[error("it has format version {found}, expected {FORMAT}")]
     Format { found: u32 },
     #[error("it has no tensor {0}")]
     NoTensor(String),
@@ -67,25 +67,25 @@ pub(super) enum StoredError {
     Tensor(String),
 }
 
-/// A file that is there, and whose header is sound.
+/// An open file with a valid header.
 pub(super) struct Stored {
     pub(super) key: Key,
     file: SharedBytes,
     packed: BTreeMap<u128, Blob>,
-    /// Whether somebody looked ahead, or does.
+    /// Whether verification in advance was started.
     is_looked_at: AtomicBool,
 }
 
-/// A packed constant of the file.
+/// A tensor of the file.
 #[derive(Debug)]
 struct Blob {
     at: Range<usize>,
     sum: u128,
-    /// The sums of its parts as they are, each of which the first who wants it takes.
+    /// The actual checksums of its parts, computed on first use.
     parts: Vec<OnceLock<u128>>,
 }
 
-/// How far those who look ahead have come.
+/// The progress of verification in advance.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     next: AtomicUsize,
@@ -93,7 +93,7 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Has all end after the part at which they look.
+    /// Makes all threads stop after their current part.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
@@ -109,10 +109,10 @@ impl fmt::Debug for Stored {
 }
 
 impl Stored {
-    /// The file at `path`, if there is one.
+    /// Opens the file at `path`, if it exists.
     ///
     /// # Errors
-    /// Why it is of no use.
+    /// Fails if the file cannot be used.
     pub(super) fn open(path: &Path) -> Result<Option<Self>, StoredError> {
         let mut file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -122,10 +122,10 @@ impl Stored {
         Self::read(Arc::new(bytes)).map(Some)
     }
 
-    /// What such bytes hold.
+    /// Parses the bytes of a file.
     ///
     /// # Errors
-    /// Why they are of no use.
+    /// Fails if the bytes cannot be used.
     pub(super) fn read(file: SharedBytes) -> Result<Self, StoredError> {
         let (header, data_len) = header((*file).as_ref())?;
         let header = safetensors::parse(header, data_len)?;
@@ -150,23 +150,23 @@ impl Stored {
         Ok(Self { key: form.key, file, packed, is_looked_at: AtomicBool::default() })
     }
 
-    /// Whether it has so many bytes of the packed constant.
+    /// Returns whether the file has the id with this size.
     pub(super) fn has(&self, id: u128, len: usize) -> bool {
         self.packed.get(&id).is_some_and(|blob| blob.at.len() == len)
     }
 
-    /// All that it has, and how many bytes of each.
+    /// Returns all ids and their sizes.
     pub(super) fn all(&self) -> impl Iterator<Item = (u128, usize)> {
         self.packed.iter().map(|(id, blob)| (*id, blob.at.len()))
     }
 
-    /// Whether there is enough for threads of their own to look at, and nobody did so far.
+    /// Returns whether the file is large enough for verification by several threads, and that was not started before.
     pub(super) fn wants_ahead(&self) -> bool {
         let bytes = self.packed.values().map(|blob| blob.at.len()).sum::<usize>();
         bytes >= AHEAD_BYTES && !self.is_looked_at.swap(true, Ordering::Relaxed)
     }
 
-    /// Takes the sums of parts that nobody took, of each by one of those who call it with the same `ahead`.
+    /// Computes checksums of parts. Threads that share `ahead` divide the parts among themselves.
     pub(super) fn look_ahead(&self, ahead: &Ahead) {
         let parts = |blob| self.parts(blob);
         let all: Vec<(&[u8], &OnceLock<u128>)> = self.packed.values().flat_map(parts).collect();
@@ -178,22 +178,22 @@ impl Stored {
         }
     }
 
-    /// The parts of a packed constant, and their sums as far as somebody took them.
+    /// Returns the parts of a tensor and their checksums, as far as computed.
     fn parts<'a>(&'a self, blob: &'a Blob) -> impl Iterator<Item = (&'a [u8], &'a OnceLock<u128>)> {
         self.bytes(blob).chunks(PART_BYTES).zip(&blob.parts)
     }
 
-    /// Whether a packed constant is as it was written.
+    /// Verifies the checksum of a tensor.
     fn is_sound(&self, blob: &Blob) -> bool {
         let sum = |(part, sum): (&[u8], &OnceLock<u128>)| *sum.get_or_init(|| sum128(part));
         let sums: Vec<u128> = self.parts(blob).map(sum).collect();
         sum128_of_parts(&sums) == blob.sum
     }
 
-    /// A packed constant where it lies, if it is there and has as many bytes.
+    /// Returns the tensor in place, if the file has the id with this size.
     ///
     /// # Errors
-    /// It is damaged.
+    /// Fails if the tensor is damaged.
     pub(super) fn get(&self, id: u128, len: usize) -> Result<Option<PackedBytes>, StoredError> {
         let Some(blob) = self.packed.get(&id).filter(|blob| blob.at.len() == len) else {
             return Ok(None);
@@ -202,7 +202,7 @@ impl Stored {
             return Err(StoredError::Tensor(name(id)));
         }
         let there = PackedBytes::shared(&self.file, blob.at.clone());
-        // Bytes in memory are aligned as it happens.
+        // Bytes that were read into memory may not be aligned.
         Ok(there.or_else(|| Buffer::of(self.bytes(blob)).ok().map(PackedBytes::from)))
     }
 
@@ -211,7 +211,7 @@ impl Stored {
     }
 }
 
-/// The header's text, and how many bytes are behind it.
+/// Splits off the header. Returns it and the number of bytes after it.
 fn header(file: &[u8]) -> Result<(&[u8], usize), StoredError> {
     let split = || {
         let (len, rest) = file.split_first_chunk::<START>()?;
@@ -222,7 +222,7 @@ fn header(file: &[u8]) -> Result<(&[u8], usize), StoredError> {
     split().ok_or(StoredError::Short)
 }
 
-/// How ids and sums are written.
+/// Formats an id or a checksum.
 pub(super) fn name(id: u128) -> String {
     format!("{id:032x}")
 }
@@ -243,7 +243,7 @@ mod tests {
             change(&mut other);
             other.differs(&key()).unwrap_or_default()
         };
-        assert_eq!(other(|key| key.version = 2), "version 2, wanted 3");
+        assert_eq!(other(|key| key.version = 2), "version 2, expected 3");
         assert_eq!(other(|key| key.sdk.clear()), "another version of the SDK");
         assert_eq!(other(|key| key.isa.clear()), "another instruction set");
         assert_eq!(other(|key| key.code.clear()), "another build of the runtime");

@@ -1,11 +1,11 @@
-//! What a file of the cache is of.
+//! The identity of what a cache file belongs to.
 
 use serde::{Deserialize, Serialize};
 
 use super::CacheError;
 use super::code::{self, Code};
 
-/// Sums as texts: no number of JSON has 128 bits.
+/// 128-bit values as strings: JSON numbers are too small.
 mod hex {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -20,25 +20,25 @@ mod hex {
     }
 }
 
-/// What a file is of. It is of no use where anything but the stamp differs.
+/// The identity of what a file belongs to. A file is useless if anything but the stamp differs.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Key {
-    /// The caller's count.
+    /// The user-defined cache version.
     pub(super) version: u32,
     pub(super) sdk: String,
     pub(super) isa: String,
-    /// The file of the runtime's own code.
+    /// The id of the file with the runtime's own code.
     pub(super) code: String,
-    /// The sum of the model's bytes.
+    /// The checksum of the model's bytes.
     #[serde(with = "hex")]
     pub(super) content: u128,
-    /// The times of the model's file, if it was old enough to go by them.
+    /// The times of the model's file, if it was old enough to be identified by them.
     pub(super) stamp: Option<String>,
 }
 
 impl Key {
-    /// That of this process, for a model of this content.
+    /// Returns the key of this process for a model with this content.
     pub(super) fn now(
         version: u32,
         content: u128,
@@ -50,16 +50,16 @@ impl Key {
         Ok((code, Self { version, sdk, isa, code: own, content, stamp }))
     }
 
-    /// What of the file is not as `wanted`, in words.
-    pub(super) fn differs(&self, wanted: &Self) -> Option<String> {
-        if self.version != wanted.version {
-            return Some(format!("version {}, wanted {}", self.version, wanted.version));
+    /// Describes the first difference from the expected key.
+    pub(super) fn differs(&self, expected: &Self) -> Option<String> {
+        if self.version != expected.version {
+            return Some(format!("version {}, expected {}", self.version, expected.version));
         }
         let same = [
-            (self.sdk == wanted.sdk, "another version of the SDK"),
-            (self.isa == wanted.isa, "another instruction set"),
-            (self.code == wanted.code, "another build of the runtime"),
-            (self.content == wanted.content, "another model"),
+            (self.sdk == expected.sdk, "another version of the SDK"),
+            (self.isa == expected.isa, "another instruction set"),
+            (self.code == expected.code, "another build of the runtime"),
+            (self.content == expected.content, "another model"),
         ];
         same.into_iter().find(|(is_same, _)| !is_same).map(|(_, what)| what.to_owned())
     }

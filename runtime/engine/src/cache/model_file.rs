@@ -1,5 +1,5 @@
-//! Model files that hold what was packed beside the graph: those in the folder of a cache, of which models are made without
-//! anything else, those that were prepared, and exported ones.
+//! Model files with prepacked weights: those in the folder of a cache, from which models are restored without the original,
+//! precompiled ones, and exported ones.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -21,18 +21,18 @@ use udo_graph::container::{
 use udo_graph::graph::{DimSpec, Graph, Source};
 use udo_graph::memory::ModelBytes;
 
-/// The suffix of such files in the folder of a cache.
+/// The file name extension of model files in the folder of a cache.
 const SUFFIX: &str = "udm";
 
 /// The ranges of named dimensions.
 type Ranges = BTreeMap<String, std::ops::RangeInclusive<usize>>;
 
 impl Cache {
-    /// The cache of a graph: a model file in the folder of the options, or in memory where there are none. `prepared` are the bytes
-    /// of the model file that the graph is of, if it is of one.
+    /// Opens the cache of a graph: a model file in the folder of `options`, or in memory without options. `prepared` are the
+    /// bytes of the model file that the graph comes from, if any.
     ///
     /// # Errors
-    /// As for [`Cache::of`].
+    /// Fails as [`Cache::of`] does.
     pub fn of_graph(
         options: Option<&CacheOptions>,
         graph: &Graph,
@@ -65,15 +65,16 @@ impl Cache {
         };
         let home = Home::Model(Box::new(contents), path);
         let cache = Self::new(home, (code, key), ModelSource::by_content(), found);
-        // The folder has not got it yet.
+        // The folder does not have it yet.
         cache.lock().is_stale |= is_of_file;
         Ok(cache)
     }
 
-    /// The cache of a model file that is yet to be written, in memory: [`Cache::section`] is what belongs there.
+    /// Creates the cache of a model file that is to be written. It is kept in memory; [`Cache::section`] returns the section to
+    /// add.
     ///
     /// # Errors
-    /// The contents are too large, or this system has no caches.
+    /// Fails if the contents are too large, or this system does not support caches.
     pub fn of_contents(contents: Contents) -> Result<Arc<Self>, CacheError> {
         let key = Key::now(0, contents.content()?, None)?;
         let home = Home::Model(Box::new(contents), None);
@@ -81,28 +82,30 @@ impl Cache {
         Ok(Self::new(home, key, ModelSource::by_content(), found))
     }
 
-    /// What a model file was prepared with, if it was.
+    /// Returns the prepacked weights of a model file, if it has any.
     pub(super) fn prepared(container: &Container) -> Result<Option<Arc<Self>>, CacheError> {
         let Some(section) = container.prepared() else { return Ok(None) };
         let stored = Stored::read(Arc::new(section)).map_err(|why| damaged(why.to_string()))?;
-        // Where functions cannot be told apart nothing that was packed is of use.
+        // Prepacked weights are useless if functions cannot be identified.
         let Ok((code, key)) = Key::now(stored.key.version, container.content(), None) else {
             return Ok(None);
         };
         let found = match stored.key.differs(&key) {
             None => Found { stored: Some(stored), outcome: CacheOutcome::Hit },
-            Some(what) => {
-                Found { stored: None, outcome: CacheOutcome::Unfit(format!("it is of {what}")) }
-            }
+            Some(what) => Found {
+                stored: None,
+                outcome: CacheOutcome::Unfit(format!("it belongs to {what}")),
+            },
         };
         let source = ModelSource::by_content();
         Ok(Some(Self::new(Home::Prepared, (code, key), source, found)))
     }
 
-    /// The model that an earlier process left in the folder, of this name or the only one there is: its graph, and the cache of it.
+    /// Restores the model called `name`, or the only one, that an earlier process left in the folder. Returns its cache and its
+    /// graph.
     ///
     /// # Errors
-    /// There is none, or several; it is of another version, or damaged.
+    /// Fails if there is no such model or several, or its file is damaged or has another version.
     pub fn restore(
         options: &CacheOptions,
         name: Option<&str>,
@@ -114,12 +117,12 @@ impl Cache {
         let container = Container::read(&bytes).map_err(|error| damaged(error.to_string()))?;
         let stored = container.prepared().map(|section| Stored::read(Arc::new(section)));
         let stored = stored.transpose().map_err(|why| damaged(why.to_string()))?;
-        let stored = stored.ok_or_else(|| damaged("nothing was packed for it".to_owned()))?;
-        let (found, wanted) = (stored.key.version, options.version);
-        if found < wanted {
-            return Err(CacheError::Older { path, found, wanted });
+        let stored = stored.ok_or_else(|| damaged("it has no prepacked weights".to_owned()))?;
+        let (found, expected) = (stored.key.version, options.version);
+        if found < expected {
+            return Err(CacheError::Older { path, found, expected });
         }
-        let (code, key) = Key::now(wanted, container.content(), None)?;
+        let (code, key) = Key::now(expected, container.content(), None)?;
         let found = Found::of(Ok(Some(stored)), &path, &key)?;
         let of = |error: udo_graph::container::ContainerError| damaged(error.to_string());
         let network = container.network(None).map_err(of)?;
@@ -133,20 +136,20 @@ impl Cache {
         Ok((Self::new(home, (code, key), ModelSource::by_content(), found), bound))
     }
 
-    /// The bytes of a model file with the graph and all that is packed for it, for `Runtime::load`.
+    /// Returns a model file with the graph and its prepacked weights, for `Runtime::load`.
     ///
     /// # Errors
-    /// The graph is not held, or the file would be too large.
+    /// Fails if the graph was not kept, or the file would be too large.
     pub fn export(&self) -> Result<Vec<u8>, CacheError> {
         let Home::Model(contents, _) = &self.home else { return Err(CacheError::NotExportable) };
         let section = self.section()?;
         Ok(with(contents, section).to_bytes()?)
     }
 
-    /// The section of a model file that holds all that is packed for a model.
+    /// Returns the section of a model file with all prepacked weights.
     ///
     /// # Errors
-    /// It would be too large.
+    /// Fails if it would be too large.
     pub fn section(&self) -> Result<Section, CacheError> {
         let mut state = self.lock();
         let stored = state.stored.clone();
@@ -156,12 +159,12 @@ impl Cache {
     }
 }
 
-/// Why what a model file was prepared with is of no use.
+/// Creates the error for damaged prepacked weights in a model file.
 pub(super) fn damaged(reason: String) -> CacheError {
-    CacheError::Damaged { what: "what the model file was prepared with".to_owned(), reason }
+    CacheError::Damaged { what: "the precompiled part of the model file".to_owned(), reason }
 }
 
-/// A graph as a model file has it.
+/// Converts a graph to the content of a model file.
 fn contents(graph: &Graph, ranges: &Ranges) -> Contents {
     let extent = |dim: &DimSpec| match dim {
         DimSpec::Named(name) => ranges.get(name).map_or(Extent::Any, |range| Extent::Range {
@@ -193,7 +196,7 @@ fn with(contents: &Contents, section: Section) -> Contents {
 
 fn packed(key: &Key, held: &Held) -> Result<Section, udo_graph::container::ContainerError> {
     let mut bytes = Vec::new();
-    // Nothing refuses what is written into memory but numbers that are too large.
+    // Writing to memory fails only if sizes overflow.
     let written = write::write_to(&mut bytes, key, held);
     written.map_err(|source| {
         let path = PathBuf::from("memory");
@@ -202,7 +205,7 @@ fn packed(key: &Key, held: &Held) -> Result<Section, udo_graph::container::Conta
     Section::prepared(bytes)
 }
 
-/// Writes the file of a graph with what is packed for it.
+/// Writes the model file of a graph with its prepacked weights.
 pub(super) fn write(
     contents: &Contents,
     path: &Path,
@@ -217,7 +220,7 @@ pub(super) fn write(
         .map_err(|error| error.to_string())
 }
 
-/// What was packed for the graph of a file, if there is one.
+/// Opens the prepacked weights in a model file, if it exists.
 pub(super) fn open(path: &Path) -> Result<Option<Stored>, StoredError> {
     match ModelBytes::of(path) {
         Ok(bytes) => stored_in(&bytes)?.map(Some).ok_or(StoredError::NothingPacked),
@@ -226,7 +229,7 @@ pub(super) fn open(path: &Path) -> Result<Option<Stored>, StoredError> {
     }
 }
 
-/// What model bytes were prepared with.
+/// Returns the prepacked weights in the bytes of a model file, if any.
 fn stored_in(bytes: &ModelBytes) -> Result<Option<Stored>, StoredError> {
     if !Container::is_prepared(bytes) {
         return Ok(None);
@@ -235,7 +238,7 @@ fn stored_in(bytes: &ModelBytes) -> Result<Option<Stored>, StoredError> {
     container.prepared().map(|section| Stored::read(Arc::new(section))).transpose()
 }
 
-/// The file of the model of this name, or of the only one.
+/// Returns the path of the model called `name`, or of the only one.
 fn find(dir: &Path, name: Option<&str>) -> Result<PathBuf, CacheError> {
     check_folder(dir)?;
     let entries = fs::read_dir(dir)

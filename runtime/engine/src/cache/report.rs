@@ -1,4 +1,4 @@
-//! How caches are asked for, why they are refused, and what they did.
+//! Options, errors and reports of caches.
 
 use std::path::PathBuf;
 
@@ -6,30 +6,31 @@ use crate::device::ErrorCode;
 use udo_graph::container::ContainerError;
 use udo_graph::error::Coded;
 
-/// Where packed constants are kept between processes.
+/// Where prepacked weights are stored between processes.
 #[derive(Clone, Debug)]
 pub struct CacheOptions {
-    /// A folder, which is there.
+    /// The folder. It must exist.
     pub dir: PathBuf,
-    /// The caller's own count: what an older one left is made again, and what a newer one left is not touched.
+    /// A user-defined version. Files with an older version are rebuilt; files with a newer one are not
+    /// touched.
     pub version: u32,
 }
 
-/// Why a cache cannot be used at all. Everything else is a reason to pack, and no error.
+/// The reason why a cache cannot be used. A useless file is not an error: the weights are packed again.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// There is no such folder.
-    #[error("the cache's folder {} cannot be used: {reason}; make it, or name another", dir.display())]
+    /// The folder cannot be used.
+    #[error("cache folder {} cannot be used: {reason}; create it, or choose another folder", dir.display())]
     NoFolder {
         /// The folder.
         dir: PathBuf,
-        /// What the system says.
+        /// The cause.
         reason: String,
     },
-    /// Somebody with a newer version wrote the file.
+    /// The file has a newer user-defined version.
     #[error(
-        "the cache's file {} is of version {found}, wanted {wanted} or older; ask for that version, or name another folder",
+        "cache file {} has version {found}, expected at most {expected}; use that version, or another folder",
         path.display()
     )]
     Newer {
@@ -37,52 +38,52 @@ pub enum CacheError {
         path: PathBuf,
         /// Its version.
         found: u32,
-        /// The version asked for.
-        wanted: u32,
+        /// The requested version.
+        expected: u32,
     },
-    /// There is nothing to make a model of.
-    #[error("the cache's folder {} has no model{}; compile one with this folder, or give the model", dir.display(), of(.name.as_deref()))]
+    /// The folder contains no such model.
+    #[error("cache folder {} has no model{}; compile a model with this folder, or load it from its file", dir.display(), of(.name.as_deref()))]
     NoModel {
         /// The folder.
         dir: PathBuf,
-        /// The name asked for.
+        /// The requested name.
         name: Option<String>,
     },
-    /// There are several models.
-    #[error("the cache's folder {} has several models; wanted the name of one of {}", dir.display(), .known.join(", "))]
+    /// The folder contains several models, and no name was given.
+    #[error("cache folder {} has several models, expected the name of one of {}", dir.display(), .known.join(", "))]
     SeveralModels {
         /// The folder.
         dir: PathBuf,
         /// Their names.
         known: Vec<String>,
     },
-    /// A model is to be made of what an older version left.
-    #[error("the cache's file {} is of version {found}, wanted {wanted}; compile the model again", path.display())]
+    /// The file has an older user-defined version, so the model cannot be restored.
+    #[error("cache file {} has version {found}, expected {expected}; compile the model again", path.display())]
     Older {
         /// The file.
         path: PathBuf,
         /// Its version.
         found: u32,
-        /// The version asked for.
-        wanted: u32,
+        /// The requested version.
+        expected: u32,
     },
-    /// A file, or the part of a model file that was prepared, is not as it was written.
-    #[error("{what} is damaged: {reason}; make it again")]
+    /// A file, or the precompiled part of a model file, is damaged.
+    #[error("{what} is damaged: {reason}; create it again")]
     Damaged {
-        /// What it is.
+        /// The damaged part.
         what: String,
-        /// How that shows.
+        /// The evidence.
         reason: String,
     },
     /// The graph cannot be stored.
     #[error(transparent)]
     Graph(#[from] ContainerError),
-    /// The model was not asked to be one that can be exported.
-    #[error("the model does not hold its graph; load or compile it as one that can be exported")]
+    /// The model was not loaded as exportable.
+    #[error("the model does not keep its graph; load or compile it as exportable")]
     NotExportable,
-    /// Nothing can stand for a packer in another process.
+    /// Packers cannot be identified in other processes.
     #[error(
-        "this system does not say where functions lie in their files, which a cache has to know; load without one"
+        "caches are not supported on this system, which does not report the positions of functions in their files; load the model without a cache"
     )]
     Unsupported,
 }
@@ -102,56 +103,54 @@ impl Coded for CacheError {
     }
 }
 
-/// The name asked for, in words.
+/// Formats the requested name.
 fn of(name: Option<&str>) -> String {
     name.map_or_else(String::new, |name| format!(" {name:?}"))
 }
 
-/// What a cache had for a model.
+/// The state of a cache for a model when it was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CacheOutcome {
-    /// Nothing.
+    /// No file.
     Miss,
     /// A file of this model.
     Hit,
-    /// A file that is of no use, or not in whole, for this reason.
+    /// A file that is useless, completely or in part, for this reason.
     Rebuilt(String),
-    /// What a model file was prepared with, which is of no use for this reason.
+    /// A precompiled model file whose prepacked weights are useless, for this reason.
     Unfit(String),
 }
 
-/// What a cache did for a model so far.
+/// The use of a cache for a model so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheReport {
-    /// The model's file in the folder; empty where there is none.
+    /// The path of the model's file in the folder; empty if it has none.
     pub path: PathBuf,
-    /// What it was.
+    /// The state of the cache when it was opened.
     pub outcome: CacheOutcome,
-    /// How many packed constants came from it.
+    /// The number of prepacked weights that came from the file.
     pub restored: usize,
-    /// How many had to be packed.
+    /// The number of weights that had to be packed.
     pub packed: usize,
-    /// Why the file could not be written, if it had to be and could not.
+    /// The reason why the file could not be written.
     pub not_saved: Option<String>,
 }
 
 impl CacheReport {
-    /// What the user should know.
+    /// Returns warnings for the user.
     pub fn notices(&self) -> impl Iterator<Item = String> {
         let path = self.path.display();
         let rebuilt = match &self.outcome {
-            CacheOutcome::Rebuilt(why) => {
-                Some(format!("the cache's file {path} is made again: {why}"))
-            }
+            CacheOutcome::Rebuilt(why) => Some(format!("cache file {path} is rebuilt: {why}")),
             CacheOutcome::Unfit(why) => {
-                Some(format!("what the model file was prepared with is not used: {why}"))
+                Some(format!("the prepacked weights in the model file are not used: {why}"))
             }
             CacheOutcome::Miss | CacheOutcome::Hit => None,
         };
         let not_saved = self
             .not_saved
             .as_ref()
-            .map(|why| format!("the cache's file {path} is not saved: {why}"));
+            .map(|why| format!("cache file {path} could not be saved: {why}"));
         rebuilt.into_iter().chain(not_saved)
     }
 }

@@ -1,4 +1,4 @@
-//! The file that a model is of, and what stands for it and for what lies in it.
+//! The file of a model, and ids of the file and of constants in it.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use udo_graph::memory::ModelBytes;
 #[derive(Clone, Debug)]
 pub struct ModelSource {
     bytes: ModelBytes,
-    /// Where there is none, constants are known by their elements.
+    /// Without a path, constants are identified by their content.
     path: Option<PathBuf>,
     stamp: Option<Stamp>,
 }
 
 impl ModelSource {
-    /// The file at `path`, whose bytes `read` gives.
+    /// Reads the file at `path` with `read`.
     ///
     /// # Errors
-    /// As `read` says.
+    /// Fails as `read` does.
     pub fn of<E>(
         path: &Path,
         read: impl FnOnce(&Path) -> Result<ModelBytes, E>,
@@ -34,22 +34,22 @@ impl ModelSource {
         Ok(Self { bytes, path: Some(path.to_owned()), stamp })
     }
 
-    /// Bytes that are of no file.
+    /// Wraps bytes that do not come from a file.
     pub fn of_bytes(bytes: ModelBytes) -> Self {
         Self { bytes, path: None, stamp: None }
     }
 
-    /// No file: constants are known by their elements, wherever these lie.
+    /// Creates a source without a file: constants are identified by their content.
     pub(super) fn by_content() -> Self {
         Self::of_bytes(ModelBytes::copy_of(&[]))
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &ModelBytes {
         &self.bytes
     }
 
-    /// What the model's file is called in a cache's folder.
+    /// Returns the file name of the model's file in the folder of a cache.
     pub(super) fn file_name(&self) -> String {
         let Some(path) = &self.path else {
             return format!("model-{:032x}.udc", sum128(self.bytes.as_ref()));
@@ -60,23 +60,23 @@ impl ModelSource {
         format!("{stem}-{:032x}.udc", sum128(whole.as_os_str().as_encoded_bytes()))
     }
 
-    /// What the times of the file say of it, where it is old enough for that.
+    /// Returns the times of the file, if it is old enough to be identified by them.
     pub(super) fn stamp(&self) -> Option<String> {
         self.stamp.as_ref().filter(|stamp| stamp.is_settled()).map(Stamp::text)
     }
 
-    /// The sum of all its bytes; that of `known` where the times say that it is the same file.
+    /// Returns the checksum of the model's bytes; that of `known` if the times show that the file is unchanged.
     pub(super) fn content(&self, known: Option<&Key>) -> u128 {
         let stamp = self.stamp();
         let known = known.filter(|known| stamp.is_some() && known.stamp == stamp);
         known.map_or_else(|| sum128(self.bytes.as_ref()), |known| known.content)
     }
 
-    /// What stands for the elements of a constant: where they lie in the file, else their sum.
+    /// Returns an id of the elements of a constant: their position in the file, or else their checksum.
     pub(super) fn place(&self, elements: &[u8]) -> Vec<u8> {
         let Range { start, end } = self.bytes.as_ref().as_ptr_range();
         let Range { start: from, end: to } = elements.as_ptr_range();
-        // Copies of bytes are aligned as it happens, so that their elements are read in place or from a copy, as it happens.
+        // A copy in memory may or may not be aligned, so elements may be read in place or from another copy.
         if self.path.is_some() && start <= from && to <= end {
             let at = from.addr().saturating_sub(start.addr());
             return format!("bytes {at} {};", elements.len()).into_bytes();
@@ -86,8 +86,8 @@ impl ModelSource {
 }
 
 impl ModelSource {
-    /// What stands for the elements of a constant in this process: where they lie in a file that its times stand for, else
-    /// their sum.
+    /// Returns an id of the elements of a constant within this process: their position in a file that its times identify, or
+    /// else their checksum.
     pub fn key(&self, elements: &[u8]) -> String {
         let place = self.place(elements);
         let is_sum = place.starts_with(b"sum");
@@ -98,7 +98,7 @@ impl ModelSource {
     }
 }
 
-/// A name without what file systems may not like.
+/// Removes the characters of a name that file systems may not allow.
 pub(super) fn plain(name: &str) -> String {
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     name.chars().filter(is_plain).take(64).collect()

@@ -1,22 +1,22 @@
-//! What the system says of a file, by which a change of it shows.
+//! The identity of a file's content by its metadata.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// A file whose times are younger may change without a change of them.
+/// A newer file may change without a change of its times.
 pub(super) const YOUNG: Duration = Duration::from_secs(2);
 
-/// What the system says of a file: a change of its bytes changes it, unless they were written just now.
+/// The metadata of a file. It changes with the content, unless that was written just now.
 #[derive(Clone, Debug)]
 pub(super) struct Stamp {
     pub(super) words: Vec<u128>,
-    /// The younger of the times of its contents and of its entry.
+    /// The later of the modification and status change times.
     pub(super) time: SystemTime,
     pub(super) taken: SystemTime,
 }
 
 impl Stamp {
-    /// That of the file at `path`, where systems say enough.
+    /// Reads the stamp of the file at `path`, if the system supports it.
     #[cfg(unix)]
     pub(super) fn of(path: &Path) -> Option<Self> {
         use std::os::unix::fs::MetadataExt;
@@ -33,13 +33,13 @@ impl Stamp {
         Some(Self { words, time: modified.max(changed), taken: SystemTime::now() })
     }
 
-    /// As above.
+    /// Returns `None`: other systems do not report enough.
     #[cfg(not(unix))]
     pub(super) fn of(_: &Path) -> Option<Self> {
         None
     }
 
-    /// Whether the file was left alone for long enough.
+    /// Returns whether the file had been unchanged for long enough.
     pub(super) fn is_settled(&self) -> bool {
         self.taken.duration_since(self.time).is_ok_and(|age| age >= YOUNG)
     }

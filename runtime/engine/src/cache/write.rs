@@ -1,4 +1,4 @@
-//! Writes the file of a cache, beside it first, so that it is there whole or as it was.
+//! Writes cache files atomically.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,11 +18,11 @@ use udo_graph::container::checksum::{sum128, sum128_by_parts};
 use udo_graph::container::safetensors::{METADATA, START};
 use udo_graph::memory::ALIGN_BYTES;
 
-/// Packed constants by what stands for them.
+/// Prepacked weights by id.
 pub(super) type Held = BTreeMap<u128, Arc<PackedBytes>>;
 
-/// Writes a file over any that was there, whole or not at all. What an earlier one has besides is kept, as long as that
-/// is not more than what is new: else it is of plans that nobody makes any more.
+/// Writes a cache file atomically. Entries of an earlier file are kept unless they are larger than the new ones: then
+/// they belong to plans that are no longer compiled.
 pub(super) fn write(
     path: &Path,
     key: &Key,
@@ -33,14 +33,14 @@ pub(super) fn write(
     in_place(path, |out| write_to(out, key, &all))
 }
 
-/// What is held, with what an earlier file has besides.
+/// Returns `held` with the entries of an earlier file that are kept.
 pub(super) fn with_kept(held: &Held, earlier: Option<&Stored>) -> Held {
     let mut all = held.clone();
     all.extend(kept(held, earlier));
     all
 }
 
-/// Has a file written beside `path`, and put in its place once it is whole.
+/// Writes a temporary file next to `path` and renames it.
 pub(super) fn in_place(
     path: &Path,
     write: impl FnOnce(&mut File) -> io::Result<()>,
@@ -53,12 +53,12 @@ pub(super) fn in_place(
         fs::rename(&part, path)
     });
     written.inspect_err(|_| {
-        // What there is of it is of no use; where there is nothing, that is no second fault.
+        // Remove the partial file. If it does not exist, the first error is still the one to report.
         let _ = fs::remove_file(&part);
     })
 }
 
-/// What `earlier` has and nobody holds, unless that is more than what is held.
+/// Returns the entries of `earlier` that are not in `held`, unless they are larger in total.
 fn kept(held: &Held, earlier: Option<&Stored>) -> Held {
     let mut room = held.values().map(|packed| packed.len()).sum::<usize>();
     let mut kept = Held::new();
@@ -73,14 +73,14 @@ fn kept(held: &Held, earlier: Option<&Stored>) -> Held {
     kept
 }
 
-/// Writes the bytes of a file. Those of each packed constant begin at a multiple of 64, with zeros before them.
+/// Encodes a cache file. Each tensor is aligned to 64 bytes.
 pub(super) fn write_to(out: &mut impl Write, key: &Key, all: &Held) -> io::Result<()> {
     let sums = all.iter().map(|(id, packed)| (name(*id), name(sum128_by_parts(packed.bytes()))));
     let form = Form { format: FORMAT, key: key.clone(), sums: sums.collect() };
     let form = serde_json::to_string(&form)?;
     let sum = name(sum128(form.as_bytes()));
     let metadata = json!({ METADATA: { FORM: form, SUM: sum } }).to_string();
-    // The brace that ends it comes behind the tensors.
+    // The tensors follow before the closing brace.
     let mut header = metadata.strip_suffix('}').unwrap_or_default().to_owned();
     let mut end = 0usize;
     let mut tensor = |name: &str, len: usize| {
@@ -109,12 +109,12 @@ pub(super) fn write_to(out: &mut impl Write, key: &Key, all: &Held) -> io::Resul
     out.flush()
 }
 
-/// How many bytes there are from `len` on to where aligned ones begin.
+/// Returns the padding after `len` bytes.
 fn filler(len: usize) -> usize {
     len.next_multiple_of(ALIGN_BYTES) - len
 }
 
-/// What the file is called while it is written: no other writer has this name.
+/// Returns the name of the temporary file, which is unique.
 fn part(path: &Path) -> PathBuf {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -126,7 +126,7 @@ fn part(path: &Path) -> PathBuf {
 /// No writer takes longer.
 const ABANDONED: Duration = Duration::from_hours(1);
 
-/// Removes what writers of the file left that ended in the midst of it.
+/// Removes temporary files of writers that did not finish.
 fn remove_abandoned(path: &Path) {
     let (Some(dir), Some(own)) = (path.parent(), path.file_name()) else { return };
     let own = own.as_encoded_bytes();
@@ -139,7 +139,7 @@ fn remove_abandoned(path: &Path) {
             && name.ends_with(b".part")
             && age().is_some_and(|age| age > ABANDONED)
         {
-            // Somebody else may have been faster.
+            // Another process may have removed it.
             let _ = fs::remove_file(entry.path());
         }
     }

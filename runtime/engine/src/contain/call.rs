@@ -1,5 +1,5 @@
-//! Calls of a kernel that is finalized in a worker: elements go in, results come out. No heap, once constants have been put
-//! where the worker reads them.
+//! Calls of kernels in a worker: elements are copied in and results out. Does not allocate after the constants were copied
+//! to the worker's memory.
 
 use std::sync::atomic::AtomicU32;
 
@@ -12,20 +12,20 @@ use super::report::{fault, leave};
 use super::shared::{BULK, FAR, HEAD, PAGE, Segment};
 use super::worker::{Fault, Lane};
 
-/// What elements begin at multiples of.
+/// The alignment of elements.
 pub(super) const ALIGN: usize = 64;
 
-/// Bytes that lie around each output, and are as they were when it has been written.
+/// The size of the guard bytes before and after each output. They must be unchanged after a call.
 pub(super) const CANARY: usize = 64;
 
 const UNTOUCHED: u8 = 0xa5;
 
-/// The words that a call begins with.
+/// The words at the start of a call.
 pub(super) mod head {
     pub(in crate::contain) const KERNEL: usize = 0;
     pub(in crate::contain) const INPUTS: usize = 1;
     pub(in crate::contain) const OUTPUTS: usize = 2;
-    /// Threads of the parallel-for; 0 for none.
+    /// The number of threads of the parallel-for; 0 without one.
     pub(in crate::contain) const WIDTH: usize = 3;
     pub(in crate::contain) const SCRATCH: usize = 4;
     pub(in crate::contain) const UNTAKEN: usize = 5;
@@ -36,49 +36,49 @@ pub(super) mod head {
     pub(in crate::contain) const WORDS: usize = 10;
 }
 
-/// The words of an answer, behind which are the extents of the outputs and the message.
+/// The words of an answer. The message and the extents of the outputs follow.
 pub(super) mod tail {
     pub(in crate::contain) const STATUS: usize = 0;
     pub(in crate::contain) const DETAIL: usize = 1;
     pub(in crate::contain) const MESSAGE_BYTES: usize = 3;
     pub(in crate::contain) const WORDS: usize = 4;
-    /// Bytes that a message has at most.
+    /// The maximal size of a message.
     pub(in crate::contain) const MESSAGE: usize = 256;
-    /// Words of each output's extents: how many elements, and each dimension.
+    /// The words of each output's extents: the number of elements, and each dimension.
     pub(in crate::contain) const EXTENTS: usize = 9;
 }
 
-/// Where the message of an answer lies, and where the extents of its outputs begin.
+/// The offsets of an answer's message and of its outputs' extents.
 pub(super) const MESSAGE: usize = HEAD + tail::WORDS * 8;
 pub(super) const EXTENTS: usize = MESSAGE + tail::MESSAGE;
 
-/// Where an output of `bytes` bytes lies that has the pages from `from` on, and where those end.
+/// Returns the offset of an output of `bytes` bytes whose pages start at `from`, and the end of its pages.
 pub(super) fn output_at(from: usize, bytes: usize) -> (usize, usize) {
-    // It ends where its last page does, so that nothing is written behind it.
+    // Aligned to the end of its last page, so that writes beyond the output leave the mapping.
     let padded = bytes.next_multiple_of(ALIGN);
     let end = from + (padded + CANARY).next_multiple_of(PAGE);
     (end - padded, end)
 }
 
-/// The most tensors and packed constants that a call has.
+/// The largest number of tensors and prepacked weights of a call.
 const MOST: usize = 4096;
 
-/// A call that is being written.
+/// The state of writing a call.
 struct Writing<'a> {
     given: &'a Segment,
     made: &'a Segment,
-    /// Where the next words go.
+    /// The offset of the next words.
     word: usize,
-    /// Where the next elements go.
+    /// The offset of the next elements.
     bulk: usize,
-    /// Where the next output's pages begin.
+    /// The offset of the next output's pages.
     output: usize,
 }
 
-/// Runs the kernel; the status.
+/// Executes the kernel and returns the status.
 ///
 /// # Safety
-/// `args` is valid as the ABI says, and nobody else refers to its outputs.
+/// `args` is valid by the ABI, and nothing else accesses its outputs.
 pub(super) unsafe fn execute(kernel: &Kernel, args: &ExecArgs) -> u32 {
     // SAFETY: the table is there where there is one.
     let parallel = unsafe { args.parallel.as_ref() };
@@ -100,10 +100,10 @@ pub(super) unsafe fn execute(kernel: &Kernel, args: &ExecArgs) -> u32 {
     }
 }
 
-/// Fills the geometry; the status.
+/// Computes the geometry and returns the status.
 ///
 /// # Safety
-/// As for [`execute`], and nobody else refers to the geometry.
+/// As for [`execute`], and nothing else accesses the geometry.
 pub(super) unsafe fn prepare(kernel: &Kernel, args: &ExecArgs) -> u32 {
     // SAFETY: as the caller promises.
     let called = unsafe { exchange(kernel, args, Ask::Prepare, (0, None)) };
@@ -118,7 +118,7 @@ pub(super) unsafe fn prepare(kernel: &Kernel, args: &ExecArgs) -> u32 {
     }
 }
 
-/// Has the worker do what `args` say; its status if that is a refusal.
+/// Sends a call to the worker. Returns its status if that is an error.
 ///
 /// # Safety
 /// As for [`execute`].
@@ -157,10 +157,10 @@ fn load_words(from: &Segment, at: usize, words: &mut [u64]) {
 }
 
 fn too_large() -> Fault {
-    Fault("a call has more than shared memory has room for".to_owned())
+    Fault("the data of a call exceeds the shared memory".to_owned())
 }
 
-/// Puts a call where the worker reads it.
+/// Writes a call to shared memory.
 ///
 /// # Safety
 /// As for [`execute`].
@@ -176,7 +176,7 @@ unsafe fn write(
     if inputs + outputs + packed > MOST {
         return Err(too_large());
     }
-    // Constants go where they stay, which is said before the rest is written.
+    // Constants are written to their permanent place before the rest.
     let is_run = what == Ask::Execute;
     if is_run {
         // SAFETY: as the caller promises.
@@ -200,7 +200,7 @@ unsafe fn write(
     words[head::GEOMETRY] = geometry_at as u64;
     words[head::GEOMETRY_BYTES] = geometry_len as u64;
     words.into_iter().try_for_each(|word| writing.word(word))?;
-    // Outputs come first, as inputs may lie in them.
+    // Outputs come first, because inputs may share their memory.
     let tensors = args.tensors;
     let mut places = [0u64; 64];
     for port in 0..outputs {
@@ -237,7 +237,7 @@ unsafe fn write(
     Ok(())
 }
 
-/// Puts constants that were not put yet where the worker reads them, for as long as the kernel lives.
+/// Copies new constants to the worker's memory, for as long as the kernel lives.
 ///
 /// # Safety
 /// As for [`execute`].
@@ -245,8 +245,8 @@ unsafe fn keep(args: &ExecArgs, lane: &mut Lane, held: &mut Held) -> Result<(), 
     // SAFETY: there are as many packed constants.
     let spans = unsafe { super::node::slice(args.packed, usize::from(args.packed_count)) };
     if spans.len() != held.packed.len() {
-        let (given, wanted) = (spans.len(), held.packed.len());
-        return Err(Fault(format!("a call has {given} packed constants, wanted {wanted}")));
+        let (given, expected) = (spans.len(), held.packed.len());
+        return Err(Fault(format!("a call has {given} packed constants, expected {expected}")));
     }
     for (constant, span) in held.packed.iter_mut().zip(spans) {
         // SAFETY: the bytes of a packed constant are there.
@@ -288,7 +288,7 @@ unsafe fn keep_one(
     if lane.given.store(part.at, bytes) { Ok(()) } else { Err(too_large()) }
 }
 
-/// Bytes that a tensor has room for.
+/// Returns the capacity of a tensor in bytes.
 fn room_of(arg: &TensorArg) -> usize {
     let element = arg.dtype().map_or(0, DType::size_bytes);
     let is_there = arg.flags & arg_flags::ABSENT == 0;
@@ -305,10 +305,10 @@ impl Writing<'_> {
         Err(too_large())
     }
 
-    /// A tensor as kernels get it, but for where its elements lie, and that place.
+    /// Writes a tensor argument with the offset `at` of its elements.
     fn tensor(&mut self, arg: &TensorArg, at: usize) -> Result<(), Fault> {
         let shape = arg.shape();
-        // What lies dense here is so for the kernel, whatever it is for the host.
+        // Elements are dense in shared memory, whatever their layout on the host.
         let flags = arg.flags & !(arg_flags::PITCHED | arg_flags::ALONE);
         let row = if arg.is_dense() { arg.row_stride } else { shape.last().copied().unwrap_or(1) };
         let small = [arg.dtype, arg.rank, flags, arg.bounded];
@@ -326,7 +326,7 @@ impl Writing<'_> {
         arg.dims.into_iter().try_for_each(|dim| self.word(dim as u64))
     }
 
-    /// Makes room for an output, and puts around it what must stay.
+    /// Reserves memory for an output and writes its guard bytes.
     fn output(&mut self, arg: &TensorArg) -> Result<usize, Fault> {
         let bytes = room_of(arg);
         if bytes == 0 {
@@ -342,7 +342,7 @@ impl Writing<'_> {
         Err(too_large())
     }
 
-    /// Puts the elements of an input, unless they are there.
+    /// Writes the elements of an input, unless they are there already. Returns their offset.
     ///
     /// # Safety
     /// The elements are there.
@@ -393,7 +393,7 @@ impl Writing<'_> {
         Err(too_large())
     }
 
-    /// Puts bytes behind those before.
+    /// Appends bytes and returns their offset.
     ///
     /// # Safety
     /// There are `len` bytes at `from`.
@@ -406,7 +406,7 @@ impl Writing<'_> {
     }
 }
 
-/// Takes the results of a call, with the extents that it said.
+/// Copies the results of a call to the host's tensors, and sets their extents.
 ///
 /// # Safety
 /// As for [`execute`].
@@ -417,20 +417,20 @@ unsafe fn take_outputs(made: &Segment, args: &ExecArgs) -> Result<(), Fault> {
         let arg = unsafe { &mut *args.tensors.wrapping_add(usize::from(args.input_count) + port) };
         let room = room_of(arg);
         let (at, end) = output_at(from, room);
-        // An output without room has no pages, but extents.
+        // An output without capacity has extents but no pages.
         if room > 0 {
             from = end;
             if !is_untouched(made, at - CANARY, CANARY)
                 || !is_untouched(made, at + room, end - at - room)
             {
-                return Err(Fault(format!("it wrote outside of its output {port}")));
+                return Err(Fault(format!("it wrote outside its output {port}")));
             }
         }
         if arg.bounded != 0 {
             let mut words = [0; tail::EXTENTS];
             load_words(made, EXTENTS + port * tail::EXTENTS * 8, &mut words);
             take_extents(arg, &words).ok_or_else(|| {
-                Fault(format!("it says extents of output {port} beyond its bounds"))
+                Fault(format!("it returned extents of output {port} beyond its bounds"))
             })?;
         }
         // SAFETY: the elements of an output have room, as the host laid it out.
@@ -445,7 +445,7 @@ unsafe fn take_outputs(made: &Segment, args: &ExecArgs) -> Result<(), Fault> {
 fn is_untouched(made: &Segment, at: usize, len: usize) -> bool {
     let mut found = [0; CANARY];
     let Some(found) = found.get_mut(..len) else { return false };
-    // Where an output's last bytes are no word, the word that they are in is read.
+    // Reads are whole words. If the range begins within a word, that word is read first.
     let before = at % 8;
     let mut word = [0; 8];
     let head = (8 - before) % 8;
@@ -458,7 +458,7 @@ fn is_untouched(made: &Segment, at: usize, len: usize) -> bool {
     found.iter().all(|&byte| byte == UNTOUCHED)
 }
 
-/// Notes extents that are within those that the tensor came with.
+/// Sets the extents of an output, if they are within its bounds.
 fn take_extents(arg: &mut TensorArg, words: &[u64]) -> Option<()> {
     let (len, dims) = words.split_first()?;
     let rank = usize::from(arg.rank);
@@ -484,7 +484,7 @@ fn take_extents(arg: &mut TensorArg, words: &[u64]) -> Option<()> {
 }
 
 /// # Safety
-/// There is room for the tensor's elements, which is nobody else's.
+/// The tensor's memory is valid for its elements, and nothing else accesses it.
 unsafe fn take_elements(made: &Segment, at: usize, arg: &TensorArg) -> bool {
     let element = arg.dtype().map_or(0, DType::size_bytes);
     let columns = arg.shape().last().copied().unwrap_or(1);
@@ -493,7 +493,7 @@ unsafe fn take_elements(made: &Segment, at: usize, arg: &TensorArg) -> bool {
         return unsafe { made.load_to(at, arg.data, arg.len * element) };
     }
     let (row_bytes, stride) = (columns * element, arg.row_stride * element);
-    // Rows of a few bytes begin anywhere in a word.
+    // Rows whose size is not a multiple of a word may begin within a word.
     if row_bytes % 8 != 0 {
         // SAFETY: as the caller promises.
         return unsafe { take_rows(made, at, arg, (row_bytes, stride)) };
@@ -506,10 +506,10 @@ unsafe fn take_elements(made: &Segment, at: usize, arg: &TensorArg) -> bool {
     })
 }
 
-/// As [`take_elements`], of rows that begin within words.
+/// Copies rows that may begin within words.
 ///
 /// # Safety
-/// As there.
+/// As for [`take_elements`].
 unsafe fn take_rows(
     made: &Segment,
     at: usize,

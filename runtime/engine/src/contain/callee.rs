@@ -1,4 +1,4 @@
-//! Which worker answers for which operator or kernel of the host's tables.
+//! The worker behind each operator and kernel of the host's tables.
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
@@ -7,20 +7,20 @@ use super::wire::Garbled;
 use super::worker::Worker;
 use crate::exit_guard::PerProcess;
 
-/// What a worker is asked to call for an operator or a kernel of the host's tables.
+/// The target of a call of an operator or kernel in the host's tables.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Callee {
     pub(super) worker: &'static Worker,
     pub(super) package: &'static str,
-    /// Among the worker's operators or kernels.
+    /// Its index among the worker's operators or kernels.
     pub(super) number: usize,
 }
 
-/// The callees of tables that never go, by the addresses of their entries.
+/// The targets of all entries, by the addresses of the entries. Tables are never freed.
 static CALLEES: PerProcess<RwLock<Option<HashMap<usize, Callee>>>> =
     PerProcess::new(RwLock::new(None));
 
-/// Says who answers for the entries of tables that stay, which have numbers from `first` on in the worker.
+/// Registers the entries of a table. Their numbers in the worker start at `first`.
 pub(super) fn answer_for<T>(
     entries: &'static [T],
     first: usize,
@@ -35,7 +35,7 @@ pub(super) fn answer_for<T>(
     Ok(())
 }
 
-/// Who answers for the entry whose function the host calls.
+/// Returns the target of the entry whose function the host is calling.
 pub(super) fn called() -> Option<Callee> {
     let callees = CALLEES.get().read().unwrap_or_else(PoisonError::into_inner);
     callees.as_ref()?.get(&udo_host::callee().addr()).copied()

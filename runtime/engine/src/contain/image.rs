@@ -1,7 +1,7 @@
-//! Structures of the ABI with all that they point to, written and read by their layouts: another process has nothing at the
-//! addresses in them.
+//! Serialization of ABI structures with everything that they point to, driven by their layouts. Addresses are meaningless
+//! in another process.
 //!
-//! Functions, and pointers whose counts lie elsewhere, are left out and read as null.
+//! Functions, and pointers whose counts are stored elsewhere, are skipped and read as null.
 
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
@@ -14,10 +14,10 @@ use udo_api::{AxisEncoding, Core, KernelDef, OpSchema, TensorDesc, Workspace};
 use super::wire::{Garbled, Reader, Writer};
 use crate::exit_guard::PerProcess;
 
-/// A structure of the ABI that crosses.
+/// An ABI structure that can be sent to another process.
 ///
 /// # Safety
-/// `NAME` is that of its layout; all of it may be zero, and what it has of numbers may be any.
+/// `NAME` is the name of its layout. All bytes may be zero, and its numbers may have any value.
 pub(super) unsafe trait Crosses: Sized {
     const NAME: &'static str;
 }
@@ -44,15 +44,15 @@ crosses!(
     Workspace
 );
 
-/// What a field is.
+/// The kind of a field.
 enum Kind {
     Numbers,
     Nested(&'static Layout),
     Text,
-    /// A slice whose items have this type.
+    /// A slice of items of this type.
     Slice(&'static str),
     Axis,
-    /// Of no use elsewhere.
+    /// Meaningless in another process.
     Address,
 }
 
@@ -76,7 +76,7 @@ fn kind(ty: &'static str) -> Kind {
     layout(ty).map_or(Kind::Numbers, Kind::Nested)
 }
 
-/// Bytes of an item of a slice, and its layout if it is no number.
+/// Returns the size of a slice's item, and its layout unless it is a number.
 fn item(ty: &'static str) -> Option<(usize, Option<&'static Layout>)> {
     match ty {
         "i64" | "f64" => Some((8, None)),
@@ -85,7 +85,7 @@ fn item(ty: &'static str) -> Option<(usize, Option<&'static Layout>)> {
     }
 }
 
-/// A slice as it lies in a structure.
+/// A slice as it is stored in a structure.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Raw {
@@ -94,7 +94,7 @@ struct Raw {
 }
 
 impl Writer {
-    /// Items with all that they point to, and their number.
+    /// Writes items with everything that they point to, preceded by their number.
     pub(super) fn items<T: Crosses>(&mut self, items: &[T]) {
         self.number(items.len());
         if let Some(layout) = layout(T::NAME).filter(|layout| layout.size == size_of::<T>()) {
@@ -160,7 +160,7 @@ impl Writer {
 }
 
 impl Reader<'_> {
-    /// Items as [`Writer::items`] wrote them. What they point to stays for the life of the process.
+    /// Reads items that [`Writer::items`] wrote. What they point to is never freed.
     pub(super) fn items<T: Crosses>(&mut self) -> Result<Vec<T>, Garbled> {
         let layout = layout(T::NAME).filter(|layout| layout.size == size_of::<T>());
         let layout = layout.ok_or(Garbled)?;
@@ -215,7 +215,7 @@ impl Reader<'_> {
             return Ok(Raw { ptr: ptr::null(), len });
         }
         let words = len.checked_mul(bytes).ok_or(Garbled)?.div_ceil(8);
-        // Words, as nothing in tables is aligned to more.
+        // Words, because nothing in tables needs a larger alignment.
         let first = Box::leak(vec![0u64; words].into_boxed_slice()).as_mut_ptr().cast::<u8>();
         for at in (0..len).map(|index| first.wrapping_add(index * bytes)) {
             if let Some(layout) = layout {
@@ -244,7 +244,7 @@ impl Reader<'_> {
     }
 }
 
-/// The same text for the life of the process; equal ones are kept once.
+/// Interns a string for the life of the process.
 pub(super) fn kept(text: &str) -> &'static str {
     static KEPT: PerProcess<Mutex<BTreeSet<&'static str>>> =
         PerProcess::new(Mutex::new(BTreeSet::new()));

@@ -1,4 +1,4 @@
-//! A kernel that was finalized in a worker, as the host has it.
+//! The host's side of a kernel that was finalized in a worker.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,46 +16,46 @@ use super::{Ask, packs};
 #[derive(Debug)]
 pub(super) struct Kernel {
     pub(super) worker: &'static Worker,
-    /// What the worker knows it by.
+    /// The kernel's id in the worker.
     pub(super) id: u64,
-    /// What finalize was asked, for workers to come.
+    /// The finalize request, to repeat it in a restarted worker.
     request: Vec<u8>,
-    /// What it answered.
+    /// The answer, which a restarted worker must repeat.
     said: Vec<u8>,
     pub(super) needs: (Workspace, usize),
     pub(super) gpu: KernelInfo,
     held: Mutex<Held>,
 }
 
-/// What the worker's memory holds for a kernel.
+/// The constants of a kernel in the worker's memory.
 #[derive(Debug)]
 pub(super) struct Held {
-    /// The process in which the kernel is finalized.
+    /// The worker process in which the kernel is finalized.
     generation: u64,
-    /// The inputs that are constant: nothing for the others.
+    /// The constant inputs; `None` for other inputs.
     pub(super) inputs: Vec<Option<Constant>>,
     pub(super) packed: Vec<Constant>,
 }
 
-/// A constant, and where it was last put.
+/// A constant and its last position.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Constant {
-    /// Where the host has it, and how many bytes.
+    /// Its address and size on the host.
     pub(super) of: (usize, usize),
     pub(super) part: Option<Part>,
 }
 
 impl Held {
-    /// Of a kernel that is finalized in this process.
+    /// Creates the state of a kernel that is finalized in this worker process.
     pub(super) fn new(generation: u64, inputs: Vec<Option<Constant>>, jobs: usize) -> Self {
         Self { generation, inputs, packed: vec![Constant::default(); jobs] }
     }
 }
 
-/// What finalize answered, read whole before the host is told any of it.
+/// A completely parsed answer to finalize. Only then is the host informed.
 #[derive(Debug)]
 struct Finalized<'a> {
-    /// All of it but the packers: what every process has to answer alike.
+    /// Everything but the packers, which every worker process must answer in the same way.
     said: &'a [u8],
     needs: (Workspace, usize),
     jobs: Vec<Job>,
@@ -65,17 +65,17 @@ struct Finalized<'a> {
     gpu: KernelInfo,
 }
 
-/// A constant that is to be packed.
+/// A request to prepack a constant.
 #[derive(Debug)]
 struct Job {
-    /// The number of its packer in the process, which differs from process to process.
+    /// The number of its packer, which differs between worker processes.
     packer: usize,
     inputs: Vec<u32>,
     recipe: Vec<u64>,
     bytes: usize,
 }
 
-/// Why a kernel is not made.
+/// The reason why finalize failed.
 pub(super) enum Refused {
     Fault(Fault),
     By(u32, String),
@@ -94,10 +94,10 @@ impl From<Garbled> for Refused {
 }
 
 impl Kernel {
-    /// Has the worker finalize a kernel, and tells the host what it asks for.
+    /// Finalizes a kernel in the worker, and passes its requests to the host.
     ///
     /// # Safety
-    /// `args` is valid as the ABI says.
+    /// `args` is valid by the ABI.
     pub(super) unsafe fn finalize(callee: Callee, args: &FinalizeArgs) -> Result<Self, Refused> {
         let (worker, id) = (callee.worker, super::next_id());
         let mut writer = Writer::default();
@@ -135,7 +135,7 @@ impl Kernel {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the kernel be finalized in the process that is there, and one be there.
+    /// Starts the worker process and finalizes the kernel in it, if necessary.
     pub(super) fn start(&self, lane: &mut Lane, held: &mut Held) -> Result<(), Fault> {
         lane.start(self.worker)?;
         if held.generation == lane.generation() {
@@ -143,15 +143,18 @@ impl Kernel {
         }
         let answer = lane.ask(self.worker, Ask::Finalize, &self.request)?;
         let read = answered(&answer, finalized).map_err(|garbled| lane.garbled(garbled))?;
-        let refused = |(_, text)| Fault(format!("started again, finalize refuses: {text}"));
+        let refused =
+            |(_, text)| Fault(format!("after a restart of its worker, finalize failed: {text}"));
         if read.map_err(refused)?.said != self.said {
-            return Err(Fault("started again, finalize answers otherwise".to_owned()));
+            return Err(Fault(
+                "after a restart of its worker, finalize returned a different result".to_owned(),
+            ));
         }
         held.generation = lane.generation();
         Ok(())
     }
 
-    /// Has the worker free the kernel, if it is there; what the worker says of that.
+    /// Frees the kernel in the worker, if it exists there. Returns the worker's error.
     pub(super) fn free(&self) -> Result<(), Fault> {
         let mut lane = self.worker.lane();
         let held = self.held();
@@ -166,7 +169,7 @@ impl Kernel {
 }
 
 impl Finalized<'_> {
-    /// Tells the host what the worker said. `body` is what stands for a packer.
+    /// Passes the worker's requests to the host. `body` identifies a packer.
     ///
     /// # Safety
     /// As for [`Kernel::finalize`].
@@ -204,7 +207,7 @@ impl Finalized<'_> {
 }
 
 impl Job {
-    /// What the host is asked, for as long as this lives.
+    /// Returns the request to the host. It borrows from this.
     fn request(&self, body: *const c_void) -> PackRequest {
         PackRequest {
             size: PackRequest::SIZE,
@@ -249,7 +252,7 @@ fn ports(reader: &mut Reader<'_>) -> Result<Vec<u32>, Garbled> {
     ports.map_err(|_| Garbled)
 }
 
-/// What a GPU's device runs.
+/// Reads the launches of a GPU kernel.
 fn launches(reader: &mut Reader<'_>) -> Result<KernelInfo, Garbled> {
     let mut info = KernelInfo::default();
     for bytes in reader.numbers()? {
@@ -273,7 +276,7 @@ fn launches(reader: &mut Reader<'_>) -> Result<KernelInfo, Garbled> {
 }
 
 impl Writer {
-    /// What a GPU's device runs.
+    /// Writes the launches of a GPU kernel.
     pub(super) fn launches(&mut self, info: Option<&KernelInfo>) {
         let none = KernelInfo::default();
         let info = info.unwrap_or(&none);
@@ -295,7 +298,7 @@ impl Writer {
 mod tests {
     use super::*;
 
-    /// An answer of so many packers and of jobs that are not there, of which it says that there are so many.
+    /// Creates an answer that states these numbers of packers and jobs, without the jobs.
     fn answer(packers: usize, jobs: usize) -> Vec<u8> {
         let mut said = Writer::default();
         said.items(&[Workspace::NONE]);

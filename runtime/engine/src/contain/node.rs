@@ -1,4 +1,5 @@
-//! Nodes as describe and finalize see them: written by the host, read by the worker.
+//! Serialization of nodes as describe and finalize see them: written by the host, read by the
+//! worker.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use udo_host::{Buffer, Machine, NodeDesc, ParamSetting, PlacedNode, TensorSettin
 use super::wire::{Garbled, Reader, Writer};
 
 /// # Safety
-/// `ptr` points to `len` items for the life of what is made of them, or `len` is 0.
+/// `ptr` points to `len` items that outlive the result, or `len` is 0.
 pub(super) unsafe fn slice<'a, T>(ptr: *const T, len: usize) -> &'a [T] {
     if len == 0 || ptr.is_null() {
         return &[];
@@ -23,7 +24,7 @@ pub(super) unsafe fn slice<'a, T>(ptr: *const T, len: usize) -> &'a [T] {
 }
 
 /// # Safety
-/// `span` leads to as many bytes as it says, for the life of what is made of them.
+/// `span` is valid and outlives the result.
 pub(super) unsafe fn bytes_of<'a>(span: &Span) -> &'a [u8] {
     // SAFETY: as the caller promises.
     unsafe { slice(span.ptr, span.bytes) }
@@ -31,7 +32,7 @@ pub(super) unsafe fn bytes_of<'a>(span: &Span) -> &'a [u8] {
 
 impl Writer {
     /// # Safety
-    /// What `args` points to is there, as many as its counts say.
+    /// The pointers of `args` are valid for its counts.
     pub(super) unsafe fn infer(&mut self, args: &InferArgs) {
         // SAFETY: as the caller promises.
         unsafe { self.node(&args.node) };
@@ -98,7 +99,7 @@ impl Writer {
     }
 
     /// # Safety
-    /// What `param` points to is there.
+    /// The pointers of `param` are valid.
     unsafe fn param(&mut self, param: &ParamValue) {
         self.word(u64::from(param.kind));
         self.word(param.int.cast_unsigned());
@@ -122,7 +123,7 @@ impl Writer {
     }
 }
 
-/// What a kernel gets of a node beyond what its operator gets.
+/// The description of a node that only kernels receive.
 struct Placed<'a> {
     outputs: &'a [TensorDesc],
     epilogue: &'a [EpilogueStep],
@@ -130,7 +131,7 @@ struct Placed<'a> {
 
 impl Placed<'_> {
     /// # Safety
-    /// There are as many of both as `counts` says.
+    /// `counts` are the numbers of outputs and epilogue steps.
     unsafe fn of(
         outputs: *const TensorDesc,
         epilogue: *const EpilogueStep,
@@ -144,7 +145,7 @@ impl Placed<'_> {
     }
 }
 
-/// A node as it was read.
+/// A node that was read.
 pub(super) struct Node<'a> {
     inputs: Vec<TensorDesc>,
     constants: Vec<Option<&'a [u8]>>,
@@ -166,7 +167,7 @@ impl Node<'_> {
 }
 
 impl<'a> Reader<'a> {
-    /// A node of an operator with this schema.
+    /// Reads a node of an operator with this schema.
     pub(super) fn node(&mut self, schema: &OpSchema) -> Result<Node<'a>, Garbled> {
         let inputs = self.items::<TensorDesc>()?;
         let constant = |reader: &mut Self| {
@@ -211,7 +212,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A node on a core.
+    /// Reads a node placed on a core.
     pub(super) fn placed<'b>(&mut self, node: &'b Node<'_>) -> Result<PlacedNode<'b>, Garbled> {
         let outputs = self.items::<TensorDesc>()?;
         let core = self.items::<Core>()?.pop().ok_or(Garbled)?;
@@ -219,7 +220,7 @@ impl<'a> Reader<'a> {
         Ok(PlacedNode { epilogue, ..PlacedNode::new(node.desc(), core, &outputs) })
     }
 
-    /// Where a kernel will run.
+    /// Reads the description of the machine that a kernel will run on.
     pub(super) fn machine(&mut self) -> Result<Machine, Garbled> {
         let (threads, isa, fast_math, memory_price) =
             (self.u32()?, self.u32()?, self.u32()?, self.u32()?);

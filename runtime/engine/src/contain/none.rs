@@ -1,4 +1,4 @@
-//! Contained packages where the system has no memory that processes share as Linux has it: there are none, and who asks is told.
+//! Containment on other systems than Linux: not supported.
 
 #[path = "options.rs"]
 mod options;
@@ -9,21 +9,21 @@ use std::path::Path;
 use crate::package::{OpenError, Tables};
 pub use options::Containment;
 
-/// No worker is ever made.
+/// A worker cannot exist.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Worker {}
 
-/// Serves nobody.
+/// Fails: not supported on this system.
 ///
 /// # Errors
-/// Always.
+/// Always fails.
 pub fn serve(_: u32) -> io::Result<()> {
     Err(io::Error::from(io::ErrorKind::Unsupported))
 }
 
 pub(crate) fn worker(path: &Path, _: &str, of: &Containment) -> Result<&'static Worker, OpenError> {
     of.program(path)?;
-    let reason = "this system has no containment, which needs Linux".to_owned();
+    let reason = "containment is not supported on this system; it requires Linux".to_owned();
     Err(OpenError::Contained { path: path.to_owned(), reason })
 }
 

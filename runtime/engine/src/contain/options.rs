@@ -1,4 +1,4 @@
-//! How packages are contained.
+//! Options of containment.
 
 use std::env;
 use std::fs;
@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use crate::package::OpenError;
 
-/// The file name of the worker's program.
+/// The file name of the worker program.
 const PROGRAM: &str = "udo-worker";
 
-/// How packages are contained.
+/// Options of containment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Containment {
-    /// How long a call of a package's code may take; the worker is ended then.
+    /// The time limit of a call of a package's code. The worker process is killed when it is exceeded.
     pub timeout: Duration,
-    /// The worker's program; the file `udo-worker` beside this program or the library that the runtime is in, in the folder above, or in
-    /// the folder `bin` there, unless said.
+    /// The path of the worker program. By default, `udo-worker` is searched in the folder of this program, in that of the library
+    /// that contains the runtime, in their parent folders, and in `bin` below these.
     pub worker: Option<PathBuf>,
 }
 
@@ -31,26 +31,26 @@ impl Containment {
     /// How long a call may take where nothing is said.
     pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
-    /// With another time that a call may take.
+    /// Sets the time limit of a call.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// With another program for workers.
+    /// Sets the path of the worker program.
     #[must_use]
     pub fn worker(self, program: impl Into<PathBuf>) -> Self {
         Self { worker: Some(program.into()), ..self }
     }
 
-    /// The worker's program, for the package at `path`.
+    /// Returns the path of the worker program, for the package at `path`.
     pub(super) fn program(&self, path: &Path) -> Result<PathBuf, OpenError> {
         let none = |reason| OpenError::NoWorker { path: path.to_owned(), reason };
         if let Some(program) = &self.worker {
             if !program.is_file() {
-                return Err(none(format!("{} is no file", program.display())));
+                return Err(none(format!("{} is not a file", program.display())));
             }
-            // A bare name would be looked for elsewhere, and the folder may be another one when it is started again.
+            // An absolute path: a bare name would be searched in PATH, and the current folder may change before a restart.
             return absolute(program)
                 .map_err(|error| none(format!("{}: {error}", program.display())));
         }
@@ -58,13 +58,13 @@ impl Containment {
         let found = places.iter().find(|program| program.is_file());
         found.cloned().ok_or_else(|| {
             let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
-            none(format!("there is none of {}", places.join(", ")))
+            none(format!("not found at {}", places.join(", ")))
         })
     }
 }
 
-/// Where the worker may lie: beside this program or the library that this code is in, or in the folder above; or, as installed, in the
-/// folder of programs beside that of libraries.
+/// Returns the paths where the worker program may be: next to this program or the library with this code, in the parent folder,
+/// or in the folder `bin` of an installation.
 fn places() -> Vec<PathBuf> {
     let mut places = Vec::new();
     for own in env::current_exe().into_iter().chain(library()) {
@@ -79,7 +79,7 @@ fn places() -> Vec<PathBuf> {
     places
 }
 
-/// The file that this code was mapped from: a library of the program, or the program itself.
+/// Returns the path of the file that this code was mapped from: a library, or the program itself.
 fn library() -> Option<PathBuf> {
     let here = (library as *const ()).addr();
     let maps = fs::read_to_string("/proc/self/maps").ok()?;

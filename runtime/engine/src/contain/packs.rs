@@ -1,4 +1,4 @@
-//! What is packed in a worker: which packer a request means, and what it makes.
+//! Prepacking of weights in a worker.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -15,7 +15,7 @@ use super::wire::{Garbled, Writer, answered};
 use super::worker::{Fault, Worker};
 use crate::exit_guard::PerProcess;
 
-/// A packer of a process: what a request of the host's carries in its `body`.
+/// A packer in a worker process. A request to the host refers to it by `body`.
 #[derive(Clone, Copy, Debug)]
 struct Packer {
     worker: &'static Worker,
@@ -23,10 +23,10 @@ struct Packer {
     number: usize,
 }
 
-/// Packers by worker, its generation, and their numbers.
+/// Packers by worker, worker process, and number.
 type Bodies = BTreeMap<(usize, u64, usize), &'static Packer>;
 
-/// What stands for a packer; equal ones have one address, as the same code packs for them.
+/// Returns the address that identifies a packer. The same packer always has the same address.
 pub(super) fn body(worker: &'static Worker, generation: u64, number: usize) -> *const c_void {
     static BODIES: PerProcess<Mutex<Bodies>> = PerProcess::new(Mutex::new(BTreeMap::new()));
     let mut bodies = BODIES.get().lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,10 +49,10 @@ pub(super) unsafe extern "C" fn pack(args: *const PackArgs) -> u32 {
     }
 }
 
-/// Has the worker pack; status and message of a refusal.
+/// Packs weights in the worker. Fails with a status and a message.
 ///
 /// # Safety
-/// `args` is valid as the ABI says, with a `body` that [`body`] made.
+/// `args` is valid by the ABI, and its `body` is a result of [`body`].
 unsafe fn packed(args: &PackArgs) -> Result<(), (u32, String)> {
     // SAFETY: as the caller promises; it stays for the life of the process.
     let &Packer { worker, generation, number } = unsafe { &*args.body.cast::<Packer>() };
@@ -79,7 +79,7 @@ unsafe fn packed(args: &PackArgs) -> Result<(), (u32, String)> {
     let failed = |fault: Fault| (Status::WORKER.code(), fault.to_string());
     let mut lane = worker.lane();
     if lane.generation() != generation {
-        let why = "it ended before it packed what its kernels asked for; load the model again";
+        let why = "its worker was restarted before it packed the weights of its kernels; load the model again";
         return Err(failed(Fault(why.to_owned())));
     }
     let answer = lane.ask(worker, Ask::Pack, &writer.done()).map_err(failed)?;

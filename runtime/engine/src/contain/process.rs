@@ -1,6 +1,7 @@
-//! The process of a worker: started, watched, ended.
+//! The process of a worker: started, watched, killed.
 //!
-//! A thread starts it and waits for it, so that it is always reaped; the system ends it with that thread, and so with the host.
+//! A thread starts it and waits for it, so that it is always reaped. The system kills it when that thread ends, and so when the
+//! host ends.
 
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -10,7 +11,7 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-/// A process that was started.
+/// A started process.
 #[derive(Debug)]
 pub(super) struct Process(Arc<Watched>);
 
@@ -24,9 +25,9 @@ struct Watched {
 enum State {
     Starting,
     Running(Pid),
-    /// It never ran.
+    /// It could not be started.
     Refused(io::Error),
-    /// It was reaped.
+    /// It was reaped; the text says how it ended.
     Ended(String),
 }
 
@@ -49,13 +50,14 @@ impl Watched {
         Self { state: Mutex::new(State::Starting), changed: Condvar::new() }
     }
 
-    /// Starts the process and stays until it has ended. `at_end` is called before anybody can see that, and so start another.
+    /// Starts the process and waits until it has ended. Calls `at_end` before the end becomes visible, and so before another
+    /// process can be started.
     fn watch(&self, mut command: Command, at_end: impl FnOnce()) {
         let child = match command.process_group(0).spawn() {
             Ok(child) => child,
             Err(refused) => return self.set(State::Refused(refused)),
         };
-        // The descriptors in it are the worker's by now.
+        // It holds descriptors that belong to the worker now.
         drop(command);
         let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
             return self.set(State::Refused(io::ErrorKind::InvalidData.into()));
@@ -65,7 +67,7 @@ impl Watched {
         while waitid(WaitId::Pid(pid), options).is_err_and(|errno| errno == rustix::io::Errno::INTR)
         {
         }
-        // Whoever ends it by its number holds this lock, so that the number is not another's yet.
+        // Killing by process id requires this lock, so the id cannot be reused before.
         let mut state = self.state();
         let how = reap(child, pid);
         at_end();
@@ -75,18 +77,18 @@ impl Watched {
 }
 
 fn reap(mut child: Child, pid: Pid) -> String {
-    // What it may have started goes with it.
+    // Kill the processes that it may have started.
     let _gone = kill_process_group(pid, Signal::KILL);
-    child.wait().map_or_else(|error| format!("it ended, and nobody knows how: {error}"), how)
+    child.wait().map_or_else(|error| format!("its worker ended in an unknown way: {error}"), how)
 }
 
-/// How a worker ended that should not have.
+/// Describes an unexpected end of a worker.
 fn how(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
-        (Some(code), _) => format!("its worker ended by exit with status {code}"),
+        (Some(code), _) => format!("its worker exited with status {code}"),
         (None, Some(signal)) => match SIGNALS.iter().find(|(number, _)| *number == signal) {
-            Some((_, name)) => format!("its worker was ended by {name} (signal {signal})"),
-            None => format!("its worker was ended by signal {signal}"),
+            Some((_, name)) => format!("its worker was terminated by {name} (signal {signal})"),
+            None => format!("its worker was terminated by signal {signal}"),
         },
         (None, None) => "its worker ended".to_owned(),
     }
@@ -94,7 +96,7 @@ fn how(status: ExitStatus) -> String {
 
 /// Signals that end a process, by their numbers on Linux.
 const SIGNALS: &[(i32, &str)] = &[
-    (4, "an instruction that is none"),
+    (4, "an illegal instruction"),
     (5, "a trap"),
     (6, "abort"),
     (7, "a bus error"),
@@ -104,12 +106,12 @@ const SIGNALS: &[(i32, &str)] = &[
     (13, "a closed pipe"),
     (14, "an alarm"),
     (15, "a termination request"),
-    (24, "its limit of processor time"),
-    (31, "a system call that is refused"),
+    (24, "its CPU time limit"),
+    (31, "a forbidden system call"),
 ];
 
 impl Process {
-    /// Starts a process; `at_end` is called when it has been reaped, and never if it does not run.
+    /// Starts a process. Calls `at_end` when it was reaped, unless it could not be started.
     pub(super) fn start(
         command: Command,
         at_end: impl FnOnce() + Send + 'static,
@@ -128,7 +130,7 @@ impl Process {
         }
     }
 
-    /// Ends it, and waits until it is reaped.
+    /// Kills the process and waits until it was reaped.
     pub(super) fn kill(&self) {
         if let State::Running(pid) = &*self.0.state() {
             let _gone = kill_process_group(*pid, Signal::KILL);
@@ -136,7 +138,7 @@ impl Process {
         drop(self.0.wait_while(|state| matches!(state, State::Starting | State::Running(_))));
     }
 
-    /// Waits until it has ended, and says how.
+    /// Waits until the process has ended and describes how.
     pub(super) fn ended(&self) -> String {
         match &*self.0.wait_while(|state| matches!(state, State::Starting | State::Running(_))) {
             State::Ended(how) => how.clone(),
@@ -167,9 +169,9 @@ mod tests {
             ("kill -SEGV $$", "its worker was ended by a memory fault (signal 11)"),
             ("kill -USR1 $$", "its worker was ended by signal 10"),
         ];
-        for (script, wanted) in cases {
+        for (script, expected) in cases {
             let (process, ended) = started(script);
-            assert_eq!(process.ended(), wanted);
+            assert_eq!(process.ended(), expected);
             ended.recv().unwrap();
         }
     }

@@ -1,4 +1,5 @@
-//! The functions of tables whose package runs elsewhere: each asks the worker and hands on what it answers.
+//! The functions in tables of contained packages. Each sends a request to the worker and returns its
+//! answer.
 
 use std::ffi::c_void;
 
@@ -18,7 +19,7 @@ use super::worker::Fault;
 use super::{Ask, call};
 use crate::exit_guard;
 
-/// Asks what is asked before a run, and has `take` read the answer; the status.
+/// Sends a request that precedes a run, and reads the answer with `take`. Returns the status.
 ///
 /// # Safety
 /// `errors` is null or valid for the call.
@@ -30,7 +31,7 @@ unsafe fn ask(
 ) -> u32 {
     let asked = || {
         let Callee { worker, package, number } = called().ok_or(Garbled)?;
-        // Who asks for shapes does not say whose operator it is.
+        // Shape inference reports errors without naming the operator's package.
         let named = |Fault(why): Fault| match what {
             Ask::Infer => Fault(format!("package {package}: {why}")),
             _ => Fault(why),
@@ -119,7 +120,7 @@ pub(super) unsafe extern "C" fn finalize(args: *const FinalizeArgs, out: *mut Fi
     Status::OK.code()
 }
 
-/// The kernel behind a state.
+/// Returns the kernel of a state.
 ///
 /// # Safety
 /// `finalize` made the state, and `free` did not get it yet.

@@ -1,4 +1,4 @@
-//! What the host is told of a function that failed: by the guard of its library, or by the sink that the host gives it.
+//! Error reports to the host: through the guard of a library, or the error sink of a call.
 
 use std::cell::Cell;
 
@@ -8,10 +8,10 @@ use udo_api::guard::{self, GuardCell, GuardReport, LibraryGuard};
 
 use super::worker::Fault;
 
-/// The guard of every contained library: its cells are the worker's, and its reports what the last call here was told.
+/// The guard of every contained library. Its reports are those of the last call on this thread.
 pub(super) const GUARD: LibraryGuard = LibraryGuard::new(cell, report);
 
-/// What a failed call leaves for who asks why.
+/// The report of a thread without a failed call.
 const NO_REPORT: GuardReport = GuardReport::NONE;
 
 thread_local! {
@@ -29,18 +29,18 @@ unsafe extern "C" fn report(report: *mut GuardReport) {
     unsafe { report.write(taken) };
 }
 
-/// Leaves word of why a call failed; its status.
+/// Sets the report of a failed call and returns its status.
 pub(super) fn leave(status: u32, detail: [u64; 2], text: &str) -> u32 {
     REPORT.set(GuardReport::new(detail, text));
     status
 }
 
-/// Leaves word of a worker that failed in a call; its status.
+/// Sets the report of a failed worker and returns the status.
 pub(super) fn fault(fault: &Fault) -> u32 {
     leave(Status::WORKER.code(), [0; 2], &fault.0)
 }
 
-/// Tells the host why something is refused; the status.
+/// Writes an error message to the host's sink and returns the status.
 ///
 /// # Safety
 /// `errors` is null or valid for the call.

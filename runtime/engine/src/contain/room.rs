@@ -1,17 +1,17 @@
-//! Which parts of a range are taken: whole pages, the first that fit.
+//! An allocator of page ranges, first fit.
 
 use super::shared::PAGE;
 
-/// Parts of a range without an end.
+/// An address range without an end.
 #[derive(Debug)]
 pub(super) struct Room {
-    /// Where nothing was ever taken.
+    /// The end of all allocations so far.
     end: usize,
-    /// Parts that were given back, by where they begin; no two touch.
+    /// Freed parts, sorted; adjacent parts are merged.
     free: Vec<Part>,
 }
 
-/// A part that is taken.
+/// An allocated part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) at: usize,
@@ -19,12 +19,12 @@ pub(super) struct Part {
 }
 
 impl Room {
-    /// From `at` on.
+    /// Creates an allocator that starts at `at`.
     pub(super) fn new(at: usize) -> Self {
         Self { end: at, free: Vec::new() }
     }
 
-    /// Takes `len` bytes, at least one.
+    /// Allocates at least `len` bytes, and at least one page.
     pub(super) fn take(&mut self, len: usize) -> Option<Part> {
         let len = len.max(1).checked_next_multiple_of(PAGE)?;
         if let Some(index) = self.free.iter().position(|part| part.len >= len) {
@@ -41,11 +41,11 @@ impl Room {
         Some(taken)
     }
 
-    /// Gives back what was taken.
+    /// Frees an allocated part.
     pub(super) fn give(&mut self, part: Part) {
         let index = self.free.partition_point(|free| free.at < part.at);
         self.free.insert(index, part);
-        // The one behind first, as the numbers of those before it stay.
+        // The later neighbour first, so that the index of the earlier one stays valid.
         for index in [index, index.wrapping_sub(1)] {
             let pair =
                 (self.free.get(index).copied(), self.free.get(index.wrapping_add(1)).copied());

@@ -1,4 +1,4 @@
-//! The worker: opens a package's libraries, and does what its host asks, one thing after the other, until the host ends.
+//! The worker process: opens a package's libraries and processes the host's requests one by one until the host ends.
 
 mod calls;
 mod states;
@@ -30,16 +30,16 @@ use crate::package::{OwnOperators, load_library};
 use crate::thread_pool::Pool;
 use states::State;
 
-/// How much longer than the host a worker looks before it sleeps: the next call of a run comes soon.
+/// The factor by which a worker spins longer than the host before it sleeps: the next call of a run comes soon.
 const LOOKS: u32 = 4;
 
-/// What a worker has.
+/// The state of a worker.
 struct Served {
     given: &'static Segment,
     made: Segment,
     ops: Vec<&'static OpDef>,
     kernels: Vec<Opened>,
-    /// Packers that kernels asked for, by number; equal ones are here once.
+    /// Packers that kernels requested, by number, without duplicates.
     packers: Vec<Job>,
     states: BTreeMap<u64, State>,
     pools: BTreeMap<usize, Pool>,
@@ -49,7 +49,7 @@ struct Served {
     spans: Vec<udo_api::abi::Span>,
 }
 
-/// A kernel of a library that is open.
+/// A kernel of an open library.
 #[derive(Clone, Copy)]
 struct Opened {
     def: &'static KernelDef,
@@ -57,7 +57,7 @@ struct Opened {
     guard: Option<LibraryGuard>,
 }
 
-/// Why a question is refused: a status, and a text.
+/// An error: a status and a message.
 struct Refused(u32, String);
 
 impl From<Garbled> for Refused {
@@ -72,23 +72,23 @@ impl From<udo_host::Refusal> for Refused {
     }
 }
 
-/// Serves the host with this number, which started this process with its two files of memory as standard input and output.
-/// Returns if it cannot, and never else.
+/// Serves the host with this process id, which started this process with two memory files as standard input and output.
+/// Returns only if it fails.
 ///
 /// # Errors
-/// The process was not started by a host.
+/// Fails if the process was not started by a host.
 pub fn serve(host: u32) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // Else it ended before the system knew to tell.
+    // The parent may have ended before the signal was set.
     let parent = i32::try_from(host).ok().and_then(Pid::from_raw);
     if parent.is_none() || getppid() != parent {
-        let why = "udo-worker is started by a program that contains packages, and not by hand";
+        let why = "udo-worker must be started by a program that contains packages";
         return Err(io::Error::other(why));
     }
     let (given, made) = files()?;
-    // What a package raises ends it, and so the call that it is in.
+    // A fault in a package must end this process, and so the current call.
     reset_signals();
-    // A package that crashes is nothing to keep a picture of.
+    // Core dumps of a crashing package are useless.
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     let empty = || udo_host::Buffer::zeroed(0).map_err(io::Error::other);
     let mut served = Served {
@@ -111,7 +111,7 @@ pub fn serve(host: u32) -> io::Result<()> {
     }
 }
 
-/// The two files. From then on nothing is read from where they were, and what is printed goes where errors go.
+/// Returns the two memory files. Redirects standard input to /dev/null, and standard output to standard error.
 fn files() -> io::Result<(OwnedFd, OwnedFd)> {
     let (stdin, stdout) = (io::stdin(), io::stdout());
     let (given, made) = (dup(stdin.as_fd())?, dup(stdout.as_fd())?);
@@ -121,7 +121,7 @@ fn files() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 impl Served {
-    /// Waits for the request behind the last one; its number.
+    /// Waits for the next request and returns its number.
     fn wait(&self, last: u32) -> u32 {
         let (request, sleeps) =
             (self.given.word(words::REQUEST), self.made.word(words::WORKER_SLEEPS));
@@ -141,7 +141,7 @@ impl Served {
         found
     }
 
-    /// Does what the request asks, and says so.
+    /// Processes a request and publishes the answer.
     fn answer(&mut self, number: u32) {
         let what = Ask::of_code(self.given.word(words::KIND).load(Ordering::Relaxed));
         match what {
@@ -176,7 +176,7 @@ impl Served {
         self.say(said);
     }
 
-    /// Puts the answer to a message where the host reads it.
+    /// Writes the answer to a message.
     fn say(&self, said: Result<Writer, Refused>) {
         let mut writer = Writer::default();
         match said {
@@ -206,7 +206,7 @@ impl Served {
         let tables = load_library(Path::new(OsStr::from_bytes(path)));
         let tables = tables.map_err(|error| refused(error.to_string()))?;
         let first = [self.ops.len(), self.kernels.len()];
-        // Kernels of an implementation library are of the operators of the registration library, which is open.
+        // Kernels of an implementation library refer to operators of the registration library, which is already open.
         let known: Vec<OpDef> =
             self.ops.iter().map(|op| **op).chain(tables.ops.iter().copied()).collect();
         let by_address: Vec<&'static OpDef> =
@@ -217,7 +217,7 @@ impl Served {
             let op = operators.computed_by(def).map_err(|why| refused(why.to_string()))?;
             let at = known.iter().position(|known| std::ptr::eq(known, op));
             let op = at.and_then(|at| by_address.get(at)).copied();
-            let op = op.ok_or_else(|| refused("an operator is not there".to_owned()))?;
+            let op = op.ok_or_else(|| refused("an operator is missing".to_owned()))?;
             kernels.push(Opened { def, op, guard: tables.guard });
         }
         self.kernels.extend(kernels);
@@ -227,7 +227,7 @@ impl Served {
         Ok(writer)
     }
 
-    /// The operator with the number that comes next.
+    /// Reads the number of an operator and returns it.
     fn op(&self, reader: &mut Reader<'_>) -> Result<&'static OpDef, Garbled> {
         let number = reader.number()?;
         self.ops.get(number).copied().ok_or(Garbled)
@@ -256,7 +256,7 @@ impl Served {
         Ok(writer)
     }
 
-    /// The pool of so many threads.
+    /// Returns a pool with this number of threads.
     fn pool(&mut self, width: usize) -> Result<Option<&Pool>, Refused> {
         let Some(threads) = NonZero::new(width) else { return Ok(None) };
         Ok(Some(match self.pools.entry(width) {

@@ -1,6 +1,6 @@
-//! Memory that a host and its worker share: one file that the host writes and the worker reads, one for the other way.
+//! Memory shared by a host and its worker: one file that the host writes, and one that the worker writes.
 //!
-//! Who reads what the other writes copies it word by word, so that nothing counts on it staying as it was.
+//! A reader copies the other side's data word by word, because it may change at any time.
 
 use std::fs::File;
 use std::io;
@@ -16,41 +16,41 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use rustix::thread::futex;
 
-/// Bytes of a page.
+/// The size of a page.
 pub(super) const PAGE: usize = 4096;
 
-/// Bytes of addresses that a segment takes; of memory it takes what was ever used.
+/// The address space of a segment. Only pages that were used take memory.
 const BYTES: usize = 1 << 36;
 
-/// Where the words of a call lie: counts, tensors, and what a call answers.
+/// The offset of the words of a call or answer: counts and tensors.
 pub(super) const HEAD: usize = PAGE;
 
-/// Where bulk begins: messages, and elements of a call's inputs.
+/// The offset of messages and of the elements of inputs.
 pub(super) const BULK: usize = 1 << 20;
 
-/// Where what outlives a call begins in what the host writes: constants; and in what the worker writes, a call's outputs.
+/// The offset of constants, which outlive calls, in the host's file; and of outputs in the worker's file.
 pub(super) const FAR: usize = BYTES / 2;
 
-/// Words of the first page.
+/// Offsets of words in the first page.
 pub(super) mod words {
-    /// Of what the host writes: the number of the request.
+    /// In the host's file: the number of the request.
     pub(in crate::contain) const REQUEST: usize = 0;
-    /// Whether nobody wants the results any more.
+    /// Whether the run was stopped.
     pub(in crate::contain) const STOP: usize = 64;
-    /// Whether the host sleeps until it is answered.
+    /// Whether the host sleeps until the answer.
     pub(in crate::contain) const HOST_SLEEPS: usize = 128;
-    /// What is asked.
+    /// The kind of the request.
     pub(in crate::contain) const KIND: usize = 192;
-    /// Bytes of the message, as two words.
+    /// The size of the message, as two words.
     pub(in crate::contain) const LEN: usize = 200;
 
-    /// Of what the worker writes: the number of the request that was answered last.
+    /// In the worker's file: the number of the last answered request.
     pub(in crate::contain) const ANSWER: usize = 0;
-    /// Whether the worker sleeps until it is asked.
+    /// Whether the worker sleeps until the next request.
     pub(in crate::contain) const WORKER_SLEEPS: usize = 64;
 }
 
-/// A file of memory, mapped.
+/// A mapped memory file.
 #[derive(Debug)]
 pub(super) struct Segment {
     at: NonNull<u8>,
@@ -62,16 +62,16 @@ unsafe impl Send for Segment {}
 // SAFETY: as above.
 unsafe impl Sync for Segment {}
 
-/// Who writes a segment.
+/// Who may write a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writes {
-    /// Only those who have it mapped already.
+    /// Only processes that have mapped it already.
     Maker,
-    /// Whoever has it.
+    /// Everyone who has the file.
     All,
 }
 
-/// What somebody may do with memory.
+/// Access rights of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rights {
     Read,
@@ -88,7 +88,7 @@ impl Rights {
 }
 
 impl Segment {
-    /// A new one. Nobody makes it shorter, so that what is mapped stays there.
+    /// Creates a segment. It is sealed against shrinking, so that mapped pages always exist.
     pub(super) fn new(writes: Writes) -> io::Result<Self> {
         let file = memfd_create("udo-contain", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, BYTES as u64)?;
@@ -101,7 +101,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// That of another process.
+    /// Maps the segment of another process.
     pub(super) fn map(file: OwnedFd, rights: Rights) -> io::Result<Self> {
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
         // SAFETY: at an address that the system chooses there is nothing yet that a mapping could replace.
@@ -110,7 +110,7 @@ impl Segment {
         Ok(Self { at, file: file.into() })
     }
 
-    /// The file, for another process.
+    /// Returns the file, for another process.
     pub(super) fn fd(&self) -> io::Result<OwnedFd> {
         self.file.as_fd().try_clone_to_owned()
     }
@@ -119,13 +119,13 @@ impl Segment {
         &self.file
     }
 
-    /// The byte at `at`, behind which there are `len`; nothing where they are not all there.
+    /// Returns the address of `len` bytes at offset `at`; `None` if they exceed the segment.
     pub(super) fn place(&self, at: usize, len: usize) -> Option<*mut u8> {
         let end = at.checked_add(len)?;
         (end <= BYTES).then(|| self.at.as_ptr().wrapping_add(at))
     }
 
-    /// A word of the first page.
+    /// Returns a word of the first page.
     pub(super) fn word(&self, at: usize) -> &AtomicU32 {
         let word = self.at.as_ptr().wrapping_add(at % PAGE / 4 * 4).cast();
         // SAFETY: the first page is mapped for as long as the segment lives, and the place is a multiple of four in it. Both sides
@@ -133,14 +133,14 @@ impl Segment {
         unsafe { AtomicU32::from_ptr(word) }
     }
 
-    /// The message of a call, for the worker: its host writes nothing until it has been answered, and else nobody can.
+    /// Returns the message of a request, for the worker. The host does not write until it is answered, and no other process can.
     pub(super) fn message(&self, len: usize) -> Option<&[u8]> {
         let at = self.place(BULK, len).filter(|_| len <= FAR - BULK)?;
         // SAFETY: as many bytes are mapped there, and the host leaves them as they are until it is answered.
         Some(unsafe { std::slice::from_raw_parts(at, len) })
     }
 
-    /// Writes bytes; false where they are not all there.
+    /// Writes bytes. Returns false if they exceed the segment.
     pub(super) fn store(&self, at: usize, bytes: &[u8]) -> bool {
         let Some(to) = self.place(at, bytes.len()) else { return false };
         // SAFETY: as many bytes are mapped there, to be written, and the other side does not look at them before it is told to.
@@ -148,19 +148,19 @@ impl Segment {
         true
     }
 
-    /// Reads bytes that the other side may write meanwhile; false where they are not all there.
+    /// Reads bytes that the other side may be writing. Returns false if they exceed the segment.
     pub(super) fn load(&self, at: usize, into: &mut [u8]) -> bool {
         // SAFETY: a slice has room for as many bytes as it has.
         unsafe { self.load_to(at, into.as_mut_ptr(), into.len()) }
     }
 
-    /// As [`Segment::load`], to memory that is written alone.
+    /// Reads as [`Segment::load`] does, to uninitialized or foreign memory.
     ///
     /// # Safety
     /// `to` points to `len` bytes that are the caller's to write.
     pub(super) unsafe fn load_to(&self, at: usize, to: *mut u8, len: usize) -> bool {
         const WORD: usize = size_of::<u64>();
-        // All places of the protocol are multiples of a word, so that reading whole ones stays within the segment.
+        // All offsets of the protocol are multiples of a word, so whole words stay within the segment.
         let Some(from) = self.place(at, len).filter(|from| from.addr().is_multiple_of(WORD)) else {
             return false;
         };
@@ -184,7 +184,7 @@ impl Segment {
         true
     }
 
-    /// A copy of bytes that the other side may write meanwhile.
+    /// Returns a copy of bytes that the other side may be writing.
     pub(super) fn copy(&self, at: usize, len: usize) -> Option<Vec<u8>> {
         self.place(at, len)?;
         let mut bytes = Vec::new();
@@ -193,18 +193,18 @@ impl Segment {
         self.load(at, &mut bytes).then_some(bytes)
     }
 
-    /// Gives memory back; the bytes are zero from then on. Of what only its maker writes nothing can be given back.
+    /// Releases memory; the bytes then read as zero. Fails silently on a segment that only its creator may write.
     pub(super) fn release(&self, at: usize, len: usize) {
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // What the system keeps is used again by later calls.
+        // Memory that is not released is reused by later calls.
         let _kept = fallocate(&self.file, how, at as u64, len as u64);
     }
 }
 
-/// How long a word is looked at before its reader sleeps: a few times what waking up takes.
+/// The time to spin on a word before sleeping: a few times the time to wake a thread.
 pub(super) const SPIN: Duration = Duration::from_micros(50);
 
-/// Looks at a word until it is `wanted` by `is`, for the time given; what it is then.
+/// Spins until `is` accepts the word's value, at most for `time`. Returns the accepted value.
 pub(super) fn spin(word: &AtomicU32, time: Duration, is: impl Fn(u32) -> bool) -> Option<u32> {
     let started = Instant::now();
     loop {
@@ -221,19 +221,19 @@ pub(super) fn spin(word: &AtomicU32, time: Duration, is: impl Fn(u32) -> bool) -
     }
 }
 
-/// Sleeps until somebody wakes those who sleep at the word, or it is no more as it was, or time is up.
+/// Sleeps until woken, or the word changes from `was`, or the time is up.
 pub(super) fn sleep(word: &AtomicU32, was: u32, time: Option<Duration>) {
     let time = time.and_then(|time| futex::Timespec::try_from(time).ok());
     match futex::wait(word, futex::Flags::empty(), was, time.as_ref()) {
         Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
-        // Nothing else is known to come, and looking again is always right.
+        // Unknown errors: checking again is always correct.
         Err(_) => std::thread::yield_now(),
     }
 }
 
-/// Wakes those who sleep at the word.
+/// Wakes the threads that sleep on the word.
 pub(super) fn wake(word: &AtomicU32) {
-    // Nobody there to be woken is no failure.
+    // It is not an error if no thread sleeps.
     let _woken = futex::wake(word, futex::Flags::empty(), 1);
 }
 

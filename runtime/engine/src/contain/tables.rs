@@ -1,4 +1,4 @@
-//! The tables of a package whose code runs elsewhere: as its worker tells them, with functions that ask it.
+//! The tables of a contained package, as reported by its worker, with functions that forward to it.
 
 use udo_api::abi::{GpuTable, KernelVTable, LibraryRef, StaticPtr};
 use udo_api::{KernelDef, OpDef, OpSchema};
@@ -11,7 +11,7 @@ use super::{proxy, report};
 use crate::package::{Tables, Tier};
 
 impl Writer {
-    /// The tables of a library, whose operators and kernels have numbers from `first` on.
+    /// Writes the tables of a library. The numbers of its operators and kernels start at `first`.
     pub(super) fn tables(&mut self, tables: &Tables, first: [usize; 2]) {
         for text in [tables.name, tables.version, tables.sdk_version] {
             self.text(text);
@@ -38,7 +38,7 @@ impl Writer {
     }
 }
 
-/// The tables that a worker told of. They stay for the life of the process, as those of libraries do.
+/// Reads the tables that a worker reported. They live as long as the process, like those of libraries.
 pub(super) fn tables(worker: &'static Worker, told: &mut Reader<'_>) -> Result<Tables, Garbled> {
     let [name, version, sdk_version] = [kept(told.text()?), kept(told.text()?), kept(told.text()?)];
     let tier = if told.flag()? { Tier::Trapped } else { Tier::Unchecked };
@@ -64,7 +64,7 @@ pub(super) fn tables(worker: &'static Worker, told: &mut Reader<'_>) -> Result<T
     Ok(Tables { name, version, sdk_version, ops, kernels, libraries, guard, tier })
 }
 
-/// The functions of a kernel, as far as it has them.
+/// Creates the function table of a kernel with the functions that it has.
 fn functions(told: &mut Reader<'_>) -> Result<&'static KernelVTable, Garbled> {
     let [accepts, needs, prepares, is_gpu] =
         [told.flag()?, told.flag()?, told.flag()?, told.flag()?];

@@ -1,23 +1,23 @@
-//! What is said between a host and its worker, as bytes one after the other. Who reads believes none of them.
+//! The byte format of messages between a host and its worker. Readers validate everything.
 
 use std::fmt;
 
 use udo_api::Status;
 
-/// How bytes that kernels look at are aligned, from the beginning of what they are in.
+/// The alignment of data that kernels access, relative to the start of the message.
 const ALIGN: usize = 64;
 
-/// Bytes that are written one after the other.
+/// A writer of messages.
 #[derive(Debug, Default)]
 pub(super) struct Writer(Vec<u8>);
 
-/// Bytes that end early, or say what cannot be.
+/// The error for truncated or invalid messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Garbled;
 
 impl fmt::Display for Garbled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it answered what cannot be read")
+        f.write_str("it sent an invalid answer")
     }
 }
 
@@ -34,7 +34,7 @@ impl Writer {
         self.word(u64::from(flag));
     }
 
-    /// As they are, without their number.
+    /// Writes bytes without their number.
     pub(super) fn raw(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
@@ -44,7 +44,7 @@ impl Writer {
         self.raw(bytes);
     }
 
-    /// Bytes that lie aligned where they are read.
+    /// Writes bytes that are aligned where they are read.
     pub(super) fn aligned(&mut self, bytes: &[u8]) {
         self.number(bytes.len());
         self.0.resize(self.0.len().next_multiple_of(ALIGN), 0);
@@ -65,7 +65,7 @@ impl Writer {
     }
 }
 
-/// Bytes that are read one after the other.
+/// A reader of messages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a> {
     all: &'a [u8],
@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
         Self { all, at: 0 }
     }
 
-    /// How many bytes are left.
+    /// Returns the number of unread bytes.
     pub(super) fn left(&self) -> usize {
         self.all.len() - self.at
     }
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// How many items follow, each of which takes a byte at least.
+    /// Reads a number of items. Each takes at least one byte.
     pub(super) fn count(&mut self) -> Result<usize, Garbled> {
         let count = self.number()?;
         if count <= self.left() { Ok(count) } else { Err(Garbled) }
@@ -135,16 +135,16 @@ impl<'a> Reader<'a> {
         (0..self.count()?).map(|_| self.number()).collect()
     }
 
-    /// Whether all of it was read.
+    /// Checks that everything was read.
     pub(super) fn end(&self) -> Result<(), Garbled> {
         if self.left() == 0 { Ok(()) } else { Err(Garbled) }
     }
 }
 
-/// Status and text of a refusal.
+/// The status and message of an error.
 pub(super) type Refusal<'a> = (u32, &'a str);
 
-/// Reads an answer, with `read` if it is no refusal.
+/// Reads an answer: an error, or a result that `read` reads.
 pub(super) fn answered<'a, T>(
     answer: &'a [u8],
     read: impl FnOnce(&mut Reader<'a>) -> Result<T, Garbled>,

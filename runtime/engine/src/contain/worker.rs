@@ -1,4 +1,4 @@
-//! The worker of a package as the host sees it: asked one thing at a time, started again when it ended.
+//! The host's side of a package's worker: sends one request at a time, and restarts the process when it has ended.
 
 use std::fmt;
 use std::io;
@@ -16,52 +16,52 @@ use super::shared::{BULK, FAR, SPIN, Segment, Writes, sleep, spin, wake, words};
 use super::wire::{Garbled, Reader, answered};
 use crate::package::{Tables, index};
 
-/// What the answer's word is once nobody answers any more.
+/// The value of the answer word after the process has ended.
 const ENDED: u32 = u32::MAX;
 
-/// How often a host that sleeps looks whether its run is wanted still.
+/// The interval in which a sleeping host checks whether its run was stopped.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How long a second worker that ended is left alone before the next one, and how long any is at most.
+/// The delay before the second restart in a row, and the maximal delay.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// Answers of so many bytes and more leave no memory behind.
+/// Shared memory is released after answers of at least this size.
 const LARGE_BYTES: usize = 1 << 20;
 
-/// Whose code a worker runs, and how.
+/// The package of a worker, and how it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Contained {
-    /// The package's registration library.
+    /// The path of the package's registration library.
     pub(super) path: PathBuf,
-    /// What tells this build of the package from others: a process that has one open gets its code for another as well.
+    /// A digest of this build of the package: a process that has one build loaded cannot load another.
     pub(super) build: String,
-    /// The worker's program.
+    /// The path of the worker program.
     pub(super) program: PathBuf,
-    /// How long an answer may take.
+    /// The time limit of an answer.
     pub(super) deadline: Duration,
 }
 
-/// The process that runs a package's code, and what to do when there is none.
+/// A worker: the process that runs a package's code, restarted on demand.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(super) of: Contained,
     lane: Mutex<Lane>,
 }
 
-/// One thing at a time is asked by who holds this.
+/// The connection to the process. Its lock serializes requests.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) given: Segment,
     pub(super) made: Arc<Segment>,
-    /// Where constants lie in what is given.
+    /// The allocator of constants in the host's file.
     pub(super) room: Room,
     process: Option<Process>,
-    /// How many processes there have been.
+    /// The number of processes started so far.
     generation: u64,
     request: u32,
-    /// What has been opened, and is opened again by the next process.
+    /// The opened libraries, which a restarted process opens again.
     libraries: Vec<Library>,
-    /// How many processes ended one after the other without an answer in between, and when the last one did.
+    /// The number of processes that ended in a row without an answer in between, and the time of the last end.
     ends: u32,
     ended: Option<Instant>,
 }
@@ -73,7 +73,7 @@ struct Library {
     tables: Tables,
 }
 
-/// Why a worker did not do what it was asked.
+/// The reason why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault(pub(super) String);
 
@@ -90,7 +90,7 @@ impl From<Garbled> for Fault {
 }
 
 impl Worker {
-    /// The worker of a package, which is started when it is first asked.
+    /// Creates the worker of a package. The process is started by the first request.
     pub(super) fn new(of: Contained) -> io::Result<Self> {
         let lane = Lane {
             given: Segment::new(Writes::Maker)?,
@@ -110,7 +110,7 @@ impl Worker {
         self.lane.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a library, unless it is open; its tables, which `read` finds in the answer.
+    /// Opens a library, unless it is open. `read` reads its tables from the answer.
     pub(super) fn open(
         &self,
         path: &Path,
@@ -125,7 +125,7 @@ impl Worker {
         lane.start(self)?;
         let told = lane.ask(self, Ask::Open, path.as_os_str().as_encoded_bytes())?;
         let read = answered(&told, read).map_err(|garbled| lane.garbled(garbled))?;
-        // A refusal opens nothing, and the order of what is open is what kernels are numbered by.
+        // After a failure no library is added: the order of the libraries determines the numbers of their kernels.
         let tables = read.map_err(|(_, why)| Fault(why.to_owned()))?;
         let (path, sha256) = (path.to_owned(), sha256.to_owned());
         lane.libraries.push(Library { path, sha256, tables });
@@ -134,14 +134,14 @@ impl Worker {
 
     fn command(&self, lane: &Lane) -> io::Result<Command> {
         let mut command = Command::new(&self.of.program);
-        // Files that a process is started with need no other way to it; what the package prints goes where errors do.
+        // Inherited files need no names. The package's output goes to standard error.
         command.stdin(Stdio::from(lane.given.fd()?)).stdout(Stdio::from(lane.made.fd()?));
         command.arg(std::process::id().to_string()).arg(&self.of.path);
         Ok(command)
     }
 }
 
-/// How long nobody starts the next worker when so many ended one after the other: not at all behind the first.
+/// Returns the delay before the next process after a number of failures in a row. There is none after the first.
 fn pause(ends: u32) -> Duration {
     let (first, most) = BACK_OFF;
     let doubled = ends.checked_sub(2).map(|times| first.saturating_mul(1 << times.min(16)));
@@ -152,7 +152,7 @@ impl Library {
     fn changed(&self, found: &str) -> Fault {
         let (path, sha256) = (self.path.display(), &self.sha256);
         Fault(format!(
-            "{path} has changed since it was opened: {found}, wanted {sha256}; start again to use the new build"
+            "{path} has changed since it was opened: {found}, expected {sha256}; restart the program to use the new build"
         ))
     }
 }
@@ -162,12 +162,12 @@ fn is_now(sha256: &str) -> String {
 }
 
 impl Lane {
-    /// The number of the process that is there, which no other has; 0 for none.
+    /// Returns the number of the running process, which is unique; 0 without one.
     pub(super) fn generation(&self) -> u64 {
         if self.process.is_some() { self.generation } else { 0 }
     }
 
-    /// Has a process be there that has opened all that was opened before.
+    /// Starts a process, unless one is running, and opens the libraries in it.
     pub(super) fn start(&mut self, worker: &Worker) -> Result<(), Fault> {
         if self.process.is_some() {
             return Ok(());
@@ -193,7 +193,7 @@ impl Lane {
         let libraries = self.libraries.clone();
         let opened = libraries.iter().try_for_each(|library| self.open_again(worker, library));
         if opened.is_err() {
-            // It is not asked for what it has not opened.
+            // A process without its libraries must not get requests.
             self.end();
         }
         opened
@@ -206,12 +206,12 @@ impl Lane {
             return Err(library.changed(&found.map_or_else(|why| why, |found| is_now(&found))));
         }
         let told = self.ask(worker, Ask::Open, path.as_os_str().as_encoded_bytes())?;
-        // It has the tables that it had, as it is the same file.
+        // The file is unchanged, so its tables are too.
         let read = answered(&told, |_| Ok(())).map_err(|garbled| self.garbled(garbled))?;
-        read.map_err(|(_, why)| Fault(format!("{} opens no more: {why}", path.display())))
+        read.map_err(|(_, why)| Fault(format!("{} cannot be opened again: {why}", path.display())))
     }
 
-    /// Waits where workers ended one after the other, longer each time.
+    /// Waits after several failures in a row, longer each time.
     fn back_off(&self) {
         let Some(ended) = self.ended else { return };
         let until = ended + pause(self.ends);
@@ -221,7 +221,7 @@ impl Lane {
         }
     }
 
-    /// Ends the process, if there is one.
+    /// Kills the process, if there is one. Returns how it ended.
     fn end(&mut self) -> String {
         let process = self.process.take();
         process.map_or_else(String::new, |process| {
@@ -230,7 +230,7 @@ impl Lane {
         })
     }
 
-    /// Notes that the process ended, or ends it.
+    /// Records that the process has ended, or kills it.
     fn fault(&mut self, why: Option<String>) -> Fault {
         let how = self.end();
         self.ends = self.ends.saturating_add(1);
@@ -238,7 +238,7 @@ impl Lane {
         Fault(why.unwrap_or(how))
     }
 
-    /// Asks by message; the message that is answered.
+    /// Sends a message and returns the answer.
     pub(super) fn ask(
         &mut self,
         worker: &Worker,
@@ -246,7 +246,7 @@ impl Lane {
         with: &[u8],
     ) -> Result<Vec<u8>, Fault> {
         if !self.given.store(BULK, with) || with.len() > FAR - BULK {
-            return Err(Fault(format!("{} bytes are more than a message has", with.len())));
+            return Err(Fault(format!("the message has {} bytes, which is too many", with.len())));
         }
         self.given.store(words::LEN, &(with.len() as u64).to_le_bytes());
         self.exchange(worker, what, None)?;
@@ -257,16 +257,16 @@ impl Lane {
         if len >= LARGE_BYTES {
             self.made.release(BULK, len.min(FAR - BULK));
         }
-        // Who writes what cannot be is not asked again.
+        // A process that sends invalid data is not used again.
         answer.ok_or_else(|| self.fault(Some(Garbled.to_string())))
     }
 
-    /// Notes an answer that cannot be read, and ends who gave it.
+    /// Kills the process after an invalid answer.
     pub(super) fn garbled(&mut self, garbled: Garbled) -> Fault {
         self.fault(Some(garbled.to_string()))
     }
 
-    /// Has the process do what lies in what is given, and waits until it has. No heap unless it fails.
+    /// Sends a request and waits for the answer. Does not allocate unless it fails.
     pub(super) fn exchange(
         &mut self,
         worker: &Worker,
@@ -297,12 +297,12 @@ impl Lane {
             }
             None => {
                 let waited = worker.of.deadline;
-                Err(self.fault(Some(format!("it had not answered after {waited:?} and was ended"))))
+                Err(self.fault(Some(format!("it did not answer within {waited:?} and was killed"))))
             }
         }
     }
 
-    /// Sleeps until the request is answered, or nobody answers, or time is up.
+    /// Sleeps until the request is answered, the process has ended, or the time is up.
     fn sleep(
         &self,
         worker: &Worker,

@@ -1,4 +1,4 @@
-//! Values that change cores: copied, quantized, dequantized, or stored in another width.
+//! Conversion of values between cores: copying, quantizing, dequantizing, and changing the width.
 
 use udo_api::{
     Core, DType, Element, Encoding, Encodings, Error, ExecError, F16, FinalizeCx, Io, Kernel,
@@ -7,11 +7,12 @@ use udo_api::{
 
 use udo_graph::memory::{Budget, OutOfMemory, Tensor, TensorStorage, elements, elements_mut};
 
-/// The kernel that brings a value into another memory or type; the planner inserts it where a value crosses cores.
+/// The kernel that transfers a value to another memory or type. The planner inserts it where a value crosses
+/// cores.
 pub const TRANSFER: KernelDef = KernelDef::new::<Transfer>("Transfer", Core::CPU)
     .ports(&[any_input(0).bounded().per_axis(), any_output(0).bounded().per_axis()]);
 
-/// A number in some storage.
+/// An element type that represents a real number, with an encoding if it is quantized.
 pub(super) trait Stored: udo_api::Element {
     fn load(self, encoding: Encoding) -> f32;
     fn store(value: f32, encoding: Encoding) -> Self;
@@ -58,7 +59,7 @@ macro_rules! stored_quantized {
 
 stored_quantized!(u8, i8, u16, i16, i32);
 
-/// Runs `$body` with `$name` standing for the Rust type of `$dtype`, or answers `$other`.
+/// Runs `$body` with the type alias `$name` for the Rust type of `$dtype`; `$other` for other types.
 macro_rules! with_type {
     ($dtype:expr, $name:ident => $body:expr, else $other:expr, [$($variant:ident $rust:ty),*]) => {
         match $dtype {
@@ -83,11 +84,11 @@ macro_rules! with_any {
     };
 }
 
-/// The kernel that copies a value to where the planner wants its rows.
+/// The kernel that copies a value to the position that the planner chose for its rows.
 pub const COPY: KernelDef = KernelDef::new::<Copy>("Copy", Core::CPU)
     .ports(&[any_input(0).pitched().per_axis(), any_output(0).pitched().per_axis()]);
 
-/// Row by row, on as many threads as there are.
+/// Copies row by row, on all threads.
 struct Copy {
     run: fn(Io<'_>) -> Result<(), ExecError>,
 }
@@ -95,7 +96,7 @@ struct Copy {
 impl Kernel for Copy {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
-        let unknown = Err(Error::new(format!("no way to copy {x}")));
+        let unknown = Err(Error::new(format!("cannot copy {x}")));
         let run = with_any!(x.dtype(), T => Ok(copy_rows::<T> as fn(Io<'_>) -> _), else unknown)?;
         Ok(Self { run })
     }
@@ -117,7 +118,7 @@ fn copy_rows<T: Element>(io: Io<'_>) -> Result<(), ExecError> {
 
 pub(super) const PLAIN: Encodings = Encodings::PerTensor(Encoding { scale: 1.0, zero_point: 0 });
 
-/// From one type and encoding of a value to another.
+/// The conversion from one type and encoding to another.
 #[derive(Debug)]
 struct Transfer {
     from: (Option<DType>, Encodings),
@@ -137,7 +138,7 @@ impl Transfer {
         let coded = |desc: &TensorDesc| !is_quantized(desc) || desc.encodings().is_some();
         let converts = known(from) && known(to) && coded(from) && coded(to);
         if !copies && !converts {
-            return Err(Error::new(format!("no way from {from} to {to}")));
+            return Err(Error::new(format!("cannot convert {from} to {to}")));
         }
         Ok(Self { from: stored(from), to: stored(to), copies })
     }
@@ -147,7 +148,7 @@ fn is_quantized(desc: &TensorDesc) -> bool {
     !matches!(desc.dtype(), Some(DType::F32 | DType::F16))
 }
 
-/// Runs of elements that have one encoding: how long they are, where the elements have these extents.
+/// Returns the number of consecutive elements with one encoding.
 fn run_len(encodings: Encodings, dims: &[usize], len: usize) -> usize {
     match encodings {
         Encodings::PerTensor(_) => len,
@@ -157,25 +158,25 @@ fn run_len(encodings: Encodings, dims: &[usize], len: usize) -> usize {
     }
 }
 
-/// The encoding of the elements in run `run`.
+/// Returns the encoding of the elements in run `run`.
 fn encoding_of(encodings: Encodings, run: usize) -> Encoding {
     match encodings {
         Encodings::PerTensor(encoding) => encoding,
-        // `check_encoding` left no axis without positions but where there are no elements.
+        // `check_encoding` allows an axis of extent 0 only in an empty tensor.
         Encodings::PerAxis(encoding) => encoding
             .at(run.checked_rem(encoding.count()).unwrap_or(0))
             .unwrap_or(Encoding { scale: 1.0, zero_point: 0 }),
     }
 }
 
-/// Converts elements whose extents are `dims`, by the encodings at their places.
+/// Converts elements with extents `dims`. The encoding of an element depends on its position.
 pub(super) fn convert<S: Stored, D: Stored>(
     (src, from): (&[S], Encodings),
     (dst, to): (&mut [D], Encodings),
     dims: &[usize],
 ) {
     let [from_run, to_run] = [from, to].map(|e| run_len(e, dims, src.len()).max(1));
-    // One of the two is a multiple of the other: both end with the last axes.
+    // One of the two is a multiple of the other: both runs cover the innermost axes.
     let run = from_run.min(to_run);
     for (at, (src, dst)) in src.chunks(run).zip(dst.chunks_mut(run)).enumerate() {
         let from = encoding_of(from, at * run / from_run);
@@ -214,21 +215,21 @@ impl Kernel for Transfer {
     }
 }
 
-/// Why there is no constant in another format.
+/// The reason why a constant cannot be converted.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ConstantError {
-    /// There is no way from one format to the other.
+    /// The conversion does not exist.
     #[error(transparent)]
     NoWay(#[from] Error),
-    /// There is no memory for it.
+    /// Memory is exhausted.
     #[error("the constant in the format that its reader takes {0}")]
     Memory(#[from] OutOfMemory),
 }
 
-/// A constant of another type and encoding, made once before any run, out of `budget`.
+/// Converts a constant to another type and encoding. The memory is charged to `budget`.
 ///
 /// # Errors
-/// There is no way from the one to the other, or no memory.
+/// Fails if there is no conversion, or not enough memory.
 pub(crate) fn constant(
     tensor: &Tensor,
     from: &TensorDesc,
@@ -251,10 +252,10 @@ pub(crate) fn constant(
     Ok(made.map_err(|e| Error::new(e.to_string()))?)
 }
 
-/// A tensor of type `dtype` that holds these numbers, rounded and saturated as the type asks for.
+/// Creates a tensor of type `dtype` from numbers, rounded and saturated to the type.
 ///
 /// # Errors
-/// Another number of elements than the shape has, or a type that holds no numbers.
+/// Fails if the number of elements differs from the shape, or the type is not numeric.
 pub fn from_numbers(dtype: DType, shape: Shape, numbers: &[f64]) -> Result<Tensor, Error> {
     macro_rules! of {
         ($($variant:ident $convert:expr),*) => {
@@ -263,7 +264,7 @@ pub fn from_numbers(dtype: DType, shape: Shape, numbers: &[f64]) -> Result<Tenso
                     let convert = $convert;
                     Tensor::of(shape, &numbers.iter().map(|&v| convert(v)).collect::<Vec<_>>())
                 })*
-                DType::Str => return Err(Error::new("text holds no numbers")),
+                DType::Str => return Err(Error::new("a tensor of strings cannot hold numbers")),
             }
         };
     }

@@ -1,18 +1,18 @@
-//! How a value comes to a kernel: its description, and the layout of its dimensions.
+//! The format of a value that a kernel receives: its description and its layout.
 //!
-//! Models say batch, channels, height and width. Kernels that work pixel by pixel take the same tensor as
-//! batch, height, width and channels; the planner converts values where neighbours disagree.
+//! Models use NCHW. Kernels that work pixel by pixel use NHWC. The planner converts values between kernels that
+//! disagree.
 
 use std::fmt;
 
 use udo_api::{Layout, TensorDesc};
 
-/// How a value comes to a kernel.
+/// The format of a value that a kernel receives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Format {
-    /// Its type, its encoding, and its dimensions as they lie in memory.
+    /// The type, encoding, and dimensions in memory order.
     pub desc: TensorDesc,
-    /// Their order: the model's, or channels last of what has its channels second in the model.
+    /// The order of dimensions: the model's, or NHWC for a value that is NCHW in the model.
     layout: Layout,
 }
 
@@ -24,25 +24,26 @@ impl fmt::Display for Format {
 }
 
 impl Format {
-    /// That of a port which is left out.
+    /// The format of a port that is left out.
     pub const ABSENT: Self = Self::of(TensorDesc::ABSENT);
 
-    /// In the model's layout.
+    /// Creates a format in the model's layout.
     pub const fn of(desc: TensorDesc) -> Self {
         Self { desc, layout: Layout::AsGiven }
     }
 
-    /// The order of the dimensions: [`Layout::AsGiven`] or [`Layout::Nhwc`].
+    /// Returns the order of dimensions: [`Layout::AsGiven`] or [`Layout::Nhwc`].
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// What has this description in `layout`.
+    /// Creates a format in `layout`.
     pub const fn with_layout(desc: TensorDesc, layout: Layout) -> Self {
         Self { desc, layout }
     }
 
-    /// The same value in another layout; none unless it has four fixed dimensions, or that layout already.
+    /// Converts the format to another layout. `None` unless the value has four fixed dimensions, or already has
+    /// that layout.
     pub fn in_layout(&self, layout: Layout) -> Option<Self> {
         let (layout, axes) = match layout {
             Layout::Nhwc => (Layout::Nhwc, Layout::NHWC_AXES),
@@ -55,19 +56,21 @@ impl Format {
         Some(Self { desc, layout })
     }
 
-    /// Whether both layouts of the value have the same bytes.
+    /// Returns whether the value has the same bytes in both layouts.
     pub fn has_same_bytes(&self) -> bool {
         let [_, rows, cols] = self.images();
         rows <= 1 || cols <= 1
     }
 
-    /// Its images, and the rows and columns of one that are transposed for the other layout.
+    /// Returns the number of images, and the rows and columns of the matrix that is transposed per image to
+    /// convert to the other layout.
     pub(super) fn images(&self) -> [usize; 3] {
         images(self.desc.shape(), self.layout)
     }
 }
 
-/// The images of a tensor in a layout, and the rows and columns of one that are transposed for the other layout.
+/// Returns the number of images of a tensor, and the rows and columns of the matrix that is transposed per image
+/// to convert to the other layout.
 pub(super) fn images(dims: &[usize], layout: Layout) -> [usize; 3] {
     match (dims, layout) {
         (&[batch, a, b, c], Layout::Nhwc) => [batch, a * b, c],

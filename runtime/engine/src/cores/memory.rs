@@ -1,4 +1,4 @@
-//! The memories that values live in.
+//! The memories that hold values.
 
 use std::ops::{Index, IndexMut};
 
@@ -6,7 +6,7 @@ use udo_api::Core;
 
 use super::row;
 
-/// A memory that values live in. Cores of one kind share one.
+/// A memory that holds values. All cores of one kind share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Memory {
     /// The host's.
@@ -18,15 +18,15 @@ pub enum Memory {
 }
 
 impl Memory {
-    /// Every memory, in order.
+    /// All memories, in order.
     pub const ALL: [Self; 3] = [Self::Host, Self::Gpu, Self::Dsp];
 
-    /// The memory of a core; the host's for one that is not known.
+    /// Returns the memory of a core; the host's for an unknown core.
     pub fn of(core: Core) -> Self {
         row(core).map_or(Self::Host, |row| row.memory)
     }
 
-    /// The lower-case name.
+    /// Returns the lower-case name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
@@ -36,25 +36,25 @@ impl Memory {
     }
 }
 
-/// One of each memory.
+/// One value per memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerMemory<T>([T; Memory::ALL.len()]);
 
 impl<T> PerMemory<T> {
-    /// What `f` says of each.
+    /// Creates a value for each memory with `f`.
     pub fn of(f: impl FnMut(Memory) -> T) -> Self {
         Self(Memory::ALL.map(f))
     }
 
-    /// The same of each, in order.
+    /// Iterates over the values in order.
     pub fn iter(&self) -> std::slice::Iter<'_, T> {
         self.into_iter()
     }
 
-    /// What `f` makes of each, or its first error.
+    /// Converts each value with `f`.
     ///
     /// # Errors
-    /// That of `f`.
+    /// Returns the first error of `f`.
     pub fn try_map<U, E>(self, mut f: impl FnMut(T) -> Result<U, E>) -> Result<PerMemory<U>, E> {
         let [host, gpu, dsp] = self.0;
         Ok(PerMemory([f(host)?, f(gpu)?, f(dsp)?]))

@@ -1,4 +1,4 @@
-//! Numbers of which a core stores quantized values, for kernels that compute with the numbers.
+//! Conversion of stored quantized values for kernels that compute with floating-point values.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,7 +9,7 @@ use udo_host::{Conversion, Converted};
 use super::convert::{PLAIN, Stored, convert};
 use udo_graph::memory::{elements, elements_mut};
 
-/// Between quantized values of type `T` and the numbers that they stand for.
+/// Converts between quantized values of type `T` and f32.
 #[derive(Debug)]
 struct Coded<T> {
     encodings: Encodings,
@@ -37,7 +37,8 @@ fn coded<T: Stored + fmt::Debug>(encodings: Encodings, dims: &[usize]) -> Box<dy
     Box::new(Coded::<T> { encodings, dims: dims.to_vec(), of: PhantomData })
 }
 
-/// How what is stored as `stored` comes to a kernel that takes `numbers`, which are of `f32`; none where there is no way.
+/// Returns the conversion of values stored as `stored` for a kernel that takes `numbers`, which are f32. `None` if there
+/// is no conversion.
 pub fn converted(stored: &TensorDesc, numbers: &TensorDesc) -> Option<Converted> {
     let encodings = stored.encodings()?;
     let dims = stored.shape();

@@ -1,12 +1,12 @@
-//! GPU kernels on a real OpenCL device, which is looked for once, when the first GPU kernel needs it.
+//! GPU kernels on a real OpenCL device. The device is opened once, when the first GPU kernel needs it.
 //!
-//! A [`DeviceKernel`] is a package's launches of OpenCL C kernels, compiled for one node, with device memory for
-//! its scratch and its packed constants. It is an ordinary [`Kernel`](udo_api::Kernel) to the rest of the runtime, and a run of it uses
-//! no Rust heap; what the driver allocates on its own side is the driver's.
+//! A [`DeviceKernel`] is a package's launches of OpenCL C kernels, compiled for one node, with device memory for scratch buffers
+//! and prepacked weights. The rest of the runtime treats it as an ordinary [`Kernel`](udo_api::Kernel). Its execution does not
+//! use the Rust heap; the driver may allocate.
 //!
-//! Tensors stay on the device. A session has an arena there, and a tensor of a step on the device points to its region
-//! of it instead of to elements. Kernels and copies are enqueued one behind the other, and the host waits where a value
-//! crosses to it.
+//! Tensors stay on the device. A session has an arena there, and the data pointer of a tensor on the device points to its
+//! [`Region`] instead of elements. Kernels and copies are enqueued in order. The host waits only where a value is transferred to
+//! it.
 
 mod build;
 mod error;
@@ -37,32 +37,32 @@ pub use region::{Arena, Region};
 pub use source::{Storage, for_compiler};
 pub use transfer::{CopyThere, Download, Upload};
 
-/// The OpenCL device of this process.
+/// Returns the OpenCL device of this process.
 ///
-/// The first GPU that works, else the first device of any kind. It is looked for on the first
-/// call; `UDO_OPENCL=off` in the environment says not to.
+/// This is the first GPU that works, or else the first device of any kind. It is opened on the first call. `UDO_OPENCL=off` in
+/// the environment disables it.
 ///
 /// # Errors
-/// Why there is none, the same on every call.
+/// Returns the reason if there is no device. Every call returns the same error.
 pub fn find() -> Result<&'static ClDevice, &'static OpenClError> {
     static FOUND: PerProcess<OnceLock<Result<ClDevice, OpenClError>>> =
         PerProcess::new(OnceLock::new());
     FOUND.get().get_or_init(open).as_ref()
 }
 
-/// The OpenCL device of this process, if there is one; [`find`] says why not.
+/// Returns the OpenCL device of this process, if there is one; [`find`] returns the reason if not.
 pub fn device() -> Option<&'static ClDevice> {
     find().ok()
 }
 
-/// The device that GPU kernels run on under this setting.
+/// Returns the device that GPU kernels run on with this setting.
 ///
 /// # Errors
-/// Why there is none.
+/// Returns the reason if there is no device.
 pub fn of(setting: OpenCl) -> Result<&'static ClDevice, String> {
     match setting {
         OpenCl::Auto => find().map_err(ToString::to_string),
-        OpenCl::Off => Err("OpenCL is switched off by the profile".to_owned()),
+        OpenCl::Off => Err("OpenCL is disabled by the profile".to_owned()),
     }
 }
 
@@ -77,7 +77,7 @@ fn open() -> Result<ClDevice, OpenClError> {
     })?;
     let mut failure = OpenClError::NoDevice;
     for kind in [CL_DEVICE_TYPE_GPU, CL_DEVICE_TYPE_ALL] {
-        // A platform without devices of the kind answers with an error.
+        // A platform without devices of this kind returns an error.
         for id in platforms.iter().filter_map(|p| p.get_devices(kind).ok()).flatten() {
             match ClDevice::open(DeviceId::new(id)) {
                 Ok(device) => return Ok(device),
@@ -88,18 +88,18 @@ fn open() -> Result<ClDevice, OpenClError> {
     Err(failure)
 }
 
-/// An OpenCL device, ready to compile and run kernels.
+/// An opened OpenCL device that compiles and runs kernels.
 pub struct ClDevice {
     name: String,
     driver: String,
     id: DeviceId,
     context: Context,
     queue: CommandQueue,
-    /// What the first byte of a buffer in a buffer is a multiple of.
+    /// The alignment of sub-buffers.
     align_bytes: usize,
-    /// Programs by their sources and options, for as long as a kernel has them.
+    /// Programs by source and options, while a kernel uses them.
     programs: Mutex<build::Known>,
-    /// Constants by the ids of their tensors, for as long as a plan has them.
+    /// Constants by tensor id, while a plan uses them.
     constants: Mutex<HashMap<u64, Weak<Region>>>,
 }
 
@@ -117,7 +117,7 @@ impl ClDevice {
         let name = id.name().map_err(from("clGetDeviceInfo"))?.trim().to_owned();
         let driver = id.driver_version().map_err(from("clGetDeviceInfo"))?.trim().to_owned();
         let context = Context::from_device(&id).map_err(from("clCreateContext"))?;
-        // In order: each launch may count on the writes before it.
+        // In-order execution: each launch depends on the writes before it.
         let queue =
             CommandQueue::create_default(&context, 0).map_err(from("clCreateCommandQueue"))?;
         let align_bits = id.mem_base_addr_align().map_err(from("clGetDeviceInfo"))?;
@@ -126,20 +126,20 @@ impl ClDevice {
         Ok(Self { name, driver, id, context, queue, align_bytes, programs, constants })
     }
 
-    /// The device's name.
+    /// Returns the device's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The version of its driver.
+    /// Returns the version of the device's driver.
     pub fn driver_version(&self) -> &str {
         &self.driver
     }
 
-    /// Compiles a source for what the compiler says of it, in which it goes by the name `file`.
+    /// Compiles a source to check it. The compiler's messages call it `file`.
     ///
     /// # Errors
-    /// It does not compile, or OpenCL refuses.
+    /// Fails if the source does not compile, or OpenCL reports an error.
     pub fn check_source(
         &self,
         file: &str,
@@ -151,18 +151,18 @@ impl ClDevice {
         build::program(self, &launch, &for_compiler(source, file, storage)).map(|_| ())
     }
 
-    /// What the first byte of each tensor in an arena is a multiple of.
+    /// Returns the alignment of tensors in an arena.
     pub fn align_bytes(&self) -> usize {
         self.align_bytes
     }
 
-    /// Waits until all that is enqueued is done.
+    /// Waits until all enqueued commands are finished.
     pub fn finish(&self) {
-        // What went wrong is met again where a result is read.
+        // An error is reported again when a result is read.
         let _ = self.queue.finish();
     }
 
-    /// A buffer each of whose bytes is `fill`, once the queue has got there.
+    /// Creates a buffer and enqueues a command that fills it with `fill`.
     fn filled(
         &self,
         bytes: usize,

@@ -1,4 +1,4 @@
-//! The kernels that convert the layout of values, and constants in another format.
+//! Kernels that convert the layout of values, and conversion of constants to another format.
 
 use udo_api::{
     Core, DType, Element, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, Layout, TensorDesc,
@@ -10,7 +10,7 @@ use super::convert::{self, ConstantError};
 use super::format::{Format, images};
 use udo_graph::memory::{Budget, Tensor, TensorStorage};
 
-/// The kernel that converts values to a layout; the planner inserts it.
+/// Returns the kernel that converts values to a layout. The planner inserts it.
 pub fn relayout(to: Layout) -> &'static KernelDef {
     const TO_NHWC: KernelDef = KernelDef::new::<Relayout<true>>("Transpose", Core::CPU);
     const FROM_NHWC: KernelDef = KernelDef::new::<Relayout<false>>("Transpose", Core::CPU);
@@ -20,7 +20,7 @@ pub fn relayout(to: Layout) -> &'static KernelDef {
     }
 }
 
-/// To channels last, or back.
+/// Transposes from NCHW to NHWC, or back.
 struct Relayout<const TO_NHWC: bool> {
     images: [usize; 3],
     run: fn(&[usize; 3], Io<'_>) -> Result<(), ExecError>,
@@ -30,7 +30,7 @@ impl<const TO_NHWC: bool> Kernel for Relayout<TO_NHWC> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
         let layout = if TO_NHWC { Layout::AsGiven } else { Layout::Nhwc };
-        let unknown = Err(Error::new(format!("no way to transpose {x}")));
+        let unknown = Err(Error::new(format!("cannot transpose {x}")));
         let run = with_any!(x.dtype(), T => Ok(execute::<T, { size_of::<T>() }> as fn(&[usize; 3], Io<'_>) -> _), else unknown)?;
         Ok(Self { images: images(x.shape(), layout), run })
     }
@@ -59,10 +59,10 @@ fn execute<T: Element, const BYTES: usize>(
     Ok(())
 }
 
-/// A constant of the model in another format, made once before any run, out of `budget`.
+/// Converts a constant of the model to another format. The memory is charged to `budget`.
 ///
 /// # Errors
-/// There is no way from one format to the other, or no memory.
+/// Fails if there is no conversion, or not enough memory.
 pub(crate) fn constant(
     tensor: &Tensor,
     from: &TensorDesc,

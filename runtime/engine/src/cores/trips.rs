@@ -1,29 +1,29 @@
-//! The host's own kernels for graphs that run again and again: the number of a trip, and slices by it.
+//! Built-in kernels for loops: the iteration counter, and slices of tensors by iteration.
 
 use udo_api::{
     Bool, DType, Error, ExecError, FinalizeCx, Io, Kernel, Status, TensorDesc, bytes_of,
     bytes_of_mut,
 };
 
-/// Does nothing: where it stands, a run may go on elsewhere.
+/// Does nothing. Marks a position where a run may continue elsewhere.
 #[derive(Debug)]
 pub struct Stand;
 
-/// Fails where the truth in input 0 is not the one that may be.
+/// Fails if the bool in input 0 has the wrong value.
 #[derive(Debug)]
 pub struct Check {
-    /// The one that may be.
+    /// The value that passes.
     pub taken: bool,
 }
 
-/// Says the number of the trip that comes, and whether it does.
+/// Computes the number of the next iteration and whether it takes place.
 #[derive(Debug)]
 pub struct Trip {
-    /// Whether it is the first one, whose number is 0; else the number is one more than it was.
+    /// Whether this is the first iteration, whose number is 0. Otherwise the number is incremented.
     pub is_first: bool,
-    /// Whether input 0 says how many there are at most.
+    /// Whether input 0 is the maximal number of iterations.
     pub is_limited: bool,
-    /// Whether input 1 says if there is one.
+    /// Whether input 1 is the loop condition.
     pub is_conditional: bool,
 }
 
@@ -34,27 +34,27 @@ pub struct Slices {
     outer: usize,
     count: usize,
     inner_bytes: usize,
-    /// Whether the first one is the last along the axis.
+    /// Whether slice 0 is the last one along the axis.
     is_reversed: bool,
 }
 
-/// Copies the slice of input 0 whose number input 1 says.
+/// Copies one slice of input 0; input 1 is its number.
 #[derive(Debug)]
 pub struct Slice(pub Slices);
 
-/// Copies input 0 to the slice of output 0 whose number input 1 says; the other ones stay as they are.
+/// Copies input 0 to one slice of output 0; input 1 is its number. The other slices are not changed.
 #[derive(Debug)]
 pub struct Stack(pub Slices);
 
-/// Says that output 0 has as many slices along its first axis as input 0 says; they are there.
+/// Sets the extent of output 0 along its first axis to input 0. The slices are already there.
 #[derive(Debug)]
 pub struct Count {
-    /// The type of the number.
+    /// The element type of the output.
     pub dtype: Option<DType>,
 }
 
 impl Slices {
-    /// Those of a tensor with fixed extents; none if it has no such axis.
+    /// Describes the slices of a tensor with fixed extents. `None` if it has no such axis.
     pub fn of(whole: &TensorDesc, axis: usize, is_reversed: bool) -> Option<Self> {
         let dims = whole.shape();
         let inner_bytes =
@@ -63,7 +63,7 @@ impl Slices {
         Some(Self { dtype: whole.dtype(), outer, count, inner_bytes, is_reversed })
     }
 
-    /// Where the runs of a slice begin in the bytes of the whole.
+    /// Returns the byte offsets of a slice's parts in the whole tensor.
     fn starts(&self, number: i64) -> Result<impl Iterator<Item = usize>, ExecError> {
         let &Self { outer, count, inner_bytes, is_reversed, .. } = self;
         let number = usize::try_from(number).ok().filter(|&number| number < count);
@@ -77,7 +77,7 @@ fn number_of(io: &Io<'_>, port: usize) -> Result<i64, ExecError> {
     io.inputs.get::<i64>(port)?.first().copied().ok_or(ExecError::of(Status::BAD_CALL))
 }
 
-const HOSTED: &str = "the host makes this kernel itself";
+const HOSTED: &str = "only the host creates this kernel";
 
 impl Kernel for Stand {
     fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {

@@ -1,13 +1,14 @@
-//! Steps that keep host and accelerator in step where their memory is not coherent: what the host wrote is flushed before the
-//! accelerator reads it, and what the host has of it is invalidated before it reads what the accelerator wrote.
+//! Cache maintenance between the host and an accelerator whose memory is not coherent. Lines that the host wrote are flushed
+//! before the accelerator reads them. The host's copies of lines are invalidated before it reads what the accelerator wrote.
 //!
-//! Both are copies of whole lines from one side to the other, and to what the cache has for clean.
+//! The emulation keeps the host's cache, the memory, and a copy of the clean lines. Both operations copy whole lines to the
+//! other side and to the clean copy.
 
 use udo_api::{Error, ExecError, FinalizeCx, Io, Kernel};
 
-/// What a step is called that writes lines of the host's cache to the accelerator's memory.
+/// The name of steps that write lines of the host's cache to the accelerator's memory.
 pub const FLUSH: &str = "Flush";
-/// What a step is called that has lines of the host's cache be those of the accelerator's memory.
+/// The name of steps that reload lines of the host's cache from the accelerator's memory.
 pub const INVALIDATE: &str = "Invalidate";
 
 /// Copies lines to each of its outputs.
@@ -16,7 +17,7 @@ pub struct Lines;
 
 impl Kernel for Lines {
     fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Err(Error::new("flushes and invalidations are the plan's own"))
+        Err(Error::new("flushes and invalidations cannot be finalized: plans create them"))
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

@@ -1,4 +1,4 @@
-//! What packages did wrong where nobody waits for an answer: while a kernel is freed.
+//! Faults of packages that no caller waits for, such as those while a kernel is freed.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +7,7 @@ use super::{INSIDE, PerProcess, Said};
 
 static FAULTS: PerProcess<Mutex<Vec<String>>> = PerProcess::new(Mutex::new(Vec::new()));
 
-/// Notes what came of the function of a package that this thread is in, and of nothing else there.
+/// Records a fault of the package whose function this thread runs.
 pub fn note_fault(what: &str, why: &dyn fmt::Display) {
     // SAFETY: the note is one that `during` lent this thread, which has not returned.
     let note = INSIDE.get().map(|note| unsafe { note.as_ref() });
@@ -18,8 +18,8 @@ pub fn note_fault(what: &str, why: &dyn fmt::Display) {
     FAULTS.get().lock().unwrap_or_else(PoisonError::into_inner).push(text);
 }
 
-/// What packages did wrong, since this was asked last, where no call could tell: as they were freed. A program that wants to be
-/// sure that all went well asks at its end.
+/// Returns the faults of packages since the last call that no call could report, such as those while a kernel was freed. A
+/// program should check them before it ends.
 pub fn take_faults() -> Vec<String> {
     std::mem::take(&mut *FAULTS.get().lock().unwrap_or_else(PoisonError::into_inner))
 }

@@ -1,5 +1,5 @@
-//! Which process this is: a fork makes another one, in which the threads of the one before are not there, and locks that they had stay
-//! locked. One without other threads, that is in no call, is copied whole, and the other one goes on as it would.
+//! Detects forks. In a forked process the other threads do not exist, and locks that they held stay locked. A process with a
+//! single thread that is in no call is copied completely and continues normally.
 
 #[cfg(unix)]
 use std::ffi::c_int;
@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 /// The number of this process.
 static PROCESS: AtomicU64 = AtomicU64::new(1);
 
-/// How many calls of the library are under way, as far as they are counted.
+/// The number of running calls of the library that are counted.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the fork that is under way leaves anything behind.
+/// Whether the current fork leaves threads or calls behind.
 static IS_PARTIAL: AtomicBool = AtomicBool::new(false);
 
 #[cfg(unix)]
@@ -26,35 +26,35 @@ unsafe extern "C" {
     fn pthread_atfork(prepare: Handler, parent: Handler, child: Handler) -> c_int;
 }
 
-/// Runs in the thread that forks, before it does.
+/// Runs in the forking thread before the fork.
 #[cfg(unix)]
 extern "C" fn before() {
     let is_alone = CALLS.load(Ordering::Relaxed) == 0 && threads() == Some(1);
     IS_PARTIAL.store(!is_alone, Ordering::Relaxed);
 }
 
-/// How many threads the process has, where the system says so.
+/// Returns the number of threads of the process, if the system reports it.
 #[cfg(unix)]
 fn threads() -> Option<usize> {
     std::fs::read_dir("/proc/self/task").ok().map(Iterator::count)
 }
 
-/// Runs in the only thread of a process that was forked.
+/// Runs in the only thread of a forked process.
 #[cfg(unix)]
 extern "C" fn in_child() {
     if IS_PARTIAL.load(Ordering::Relaxed) {
         PROCESS.fetch_add(1, Ordering::Relaxed);
-        // Those were of threads that are not there, or are left from within.
+        // The calls belong to threads that do not exist here, or are abandoned by the fork.
         CALLS.store(0, Ordering::Relaxed);
     }
 }
 
-/// Does what may be in the middle of something when another thread forks.
+/// Runs `does`, which must not be interrupted by a fork of another thread.
 pub fn in_call<R>(does: impl FnOnce() -> R) -> R {
     struct Counted(u64);
     impl Drop for Counted {
         fn drop(&mut self) {
-            // A fork from within has left it.
+            // Not in a process that was forked from within `does`.
             if self.0 == PROCESS.load(Ordering::Relaxed) {
                 CALLS.fetch_sub(1, Ordering::Relaxed);
             }
@@ -65,8 +65,8 @@ pub fn in_call<R>(does: impl FnOnce() -> R) -> R {
     does()
 }
 
-/// The number of this process among those that were forked one of the other since it was first asked for: from 1 on. What was made in a
-/// process with another number is of no use in this one.
+/// Returns the number of this process in its chain of forks, starting at 1. Objects that were created in a process with another
+/// number must not be used in this one.
 pub fn process() -> u64 {
     #[cfg(unix)]
     {
@@ -80,25 +80,25 @@ pub fn process() -> u64 {
     PROCESS.load(Ordering::Relaxed)
 }
 
-/// What each process has for itself, and all that it makes share. A fork begins with a fresh one, as another thread may have been at the
-/// one before, which stays as it was left.
+/// A value that every process has its own instance of. A forked process gets a new instance, because another thread may have been
+/// using the old one, which is left as it was.
 #[derive(Debug)]
 pub struct PerProcess<T> {
-    /// The process whose it is; 0 before anybody asked.
+    /// The number of the process that owns the value; 0 before the first use.
     of: AtomicU64,
     value: T,
     next: OnceLock<Box<Self>>,
 }
 
 impl<T> PerProcess<T> {
-    /// Made of this for the process that asks first.
+    /// Creates the value of the first process that uses it.
     pub const fn new(value: T) -> Self {
         Self { of: AtomicU64::new(0), value, next: OnceLock::new() }
     }
 }
 
 impl<T: Default> PerProcess<T> {
-    /// That of this process.
+    /// Returns the value of this process.
     pub fn get(&self) -> &T {
         let (process, mut at) = (process(), self);
         loop {

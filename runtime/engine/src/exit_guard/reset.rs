@@ -1,4 +1,4 @@
-//! Signals that end the process, as they do where nobody handles them.
+//! Restores the default actions of signals.
 
 use std::ffi::c_int;
 
@@ -9,11 +9,11 @@ unsafe extern "C" {
     fn signal(number: c_int, handler: Handler) -> usize;
 }
 
-/// The signals of POSIX; those behind them are for programs.
+/// The last standard signal of POSIX; the following ones are for applications.
 const LAST: c_int = 31;
 
-/// Has each signal do what the system does by default. The start of a Rust program has a handler for faults, which takes a fault that
-/// somebody raised for none and goes on, and ignores closed pipes; and who started it may ignore others.
+/// Restores the default action of every signal. Rust's startup code installs a handler for faults, which ignores a fault signal
+/// that was raised on purpose, and ignores broken pipes. A parent process may have others ignored.
 pub(crate) fn reset_signals() {
     for number in 1..=LAST {
         // SAFETY: no handler is installed, and there are no threads yet. Two signals cannot be handled, which is refused.

@@ -1,8 +1,8 @@
-//! Says who it was when a signal ends the process while a function of a package runs: memory that is not there, a division that the processor
-//! refuses, `abort`, or an exception of C++ that nothing catches, which ends in `abort`.
+//! Reports a package when a signal ends the process while one of its functions runs: an invalid memory access, an invalid
+//! division, `abort`, or an uncaught C++ exception, which ends in `abort`.
 //!
-//! The handler prints one line and lets the signal end the process as it would have. Where no function of a package runs, it puts back
-//! the handler that was there before, which the signal then reaches: that of Rust's standard library for stacks that overflow.
+//! The handler prints one line and lets the signal end the process. If no function of a package runs, it restores the previous
+//! handler, which then receives the signal: for example that of Rust's standard library for stack overflows.
 
 use std::ffi::c_int;
 use std::fmt::{self, Write as _};
@@ -11,16 +11,16 @@ use std::sync::OnceLock;
 
 use super::{INSIDE, Said};
 
-/// The signals of faults, with what they mean.
+/// The signals of faults and their descriptions.
 const SIGNALS: [(c_int, &str); 5] = [
-    (libc::SIGSEGV, "was ended by SIGSEGV, an access to memory that is not there,"),
-    (libc::SIGBUS, "was ended by SIGBUS, an access to memory that is not there,"),
-    (libc::SIGFPE, "was ended by SIGFPE, a division by zero or one that overflows,"),
+    (libc::SIGSEGV, "was ended by SIGSEGV, an invalid memory access,"),
+    (libc::SIGBUS, "was ended by SIGBUS, an invalid memory access,"),
+    (libc::SIGFPE, "was ended by SIGFPE, a division by zero or an overflow,"),
     (libc::SIGILL, "was ended by SIGILL, an instruction that the processor does not have,"),
-    (libc::SIGABRT, "was ended by SIGABRT, from abort or an exception that nothing caught,"),
+    (libc::SIGABRT, "was ended by SIGABRT, from abort or an uncaught exception,"),
 ];
 
-/// The handlers that were there before, in the order of [`SIGNALS`].
+/// The previous handlers, in the order of [`SIGNALS`].
 static BEFORE: OnceLock<[libc::sigaction; SIGNALS.len()]> = OnceLock::new();
 
 /// Installs the handler.
@@ -33,7 +33,7 @@ pub(super) fn install() -> io::Result<()> {
             return Err(io::Error::last_os_error());
         }
     }
-    // They are there before any handler may read them; a second installation keeps the first.
+    // They must be set before a handler can read them. A second installation keeps the first ones.
     if BEFORE.set(before).is_err() {
         return Ok(());
     }
@@ -41,7 +41,7 @@ pub(super) fn install() -> io::Result<()> {
         // SAFETY: all bytes of the structure may be zero.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = on_signal as *const () as usize;
-        // On the stack that the thread has for signals: its own may be the one that overflowed.
+        // On the thread's signal stack: its own stack may be the one that overflowed.
         action.sa_flags = libc::SA_ONSTACK;
         // SAFETY: the handler calls nothing but `write`, `sigaction` and `raise`, and formats into memory of its own stack.
         if unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } != 0 {
@@ -51,14 +51,14 @@ pub(super) fn install() -> io::Result<()> {
     Ok(())
 }
 
-/// Runs on the thread that faults.
+/// Runs on the faulting thread.
 extern "C" fn on_signal(signal: c_int) {
     let at = SIGNALS.iter().position(|(known, _)| *known == signal);
     let what = at.and_then(|at| SIGNALS.get(at)).map_or("was ended by a signal", |(_, what)| what);
     let is_of_package = say(what);
     let before = BEFORE.get().zip(at).and_then(|(all, at)| all.get(at));
     match before {
-        // A fault happens again as soon as the handler returns, and so does the end of `abort`.
+        // A fault occurs again when the handler returns, and `abort` raises its signal again.
         Some(before) if !is_of_package => {
             // SAFETY: the structure is what the system said of the handler before.
             unsafe { libc::sigaction(signal, before, std::ptr::null_mut()) };
@@ -72,8 +72,8 @@ extern "C" fn on_signal(signal: c_int) {
     }
 }
 
-/// Ends the process for an exception of another language that leaves a function of a package, and says whose; nothing where no handler is
-/// installed, so that the exception ends it as it would have.
+/// Reports and ends the process for an exception of another language that leaves a function of a package. Does nothing if no
+/// handler is installed; then the exception ends the process.
 pub(super) fn end_for_exception() {
     if BEFORE.get().is_some() && say("threw an exception, which no caller can catch,") {
         // SAFETY: the default action has no handler that could be wrong.
@@ -82,20 +82,20 @@ pub(super) fn end_for_exception() {
     }
 }
 
-/// Prints what came of the function of a package that this thread is in, if it is in one.
+/// Prints what happened to the package whose function this thread runs. Returns whether there is one.
 fn say(what: &str) -> bool {
     let Some(note) = INSIDE.get() else { return false };
     // SAFETY: the note is one that `during` lent this thread, or that of the job it works on; neither has returned, as the thread
     // is within.
     let who = unsafe { note.as_ref() }.who;
     let mut line = Line::default();
-    // A line that is too long is cut.
+    // A line that is too long is truncated.
     let _ = writeln!(line, "error: {}; {}", Said(who, what), who.advice());
     line.print();
     true
 }
 
-/// A line in memory that needs no heap, which may be what is broken.
+/// A line in a fixed buffer: the heap may be corrupt.
 struct Line {
     bytes: [u8; 1024],
     len: usize,
@@ -108,7 +108,7 @@ impl Default for Line {
 }
 
 impl Line {
-    /// Writes it to standard error, with an end of its own.
+    /// Writes the line to standard error, terminated by a newline.
     fn print(&mut self) {
         let is_full = self.len == self.bytes.len();
         if let Some(last) = self.bytes.last_mut().filter(|_| is_full) {

@@ -1,5 +1,5 @@
-//! Ends the process where a function of a package does not end, and says which: nothing else can be done about it in the process
-//! that it runs in.
+//! Ends the process if a function of a package does not return, and reports which. Within the process nothing else can be done
+//! about it.
 
 use std::io;
 use std::ptr::NonNull;
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use super::{_exit, Note, PerProcess, Said, report};
 
-/// Whether anybody watches: else notes cost nothing.
+/// Whether calls are watched; otherwise records cost nothing.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
-/// What threads are in, those that are called by others behind them.
+/// The running calls. A call within another one comes after it.
 static INSIDE: PerProcess<Mutex<Vec<Entry>>> = PerProcess::new(Mutex::new(Vec::new()));
 
 struct Entry {
@@ -29,14 +29,14 @@ fn entries() -> MutexGuard<'static, Vec<Entry>> {
     INSIDE.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A note that is watched until this goes.
+/// A record that is watched until this value is dropped.
 pub(super) struct Watched(Option<NonNull<Note<'static>>>);
 
 impl Watched {
-    /// Watches the note, if anybody does.
+    /// Watches a record, if watching is enabled.
     ///
     /// # Safety
-    /// The note is there until this has gone.
+    /// The record must exist until the returned value is dropped.
     pub(super) unsafe fn of(note: NonNull<Note<'static>>) -> Self {
         if !IS_ON.load(Ordering::Relaxed) {
             return Self(None);
@@ -56,14 +56,14 @@ impl Drop for Watched {
     }
 }
 
-/// Has the process end with status 1, and say where it hangs, once a function of a package has taken longer than `limit`. In a
-/// run that is the function of one step. A later call sets another limit for what it watches itself; the lower one counts.
+/// Ends the process with status 1 and reports the function once a function of a package takes longer than `limit`. In a run,
+/// each step is a function. Further calls add watchers with other limits; the lowest one counts.
 ///
 /// # Errors
-/// The system gives no thread.
+/// Fails if the system cannot create a thread.
 pub fn watch(limit: Duration) -> io::Result<()> {
     let started = thread::Builder::new().name("udo-watch".to_owned()).spawn(move || {
-        // Often enough to be on time, and seldom enough to be no work.
+        // Frequent enough to be punctual, rare enough to cost nothing.
         let pause = (limit / 20).clamp(Duration::from_millis(1), Duration::from_millis(100));
         loop {
             thread::park_timeout(pause);
@@ -87,10 +87,10 @@ fn look(limit: Duration) {
     let Some(late) = late else { return };
     // SAFETY: as above.
     let who = unsafe { late.note.as_ref() }.who;
-    let what = format!("has not ended after {limit:?}");
+    let what = format!("has not returned after {limit:?}");
     report(
         &Said(who, &what),
-        "run the package contained, or look with a debugger what it waits for",
+        "run the package contained, or use a debugger to see what it waits for",
     );
     _exit(1)
 }

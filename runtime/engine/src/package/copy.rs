@@ -1,8 +1,8 @@
-//! Copies a package's tables into this host's types.
+//! Copies a package's tables into the types of this host.
 //!
-//! A package of an earlier minor version has shorter structures: what it lacks is zero here, which every field added
-//! since understands as "not said". Nothing is read as a reference to this host's type before it has been copied, and
-//! nothing is made one that the type does not allow, such as a null function.
+//! A package of an earlier minor version has shorter structures. The missing fields are zero here, which every field added
+//! later defines as "not specified". Nothing is referenced as a type of this host before it has been copied, and no value
+//! is created that the type does not allow, such as a null function.
 
 use std::mem::MaybeUninit;
 
@@ -15,13 +15,13 @@ use udo_api::{KernelDef, OpDef};
 
 use super::Tier;
 
-/// More entries than any package has; a count beyond it is a broken table.
+/// An upper limit; a larger count means that the table is corrupt.
 const ENTRIES_MAX: usize = 1 << 16;
 
-/// Bytes of [`PackageV1`] in the first minor version of this major one.
+/// The size of [`PackageV1`] in the first minor version of this major version.
 const FIRST_BYTES: usize = 192;
 
-/// A package's tables as this host's types, for as long as the process lives.
+/// A package's tables in the types of this host. They live as long as the process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tables {
     pub(crate) name: &'static str,
@@ -31,40 +31,40 @@ pub(crate) struct Tables {
     pub(crate) kernels: &'static [KernelDef],
     pub(crate) libraries: &'static [LibraryRef],
     pub(crate) guard: Option<LibraryGuard>,
-    /// How closely the heap is watched in it.
+    /// How strictly heap use is checked in it.
     pub(crate) tier: Tier,
 }
 
-/// Why this host cannot read a table.
+/// The reason why this host cannot read a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unreadable {
-    #[error("its ABI version is {found}, wanted {ABI_VERSION}")]
+    #[error("it has ABI version {found}, expected {ABI_VERSION}")]
     Version { found: AbiVersion },
-    #[error("its table has {found} bytes, wanted {wanted}")]
-    Bytes { found: usize, wanted: usize },
-    #[error("its layouts hash to {found:016x}, wanted {wanted:016x}")]
-    Layouts { found: u64, wanted: u64 },
-    #[error("it needs bit {bit} of its host, which this version lacks")]
+    #[error("its table has {found} bytes, expected {expected}")]
+    Bytes { found: usize, expected: usize },
+    #[error("its layouts have fingerprint {found:016x}, expected {expected:016x}")]
+    Layouts { found: u64, expected: u64 },
+    #[error("it requires feature bit {bit}, which this version does not have")]
     Need { bit: u32 },
     #[error("a reserved field of its table is not zero")]
     Reserved,
     #[error("{0}")]
     Guard(&'static str),
-    #[error("it has {found} entries of kind {what}, wanted at most {ENTRIES_MAX}")]
+    #[error("it has {found} entries of kind {what}, expected at most {ENTRIES_MAX}")]
     Entries { what: &'static str, found: usize },
-    #[error("each {what} of it has {found} bytes, wanted {wanted}")]
-    ItemBytes { what: &'static str, found: usize, wanted: usize },
+    #[error("each {what} has {found} bytes, expected {expected}")]
+    ItemBytes { what: &'static str, found: usize, expected: usize },
     #[error("its table of kind {what} is null or not aligned")]
     NoItems { what: &'static str },
     #[error("{what} {at}: {fault}")]
     Item { what: &'static str, at: usize, fault: Box<Self> },
     #[error("its {name} is null or not aligned")]
     NoBlock { name: &'static str },
-    #[error("its {name} has {found} bytes, wanted {least} to {most}")]
+    #[error("its {name} has {found} bytes, expected {least} to {most}")]
     BlockBytes { name: &'static str, found: u32, least: u32, most: usize },
     #[error("the layout of {0} is not known")]
     UnknownLayout(String),
-    #[error("{0} has another layout than expected")]
+    #[error("{0} does not have the expected layout")]
     OtherLayout(&'static str),
     #[error("reserved field {field:?} of {layout} is not zero")]
     ReservedField { field: &'static str, layout: &'static str },
@@ -72,7 +72,7 @@ pub(super) enum Unreadable {
     NullField { field: &'static str, layout: &'static str },
 }
 
-/// What tables of all versions begin with.
+/// The start of the tables of all versions.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Head {
@@ -83,7 +83,7 @@ struct Head {
 }
 
 impl Tables {
-    /// The tables of a package of this very build, where they lie: nothing of them is copied or checked.
+    /// Returns the tables of a package of this same build without copying or checking them.
     pub(super) fn own(package: &'static PackageV1) -> Result<Self, &'static str> {
         Ok(Self {
             name: package.name(),
@@ -97,17 +97,17 @@ impl Tables {
         })
     }
 
-    /// Adds the operators and kernels of another table of the same package. Tables stay for as long as the process lives.
+    /// Adds the operators and kernels of another table of the same package. The joined tables live as long as the process.
     pub(crate) fn join(&mut self, other: &Self) {
         self.ops = Box::leak([self.ops, other.ops].concat().into_boxed_slice());
         self.kernels = Box::leak([self.kernels, other.kernels].concat().into_boxed_slice());
     }
 
-    /// Copies the tables of a package, or says why this host cannot read them.
+    /// Copies the tables of a package. Fails if this host cannot read them.
     ///
     /// # Safety
-    /// `package` points to a static table of some version, aligned as [`PackageV1`], whose pointers lead to what
-    /// that version says.
+    /// `package` points to a static table of some version, aligned as [`PackageV1`], whose pointers are valid for
+    /// that version.
     pub(super) unsafe fn copy(package: *const PackageV1) -> Result<Self, Unreadable> {
         // SAFETY: tables of every version are at least as long as their head, as the caller promises.
         let head = unsafe { package.cast::<Head>().read() };
@@ -153,19 +153,19 @@ impl Unreadable {
 }
 
 impl Head {
-    /// The bytes of the table that this host reads.
+    /// Returns the size of the table, if this host can read it.
     fn check(&self) -> Result<usize, Unreadable> {
         let Some(fingerprint) = self.version.fingerprint() else {
             return Err(Unreadable::Version { found: self.version });
         };
         let size = self.size as usize;
-        let wanted = size_of::<PackageV1>();
+        let expected = size_of::<PackageV1>();
         let is_own = self.version == ABI_VERSION;
-        if size > wanted || size < FIRST_BYTES || (is_own && size != wanted) {
-            return Err(Unreadable::Bytes { found: size, wanted });
+        if size > expected || size < FIRST_BYTES || (is_own && size != expected) {
+            return Err(Unreadable::Bytes { found: size, expected });
         }
         if self.fingerprint != fingerprint {
-            return Err(Unreadable::Layouts { found: self.fingerprint, wanted: fingerprint });
+            return Err(Unreadable::Layouts { found: self.fingerprint, expected: fingerprint });
         }
         let known = |bit: &u32| (*bit as usize) < NEEDS.len();
         match (0..u64::BITS).filter(|bit| self.needs >> bit & 1 != 0).find(|bit| !known(bit)) {
@@ -175,7 +175,7 @@ impl Head {
     }
 }
 
-/// The first `bytes` bytes of a foreign `T`, and zeros.
+/// Copies the first `bytes` bytes of a foreign `T` and fills the rest with zeros.
 ///
 /// # Safety
 /// `from` points to `bytes` readable bytes, no more than a `T` has.
@@ -186,10 +186,10 @@ unsafe fn copied<T>(from: *const T, bytes: usize) -> MaybeUninit<T> {
     item
 }
 
-/// The items of a foreign table whose layout has the name `layout`, each one a `what`.
+/// Copies the items of a foreign table. `layout` is the name of their layout, and `what` the name of an item in messages.
 ///
 /// # Safety
-/// `table` points to as many items of as many bytes as it says, and their pointers lead to what their version says.
+/// `table` has valid items in the number and size that it states, and their pointers are valid for their version.
 unsafe fn items<T: 'static>(
     table: Table<T>,
     what: &'static str,
@@ -202,15 +202,15 @@ unsafe fn items<T: 'static>(
     if count == 0 {
         return Ok(Vec::new());
     }
-    let wanted = size_of::<T>();
-    if bytes == 0 || bytes > wanted || bytes % align_of::<T>() != 0 {
-        return Err(Unreadable::ItemBytes { what, found: bytes, wanted });
+    let expected = size_of::<T>();
+    if bytes == 0 || bytes > expected || bytes % align_of::<T>() != 0 {
+        return Err(Unreadable::ItemBytes { what, found: bytes, expected });
     }
     let start = table.ptr();
     if start.is_null() || !start.is_aligned() {
         return Err(Unreadable::NoItems { what });
     }
-    let layout = LAYOUTS.iter().find(|l| l.name == layout && l.size == wanted);
+    let layout = LAYOUTS.iter().find(|l| l.name == layout && l.size == expected);
     let layout = layout.ok_or_else(|| Unreadable::UnknownLayout(format!("a {what}")))?;
     let mut items = Vec::with_capacity(count);
     for at in 0..count {
@@ -227,10 +227,10 @@ unsafe fn items<T: 'static>(
     Ok(items)
 }
 
-/// The functions of a kernel of the package's.
+/// Copies the function tables of a kernel of the package.
 ///
 /// # Safety
-/// What `kernel` points to is as its version says.
+/// `kernel` points to valid tables of its version.
 unsafe fn functions(kernel: &KernelDef) -> Result<KernelVTable, Unreadable> {
     // SAFETY: the table behind `kernel` is null, which `block` refuses, or as long as its head says.
     let mut functions = unsafe { block(kernel.raw_vtable(), "KernelVTable") }?;
@@ -242,10 +242,10 @@ unsafe fn functions(kernel: &KernelDef) -> Result<KernelVTable, Unreadable> {
     Ok(functions)
 }
 
-/// A foreign block whose layout has the name `name`.
+/// Copies a foreign block. `name` is the name of its layout.
 ///
 /// # Safety
-/// `from` is null or points to a block as its version says.
+/// `from` is null or points to a valid block of its version.
 unsafe fn block<T: Block>(from: *const T, name: &'static str) -> Result<T, Unreadable> {
     if from.is_null() || !from.is_aligned() {
         return Err(Unreadable::NoBlock { name });
@@ -266,7 +266,7 @@ unsafe fn block<T: Block>(from: *const T, name: &'static str) -> Result<T, Unrea
     }
 }
 
-/// What a foreign structure that one of a table's items refers to must not hold; as for the items.
+/// Returns what makes a foreign structure invalid that an item of a table refers to.
 pub(super) fn raw_fault<T>(item: &T, layout: &Layout) -> Option<Unreadable> {
     if size_of::<T>() != layout.size {
         return Some(Unreadable::OtherLayout(layout.name));
@@ -274,7 +274,8 @@ pub(super) fn raw_fault<T>(item: &T, layout: &Layout) -> Option<Unreadable> {
     fault_in(std::ptr::from_ref(item).cast(), layout)
 }
 
-/// A reserved field that is not zero, or a missing function or table. `base` points to a structure of layout `layout`.
+/// Finds a reserved field that is not zero, or a missing function or table. `base` points to a structure of layout
+/// `layout`.
 fn fault_in(base: *const u8, layout: &Layout) -> Option<Unreadable> {
     layout.fields.iter().find_map(|field| {
         let is_reserved = field.name.starts_with("reserved");
@@ -291,7 +292,7 @@ fn fault_in(base: *const u8, layout: &Layout) -> Option<Unreadable> {
     })
 }
 
-/// Whether the integers or the pointer at `offset` of the structure at `base` are zero.
+/// Returns whether the integers or the pointer at `offset` of the structure at `base` are zero.
 fn is_zero(base: *const u8, offset: usize, bytes: usize) -> bool {
     let start = base.wrapping_add(offset);
     // SAFETY: `items` and `raw_fault` pass the place of a structure that they hold, and `fault_in` the place and size of
@@ -359,21 +360,21 @@ mod tests {
         let mut other = good;
         other.fingerprint = 1;
         let cases = [
-            (version(newer), format!("its ABI version is {newer}, wanted {ABI_VERSION}")),
-            (version(older), format!("its ABI version is 1.0, wanted {ABI_VERSION}")),
-            (size(184), format!("its table has 184 bytes, wanted {}", good.size)),
-            (size(200), format!("its table has 200 bytes, wanted {}", good.size)),
+            (version(newer), format!("its ABI version is {newer}, expected {ABI_VERSION}")),
+            (version(older), format!("its ABI version is 1.0, expected {ABI_VERSION}")),
+            (size(184), format!("its table has 184 bytes, expected {}", good.size)),
+            (size(200), format!("its table has 200 bytes, expected {}", good.size)),
             (
                 other,
-                format!("its layouts hash to 0000000000000001, wanted {:016x}", good.fingerprint),
+                format!("its layouts hash to 0000000000000001, expected {:016x}", good.fingerprint),
             ),
             (
                 good.needing(1 << 40),
                 "it needs bit 40 of its host, which this version lacks".to_owned(),
             ),
         ];
-        for (package, wanted) in cases {
-            assert_eq!(copy(&package).unwrap_err().to_string(), wanted);
+        for (package, expected) in cases {
+            assert_eq!(copy(&package).unwrap_err().to_string(), expected);
         }
     }
 }

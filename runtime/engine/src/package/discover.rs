@@ -1,4 +1,4 @@
-//! Finds packages under a folder by their manifests and indexes; nothing is run.
+//! Finds packages in a folder by their manifests and indexes, without running their code.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,29 +13,29 @@ use super::{Manifest, OpenError, dist};
 pub struct Discovery {
     /// The packages that this runtime can open.
     pub packages: Vec<Found>,
-    /// What looked like a package, or could not be looked at, and why.
+    /// Files and folders that look like packages but cannot be used, or could not be read.
     pub skipped: Vec<Skipped>,
 }
 
 /// A package that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its registration library.
+    /// The path of its registration library.
     pub path: PathBuf,
-    /// What the library says of itself.
+    /// The manifest of the library.
     pub manifest: Manifest,
 }
 
-/// A file or folder that was passed over.
+/// A file or folder that was skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
     /// The file or folder.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// Finds every package under `folder`, following links. Hidden folders and Cargo's own are not entered.
+/// Finds all packages below `folder`. Follows links; skips hidden folders and Cargo's build folders.
 pub fn discover(folder: &Path) -> Discovery {
     let mut discovery = Discovery::default();
     let mut seen = BTreeSet::new();
@@ -71,7 +71,7 @@ fn is_of_interest(entry: &DirEntry) -> bool {
 fn skipped(error: &walkdir::Error, folder: &Path) -> Skipped {
     let path = error.path().unwrap_or(folder).to_owned();
     let reason = match (error.loop_ancestor(), error.io_error()) {
-        (Some(ancestor), _) => format!("it is a link back to \"{}\"", ancestor.display()),
+        (Some(ancestor), _) => format!("it links back to \"{}\"", ancestor.display()),
         (None, Some(cause)) => format!("it cannot be read: {cause}"),
         (None, None) => error.to_string(),
     };
@@ -84,14 +84,16 @@ impl Discovery {
             Ok(Some(manifest)) => self.packages.push(Found { path, manifest }),
             Ok(None) => self.skipped.push(Skipped {
                 path,
-                reason: "it has no manifest, so only opening it tells what it holds".to_owned(),
+                reason: "it has no manifest, so its content is unknown until it is opened"
+                    .to_owned(),
             }),
             Err(error) => self.skipped.push(Skipped { path, reason: error.to_string() }),
         }
     }
 }
 
-/// The manifest of the registration library at `path`, whose package is as its folder's index says, if it has one.
+/// Returns the manifest of the registration library at `path`, if it has one. Checks the package against the index
+/// of its folder.
 fn usable_manifest(path: &Path) -> Result<Option<Manifest>, OpenError> {
     let manifest = Manifest::read(path)?;
     if let Some(manifest) = &manifest {

@@ -1,4 +1,4 @@
-//! Where the libraries of a built package lie, and what they are called.
+//! File names and locations of the libraries of a built package.
 
 use std::path::{Path, PathBuf};
 
@@ -8,18 +8,18 @@ use super::OpenError;
 use super::index::{INDEX_FILE, Index, LibraryKind};
 use crate::cores;
 
-/// The folder of a package that `udo build` gathers its libraries in.
+/// The folder of a package where `udo build` puts its libraries.
 pub const DIST_FOLDER: &str = "dist";
 
-/// The file name of the registration library of `package`.
+/// Returns the file name of the registration library of `package`.
 pub fn registration_file(package: &str) -> String {
     format!("libUdo{package}Reg.so")
 }
 
-/// The path of the library of `package` for `core`, relative to its registration library.
+/// Returns the path of the library of `package` for `core`, relative to its registration library.
 ///
-/// DSPs before v68 have one library per operator: `op` says which, and is not looked at otherwise.
-/// Nothing for cores that take no user operators.
+/// DSPs before v68 have one library per operator, whose name is `op`; other cores ignore `op`. Returns `None` for cores that
+/// do not support user operators.
 pub fn implementation_file(package: &str, core: Core, op: &str) -> Option<String> {
     let libraries = cores::row(core)?.libraries?;
     let op = if core.arch() < libraries.one_op_below { format!("_{op}") } else { String::new() };
@@ -30,9 +30,9 @@ pub fn implementation_file(package: &str, core: Core, op: &str) -> Option<String
     }
 }
 
-/// The folder of a package that holds the sources of its kernels for `core`.
+/// Returns the name of the package's folder with the sources of its kernels for `core`.
 ///
-/// Nothing for cores that take no user operators.
+/// Returns `None` for cores that do not support user operators.
 pub fn source_folder(core: Core) -> Option<String> {
     let row = cores::row(core).filter(|row| row.libraries.is_some())?;
     let name = row.kind.name().to_ascii_uppercase();
@@ -43,19 +43,19 @@ pub(super) fn is_registration_name(name: &str) -> bool {
     name.strip_prefix("libUdo").is_some_and(|rest| rest.ends_with("Reg.so"))
 }
 
-/// The package that a registration library is of, by its name.
+/// Returns the package name in the file name of a registration library.
 pub(super) fn name_of_registration(file: &str) -> String {
     let name = file.strip_prefix("libUdo").and_then(|rest| rest.strip_suffix("Reg.so"));
     name.unwrap_or(file).to_owned()
 }
 
-/// The folder that holds the libraries of the package at `folder`.
+/// Returns the folder with the libraries of the package at `folder`.
 pub(super) fn dist_of(folder: &Path) -> PathBuf {
     let dist = folder.join(DIST_FOLDER);
     if dist.is_dir() { dist } else { folder.to_owned() }
 }
 
-/// The package folder that a registration library belongs to, for `udo build`.
+/// Returns the package folder that a registration library belongs to.
 pub(super) fn package_folder(registration: &Path) -> PathBuf {
     let dist = folder_of(registration);
     match dist.parent() {
@@ -68,7 +68,7 @@ pub(super) fn folder_of(file: &Path) -> &Path {
     file.parent().unwrap_or(file)
 }
 
-/// The registration library that the implementation library at `path` belongs to, if it is where it should be.
+/// Returns the expected path of the registration library for the implementation library at `path`.
 pub(super) fn registration_near(path: &Path, package: &str) -> PathBuf {
     let name = registration_file(package);
     let beside = folder_of(path).join(&name);
@@ -76,7 +76,7 @@ pub(super) fn registration_near(path: &Path, package: &str) -> PathBuf {
     if !beside.is_file() && above.is_file() { above } else { beside }
 }
 
-/// A registration library, and the folder that the package's paths start from.
+/// A registration library, and the folder that the package's paths are relative to.
 pub(super) struct Located {
     pub(super) path: PathBuf,
     pub(super) folder: PathBuf,
@@ -84,9 +84,9 @@ pub(super) struct Located {
     pub(super) index: Option<Index>,
 }
 
-/// The registration library that `path` means: itself, or the one in a package's folder.
+/// Finds the registration library for `path`: the file itself, or the one in a package's folder.
 pub(super) fn registration(path: &Path) -> Result<Located, OpenError> {
-    // Links stay as long as implementation libraries lie next to the link.
+    // Links are not resolved: implementation libraries may be next to the link.
     let path = std::path::absolute(path).map_err(|e| OpenError::unreadable(path, e))?;
     let about = std::fs::metadata(&path).map_err(|e| OpenError::unreadable(&path, e))?;
     if !about.is_dir() {
@@ -97,8 +97,8 @@ pub(super) fn registration(path: &Path) -> Result<Located, OpenError> {
     }
     let folder = dist_of(&path);
     let index = Index::read(&folder)?;
-    let (mut found, wanted) = match &index {
-        Some(index) => (listed(index), "one in its index.json"),
+    let (mut found, expected) = match &index {
+        Some(index) => (listed(index), "a registration library in its index.json"),
         None => (lying_in(&folder)?, "a file libUdo*Reg.so"),
     };
     match (found.pop(), found.is_empty()) {
@@ -107,11 +107,12 @@ pub(super) fn registration(path: &Path) -> Result<Located, OpenError> {
             found.push(file);
             Err(OpenError::SeveralRegistrations { folder, found: found.join(" and ") })
         }
-        (None, _) => Err(OpenError::NoRegistration { folder, wanted }),
+        (None, _) => Err(OpenError::NoRegistration { folder, expected }),
     }
 }
 
-/// A registration library where its package is: what a link leads to, unless the package's other files lie next to the link.
+/// Returns the path of a registration library in its package. A link is resolved unless the package's other files are next
+/// to the link.
 fn with_its_libraries(path: PathBuf) -> PathBuf {
     let real = path.is_symlink().then(|| path.canonicalize().ok()).flatten();
     let Some(real) = real else { return path };
@@ -120,7 +121,7 @@ fn with_its_libraries(path: PathBuf) -> PathBuf {
     if is_apart { real } else { path }
 }
 
-/// Whether a folder has an implementation library, in it or for a DSP below it.
+/// Returns whether a folder has an implementation library, or a folder of one for a DSP.
 fn has_implementation(folder: &Path) -> bool {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());

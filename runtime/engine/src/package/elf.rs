@@ -1,7 +1,7 @@
-//! The two things that matter in a library's file: its manifest's text, and what it exports.
+//! Reads the two relevant parts of a library's file: its manifest and its exported symbols.
 //!
-//! Every byte is untrusted: sizes are checked against the file before anything is read, and only
-//! the parts that are needed are read at all.
+//! The file is not trusted. Sizes are checked against the file before anything is read, and only
+//! the needed parts are read.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,10 +14,10 @@ use udo_api::abi::{C_QUERY_SYMBOL, MANIFEST_SECTION};
 
 use super::OpenError;
 
-/// More than any manifest needs.
+/// An upper limit for the size of manifests.
 const MANIFEST_MAX_BYTES: u64 = 16 << 20;
 
-/// Why a library's file cannot be read.
+/// The reason why a library's file cannot be read.
 #[derive(Debug, thiserror::Error)]
 enum Damage {
     #[error("{}", .0.to_string().replace("Invalid ELF", "it has an invalid"))]
@@ -26,13 +26,13 @@ enum Damage {
     Length,
     #[error("it ends at byte {len}, inside a segment")]
     Segment { len: u64 },
-    #[error("its manifest has {bytes} bytes, wanted at most {MANIFEST_MAX_BYTES}")]
+    #[error("its manifest has {bytes} bytes, expected at most {MANIFEST_MAX_BYTES}")]
     Manifest { bytes: u64 },
 }
 
-/// What a library's file tells without being run.
+/// The properties of a library that can be read without running it.
 pub(super) struct Elf {
-    /// The manifest's text, if there is one.
+    /// The text of the manifest, if it has one.
     pub(super) manifest: Option<Vec<u8>>,
     /// Whether the library is a C package.
     pub(super) exports_c_query: bool,
@@ -40,10 +40,10 @@ pub(super) struct Elf {
 
 impl Elf {
     pub(super) fn read(path: &Path) -> Result<Self, OpenError> {
-        // A folder opens like a file, a pipe would block: look before opening.
+        // Check before opening: a folder opens like a file, and a pipe would block.
         let about = std::fs::metadata(path).map_err(|e| OpenError::unreadable(path, e))?;
         if !about.is_file() {
-            let found = if about.is_dir() { "a folder" } else { "no regular file" }.to_owned();
+            let found = if about.is_dir() { "a folder" } else { "not a regular file" }.to_owned();
             return Err(OpenError::NotALibrary { path: path.to_owned(), found });
         }
         let file = File::open(path).map_err(|e| OpenError::unreadable(path, e))?;
@@ -56,7 +56,7 @@ impl Elf {
     }
 }
 
-/// Refuses what is no shared library for this machine, by the first bytes.
+/// Refuses files that are not a shared library for this machine, by their first bytes.
 fn check_identity(path: &Path, data: &ReadCache<File>) -> Result<(), OpenError> {
     let not_a_library =
         |found: &str| OpenError::NotALibrary { path: path.to_owned(), found: found.to_owned() };
@@ -67,7 +67,7 @@ fn check_identity(path: &Path, data: &ReadCache<File>) -> Result<(), OpenError> 
     let start = data.read_bytes_at(0, len.min(20)).unwrap_or_default();
     if !start.starts_with(b"\x7fELF") {
         let is_text = start.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace());
-        return Err(not_a_library(if is_text { "a text file" } else { "no ELF file" }));
+        return Err(not_a_library(if is_text { "a text file" } else { "not an ELF file" }));
     }
     let Ok([_, _, _, _, class, order, .., kind_low, kind_high, machine_low, machine_high]) =
         <[u8; 20]>::try_from(start)
@@ -85,11 +85,11 @@ fn check_identity(path: &Path, data: &ReadCache<File>) -> Result<(), OpenError> 
         return Err(OpenError::Target {
             path: path.to_owned(),
             found: machine_name(found),
-            wanted: machine_name(host_machine()),
+            expected: machine_name(host_machine()),
         });
     }
     if u16::from_le_bytes(kind) != ET_DYN.0 {
-        return Err(not_a_library("an ELF file of another kind"));
+        return Err(not_a_library("an ELF file of another type"));
     }
     Ok(())
 }
@@ -98,7 +98,7 @@ fn parse(data: &ReadCache<File>) -> Result<Elf, Damage> {
     let header = FileHeader64::<Endianness>::parse(data)?;
     let endian = header.endian()?;
 
-    // The system's loader would map a segment that the file does not have, and die of it later.
+    // The system's loader would map a segment beyond the end of the file and crash later.
     let len = data.len().map_err(|()| Damage::Length)?;
     for segment in header.program_headers(endian, data)? {
         let (start, bytes) = segment.file_range(endian);
@@ -119,26 +119,26 @@ fn parse(data: &ReadCache<File>) -> Result<Elf, Damage> {
 
     let symbols = sections.symbols(endian, data, SHT_DYNSYM)?;
     let exports_c_query = symbols.iter().any(|symbol| {
-        let wanted = C_QUERY_SYMBOL.as_bytes();
+        let expected = C_QUERY_SYMBOL.as_bytes();
         !symbol.is_undefined(endian)
-            && symbols.symbol_name(endian, symbol).is_ok_and(|name| name == wanted)
+            && symbols.symbol_name(endian, symbol).is_ok_and(|name| name == expected)
     });
     Ok(Elf { manifest, exports_c_query })
 }
 
-/// A C compiler ends a text with a zero, and a linker pads a section with them.
+/// Removes trailing zeros: C compilers terminate strings with one, and linkers pad sections.
 fn without_zeros(text: &[u8]) -> Vec<u8> {
     let end = text.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1);
     text.get(..end).unwrap_or_default().to_vec()
 }
 
-/// ELF class, byte order and machine of this runtime's own processor.
+/// Returns the ELF class, byte order and machine of this runtime's processor.
 fn host_machine() -> (u8, u8, u16) {
     match std::env::consts::ARCH {
         "x86_64" => (2, 1, 62),
         "aarch64" => (2, 1, 183),
         "riscv64" => (2, 1, 243),
-        // No file has it: nothing can be loaded where nothing is known of the machine.
+        // No file has these values: on an unknown machine nothing can be loaded.
         _ => (0, 0, 0),
     }
 }

@@ -1,4 +1,4 @@
-//! Why a package cannot be opened, and what to do about it.
+//! Errors of opening packages, and their remedies.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::PackageId;
 use crate::device::{Error, ErrorCode};
 use udo_graph::error::{Coded, ErrorContext};
 
-/// Why a package cannot be opened. A refused package leaves nothing behind.
+/// The reason why a package cannot be opened. A failed attempt has no side effects.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -19,7 +19,7 @@ pub enum OpenError {
     Unreadable {
         /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// A file cannot be written.
@@ -27,36 +27,36 @@ pub enum OpenError {
     Unwritable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The file is no shared library.
-    #[error("{path:?} is {found}, wanted a shared library")]
+    /// The file is not a shared library.
+    #[error("{path:?} is {found}, expected a shared library")]
     NotALibrary {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// A description of the file.
         found: String,
     },
-    /// The library is cut short or broken.
+    /// The library is truncated or corrupt.
     #[error("library {path:?} is damaged: {reason}")]
     Damaged {
         /// The library.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
     /// The library is for another processor or system.
-    #[error("library {path:?} is built for {found}, wanted {wanted}")]
+    #[error("library {path:?} is built for {found}, expected {expected}")]
     Target {
         /// The library.
         path: PathBuf,
-        /// What it is built for.
+        /// The target that it was built for.
         found: String,
-        /// What this runtime is built for.
-        wanted: String,
+        /// The target of this runtime.
+        expected: String,
     },
-    /// The library has nothing to do with this SDK.
+    /// The library does not belong to this SDK.
     #[error(
         "library {path:?} is not a udo package: it has no manifest and exports no {symbol}",
         symbol = udo_api::abi::C_QUERY_SYMBOL
@@ -70,108 +70,108 @@ pub enum OpenError {
     Manifest {
         /// The library.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
-    /// The library speaks another version of the binary contract.
-    #[error("library {path:?} has ABI version {found}, wanted {wanted}", wanted = ABI_VERSION)]
+    /// The library was built for another version of the ABI.
+    #[error("library {path:?} has ABI version {found}, expected {}", ABI_VERSION)]
     AbiVersion {
         /// The library.
         path: PathBuf,
         /// Its version.
         found: AbiVersion,
     },
-    /// The library was built against other layouts.
-    #[error("library {path:?} has layouts that hash to {found:016x}, wanted {wanted:016x}")]
+    /// The library was built with different structure layouts.
+    #[error("library {path:?} has layout fingerprint {found:016x}, expected {expected:016x}")]
     Layouts {
         /// The library.
         path: PathBuf,
         /// Its fingerprint.
         found: u64,
-        /// The fingerprint of its version.
-        wanted: u64,
+        /// The fingerprint of its ABI version.
+        expected: u64,
     },
-    /// The library needs what this runtime does not have.
-    #[error("library {path:?} needs {need:?} of its host, which this runtime lacks")]
+    /// The library requires a feature that this runtime does not have.
+    #[error("library {path:?} requires {need:?}, which this runtime does not have")]
     Need {
         /// The library.
         path: PathBuf,
-        /// What it needs.
+        /// The feature.
         need: String,
     },
-    /// A panic in the library would end the process.
-    #[error("library {path:?} is built with panic = \"abort\", wanted \"unwind\"")]
+    /// The library aborts on panic, which would end the process.
+    #[error("library {path:?} is built with panic = \"abort\", expected \"unwind\"")]
     Aborts {
         /// The library.
         path: PathBuf,
     },
-    /// The system's loader refuses the library.
+    /// The system's loader cannot load the library.
     #[error("library {path:?} cannot be loaded")]
     Load {
         /// The library.
         path: PathBuf,
-        /// What the loader says.
+        /// The loader's message.
         source: LoadReport,
     },
-    /// The library exports no package, or one that this runtime cannot read.
-    #[error("library {path:?} opens no package: {reason}")]
+    /// The library does not export a package that this runtime can read.
+    #[error("library {path:?} does not provide a package: {reason}")]
     Door {
         /// The library.
         path: PathBuf,
-        /// One line.
+        /// The reason, in one line.
         reason: String,
-        /// The long report.
+        /// The full report.
         source: LoadReport,
     },
-    /// The C package has no table of a version that this runtime reads.
+    /// The C package has no table for an ABI version that this runtime supports.
     #[error(
-        "library {path:?} has no table of ABI version {wanted}",
-        wanted = ABI_VERSION
+        "library {path:?} has no table for ABI version {expected}",
+        expected = ABI_VERSION
     )]
     NoTable {
         /// The library.
         path: PathBuf,
     },
-    /// The package's table breaks the contract.
+    /// The package's table violates the contract.
     #[error("{place}: {reason}")]
     Table {
         /// The library, or the linked-in package.
         place: String,
-        /// What is wrong with the table.
+        /// The violation.
         reason: String,
     },
-    /// The library's table is not what its manifest says.
-    #[error("library {path:?} has the {what} {table} in its table, and {manifest} in its manifest")]
+    /// The library's table does not match its manifest.
+    #[error("library {path:?} has {what} {table} in its table, but {manifest} in its manifest")]
     ManifestDiffers {
         /// The library.
         path: PathBuf,
         /// The entry that differs.
         what: &'static str,
-        /// What the table says.
+        /// The value in the table.
         table: String,
-        /// What the manifest says.
+        /// The value in the manifest.
         manifest: String,
     },
     /// An implementation library was opened as a package.
-    #[error("library {path:?} holds kernels for {cores} only, wanted a registration library")]
+    #[error("library {path:?} contains only kernels for {cores}, expected a registration library")]
     Implementation {
         /// The library.
         path: PathBuf,
-        /// The cores that it has kernels for.
+        /// The cores of its kernels.
         cores: String,
-        /// The registration library that it belongs to, where it was found.
+        /// The path of the registration library that it belongs to.
         registration: PathBuf,
     },
-    /// The folder holds no registration library.
-    #[error("folder {folder:?} holds no registration library, wanted {wanted}")]
+    /// The folder contains no registration library.
+    #[error("folder {folder:?} contains no registration library, expected {expected}")]
     NoRegistration {
         /// The folder.
         folder: PathBuf,
-        /// The file looked for.
-        wanted: &'static str,
+        /// The file that was looked for.
+        expected: &'static str,
     },
-    /// The folder holds several registration libraries.
-    #[error("folder {folder:?} holds {found}, wanted one registration library")]
+    /// The folder contains several registration libraries.
+    #[error("folder {folder:?} contains {found}, expected one registration library")]
     SeveralRegistrations {
         /// The folder.
         folder: PathBuf,
@@ -183,13 +183,13 @@ pub enum OpenError {
     Index {
         /// The index.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
-    /// The library is not the one that was built.
+    /// The library's digest does not match the index.
     #[error(
-        "library {path:?} has the SHA-256 {}, wanted {} as in its folder's index.json",
-        short(.found), short(.wanted)
+        "library {path:?} has SHA-256 {}, expected {} from its folder's index.json",
+        short(.found), short(.expected)
     )]
     Digest {
         /// The library.
@@ -197,27 +197,27 @@ pub enum OpenError {
         /// Its digest.
         found: String,
         /// The digest in the index.
-        wanted: String,
+        expected: String,
     },
-    /// The folder's index does not know the library.
-    #[error("library {path:?} is not among those in {index:?}")]
+    /// The folder's index does not list the library.
+    #[error("library {path:?} is not listed in {index:?}")]
     Unlisted {
         /// The library.
         path: PathBuf,
         /// The index.
         index: PathBuf,
     },
-    /// Another package of that name is open.
-    #[error("package {name:?} is open already from {open}, found another in {found}")]
+    /// A package of the same name is already open.
+    #[error("package {name:?} is already open from {open}, found another one in {found}")]
     NameTaken {
         /// The name.
         name: String,
-        /// Where the open package is from.
+        /// The place of the open package.
         open: String,
-        /// Where the refused package is from.
+        /// The place of the refused package.
         found: String,
     },
-    /// A library changed after it was opened.
+    /// A library was modified after its package was opened.
     #[error("library {path:?} has changed since package {name:?} was opened from it")]
     Changed {
         /// The package.
@@ -225,34 +225,34 @@ pub enum OpenError {
         /// The library.
         path: PathBuf,
     },
-    /// An implementation library is not where its package says.
+    /// An implementation library does not exist.
     #[error("package {package:?} has no library for {core} at {path:?}")]
     MissingLibrary {
         /// The package.
         package: String,
         /// The core.
         core: Core,
-        /// Where the library should be.
+        /// The expected path of the library.
         path: PathBuf,
         /// The package's folder.
         folder: PathBuf,
     },
-    /// An implementation library belongs to another package, or another build of it.
+    /// An implementation library belongs to another package, or to another build of this one.
     #[error(
-        "library {path:?} has the {what} {found}, wanted {wanted} as in its registration library"
+        "library {path:?} has {what} {found}, expected {expected} as in its registration library"
     )]
     Stray {
         /// The library.
         path: PathBuf,
-        /// What differs.
+        /// The property that differs.
         what: &'static str,
-        /// What the library has.
+        /// The value in the library.
         found: String,
-        /// What the registration library has.
-        wanted: String,
+        /// The value in the registration library.
+        expected: String,
     },
-    /// An implementation library has kernels for another core than its package says.
-    #[error("library {path:?} has a kernel of {op} for {found}, wanted kernels for {wanted}")]
+    /// An implementation library contains a kernel for another core than its package states.
+    #[error("library {path:?} has a kernel of {op} for {found}, expected kernels for {expected}")]
     WrongCore {
         /// The library.
         path: PathBuf,
@@ -260,25 +260,27 @@ pub enum OpenError {
         op: String,
         /// The kernel's core.
         found: Core,
-        /// The core that the package names the library for.
-        wanted: Core,
+        /// The core that the package states for the library.
+        expected: Core,
     },
-    /// Packages are to be signed or locked, and this one has no index that could be.
-    #[error("package {name:?} in {folder:?} has no index.json that could be signed or locked")]
+    /// Packages must be signed or locked, and this one has no index.
+    #[error(
+        "package {name:?} in {folder:?} has no index.json, which signatures and lock files refer to"
+    )]
     Unsealed {
         /// The package, or its file.
         name: String,
         /// Its folder.
         folder: PathBuf,
     },
-    /// The package is signed by nobody who is trusted.
+    /// The package is not signed with a trusted key.
     #[error("package {name:?} in {folder:?} is not trusted: {reason}")]
     Untrusted {
         /// The package.
         name: String,
         /// Its folder.
         folder: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// The package is not in the project's lock file.
@@ -289,9 +291,9 @@ pub enum OpenError {
         /// The lock file.
         lock: PathBuf,
     },
-    /// The package is not the one that was locked.
+    /// The package is not the locked build.
     #[error(
-        "package {name:?} has an index.json of SHA-256 {found}, wanted {wanted} as in {lock:?}"
+        "package {name:?} has an index.json with SHA-256 {found}, expected {expected} from {lock:?}"
     )]
     OtherThanLocked {
         /// The package.
@@ -299,41 +301,41 @@ pub enum OpenError {
         /// The digest of its index.
         found: String,
         /// The digest in the lock file.
-        wanted: String,
+        expected: String,
         /// The lock file.
         lock: PathBuf,
     },
-    /// The worker that a contained package's code runs in does not open the library.
-    #[error("library {path:?} is not opened in a worker: {reason}")]
+    /// The worker process of a contained package cannot open the library.
+    #[error("library {path:?} cannot be opened in a worker: {reason}")]
     Contained {
         /// The library.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// There is no program for the worker that a contained package's code runs in.
-    #[error("library {path:?} has no worker to be opened in: {reason}")]
+    /// The program for the worker process of a contained package was not found.
+    #[error("library {path:?} cannot be opened in a worker: {reason}")]
     NoWorker {
         /// The library.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// The number stands for no package that is open here.
-    #[error("there is no package {}", .id.0)]
+    /// The id does not belong to an open package.
+    #[error("package {} does not exist", .id.0)]
     NoSuchPackage {
         /// The number.
         id: PackageId,
     },
 }
 
-/// What the system's loader, or the layout check, had to say in full.
+/// A full report of the system's loader or the layout check.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct LoadReport(pub(super) String);
 
 impl LoadReport {
-    /// `error` and all that caused it.
+    /// Formats `error` and its chain of sources.
     pub(super) fn of(error: &dyn std::error::Error) -> Self {
         let mut text = error.to_string();
         let mut cause = error.source();
@@ -345,17 +347,17 @@ impl LoadReport {
     }
 }
 
-/// The library at `path`, as messages call it.
+/// Returns the name of the library at `path` for messages.
 pub(crate) fn library(path: &Path) -> String {
     format!("library \"{}\"", path.display())
 }
 
-/// The linked-in package called `name`, as messages call it.
+/// Returns the name of the linked-in package `name` for messages.
 pub(crate) fn linked(name: &str) -> String {
     format!("linked-in package {name:?}")
 }
 
-/// Enough of a digest to tell it from another.
+/// Shortens a digest for messages.
 fn short(digest: &str) -> String {
     format!("{}..", digest.get(..16).unwrap_or(digest))
 }
@@ -371,16 +373,16 @@ impl OpenError {
         Self::Unreadable { path: path.to_owned(), source }
     }
 
-    /// What to do next.
+    /// Returns the suggested next step.
     pub fn help(&self) -> String {
         match self {
             Self::Unreadable { .. } | Self::Unwritable { .. } => {
-                "check that the path exists and that you may use it".to_owned()
+                "check that the path exists and is accessible".to_owned()
             }
             Self::NotALibrary { .. } | Self::NotAPackage { .. } => {
                 "give a package folder, its dist folder or its registration library".to_owned()
             }
-            Self::Target { wanted, .. } => format!("rebuild the package on {wanted}: `udo build`"),
+            Self::Target { expected, .. } => format!("rebuild the package on {expected}: `udo build`"),
             Self::AbiVersion { found, .. } if *found > ABI_VERSION => {
                 "use a newer runtime, or rebuild the package with this SDK: `udo build`".to_owned()
             }
@@ -397,10 +399,10 @@ impl OpenError {
             | Self::Unlisted { .. }
             | Self::Stray { .. } => "rebuild the package with this SDK: `udo build`".to_owned(),
             Self::Aborts { .. } => {
-                "take `panic = \"abort\"` out of the profile in the package's Cargo.toml and rebuild it: `udo build`".to_owned()
+                "remove `panic = \"abort\"` from the profile in the package's Cargo.toml and rebuild it: `udo build`".to_owned()
             }
             Self::Load { .. } => {
-                "check with `ldd` that everything the library needs is installed".to_owned()
+                "check with `ldd` that the libraries that it depends on are installed".to_owned()
             }
             Self::Table { .. } => "correct the package's table and rebuild it".to_owned(),
             Self::Implementation { registration, .. } => {
@@ -411,33 +413,33 @@ impl OpenError {
             }
             Self::SeveralRegistrations { .. } => "give the path of the one to open".to_owned(),
             Self::NameTaken { .. } => "rename one of the two packages".to_owned(),
-            Self::Changed { .. } => "start again to use the new build".to_owned(),
+            Self::Changed { .. } => "restart the program to use the new build".to_owned(),
             Self::MissingLibrary { core, folder, .. } => {
                 format!("build it for {core}: `udo build {}`", folder.display())
             }
-            Self::WrongCore { wanted, .. } => {
-                format!("move the kernel to its core's library, or register it for {wanted}")
+            Self::WrongCore { expected, .. } => {
+                format!("move the kernel to its core's library, or register it for {expected}")
             }
             Self::Unsealed { folder, .. } => format!(
-                "build it with `udo build`, which writes one, or sign what is built otherwise, `udo sign {} --key KEYFILE`, which does as well",
+                "build it with `udo build`, or run `udo sign {} --key KEYFILE`; both write an index",
                 folder.display()
             ),
             Self::Untrusted { folder, .. } => format!(
-                "have it signed by somebody you trust, `udo sign {} --key KEYFILE`, or allow its index in the file that --trust names",
+                "sign it with a trusted key, `udo sign {} --key KEYFILE`, or allow its index in the file given with --trust",
                 folder.display()
             ),
             Self::NotLocked { .. } => "`udo lock PACKAGE` adds it".to_owned(),
             Self::OtherThanLocked { .. } => {
-                "if it is to be another one than before, `udo lock PACKAGE` takes the new one".to_owned()
+                "if the change is intended, update the lock file with `udo lock PACKAGE`".to_owned()
             }
             Self::Contained { .. } => {
-                "check that it is the udo-worker of this version that runs; `udo inspect` tells what is wrong with a library".to_owned()
+                "check that udo-worker has the same version as this runtime; `udo inspect` shows problems of a library".to_owned()
             }
             Self::NoWorker { .. } => {
-                "build udo-worker beside the program, or say where it is".to_owned()
+                "put udo-worker next to the program, or give its path".to_owned()
             }
             Self::NoSuchPackage { .. } => {
-                "use the number with the operators that gave it".to_owned()
+                "use the id with the operators that it came from".to_owned()
             }
         }
     }

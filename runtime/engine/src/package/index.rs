@@ -12,13 +12,13 @@ use udo_api::Core;
 use super::OpenError;
 use super::json::{Misfit, Node};
 
-/// The index's name in the folder of a built package.
+/// The file name of the index.
 pub const INDEX_FILE: &str = "index.json";
 
-/// The version of the index's form.
+/// The version of the file format.
 const FORMAT: u64 = 1;
 
-/// What a library of a package is for.
+/// The role of a library in its package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LibraryKind {
     /// Describes the package's operators and names its other libraries.
@@ -28,7 +28,7 @@ pub enum LibraryKind {
 }
 
 impl LibraryKind {
-    /// The name, as in indexes.
+    /// Returns the name, as in indexes.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Registration => "registration",
@@ -37,20 +37,20 @@ impl LibraryKind {
     }
 }
 
-/// What lies in the folder of a built package.
+/// The index of a built package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Index {
     /// The package's name.
     pub package: String,
     /// The package's version.
     pub version: String,
-    /// The SDK that it was built with.
+    /// The version of the SDK that it was built with.
     pub sdk_version: String,
-    /// The processor and system that it was built for.
+    /// The target that it was built for, such as `x86_64-linux`.
     pub target: String,
     /// The libraries.
     pub libraries: Vec<IndexEntry>,
-    /// What wrote the index, where that was not `udo build`.
+    /// The tool that wrote the index, if it was not `udo build`.
     pub made_by: Option<String>,
 }
 
@@ -59,32 +59,32 @@ pub struct Index {
 pub struct IndexEntry {
     /// Its path relative to the index.
     pub file: String,
-    /// What it is for.
+    /// Its role.
     pub kind: LibraryKind,
-    /// The core that its kernels are for; nothing for a registration library.
+    /// The core that its kernels run on; `None` for a registration library.
     pub core: Option<Core>,
-    /// Its SHA-256 in lower-case hexadecimal digits.
+    /// Its SHA-256 digest in lower-case hexadecimal digits.
     pub sha256: String,
-    /// What it was built from; nothing where that is not known.
+    /// The files that it was built from; empty if unknown.
     pub sources: Vec<SourceEntry>,
 }
 
-/// A file that a library was built from.
+/// A source file of a library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceEntry {
-    /// Its path relative to the package's folder, in which the index's own folder lies.
+    /// Its path relative to the package's folder, the parent of the index's folder.
     pub file: String,
-    /// Its SHA-256 in lower-case hexadecimal digits.
+    /// Its SHA-256 digest in lower-case hexadecimal digits.
     pub sha256: String,
-    /// Whether other libraries of the package are built from it as well.
+    /// Whether other libraries of the package are built from it too.
     pub is_shared: bool,
 }
 
 impl Index {
-    /// Reads the index in `folder`; nothing if there is none.
+    /// Reads the index in `folder`. Returns `None` if there is no index.
     ///
     /// # Errors
-    /// There is one that cannot be read.
+    /// Fails if the index cannot be read or is invalid.
     pub fn read(folder: &Path) -> Result<Option<Self>, OpenError> {
         let path = folder.join(INDEX_FILE);
         let text = match fs::read(&path) {
@@ -95,7 +95,7 @@ impl Index {
         Self::of_bytes(&path, &text).map(Some)
     }
 
-    /// The index that the file at `path` has, of its bytes.
+    /// Parses the bytes of the index at `path`.
     pub(super) fn of_bytes(path: &Path, bytes: &[u8]) -> Result<Self, OpenError> {
         Self::parse(bytes).map_err(|misfit| {
             let reason = misfit.to_string();
@@ -103,7 +103,7 @@ impl Index {
         })
     }
 
-    /// Refuses a library that is not as the index of `folder` says, by its SHA-256.
+    /// Checks the SHA-256 digest of a library against the index of `folder`.
     pub(super) fn check(&self, folder: &Path, path: &Path, sha256: &str) -> Result<(), OpenError> {
         let listed = path
             .strip_prefix(folder)
@@ -117,13 +117,13 @@ impl Index {
             Some(entry) if entry.sha256 != sha256 => Err(OpenError::Digest {
                 path: path.to_owned(),
                 found: sha256.to_owned(),
-                wanted: entry.sha256.clone(),
+                expected: entry.sha256.clone(),
             }),
             Some(_) => Ok(()),
         }
     }
 
-    /// Refuses a package of which a library that lies in `folder` is not as this index says.
+    /// Checks all libraries in `folder` that exist against this index.
     pub(super) fn check_all(&self, folder: &Path, registration: &Path) -> Result<(), OpenError> {
         self.check_file(folder, registration)?;
         let others = self.libraries.iter().map(|library| folder.join(&library.file));
@@ -131,12 +131,12 @@ impl Index {
         present.try_for_each(|path| self.check_file(folder, &path))
     }
 
-    /// Refuses a library that is not as the index of `folder` says, by what is in its file.
+    /// Computes the digest of a library and checks it against the index of `folder`.
     pub(super) fn check_file(&self, folder: &Path, path: &Path) -> Result<(), OpenError> {
         self.check(folder, path, &sha256(path)?)
     }
 
-    /// The entry of the library at `file`, a path relative to the index.
+    /// Returns the entry of the library at `file`, a path relative to the index.
     pub(super) fn entry(&self, file: &str) -> Option<&IndexEntry> {
         self.libraries.iter().find(|library| Path::new(&library.file) == Path::new(file))
     }
@@ -144,13 +144,13 @@ impl Index {
     /// Writes the index into `folder`.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), OpenError> {
         let path = folder.join(INDEX_FILE);
         fs::write(&path, self.to_json()).map_err(|source| OpenError::Unwritable { path, source })
     }
 
-    /// The index as it stands in its file.
+    /// Encodes the index.
     pub fn to_json(&self) -> String {
         let libraries: Vec<Value> = self.libraries.iter().map(IndexEntry::to_value).collect();
         let mut document = json!({
@@ -172,7 +172,7 @@ impl Index {
         let root = Node::root(&document);
         let format = root.number("format")?;
         if format != FORMAT {
-            return Err(Misfit::Format { found: format, wanted: FORMAT });
+            return Err(Misfit::Format { found: format, expected: FORMAT });
         }
         Ok(Self {
             package: root.text("package")?.to_owned(),
@@ -200,7 +200,7 @@ impl SourceEntry {
     }
 }
 
-/// The path of an entry, which stays in its folder.
+/// Returns the path of an entry, which must be inside its folder.
 fn inside<'a>(node: &Node<'a>) -> Result<&'a str, Misfit> {
     let file = node.text("file")?;
     if !is_inside(file) {
@@ -209,7 +209,7 @@ fn inside<'a>(node: &Node<'a>) -> Result<&'a str, Misfit> {
     Ok(file)
 }
 
-/// The digest of an entry, in lower case.
+/// Returns the digest of an entry, in lower case.
 fn digest(node: &Node<'_>) -> Result<String, Misfit> {
     let sha256 = node.text("sha256")?;
     if sha256.len() != 64 || !sha256.bytes().all(|b| b.is_ascii_hexdigit()) {
@@ -219,7 +219,7 @@ fn digest(node: &Node<'_>) -> Result<String, Misfit> {
 }
 
 impl IndexEntry {
-    /// The sources that no other library is built from.
+    /// Returns the sources that no other library is built from.
     pub(super) fn own_sources(&self) -> impl Iterator<Item = &SourceEntry> {
         self.sources.iter().filter(|source| !source.is_shared)
     }
@@ -242,7 +242,11 @@ impl IndexEntry {
         let kind = match node.text("kind")? {
             "registration" => LibraryKind::Registration,
             "implementation" => LibraryKind::Implementation,
-            _ => return Err(node.member("kind")?.complain("a kind of library")),
+            _ => {
+                return Err(node
+                    .member("kind")?
+                    .complain("\"registration\" or \"implementation\""));
+            }
         };
         let core = if node.member("core")?.is_null() { None } else { Some(node.core("core")?) };
         let sources = match node.optional("sources")? {
@@ -253,16 +257,16 @@ impl IndexEntry {
     }
 }
 
-/// Whether `file` is a relative path that does not leave its folder.
+/// Returns whether `file` is a relative path inside its folder.
 pub(super) fn is_inside(file: &str) -> bool {
     let mut parts = Path::new(file).components().peekable();
     parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// The SHA-256 of the file at `path` in lower-case hexadecimal digits.
+/// Computes the SHA-256 digest of the file at `path`, in lower-case hexadecimal digits.
 ///
 /// # Errors
-/// The file cannot be read.
+/// Fails if the file cannot be read.
 pub fn sha256(path: &Path) -> Result<String, OpenError> {
     let unreadable = |e| OpenError::unreadable(path, e);
     let mut file = fs::File::open(path).map_err(unreadable)?;
@@ -278,14 +282,14 @@ pub fn sha256(path: &Path) -> Result<String, OpenError> {
     Ok(digits(digest))
 }
 
-/// The SHA-256 of these bytes in lower-case hexadecimal digits.
+/// Computes the SHA-256 digest of bytes, in lower-case hexadecimal digits.
 pub(super) fn sha256_of(bytes: &[u8]) -> String {
     digits(Sha256::new().chain_update(bytes))
 }
 
 fn digits(digest: Sha256) -> String {
     digest.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     })
@@ -348,49 +352,49 @@ mod tests {
     fn wrong_indexes_are_refused_by_member() {
         let good = index().to_json();
         let cases = [
-            ("\"format\": 1", "\"format\": 2", "its format is 2, wanted 1"),
+            ("\"format\": 1", "\"format\": 2", "its format is 2, expected 1"),
             (
                 "\"kind\": \"reg",
                 "\"kind\": \"beg",
-                "`libraries[0].kind` is \"begistration\", wanted a kind of library",
+                "`libraries[0].kind` is \"begistration\", expected a kind of library",
             ),
             (
                 "\"dsp_v68/lib",
                 "\"../lib",
-                "`libraries[1].file` is \"../libUdoPImplDsp.so\", wanted a path inside the folder",
+                "`libraries[1].file` is \"../libUdoPImplDsp.so\", expected a path inside the folder",
             ),
             (
                 "\"libUdoPReg",
                 "\"/libUdoPReg",
-                "`libraries[0].file` is \"/libUdoPReg.so\", wanted a path inside the folder",
+                "`libraries[0].file` is \"/libUdoPReg.so\", expected a path inside the folder",
             ),
             (
                 "\"core\": null",
                 "\"core\": 7",
-                "`libraries[0].core` is 7, wanted a core, such as \"cpu\" or \"dsp:v68\"",
+                "`libraries[0].core` is 7, expected a core, such as \"cpu\" or \"dsp:v68\"",
             ),
             (
                 "\"sha256\": \"ab",
                 "\"sha256\": \"",
-                "`libraries[0].sha256` is \"abababababababababababababababababababab\", wanted 64 hexadecimal digits",
+                "`libraries[0].sha256` is \"abababababababababababababababababababab\", expected 64 hexadecimal digits",
             ),
         ];
         let more = [
             (
                 "\"CPU/src",
                 "\"../CPU/src",
-                "`libraries[0].sources[0].file` is \"../CPU/src/lib.rs\", wanted a path inside the folder",
+                "`libraries[0].sources[0].file` is \"../CPU/src/lib.rs\", expected a path inside the folder",
             ),
             (
                 "\"shared\": true",
                 "\"shared\": 1",
-                "`libraries[0].sources[1].shared` is 1, wanted true or false",
+                "`libraries[0].sources[1].shared` is 1, expected true or false",
             ),
         ];
-        for (from, to, wanted) in cases.into_iter().chain(more) {
+        for (from, to, expected) in cases.into_iter().chain(more) {
             let text = good.replacen(from, to, 1);
             assert_ne!(text, good, "{from}");
-            assert_eq!(Index::parse(text.as_bytes()).unwrap_err().to_string(), wanted);
+            assert_eq!(Index::parse(text.as_bytes()).unwrap_err().to_string(), expected);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a built package consists of, told from its files alone.
+//! Inspects a built package without running its code.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use super::{Manifest, OpenError, Sources, dist};
 /// The libraries of a package, the registration library first.
 #[derive(Debug)]
 pub struct Inspection {
-    /// The folder that they lie in.
+    /// The folder of the libraries.
     pub folder: PathBuf,
     /// The folder's index, if it has one.
     pub index: Option<Index>,
-    /// The libraries.
+    /// The libraries, the registration library first.
     pub libraries: Vec<InspectedLibrary>,
-    /// What they are to the sources that lie beside them.
+    /// Whether they match the sources next to them.
     pub sources: Sources,
 }
 
@@ -24,40 +24,40 @@ pub struct Inspection {
 pub struct InspectedLibrary {
     /// Its path relative to the folder.
     pub file: String,
-    /// Its SHA-256; nothing if it cannot be read.
+    /// Its SHA-256 digest; `None` if it cannot be read.
     pub sha256: Option<String>,
-    /// How it compares with the index.
+    /// How it compares to the index.
     pub listing: Listing,
-    /// What it holds, or why that cannot be told.
+    /// Its content, or why it cannot be read.
     pub contents: Result<Contents, OpenError>,
 }
 
-/// What the file of a library tells.
+/// The content of a library's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// A manifest.
+    /// The library has a manifest.
     Manifest(Box<Manifest>),
-    /// Nothing but that it is a C package.
+    /// The library is a C package without a manifest.
     CPackage,
 }
 
-/// How a library compares with the index of its folder.
+/// How a library compares to the index of its folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listing {
-    /// There is no index.
+    /// The folder has no index.
     NoIndex,
-    /// The index does not list it.
+    /// The index does not list the library.
     Unlisted,
-    /// It is as listed.
+    /// The library matches the index.
     Same,
-    /// It has another digest than listed.
+    /// The library has another digest than in the index.
     Changed,
-    /// It is listed, but not there.
+    /// The library is listed but does not exist.
     Missing,
 }
 
 impl Inspection {
-    /// Whether every library is there, readable, and as the index says.
+    /// Returns whether every library exists, is readable and matches the index.
     pub fn is_sound(&self) -> bool {
         self.libraries.iter().all(|library| {
             library.contents.is_ok() && matches!(library.listing, Listing::NoIndex | Listing::Same)
@@ -65,10 +65,10 @@ impl Inspection {
     }
 }
 
-/// Looks at the package at `path`: its folder, its `dist` folder, or one of its libraries.
+/// Inspects the package at `path`: its folder, its `dist` folder, or one of its libraries.
 ///
 /// # Errors
-/// There is no package to look at. What is wrong with a single library is told in its place.
+/// Fails if no package is found. Problems of single libraries are reported in [`InspectedLibrary`].
 pub fn inspect(path: &Path) -> Result<Inspection, OpenError> {
     let dist::Located { path: first, folder, index } = dist::registration(path)?;
     let name = first.strip_prefix(&folder).unwrap_or(&first).to_string_lossy().into_owned();

@@ -1,26 +1,26 @@
-//! Typed reading of JSON that somebody else wrote; every complaint says where it looked.
+//! Typed access to JSON from outside. Errors state where in the document the problem is.
 
 use serde_json::Value;
 use udo_api::Core;
 
-/// Why a document is not what its reader wants.
+/// The reason why a document is not as expected.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Misfit {
-    /// It is no JSON.
+    /// The text is not JSON.
     #[error(transparent)]
     Syntax(#[from] serde_json::Error),
-    /// A value is of another kind, or none of those that are known. It is the whole document where `at` is empty.
-    #[error("{} is {found}, wanted {wanted}", if at.is_empty() { "it".to_owned() } else { format!("`{at}`") })]
-    Value { at: String, found: String, wanted: &'static str },
-    /// A member is not there.
+    /// A value has the wrong type or an unknown value. An empty `at` stands for the whole document.
+    #[error("{} is {found}, expected {expected}", if at.is_empty() { "it".to_owned() } else { format!("`{at}`") })]
+    Value { at: String, found: String, expected: &'static str },
+    /// A member is missing.
     #[error("`{at}` is missing")]
     Missing { at: String },
-    /// It is of another version.
-    #[error("its format is {found}, wanted {wanted}")]
-    Format { found: u64, wanted: u64 },
+    /// The document has another format version.
+    #[error("it has format version {found}, expected {expected}")]
+    Format { found: u64, expected: u64 },
 }
 
-/// A value and where it stands in its document, as in `ops[1].inputs[0]`.
+/// A value and its path in the document, such as `ops[1].inputs[0]`.
 pub(super) struct Node<'a> {
     value: &'a Value,
     at: String,
@@ -31,8 +31,8 @@ impl<'a> Node<'a> {
         Self { value, at: String::new() }
     }
 
-    /// `"ops[1].name" is a number, wanted a text`
-    pub(super) fn complain(&self, wanted: &'static str) -> Misfit {
+    /// Creates an error about this value: `ops[1].name` is 3, expected a string.
+    pub(super) fn complain(&self, expected: &'static str) -> Misfit {
         let found = match self.value {
             Value::Null => "null".to_owned(),
             Value::Bool(truth) => truth.to_string(),
@@ -41,14 +41,14 @@ impl<'a> Node<'a> {
             Value::Array(_) => "a list".to_owned(),
             Value::Object(_) => "an object".to_owned(),
         };
-        Misfit::Value { at: self.at.clone(), found, wanted }
+        Misfit::Value { at: self.at.clone(), found, expected }
     }
 
     fn path_to(&self, key: &str) -> String {
         if self.at.is_empty() { key.to_owned() } else { format!("{}.{key}", self.at) }
     }
 
-    /// Member `key`, if it is there.
+    /// Returns member `key`, if it exists.
     pub(super) fn optional(&self, key: &str) -> Result<Option<Node<'a>>, Misfit> {
         let Value::Object(members) = self.value else {
             return Err(self.complain("an object"));
@@ -64,13 +64,13 @@ impl<'a> Node<'a> {
         let node = self.member(key)?;
         match node.value {
             Value::String(text) => Ok(text),
-            _ => Err(node.complain("a text")),
+            _ => Err(node.complain("a string")),
         }
     }
 
     pub(super) fn number(&self, key: &str) -> Result<u64, Misfit> {
         let node = self.member(key)?;
-        node.value.as_u64().ok_or_else(|| node.complain("a whole number"))
+        node.value.as_u64().ok_or_else(|| node.complain("a non-negative integer"))
     }
 
     pub(super) fn truth(&self, key: &str) -> Result<bool, Misfit> {
@@ -78,7 +78,7 @@ impl<'a> Node<'a> {
         node.value.as_bool().ok_or_else(|| node.complain("true or false"))
     }
 
-    /// The core that member `key` names.
+    /// Returns the core that member `key` names.
     pub(super) fn core(&self, key: &str) -> Result<Core, Misfit> {
         let node = self.member(key)?;
         let found = node.value.as_str().and_then(Core::from_name);
@@ -89,7 +89,7 @@ impl<'a> Node<'a> {
         self.value.is_null()
     }
 
-    /// Member `key`, a list, read with `read` item by item.
+    /// Parses member `key`, a list, item by item.
     pub(super) fn list<T>(
         &self,
         key: &str,
@@ -125,22 +125,22 @@ mod tests {
         let root = Node::root(&document);
         let cases = [
             (root.text("gone").unwrap_err(), "`gone` is missing"),
-            (root.member("a").unwrap().text("b").unwrap_err(), "`a.b` is 7, wanted a text"),
+            (root.member("a").unwrap().text("b").unwrap_err(), "`a.b` is 7, expected a text"),
             (
                 root.list("list", |n| n.number("n")).unwrap_err(),
-                "`list[0].n` is \"x\", wanted a whole number",
+                "`list[0].n` is \"x\", expected a whole number",
             ),
             (
                 root.core("core").unwrap_err(),
-                "`core` is \"npu\", wanted a core, such as \"cpu\" or \"dsp:v68\"",
+                "`core` is \"npu\", expected a core, such as \"cpu\" or \"dsp:v68\"",
             ),
-            (root.list("a", |n| n.truth("b")).unwrap_err(), "`a` is an object, wanted a list"),
+            (root.list("a", |n| n.truth("b")).unwrap_err(), "`a` is an object, expected a list"),
         ];
-        for (found, wanted) in cases {
-            assert_eq!(found.to_string(), wanted);
+        for (found, expected) in cases {
+            assert_eq!(found.to_string(), expected);
         }
         let list = Value::Array(Vec::new());
         let found = Node::root(&list).text("x").unwrap_err();
-        assert_eq!(found.to_string(), "it is a list, wanted an object");
+        assert_eq!(found.to_string(), "it is a list, expected an object");
     }
 }

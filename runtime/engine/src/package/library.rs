@@ -1,5 +1,4 @@
-//! The libraries of a package, opened one by one: the registration library first, the others when
-//! a core needs them.
+//! Opens the libraries of a package one by one: the registration library first, the others when a core needs them.
 
 use std::path::{Path, PathBuf};
 
@@ -13,20 +12,20 @@ use super::sources::Sources;
 use super::trust::{Asking, Sealed, Trust};
 use super::{OpenError, Package, PackageLibrary, dist, error, table};
 
-/// A registration library that may be opened. None of its code has run.
+/// A registration library that passed the checks before loading. None of its code has run.
 pub(crate) struct Closed {
     candidate: Candidate,
     pub(crate) sha256: String,
-    /// The folder that its index's paths start from.
+    /// The folder that the paths in its index are relative to.
     pub(crate) folder: PathBuf,
-    /// Its index as it lies there, and what that calls the package.
+    /// Its index file, and the package name in it.
     sealed: Option<Sealed>,
     indexed: Option<String>,
-    /// What its libraries are to the sources that lie beside them.
+    /// Whether its libraries match the sources next to them.
     pub(crate) sources: Sources,
 }
 
-/// Which build of which package a path leads to.
+/// Identifies the build of the package at a path.
 #[derive(Debug)]
 pub struct Build {
     sha256: String,
@@ -34,10 +33,10 @@ pub struct Build {
 }
 
 impl Build {
-    /// That of the package at `path`, none of whose code runs.
+    /// Identifies the package at `path` without running its code.
     ///
     /// # Errors
-    /// The library cannot be read, or is none of a package.
+    /// Fails if the library cannot be read, or is not part of a package.
     pub fn of(path: &Path) -> Result<Self, OpenError> {
         let dist::Located { path, .. } = dist::registration(path)?;
         let sha256 = index::sha256(&path)?;
@@ -45,18 +44,18 @@ impl Build {
         Ok(Self { sha256, path })
     }
 
-    /// Whether both are one package: the same file, or another one with the same bytes.
+    /// Returns whether both are the same package: the same file, or files with the same content.
     pub fn is_same(&self, other: &Self) -> bool {
         self.sha256 == other.sha256 || self.path == other.path
     }
 }
 
 impl Closed {
-    /// Looks at the package at `path`: its folder, its `dist` folder, or its registration library.
+    /// Reads the package at `path`: its folder, its `dist` folder, or its registration library.
     pub(crate) fn read(path: &Path) -> Result<Self, OpenError> {
         let dist::Located { path, folder, index } = dist::registration(path)?;
         let sealed = Sealed::read(&folder)?;
-        // The index that is signed or locked is the one that libraries are held to.
+        // Signatures and lock files cover this index, so libraries are checked against the same bytes.
         let index = match &sealed {
             Some(sealed) => Some(Index::of_bytes(&folder.join(INDEX_FILE), &sealed.bytes)?),
             None => index,
@@ -79,23 +78,23 @@ impl Closed {
         &self.candidate.path
     }
 
-    /// The SHA-256 of its index, if it has one.
+    /// Returns the SHA-256 digest of its index, if it has one.
     pub(crate) fn index_sha256(&self) -> Option<&str> {
         self.sealed.as_ref().map(|sealed| sealed.sha256.as_str())
     }
 
-    /// What tells this build of the package from others: the SHA-256 of its index, which has those of all its libraries, or that of its
-    /// registration library.
+    /// Returns a digest that identifies this build of the package: that of its index, which covers all its libraries, or else
+    /// that of its registration library.
     pub(crate) fn build(&self) -> &str {
         self.index_sha256().unwrap_or(&self.sha256)
     }
 
-    /// Refuses a package that is not signed or locked as it is to be.
+    /// Checks that the package is signed and locked as `trust` requires.
     pub(crate) fn check_trust(&self, trust: &Trust) -> Result<(), OpenError> {
         trust.check(&self.asking())
     }
 
-    /// Whether somebody who is trusted signed the package; refuses one that is not as it was locked.
+    /// Returns whether the package is signed with a trusted key. Fails if it does not match the lock file.
     pub(crate) fn is_vouched_for(&self, trust: &Trust) -> Result<bool, OpenError> {
         trust.vouches_for(&self.asking())
     }
@@ -106,17 +105,17 @@ impl Closed {
         Asking { name, folder: &self.folder, index: self.sealed.as_ref() }
     }
 
-    /// The library, as messages call it.
+    /// Returns the name of the library for messages.
     pub(crate) fn place(&self) -> String {
         error::library(self.path())
     }
 
-    /// The package's name, if the file says it.
+    /// Returns the package's name, if the file states it.
     pub(crate) fn name(&self) -> Option<&str> {
         self.candidate.manifest.as_ref().map(|manifest| manifest.package.as_str())
     }
 
-    /// Loads the library by `load`, and checks its table.
+    /// Loads the library with `load` and checks its table.
     pub(crate) fn load(&self, load: impl Load) -> Result<Tables, OpenError> {
         let table = self.candidate.load_by(|candidate| load(candidate, &self.sha256))?;
         let reject = |reason| OpenError::Table { place: self.place(), reason };
@@ -126,14 +125,14 @@ impl Closed {
             return Err(not_a_registration(self.path(), table.name, cores));
         }
         if table.ops.is_empty() {
-            return Err(reject("it has no operators, wanted at least one".to_owned()));
+            return Err(reject("it has no operators, expected at least one".to_owned()));
         }
         table::check(&table, table.ops).map_err(|breach| reject(breach.to_string()))?;
         Ok(table)
     }
 }
 
-/// Copies and checks a linked-in package's tables.
+/// Copies and checks the tables of a linked-in package.
 pub(crate) fn linked_in(package: &'static PackageV1) -> Result<Tables, OpenError> {
     let reject = |reason| OpenError::Table { place: error::linked(package.name()), reason };
     let tables = open::tables_of(package).map_err(|why| reject(why.to_string()))?;
@@ -141,7 +140,7 @@ pub(crate) fn linked_in(package: &'static PackageV1) -> Result<Tables, OpenError
     Ok(tables)
 }
 
-/// The tables of the runtime's own package. Tests check them, so that no process has to.
+/// Returns the tables of the runtime's own package. Tests check them, so that no process has to.
 pub(crate) fn built_in(package: &'static PackageV1) -> Result<Tables, OpenError> {
     let reject = |reason: &str| {
         let place = error::linked(package.name());
@@ -150,7 +149,7 @@ pub(crate) fn built_in(package: &'static PackageV1) -> Result<Tables, OpenError>
     Tables::own(package).map_err(reject)
 }
 
-/// The implementation libraries that `table` names, from the folder of its library.
+/// Returns the implementation libraries that `table` names, with paths relative to its library.
 pub(crate) fn libraries_of(table: &Tables, registration: Option<&Path>) -> Vec<PackageLibrary> {
     let folder = registration.map_or(Path::new(""), dist::folder_of);
     let libraries = table
@@ -172,7 +171,7 @@ fn not_a_registration(path: &Path, package: &str, cores: impl Iterator<Item = Co
     }
 }
 
-/// What loads a library that was looked at, and has this digest.
+/// Loads a checked library; the text is its digest.
 pub(crate) trait Load: FnOnce(&Candidate, &str) -> Result<Tables, OpenError> {}
 
 impl<F: FnOnce(&Candidate, &str) -> Result<Tables, OpenError>> Load for F {}
@@ -182,13 +181,13 @@ pub(crate) fn load_here(candidate: &Candidate, _: &str) -> Result<Tables, OpenEr
     candidate.load()
 }
 
-/// Loads the library at the absolute path `path` into this process, whatever it is of its package.
+/// Loads the library at the absolute path `path` into this process, whatever its role in its package.
 pub(crate) fn load_library(path: &Path) -> Result<Tables, OpenError> {
     let candidate = Candidate::read(path)?;
     candidate.load_by(Candidate::load)
 }
 
-/// Opens an implementation library of `package`, whose operators are `ops`, by `load`.
+/// Opens an implementation library of `package` with `load`. `ops` are the package's operators.
 pub(crate) fn implementation(
     package: &Package,
     library: &PackageLibrary,
@@ -230,23 +229,23 @@ pub(crate) fn implementation(
     table::check(&table, ops)
         .map_err(|breach| OpenError::Table { place: place.clone(), reason: breach.to_string() })?;
     if table.kernels.is_empty() {
-        let reason = format!("it has no kernels, wanted kernels for {}", library.core);
+        let reason = format!("it has no kernels, expected kernels for {}", library.core);
         return Err(OpenError::Table { place, reason });
     }
     Ok(table)
 }
 
-/// Refuses an implementation library that is not of this build of the package.
+/// Refuses an implementation library of another package or build.
 fn check_origin(package: &Package, path: &Path, found: [&str; 3]) -> Result<(), OpenError> {
-    let wanted = [&package.name, &package.version, &package.sdk_version];
+    let expected = [&package.name, &package.version, &package.sdk_version];
     let names = ["package name", "version", "SDK version"];
-    for ((what, found), wanted) in names.into_iter().zip(found).zip(wanted) {
-        if found != wanted {
+    for ((what, found), expected) in names.into_iter().zip(found).zip(expected) {
+        if found != expected {
             return Err(OpenError::Stray {
                 path: path.to_owned(),
                 what,
                 found: format!("{found:?}"),
-                wanted: format!("{wanted:?}"),
+                expected: format!("{expected:?}"),
             });
         }
     }
@@ -263,7 +262,7 @@ fn check_cores<'a>(
             path: library.path.clone(),
             op: format!("{op:?}"),
             found,
-            wanted: library.core,
+            expected: library.core,
         }),
     }
 }

@@ -1,4 +1,4 @@
-//! What a library says of itself, read from its file without running it.
+//! The manifest of a library, read from its file without running it.
 
 use std::path::Path;
 
@@ -11,28 +11,28 @@ use super::OpenError;
 use super::elf::Elf;
 use super::json::{Misfit, Node};
 
-/// The processor and system that packages must be built for, as in `x86_64-linux`.
+/// Returns the target that packages must be built for, such as `x86_64-linux`.
 pub fn host_target() -> String {
     format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS)
 }
 
-/// How closely the heap is watched while a package's kernels execute.
+/// How strictly heap use is checked while a package's kernels execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Tier {
-    /// Not at all: a package without a guard.
+    /// Not checked: the package has no heap guard.
     Unchecked,
-    /// Every use of the package's allocator turns into an error.
+    /// Every use of the package's allocator fails the execution.
     Trapped,
 }
 
 impl Tier {
-    /// The tier that a library with this guard offers.
+    /// Returns the tier that a library with this guard supports.
     pub(crate) fn of(guard: Option<LibraryGuard>) -> Self {
         if guard.is_some() { Self::Trapped } else { Self::Unchecked }
     }
 
-    /// The name, as in manifests.
+    /// Returns the name, as in manifests.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unchecked => "unchecked",
@@ -41,32 +41,32 @@ impl Tier {
     }
 }
 
-/// What a library holds.
+/// The manifest of a library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// The version of the binary contract.
+    /// The version of the ABI.
     pub abi_version: AbiVersion,
-    /// The hash of all layouts.
+    /// The fingerprint of all structure layouts.
     pub fingerprint: u64,
-    /// What the library needs of its host beyond the contract.
+    /// The host features that the library requires beyond the ABI.
     pub needs: Vec<String>,
     /// The package's name.
     pub package: String,
     /// The package's version.
     pub version: String,
-    /// The SDK that the library was built with.
+    /// The version of the SDK that the library was built with.
     pub sdk_version: String,
-    /// The processor and system that it was built for.
+    /// The target that it was built for.
     pub target: String,
-    /// How closely the heap is watched.
+    /// How strictly heap use is checked.
     pub heap: Tier,
-    /// What a panic does in it; nothing where it does not say, as a C package need not.
+    /// The effect of a panic in it; `None` if not stated, which C packages may omit.
     pub panics: Option<PanicStrategy>,
-    /// The operators described.
+    /// The operators that it describes.
     pub ops: Vec<ManifestOp>,
-    /// The kernels held.
+    /// The kernels that it contains.
     pub kernels: Vec<ManifestKernel>,
-    /// The implementation libraries named.
+    /// The implementation libraries that it names.
     pub libraries: Vec<ManifestLibrary>,
 }
 
@@ -75,7 +75,7 @@ pub struct Manifest {
 pub struct ManifestOp {
     /// Its type name.
     pub name: String,
-    /// Its domain; empty for that which its package is called by.
+    /// Its domain; empty: the package's name.
     pub domain: String,
     /// Its inputs.
     pub inputs: Vec<ManifestPort>,
@@ -90,13 +90,13 @@ pub struct ManifestOp {
 pub struct ManifestPort {
     /// Its name.
     pub name: String,
-    /// The types that some core takes.
+    /// The element types that some core supports.
     pub types: TypeSet,
-    /// Whether a node may leave it out.
+    /// Whether nodes may leave it out.
     pub is_optional: bool,
-    /// Whether its data must be in the model.
+    /// Whether its data must be constant.
     pub is_static: bool,
-    /// Whether it stands for any number of tensors.
+    /// Whether it accepts any number of tensors.
     pub is_repeated: bool,
 }
 
@@ -105,64 +105,65 @@ pub struct ManifestPort {
 pub struct ManifestParam {
     /// Its name.
     pub name: String,
-    /// The attribute of models that gives its value.
+    /// The name of the model attribute with its value.
     pub attribute: String,
-    /// What it holds.
+    /// Its kind.
     pub kind: ParamKind,
-    /// The element types that it takes: one but for a tensor that keeps its own.
+    /// Its element types: one, except for tensors that keep their own type.
     pub types: TypeSet,
-    /// Whether a node may leave it out.
+    /// Whether nodes may leave it out.
     pub is_optional: bool,
 }
 
 /// A kernel in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestKernel {
-    /// The operator that it computes.
+    /// The operator that it implements.
     pub op: String,
-    /// The operator's domain; empty where its name is enough.
+    /// The operator's domain; empty if the name is unique.
     pub domain: String,
-    /// The core that it is written for.
+    /// The core that it runs on.
     pub core: Core,
-    /// The types that it takes.
+    /// The element types that it supports.
     pub rules: Vec<ManifestRule>,
 }
 
-/// The types that a kernel takes on one port.
+/// The element types that a kernel supports for one port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManifestRule {
     /// The port's side.
     pub side: Side,
-    /// The port's place on its side.
+    /// The index of the port on its side.
     pub port: usize,
-    /// The types wanted.
+    /// The supported types.
     pub wanted: Wanted,
 }
 
 /// An implementation library in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestLibrary {
-    /// The core that its kernels are for.
+    /// The core that its kernels run on.
     pub core: Core,
     /// Its path relative to the registration library.
     pub file: String,
 }
 
 impl Manifest {
-    /// Whether the library holds kernels and nothing else.
+    /// Returns whether the library contains only kernels.
     pub fn is_implementation(&self) -> bool {
         self.ops.is_empty() && self.libraries.is_empty() && !self.kernels.is_empty()
     }
 
-    /// Reads the manifest of the library at `path` without running it; nothing for a C package without one.
+    /// Reads the manifest of the library at `path` without running it. Returns `None` for a C package
+    /// without a manifest.
     ///
     /// # Errors
-    /// The file is no library for this machine, no package, or one of another ABI version.
+    /// Fails if the file is not a library for this machine, not a package, or has another ABI version.
     pub fn read(path: &Path) -> Result<Option<Self>, OpenError> {
         Self::of_elf(path, &Elf::read(path)?)
     }
 
-    /// The manifest in the parsed library `elf`, which lies at `path`.
+    /// Parses the manifest in `elf`, the library at `path`.
     pub(super) fn of_elf(path: &Path, elf: &Elf) -> Result<Option<Self>, OpenError> {
         if elf.manifest.is_none() && !elf.exports_c_query {
             return Err(OpenError::NotAPackage { path: path.to_owned() });
@@ -173,20 +174,20 @@ impl Manifest {
     /// Refuses a library that this runtime cannot open.
     pub(super) fn check(&self, path: &Path) -> Result<(), OpenError> {
         let path_of = || path.to_owned();
-        let Some(wanted) = self.abi_version.fingerprint() else {
+        let Some(expected) = self.abi_version.fingerprint() else {
             return Err(OpenError::AbiVersion { path: path_of(), found: self.abi_version });
         };
-        if self.fingerprint != wanted {
+        if self.fingerprint != expected {
             let found = self.fingerprint;
-            return Err(OpenError::Layouts { path: path_of(), found, wanted });
+            return Err(OpenError::Layouts { path: path_of(), found, expected });
         }
         if let Some(need) = self.needs.iter().find(|need| !NEEDS.contains(&need.as_str())) {
             return Err(OpenError::Need { path: path_of(), need: need.clone() });
         }
-        let wanted = host_target();
-        if self.target != wanted {
+        let expected = host_target();
+        if self.target != expected {
             let found = self.target.clone();
-            return Err(OpenError::Target { path: path.to_owned(), found, wanted });
+            return Err(OpenError::Target { path: path.to_owned(), found, expected });
         }
         if self.panics == Some(PanicStrategy::Abort) {
             return Err(OpenError::Aborts { path: path.to_owned() });
@@ -201,7 +202,7 @@ impl Manifest {
         };
         let document: Value = serde_json::from_slice(text).map_err(|e| refuse(e.into()))?;
         let root = Node::root(&document);
-        // The rest of a manifest of another version may look like anything.
+        // The rest of a manifest of another version may have any content.
         let found = abi_version(&root).map_err(refuse)?;
         if found.fingerprint().is_none() {
             return Err(OpenError::AbiVersion { path: path.to_owned(), found });
@@ -212,7 +213,7 @@ impl Manifest {
     fn of_json(root: &Node<'_>, abi_version: AbiVersion) -> Result<Self, Misfit> {
         let text = |node: &Node<'_>| match node.as_text() {
             Some(text) => Ok(text.to_owned()),
-            None => Err(node.complain("a text")),
+            None => Err(node.complain("a string")),
         };
         Ok(Self {
             abi_version,
@@ -231,7 +232,7 @@ impl Manifest {
     }
 }
 
-/// A version as in `2.0`. Manifests of the first one have the number 1.
+/// Parses a version such as `2.0`. Manifests of the first version have the number 1.
 fn abi_version(root: &Node<'_>) -> Result<AbiVersion, Misfit> {
     let node = root.member("abi_version")?;
     let parts = node.as_text().and_then(|text| text.split_once('.'));
@@ -345,7 +346,7 @@ fn rule(node: &Node<'_>) -> Result<ManifestRule, Misfit> {
 fn index(node: &Node<'_>, key: &str) -> Result<usize, Misfit> {
     match u16::try_from(node.number(key)?) {
         Ok(index) => Ok(usize::from(index)),
-        Err(_) => Err(node.member(key)?.complain("a port")),
+        Err(_) => Err(node.member(key)?.complain("a port index")),
     }
 }
 

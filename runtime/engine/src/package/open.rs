@@ -1,6 +1,6 @@
-//! Opens one library: everything that can be known is checked before any of its code runs.
+//! Loads one library. Everything that can be checked is checked before any of its code runs.
 //!
-//! Its tables are copied out by `copy`; the two are the files of the module that hold unsafe code.
+//! `copy` copies its tables. These two files have the unsafe code of the module.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use super::error::{LoadReport, library};
 use super::{Manifest, OpenError};
 use crate::exit_guard::{self, Who};
 
-/// A library that has been looked at, but not run.
+/// A library that was checked but not loaded.
 pub(crate) struct Candidate {
     pub(super) path: PathBuf,
-    /// Nothing for a C package without one.
+    /// `None` for a C package without a manifest.
     pub(super) manifest: Option<Manifest>,
     door: Door,
 }
@@ -29,7 +29,7 @@ enum Door {
     C,
 }
 
-/// As an exit while it is loaded is reported.
+/// Names the library if it exits the process while it is loaded.
 impl Who for Candidate {
     fn say(&self, f: &mut fmt::Formatter<'_>, what: &str) -> fmt::Result {
         write!(f, "{} {what} while it was opened", library(&self.path))
@@ -37,7 +37,7 @@ impl Who for Candidate {
 }
 
 impl Candidate {
-    /// Looks at the library at the absolute path `path`, and refuses one that this runtime cannot open.
+    /// Reads the library at the absolute path `path`. Refuses one that this runtime cannot open.
     pub(super) fn read(path: &Path) -> Result<Self, OpenError> {
         let elf = Elf::read(path)?;
         let manifest = Manifest::of_elf(path, &elf)?;
@@ -48,7 +48,7 @@ impl Candidate {
         Ok(Self { path: path.to_owned(), manifest, door })
     }
 
-    /// Loads the library by `load`, and refuses tables that its manifest does not promise.
+    /// Loads the library with `load`. Refuses tables that do not match its manifest.
     pub(super) fn load_by(
         &self,
         load: impl FnOnce(&Self) -> Result<Tables, OpenError>,
@@ -58,7 +58,7 @@ impl Candidate {
         Ok(tables)
     }
 
-    /// Runs the library's constructors and takes its table. The library stays loaded for good.
+    /// Runs the library's constructors and reads its table. The library is never unloaded.
     pub(super) fn load(&self) -> Result<Tables, OpenError> {
         let table = exit_guard::during(self, || self.table())?;
         if !table.is_aligned() {
@@ -68,7 +68,7 @@ impl Candidate {
         unsafe { Tables::copy(table) }.map_err(|why| self.refuse(&why.to_string()))
     }
 
-    /// Where it lies.
+    /// Returns the path of the library.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -83,7 +83,7 @@ impl Candidate {
             Door::Rust => self.rust_table(),
             Door::C => self.c_table(&handle),
         };
-        // Tables, and functions in them, are used for as long as the process lives.
+        // Tables and their functions are used for as long as the process lives.
         std::mem::forget(handle);
         table
     }
@@ -115,7 +115,7 @@ impl Candidate {
         Ok(table)
     }
 
-    /// Refuses a library whose manifest promised something else than its table holds.
+    /// Refuses a library whose table does not match its manifest.
     fn compare(&self, table: &Tables) -> Result<(), OpenError> {
         let Some(manifest) = &self.manifest else { return Ok(()) };
         let names = |ops: &mut dyn Iterator<Item = String>| ops.collect::<Vec<_>>().join(", ");
@@ -150,7 +150,7 @@ impl Candidate {
     }
 }
 
-/// The tables of a package that is linked in.
+/// Copies the tables of a linked-in package.
 pub(super) fn tables_of(package: &'static PackageV1) -> Result<Tables, Unreadable> {
     // SAFETY: `package` is a static table that this build made.
     unsafe { Tables::copy(package) }

@@ -1,4 +1,4 @@
-//! An index for a package that `udo build` did not build, so that it can be signed and locked as one that it did.
+//! Writes an index for a package that `udo build` did not build, so that it can be signed and locked.
 
 use std::path::Path;
 
@@ -8,17 +8,18 @@ use super::index::{self, Index, IndexEntry, LibraryKind};
 use super::manifest::host_target;
 use super::open::Candidate;
 
-/// Who is said to have made an index that is written here.
+/// The name of the tool in the indexes that are written here.
 const MADE_BY: &str = "udo sign";
 
-/// What is said of a library that says nothing of itself.
+/// The value of unknown properties.
 const UNKNOWN: &str = "unknown";
 
-/// Writes the index of the package whose libraries lie in `folder`, if `udo build` did not: as they are now, and again where they changed
-/// since. None of their code runs.
+/// Writes the index of the package in `folder`, unless `udo build` wrote it. An index that was written here before is updated. No
+/// code of the package runs.
 ///
 /// # Errors
-/// There is no registration library or several, one that this runtime cannot open, or the index cannot be read or written.
+/// Fails if the folder does not contain exactly one registration library that this runtime can open, or the index cannot be read
+/// or written.
 pub fn seal(folder: &Path) -> Result<(), OpenError> {
     let known = Index::read(folder)?;
     if known.as_ref().is_some_and(|index| index.made_by.is_none()) {
@@ -28,7 +29,7 @@ pub fn seal(folder: &Path) -> Result<(), OpenError> {
     if known.as_ref() == Some(&made) { Ok(()) } else { made.write(folder) }
 }
 
-/// What lies in a folder.
+/// Creates the index of a folder.
 fn index_of(folder: &Path) -> Result<Index, OpenError> {
     let registration = dist::registration(folder)?;
     let (path, folder) = (registration.path, registration.folder);
@@ -36,12 +37,12 @@ fn index_of(folder: &Path) -> Result<Index, OpenError> {
     let file = path.strip_prefix(&folder).unwrap_or(&path).to_string_lossy().into_owned();
     let entry = |file: &str, kind, core| -> Result<IndexEntry, OpenError> {
         let sha256 = index::sha256(&folder.join(file))?;
-        // Whatever built it has not said what of.
+        // The sources are unknown.
         Ok(IndexEntry { file: file.to_owned(), kind, core, sha256, sources: Vec::new() })
     };
     let mut libraries = vec![entry(&file, LibraryKind::Registration, None)?];
     let named = manifest.iter().flat_map(|manifest| &manifest.libraries);
-    // One that was not built is refused when a core needs it.
+    // A missing library is reported when a core needs it.
     for library in named.filter(|library| folder.join(&library.file).is_file()) {
         libraries.push(entry(&library.file, LibraryKind::Implementation, Some(library.core))?);
     }

@@ -1,4 +1,4 @@
-//! Whether a package's libraries are of the sources that lie beside them: what its index says of these, not times, decides.
+//! Compares a package's libraries with the sources next to them, by the digests in its index, not by file times.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,25 +6,25 @@ use std::path::Path;
 use super::dist::DIST_FOLDER;
 use super::index::{self, Index, IndexEntry, SourceEntry};
 
-/// The file by which a package's folder is known that `udo new` made.
+/// The file that marks a package folder created by `udo new`.
 const MARKER: &str = ".udo-package.json";
 
-/// What the libraries of a package are to the sources that lie beside them.
+/// Whether the libraries of a package match the sources next to them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Sources {
-    /// No sources lie there.
+    /// There are no sources.
     #[default]
     Absent,
-    /// They were built from them.
+    /// The libraries were built from these sources.
     Same,
-    /// These have changed since, as paths in the package's folder.
+    /// These files changed since the build, as paths in the package's folder.
     Changed(Vec<String>),
-    /// Nothing says what they were built from: the package has no index, or one of an older SDK.
+    /// The sources of the build are unknown: the package has no index, or an older SDK wrote it.
     Unknown,
 }
 
 impl Sources {
-    /// Looks at the package whose libraries lie in `folder`, which has this index.
+    /// Compares the package with libraries in `folder` and this index.
     pub(super) fn of(folder: &Path, index: Option<&Index>) -> Self {
         let parent = folder.parent().filter(|_| folder.ends_with(DIST_FOLDER));
         let has_own = parent.is_some_and(|parent| parent.join(MARKER).is_file());
@@ -35,7 +35,7 @@ impl Sources {
         if libraries().next().is_none() {
             return if has_own { Self::Unknown } else { Self::Absent };
         }
-        // What all libraries share may be the files of somebody else's project that has a dist folder.
+        // Shared sources alone are not enough: they may belong to another project with a dist folder.
         let mut own = libraries().flat_map(IndexEntry::own_sources);
         if !own.any(|source| parent.join(&source.file).is_file()) {
             return Self::Absent;
@@ -48,7 +48,7 @@ impl Sources {
         if changed.is_empty() { Self::Same } else { Self::Changed(changed.into_iter().collect()) }
     }
 
-    /// What who runs a package should know, which is called `name` and lies in `folder`.
+    /// Returns a warning for users of the package `name` in `folder`, if the libraries may not match the sources.
     pub(crate) fn notice(&self, name: &str, folder: &Path) -> Option<String> {
         let package = folder.parent().unwrap_or(folder);
         let has_own = package.join(MARKER).is_file();
@@ -56,11 +56,11 @@ impl Sources {
             Self::Changed(files) => {
                 let (files, dir) = (shortened(files), package.display());
                 Some(format!(
-                    "package {name} is older than its sources, as {files} changed since it was built: `udo build {dir}` builds it"
+                    "package {name} is older than its sources: {files} changed since the build; rebuild it with `udo build {dir}`"
                 ))
             }
             Self::Unknown if has_own => Some(format!(
-                "nothing says whether package {name} was built from the sources in {dir}: `udo build {dir}` writes that into its index",
+                "cannot tell whether package {name} was built from the sources in {dir}; rebuild it with `udo build {dir}`",
                 dir = package.display()
             )),
             Self::Absent | Self::Same | Self::Unknown => None,
@@ -68,7 +68,7 @@ impl Sources {
     }
 }
 
-/// The first of these files, and how many others there are.
+/// Formats the first file and the number of the others.
 fn shortened(files: &[String]) -> String {
     match files {
         [] => String::new(),

@@ -1,4 +1,4 @@
-//! Checks a package's table before anything of it is registered.
+//! Validates a package's table before any part of it is registered.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,100 +11,104 @@ use udo_api::{
 use super::copy::{Tables, Unreadable, raw_fault};
 use super::index::is_inside;
 
-/// Where a table breaks the contract, and how.
+/// A violation of the contract, and where it is.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Breach {
     #[error("{entry}: {breach}")]
     In { entry: String, breach: Box<Self> },
-    #[error("its package name is {0:?}, wanted an identifier")]
+    #[error("its package name is {0:?}, expected an identifier")]
     PackageName(&'static str),
-    #[error("an operator is called {0:?}, wanted an identifier")]
+    #[error("an operator is called {0:?}, expected an identifier")]
     OperatorName(&'static str),
-    #[error("{0} is in it twice")]
+    #[error("{0} is listed twice")]
     Twice(String),
     #[error(transparent)]
     Raw(#[from] Unreadable),
-    #[error("it states facts that this version does not know")]
+    #[error("it has facts that this version does not know")]
     Facts,
-    #[error("it has no outputs, wanted at least one")]
+    #[error("it has no outputs, expected at least one")]
     NoOutputs,
-    #[error("{place} is called {name:?}, wanted a name of its own")]
+    #[error("{place} is called {name:?}, expected a unique name")]
     Name { place: String, name: &'static str },
-    #[error("attribute {0:?} is another one's")]
+    #[error("attribute {0:?} belongs to another parameter")]
     Attribute(&'static str),
-    #[error("it sets flags that this version does not know")]
+    #[error("it has flags that this version does not know")]
     Flags,
-    #[error("it is repeated, wanted that of the last port only")]
+    #[error("it is repeated, expected only the last port to be repeated")]
     Repeated,
-    #[error("it takes no type, wanted at least one")]
+    #[error("it has no element types, expected at least one")]
     NoTypes,
-    #[error("its types are {0:#x}, wanted types of tensors")]
+    #[error("its types are {0:#x}, expected element types of tensors")]
     Types(u32),
-    #[error("its kind is not known, wanted one of {}", ParamKind::ALL.map(ParamKind::name).join(", "))]
+    #[error("its kind is unknown, expected one of {}", ParamKind::ALL.map(ParamKind::name).join(", "))]
     Kind,
-    #[error("it does not say types as a {} does", .0.name())]
+    #[error("its types are not valid for a {}", .0.name())]
     TypesOfKind(ParamKind),
-    #[error("its type is not known")]
+    #[error("its type is unknown")]
     Type,
     #[error("its default does not fit its kind, {}", .0.name())]
     Default(ParamKind),
-    #[error("it is a graph, which built-in operators alone take")]
+    #[error("it is a graph, which only built-in operators support")]
     Graph,
-    #[error("it states that its host runs graphs, which built-in operators alone have")]
+    #[error("it states that its host runs graphs, which only built-in operators may do")]
     Control,
-    #[error("its core is {0}, which is not known")]
+    #[error("its core is {0}, which is unknown")]
     Core(Core),
     #[error("its core is a {} without an architecture", .0.name().to_ascii_uppercase())]
     NoArch(CoreKind),
-    #[error("its core is {core} with architecture {}, wanted 0", .core.arch())]
+    #[error("its core is {core} with architecture {}, expected 0", .core.arch())]
     Arch { core: Core },
     #[error("it has a cost that this version does not know")]
     Cost,
-    #[error("it is a GPU kernel, which works neither in place nor on rows that lie apart")]
+    #[error("it is a GPU kernel, which supports neither in-place computation nor strided rows")]
     Gpu,
-    #[error("it works in place from input {input} to output {output}, which the operator lacks")]
+    #[error(
+        "it works in place from input {input} to output {output}, which the operator does not have"
+    )]
     InPlace { input: usize, output: usize },
     #[error("a rule is for neither an input nor an output")]
     RuleSide,
-    #[error("a rule is for {side} {port}, which the operator lacks")]
+    #[error("a rule is for {side} {port}, which the operator does not have")]
     RulePort { side: &'static str, port: usize },
-    #[error("the rule for {side} {port} says what this version does not know")]
+    #[error("the rule for {side} {port} has parts that this version does not know")]
     RuleParts { side: &'static str, port: usize },
     #[error(
-        "the rule for {side} {port} wants channels last, and its operator says a layout of its own"
+        "the rule for {side} {port} requires channels last, but its operator declares a layout"
     )]
     RuleLayout { side: &'static str, port: usize },
-    #[error("the rule for {side} {port} wants the type of input {other}, which the operator lacks")]
+    #[error(
+        "the rule for {side} {port} requires the type of input {other}, which the operator does not have"
+    )]
     RuleInput { side: &'static str, port: usize, other: usize },
-    #[error("the rule for input {port} wants the type of input {other}, wanted an input before it")]
+    #[error(
+        "the rule for input {port} requires the type of input {other}, expected an earlier input"
+    )]
     RuleOrder { port: usize, other: usize },
     #[error(transparent)]
     Operator(#[from] NotDescribed),
-    #[error("wanted a path inside the package's folder")]
+    #[error("its path leads out of the package's folder")]
     Outside,
 }
 
 impl Breach {
-    /// The same in an entry of the table.
+    /// Locates the violation in an entry of the table.
     fn of(entry: String) -> impl FnOnce(Self) -> Self {
         |breach| Self::In { entry, breach: Box::new(breach) }
     }
 }
 
-/// Why a kernel computes none of its package's operators.
+/// The reason why a kernel cannot be matched to an operator of its package.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotDescribed {
-    #[error("its package describes no such operator")]
+    #[error("its package does not describe this operator")]
     Name,
-    #[error("its package describes no such operator of domain {0:?}")]
+    #[error("its package does not describe this operator in domain {0:?}")]
     Domain(&'static str),
-    #[error("it says no domain, wanted one of {}", .0.join(", "))]
+    #[error("it has no domain, expected one of {}", .0.join(", "))]
     NoDomain(Vec<&'static str>),
 }
 
-/// Refuses a table that breaks the contract.
-///
-/// `ops` are the operators that its kernels may compute.
+/// Validates a table. `ops` are the operators that its kernels may implement.
 pub(super) fn check(table: &Tables, ops: &[OpDef]) -> Result<(), Breach> {
     if !is_identifier(table.name) {
         return Err(Breach::PackageName(table.name));
@@ -141,7 +145,7 @@ pub(super) fn check(table: &Tables, ops: &[OpDef]) -> Result<(), Breach> {
     Ok(())
 }
 
-/// A letter or underscore, then letters, digits and underscores, all ASCII.
+/// Returns whether `name` is a C identifier in ASCII.
 pub(super) fn is_identifier(name: &str) -> bool {
     let is_word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     name.bytes().all(is_word) && name.bytes().next().is_some_and(|b| !b.is_ascii_digit())
@@ -247,7 +251,7 @@ fn check_param(param: &Param) -> Result<(), Breach> {
     if fits { Ok(()) } else { Err(Breach::Default(kind)) }
 }
 
-/// Only the runtime itself runs subgraphs, so that operators of packages cannot have any.
+/// Only the runtime can run subgraphs, so operators of packages cannot have any.
 fn check_graphs(package: &str, op: &OpDef) -> Result<(), Breach> {
     if package == super::BUILT_IN {
         return Ok(());
@@ -295,11 +299,11 @@ fn check_kernel(kernel: &KernelDef, ops: &OwnOperators<'_>) -> Result<(), Breach
     Ok(())
 }
 
-/// Operators by their names, which are texts to be checked each time that they are read.
+/// Operators by name. Reading a name from a table validates it, so they are read once.
 pub(crate) struct OwnOperators<'a>(HashMap<&'static str, Vec<&'a OpDef>>);
 
 impl<'a> OwnOperators<'a> {
-    /// These operators.
+    /// Indexes operators.
     pub(crate) fn of(ops: &'a [OpDef]) -> Self {
         let mut named: HashMap<_, Vec<_>> = HashMap::with_capacity(ops.len());
         for op in ops {
@@ -308,7 +312,8 @@ impl<'a> OwnOperators<'a> {
         Self(named)
     }
 
-    /// The one that `kernel` computes: by its domain, or by its name alone where that is enough.
+    /// Returns the operator that `kernel` implements, by its domain, or by its name if that is
+    /// unique.
     pub(crate) fn computed_by(&self, kernel: &KernelDef) -> Result<&'a OpDef, NotDescribed> {
         let domain = kernel.domain();
         let named = self.0.get(kernel.op()).map_or(&[][..], Vec::as_slice);

@@ -1,7 +1,7 @@
-//! Which packages may be opened: those that somebody signed, and those that a project has written down.
+//! Decides which packages may be opened: those signed with a trusted key, and those in a project's lock file.
 //!
-//! Both speak of a package's `index.json`, which has the digests of its libraries, and are looked at before any library is loaded. A runtime that is
-//! not told anything opens every package.
+//! Signatures and lock files refer to a package's `index.json`, which has the digests of its libraries. They are checked before
+//! any library is loaded. By default every package may be opened.
 
 mod key;
 mod lock;
@@ -17,35 +17,37 @@ use super::OpenError;
 use super::index::INDEX_FILE;
 use signature::Signatures;
 
-/// What a line of a file of trusted keys begins with that allows one index, signed or not.
+/// The keyword of lines in a file of trusted keys that allow one index, signed or not.
 const INDEX: &str = "index-sha256";
 
-/// Whom a runtime trusts, and what a project has written down of its packages.
+/// The trusted keys and the lock file of a runtime.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
     keys: Vec<PublicKey>,
-    /// Digests of indexes that are taken without a signature.
+    /// Digests of indexes that are allowed without a signature.
     indexes: Vec<String>,
-    /// Whether a package has to be one of these.
+    /// Whether packages must be signed or allowed.
     is_asked_for: bool,
     lock: Option<(PathBuf, Lock)>,
 }
 
 impl Trust {
-    /// Takes packages alone that are signed by one of the keys in the file at `path`, or whose index it allows; of several files, any. A line is
-    /// a public key, or `index-sha256` and the digest of an `index.json`; what is behind either is a name, and behind `#` a remark.
+    /// Requires packages to be signed with one of the keys in the file at `path`, or to have an index that the file allows.
+    /// Several calls add up.
+    ///
+    /// A line is a public key, or `index-sha256` and the digest of an `index.json`. A name may follow, and a comment after `#`.
     ///
     /// # Errors
-    /// The file cannot be read, or says something else.
+    /// Fails if the file cannot be read or has an invalid line.
     pub fn keys_of(&mut self, path: &Path) -> Result<(), KeyError> {
         let wrong = |line, reason| KeyError::Line { path: path.to_owned(), line, reason };
         self.add(&key::read(path)?, wrong)
     }
 
-    /// The same of a text, as such files have it.
+    /// Adds trusted keys from text in the format of such files.
     ///
     /// # Errors
-    /// It says something else.
+    /// Fails if a line is invalid.
     pub fn keys_in(&mut self, text: &str) -> Result<(), KeyError> {
         self.add(text, |line, reason| KeyError::Text { line, reason })
     }
@@ -74,22 +76,22 @@ impl Trust {
         Ok(())
     }
 
-    /// Takes packages alone that are as the lock file at `path` has them.
+    /// Requires packages to match the lock file at `path`.
     ///
     /// # Errors
-    /// The file cannot be read, or is none.
+    /// Fails if the file cannot be read or is invalid.
     pub fn lock_of(&mut self, path: &Path) -> Result<(), LockError> {
         self.lock = Some((path.to_owned(), Lock::read(path)?));
         Ok(())
     }
 
-    /// Refuses a package that is not to be opened.
+    /// Refuses a package that must not be opened.
     pub(super) fn check(&self, package: &Asking<'_>) -> Result<(), OpenError> {
         self.check_lock(package)?;
         if self.is_asked_for { self.check_signers(package) } else { Ok(()) }
     }
 
-    /// Whether somebody who is trusted signed a package, or its index is allowed; refuses one that is not as it was locked.
+    /// Returns whether a package is signed with a trusted key or has an allowed index. Fails if it does not match the lock file.
     pub(super) fn vouches_for(&self, package: &Asking<'_>) -> Result<bool, OpenError> {
         self.check_lock(package)?;
         if !self.is_asked_for {
@@ -121,11 +123,11 @@ impl Trust {
     }
 }
 
-/// A package that is to be opened.
+/// A package to be checked.
 #[derive(Debug)]
 pub(super) struct Asking<'a> {
     pub(super) name: String,
-    /// Where its index lies.
+    /// The folder of its index.
     pub(super) folder: &'a Path,
     pub(super) index: Option<&'a Sealed>,
 }
@@ -138,7 +140,7 @@ impl Asking<'_> {
     }
 }
 
-/// An index as it lies in its file.
+/// The content of an index file.
 #[derive(Clone, Debug)]
 pub(super) struct Sealed {
     pub(super) bytes: Vec<u8>,
@@ -146,7 +148,7 @@ pub(super) struct Sealed {
 }
 
 impl Sealed {
-    /// The index in `folder`; nothing if there is none.
+    /// Reads the index in `folder`. Returns `None` if there is no index.
     pub(super) fn read(folder: &Path) -> Result<Option<Self>, OpenError> {
         let path = folder.join(INDEX_FILE);
         match std::fs::read(&path) {

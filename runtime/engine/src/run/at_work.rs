@@ -1,28 +1,28 @@
-//! Which cores of a device are at work, and who has taken or named them.
+//! The allocation of a device's cores to runs.
 
-/// What a run wants of a device's cores.
+/// The cores that a run requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// So many, whichever are free.
+pub(super) enum CoreRequest {
+    /// This number of cores, whichever are free.
     Any(u32),
-    /// Those of these bits.
+    /// The cores of these bits.
     These(u64),
 }
 
-/// Cores that a run has while it is at work, and gives back.
+/// Cores allocated to a run while it executes.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Taken {
     cores: u64,
-    /// By which it is found, unless it named its cores when it was submitted.
+    /// The number of its user entry, unless the run named its cores when it was submitted.
     serial: Option<u64>,
 }
 
-/// The cores of a device, a bit for each.
+/// The cores of a device, one bit each.
 #[derive(Debug)]
 pub(super) struct AtWork {
     busy: u64,
-    /// Who has cores: runs that named them, from submission to end, and others while they are at work.
+    /// The users of cores: runs that named cores, from submission to end, and others while they execute.
     users: Vec<User>,
     next: u64,
 }
@@ -33,23 +33,23 @@ struct User {
     cores: u64,
 }
 
-/// What is left of a device's cores for the runs of a queue, one behind the other: who cannot begin yet keeps others from what it
-/// waits for, so that runs that want little do not overtake it for ever.
+/// The free cores of a device while the runs of a queue are considered in order. A run that cannot begin reserves the cores that
+/// it waits for, so that later runs with smaller requests cannot starve it.
 pub(super) struct Left(u64);
 
 impl Left {
-    /// The cores that a run gets now, if it does.
-    pub(super) fn take(&mut self, wanted: Wanted) -> Option<u64> {
+    /// Takes the cores for a run, if enough are free.
+    pub(super) fn take(&mut self, request: CoreRequest) -> Option<u64> {
         let free = self.0;
-        let got = match wanted {
-            Wanted::These(cores) if free & cores == cores => Some(cores),
-            Wanted::These(_) => None,
-            Wanted::Any(count) => lowest(free, count),
+        let got = match request {
+            CoreRequest::These(cores) if free & cores == cores => Some(cores),
+            CoreRequest::These(_) => None,
+            CoreRequest::Any(count) => lowest(free, count),
         };
-        self.0 &= match (got, wanted) {
+        self.0 &= match (got, request) {
             (Some(got), _) => !got,
-            (None, Wanted::These(cores)) => !cores,
-            (None, Wanted::Any(_)) => 0,
+            (None, CoreRequest::These(cores)) => !cores,
+            (None, CoreRequest::Any(_)) => 0,
         };
         got
     }
@@ -59,7 +59,7 @@ impl Left {
     }
 }
 
-/// The lowest `count` of these bits, if there are as many.
+/// Returns the lowest `count` set bits, if there are that many.
 fn lowest(bits: u64, count: u32) -> Option<u64> {
     if bits.count_ones() < count {
         return None;
@@ -76,33 +76,33 @@ impl AtWork {
         Self { busy: 0, users: Vec::new(), next: 0 }
     }
 
-    /// Makes room for so many users in all.
+    /// Reserves space for this number of users.
     pub(super) fn reserve(&mut self, room: usize) {
         self.users.reserve(room.saturating_sub(self.users.len()));
     }
 
-    /// How many cores somebody is at.
+    /// Returns the number of cores in use.
     pub(super) fn busy(&self) -> u32 {
         self.busy.count_ones()
     }
 
-    /// What of `count` cores nobody is at.
+    /// Returns the free cores among `count`.
     pub(super) fn left(&self, count: u32) -> Left {
         let all = u64::MAX >> (u64::BITS - count.clamp(1, u64::BITS));
         Left(all & !self.busy)
     }
 
-    /// Has a run be at these cores, which were left.
-    pub(super) fn begin(&mut self, wanted: Wanted, cores: u64) -> Taken {
+    /// Allocates these free cores to a run.
+    pub(super) fn begin(&mut self, request: CoreRequest, cores: u64) -> Taken {
         self.busy |= cores;
-        let serial = match wanted {
-            Wanted::These(_) => None,
-            Wanted::Any(_) => Some(self.enter(cores)),
+        let serial = match request {
+            CoreRequest::These(_) => None,
+            CoreRequest::Any(_) => Some(self.enter(cores)),
         };
         Taken { cores, serial }
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "what is given back is gone")]
+    #[expect(clippy::needless_pass_by_value, reason = "returned cores must not be used again")]
     pub(super) fn give_back(&mut self, taken: Taken) {
         let Taken { cores, serial } = taken;
         self.busy &= !cores;
@@ -111,7 +111,7 @@ impl AtWork {
         }
     }
 
-    /// Notes who has named cores or is at them: its number.
+    /// Adds a user of cores and returns its number.
     pub(super) fn enter(&mut self, cores: u64) -> u64 {
         let serial = self.next;
         self.next += 1;
@@ -125,12 +125,12 @@ impl AtWork {
         }
     }
 
-    /// The number that the next user will have.
+    /// Returns the number of the next user.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Whether somebody numbered below `serial` has this core.
+    /// Returns whether a user with a number below `serial` has this core.
     pub(super) fn has_before(&self, core: u32, serial: u64) -> bool {
         self.users.iter().any(|user| user.serial < serial && user.cores >> core & 1 == 1)
     }
@@ -144,24 +144,24 @@ mod tests {
     #[test]
     fn who_waits_keeps_what_it_waits_for() {
         let mut at_work = AtWork::new();
-        let first = at_work.begin(Wanted::Any(1), 0b0001);
+        let first = at_work.begin(CoreRequest::Any(1), 0b0001);
         let mut left = at_work.left(4);
-        assert_eq!(left.take(Wanted::These(0b0011)), None);
-        assert_eq!(left.take(Wanted::These(0b0010)), None);
-        assert_eq!(left.take(Wanted::Any(1)), Some(0b0100));
-        assert_eq!(left.take(Wanted::Any(2)), None);
+        assert_eq!(left.take(CoreRequest::These(0b0011)), None);
+        assert_eq!(left.take(CoreRequest::These(0b0010)), None);
+        assert_eq!(left.take(CoreRequest::Any(1)), Some(0b0100));
+        assert_eq!(left.take(CoreRequest::Any(2)), None);
         assert!(left.is_none());
         at_work.give_back(first);
-        assert_eq!(at_work.left(4).take(Wanted::These(0b0011)), Some(0b0011));
-        assert_eq!(at_work.left(4).take(Wanted::Any(3)), Some(0b0111));
-        assert_eq!(at_work.left(64).take(Wanted::Any(64)), Some(u64::MAX));
+        assert_eq!(at_work.left(4).take(CoreRequest::These(0b0011)), Some(0b0011));
+        assert_eq!(at_work.left(4).take(CoreRequest::Any(3)), Some(0b0111));
+        assert_eq!(at_work.left(64).take(CoreRequest::Any(64)), Some(u64::MAX));
     }
 
     #[test]
     fn users_of_a_core_are_those_that_named_it_or_are_at_it() {
         let mut at_work = AtWork::new();
         let named = at_work.enter(0b10);
-        let begun = at_work.begin(Wanted::Any(1), 0b01);
+        let begun = at_work.begin(CoreRequest::Any(1), 0b01);
         let until = at_work.next();
         let later = at_work.enter(0b11);
         assert!(at_work.has_before(0, until) && at_work.has_before(1, until));

@@ -1,4 +1,4 @@
-//! What a run is bound to: its tensors, and the leases of their bytes.
+//! The tensors that a run is bound to, and the leases of their memory.
 
 use super::Copies;
 use crate::device::{
@@ -7,33 +7,33 @@ use crate::device::{
 };
 use udo_graph::error::ErrorContext;
 
-/// The tensors of a run. Making them uses the heap; taking and giving back their leases does not.
+/// The tensors of a run. Creating them allocates; taking and returning their leases does not.
 #[derive(Debug)]
 pub struct Bound {
     inputs: Vec<DeviceTensor>,
-    /// Which binding of the leases each input has.
+    /// The binding of each input's lease.
     reads: Vec<usize>,
-    /// Which input an output is in the place of.
+    /// The input that each output shares its memory with.
     over: Vec<Option<usize>>,
-    /// Those that the caller gave, and those that runs made.
+    /// The outputs: given by the caller or created by runs.
     outputs: Vec<Option<DeviceTensor>>,
-    /// Which binding of the leases each output has.
+    /// The binding of each output's lease.
     places: Vec<Option<usize>>,
     leases: LeaseSet,
-    /// Which outputs the run that has the leases writes where the caller wants them.
+    /// Whether the current run writes each output in place.
     in_place: Vec<bool>,
-    /// Those that it makes and writes in place: they are the run's alone until its end.
+    /// The outputs that the current run created and writes in place, with leases until its end.
     made: Vec<Option<(DeviceTensor, Lease)>>,
-    /// Whose memory outputs lie in that runs make.
+    /// The device for outputs that runs create.
     home: Device,
     copies: Copies,
 }
 
 impl Bound {
-    /// These inputs, and outputs that the caller gives or leaves to the run. An input and an output of a pair may lie in one place.
+    /// Binds inputs and outputs. An output that is `None` is created by the run. The input and output of a pair may share memory.
     ///
     /// # Errors
-    /// An input with an open dimension.
+    /// Fails if an input has a dynamic dimension.
     pub fn new(
         (inputs, outputs): (&[DeviceTensor], &[Option<DeviceTensor>]),
         pairs: &[(usize, usize)],
@@ -54,7 +54,7 @@ impl Bound {
             } else {
                 bindings.push((bytes, Access::Read));
             }
-            // That of its output follows, if it has none of its own.
+            // The binding of its output follows if it has no own one.
             reads.push(bindings.len().saturating_sub(1));
         }
         let mut places = Vec::with_capacity(outputs.len());
@@ -82,16 +82,16 @@ impl Bound {
         })
     }
 
-    /// Takes all leases, or none.
+    /// Takes all leases or none.
     ///
     /// # Errors
-    /// Others use the bytes now.
+    /// Fails if other users access the memory.
     pub fn take(&mut self) -> Result<()> {
         self.copies = Copies::default();
         self.leases.take().map_err(|conflict| self.refusal(conflict))
     }
 
-    /// Why there are no leases, by inputs and outputs.
+    /// Explains a conflict by the inputs and outputs involved.
     #[cold]
     fn refusal(&self, conflict: Conflict) -> Error {
         let Cause::Alias { binding } = conflict.cause else {
@@ -100,14 +100,14 @@ impl Bound {
                 format!("{}: {conflict}", self.name(conflict.binding)),
             );
         };
-        // The one of the two that is written is an output.
+        // The written one of the two is an output.
         let (output, other) = (conflict.binding.max(binding), conflict.binding.min(binding));
         let (output, other) = (self.name(output), self.name(other));
-        let why = format!("{output} lies where {other} lies; give it memory of its own");
+        let why = format!("{output} overlaps {other}; use separate memory");
         Error::new(conflict.code(), why)
     }
 
-    /// What a binding is of.
+    /// Returns the input or output of a binding.
     fn name(&self, binding: usize) -> String {
         if let Some(output) = self.places.iter().position(|place| *place == Some(binding)) {
             return format!("output {output}");
@@ -116,19 +116,19 @@ impl Bound {
         format!("input {}", input.unwrap_or(binding))
     }
 
-    /// Gives the leases back, and forgets what the run made.
+    /// Returns the leases and drops the outputs that the run created.
     pub fn give_back(&mut self) {
         self.leases.give_back();
         self.in_place.fill(false);
         self.made.fill_with(|| None);
     }
 
-    /// What was copied since the leases were taken last.
+    /// Returns what was copied since the leases were last taken.
     pub fn copies(&self) -> Copies {
         self.copies
     }
 
-    /// Where the `len` bytes of an input lie, if they can be read there for as long as the leases are held.
+    /// Returns the address of an input's `len` bytes, if the run can read them in place while it holds the leases.
     pub fn input_in_place(&self, index: usize, len: usize) -> Option<*mut u8> {
         let (input, lease) = (self.inputs.get(index)?, self.input_lease(index)?);
         let is_all = lease.bytes().is_some_and(|bytes| bytes.len() >= len);
@@ -139,21 +139,21 @@ impl Bound {
         self.leases.get(*self.reads.get(index)?)
     }
 
-    /// The input that an output is in the place of.
+    /// Returns the input that an output shares memory with.
     pub fn input_there(&self, output: usize) -> Option<usize> {
         self.over.get(output).copied().flatten()
     }
 
-    /// The output that is in the place of an input.
+    /// Returns the output that shares memory with an input.
     pub fn output_there(&self, input: usize) -> Option<usize> {
         self.over.iter().position(|over| *over == Some(input))
     }
 
-    /// Where an output may be written that is `spec` after the run, if it can be there for as long as the leases are held. One
-    /// that is left to the run is made here, if the one of the run before has no room.
+    /// Returns the address where a run can write an output with this `spec` in place while it holds the leases. An output that is
+    /// not bound is created here, unless that of the previous run can be used again.
     ///
     /// # Errors
-    /// There is no memory for it, or somebody is at what the run before made.
+    /// Fails if there is no memory for it, or the output of the previous run is in use.
     pub fn output_in_place(&mut self, index: usize, spec: &TensorSpec) -> Result<Option<*mut u8>> {
         if self.places.get(index).is_none_or(Option::is_some) {
             return Ok(self.given_in_place(index, spec));
@@ -178,8 +178,8 @@ impl Bound {
         Ok(Some(to))
     }
 
-    /// Where an output that the caller gave may be written that is at most `spec` after the run, if it can be there for as long as
-    /// the leases are held.
+    /// Returns the address where a run can write an output that the caller bound, with at most this `spec`, in place while it
+    /// holds the leases.
     pub fn given_in_place(&mut self, index: usize, spec: &TensorSpec) -> Option<*mut u8> {
         let (given, place) = (self.outputs.get(index)?.as_ref()?, (*self.places.get(index)?)?);
         let fits = given.may_take(spec) && given.lies_as_runs_do();
@@ -188,18 +188,18 @@ impl Bound {
         lease.map(Lease::as_ptr)
     }
 
-    /// What an input is.
+    /// Returns the spec of an input.
     ///
     /// # Errors
-    /// There is no such input.
+    /// Fails if the input does not exist.
     pub fn input(&self, index: usize) -> Result<&TensorSpec> {
         self.inputs.get(index).map(DeviceTensor::spec).ok_or_else(|| none("input", index))
     }
 
-    /// Copies the elements of an input to the host, one batch behind the other.
+    /// Copies the elements of an input to the host, with contiguous batches.
     ///
     /// # Errors
-    /// There is no such input, or not as many elements.
+    /// Fails if the input does not exist or has another number of elements.
     pub fn read(&mut self, index: usize, into: &mut [u8]) -> Result<()> {
         let (Some(input), Some(lease)) = (self.inputs.get(index), self.input_lease(index)) else {
             return Err(none("input", index));
@@ -210,18 +210,18 @@ impl Bound {
         read.map_err(|error| error.at(format_args!("input {index}")))
     }
 
-    /// Gives an output its shape, and its elements unless they were written in place. One that is left to the run is made here,
-    /// if the one of the run before has no room; with room no heap is used.
+    /// Sets an output's shape, and copies its elements unless they were written in place. An output that is not bound is created
+    /// here, unless that of the previous run can be used again; then nothing is allocated.
     ///
     /// # Errors
-    /// The caller's tensor is of another type, or has no room; there is no memory.
+    /// Fails if the caller's tensor has another type or is too small, or there is no memory.
     pub fn write(&mut self, index: usize, spec: &TensorSpec, from: &[u8]) -> Result<()> {
         self.check_over(index, spec)?;
         let Self { outputs, places, leases, in_place, made, home, copies, .. } = self;
         let (Some(output), Some(place)) = (outputs.get_mut(index), places.get(index)) else {
             return Err(none("output", index));
         };
-        // An output that is the input in whose place it is has nothing to copy.
+        // An output that shares memory with an input may be there already.
         let there = place.and_then(|place| leases.get(place)).map(Lease::as_ptr);
         let is_there = !from.is_empty() && there.is_some_and(|to| std::ptr::eq(to, from.as_ptr()));
         if in_place.get(index) == Some(&true) || is_there {
@@ -248,7 +248,7 @@ impl Bound {
         written.map_err(|error| at_output(index, error))
     }
 
-    /// Refuses an output in the place of an input that is other than that.
+    /// Refuses an output that shares memory with an input of another type or shape.
     fn check_over(&self, index: usize, spec: &TensorSpec) -> Result<()> {
         let Some(over) = self.input_there(index) else { return Ok(()) };
         let input = self.input(over)?;
@@ -256,18 +256,18 @@ impl Bound {
             return Ok(());
         }
         let why = format!(
-            "output {index} is {spec}, and lies where input {over} lies, {input}; give it memory of its own"
+            "output {index} is {spec}, but shares memory with input {over}, {input}; use separate memory"
         );
         Err(Error::new(ErrorCode::ShapeMismatch, why))
     }
 
-    /// The outputs, as the last run left them.
+    /// Returns the outputs as the last run left them.
     pub fn outputs(&self) -> &[Option<DeviceTensor>] {
         &self.outputs
     }
 }
 
-/// Whether an output begins where an input does, and has all of it.
+/// Returns whether an output starts at the same address as an input and covers it.
 fn is_over(input: &MemoryView, output: &DeviceTensor) -> bool {
     let (from, to) = (input.range(), output.memory().range());
     input.memory_id() == output.memory().memory_id()

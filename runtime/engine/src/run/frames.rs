@@ -1,4 +1,4 @@
-//! The frames of a session: each is the memory of one run at a time. Who finds none free waits for one.
+//! The frames of a session. A frame is the memory of one run at a time; runs wait while no frame is free.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use udo_api::Shape;
 
-use super::at_work::Wanted;
+use super::at_work::CoreRequest;
 use super::log::RunLog;
 use super::queue::{WaitingRun, remove};
 use super::queues::Queues;
@@ -17,33 +17,33 @@ use super::{Priority, lock};
 use crate::device::{CoreSet, Device, DeviceId, Error, ErrorCode, Result, Used};
 use crate::run::UseWorkspace;
 
-/// What a session has decided about its frames.
+/// Options of a session's frames.
 #[derive(Debug, Default)]
 pub struct FrameOptions {
-    /// How many runs may wait for one.
+    /// The number of runs that may wait for a frame.
     pub depth: usize,
-    /// What they share with others, so that one run at a time is at work.
+    /// A workspace shared with other sessions. Only one run at a time uses it.
     pub workspace: Option<SharedWorkspace>,
-    /// Where runs are noted, if they are.
+    /// The log of runs, if any.
     pub log: Option<Arc<RunLog>>,
-    /// How many threads a run has.
+    /// The number of threads of a run.
     pub threads: usize,
     /// The device whose cores runs may name.
     pub named: Option<DeviceId>,
 }
 
-/// The frames of a session, and the runs that wait for one.
+/// The frames of a session, and the runs that wait for them.
 pub struct Frames {
     pub(super) queues: Arc<Queues>,
-    /// How many runs may be in flight: those with a frame, and those that wait.
+    /// The largest number of runs in flight: those with a frame and those that wait.
     most: usize,
-    /// How many frames there are.
+    /// The number of frames.
     count: usize,
     /// The devices that runs use.
     pub(super) used: Used,
-    /// What they share with others, so that one run at a time is at work.
+    /// A workspace shared with other sessions. Only one run at a time uses it.
     pub(super) workspace: Option<SharedWorkspace>,
-    /// Where runs are noted, if they are.
+    /// The log of runs, if any.
     pub(super) log: Option<Arc<RunLog>>,
     threads: u32,
     /// The device whose cores runs may name.
@@ -53,7 +53,7 @@ pub struct Frames {
 
 struct State {
     free: Vec<Frame>,
-    /// By priority, the highest first; each in the order of submission.
+    /// By priority, the highest first; in the order of submission for equal priorities.
     waiting: [VecDeque<Arc<dyn WaitingRun>>; Priority::COUNT],
     in_flight: usize,
 }
@@ -65,7 +65,7 @@ impl fmt::Debug for Frames {
     }
 }
 
-/// Gives room in a device's queue back.
+/// Returns reserved space in a device's queue.
 fn give_room_back(queues: &Queues, device: DeviceId, count: usize, named: usize) {
     if let Ok(queue) = queues.queue(device) {
         queue.release(count, named);
@@ -85,10 +85,10 @@ impl Drop for Frames {
 }
 
 impl Frames {
-    /// These frames. They use `devices`.
+    /// Creates the frames of a session that uses `devices`.
     ///
     /// # Errors
-    /// There is no such device.
+    /// Fails if a device does not exist.
     pub fn new(
         frames: Vec<Frame>,
         queues: &Arc<Queues>,
@@ -118,45 +118,47 @@ impl Frames {
         Ok(Arc::new(made))
     }
 
-    /// How many runs may have named cores of a device.
+    /// Returns the number of runs that may name cores of a device.
     fn named_room(&self, device: DeviceId) -> usize {
         if self.named == Some(device) { self.most } else { 0 }
     }
 
-    /// What a run wants of a device's cores.
-    pub(super) fn wanted(&self, cores: CoreSet, device: &Device) -> Wanted {
+    /// Returns the cores of a device that a run requests.
+    pub(super) fn core_request(&self, cores: CoreSet, device: &Device) -> CoreRequest {
         match cores {
-            CoreSet::Listed(list) if self.named == Some(device.id()) => Wanted::These(list.bits()),
+            CoreSet::Listed(list) if self.named == Some(device.id()) => {
+                CoreRequest::These(list.bits())
+            }
             CoreSet::Listed(_) | CoreSet::Auto => {
-                Wanted::Any(self.threads.clamp(1, device.core_count()))
+                CoreRequest::Any(self.threads.clamp(1, device.core_count()))
             }
         }
     }
 
-    /// Notes that a run that is submitted has named its cores, if it has: its number among those that did.
+    /// Records that a submitted run has named its cores, if it has. Returns its number among such runs.
     pub(super) fn name_cores(&self, cores: CoreSet) -> Option<u64> {
         let CoreSet::Listed(list) = cores else { return None };
         let queue = self.queues.queue(self.named?).ok()?;
         Some(queue.name_cores(list.bits()))
     }
 
-    /// Notes that it has ended.
+    /// Records that this run has ended.
     pub(super) fn forget_cores(&self, serial: u64) {
         if let Some(Ok(queue)) = self.named.map(|device| self.queues.queue(device)) {
             queue.forget_cores(serial);
         }
     }
 
-    /// Counts a run that is submitted.
+    /// Counts a submitted run.
     ///
     /// # Errors
-    /// A device is lost, or there are as many runs in flight as there may be.
+    /// Fails if a device is lost, or the maximal number of runs is in flight.
     pub(super) fn enter(&self) -> Result<()> {
         self.used.check_there()?;
         let mut state = lock(&self.state);
         if state.in_flight >= self.most {
             let why = format!(
-                "the session has {} runs in flight, the most it takes; wait for one, or ask for more frames or depth",
+                "the session has {} runs in flight, which is its maximum; wait for one, or create the session with more frames or depth",
                 self.most
             );
             return Err(Error::new(ErrorCode::Busy, why));
@@ -166,7 +168,7 @@ impl Frames {
         Ok(())
     }
 
-    /// A frame for a run, if one is free; else the run waits for one.
+    /// Returns a free frame. Otherwise the run waits for one.
     pub(super) fn take(&self, run: &Arc<impl WaitingRun + 'static>) -> Option<Frame> {
         let mut state = lock(&self.state);
         if let Some(frame) = state.free.pop() {
@@ -178,12 +180,12 @@ impl Frames {
         None
     }
 
-    /// Takes a run out of those that wait; whether it was one.
+    /// Removes a waiting run. Returns whether it was waiting.
     pub(super) fn remove(&self, run: &dyn WaitingRun) -> bool {
         lock(&self.state).waiting.iter_mut().any(|waiting| remove(waiting, run))
     }
 
-    /// Counts a run that ended, and takes its frame back, if it had one. That goes to who waits for one, if anybody does.
+    /// Counts an ended run and takes back its frame. Returns the waiting run that gets the frame, if any.
     pub(super) fn leave(&self, frame: Option<Frame>) -> Option<(Arc<dyn WaitingRun>, Frame)> {
         let mut state = lock(&self.state);
         state.in_flight -= 1;
@@ -191,11 +193,11 @@ impl Frames {
         state.give_back(frame?)
     }
 
-    /// Has all frames that are free take the memory that runs over inputs of these shapes need; how many are not. While a
-    /// frame does, no run finds it.
+    /// Allocates the memory that runs with inputs of these shapes need, in all free frames. Returns the number of frames
+    /// in use, which are skipped. No run can take a frame meanwhile.
     ///
     /// # Errors
-    /// There is no such memory.
+    /// Fails if there is not enough memory.
     pub fn prepare(&self, shapes: &[Vec<Shape>]) -> Result<usize> {
         let mut ready = Vec::with_capacity(self.count);
         let mut prepared = Ok(());
@@ -216,7 +218,7 @@ impl Frames {
 }
 
 impl State {
-    /// Takes a frame back. It goes to who waits for one, if anybody does.
+    /// Takes back a frame. Returns the waiting run that gets it, if any.
     fn give_back(&mut self, frame: Frame) -> Option<(Arc<dyn WaitingRun>, Frame)> {
         if let Some(next) = self.waiting.iter_mut().find_map(VecDeque::pop_front) {
             return Some((next, frame));

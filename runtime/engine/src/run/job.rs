@@ -1,4 +1,4 @@
-//! One recorded launch: where it is between its submission and its end.
+//! The state of a launch between its submission and its end.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,7 +8,7 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 use std::{hint, mem};
 
-use super::at_work::{Taken, Wanted};
+use super::at_work::{CoreRequest, Taken};
 use super::bound::Bound;
 use super::frames::Frames;
 use super::log::{Noted, RunSpanKind};
@@ -19,7 +19,7 @@ use super::work::{Cause, Flag, Frame, Stop};
 use super::{Callback, Copies, Priority, RunOptions, in_callback, lock};
 use crate::device::{CoreSet, Device, DeviceId, DeviceTensor, Error, ErrorCode, Result};
 
-/// A launch: what it is bound to, and how far its run is. It may be submitted again once that has ended.
+/// A launch: its bound tensors and the progress of its run. It may be submitted again after the run has ended.
 pub(crate) struct Job {
     frames: Arc<Frames>,
     stream: Option<Stream>,
@@ -31,41 +31,42 @@ pub(crate) struct Job {
     callback: Mutex<Option<Callback>>,
 }
 
-/// Who waits for a launch, apart from it: by the time that somebody is told, no thread of a queue has a hold of its tensors.
+/// The part of a launch that waiters hold. It is separate, so that threads of queues no longer hold the tensors when waiters are
+/// notified.
 struct Told {
     flag: Flag,
     seen: Mutex<Seen>,
     changed: Condvar,
-    /// The last submission that ended and was told of, for who looks without the lock.
+    /// The last submission whose end was reported, for readers without the lock.
     reported: AtomicU64,
 }
 
-/// What others see of a launch.
+/// The visible state of a launch.
 struct Seen {
-    /// How often it was submitted.
+    /// The number of submissions.
     submission: u64,
     is_in_flight: bool,
-    /// How the last submission failed, from its end on.
+    /// The error of the last submission, after its end.
     failure: Option<Error>,
-    /// How the submission ended that was reported last.
+    /// The outcome of the submission whose end was reported last.
     outcome: Result<()>,
     wakers: Vec<Waker>,
 }
 
-/// Where a run is. Whoever takes it on holds the lock.
+/// The progress of a run. The thread that executes it holds the lock.
 struct At {
     bound: Bound,
     frame: Option<Frame>,
     part: usize,
     has_begun: bool,
-    /// How often its devices had changed when it began.
+    /// The change counter of its devices when it began.
     began: u64,
-    /// Whether it is its turn in the workspace that its session shares.
+    /// Whether it has its turn in the shared workspace of its session.
     has_workspace: bool,
     /// Its number among the runs that named cores, if it did.
     named: Option<u64>,
     noted: Noted,
-    /// Its number in its stream, and whether its turn came there.
+    /// Its number in its stream, and whether it got its turn there.
     in_stream: (u64, bool),
 }
 
@@ -76,9 +77,9 @@ impl fmt::Debug for Job {
     }
 }
 
-/// What a thread does next with a run that it took on.
+/// The next step of a run.
 enum Next {
-    /// It goes on with another device.
+    /// It continues on another device.
     Move(DeviceId),
     End,
 }
@@ -92,7 +93,7 @@ impl Job {
         let RunOptions { timeout, priority, cores, stream, on_done } = options;
         if timeout.is_some() {
             frames.queues.timer.start().map_err(|error| {
-                let why = format!("the system gives no thread to end runs in time: {error}");
+                let why = format!("cannot create the thread that enforces time limits: {error}");
                 Error::new(ErrorCode::OutOfMemory, why)
             })?;
         }
@@ -126,14 +127,14 @@ impl Job {
         }))
     }
 
-    /// Submits it: its number, by which it is waited for. No heap, unless it is refused.
+    /// Submits the launch and returns the number of the submission. Allocates only if it fails.
     pub(super) fn submit(self: &Arc<Self>) -> Result<u64> {
         let submission = self.take()?;
         if let Some(at) = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout)) {
             self.frames.queues.timer.set(at, self, submission);
         }
         let begins = self.stream.as_ref().is_none_or(|stream| {
-            // Nobody takes it on before it is in the stream, so nobody waits for this lock for long.
+            // Nothing executes it before it is in the stream, so this lock is free.
             let mut at = lock(&self.at);
             at.in_stream = stream.enter(self);
             at.in_stream.1
@@ -146,11 +147,11 @@ impl Job {
         Ok(submission)
     }
 
-    /// Takes what a run needs: a place among those in flight, and all leases.
+    /// Counts the run and takes all its leases.
     fn take(&self) -> Result<u64> {
         let mut seen = lock(&self.told.seen);
         if seen.is_in_flight {
-            let why = "the launch is in flight; wait for its run, or record another one";
+            let why = "the launch is in flight; wait for its run, or record another launch";
             return Err(Error::new(ErrorCode::Busy, why));
         }
         self.frames.enter()?;
@@ -168,12 +169,12 @@ impl Job {
         Ok(seen.submission)
     }
 
-    /// Whether a submission has ended, its callback included.
+    /// Returns whether a submission has ended and its callback has returned.
     pub(super) fn has_ended(&self, submission: u64) -> bool {
         self.told.has_ended(submission)
     }
 
-    /// Waits for the end of a submission, until `deadline` if there is one.
+    /// Waits for the end of a submission, at most until `deadline`.
     pub(super) fn wait(&self, submission: u64, deadline: Option<Instant>) -> Result<()> {
         self.told.wait(submission, deadline)
     }
@@ -182,38 +183,37 @@ impl Job {
         self.told.poll(submission, waker)
     }
 
-    /// What was copied, once the launch is not in flight.
+    /// Returns what was copied. Fails while the launch is in flight.
     pub(super) fn copies(&self) -> Result<Copies> {
         let seen = lock(&self.told.seen);
         Ok(self.at_rest(&seen)?.bound.copies())
     }
 
-    /// What an output of a submission is and where it lies, once that has ended well.
+    /// Returns an output of a submission that has ended successfully.
     pub(super) fn output(&self, submission: u64, index: usize) -> Result<DeviceTensor> {
         let seen = lock(&self.told.seen);
         let at = self.at_rest(&seen)?;
         if seen.submission != submission {
-            let why = "the launch was submitted again since, and its outputs are those of that run";
+            let why = "the launch was submitted again, so its outputs belong to a later run";
             return Err(Error::new(ErrorCode::InvalidState, why));
         }
         if let Some(failure) = &seen.failure {
-            let why =
-                format!("output {index} is not there, as the run did not end well: {failure}");
+            let why = format!("output {index} is not available because the run failed: {failure}");
             return Err(Error::new(ErrorCode::InvalidState, why));
         }
         let outputs = at.bound.outputs();
         let count = outputs.len();
         let output = outputs.get(index).ok_or_else(|| {
-            let why = format!("there is no output {index}; wanted a place below {count}");
+            let why = format!("output {index} does not exist; expected an index below {count}");
             Error::new(ErrorCode::InvalidArgument, why)
         })?;
         output.clone().ok_or_else(|| {
-            Error::new(ErrorCode::Internal, format!("a run that ended well has no output {index}"))
+            Error::new(ErrorCode::Internal, format!("a successful run has no output {index}"))
         })
     }
 
-    /// What the launch is bound to, while it is not in flight: for as long as `seen` is locked it is not submitted, so nobody keeps
-    /// it.
+    /// Locks the progress of a launch that is not in flight. While `seen` is locked it cannot be submitted, so nothing else holds
+    /// this lock for long.
     fn at_rest(&self, seen: &Seen) -> Result<MutexGuard<'_, At>> {
         if seen.is_in_flight {
             return Err(Error::new(ErrorCode::Busy, "the run is in flight; wait for it first"));
@@ -235,7 +235,7 @@ impl Told {
             seen = match left {
                 None => self.changed.wait(seen).unwrap_or_else(PoisonError::into_inner),
                 Some(Duration::ZERO) => {
-                    let why = "the run has not ended in the time that was waited; it goes on";
+                    let why = "the run has not ended within the timeout; it continues";
                     return Err(Error::new(ErrorCode::Timeout, why));
                 }
                 Some(left) => {
@@ -247,7 +247,7 @@ impl Told {
         self.outcome(&seen, submission)
     }
 
-    /// Looks for a while whether a submission ends.
+    /// Spins for a while until a submission ends.
     fn look(&self, submission: u64) {
         let start = Instant::now();
         while !self.has_ended(submission) && start.elapsed() < SPIN {
@@ -272,11 +272,11 @@ impl Told {
         if self.reported.load(Ordering::Acquire) == submission {
             return seen.outcome.clone();
         }
-        let why = "the launch was submitted again since, and that run has ended; wait for each before the next";
+        let why = "the launch was submitted again, and the later run has ended; wait for each run before submitting the next";
         Err(Error::new(ErrorCode::InvalidState, why))
     }
 
-    /// Has who waits for a submission see how it ended; who is to be woken beside them.
+    /// Records the outcome of a submission and notifies waiting threads. Returns the wakers of waiting tasks.
     fn report(&self, submission: u64, outcome: Result<()>) -> Vec<Waker> {
         let wakers = {
             let mut seen = lock(&self.seen);
@@ -297,8 +297,8 @@ impl WaitingRun for Job {
         self.priority
     }
 
-    fn wanted(&self, device: &Device) -> Wanted {
-        self.frames.wanted(self.cores, device)
+    fn core_request(&self, device: &Device) -> CoreRequest {
+        self.frames.core_request(self.cores, device)
     }
 
     fn is_to_end(&self) -> bool {
@@ -344,7 +344,7 @@ impl WaitingRun for Job {
             let stop = Stop { flag: &self.told.flag, device: &queue.device, used, began: at.began };
             catch_unwind(AssertUnwindSafe(|| at.go_on(stop))).unwrap_or_else(|_| {
                 let why =
-                    "the run panicked, which is a fault of this library; what it printed says where";
+                    "the run panicked, which is a bug of this library; its message on standard error says where";
                 Err(Error::new(ErrorCode::Internal, why))
             })
         };
@@ -376,8 +376,8 @@ impl WaitingRun for Job {
     }
 }
 
-/// Ends a run that is to end and that nobody has taken on: it is taken out of where it waits. Who moves it looks as well, so
-/// that either sees the other.
+/// Ends a stopped run that is waiting: removes it from wherever it waits. Code that moves a run to another list calls this too,
+/// so that a concurrent stop is never missed.
 fn end_if_stopped(job: &Arc<Job>) {
     if !job.told.flag.is_set() {
         return;
@@ -391,7 +391,7 @@ fn end_if_stopped(job: &Arc<Job>) {
     }
 }
 
-/// As [`end_if_stopped`], of a run that was left where it waits, and may have ended since.
+/// Does the same for a run that was put into a list, and may have ended since.
 fn end_if_stopped_since(told: &Told, job: &Weak<Job>) {
     if told.flag.is_set()
         && let Some(job) = job.upgrade()
@@ -400,7 +400,7 @@ fn end_if_stopped_since(told: &Told, job: &Weak<Job>) {
     }
 }
 
-/// Has a run begin whose turn it is, as soon as there is a frame.
+/// Begins a run that has its turn, as soon as there is a frame.
 fn admit(job: Arc<Job>) {
     if let Some(frame) = job.frames.take(&job) {
         return job.begin(frame);
@@ -411,10 +411,10 @@ fn admit(job: Arc<Job>) {
 }
 
 fn nowhere() -> Error {
-    Error::new(ErrorCode::Internal, "a session without a device to begin on")
+    Error::new(ErrorCode::Internal, "the session has no device to begin on")
 }
 
-/// Puts a run in a device's queue.
+/// Puts a run into a device's queue.
 fn go_to(job: Arc<Job>, device: DeviceId) {
     match job.frames.queues.queue(device) {
         Ok(queue) => {
@@ -426,11 +426,11 @@ fn go_to(job: Arc<Job>, device: DeviceId) {
     }
 }
 
-/// Whether it is a run's turn in the workspace that its session shares, if it does; else the run waits there.
+/// Returns whether a run has its turn in the shared workspace of its session, or needs none. Otherwise the run waits there.
 fn has_workspace(job: &Arc<Job>) -> bool {
     let Some(workspace) = &job.frames.workspace else { return true };
     {
-        // Who gives it its turn waits for this lock, so that the turn is noted behind this.
+        // The thread that gives the run its turn waits for this lock, so the turn is recorded afterwards.
         let mut at = lock(&job.at);
         if !at.has_workspace {
             at.has_workspace = workspace.take(job);
@@ -449,7 +449,7 @@ impl At {
         let device = Some(stop.device.id());
         noted.note(RunSpanKind::Waits, device);
         let Some(frame) = frame else {
-            return Err(Error::new(ErrorCode::Internal, "a run without a frame"));
+            return Err(Error::new(ErrorCode::Internal, "the run has no frame"));
         };
         stop.check()?;
         if !*has_begun {
@@ -479,12 +479,12 @@ impl At {
     }
 }
 
-/// Ends a run: gives back what it took, tells who wants to know, and has begin what waited for it.
+/// Ends a run: returns its resources, notifies waiters, and starts what waited for it.
 fn end(job: Arc<Job>, outcome: Result<()>) {
     end_by(job, outcome, || ());
 }
 
-/// As [`end`]; `before` is done after the run's callback, before who waits for the run is told.
+/// Ends a run as [`end`] does. Calls `before` after the run's callback and before waiters are notified.
 fn end_by<R>(job: Arc<Job>, outcome: Result<()>, before: impl FnOnce() -> R) -> R {
     if job.timeout.is_some() {
         job.frames.queues.timer.clear(&*job);

@@ -1,4 +1,4 @@
-//! When runs waited, and which device was at them when, for who wants to see it.
+//! A log of when runs waited and executed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,37 +8,37 @@ use super::lock;
 use super::sync::{AtomicU64, Mutex};
 use crate::device::{DeviceId, ErrorCode};
 
-/// What went on with a run.
+/// The activity of a run in a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunSpanKind {
-    /// It waited: in its stream, for a frame, or in the queue of a device.
+    /// It waited in its stream, for a frame, or in the queue of a device.
     Waits,
-    /// It took its inputs: those that it cannot use where they lie were copied.
+    /// It took its inputs and copied those that cannot be used in place.
     Begins,
-    /// A device was at a part of it, with this number.
+    /// A device executed the part with this index.
     Part(usize),
-    /// It gave its outputs, likewise.
+    /// It delivered its outputs and copied those that were not written in place.
     Gives,
-    /// It ended, well or by this error; from the return of its leases to the end of its callback.
+    /// It ended successfully or with this error: from the return of its leases to the end of its callback.
     Ends(Option<ErrorCode>),
 }
 
-/// Some time of a run.
+/// A span of time of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunSpan {
-    /// The number of the run among those of the log, in the order of submission.
+    /// The number of the run in the log, in the order of submission.
     pub run: u64,
-    /// What it did.
+    /// The activity.
     pub kind: RunSpanKind,
-    /// The device that was at it, or whose turn came after it waited.
+    /// The device that executed the run, or that it waited for.
     pub device: Option<DeviceId>,
-    /// From when the log was made.
+    /// The start, relative to the creation of the log.
     pub start: Duration,
-    /// How long.
+    /// The duration.
     pub time: Duration,
 }
 
-/// Where sessions note their runs (`SessionOptions::log`). It has room for a number of spans; further ones are counted.
+/// A log of runs (`SessionOptions::log`). It has a fixed capacity; further spans are only counted.
 #[derive(Debug)]
 pub struct RunLog {
     started: Instant,
@@ -53,35 +53,35 @@ struct Spans {
 }
 
 impl RunLog {
-    /// A log with room for so many spans: each run has one for each time that it waits, for its beginning, its parts, its outputs
-    /// and its end.
+    /// Creates a log for this number of spans. A run has a span for each time that it waits, for its beginning, each part, its
+    /// outputs and its end.
     pub fn with_room(spans: usize) -> Arc<Self> {
         let spans = Mutex::new(Spans { kept: Vec::with_capacity(spans), lost: 0 });
         Arc::new(Self { started: Instant::now(), runs: AtomicU64::new(0), spans })
     }
 
-    /// When it was made, from which on times count.
+    /// Returns the time of its creation, which span times are relative to.
     pub fn started(&self) -> Instant {
         self.started
     }
 
-    /// What was noted, in the order in which it ended.
+    /// Returns the recorded spans, in the order of their ends.
     pub fn spans(&self) -> Vec<RunSpan> {
         lock(&self.spans).kept.clone()
     }
 
-    /// How many spans there was no room for.
+    /// Returns the number of spans that exceeded the capacity.
     pub fn lost(&self) -> usize {
         lock(&self.spans).lost
     }
 }
 
-/// How a run is noted, if anybody wants it to be.
+/// The recorder of a run, if it is logged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Noted(Option<(Arc<RunLog>, u64, Instant)>);
 
 impl Noted {
-    /// A run that is submitted now.
+    /// Starts recording a run that is submitted now.
     pub(super) fn submitted(log: Option<&Arc<RunLog>>) -> Self {
         Self(
             log.map(|log| {
@@ -90,7 +90,7 @@ impl Noted {
         )
     }
 
-    /// Notes what went on since the last time that this was called. No heap.
+    /// Records an activity since the last call. Does not allocate.
     pub(super) fn note(&mut self, kind: RunSpanKind, device: Option<DeviceId>) {
         let Some((log, run, since)) = &mut self.0 else { return };
         let now = Instant::now();

@@ -1,6 +1,6 @@
-//! Queues, frames and streams in all the orders that threads may run in, as far as `loom` tells them apart.
+//! Model checking with `loom`: queues, frames and streams in all relevant interleavings of threads.
 //!
-//! A model that goes wrong ends the process: a deadlock, or a run that does not end as it should.
+//! A failure ends the process: a deadlock, or a run that does not end as expected.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::device::{
     CoreSet, Device, DeviceId, DeviceSpec, DeviceTensor, Devices, ErrorCode, Result, TensorSpec,
 };
 
-/// A part on each of some devices. A run adds 1 to the byte of its input.
+/// Work with one part on each of some devices. A run adds 1 to the byte of its input.
 struct Parts(Vec<DeviceId>);
 
 impl Work for Parts {
@@ -45,14 +45,14 @@ fn of(kind: CoreKind) -> DeviceId {
     DeviceId { kind, index: 0 }
 }
 
-/// A session of parts.
+/// A session with such work.
 struct Session {
     frames: Arc<Frames>,
     home: Device,
 }
 
 impl Session {
-    /// With one frame.
+    /// Creates a session with one frame.
     fn new(kinds: &[CoreKind]) -> Self {
         Self::on(Devices::default(), kinds, 1)
     }
@@ -69,7 +69,7 @@ impl Session {
         Self { frames, home }
     }
 
-    /// A launch, its input of 1, and its output of 9.
+    /// Returns a launch, its input with value 1, and its output with value 9.
     fn record(&self, options: RunOptions) -> (Launch, DeviceTensor, DeviceTensor) {
         let tensor = |byte| {
             let tensor = DeviceTensor::new(&self.home, spec()).unwrap();
@@ -83,7 +83,7 @@ impl Session {
     }
 }
 
-/// Tries every order in which threads take turns, up to so many turns that a thread does not give up itself.
+/// Explores all interleavings with at most this number of preemptions.
 fn explore(preemptions: usize, model: fn()) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -174,7 +174,7 @@ fn two_who_submit_get_the_frame_in_turn() {
     });
 }
 
-/// A CPU of two cores, each of which has a thread.
+/// A CPU with two cores, each with a thread.
 fn two_cores() -> Devices {
     Devices::new(&[DeviceSpec { cores: 2, ..DeviceSpec::of(Core::CPU) }]).unwrap()
 }

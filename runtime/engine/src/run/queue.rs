@@ -1,4 +1,4 @@
-//! The queue of a device: runs wait in it for the cores that they want, what matters most first, and threads take them on.
+//! The queue of a device. Runs wait in it for their cores, the highest priority first; threads execute them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -6,91 +6,91 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 use std::{fmt, hint, mem, ptr};
 
-use super::at_work::{AtWork, Taken, Wanted};
+use super::at_work::{AtWork, CoreRequest, Taken};
 use super::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, SPIN};
 use super::work::{Cause, Frame};
 use super::{Priority, lock};
 use crate::device::{Device, Result};
 
-/// A run that was submitted, as it is known where runs wait: in their streams, for frames, for workspaces, and in queues.
+/// A submitted run as the lists see it in which runs wait: of streams, frames, workspaces and queues.
 pub(super) trait WaitingRun: fmt::Debug + Send + Sync {
-    /// What matters most goes first.
+    /// Returns its priority.
     fn priority(&self) -> Priority;
 
-    /// What it wants of a device's cores.
-    fn wanted(&self, device: &Device) -> Wanted;
+    /// Returns the cores of a device that it requests.
+    fn core_request(&self, device: &Device) -> CoreRequest;
 
-    /// Whether the submission in flight is to end early.
+    /// Returns whether the current submission was stopped.
     fn is_to_end(&self) -> bool;
 
-    /// Goes on: its turn came in its stream.
+    /// Continues after it got its turn in its stream.
     fn take_turn(self: Arc<Self>);
 
     /// Begins in a frame.
     fn begin(self: Arc<Self>, frame: Frame);
 
-    /// Goes on: its turn came in the workspace that its session shares.
+    /// Continues after it got its turn in the shared workspace of its session.
     fn go_on_in_workspace(self: Arc<Self>);
 
-    /// Goes on, on the thread of a queue and these cores, as far as it goes there. Whether the thread is the one of the queue that
-    /// looks for more now.
+    /// Executes on the calling thread of a queue and these cores, as far as possible there. Returns whether this thread became
+    /// the one that spins for more work.
     fn proceed(self: Arc<Self>, cores: Taken, queue: &Queue) -> bool;
 
-    /// Ends, having waited until now.
+    /// Ends a run that was still waiting.
     fn end_waiting(self: Arc<Self>, outcome: Result<()>);
 
-    /// Ends a submission early, unless it has ended.
+    /// Stops a submission, unless it has ended.
     fn stop(self: Arc<Self>, submission: u64, cause: Cause);
 }
 
-/// Takes a run that is to end out of those that wait. One that is not is a later submission of its launch, and stays.
+/// Removes a stopped run from a list. A run that is not stopped is a later submission of the launch, and stays.
 pub(super) fn remove(runs: &mut VecDeque<Arc<dyn WaitingRun>>, run: &dyn WaitingRun) -> bool {
     let at = runs.iter().position(|other| is_same(other, run) && other.is_to_end());
     at.is_some_and(|at| runs.remove(at).is_some())
 }
 
-/// Whether one that waits is this run.
+/// Returns whether a waiting run is this one.
 pub(super) fn is_same(waiting: &Arc<dyn WaitingRun>, run: &dyn WaitingRun) -> bool {
     ptr::addr_eq(Arc::as_ptr(waiting), run)
 }
 
-/// What waits for a device, and what is at work on it.
+/// The load of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
-    /// Runs in its queue.
+    /// The number of runs in its queue.
     pub runs: usize,
-    /// How many of its cores runs are at.
+    /// The number of its cores in use.
     pub cores_at_work: u32,
 }
 
-/// What waits for a device.
+/// The queue of a device.
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) device: Device,
     waiting: Mutex<Lists>,
-    /// Wakes a thread each.
+    /// One for each thread.
     wake: Box<[Condvar]>,
-    /// Cores were given back, for who waits for that.
+    /// Signalled when cores are returned, for threads in `sync_core`.
     rested: Condvar,
-    /// How many wait, for who looks without the lock.
+    /// The number of waiting runs, for readers without the lock.
     count: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct Lists {
-    /// By priority, the highest first; each in the order of submission.
+    /// By priority, the highest first; in the order of submission for equal priorities.
     runs: [VecDeque<Arc<dyn WaitingRun>>; Priority::COUNT],
     cores: AtWork,
-    /// How many may wait or be at work at once.
+    /// The number of runs that may wait or execute at the same time.
     room: usize,
-    /// How many may have named cores at once.
+    /// The number of runs that may have named cores at the same time.
     named_room: usize,
     is_closed: bool,
-    /// The threads that sleep, by their numbers. Who went to sleep last is woken first, as what it needs is still at hand.
+    /// The numbers of the sleeping threads. The last one to fall asleep is woken first, because its caches are warmest.
     asleep: Vec<usize>,
-    /// Whether a thread looks for more without the lock, or is about to.
+    /// Whether a thread spins for work without the lock, or is about to.
     is_looked: bool,
-    /// How many wait for cores to be given back.
+    /// The number of threads in `sync_core`.
     syncing: usize,
 }
 
@@ -130,11 +130,11 @@ impl Queue {
         for runs in runs {
             runs.reserve(room.saturating_sub(runs.len()));
         }
-        // One that has ended is forgotten a little after the next may come.
+        // The entry of an ended run may be removed shortly after the next one was added.
         cores.reserve(*room + 2 * *named_room);
     }
 
-    /// Takes back what was reserved.
+    /// Returns reserved space.
     pub(super) fn release(&self, fewer: usize, named: usize) {
         let mut waiting = lock(&self.waiting);
         waiting.room -= fewer;
@@ -150,7 +150,7 @@ impl Queue {
         self.wake_another(waiting);
     }
 
-    /// Has a thread that sleeps see to what waits, unless one will look anyway.
+    /// Wakes a sleeping thread for the waiting runs, unless one is spinning for work.
     fn wake_another(&self, mut waiting: MutexGuard<'_, Lists>) {
         let waits = waiting.runs.iter().any(|runs| !runs.is_empty());
         if waiting.is_looked || !waits {
@@ -163,12 +163,12 @@ impl Queue {
         }
     }
 
-    /// Notes that a run that is submitted has named these cores: its number.
+    /// Records that a submitted run has named these cores. Returns its number.
     pub(super) fn name_cores(&self, cores: u64) -> u64 {
         lock(&self.waiting).cores.enter(cores)
     }
 
-    /// Notes that it has ended.
+    /// Records that this run has ended.
     pub(super) fn forget_cores(&self, serial: u64) {
         let mut waiting = lock(&self.waiting);
         waiting.cores.leave(serial);
@@ -196,7 +196,7 @@ impl Queue {
         let is_removed = waiting.runs.iter_mut().any(|runs| remove(runs, run));
         self.count.fetch_sub(usize::from(is_removed), Ordering::Relaxed);
         if is_removed {
-            // Cores that it waited for are there for those behind it.
+            // The cores that it waited for may be free for later runs.
             self.wake_another(waiting);
         }
         is_removed
@@ -218,7 +218,7 @@ impl Queue {
         self.wake.iter().for_each(Condvar::notify_one);
     }
 
-    /// Gives the cores of a run back, whose part there is over.
+    /// Returns the cores of a run whose part on this device has ended.
     pub(super) fn give_back(&self, taken: Taken) {
         let mut waiting = lock(&self.waiting);
         waiting.cores.give_back(taken);
@@ -226,8 +226,8 @@ impl Queue {
         self.wake_another(waiting);
     }
 
-    /// Has the thread that serves the queue be the one that looks for more, as it is about to, if none is: so whoever is told now of a
-    /// run's end, and submits the next one, wakes no other.
+    /// Makes the calling thread of the queue the one that spins for work, if there is none. A waiter that is notified now and
+    /// submits the next run then wakes no other thread.
     pub(super) fn take_look(&self) -> bool {
         !mem::replace(&mut lock(&self.waiting).is_looked, true)
     }
@@ -239,8 +239,8 @@ impl Queue {
         }
     }
 
-    /// What thread `number` runs next, which it waits for, and its cores; nothing once the queue is closed. It may be the one that looks
-    /// for more already.
+    /// Waits for the next run of thread `number` and its cores. Returns `None` after the queue was closed. `looks`: this thread
+    /// already is the one that spins for work.
     fn next(&self, number: usize, mut looks: bool) -> Option<(Arc<dyn WaitingRun>, Taken)> {
         let mut waiting = lock(&self.waiting);
         let mut has_looked = false;
@@ -271,7 +271,7 @@ impl Queue {
         }
     }
 
-    /// Takes the first run for which there are cores.
+    /// Takes the first run for which enough cores are free.
     fn pick(&self, waiting: &mut Lists) -> Option<(Arc<dyn WaitingRun>, Taken)> {
         let Lists { runs, cores, .. } = waiting;
         let mut left = cores.left(self.device.core_count());
@@ -280,17 +280,19 @@ impl Queue {
                 if left.is_none() {
                     return None;
                 }
-                let Some(wanted) = runs.get(at).map(|run| run.wanted(&self.device)) else { break };
-                if let Some(got) = left.take(wanted) {
+                let Some(request) = runs.get(at).map(|run| run.core_request(&self.device)) else {
+                    break;
+                };
+                if let Some(got) = left.take(request) {
                     self.count.fetch_sub(1, Ordering::Relaxed);
-                    return Some((runs.remove(at)?, cores.begin(wanted, got)));
+                    return Some((runs.remove(at)?, cores.begin(request, got)));
                 }
             }
         }
         None
     }
 
-    /// Looks for a while whether something comes.
+    /// Spins for a while until a run arrives.
     fn look(&self) {
         let start = Instant::now();
         while self.count.load(Ordering::Acquire) == 0 && start.elapsed() < SPIN {

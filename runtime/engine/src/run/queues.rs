@@ -1,4 +1,4 @@
-//! The queues of all devices, their threads, and how many runs are in flight.
+//! The queues of all devices, their threads, and the number of runs in flight.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -11,18 +11,19 @@ use super::timer::Timer;
 use super::{check_may_wait, lock};
 use crate::device::{Device, DeviceId, Devices, Error, ErrorCode, Result};
 
-/// The queues of all devices, whose threads start with the first session that submits to each and end with the last handle of
-/// the queues.
+/// The queues of all devices. The threads of a queue start with the first session that submits to its device, and end when the
+/// last handle of the queues is dropped.
 #[derive(Debug)]
 pub struct Queues {
     devices: Devices,
     of: Mutex<BTreeMap<DeviceId, Served>>,
-    /// How many runs were submitted and have not ended. It orders nothing, so models need not follow it.
+    /// The number of submitted runs that have not ended. It does not order memory accesses, so it is a plain atomic even under
+    /// `loom`.
     in_flight: AtomicUsize,
     pub(super) timer: Timer,
 }
 
-/// A queue, and the threads that serve it: one for each core, as far as there may be as many runs.
+/// A queue and its threads: one per core, but no more than there may be runs.
 #[derive(Debug)]
 struct Served {
     queue: Arc<Queue>,
@@ -30,39 +31,39 @@ struct Served {
 }
 
 impl Queues {
-    /// Queues of these devices.
+    /// Creates the queues of these devices.
     pub fn new(devices: Devices) -> Arc<Self> {
         let (of, in_flight, timer) = Default::default();
         Arc::new(Self { devices, of, in_flight, timer })
     }
 
-    /// The devices.
+    /// Returns the devices.
     pub fn devices(&self) -> &Devices {
         &self.devices
     }
 
-    /// How many runs were submitted and have not ended.
+    /// Returns the number of submitted runs that have not ended.
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Counts a run that is submitted.
+    /// Counts a submitted run.
     pub(super) fn note_submitted(&self) {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a run that ended.
+    /// Counts an ended run.
     pub(super) fn note_ended(&self) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// What waits for a device, and what is at work on it.
+    /// Returns the load of a device.
     pub fn waiting(&self, device: &Device) -> Waiting {
         let queue = lock(&self.of).get(&device.id()).map(|served| Arc::clone(&served.queue));
         queue.map_or_else(Waiting::default, |queue| queue.waiting())
     }
 
-    /// The queue of a device.
+    /// Returns the queue of a device.
     pub(super) fn queue(&self, id: DeviceId) -> Result<Arc<Queue>> {
         Ok(Arc::clone(&self.served(&mut lock(&self.of), id)?.queue))
     }
@@ -81,18 +82,18 @@ impl Queues {
         }
     }
 
-    /// Makes room in a device's queue for `more` runs at once, and threads for them, so that who submits does not. As many as `named` may
-    /// have named their cores.
+    /// Reserves space in a device's queue for `more` runs, and starts threads for them, so that submitting does not. Up to
+    /// `named` of the runs may name cores.
     pub(super) fn reserve(&self, id: DeviceId, more: usize, named: usize) -> Result<()> {
         let mut of = lock(&self.of);
         let Served { queue, by } = self.served(&mut of, id)?;
         let cores = usize::try_from(queue.device.core_count()).unwrap_or(usize::MAX);
-        let wanted = queue.room().saturating_add(more).min(cores);
-        for number in by.len()..wanted {
+        let count = queue.room().saturating_add(more).min(cores);
+        for number in by.len()..count {
             let (served, name) = (Arc::clone(queue), format!("udo-{id}"));
             let thread = thread::Builder::new().name(name).spawn(move || served.serve(number));
             by.push(thread.map_err(|error| {
-                let why = format!("the system gives no thread for the queue of {id}: {error}");
+                let why = format!("cannot create a thread for the queue of {id}: {error}");
                 Error::new(ErrorCode::OutOfMemory, why)
             })?);
         }
@@ -100,15 +101,18 @@ impl Queues {
         Ok(())
     }
 
-    /// Waits until the runs that were submitted before and have named this core of a device, or are at it, have ended or left it.
+    /// Waits until all runs submitted before that named this core of a device have ended, and those that execute on it have left
+    /// it.
     ///
     /// # Errors
-    /// The device has no such core, or a callback waits.
+    /// Fails if the device has no such core. Fails in a callback.
     pub fn sync_core(&self, device: &Device, core: u32) -> Result<()> {
         check_may_wait()?;
         let count = device.core_count();
         if core >= count {
-            let why = format!("there is no core {core}: device {device} has {count}, from 0 on");
+            let why = format!(
+                "core {core} does not exist, expected below {count}, the number of cores of device {device}"
+            );
             return Err(Error::new(ErrorCode::InvalidArgument, why));
         }
         let queue = lock(&self.of).get(&device.id()).map(|served| Arc::clone(&served.queue));
@@ -118,23 +122,23 @@ impl Queues {
         Ok(())
     }
 
-    /// Has a device go away: runs on it and in its queue fail once each, and so does what is submitted from now on, until
-    /// it is reset. For tests of programs that have to live with that.
+    /// Simulates the loss of a device: runs on it and in its queue fail, and so do new ones until it is reset. For tests of
+    /// programs that handle lost devices.
     pub fn lose(&self, device: &Device) {
         device.set_lost(true);
         let queue = lock(&self.of).get(&device.id()).map(|served| Arc::clone(&served.queue));
         for run in queue.iter().flat_map(|queue| queue.drain()) {
-            // The device may be back by now.
+            // The device may have been reset already.
             run.end_waiting(Err(device.loss()));
         }
     }
 
-    /// Brings a device that was lost back. What lies in its memory is as before.
+    /// Makes a lost device available again. The content of its memory is unchanged.
     pub fn reset(&self, device: &Device) {
         device.set_lost(false);
     }
 
-    /// Takes a run out of whichever queue it waits in; whether it was in one.
+    /// Removes a waiting run from its queue. Returns whether it was waiting in one.
     pub(super) fn remove(&self, run: &dyn WaitingRun) -> bool {
         lock(&self.of).values().any(|served| served.queue.remove(run))
     }
@@ -147,9 +151,9 @@ impl Drop for Queues {
             served.queue.close();
         }
         for thread in of.values_mut().flat_map(|served| served.by.drain(..)) {
-            // The last handle may go on a thread of these.
+            // The last handle may be dropped on one of these threads.
             if thread.thread().id() != thread::current().id() {
-                // A panic of a thread was printed by it.
+                // A panic was already printed by its thread.
                 let _ended = thread.join();
             }
         }

@@ -1,4 +1,4 @@
-//! Streams: runs one after the other.
+//! Streams: sequences of runs.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
@@ -8,10 +8,10 @@ use super::sync::{Condvar, Mutex};
 use super::{check_may_wait, lock};
 use crate::device::{Error, Result};
 
-/// Runs that are submitted to a stream begin one after the other, in the order of their submission, whichever sessions and
-/// devices they are of. One that fails does not keep those behind it from running. Clones are the same stream.
+/// A sequence of runs. Runs begin in the order of their submission to the stream, each after the previous one has ended,
+/// whatever their sessions and devices. A failed run does not prevent later ones from running. Clones refer to the same stream.
 ///
-/// Runs of different streams, and those of none, run beside each other as far as there are frames and devices.
+/// Runs of different streams, and those without a stream, run concurrently as far as frames and devices are free.
 #[derive(Clone, Debug, Default)]
 pub struct Stream(Arc<Shared>);
 
@@ -26,13 +26,13 @@ struct State {
     waiting: VecDeque<Arc<dyn WaitingRun>>,
     is_running: bool,
     submitted: u64,
-    /// The numbers of the runs that have not ended.
+    /// The numbers of the runs in flight.
     in_flight: Vec<u64>,
-    /// Up to which run somebody waited.
+    /// The first run that no `sync` has waited for.
     reported: u64,
-    /// What failed behind that, and which run it was.
+    /// The errors of runs that no `sync` has waited for, and their numbers.
     errors: Vec<(u64, Error)>,
-    /// How many threads wait, for tests that want to know.
+    /// The number of waiting threads, for tests.
     #[cfg(all(test, not(loom)))]
     waiters: usize,
 }
@@ -47,8 +47,8 @@ impl Stream {
     /// Waits until all runs have ended that were submitted before.
     ///
     /// # Errors
-    /// That of the first of them that failed, of those behind the ones that somebody waited for before; everybody who
-    /// waits for it gets it. Or a callback waits, which would never end.
+    /// Returns the error of the first failed run since the last call of `sync`. All threads that wait for it get it. Fails in a
+    /// callback, where waiting would never end.
     pub fn sync(&self) -> Result<()> {
         check_may_wait()?;
         let mut state = lock(&self.0.state);
@@ -71,12 +71,12 @@ impl Stream {
         lock(&self.0.state).waiters
     }
 
-    /// Whether runs are in flight.
+    /// Returns whether runs are in flight.
     pub fn is_busy(&self) -> bool {
         !lock(&self.0.state).in_flight.is_empty()
     }
 
-    /// Takes a run: its number, and whether it begins now.
+    /// Adds a run. Returns its number, and whether it begins now.
     pub(super) fn enter(&self, run: &Arc<impl WaitingRun + 'static>) -> (u64, bool) {
         let mut state = lock(&self.0.state);
         let number = state.submitted;
@@ -89,13 +89,13 @@ impl Stream {
         (number, begins)
     }
 
-    /// Takes a run out of those that wait; whether it was one.
+    /// Removes a waiting run. Returns whether it was waiting.
     pub(super) fn remove(&self, run: &dyn WaitingRun) -> bool {
         remove(&mut lock(&self.0.state).waiting, run)
     }
 
-    /// Counts a run that ended, once `report` has told who waits for it, so that nobody sees the one without the other. Where it
-    /// had begun, the next one does, which is returned.
+    /// Removes an ended run. Calls `report`, which notifies its waiters, under the lock, so that no thread sees one change without
+    /// the other. If the run had begun, returns the next run to begin.
     pub(super) fn leave<R>(
         &self,
         (number, had_begun): (u64, bool),

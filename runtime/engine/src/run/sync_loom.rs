@@ -1,4 +1,4 @@
-//! What runs synchronize with while `loom` tries the orders that threads may run in.
+//! The synchronization primitives of runs under `loom`.
 
 pub(super) use loom::sync::atomic::{AtomicU64, AtomicUsize};
 pub(super) use loom::sync::{Condvar, Mutex, MutexGuard};
@@ -6,5 +6,5 @@ pub(super) use loom::thread;
 
 use std::time::Duration;
 
-/// Who has nothing to do sleeps: looking would be another order for each look.
+/// No spinning: each check would be another interleaving.
 pub(super) const SPIN: Duration = Duration::ZERO;

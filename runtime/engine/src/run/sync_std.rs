@@ -1,4 +1,4 @@
-//! What runs synchronize with: the standard library.
+//! The synchronization primitives of runs: the standard library's.
 
 pub(super) use std::sync::atomic::{AtomicU64, AtomicUsize};
 pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
@@ -6,6 +6,6 @@ pub(super) use std::thread;
 
 use std::time::Duration;
 
-/// How long a thread that has nothing to do looks before it sleeps, where somebody looks beside it. Another run follows
-/// within this time where one is submitted as soon as the one before ended.
+/// How long an idle thread spins before it sleeps. A run that is submitted as soon as the previous one has ended
+/// arrives within this time.
 pub(super) const SPIN: Duration = Duration::from_micros(30);

@@ -24,7 +24,7 @@ use crate::device::{
 /// Long enough for anything that is not stuck.
 const LONG: Duration = Duration::from_mins(1);
 
-/// What holds parts of runs back until a test says so.
+/// A gate that holds parts of runs back until a test opens it.
 #[derive(Clone, Default)]
 struct Gate(Arc<(Mutex<u32>, Condvar)>);
 
@@ -49,7 +49,7 @@ impl Gate {
     }
 }
 
-/// What a part of a run does.
+/// The behaviour of a part of a run.
 type Part = Arc<dyn Fn(&Stop<'_>) -> Result<()> + Send + Sync>;
 
 /// Parts on devices. A run adds 1 to each byte of its input.
@@ -157,7 +157,7 @@ impl Session {
     }
 }
 
-/// Who began when.
+/// The runs in the order in which they began.
 fn log<T>() -> (Sender<T>, Receiver<T>) {
     mpsc::channel()
 }

@@ -1,4 +1,4 @@
-//! Ends runs whose time is up. Its thread starts with the first run that has a limit.
+//! Enforces the time limits of runs. The thread starts with the first run that has a limit.
 
 use std::ptr;
 use std::sync::{Arc, PoisonError, Weak};
@@ -9,7 +9,7 @@ use super::queue::WaitingRun;
 use super::sync::{Condvar, Mutex, thread};
 use super::work::Cause;
 
-/// The runs that have a limit.
+/// The runs with a time limit.
 #[derive(Debug, Default)]
 pub(super) struct Timer(Arc<Shared>);
 
@@ -22,7 +22,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     runs: Vec<Limit>,
-    /// How many there may be at once.
+    /// The number of limits that may exist at the same time.
     room: usize,
     is_started: bool,
     is_closed: bool,
@@ -36,7 +36,7 @@ struct Limit {
 }
 
 impl Timer {
-    /// Makes room for as many limits more, so that who submits does not.
+    /// Reserves space for more limits, so that submitting does not.
     pub(super) fn reserve(&self, more: usize) {
         let mut state = lock(&self.0.state);
         let State { runs, room, .. } = &mut *state;
@@ -44,12 +44,12 @@ impl Timer {
         runs.reserve(room.saturating_sub(runs.len()));
     }
 
-    /// Takes back what was reserved.
+    /// Returns reserved space.
     pub(super) fn release(&self, fewer: usize) {
         lock(&self.0.state).room -= fewer;
     }
 
-    /// Starts its thread, unless that runs.
+    /// Starts the thread, unless it is running.
     pub(super) fn start(&self) -> std::io::Result<()> {
         let mut state = lock(&self.0.state);
         if !state.is_started {
@@ -60,7 +60,7 @@ impl Timer {
         Ok(())
     }
 
-    /// Ends this submission of a run at `at`, if it has not ended before.
+    /// Stops this submission of a run at time `at`, unless it has ended.
     pub(super) fn set(&self, at: Instant, run: &Arc<impl WaitingRun + 'static>, submission: u64) {
         let mut state = lock(&self.0.state);
         let is_first = state.runs.iter().all(|limit| at < limit.at);
@@ -72,7 +72,7 @@ impl Timer {
         }
     }
 
-    /// Forgets the limit of a run that ended.
+    /// Removes the limit of an ended run.
     pub(super) fn clear(&self, run: &dyn WaitingRun) {
         let mut state = lock(&self.0.state);
         let is_its = |limit: &Limit| ptr::addr_eq(limit.run.as_ptr(), run);

@@ -1,4 +1,4 @@
-//! What a run does, as its queues see it: parts, each on a device, between taking inputs and giving outputs.
+//! The work of a run as queues see it: parts, each on a device, between taking inputs and delivering outputs.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -7,54 +7,54 @@ use udo_api::Shape;
 use super::Bound;
 use crate::device::{Device, DeviceId, Error, ErrorCode, Result, Used};
 
-/// The memory of one run at a time, and what to do in it.
+/// The memory of one run at a time, and the computation in it.
 pub trait Work: Send {
-    /// Takes the inputs of a run that begins, and finds out its parts.
+    /// Takes the inputs of a run and determines its parts.
     ///
     /// # Errors
-    /// The run cannot begin: what it is bound to does not go with the work.
+    /// Fails if the bound tensors are not valid for the work.
     fn begin(&mut self, bound: &mut Bound) -> Result<()>;
 
-    /// The device that a part runs on; nothing behind the last one. Before a run has begun, that where it does.
+    /// Returns the device of a part; `None` after the last part. Before a run has begun, part 0 is where it begins.
     fn device(&self, part: usize) -> Option<DeviceId>;
 
-    /// Runs a part, and looks at `stop` now and then: what is behind it is not run once that is set.
+    /// Executes a part. Checks `stop` regularly and returns early once it is set.
     ///
     /// # Errors
-    /// A step failed, or the run is to end.
+    /// Fails if a step fails, or the run was stopped.
     fn run(&mut self, part: usize, stop: &Stop<'_>) -> Result<()>;
 
-    /// Takes the memory that runs over inputs of these shapes need, while no run has it.
+    /// Allocates the memory that runs with inputs of these shapes need, while no run uses it.
     ///
     /// # Errors
-    /// There is no plan or no memory for the shapes.
+    /// Fails if there is no plan or not enough memory for the shapes.
     fn prepare(&mut self, _shapes: &[Vec<Shape>]) -> Result<()> {
         Ok(())
     }
 
-    /// Gives the outputs.
+    /// Delivers the outputs.
     ///
     /// # Errors
-    /// What the run made cannot be given to where it is bound to.
+    /// Fails if the outputs cannot be written to the bound tensors.
     fn end(&mut self, bound: &mut Bound) -> Result<()>;
 }
 
-/// A frame, while nobody runs in it.
+/// A frame that no run uses.
 pub(super) type Frame = Box<dyn Work>;
 
-/// Why a run is to end early; none of them is undone.
+/// The reason to stop a run. It is final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     Cancelled = 1,
     TimedOut = 2,
 }
 
-/// Whether a run is to end early: its first cause stays.
+/// Whether a run was stopped. The first reason is kept.
 #[derive(Debug, Default)]
 pub(super) struct Flag(AtomicU32);
 
 impl Flag {
-    /// Sets it, unless it is; whether this did.
+    /// Sets the reason, unless one is set. Returns whether this call set it.
     pub(super) fn set(&self, cause: Cause) -> bool {
         self.0.compare_exchange(0, cause as u32, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
@@ -75,45 +75,46 @@ impl Flag {
         self.cause().is_some()
     }
 
-    /// Why a run ends that it is set of.
+    /// Returns the error of a stopped run.
     pub(super) fn error(&self) -> Option<Error> {
         Some(match self.cause()? {
             Cause::Cancelled => Error::new(ErrorCode::Cancelled, "the run was cancelled"),
             Cause::TimedOut => Error::new(
                 ErrorCode::Timeout,
-                "the run did not end within its time, which counts from its submission; give it more, or submit fewer at once",
+                "the run exceeded its time limit, which counts from its submission; increase the limit, or submit fewer runs at once",
             ),
         })
     }
 }
 
-/// What a part of a run looks at now and then: whether it is to go on.
+/// Tells a part of a run whether it must stop.
 #[derive(Clone, Copy, Debug)]
 pub struct Stop<'a> {
     pub(super) flag: &'a Flag,
-    /// Whose queue has the run now.
+    /// The device whose queue executes the run.
     pub(super) device: &'a Device,
-    /// The devices of the run, and how often they had changed when it began.
+    /// The devices of the run, and their change counter when it began.
     pub(super) used: &'a Used,
     pub(super) began: u64,
 }
 
 impl Stop<'_> {
-    /// Whether the run is to end.
+    /// Returns whether the run must stop.
     #[inline]
     pub fn is_set(&self) -> bool {
         self.flag.0.load(Ordering::Relaxed) != 0 || self.used.changes() != self.began
     }
 
-    /// The word that turns from zero once the run is to end, for who cannot ask; a device that is lost does not turn it.
+    /// Returns a word that becomes non-zero when the run is stopped, for code that cannot call functions. The loss of a
+    /// device does not change it.
     pub fn word(&self) -> &AtomicU32 {
         &self.flag.0
     }
 
-    /// Why it is to end.
+    /// Checks whether the run must stop.
     ///
     /// # Errors
-    /// It is to.
+    /// Returns the error with which it must end.
     pub(super) fn check(&self) -> Result<()> {
         match self.flag.error() {
             Some(error) => Err(error),

@@ -1,7 +1,7 @@
-//! Workspaces that sessions share: memory as large as the largest of them wants, and whose turn it is there.
+//! Workspaces that sessions share: memory as large as the largest need of one session, used by one run at a time.
 //!
-//! A run that is submitted waits for its turn in a list, once the thread of a queue has taken it on, and that thread goes on
-//! with others: so nobody waits for memory that is held by who waits for a queue. A run on its caller's thread waits there.
+//! A submitted run waits for its turn in a list after a thread of a queue took it; the thread continues with other runs. So no
+//! thread blocks on the workspace while its owner waits for a queue. A run on the caller's thread blocks.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,9 +12,9 @@ use super::sync::{Condvar, Mutex};
 use super::{Priority, check_may_wait, lock};
 use crate::device::{Device, Result, SharedMemory};
 
-/// Memory for arenas and scratch that sessions share, of whatever models: as much as the largest of them wants, and not the sum of
-/// all. One run at a time has it, from its first step to its end; others wait in the order in which they came to it, what
-/// matters most first. Clones are the same workspace.
+/// Memory for arenas and scratch buffers that sessions of any models share: as much as the largest session needs, not the sum of
+/// all. One run at a time uses it, from its first step to its end. Others wait, ordered by priority and arrival. Clones refer to
+/// the same workspace.
 #[derive(Clone, Default)]
 pub struct SharedWorkspace(Arc<Inner>);
 
@@ -28,13 +28,13 @@ struct Inner {
 #[derive(Default)]
 struct State {
     is_taken: bool,
-    /// By priority, the highest first; each in the order in which they came.
+    /// By priority, the highest first; in the order of arrival for equal priorities.
     waiting: [VecDeque<Waiter>; Priority::COUNT],
-    /// How many may wait at once.
+    /// The number of runs that may wait at the same time.
     room: usize,
-    /// The number of the next thread that waits.
+    /// The number of the next waiting thread.
     next: u64,
-    /// The thread whose turn it is.
+    /// The thread that gets the next turn.
     turn_of: Option<u64>,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Debug for SharedWorkspace {
     }
 }
 
-/// Two handles of one workspace are equal.
+/// Handles of the same workspace are equal.
 impl PartialEq for SharedWorkspace {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -58,7 +58,7 @@ impl PartialEq for SharedWorkspace {
 
 impl Eq for SharedWorkspace {}
 
-/// The turn of a thread, which ends when dropped.
+/// The turn of a thread, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Turn<'a>(&'a SharedWorkspace);
 
@@ -87,7 +87,7 @@ impl SharedWorkspace {
         false
     }
 
-    /// Takes a run out of those that wait; whether it was one.
+    /// Removes a waiting run. Returns whether it was waiting.
     pub(super) fn remove(&self, run: &dyn WaitingRun) -> bool {
         let is_its = |waiter: &Waiter| matches!(waiter, Waiter::Run(other) if is_same(other, run) && other.is_to_end());
         lock(&self.0.state).waiting.iter_mut().any(|waiting| {
@@ -96,7 +96,7 @@ impl SharedWorkspace {
         })
     }
 
-    /// Ends a turn: whoever waits has the next.
+    /// Ends a turn and gives the next one to the first waiter.
     pub(super) fn leave(&self) {
         let next = {
             let mut state = lock(&self.0.state);

@@ -1,4 +1,4 @@
-//! Who may be at the job in hand, and how threads wait for each other.
+//! Admission of threads to the current job, and waiting for it.
 
 use super::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering, PoisonError, spin_loop};
 
@@ -6,41 +6,42 @@ use super::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering, PoisonError, 
 const OPEN: u64 = 1 << 31;
 /// The submitter sleeps until the last worker leaves.
 const AWAITED: u64 = 1 << 30;
-/// Some worker may be asleep.
+/// A worker may be asleep.
 const SLEEPERS: u64 = 1 << 29;
 /// There will be no more jobs.
 const CLOSED: u64 = 1 << 28;
-/// How many workers have joined.
+/// The number of workers that have joined.
 const JOINED: u64 = CLOSED - 1;
 
-/// The number of the job.
+/// Returns the number of the job.
 fn number(word: u64) -> u64 {
     word >> 32
 }
 
-/// Lets workers in to one job at a time.
+/// Admits workers to one job at a time.
 ///
-/// One word says everything: the job's number in the upper half, four flags, and how many workers have
-/// joined. A worker joins by adding one to a word that is open. The submitter takes the flag away, so
-/// that nobody joins any more, and waits for the count to fall to 0. So a job is never replaced while
-/// somebody reads it, and nobody waits for workers that sleep.
+/// One word holds the whole state: the job's number in the upper half, four flags, and the number of joined
+/// workers. A worker joins by adding one to a word with `OPEN` set. The submitter clears `OPEN`, so that no
+/// more workers join, and waits until the count is 0. So a job is never replaced while a worker reads it,
+/// and no thread waits for sleeping workers.
 ///
-/// Every change is a read-modify-write, so they all lie in one order, and each sees those before it. Who
-/// goes to sleep says so in the word first, under the lock; who changes the word and finds that said takes
-/// the lock to wake them. So no wake-up is missed, without any operation that is sequentially consistent.
+/// Every change is a read-modify-write, so all changes have a single order, and each sees the earlier ones.
+/// A thread that goes to sleep first sets a flag in the word, under the lock. A thread that changes the word
+/// and finds the flag takes the lock to wake it. So no wake-up is lost, without sequentially consistent
+/// operations.
 pub(super) struct Gate {
     word: AtomicU64,
     lock: Mutex<()>,
-    /// A job came, or there will be none.
+    /// Signals a new job or the end of jobs.
     wake: Condvar,
-    /// The last worker left.
+    /// Signals that the last worker has left.
     empty: Condvar,
-    /// How often to look before going to sleep.
+    /// The number of checks before sleeping.
     spins: u32,
 }
 
 impl Gate {
-    /// A gate that is shut, where who waits looks `spins` times before it sleeps.
+    /// Creates a closed gate. Waiting threads check `spins` times before they sleep.
     pub(super) fn new(spins: u32) -> Self {
         Self {
             word: AtomicU64::new(0),
@@ -51,13 +52,13 @@ impl Gate {
         }
     }
 
-    /// Nothing that can panic runs under the lock, and it guards no data.
+    /// Locks the mutex. It guards no data, and nothing under it can panic.
     fn lock(&self) -> MutexGuard<'_, ()> {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the gate for the next job and wakes who sleeps. What this thread wrote before is seen by
-    /// those who join. Only for a gate that is shut, by one thread at a time.
+    /// Opens the gate for the next job and wakes sleeping workers. Workers that join see all earlier writes
+    /// of this thread. The gate must be shut, and only one thread at a time may call this.
     pub(super) fn open(&self) {
         let next = number(self.word.load(Ordering::Relaxed)).wrapping_add(1) << 32;
         if self.word.swap(next | OPEN, Ordering::AcqRel) & SLEEPERS != 0 {
@@ -66,7 +67,7 @@ impl Gate {
         }
     }
 
-    /// Shuts the gate and waits until everybody who joined has left. What they wrote is seen by this thread.
+    /// Shuts the gate and waits until all joined workers have left. This thread then sees all their writes.
     pub(super) fn shut(&self) {
         let mut word = self.word.fetch_and(!OPEN, Ordering::AcqRel);
         let mut spins = 0;
@@ -82,7 +83,7 @@ impl Gate {
 
     fn sleep_until_empty(&self) {
         let mut guard = self.lock();
-        // The next `open` takes the flag away again.
+        // The next `open` clears the flag.
         let mut word = self.word.fetch_or(AWAITED, Ordering::AcqRel);
         while word & JOINED != 0 {
             guard = self.empty.wait(guard).unwrap_or_else(PoisonError::into_inner);
@@ -90,14 +91,15 @@ impl Gate {
         }
     }
 
-    /// Lets the workers go home. Only for a gate that is shut and stays so.
+    /// Ends the workers. The gate must be shut and stay so.
     pub(super) fn close(&self) {
         self.word.fetch_or(CLOSED, Ordering::AcqRel);
         let _guard = self.lock();
         self.wake.notify_all();
     }
 
-    /// Waits for a job that is not the one numbered `seen`, and joins it; false if there will be none.
+    /// Waits for a job with another number than `seen` and joins it. Returns false if there will be no more
+    /// jobs.
     pub(super) fn join(&self, seen: &mut u64) -> bool {
         let mut spins = 0;
         loop {
@@ -126,7 +128,7 @@ impl Gate {
     fn sleep(&self, seen: u64) {
         let mut guard = self.lock();
         let over = |word| word & CLOSED != 0 || is_new(word, seen);
-        // Said in the word only if there is nothing to do: who opens the gate pays for it.
+        // Set only if there is nothing to do: it makes opening the gate more expensive.
         while !over(self.word.load(Ordering::Acquire))
             && !over(self.word.fetch_or(SLEEPERS, Ordering::AcqRel))
         {
@@ -134,7 +136,7 @@ impl Gate {
         }
     }
 
-    /// Leaves the job that `join` joined.
+    /// Leaves the joined job.
     pub(super) fn leave(&self) {
         let word = self.word.fetch_sub(1, Ordering::AcqRel);
         if word & JOINED == 1 && word & AWAITED != 0 {

@@ -1,4 +1,4 @@
-//! When each worker of a pool was at work, for who traces a run: a lane of memory for each, taken before.
+//! Records when each worker of a pool was busy, for tracing. Each worker has preallocated memory.
 
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 thread_local! {
-    /// The lanes in which jobs of this thread are noted.
+    /// The lanes that record jobs of this thread.
     static NOTED: Cell<Noted> = const { Cell::new(Noted(None)) };
 }
 
-/// What the number of a piece of work is where nothing is to be noted of it any more.
+/// The number of a piece of work that is not recorded.
 const FULL: u64 = u64::MAX;
 
-/// A lane for each worker. Each writes to its own, and who lent them reads once the jobs are over.
+/// One lane per worker. Each worker writes its own lane. The owner reads them after the jobs have ended.
 #[derive(Debug)]
 pub struct Lanes {
     started: Instant,
-    /// The number of the piece of work in hand.
+    /// The number of the current piece of work.
     work: AtomicU64,
     of_workers: Box<[Lane]>,
 }
@@ -29,7 +29,7 @@ struct Lane {
     slots: Box<[Slot]>,
 }
 
-/// Times in nanoseconds since the lanes were made.
+/// Times in nanoseconds since the creation of the lanes.
 #[derive(Debug, Default)]
 struct Slot {
     work: AtomicU64,
@@ -38,21 +38,21 @@ struct Slot {
     busy: AtomicU64,
 }
 
-/// When a worker was at a piece of work, from its first call to its last.
+/// The time that a worker spent on a piece of work, from its first call to its last.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch {
-    /// The worker's number, 1 for the first one.
+    /// The worker's number, starting at 1.
     pub thread: usize,
     /// The number of the piece of work.
     pub work: usize,
     pub start: Duration,
     pub time: Duration,
-    /// How much of that it worked; for the rest it waited for the next job.
+    /// The time that it was busy; otherwise it waited for the next job.
     pub busy: Duration,
 }
 
 impl Lanes {
-    /// Lanes for `workers` workers, with room for `stretches` each.
+    /// Creates lanes for `workers` workers with space for `stretches` each.
     pub fn new(workers: usize, stretches: usize) -> Self {
         let lane = |_| Lane {
             len: AtomicUsize::new(0),
@@ -63,26 +63,27 @@ impl Lanes {
         Self { started: Instant::now(), work: AtomicU64::new(FULL), of_workers }
     }
 
-    /// When they were made, from which on times count.
+    /// Returns the time of creation, which recorded times are relative to.
     pub fn started(&self) -> Instant {
         self.started
     }
 
-    /// Runs `body`, whose jobs are noted as those of the piece of work `number`; of none they are counted as lost.
+    /// Runs `body` and records its jobs as those of the piece of work `number`. Without a number they are only
+    /// counted as lost.
     pub fn during<R>(&self, number: Option<usize>, body: impl FnOnce() -> R) -> R {
         self.work.store(number.map_or(FULL, |number| number as u64), Ordering::Relaxed);
         let _back = Back(NOTED.replace(Noted(Some(NonNull::from(self)))));
         body()
     }
 
-    /// Forgets what was noted.
+    /// Discards all records.
     pub fn clear(&mut self) {
         for lane in &mut self.of_workers {
             (*lane.len.get_mut(), *lane.lost.get_mut()) = (0, 0);
         }
     }
 
-    /// What was noted, worker by worker, in the order of time.
+    /// Returns the records, worker by worker, in chronological order.
     pub fn stretches(&self) -> impl Iterator<Item = Stretch> {
         self.of_workers.iter().zip(1..).flat_map(|(lane, thread)| {
             let slots = lane.slots.iter().take(lane.len.load(Ordering::Relaxed));
@@ -90,7 +91,7 @@ impl Lanes {
         })
     }
 
-    /// How many stretches there was no room for.
+    /// Returns the number of stretches that exceeded the space.
     pub fn lost(&self) -> usize {
         self.of_workers.iter().map(|lane| lane.lost.load(Ordering::Relaxed)).sum()
     }
@@ -106,7 +107,7 @@ impl Lanes {
 }
 
 impl Lane {
-    /// Notes that its worker was at `work`, behind what it noted before.
+    /// Records that its worker was busy with `work`, after its earlier records.
     fn note(&self, work: u64, start: u64, end: u64) {
         let len = self.len.load(Ordering::Relaxed);
         let last = len.checked_sub(1).and_then(|last| self.slots.get(last));
@@ -141,17 +142,17 @@ impl Slot {
     }
 }
 
-/// Where a job is noted, for the workers that come to it.
+/// The lanes that record a job, for the workers that join it.
 #[derive(Clone, Copy)]
 pub(super) struct Noted(Option<NonNull<Lanes>>);
 
-/// Where this thread's jobs are noted.
+/// Returns the lanes that record this thread's jobs.
 pub(super) fn noted() -> Noted {
     NOTED.get()
 }
 
 impl Noted {
-    /// Has worker `thread` work, and notes when, if `work` says that there was anything to do.
+    /// Runs `work` on worker `thread`, and records the time if `work` returns that it had something to do.
     ///
     /// # Safety
     /// The thread that got this from [`noted`] stays in [`Lanes::during`] until this returns.
@@ -168,7 +169,7 @@ impl Noted {
     }
 }
 
-/// Puts back where jobs were noted, when a panic unwinds as well.
+/// Restores the lanes of the thread, also if a panic unwinds.
 struct Back(Noted);
 
 impl Drop for Back {

@@ -1,6 +1,6 @@
-//! The pool's protocol in all the orders that its threads may run in, as far as `loom` tells them apart.
+//! Model checking of the pool's protocol with `loom`, in all relevant interleavings of its threads.
 //!
-//! A model that goes wrong ends the process: a deadlock, an access that races, a call too many or too few.
+//! A failure ends the process: a deadlock, a data race, a missing call or an extra one.
 
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
@@ -11,13 +11,13 @@ use loom::thread::{self, JoinHandle};
 use super::team::{Job, Team};
 use std::ffi::c_void;
 
-/// One look before going to sleep shows all that more would.
+/// One check before sleeping covers the behaviour of more.
 const LOOKS: u32 = 1;
 
-/// What the calls of a job work on. It lies on the submitter's stack.
+/// The data of a job's calls, on the submitter's stack.
 struct Work {
-    /// Written by the submitter before and after the job, read by every call: loom finds who reads too late.
-    wanted: UnsafeCell<usize>,
+    /// Written by the submitter before and after the job, read by every call. loom detects late reads.
+    expected: UnsafeCell<usize>,
     calls: Vec<AtomicUsize>,
 }
 
@@ -27,21 +27,21 @@ struct Work {
 unsafe extern "C" fn call(ctx: *const c_void, index: usize) {
     // SAFETY: `ctx` points to a `Work`, as the caller promises.
     let work = unsafe { &*ctx.cast::<Work>() };
-    // SAFETY: `submit` below writes `wanted` only before and after the job.
-    let wanted = work.wanted.with(|wanted| unsafe { *wanted });
-    assert_eq!(wanted, work.calls.len());
+    // SAFETY: `submit` below writes `expected` only before and after the job.
+    let expected = work.expected.with(|expected| unsafe { *expected });
+    assert_eq!(expected, work.calls.len());
     work.calls[index].fetch_add(1, Ordering::Relaxed);
 }
 
-/// Submits a job of `count` calls: either each was made once when it is over, or none.
+/// Submits a job of `count` calls and checks that either each was made exactly once, or none.
 fn submit(team: &Team, count: usize) -> bool {
     let calls = (0..count).map(|_| AtomicUsize::new(0)).collect();
-    let work = Work { wanted: UnsafeCell::new(count), calls };
+    let work = Work { expected: UnsafeCell::new(count), calls };
     let job = Job::new(call, (&raw const work).cast(), count);
     // SAFETY: `call` takes numbers below `count` and a `Work`, which `work` is until `submit` returns.
     let is_done = unsafe { team.submit(job) };
-    // SAFETY: the job is over, so no call reads `wanted`; loom sees it if one does.
-    work.wanted.with_mut(|wanted| unsafe { *wanted = 0 });
+    // SAFETY: the job is over, so no call reads `expected`; loom sees it if one does.
+    work.expected.with_mut(|expected| unsafe { *expected = 0 });
     for calls in &work.calls {
         assert_eq!(calls.load(Ordering::Relaxed), usize::from(is_done));
     }
@@ -60,7 +60,7 @@ fn close(team: &Team, workers: Vec<JoinHandle<()>>) {
     }
 }
 
-/// Tries every order in which threads take turns, up to so many turns that a thread does not give up itself.
+/// Explores all interleavings with at most this number of preemptions.
 fn explore(preemptions: usize, model: fn()) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(preemptions);

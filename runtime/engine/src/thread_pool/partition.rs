@@ -1,18 +1,18 @@
-//! How the calls of a job are shared out.
+//! The distribution of a job's calls to threads.
 
 use super::sync::{AtomicUsize, Ordering};
 
-/// The calls that a thread takes first: as many as the others', next to each other, and of every job the
-/// same part, so that what one job leaves in the caches of a core the next one finds there. Who is through
-/// with its own helps with the others'. The grain is one call: who wants a larger one makes larger calls.
+/// The calls that a thread takes first: an equal, contiguous share, at the same position in every job, so
+/// that data that one job leaves in a core's caches is there for the next. A thread that has finished its
+/// share helps with others. The grain is one call; callers with small calls should combine them.
 #[derive(Default)]
 #[repr(align(64))]
 struct Partition {
-    /// The next call of it.
+    /// Its next call.
     next: AtomicUsize,
 }
 
-/// One partition for each thread.
+/// One partition per thread.
 pub(super) struct Partitions(Box<[Partition]>);
 
 impl Partitions {
@@ -20,20 +20,20 @@ impl Partitions {
         Self((0..threads).map(|_| Partition::default()).collect())
     }
 
-    /// The first of `count` calls that is in a partition; for the number of partitions, `count`.
+    /// Returns the first of `count` calls in a partition; `count` for the index after the last one.
     pub(super) fn start(&self, count: usize, partition: usize) -> usize {
         let threads = self.0.len();
         count / threads * partition + (count % threads * partition).div_ceil(threads)
     }
 
-    /// Makes all of `count` calls free to be taken. Only while nobody takes any.
+    /// Resets the partitions to `count` calls. No thread may be taking calls.
     pub(super) fn fill(&self, count: usize) {
         for (index, partition) in self.0.iter().enumerate() {
             partition.next.store(self.start(count, index), Ordering::Relaxed);
         }
     }
 
-    /// Takes calls until there are none left, those of the thread's own partition first.
+    /// Takes calls until none are left, those of the thread's own partition first.
     pub(super) fn drain(&self, count: usize, thread: usize, mut call: impl FnMut(usize)) {
         let threads = self.0.len();
         for index in (thread..threads).chain(0..thread) {

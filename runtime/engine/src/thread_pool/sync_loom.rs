@@ -1,4 +1,4 @@
-//! What the pool synchronizes with while `loom` tries the orders that its threads may run in.
+//! The synchronization primitives of the pool under `loom`.
 
 pub(super) use loom::cell::UnsafeCell;
 pub(super) use loom::hint::spin_loop;

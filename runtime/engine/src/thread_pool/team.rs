@@ -12,13 +12,13 @@ use crate::exit_guard::{self, Inside};
 // SAFETY: only a type; `Team::submit` says what a caller of the function keeps to.
 pub(super) type Task = unsafe extern "C" fn(ctx: *const c_void, index: usize);
 
-/// A task, what it works on, and how often it is called.
+/// A task, its argument, and the number of its calls.
 #[derive(Clone, Copy)]
 pub(super) struct Job {
     pub(super) task: Task,
     pub(super) ctx: *const c_void,
     pub(super) count: usize,
-    /// What the thread is in that submits it.
+    /// The package call that the submitting thread is in.
     caller: Inside,
     noted: Noted,
 }
@@ -29,20 +29,20 @@ impl Job {
     }
 }
 
-/// The job in hand, and who is at it.
+/// The current job and the threads that work on it.
 pub(super) struct Team {
     gate: Gate,
-    /// Some thread submits a job.
+    /// Whether a thread is submitting a job.
     busy: AtomicBool,
-    /// Written by the one who set `busy`, while the gate is shut; read by those whom the gate let in, and by
-    /// that one.
+    /// Written by the thread that set `busy`, while the gate is shut. Read by that thread and those that the gate
+    /// admitted.
     job: UnsafeCell<Job>,
     pub(super) partitions: Partitions,
 }
 
 // SAFETY: of its fields only `job` is not `Sync`. It is written in `submit` alone, by the thread that set
 // `busy`, before the gate is opened and after `shut` saw the last reader leave; `work` reads it in between.
-// Its `ctx` is never followed here: it goes to `task`, which whoever submits vouches for on any thread.
+// Its `ctx` is never dereferenced here: it is passed to `task`, which the submitter allows on any thread.
 unsafe impl Sync for Team {}
 // SAFETY: `job.ctx` is the one field that is not `Send`, and no thread follows it but through `job.task`.
 unsafe impl Send for Team {}
@@ -51,7 +51,8 @@ unsafe impl Send for Team {}
 unsafe extern "C" fn nothing(_: *const c_void, _: usize) {}
 
 impl Team {
-    /// A team of `threads` threads, the one who submits being number 0; who waits looks `spins` times before it sleeps.
+    /// Creates a team of `threads` threads. The submitter is number 0. Waiting threads check `spins` times before they
+    /// sleep.
     pub(super) fn new(threads: usize, spins: u32) -> Self {
         Self {
             gate: Gate::new(spins),
@@ -61,7 +62,7 @@ impl Team {
         }
     }
 
-    /// The life of worker number `thread`: it joins jobs until the team goes home.
+    /// The main loop of worker number `thread`: joins jobs until the team is closed.
     pub(super) fn serve(&self, thread: usize) {
         let mut seen = 0;
         while self.gate.join(&mut seen) {
@@ -71,13 +72,13 @@ impl Team {
         }
     }
 
-    /// Lets the workers go home. Only when nobody submits any more.
+    /// Ends the workers. No thread may submit any more.
     pub(super) fn close(&self) {
         self.gate.close();
     }
 
-    /// Makes all calls of `job`, with the workers that come; false if the team is at another job, and none
-    /// was made.
+    /// Executes all calls of `job`, together with the workers that join. Returns false, without any call, if the team
+    /// has another job.
     ///
     /// # Safety
     /// Until this returns, `job.task` may be called on any thread with `job.ctx` and a number below `job.count`.
@@ -97,7 +98,7 @@ impl Team {
         true
     }
 
-    /// Makes calls of the job in hand until there are none left.
+    /// Executes calls of the current job until none are left.
     ///
     /// # Safety
     /// The thread has set `busy`, or has joined and not left.
@@ -108,7 +109,7 @@ impl Team {
             let mut has_any = false;
             self.partitions.drain(count, thread, |index| {
                 has_any = true;
-                // SAFETY: who submitted `job` vouched for `ctx` until this thread leaves, and `index` is below
+                // SAFETY: the submitter of `job` guarantees `ctx` until this thread leaves, and `index` is below
                 // `count`.
                 unsafe { task(ctx, index) };
             });

@@ -1,4 +1,4 @@
-//! What a pool promises, tried on threads of the system.
+//! Tests of the pool with threads of the system.
 
 use std::collections::HashSet;
 
@@ -47,8 +47,8 @@ fn every_call_happens_once() {
     for threads in 1..=4 {
         let pool = Pool::new(NonZero::new(threads).unwrap()).unwrap();
         for count in [0, 1, 2, 7, 1000] {
-            let wanted = (count as u64, (0..count as u64).sum());
-            assert_eq!(sum_to(&pool, count, false), wanted, "{threads} threads, {count} calls");
+            let expected = (count as u64, (0..count as u64).sum());
+            assert_eq!(sum_to(&pool, count, false), expected, "{threads} threads, {count} calls");
         }
     }
 }
@@ -69,11 +69,11 @@ fn every_thread_attends_a_meeting_once() {
 fn a_pool_says_how_many_threads_it_can_have() {
     let most = Pool::most_threads();
     let error = Pool::new(NonZero::new(most + 1).unwrap()).unwrap_err().to_string();
-    let wanted = format!(
-        "cannot run on {} threads: this machine runs at most {most} for one model",
+    let expected = format!(
+        "cannot run on {} threads, expected at most {most} for one model on this machine",
         most + 1
     );
-    assert_eq!(error, wanted);
+    assert_eq!(error, expected);
     assert_eq!(Pool::new(NonZero::new(most).unwrap()).unwrap().width(), most);
 }
 
@@ -91,7 +91,7 @@ fn a_system_that_gives_fewer_threads_is_an_error_and_the_others_end() {
         })
     };
     let error = Pool::started_by(NonZero::new(5).unwrap(), Pool::SPIN, start).unwrap_err();
-    assert_eq!(error.to_string(), "cannot run on 5 threads: the system gives 3");
+    assert_eq!(error.to_string(), "cannot run on 5 threads: the system creates only 3");
     assert!(std::error::Error::source(&error).is_some());
     assert_eq!(ended.load(Ordering::Relaxed), 2);
 }
@@ -176,8 +176,8 @@ fn pieces_have_rooms_of_their_own() {
         assert_eq!(data, [0; 50], "nothing ran");
         let (data, workspace) = (&mut data[..40], &mut workspace[..]);
         assert_eq!(parallel.chunks_mut_with(data, 5, workspace, 5, fill), Ok(()));
-        let wanted: Vec<u32> = (0..40).map(|i| i / 5 + 1).collect();
-        assert_eq!((&*data, &*workspace), (&wanted[..], &wanted[..]));
+        let expected: Vec<u32> = (0..40).map(|i| i / 5 + 1).collect();
+        assert_eq!((&*data, &*workspace), (&expected[..], &expected[..]));
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the host puts for a call and takes of it, without a worker.
+//! Tests of writing calls and reading their results, without a worker.
 
 use std::path::PathBuf;
 use std::ptr;
@@ -45,8 +45,8 @@ fn no_more_constants_are_put_than_a_call_has() {
         unsafe { keep(&args(&mut [], &packed[..1]), &mut lane, &mut held) }
     };
     assert_eq!(kept(1), Ok(()));
-    assert_eq!(kept(2), Err(Fault("a call has 1 packed constants, wanted 2".to_owned())));
-    assert_eq!(kept(0), Err(Fault("a call has 1 packed constants, wanted 0".to_owned())));
+    assert_eq!(kept(2), Err(Fault("a call has 1 packed constants, expected 2".to_owned())));
+    assert_eq!(kept(0), Err(Fault("a call has 1 packed constants, expected 0".to_owned())));
 }
 
 #[test]
@@ -65,6 +65,6 @@ fn an_output_without_elements_has_the_extents_that_it_is_said_to_have() {
         unsafe { take_outputs(&made, &args(&mut outputs, &[])) }.map(|()| outputs[0].dims)
     };
     assert_eq!(take([3, 0]).map(|dims| dims[..2].to_vec()), Ok(vec![3, 0]));
-    let beyond = Fault("it says extents of output 0 beyond its bounds".to_owned());
+    let beyond = Fault("it returned extents of output 0 beyond its bounds".to_owned());
     assert_eq!(take([6, 0]), Err(beyond));
 }

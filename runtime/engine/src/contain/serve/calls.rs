@@ -1,4 +1,4 @@
-//! Calls of kernels: their arguments are made of what the host wrote, and what they answer is written for it.
+//! Calls of kernels in the worker: reads the arguments that the host wrote, and writes the answer.
 
 use std::ptr;
 
@@ -14,7 +14,7 @@ use crate::contain::call::{EXTENTS, MESSAGE, head, tail};
 use crate::contain::shared::{BULK, FAR, HEAD, Segment, words};
 use crate::contain::wire::Garbled;
 
-/// Words that a call begins with, read one after the other.
+/// A reader of the words at the start of a call.
 struct Words<'a> {
     given: &'a Segment,
     at: usize,
@@ -34,7 +34,7 @@ impl Words<'_> {
 }
 
 impl Served {
-    /// Does a call, and puts what it answers where the host reads it.
+    /// Executes a call and writes the answer.
     pub(super) fn call(&mut self, what: Ask) {
         let called = self.run(what);
         let mut words = [0; tail::WORDS];
@@ -129,7 +129,7 @@ impl Served {
         Ok(())
     }
 
-    /// Has scratch and geometry be as large as a call wants them.
+    /// Enlarges scratch and geometry buffers to the needs of a call.
     fn grow(&mut self, what: Ask, scratch: usize, geometry: usize) -> Result<(), Failed> {
         let room = |bytes| Buffer::zeroed(bytes).map_err(|error| Refused(1, error.to_string()));
         if self.scratch.len() < scratch {
@@ -142,7 +142,7 @@ impl Served {
         Ok(())
     }
 
-    /// Says where the tensors of a call lie.
+    /// Sets the addresses of a call's tensors.
     fn place(
         &mut self,
         kernel: u64,
@@ -166,7 +166,7 @@ impl Served {
                 (Some(port), _) => window.output(port),
                 _ if !is_there => ptr::null_mut(),
                 (None, Some(port)) => window.output(port),
-                // Kernels do not write to inputs, and cannot.
+                // Kernels must not write inputs; the mapping is read-only.
                 (None, None) => self.given.place(at, room_of(tensor)).ok_or(Garbled)?,
             };
         }
@@ -181,7 +181,7 @@ impl Served {
         Err(Garbled.into())
     }
 
-    /// Says what bounded outputs have come to.
+    /// Writes the extents of bounded outputs.
     fn put_extents(&self, [inputs, outputs]: [usize; 2]) {
         for (port, tensor) in self.tensors.iter().skip(inputs).take(outputs).enumerate() {
             if tensor.bounded == 0 {
@@ -196,7 +196,7 @@ impl Served {
     }
 }
 
-/// Why a call failed.
+/// A failed call.
 struct Failed {
     status: u32,
     detail: [u64; 2],
@@ -215,14 +215,14 @@ impl From<Garbled> for Failed {
     }
 }
 
-/// Bytes that a tensor has room for.
+/// Returns the capacity of a tensor in bytes.
 fn room_of(arg: &TensorArg) -> usize {
     let is_there = arg.flags & arg_flags::ABSENT == 0;
     let element = arg.dtype().map_or(0, DType::size_bytes);
     if is_there { arg.capacity.saturating_mul(element) } else { 0 }
 }
 
-/// A tensor as the host wrote it, without elements.
+/// Reads a tensor argument. Its data pointer is set later.
 fn tensor(words: &mut Words<'_>) -> TensorArg {
     let mut arg = TensorArg::ABSENT;
     (arg.len, arg.capacity, arg.row_stride) = (words.number(), words.number(), words.number());

@@ -1,4 +1,4 @@
-//! Kernels that are finalized here: made, asked for what they pack, freed.
+//! Finalized kernels in the worker.
 
 use udo_api::guard::LibraryGuard;
 use udo_api::{AxisEncoding, KernelDef, Status, TensorDesc};
@@ -8,14 +8,14 @@ use super::window::Window;
 use super::{Opened, Refused, Served};
 use crate::contain::wire::{Garbled, Reader, Writer};
 
-/// A kernel that is finalized here.
+/// A finalized kernel.
 pub(super) struct State {
     pub(super) kernel: FinalizedKernel,
     pub(super) def: &'static KernelDef,
     pub(super) guard: Option<LibraryGuard>,
-    /// Of its inputs, then of its outputs: the encoding per axis of those that have one.
+    /// The per-axis encodings of its inputs, then of its outputs.
     pub(super) axes: Vec<Option<&'static AxisEncoding>>,
-    /// Where its outputs lie, once it has been called.
+    /// The memory of its outputs, created by the first call.
     pub(super) window: Option<Window>,
 }
 
@@ -51,7 +51,7 @@ impl Served {
         Ok(writer)
     }
 
-    /// The number of a packer.
+    /// Returns the number of a packer.
     fn packer(&mut self, job: &udo_host::Job) -> usize {
         if let Some(known) = self.packers.iter().position(|known| known.code() == job.code()) {
             return known;
@@ -80,7 +80,7 @@ impl Served {
         Ok(writer)
     }
 
-    /// Frees a kernel; a destructor that panicked is a refusal.
+    /// Frees a kernel. A panic of its destructor becomes an error.
     pub(super) fn free(&mut self, reader: &mut Reader<'_>) -> Result<Writer, Refused> {
         let state = self.states.remove(&reader.word()?).ok_or(Garbled)?;
         let guard = state.guard;

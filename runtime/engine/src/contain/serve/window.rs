@@ -1,4 +1,4 @@
-//! Where the outputs of a kernel lie in the worker: each between pages that nobody may touch.
+//! The memory of a kernel's outputs in the worker, each between inaccessible pages.
 
 use std::ffi::c_void;
 use std::io;
@@ -9,20 +9,20 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use crate::contain::call::output_at;
 use crate::contain::shared::{FAR, Rights, Segment};
 
-/// Bytes of addresses around each output that nobody may touch: they take no memory.
+/// The size of the inaccessible range around each output. It takes address space, not memory.
 const GUARD: usize = 1 << 20;
 
-/// Pages of a segment, apart from each other.
+/// Pages of a segment, separated by inaccessible ranges.
 #[derive(Debug)]
 pub(super) struct Window {
     at: *mut u8,
     len: usize,
-    /// Bytes of each output, and where it begins; null where it has none.
+    /// The size and address of each output; null for an empty output.
     outputs: Vec<(usize, *mut u8)>,
 }
 
 impl Window {
-    /// Room for outputs of so many bytes, in the places that the host counts with.
+    /// Maps outputs of these sizes at the offsets that the host uses.
     pub(super) fn new(
         made: &Segment,
         bytes: impl Iterator<Item = usize> + Clone,
@@ -60,12 +60,12 @@ impl Window {
         Ok(window)
     }
 
-    /// Whether it is for outputs of so many bytes.
+    /// Returns whether the window was created for outputs of these sizes.
     pub(super) fn is_for(&self, bytes: impl Iterator<Item = usize>) -> bool {
         self.outputs.iter().map(|(bytes, _)| *bytes).eq(bytes)
     }
 
-    /// Where an output begins.
+    /// Returns the address of an output.
     pub(super) fn output(&self, port: usize) -> *mut u8 {
         self.outputs.get(port).map_or(ptr::null_mut(), |(_, at)| *at)
     }

@@ -48,7 +48,7 @@ impl Forged {
         Self(Box::leak(Box::new(worker)))
     }
 
-    /// What comes of `ask`, whose one request is answered so.
+    /// Returns the result of `ask` with a worker that answers its one request with `answer`.
     fn answers<T>(&self, answer: &[u8], ask: impl FnOnce() -> T) -> T {
         let lane = self.lane();
         if lane.process.is_none() {
@@ -114,12 +114,12 @@ fn a_worker_that_does_not_open_all_again_is_ended() {
     worker.answers(&told(0), || worker.open(file.path(), &sha256)).unwrap();
     worker.lane().end();
     let start = || worker.lane().start(&worker);
-    for (answer, wanted) in [
-        (refusal(), "opens no more: the disk is gone"),
-        (vec![7], "it answered what cannot be read"),
+    for (answer, expected) in [
+        (refusal(), "cannot be opened again: the disk is gone"),
+        (vec![7], "it sent an invalid answer"),
     ] {
         let Fault(why) = worker.answers(&answer, start).unwrap_err();
-        assert!(why.ends_with(wanted), "{why}");
+        assert!(why.ends_with(expected), "{why}");
         assert_eq!(worker.lane().generation(), 0, "behind {why}");
     }
     worker.answers(&told(0), start).unwrap();

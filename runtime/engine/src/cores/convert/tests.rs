@@ -75,9 +75,10 @@ fn constants_are_converted_by_the_encodings_of_their_axis() {
         let encoded = plain.with_dtype(DType::I8).with_encodings(from);
         let made = constant(&floats, &plain, &encoded, budget).unwrap();
         let made = made.get::<i8>().unwrap();
-        let wanted = numbers.iter().enumerate();
-        let wanted: Vec<_> = wanted.map(|(at, &x)| quantized(x, encoding_at(from, at))).collect();
-        assert_eq!(made, wanted, "{from:?}");
+        let expected = numbers.iter().enumerate();
+        let expected: Vec<_> =
+            expected.map(|(at, &x)| quantized(x, encoding_at(from, at))).collect();
+        assert_eq!(made, expected, "{from:?}");
 
         let stored = Tensor::of(shape, made).unwrap();
         let back = constant(&stored, &encoded, &plain, budget).unwrap();
@@ -88,9 +89,10 @@ fn constants_are_converted_by_the_encodings_of_their_axis() {
         for to in encodings() {
             let other = plain.with_dtype(DType::I8).with_encodings(to);
             let made = constant(&stored, &encoded, &other, budget).unwrap();
-            let wanted = read.iter().enumerate();
-            let wanted: Vec<_> = wanted.map(|(at, &x)| quantized(x, encoding_at(to, at))).collect();
-            assert_eq!(made.get::<i8>(), Some(&wanted[..]), "{from:?} to {to:?}");
+            let expected = read.iter().enumerate();
+            let expected: Vec<_> =
+                expected.map(|(at, &x)| quantized(x, encoding_at(to, at))).collect();
+            assert_eq!(made.get::<i8>(), Some(&expected[..]), "{from:?} to {to:?}");
         }
     }
 }
@@ -120,8 +122,8 @@ fn encodings_that_do_not_fit_are_refused() {
     let encoding = AxisEncoding::of(0, &[1.0; 3], &[0; 3]).unwrap();
     let encoded = desc(DType::U8).with_axis_encoding(encoding);
     let error = constant(&floats, &desc(DType::F32), &encoded, &Budget::default()).unwrap_err();
-    let wanted = "an encoding per axis has 3 scales for axis 0 of u8[4], wanted 4";
-    assert_eq!(error.to_string(), wanted);
+    let expected = "an encoding per axis has 3 scales for axis 0 of u8[4], expected 4";
+    assert_eq!(error.to_string(), expected);
 }
 
 #[test]
@@ -141,7 +143,7 @@ fn quantized_values_without_an_encoding_are_refused() {
     let floats = Tensor::zeros(DType::F32, Shape::new(&[4]).unwrap()).unwrap();
     let budget = &Budget::default();
     let error = constant(&floats, &desc(DType::F32), &desc(DType::U8), budget).unwrap_err();
-    assert_eq!(error.to_string(), "no way from f32[4] to u8[4]");
+    assert_eq!(error.to_string(), "cannot convert f32[4] to u8[4]");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! From a package's source to a kernel whose arguments and work groups fit.
+//! Compiles a package's source to a kernel, and checks its arguments and work-group size.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, Weak};
@@ -12,10 +12,10 @@ use super::error::from;
 use super::source::{self, Ports};
 use super::{ClDevice, OpenClError};
 
-/// Programs by their texts and options.
+/// Programs by source and options.
 pub(super) type Known = HashMap<(String, String), Weak<Program>>;
 
-/// The kernel of a launch, and the program that it is of. Kernels of one source and one set of options share a program.
+/// Returns the kernel of a launch and its program. Kernels with the same source and options share a program.
 pub(super) fn kernel(
     device: &ClDevice,
     launch: &Launch,
@@ -45,7 +45,7 @@ pub(super) fn kernel(
     Ok((kernel, program))
 }
 
-/// Builds the source of a launch.
+/// Compiles the source of a launch.
 pub(super) fn program(
     device: &ClDevice,
     launch: &Launch,
@@ -70,33 +70,34 @@ pub(super) fn program(
     Ok(program)
 }
 
-/// The arguments of a launch, each checked against its parameter.
+/// Checks each argument of a launch against the kernel's parameter.
 pub(super) fn arguments(
     launch: &Launch,
     kernel: &ClKernel,
     ports: Ports<'_>,
 ) -> Result<Vec<GpuArgKind>, OpenClError> {
     let name = || launch.name.to_string();
-    let wanted = kernel.num_args().map_err(from("clGetKernelInfo"))?;
-    let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+    let expected = kernel.num_args().map_err(from("clGetKernelInfo"))?;
+    let expected = usize::try_from(expected).unwrap_or(usize::MAX);
     let found = launch.args.len();
-    if wanted != found {
-        return Err(OpenClError::ArgumentCount { kernel: name(), found, wanted });
+    if expected != found {
+        return Err(OpenClError::ArgumentCount { kernel: name(), found, expected });
     }
     let checked = (0..).zip(&launch.args).map(|(index, arg)| {
-        let (found, wanted) = match arg.get() {
+        let (found, expected) = match arg.get() {
             None => ("of an unknown kind".to_owned(), "a port or a number".to_owned()),
             Some(kind) => match misfit(kernel, index, kind, ports) {
                 None => return Ok(kind),
-                Some(wanted) => (source::describe(kind, ports), wanted),
+                Some(expected) => (source::describe(kind, ports), expected),
             },
         };
-        Err(OpenClError::Argument { kernel: name(), index, found, wanted })
+        Err(OpenClError::Argument { kernel: name(), index, found, expected })
     });
     checked.collect()
 }
 
-/// What the kernel's parameter takes, where that is not the argument. Drivers may keep nothing of parameters.
+/// Describes the kernel's parameter if the argument does not fit it. Drivers need not keep information about
+/// parameters; then nothing is checked.
 fn misfit(kernel: &ClKernel, index: u32, arg: GpuArgKind, ports: Ports<'_>) -> Option<String> {
     let parameter = kernel.get_arg_type_name(index).ok()?;
     let parameter = parameter.trim();
@@ -109,7 +110,7 @@ fn misfit(kernel: &ClKernel, index: u32, arg: GpuArgKind, ports: Ports<'_>) -> O
     (!source::fits(parameter, arg, ports)).then(|| format!("{parameter:?}"))
 }
 
-/// The size of a work group; nothing where the driver picks one.
+/// Returns the work-group size; `None` if the driver chooses it.
 pub(super) fn group(
     device: &ClDevice,
     launch: &Launch,

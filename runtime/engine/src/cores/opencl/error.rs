@@ -1,94 +1,95 @@
-//! Why there is no OpenCL device, or why a kernel does not run on it.
+//! Errors of OpenCL.
 
 use opencl3::error_codes::{ClError, error_text};
 
-/// What went wrong between the runtime and OpenCL.
+/// An error of OpenCL, or of a kernel for it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenClError {
-    /// The environment says not to look.
-    #[error("OpenCL is switched off by UDO_OPENCL")]
+    /// The environment disables OpenCL.
+    #[error("OpenCL is disabled by UDO_OPENCL")]
     Disabled,
     /// The system has no OpenCL library.
-    #[error("no OpenCL library can be opened")]
+    #[error("no OpenCL library was found")]
     NoLibrary,
-    /// The library knows no device.
-    #[error("OpenCL finds no device")]
+    /// The library finds no device.
+    #[error("OpenCL found no device")]
     NoDevice,
-    /// OpenCL refused a call.
-    #[error("{call} answers {} ({code})", error_text(*.code))]
+    /// A call of OpenCL failed.
+    #[error("{call} failed: {} ({code})", error_text(*.code))]
     Call {
-        /// What was called.
+        /// The name of the function.
         call: &'static str,
-        /// OpenCL's number for the reason.
+        /// OpenCL's error code.
         code: i32,
     },
-    /// A kernel does not say how a device runs it.
-    #[error("the kernel does not say how a device runs it")]
+    /// A kernel has no description of its launches.
+    #[error("the kernel does not describe its launches on a device")]
     NoDescription,
-    /// A text has characters that OpenCL does not take.
-    #[error("{what} {text:?} cannot be handed to OpenCL")]
+    /// A string has characters that OpenCL does not accept.
+    #[error("{what} {text:?} has characters that OpenCL does not accept")]
     BadText {
-        /// Which text.
+        /// The kind of string.
         what: &'static str,
-        /// The text.
+        /// The string.
         text: String,
     },
-    /// The source does not compile. Lines are those of the source, which goes by its kernel's name.
-    #[error("the source of kernel {kernel:?} does not build on {device}:\n{log}")]
+    /// The source does not compile. The log refers to lines of the source, whose file name is the
+    /// kernel's name.
+    #[error("the source of kernel {kernel:?} does not compile on {device}:\n{log}")]
     Build {
         /// The kernel.
         kernel: String,
         /// The device.
         device: String,
-        /// What the compiler said.
+        /// The compiler's output.
         log: String,
     },
-    /// The source holds no kernel of that name.
-    #[error("the source has no kernel {kernel:?}, it has {found:?}")]
+    /// The source does not define a kernel with this name.
+    #[error("the source does not define kernel {kernel:?}, found {found:?}")]
     NoKernel {
         /// The kernel.
         kernel: String,
-        /// The kernels that it holds.
+        /// The kernels that the source defines.
         found: String,
     },
-    /// The kernel takes more or fewer arguments than it is given.
-    #[error("kernel {kernel:?} takes {wanted} arguments, and is given {found}")]
+    /// The number of arguments differs from the number of the kernel's parameters.
+    #[error("kernel {kernel:?} has {found} arguments, expected {expected}")]
     ArgumentCount {
         /// The kernel.
         kernel: String,
-        /// How many it is given.
+        /// The number of arguments.
         found: usize,
-        /// How many it takes.
-        wanted: usize,
+        /// The number of parameters.
+        expected: usize,
     },
-    /// An argument does not fit.
-    #[error("argument {index} of kernel {kernel:?} is {found}, wanted {wanted}")]
+    /// An argument does not fit its parameter.
+    #[error("argument {index} of kernel {kernel:?} is {found}, expected {expected}")]
     Argument {
         /// The kernel.
         kernel: String,
-        /// Which argument, from 0.
+        /// The index of the argument.
         index: u32,
-        /// What the runtime was told to pass.
+        /// The argument.
         found: String,
-        /// What the kernel takes.
-        wanted: String,
+        /// The parameter.
+        expected: String,
     },
-    /// The kernel is compiled for groups that do not divide its work items.
+    /// The kernel was compiled for a work-group size that does not divide its global size.
     #[error(
-        "kernel {kernel:?} wants groups of {group:?}, which do not divide {global:?} work items"
+        "kernel {kernel:?} requires work groups of {group:?}, which do not divide the global size {global:?}"
     )]
     Group {
         /// The kernel.
         kernel: String,
-        /// The size of a group.
+        /// The work-group size.
         group: [usize; 3],
-        /// The work items.
+        /// The global size.
         global: [usize; 3],
     },
 }
 
-/// Names the call that an error of OpenCL comes from.
+/// Converts an error code of the function `call`.
 pub(super) fn from(call: &'static str) -> impl Fn(ClError) -> OpenClError {
     move |ClError(code)| OpenClError::Call { call, code }
 }

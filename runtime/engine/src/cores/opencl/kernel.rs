@@ -22,42 +22,42 @@ use super::{ClDevice, OpenClError, build};
 
 /// A package's OpenCL kernels, compiled for one node.
 ///
-/// Sessions share them: one run at a time sets arguments and enqueues. OpenCL's errors in a run come
-/// as [`Status::DEVICE`], with the number of the [`DeviceCall`] and of the reason.
+/// Sessions share them: only one run at a time sets arguments and enqueues commands. OpenCL errors during a run become
+/// [`Status::DEVICE`] with the number of the [`DeviceCall`] and OpenCL's error code.
 #[derive(Debug)]
 pub struct DeviceKernel {
     device: &'static ClDevice,
     work: Mutex<Work>,
 }
 
-/// The calls of a run, as an [`ExecError`] numbers them.
+/// The calls of a run, as numbered in an [`ExecError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceCall {
-    /// Copying a tensor or a packed constant to the device.
+    /// Copying a tensor or prepacked weights to the device.
     Write = 1,
     /// Starting a kernel.
     Launch = 2,
-    /// Copying a tensor from the device, once all before it is done.
+    /// Copying a tensor from the device, after all earlier commands.
     Read = 3,
-    /// Copying a tensor on the device.
+    /// Copying a tensor within the device.
     Copy = 4,
 }
 
-/// A packed constant and its memory on the device.
+/// Prepacked weights and their buffer on the device.
 #[derive(Debug)]
 struct PackedWire {
     index: u32,
     buffer: Buffer<u8>,
 }
 
-/// A launch. What its arguments are in every run is set once and for all.
+/// A launch. Arguments that do not change between runs are set once.
 #[derive(Debug)]
 struct Step {
     kernel: ClKernel,
     global: [usize; 3],
     local: Option<[usize; 3]>,
     ports: Vec<PortArg>,
-    /// What the kernel is of.
+    /// The kernel's program.
     _program: Arc<Program>,
 }
 
@@ -66,7 +66,7 @@ struct Step {
 struct PortArg {
     index: cl_uint,
     port: Port,
-    /// The buffer that the kernel has now.
+    /// The address of the buffer that is currently set.
     bound: usize,
 }
 
@@ -76,25 +76,25 @@ enum Port {
     Output(usize),
 }
 
-/// The launches of a node, in order, and the device memory that they share.
+/// The launches of a node, in order, and their device memory.
 #[derive(Debug, Default)]
 struct Work {
     steps: Vec<Step>,
     packed: Vec<PackedWire>,
-    /// Whether the packed constants are on the device.
+    /// Whether the prepacked weights are on the device.
     is_loaded: bool,
     scratch: Vec<Buffer<u8>>,
 }
 
 impl ClDevice {
-    /// Compiles the launches of a node with these inputs and outputs, and takes device memory for their scratch, and for
-    /// packed constants of so many bytes.
+    /// Compiles the launches of a node with these inputs and outputs. Allocates device memory for their scratch buffers and
+    /// for prepacked weights of these sizes.
     ///
-    /// The local size that a launch asks for is used where it divides the global size and the
-    /// device takes it; the driver picks one otherwise.
+    /// The local size of a launch is used if it divides the global size and the device supports it. Otherwise the driver
+    /// chooses one.
     ///
     /// # Errors
-    /// A source does not build, has no such kernel, or its parameters do not fit the arguments.
+    /// Fails if a source does not compile or does not define the kernel, or arguments do not fit its parameters.
     pub fn compile(
         &'static self,
         info: &KernelInfo,
@@ -120,7 +120,7 @@ impl ClDevice {
         Ok(DeviceKernel { device: self, work: Mutex::new(work) })
     }
 
-    /// Sets an argument for all runs, or notes which tensor it is.
+    /// Sets an argument for all runs, or records which tensor it is.
     fn pass(
         &self,
         work: &mut Work,
@@ -155,7 +155,7 @@ impl ClDevice {
         }
     }
 
-    /// The buffer of a packed constant, made the first time that an argument names it.
+    /// Returns the buffer of prepacked weights. It is created when an argument first refers to it.
     fn packed(
         &self,
         packed: &mut Vec<PackedWire>,
@@ -186,7 +186,7 @@ impl Step {
         unsafe { self.kernel.set_arg_local_buffer(index, bytes) }.map_err(from("clSetKernelArg"))
     }
 
-    /// Notes that an argument is a tensor; null for one that is left out.
+    /// Records that an argument is a tensor. A tensor that is left out becomes a null pointer.
     fn pass_port(
         &mut self,
         index: cl_uint,
@@ -200,7 +200,7 @@ impl Step {
         Ok(())
     }
 
-    /// Gives the kernel the tensors of this run, and enqueues it.
+    /// Sets the tensors of this run and enqueues the kernel.
     fn enqueue(
         &mut self,
         queue: &CommandQueue,
@@ -237,14 +237,14 @@ impl Step {
     }
 }
 
-/// Where a tensor lies on the device.
+/// Returns the region of a tensor on the device.
 ///
 /// # Safety
 /// The tensor's address must be null or that of a region that lives as long as the borrow.
 pub(super) unsafe fn region_of(tensor: &TensorArg) -> Result<&Region, ExecError> {
     #[expect(clippy::cast_ptr_alignment, reason = "the address is that of a region")]
     let region = tensor.data.cast::<Region>();
-    // SAFETY: the caller vouches for the address.
+    // SAFETY: the caller guarantees the address.
     unsafe { region.as_ref() }.ok_or(ExecError::of(Status::BAD_CALL))
 }
 
@@ -255,7 +255,7 @@ pub(super) fn failed(call: DeviceCall) -> impl Fn(ClError) -> ExecError {
 }
 
 impl Work {
-    /// Copies the packed constants to the device, in the first run.
+    /// Copies the prepacked weights to the device in the first run.
     fn load(
         &mut self,
         queue: &CommandQueue,
@@ -278,7 +278,7 @@ impl Work {
 
 impl DeviceKernel {
     fn lock(&self) -> MutexGuard<'_, Work> {
-        // Nothing breaks when a run is cut short: an argument counts as set only when it is.
+        // An interrupted run leaves no invalid state: an argument is recorded as set only after it was set.
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

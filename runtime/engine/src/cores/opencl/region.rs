@@ -1,4 +1,4 @@
-//! Memory on the device: arenas of sessions, the tensors in them, and constants, which all sessions share.
+//! Device memory: the arenas of sessions with their tensors, and constants that all sessions share.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -14,7 +14,7 @@ use udo_api::{ExecError, Status};
 use super::{ClDevice, OpenClError, from};
 use udo_graph::memory::{Tensor, TensorStorage};
 
-/// The bytes of a tensor on the device. Tensors of steps there point to one instead of to elements.
+/// The device memory of a tensor. The data pointer of a tensor on the device points to a region instead of elements.
 #[derive(Debug)]
 pub struct Region {
     root: Arc<Buffer<u8>>,
@@ -22,17 +22,17 @@ pub struct Region {
     own: Own,
 }
 
-/// The buffer that has the bytes of a region and no others.
+/// The buffer that covers exactly a region.
 #[derive(Debug)]
 enum Own {
     Root,
     Part(Buffer<u8>),
-    /// None: the region does not begin where the device lets a buffer begin, so that no kernel can have it.
+    /// None: the region's offset is not aligned for a sub-buffer, so kernels cannot use it.
     Unaligned,
 }
 
 impl Region {
-    /// The buffer that a kernel gets.
+    /// Returns the buffer to pass to a kernel.
     pub(super) fn handle(&self) -> Result<cl_mem, ExecError> {
         match &self.own {
             Own::Root => Ok(self.root.get()),
@@ -41,7 +41,7 @@ impl Region {
         }
     }
 
-    /// A buffer, and where the region begins in it.
+    /// Returns a buffer and the region's offset in it.
     fn place(&self) -> (cl_mem, usize) {
         match &self.own {
             Own::Part(part) => (part.get(), 0),
@@ -49,7 +49,7 @@ impl Region {
         }
     }
 
-    /// Copies bytes of the host to the device, after all that is enqueued.
+    /// Copies bytes from the host to the device after all enqueued commands.
     pub(super) fn write(&self, device: &ClDevice, bytes: &[u8]) -> Result<(), ClError> {
         if bytes.is_empty() {
             return Ok(());
@@ -64,7 +64,7 @@ impl Region {
         noted(done)
     }
 
-    /// Copies bytes to the host, once all that is enqueued is done.
+    /// Copies bytes to the host after all enqueued commands.
     pub(super) fn read(&self, device: &ClDevice, bytes: &mut [u8]) -> Result<(), ClError> {
         if bytes.is_empty() {
             return Ok(());
@@ -79,7 +79,7 @@ impl Region {
         noted(done)
     }
 
-    /// Enqueues a copy of `bytes` bytes from `at` on to where `to` has them from `there` on.
+    /// Enqueues a copy of `bytes` bytes from offset `at` to offset `there` of `to`.
     pub(super) fn copy(
         &self,
         device: &ClDevice,
@@ -99,13 +99,13 @@ impl Region {
         noted(done)
     }
 
-    /// What tensors point to that lie here.
+    /// Returns the data pointer of tensors in this region.
     pub fn address(self: &Arc<Self>) -> *mut u8 {
         Arc::as_ptr(self).cast_mut().cast()
     }
 }
 
-/// What became of a command, for whose event nobody waits.
+/// Returns the result of a command and releases its event.
 fn noted(done: Result<cl_event, i32>) -> Result<(), ClError> {
     done.map(|event| drop(Event::new(event))).map_err(ClError)
 }
@@ -113,15 +113,15 @@ fn noted(done: Result<cl_event, i32>) -> Result<(), ClError> {
 /// A session's memory on the device.
 #[derive(Debug)]
 pub struct Arena {
-    /// By where they begin, and their bytes.
+    /// By offset and size.
     regions: BTreeMap<(usize, usize), Arc<Region>>,
 }
 
 impl Arena {
-    /// An arena of `bytes` bytes, each of which is `fill`, with these regions in it, by their first bytes and how many they have.
+    /// Allocates an arena of `bytes` bytes, each set to `fill`, with regions at these offsets and sizes.
     ///
     /// # Errors
-    /// The device does not give the memory.
+    /// Fails if the device cannot allocate the memory.
     pub fn new(
         device: &ClDevice,
         (bytes, fill): (usize, u8),
@@ -138,7 +138,7 @@ impl Arena {
         Ok(arena)
     }
 
-    /// One of its regions, as tensors of steps on the device point to it; null if there is none.
+    /// Returns the data pointer of the tensor with this offset and size; null if there is no such region.
     pub fn address(&self, offset: usize, bytes: usize) -> *mut u8 {
         self.regions.get(&(offset, bytes)).map_or(std::ptr::null_mut(), Region::address)
     }
@@ -151,7 +151,7 @@ fn region(
     bytes: usize,
 ) -> Result<Region, OpenClError> {
     let own = if bytes == 0 {
-        // Nobody reads it, and there are no empty buffers.
+        // Never read, and OpenCL has no empty buffers.
         Own::Root
     } else if offset.is_multiple_of(device.align_bytes) {
         // SAFETY: the device checks that the range lies in the buffer.
@@ -164,10 +164,10 @@ fn region(
 }
 
 impl ClDevice {
-    /// A constant on the device, copied there unless some plan has it there already.
+    /// Returns a constant on the device. It is copied there unless a plan has it there already.
     ///
     /// # Errors
-    /// The device does not give the memory.
+    /// Fails if the device cannot allocate the memory.
     pub fn constant(&self, tensor: &Tensor) -> Result<Arc<Region>, OpenClError> {
         let mut all = self.constants.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(region) = all.get(&tensor.id()).and_then(Weak::upgrade) {

@@ -1,4 +1,4 @@
-//! What a kernel's source sees of the runtime, and whether its parameters fit the arguments.
+//! Preparation of a kernel's source, and the check of its parameters.
 
 use udo_api::abi::GpuArgKind;
 use udo_api::{DType, TensorDesc};
@@ -10,18 +10,18 @@ pub(super) struct Ports<'a> {
     pub(super) outputs: &'a [TensorDesc],
 }
 
-/// The storage of a node's floating-point tensors.
+/// The storage type of a node's floating-point tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
-    /// Four bytes.
+    /// `float`, four bytes.
     Float,
-    /// Two bytes, loaded as `float`.
+    /// `half`, two bytes, loaded as `float`.
     Half,
 }
 
 impl Storage {
-    /// The storage of a node with these tensors: that of the first output, and where this is neither `float` nor `half`, of the
-    /// first port that is.
+    /// Returns the storage type of a node with these tensors: that of the first output, or else input, that is `float` or
+    /// `half`.
     pub fn for_node(inputs: &[TensorDesc], outputs: &[TensorDesc]) -> Self {
         let storage = |desc: &TensorDesc| match desc.dtype() {
             Some(DType::F32) => Some(Self::Float),
@@ -31,7 +31,7 @@ impl Storage {
         outputs.iter().chain(inputs).find_map(storage).unwrap_or(Self::Float)
     }
 
-    /// `vload_half` and `vstore_half_rte` are core features: devices without `cl_khr_fp16` have them.
+    /// `vload_half` and `vstore_half_rte` are core features: devices without `cl_khr_fp16` support them.
     fn prelude(self) -> &'static str {
         match self {
             Self::Float => {
@@ -48,12 +48,12 @@ impl Storage {
     }
 }
 
-/// The author's source after the prelude, with the author's line numbers under the kernel's name.
+/// Puts the prelude before the author's source. Line numbers refer to the author's source, called by the kernel's name.
 pub(super) fn with_prelude(source: &str, name: &str, ports: Ports<'_>) -> String {
     for_compiler(source, name, Storage::for_node(ports.inputs, ports.outputs))
 }
 
-/// A source as compilers get it, which then name its lines by `file`.
+/// Returns the source that compilers get. They report lines of `file`.
 pub fn for_compiler(source: &str, file: &str, storage: Storage) -> String {
     format!("{}#line 1 {file:?}\n{source}", storage.prelude())
 }
@@ -82,7 +82,7 @@ fn renamed(line: &str, text: &str) -> Option<String> {
 pub(super) fn describe(arg: GpuArgKind, ports: Ports<'_>) -> String {
     let port = |side: &str, port: u32, descs: &[TensorDesc]| {
         let dtype = desc_of(descs, port).and_then(TensorDesc::dtype);
-        format!("{side} {port} of {}", dtype.map_or("nothing", DType::name))
+        format!("{side} {port} of {}", dtype.map_or("unknown type", DType::name))
     };
     match arg {
         GpuArgKind::Input(index) => port("input", index, ports.inputs),
@@ -100,16 +100,16 @@ pub(super) fn desc_of(descs: &[TensorDesc], port: u32) -> Option<&TensorDesc> {
     descs.get(usize::try_from(port).ok()?)
 }
 
-/// Whether a parameter of the OpenCL C type `name` can take the argument.
+/// Returns whether a parameter of the OpenCL C type `name` accepts the argument.
 ///
-/// Elements of one size may be read as another type, as bit tricks do. Types that the source
-/// defines itself are the author's business.
+/// Elements may be read as another type of the same size, for example to manipulate bits. Types that the source defines are not
+/// checked.
 pub(super) fn fits(name: &str, arg: GpuArgKind, ports: Ports<'_>) -> bool {
     let pointee = name.trim().strip_suffix('*');
     let desc = match arg {
         GpuArgKind::Input(port) => desc_of(ports.inputs, port),
         GpuArgKind::Output(port) => desc_of(ports.outputs, port),
-        // Bytes, which the source reads as it likes.
+        // Plain bytes, which the source may read as any type.
         GpuArgKind::Scratch(_) | GpuArgKind::Local(_) | GpuArgKind::Packed(_) => {
             return pointee.is_some();
         }
@@ -123,7 +123,7 @@ pub(super) fn fits(name: &str, arg: GpuArgKind, ports: Ports<'_>) -> bool {
     let Some(pointee) = pointee else { return false };
     let element_bytes = desc.and_then(TensorDesc::dtype).map(DType::size_bytes);
     match (scalar(vector_element(pointee)), element_bytes) {
-        (Some((bytes, _)), Some(wanted)) => bytes == wanted,
+        (Some((bytes, _)), Some(expected)) => bytes == expected,
         (None, _) | (_, None) => true,
     }
 }
@@ -134,12 +134,12 @@ enum Number {
     Real,
 }
 
-/// `float` for `float4`.
+/// Removes the length of a vector type: `float` for `float4`.
 fn vector_element(name: &str) -> &str {
     name.trim().trim_end_matches(|c: char| c.is_ascii_digit())
 }
 
-/// The size and kind of a scalar type of OpenCL C; nothing for one that the source defines.
+/// Returns the size and kind of a scalar type of OpenCL C; `None` for a type that the source defines.
 fn scalar(name: &str) -> Option<(usize, Number)> {
     Some(match name.trim() {
         "char" | "uchar" | "unsigned char" => (1, Number::Integer),

@@ -1,4 +1,4 @@
-//! Steps that copy: from the host to the device, back, and on the device.
+//! Copies between the host and the device, and within the device.
 
 use udo_api::abi::TensorArg;
 use udo_api::{DType, Error, ExecError, FinalizeCx, Io, Kernel};
@@ -6,15 +6,15 @@ use udo_api::{DType, Error, ExecError, FinalizeCx, Io, Kernel};
 use super::kernel::{failed, region_of};
 use super::{ClDevice, DeviceCall};
 
-/// Copies a tensor of the host to the device.
+/// Copies a tensor from the host to the device.
 #[derive(Debug)]
 pub struct Upload(pub &'static ClDevice);
 
-/// Copies a tensor of the device to the host, once it is computed.
+/// Copies a tensor from the device to the host after it was computed.
 #[derive(Debug)]
 pub struct Download(pub &'static ClDevice);
 
-/// Copies a tensor of the device to where its rows are to be there.
+/// Copies the rows of a tensor to their position in another tensor on the device.
 #[derive(Debug)]
 pub struct CopyThere(pub &'static ClDevice);
 
@@ -85,11 +85,11 @@ impl Kernel for CopyThere {
     }
 }
 
-/// Bytes of the elements that a tensor has in this run.
+/// Returns the size of a tensor's elements in this run.
 fn bytes_of(arg: &TensorArg) -> usize {
     arg.len * arg.dtype().map_or(0, DType::size_bytes)
 }
 
 fn unplanned() -> Error {
-    Error::new("copies to and from a device are the plan's own")
+    Error::new("copies to and from a device cannot be finalized: plans create them")
 }

@@ -1,4 +1,4 @@
-//! Keys of Ed25519 (RFC 8032), and the text that stands for them in files.
+//! Ed25519 keys (RFC 8032) and their text format.
 
 use std::fmt;
 use std::fs;
@@ -10,54 +10,54 @@ use ed25519_compact::{KeyPair, Seed, Signature};
 use crate::device::{Error, ErrorCode};
 use udo_graph::error::ErrorContext;
 
-/// What the text of a secret key begins with.
+/// The keyword of a secret key.
 const SECRET: &str = "udo-secret-ed25519";
 
-/// What the text of a public key begins with.
+/// The keyword of a public key.
 const PUBLIC: &str = "udo-public-ed25519";
 
-/// The most bytes of a file of keys.
+/// The largest key file that is read.
 const MOST: u64 = 1 << 20;
 
-/// Why keys cannot be used.
+/// The reason why a key cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// The file cannot be read or written.
-    #[error("key file {path:?} cannot be {}", .what)]
+    #[error("key file {path:?} cannot be {what}")]
     File {
         /// The file.
         path: PathBuf,
-        /// Read or written.
+        /// "read" or "written".
         what: &'static str,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// A line is no key.
+    /// A line of a file is not a key.
     #[error("key file {path:?} line {line}: {reason}")]
     Line {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What was found, and what was wanted.
+        /// The text found and the text expected.
         reason: String,
     },
-    /// A line of a text is no key.
+    /// A line of keys given as text is not a key.
     #[error("trusted keys, line {line}: {reason}")]
     Text {
         /// The line, from 1.
         line: usize,
-        /// What was found, and what was wanted.
+        /// The text found and the text expected.
         reason: String,
     },
-    /// The system gave no random numbers.
-    #[error("the system gives no random numbers for a key")]
+    /// The system does not provide random numbers.
+    #[error("the system does not provide random numbers for a key")]
     Random(#[source] io::Error),
 }
 
 impl KeyError {
-    /// What kind of refusal it is.
+    /// Returns the code of the error.
     pub(crate) fn code(&self) -> ErrorCode {
         match self {
             Self::File { .. } => ErrorCode::InvalidPath,
@@ -67,9 +67,9 @@ impl KeyError {
         }
     }
 
-    /// What to do next, where the keys are those that are trusted.
+    /// Returns the suggested next step.
     pub fn help(&self) -> &'static str {
-        "`udo sign --new-key KEYFILE` makes a key, and KEYFILE.pub, which others trust"
+        "`udo sign --new-key KEYFILE` creates a key and KEYFILE.pub, the public key that others trust"
     }
 }
 
@@ -79,7 +79,7 @@ impl From<KeyError> for Error {
     }
 }
 
-/// A key that signs. Who has it can sign in its owner's name.
+/// A secret key. Its holder can sign in the owner's name.
 #[derive(Clone)]
 pub struct SecretKey(KeyPair);
 
@@ -90,10 +90,10 @@ impl fmt::Debug for SecretKey {
 }
 
 impl SecretKey {
-    /// A new key, of the system's random numbers.
+    /// Generates a key from the system's random numbers.
     ///
     /// # Errors
-    /// There are none.
+    /// Fails if the system does not provide them.
     pub fn generate() -> Result<Self, KeyError> {
         let mut seed = [0; Seed::BYTES];
         fs::File::open("/dev/urandom")
@@ -105,25 +105,26 @@ impl SecretKey {
     /// Reads the key in the file at `path`.
     ///
     /// # Errors
-    /// The file cannot be read, or has none.
+    /// Fails if the file cannot be read or does not contain a secret key.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         let text = read(path)?;
         let wrong = |reason| KeyError::Line { path: path.to_owned(), line: 1, reason };
         let digits = match text.trim().split_once(char::is_whitespace) {
             Some((SECRET, digits)) => digits.trim(),
             Some((PUBLIC, _)) => {
-                return Err(wrong("it is a public key, wanted the secret one".to_owned()));
+                return Err(wrong("it is a public key, expected a secret key".to_owned()));
             }
-            _ => return Err(wrong(format!("wanted {SECRET} and {} digits", 2 * Seed::BYTES))),
+            _ => return Err(wrong(format!("expected {SECRET} and {} digits", 2 * Seed::BYTES))),
         };
         let seed = bytes(digits).map_err(wrong)?;
         Ok(Self(KeyPair::from_seed(Seed::new(seed))))
     }
 
-    /// Writes the key into a new file that its owner alone may read, and the public one beside it, with `.pub` added to its name, which it gives.
+    /// Writes the key to a new file that only its owner can read, and the public key next to it with `.pub` added to the name.
+    /// Returns the path of the public key.
     ///
     /// # Errors
-    /// Either file is there already, or cannot be written.
+    /// Fails if either file exists or cannot be written.
     pub fn write(&self, path: &Path) -> Result<PathBuf, KeyError> {
         let mut name = path.as_os_str().to_owned();
         name.push(".pub");
@@ -138,7 +139,7 @@ impl SecretKey {
         Ok(public)
     }
 
-    /// The key that tells whether this one signed.
+    /// Returns the public key.
     pub(crate) fn public(&self) -> PublicKey {
         PublicKey(self.0.pk)
     }
@@ -148,11 +149,11 @@ impl SecretKey {
     }
 }
 
-/// A key that tells whether another one signed.
+/// A public key, which verifies signatures.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PublicKey(ed25519_compact::PublicKey);
 
-/// As in files: `udo-public-ed25519` and 64 digits.
+/// Formats the key as in files: `udo-public-ed25519` and 64 digits.
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{PUBLIC} {}", self.digits())
@@ -166,16 +167,16 @@ impl fmt::Debug for PublicKey {
 }
 
 impl PublicKey {
-    /// The key of a line of a file; what is behind it is a name.
+    /// Parses a line of a key file. A name may follow the digits.
     ///
     /// # Errors
-    /// It is none, in words.
+    /// Fails with a description if the line is not a public key.
     pub(crate) fn parse(line: &str) -> Result<Self, String> {
         let mut words = line.split_whitespace();
         match (words.next(), words.next()) {
             (Some(PUBLIC), Some(digits)) => Self::of_digits(digits),
-            (Some(SECRET), _) => Err("it is a secret key, wanted the public one".to_owned()),
-            _ => Err(format!("found {line:?}, wanted {PUBLIC} or index-sha256, and digits")),
+            (Some(SECRET), _) => Err("it is a secret key, expected a public key".to_owned()),
+            _ => Err(format!("found {line:?}, expected {PUBLIC} or index-sha256 and digits")),
         }
     }
 
@@ -192,7 +193,7 @@ impl PublicKey {
     }
 }
 
-/// A file of keys, which is small.
+/// Reads a key file.
 pub(super) fn read(path: &Path) -> Result<String, KeyError> {
     let failed = |source| KeyError::File { path: path.to_owned(), what: "read", source };
     let mut text = String::new();
@@ -210,19 +211,19 @@ fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), KeyError> {
     file.write_all(text.as_bytes()).map_err(failed)
 }
 
-/// Bytes in hexadecimal digits.
+/// Encodes bytes in hexadecimal digits.
 pub(super) fn digits(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     })
 }
 
-/// What hexadecimal digits stand for.
+/// Decodes hexadecimal digits.
 pub(super) fn bytes<const N: usize>(digits: &str) -> Result<[u8; N], String> {
-    let wrong = || format!("found {digits:?}, wanted {} hexadecimal digits", 2 * N);
+    let wrong = || format!("found {digits:?}, expected {} hexadecimal digits", 2 * N);
     let pairs = digits.as_bytes().chunks_exact(2);
     if digits.len() != 2 * N || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return Err(wrong());
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!(bytes::<2>("0aFF"), Ok([10, 255]));
         for text in ["", "0a", "0aFG", "0aFF0", "+aFF", "äa"] {
             let error = bytes::<2>(text).unwrap_err();
-            assert_eq!(error, format!("found {text:?}, wanted 4 hexadecimal digits"));
+            assert_eq!(error, format!("found {text:?}, expected 4 hexadecimal digits"));
         }
     }
 }

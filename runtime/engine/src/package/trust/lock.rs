@@ -1,4 +1,4 @@
-//! `udo.lock`: the packages of a project, with the digest of each one's index.
+//! `udo.lock`: the packages of a project and the digests of their indexes.
 
 use std::fs;
 use std::io;
@@ -15,10 +15,10 @@ use udo_graph::error::ErrorContext;
 /// The name of a project's lock file.
 pub const LOCK_FILE: &str = "udo.lock";
 
-/// The version of the file's form.
+/// The version of the file format.
 const FORMAT: u32 = 1;
 
-/// Why a lock file cannot be used.
+/// The reason why a lock file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
@@ -27,21 +27,21 @@ pub enum LockError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The file is no lock file, or one of another form.
+    /// The file is not a lock file, or has another format version.
     #[error("lock file {path:?} cannot be read: {reason}")]
     Form {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
 }
 
 impl LockError {
-    /// What kind of refusal it is.
+    /// Returns the code of the error.
     pub(crate) fn code(&self) -> ErrorCode {
         match self {
             Self::File { .. } => ErrorCode::InvalidPath,
@@ -49,9 +49,9 @@ impl LockError {
         }
     }
 
-    /// What to do next.
+    /// Returns the suggested next step.
     pub fn help(&self) -> &'static str {
-        "`udo lock PACKAGE` writes one"
+        "`udo lock PACKAGE` creates one"
     }
 }
 
@@ -61,7 +61,7 @@ impl From<LockError> for Error {
     }
 }
 
-/// The packages of a project, in the order of their names.
+/// The packages of a project, sorted by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lock {
@@ -70,13 +70,13 @@ pub struct Lock {
     pub packages: Vec<LockedPackage>,
 }
 
-/// A package as it was when it was locked.
+/// A locked package.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockedPackage {
     /// Its name.
     pub package: String,
-    /// The SHA-256 of its `index.json`, which has those of its libraries.
+    /// The SHA-256 digest of its `index.json`, which covers its libraries.
     pub index_sha256: String,
 }
 
@@ -87,10 +87,10 @@ impl Default for Lock {
 }
 
 impl Lock {
-    /// Reads the file at `path`.
+    /// Reads the lock file at `path`.
     ///
     /// # Errors
-    /// It cannot be read, or is none.
+    /// Fails if the file cannot be read or is invalid.
     pub fn read(path: &Path) -> Result<Self, LockError> {
         let failed = |source| LockError::File { path: path.to_owned(), source };
         let bytes = fs::read(path).map_err(failed)?;
@@ -98,15 +98,15 @@ impl Lock {
         let lock: Self =
             serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
         if lock.format != FORMAT {
-            return Err(wrong(format!("its format is {}, wanted {FORMAT}", lock.format)));
+            return Err(wrong(format!("it has format version {}, expected {FORMAT}", lock.format)));
         }
         Ok(lock)
     }
 
-    /// Puts the package at `path` in, in the place of what there was of its name; gives it.
+    /// Adds the package at `path`, replacing an entry of the same name. Returns the new entry.
     ///
     /// # Errors
-    /// There is no built package, or a library of it is not as its index says.
+    /// Fails if there is no built package, or one of its libraries does not match its index.
     pub fn add(&mut self, path: &Path) -> Result<LockedPackage, OpenError> {
         let dist::Located { path, folder, index } = dist::registration(path)?;
         let (Some(index), Some(sealed)) = (index, Sealed::read(&folder)?) else {
@@ -123,23 +123,23 @@ impl Lock {
         Ok(locked)
     }
 
-    /// Writes the file at `path`.
+    /// Writes the lock file to `path`.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// Fails if the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), LockError> {
         let text = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
         fs::write(path, text).map_err(|source| LockError::File { path: path.to_owned(), source })
     }
 
-    /// Refuses a package that is not as this file, which lies at `path`, has it.
+    /// Checks a package against this lock file, which is at `path`.
     pub(super) fn check(&self, name: &str, sha256: &str, path: &Path) -> Result<(), OpenError> {
         match self.packages.iter().find(|known| known.package == name) {
             Some(known) if known.index_sha256 == sha256 => Ok(()),
             Some(known) => Err(OpenError::OtherThanLocked {
                 name: name.to_owned(),
                 found: sha256.to_owned(),
-                wanted: known.index_sha256.clone(),
+                expected: known.index_sha256.clone(),
                 lock: path.to_owned(),
             }),
             None => Err(OpenError::NotLocked { name: name.to_owned(), lock: path.to_owned() }),

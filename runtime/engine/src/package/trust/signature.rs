@@ -1,4 +1,4 @@
-//! Signatures of a package's index, in a file beside it: a line for each who signed.
+//! Signatures of a package's index, in a file next to it. Each line is one signature.
 
 use std::fs;
 use std::io;
@@ -10,20 +10,20 @@ use super::key::{self, PublicKey, SecretKey};
 use crate::package::OpenError;
 use crate::package::index::{INDEX_FILE, Index};
 
-/// The name of the file with signatures, beside the index.
+/// The name of the signature file next to the index.
 pub const SIGNATURE_FILE: &str = "index.json.sig";
 
-/// What a line begins with.
+/// The keyword of a line.
 const KIND: &str = "ed25519";
 
-/// What stands before an index in what is signed, so that no signature of another thing is one of it.
+/// The prefix of the signed message, so that a signature of other content cannot be reused.
 const CONTEXT: &[u8] = b"udo package index 1\n";
 
-/// Signs the package at `folder`, which is the one with its index; gives the file that has the signature. Signatures of others stay that are of the
-/// same index.
+/// Signs the package whose index is in `folder`. Returns the path of the signature file. Signatures of others are kept if they
+/// are valid for the same index.
 ///
 /// # Errors
-/// There is no index, a library is not as it says, or the file cannot be written.
+/// Fails if there is no index, a library does not match it, or the file cannot be written.
 pub fn sign(folder: &Path, key: &SecretKey) -> Result<PathBuf, OpenError> {
     let path = folder.join(INDEX_FILE);
     let bytes = fs::read(&path).map_err(|error| OpenError::unreadable(&path, error))?;
@@ -45,12 +45,12 @@ fn message(index: &[u8]) -> Vec<u8> {
     [CONTEXT, index].concat()
 }
 
-/// Who signed, and what.
+/// The signatures of an index.
 #[derive(Debug, Default)]
 pub(super) struct Signatures(Vec<(PublicKey, Signature)>);
 
 impl Signatures {
-    /// Those beside the index in `folder`.
+    /// Reads the signatures next to the index in `folder`.
     pub(super) fn read(folder: &Path) -> Result<Self, OpenError> {
         let path = folder.join(SIGNATURE_FILE);
         let text = match fs::read_to_string(&path) {
@@ -72,7 +72,7 @@ impl Signatures {
         let (Some(KIND), Some(key), Some(signature), None) =
             (words.next(), words.next(), words.next(), words.next())
         else {
-            return Err(format!("wanted {KIND}, a public key and a signature"));
+            return Err(format!("expected {KIND}, a public key and a signature"));
         };
         let bytes: [u8; Signature::BYTES] = key::bytes(signature)?;
         Ok((PublicKey::of_digits(key)?, Signature::new(bytes)))
@@ -85,20 +85,23 @@ impl Signatures {
         self.0.iter().map(line).collect()
     }
 
-    /// Says in words why an index is signed by none of the keys.
+    /// Checks that an index is signed with one of the keys. Fails with a description.
     pub(super) fn check(&self, index: &[u8], keys: &[PublicKey]) -> Result<(), String> {
         if self.0.is_empty() {
-            return Err("nobody signed it".to_owned());
+            return Err("it is not signed".to_owned());
         }
         let message = message(index);
         let mut known = self.0.iter().filter(|(key, _)| keys.contains(key)).peekable();
         if known.peek().is_none() {
             let signers: Vec<String> = self.0.iter().map(|(key, _)| key.digits()).collect();
-            return Err(format!("it is signed by {}, which is not trusted", signers.join(" and ")));
+            return Err(format!(
+                "it is signed with {}, which is not trusted",
+                signers.join(" and ")
+            ));
         }
         match known.find(|(key, signature)| key.signed(&message, signature)) {
             Some(_) => Ok(()),
-            None => Err("its signature is of another index.json".to_owned()),
+            None => Err("its signature belongs to another index.json".to_owned()),
         }
     }
 }

@@ -165,7 +165,7 @@ fn refusal(run: &Run) -> (ErrorCode, String) {
     (error.code(), error.message().to_owned())
 }
 
-/// What ends a run early.
+/// A way to stop a run.
 type Cause = fn(&Session, &Run);
 
 #[test]
@@ -195,10 +195,7 @@ fn a_run_that_does_not_end_well_has_no_output() {
             assert_eq!(run.wait().unwrap_err().code(), code);
             let (found, why) = refusal(&run);
             assert_eq!(found, ErrorCode::InvalidState);
-            assert!(
-                why.starts_with("output 0 is not there, as the run did not end well: "),
-                "{why}"
-            );
+            assert!(why.starts_with("output 0 is not available because the run failed: "), "{why}");
             let (found, why) = refusal(&well);
             assert_eq!(found, ErrorCode::InvalidState);
             assert!(why.starts_with("the launch was submitted again since"), "{why}");

@@ -1,4 +1,4 @@
-//! What is noted of runs.
+//! The log of runs.
 
 use super::*;
 use crate::run::RunSpanKind::{self, Begins, Ends, Gives, Part as AtPart, Waits};
@@ -7,7 +7,7 @@ fn dsp() -> DeviceId {
     DeviceId { kind: CoreKind::Dsp, index: 1 }
 }
 
-/// What the log has of a run.
+/// Returns the spans of a run in the log.
 fn of(log: &RunLog, run: u64) -> Vec<(RunSpanKind, Option<DeviceId>)> {
     let spans = log.spans();
     spans.iter().filter(|s| s.run == run).map(|s| (s.kind, s.device)).collect()
@@ -24,7 +24,7 @@ fn a_run_is_noted_where_it_waits_and_where_it_is_at_work() {
     let (launch, ..) = session.record(RunOptions::default());
     for run in 0..2 {
         launch.submit().unwrap().wait().unwrap();
-        let wanted = [
+        let expected = [
             (Waits, Some(cpu())),
             (Begins, Some(cpu())),
             (AtPart(0), Some(cpu())),
@@ -33,7 +33,7 @@ fn a_run_is_noted_where_it_waits_and_where_it_is_at_work() {
             (Gives, Some(dsp())),
             (Ends(None), None),
         ];
-        assert_eq!(of(&log, run), wanted, "run {run}");
+        assert_eq!(of(&log, run), expected, "run {run}");
     }
     assert_eq!((log.spans().len(), log.lost()), (14, 0));
     let spans = log.spans();

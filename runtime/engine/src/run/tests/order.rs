@@ -1,4 +1,4 @@
-//! What goes first: priorities, frames, streams.
+//! The order of runs: priorities, frames, streams.
 
 use std::sync::Barrier;
 

@@ -18,9 +18,9 @@ impl Dice {
     }
 }
 
-/// How many runs: `UDO_RANDOM_RUNS`, else as many as a test has time for.
-fn runs_wanted() -> u32 {
-    std::env::var("UDO_RANDOM_RUNS").ok().and_then(|wanted| wanted.parse().ok()).unwrap_or(400)
+/// Returns the number of runs: `UDO_RANDOM_RUNS`, or a number that suits a test.
+fn run_count() -> u32 {
+    std::env::var("UDO_RANDOM_RUNS").ok().and_then(|count| count.parse().ok()).unwrap_or(400)
 }
 
 #[test]
@@ -48,11 +48,11 @@ fn random_runs(workspace: Option<SharedWorkspace>) {
     let session = Session::sharing(&Parts(parts.to_vec()), 3, 64, workspace);
     let streams = [Stream::default(), Stream::default()];
     let called = Arc::new(AtomicU32::new(0));
-    let wanted = runs_wanted();
+    let runs = run_count();
     let submitted: u32 = std::thread::scope(|scope| {
         let one = |seed| {
             let (session, streams, called) = (&session, &streams, &called);
-            move || several(Dice(seed), wanted / 4, session, streams, called)
+            move || several(Dice(seed), runs / 4, session, streams, called)
         };
         let threads: Vec<_> = (0..4).map(|seed| scope.spawn(one(seed))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
@@ -66,12 +66,12 @@ fn random_runs(workspace: Option<SharedWorkspace>) {
 /// Submits runs, cancels some, and looks at how each ends; how many there were.
 fn several(
     mut dice: Dice,
-    wanted: u32,
+    runs: u32,
     session: &Session,
     streams: &[Stream],
     called: &Arc<AtomicU32>,
 ) -> u32 {
-    for _ in 0..wanted {
+    for _ in 0..runs {
         let counted = Arc::clone(called);
         let on_done: Callback = Box::new(move |_| {
             counted.fetch_add(1, Ordering::Relaxed);
@@ -109,5 +109,5 @@ fn several(
             }
         }
     }
-    wanted
+    runs
 }

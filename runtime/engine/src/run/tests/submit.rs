@@ -20,12 +20,12 @@ fn work_goes_on_beside_the_caller_and_who_waits_gets_what_it_made() {
     let run = launch.submit().unwrap();
     seen.recv_timeout(LONG).expect("it runs although nobody waits");
     run.wait().unwrap();
-    run.wait().expect("as often as wanted");
+    run.wait().expect("as often as expected");
     assert!(run.is_done());
     assert_eq!(output.read_all().unwrap(), [2, 3, 4, 5]);
     assert_eq!(run.output(0).unwrap().read_all().unwrap(), [2, 3, 4, 5]);
     let error = run.output(1).unwrap_err();
-    assert_eq!(error.to_string(), "there is no output 1; wanted a place below 1");
+    assert_eq!(error.to_string(), "output 1 does not exist; expected an index below 1");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_session_takes_as_many_runs_as_it_has_frames_and_depth() {
     assert_eq!(error.code(), ErrorCode::Busy);
     assert_eq!(
         error.to_string(),
-        "the session has 3 runs in flight, the most it takes; wait for one, or ask for more frames or depth"
+        "the session has 3 runs in flight, which is its maximum; wait for one, or create the session with more frames or depth"
     );
     input.write(&[3; 4]).expect("a run that is refused has no lease");
     for _ in 0..4 {

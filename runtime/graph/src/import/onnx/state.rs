@@ -10,7 +10,7 @@ use super::scope::{Functions, Scope};
 use super::{ImportError, PackagedOp};
 use crate::graph::{Graph, ValueId};
 
-/// What all graphs of a model share.
+/// The state that all graphs of a model share.
 pub(super) struct Model<'a> {
     pub(super) files: Files<'a>,
     pub(super) opsets: Opsets<'a>,

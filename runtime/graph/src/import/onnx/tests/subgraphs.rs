@@ -15,7 +15,7 @@ fn node(op: &str, input: &[&str], output: &[&str], graphs: &[(&str, &GraphProto)
     node
 }
 
-/// What a loop does: it counts, and adds what goes by `shift` two graphs further out.
+/// The body of a loop: it counts, and adds the value `shift` of the graph two levels further out.
 fn body() -> GraphProto {
     GraphProto {
         node: vec![
