@@ -10,10 +10,10 @@
 pub mod checksum;
 mod combine;
 mod error;
-mod form;
 mod prepared;
 mod read;
 pub mod safetensors;
+mod schema;
 mod stage;
 mod write;
 
@@ -30,7 +30,7 @@ pub use prepared::COMPILED;
 pub use read::Container;
 pub use stage::{BoundStage, Extent, StageChoice, ready};
 
-use form::SourceForm;
+use schema::SourceJson;
 
 /// The version of the format that is written. Older versions can be read.
 pub(crate) const VERSION: u32 = 1;
@@ -95,13 +95,13 @@ impl Provenance {
         Self { file: file.to_owned(), sha256, tool: tool.to_owned(), flags }
     }
 
-    fn form(&self) -> SourceForm {
+    fn to_json(&self) -> SourceJson {
         let Self { file, sha256, tool, flags } = self.clone();
-        SourceForm { file, sha256, tool, flags }
+        SourceJson { file, sha256, tool, flags }
     }
 
-    fn of(form: &SourceForm) -> Self {
-        let SourceForm { file, sha256, tool, flags } = form.clone();
+    fn from_json(json: &SourceJson) -> Self {
+        let SourceJson { file, sha256, tool, flags } = json.clone();
         Self { file, sha256, tool, flags }
     }
 }

@@ -76,7 +76,7 @@ pub fn to_onnx(graph: &Graph) -> Result<Vec<u8>, ExportError> {
         return Err(ExportError::TooLarge { bytes });
     }
     let mut names = Names::default();
-    let scope = names.top(graph);
+    let scope = names.name_graph(graph);
     let format =
         FORMATS.iter().rev().find(|(since, _)| sets.get("").is_none_or(|own| own >= since));
     let set = |(domain, version): (&&str, &u32)| OperatorSetIdProto::new(domain, (*version).into());
@@ -115,14 +115,14 @@ fn operator_sets<'a>(
 
 /// Returns the total size of the constants of a graph and its subgraphs.
 fn constant_bytes(graph: &Graph) -> usize {
-    let own = read(graph).into_iter().filter_map(|id| graph.constant(id));
+    let own = used_values(graph).into_iter().filter_map(|id| graph.constant(id));
     let own: usize = own.map(|tensor| tensor.stored().len()).sum();
     let inner = graph.nodes.iter().flat_map(Node::subgraphs);
     own + inner.map(|subgraph| constant_bytes(subgraph.graph)).sum::<usize>()
 }
 
 /// Returns the values that are read or are outputs, in their order.
-fn read(graph: &Graph) -> Vec<ValueId> {
+fn used_values(graph: &Graph) -> Vec<ValueId> {
     let reads = graph.nodes.iter().flat_map(|node| node.reads().map(|(_, id)| id));
     let all: HashSet<ValueId> = reads.chain(graph.outputs.iter().copied()).collect();
     graph.value_ids().filter(|id| all.contains(id)).collect()
@@ -136,7 +136,7 @@ type Scope = HashMap<ValueId, String>;
 struct Names(HashSet<String>);
 
 impl Names {
-    fn fresh(&mut self, expected: &str) -> String {
+    fn unique(&mut self, expected: &str) -> String {
         let base = if expected.is_empty() { "value" } else { expected };
         let first = (!expected.is_empty()).then(|| base.to_owned());
         let numbered = (2..).map(|number| format!("{base}_{number}"));
@@ -147,7 +147,7 @@ impl Names {
     }
 
     /// Names the values of the main graph. Inputs and outputs keep their names.
-    fn top(&mut self, graph: &Graph) -> Scope {
+    fn name_graph(&mut self, graph: &Graph) -> Scope {
         let mut scope = Scope::new();
         let ports = graph.inputs.iter().chain(&graph.outputs).copied();
         for id in ports.chain(graph.value_ids()) {
@@ -157,7 +157,7 @@ impl Names {
     }
 
     /// Names the values of a subgraph of `outer`.
-    fn inner(&mut self, graph: &Graph, outer: &Scope) -> Scope {
+    fn name_subgraph(&mut self, graph: &Graph, outer: &Scope) -> Scope {
         let captured = graph.captures.iter();
         let mut scope: Scope = captured
             .filter_map(|capture| Some((capture.inner, outer.get(&capture.outer)?.clone())))
@@ -172,7 +172,7 @@ impl Names {
         if let Ok(value) = graph.value(id)
             && !scope.contains_key(&id)
         {
-            scope.insert(id, self.fresh(&value.name));
+            scope.insert(id, self.unique(&value.name));
         }
     }
 }
@@ -183,7 +183,7 @@ fn proto(graph: &Graph, scope: &Scope, names: &mut Names) -> GraphProto {
         let of = graph.value(*id).ok().and_then(type_of);
         info(&name(id), of.as_ref())
     };
-    let constants = read(graph).into_iter();
+    let constants = used_values(graph).into_iter();
     let constants = constants.filter_map(|id| Some(to_proto(graph.constant(id)?, &name(&id))));
     let initializer: Vec<TensorProto> = constants.collect();
     GraphProto {
@@ -238,7 +238,7 @@ fn attribute(name: &str, attr: &Attr, scope: &Scope, names: &mut Names) -> Attri
     #[expect(clippy::cast_possible_truncation, reason = "the file's floats are narrow")]
     let narrow = |value: f64| value as f32;
     let mut inner = |graph: &Graph| {
-        let scope = names.inner(graph, scope);
+        let scope = names.name_subgraph(graph, scope);
         proto(graph, &scope, names)
     };
     match attr {

@@ -195,7 +195,7 @@ struct Layout {
 impl Layout {
     /// Finds the channel dimension of an image with three channels. If both dimensions fit, the image is NCHW, as is usual in
     /// ONNX.
-    fn of(dims: &[DimSpec]) -> Option<Self> {
+    fn find(dims: &[DimSpec]) -> Option<Self> {
         let is_three = |axis: usize| dims.get(axis) == Some(&DimSpec::Fixed(3));
         match dims.len() {
             4 if is_three(1) => Some(Self { channels: 1, height: 2 }),
@@ -211,7 +211,7 @@ impl Layout {
 
 /// Returns the shape of the encoded image for a model input with these dimensions. `None` if the input is not such an image.
 pub fn encoded_shape(dims: &[DimSpec], from: ColorEncoding) -> Option<Vec<DimSpec>> {
-    let layout = Layout::of(dims)?;
+    let layout = Layout::find(dims)?;
     let mut encoded = dims.to_vec();
     *encoded.get_mut(layout.channels)? = DimSpec::Fixed(from.channel_count());
     if from.channel_count() == 1 {
@@ -251,7 +251,7 @@ pub fn convert_input(graph: &mut Graph, image: &ImageInput) -> Result<(), ImageI
     };
     let found = of.to_string();
     let is_number = matches!(of.dtype, DType::F32 | DType::F16 | DType::U8);
-    let Some(layout) = Layout::of(&of.dims).filter(|_| is_number) else {
+    let Some(layout) = Layout::find(&of.dims).filter(|_| is_number) else {
         return Err(ImageInputError::NoImage { name: name(), found });
     };
     let Some(dims) = encoded_shape(&of.dims, image.from) else {
@@ -273,8 +273,8 @@ pub fn convert_input(graph: &mut Graph, image: &ImageInput) -> Result<(), ImageI
     }
     let mut conversion = Conversion { graph, nodes: Vec::new(), image };
     match image.from.channels(image.to) {
-        Some(channels) => conversion.pick(new, old, &channels, layout.channels),
-        None => conversion.mix((new, old), &of, &layout),
+        Some(channels) => conversion.reorder_channels(new, old, &channels, layout.channels),
+        None => conversion.convert_yuv((new, old), &of, &layout),
     }
     let nodes = conversion.nodes;
     if let Some(value) = graph.values.get_mut(old.index()) {
@@ -300,7 +300,7 @@ const MATRIX: [[f32; 3]; 3] = [[1.0, 0.0, 1.402], [1.0, -0.344_136, -0.714_136],
 const GREY: f32 = 128.0;
 
 impl Conversion<'_> {
-    fn called(&self, name: &str) -> String {
+    fn name_of(&self, name: &str) -> String {
         format!("{}/{}/{name}", self.image.name, self.image.from)
     }
 
@@ -311,7 +311,7 @@ impl Conversion<'_> {
         values: &[T],
     ) -> ValueId {
         let tensor = Shape::new(dims).ok().and_then(|shape| Tensor::of(shape, values).ok());
-        let name = self.called(name);
+        let name = self.name_of(name);
         match tensor {
             Some(tensor) => self.graph.add_constant(&name, tensor),
             // Unreachable: the elements fit the shape.
@@ -326,10 +326,10 @@ impl Conversion<'_> {
         inputs: &[ValueId],
         output: Option<ValueId>,
     ) -> ValueId {
-        let called = self.called(name);
-        let output = output.unwrap_or_else(|| self.graph.add_value(&called));
+        let name = self.name_of(name);
+        let output = output.unwrap_or_else(|| self.graph.add_value(&name));
         let mut node = Node::new(op, NEWEST, inputs, &[output]);
-        node.name = called;
+        node.name = name;
         self.nodes.push(node);
         output
     }
@@ -340,13 +340,13 @@ impl Conversion<'_> {
         }
     }
 
-    fn pick(&mut self, from: ValueId, to: ValueId, channels: &[i64; 3], axis: usize) {
+    fn reorder_channels(&mut self, from: ValueId, to: ValueId, channels: &[i64; 3], axis: usize) {
         let order = self.constant("order", &[3], channels);
         self.node("channels", "Gather", &[from, order], Some(to));
         self.set("axis", Attr::Int(if axis == 1 { 1 } else { 3 }));
     }
 
-    fn mix(&mut self, (from, to): (ValueId, ValueId), of: &TensorType, layout: &Layout) {
+    fn convert_yuv(&mut self, (from, to): (ValueId, ValueId), of: &TensorType, layout: &Layout) {
         let Some((height, width)) = even_extents(&of.dims, layout) else { return };
         let is_real = of.dtype == DType::F32;
         let mut pixels = from;
@@ -362,10 +362,10 @@ impl Conversion<'_> {
         let shape = self.constant("chroma_shape", &[4], &extents);
         let chroma = self.node("chroma_pairs", "Reshape", &[chroma, shape], None);
         let chroma = self.transpose("chroma_planes", chroma, [0, 3, 1, 2], None);
-        let chroma = self.enlarged(chroma);
+        let chroma = self.upsample_chroma(chroma);
         let yuv = self.node("yuv", "Concat", &[luma, chroma], None);
         self.set("axis", Attr::Int(1));
-        let colors = self.mixed(yuv);
+        let colors = self.yuv_to_rgb(yuv);
         let (low, high) =
             (self.constant("low", &[], &[0.0f32]), self.constant("high", &[], &[255.0f32]));
         let is_done = is_real && !layout.is_last();
@@ -409,9 +409,9 @@ impl Conversion<'_> {
     }
 
     /// Repeats each chroma sample for 2x2 pixels.
-    fn enlarged(&mut self, chroma: ValueId) -> ValueId {
+    fn upsample_chroma(&mut self, chroma: ValueId) -> ValueId {
         let scales = self.constant("scales", &[4], &[1.0f32, 1.0, 2.0, 2.0]);
-        let name = self.called("chroma_pixels");
+        let name = self.name_of("chroma_pixels");
         let output = self.graph.add_value(&name);
         let mut node = Node::new("Resize", NEWEST, &[chroma], &[output]);
         node.inputs.extend([None, Some(scales)]);
@@ -428,7 +428,7 @@ impl Conversion<'_> {
     }
 
     /// Converts Y and the two chroma planes, in the order of the image, to colours: a 1x1 convolution with [`MATRIX`].
-    fn mixed(&mut self, yuv: ValueId) -> ValueId {
+    fn yuv_to_rgb(&mut self, yuv: ValueId) -> ValueId {
         let mut weights = Vec::with_capacity(9);
         let mut biases = Vec::with_capacity(3);
         let order = match self.image.to {

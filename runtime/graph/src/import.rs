@@ -91,7 +91,7 @@ pub struct PackagedOp {
 }
 
 impl PackagedOp {
-    fn takes(&self, domain: &str, name: &str) -> bool {
+    fn implements(&self, domain: &str, name: &str) -> bool {
         self.name == name && self.domain.as_ref().is_none_or(|own| own == domain)
     }
 }

@@ -71,14 +71,14 @@ pub enum NpyError {
 /// Fails if the bytes are not a valid file, or its element type or shape is not supported.
 pub fn read(bytes: &[u8]) -> Result<Tensor, NpyError> {
     let rest = bytes.strip_prefix(MAGIC).ok_or(NpyError::Magic)?;
-    let ([major, _minor], rest) = take(rest)?;
+    let ([major, _minor], rest) = split(rest)?;
     let (header_len, rest) = match major {
         1 => {
-            let (len, rest) = take(rest)?;
+            let (len, rest) = split(rest)?;
             (usize::from(u16::from_le_bytes(len)), rest)
         }
         2 | 3 => {
-            let (len, rest) = take(rest)?;
+            let (len, rest) = split(rest)?;
             (usize::try_from(u32::from_le_bytes(len)).unwrap_or(usize::MAX), rest)
         }
         found => return Err(NpyError::Version { found }),
@@ -91,11 +91,11 @@ pub fn read(bytes: &[u8]) -> Result<Tensor, NpyError> {
     let shape =
         Shape::new(&header.shape).map_err(|e| NpyError::Shape { found: e.message().to_owned() })?;
     let tensor = Tensor::from_bytes(dtype, shape, data)?;
-    Ok(if header.fortran_order { first_axis_last(&tensor)? } else { tensor })
+    Ok(if header.fortran_order { to_c_order(&tensor)? } else { tensor })
 }
 
 /// Reorders elements from Fortran order to C order.
-fn first_axis_last(tensor: &Tensor) -> Result<Tensor, TensorError> {
+fn to_c_order(tensor: &Tensor) -> Result<Tensor, TensorError> {
     let (from, dims, bytes) = (tensor.bytes(), tensor.dims(), tensor.dtype().size_bytes());
     let mut buffer = Buffer::zeroed(from.len())?;
     // The distance in bytes between neighbours on each axis.
@@ -148,7 +148,7 @@ pub fn write(tensor: &Tensor) -> Result<Vec<u8>, NpyError> {
     Ok(file)
 }
 
-fn take<const N: usize>(bytes: &[u8]) -> Result<([u8; N], &[u8]), NpyError> {
+fn split<const N: usize>(bytes: &[u8]) -> Result<([u8; N], &[u8]), NpyError> {
     let missing = || NpyError::Truncated { expected: N.saturating_sub(bytes.len()) };
     bytes.split_first_chunk::<N>().map(|(head, rest)| (*head, rest)).ok_or_else(missing)
 }
@@ -201,14 +201,14 @@ impl Header {
     fn parse(bytes: &[u8]) -> Result<Self, NpyError> {
         let mut text = Literal { bytes, at: 0 };
         let (mut descr, mut fortran_order, mut shape) = (None, None, None);
-        text.want(b'{', "a dictionary")?;
+        text.expect(b'{', "a dictionary")?;
         while !text.eat(b'}') {
             let at = text.at;
             let key = text.string()?;
-            text.want(b':', "':'")?;
+            text.expect(b':', "':'")?;
             match key.as_str() {
                 "descr" => descr = Some(text.string()?),
-                "fortran_order" => fortran_order = Some(text.truth()?),
+                "fortran_order" => fortran_order = Some(text.boolean()?),
                 "shape" => shape = Some(text.extents()?),
                 _ => {
                     let found = format!("key {key:?}");
@@ -216,7 +216,7 @@ impl Header {
                 }
             }
             if !text.eat(b',') {
-                text.want(b'}', "',' or '}'")?;
+                text.expect(b'}', "',' or '}'")?;
                 break;
             }
         }
@@ -257,11 +257,11 @@ impl Literal<'_> {
         found
     }
 
-    fn want(&mut self, byte: u8, expected: &'static str) -> Result<(), NpyError> {
-        if self.eat(byte) { Ok(()) } else { Err(self.unlike(expected)) }
+    fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), NpyError> {
+        if self.eat(byte) { Ok(()) } else { Err(self.unexpected(expected)) }
     }
 
-    fn unlike(&self, expected: &'static str) -> NpyError {
+    fn unexpected(&self, expected: &'static str) -> NpyError {
         let shown = self.rest().get(..16).unwrap_or(self.rest());
         let found = match shown {
             [] => "the end".to_owned(),
@@ -273,7 +273,7 @@ impl Literal<'_> {
     fn string(&mut self) -> Result<String, NpyError> {
         self.skip_space();
         let Some(&quote @ (b'\'' | b'"')) = self.rest().first() else {
-            return Err(self.unlike("a quoted string"));
+            return Err(self.unexpected("a quoted string"));
         };
         let inner = self.rest().get(1..).unwrap_or_default();
         let end = inner.iter().position(|&b| b == quote || b == b'\\');
@@ -283,11 +283,11 @@ impl Literal<'_> {
                 self.at += end.unwrap_or_default() + 2;
                 Ok(text)
             }
-            Some(_) | None => Err(self.unlike("a quoted string without escapes")),
+            Some(_) | None => Err(self.unexpected("a quoted string without escapes")),
         }
     }
 
-    fn truth(&mut self) -> Result<bool, NpyError> {
+    fn boolean(&mut self) -> Result<bool, NpyError> {
         self.skip_space();
         for (word, value) in [("True", true), ("False", false)] {
             if self.rest().starts_with(word.as_bytes()) {
@@ -295,16 +295,16 @@ impl Literal<'_> {
                 return Ok(value);
             }
         }
-        Err(self.unlike("True or False"))
+        Err(self.unexpected("True or False"))
     }
 
     fn extents(&mut self) -> Result<Vec<usize>, NpyError> {
         let mut extents = Vec::new();
-        self.want(b'(', "a tuple of extents")?;
+        self.expect(b'(', "a tuple of extents")?;
         while !self.eat(b')') {
             extents.push(self.extent()?);
             if !self.eat(b',') {
-                self.want(b')', "',' or ')'")?;
+                self.expect(b')', "',' or ')'")?;
                 break;
             }
         }
@@ -316,14 +316,14 @@ impl Literal<'_> {
         let digits = self.rest().iter().take_while(|b| b.is_ascii_digit()).count();
         let text = self.rest().get(..digits).and_then(|d| std::str::from_utf8(d).ok());
         let value = text.and_then(|text| text.parse().ok());
-        let value = value.ok_or_else(|| self.unlike("an extent"))?;
+        let value = value.ok_or_else(|| self.unexpected("an extent"))?;
         self.at += digits;
         Ok(value)
     }
 
     fn end(&mut self) -> Result<(), NpyError> {
         self.skip_space();
-        if self.rest().is_empty() { Ok(()) } else { Err(self.unlike("the end")) }
+        if self.rest().is_empty() { Ok(()) } else { Err(self.unexpected("the end")) }
     }
 }
 

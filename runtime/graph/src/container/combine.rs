@@ -13,17 +13,17 @@ impl Contents {
     /// Fails without a change if networks of one name differ in more than input shapes, if they have stages with equal
     /// shapes, or if sections of one name differ.
     pub fn combine(&mut self, other: Self) -> Result<(), ContainerError> {
-        let mut all = self.clone();
+        let mut combined = self.clone();
         for network in other.networks {
-            match all.networks.iter_mut().find(|known| known.name == network.name) {
+            match combined.networks.iter_mut().find(|known| known.name == network.name) {
                 Some(known) => known.combine(network)?,
-                None => all.networks.push(network),
+                None => combined.networks.push(network),
             }
         }
         for section in other.sections {
-            all.add_section(section)?;
+            combined.add_section(section)?;
         }
-        *self = all;
+        *self = combined;
         Ok(())
     }
 
@@ -54,8 +54,8 @@ impl Contents {
             None => found.stages.clone(),
         };
         let networks = vec![Network { name: network.to_owned(), stages }];
-        let is_its = |of: &Section| of.network.as_deref().is_none_or(|name| name == network);
-        let sections = self.sections.iter().filter(|of| is_its(of)).cloned().collect();
+        let belongs = |of: &Section| of.network.as_deref().is_none_or(|name| name == network);
+        let sections = self.sections.iter().filter(|of| belongs(of)).cloned().collect();
         Ok(Self { networks, sections })
     }
 }
@@ -69,12 +69,12 @@ impl Network {
             for (index, known) in self.stages.iter().enumerate() {
                 let first = self::ports(known);
                 if first.names != ports.names {
-                    let found = format!("{} and {}", first.words(), ports.words());
+                    let found = format!("{} and {}", first.names_text(), ports.names_text());
                     let expected = "the same input and output names and types";
                     return Err(conflict(place(index), found, expected));
                 }
                 if first.shapes == ports.shapes {
-                    let found = format!("the shapes {} in both files", ports.said());
+                    let found = format!("the shapes {} in both files", ports.shapes_text());
                     return Err(conflict(place(index), found, "different shapes in each stage"));
                 }
             }
@@ -97,13 +97,13 @@ struct Ports {
 }
 
 impl Ports {
-    fn words(&self) -> String {
+    fn names_text(&self) -> String {
         let (inputs, outputs) = &self.names;
         let inputs: Vec<String> = inputs.iter().map(|(name, of)| format!("{name} {of}")).collect();
         format!("{} -> {}", inputs.join(", "), outputs.join(", "))
     }
 
-    fn said(&self) -> String {
+    fn shapes_text(&self) -> String {
         let shape = |(name, extents): (&(String, String), &Vec<Extent>)| {
             let extents: Vec<String> = extents.iter().map(Extent::to_string).collect();
             format!("{} [{}]", name.0, extents.join(","))

@@ -2,7 +2,7 @@
 
 use udo_api::DType;
 
-use super::form::SectionForm;
+use super::schema::SectionJson;
 use super::write::Layout;
 use super::{Container, ContainerError, Contents, Section, Stage};
 use crate::graph::Compiled;
@@ -42,7 +42,7 @@ impl Contents {
     /// Fails if the content cannot be written as a model file.
     pub fn content(&self) -> Result<u128, ContainerError> {
         let contents = Self { networks: self.networks.clone(), sections: Vec::new() };
-        Layout::of(&contents).map(|layout| layout.content)
+        Layout::new(&contents).map(|layout| layout.content)
     }
 }
 
@@ -67,7 +67,7 @@ impl Container {
             let mut all = self.networks().iter().filter(|known| Some(&*known.name) == network);
             all.find_map(|known| known.stages.iter().position(is_it))
         };
-        let compiled = |section: &SectionForm| {
+        let compiled = |section: &SectionJson| {
             let target = section.name.strip_prefix(COMPILED)?.to_owned();
             let stage = stage(section.network.as_deref())?;
             Some(Compiled { target, stage, bytes: self.tensors.bytes(section)? })
@@ -85,6 +85,6 @@ impl Container {
     }
 }
 
-pub(super) fn is_of_section(sections: &[SectionForm], tensor: &str) -> bool {
+pub(super) fn is_of_section(sections: &[SectionJson], tensor: &str) -> bool {
     sections.iter().any(|section| section.tensor == tensor)
 }

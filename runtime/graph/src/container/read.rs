@@ -9,12 +9,12 @@ use serde::de::DeserializeOwned;
 use udo_api::{Bool, DType, Shape};
 
 use super::checksum::{content, hex};
-use super::form::{
-    AttrForm, DimForm, ExtentForm, GraphForm, NetworkForm, NodeForm, SectionForm, TensorForm,
-    TypeForm, ValueForm,
-};
 use super::prepared::is_of_section;
 use super::safetensors::{self, Entry, Header};
+use super::schema::{
+    AttrJson, DimJson, ExtentJson, GraphJson, NetworkJson, NodeJson, SectionJson, TensorJson,
+    TypeJson, ValueJson,
+};
 use super::stage::{self, BoundStage};
 use super::{
     ContainerError, Contents, FORMAT, ModelBytes, Network, Provenance, Section, Stage, StoredGraph,
@@ -33,8 +33,8 @@ const UNCHECKED: bool = cfg!(fuzzing);
 #[derive(Debug)]
 pub struct Container {
     networks: Vec<Network<usize>>,
-    graphs: Vec<GraphForm>,
-    pub(super) sections: Vec<SectionForm>,
+    graphs: Vec<GraphJson>,
+    pub(super) sections: Vec<SectionJson>,
     pub(super) tensors: Tensors,
     /// The identity of the graphs and their tensors.
     pub(super) content: u128,
@@ -49,15 +49,15 @@ impl Container {
         let Header { metadata, tensors } = safetensors::read(bytes.as_ref())?;
         check_version(&metadata)?;
         check_sum(&metadata)?;
-        let networks: Vec<NetworkForm> = parsed(&metadata, key::NETWORKS)?;
-        let graphs: Vec<GraphForm> = parsed(&metadata, key::GRAPHS)?;
-        let sections: Vec<SectionForm> = parsed(&metadata, key::SECTIONS)?;
+        let networks: Vec<NetworkJson> = parsed(&metadata, key::NETWORKS)?;
+        let graphs: Vec<GraphJson> = parsed(&metadata, key::GRAPHS)?;
+        let sections: Vec<SectionJson> = parsed(&metadata, key::SECTIONS)?;
         let sums: BTreeMap<String, String> = parsed(&metadata, key::TENSORS)?;
         let of_graphs = sums.iter().filter(|(name, _)| !is_of_section(&sections, name));
         let text = metadata.get(key::GRAPHS).map_or("", String::as_str);
         let content = content(text, of_graphs.map(|(name, sum)| (&**name, &**sum)));
         let file = bytes.0.clone();
-        let tensors = Tensors { file, entries: tensors, sums, made: Mutex::default() };
+        let tensors = Tensors { file, entries: tensors, sums, cached: Mutex::default() };
         let networks = networks.into_iter().map(network).collect();
         let container = Self { networks, graphs, sections, tensors, content };
         container.check_networks()?;
@@ -89,9 +89,9 @@ impl Container {
     /// # Errors
     /// Fails if the graph is invalid, or one of its tensors is damaged.
     pub fn graph(&self, stage: &Stage<usize>) -> Result<StoredGraph, ContainerError> {
-        let form = self.form(stage)?;
+        let json = self.graph_json(stage)?;
         let mut reading = Reading { tensors: &self.tensors, ids: Vec::new() };
-        let graph = reading.graph(form, 0)?;
+        let graph = reading.graph(json, 0)?;
         let place = || format!("graph {}", stage.graph);
         graph.verify().map_err(|reason| ContainerError::Graph { place: place(), reason })?;
         graph.check_in_place().map_err(|reason| {
@@ -127,20 +127,20 @@ impl Container {
         stage: &Stage<usize>,
         is_given: impl Fn(&str) -> bool,
     ) -> Result<Vec<(String, TensorType)>, ContainerError> {
-        let form = self.form(stage)?;
-        let value = |id: u32| form.values.get(ValueId(id).index());
-        let mut inputs = Vec::with_capacity(form.inputs.len());
-        for (index, &id) in form.inputs.iter().enumerate() {
+        let json = self.graph_json(stage)?;
+        let value = |id: u32| json.values.get(ValueId(id).index());
+        let mut inputs = Vec::with_capacity(json.inputs.len());
+        for (index, &id) in json.inputs.iter().enumerate() {
             let place = format!("graph {} input {index}", stage.graph);
-            let Some(ValueForm { name, of: Some(of), .. }) = value(id) else {
+            let Some(ValueJson { name, of: Some(of), .. }) = value(id) else {
                 return Err(ContainerError::malformed(place, "no type", "an input with a type"));
             };
             inputs.push((name.clone(), tensor_type(format_args!("{place}"), of)?));
         }
         // Backwards, so that the positions before it stay valid.
-        for (index, default) in form.defaults.iter().enumerate().rev() {
+        for (index, default) in json.defaults.iter().enumerate().rev() {
             let place = format!("graph {} default {index}", stage.graph);
-            let Some(ValueForm { name, .. }) = value(default.value) else {
+            let Some(ValueJson { name, .. }) = value(default.value) else {
                 return Err(ContainerError::malformed(place, "no value", "a constant"));
             };
             if is_given(name) {
@@ -156,7 +156,7 @@ impl Container {
     /// # Errors
     /// Fails if the graph violates the rules of the format.
     pub fn affinity(&self, stage: &Stage<usize>) -> Result<&[String], ContainerError> {
-        Ok(&self.form(stage)?.affinity)
+        Ok(&self.graph_json(stage)?.affinity)
     }
 
     /// Returns the names of the outputs of a stage.
@@ -164,15 +164,15 @@ impl Container {
     /// # Errors
     /// Fails if the graph violates the rules of the format.
     pub fn outputs(&self, stage: &Stage<usize>) -> Result<Vec<String>, ContainerError> {
-        let form = self.form(stage)?;
+        let json = self.graph_json(stage)?;
         let output = |(index, &id): (usize, &u32)| {
-            let value = form.values.get(ValueId(id).index());
+            let value = json.values.get(ValueId(id).index());
             value.map(|value| value.name.clone()).ok_or_else(|| {
                 let place = format!("graph {} output {index}", stage.graph);
                 ContainerError::malformed(place, format!("value {id}"), "one of the graph's")
             })
         };
-        form.outputs.iter().enumerate().map(output).collect()
+        json.outputs.iter().enumerate().map(output).collect()
     }
 
     /// Returns the sections, in the order of the file.
@@ -180,14 +180,14 @@ impl Container {
     /// # Errors
     /// Fails if a section is damaged.
     pub(crate) fn sections(&self) -> Result<Vec<Section>, ContainerError> {
-        let section = |form: &SectionForm| {
-            let place = format!("section {:?}", form.name);
-            let bytes = self.tensors.elements(format_args!("{place}"), &form.tensor)?;
+        let section = |json: &SectionJson| {
+            let place = format!("section {:?}", json.name);
+            let bytes = self.tensors.elements(format_args!("{place}"), &json.tensor)?;
             if bytes.dtype() != DType::U8 {
                 let found = format!("a tensor of {}", bytes.dtype());
                 return Err(ContainerError::malformed(place, found, "a tensor of u8"));
             }
-            let (name, network) = (form.name.clone(), form.network.clone());
+            let (name, network) = (json.name.clone(), json.network.clone());
             Ok(Section { name, network, bytes })
         };
         self.sections.iter().map(section).collect()
@@ -210,7 +210,7 @@ impl Container {
         Ok(Contents { networks, sections: self.sections()? })
     }
 
-    fn form(&self, stage: &Stage<usize>) -> Result<&GraphForm, ContainerError> {
+    fn graph_json(&self, stage: &Stage<usize>) -> Result<&GraphJson, ContainerError> {
         let none = || {
             let (found, graphs) = (format!("graph {}", stage.graph), self.graphs.len());
             ContainerError::malformed("a stage", found, format!("one of the file's {graphs}"))
@@ -282,16 +282,16 @@ fn parsed<T: DeserializeOwned>(
     serde_json::from_str(text).map_err(|error| ContainerError::malformed(place(), error, expected))
 }
 
-fn network(form: NetworkForm) -> Network<usize> {
-    let extents = |extents: &Vec<Option<ExtentForm>>| {
-        extents.iter().map(|form| ExtentForm::extent(form.as_ref())).collect()
+fn network(json: NetworkJson) -> Network<usize> {
+    let extents = |extents: &Vec<Option<ExtentJson>>| {
+        extents.iter().map(|json| ExtentJson::extent(json.as_ref())).collect()
     };
-    let stages = form.stages.iter().map(|form| Stage {
-        shapes: form.shapes.iter().map(|(name, of)| (name.clone(), extents(of))).collect(),
-        source: Provenance::of(&form.source),
-        graph: form.graph,
+    let stages = json.stages.iter().map(|json| Stage {
+        shapes: json.shapes.iter().map(|(name, of)| (name.clone(), extents(of))).collect(),
+        source: Provenance::from_json(&json.source),
+        graph: json.graph,
     });
-    Network { stages: stages.collect(), name: form.name }
+    Network { stages: stages.collect(), name: json.name }
 }
 
 /// The tensors of a file. Each is created once, even if several values share it.
@@ -300,30 +300,30 @@ pub(super) struct Tensors {
     file: Bytes,
     entries: HashMap<String, Entry>,
     sums: BTreeMap<String, String>,
-    made: Mutex<HashMap<String, Tensor>>,
+    cached: Mutex<HashMap<String, Tensor>>,
 }
 
 impl Tensors {
     /// Returns the bytes of a section without validating them.
-    pub(super) fn bytes(&self, section: &SectionForm) -> Option<ModelBytes> {
+    pub(super) fn bytes(&self, section: &SectionJson) -> Option<ModelBytes> {
         let entry = self.entries.get(&section.tensor)?;
         Some(ModelBytes(self.file.slice(entry.bytes.clone())))
     }
 
-    fn get(&self, place: Arguments<'_>, form: &TensorForm) -> Result<Tensor, ContainerError> {
-        let elements = self.elements(place, &form.tensor)?;
+    fn get(&self, place: Arguments<'_>, json: &TensorJson) -> Result<Tensor, ContainerError> {
+        let elements = self.elements(place, &json.tensor)?;
         let expected = |error: &dyn std::fmt::Display| {
-            let found = format!("shape {:?} for tensor {:?}: {error}", form.shape, form.tensor);
+            let found = format!("shape {:?} for tensor {:?}: {error}", json.shape, json.tensor);
             ContainerError::malformed(place, found, "a shape with as many elements")
         };
-        let shape = Shape::new(&form.shape).map_err(|error| expected(&error))?;
+        let shape = Shape::new(&json.shape).map_err(|error| expected(&error))?;
         elements.reshaped(shape).map_err(|error| expected(&error))
     }
 
     /// Returns the tensor called `name` with rank 1.
     fn elements(&self, place: Arguments<'_>, name: &str) -> Result<Tensor, ContainerError> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tensor) = made.get(name) {
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tensor) = cached.get(name) {
             return Ok(tensor.clone());
         }
         let Some(entry) = self.entries.get(name) else {
@@ -346,7 +346,7 @@ impl Tensors {
             });
         }
         let tensor = tensor(place, dtype, bytes)?;
-        made.insert(name.to_owned(), tensor.clone());
+        cached.insert(name.to_owned(), tensor.clone());
         Ok(tensor)
     }
 }
@@ -355,14 +355,14 @@ impl Tensors {
 fn tensor(place: Arguments<'_>, dtype: DType, bytes: Bytes) -> Result<Tensor, ContainerError> {
     let shape = Shape::new(&[bytes.len() / dtype.size_bytes().max(1)]);
     let shape = shape.map_err(|error| ContainerError::malformed(place, error, "a tensor"))?;
-    let made = if dtype == DType::Bool && bytes.iter().any(|&byte| byte > 1) {
+    let cached = if dtype == DType::Bool && bytes.iter().any(|&byte| byte > 1) {
         // Normalized: every non-zero byte becomes 1.
-        let truths: Vec<Bool> = bytes.iter().map(|&byte| Bool::from(byte != 0)).collect();
-        Tensor::of(shape, &truths)
+        let bools: Vec<Bool> = bytes.iter().map(|&byte| Bool::from(byte != 0)).collect();
+        Tensor::of(shape, &bools)
     } else {
         Tensor::of_file(dtype, shape, bytes)
     };
-    made.map_err(|error| ContainerError::malformed(place, error, "a tensor"))
+    cached.map_err(|error| ContainerError::malformed(place, error, "a tensor"))
 }
 
 /// The state of building a graph.
@@ -373,12 +373,12 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn graph(&mut self, form: &GraphForm, depth: usize) -> Result<Graph, ContainerError> {
-        let mut graph = Graph::new(&form.name);
-        for (index, value) in form.values.iter().enumerate() {
+    fn graph(&mut self, json: &GraphJson, depth: usize) -> Result<Graph, ContainerError> {
+        let mut graph = Graph::new(&json.name);
+        for (index, value) in json.values.iter().enumerate() {
             graph.values.push(self.value(index, value)?);
         }
-        for (index, &id) in form.inputs.iter().enumerate() {
+        for (index, &id) in json.inputs.iter().enumerate() {
             let place = format!("input {index}");
             let value = value_of(&mut graph, &place, id)?;
             value.source = match value.declared.take() {
@@ -393,62 +393,62 @@ impl Reading<'_> {
             };
             graph.inputs.push(ValueId(id));
         }
-        for (index, &[inner, outer]) in form.captures.iter().enumerate() {
+        for (index, &[inner, outer]) in json.captures.iter().enumerate() {
             let value = value_of(&mut graph, &format!("capture {index}"), inner)?;
             value.source = Source::Outer;
             let (inner, outer) = (ValueId(inner), ValueId(outer));
             graph.captures.push(crate::graph::Capture { inner, outer });
         }
-        graph.outputs = form.outputs.iter().copied().map(ValueId).collect();
-        for (index, default) in form.defaults.iter().enumerate() {
+        graph.outputs = json.outputs.iter().copied().map(ValueId).collect();
+        for (index, default) in json.defaults.iter().enumerate() {
             if depth > 0 {
-                let place = format!("graph {:?}", form.name);
+                let place = format!("graph {:?}", json.name);
                 return Err(ContainerError::malformed(place, "defaults in a subgraph", "none"));
             }
             let of = tensor_type(format_args!("default {index}"), &default.of)?;
             let (value, before) = (ValueId(default.value), default.before);
             graph.defaults.push(DefaultInput { value, of, before });
         }
-        graph.in_place.clone_from(&form.in_place);
-        graph.affinity.clone_from(&form.affinity);
-        for node in &form.nodes {
+        graph.in_place.clone_from(&json.in_place);
+        graph.affinity.clone_from(&json.affinity);
+        for node in &json.nodes {
             let node = self.node(node, depth)?;
             graph.nodes.push(node);
         }
         Ok(graph)
     }
 
-    fn value(&self, index: usize, form: &ValueForm) -> Result<Value, ContainerError> {
-        let place = format_args!("value {index} {:?}", form.name).to_string();
-        let constant = form.constant.as_ref();
+    fn value(&self, index: usize, json: &ValueJson) -> Result<Value, ContainerError> {
+        let place = format_args!("value {index} {:?}", json.name).to_string();
+        let constant = json.constant.as_ref();
         let constant = constant.map(|of| self.tensors.get(format_args!("{place}"), of));
-        let declared = form.of.as_ref().map(|of| tensor_type(format_args!("{place}"), of));
+        let declared = json.of.as_ref().map(|of| tensor_type(format_args!("{place}"), of));
         let source = constant.transpose()?.map_or(Source::Computed, Source::Constant);
-        Ok(Value { name: form.name.clone(), source, declared: declared.transpose()? })
+        Ok(Value { name: json.name.clone(), source, declared: declared.transpose()? })
     }
 
-    fn node(&mut self, form: &NodeForm, depth: usize) -> Result<Node, ContainerError> {
-        self.ids.push(form.id);
-        let mut attrs = Vec::with_capacity(form.attrs.len());
-        for (name, attr) in &form.attrs {
-            attrs.push((name.clone(), self.attr((&form.name, name), attr, depth)?));
+    fn node(&mut self, json: &NodeJson, depth: usize) -> Result<Node, ContainerError> {
+        self.ids.push(json.id);
+        let mut attrs = Vec::with_capacity(json.attrs.len());
+        for (name, attr) in &json.attrs {
+            attrs.push((name.clone(), self.attr((&json.name, name), attr, depth)?));
         }
         let ports = |ports: &[Option<u32>]| ports.iter().map(|port| port.map(ValueId)).collect();
         Ok(Node {
-            name: form.name.clone(),
-            domain: domain_of(&form.domain).to_owned(),
-            inputs: ports(&form.inputs),
-            outputs: ports(&form.outputs),
+            name: json.name.clone(),
+            domain: domain_of(&json.domain).to_owned(),
+            inputs: ports(&json.inputs),
+            outputs: ports(&json.outputs),
             attrs,
-            origin: Origin::of(form.id),
-            ..Node::new(&form.op, form.opset, &[], &[])
+            origin: Origin::of(json.id),
+            ..Node::new(&json.op, json.opset, &[], &[])
         })
     }
 
     fn attr(
         &mut self,
         (node, name): (&str, &str),
-        form: &AttrForm,
+        json: &AttrJson,
         depth: usize,
     ) -> Result<Attr, ContainerError> {
         let place = format!("node {node:?} attribute {name:?}");
@@ -457,26 +457,26 @@ impl Reading<'_> {
             text.parse()
                 .map_err(|_| ContainerError::malformed(&place, format!("{text:?}"), expected))
         };
-        Ok(match form {
-            AttrForm::Int(int) => Attr::Int(*int),
-            AttrForm::Float(text) => Attr::Float(float(text)?),
-            AttrForm::Text(text) => Attr::Text(text.clone()),
-            AttrForm::Ints(ints) => Attr::Ints(ints.clone()),
-            AttrForm::Floats(texts) => {
+        Ok(match json {
+            AttrJson::Int(int) => Attr::Int(*int),
+            AttrJson::Float(text) => Attr::Float(float(text)?),
+            AttrJson::Text(text) => Attr::Text(text.clone()),
+            AttrJson::Ints(ints) => Attr::Ints(ints.clone()),
+            AttrJson::Floats(texts) => {
                 Attr::Floats(texts.iter().map(float).collect::<Result<_, _>>()?)
             }
-            AttrForm::Texts(texts) => Attr::Texts(texts.clone()),
-            AttrForm::Tensor(form) => {
-                Attr::Tensor(self.tensors.get(format_args!("{place}"), form)?)
+            AttrJson::Texts(texts) => Attr::Texts(texts.clone()),
+            AttrJson::Tensor(json) => {
+                Attr::Tensor(self.tensors.get(format_args!("{place}"), json)?)
             }
-            AttrForm::Graph(form) => {
-                let graph = self.graph(form, depth + 1);
+            AttrJson::Graph(json) => {
+                let graph = self.graph(json, depth + 1);
                 Attr::Graph(Box::new(graph.map_err(|error| error.inside(node, name, None))?))
             }
-            AttrForm::Graphs(forms) => {
-                let mut graphs = Vec::with_capacity(forms.len());
-                for (index, form) in forms.iter().enumerate() {
-                    let graph = self.graph(form, depth + 1);
+            AttrJson::Graphs(jsons) => {
+                let mut graphs = Vec::with_capacity(jsons.len());
+                for (index, json) in jsons.iter().enumerate() {
+                    let graph = self.graph(json, depth + 1);
                     graphs.push(graph.map_err(|error| error.inside(node, name, Some(index)))?);
                 }
                 Attr::Graphs(graphs)
@@ -504,19 +504,19 @@ fn value_of<'a>(
     Err(ContainerError::malformed(place, found, "a value without a source"))
 }
 
-fn tensor_type(place: Arguments<'_>, form: &TypeForm) -> Result<TensorType, ContainerError> {
-    let dtype = DType::from_name(&form.dtype).filter(|dtype| dtype.size_bytes() > 0);
+fn tensor_type(place: Arguments<'_>, json: &TypeJson) -> Result<TensorType, ContainerError> {
+    let dtype = DType::from_name(&json.dtype).filter(|dtype| dtype.size_bytes() > 0);
     let none = || {
         ContainerError::malformed(
             place,
-            format!("type {:?}", form.dtype),
+            format!("type {:?}", json.dtype),
             "the name of an element type",
         )
     };
-    let dim = |dim: &Option<DimForm>| match dim {
-        Some(DimForm::Fixed(extent)) => DimSpec::Fixed(*extent),
-        Some(DimForm::Named(name)) => DimSpec::Named(name.clone()),
+    let dim = |dim: &Option<DimJson>| match dim {
+        Some(DimJson::Fixed(extent)) => DimSpec::Fixed(*extent),
+        Some(DimJson::Named(name)) => DimSpec::Named(name.clone()),
         None => DimSpec::Unknown,
     };
-    Ok(TensorType { dtype: dtype.ok_or_else(none)?, dims: form.dims.iter().map(dim).collect() })
+    Ok(TensorType { dtype: dtype.ok_or_else(none)?, dims: json.dims.iter().map(dim).collect() })
 }

@@ -134,16 +134,16 @@ pub(super) fn sniff(bytes: &[u8]) -> bool {
 /// Parses the header of a file and checks the positions of its tensors.
 pub(super) fn read(file: &[u8]) -> Result<Header, ContainerError> {
     let Some((len, rest)) = file.split_first_chunk::<START>() else {
-        return Err(wrong(format!("it has {} bytes, expected at least {START}", file.len())));
+        return Err(invalid(format!("it has {} bytes, expected at least {START}", file.len())));
     };
     let len = u64::from_le_bytes(*len);
     let header = usize::try_from(len).ok().filter(|&len| len <= MAX_HEADER_BYTES);
     let Some(header) = header else {
         let expected = format!("at most {MAX_HEADER_BYTES}");
-        return Err(wrong(format!("its header has length {len}, expected {expected}")));
+        return Err(invalid(format!("its header has length {len}, expected {expected}")));
     };
     let Some((header, data)) = rest.split_at_checked(header) else {
-        return Err(wrong(format!("its header has {} bytes, expected {header}", rest.len())));
+        return Err(invalid(format!("its header has {} bytes, expected {header}", rest.len())));
     };
     parse(header, data.len())
 }
@@ -154,17 +154,17 @@ pub(super) fn read(file: &[u8]) -> Result<Header, ContainerError> {
 /// Fails if the header is invalid, or its tensors leave gaps, overlap or exceed the data.
 pub fn parse(header: &[u8], data_len: usize) -> Result<Header, ContainerError> {
     let raw: Raw = serde_json::from_slice(header)
-        .map_err(|error| wrong(format!("its header is not a JSON object of tensors: {error}")))?;
-    let tensors = placed(raw.tensors, START + header.len(), data_len)?;
+        .map_err(|error| invalid(format!("its header is not a JSON object of tensors: {error}")))?;
+    let tensors = check_positions(raw.tensors, START + header.len(), data_len)?;
     Ok(Header { metadata: raw.metadata.unwrap_or_default(), tensors })
 }
 
-fn wrong(reason: String) -> ContainerError {
+fn invalid(reason: String) -> ContainerError {
     ContainerError::WrongBytes { reason }
 }
 
 /// Checks that the tensors fill the `data_len` bytes after `start`, and indexes them by name.
-fn placed(
+fn check_positions(
     mut raw: Vec<(String, RawEntry)>,
     start: usize,
     data_len: usize,
@@ -175,19 +175,19 @@ fn placed(
     for (name, entry) in raw {
         let [from, to] = entry.data_offsets;
         if from != end {
-            return Err(wrong(format!(
+            return Err(invalid(format!(
                 "tensor {name:?} begins at byte {from} of the data, expected {end}"
             )));
         }
         let expected = size_bytes(&name, &entry)?;
         if from.checked_add(expected) != Some(to) {
             let RawEntry { dtype, shape, .. } = &entry;
-            return Err(wrong(format!(
+            return Err(invalid(format!(
                 "tensor {name:?} ends at byte {to} of the data, expected {expected} bytes from byte {from} for {dtype} {shape:?}"
             )));
         }
         if to > data_len {
-            return Err(wrong(format!(
+            return Err(invalid(format!(
                 "tensor {name:?} ends at byte {to} of the data, which has {data_len} bytes"
             )));
         }
@@ -195,13 +195,13 @@ fn placed(
         // Both sums are at most the size of the file.
         let entry = Entry { type_name: entry.dtype, bytes: start + from..start + to };
         if tensors.insert(name.clone(), entry).is_some() {
-            return Err(wrong(format!(
+            return Err(invalid(format!(
                 "two tensors are called {name:?}, expected different names"
             )));
         }
     }
     if end != data_len {
-        return Err(wrong(format!(
+        return Err(invalid(format!(
             "{data_len} bytes of data, expected {end} bytes, the size of all tensors"
         )));
     }
@@ -215,17 +215,17 @@ fn size_bytes(name: &str, entry: &RawEntry) -> Result<usize, ContainerError> {
         .filter_map(|dtype| Some((dtype_name(dtype)?, dtype.size_bytes().checked_mul(8)?)));
     let bits = own.chain(OTHERS).find(|(known, _)| *known == entry.dtype);
     let Some((_, bits)) = bits else {
-        return Err(wrong(format!(
+        return Err(invalid(format!(
             "tensor {name:?} has elements of unknown type {:?}",
             entry.dtype
         )));
     };
     let bits = entry.shape.iter().try_fold(bits, |bits, extent| bits.checked_mul(*extent));
     let Some(bits) = bits else {
-        return Err(wrong(format!("tensor {name:?} has too many elements: {:?}", entry.shape)));
+        return Err(invalid(format!("tensor {name:?} has too many elements: {:?}", entry.shape)));
     };
     if !bits.is_multiple_of(8) {
-        return Err(wrong(format!("tensor {name:?} ends within a byte: {bits} bits")));
+        return Err(invalid(format!("tensor {name:?} ends within a byte: {bits} bits")));
     }
     Ok(bits / 8)
 }

@@ -138,7 +138,7 @@ fn shape(extents: &[Extent]) -> String {
 }
 
 /// Formats the input shapes of a stage.
-fn said(inputs: &[(String, TensorType)], shapes: &BTreeMap<String, Vec<Extent>>) -> String {
+fn input_text(inputs: &[(String, TensorType)], shapes: &BTreeMap<String, Vec<Extent>>) -> String {
     let input = |(name, of): &(String, TensorType)| match shapes.get(name) {
         Some(extents) => format!("{name} {}{}", of.dtype, shape(extents)),
         None => format!("{name} {of}"),
@@ -155,12 +155,12 @@ enum Fit {
 }
 
 /// Returns how well a shape fits one input of a stage.
-fn fit(taken: &[Extent], found: &[usize]) -> Option<Fit> {
-    if taken.len() != found.len() {
+fn fit(accepted: &[Extent], found: &[usize]) -> Option<Fit> {
+    if accepted.len() != found.len() {
         return None;
     }
     let mut fit = Fit::Exact;
-    for (&extent, &found) in taken.iter().zip(found) {
+    for (&extent, &found) in accepted.iter().zip(found) {
         let below = match extent {
             Extent::Fixed(extent) => (extent == found).then_some(0),
             Extent::Range { min, max, .. } => {
@@ -196,7 +196,7 @@ impl Fit {
 #[derive(Clone, Debug)]
 pub struct StageChoice {
     network: String,
-    stages: Vec<Takes>,
+    stages: Vec<StageInputs>,
     /// The formatted input shapes of each stage.
     known: Vec<String>,
 }
@@ -214,8 +214,8 @@ impl Container {
         let (mut stages, mut known) = (Vec::new(), Vec::new());
         for stage in &network.stages {
             let inputs = self.inputs(stage, &is_given)?;
-            known.push(said(&inputs, &stage.shapes));
-            stages.push(takes(&inputs, &stage.shapes));
+            known.push(input_text(&inputs, &stage.shapes));
+            stages.push(stage_inputs(&inputs, &stage.shapes));
         }
         Ok(StageChoice { network: network.name.clone(), stages, known })
     }
@@ -270,13 +270,13 @@ impl StageChoice {
             (None, [only]) if reshapes(only, &given) => Ok(0),
             (None, _) => {
                 let (network, known) = (self.network.clone(), self.known.clone());
-                Err(ContainerError::NoStage { network, found: self.found(&given), known })
+                Err(ContainerError::NoStage { network, found: self.given_text(&given), known })
             }
         }
     }
 
     /// Formats the given shapes.
-    fn found<'a>(&self, given: &impl Fn(&str) -> Option<&'a [usize]>) -> String {
+    fn given_text<'a>(&self, given: &impl Fn(&str) -> Option<&'a [usize]>) -> String {
         let inputs = self.stages.first().into_iter().flatten();
         let found = inputs.filter_map(|(name, _)| {
             let dims = format!("{:?}", given(name)?).replace(' ', "");
@@ -287,9 +287,9 @@ impl StageChoice {
 }
 
 /// Whether a stage fits inputs of these shapes after each is reshaped to as many elements.
-fn reshapes<'a>(takes: &Takes, given: &impl Fn(&str) -> Option<&'a [usize]>) -> bool {
+fn reshapes<'a>(inputs: &StageInputs, given: &impl Fn(&str) -> Option<&'a [usize]>) -> bool {
     let product = |n: usize, extent: usize| n.checked_mul(extent);
-    takes.iter().all(|(name, extents)| {
+    inputs.iter().all(|(name, extents)| {
         let Some(found) = given(name) else { return true };
         let expected = extents.iter().try_fold(1, |n, extent| match *extent {
             Extent::Fixed(extent) => product(n, extent),
@@ -310,10 +310,13 @@ pub(super) fn extents(of: &TensorType, shape: Option<&Vec<Extent>>) -> Vec<Exten
 }
 
 /// The extents of each input of a stage.
-type Takes = Vec<(String, Vec<Extent>)>;
+type StageInputs = Vec<(String, Vec<Extent>)>;
 
 /// Collects the extents of a stage. A named extent takes the extent that the stage lists for another dimension of that name.
-fn takes(inputs: &[(String, TensorType)], shapes: &BTreeMap<String, Vec<Extent>>) -> Takes {
+fn stage_inputs(
+    inputs: &[(String, TensorType)],
+    shapes: &BTreeMap<String, Vec<Extent>>,
+) -> StageInputs {
     let mut dims = Dims::new();
     for (name, of) in inputs {
         for (dim, extent) in of.dims.iter().zip(extents(of, shapes.get(name))) {
@@ -334,17 +337,21 @@ fn takes(inputs: &[(String, TensorType)], shapes: &BTreeMap<String, Vec<Extent>>
 }
 
 /// Whether the given inputs have different extents in different stages.
-fn are_told_apart<'a>(stages: &[Takes], given: &impl Fn(&str) -> Option<&'a [usize]>) -> bool {
+fn are_told_apart<'a>(
+    stages: &[StageInputs],
+    given: &impl Fn(&str) -> Option<&'a [usize]>,
+) -> bool {
     let Some((first, others)) = stages.split_first() else { return false };
     first.iter().filter(|(name, _)| given(name).is_some()).any(|(name, extents)| {
-        let same = |stage: &Takes| stage.iter().any(|(input, of)| input == name && of == extents);
+        let same =
+            |stage: &StageInputs| stage.iter().any(|(input, of)| input == name && of == extents);
         !others.iter().all(same)
     })
 }
 
 /// Returns how well all given shapes fit a stage. Unknown inputs are refused where they are used.
-fn fit_all<'a>(takes: &Takes, given: &impl Fn(&str) -> Option<&'a [usize]>) -> Option<Fit> {
-    takes.iter().try_fold(Fit::Exact, |all, (name, extents)| match given(name) {
+fn fit_all<'a>(inputs: &StageInputs, given: &impl Fn(&str) -> Option<&'a [usize]>) -> Option<Fit> {
+    inputs.iter().try_fold(Fit::Exact, |all, (name, extents)| match given(name) {
         Some(found) => Some(all.both(fit(extents, found)?)),
         None => Some(all),
     })

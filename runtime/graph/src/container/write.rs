@@ -10,11 +10,11 @@ use serde::Serialize;
 use udo_api::DType;
 
 use super::checksum::{content, hex};
-use super::form::{
-    AttrForm, DefaultForm, DimForm, ExtentForm, GraphForm, NetworkForm, NodeForm, SectionForm,
-    StageForm, TensorForm, TypeForm, ValueForm,
-};
 use super::safetensors::{MAX_HEADER_BYTES, METADATA, START, dtype_name};
+use super::schema::{
+    AttrJson, DefaultJson, DimJson, ExtentJson, GraphJson, NetworkJson, NodeJson, SectionJson,
+    StageJson, TensorJson, TypeJson, ValueJson,
+};
 use super::{ContainerError, Contents, FORMAT, Section, StoredGraph, VERSION, key};
 use crate::graph::{
     Attr, DefaultInput, DimSpec, Graph, Node, NodeReads, PerValue, Source, TensorType, Value,
@@ -30,16 +30,16 @@ impl Contents {
     /// # Errors
     /// Fails if the file cannot be written, or the model is too large for the format.
     pub fn write(&self, path: &Path) -> Result<(), ContainerError> {
-        let file = Layout::of(self)?;
-        let part = part(path);
-        let written = File::create_new(&part).and_then(|mut out| {
+        let file = Layout::new(self)?;
+        let temporary = temporary_path(path);
+        let written = File::create_new(&temporary).and_then(|mut out| {
             file.write(&mut io::BufWriter::new(&mut out))?;
             out.sync_all()?;
-            fs::rename(&part, path)
+            fs::rename(&temporary, path)
         });
         written.map_err(|source| {
             // Remove the partial file. If it does not exist, the first error is still the one to report.
-            let _ = fs::remove_file(&part);
+            let _ = fs::remove_file(&temporary);
             ContainerError::Write { path: path.to_owned(), source }
         })
     }
@@ -51,17 +51,17 @@ impl Contents {
     pub fn to_bytes(&self) -> Result<Vec<u8>, ContainerError> {
         let mut bytes = Vec::new();
         let path = PathBuf::from("memory");
-        let written = Layout::of(self)?.write(&mut bytes);
+        let written = Layout::new(self)?.write(&mut bytes);
         written.map_err(|source| ContainerError::Write { path, source })?;
         Ok(bytes)
     }
 }
 
 /// Returns the name of the temporary file, which is unique to this process.
-fn part(path: &Path) -> PathBuf {
-    let mut part = path.as_os_str().to_owned();
-    let _ = write!(part, ".{}.part", std::process::id());
-    part.into()
+fn temporary_path(path: &Path) -> PathBuf {
+    let mut temporary = path.as_os_str().to_owned();
+    let _ = write!(temporary, ".{}.part", std::process::id());
+    temporary.into()
 }
 
 /// The layout of a file.
@@ -75,7 +75,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    pub(super) fn of(contents: &Contents) -> Result<Self, ContainerError> {
+    pub(super) fn new(contents: &Contents) -> Result<Self, ContainerError> {
         let mut blobs = Blobs::default();
         let mut metadata =
             vec![(key::FORMAT, FORMAT.to_owned()), (key::VERSION, VERSION.to_string())];
@@ -83,7 +83,7 @@ impl Layout {
         let graphs = json(&graphs)?;
         let sums = blobs.sums();
         let content = content(&graphs, sums.iter().map(|(name, sum)| (*name, &**sum)));
-        let sections: Vec<SectionForm> =
+        let sections: Vec<SectionJson> =
             contents.sections.iter().map(|section| blobs.section(section)).collect();
         metadata.push((key::GRAPHS, graphs));
         metadata.push((key::NETWORKS, json(&networks)?));
@@ -116,7 +116,7 @@ fn json(of: &impl Serialize) -> Result<String, ContainerError> {
 fn networks(
     contents: &Contents,
     blobs: &mut Blobs,
-) -> Result<(Vec<NetworkForm>, Vec<Box<serde_json::value::RawValue>>), ContainerError> {
+) -> Result<(Vec<NetworkJson>, Vec<Box<serde_json::value::RawValue>>), ContainerError> {
     let (mut graphs, mut known) = (Vec::new(), HashMap::new());
     let mut all = Vec::new();
     for network in &contents.networks {
@@ -129,12 +129,13 @@ fn networks(
                 let refused = |error| ContainerError::malformed("a graph", error, "valid JSON");
                 graphs.push(raw.map_err(refused)?);
             }
-            let extents = |extents: &Vec<_>| extents.iter().map(|&of| ExtentForm::of(of)).collect();
+            let extents =
+                |extents: &Vec<_>| extents.iter().map(|&of| ExtentJson::from_extent(of)).collect();
             let shapes = stage.shapes.iter().map(|(name, of)| (name.clone(), extents(of)));
-            let (shapes, source) = (shapes.collect(), stage.source.form());
-            stages.push(StageForm { graph, shapes, source });
+            let (shapes, source) = (shapes.collect(), stage.source.to_json());
+            stages.push(StageJson { graph, shapes, source });
         }
-        all.push(NetworkForm { name: network.name.clone(), stages });
+        all.push(NetworkJson { name: network.name.clone(), stages });
     }
     Ok((all, graphs))
 }
@@ -175,13 +176,13 @@ impl Blobs {
             return blob.name.clone();
         }
         alike.push(at);
-        let name = self.free(name);
+        let name = self.unique_name(name);
         self.all.push(Blob { name: name.clone(), tensor: tensor.clone(), sum });
         name
     }
 
     /// Returns `name` if it is free, otherwise `name` with a number.
-    fn free(&mut self, name: &str) -> String {
+    fn unique_name(&mut self, name: &str) -> String {
         let name = if name.is_empty() { "tensor" } else { name };
         let others = (2u64..).map(|n| format!("{name}#{n}"));
         let mut names = [name.to_owned()].into_iter().chain(others);
@@ -195,23 +196,23 @@ impl Blobs {
         self.all.iter().map(|blob| (blob.name.as_str(), hex(blob.sum))).collect()
     }
 
-    fn section(&mut self, section: &Section) -> SectionForm {
+    fn section(&mut self, section: &Section) -> SectionJson {
         let (name, network) = (section.name.clone(), section.network.clone());
         let tensor = self.name(&section.bytes, &format!("udo.section.{name}"));
-        SectionForm { name, network, tensor }
+        SectionJson { name, network, tensor }
     }
 
-    fn graph(&mut self, of: &StoredGraph) -> Result<GraphForm, ContainerError> {
-        let form = self.graph_form(&of.graph, &mut of.ids.iter().copied())?;
+    fn graph(&mut self, of: &StoredGraph) -> Result<GraphJson, ContainerError> {
+        let json = self.graph_json(&of.graph, &mut of.ids.iter().copied())?;
         // The network has the name.
-        Ok(GraphForm { name: String::new(), ..form })
+        Ok(GraphJson { name: String::new(), ..json })
     }
 
-    fn graph_form(
+    fn graph_json(
         &mut self,
         graph: &Graph,
         ids: &mut dyn Iterator<Item = u32>,
-    ) -> Result<GraphForm, ContainerError> {
+    ) -> Result<GraphJson, ContainerError> {
         let mut nodes = Vec::with_capacity(graph.nodes.len());
         for node in &graph.nodes {
             nodes.push(self.node(node, ids)?);
@@ -228,13 +229,13 @@ impl Blobs {
         let captures = graph.captures.iter().map(|of| [of.inner.0, of.outer.0]).collect();
         let (name, inputs, outputs) = (graph.name.clone(), ids(&graph.inputs), ids(&graph.outputs));
         let (in_place, affinity) = (graph.in_place.clone(), graph.affinity.clone());
-        let default = |of: &DefaultInput| DefaultForm {
+        let default = |of: &DefaultInput| DefaultJson {
             value: of.value.0,
-            of: type_form(&of.of),
+            of: type_json(&of.of),
             before: of.before,
         };
         let defaults = graph.defaults.iter().map(default).collect();
-        Ok(GraphForm {
+        Ok(GraphJson {
             name,
             values,
             inputs,
@@ -248,24 +249,24 @@ impl Blobs {
     }
 
     /// Omits constants that nothing reads.
-    fn value(&mut self, value: &Value, is_read: bool) -> ValueForm {
+    fn value(&mut self, value: &Value, is_read: bool) -> ValueJson {
         let (of, constant) = match &value.source {
             Source::Input(of) => (Some(of), None),
             Source::Constant(tensor) => (None, is_read.then(|| self.tensor(tensor, &value.name))),
             Source::Computed | Source::Outer => (value.declared.as_ref(), None),
         };
-        ValueForm { name: value.name.clone(), of: of.map(type_form), constant }
+        ValueJson { name: value.name.clone(), of: of.map(type_json), constant }
     }
 
-    fn tensor(&mut self, tensor: &Tensor, name: &str) -> TensorForm {
-        TensorForm { tensor: self.name(tensor, name), shape: tensor.dims().to_vec() }
+    fn tensor(&mut self, tensor: &Tensor, name: &str) -> TensorJson {
+        TensorJson { tensor: self.name(tensor, name), shape: tensor.dims().to_vec() }
     }
 
     fn node(
         &mut self,
         node: &Node,
         ids: &mut dyn Iterator<Item = u32>,
-    ) -> Result<NodeForm, ContainerError> {
+    ) -> Result<NodeJson, ContainerError> {
         let without = || {
             let place = format!("node {:?}", node.name);
             ContainerError::malformed(place, "no id", "an id for each node")
@@ -278,7 +279,7 @@ impl Blobs {
         let ports = |ports: &[Option<crate::graph::ValueId>]| {
             ports.iter().map(|port| port.map(|id| id.0)).collect()
         };
-        Ok(NodeForm {
+        Ok(NodeJson {
             id,
             name: node.name.clone(),
             op: node.op.clone(),
@@ -296,26 +297,26 @@ impl Blobs {
         name: &str,
         attr: &Attr,
         ids: &mut dyn Iterator<Item = u32>,
-    ) -> Result<AttrForm, ContainerError> {
+    ) -> Result<AttrJson, ContainerError> {
         Ok(match attr {
-            Attr::Int(int) => AttrForm::Int(*int),
-            Attr::Float(float) => AttrForm::Float(format!("{float:?}")),
-            Attr::Text(text) => AttrForm::Text(text.clone()),
-            Attr::Ints(ints) => AttrForm::Ints(ints.clone()),
+            Attr::Int(int) => AttrJson::Int(*int),
+            Attr::Float(float) => AttrJson::Float(format!("{float:?}")),
+            Attr::Text(text) => AttrJson::Text(text.clone()),
+            Attr::Ints(ints) => AttrJson::Ints(ints.clone()),
             Attr::Floats(floats) => {
-                AttrForm::Floats(floats.iter().map(|float| format!("{float:?}")).collect())
+                AttrJson::Floats(floats.iter().map(|float| format!("{float:?}")).collect())
             }
-            Attr::Texts(texts) => AttrForm::Texts(texts.clone()),
+            Attr::Texts(texts) => AttrJson::Texts(texts.clone()),
             Attr::Tensor(tensor) => {
-                AttrForm::Tensor(self.tensor(tensor, &format!("{node}/{name}")))
+                AttrJson::Tensor(self.tensor(tensor, &format!("{node}/{name}")))
             }
-            Attr::Graph(graph) => AttrForm::Graph(Box::new(self.graph_form(graph, ids)?)),
+            Attr::Graph(graph) => AttrJson::Graph(Box::new(self.graph_json(graph, ids)?)),
             Attr::Graphs(graphs) => {
                 let mut forms = Vec::with_capacity(graphs.len());
                 for graph in graphs {
-                    forms.push(self.graph_form(graph, ids)?);
+                    forms.push(self.graph_json(graph, ids)?);
                 }
-                AttrForm::Graphs(forms)
+                AttrJson::Graphs(forms)
             }
         })
     }
@@ -327,7 +328,7 @@ impl Blobs {
         let (large, mut small): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|blob| blob.tensor.size_bytes() >= SMALL_BYTES);
         small.sort_by_key(|blob| std::cmp::Reverse(blob.tensor.dtype().size_bytes()));
-        let mut header = Head::new(metadata);
+        let mut header = HeaderWriter::new(metadata);
         let mut tensors = Vec::with_capacity(large.len() + small.len());
         let mut fillers = (0u64..).map(|n| format!("udo.filler.{n}"));
         for blob in large {
@@ -349,23 +350,23 @@ impl Blobs {
     }
 }
 
-fn type_form(of: &TensorType) -> TypeForm {
+fn type_json(of: &TensorType) -> TypeJson {
     let dim = |dim: &DimSpec| match dim {
-        DimSpec::Fixed(extent) => Some(DimForm::Fixed(*extent)),
-        DimSpec::Named(name) => Some(DimForm::Named(name.clone())),
+        DimSpec::Fixed(extent) => Some(DimJson::Fixed(*extent)),
+        DimSpec::Named(name) => Some(DimJson::Named(name.clone())),
         DimSpec::Unknown => None,
     };
-    TypeForm { dtype: of.dtype.name().to_owned(), dims: of.dims.iter().map(dim).collect() }
+    TypeJson { dtype: of.dtype.name().to_owned(), dims: of.dims.iter().map(dim).collect() }
 }
 
 /// A partly written header.
-struct Head {
+struct HeaderWriter {
     text: String,
     /// The offset of the next tensor.
     end: usize,
 }
 
-impl Head {
+impl HeaderWriter {
     fn new(metadata: &[(&str, String)]) -> Self {
         let entry = |(key, text): &(&str, String)| format!("{}:{}", quoted(key), quoted(text));
         let metadata: Vec<String> = metadata.iter().map(entry).collect();

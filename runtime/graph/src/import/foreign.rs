@@ -9,18 +9,18 @@ struct Foreign {
     /// The name of the format, for messages.
     name: &'static str,
     /// Returns whether bytes are of this format.
-    is: fn(&[u8]) -> bool,
+    matches: fn(&[u8]) -> bool,
     /// The command or function that converts a model to ONNX.
     tool: &'static str,
 }
 
 const FOREIGN: &[Foreign] = &[
-    Foreign { name: "a TensorFlow Lite model", is: is_tflite, tool: TF2ONNX_LITE },
-    Foreign { name: "a PyTorch file", is: is_pytorch, tool: TORCH },
-    Foreign { name: "a Keras model", is: is_keras, tool: TF2ONNX_KERAS },
-    Foreign { name: "a TensorFlow SavedModel", is: is_saved_model, tool: TF2ONNX_SAVED },
-    Foreign { name: "a TensorFlow graph", is: is_graph_def, tool: TF2ONNX_GRAPH },
-    Foreign { name: "a Caffe network", is: is_caffe, tool: CAFFE },
+    Foreign { name: "a TensorFlow Lite model", matches: is_tflite, tool: TF2ONNX_LITE },
+    Foreign { name: "a PyTorch file", matches: is_pytorch, tool: TORCH },
+    Foreign { name: "a Keras model", matches: is_keras, tool: TF2ONNX_KERAS },
+    Foreign { name: "a TensorFlow SavedModel", matches: is_saved_model, tool: TF2ONNX_SAVED },
+    Foreign { name: "a TensorFlow graph", matches: is_graph_def, tool: TF2ONNX_GRAPH },
+    Foreign { name: "a Caffe network", matches: is_caffe, tool: CAFFE },
 ];
 
 const TF2ONNX_LITE: &str = "`python -m tf2onnx.convert --tflite MODEL.tflite --output MODEL.onnx`";
@@ -34,9 +34,9 @@ const CAFFE: &str =
 
 /// Refuses bytes in the format of another tool.
 pub(super) fn refuse(bytes: &[u8], name: &str) -> Result<(), ImportError> {
-    let Some(of) = FOREIGN.iter().find(|of| (of.is)(bytes)) else { return Ok(()) };
-    let expected = format!("an ONNX file: convert the model with {}", of.tool);
-    Err(ImportError::unsupported(format_args!("{name:?}"), of.name, expected))
+    let Some(format) = FOREIGN.iter().find(|format| (format.matches)(bytes)) else { return Ok(()) };
+    let expected = format!("an ONNX file: convert the model with {}", format.tool);
+    Err(ImportError::unsupported(format_args!("{name:?}"), format.name, expected))
 }
 
 /// Refuses a folder that holds a TensorFlow SavedModel.
@@ -58,11 +58,11 @@ fn is_tflite(bytes: &[u8]) -> bool {
 /// A zip archive with `data.pkl` inside, or a bare pickle as older releases wrote.
 fn is_pytorch(bytes: &[u8]) -> bool {
     const PICKLED: &[u8] = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
-    bytes.starts_with(PICKLED) || is_zip(bytes) && holds(bytes, b"data.pkl")
+    bytes.starts_with(PICKLED) || is_zip(bytes) && contains(bytes, b"data.pkl")
 }
 
 fn is_keras(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"\x89HDF\r\n\x1a\n") || is_zip(bytes) && holds(bytes, b"model.weights.h5")
+    bytes.starts_with(b"\x89HDF\r\n\x1a\n") || is_zip(bytes) && contains(bytes, b"model.weights.h5")
 }
 
 fn is_zip(bytes: &[u8]) -> bool {
@@ -71,7 +71,7 @@ fn is_zip(bytes: &[u8]) -> bool {
 
 /// Whether the first or last 64 KiB of a zip archive, where its entries' names are, contain
 /// `words`.
-fn holds(bytes: &[u8], words: &[u8]) -> bool {
+fn contains(bytes: &[u8], words: &[u8]) -> bool {
     const ENDS: usize = 1 << 16;
     let head = bytes.get(..ENDS.min(bytes.len())).unwrap_or_default();
     let tail = bytes.get(bytes.len().saturating_sub(ENDS)..).unwrap_or_default();

@@ -41,21 +41,21 @@ fn location<'a>(
             ImportError::malformed(place, format!("external {key} {text:?}"), "a number of bytes")
         })
     };
-    let mut at = Location { file: "", offset_bytes: 0, length_bytes: None };
+    let mut location = Location { file: "", offset_bytes: 0, length_bytes: None };
     for StringStringEntryProto { key, value } in entries {
         match key.as_str() {
-            "location" => at.file = value,
-            "offset" => at.offset_bytes = number("offset", value)?,
-            "length" => at.length_bytes = Some(number("length", value)?),
+            "location" => location.file = value,
+            "offset" => location.offset_bytes = number("offset", value)?,
+            "length" => location.length_bytes = Some(number("length", value)?),
             // Checksums and unknown keys do not change the position.
             _ => {}
         }
     }
     let is_inside = |c| matches!(c, Component::Normal(_) | Component::CurDir);
-    if at.file.is_empty() || !Path::new(at.file).components().all(is_inside) {
-        return Err(outside(place, at.file));
+    if location.file.is_empty() || !Path::new(location.file).components().all(is_inside) {
+        return Err(outside(place, location.file));
     }
-    Ok(at)
+    Ok(location)
 }
 
 fn outside(place: Arguments<'_>, file: &str) -> ImportError {
@@ -65,11 +65,11 @@ fn outside(place: Arguments<'_>, file: &str) -> ImportError {
 
 impl<'a> Files<'a> {
     /// Creates an empty set: external data is refused.
-    pub(super) fn none() -> Self {
+    pub(super) fn empty() -> Self {
         Self { folder: None, linked: None, reading: Reading::default(), mapped: RefCell::default() }
     }
 
-    pub(super) fn of(options: &'a ImportOptions) -> Self {
+    pub(super) fn new(options: &'a ImportOptions) -> Self {
         let (folder, linked) = (options.folder.as_deref(), options.linked_folder.as_deref());
         Self { folder, linked, reading: options.reading, mapped: RefCell::default() }
     }
@@ -98,19 +98,19 @@ impl<'a> Files<'a> {
         entries: &[StringStringEntryProto],
         (expected, what): (usize, &str),
     ) -> Result<Bytes, ImportError> {
-        let at = location(place, entries)?;
-        let file = self.file(place, at.file)?;
-        if let Some(found) = at.length_bytes.filter(|&found| found != expected) {
+        let location = location(place, entries)?;
+        let file = self.file(place, location.file)?;
+        if let Some(found) = location.length_bytes.filter(|&found| found != expected) {
             let expected = format!("{expected} for {what}");
             return Err(ImportError::malformed(place, format!("{found} external bytes"), expected));
         }
-        let end = at.offset_bytes.checked_add(expected).filter(|&end| end <= file.len());
+        let end = location.offset_bytes.checked_add(expected).filter(|&end| end <= file.len());
         let Some(end) = end else {
-            let found = format!("{} bytes in {:?}", file.len(), at.file);
-            let expected = format!("{expected} from byte {}", at.offset_bytes);
+            let found = format!("{} bytes in {:?}", file.len(), location.file);
+            let expected = format!("{expected} from byte {}", location.offset_bytes);
             return Err(ImportError::malformed(place, found, expected));
         };
-        Ok(file.slice(at.offset_bytes..end))
+        Ok(file.slice(location.offset_bytes..end))
     }
 
     /// Returns the bytes of the file with this name in the model.

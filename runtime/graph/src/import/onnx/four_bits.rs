@@ -20,21 +20,21 @@ pub(super) fn widen(proto: &mut GraphProto, files: &Files<'_>) -> Result<(), Imp
     if !proto.initializer.iter().any(is_narrow) {
         return Ok(());
     }
-    let is_whole = |graph: &GraphProto| {
+    let has_no_subgraphs = |graph: &GraphProto| {
         let mut attributes = graph.node.iter().flat_map(|node| &node.attribute);
         attributes.all(|attribute| attribute.g.is_none() && attribute.graphs.is_empty())
     };
     // A subgraph may read any constant by name.
-    if !is_whole(proto) {
+    if !has_no_subgraphs(proto) {
         return Ok(());
     }
     let others = proto.node.iter().filter(|node| node.op_type != "DequantizeLinear");
     let others = others.flat_map(|node| &node.input);
-    let mut kept: HashSet<&str> = others.map(String::as_str).collect();
-    kept.extend(proto.output.iter().map(|output| output.name.as_str()));
+    let mut read_elsewhere: HashSet<&str> = others.map(String::as_str).collect();
+    read_elsewhere.extend(proto.output.iter().map(|output| output.name.as_str()));
     let mut widened = HashSet::new();
     for tensor in &mut proto.initializer {
-        if is_narrow(tensor) && !kept.contains(tensor.name.as_str()) {
+        if is_narrow(tensor) && !read_elsewhere.contains(tensor.name.as_str()) {
             widen_tensor(tensor, files)?;
             widened.insert(tensor.name.clone());
         }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     fn widened(mut graph: GraphProto) -> Result<GraphProto, String> {
-        let files = Files::none();
+        let files = Files::empty();
         widen(&mut graph, &files).map(|()| graph).map_err(|error| error.to_string())
     }
 

@@ -29,7 +29,7 @@ impl<'a> Import<'a> {
         let Call { function, name, inputs, outputs, attributes: given } = call;
         let defaults = function.attribute_proto.iter().cloned();
         let attributes = defaults.chain(given).map(|proto| (proto.name.clone(), proto)).collect();
-        let opsets = Opsets::of(&function.opset_import)?;
+        let opsets = Opsets::from_imports(&function.opset_import)?;
         let input = |port: usize| inputs.get(port).copied().flatten();
         let ports = function.input.iter().enumerate();
         let absent = ports.filter(|&(port, _)| input(port).is_none());
@@ -89,7 +89,7 @@ impl<'a> Import<'a> {
         }
         let given = function.output.iter().zip(outputs);
         let given = given.filter_map(|(name, id)| Some((name, (*id)?)));
-        self.made = given.map(|(name, id)| (name.to_owned(), id)).collect();
+        self.pending_outputs = given.map(|(name, id)| (name.to_owned(), id)).collect();
         let count = self.inlined.saturating_add(function.node.len());
         if count > MAX_NODES {
             let found = format!("more than {MAX_NODES} nodes after inlining functions");
@@ -97,7 +97,7 @@ impl<'a> Import<'a> {
         }
         self.inlined = count;
         let nodes = self.values_of_nodes(function.node.clone())?;
-        let missing = mem::take(&mut self.made);
+        let missing = mem::take(&mut self.pending_outputs);
         for (index, node) in nodes {
             self.node(index, node)?;
         }
@@ -126,26 +126,26 @@ impl<'a> Import<'a> {
     }
 
     /// Whether `name` is an input of the function that the calling node leaves out.
-    pub(super) fn is_left_out(&self, name: &str) -> bool {
+    pub(super) fn is_omitted(&self, name: &str) -> bool {
         self.scope.absent.contains(name) && !self.level.ids.contains_key(name)
     }
 
     /// Returns the attributes of a node. References to attributes of the enclosing function are replaced by their values.
-    pub(super) fn given(
+    pub(super) fn resolve_attributes(
         &self,
         node: &str,
         protos: Vec<AttributeProto>,
     ) -> Result<Vec<AttributeProto>, ImportError> {
         let given = |proto: AttributeProto| {
             let name = proto.name.clone();
-            self.referred(format_args!("node {node:?} attribute {name:?}"), proto)
+            self.resolve_reference(format_args!("node {node:?} attribute {name:?}"), proto)
         };
         protos.into_iter().filter_map(|proto| given(proto).transpose()).collect()
     }
 
     /// Resolves a reference to an attribute of the enclosing function. `None`: the caller left the attribute out, and it has
     /// no default.
-    fn referred(
+    fn resolve_reference(
         &self,
         place: Arguments<'_>,
         proto: AttributeProto,
@@ -176,8 +176,8 @@ impl<'a> Import<'a> {
 
     /// Returns the value for the output `name` of a node: the calling node's value if it is an output of the function,
     /// otherwise a new one.
-    pub(super) fn made_as(&mut self, name: &str) -> ValueId {
-        match self.made.remove(name) {
+    pub(super) fn output_value(&mut self, name: &str) -> ValueId {
+        match self.pending_outputs.remove(name) {
             Some(id) => id,
             None => self.level.graph.add_value(&format!("{}{name}", self.scope.prefix)),
         }

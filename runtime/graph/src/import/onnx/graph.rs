@@ -42,13 +42,13 @@ impl<'a> Import<'a> {
             outer: Vec::new(),
             scope: Scope::default(),
             calls: Vec::new(),
-            made: HashMap::new(),
+            pending_outputs: HashMap::new(),
             inlined: 0,
         }
     }
 
     /// Reads the whole graph of a model. The result is not verified.
-    pub(super) fn whole(mut self, proto: GraphProto) -> Result<Graph, ImportError> {
+    pub(super) fn read_model(mut self, proto: GraphProto) -> Result<Graph, ImportError> {
         self.read(proto)?;
         Ok(self.level.graph)
     }
@@ -174,9 +174,9 @@ impl<'a> Import<'a> {
                     let found = format!("{} outputs", node.output.len());
                     return Err(ImportError::malformed(place, found, "one"));
                 };
-                node.attribute = self.given(&called, node.attribute)?;
+                node.attribute = self.resolve_attributes(&called, node.attribute)?;
                 let tensor = attribute::constant(place, &node, &self.model.files)?;
-                let id = self.made_as(name);
+                let id = self.output_value(name);
                 if let Some(value) = self.level.graph.values.get_mut(id.index()) {
                     value.source = Source::Constant(tensor);
                 }
@@ -184,7 +184,7 @@ impl<'a> Import<'a> {
                 continue;
             }
             for name in node.output.iter().filter(|name| !name.is_empty()) {
-                let id = self.made_as(name);
+                let id = self.output_value(name);
                 self.level.define(name, id, place)?;
             }
             left.push((index, node));
@@ -195,10 +195,10 @@ impl<'a> Import<'a> {
     pub(super) fn node(&mut self, index: usize, mut proto: NodeProto) -> Result<(), ImportError> {
         let name = node_name(&self.scope.prefix, index, &proto);
         let place = format_args!("node {name:?}");
-        let attributes = self.given(&name, mem::take(&mut proto.attribute))?;
+        let attributes = self.resolve_attributes(&name, mem::take(&mut proto.attribute))?;
         let inputs = self.ids_of(place, "input", &proto.input)?;
         let outputs = self.ids_of(place, "output", &proto.output)?;
-        if let Some(function) = self.model.function_of(&proto) {
+        if let Some(function) = self.model.called_function(&proto) {
             return self.call(Call { function, name: &name, inputs, outputs, attributes });
         }
         let (op, domain) = (proto.op_type.as_str(), domain(&proto.domain));
@@ -267,7 +267,7 @@ impl<'a> Import<'a> {
         kind: &str,
         names: &[String],
     ) -> Result<Vec<Option<ValueId>>, ImportError> {
-        let is_given = |name: &&String| !name.is_empty() && !self.is_left_out(name);
+        let is_given = |name: &&String| !name.is_empty() && !self.is_omitted(name);
         let given = names.iter().rposition(|name| is_given(&name)).map_or(0, |last| last + 1);
         let is_given: Vec<bool> = names.iter().take(given).map(|name| is_given(&name)).collect();
         let id = |(port, (name, is_given)): (usize, (&String, bool))| {

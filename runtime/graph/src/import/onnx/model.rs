@@ -35,17 +35,17 @@ pub(super) fn graph(
         let expected = format!("at most {NEWEST_FORMAT}: export it with an older release of ONNX");
         return Err(ImportError::unsupported(format_args!("{name:?}"), found, expected));
     }
-    let functions = Functions::of(&model.functions)?;
-    let mut opsets = Opsets::of(&model.opset_import)?;
+    let functions = Functions::new(&model.functions)?;
+    let mut opsets = Opsets::from_imports(&model.opset_import)?;
     // Files of IR versions 1 and 2 may leave the list out.
     if model.ir_version < 3 && model.opset_import.is_empty() {
         opsets.versions.insert("", 1);
     }
-    let files = Files::of(options);
+    let files = Files::new(options);
     // In older versions such an initializer is a constant.
     let has_defaults = model.ir_version >= DEFAULTS;
     let of = Model { files, opsets, functions, packaged: &options.packaged, has_defaults };
-    let graph = Import::new(name, &of).whole(graph)?;
+    let graph = Import::new(name, &of).read_model(graph)?;
     graph.verify()?;
     Ok(graph)
 }

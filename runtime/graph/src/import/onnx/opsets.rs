@@ -18,7 +18,7 @@ pub(super) struct Opsets<'a> {
 }
 
 impl<'a> Opsets<'a> {
-    pub(super) fn of(imports: &'a [OperatorSetIdProto]) -> Result<Self, ImportError> {
+    pub(super) fn from_imports(imports: &'a [OperatorSetIdProto]) -> Result<Self, ImportError> {
         let mut versions = HashMap::new();
         for import in imports {
             let place = format_args!("opset import {:?}", import.domain);

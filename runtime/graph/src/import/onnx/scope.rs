@@ -33,11 +33,11 @@ impl<'a> Functions<'a> {
     ///
     /// # Errors
     /// Fails if two functions have the same name, domain and overload.
-    pub(super) fn of(functions: &'a [FunctionProto]) -> Result<Self, ImportError> {
-        let mut of = HashMap::new();
+    pub(super) fn new(functions: &'a [FunctionProto]) -> Result<Self, ImportError> {
+        let mut index = HashMap::new();
         for function in functions {
             let key = [domain(&function.domain), &function.name, &function.overload];
-            if of.insert(key, function).is_some() {
+            if index.insert(key, function).is_some() {
                 let place = format_args!("function {:?}", function.name);
                 return Err(ImportError::malformed(
                     place,
@@ -46,7 +46,7 @@ impl<'a> Functions<'a> {
                 ));
             }
         }
-        Ok(Self(of))
+        Ok(Self(index))
     }
 
     /// Returns the function that a node calls.

@@ -26,24 +26,24 @@ pub(super) fn dense(
     let values = tensor(format_args!("{place} values"), values, files)?;
     let indices = tensor(format_args!("{place} indices"), indices, files)?;
     let shape = shape(place, &proto.dims)?;
-    let places = places(place, &indices, (&values, &shape))?;
+    let positions = linear_indices(place, &indices, (&values, &shape))?;
     let dtype = values.dtype();
     let bytes = dtype.size_bytes();
     let memory = |error| size_error(place, &TensorError::Memory(error));
     let mut buffer = Buffer::zeroed(shape.len().saturating_mul(bytes)).map_err(memory)?;
-    for (at, value) in places.into_iter().zip(values.bytes().chunks_exact(bytes)) {
+    for (at, value) in positions.into_iter().zip(values.bytes().chunks_exact(bytes)) {
         let from = at.saturating_mul(bytes);
         let slot = buffer.bytes_mut().get_mut(from..from.saturating_add(bytes));
         if let Some(slot) = slot {
             slot.copy_from_slice(value);
         }
     }
-    let made = Tensor::from_buffer(dtype, shape, buffer);
-    made.map_err(|error| size_error(place, &error.into()))
+    let tensor = Tensor::from_buffer(dtype, shape, buffer);
+    tensor.map_err(|error| size_error(place, &error.into()))
 }
 
 /// Returns the linear index of each value, in ascending order.
-fn places(
+fn linear_indices(
     place: Arguments<'_>,
     indices: &Tensor,
     (values, shape): (&Tensor, &Shape),
@@ -63,7 +63,7 @@ fn places(
         let found = format!("values {} and indices {}", values.desc(), indices.desc());
         return Err(ImportError::malformed(place, found, "values of rank 1 and i64 indices"));
     };
-    let mut places: Vec<usize> = Vec::with_capacity(count);
+    let mut positions: Vec<usize> = Vec::with_capacity(count);
     for coordinates in indices.chunks_exact(extents.len().max(1)) {
         let of = |at: Option<usize>, (&coordinate, &extent): (&i64, &usize)| {
             let inside = usize::try_from(coordinate).ok().filter(|&inside| inside < extent);
@@ -74,11 +74,11 @@ fn places(
             let expected = format!("an index within {shape}");
             return Err(ImportError::malformed(place, found, expected));
         };
-        if places.last().is_some_and(|before| *before >= at) {
+        if positions.last().is_some_and(|before| *before >= at) {
             let found = format!("index {coordinates:?} out of order");
             return Err(ImportError::malformed(place, found, "ascending indices"));
         }
-        places.push(at);
+        positions.push(at);
     }
-    Ok(places)
+    Ok(positions)
 }

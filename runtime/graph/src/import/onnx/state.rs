@@ -22,10 +22,10 @@ pub(super) struct Model<'a> {
 
 impl<'a> Model<'a> {
     /// Returns the function that a node calls, unless a package implements the operator.
-    pub(super) fn function_of(&self, node: &NodeProto) -> Option<&'a FunctionProto> {
+    pub(super) fn called_function(&self, node: &NodeProto) -> Option<&'a FunctionProto> {
         let domain = domain(&node.domain);
         let function = self.functions.called_by(node);
-        function.filter(|_| !self.packaged.iter().any(|op| op.takes(domain, &node.op_type)))
+        function.filter(|_| !self.packaged.iter().any(|op| op.implements(domain, &node.op_type)))
     }
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Import<'a> {
     pub(super) calls: Vec<&'a FunctionProto>,
     /// The outputs of the calling node that the function's nodes have yet to define, by their names in the
     /// function.
-    pub(super) made: HashMap<String, ValueId>,
+    pub(super) pending_outputs: HashMap<String, ValueId>,
     /// The number of nodes inlined from functions.
     pub(super) inlined: usize,
 }

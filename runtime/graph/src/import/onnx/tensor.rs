@@ -13,7 +13,7 @@ use super::raw::{from_raw, size_error};
 use crate::memory::{Tensor, TensorStorage};
 
 /// Returns the element type with this code, or an error that names the type as ONNX does.
-pub(super) fn dtype_at(place: Arguments<'_>, code: i32) -> Result<DType, ImportError> {
+pub(super) fn dtype_of_code(place: Arguments<'_>, code: i32) -> Result<DType, ImportError> {
     const OTHERS: [&str; 19] = [
         "string",
         "",
@@ -56,7 +56,7 @@ pub(super) fn tensor(
         let found = "a tensor's segment, a sequence or an optional value";
         return Err(ImportError::unsupported(place, found, "a whole tensor"));
     }
-    let dtype = dtype_at(place, proto.data_type)?;
+    let dtype = dtype_of_code(place, proto.data_type)?;
     let shape = shape(place, &proto.dims)?;
     match proto.data_location {
         0 => inline(place, proto, dtype, shape),
@@ -174,7 +174,7 @@ where
 }
 
 /// Smaller tensors are copied from the model file at once.
-const STAY_BYTES: usize = 64 << 10;
+const LAZY_BYTES: usize = 64 << 10;
 
 /// Creates a tensor from raw bytes of the model file. Large tensors of weight types refer to the file until they are first
 /// read. Types of shapes and indices are read at once.
@@ -184,8 +184,8 @@ fn in_model(
     shape: Shape,
     raw: &Bytes,
 ) -> Result<Tensor, ImportError> {
-    let is_of_weights = dtype.is_float() || matches!(dtype, DType::I8 | DType::U8);
-    if !is_of_weights || raw.len() < STAY_BYTES {
+    let is_weight_type = dtype.is_float() || matches!(dtype, DType::I8 | DType::U8);
+    if !is_weight_type || raw.len() < LAZY_BYTES {
         return from_raw(place, dtype, shape, raw);
     }
     Tensor::in_model(dtype, shape, raw.clone()).map_err(|e| size_error(place, &e.into()))
@@ -202,8 +202,8 @@ pub fn tensor_pb(bytes: &[u8]) -> Result<Tensor, ImportError> {
         reason: e.to_string(),
     })?;
     let made = match proto.name.as_str() {
-        "" => tensor(format_args!("the tensor"), &proto, &Files::none()),
-        name => tensor(format_args!("tensor {name:?}"), &proto, &Files::none()),
+        "" => tensor(format_args!("the tensor"), &proto, &Files::empty()),
+        name => tensor(format_args!("tensor {name:?}"), &proto, &Files::empty()),
     };
     made?.apart().map_err(|e| size_error(format_args!("the tensor"), &e.into()))
 }

@@ -4,7 +4,7 @@ use std::fmt::Arguments;
 
 use super::ImportError;
 use super::proto::{DimensionProto, TypeProto, ValueInfoProto};
-use super::tensor::{dtype_at, shape_of};
+use super::tensor::{dtype_of_code, shape_of};
 use crate::graph::{DimSpec, TensorType};
 
 /// Returns the declared type of a value. `None`: the declaration is incomplete, or the value is a sequence, whose element
@@ -24,7 +24,7 @@ pub(super) fn tensor_type(
     if tensor.elem_type == 0 {
         return Ok(None);
     }
-    let dtype = dtype_at(place, tensor.elem_type)?;
+    let dtype = dtype_of_code(place, tensor.elem_type)?;
     let Some(shape) = &tensor.shape else { return Ok(None) };
     let dims = shape.dim.iter().map(dim).collect::<Vec<_>>();
     let fixed: Vec<_> = dims

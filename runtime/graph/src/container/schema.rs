@@ -9,52 +9,52 @@ use super::Extent;
 /// A network of the file.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NetworkForm {
+pub(super) struct NetworkJson {
     pub(super) name: String,
-    pub(super) stages: Vec<StageForm>,
+    pub(super) stages: Vec<StageJson>,
 }
 
 /// A stage of a network.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct StageForm {
+pub(super) struct StageJson {
     /// The index of the graph in the file.
     pub(super) graph: usize,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) shapes: BTreeMap<String, Vec<Option<ExtentForm>>>,
-    pub(super) source: SourceForm,
+    pub(super) shapes: BTreeMap<String, Vec<Option<ExtentJson>>>,
+    pub(super) source: SourceJson,
 }
 
 /// One extent of a stage's input shape; `null` if it is not restricted.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(untagged)]
-pub(super) enum ExtentForm {
+pub(super) enum ExtentJson {
     Fixed(usize),
-    Range(RangeForm),
+    Range(RangeJson),
 }
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RangeForm {
+pub(super) struct RangeJson {
     min: usize,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     opt: Option<usize>,
     max: usize,
 }
 
-impl ExtentForm {
-    pub(super) fn of(extent: Extent) -> Option<Self> {
+impl ExtentJson {
+    pub(super) fn from_extent(extent: Extent) -> Option<Self> {
         match extent {
             Extent::Fixed(extent) => Some(Self::Fixed(extent)),
-            Extent::Range { min, opt, max } => Some(Self::Range(RangeForm { min, opt, max })),
+            Extent::Range { min, opt, max } => Some(Self::Range(RangeJson { min, opt, max })),
             Extent::Any => None,
         }
     }
 
-    pub(super) fn extent(form: Option<&Self>) -> Extent {
-        match form {
+    pub(super) fn extent(json: Option<&Self>) -> Extent {
+        match json {
             Some(Self::Fixed(extent)) => Extent::Fixed(*extent),
-            Some(&Self::Range(RangeForm { min, opt, max })) => Extent::Range { min, opt, max },
+            Some(&Self::Range(RangeJson { min, opt, max })) => Extent::Range { min, opt, max },
             None => Extent::Any,
         }
     }
@@ -63,7 +63,7 @@ impl ExtentForm {
 /// The origin of a stage.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SourceForm {
+pub(super) struct SourceJson {
     pub(super) file: String,
     pub(super) sha256: String,
     pub(super) tool: String,
@@ -74,7 +74,7 @@ pub(super) struct SourceForm {
 /// A section of the file.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SectionForm {
+pub(super) struct SectionJson {
     pub(super) name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) network: Option<String>,
@@ -84,19 +84,19 @@ pub(super) struct SectionForm {
 /// A graph.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct GraphForm {
+pub(super) struct GraphJson {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) name: String,
-    pub(super) values: Vec<ValueForm>,
+    pub(super) values: Vec<ValueJson>,
     pub(super) inputs: Vec<u32>,
     /// Pairs of a value of this graph and a value of the outer graph.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) captures: Vec<[u32; 2]>,
-    pub(super) nodes: Vec<NodeForm>,
+    pub(super) nodes: Vec<NodeJson>,
     pub(super) outputs: Vec<u32>,
     /// Inputs with a default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) defaults: Vec<DefaultForm>,
+    pub(super) defaults: Vec<DefaultJson>,
     /// Pairs of an input's and an output's name that share memory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) in_place: Vec<(String, String)>,
@@ -107,36 +107,36 @@ pub(super) struct GraphForm {
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct DefaultForm {
+pub(super) struct DefaultJson {
     /// The index of the constant among the values.
     pub(super) value: u32,
     #[serde(rename = "type")]
-    pub(super) of: TypeForm,
+    pub(super) of: TypeJson,
     /// The number of inputs before it.
     pub(super) before: usize,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ValueForm {
+pub(super) struct ValueJson {
     pub(super) name: String,
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
-    pub(super) of: Option<TypeForm>,
+    pub(super) of: Option<TypeJson>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) constant: Option<TensorForm>,
+    pub(super) constant: Option<TensorJson>,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TypeForm {
+pub(super) struct TypeJson {
     pub(super) dtype: String,
     /// `null` for an unknown extent.
-    pub(super) dims: Vec<Option<DimForm>>,
+    pub(super) dims: Vec<Option<DimJson>>,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(untagged)]
-pub(super) enum DimForm {
+pub(super) enum DimJson {
     Fixed(usize),
     Named(String),
 }
@@ -144,14 +144,14 @@ pub(super) enum DimForm {
 /// A tensor of the file, with a shape.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TensorForm {
+pub(super) struct TensorJson {
     pub(super) tensor: String,
     pub(super) shape: Vec<usize>,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NodeForm {
+pub(super) struct NodeJson {
     pub(super) id: u32,
     pub(super) name: String,
     pub(super) op: String,
@@ -161,20 +161,20 @@ pub(super) struct NodeForm {
     pub(super) inputs: Vec<Option<u32>>,
     pub(super) outputs: Vec<Option<u32>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) attrs: Vec<(String, AttrForm)>,
+    pub(super) attrs: Vec<(String, AttrJson)>,
 }
 
 /// Floats are strings: JSON cannot represent infinities and NaN, and few JSON readers keep every digit.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum AttrForm {
+pub(super) enum AttrJson {
     Int(i64),
     Float(String),
     Text(String),
     Ints(Vec<i64>),
     Floats(Vec<String>),
     Texts(Vec<String>),
-    Tensor(TensorForm),
-    Graph(Box<GraphForm>),
-    Graphs(Vec<GraphForm>),
+    Tensor(TensorJson),
+    Graph(Box<GraphJson>),
+    Graphs(Vec<GraphJson>),
 }
