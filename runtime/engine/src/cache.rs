@@ -27,7 +27,7 @@ use udo_api::TensorDesc;
 use udo_host::{PackCache, PackOf, PackedBytes, PackedFrom};
 
 use code::Code;
-use file::{Ahead, Stored, StoredError};
+use file::{Stored, StoredError, Verification};
 use key::Key;
 pub use report::{CacheError, CacheOptions, CacheOutcome, CacheReport};
 pub use source::ModelSource;
@@ -39,7 +39,7 @@ use write::Held;
 /// The cache of one model.
 #[derive(Debug)]
 pub struct Cache {
-    home: Home,
+    home: Storage,
     key: Key,
     /// The cache holds the bytes, so that no other bytes can have their addresses.
     source: ModelSource,
@@ -51,7 +51,7 @@ pub struct Cache {
 
 /// The place where prepacked weights are stored.
 #[derive(Debug)]
-enum Home {
+enum Storage {
     /// A separate cache file.
     File(PathBuf),
     /// A model file with the graph; only in memory if it has no path.
@@ -106,12 +106,17 @@ impl Cache {
         let known = found.as_ref().ok().and_then(Option::as_ref).map(|stored| &stored.key);
         let content = source.content(known);
         let (code, key) = Key::now(options.version, content, source.stamp())?;
-        let found = Found::of(found, &path, &key)?;
-        Ok(Self::new(Home::File(path), (code, key), source, found))
+        let found = OpenedCache::new(found, &path, &key)?;
+        Ok(Self::new(Storage::File(path), (code, key), source, found))
     }
 
-    fn new(home: Home, (code, key): (Code, Key), source: ModelSource, found: Found) -> Arc<Self> {
-        let Found { stored, outcome } = found;
+    fn new(
+        home: Storage,
+        (code, key): (Code, Key),
+        source: ModelSource,
+        found: OpenedCache,
+    ) -> Arc<Self> {
+        let OpenedCache { stored, outcome } = found;
         // A file that was too new to be identified by its times may be old enough now.
         let is_stale = stored.as_ref().is_none_or(|s| s.key.stamp.is_none() && key.stamp.is_some());
         let (stored, (made, kept)) = (stored.map(Arc::new), Default::default());
@@ -124,18 +129,18 @@ impl Cache {
     /// advance.
     pub fn looking_ahead<T>(&self, threads: NonZero<usize>, work: impl FnOnce() -> T) -> T {
         let others = threads.get() - 1;
-        let stored = self.stored().filter(|stored| others > 0 && stored.wants_ahead());
+        let stored = self.stored().filter(|stored| others > 0 && stored.start_verification());
         let Some(stored) = stored else { return work() };
-        let ahead = Ahead::default();
+        let ahead = Verification::default();
         thread::scope(|scope| {
             for _ in 0..others {
                 let look = thread::Builder::new().name("udo-cache".to_owned());
-                if look.spawn_scoped(scope, || stored.look_ahead(&ahead)).is_err() {
+                if look.spawn_scoped(scope, || stored.verify(&ahead)).is_err() {
                     // Restoring verifies what was not verified in advance.
                     break;
                 }
             }
-            let _over = Over(&ahead);
+            let _over = EndOnDrop(&ahead);
             work()
         })
     }
@@ -173,22 +178,22 @@ impl Cache {
     /// Writes the file if it is incomplete. Failures are listed in the report.
     pub fn save(&self) {
         let mut state = self.lock();
-        if matches!(&self.home, Home::Model(_, None)) {
+        if matches!(&self.home, Storage::Model(_, None)) {
             return;
         }
-        let held = state.held();
+        let weights = state.take_all();
         if !std::mem::take(&mut state.is_stale) {
             return;
         }
         let written = match &self.home {
-            Home::File(path) => write::write(path, &self.key, &held, state.stored.as_deref())
+            Storage::File(path) => write::write(path, &self.key, &weights, state.stored.as_deref())
                 .map_err(|error| error.to_string()),
-            Home::Model(contents, Some(path)) => {
-                model_file::write(contents, path, &self.key, &held, state.stored.as_deref())
+            Storage::Model(contents, Some(path)) => {
+                model_file::write(contents, path, &self.key, &weights, state.stored.as_deref())
             }
-            Home::Model(_, None) | Home::Prepared => return,
+            Storage::Model(_, None) | Storage::Prepared => return,
         };
-        drop(held);
+        drop(weights);
         if written.is_ok() {
             state.stored = self.written();
         }
@@ -198,9 +203,9 @@ impl Cache {
     /// Opens the file again after it was written.
     fn written(&self) -> Option<Arc<Stored>> {
         let stored = match &self.home {
-            Home::File(path) => Stored::open(path).ok().flatten(),
-            Home::Model(_, Some(path)) => model_file::open(path).ok().flatten(),
-            Home::Model(_, None) | Home::Prepared => None,
+            Storage::File(path) => Stored::open(path).ok().flatten(),
+            Storage::Model(_, Some(path)) => model_file::open(path).ok().flatten(),
+            Storage::Model(_, None) | Storage::Prepared => None,
         };
         stored.map(Arc::new)
     }
@@ -211,7 +216,7 @@ impl Cache {
     /// Fails if the prepacked weights in the model file are damaged.
     pub fn check(&self) -> Result<(), CacheError> {
         match (&self.home, &self.lock().outcome) {
-            (Home::Prepared, CacheOutcome::Rebuilt(reason)) => {
+            (Storage::Prepared, CacheOutcome::Rebuilt(reason)) => {
                 Err(model_file::damaged(reason.clone()))
             }
             _ => Ok(()),
@@ -221,8 +226,8 @@ impl Cache {
     /// Returns whether the cache may write a file.
     pub fn writes(&self) -> bool {
         match &self.home {
-            Home::File(_) | Home::Model(..) => true,
-            Home::Prepared => false,
+            Storage::File(_) | Storage::Model(..) => true,
+            Storage::Prepared => false,
         }
     }
 
@@ -241,8 +246,8 @@ impl Cache {
     /// Returns the path of the model's file; empty if it has none.
     fn path(&self) -> &Path {
         match &self.home {
-            Home::File(path) | Home::Model(_, Some(path)) => path,
-            Home::Model(_, None) | Home::Prepared => Path::new(""),
+            Storage::File(path) | Storage::Model(_, Some(path)) => path,
+            Storage::Model(_, None) | Storage::Prepared => Path::new(""),
         }
     }
 
@@ -266,9 +271,9 @@ impl Cache {
 }
 
 /// Stops the threads that verify in advance when the work ends, also by a panic.
-struct Over<'a>(&'a Ahead);
+struct EndOnDrop<'a>(&'a Verification);
 
-impl Drop for Over<'_> {
+impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         self.0.end();
     }
@@ -276,26 +281,26 @@ impl Drop for Over<'_> {
 
 impl State {
     /// Collects everything to be saved, and drops the computed constants.
-    fn held(&mut self) -> Held {
+    fn take_all(&mut self) -> PackedWeights {
         let made = |(id, packed): (&u128, &Weak<PackedBytes>)| Some((*id, packed.upgrade()?));
-        let mut held: Held = self.made.iter().filter_map(made).collect();
-        held.extend(std::mem::take(&mut self.kept).into_iter().filter_map(|(id, tensor)| {
+        let mut weights: PackedWeights = self.made.iter().filter_map(made).collect();
+        weights.extend(std::mem::take(&mut self.kept).into_iter().filter_map(|(id, tensor)| {
             let bytes = tensor.size_bytes();
             let of: SharedBytes = Arc::new(tensor);
             Some((id, Arc::new(PackedBytes::shared(&of, 0..bytes)?)))
         }));
-        held
+        weights
     }
 }
 
 /// The content of a folder for a model.
-struct Found {
+struct OpenedCache {
     stored: Option<Stored>,
     outcome: CacheOutcome,
 }
 
-impl Found {
-    fn of(
+impl OpenedCache {
+    fn new(
         found: Result<Option<Stored>, StoredError>,
         path: &Path,
         key: &Key,

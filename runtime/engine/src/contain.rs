@@ -12,10 +12,10 @@ mod kernel;
 mod node;
 mod options;
 mod packs;
+mod page_allocator;
 mod process;
 mod proxy;
 mod report;
-mod room;
 mod serve;
 mod shared;
 mod tables;
@@ -35,7 +35,7 @@ use worker::{Contained, Fault};
 
 /// A kind of request to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ask {
+enum Request {
     Open,
     Infer,
     Accept,
@@ -46,7 +46,7 @@ enum Ask {
     Free,
 }
 
-impl Ask {
+impl Request {
     const ALL: [Self; 8] = [
         Self::Open,
         Self::Infer,

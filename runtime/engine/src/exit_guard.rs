@@ -65,9 +65,9 @@ pub trait Who: Sync {
 }
 
 /// Formats who and what happened.
-struct Said<'a>(&'a dyn Who, &'a str);
+struct Message<'a>(&'a dyn Who, &'a str);
 
-impl fmt::Display for Said<'_> {
+impl fmt::Display for Message<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.say(f, self.1)
     }
@@ -135,7 +135,7 @@ extern "C" fn on_exit() {
     // has returned, as the thread is exiting from within.
     let who = unsafe { note.as_ref() }.who;
     report(
-        &Said(who, "ended the process"),
+        &Message(who, "ended the process"),
         "a package must return an error instead of calling exit",
     );
     _exit(1)
@@ -153,7 +153,7 @@ pub fn during<R>(who: &dyn Who, body: impl FnOnce() -> R) -> R {
     let note: NonNull<Note<'static>> = NonNull::from(&note).cast();
     let mut back = Back { to: INSIDE.replace(Some(note)), has_returned: false };
     // SAFETY: the note is there until `during` returns, and so until it is watched no more.
-    let _watched = unsafe { watch::Watched::of(note) };
+    let _watched = unsafe { watch::Watched::new(note) };
     let result = body();
     back.has_returned = true;
     result

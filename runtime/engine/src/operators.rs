@@ -12,8 +12,8 @@ use udo_api::{Core, KernelDef, OpDef};
 
 use crate::contain::{self, Containment, Worker};
 use crate::package::{
-    self, Candidate, Closed, OpenError, OwnOperators, Package, PackageId, PackageLibrary, Tables,
-    Trust,
+    self, Candidate, ClosedPackage, OpenError, OperatorIndex, Package, PackageId, PackageLibrary,
+    Tables, Trust,
 };
 use udo_graph::graph::domain_of;
 
@@ -42,6 +42,18 @@ pub struct KernelEntry {
 /// All operators that models may use, and the packages that they come from.
 ///
 /// Clones share the packages. Opened packages stay loaded until the process ends.
+///
+/// ```no_run
+/// use std::path::Path;
+/// use udo_engine::operators::Operators;
+///
+/// # fn main() -> Result<(), udo_engine::package::OpenError> {
+/// let mut operators = Operators::new();
+/// let package = operators.open(Path::new("SoftmaxUdoPackage"))?;
+/// assert_eq!(operators.package_name(package), "SoftmaxUdoPackage");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Operators {
     slots: Vec<Slot>,
@@ -116,7 +128,7 @@ impl Operators {
     /// # Errors
     /// Fails if no package is found, or it cannot be opened together with the packages that are open.
     pub fn open(&mut self, path: &Path) -> Result<PackageId, OpenError> {
-        let closed = Closed::read(path)?;
+        let closed = ClosedPackage::read(path)?;
         closed.check_trust(&self.trust)?;
         self.open_closed(closed, None)
     }
@@ -131,7 +143,7 @@ impl Operators {
         path: &Path,
         containment: &Containment,
     ) -> Result<PackageId, OpenError> {
-        let closed = Closed::read(path)?;
+        let closed = ClosedPackage::read(path)?;
         closed.check_trust(&self.trust)?;
         self.open_closed(closed, Some(containment))
     }
@@ -146,14 +158,14 @@ impl Operators {
         path: &Path,
         containment: &Containment,
     ) -> Result<PackageId, OpenError> {
-        let closed = Closed::read(path)?;
-        let is_signed = closed.is_vouched_for(&self.trust)?;
+        let closed = ClosedPackage::read(path)?;
+        let is_signed = closed.is_trusted(&self.trust)?;
         self.open_closed(closed, (!is_signed).then_some(containment))
     }
 
     fn open_closed(
         &mut self,
-        closed: Closed,
+        closed: ClosedPackage,
         containment: Option<&Containment>,
     ) -> Result<PackageId, OpenError> {
         let known = self.slots.iter().find(|s| s.package.sha256.as_ref() == Some(&closed.sha256));
@@ -259,7 +271,7 @@ impl Operators {
         &mut self,
         tables: Tables,
         linked: Option<&'static PackageV1>,
-        closed: Option<Closed>,
+        closed: Option<ClosedPackage>,
     ) -> PackageId {
         let id = PackageId(u32::try_from(self.slots.len()).unwrap_or(u32::MAX));
         let path = closed.as_ref().map(|closed| closed.path().to_owned());
@@ -345,9 +357,9 @@ fn entries(
     tables: &Tables,
     ops: &'static [OpDef],
 ) -> impl Iterator<Item = KernelEntry> + use<> {
-    let (guard, ops) = (tables.guard, OwnOperators::of(ops));
+    let (guard, ops) = (tables.guard, OperatorIndex::new(ops));
     tables.kernels.iter().filter_map(move |def| {
-        let op = ops.computed_by(def).ok()?;
+        let op = ops.find_for(def).ok()?;
         Some(KernelEntry { package, op, def, guard })
     })
 }

@@ -43,10 +43,10 @@ pub use trust::{
 pub(crate) use copy::Tables;
 pub(crate) use error::{library, linked};
 pub(crate) use library::{
-    Closed, built_in, implementation, libraries_of, linked_in, load_here, load_library,
+    ClosedPackage, built_in, implementation, libraries_of, linked_in, load_here, load_library,
 };
 pub(crate) use open::Candidate;
-pub(crate) use table::OwnOperators;
+pub(crate) use table::OperatorIndex;
 
 /// The name of the package that is linked into the runtime. Only its operators may run graphs.
 pub const BUILT_IN: &str = "builtin";

@@ -7,8 +7,8 @@
 //!
 //! This module is independent of models: the trait `Work` is what runs.
 
-mod at_work;
 mod bound;
+mod core_allocator;
 mod frames;
 mod job;
 mod log;
@@ -120,7 +120,7 @@ pub struct Copies {
 }
 
 impl Copies {
-    fn of(inputs: usize, outputs: usize, bytes: usize) -> Self {
+    fn new(inputs: usize, outputs: usize, bytes: usize) -> Self {
         if bytes == 0 {
             return Self::default();
         }

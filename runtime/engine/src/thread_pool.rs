@@ -34,6 +34,22 @@ use team::{Job, Task, Team};
 /// A pool of threads that share the calls of one parallel-for at a time.
 ///
 /// A parallel-for inside another one, or while another session's is running, runs on its caller's thread.
+///
+/// ```
+/// use std::num::NonZero;
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+/// use udo_engine::thread_pool::Pool;
+///
+/// # fn main() -> Result<(), udo_engine::thread_pool::PoolError> {
+/// let pool = Pool::new(NonZero::<usize>::MIN.saturating_add(1))?;
+/// let threads = AtomicUsize::new(0);
+/// pool.on_every_thread(&|| {
+///     threads.fetch_add(1, Ordering::Relaxed);
+/// });
+/// assert_eq!(threads.into_inner(), 2);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Pool {
     team: Arc<Team>,
     table: Box<ParallelTable>,
@@ -141,7 +157,7 @@ impl Pool {
         mut start: impl FnMut(usize, Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>>,
     ) -> Result<Self, PoolError> {
         let requested = threads.get();
-        let team = Arc::new(Team::new(requested, looks(spin)));
+        let team = Arc::new(Team::new(requested, spins_in(spin)));
         let table = Box::new(ParallelTable {
             size: ParallelTable::SIZE,
             width: u32::try_from(requested).unwrap_or(u32::MAX),
@@ -217,7 +233,7 @@ impl Drop for Pool {
 }
 
 /// Returns the number of checks in a time: about 40 per microsecond.
-fn looks(spin: Duration) -> u32 {
+fn spins_in(spin: Duration) -> u32 {
     u32::try_from(spin.as_micros().saturating_mul(40)).unwrap_or(u32::MAX)
 }
 

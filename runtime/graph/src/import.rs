@@ -124,6 +124,17 @@ pub(crate) const IMPORTERS: &[Importer] = &[
 /// The model file and its external data are memory-mapped, unless [`ImportOptions::reading`] says otherwise. They must not be
 /// modified while the graph, or a model compiled from it, is in use. Replacing a file by a new one of the same name is safe.
 ///
+/// ```no_run
+/// use std::path::Path;
+/// use udo_graph::import::{self, ImportOptions};
+///
+/// # fn main() -> Result<(), import::ImportError> {
+/// let graph = import::file(Path::new("model.onnx"), &ImportOptions::default())?;
+/// println!("{graph}");
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Errors
 /// Fails if the file cannot be read, and as [`bytes`] does.
 pub fn file(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError> {

@@ -86,7 +86,7 @@ impl Loaded {
 /// Returns an id of a code file: its build id, which copies share, or else its path and times. `None` if the file was
 /// replaced: the system then reports its name as deleted.
 fn stands_for(file: &Path) -> Option<String> {
-    let stamp = Stamp::of(file)?;
+    let stamp = Stamp::read(file)?;
     let build = build_id(file).filter(|id| id.len() >= BUILD_ID_BYTES);
     Some(match (build, file.metadata()) {
         // Tools that run after the linker, such as `strip`, keep the build id but may move code.

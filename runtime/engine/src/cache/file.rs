@@ -27,13 +27,13 @@ pub(super) const FORMAT: u32 = 2;
 const AHEAD_BYTES: usize = 2 << 20;
 
 /// The keys of the cache's metadata and of its checksum.
-pub(super) const FORM: &str = "udo.cache";
+pub(super) const METADATA_KEY: &str = "udo.cache";
 pub(super) const SUM: &str = "udo.checksum";
 
 /// The metadata.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Form {
+pub(super) struct Metadata {
     pub(super) format: u32,
     pub(super) key: Key,
     /// The checksums of the tensors, by their names.
@@ -48,7 +48,7 @@ pub(super) enum StoredError {
     #[error(transparent)]
     Container(#[from] ContainerError),
     #[error(transparent)]
-    Form(#[from] serde_json::Error),
+    Json(#[from] serde_json::Error),
     #[error(transparent)]
     Number(#[from] ParseIntError),
     #[error("it is truncated")]
@@ -73,7 +73,7 @@ pub(super) struct Stored {
     file: SharedBytes,
     packed: BTreeMap<u128, Blob>,
     /// Whether verification in advance was started.
-    is_looked_at: AtomicBool,
+    is_verification_started: AtomicBool,
 }
 
 /// A tensor of the file.
@@ -87,12 +87,12 @@ struct Blob {
 
 /// The progress of verification in advance.
 #[derive(Debug, Default)]
-pub(super) struct Ahead {
+pub(super) struct Verification {
     next: AtomicUsize,
     is_over: AtomicBool,
 }
 
-impl Ahead {
+impl Verification {
     /// Makes all threads stop after their current part.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
@@ -129,12 +129,12 @@ impl Stored {
     pub(super) fn read(file: SharedBytes) -> Result<Self, StoredError> {
         let (header, data_len) = header((*file).as_ref())?;
         let header = safetensors::parse(header, data_len)?;
-        let text = header.metadata.get(FORM).ok_or(StoredError::NoCache)?;
+        let text = header.metadata.get(METADATA_KEY).ok_or(StoredError::NoCache)?;
         let sum = name(sum128(text.as_bytes()));
         if header.metadata.get(SUM) != Some(&sum) {
             return Err(StoredError::Metadata);
         }
-        let form: Form = serde_json::from_str(text)?;
+        let form: Metadata = serde_json::from_str(text)?;
         if form.format != FORMAT {
             return Err(StoredError::Format { found: form.format });
         }
@@ -147,7 +147,7 @@ impl Stored {
             let parts = (0..at.len().div_ceil(PART_BYTES)).map(|_| OnceLock::new()).collect();
             packed.insert(number(name)?, Blob { at, sum, parts });
         }
-        Ok(Self { key: form.key, file, packed, is_looked_at: AtomicBool::default() })
+        Ok(Self { key: form.key, file, packed, is_verification_started: AtomicBool::default() })
     }
 
     /// Returns whether the file has the id with this size.
@@ -161,13 +161,13 @@ impl Stored {
     }
 
     /// Returns whether the file is large enough for verification by several threads, and that was not started before.
-    pub(super) fn wants_ahead(&self) -> bool {
+    pub(super) fn start_verification(&self) -> bool {
         let bytes = self.packed.values().map(|blob| blob.at.len()).sum::<usize>();
-        bytes >= AHEAD_BYTES && !self.is_looked_at.swap(true, Ordering::Relaxed)
+        bytes >= AHEAD_BYTES && !self.is_verification_started.swap(true, Ordering::Relaxed)
     }
 
     /// Computes checksums of parts. Threads that share `ahead` divide the parts among themselves.
-    pub(super) fn look_ahead(&self, ahead: &Ahead) {
+    pub(super) fn verify(&self, ahead: &Verification) {
         let parts = |blob| self.parts(blob);
         let all: Vec<(&[u8], &OnceLock<u128>)> = self.packed.values().flat_map(parts).collect();
         while let Some((part, sum)) = all.get(ahead.next.fetch_add(1, Ordering::Relaxed)) {

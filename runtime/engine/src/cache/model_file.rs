@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use super::file::{Stored, StoredError};
 use super::key::Key;
-use super::source::plain;
-use super::write::{self, Held};
+use super::source::sanitized;
+use super::write::{self, PackedWeights};
 use super::{
-    Cache, CacheError, CacheOptions, CacheOutcome, Found, Home, ModelSource, check_folder,
+    Cache, CacheError, CacheOptions, CacheOutcome, ModelSource, OpenedCache, Storage, check_folder,
 };
 use udo_graph::container::{
     BoundStage, Container, Contents, Extent, Network, Provenance, Section, Stage, StoredGraph,
@@ -45,12 +45,12 @@ impl Cache {
         let (path, found) = match options {
             Some(CacheOptions { dir, .. }) => {
                 check_folder(dir)?;
-                let name = plain(&graph.name);
+                let name = sanitized(&graph.name);
                 let path = dir.join(format!("{name}-{:032x}.{SUFFIX}", key.content));
-                let found = Found::of(open(&path), &path, &key)?;
+                let found = OpenedCache::new(open(&path), &path, &key)?;
                 (Some(path), found)
             }
-            None => (None, Found { stored: None, outcome: CacheOutcome::Miss }),
+            None => (None, OpenedCache { stored: None, outcome: CacheOutcome::Miss }),
         };
         let of_file = match prepared.filter(|_| found.stored.is_none()) {
             Some(bytes) => stored_in(bytes).map_err(|why| damaged(why.to_string()))?,
@@ -60,10 +60,10 @@ impl Cache {
         let of_file = of_file.filter(|of| of.key.differs(&any(of.key.version)).is_none());
         let is_of_file = of_file.is_some();
         let found = match of_file {
-            Some(stored) => Found { stored: Some(stored), outcome: CacheOutcome::Hit },
+            Some(stored) => OpenedCache { stored: Some(stored), outcome: CacheOutcome::Hit },
             None => found,
         };
-        let home = Home::Model(Box::new(contents), path);
+        let home = Storage::Model(Box::new(contents), path);
         let cache = Self::new(home, (code, key), ModelSource::by_content(), found);
         // The folder does not have it yet.
         cache.lock().is_stale |= is_of_file;
@@ -77,8 +77,8 @@ impl Cache {
     /// Fails if the contents are too large, or this system does not support caches.
     pub fn of_contents(contents: Contents) -> Result<Arc<Self>, CacheError> {
         let key = Key::now(0, contents.content()?, None)?;
-        let home = Home::Model(Box::new(contents), None);
-        let found = Found { stored: None, outcome: CacheOutcome::Miss };
+        let home = Storage::Model(Box::new(contents), None);
+        let found = OpenedCache { stored: None, outcome: CacheOutcome::Miss };
         Ok(Self::new(home, key, ModelSource::by_content(), found))
     }
 
@@ -91,14 +91,14 @@ impl Cache {
             return Ok(None);
         };
         let found = match stored.key.differs(&key) {
-            None => Found { stored: Some(stored), outcome: CacheOutcome::Hit },
-            Some(what) => Found {
+            None => OpenedCache { stored: Some(stored), outcome: CacheOutcome::Hit },
+            Some(what) => OpenedCache {
                 stored: None,
                 outcome: CacheOutcome::Unfit(format!("it belongs to {what}")),
             },
         };
         let source = ModelSource::by_content();
-        Ok(Some(Self::new(Home::Prepared, (code, key), source, found)))
+        Ok(Some(Self::new(Storage::Prepared, (code, key), source, found)))
     }
 
     /// Restores the model called `name`, or the only one, that an earlier process left in the folder. Returns its cache and its
@@ -123,7 +123,7 @@ impl Cache {
             return Err(CacheError::Older { path, found, expected });
         }
         let (code, key) = Key::now(expected, container.content(), None)?;
-        let found = Found::of(Ok(Some(stored)), &path, &key)?;
+        let found = OpenedCache::new(Ok(Some(stored)), &path, &key)?;
         let of = |error: udo_graph::container::ContainerError| damaged(error.to_string());
         let network = container.network(None).map_err(of)?;
         let stage = network.stage(0).map_err(of)?;
@@ -132,7 +132,7 @@ impl Cache {
         let stages = vec![Stage { shapes, source, graph: container.graph(stage).map_err(of)? }];
         let networks = vec![Network { name: network.name.clone(), stages }];
         let contents = Contents { networks, sections: Vec::new() };
-        let home = Home::Model(Box::new(contents), Some(path));
+        let home = Storage::Model(Box::new(contents), Some(path));
         Ok((Self::new(home, (code, key), ModelSource::by_content(), found), bound))
     }
 
@@ -141,7 +141,7 @@ impl Cache {
     /// # Errors
     /// Fails if the graph was not kept, or the file would be too large.
     pub fn export(&self) -> Result<Vec<u8>, CacheError> {
-        let Home::Model(contents, _) = &self.home else { return Err(CacheError::NotExportable) };
+        let Storage::Model(contents, _) = &self.home else { return Err(CacheError::NotExportable) };
         let section = self.section()?;
         Ok(with(contents, section).to_bytes()?)
     }
@@ -153,9 +153,9 @@ impl Cache {
     pub fn section(&self) -> Result<Section, CacheError> {
         let mut state = self.lock();
         let stored = state.stored.clone();
-        let held = write::with_kept(&state.held(), stored.as_deref());
+        let weights = write::with_earlier(&state.take_all(), stored.as_deref());
         drop(state);
-        Ok(packed(&self.key, &held)?)
+        Ok(packed(&self.key, &weights)?)
     }
 }
 
@@ -194,10 +194,13 @@ fn with(contents: &Contents, section: Section) -> Contents {
     Contents { networks: contents.networks.clone(), sections: vec![section] }
 }
 
-fn packed(key: &Key, held: &Held) -> Result<Section, udo_graph::container::ContainerError> {
+fn packed(
+    key: &Key,
+    weights: &PackedWeights,
+) -> Result<Section, udo_graph::container::ContainerError> {
     let mut bytes = Vec::new();
     // Writing to memory fails only if sizes overflow.
-    let written = write::write_to(&mut bytes, key, held);
+    let written = write::write_to(&mut bytes, key, weights);
     written.map_err(|source| {
         let path = PathBuf::from("memory");
         udo_graph::container::ContainerError::Write { path, source }
@@ -210,11 +213,11 @@ pub(super) fn write(
     contents: &Contents,
     path: &Path,
     key: &Key,
-    held: &Held,
+    weights: &PackedWeights,
     earlier: Option<&Stored>,
 ) -> Result<(), String> {
     let section =
-        packed(key, &write::with_kept(held, earlier)).map_err(|error| error.to_string())?;
+        packed(key, &write::with_earlier(weights, earlier)).map_err(|error| error.to_string())?;
     let bytes = with(contents, section).to_bytes().map_err(|error| error.to_string())?;
     write::in_place(path, |out| io::Write::write_all(out, &bytes))
         .map_err(|error| error.to_string())
@@ -250,7 +253,7 @@ fn find(dir: &Path, name: Option<&str>) -> Result<PathBuf, CacheError> {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         stem.rsplit_once('-').map_or(stem.clone(), |(name, _)| name.to_owned())
     };
-    paths.retain(|path| name.is_none_or(|name| name_of(path) == plain(name)));
+    paths.retain(|path| name.is_none_or(|name| name_of(path) == sanitized(name)));
     match paths.as_slice() {
         [only] => Ok(only.clone()),
         [] => Err(CacheError::NoModel { dir: dir.to_owned(), name: name.map(str::to_owned) }),

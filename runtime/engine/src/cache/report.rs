@@ -42,7 +42,7 @@ pub enum CacheError {
         expected: u32,
     },
     /// The folder contains no such model.
-    #[error("cache folder {} has no model{}; compile a model with this folder, or load it from its file", dir.display(), of(.name.as_deref()))]
+    #[error("cache folder {} has no model{}; compile a model with this folder, or load it from its file", dir.display(), quoted_name(.name.as_deref()))]
     NoModel {
         /// The folder.
         dir: PathBuf,
@@ -104,7 +104,7 @@ impl Coded for CacheError {
 }
 
 /// Formats the requested name.
-fn of(name: Option<&str>) -> String {
+fn quoted_name(name: Option<&str>) -> String {
     name.map_or_else(String::new, |name| format!(" {name:?}"))
 }
 

@@ -26,10 +26,10 @@ impl ModelSource {
         path: &Path,
         read: impl FnOnce(&Path) -> Result<ModelBytes, E>,
     ) -> Result<Self, E> {
-        let before = Stamp::of(path);
+        let before = Stamp::read(path);
         let bytes = read(path)?;
         let is_same =
-            |before: &Stamp| Stamp::of(path).is_some_and(|after| after.words == before.words);
+            |before: &Stamp| Stamp::read(path).is_some_and(|after| after.words == before.words);
         let stamp = before.filter(is_same);
         Ok(Self { bytes, path: Some(path.to_owned()), stamp })
     }
@@ -55,7 +55,7 @@ impl ModelSource {
             return format!("model-{:032x}.udc", sum128(self.bytes.as_ref()));
         };
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        let stem = plain(&stem);
+        let stem = sanitized(&stem);
         let whole = path.canonicalize().unwrap_or_else(|_| path.clone());
         format!("{stem}-{:032x}.udc", sum128(whole.as_os_str().as_encoded_bytes()))
     }
@@ -99,7 +99,7 @@ impl ModelSource {
 }
 
 /// Removes the characters of a name that file systems may not allow.
-pub(super) fn plain(name: &str) -> String {
+pub(super) fn sanitized(name: &str) -> String {
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     name.chars().filter(is_plain).take(64).collect()
 }

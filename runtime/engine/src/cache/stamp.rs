@@ -18,7 +18,7 @@ pub(super) struct Stamp {
 impl Stamp {
     /// Reads the stamp of the file at `path`, if the system supports it.
     #[cfg(unix)]
-    pub(super) fn of(path: &Path) -> Option<Self> {
+    pub(super) fn read(path: &Path) -> Option<Self> {
         use std::os::unix::fs::MetadataExt;
 
         let of = path.metadata().ok()?;
@@ -35,7 +35,7 @@ impl Stamp {
 
     /// Returns `None`: other systems do not report enough.
     #[cfg(not(unix))]
-    pub(super) fn of(_: &Path) -> Option<Self> {
+    pub(super) fn read(_: &Path) -> Option<Self> {
         None
     }
 

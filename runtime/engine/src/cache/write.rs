@@ -12,31 +12,31 @@ use std::time::Duration;
 use serde_json::json;
 use udo_host::PackedBytes;
 
-use super::file::{FORM, FORMAT, Form, SUM, Stored, name};
+use super::file::{FORMAT, METADATA_KEY, Metadata, SUM, Stored, name};
 use super::key::Key;
 use udo_graph::container::checksum::{sum128, sum128_by_parts};
 use udo_graph::container::safetensors::{METADATA, START};
 use udo_graph::memory::ALIGN_BYTES;
 
 /// Prepacked weights by id.
-pub(super) type Held = BTreeMap<u128, Arc<PackedBytes>>;
+pub(super) type PackedWeights = BTreeMap<u128, Arc<PackedBytes>>;
 
 /// Writes a cache file atomically. Entries of an earlier file are kept unless they are larger than the new ones: then
 /// they belong to plans that are no longer compiled.
 pub(super) fn write(
     path: &Path,
     key: &Key,
-    held: &Held,
+    weights: &PackedWeights,
     earlier: Option<&Stored>,
 ) -> io::Result<()> {
-    let all = with_kept(held, earlier);
+    let all = with_earlier(weights, earlier);
     in_place(path, |out| write_to(out, key, &all))
 }
 
-/// Returns `held` with the entries of an earlier file that are kept.
-pub(super) fn with_kept(held: &Held, earlier: Option<&Stored>) -> Held {
-    let mut all = held.clone();
-    all.extend(kept(held, earlier));
+/// Returns `weights` with the entries of an earlier file that are kept.
+pub(super) fn with_earlier(weights: &PackedWeights, earlier: Option<&Stored>) -> PackedWeights {
+    let mut all = weights.clone();
+    all.extend(earlier_entries(weights, earlier));
     all
 }
 
@@ -58,14 +58,14 @@ pub(super) fn in_place(
     })
 }
 
-/// Returns the entries of `earlier` that are not in `held`, unless they are larger in total.
-fn kept(held: &Held, earlier: Option<&Stored>) -> Held {
-    let mut room = held.values().map(|packed| packed.len()).sum::<usize>();
-    let mut kept = Held::new();
+/// Returns the entries of `earlier` that are not in `weights`, unless they are larger in total.
+fn earlier_entries(weights: &PackedWeights, earlier: Option<&Stored>) -> PackedWeights {
+    let mut budget_bytes = weights.values().map(|packed| packed.len()).sum::<usize>();
+    let mut kept = PackedWeights::new();
     let Some(earlier) = earlier else { return kept };
-    for (id, len) in earlier.all().filter(|(id, _)| !held.contains_key(id)) {
-        let Some(left) = room.checked_sub(len) else { return Held::new() };
-        room = left;
+    for (id, len) in earlier.all().filter(|(id, _)| !weights.contains_key(id)) {
+        let Some(left) = budget_bytes.checked_sub(len) else { return PackedWeights::new() };
+        budget_bytes = left;
         if let Ok(Some(packed)) = earlier.get(id, len) {
             kept.insert(id, Arc::new(packed));
         }
@@ -74,12 +74,12 @@ fn kept(held: &Held, earlier: Option<&Stored>) -> Held {
 }
 
 /// Encodes a cache file. Each tensor is aligned to 64 bytes.
-pub(super) fn write_to(out: &mut impl Write, key: &Key, all: &Held) -> io::Result<()> {
+pub(super) fn write_to(out: &mut impl Write, key: &Key, all: &PackedWeights) -> io::Result<()> {
     let sums = all.iter().map(|(id, packed)| (name(*id), name(sum128_by_parts(packed.bytes()))));
-    let form = Form { format: FORMAT, key: key.clone(), sums: sums.collect() };
+    let form = Metadata { format: FORMAT, key: key.clone(), sums: sums.collect() };
     let form = serde_json::to_string(&form)?;
     let sum = name(sum128(form.as_bytes()));
-    let metadata = json!({ METADATA: { FORM: form, SUM: sum } }).to_string();
+    let metadata = json!({ METADATA: { METADATA_KEY: form, SUM: sum } }).to_string();
     // The tensors follow before the closing brace.
     let mut header = metadata.strip_suffix('}').unwrap_or_default().to_owned();
     let mut end = 0usize;
@@ -150,19 +150,19 @@ mod tests {
     use udo_host::Buffer;
 
     use super::*;
-    use crate::cache::file::Ahead;
+    use crate::cache::file::Verification;
 
     /// A disk that is full after so many bytes, and counts the writes.
     struct Full {
         bytes: Vec<u8>,
-        room: usize,
+        budget_bytes: usize,
         writes: usize,
     }
 
     impl Write for Full {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.writes += 1;
-            let taken = bytes.len().min(self.room - self.bytes.len());
+            let taken = bytes.len().min(self.budget_bytes - self.bytes.len());
             if taken == 0 && !bytes.is_empty() {
                 return Err(io::ErrorKind::StorageFull.into());
             }
@@ -184,14 +184,14 @@ mod tests {
         Arc::new(Buffer::of(&(0..len).collect::<Vec<_>>()).unwrap().into())
     }
 
-    fn held() -> Held {
-        Held::from([(7, packed(100)), (u128::MAX, packed(0)), (8, packed(33))])
+    fn weights() -> PackedWeights {
+        PackedWeights::from([(7, packed(100)), (u128::MAX, packed(0)), (8, packed(33))])
     }
 
     fn reads(stored: &Stored) {
         assert_eq!(stored.key, key());
-        stored.look_ahead(&Ahead::default());
-        for (id, packed) in held() {
+        stored.verify(&Verification::default());
+        for (id, packed) in weights() {
             let found = stored.get(id, packed.len()).unwrap().unwrap();
             assert_eq!(found.bytes(), packed.bytes());
             assert!(found.is_empty() || found.as_ptr().addr().is_multiple_of(ALIGN_BYTES));
@@ -205,20 +205,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.udc");
         assert!(Stored::open(&path).unwrap().is_none());
-        write(&path, &key(), &held(), None).unwrap();
+        write(&path, &key(), &weights(), None).unwrap();
         reads(&Stored::open(&path).unwrap().unwrap());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
         let all = fs::read(&path).unwrap();
-        for room in 0..all.len() {
-            let mut disk = Full { bytes: Vec::new(), room, writes: 0 };
-            let error = write_to(&mut disk, &key(), &held()).unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{room} bytes");
-            assert_eq!(disk.bytes, all[..room], "writers that end leave a beginning");
+        for budget_bytes in 0..all.len() {
+            let mut disk = Full { bytes: Vec::new(), budget_bytes, writes: 0 };
+            let error = write_to(&mut disk, &key(), &weights()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{budget_bytes} bytes");
+            assert_eq!(disk.bytes, all[..budget_bytes], "writers that end leave a beginning");
             fs::write(part(&path), &disk.bytes).unwrap();
             reads(&Stored::open(&path).unwrap().unwrap());
             let cut = folder.path().join("cut.udc");
             fs::write(&cut, &disk.bytes).unwrap();
-            assert!(Stored::open(&cut).is_err(), "{room} bytes");
+            assert!(Stored::open(&cut).is_err(), "{budget_bytes} bytes");
         }
     }
 
@@ -226,10 +226,10 @@ mod tests {
     fn what_nobody_holds_is_kept_within_bounds() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("m.udc");
-        write(&path, &key(), &held(), None).unwrap();
+        write(&path, &key(), &weights(), None).unwrap();
         let earlier = Stored::open(&path).unwrap().unwrap();
         for (len, is_kept) in [(133, true), (132, false)] {
-            let new = Held::from([(1, packed(len))]);
+            let new = PackedWeights::from([(1, packed(len))]);
             write(&path, &key(), &new, Some(&earlier)).unwrap();
             let stored = Stored::open(&path).unwrap().unwrap();
             assert!(stored.has(1, usize::from(len)));
@@ -241,13 +241,13 @@ mod tests {
     #[test]
     fn what_is_damaged_is_not_given_out() {
         let mut bytes = Vec::new();
-        write_to(&mut bytes, &key(), &held()).unwrap();
+        write_to(&mut bytes, &key(), &weights()).unwrap();
         let at = bytes.len() - 64;
         bytes[at] ^= 1;
-        for is_looked_at in [false, true] {
+        for is_verification_started in [false, true] {
             let stored = Stored::read(Arc::new(bytes.clone())).unwrap();
-            if is_looked_at {
-                stored.look_ahead(&Ahead::default());
+            if is_verification_started {
+                stored.verify(&Verification::default());
             }
             let good = stored.get(7, 100).unwrap().unwrap();
             assert_eq!(good.bytes(), packed(100).bytes(), "copied where it is not aligned");
@@ -258,23 +258,23 @@ mod tests {
     fn threads_look_ahead_at_large_files() {
         let large: Vec<u8> = (0u8..=250).cycle().take(3 << 20).collect();
         let large = Arc::new(PackedBytes::from(Buffer::of(&large).unwrap()));
-        let held = Held::from([(1, Arc::clone(&large)), (2, packed(33))]);
+        let weights = PackedWeights::from([(1, Arc::clone(&large)), (2, packed(33))]);
         let mut good = Vec::new();
-        write_to(&mut good, &key(), &held).unwrap();
+        write_to(&mut good, &key(), &weights).unwrap();
         let mut bad = good.clone();
         let middle = bad.len() / 2;
         bad[middle] ^= 1;
         for (bytes, is_sound) in [(good, true), (bad, false)] {
             for is_ended in [false, true] {
                 let stored = Stored::read(Arc::new(bytes.clone())).unwrap();
-                assert!(stored.wants_ahead() && !stored.wants_ahead(), "once");
-                let ahead = Ahead::default();
+                assert!(stored.start_verification() && !stored.start_verification(), "once");
+                let ahead = Verification::default();
                 if is_ended {
                     ahead.end();
                 }
                 std::thread::scope(|scope| {
                     for _ in 0..3 {
-                        scope.spawn(|| stored.look_ahead(&ahead));
+                        scope.spawn(|| stored.verify(&ahead));
                     }
                     assert_eq!(stored.get(1, large.len()).is_ok(), is_sound);
                 });
@@ -283,7 +283,7 @@ mod tests {
             }
         }
         let mut small = Vec::new();
-        write_to(&mut small, &key(), &Held::from([(2, packed(33))])).unwrap();
-        assert!(!Stored::read(Arc::new(small)).unwrap().wants_ahead());
+        write_to(&mut small, &key(), &PackedWeights::from([(2, packed(33))])).unwrap();
+        assert!(!Stored::read(Arc::new(small)).unwrap().start_verification());
     }
 }

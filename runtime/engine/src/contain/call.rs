@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicU32;
 use udo_api::abi::{ExecArgs, TensorArg, arg_flags};
 use udo_api::{DType, Status};
 
-use super::Ask;
-use super::kernel::{Constant, Held, Kernel};
+use super::Request;
+use super::kernel::{Constant, Kernel, WorkerConstants};
 use super::report::{fault, leave};
 use super::shared::{BULK, FAR, HEAD, PAGE, Segment};
 use super::worker::{Fault, Lane};
@@ -64,7 +64,7 @@ pub(super) fn output_at(from: usize, bytes: usize) -> (usize, usize) {
 const MOST: usize = 4096;
 
 /// The state of writing a call.
-struct Writing<'a> {
+struct CallWriter<'a> {
     given: &'a Segment,
     made: &'a Segment,
     /// The offset of the next words.
@@ -87,7 +87,7 @@ pub(super) unsafe fn execute(kernel: &Kernel, args: &ExecArgs) -> u32 {
     let stop = stop.map(|stop| unsafe { AtomicU32::from_ptr(stop) });
     let width = parallel.map_or(0, |parallel| parallel.width);
     // SAFETY: as the caller promises.
-    let called = unsafe { exchange(kernel, args, Ask::Execute, (width, stop)) };
+    let called = unsafe { exchange(kernel, args, Request::Execute, (width, stop)) };
     let lane = match called {
         Ok((lane, None)) => lane,
         Ok((_, Some(status))) => return status,
@@ -106,7 +106,7 @@ pub(super) unsafe fn execute(kernel: &Kernel, args: &ExecArgs) -> u32 {
 /// As for [`execute`], and nothing else accesses the geometry.
 pub(super) unsafe fn prepare(kernel: &Kernel, args: &ExecArgs) -> u32 {
     // SAFETY: as the caller promises.
-    let called = unsafe { exchange(kernel, args, Ask::Prepare, (0, None)) };
+    let called = unsafe { exchange(kernel, args, Request::Prepare, (0, None)) };
     match called {
         Ok((lane, None)) => {
             // SAFETY: there are as many bytes, which are this call's to fill.
@@ -125,14 +125,14 @@ pub(super) unsafe fn prepare(kernel: &Kernel, args: &ExecArgs) -> u32 {
 unsafe fn exchange<'a>(
     kernel: &'a Kernel,
     args: &ExecArgs,
-    what: Ask,
+    what: Request,
     (width, stop): (u32, Option<&AtomicU32>),
 ) -> Result<(std::sync::MutexGuard<'a, Lane>, Option<u32>), Fault> {
     let mut lane = kernel.worker.lane();
-    let mut held = kernel.held();
-    kernel.start(&mut lane, &mut held)?;
+    let mut constants = kernel.constants();
+    kernel.start(&mut lane, &mut constants)?;
     // SAFETY: as the caller promises.
-    unsafe { write(kernel, args, what, width, (&mut lane, &mut held)) }?;
+    unsafe { write(kernel, args, what, width, (&mut lane, &mut constants)) }?;
     lane.exchange(kernel.worker, what, stop)?;
     let mut words = [0; tail::WORDS];
     load_words(&lane.made, HEAD, &mut words);
@@ -167,23 +167,23 @@ fn too_large() -> Fault {
 unsafe fn write(
     kernel: &Kernel,
     args: &ExecArgs,
-    what: Ask,
+    what: Request,
     width: u32,
-    (lane, held): (&mut Lane, &mut Held),
+    (lane, constants): (&mut Lane, &mut WorkerConstants),
 ) -> Result<(), Fault> {
-    let outputs = if what == Ask::Prepare { 0 } else { usize::from(args.output_count) };
+    let outputs = if what == Request::Prepare { 0 } else { usize::from(args.output_count) };
     let (inputs, packed) = (usize::from(args.input_count), usize::from(args.packed_count));
     if inputs + outputs + packed > MOST {
         return Err(too_large());
     }
     // Constants are written to their permanent place before the rest.
-    let is_run = what == Ask::Execute;
+    let is_run = what == Request::Execute;
     if is_run {
         // SAFETY: as the caller promises.
-        unsafe { keep(args, lane, held) }?;
+        unsafe { keep(args, lane, constants) }?;
     }
     let (given, made) = (&lane.given, &*lane.made);
-    let mut writing = Writing { given, made, word: HEAD, bulk: BULK, output: FAR };
+    let mut writing = CallWriter { given, made, word: HEAD, bulk: BULK, output: FAR };
     let geometry = args.geometry.cast_const();
     let geometry_len = args.geometry_bytes;
     // SAFETY: there are as many bytes of geometry, which `prepare` filled.
@@ -217,20 +217,22 @@ unsafe fn write(
         let arg = unsafe { &*tensors.wrapping_add(index) };
         let at = match index.checked_sub(inputs) {
             Some(_) => {
-                let bytes = room_of(arg);
+                let bytes = capacity_bytes(arg);
                 let (at, end) = output_at(next_output, bytes);
                 next_output = if bytes == 0 { next_output } else { end };
                 at
             }
             None if is_run => {
                 // SAFETY: the elements of an input are there.
-                unsafe { writing.input(arg, held.inputs.get(index).copied().flatten(), &places) }?
+                unsafe {
+                    writing.input(arg, constants.inputs.get(index).copied().flatten(), &places)
+                }?
             }
             None => 0,
         };
         writing.tensor(arg, at)?;
     }
-    for constant in held.packed.iter().take(packed) {
+    for constant in constants.packed.iter().take(packed) {
         writing.word(constant.part.map_or(0, |part| part.at) as u64)?;
         writing.word(constant.of.1 as u64)?;
     }
@@ -241,26 +243,30 @@ unsafe fn write(
 ///
 /// # Safety
 /// As for [`execute`].
-unsafe fn keep(args: &ExecArgs, lane: &mut Lane, held: &mut Held) -> Result<(), Fault> {
+unsafe fn keep(
+    args: &ExecArgs,
+    lane: &mut Lane,
+    constants: &mut WorkerConstants,
+) -> Result<(), Fault> {
     // SAFETY: there are as many packed constants.
     let spans = unsafe { super::node::slice(args.packed, usize::from(args.packed_count)) };
-    if spans.len() != held.packed.len() {
-        let (given, expected) = (spans.len(), held.packed.len());
+    if spans.len() != constants.packed.len() {
+        let (given, expected) = (spans.len(), constants.packed.len());
         return Err(Fault(format!("a call has {given} packed constants, expected {expected}")));
     }
-    for (constant, span) in held.packed.iter_mut().zip(spans) {
+    for (constant, span) in constants.packed.iter_mut().zip(spans) {
         // SAFETY: the bytes of a packed constant are there.
         unsafe { keep_one(constant, span.ptr, span.bytes, lane) }?;
     }
     // SAFETY: there are as many inputs, which nobody writes now.
     let inputs = unsafe { super::node::slice(args.tensors, usize::from(args.input_count)) };
-    for (constant, arg) in held.inputs.iter_mut().zip(inputs) {
+    for (constant, arg) in constants.inputs.iter_mut().zip(inputs) {
         let Some(constant) = constant.as_mut().filter(|constant| constant.part.is_none()) else {
             continue;
         };
         if arg.is_dense() && !arg.data.is_null() {
             // SAFETY: the elements of an input are there.
-            unsafe { keep_one(constant, arg.data, room_of(arg), lane) }?;
+            unsafe { keep_one(constant, arg.data, capacity_bytes(arg), lane) }?;
         }
     }
     Ok(())
@@ -289,13 +295,13 @@ unsafe fn keep_one(
 }
 
 /// Returns the capacity of a tensor in bytes.
-fn room_of(arg: &TensorArg) -> usize {
+fn capacity_bytes(arg: &TensorArg) -> usize {
     let element = arg.dtype().map_or(0, DType::size_bytes);
     let is_there = arg.flags & arg_flags::ABSENT == 0;
     if is_there { arg.capacity.saturating_mul(element) } else { 0 }
 }
 
-impl Writing<'_> {
+impl CallWriter<'_> {
     fn word(&mut self, word: u64) -> Result<(), Fault> {
         let at = self.word;
         self.word += 8;
@@ -328,7 +334,7 @@ impl Writing<'_> {
 
     /// Reserves memory for an output and writes its guard bytes.
     fn output(&mut self, arg: &TensorArg) -> Result<usize, Fault> {
-        let bytes = room_of(arg);
+        let bytes = capacity_bytes(arg);
         if bytes == 0 {
             return Ok(0);
         }
@@ -356,7 +362,8 @@ impl Writing<'_> {
         if arg.flags & arg_flags::ABSENT != 0 || arg.data.is_null() || element == 0 {
             return Ok(0);
         }
-        let part = constant.filter(|c| c.of == (arg.data.addr(), room_of(arg)) && arg.is_dense());
+        let part =
+            constant.filter(|c| c.of == (arg.data.addr(), capacity_bytes(arg)) && arg.is_dense());
         if let Some(part) = part.and_then(|constant| constant.part) {
             return Ok(part.at);
         }
@@ -415,7 +422,7 @@ unsafe fn take_outputs(made: &Segment, args: &ExecArgs) -> Result<(), Fault> {
     for port in 0..usize::from(args.output_count) {
         // SAFETY: there are as many tensors, which are this call's to write.
         let arg = unsafe { &mut *args.tensors.wrapping_add(usize::from(args.input_count) + port) };
-        let room = room_of(arg);
+        let room = capacity_bytes(arg);
         let (at, end) = output_at(from, room);
         // An output without capacity has extents but no pages.
         if room > 0 {

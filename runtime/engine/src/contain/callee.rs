@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
-use super::wire::Garbled;
+use super::wire::InvalidMessage;
 use super::worker::Worker;
 use crate::exit_guard::PerProcess;
 
@@ -21,12 +21,12 @@ static CALLEES: PerProcess<RwLock<Option<HashMap<usize, Callee>>>> =
     PerProcess::new(RwLock::new(None));
 
 /// Registers the entries of a table. Their numbers in the worker start at `first`.
-pub(super) fn answer_for<T>(
+pub(super) fn register<T>(
     entries: &'static [T],
     first: usize,
     (worker, package): (&'static Worker, &'static str),
-) -> Result<(), Garbled> {
-    let end = first.checked_add(entries.len()).ok_or(Garbled)?;
+) -> Result<(), InvalidMessage> {
+    let end = first.checked_add(entries.len()).ok_or(InvalidMessage)?;
     let mut callees = CALLEES.get().write().unwrap_or_else(PoisonError::into_inner);
     let callees = callees.get_or_insert_with(HashMap::new);
     for (number, entry) in (first..end).zip(entries) {

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use udo_api::abi::{EpilogueStep, Field, GpuArg, LAYOUTS, Layout, LibraryRef, RawStr, Tie, Work};
 use udo_api::{AxisEncoding, Core, KernelDef, OpSchema, TensorDesc, Workspace};
 
-use super::wire::{Garbled, Reader, Writer};
+use super::wire::{InvalidMessage, Reader, Writer};
 use crate::exit_guard::PerProcess;
 
 /// An ABI structure that can be sent to another process.
@@ -161,9 +161,9 @@ impl Writer {
 
 impl Reader<'_> {
     /// Reads items that [`Writer::items`] wrote. What they point to is never freed.
-    pub(super) fn items<T: Crosses>(&mut self) -> Result<Vec<T>, Garbled> {
+    pub(super) fn items<T: Crosses>(&mut self) -> Result<Vec<T>, InvalidMessage> {
         let layout = layout(T::NAME).filter(|layout| layout.size == size_of::<T>());
-        let layout = layout.ok_or(Garbled)?;
+        let layout = layout.ok_or(InvalidMessage)?;
         let count = self.count()?;
         let one = |_| {
             let mut item = MaybeUninit::<T>::zeroed();
@@ -177,7 +177,7 @@ impl Reader<'_> {
 
     /// # Safety
     /// `to` has room for a structure of this layout, which is zero.
-    unsafe fn fill(&mut self, to: *mut u8, layout: &Layout) -> Result<(), Garbled> {
+    unsafe fn fill(&mut self, to: *mut u8, layout: &Layout) -> Result<(), InvalidMessage> {
         for Field { ty, offset, size, .. } in layout.fields {
             let at = to.wrapping_add(*offset);
             match kind(ty) {
@@ -185,7 +185,7 @@ impl Reader<'_> {
                 // SAFETY: there is room for a structure of that layout.
                 Kind::Nested(layout) => unsafe { self.fill(at, layout) }?,
                 Kind::Text => {
-                    let text = RawStr::new(kept(self.text()?));
+                    let text = RawStr::new(intern(self.text()?));
                     // SAFETY: there is room for a text, as the layout says.
                     unsafe { at.cast::<RawStr>().write_unaligned(text) };
                 }
@@ -209,12 +209,12 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn slice(&mut self, ty: &'static str) -> Result<Raw, Garbled> {
-        let (len, (bytes, layout)) = (self.count()?, item(ty).ok_or(Garbled)?);
+    fn slice(&mut self, ty: &'static str) -> Result<Raw, InvalidMessage> {
+        let (len, (bytes, layout)) = (self.count()?, item(ty).ok_or(InvalidMessage)?);
         if len == 0 {
             return Ok(Raw { ptr: ptr::null(), len });
         }
-        let words = len.checked_mul(bytes).ok_or(Garbled)?.div_ceil(8);
+        let words = len.checked_mul(bytes).ok_or(InvalidMessage)?.div_ceil(8);
         // Words, because nothing in tables needs a larger alignment.
         let first = Box::leak(vec![0u64; words].into_boxed_slice()).as_mut_ptr().cast::<u8>();
         for at in (0..len).map(|index| first.wrapping_add(index * bytes)) {
@@ -230,22 +230,22 @@ impl Reader<'_> {
         Ok(Raw { ptr: first, len })
     }
 
-    fn axis(&mut self) -> Result<Option<&'static AxisEncoding>, Garbled> {
+    fn axis(&mut self) -> Result<Option<&'static AxisEncoding>, InvalidMessage> {
         if !self.flag()? {
             return Ok(None);
         }
         let (axis, count) = (self.number()?, self.count()?);
-        let mut four = |_| self.raw(4)?.try_into().map_err(|_| Garbled);
+        let mut four = |_| self.raw(4)?.try_into().map_err(|_| InvalidMessage);
         let scales: Result<Vec<f32>, _> =
             (0..count).map(|at| four(at).map(f32::from_le_bytes)).collect();
         let zero_points: Result<Vec<i32>, _> =
             (0..count).map(|at| four(at).map(i32::from_le_bytes)).collect();
-        AxisEncoding::of(axis, &scales?, &zero_points?).map(Some).map_err(|_| Garbled)
+        AxisEncoding::of(axis, &scales?, &zero_points?).map(Some).map_err(|_| InvalidMessage)
     }
 }
 
 /// Interns a string for the life of the process.
-pub(super) fn kept(text: &str) -> &'static str {
+pub(super) fn intern(text: &str) -> &'static str {
     static KEPT: PerProcess<Mutex<BTreeSet<&'static str>>> =
         PerProcess::new(Mutex::new(BTreeSet::new()));
     let mut kept = KEPT.get().lock().unwrap_or_else(PoisonError::into_inner);
@@ -274,10 +274,10 @@ mod tests {
         let mut writer = Writer::default();
         writer.items(&[SCHEMA]);
         let bytes = writer.done();
-        let read = Reader::of(&bytes).items::<OpSchema>().unwrap();
+        let read = Reader::new(&bytes).items::<OpSchema>().unwrap();
         assert_eq!(format!("{read:?}"), format!("{:?}", [SCHEMA]));
         for len in 0..bytes.len() {
-            assert!(Reader::of(&bytes[..len]).items::<OpSchema>().is_err(), "{len} bytes");
+            assert!(Reader::new(&bytes[..len]).items::<OpSchema>().is_err(), "{len} bytes");
         }
     }
 
@@ -293,7 +293,7 @@ mod tests {
         ];
         let mut writer = Writer::default();
         writer.items(&descs);
-        let read = Reader::of(&writer.done()).items::<TensorDesc>().unwrap();
+        let read = Reader::new(&writer.done()).items::<TensorDesc>().unwrap();
         assert!(read == descs);
         assert!(ptr::eq(read[3].axis_encoding().unwrap(), axis), "equal ones are kept once");
     }

@@ -7,10 +7,10 @@ use udo_api::abi::{FinalizeArgs, GpuArg, PackRequest, Tie, Work};
 use udo_api::{KernelInfo, Launch, Workspace};
 
 use super::callee::Callee;
-use super::room::Part;
-use super::wire::{Garbled, Reader, Writer, answered};
+use super::page_allocator::Part;
+use super::wire::{InvalidMessage, Reader, Writer, answered};
 use super::worker::{Fault, Lane, Worker};
-use super::{Ask, packs};
+use super::{Request, packs};
 
 /// A kernel that was finalized in a worker.
 #[derive(Debug)]
@@ -24,12 +24,12 @@ pub(super) struct Kernel {
     said: Vec<u8>,
     pub(super) needs: (Workspace, usize),
     pub(super) gpu: KernelInfo,
-    held: Mutex<Held>,
+    constants: Mutex<WorkerConstants>,
 }
 
 /// The constants of a kernel in the worker's memory.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct WorkerConstants {
     /// The worker process in which the kernel is finalized.
     generation: u64,
     /// The constant inputs; `None` for other inputs.
@@ -45,7 +45,7 @@ pub(super) struct Constant {
     pub(super) part: Option<Part>,
 }
 
-impl Held {
+impl WorkerConstants {
     /// Creates the state of a kernel that is finalized in this worker process.
     pub(super) fn new(generation: u64, inputs: Vec<Option<Constant>>, jobs: usize) -> Self {
         Self { generation, inputs, packed: vec![Constant::default(); jobs] }
@@ -87,8 +87,8 @@ impl From<Fault> for Refused {
     }
 }
 
-impl From<Garbled> for Refused {
-    fn from(garbled: Garbled) -> Self {
+impl From<InvalidMessage> for Refused {
+    fn from(garbled: InvalidMessage) -> Self {
         Self::Fault(garbled.into())
     }
 }
@@ -108,7 +108,7 @@ impl Kernel {
         let request = writer.done();
         let mut lane = worker.lane();
         lane.start(worker)?;
-        let answer = lane.ask(worker, Ask::Finalize, &request)?;
+        let answer = lane.ask(worker, Request::Finalize, &request)?;
         let generation = lane.generation();
         let read = answered(&answer, finalized).map_err(|garbled| lane.garbled(garbled))?;
         drop(lane);
@@ -126,22 +126,26 @@ impl Kernel {
             request,
             said: made.said.to_owned(),
             needs: made.needs,
-            held: Mutex::new(Held::new(generation, inputs, made.jobs.len())),
+            constants: Mutex::new(WorkerConstants::new(generation, inputs, made.jobs.len())),
             gpu: made.gpu,
         })
     }
 
-    pub(super) fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn constants(&self) -> MutexGuard<'_, WorkerConstants> {
+        self.constants.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts the worker process and finalizes the kernel in it, if necessary.
-    pub(super) fn start(&self, lane: &mut Lane, held: &mut Held) -> Result<(), Fault> {
+    pub(super) fn start(
+        &self,
+        lane: &mut Lane,
+        constants: &mut WorkerConstants,
+    ) -> Result<(), Fault> {
         lane.start(self.worker)?;
-        if held.generation == lane.generation() {
+        if constants.generation == lane.generation() {
             return Ok(());
         }
-        let answer = lane.ask(self.worker, Ask::Finalize, &self.request)?;
+        let answer = lane.ask(self.worker, Request::Finalize, &self.request)?;
         let read = answered(&answer, finalized).map_err(|garbled| lane.garbled(garbled))?;
         let refused =
             |(_, text)| Fault(format!("after a restart of its worker, finalize failed: {text}"));
@@ -150,20 +154,20 @@ impl Kernel {
                 "after a restart of its worker, finalize returned a different result".to_owned(),
             ));
         }
-        held.generation = lane.generation();
+        constants.generation = lane.generation();
         Ok(())
     }
 
     /// Frees the kernel in the worker, if it exists there. Returns the worker's error.
     pub(super) fn free(&self) -> Result<(), Fault> {
         let mut lane = self.worker.lane();
-        let held = self.held();
-        let constants = held.inputs.iter().flatten().chain(&held.packed);
-        constants.filter_map(|constant| constant.part).for_each(|part| lane.room.give(part));
-        if held.generation != lane.generation() {
+        let constants = self.constants();
+        let all = constants.inputs.iter().flatten().chain(&constants.packed);
+        all.filter_map(|constant| constant.part).for_each(|part| lane.room.give(part));
+        if constants.generation != lane.generation() {
             return Ok(());
         }
-        let answer = lane.ask(self.worker, Ask::Free, &self.id.to_le_bytes())?;
+        let answer = lane.ask(self.worker, Request::Free, &self.id.to_le_bytes())?;
         answered(&answer, |_| Ok(()))?.map_err(|(_, text)| Fault(text.to_owned()))
     }
 }
@@ -224,14 +228,14 @@ impl Job {
     }
 }
 
-fn finalized<'a>(answer: &mut Reader<'a>) -> Result<Finalized<'a>, Garbled> {
+fn finalized<'a>(answer: &mut Reader<'a>) -> Result<Finalized<'a>, InvalidMessage> {
     let (packers, said) = (answer.numbers()?, answer.bytes()?);
     answer.end()?;
-    let mut reader = Reader::of(said);
-    let workspace = reader.items::<Workspace>()?.pop().ok_or(Garbled)?;
+    let mut reader = Reader::new(said);
+    let workspace = reader.items::<Workspace>()?.pop().ok_or(InvalidMessage)?;
     let needs = (workspace, reader.number()?);
     if reader.count()? != packers.len() {
-        return Err(Garbled);
+        return Err(InvalidMessage);
     }
     let jobs: Result<_, _> = packers.into_iter().map(|packer| job(packer, &mut reader)).collect();
     let (jobs, kept) = (jobs?, ports(&mut reader)?);
@@ -241,19 +245,19 @@ fn finalized<'a>(answer: &mut Reader<'a>) -> Result<Finalized<'a>, Garbled> {
     Ok(Finalized { said, needs, jobs, kept, ties, work, gpu })
 }
 
-fn job(packer: usize, reader: &mut Reader<'_>) -> Result<Job, Garbled> {
+fn job(packer: usize, reader: &mut Reader<'_>) -> Result<Job, InvalidMessage> {
     let inputs = ports(reader)?;
     let recipe = reader.numbers()?.into_iter().map(|number| number as u64).collect();
     Ok(Job { packer, inputs, recipe, bytes: reader.number()? })
 }
 
-fn ports(reader: &mut Reader<'_>) -> Result<Vec<u32>, Garbled> {
+fn ports(reader: &mut Reader<'_>) -> Result<Vec<u32>, InvalidMessage> {
     let ports: Result<_, _> = reader.numbers()?.into_iter().map(u32::try_from).collect();
-    ports.map_err(|_| Garbled)
+    ports.map_err(|_| InvalidMessage)
 }
 
 /// Reads the launches of a GPU kernel.
-fn launches(reader: &mut Reader<'_>) -> Result<KernelInfo, Garbled> {
+fn launches(reader: &mut Reader<'_>) -> Result<KernelInfo, InvalidMessage> {
     let mut info = KernelInfo::default();
     for bytes in reader.numbers()? {
         info.push_scratch(bytes);
@@ -261,7 +265,7 @@ fn launches(reader: &mut Reader<'_>) -> Result<KernelInfo, Garbled> {
     for _ in 0..reader.count()? {
         let [source, name, options] = [reader.text()?, reader.text()?, reader.text()?];
         let args = reader.items::<GpuArg>()?;
-        let mut sizes = || -> Result<[usize; 3], Garbled> {
+        let mut sizes = || -> Result<[usize; 3], InvalidMessage> {
             Ok([reader.number()?, reader.number()?, reader.number()?])
         };
         let (global, local) = (sizes()?, sizes()?);
@@ -319,7 +323,7 @@ mod tests {
     fn every_constant_that_is_packed_has_a_packer() {
         let jobs = |answer: &[u8]| Ok(answered(answer, finalized)?.unwrap().jobs.len());
         assert_eq!(jobs(&answer(0, 0)), Ok(0));
-        assert_eq!(jobs(&answer(0, 4)), Err(Garbled));
-        assert_eq!(jobs(&answer(4, 0)), Err(Garbled));
+        assert_eq!(jobs(&answer(0, 4)), Err(InvalidMessage));
+        assert_eq!(jobs(&answer(4, 0)), Err(InvalidMessage));
     }
 }

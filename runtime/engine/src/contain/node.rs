@@ -11,7 +11,7 @@ use udo_api::abi::{
 use udo_api::{Core, FastMath, Isa, OpSchema, TensorDesc};
 use udo_host::{Buffer, Machine, NodeDesc, ParamSetting, PlacedNode, TensorSetting};
 
-use super::wire::{Garbled, Reader, Writer};
+use super::wire::{InvalidMessage, Reader, Writer};
 
 /// # Safety
 /// `ptr` points to `len` items that outlive the result, or `len` is 0.
@@ -45,7 +45,7 @@ impl Writer {
         unsafe { self.node(&args.node) };
         // SAFETY: there are as many outputs, and as many steps.
         let placed = unsafe {
-            Placed::of(args.outputs, args.epilogue, [args.node.output_count, args.epilogue_count])
+            Placed::new(args.outputs, args.epilogue, [args.node.output_count, args.epilogue_count])
         };
         self.placed(&placed, args.core);
     }
@@ -57,7 +57,7 @@ impl Writer {
         unsafe { self.node(&args.node) };
         // SAFETY: there are as many outputs, and as many steps.
         let placed = unsafe {
-            Placed::of(args.outputs, args.epilogue, [args.node.output_count, args.epilogue_count])
+            Placed::new(args.outputs, args.epilogue, [args.node.output_count, args.epilogue_count])
         };
         self.placed(&placed, args.core);
         // SAFETY: the host gives a table.
@@ -132,7 +132,7 @@ struct Placed<'a> {
 impl Placed<'_> {
     /// # Safety
     /// `counts` are the numbers of outputs and epilogue steps.
-    unsafe fn of(
+    unsafe fn new(
         outputs: *const TensorDesc,
         epilogue: *const EpilogueStep,
         counts: [u32; 2],
@@ -168,7 +168,7 @@ impl Node<'_> {
 
 impl<'a> Reader<'a> {
     /// Reads a node of an operator with this schema.
-    pub(super) fn node(&mut self, schema: &OpSchema) -> Result<Node<'a>, Garbled> {
+    pub(super) fn node(&mut self, schema: &OpSchema) -> Result<Node<'a>, InvalidMessage> {
         let inputs = self.items::<TensorDesc>()?;
         let constant = |reader: &mut Self| {
             let (is_constant, bytes) = (reader.flag()?, reader.aligned()?);
@@ -184,7 +184,7 @@ impl<'a> Reader<'a> {
         Ok(Node { inputs, constants, params: params?, output_count, opset })
     }
 
-    fn setting(&mut self) -> Result<ParamSetting, Garbled> {
+    fn setting(&mut self) -> Result<ParamSetting, InvalidMessage> {
         let (kind, int, float) = (self.u32()?, self.word()?.cast_signed(), self.word()?);
         let desc = self.items::<TensorDesc>()?.pop();
         if kind == param_kinds::TEXTS {
@@ -198,36 +198,39 @@ impl<'a> Reader<'a> {
             param_kinds::INT => ParamSetting::Int(int),
             param_kinds::FLOAT => ParamSetting::Float(f64::from_bits(float)),
             param_kinds::TEXT => {
-                ParamSetting::Text(String::from_utf8(data.to_vec()).map_err(|_| Garbled)?)
+                ParamSetting::Text(String::from_utf8(data.to_vec()).map_err(|_| InvalidMessage)?)
             }
             param_kinds::INTS => ParamSetting::Ints(words().map(i64::from_ne_bytes).collect()),
             param_kinds::FLOATS => ParamSetting::Floats(words().map(f64::from_ne_bytes).collect()),
             param_kinds::TENSOR => {
-                let data = Buffer::of(data).map_err(|_| Garbled)?;
+                let data = Buffer::of(data).map_err(|_| InvalidMessage)?;
                 let tensor = desc.and_then(|desc| TensorSetting::new(desc, Arc::new(data)));
-                ParamSetting::Tensor(tensor.ok_or(Garbled)?)
+                ParamSetting::Tensor(tensor.ok_or(InvalidMessage)?)
             }
             param_kinds::ABSENT => ParamSetting::Absent,
-            _ => return Err(Garbled),
+            _ => return Err(InvalidMessage),
         })
     }
 
     /// Reads a node placed on a core.
-    pub(super) fn placed<'b>(&mut self, node: &'b Node<'_>) -> Result<PlacedNode<'b>, Garbled> {
+    pub(super) fn placed<'b>(
+        &mut self,
+        node: &'b Node<'_>,
+    ) -> Result<PlacedNode<'b>, InvalidMessage> {
         let outputs = self.items::<TensorDesc>()?;
-        let core = self.items::<Core>()?.pop().ok_or(Garbled)?;
+        let core = self.items::<Core>()?.pop().ok_or(InvalidMessage)?;
         let epilogue = self.items::<EpilogueStep>()?;
         Ok(PlacedNode { epilogue, ..PlacedNode::new(node.desc(), core, &outputs) })
     }
 
     /// Reads the description of the machine that a kernel will run on.
-    pub(super) fn machine(&mut self) -> Result<Machine, Garbled> {
+    pub(super) fn machine(&mut self) -> Result<Machine, InvalidMessage> {
         let (threads, isa, fast_math, memory_price) =
             (self.u32()?, self.u32()?, self.u32()?, self.u32()?);
         let fast_math =
             if fast_math & fast_math::BF16 != 0 { FastMath::Bf16 } else { FastMath::None };
         let fast_memory_bytes = self.number()?;
-        let isa = Isa::from_code(isa).ok_or(Garbled)?;
+        let isa = Isa::from_code(isa).ok_or(InvalidMessage)?;
         Ok(Machine { threads, isa, fast_memory_bytes, fast_math, memory_price })
     }
 }

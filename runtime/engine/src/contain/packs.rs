@@ -8,10 +8,10 @@ use std::sync::{Mutex, PoisonError};
 use udo_api::Status;
 use udo_api::abi::PackArgs;
 
-use super::Ask;
+use super::Request;
 use super::node::{bytes_of, slice};
 use super::report::refuse;
-use super::wire::{Garbled, Writer, answered};
+use super::wire::{InvalidMessage, Writer, answered};
 use super::worker::{Fault, Worker};
 use crate::exit_guard::PerProcess;
 
@@ -82,11 +82,11 @@ unsafe fn packed(args: &PackArgs) -> Result<(), (u32, String)> {
         let why = "its worker was restarted before it packed the weights of its kernels; load the model again";
         return Err(failed(Fault(why.to_owned())));
     }
-    let answer = lane.ask(worker, Ask::Pack, &writer.done()).map_err(failed)?;
+    let answer = lane.ask(worker, Request::Pack, &writer.done()).map_err(failed)?;
     drop(lane);
     let read = answered(&answer, |reader| {
         let packed = reader.bytes()?;
-        if packed.len() == args.target_bytes { Ok(packed) } else { Err(Garbled) }
+        if packed.len() == args.target_bytes { Ok(packed) } else { Err(InvalidMessage) }
     });
     let read = read.map_err(|garbled| failed(garbled.into()))?;
     let packed = read.map_err(|(status, text)| (status, text.to_owned()))?;

@@ -165,9 +165,9 @@ mod tests {
     #[test]
     fn how_a_process_ended_is_told() {
         let cases = [
-            ("exit 3", "its worker ended by exit with status 3"),
-            ("kill -SEGV $$", "its worker was ended by a memory fault (signal 11)"),
-            ("kill -USR1 $$", "its worker was ended by signal 10"),
+            ("exit 3", "its worker exited with status 3"),
+            ("kill -SEGV $$", "its worker was terminated by a memory fault (signal 11)"),
+            ("kill -USR1 $$", "its worker was terminated by signal 10"),
         ];
         for (script, expected) in cases {
             let (process, ended) = started(script);
@@ -180,7 +180,7 @@ mod tests {
     fn a_process_is_ended_with_what_it_started() {
         let (process, ended) = started("sleep 1000 & wait");
         process.kill();
-        assert_eq!(process.ended(), "its worker was ended by kill (signal 9)");
+        assert_eq!(process.ended(), "its worker was terminated by kill (signal 9)");
         ended.recv().unwrap();
         process.kill();
     }

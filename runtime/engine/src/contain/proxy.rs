@@ -14,9 +14,9 @@ use udo_api::export::send;
 use super::callee::{Callee, called};
 use super::kernel::{Kernel, Refused};
 use super::report::refuse;
-use super::wire::{Garbled, Reader, Writer, answered};
+use super::wire::{InvalidMessage, Reader, Writer, answered};
 use super::worker::Fault;
-use super::{Ask, call};
+use super::{Request, call};
 use crate::exit_guard;
 
 /// Sends a request that precedes a run, and reads the answer with `take`. Returns the status.
@@ -24,16 +24,16 @@ use crate::exit_guard;
 /// # Safety
 /// `errors` is null or valid for the call.
 unsafe fn ask(
-    what: Ask,
+    what: Request,
     errors: *const ErrorSink,
     write: impl FnOnce(&mut Writer),
-    take: impl FnOnce(&mut Reader<'_>) -> Result<(), Garbled>,
+    take: impl FnOnce(&mut Reader<'_>) -> Result<(), InvalidMessage>,
 ) -> u32 {
     let asked = || {
-        let Callee { worker, package, number } = called().ok_or(Garbled)?;
+        let Callee { worker, package, number } = called().ok_or(InvalidMessage)?;
         // Shape inference reports errors without naming the operator's package.
         let named = |Fault(why): Fault| match what {
-            Ask::Infer => Fault(format!("package {package}: {why}")),
+            Request::Infer => Fault(format!("package {package}: {why}")),
             _ => Fault(why),
         };
         let mut writer = Writer::default();
@@ -65,7 +65,7 @@ pub(super) unsafe extern "C" fn infer(args: *const InferArgs) -> u32 {
         let outputs = answer.items::<TensorDesc>()?;
         answer.end()?;
         if outputs.len() != count {
-            return Err(Garbled);
+            return Err(InvalidMessage);
         }
         for (index, output) in outputs.into_iter().enumerate() {
             // SAFETY: the host passes room for as many descriptions as the node has outputs.
@@ -74,7 +74,7 @@ pub(super) unsafe extern "C" fn infer(args: *const InferArgs) -> u32 {
         Ok(())
     };
     // SAFETY: the sink is the host's.
-    unsafe { ask(Ask::Infer, args.node.errors, write, take) }
+    unsafe { ask(Request::Infer, args.node.errors, write, take) }
 }
 
 // SAFETY: called by the host alone, with a node and room for a number as the ABI says.
@@ -90,14 +90,14 @@ pub(super) unsafe extern "C" fn accept(args: *const AcceptArgs, steps: *mut u32)
         answer.end()
     };
     // SAFETY: the sink is the host's.
-    unsafe { ask(Ask::Accept, args.node.errors, write, take) }
+    unsafe { ask(Request::Accept, args.node.errors, write, take) }
 }
 
 // SAFETY: called by the host alone, with arguments as the ABI says and room for one result.
 pub(super) unsafe extern "C" fn finalize(args: *const FinalizeArgs, out: *mut Finalized) -> u32 {
     // SAFETY: the host passes arguments that are valid for the call.
     let args = unsafe { &*args };
-    let none = || Refused::from(Garbled);
+    let none = || Refused::from(InvalidMessage);
     let made = called().ok_or_else(none).and_then(|callee| {
         // SAFETY: as the host says of its arguments.
         unsafe { Kernel::finalize(callee, args) }

@@ -22,11 +22,11 @@ use udo_api::guard::LibraryGuard;
 use udo_api::{KernelDef, OpDef};
 use udo_host::Job;
 
-use super::Ask;
+use super::Request;
 use super::shared::{BULK, FAR, Rights, SPIN, Segment, sleep, spin, wake, words};
-use super::wire::{Garbled, Reader, Writer};
+use super::wire::{InvalidMessage, Reader, Writer};
 use crate::exit_guard::reset_signals;
-use crate::package::{OwnOperators, load_library};
+use crate::package::{OperatorIndex, load_library};
 use crate::thread_pool::Pool;
 use states::State;
 
@@ -34,7 +34,7 @@ use states::State;
 const LOOKS: u32 = 4;
 
 /// The state of a worker.
-struct Served {
+struct WorkerState {
     given: &'static Segment,
     made: Segment,
     ops: Vec<&'static OpDef>,
@@ -60,8 +60,8 @@ struct Opened {
 /// An error: a status and a message.
 struct Refused(u32, String);
 
-impl From<Garbled> for Refused {
-    fn from(garbled: Garbled) -> Self {
+impl From<InvalidMessage> for Refused {
+    fn from(garbled: InvalidMessage) -> Self {
         Self(udo_api::Status::BAD_CALL.code(), garbled.to_string())
     }
 }
@@ -91,7 +91,7 @@ pub fn serve(host: u32) -> io::Result<()> {
     // Core dumps of a crashing package are useless.
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     let empty = || udo_host::Buffer::zeroed(0).map_err(io::Error::other);
-    let mut served = Served {
+    let mut served = WorkerState {
         given: Box::leak(Box::new(Segment::map(given, Rights::Read)?)),
         made: Segment::map(made, Rights::Write)?,
         ops: Vec::new(),
@@ -120,7 +120,7 @@ fn files() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((given, made))
 }
 
-impl Served {
+impl WorkerState {
     /// Waits for the next request and returns its number.
     fn wait(&self, last: u32) -> u32 {
         let (request, sleeps) =
@@ -143,11 +143,11 @@ impl Served {
 
     /// Processes a request and publishes the answer.
     fn answer(&mut self, number: u32) {
-        let what = Ask::of_code(self.given.word(words::KIND).load(Ordering::Relaxed));
+        let what = Request::of_code(self.given.word(words::KIND).load(Ordering::Relaxed));
         match what {
-            Some(what @ (Ask::Execute | Ask::Prepare)) => self.call(what),
+            Some(what @ (Request::Execute | Request::Prepare)) => self.call(what),
             Some(what) => self.answer_message(what),
-            None => self.say(Err(Garbled.into())),
+            None => self.say(Err(InvalidMessage.into())),
         }
         let answer = self.made.word(words::ANSWER);
         answer.store(number, Ordering::SeqCst);
@@ -156,21 +156,21 @@ impl Served {
         }
     }
 
-    fn answer_message(&mut self, what: Ask) {
+    fn answer_message(&mut self, what: Request) {
         let mut len = [0; 8];
         self.given.load(words::LEN, &mut len);
         let len = usize::try_from(u64::from_le_bytes(len)).unwrap_or(usize::MAX);
         let message = self.given.message(len);
-        let said = message.ok_or(Refused::from(Garbled)).and_then(|message| {
-            let mut reader = Reader::of(message);
+        let said = message.ok_or(Refused::from(InvalidMessage)).and_then(|message| {
+            let mut reader = Reader::new(message);
             match what {
-                Ask::Open => self.open(message),
-                Ask::Infer => self.infer(&mut reader),
-                Ask::Accept => self.accept(&mut reader),
-                Ask::Finalize => self.finalize(&mut reader),
-                Ask::Pack => self.pack(&mut reader),
-                Ask::Free => self.free(&mut reader),
-                Ask::Execute | Ask::Prepare => Err(Garbled.into()),
+                Request::Open => self.open(message),
+                Request::Infer => self.infer(&mut reader),
+                Request::Accept => self.accept(&mut reader),
+                Request::Finalize => self.finalize(&mut reader),
+                Request::Pack => self.pack(&mut reader),
+                Request::Free => self.free(&mut reader),
+                Request::Execute | Request::Prepare => Err(InvalidMessage.into()),
             }
         });
         self.say(said);
@@ -211,10 +211,10 @@ impl Served {
             self.ops.iter().map(|op| **op).chain(tables.ops.iter().copied()).collect();
         let by_address: Vec<&'static OpDef> =
             self.ops.iter().copied().chain(tables.ops.iter()).collect();
-        let operators = OwnOperators::of(&known);
+        let operators = OperatorIndex::new(&known);
         let mut kernels = Vec::with_capacity(tables.kernels.len());
         for def in tables.kernels {
-            let op = operators.computed_by(def).map_err(|why| refused(why.to_string()))?;
+            let op = operators.find_for(def).map_err(|why| refused(why.to_string()))?;
             let at = known.iter().position(|known| std::ptr::eq(known, op));
             let op = at.and_then(|at| by_address.get(at)).copied();
             let op = op.ok_or_else(|| refused("an operator is missing".to_owned()))?;
@@ -228,14 +228,14 @@ impl Served {
     }
 
     /// Reads the number of an operator and returns it.
-    fn op(&self, reader: &mut Reader<'_>) -> Result<&'static OpDef, Garbled> {
+    fn op(&self, reader: &mut Reader<'_>) -> Result<&'static OpDef, InvalidMessage> {
         let number = reader.number()?;
-        self.ops.get(number).copied().ok_or(Garbled)
+        self.ops.get(number).copied().ok_or(InvalidMessage)
     }
 
-    fn kernel(&self, reader: &mut Reader<'_>) -> Result<Opened, Garbled> {
+    fn kernel(&self, reader: &mut Reader<'_>) -> Result<Opened, InvalidMessage> {
         let number = reader.number()?;
-        self.kernels.get(number).copied().ok_or(Garbled)
+        self.kernels.get(number).copied().ok_or(InvalidMessage)
     }
 
     fn infer(&self, reader: &mut Reader<'_>) -> Result<Writer, Refused> {

@@ -3,9 +3,9 @@
 use udo_api::abi::{GpuTable, KernelVTable, LibraryRef, StaticPtr};
 use udo_api::{KernelDef, OpDef, OpSchema};
 
-use super::callee::answer_for;
-use super::image::kept;
-use super::wire::{Garbled, Reader, Writer};
+use super::callee::register;
+use super::image::intern;
+use super::wire::{InvalidMessage, Reader, Writer};
 use super::worker::Worker;
 use super::{proxy, report};
 use crate::package::{Tables, Tier};
@@ -39,18 +39,22 @@ impl Writer {
 }
 
 /// Reads the tables that a worker reported. They live as long as the process, like those of libraries.
-pub(super) fn tables(worker: &'static Worker, told: &mut Reader<'_>) -> Result<Tables, Garbled> {
-    let [name, version, sdk_version] = [kept(told.text()?), kept(told.text()?), kept(told.text()?)];
+pub(super) fn tables(
+    worker: &'static Worker,
+    told: &mut Reader<'_>,
+) -> Result<Tables, InvalidMessage> {
+    let [name, version, sdk_version] =
+        [intern(told.text()?), intern(told.text()?), intern(told.text()?)];
     let tier = if told.flag()? { Tier::Trapped } else { Tier::Unchecked };
     let [first_op, first_kernel] = [told.number()?, told.number()?];
-    let ops: Result<Vec<OpDef>, Garbled> = (0..told.count()?)
+    let ops: Result<Vec<OpDef>, InvalidMessage> = (0..told.count()?)
         .map(|_| {
-            let schema = told.items::<OpSchema>()?.pop().ok_or(Garbled)?;
+            let schema = told.items::<OpSchema>()?.pop().ok_or(InvalidMessage)?;
             Ok(OpDef::answered_by(schema, proxy::infer))
         })
         .collect();
     let ops = ops?.leak();
-    let kernels: Result<Vec<KernelDef>, Garbled> = told
+    let kernels: Result<Vec<KernelDef>, InvalidMessage> = told
         .items::<KernelDef>()?
         .into_iter()
         .map(|kernel| Ok(kernel.copied_to(functions(told)?)))
@@ -58,14 +62,14 @@ pub(super) fn tables(worker: &'static Worker, told: &mut Reader<'_>) -> Result<T
     let kernels = kernels?.leak();
     let libraries = told.items::<LibraryRef>()?.leak();
     told.end()?;
-    answer_for(ops, first_op, (worker, name))?;
-    answer_for(kernels, first_kernel, (worker, name))?;
+    register(ops, first_op, (worker, name))?;
+    register(kernels, first_kernel, (worker, name))?;
     let guard = Some(report::GUARD);
     Ok(Tables { name, version, sdk_version, ops, kernels, libraries, guard, tier })
 }
 
 /// Creates the function table of a kernel with the functions that it has.
-fn functions(told: &mut Reader<'_>) -> Result<&'static KernelVTable, Garbled> {
+fn functions(told: &mut Reader<'_>) -> Result<&'static KernelVTable, InvalidMessage> {
     let [accepts, needs, prepares, is_gpu] =
         [told.flag()?, told.flag()?, told.flag()?, told.flag()?];
     let work_items = told.u32()?;

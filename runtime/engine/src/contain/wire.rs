@@ -13,9 +13,9 @@ pub(super) struct Writer(Vec<u8>);
 
 /// The error for truncated or invalid messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Garbled;
+pub(super) struct InvalidMessage;
 
-impl fmt::Display for Garbled {
+impl fmt::Display for InvalidMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("it sent an invalid answer")
     }
@@ -73,7 +73,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn of(all: &'a [u8]) -> Self {
+    pub(super) fn new(all: &'a [u8]) -> Self {
         Self { all, at: 0 }
     }
 
@@ -82,62 +82,62 @@ impl<'a> Reader<'a> {
         self.all.len() - self.at
     }
 
-    pub(super) fn raw(&mut self, len: usize) -> Result<&'a [u8], Garbled> {
-        let end = self.at.checked_add(len).ok_or(Garbled)?;
-        let bytes = self.all.get(self.at..end).ok_or(Garbled)?;
+    pub(super) fn raw(&mut self, len: usize) -> Result<&'a [u8], InvalidMessage> {
+        let end = self.at.checked_add(len).ok_or(InvalidMessage)?;
+        let bytes = self.all.get(self.at..end).ok_or(InvalidMessage)?;
         self.at = end;
         Ok(bytes)
     }
 
-    pub(super) fn word(&mut self) -> Result<u64, Garbled> {
-        let bytes = self.raw(8)?.try_into().map_err(|_| Garbled)?;
+    pub(super) fn word(&mut self) -> Result<u64, InvalidMessage> {
+        let bytes = self.raw(8)?.try_into().map_err(|_| InvalidMessage)?;
         Ok(u64::from_le_bytes(bytes))
     }
 
-    pub(super) fn number(&mut self) -> Result<usize, Garbled> {
-        usize::try_from(self.word()?).map_err(|_| Garbled)
+    pub(super) fn number(&mut self) -> Result<usize, InvalidMessage> {
+        usize::try_from(self.word()?).map_err(|_| InvalidMessage)
     }
 
-    pub(super) fn u32(&mut self) -> Result<u32, Garbled> {
-        u32::try_from(self.word()?).map_err(|_| Garbled)
+    pub(super) fn u32(&mut self) -> Result<u32, InvalidMessage> {
+        u32::try_from(self.word()?).map_err(|_| InvalidMessage)
     }
 
-    pub(super) fn flag(&mut self) -> Result<bool, Garbled> {
+    pub(super) fn flag(&mut self) -> Result<bool, InvalidMessage> {
         match self.word()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(Garbled),
+            _ => Err(InvalidMessage),
         }
     }
 
     /// Reads a number of items. Each takes at least one byte.
-    pub(super) fn count(&mut self) -> Result<usize, Garbled> {
+    pub(super) fn count(&mut self) -> Result<usize, InvalidMessage> {
         let count = self.number()?;
-        if count <= self.left() { Ok(count) } else { Err(Garbled) }
+        if count <= self.left() { Ok(count) } else { Err(InvalidMessage) }
     }
 
-    pub(super) fn bytes(&mut self) -> Result<&'a [u8], Garbled> {
+    pub(super) fn bytes(&mut self) -> Result<&'a [u8], InvalidMessage> {
         let len = self.number()?;
         self.raw(len)
     }
 
-    pub(super) fn aligned(&mut self) -> Result<&'a [u8], Garbled> {
+    pub(super) fn aligned(&mut self) -> Result<&'a [u8], InvalidMessage> {
         let len = self.number()?;
         self.at = self.at.next_multiple_of(ALIGN).min(self.all.len());
         self.raw(len)
     }
 
-    pub(super) fn text(&mut self) -> Result<&'a str, Garbled> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| Garbled)
+    pub(super) fn text(&mut self) -> Result<&'a str, InvalidMessage> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| InvalidMessage)
     }
 
-    pub(super) fn numbers(&mut self) -> Result<Vec<usize>, Garbled> {
+    pub(super) fn numbers(&mut self) -> Result<Vec<usize>, InvalidMessage> {
         (0..self.count()?).map(|_| self.number()).collect()
     }
 
     /// Checks that everything was read.
-    pub(super) fn end(&self) -> Result<(), Garbled> {
-        if self.left() == 0 { Ok(()) } else { Err(Garbled) }
+    pub(super) fn end(&self) -> Result<(), InvalidMessage> {
+        if self.left() == 0 { Ok(()) } else { Err(InvalidMessage) }
     }
 }
 
@@ -147,9 +147,9 @@ pub(super) type Refusal<'a> = (u32, &'a str);
 /// Reads an answer: an error, or a result that `read` reads.
 pub(super) fn answered<'a, T>(
     answer: &'a [u8],
-    read: impl FnOnce(&mut Reader<'a>) -> Result<T, Garbled>,
-) -> Result<Result<T, Refusal<'a>>, Garbled> {
-    let mut reader = Reader::of(answer);
+    read: impl FnOnce(&mut Reader<'a>) -> Result<T, InvalidMessage>,
+) -> Result<Result<T, Refusal<'a>>, InvalidMessage> {
+    let mut reader = Reader::new(answer);
     let status = reader.u32()?;
     if status == Status::OK.code() {
         return read(&mut reader).map(Ok);
@@ -169,7 +169,7 @@ mod tests {
         writer.aligned(&[1, 2, 3]);
         writer.numbers([7, 8].into_iter());
         let bytes = writer.done();
-        let mut reader = Reader::of(&bytes);
+        let mut reader = Reader::new(&bytes);
         assert_eq!((reader.flag(), reader.text()), (Ok(true), Ok("näme")));
         let at = bytes.len() - reader.left() + 8;
         assert_eq!(reader.aligned(), Ok(&[1, 2, 3][..]));
@@ -183,13 +183,13 @@ mod tests {
         writer.text("name");
         let bytes = writer.done();
         for len in 0..bytes.len() {
-            assert_eq!(Reader::of(&bytes[..len]).text(), Err(Garbled), "{len} bytes");
+            assert_eq!(Reader::new(&bytes[..len]).text(), Err(InvalidMessage), "{len} bytes");
         }
         let huge = u64::MAX.to_le_bytes();
-        assert_eq!(Reader::of(&huge).bytes(), Err(Garbled));
-        assert_eq!(Reader::of(&huge).numbers(), Err(Garbled));
-        assert_eq!(Reader::of(&huge).aligned(), Err(Garbled));
-        assert_eq!(Reader::of(&huge).flag(), Err(Garbled));
-        assert_eq!(Reader::of(&huge).end(), Err(Garbled));
+        assert_eq!(Reader::new(&huge).bytes(), Err(InvalidMessage));
+        assert_eq!(Reader::new(&huge).numbers(), Err(InvalidMessage));
+        assert_eq!(Reader::new(&huge).aligned(), Err(InvalidMessage));
+        assert_eq!(Reader::new(&huge).flag(), Err(InvalidMessage));
+        assert_eq!(Reader::new(&huge).end(), Err(InvalidMessage));
     }
 }

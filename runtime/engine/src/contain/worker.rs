@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Ask;
+use super::Request;
+use super::page_allocator::PageAllocator;
 use super::process::Process;
-use super::room::Room;
 use super::shared::{BULK, FAR, SPIN, Segment, Writes, sleep, spin, wake, words};
-use super::wire::{Garbled, Reader, answered};
+use super::wire::{InvalidMessage, Reader, answered};
 use crate::package::{Tables, index};
 
 /// The value of the answer word after the process has ended.
@@ -54,7 +54,7 @@ pub(super) struct Lane {
     pub(super) given: Segment,
     pub(super) made: Arc<Segment>,
     /// The allocator of constants in the host's file.
-    pub(super) room: Room,
+    pub(super) room: PageAllocator,
     process: Option<Process>,
     /// The number of processes started so far.
     generation: u64,
@@ -83,8 +83,8 @@ impl fmt::Display for Fault {
     }
 }
 
-impl From<Garbled> for Fault {
-    fn from(garbled: Garbled) -> Self {
+impl From<InvalidMessage> for Fault {
+    fn from(garbled: InvalidMessage) -> Self {
         Self(garbled.to_string())
     }
 }
@@ -95,7 +95,7 @@ impl Worker {
         let lane = Lane {
             given: Segment::new(Writes::Maker)?,
             made: Arc::new(Segment::new(Writes::All)?),
-            room: Room::new(FAR),
+            room: PageAllocator::new(FAR),
             process: None,
             generation: 0,
             request: 0,
@@ -115,7 +115,7 @@ impl Worker {
         &self,
         path: &Path,
         sha256: &str,
-        read: impl FnOnce(&mut Reader<'_>) -> Result<Tables, Garbled>,
+        read: impl FnOnce(&mut Reader<'_>) -> Result<Tables, InvalidMessage>,
     ) -> Result<Tables, Fault> {
         let mut lane = self.lane();
         if let Some(known) = lane.libraries.iter().find(|library| library.path == path) {
@@ -123,7 +123,7 @@ impl Worker {
             return if is_same { Ok(known.tables) } else { Err(known.changed(&is_now(sha256))) };
         }
         lane.start(self)?;
-        let told = lane.ask(self, Ask::Open, path.as_os_str().as_encoded_bytes())?;
+        let told = lane.ask(self, Request::Open, path.as_os_str().as_encoded_bytes())?;
         let read = answered(&told, read).map_err(|garbled| lane.garbled(garbled))?;
         // After a failure no library is added: the order of the libraries determines the numbers of their kernels.
         let tables = read.map_err(|(_, why)| Fault(why.to_owned()))?;
@@ -205,7 +205,7 @@ impl Lane {
         if found.as_ref() != Ok(&library.sha256) {
             return Err(library.changed(&found.map_or_else(|why| why, |found| is_now(&found))));
         }
-        let told = self.ask(worker, Ask::Open, path.as_os_str().as_encoded_bytes())?;
+        let told = self.ask(worker, Request::Open, path.as_os_str().as_encoded_bytes())?;
         // The file is unchanged, so its tables are too.
         let read = answered(&told, |_| Ok(())).map_err(|garbled| self.garbled(garbled))?;
         read.map_err(|(_, why)| Fault(format!("{} cannot be opened again: {why}", path.display())))
@@ -242,7 +242,7 @@ impl Lane {
     pub(super) fn ask(
         &mut self,
         worker: &Worker,
-        what: Ask,
+        what: Request,
         with: &[u8],
     ) -> Result<Vec<u8>, Fault> {
         if !self.given.store(BULK, with) || with.len() > FAR - BULK {
@@ -258,11 +258,11 @@ impl Lane {
             self.made.release(BULK, len.min(FAR - BULK));
         }
         // A process that sends invalid data is not used again.
-        answer.ok_or_else(|| self.fault(Some(Garbled.to_string())))
+        answer.ok_or_else(|| self.fault(Some(InvalidMessage.to_string())))
     }
 
     /// Kills the process after an invalid answer.
-    pub(super) fn garbled(&mut self, garbled: Garbled) -> Fault {
+    pub(super) fn garbled(&mut self, garbled: InvalidMessage) -> Fault {
         self.fault(Some(garbled.to_string()))
     }
 
@@ -270,7 +270,7 @@ impl Lane {
     pub(super) fn exchange(
         &mut self,
         worker: &Worker,
-        what: Ask,
+        what: Request,
         stop: Option<&AtomicU32>,
     ) -> Result<(), Fault> {
         self.request = if self.request >= ENDED - 1 { 1 } else { self.request + 1 };

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use super::{INSIDE, PerProcess, Said};
+use super::{INSIDE, Message, PerProcess};
 
 static FAULTS: PerProcess<Mutex<Vec<String>>> = PerProcess::new(Mutex::new(Vec::new()));
 
@@ -12,7 +12,7 @@ pub fn note_fault(what: &str, why: &dyn fmt::Display) {
     // SAFETY: the note is one that `during` lent this thread, which has not returned.
     let note = INSIDE.get().map(|note| unsafe { note.as_ref() });
     let text = match note {
-        Some(note) => format!("{}: {why}", Said(note.who, what)),
+        Some(note) => format!("{}: {why}", Message(note.who, what)),
         None => format!("a package {what}: {why}"),
     };
     FAULTS.get().lock().unwrap_or_else(PoisonError::into_inner).push(text);

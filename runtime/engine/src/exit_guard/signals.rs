@@ -9,7 +9,7 @@ use std::fmt::{self, Write as _};
 use std::io;
 use std::sync::OnceLock;
 
-use super::{INSIDE, Said};
+use super::{INSIDE, Message};
 
 /// The signals of faults and their descriptions.
 const SIGNALS: [(c_int, &str); 5] = [
@@ -90,7 +90,7 @@ fn say(what: &str) -> bool {
     let who = unsafe { note.as_ref() }.who;
     let mut line = Line::default();
     // A line that is too long is truncated.
-    let _ = writeln!(line, "error: {}; {}", Said(who, what), who.advice());
+    let _ = writeln!(line, "error: {}; {}", Message(who, what), who.advice());
     line.print();
     true
 }

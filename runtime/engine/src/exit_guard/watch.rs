@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{_exit, Note, PerProcess, Said, report};
+use super::{_exit, Message, Note, PerProcess, report};
 
 /// Whether calls are watched; otherwise records cost nothing.
 static IS_ON: AtomicBool = AtomicBool::new(false);
@@ -37,7 +37,7 @@ impl Watched {
     ///
     /// # Safety
     /// The record must exist until the returned value is dropped.
-    pub(super) unsafe fn of(note: NonNull<Note<'static>>) -> Self {
+    pub(super) unsafe fn new(note: NonNull<Note<'static>>) -> Self {
         if !IS_ON.load(Ordering::Relaxed) {
             return Self(None);
         }
@@ -89,7 +89,7 @@ fn look(limit: Duration) {
     let who = unsafe { late.note.as_ref() }.who;
     let what = format!("has not returned after {limit:?}");
     report(
-        &Said(who, &what),
+        &Message(who, &what),
         "run the package contained, or use a debugger to see what it waits for",
     );
     _exit(1)

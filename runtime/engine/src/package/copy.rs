@@ -37,7 +37,7 @@ pub(crate) struct Tables {
 
 /// The reason why this host cannot read a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unreadable {
+pub(super) enum TableError {
     #[error("it has ABI version {found}, expected {ABI_VERSION}")]
     Version { found: AbiVersion },
     #[error("its table has {found} bytes, expected {expected}")]
@@ -84,7 +84,7 @@ struct Head {
 
 impl Tables {
     /// Returns the tables of a package of this same build without copying or checking them.
-    pub(super) fn own(package: &'static PackageV1) -> Result<Self, &'static str> {
+    pub(super) fn in_place(package: &'static PackageV1) -> Result<Self, &'static str> {
         Ok(Self {
             name: package.name(),
             version: package.version(),
@@ -93,7 +93,7 @@ impl Tables {
             kernels: package.kernel_table(),
             libraries: PackageV1::library_table(package),
             guard: package.guard()?,
-            tier: Tier::of(package.guard()?),
+            tier: Tier::from_guard(package.guard()?),
         })
     }
 
@@ -108,7 +108,7 @@ impl Tables {
     /// # Safety
     /// `package` points to a static table of some version, aligned as [`PackageV1`], whose pointers are valid for
     /// that version.
-    pub(super) unsafe fn copy(package: *const PackageV1) -> Result<Self, Unreadable> {
+    pub(super) unsafe fn copy(package: *const PackageV1) -> Result<Self, TableError> {
         // SAFETY: tables of every version are at least as long as their head, as the caller promises.
         let head = unsafe { package.cast::<Head>().read() };
         let size = head.check()?;
@@ -117,7 +117,7 @@ impl Tables {
         // SAFETY: all of `PackageV1` may be zero, and what a package wrote are numbers, pointers and a function.
         let package = unsafe { package.assume_init() };
         if package.has_reserved() {
-            return Err(Unreadable::Reserved);
+            return Err(TableError::Reserved);
         }
         // SAFETY: the tables are those of a package that keeps to its version, as the caller promises.
         let ops = unsafe { items(package.raw_ops(), "operator", "OpDef") }?;
@@ -126,7 +126,7 @@ impl Tables {
         for (at, kernel) in kernels.iter_mut().enumerate() {
             // SAFETY: what a kernel points to is as the package's version says, as the caller promises.
             let functions = unsafe { functions(kernel) };
-            let functions = functions.map_err(|fault| fault.of_item("kernel", at))?;
+            let functions = functions.map_err(|fault| fault.in_item("kernel", at))?;
             // Kernels are referred to for as long as the process lives, as their libraries are.
             *kernel = kernel.copied_to(Box::leak(Box::new(functions)));
         }
@@ -140,36 +140,36 @@ impl Tables {
             ops: ops.leak(),
             kernels: kernels.leak(),
             libraries: libraries.leak(),
-            guard: package.guard().map_err(Unreadable::Guard)?,
-            tier: Tier::of(package.guard().map_err(Unreadable::Guard)?),
+            guard: package.guard().map_err(TableError::Guard)?,
+            tier: Tier::from_guard(package.guard().map_err(TableError::Guard)?),
         })
     }
 }
 
-impl Unreadable {
-    fn of_item(self, what: &'static str, at: usize) -> Self {
+impl TableError {
+    fn in_item(self, what: &'static str, at: usize) -> Self {
         Self::Item { what, at, fault: Box::new(self) }
     }
 }
 
 impl Head {
     /// Returns the size of the table, if this host can read it.
-    fn check(&self) -> Result<usize, Unreadable> {
+    fn check(&self) -> Result<usize, TableError> {
         let Some(fingerprint) = self.version.fingerprint() else {
-            return Err(Unreadable::Version { found: self.version });
+            return Err(TableError::Version { found: self.version });
         };
         let size = self.size as usize;
         let expected = size_of::<PackageV1>();
         let is_own = self.version == ABI_VERSION;
         if size > expected || size < FIRST_BYTES || (is_own && size != expected) {
-            return Err(Unreadable::Bytes { found: size, expected });
+            return Err(TableError::Bytes { found: size, expected });
         }
         if self.fingerprint != fingerprint {
-            return Err(Unreadable::Layouts { found: self.fingerprint, expected: fingerprint });
+            return Err(TableError::Layouts { found: self.fingerprint, expected: fingerprint });
         }
         let known = |bit: &u32| (*bit as usize) < NEEDS.len();
         match (0..u64::BITS).filter(|bit| self.needs >> bit & 1 != 0).find(|bit| !known(bit)) {
-            Some(bit) => Err(Unreadable::Need { bit }),
+            Some(bit) => Err(TableError::Need { bit }),
             None => Ok(size),
         }
     }
@@ -194,31 +194,31 @@ unsafe fn items<T: 'static>(
     table: Table<T>,
     what: &'static str,
     layout: &str,
-) -> Result<Vec<T>, Unreadable> {
+) -> Result<Vec<T>, TableError> {
     let (count, bytes) = (table.len(), table.item_bytes());
     if count > ENTRIES_MAX {
-        return Err(Unreadable::Entries { what, found: count });
+        return Err(TableError::Entries { what, found: count });
     }
     if count == 0 {
         return Ok(Vec::new());
     }
     let expected = size_of::<T>();
     if bytes == 0 || bytes > expected || bytes % align_of::<T>() != 0 {
-        return Err(Unreadable::ItemBytes { what, found: bytes, expected });
+        return Err(TableError::ItemBytes { what, found: bytes, expected });
     }
     let start = table.ptr();
     if start.is_null() || !start.is_aligned() {
-        return Err(Unreadable::NoItems { what });
+        return Err(TableError::NoItems { what });
     }
     let layout = LAYOUTS.iter().find(|l| l.name == layout && l.size == expected);
-    let layout = layout.ok_or_else(|| Unreadable::UnknownLayout(format!("a {what}")))?;
+    let layout = layout.ok_or_else(|| TableError::UnknownLayout(format!("a {what}")))?;
     let mut items = Vec::with_capacity(count);
     for at in 0..count {
         // SAFETY: item `at` of `bytes` bytes lies in the table, as the caller promises, and they are no more than a
         // `T` has.
         let item = unsafe { copied(start.wrapping_byte_add(at * bytes), bytes) };
         if let Some(fault) = fault_in(item.as_ptr().cast(), layout) {
-            return Err(fault.of_item(what, at));
+            return Err(fault.in_item(what, at));
         }
         // SAFETY: `fault_in` found no null where the type wants a function or a reference; its other fields are
         // numbers and raw pointers, which may have any bits.
@@ -231,7 +231,7 @@ unsafe fn items<T: 'static>(
 ///
 /// # Safety
 /// `kernel` points to valid tables of its version.
-unsafe fn functions(kernel: &KernelDef) -> Result<KernelVTable, Unreadable> {
+unsafe fn functions(kernel: &KernelDef) -> Result<KernelVTable, TableError> {
     // SAFETY: the table behind `kernel` is null, which `block` refuses, or as long as its head says.
     let mut functions = unsafe { block(kernel.raw_vtable(), "KernelVTable") }?;
     if !functions.gpu.raw().is_null() {
@@ -246,18 +246,18 @@ unsafe fn functions(kernel: &KernelDef) -> Result<KernelVTable, Unreadable> {
 ///
 /// # Safety
 /// `from` is null or points to a valid block of its version.
-unsafe fn block<T: Block>(from: *const T, name: &'static str) -> Result<T, Unreadable> {
+unsafe fn block<T: Block>(from: *const T, name: &'static str) -> Result<T, TableError> {
     if from.is_null() || !from.is_aligned() {
-        return Err(Unreadable::NoBlock { name });
+        return Err(TableError::NoBlock { name });
     }
     let layout = LAYOUTS.iter().find(|l| l.name == name && l.size == size_of::<T>());
-    let layout = layout.ok_or_else(|| Unreadable::UnknownLayout(format!("a {name}")))?;
+    let layout = layout.ok_or_else(|| TableError::UnknownLayout(format!("a {name}")))?;
     // SAFETY: `from` is not null and aligned, and points to as many bytes as its head says.
     let block = unsafe { copy_block(from) };
     let block = block.ok_or_else(|| {
         // SAFETY: blocks of every version begin with their size, as the caller promises.
         let found = unsafe { from.cast::<u32>().read() };
-        Unreadable::BlockBytes { name, found, least: T::FIRST_BYTES, most: size_of::<T>() }
+        TableError::BlockBytes { name, found, least: T::FIRST_BYTES, most: size_of::<T>() }
     })?;
     match fault_in(block.as_ptr().cast(), layout) {
         Some(fault) => Err(fault),
@@ -267,25 +267,25 @@ unsafe fn block<T: Block>(from: *const T, name: &'static str) -> Result<T, Unrea
 }
 
 /// Returns what makes a foreign structure invalid that an item of a table refers to.
-pub(super) fn raw_fault<T>(item: &T, layout: &Layout) -> Option<Unreadable> {
+pub(super) fn raw_fault<T>(item: &T, layout: &Layout) -> Option<TableError> {
     if size_of::<T>() != layout.size {
-        return Some(Unreadable::OtherLayout(layout.name));
+        return Some(TableError::OtherLayout(layout.name));
     }
     fault_in(std::ptr::from_ref(item).cast(), layout)
 }
 
 /// Finds a reserved field that is not zero, or a missing function or table. `base` points to a structure of layout
 /// `layout`.
-fn fault_in(base: *const u8, layout: &Layout) -> Option<Unreadable> {
+fn fault_in(base: *const u8, layout: &Layout) -> Option<TableError> {
     layout.fields.iter().find_map(|field| {
         let is_reserved = field.name.starts_with("reserved");
         let is_function = field.ty.contains("extern \"C\" fn") && !field.ty.starts_with("Option");
         let is_pointer = field.ty.starts_with('&') || is_function;
         if is_reserved && !is_zero(base, field.offset, field.size) {
-            return Some(Unreadable::ReservedField { field: field.name, layout: layout.name });
+            return Some(TableError::ReservedField { field: field.name, layout: layout.name });
         }
         if is_pointer && is_zero(base, field.offset, field.size) {
-            return Some(Unreadable::NullField { field: field.name, layout: layout.name });
+            return Some(TableError::NullField { field: field.name, layout: layout.name });
         }
         let inner = LAYOUTS.iter().find(|l| l.name == field.ty)?;
         fault_in(base.wrapping_add(field.offset), inner)
@@ -309,7 +309,7 @@ mod tests {
     static LIBRARIES: [LibraryRef; 2] =
         [LibraryRef::new(Core::CPU, "a.so"), LibraryRef::new(Core::GPU, "b.so")];
 
-    fn copy(package: &PackageV1) -> Result<Tables, Unreadable> {
+    fn copy(package: &PackageV1) -> Result<Tables, TableError> {
         // SAFETY: the table is this host's own, and `LIBRARIES` is static.
         unsafe { Tables::copy(package) }
     }
@@ -360,17 +360,20 @@ mod tests {
         let mut other = good;
         other.fingerprint = 1;
         let cases = [
-            (version(newer), format!("its ABI version is {newer}, expected {ABI_VERSION}")),
-            (version(older), format!("its ABI version is 1.0, expected {ABI_VERSION}")),
+            (version(newer), format!("it has ABI version {newer}, expected {ABI_VERSION}")),
+            (version(older), format!("it has ABI version 1.0, expected {ABI_VERSION}")),
             (size(184), format!("its table has 184 bytes, expected {}", good.size)),
             (size(200), format!("its table has 200 bytes, expected {}", good.size)),
             (
                 other,
-                format!("its layouts hash to 0000000000000001, expected {:016x}", good.fingerprint),
+                format!(
+                    "its layouts have fingerprint 0000000000000001, expected {:016x}",
+                    good.fingerprint
+                ),
             ),
             (
                 good.needing(1 << 40),
-                "it needs bit 40 of its host, which this version lacks".to_owned(),
+                "it requires feature bit 40, which this version does not have".to_owned(),
             ),
         ];
         for (package, expected) in cases {

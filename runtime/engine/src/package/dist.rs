@@ -71,9 +71,9 @@ pub(super) fn folder_of(file: &Path) -> &Path {
 /// Returns the expected path of the registration library for the implementation library at `path`.
 pub(super) fn registration_near(path: &Path, package: &str) -> PathBuf {
     let name = registration_file(package);
-    let beside = folder_of(path).join(&name);
-    let above = folder_of(folder_of(path)).join(&name);
-    if !beside.is_file() && above.is_file() { above } else { beside }
+    let same_folder = folder_of(path).join(&name);
+    let parent = folder_of(folder_of(path)).join(&name);
+    if !same_folder.is_file() && parent.is_file() { parent } else { same_folder }
 }
 
 /// A registration library, and the folder that the package's paths are relative to.
@@ -90,7 +90,7 @@ pub(super) fn registration(path: &Path) -> Result<Located, OpenError> {
     let path = std::path::absolute(path).map_err(|e| OpenError::unreadable(path, e))?;
     let about = std::fs::metadata(&path).map_err(|e| OpenError::unreadable(&path, e))?;
     if !about.is_dir() {
-        let path = with_its_libraries(path);
+        let path = resolve_link(path);
         let folder = folder_of(&path).to_owned();
         let index = Index::read(&folder)?;
         return Ok(Located { path, folder, index });
@@ -99,7 +99,7 @@ pub(super) fn registration(path: &Path) -> Result<Located, OpenError> {
     let index = Index::read(&folder)?;
     let (mut found, expected) = match &index {
         Some(index) => (listed(index), "a registration library in its index.json"),
-        None => (lying_in(&folder)?, "a file libUdo*Reg.so"),
+        None => (registrations_in(&folder)?, "a file libUdo*Reg.so"),
     };
     match (found.pop(), found.is_empty()) {
         (Some(file), true) => Ok(Located { path: folder.join(file), folder, index }),
@@ -113,7 +113,7 @@ pub(super) fn registration(path: &Path) -> Result<Located, OpenError> {
 
 /// Returns the path of a registration library in its package. A link is resolved unless the package's other files are next
 /// to the link.
-fn with_its_libraries(path: PathBuf) -> PathBuf {
+fn resolve_link(path: PathBuf) -> PathBuf {
     let real = path.is_symlink().then(|| path.canonicalize().ok()).flatten();
     let Some(real) = real else { return path };
     let has_index = |file: &Path| folder_of(file).join(INDEX_FILE).exists();
@@ -135,7 +135,7 @@ fn listed(index: &Index) -> Vec<String> {
     registrations.map(|l| l.file.clone()).collect()
 }
 
-fn lying_in(folder: &Path) -> Result<Vec<String>, OpenError> {
+fn registrations_in(folder: &Path) -> Result<Vec<String>, OpenError> {
     let unreadable = |e| OpenError::unreadable(folder, e);
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(unreadable)? {

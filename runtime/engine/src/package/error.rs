@@ -336,7 +336,7 @@ pub struct LoadReport(pub(super) String);
 
 impl LoadReport {
     /// Formats `error` and its chain of sources.
-    pub(super) fn of(error: &dyn std::error::Error) -> Self {
+    pub(super) fn from_error(error: &dyn std::error::Error) -> Self {
         let mut text = error.to_string();
         let mut cause = error.source();
         while let Some(error) = cause {

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use udo_api::Core;
 
 use super::OpenError;
-use super::json::{Misfit, Node};
+use super::json::{JsonError, Node};
 
 /// The file name of the index.
 pub const INDEX_FILE: &str = "index.json";
@@ -92,11 +92,11 @@ impl Index {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(OpenError::unreadable(&path, e)),
         };
-        Self::of_bytes(&path, &text).map(Some)
+        Self::from_bytes(&path, &text).map(Some)
     }
 
     /// Parses the bytes of the index at `path`.
-    pub(super) fn of_bytes(path: &Path, bytes: &[u8]) -> Result<Self, OpenError> {
+    pub(super) fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Self, OpenError> {
         Self::parse(bytes).map_err(|misfit| {
             let reason = misfit.to_string();
             OpenError::Index { path: path.to_owned(), reason }
@@ -167,12 +167,12 @@ impl Index {
         format!("{document:#}\n")
     }
 
-    fn parse(text: &[u8]) -> Result<Self, Misfit> {
+    fn parse(text: &[u8]) -> Result<Self, JsonError> {
         let document: Value = serde_json::from_slice(text)?;
         let root = Node::root(&document);
         let format = root.number("format")?;
         if format != FORMAT {
-            return Err(Misfit::Format { found: format, expected: FORMAT });
+            return Err(JsonError::Format { found: format, expected: FORMAT });
         }
         Ok(Self {
             package: root.text("package")?.to_owned(),
@@ -194,26 +194,26 @@ impl SourceEntry {
         value
     }
 
-    fn parse(node: &Node<'_>) -> Result<Self, Misfit> {
-        let is_shared = node.optional("shared")?.is_some() && node.truth("shared")?;
+    fn parse(node: &Node<'_>) -> Result<Self, JsonError> {
+        let is_shared = node.optional("shared")?.is_some() && node.boolean("shared")?;
         Ok(Self { file: inside(node)?.to_owned(), sha256: digest(node)?, is_shared })
     }
 }
 
 /// Returns the path of an entry, which must be inside its folder.
-fn inside<'a>(node: &Node<'a>) -> Result<&'a str, Misfit> {
+fn inside<'a>(node: &Node<'a>) -> Result<&'a str, JsonError> {
     let file = node.text("file")?;
     if !is_inside(file) {
-        return Err(node.member("file")?.complain("a path inside the folder"));
+        return Err(node.member("file")?.unexpected("a path inside the folder"));
     }
     Ok(file)
 }
 
 /// Returns the digest of an entry, in lower case.
-fn digest(node: &Node<'_>) -> Result<String, Misfit> {
+fn digest(node: &Node<'_>) -> Result<String, JsonError> {
     let sha256 = node.text("sha256")?;
     if sha256.len() != 64 || !sha256.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return Err(node.member("sha256")?.complain("64 hexadecimal digits"));
+        return Err(node.member("sha256")?.unexpected("64 hexadecimal digits"));
     }
     Ok(sha256.to_ascii_lowercase())
 }
@@ -237,7 +237,7 @@ impl IndexEntry {
         value
     }
 
-    fn parse(node: &Node<'_>) -> Result<Self, Misfit> {
+    fn parse(node: &Node<'_>) -> Result<Self, JsonError> {
         let file = inside(node)?;
         let kind = match node.text("kind")? {
             "registration" => LibraryKind::Registration,
@@ -245,7 +245,7 @@ impl IndexEntry {
             _ => {
                 return Err(node
                     .member("kind")?
-                    .complain("\"registration\" or \"implementation\""));
+                    .unexpected("\"registration\" or \"implementation\""));
             }
         };
         let core = if node.member("core")?.is_null() { None } else { Some(node.core("core")?) };
@@ -352,11 +352,11 @@ mod tests {
     fn wrong_indexes_are_refused_by_member() {
         let good = index().to_json();
         let cases = [
-            ("\"format\": 1", "\"format\": 2", "its format is 2, expected 1"),
+            ("\"format\": 1", "\"format\": 2", "it has format version 2, expected 1"),
             (
                 "\"kind\": \"reg",
                 "\"kind\": \"beg",
-                "`libraries[0].kind` is \"begistration\", expected a kind of library",
+                "`libraries[0].kind` is \"begistration\", expected \"registration\" or \"implementation\"",
             ),
             (
                 "\"dsp_v68/lib",

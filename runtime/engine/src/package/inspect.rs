@@ -86,7 +86,7 @@ pub fn inspect(path: &Path) -> Result<Inspection, OpenError> {
     others.remove(&name);
     let others = others.iter().map(|file| look_at(&folder, file, index.as_ref()));
     let libraries = std::iter::once(main).chain(others).collect();
-    let sources = Sources::of(&folder, index.as_ref());
+    let sources = Sources::compare(&folder, index.as_ref());
     Ok(Inspection { folder, index, libraries, sources })
 }
 

@@ -5,7 +5,7 @@ use udo_api::Core;
 
 /// The reason why a document is not as expected.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Misfit {
+pub(super) enum JsonError {
     /// The text is not JSON.
     #[error(transparent)]
     Syntax(#[from] serde_json::Error),
@@ -32,7 +32,7 @@ impl<'a> Node<'a> {
     }
 
     /// Creates an error about this value: `ops[1].name` is 3, expected a string.
-    pub(super) fn complain(&self, expected: &'static str) -> Misfit {
+    pub(super) fn unexpected(&self, expected: &'static str) -> JsonError {
         let found = match self.value {
             Value::Null => "null".to_owned(),
             Value::Bool(truth) => truth.to_string(),
@@ -41,7 +41,7 @@ impl<'a> Node<'a> {
             Value::Array(_) => "a list".to_owned(),
             Value::Object(_) => "an object".to_owned(),
         };
-        Misfit::Value { at: self.at.clone(), found, expected }
+        JsonError::Value { at: self.at.clone(), found, expected }
     }
 
     fn path_to(&self, key: &str) -> String {
@@ -49,40 +49,40 @@ impl<'a> Node<'a> {
     }
 
     /// Returns member `key`, if it exists.
-    pub(super) fn optional(&self, key: &str) -> Result<Option<Node<'a>>, Misfit> {
+    pub(super) fn optional(&self, key: &str) -> Result<Option<Node<'a>>, JsonError> {
         let Value::Object(members) = self.value else {
-            return Err(self.complain("an object"));
+            return Err(self.unexpected("an object"));
         };
         Ok(members.get(key).map(|value| Node { value, at: self.path_to(key) }))
     }
 
-    pub(super) fn member(&self, key: &str) -> Result<Node<'a>, Misfit> {
-        self.optional(key)?.ok_or_else(|| Misfit::Missing { at: self.path_to(key) })
+    pub(super) fn member(&self, key: &str) -> Result<Node<'a>, JsonError> {
+        self.optional(key)?.ok_or_else(|| JsonError::Missing { at: self.path_to(key) })
     }
 
-    pub(super) fn text(&self, key: &str) -> Result<&'a str, Misfit> {
+    pub(super) fn text(&self, key: &str) -> Result<&'a str, JsonError> {
         let node = self.member(key)?;
         match node.value {
             Value::String(text) => Ok(text),
-            _ => Err(node.complain("a string")),
+            _ => Err(node.unexpected("a string")),
         }
     }
 
-    pub(super) fn number(&self, key: &str) -> Result<u64, Misfit> {
+    pub(super) fn number(&self, key: &str) -> Result<u64, JsonError> {
         let node = self.member(key)?;
-        node.value.as_u64().ok_or_else(|| node.complain("a non-negative integer"))
+        node.value.as_u64().ok_or_else(|| node.unexpected("a non-negative integer"))
     }
 
-    pub(super) fn truth(&self, key: &str) -> Result<bool, Misfit> {
+    pub(super) fn boolean(&self, key: &str) -> Result<bool, JsonError> {
         let node = self.member(key)?;
-        node.value.as_bool().ok_or_else(|| node.complain("true or false"))
+        node.value.as_bool().ok_or_else(|| node.unexpected("true or false"))
     }
 
     /// Returns the core that member `key` names.
-    pub(super) fn core(&self, key: &str) -> Result<Core, Misfit> {
+    pub(super) fn core(&self, key: &str) -> Result<Core, JsonError> {
         let node = self.member(key)?;
         let found = node.value.as_str().and_then(Core::from_name);
-        found.ok_or_else(|| node.complain("a core, such as \"cpu\" or \"dsp:v68\""))
+        found.ok_or_else(|| node.unexpected("a core, such as \"cpu\" or \"dsp:v68\""))
     }
 
     pub(super) fn is_null(&self) -> bool {
@@ -93,11 +93,11 @@ impl<'a> Node<'a> {
     pub(super) fn list<T>(
         &self,
         key: &str,
-        read: impl Fn(&Node<'a>) -> Result<T, Misfit>,
-    ) -> Result<Vec<T>, Misfit> {
+        read: impl Fn(&Node<'a>) -> Result<T, JsonError>,
+    ) -> Result<Vec<T>, JsonError> {
         let node = self.member(key)?;
         let Value::Array(items) = node.value else {
-            return Err(node.complain("a list"));
+            return Err(node.unexpected("a list"));
         };
         let numbered = items.iter().enumerate();
         numbered.map(|(i, value)| read(&Node { value, at: format!("{}[{i}]", node.at) })).collect()
@@ -125,16 +125,16 @@ mod tests {
         let root = Node::root(&document);
         let cases = [
             (root.text("gone").unwrap_err(), "`gone` is missing"),
-            (root.member("a").unwrap().text("b").unwrap_err(), "`a.b` is 7, expected a text"),
+            (root.member("a").unwrap().text("b").unwrap_err(), "`a.b` is 7, expected a string"),
             (
                 root.list("list", |n| n.number("n")).unwrap_err(),
-                "`list[0].n` is \"x\", expected a whole number",
+                "`list[0].n` is \"x\", expected a non-negative integer",
             ),
             (
                 root.core("core").unwrap_err(),
                 "`core` is \"npu\", expected a core, such as \"cpu\" or \"dsp:v68\"",
             ),
-            (root.list("a", |n| n.truth("b")).unwrap_err(), "`a` is an object, expected a list"),
+            (root.list("a", |n| n.boolean("b")).unwrap_err(), "`a` is an object, expected a list"),
         ];
         for (found, expected) in cases {
             assert_eq!(found.to_string(), expected);

@@ -9,17 +9,17 @@ use super::copy::Tables;
 use super::index::{self, INDEX_FILE, Index};
 use super::open::{self, Candidate};
 use super::sources::Sources;
-use super::trust::{Asking, Sealed, Trust};
+use super::trust::{IndexFile, Trust, TrustRequest};
 use super::{OpenError, Package, PackageLibrary, dist, error, table};
 
 /// A registration library that passed the checks before loading. None of its code has run.
-pub(crate) struct Closed {
+pub(crate) struct ClosedPackage {
     candidate: Candidate,
     pub(crate) sha256: String,
     /// The folder that the paths in its index are relative to.
     pub(crate) folder: PathBuf,
     /// Its index file, and the package name in it.
-    sealed: Option<Sealed>,
+    sealed: Option<IndexFile>,
     indexed: Option<String>,
     /// Whether its libraries match the sources next to them.
     pub(crate) sources: Sources,
@@ -50,14 +50,14 @@ impl Build {
     }
 }
 
-impl Closed {
+impl ClosedPackage {
     /// Reads the package at `path`: its folder, its `dist` folder, or its registration library.
     pub(crate) fn read(path: &Path) -> Result<Self, OpenError> {
         let dist::Located { path, folder, index } = dist::registration(path)?;
-        let sealed = Sealed::read(&folder)?;
+        let sealed = IndexFile::read(&folder)?;
         // Signatures and lock files cover this index, so libraries are checked against the same bytes.
         let index = match &sealed {
-            Some(sealed) => Some(Index::of_bytes(&folder.join(INDEX_FILE), &sealed.bytes)?),
+            Some(sealed) => Some(Index::from_bytes(&folder.join(INDEX_FILE), &sealed.bytes)?),
             None => index,
         };
         let candidate = Candidate::read(&path)?;
@@ -69,7 +69,7 @@ impl Closed {
             let cores = manifest.kernels.iter().map(|k| k.core);
             return Err(not_a_registration(&path, &manifest.package, cores));
         }
-        let sources = Sources::of(&folder, index.as_ref());
+        let sources = Sources::compare(&folder, index.as_ref());
         let indexed = index.map(|index| index.package);
         Ok(Self { candidate, sha256, folder, sealed, indexed, sources })
     }
@@ -91,18 +91,18 @@ impl Closed {
 
     /// Checks that the package is signed and locked as `trust` requires.
     pub(crate) fn check_trust(&self, trust: &Trust) -> Result<(), OpenError> {
-        trust.check(&self.asking())
+        trust.check(&self.trust_request())
     }
 
     /// Returns whether the package is signed with a trusted key. Fails if it does not match the lock file.
-    pub(crate) fn is_vouched_for(&self, trust: &Trust) -> Result<bool, OpenError> {
-        trust.vouches_for(&self.asking())
+    pub(crate) fn is_trusted(&self, trust: &Trust) -> Result<bool, OpenError> {
+        trust.is_trusted(&self.trust_request())
     }
 
-    fn asking(&self) -> Asking<'_> {
+    fn trust_request(&self) -> TrustRequest<'_> {
         let file = || self.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let name = self.name().or(self.indexed.as_deref()).map_or_else(file, str::to_owned);
-        Asking { name, folder: &self.folder, index: self.sealed.as_ref() }
+        TrustRequest { name, folder: &self.folder, index: self.sealed.as_ref() }
     }
 
     /// Returns the name of the library for messages.
@@ -117,7 +117,7 @@ impl Closed {
 
     /// Loads the library with `load` and checks its table.
     pub(crate) fn load(&self, load: impl Load) -> Result<Tables, OpenError> {
-        let table = self.candidate.load_by(|candidate| load(candidate, &self.sha256))?;
+        let table = self.candidate.load_with(|candidate| load(candidate, &self.sha256))?;
         let reject = |reason| OpenError::Table { place: self.place(), reason };
         let holds_kernels_only = table.ops.is_empty() && table.libraries.is_empty();
         if holds_kernels_only && !table.kernels.is_empty() {
@@ -146,7 +146,7 @@ pub(crate) fn built_in(package: &'static PackageV1) -> Result<Tables, OpenError>
         let place = error::linked(package.name());
         OpenError::Table { place, reason: reason.to_owned() }
     };
-    Tables::own(package).map_err(reject)
+    Tables::in_place(package).map_err(reject)
 }
 
 /// Returns the implementation libraries that `table` names, with paths relative to its library.
@@ -184,7 +184,7 @@ pub(crate) fn load_here(candidate: &Candidate, _: &str) -> Result<Tables, OpenEr
 /// Loads the library at the absolute path `path` into this process, whatever its role in its package.
 pub(crate) fn load_library(path: &Path) -> Result<Tables, OpenError> {
     let candidate = Candidate::read(path)?;
-    candidate.load_by(Candidate::load)
+    candidate.load_with(Candidate::load)
 }
 
 /// Opens an implementation library of `package` with `load`. `ops` are the package's operators.
@@ -213,16 +213,16 @@ pub(crate) fn implementation(
     }
     let sha256 = index::sha256(path)?;
     if let Some(folder) = &package.folder {
-        let sealed = Sealed::read(folder)?;
+        let sealed = IndexFile::read(folder)?;
         let file = folder.join(INDEX_FILE);
         if package.index_sha256.as_ref() != sealed.as_ref().map(|sealed| &sealed.sha256) {
             return Err(OpenError::Changed { name: package.name.clone(), path: file });
         }
         if let Some(sealed) = sealed {
-            Index::of_bytes(&file, &sealed.bytes)?.check(folder, path, &sha256)?;
+            Index::from_bytes(&file, &sealed.bytes)?.check(folder, path, &sha256)?;
         }
     }
-    let table = candidate.load_by(|candidate| load(candidate, &sha256))?;
+    let table = candidate.load_with(|candidate| load(candidate, &sha256))?;
     check_origin(package, path, [table.name, table.version, table.sdk_version])?;
     check_cores(library, table.kernels.iter().map(|k| (k.op(), k.core())))?;
     let place = error::library(path);

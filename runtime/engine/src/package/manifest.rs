@@ -9,7 +9,7 @@ use udo_api::{Core, DType, ParamKind, Side, TypeSet, Wanted};
 
 use super::OpenError;
 use super::elf::Elf;
-use super::json::{Misfit, Node};
+use super::json::{JsonError, Node};
 
 /// Returns the target that packages must be built for, such as `x86_64-linux`.
 pub fn host_target() -> String {
@@ -28,7 +28,7 @@ pub enum Tier {
 
 impl Tier {
     /// Returns the tier that a library with this guard supports.
-    pub(crate) fn of(guard: Option<LibraryGuard>) -> Self {
+    pub(crate) fn from_guard(guard: Option<LibraryGuard>) -> Self {
         if guard.is_some() { Self::Trapped } else { Self::Unchecked }
     }
 
@@ -160,11 +160,11 @@ impl Manifest {
     /// # Errors
     /// Fails if the file is not a library for this machine, not a package, or has another ABI version.
     pub fn read(path: &Path) -> Result<Option<Self>, OpenError> {
-        Self::of_elf(path, &Elf::read(path)?)
+        Self::from_elf(path, &Elf::read(path)?)
     }
 
     /// Parses the manifest in `elf`, the library at `path`.
-    pub(super) fn of_elf(path: &Path, elf: &Elf) -> Result<Option<Self>, OpenError> {
+    pub(super) fn from_elf(path: &Path, elf: &Elf) -> Result<Option<Self>, OpenError> {
         if elf.manifest.is_none() && !elf.exports_c_query {
             return Err(OpenError::NotAPackage { path: path.to_owned() });
         }
@@ -196,7 +196,7 @@ impl Manifest {
     }
 
     fn parse(path: &Path, text: &[u8]) -> Result<Self, OpenError> {
-        let refuse = |misfit: Misfit| {
+        let refuse = |misfit: JsonError| {
             let reason = misfit.to_string();
             OpenError::Manifest { path: path.to_owned(), reason }
         };
@@ -207,13 +207,13 @@ impl Manifest {
         if found.fingerprint().is_none() {
             return Err(OpenError::AbiVersion { path: path.to_owned(), found });
         }
-        Self::of_json(&root, found).map_err(refuse)
+        Self::from_json(&root, found).map_err(refuse)
     }
 
-    fn of_json(root: &Node<'_>, abi_version: AbiVersion) -> Result<Self, Misfit> {
+    fn from_json(root: &Node<'_>, abi_version: AbiVersion) -> Result<Self, JsonError> {
         let text = |node: &Node<'_>| match node.as_text() {
             Some(text) => Ok(text.to_owned()),
-            None => Err(node.complain("a string")),
+            None => Err(node.unexpected("a string")),
         };
         Ok(Self {
             abi_version,
@@ -233,7 +233,7 @@ impl Manifest {
 }
 
 /// Parses a version such as `2.0`. Manifests of the first version have the number 1.
-fn abi_version(root: &Node<'_>) -> Result<AbiVersion, Misfit> {
+fn abi_version(root: &Node<'_>) -> Result<AbiVersion, JsonError> {
     let node = root.member("abi_version")?;
     let parts = node.as_text().and_then(|text| text.split_once('.'));
     let version = parts.and_then(|(major, minor)| {
@@ -245,38 +245,38 @@ fn abi_version(root: &Node<'_>) -> Result<AbiVersion, Misfit> {
     let number = root.number("abi_version").ok().and_then(|number| u16::try_from(number).ok());
     match number {
         Some(major) => Ok(AbiVersion { major, minor: 0 }),
-        None => Err(node.complain("a version, such as \"2.0\"")),
+        None => Err(node.unexpected("a version, such as \"2.0\"")),
     }
 }
 
-fn fingerprint(root: &Node<'_>) -> Result<u64, Misfit> {
+fn fingerprint(root: &Node<'_>) -> Result<u64, JsonError> {
     let text = root.text("fingerprint")?;
     let is_hex = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
     let number = if is_hex { u64::from_str_radix(text, 16).ok() } else { None };
     match number {
         Some(number) => Ok(number),
-        None => Err(root.member("fingerprint")?.complain("16 hexadecimal digits")),
+        None => Err(root.member("fingerprint")?.unexpected("16 hexadecimal digits")),
     }
 }
 
-fn tier(root: &Node<'_>) -> Result<Tier, Misfit> {
+fn tier(root: &Node<'_>) -> Result<Tier, JsonError> {
     let text = root.text("heap")?;
     match [Tier::Unchecked, Tier::Trapped].into_iter().find(|t| t.name() == text) {
         Some(tier) => Ok(tier),
-        None => Err(root.member("heap")?.complain("\"unchecked\" or \"trapped\"")),
+        None => Err(root.member("heap")?.unexpected("\"unchecked\" or \"trapped\"")),
     }
 }
 
-fn panics(root: &Node<'_>) -> Result<Option<PanicStrategy>, Misfit> {
+fn panics(root: &Node<'_>) -> Result<Option<PanicStrategy>, JsonError> {
     let Some(node) = root.optional("panic")? else { return Ok(None) };
     let known = [PanicStrategy::Unwind, PanicStrategy::Abort];
     match known.into_iter().find(|p| node.as_text() == Some(p.name())) {
         Some(strategy) => Ok(Some(strategy)),
-        None => Err(node.complain("\"unwind\" or \"abort\"")),
+        None => Err(node.unexpected("\"unwind\" or \"abort\"")),
     }
 }
 
-fn op(node: &Node<'_>) -> Result<ManifestOp, Misfit> {
+fn op(node: &Node<'_>) -> Result<ManifestOp, JsonError> {
     Ok(ManifestOp {
         name: node.text("name")?.to_owned(),
         domain: node.text("domain")?.to_owned(),
@@ -286,17 +286,17 @@ fn op(node: &Node<'_>) -> Result<ManifestOp, Misfit> {
     })
 }
 
-fn port(node: &Node<'_>) -> Result<ManifestPort, Misfit> {
+fn port(node: &Node<'_>) -> Result<ManifestPort, JsonError> {
     Ok(ManifestPort {
         name: node.text("name")?.to_owned(),
         types: type_set(node)?,
-        is_optional: node.truth("optional")?,
-        is_static: node.truth("static")?,
-        is_repeated: node.truth("repeated")?,
+        is_optional: node.boolean("optional")?,
+        is_static: node.boolean("static")?,
+        is_repeated: node.boolean("repeated")?,
     })
 }
 
-fn param(node: &Node<'_>) -> Result<ManifestParam, Misfit> {
+fn param(node: &Node<'_>) -> Result<ManifestParam, JsonError> {
     let kind = node.member("kind")?;
     let name = node.text("name")?;
     let attribute = match node.optional("attribute")? {
@@ -309,13 +309,13 @@ fn param(node: &Node<'_>) -> Result<ManifestParam, Misfit> {
         kind: kind
             .as_text()
             .and_then(ParamKind::from_name)
-            .ok_or_else(|| kind.complain("a kind of parameter, such as \"scalar\""))?,
+            .ok_or_else(|| kind.unexpected("a kind of parameter, such as \"scalar\""))?,
         types: type_set(node)?,
-        is_optional: node.truth("optional")?,
+        is_optional: node.boolean("optional")?,
     })
 }
 
-fn kernel(node: &Node<'_>) -> Result<ManifestKernel, Misfit> {
+fn kernel(node: &Node<'_>) -> Result<ManifestKernel, JsonError> {
     Ok(ManifestKernel {
         op: node.text("op")?.to_owned(),
         domain: match node.optional("domain")? {
@@ -327,11 +327,11 @@ fn kernel(node: &Node<'_>) -> Result<ManifestKernel, Misfit> {
     })
 }
 
-fn rule(node: &Node<'_>) -> Result<ManifestRule, Misfit> {
+fn rule(node: &Node<'_>) -> Result<ManifestRule, JsonError> {
     let side = match node.text("side")? {
         "input" => Side::Input,
         "output" => Side::Output,
-        _ => return Err(node.member("side")?.complain("\"input\" or \"output\"")),
+        _ => return Err(node.member("side")?.unexpected("\"input\" or \"output\"")),
     };
     let wanted = if node.optional("same_as_input")?.is_some() {
         Wanted::SameAsInput(index(node, "same_as_input")?)
@@ -343,23 +343,23 @@ fn rule(node: &Node<'_>) -> Result<ManifestRule, Misfit> {
     Ok(ManifestRule { side, port: index(node, "port")?, wanted })
 }
 
-fn index(node: &Node<'_>, key: &str) -> Result<usize, Misfit> {
+fn index(node: &Node<'_>, key: &str) -> Result<usize, JsonError> {
     match u16::try_from(node.number(key)?) {
         Ok(index) => Ok(usize::from(index)),
-        Err(_) => Err(node.member(key)?.complain("a port index")),
+        Err(_) => Err(node.member(key)?.unexpected("a port index")),
     }
 }
 
-fn library(node: &Node<'_>) -> Result<ManifestLibrary, Misfit> {
+fn library(node: &Node<'_>) -> Result<ManifestLibrary, JsonError> {
     Ok(ManifestLibrary { core: node.core("core")?, file: node.text("file")?.to_owned() })
 }
 
-fn type_set(node: &Node<'_>) -> Result<TypeSet, Misfit> {
+fn type_set(node: &Node<'_>) -> Result<TypeSet, JsonError> {
     let types = node.list("types", element_type)?;
     Ok(types.into_iter().fold(TypeSet::EMPTY, |set, t| set.or(t.set())))
 }
 
-fn element_type(node: &Node<'_>) -> Result<DType, Misfit> {
+fn element_type(node: &Node<'_>) -> Result<DType, JsonError> {
     let found = node.as_text().and_then(DType::from_name);
-    found.ok_or_else(|| node.complain("an element type, such as \"f32\""))
+    found.ok_or_else(|| node.unexpected("an element type, such as \"f32\""))
 }

@@ -9,7 +9,7 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use udo_api::abi::{ABI_VERSION, C_QUERY_SYMBOL, PackageV1, QueryFn};
 use udo_api::export::open_rust_door;
 
-use super::copy::{Tables, Unreadable};
+use super::copy::{TableError, Tables};
 use super::elf::Elf;
 use super::error::{LoadReport, library};
 use super::{Manifest, OpenError};
@@ -40,7 +40,7 @@ impl Candidate {
     /// Reads the library at the absolute path `path`. Refuses one that this runtime cannot open.
     pub(super) fn read(path: &Path) -> Result<Self, OpenError> {
         let elf = Elf::read(path)?;
-        let manifest = Manifest::of_elf(path, &elf)?;
+        let manifest = Manifest::from_elf(path, &elf)?;
         if let Some(manifest) = &manifest {
             manifest.check(path)?;
         }
@@ -49,7 +49,7 @@ impl Candidate {
     }
 
     /// Loads the library with `load`. Refuses tables that do not match its manifest.
-    pub(super) fn load_by(
+    pub(super) fn load_with(
         &self,
         load: impl FnOnce(&Self) -> Result<Tables, OpenError>,
     ) -> Result<Tables, OpenError> {
@@ -77,8 +77,10 @@ impl Candidate {
         // SAFETY: the file is a library for this machine that calls itself a package, and whoever
         // opens a package trusts its code.
         let opened = unsafe { Library::open(Some(&self.path), RTLD_NOW | RTLD_LOCAL) };
-        let handle = opened
-            .map_err(|e| OpenError::Load { path: self.path.clone(), source: LoadReport::of(&e) })?;
+        let handle = opened.map_err(|e| OpenError::Load {
+            path: self.path.clone(),
+            source: LoadReport::from_error(&e),
+        })?;
         let table = match self.door {
             Door::Rust => self.rust_table(),
             Door::C => self.c_table(&handle),
@@ -105,8 +107,10 @@ impl Candidate {
     fn c_table(&self, handle: &Library) -> Result<*const PackageV1, OpenError> {
         // SAFETY: the contract gives the symbol of this name this type.
         let query = unsafe { handle.get::<QueryFn>(C_QUERY_SYMBOL) };
-        let query = query
-            .map_err(|e| OpenError::Load { path: self.path.clone(), source: LoadReport::of(&e) })?;
+        let query = query.map_err(|e| OpenError::Load {
+            path: self.path.clone(),
+            source: LoadReport::from_error(&e),
+        })?;
         // SAFETY: the function takes any version and touches nothing of ours.
         let table = unsafe { query(u32::from(ABI_VERSION.major)) };
         if table.is_null() {
@@ -151,7 +155,7 @@ impl Candidate {
 }
 
 /// Copies the tables of a linked-in package.
-pub(super) fn tables_of(package: &'static PackageV1) -> Result<Tables, Unreadable> {
+pub(super) fn tables_of(package: &'static PackageV1) -> Result<Tables, TableError> {
     // SAFETY: `package` is a static table that this build made.
     unsafe { Tables::copy(package) }
 }

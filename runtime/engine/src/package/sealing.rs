@@ -46,13 +46,13 @@ fn index_of(folder: &Path) -> Result<Index, OpenError> {
     for library in named.filter(|library| folder.join(&library.file).is_file()) {
         libraries.push(entry(&library.file, LibraryKind::Implementation, Some(library.core))?);
     }
-    let said = |of: fn(&super::Manifest) -> &String| manifest.as_ref().map(of).cloned();
+    let stated = |of: fn(&super::Manifest) -> &String| manifest.as_ref().map(of).cloned();
     let unknown = || UNKNOWN.to_owned();
     Ok(Index {
-        package: said(|of| &of.package).unwrap_or_else(|| dist::name_of_registration(&file)),
-        version: said(|of| &of.version).unwrap_or_else(unknown),
-        sdk_version: said(|of| &of.sdk_version).unwrap_or_else(unknown),
-        target: said(|of| &of.target).unwrap_or_else(host_target),
+        package: stated(|of| &of.package).unwrap_or_else(|| dist::name_of_registration(&file)),
+        version: stated(|of| &of.version).unwrap_or_else(unknown),
+        sdk_version: stated(|of| &of.sdk_version).unwrap_or_else(unknown),
+        target: stated(|of| &of.target).unwrap_or_else(host_target),
         libraries,
         made_by: Some(MADE_BY.to_owned()),
     })

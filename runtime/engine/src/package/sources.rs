@@ -25,7 +25,7 @@ pub enum Sources {
 
 impl Sources {
     /// Compares the package with libraries in `folder` and this index.
-    pub(super) fn of(folder: &Path, index: Option<&Index>) -> Self {
+    pub(super) fn compare(folder: &Path, index: Option<&Index>) -> Self {
         let parent = folder.parent().filter(|_| folder.ends_with(DIST_FOLDER));
         let has_own = parent.is_some_and(|parent| parent.join(MARKER).is_file());
         let (Some(parent), Some(index)) = (parent, index) else {

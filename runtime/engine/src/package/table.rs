@@ -8,7 +8,7 @@ use udo_api::{
     TypeSet, Wanted, types,
 };
 
-use super::copy::{Tables, Unreadable, raw_fault};
+use super::copy::{TableError, Tables, raw_fault};
 use super::index::is_inside;
 
 /// A violation of the contract, and where it is.
@@ -23,7 +23,7 @@ pub(super) enum Breach {
     #[error("{0} is listed twice")]
     Twice(String),
     #[error(transparent)]
-    Raw(#[from] Unreadable),
+    Raw(#[from] TableError),
     #[error("it has facts that this version does not know")]
     Facts,
     #[error("it has no outputs, expected at least one")]
@@ -92,7 +92,7 @@ pub(super) enum Breach {
 
 impl Breach {
     /// Locates the violation in an entry of the table.
-    fn of(entry: String) -> impl FnOnce(Self) -> Self {
+    fn in_entry(entry: String) -> impl FnOnce(Self) -> Self {
         |breach| Self::In { entry, breach: Box::new(breach) }
     }
 }
@@ -127,17 +127,17 @@ pub(super) fn check(table: &Tables, ops: &[OpDef]) -> Result<(), Breach> {
             return Err(Breach::Twice(format!("operator {name:?}{of}")));
         }
         let checked = check_op(op).and_then(|()| check_graphs(table.name, op));
-        checked.map_err(Breach::of(format!("operator {name:?}")))?;
+        checked.map_err(Breach::in_entry(format!("operator {name:?}")))?;
     }
-    let ops = OwnOperators::of(ops);
+    let ops = OperatorIndex::new(ops);
     for (at, kernel) in table.kernels.iter().enumerate() {
         let name = kernel.op();
-        check_kernel(kernel, &ops).map_err(Breach::of(format!("kernel {at} ({name:?})")))?;
+        check_kernel(kernel, &ops).map_err(Breach::in_entry(format!("kernel {at} ({name:?})")))?;
     }
     let mut files = BTreeSet::new();
     for library in table.libraries {
         let file = library.file();
-        check_library(library).map_err(Breach::of(format!("library {file:?}")))?;
+        check_library(library).map_err(Breach::in_entry(format!("library {file:?}")))?;
         if !files.insert(file) {
             return Err(Breach::Twice(format!("library {file:?}")));
         }
@@ -156,7 +156,7 @@ fn raw<T>(item: &T, name: &str) -> Result<(), Breach> {
     match layout.map(|layout| raw_fault(item, layout)) {
         Some(None) => Ok(()),
         Some(Some(fault)) => Err(fault.into()),
-        None => Err(Unreadable::UnknownLayout(name.to_owned()).into()),
+        None => Err(TableError::UnknownLayout(name.to_owned()).into()),
     }
 }
 
@@ -176,10 +176,12 @@ fn check_op(op: &OpDef) -> Result<(), Breach> {
         if name.is_empty() || !names.insert(name) {
             return Err(Breach::Name { place: "a parameter".to_owned(), name });
         }
-        check_param(param).map_err(Breach::of(format!("parameter {name:?}")))?;
+        check_param(param).map_err(Breach::in_entry(format!("parameter {name:?}")))?;
         let attribute = param.attribute_name();
         if !attributes.insert(attribute) {
-            return Err(Breach::of(format!("parameter {name:?}"))(Breach::Attribute(attribute)));
+            return Err(Breach::in_entry(format!("parameter {name:?}"))(Breach::Attribute(
+                attribute,
+            )));
         }
     }
     Ok(())
@@ -193,7 +195,7 @@ fn check_ports(side: &str, ports: &[Port]) -> Result<(), Breach> {
             return Err(Breach::Name { place: format!("{side} {at}"), name });
         }
         let is_last = at + 1 == ports.len();
-        check_port(port, is_last).map_err(Breach::of(format!("{side} {name:?}")))?;
+        check_port(port, is_last).map_err(Breach::in_entry(format!("{side} {name:?}")))?;
     }
     Ok(())
 }
@@ -209,7 +211,7 @@ fn check_port(port: &Port, is_last: bool) -> Result<(), Breach> {
     }
     for on_core in port.core_types() {
         check_core(on_core.core())?;
-        check_types(on_core.types()).map_err(Breach::of(format!("on {}", on_core.core())))?;
+        check_types(on_core.types()).map_err(Breach::in_entry(format!("on {}", on_core.core())))?;
     }
     Ok(())
 }
@@ -259,7 +261,7 @@ fn check_graphs(package: &str, op: &OpDef) -> Result<(), Breach> {
     let mut params = op.schema().params().iter();
     if let Some(param) = params.find(|param| param.kind() == Some(ParamKind::Graph)) {
         let name = param.name();
-        return Err(Breach::of(format!("parameter {name:?}"))(Breach::Graph));
+        return Err(Breach::in_entry(format!("parameter {name:?}"))(Breach::Graph));
     }
     if op.schema().known_facts().has_any(Facts::CONTROL) {
         return Err(Breach::Control);
@@ -276,7 +278,7 @@ fn check_core(core: Core) -> Result<(), Breach> {
     }
 }
 
-fn check_kernel(kernel: &KernelDef, ops: &OwnOperators<'_>) -> Result<(), Breach> {
+fn check_kernel(kernel: &KernelDef, ops: &OperatorIndex<'_>) -> Result<(), Breach> {
     check_core(kernel.core())?;
     if kernel.has_unknown_cost() {
         return Err(Breach::Cost);
@@ -286,7 +288,7 @@ fn check_kernel(kernel: &KernelDef, ops: &OwnOperators<'_>) -> Result<(), Breach
     if is_gpu && (is_pitched || !kernel.in_place_pairs().is_empty()) {
         return Err(Breach::Gpu);
     }
-    let schema = ops.computed_by(kernel)?.schema();
+    let schema = ops.find_for(kernel)?.schema();
     for rule in kernel.port_rules() {
         check_rule(rule, schema)?;
     }
@@ -300,11 +302,11 @@ fn check_kernel(kernel: &KernelDef, ops: &OwnOperators<'_>) -> Result<(), Breach
 }
 
 /// Operators by name. Reading a name from a table validates it, so they are read once.
-pub(crate) struct OwnOperators<'a>(HashMap<&'static str, Vec<&'a OpDef>>);
+pub(crate) struct OperatorIndex<'a>(HashMap<&'static str, Vec<&'a OpDef>>);
 
-impl<'a> OwnOperators<'a> {
+impl<'a> OperatorIndex<'a> {
     /// Indexes operators.
-    pub(crate) fn of(ops: &'a [OpDef]) -> Self {
+    pub(crate) fn new(ops: &'a [OpDef]) -> Self {
         let mut named: HashMap<_, Vec<_>> = HashMap::with_capacity(ops.len());
         for op in ops {
             named.entry(op.schema().name()).or_default().push(op);
@@ -314,7 +316,7 @@ impl<'a> OwnOperators<'a> {
 
     /// Returns the operator that `kernel` implements, by its domain, or by its name if that is
     /// unique.
-    pub(crate) fn computed_by(&self, kernel: &KernelDef) -> Result<&'a OpDef, NotDescribed> {
+    pub(crate) fn find_for(&self, kernel: &KernelDef) -> Result<&'a OpDef, NotDescribed> {
         let domain = kernel.domain();
         let named = self.0.get(kernel.op()).map_or(&[][..], Vec::as_slice);
         if let Some(op) = named.iter().find(|op| op.schema().domain() == domain) {
@@ -350,7 +352,7 @@ fn check_rule(rule: &PortRule, schema: &OpSchema) -> Result<(), Breach> {
     }
     match rule.wanted() {
         Wanted::Types(set) => {
-            check_types(set).map_err(Breach::of(format!("the rule for {side} {port}")))
+            check_types(set).map_err(Breach::in_entry(format!("the rule for {side} {port}")))
         }
         Wanted::SameAsInput(other) if schema.input(other).is_none() => {
             Err(Breach::RuleInput { side, port, other })

@@ -27,7 +27,7 @@ pub struct Trust {
     /// Digests of indexes that are allowed without a signature.
     indexes: Vec<String>,
     /// Whether packages must be signed or allowed.
-    is_asked_for: bool,
+    is_required: bool,
     lock: Option<(PathBuf, Lock)>,
 }
 
@@ -72,7 +72,7 @@ impl Trust {
                 self.keys.push(PublicKey::parse(line).map_err(wrong)?);
             }
         }
-        self.is_asked_for = true;
+        self.is_required = true;
         Ok(())
     }
 
@@ -86,15 +86,15 @@ impl Trust {
     }
 
     /// Refuses a package that must not be opened.
-    pub(super) fn check(&self, package: &Asking<'_>) -> Result<(), OpenError> {
+    pub(super) fn check(&self, package: &TrustRequest<'_>) -> Result<(), OpenError> {
         self.check_lock(package)?;
-        if self.is_asked_for { self.check_signers(package) } else { Ok(()) }
+        if self.is_required { self.check_signers(package) } else { Ok(()) }
     }
 
     /// Returns whether a package is signed with a trusted key or has an allowed index. Fails if it does not match the lock file.
-    pub(super) fn vouches_for(&self, package: &Asking<'_>) -> Result<bool, OpenError> {
+    pub(super) fn is_trusted(&self, package: &TrustRequest<'_>) -> Result<bool, OpenError> {
         self.check_lock(package)?;
-        if !self.is_asked_for {
+        if !self.is_required {
             return Ok(false);
         }
         match self.check_signers(package) {
@@ -104,13 +104,13 @@ impl Trust {
         }
     }
 
-    fn check_lock(&self, package: &Asking<'_>) -> Result<(), OpenError> {
+    fn check_lock(&self, package: &TrustRequest<'_>) -> Result<(), OpenError> {
         let Some((path, lock)) = &self.lock else { return Ok(()) };
-        lock.check(&package.name, &package.sealed()?.sha256, path)
+        lock.check(&package.name, &package.index_file()?.sha256, path)
     }
 
-    fn check_signers(&self, package: &Asking<'_>) -> Result<(), OpenError> {
-        let index = package.sealed()?;
+    fn check_signers(&self, package: &TrustRequest<'_>) -> Result<(), OpenError> {
+        let index = package.index_file()?;
         if self.indexes.contains(&index.sha256) {
             return Ok(());
         }
@@ -125,15 +125,15 @@ impl Trust {
 
 /// A package to be checked.
 #[derive(Debug)]
-pub(super) struct Asking<'a> {
+pub(super) struct TrustRequest<'a> {
     pub(super) name: String,
     /// The folder of its index.
     pub(super) folder: &'a Path,
-    pub(super) index: Option<&'a Sealed>,
+    pub(super) index: Option<&'a IndexFile>,
 }
 
-impl Asking<'_> {
-    fn sealed(&self) -> Result<&Sealed, OpenError> {
+impl TrustRequest<'_> {
+    fn index_file(&self) -> Result<&IndexFile, OpenError> {
         let unsealed =
             || OpenError::Unsealed { name: self.name.clone(), folder: self.folder.to_owned() };
         self.index.ok_or_else(unsealed)
@@ -142,12 +142,12 @@ impl Asking<'_> {
 
 /// The content of an index file.
 #[derive(Clone, Debug)]
-pub(super) struct Sealed {
+pub(super) struct IndexFile {
     pub(super) bytes: Vec<u8>,
     pub(super) sha256: String,
 }
 
-impl Sealed {
+impl IndexFile {
     /// Reads the index in `folder`. Returns `None` if there is no index.
     pub(super) fn read(folder: &Path) -> Result<Option<Self>, OpenError> {
         let path = folder.join(INDEX_FILE);

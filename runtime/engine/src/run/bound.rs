@@ -204,7 +204,7 @@ impl Bound {
         let (Some(input), Some(lease)) = (self.inputs.get(index), self.input_lease(index)) else {
             return Err(none("input", index));
         };
-        let copies = self.copies.and(Copies::of(1, 0, into.len()));
+        let copies = self.copies.and(Copies::new(1, 0, into.len()));
         let read = input.read_leased(lease, into);
         self.copies = copies;
         read.map_err(|error| error.at(format_args!("input {index}")))
@@ -231,7 +231,7 @@ impl Bound {
             let taken = output.as_mut().map_or(Ok(()), |output| output.take_result(spec));
             return taken.map_err(|error| at_output(index, error));
         }
-        *copies = copies.and(Copies::of(0, 1, from.len()));
+        *copies = copies.and(Copies::new(0, 1, from.len()));
         let written = match (place, output.as_mut()) {
             (Some(place), Some(given)) => {
                 given.take_result(spec).and_then(|()| given.write_leased(leases, *place, from))

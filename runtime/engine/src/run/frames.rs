@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use udo_api::Shape;
 
-use super::at_work::CoreRequest;
+use super::core_allocator::CoreRequest;
 use super::log::RunLog;
 use super::queue::{WaitingRun, remove};
 use super::queues::Queues;
@@ -66,7 +66,7 @@ impl fmt::Debug for Frames {
 }
 
 /// Returns reserved space in a device's queue.
-fn give_room_back(queues: &Queues, device: DeviceId, count: usize, named: usize) {
+fn release_reserved(queues: &Queues, device: DeviceId, count: usize, named: usize) {
     if let Ok(queue) = queues.queue(device) {
         queue.release(count, named);
     }
@@ -75,7 +75,7 @@ fn give_room_back(queues: &Queues, device: DeviceId, count: usize, named: usize)
 impl Drop for Frames {
     fn drop(&mut self) {
         for device in self.used.iter().map(Device::id) {
-            give_room_back(&self.queues, device, self.count, self.named_room(device));
+            release_reserved(&self.queues, device, self.count, self.named_capacity(device));
         }
         self.queues.timer.release(self.most);
         if let Some(workspace) = &self.workspace {
@@ -98,11 +98,11 @@ impl Frames {
         let FrameOptions { depth, workspace, log, threads, named } = options;
         let (count, most) = (frames.len(), frames.len().saturating_add(depth));
         let used = Used::find(queues.devices(), devices.iter().copied())?;
-        let named_room = |device: DeviceId| if named == Some(device) { most } else { 0 };
+        let named_capacity = |device: DeviceId| if named == Some(device) { most } else { 0 };
         for (at, &device) in devices.iter().enumerate() {
-            if let Err(refused) = queues.reserve(device, count, named_room(device)) {
+            if let Err(refused) = queues.reserve(device, count, named_capacity(device)) {
                 for &before in devices.iter().take(at) {
-                    give_room_back(queues, before, count, named_room(before));
+                    release_reserved(queues, before, count, named_capacity(before));
                 }
                 return Err(refused);
             }
@@ -119,7 +119,7 @@ impl Frames {
     }
 
     /// Returns the number of runs that may name cores of a device.
-    fn named_room(&self, device: DeviceId) -> usize {
+    fn named_capacity(&self, device: DeviceId) -> usize {
         if self.named == Some(device) { self.most } else { 0 }
     }
 

@@ -8,10 +8,10 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 use std::{hint, mem};
 
-use super::at_work::{CoreRequest, Taken};
 use super::bound::Bound;
+use super::core_allocator::{AllocatedCores, CoreRequest};
 use super::frames::Frames;
-use super::log::{Noted, RunSpanKind};
+use super::log::{Recorder, RunSpanKind};
 use super::queue::{Queue, WaitingRun};
 use super::stream::Stream;
 use super::sync::{AtomicU64, Condvar, Mutex, MutexGuard, SPIN};
@@ -26,14 +26,14 @@ pub(crate) struct Job {
     priority: Priority,
     cores: CoreSet,
     timeout: Option<Duration>,
-    told: Arc<Told>,
-    at: Mutex<At>,
+    completion: Arc<Completion>,
+    at: Mutex<Progress>,
     callback: Mutex<Option<Callback>>,
 }
 
 /// The part of a launch that waiters hold. It is separate, so that threads of queues no longer hold the tensors when waiters are
 /// notified.
-struct Told {
+struct Completion {
     flag: Flag,
     seen: Mutex<Seen>,
     changed: Condvar,
@@ -54,7 +54,7 @@ struct Seen {
 }
 
 /// The progress of a run. The thread that executes it holds the lock.
-struct At {
+struct Progress {
     bound: Bound,
     frame: Option<Frame>,
     part: usize,
@@ -65,14 +65,14 @@ struct At {
     has_workspace: bool,
     /// Its number among the runs that named cores, if it did.
     named: Option<u64>,
-    noted: Noted,
+    recorder: Recorder,
     /// Its number in its stream, and whether it got its turn there.
     in_stream: (u64, bool),
 }
 
 impl fmt::Debug for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seen = lock(&self.told.seen);
+        let seen = lock(&self.completion.seen);
         write!(f, "Job(submission {}, in flight: {})", seen.submission, seen.is_in_flight)
     }
 }
@@ -105,18 +105,27 @@ impl Job {
             wakers: Vec::new(),
         };
         let (has_begun, has_workspace, in_stream) = (false, false, (0, false));
-        let noted = Noted::default();
+        let recorder = Recorder::default();
         let (frame, named) = (None, None);
         let (part, began) = (0, 0);
-        let at =
-            At { bound, frame, part, has_begun, began, has_workspace, named, noted, in_stream };
+        let at = Progress {
+            bound,
+            frame,
+            part,
+            has_begun,
+            began,
+            has_workspace,
+            named,
+            recorder,
+            in_stream,
+        };
         Ok(Arc::new(Self {
             frames: Arc::clone(frames),
             stream,
             priority: priority.unwrap_or_default(),
             cores: cores.unwrap_or_default(),
             timeout,
-            told: Arc::new(Told {
+            completion: Arc::new(Completion {
                 flag: Flag::default(),
                 seen: Mutex::new(seen),
                 changed: Condvar::new(),
@@ -149,7 +158,7 @@ impl Job {
 
     /// Counts the run and takes all its leases.
     fn take(&self) -> Result<u64> {
-        let mut seen = lock(&self.told.seen);
+        let mut seen = lock(&self.completion.seen);
         if seen.is_in_flight {
             let why = "the launch is in flight; wait for its run, or record another launch";
             return Err(Error::new(ErrorCode::Busy, why));
@@ -161,8 +170,8 @@ impl Job {
         })?;
         at.named = self.frames.name_cores(self.cores);
         (at.part, at.has_begun) = (0, false);
-        at.noted = Noted::submitted(self.frames.log.as_ref());
-        self.told.flag.clear();
+        at.recorder = Recorder::submitted(self.frames.log.as_ref());
+        self.completion.flag.clear();
         seen.is_in_flight = true;
         seen.failure = None;
         seen.submission += 1;
@@ -171,27 +180,27 @@ impl Job {
 
     /// Returns whether a submission has ended and its callback has returned.
     pub(super) fn has_ended(&self, submission: u64) -> bool {
-        self.told.has_ended(submission)
+        self.completion.has_ended(submission)
     }
 
     /// Waits for the end of a submission, at most until `deadline`.
     pub(super) fn wait(&self, submission: u64, deadline: Option<Instant>) -> Result<()> {
-        self.told.wait(submission, deadline)
+        self.completion.wait(submission, deadline)
     }
 
     pub(super) fn poll(&self, submission: u64, waker: &Waker) -> Poll<Result<()>> {
-        self.told.poll(submission, waker)
+        self.completion.poll(submission, waker)
     }
 
     /// Returns what was copied. Fails while the launch is in flight.
     pub(super) fn copies(&self) -> Result<Copies> {
-        let seen = lock(&self.told.seen);
+        let seen = lock(&self.completion.seen);
         Ok(self.at_rest(&seen)?.bound.copies())
     }
 
     /// Returns an output of a submission that has ended successfully.
     pub(super) fn output(&self, submission: u64, index: usize) -> Result<DeviceTensor> {
-        let seen = lock(&self.told.seen);
+        let seen = lock(&self.completion.seen);
         let at = self.at_rest(&seen)?;
         if seen.submission != submission {
             let why = "the launch was submitted again, so its outputs belong to a later run";
@@ -214,7 +223,7 @@ impl Job {
 
     /// Locks the progress of a launch that is not in flight. While `seen` is locked it cannot be submitted, so nothing else holds
     /// this lock for long.
-    fn at_rest(&self, seen: &Seen) -> Result<MutexGuard<'_, At>> {
+    fn at_rest(&self, seen: &Seen) -> Result<MutexGuard<'_, Progress>> {
         if seen.is_in_flight {
             return Err(Error::new(ErrorCode::Busy, "the run is in flight; wait for it first"));
         }
@@ -222,13 +231,13 @@ impl Job {
     }
 }
 
-impl Told {
+impl Completion {
     fn has_ended(&self, submission: u64) -> bool {
         self.reported.load(Ordering::Acquire) >= submission
     }
 
     fn wait(&self, submission: u64, deadline: Option<Instant>) -> Result<()> {
-        self.look(submission);
+        self.spin(submission);
         let mut seen = lock(&self.seen);
         while !self.has_ended(submission) {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
@@ -248,7 +257,7 @@ impl Told {
     }
 
     /// Spins for a while until a submission ends.
-    fn look(&self, submission: u64) {
+    fn spin(&self, submission: u64) {
         let start = Instant::now();
         while !self.has_ended(submission) && start.elapsed() < SPIN {
             for _ in 0..16 {
@@ -301,8 +310,8 @@ impl WaitingRun for Job {
         self.frames.core_request(self.cores, device)
     }
 
-    fn is_to_end(&self) -> bool {
-        self.told.flag.is_set()
+    fn is_stopped(&self) -> bool {
+        self.completion.flag.is_set()
     }
 
     fn take_turn(self: Arc<Self>) {
@@ -314,24 +323,24 @@ impl WaitingRun for Job {
         let device = frame.device(0);
         lock(&self.at).frame = Some(frame);
         match device {
-            Some(device) => go_to(self, device),
-            None => end(self, Err(nowhere())),
+            Some(device) => enqueue(self, device),
+            None => end(self, Err(no_device())),
         }
     }
 
-    fn go_on_in_workspace(self: Arc<Self>) {
+    fn continue_in_workspace(self: Arc<Self>) {
         let device = {
             let mut at = lock(&self.at);
             at.has_workspace = true;
             at.frame.as_ref().and_then(|frame| frame.device(at.part))
         };
         match device {
-            Some(device) => go_to(self, device),
-            None => end(self, Err(nowhere())),
+            Some(device) => enqueue(self, device),
+            None => end(self, Err(no_device())),
         }
     }
 
-    fn proceed(self: Arc<Self>, cores: Taken, queue: &Queue) -> bool {
+    fn proceed(self: Arc<Self>, cores: AllocatedCores, queue: &Queue) -> bool {
         if !has_workspace(&self) {
             queue.give_back(cores);
             return false;
@@ -341,8 +350,9 @@ impl WaitingRun for Job {
             if !at.has_begun {
                 at.began = used.changes();
             }
-            let stop = Stop { flag: &self.told.flag, device: &queue.device, used, began: at.began };
-            catch_unwind(AssertUnwindSafe(|| at.go_on(stop))).unwrap_or_else(|_| {
+            let stop =
+                Stop { flag: &self.completion.flag, device: &queue.device, used, began: at.began };
+            catch_unwind(AssertUnwindSafe(|| at.advance(stop))).unwrap_or_else(|_| {
                 let why =
                     "the run panicked, which is a bug of this library; its message on standard error says where";
                 Err(Error::new(ErrorCode::Internal, why))
@@ -351,26 +361,26 @@ impl WaitingRun for Job {
         queue.give_back(cores);
         match next {
             Ok(Next::Move(device)) => {
-                go_to(self, device);
+                enqueue(self, device);
                 false
             }
-            Ok(Next::End) => end_by(self, Ok(()), || queue.take_look()),
-            Err(error) => end_by(self, Err(error), || queue.take_look()),
+            Ok(Next::End) => end_with(self, Ok(()), || queue.start_spinning()),
+            Err(error) => end_with(self, Err(error), || queue.start_spinning()),
         }
     }
 
     fn end_waiting(self: Arc<Self>, outcome: Result<()>) {
-        lock(&self.at).noted.note(RunSpanKind::Waits, None);
+        lock(&self.at).recorder.note(RunSpanKind::Waits, None);
         end(self, outcome);
     }
 
     fn stop(self: Arc<Self>, submission: u64, cause: Cause) {
         {
-            let seen = lock(&self.told.seen);
+            let seen = lock(&self.completion.seen);
             if !seen.is_in_flight || seen.submission != submission {
                 return;
             }
-            self.told.flag.set(cause);
+            self.completion.flag.set(cause);
         }
         end_if_stopped(&self);
     }
@@ -379,7 +389,7 @@ impl WaitingRun for Job {
 /// Ends a stopped run that is waiting: removes it from wherever it waits. Code that moves a run to another list calls this too,
 /// so that a concurrent stop is never missed.
 fn end_if_stopped(job: &Arc<Job>) {
-    if !job.told.flag.is_set() {
+    if !job.completion.flag.is_set() {
         return;
     }
     let run = &**job;
@@ -387,13 +397,13 @@ fn end_if_stopped(job: &Arc<Job>) {
     let waits_in_stream = stream.as_ref().is_some_and(|stream| stream.remove(run));
     let waits_for_workspace = || frames.workspace.as_ref().is_some_and(|of| of.remove(run));
     if waits_in_stream || frames.remove(run) || waits_for_workspace() || frames.queues.remove(run) {
-        Arc::clone(job).end_waiting(job.told.flag.error().map_or(Ok(()), Err));
+        Arc::clone(job).end_waiting(job.completion.flag.error().map_or(Ok(()), Err));
     }
 }
 
 /// Does the same for a run that was put into a list, and may have ended since.
-fn end_if_stopped_since(told: &Told, job: &Weak<Job>) {
-    if told.flag.is_set()
+fn end_if_stopped_since(completion: &Completion, job: &Weak<Job>) {
+    if completion.flag.is_set()
         && let Some(job) = job.upgrade()
     {
         end_if_stopped(&job);
@@ -405,22 +415,22 @@ fn admit(job: Arc<Job>) {
     if let Some(frame) = job.frames.take(&job) {
         return job.begin(frame);
     }
-    let (told, waits) = (Arc::clone(&job.told), Arc::downgrade(&job));
+    let (completion, waits) = (Arc::clone(&job.completion), Arc::downgrade(&job));
     drop(job);
-    end_if_stopped_since(&told, &waits);
+    end_if_stopped_since(&completion, &waits);
 }
 
-fn nowhere() -> Error {
+fn no_device() -> Error {
     Error::new(ErrorCode::Internal, "the session has no device to begin on")
 }
 
 /// Puts a run into a device's queue.
-fn go_to(job: Arc<Job>, device: DeviceId) {
+fn enqueue(job: Arc<Job>, device: DeviceId) {
     match job.frames.queues.queue(device) {
         Ok(queue) => {
-            let (told, pushed) = (Arc::clone(&job.told), Arc::downgrade(&job));
+            let (completion, pushed) = (Arc::clone(&job.completion), Arc::downgrade(&job));
             queue.push(job);
-            end_if_stopped_since(&told, &pushed);
+            end_if_stopped_since(&completion, &pushed);
         }
         Err(error) => end(job, Err(error)),
     }
@@ -443,11 +453,11 @@ fn has_workspace(job: &Arc<Job>) -> bool {
     false
 }
 
-impl At {
-    fn go_on(&mut self, stop: Stop<'_>) -> Result<Next> {
-        let Self { bound, frame, part, has_begun, noted, .. } = self;
+impl Progress {
+    fn advance(&mut self, stop: Stop<'_>) -> Result<Next> {
+        let Self { bound, frame, part, has_begun, recorder, .. } = self;
         let device = Some(stop.device.id());
-        noted.note(RunSpanKind::Waits, device);
+        recorder.note(RunSpanKind::Waits, device);
         let Some(frame) = frame else {
             return Err(Error::new(ErrorCode::Internal, "the run has no frame"));
         };
@@ -455,7 +465,7 @@ impl At {
         if !*has_begun {
             stop.used.check_there()?;
             let begun = frame.begin(bound);
-            noted.note(RunSpanKind::Begins, device);
+            recorder.note(RunSpanKind::Begins, device);
             begun?;
             *has_begun = true;
         }
@@ -463,13 +473,13 @@ impl At {
             match frame.device(*part) {
                 None => {
                     let given = frame.end(bound);
-                    noted.note(RunSpanKind::Gives, device);
+                    recorder.note(RunSpanKind::Gives, device);
                     return given.map(|()| Next::End);
                 }
                 Some(device) if device != stop.device.id() => return Ok(Next::Move(device)),
                 Some(_) => {
                     let ran = frame.run(*part, &stop);
-                    noted.note(RunSpanKind::Part(*part), device);
+                    recorder.note(RunSpanKind::Part(*part), device);
                     ran?;
                 }
             }
@@ -481,27 +491,27 @@ impl At {
 
 /// Ends a run: returns its resources, notifies waiters, and starts what waited for it.
 fn end(job: Arc<Job>, outcome: Result<()>) {
-    end_by(job, outcome, || ());
+    end_with(job, outcome, || ());
 }
 
 /// Ends a run as [`end`] does. Calls `before` after the run's callback and before waiters are notified.
-fn end_by<R>(job: Arc<Job>, outcome: Result<()>, before: impl FnOnce() -> R) -> R {
+fn end_with<R>(job: Arc<Job>, outcome: Result<()>, before: impl FnOnce() -> R) -> R {
     if job.timeout.is_some() {
         job.frames.queues.timer.clear(&*job);
     }
-    let (frame, had_workspace, named, (number, had_turn), mut noted) = {
+    let (frame, had_workspace, named, (number, had_turn), mut recorder) = {
         let mut at = lock(&job.at);
         at.bound.give_back();
         let had_workspace = mem::take(&mut at.has_workspace);
         let (frame, named) = (at.frame.take(), at.named.take());
-        (frame, had_workspace, named, at.in_stream, mem::take(&mut at.noted))
+        (frame, had_workspace, named, at.in_stream, mem::take(&mut at.recorder))
     };
     if let Some(workspace) = job.frames.workspace.as_ref().filter(|_| had_workspace) {
         workspace.leave();
     }
     let next = job.frames.leave(frame);
     let submission = {
-        let mut seen = lock(&job.told.seen);
+        let mut seen = lock(&job.completion.seen);
         seen.is_in_flight = false;
         seen.failure = outcome.as_ref().err().cloned();
         seen.submission
@@ -512,17 +522,17 @@ fn end_by<R>(job: Arc<Job>, outcome: Result<()>, before: impl FnOnce() -> R) -> 
     if let Some(callback) = &mut *lock(&job.callback) {
         in_callback(|| callback(&outcome));
     }
-    noted.note(RunSpanKind::Ends(outcome.as_ref().err().map(Error::code)), None);
-    let (stream, told) = (job.stream.clone(), Arc::clone(&job.told));
+    recorder.note(RunSpanKind::Ends(outcome.as_ref().err().map(Error::code)), None);
+    let (stream, completion) = (job.stream.clone(), Arc::clone(&job.completion));
     let named = named.map(|serial| (serial, Arc::clone(&job.frames)));
     drop(job);
     let done_before = before();
     let (next, wakers) = match &stream {
         Some(stream) => {
             let failure = outcome.as_ref().err().cloned();
-            stream.leave((number, had_turn), failure, || told.report(submission, outcome))
+            stream.leave((number, had_turn), failure, || completion.report(submission, outcome))
         }
-        None => (None, told.report(submission, outcome)),
+        None => (None, completion.report(submission, outcome)),
     };
     wakers.into_iter().for_each(Waker::wake);
     if let Some((serial, frames)) = named {

@@ -78,9 +78,9 @@ impl RunLog {
 
 /// The recorder of a run, if it is logged.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Noted(Option<(Arc<RunLog>, u64, Instant)>);
+pub(super) struct Recorder(Option<(Arc<RunLog>, u64, Instant)>);
 
-impl Noted {
+impl Recorder {
     /// Starts recording a run that is submitted now.
     pub(super) fn submitted(log: Option<&Arc<RunLog>>) -> Self {
         Self(

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 use std::{fmt, hint, mem, ptr};
 
-use super::at_work::{AtWork, CoreRequest, Taken};
+use super::core_allocator::{AllocatedCores, CoreAllocator, CoreRequest};
 use super::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, SPIN};
 use super::work::{Cause, Frame};
 use super::{Priority, lock};
@@ -21,7 +21,7 @@ pub(super) trait WaitingRun: fmt::Debug + Send + Sync {
     fn core_request(&self, device: &Device) -> CoreRequest;
 
     /// Returns whether the current submission was stopped.
-    fn is_to_end(&self) -> bool;
+    fn is_stopped(&self) -> bool;
 
     /// Continues after it got its turn in its stream.
     fn take_turn(self: Arc<Self>);
@@ -30,11 +30,11 @@ pub(super) trait WaitingRun: fmt::Debug + Send + Sync {
     fn begin(self: Arc<Self>, frame: Frame);
 
     /// Continues after it got its turn in the shared workspace of its session.
-    fn go_on_in_workspace(self: Arc<Self>);
+    fn continue_in_workspace(self: Arc<Self>);
 
     /// Executes on the calling thread of a queue and these cores, as far as possible there. Returns whether this thread became
     /// the one that spins for more work.
-    fn proceed(self: Arc<Self>, cores: Taken, queue: &Queue) -> bool;
+    fn proceed(self: Arc<Self>, cores: AllocatedCores, queue: &Queue) -> bool;
 
     /// Ends a run that was still waiting.
     fn end_waiting(self: Arc<Self>, outcome: Result<()>);
@@ -45,7 +45,7 @@ pub(super) trait WaitingRun: fmt::Debug + Send + Sync {
 
 /// Removes a stopped run from a list. A run that is not stopped is a later submission of the launch, and stays.
 pub(super) fn remove(runs: &mut VecDeque<Arc<dyn WaitingRun>>, run: &dyn WaitingRun) -> bool {
-    let at = runs.iter().position(|other| is_same(other, run) && other.is_to_end());
+    let at = runs.iter().position(|other| is_same(other, run) && other.is_stopped());
     at.is_some_and(|at| runs.remove(at).is_some())
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Queue {
     /// One for each thread.
     wake: Box<[Condvar]>,
     /// Signalled when cores are returned, for threads in `sync_core`.
-    rested: Condvar,
+    returned: Condvar,
     /// The number of waiting runs, for readers without the lock.
     count: AtomicUsize,
 }
@@ -80,16 +80,16 @@ pub(super) struct Queue {
 struct Lists {
     /// By priority, the highest first; in the order of submission for equal priorities.
     runs: [VecDeque<Arc<dyn WaitingRun>>; Priority::COUNT],
-    cores: AtWork,
+    cores: CoreAllocator,
     /// The number of runs that may wait or execute at the same time.
-    room: usize,
+    capacity: usize,
     /// The number of runs that may have named cores at the same time.
-    named_room: usize,
+    named_capacity: usize,
     is_closed: bool,
     /// The numbers of the sleeping threads. The last one to fall asleep is woken first, because its caches are warmest.
     asleep: Vec<usize>,
     /// Whether a thread spins for work without the lock, or is about to.
-    is_looked: bool,
+    is_spinning: bool,
     /// The number of threads in `sync_core`.
     syncing: usize,
 }
@@ -99,17 +99,17 @@ impl Queue {
         let cores = usize::try_from(device.core_count()).unwrap_or(usize::MAX);
         let waiting = Lists {
             runs: Default::default(),
-            cores: AtWork::new(),
-            room: 0,
-            named_room: 0,
+            cores: CoreAllocator::new(),
+            capacity: 0,
+            named_capacity: 0,
             is_closed: false,
             asleep: Vec::with_capacity(cores),
-            is_looked: false,
+            is_spinning: false,
             syncing: 0,
         };
         let wake = (0..cores).map(|_| Condvar::new()).collect();
-        let (waiting, rested) = (Mutex::new(waiting), Condvar::new());
-        Self { device, waiting, wake, rested, count: AtomicUsize::new(0) }
+        let (waiting, returned) = (Mutex::new(waiting), Condvar::new());
+        Self { device, waiting, wake, returned, count: AtomicUsize::new(0) }
     }
 
     pub(super) fn waiting(&self) -> Waiting {
@@ -118,27 +118,27 @@ impl Queue {
         Waiting { runs, cores_at_work: lists.cores.busy() }
     }
 
-    pub(super) fn room(&self) -> usize {
-        lock(&self.waiting).room
+    pub(super) fn capacity(&self) -> usize {
+        lock(&self.waiting).capacity
     }
 
     pub(super) fn reserve(&self, more: usize, named: usize) {
         let mut waiting = lock(&self.waiting);
-        let Lists { runs, cores, room, named_room, .. } = &mut *waiting;
-        *room += more;
-        *named_room += named;
+        let Lists { runs, cores, capacity, named_capacity, .. } = &mut *waiting;
+        *capacity += more;
+        *named_capacity += named;
         for runs in runs {
-            runs.reserve(room.saturating_sub(runs.len()));
+            runs.reserve(capacity.saturating_sub(runs.len()));
         }
         // The entry of an ended run may be removed shortly after the next one was added.
-        cores.reserve(*room + 2 * *named_room);
+        cores.reserve(*capacity + 2 * *named_capacity);
     }
 
     /// Returns reserved space.
     pub(super) fn release(&self, fewer: usize, named: usize) {
         let mut waiting = lock(&self.waiting);
-        waiting.room -= fewer;
-        waiting.named_room -= named;
+        waiting.capacity -= fewer;
+        waiting.named_capacity -= named;
     }
 
     pub(super) fn push(&self, run: Arc<dyn WaitingRun>) {
@@ -153,7 +153,7 @@ impl Queue {
     /// Wakes a sleeping thread for the waiting runs, unless one is spinning for work.
     fn wake_another(&self, mut waiting: MutexGuard<'_, Lists>) {
         let waits = waiting.runs.iter().any(|runs| !runs.is_empty());
-        if waiting.is_looked || !waits {
+        if waiting.is_spinning || !waits {
             return;
         }
         let woken = waiting.asleep.pop().and_then(|number| self.wake.get(number));
@@ -172,12 +172,12 @@ impl Queue {
     pub(super) fn forget_cores(&self, serial: u64) {
         let mut waiting = lock(&self.waiting);
         waiting.cores.leave(serial);
-        self.say_rested(&waiting);
+        self.notify_returned(&waiting);
     }
 
-    fn say_rested(&self, waiting: &Lists) {
+    fn notify_returned(&self, waiting: &Lists) {
         if waiting.syncing > 0 {
-            self.rested.notify_all();
+            self.returned.notify_all();
         }
     }
 
@@ -186,7 +186,7 @@ impl Queue {
         let until = waiting.cores.next();
         waiting.syncing += 1;
         while waiting.cores.has_before(core, until) {
-            waiting = self.rested.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            waiting = self.returned.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
         waiting.syncing -= 1;
     }
@@ -219,35 +219,39 @@ impl Queue {
     }
 
     /// Returns the cores of a run whose part on this device has ended.
-    pub(super) fn give_back(&self, taken: Taken) {
+    pub(super) fn give_back(&self, taken: AllocatedCores) {
         let mut waiting = lock(&self.waiting);
         waiting.cores.give_back(taken);
-        self.say_rested(&waiting);
+        self.notify_returned(&waiting);
         self.wake_another(waiting);
     }
 
     /// Makes the calling thread of the queue the one that spins for work, if there is none. A waiter that is notified now and
     /// submits the next run then wakes no other thread.
-    pub(super) fn take_look(&self) -> bool {
-        !mem::replace(&mut lock(&self.waiting).is_looked, true)
+    pub(super) fn start_spinning(&self) -> bool {
+        !mem::replace(&mut lock(&self.waiting).is_spinning, true)
     }
 
     pub(super) fn serve(&self, number: usize) {
-        let mut looks = false;
-        while let Some((run, taken)) = self.next(number, looks) {
-            looks = run.proceed(taken, self);
+        let mut spins = false;
+        while let Some((run, taken)) = self.next(number, spins) {
+            spins = run.proceed(taken, self);
         }
     }
 
-    /// Waits for the next run of thread `number` and its cores. Returns `None` after the queue was closed. `looks`: this thread
+    /// Waits for the next run of thread `number` and its cores. Returns `None` after the queue was closed. `spins`: this thread
     /// already is the one that spins for work.
-    fn next(&self, number: usize, mut looks: bool) -> Option<(Arc<dyn WaitingRun>, Taken)> {
+    fn next(
+        &self,
+        number: usize,
+        mut spins: bool,
+    ) -> Option<(Arc<dyn WaitingRun>, AllocatedCores)> {
         let mut waiting = lock(&self.waiting);
         let mut has_looked = false;
         loop {
             let next = self.pick(&mut waiting);
             if next.is_some() || waiting.is_closed || has_looked {
-                waiting.is_looked &= !mem::take(&mut looks);
+                waiting.is_spinning &= !mem::take(&mut spins);
             }
             if next.is_some() {
                 self.wake_another(waiting);
@@ -256,10 +260,10 @@ impl Queue {
             if waiting.is_closed {
                 return None;
             }
-            if !has_looked && (looks || !mem::replace(&mut waiting.is_looked, true)) {
-                (looks, has_looked) = (true, true);
+            if !has_looked && (spins || !mem::replace(&mut waiting.is_spinning, true)) {
+                (spins, has_looked) = (true, true);
                 drop(waiting);
-                self.look();
+                self.spin();
                 waiting = lock(&self.waiting);
                 continue;
             }
@@ -272,7 +276,7 @@ impl Queue {
     }
 
     /// Takes the first run for which enough cores are free.
-    fn pick(&self, waiting: &mut Lists) -> Option<(Arc<dyn WaitingRun>, Taken)> {
+    fn pick(&self, waiting: &mut Lists) -> Option<(Arc<dyn WaitingRun>, AllocatedCores)> {
         let Lists { runs, cores, .. } = waiting;
         let mut left = cores.left(self.device.core_count());
         for runs in runs {
@@ -283,9 +287,9 @@ impl Queue {
                 let Some(request) = runs.get(at).map(|run| run.core_request(&self.device)) else {
                     break;
                 };
-                if let Some(got) = left.take(request) {
+                if let Some(allocated) = left.take(request) {
                     self.count.fetch_sub(1, Ordering::Relaxed);
-                    return Some((runs.remove(at)?, cores.begin(request, got)));
+                    return Some((runs.remove(at)?, cores.begin(request, allocated)));
                 }
             }
         }
@@ -293,7 +297,7 @@ impl Queue {
     }
 
     /// Spins for a while until a run arrives.
-    fn look(&self) {
+    fn spin(&self) {
         let start = Instant::now();
         while self.count.load(Ordering::Acquire) == 0 && start.elapsed() < SPIN {
             for _ in 0..16 {
@@ -320,6 +324,6 @@ mod tests {
         queue.release(30, 0);
         queue.release(40, 5);
         let waiting = lock(&queue.waiting);
-        assert_eq!((waiting.room, waiting.named_room), (0, 0));
+        assert_eq!((waiting.capacity, waiting.named_capacity), (0, 0));
     }
 }

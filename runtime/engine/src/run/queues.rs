@@ -16,7 +16,7 @@ use crate::device::{Device, DeviceId, Devices, Error, ErrorCode, Result};
 #[derive(Debug)]
 pub struct Queues {
     devices: Devices,
-    of: Mutex<BTreeMap<DeviceId, Served>>,
+    of: Mutex<BTreeMap<DeviceId, QueueThreads>>,
     /// The number of submitted runs that have not ended. It does not order memory accesses, so it is a plain atomic even under
     /// `loom`.
     in_flight: AtomicUsize,
@@ -25,9 +25,9 @@ pub struct Queues {
 
 /// A queue and its threads: one per core, but no more than there may be runs.
 #[derive(Debug)]
-struct Served {
+struct QueueThreads {
     queue: Arc<Queue>,
-    by: Vec<thread::JoinHandle<()>>,
+    threads: Vec<thread::JoinHandle<()>>,
 }
 
 impl Queues {
@@ -70,14 +70,14 @@ impl Queues {
 
     fn served<'a>(
         &self,
-        of: &'a mut BTreeMap<DeviceId, Served>,
+        of: &'a mut BTreeMap<DeviceId, QueueThreads>,
         id: DeviceId,
-    ) -> Result<&'a mut Served> {
+    ) -> Result<&'a mut QueueThreads> {
         match of.entry(id) {
             Entry::Occupied(served) => Ok(served.into_mut()),
             Entry::Vacant(free) => {
                 let queue = Arc::new(Queue::new(self.devices.get(id.kind, id.index)?));
-                Ok(free.insert(Served { queue, by: Vec::new() }))
+                Ok(free.insert(QueueThreads { queue, threads: Vec::new() }))
             }
         }
     }
@@ -86,13 +86,13 @@ impl Queues {
     /// `named` of the runs may name cores.
     pub(super) fn reserve(&self, id: DeviceId, more: usize, named: usize) -> Result<()> {
         let mut of = lock(&self.of);
-        let Served { queue, by } = self.served(&mut of, id)?;
+        let QueueThreads { queue, threads } = self.served(&mut of, id)?;
         let cores = usize::try_from(queue.device.core_count()).unwrap_or(usize::MAX);
-        let count = queue.room().saturating_add(more).min(cores);
-        for number in by.len()..count {
+        let count = queue.capacity().saturating_add(more).min(cores);
+        for number in threads.len()..count {
             let (served, name) = (Arc::clone(queue), format!("udo-{id}"));
             let thread = thread::Builder::new().name(name).spawn(move || served.serve(number));
-            by.push(thread.map_err(|error| {
+            threads.push(thread.map_err(|error| {
                 let why = format!("cannot create a thread for the queue of {id}: {error}");
                 Error::new(ErrorCode::OutOfMemory, why)
             })?);
@@ -150,7 +150,7 @@ impl Drop for Queues {
         for served in of.values() {
             served.queue.close();
         }
-        for thread in of.values_mut().flat_map(|served| served.by.drain(..)) {
+        for thread in of.values_mut().flat_map(|served| served.threads.drain(..)) {
             // The last handle may be dropped on one of these threads.
             if thread.thread().id() != thread::current().id() {
                 // A panic was already printed by its thread.

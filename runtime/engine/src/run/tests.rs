@@ -96,7 +96,7 @@ impl Session {
         Self::with(parts, frames, FrameOptions { depth, ..FrameOptions::default() })
     }
 
-    fn noted(parts: &Parts, frames: usize, depth: usize, log: Option<Arc<RunLog>>) -> Self {
+    fn recorder(parts: &Parts, frames: usize, depth: usize, log: Option<Arc<RunLog>>) -> Self {
         Self::with(parts, frames, FrameOptions { depth, log, ..FrameOptions::default() })
     }
 

@@ -23,7 +23,7 @@ struct Shared {
 struct State {
     runs: Vec<Limit>,
     /// The number of limits that may exist at the same time.
-    room: usize,
+    capacity: usize,
     is_started: bool,
     is_closed: bool,
 }
@@ -39,14 +39,14 @@ impl Timer {
     /// Reserves space for more limits, so that submitting does not.
     pub(super) fn reserve(&self, more: usize) {
         let mut state = lock(&self.0.state);
-        let State { runs, room, .. } = &mut *state;
-        *room += more;
-        runs.reserve(room.saturating_sub(runs.len()));
+        let State { runs, capacity, .. } = &mut *state;
+        *capacity += more;
+        runs.reserve(capacity.saturating_sub(runs.len()));
     }
 
     /// Returns reserved space.
     pub(super) fn release(&self, fewer: usize) {
-        lock(&self.0.state).room -= fewer;
+        lock(&self.0.state).capacity -= fewer;
     }
 
     /// Starts the thread, unless it is running.

@@ -31,7 +31,7 @@ struct State {
     /// By priority, the highest first; in the order of arrival for equal priorities.
     waiting: [VecDeque<Waiter>; Priority::COUNT],
     /// The number of runs that may wait at the same time.
-    room: usize,
+    capacity: usize,
     /// The number of the next waiting thread.
     next: u64,
     /// The thread that gets the next turn.
@@ -89,7 +89,7 @@ impl SharedWorkspace {
 
     /// Removes a waiting run. Returns whether it was waiting.
     pub(super) fn remove(&self, run: &dyn WaitingRun) -> bool {
-        let is_its = |waiter: &Waiter| matches!(waiter, Waiter::Run(other) if is_same(other, run) && other.is_to_end());
+        let is_its = |waiter: &Waiter| matches!(waiter, Waiter::Run(other) if is_same(other, run) && other.is_stopped());
         lock(&self.0.state).waiting.iter_mut().any(|waiting| {
             let at = waiting.iter().position(is_its);
             at.is_some_and(|at| waiting.remove(at).is_some())
@@ -113,7 +113,7 @@ impl SharedWorkspace {
             }
         };
         match next {
-            Some(next) => next.go_on_in_workspace(),
+            Some(next) => next.continue_in_workspace(),
             None => self.0.changed.notify_all(),
         }
     }

@@ -30,6 +30,20 @@ use crate::memory::Tensor;
 const UNCHECKED: bool = cfg!(fuzzing);
 
 /// An open model file. Graphs are built on request.
+///
+/// ```no_run
+/// use std::path::Path;
+/// use udo_graph::container::Container;
+/// use udo_graph::import::Reading;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let bytes = Reading::Mapped.bytes(Path::new("model.udm"))?;
+/// for network in Container::read(&bytes)?.networks() {
+///     println!("{}: {} stages", network.name, network.stages.len());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Container {
     networks: Vec<Network<usize>>,

@@ -39,14 +39,14 @@ fn no_more_constants_are_put_than_a_call_has() {
     let worker = Worker::new(of).unwrap();
     let bytes = [[1u8; 4], [2; 4]];
     let packed = bytes.each_ref().map(|bytes| Span { ptr: bytes.as_ptr(), bytes: bytes.len() });
-    let kept = |jobs: usize| {
-        let (mut lane, mut held) = (worker.lane(), Held::new(1, Vec::new(), jobs));
+    let copied = |jobs: usize| {
+        let (mut lane, mut constants) = (worker.lane(), WorkerConstants::new(1, Vec::new(), jobs));
         // SAFETY: the constants are there, and there are no tensors.
-        unsafe { keep(&args(&mut [], &packed[..1]), &mut lane, &mut held) }
+        unsafe { keep(&args(&mut [], &packed[..1]), &mut lane, &mut constants) }
     };
-    assert_eq!(kept(1), Ok(()));
-    assert_eq!(kept(2), Err(Fault("a call has 1 packed constants, expected 2".to_owned())));
-    assert_eq!(kept(0), Err(Fault("a call has 1 packed constants, expected 0".to_owned())));
+    assert_eq!(copied(1), Ok(()));
+    assert_eq!(copied(2), Err(Fault("a call has 1 packed constants, expected 2".to_owned())));
+    assert_eq!(copied(0), Err(Fault("a call has 1 packed constants, expected 0".to_owned())));
 }
 
 #[test]

@@ -8,11 +8,11 @@ use udo_api::{DType, Encoding, Status};
 use udo_host::{Buffer, failure};
 
 use super::window::Window;
-use super::{Refused, Served};
-use crate::contain::Ask;
+use super::{Refused, WorkerState};
+use crate::contain::Request;
 use crate::contain::call::{EXTENTS, MESSAGE, head, tail};
 use crate::contain::shared::{BULK, FAR, HEAD, Segment, words};
-use crate::contain::wire::Garbled;
+use crate::contain::wire::InvalidMessage;
 
 /// A reader of the words at the start of a call.
 struct Words<'a> {
@@ -33,9 +33,9 @@ impl Words<'_> {
     }
 }
 
-impl Served {
+impl WorkerState {
     /// Executes a call and writes the answer.
-    pub(super) fn call(&mut self, what: Ask) {
+    pub(super) fn call(&mut self, what: Request) {
         let called = self.run(what);
         let mut words = [0; tail::WORDS];
         if let Err(Failed { status, detail, text }) = called {
@@ -54,7 +54,7 @@ impl Served {
         }
     }
 
-    fn run(&mut self, what: Ask) -> Result<(), Failed> {
+    fn run(&mut self, what: Request) -> Result<(), Failed> {
         let mut words = Words { given: self.given, at: HEAD };
         let mut head = [0; head::WORDS];
         for word in &mut head {
@@ -71,7 +71,7 @@ impl Served {
         self.spans.clear();
         for _ in 0..number(head::PACKED) {
             let (at, bytes) = (words.number(), words.number());
-            let ptr = self.given.place(at, bytes).ok_or(Garbled)?.cast_const();
+            let ptr = self.given.place(at, bytes).ok_or(InvalidMessage)?.cast_const();
             self.spans.push(Span { ptr, bytes });
         }
         self.grow(what, number(head::SCRATCH), number(head::GEOMETRY_BYTES))?;
@@ -81,13 +81,13 @@ impl Served {
             table
         });
         self.place(head[head::KERNEL], ports, &places)?;
-        let state = self.states.get(&head[head::KERNEL]).ok_or(Garbled)?;
+        let state = self.states.get(&head[head::KERNEL]).ok_or(InvalidMessage)?;
         let geometry = match what {
-            Ask::Prepare => self.geometry.as_ptr(),
+            Request::Prepare => self.geometry.as_ptr(),
             _ => self
                 .given
                 .place(number(head::GEOMETRY), number(head::GEOMETRY_BYTES))
-                .ok_or(Garbled)?,
+                .ok_or(InvalidMessage)?,
         };
         let guard = state.guard.unwrap_or(OWN_GUARD);
         let count = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
@@ -110,8 +110,8 @@ impl Served {
             reserved: [0; 3],
         };
         let function = match what {
-            Ask::Prepare => {
-                state.def.vtable().and_then(|functions| functions.prepare).ok_or(Garbled)?
+            Request::Prepare => {
+                state.def.vtable().and_then(|functions| functions.prepare).ok_or(InvalidMessage)?
             }
             _ => state.kernel.execute_fn(),
         };
@@ -123,20 +123,20 @@ impl Served {
             return Err(Failed { status, detail: failure.error.detail, text: failure.message });
         }
         match what {
-            Ask::Prepare => self.put_geometry(number(head::GEOMETRY_BYTES))?,
+            Request::Prepare => self.put_geometry(number(head::GEOMETRY_BYTES))?,
             _ => self.put_extents(ports),
         }
         Ok(())
     }
 
     /// Enlarges scratch and geometry buffers to the needs of a call.
-    fn grow(&mut self, what: Ask, scratch: usize, geometry: usize) -> Result<(), Failed> {
+    fn grow(&mut self, what: Request, scratch: usize, geometry: usize) -> Result<(), Failed> {
         let room = |bytes| Buffer::zeroed(bytes).map_err(|error| Refused(1, error.to_string()));
         if self.scratch.len() < scratch {
             self.scratch = room(0)?;
             self.scratch = room(scratch)?;
         }
-        if what == Ask::Prepare {
+        if what == Request::Prepare {
             self.geometry = room(geometry)?;
         }
         Ok(())
@@ -149,14 +149,14 @@ impl Served {
         [inputs, outputs]: [usize; 2],
         places: &[usize],
     ) -> Result<(), Failed> {
-        let state = self.states.get_mut(&kernel).ok_or(Garbled)?;
-        let bytes = self.tensors.iter().skip(inputs).take(outputs).map(room_of);
+        let state = self.states.get_mut(&kernel).ok_or(InvalidMessage)?;
+        let bytes = self.tensors.iter().skip(inputs).take(outputs).map(capacity_bytes);
         if !state.window.as_ref().is_some_and(|window| window.is_for(bytes.clone())) {
             state.window = None;
             let window = Window::new(&self.made, bytes);
             state.window = Some(window.map_err(|error| Refused(1, error.to_string()))?);
         }
-        let window = state.window.as_ref().ok_or(Garbled)?;
+        let window = state.window.as_ref().ok_or(InvalidMessage)?;
         for (index, (tensor, &at)) in self.tensors.iter_mut().zip(places).enumerate() {
             tensor.axis_encoding = state.axes.get(index).copied().flatten();
             let is_there = tensor.flags & arg_flags::ABSENT == 0 && at != 0;
@@ -167,18 +167,20 @@ impl Served {
                 _ if !is_there => ptr::null_mut(),
                 (None, Some(port)) => window.output(port),
                 // Kernels must not write inputs; the mapping is read-only.
-                (None, None) => self.given.place(at, room_of(tensor)).ok_or(Garbled)?,
+                (None, None) => {
+                    self.given.place(at, capacity_bytes(tensor)).ok_or(InvalidMessage)?
+                }
             };
         }
         Ok(())
     }
 
     fn put_geometry(&self, bytes: usize) -> Result<(), Failed> {
-        let geometry = self.geometry.bytes().get(..bytes).ok_or(Garbled)?;
+        let geometry = self.geometry.bytes().get(..bytes).ok_or(InvalidMessage)?;
         if bytes <= FAR - BULK && self.made.store(BULK, geometry) {
             return Ok(());
         }
-        Err(Garbled.into())
+        Err(InvalidMessage.into())
     }
 
     /// Writes the extents of bounded outputs.
@@ -209,14 +211,14 @@ impl From<Refused> for Failed {
     }
 }
 
-impl From<Garbled> for Failed {
-    fn from(garbled: Garbled) -> Self {
+impl From<InvalidMessage> for Failed {
+    fn from(garbled: InvalidMessage) -> Self {
         Refused::from(garbled).into()
     }
 }
 
 /// Returns the capacity of a tensor in bytes.
-fn room_of(arg: &TensorArg) -> usize {
+fn capacity_bytes(arg: &TensorArg) -> usize {
     let is_there = arg.flags & arg_flags::ABSENT == 0;
     let element = arg.dtype().map_or(0, DType::size_bytes);
     if is_there { arg.capacity.saturating_mul(element) } else { 0 }

@@ -5,8 +5,8 @@ use udo_api::{AxisEncoding, KernelDef, Status, TensorDesc};
 use udo_host::{ConstantId, FinalizedKernel, Source};
 
 use super::window::Window;
-use super::{Opened, Refused, Served};
-use crate::contain::wire::{Garbled, Reader, Writer};
+use super::{Opened, Refused, WorkerState};
+use crate::contain::wire::{InvalidMessage, Reader, Writer};
 
 /// A finalized kernel.
 pub(super) struct State {
@@ -19,7 +19,7 @@ pub(super) struct State {
     pub(super) window: Option<Window>,
 }
 
-impl Served {
+impl WorkerState {
     pub(super) fn finalize(&mut self, reader: &mut Reader<'_>) -> Result<Writer, Refused> {
         let id = reader.word()?;
         let Opened { def, op, guard } = self.kernel(reader)?;
@@ -65,10 +65,10 @@ impl Served {
         let recipe: Result<Vec<u64>, _> = (0..reader.count()?).map(|_| reader.word()).collect();
         let (recipe, bytes) = (recipe?, reader.number()?);
         let width = reader.number()?;
-        let packer = self.packers.get(number).ok_or(Garbled)?.with(recipe, bytes);
+        let packer = self.packers.get(number).ok_or(InvalidMessage)?.with(recipe, bytes);
         let mut sources = Vec::new();
         for _ in 0..reader.count()? {
-            let desc = reader.items::<TensorDesc>()?.pop().ok_or(Garbled)?;
+            let desc = reader.items::<TensorDesc>()?.pop().ok_or(InvalidMessage)?;
             let id = ConstantId { tensor: 0, format: 0 };
             sources.push(Source { id, desc, bytes: reader.aligned()?, stable: None });
         }
@@ -82,7 +82,7 @@ impl Served {
 
     /// Frees a kernel. A panic of its destructor becomes an error.
     pub(super) fn free(&mut self, reader: &mut Reader<'_>) -> Result<Writer, Refused> {
-        let state = self.states.remove(&reader.word()?).ok_or(Garbled)?;
+        let state = self.states.remove(&reader.word()?).ok_or(InvalidMessage)?;
         let guard = state.guard;
         drop(state);
         let message = guard.map(|guard| guard.take_report().message()).unwrap_or_default();

@@ -174,13 +174,13 @@ impl PublicKey {
     pub(crate) fn parse(line: &str) -> Result<Self, String> {
         let mut words = line.split_whitespace();
         match (words.next(), words.next()) {
-            (Some(PUBLIC), Some(digits)) => Self::of_digits(digits),
+            (Some(PUBLIC), Some(digits)) => Self::from_digits(digits),
             (Some(SECRET), _) => Err("it is a secret key, expected a public key".to_owned()),
             _ => Err(format!("found {line:?}, expected {PUBLIC} or index-sha256 and digits")),
         }
     }
 
-    pub(super) fn of_digits(text: &str) -> Result<Self, String> {
+    pub(super) fn from_digits(text: &str) -> Result<Self, String> {
         bytes(text).map(|bytes| Self(ed25519_compact::PublicKey::new(bytes)))
     }
 
@@ -188,7 +188,7 @@ impl PublicKey {
         digits(self.0.as_ref())
     }
 
-    pub(super) fn signed(&self, message: &[u8], signature: &Signature) -> bool {
+    pub(super) fn verifies(&self, message: &[u8], signature: &Signature) -> bool {
         self.0.verify(message, signature).is_ok()
     }
 }
@@ -251,8 +251,8 @@ mod tests {
         assert_eq!(key.public().digits(), public);
         let signed = key.sign(&[0xaf, 0x82]);
         assert_eq!(digits(signed.as_ref()), signature);
-        assert!(key.public().signed(&[0xaf, 0x82], &signed));
-        assert!(!key.public().signed(&[0xaf, 0x83], &signed));
+        assert!(key.public().verifies(&[0xaf, 0x82], &signed));
+        assert!(!key.public().verifies(&[0xaf, 0x83], &signed));
         assert!(!format!("{key:?}").contains(seed));
     }
 

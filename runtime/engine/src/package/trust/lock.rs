@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::Sealed;
+use super::IndexFile;
 use crate::device::{Error, ErrorCode};
 use crate::package::OpenError;
 use crate::package::dist;
@@ -109,7 +109,7 @@ impl Lock {
     /// Fails if there is no built package, or one of its libraries does not match its index.
     pub fn add(&mut self, path: &Path) -> Result<LockedPackage, OpenError> {
         let dist::Located { path, folder, index } = dist::registration(path)?;
-        let (Some(index), Some(sealed)) = (index, Sealed::read(&folder)?) else {
+        let (Some(index), Some(sealed)) = (index, IndexFile::read(&folder)?) else {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             return Err(OpenError::Unsealed { name, folder });
         };

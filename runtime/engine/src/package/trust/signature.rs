@@ -27,13 +27,15 @@ const CONTEXT: &[u8] = b"udo package index 1\n";
 pub fn sign(folder: &Path, key: &SecretKey) -> Result<PathBuf, OpenError> {
     let path = folder.join(INDEX_FILE);
     let bytes = fs::read(&path).map_err(|error| OpenError::unreadable(&path, error))?;
-    let index = Index::of_bytes(&path, &bytes)?;
+    let index = Index::from_bytes(&path, &bytes)?;
     for library in &index.libraries {
         index.check_file(folder, &folder.join(&library.file))?;
     }
     let mut signatures = Signatures::read(folder)?;
     let (message, public) = (message(&bytes), key.public());
-    signatures.0.retain(|(other, signature)| *other != public && other.signed(&message, signature));
+    signatures
+        .0
+        .retain(|(other, signature)| *other != public && other.verifies(&message, signature));
     signatures.0.push((public, key.sign(&message)));
     let path = folder.join(SIGNATURE_FILE);
     fs::write(&path, signatures.to_text())
@@ -59,7 +61,7 @@ impl Signatures {
             Err(error) => return Err(OpenError::unreadable(&path, error)),
         };
         let line = |(number, line): (usize, &str)| {
-            Self::line(line).map_err(|reason| OpenError::Index {
+            Self::parse_line(line).map_err(|reason| OpenError::Index {
                 path: path.clone(),
                 reason: format!("line {}: {reason}", number + 1),
             })
@@ -67,7 +69,7 @@ impl Signatures {
         text.lines().enumerate().map(line).collect::<Result<_, _>>().map(Self)
     }
 
-    fn line(line: &str) -> Result<(PublicKey, Signature), String> {
+    fn parse_line(line: &str) -> Result<(PublicKey, Signature), String> {
         let mut words = line.split_whitespace();
         let (Some(KIND), Some(key), Some(signature), None) =
             (words.next(), words.next(), words.next(), words.next())
@@ -75,7 +77,7 @@ impl Signatures {
             return Err(format!("expected {KIND}, a public key and a signature"));
         };
         let bytes: [u8; Signature::BYTES] = key::bytes(signature)?;
-        Ok((PublicKey::of_digits(key)?, Signature::new(bytes)))
+        Ok((PublicKey::from_digits(key)?, Signature::new(bytes)))
     }
 
     fn to_text(&self) -> String {
@@ -99,7 +101,7 @@ impl Signatures {
                 signers.join(" and ")
             ));
         }
-        match known.find(|(key, signature)| key.signed(&message, signature)) {
+        match known.find(|(key, signature)| key.verifies(&message, signature)) {
             Some(_) => Ok(()),
             None => Err("its signature belongs to another index.json".to_owned()),
         }

@@ -90,7 +90,7 @@ fn time_counts_from_the_submission_and_ends_what_only_waits() {
     let late = session.submit(RunOptions { timeout, ..RunOptions::default() });
     let error = late.wait().unwrap_err();
     assert_eq!(error.code(), ErrorCode::Timeout);
-    assert!(error.to_string().starts_with("the run did not end within its time"), "{error}");
+    assert!(error.to_string().starts_with("the run exceeded its time limit"), "{error}");
     assert!(!first.is_done());
     gate.open();
     first.wait().unwrap();
@@ -110,7 +110,7 @@ fn waiting_for_some_time_leaves_the_run_alone() {
     let run = session.submit(RunOptions::default());
     let error = run.wait_timeout(Duration::from_millis(1)).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Timeout);
-    assert!(error.to_string().ends_with("it goes on"), "{error}");
+    assert!(error.to_string().ends_with("it continues"), "{error}");
     gate.open();
     run.wait_timeout(LONG).unwrap();
 }
@@ -198,7 +198,7 @@ fn a_run_that_does_not_end_well_has_no_output() {
             assert!(why.starts_with("output 0 is not available because the run failed: "), "{why}");
             let (found, why) = refusal(&well);
             assert_eq!(found, ErrorCode::InvalidState);
-            assert!(why.starts_with("the launch was submitted again since"), "{why}");
+            assert!(why.starts_with("the launch was submitted again"), "{why}");
             session.queues.reset(&session.home);
         }
     }
@@ -208,7 +208,7 @@ fn a_run_that_does_not_end_well_has_no_output() {
 fn a_callback_finds_the_output_of_its_own_run_alone() {
     let (session, heard, gate) = stoppable();
     let (asks, asked) = log::<Run>();
-    let (tells, told) = log();
+    let (tells, completion) = log();
     let on_done: Callback = Box::new(move |_| {
         let run = asked.recv_timeout(LONG).unwrap();
         tells.send(run.output(0).map(|output| output.read_all().unwrap())).unwrap();
@@ -223,7 +223,7 @@ fn a_callback_finds_the_output_of_its_own_run_alone() {
             run.cancel();
         }
         gate.open();
-        let found = told.recv_timeout(LONG).unwrap();
+        let found = completion.recv_timeout(LONG).unwrap();
         assert_eq!(found.is_err(), is_cancelled, "{found:?}");
         assert_eq!(run.wait().is_err(), is_cancelled);
     }

@@ -20,7 +20,7 @@ fn on_two_devices() -> Parts {
 #[test]
 fn a_run_is_noted_where_it_waits_and_where_it_is_at_work() {
     let log = RunLog::with_room(100);
-    let session = Session::noted(&on_two_devices(), 1, 8, Some(Arc::clone(&log)));
+    let session = Session::recorder(&on_two_devices(), 1, 8, Some(Arc::clone(&log)));
     let (launch, ..) = session.record(RunOptions::default());
     for run in 0..2 {
         launch.submit().unwrap().wait().unwrap();
@@ -48,7 +48,7 @@ fn one_that_never_begins_has_waited_until_it_ended() {
     let gate = Gate::default();
     let pass = gate.clone();
     let parts = Parts(vec![(cpu(), Arc::new(move |_| pass.pass()))]);
-    let session = Session::noted(&parts, 1, 8, Some(Arc::clone(&log)));
+    let session = Session::recorder(&parts, 1, 8, Some(Arc::clone(&log)));
     let (first, ..) = session.record(RunOptions::default());
     let (second, ..) = session.record(RunOptions::default());
     let first = first.submit().unwrap();
@@ -63,7 +63,7 @@ fn one_that_never_begins_has_waited_until_it_ended() {
 #[test]
 fn what_there_is_no_room_for_is_counted() {
     let log = RunLog::with_room(3);
-    let session = Session::noted(&on_two_devices(), 1, 8, Some(Arc::clone(&log)));
+    let session = Session::recorder(&on_two_devices(), 1, 8, Some(Arc::clone(&log)));
     let (launch, ..) = session.record(RunOptions::default());
     launch.submit().unwrap().wait().unwrap();
     assert_eq!((log.spans().len(), log.lost()), (3, 4));

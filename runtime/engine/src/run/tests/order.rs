@@ -7,7 +7,7 @@ use crate::device::ErrorCode;
 use crate::run::{Priority, Stream};
 
 /// A part that says that it began, then waits for the gate.
-fn told(said: &Sender<u32>, number: u32, gate: &Gate) -> Part {
+fn completion(said: &Sender<u32>, number: u32, gate: &Gate) -> Part {
     let (said, gate) = (Mutex::new(said.clone()), gate.clone());
     Arc::new(move |_| {
         lock(&said).send(number).unwrap();
@@ -19,12 +19,12 @@ fn told(said: &Sender<u32>, number: u32, gate: &Gate) -> Part {
 fn what_matters_more_goes_first() {
     let gate = Gate::default();
     let (said, heard) = log();
-    let first = Session::new(&Parts(vec![(cpu(), told(&said, 0, &gate))]), 1, 8);
+    let first = Session::new(&Parts(vec![(cpu(), completion(&said, 0, &gate))]), 1, 8);
     let held = first.submit(RunOptions::default());
     assert_eq!(heard.recv_timeout(LONG), Ok(0));
     // Sessions of their own: their runs wait for the device and not for a frame.
     let of = |number| {
-        let parts = Parts(vec![(cpu(), told(&said, number, &gate))]);
+        let parts = Parts(vec![(cpu(), completion(&said, number, &gate))]);
         let work: Vec<Box<dyn Work>> = vec![Box::new(parts)];
         let options = FrameOptions { depth: 8, ..FrameOptions::default() };
         Frames::new(work, &first.queues, &[cpu()], options).unwrap()
@@ -121,8 +121,8 @@ fn runs_of_a_stream_go_one_after_the_other() {
     let gate = Gate::default();
     let (said, heard) = log();
     let parts = Parts(vec![
-        (cpu(), told(&said, 0, &gate)),
-        (DeviceId { kind: CoreKind::Dsp, index: 0 }, told(&said, 1, &gate)),
+        (cpu(), completion(&said, 0, &gate)),
+        (DeviceId { kind: CoreKind::Dsp, index: 0 }, completion(&said, 1, &gate)),
     ]);
     let session = Session::new(&parts, 4, 8);
     let stream = Stream::default();

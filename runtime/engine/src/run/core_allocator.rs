@@ -12,7 +12,7 @@ pub(super) enum CoreRequest {
 /// Cores allocated to a run while it executes.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct Taken {
+pub(super) struct AllocatedCores {
     cores: u64,
     /// The number of its user entry, unless the run named its cores when it was submitted.
     serial: Option<u64>,
@@ -20,7 +20,7 @@ pub(super) struct Taken {
 
 /// The cores of a device, one bit each.
 #[derive(Debug)]
-pub(super) struct AtWork {
+pub(super) struct CoreAllocator {
     busy: u64,
     /// The users of cores: runs that named cores, from submission to end, and others while they execute.
     users: Vec<User>,
@@ -35,9 +35,9 @@ struct User {
 
 /// The free cores of a device while the runs of a queue are considered in order. A run that cannot begin reserves the cores that
 /// it waits for, so that later runs with smaller requests cannot starve it.
-pub(super) struct Left(u64);
+pub(super) struct FreeCores(u64);
 
-impl Left {
+impl FreeCores {
     /// Takes the cores for a run, if enough are free.
     pub(super) fn take(&mut self, request: CoreRequest) -> Option<u64> {
         let free = self.0;
@@ -71,14 +71,14 @@ fn lowest(bits: u64, count: u32) -> Option<u64> {
     Some(bits & !rest)
 }
 
-impl AtWork {
+impl CoreAllocator {
     pub(super) fn new() -> Self {
         Self { busy: 0, users: Vec::new(), next: 0 }
     }
 
     /// Reserves space for this number of users.
-    pub(super) fn reserve(&mut self, room: usize) {
-        self.users.reserve(room.saturating_sub(self.users.len()));
+    pub(super) fn reserve(&mut self, count: usize) {
+        self.users.reserve(count.saturating_sub(self.users.len()));
     }
 
     /// Returns the number of cores in use.
@@ -87,24 +87,24 @@ impl AtWork {
     }
 
     /// Returns the free cores among `count`.
-    pub(super) fn left(&self, count: u32) -> Left {
+    pub(super) fn left(&self, count: u32) -> FreeCores {
         let all = u64::MAX >> (u64::BITS - count.clamp(1, u64::BITS));
-        Left(all & !self.busy)
+        FreeCores(all & !self.busy)
     }
 
     /// Allocates these free cores to a run.
-    pub(super) fn begin(&mut self, request: CoreRequest, cores: u64) -> Taken {
+    pub(super) fn begin(&mut self, request: CoreRequest, cores: u64) -> AllocatedCores {
         self.busy |= cores;
         let serial = match request {
             CoreRequest::These(_) => None,
             CoreRequest::Any(_) => Some(self.enter(cores)),
         };
-        Taken { cores, serial }
+        AllocatedCores { cores, serial }
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "returned cores must not be used again")]
-    pub(super) fn give_back(&mut self, taken: Taken) {
-        let Taken { cores, serial } = taken;
+    pub(super) fn give_back(&mut self, taken: AllocatedCores) {
+        let AllocatedCores { cores, serial } = taken;
         self.busy &= !cores;
         if let Some(serial) = serial {
             self.leave(serial);
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn who_waits_keeps_what_it_waits_for() {
-        let mut at_work = AtWork::new();
+        let mut at_work = CoreAllocator::new();
         let first = at_work.begin(CoreRequest::Any(1), 0b0001);
         let mut left = at_work.left(4);
         assert_eq!(left.take(CoreRequest::These(0b0011)), None);
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn users_of_a_core_are_those_that_named_it_or_are_at_it() {
-        let mut at_work = AtWork::new();
+        let mut at_work = CoreAllocator::new();
         let named = at_work.enter(0b10);
         let begun = at_work.begin(CoreRequest::Any(1), 0b01);
         let until = at_work.next();

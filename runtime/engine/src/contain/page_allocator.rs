@@ -4,7 +4,7 @@ use super::shared::PAGE;
 
 /// An address range without an end.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct PageAllocator {
     /// The end of all allocations so far.
     end: usize,
     /// Freed parts, sorted; adjacent parts are merged.
@@ -18,7 +18,7 @@ pub(super) struct Part {
     pub(super) len: usize,
 }
 
-impl Room {
+impl PageAllocator {
     /// Creates an allocator that starts at `at`.
     pub(super) fn new(at: usize) -> Self {
         Self { end: at, free: Vec::new() }
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn what_is_given_back_is_taken_again() {
-        let mut room = Room::new(1 << 20);
+        let mut room = PageAllocator::new(1 << 20);
         let parts: Vec<_> = (0..4).map(|n| room.take(n * PAGE).unwrap()).collect();
         let lens: Vec<_> = parts.iter().map(|part| part.len / PAGE).collect();
         assert_eq!(lens, [1, 1, 2, 3]);
