@@ -111,7 +111,7 @@ fn a_package_runs_if_one_trusted_key_signed_it_as_it_is() {
     fs::write(dir.path().join("allowed"), format!("# ours\nindex-sha256 {digest} selu\n")).unwrap();
     succeeds(&dir, &verify(&["--trust", "allowed"]));
     fs::remove_file(&index).unwrap();
-    refused(&dir, &verify(&["--trust", "allowed"]), &["has no index.json that could be signed"]);
+    refused(&dir, &verify(&["--trust", "allowed"]), &["has no index.json, which signatures"]);
 }
 
 /// Has `make` build the example in C, of this source.
@@ -232,8 +232,8 @@ fn keys_are_kept_and_what_is_none_is_said() {
     refused(&dir, &verify(&["--trust", "own.key"]), &["line 1: it is a secret key"]);
     for (text, says) in [
         ("\n# keys\nhello", "line 3: found \"hello\""),
-        ("udo-public-ed25519 12", "line 1: found \"12\", wanted 64 hexadecimal digits"),
-        ("index-sha256 zz", "wanted 64 hexadecimal digits"),
+        ("udo-public-ed25519 12", "line 1: found \"12\", expected 64 hexadecimal digits"),
+        ("index-sha256 zz", "expected 64 hexadecimal digits"),
     ] {
         fs::write(dir.path().join("keys"), text).unwrap();
         refused(&dir, &verify(&["--trust", "keys"]), &[says]);

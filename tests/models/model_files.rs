@@ -145,10 +145,10 @@ fn each_run_goes_to_the_stage_of_its_shapes() {
     let plain = gives(&dir, &["run", "open.graph", "--input", "x=x4.npy", "--json"]);
     let staged = gives(&dir, &["run", "open.udm", "--input", "x=x4.npy", "--json"]);
     assert_eq!(plain, staged);
-    let known = "wanted one of x f32[1,2]; x f32[2..4,2]";
+    let known = "expected one of x f32[1,2]; x f32[2..4,2]";
     let error = bad(&dir, &["run", "open.udm", "--input", "x=x7.npy"]);
     assert!(
-        error.contains("no stage of network \"open\" takes x [7,2], ") && error.contains(known),
+        error.contains("no stage of network \"open\" fits x [7,2], ") && error.contains(known),
         "{error}"
     );
     assert!(error.contains("help: `udo model info` lists the stages"), "{error}");
@@ -215,12 +215,12 @@ fn files_are_put_together_and_taken_apart() {
         "byte for byte"
     );
     let error = bad(&dir, &["model", "combine", "all.udm", "open.udm", "-o", "none.udm"]);
-    let wanted = "error: open.udm: network \"net\" stage 0: the shapes x [1,2] in both files, wanted different shapes";
+    let wanted = "error: open.udm: network \"net\" stage 0: the shapes x [1,2] in both files, expected different shapes";
     assert!(error.starts_with(wanted), "{error}");
     good(&dir, &["convert", "custom.graph", "--config", "c.json", "--name", "net"]);
     let error = bad(&dir, &["model", "combine", "all.udm", "custom.udm", "-o", "none.udm"]);
     assert!(
-        error.contains("x f32 of rank 2 -> y, z and x f32 of rank 2 -> y, wanted the same"),
+        error.contains("x f32 of rank 2 -> y, z and x f32 of rank 2 -> y, expected the same"),
         "{error}"
     );
     let error = bad(&dir, &["model", "extract", "open.graph", "-o", "none.udm"]);
@@ -435,7 +435,7 @@ fn what_is_asked_wrong_is_refused_and_leaves_nothing() {
     let error = bad(&dir, &["convert", "open.graph", "--input-shape", "q=1"]);
     assert!(error.contains("stage 0 input \"q\": unknown input, expected one of \"x\""), "{error}");
     let error = bad(&dir, &["convert", "fixed.graph", "--input-shape", "x=8,2"]);
-    assert!(error.contains("stage 0 input \"x\": [8,2], wanted f32[7,2]"), "{error}");
+    assert!(error.contains("stage 0 input \"x\": [8,2], expected f32[7,2]"), "{error}");
     let (code, _, errors) = udo(&dir, &["convert", "open.graph", "--input-shape", "x"]);
     assert_eq!(code, Some(2), "{errors}");
     let error = bad(&dir, &["convert", "open.graph", "-o", "no/folder.udm"]);
@@ -443,7 +443,7 @@ fn what_is_asked_wrong_is_refused_and_leaves_nothing() {
     fs::write(dir.path().join("m.tflite"), b"\x1c\0\0\0TFL3\0\0\0\0").unwrap();
     let error = bad(&dir, &["convert", "m.tflite"]);
     assert!(
-        error.contains("a TensorFlow Lite model is not supported, wanted an ONNX file: "),
+        error.contains("a TensorFlow Lite model is not supported, expected an ONNX file: "),
         "{error}"
     );
     fs::create_dir(dir.path().join("saved")).unwrap();
@@ -456,7 +456,7 @@ fn what_is_asked_wrong_is_refused_and_leaves_nothing() {
     file.push(1);
     fs::write(dir.path().join("weights.udm"), file).unwrap();
     let error = bad(&dir, &["run", "weights.udm"]);
-    assert!(error.contains("metadata \"format\" is missing, wanted \"udo\""), "{error}");
+    assert!(error.contains("metadata \"format\" is missing, expected \"udo\""), "{error}");
     assert!(error.contains("help: `udo convert MODEL.onnx -o MODEL.udm` makes"), "{error}");
     let udm = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
     let udm: Vec<_> = udm.filter(|name| name.to_string_lossy().contains(".udm")).collect();

@@ -69,7 +69,7 @@ struct State {
     /// The prepacked weights that are or were in use.
     made: BTreeMap<u128, Weak<PackedBytes>>,
     /// Computed constants, kept until they are saved.
-    kept: BTreeMap<u128, Tensor>,
+    constants: BTreeMap<u128, Tensor>,
     /// Whether the file is incomplete.
     is_stale: bool,
 }
@@ -119,8 +119,9 @@ impl Cache {
         let OpenedCache { stored, outcome } = found;
         // A file that was too new to be identified by its times may be old enough now.
         let is_stale = stored.as_ref().is_none_or(|s| s.key.stamp.is_none() && key.stamp.is_some());
-        let (stored, (made, kept)) = (stored.map(Arc::new), Default::default());
-        let state = Mutex::new(State { outcome, not_saved: None, stored, made, kept, is_stale });
+        let (stored, (made, constants)) = (stored.map(Arc::new), Default::default());
+        let state =
+            Mutex::new(State { outcome, not_saved: None, stored, made, constants, is_stale });
         let (restored, packed) = Default::default();
         Arc::new(Self { home, key, source, code, state, restored, packed })
     }
@@ -151,7 +152,7 @@ impl Cache {
     }
 
     /// Returns the constant that the text `of` identifies, from the file or computed by `make`.
-    pub(crate) fn kept(
+    pub(crate) fn cached_constant(
         &self,
         of: &str,
         desc: &TensorDesc,
@@ -163,7 +164,7 @@ impl Cache {
         let is_there = there.is_some();
         let tensor = there.or_else(make)?.known_as(id);
         let mut state = self.lock();
-        state.kept.insert(id, tensor.clone());
+        state.constants.insert(id, tensor.clone());
         state.is_stale |= !is_there;
         Some(tensor)
     }
@@ -171,7 +172,7 @@ impl Cache {
     /// Drops a constant that turned out not to be needed.
     pub fn let_go(&self, tensor: &Tensor) {
         if let Some(id) = tensor.stable() {
-            self.lock().kept.remove(&id);
+            self.lock().constants.remove(&id);
         }
     }
 
@@ -284,11 +285,13 @@ impl State {
     fn take_all(&mut self) -> PackedWeights {
         let made = |(id, packed): (&u128, &Weak<PackedBytes>)| Some((*id, packed.upgrade()?));
         let mut weights: PackedWeights = self.made.iter().filter_map(made).collect();
-        weights.extend(std::mem::take(&mut self.kept).into_iter().filter_map(|(id, tensor)| {
-            let bytes = tensor.size_bytes();
-            let of: SharedBytes = Arc::new(tensor);
-            Some((id, Arc::new(PackedBytes::shared(&of, 0..bytes)?)))
-        }));
+        weights.extend(std::mem::take(&mut self.constants).into_iter().filter_map(
+            |(id, tensor)| {
+                let bytes = tensor.size_bytes();
+                let of: SharedBytes = Arc::new(tensor);
+                Some((id, Arc::new(PackedBytes::shared(&of, 0..bytes)?)))
+            },
+        ));
         weights
     }
 }

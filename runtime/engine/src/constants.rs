@@ -114,7 +114,7 @@ impl Constants {
         let is_large = desc.full_shape().is_fixed() && desc.size_bytes() >= KEPT_BYTES;
         let cache = self.cache.as_deref().filter(|_| is_large);
         match cache.and_then(|cache| Some((cache, of(cache)?))) {
-            Some((cache, of)) => cache.kept(&of, desc, make),
+            Some((cache, of)) => cache.cached_constant(&of, desc, make),
             None => make(),
         }
     }

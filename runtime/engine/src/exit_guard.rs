@@ -75,7 +75,7 @@ impl fmt::Display for Message<'_> {
 
 /// The record of a thread's current call, for other threads that work for it.
 #[derive(Clone, Copy)]
-pub(crate) struct Inside(Option<NonNull<Note<'static>>>);
+pub(crate) struct CurrentCall(Option<NonNull<Note<'static>>>);
 
 /// A call of a package's function, as it is reported.
 #[derive(Clone, Copy, Debug)]
@@ -151,37 +151,37 @@ fn report(what: &dyn fmt::Display, help: &str) {
 pub fn during<R>(who: &dyn Who, body: impl FnOnce() -> R) -> R {
     let note = Note { who };
     let note: NonNull<Note<'static>> = NonNull::from(&note).cast();
-    let mut back = Back { to: INSIDE.replace(Some(note)), has_returned: false };
+    let mut restore = Restore { to: INSIDE.replace(Some(note)), has_returned: false };
     // SAFETY: the note is there until `during` returns, and so until it is watched no more.
     let _watched = unsafe { watch::Watched::new(note) };
     let result = body();
-    back.has_returned = true;
+    restore.has_returned = true;
     result
 }
 
 /// Returns the record of this thread's current call.
-pub(crate) fn inside() -> Inside {
-    Inside(INSIDE.get())
+pub(crate) fn current_call() -> CurrentCall {
+    CurrentCall(INSIDE.get())
 }
 
 /// Runs `body` with the record of the thread that it works for.
 ///
 /// # Safety
 /// That thread must not leave its call until `body` has returned.
-pub(crate) unsafe fn on_behalf<R>(inside: Inside, body: impl FnOnce() -> R) -> R {
-    let mut back = Back { to: INSIDE.replace(inside.0), has_returned: false };
+pub(crate) unsafe fn on_behalf<R>(call: CurrentCall, body: impl FnOnce() -> R) -> R {
+    let mut restore = Restore { to: INSIDE.replace(call.0), has_returned: false };
     let result = body();
-    back.has_returned = true;
+    restore.has_returned = true;
     result
 }
 
 /// Restores the record of the thread, also if a panic unwinds.
-struct Back {
+struct Restore {
     to: Option<NonNull<Note<'static>>>,
     has_returned: bool,
 }
 
-impl Drop for Back {
+impl Drop for Restore {
     fn drop(&mut self) {
         // Without a panic, an exception of another language unwinds, which Rust code cannot catch.
         if !self.has_returned && !std::thread::panicking() {

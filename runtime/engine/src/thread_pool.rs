@@ -103,15 +103,15 @@ thread_local! {
 }
 
 /// Marks the thread as executing calls of a parallel-for. Restores the mark when dropped.
-struct Inside(bool);
+struct InParallel(bool);
 
-impl Inside {
+impl InParallel {
     fn enter() -> Self {
         Self(INSIDE.replace(true))
     }
 }
 
-impl Drop for Inside {
+impl Drop for InParallel {
     fn drop(&mut self) {
         INSIDE.set(self.0);
     }
@@ -170,7 +170,7 @@ impl Pool {
         for index in 1..requested {
             let team = Arc::clone(&pool.team);
             let body = Box::new(move || {
-                let _inside = Inside::enter();
+                let _inside = InParallel::enter();
                 team.serve(index);
             });
             // The caller's thread exists already.
@@ -267,7 +267,7 @@ unsafe extern "C" fn run(ctx: *const c_void, count: usize, task: Task, task_ctx:
     // SAFETY: `ctx` points to a `Team`, as the caller promises.
     let team = unsafe { &*ctx.cast::<Team>() };
     let is_nested = INSIDE.get();
-    let _inside = Inside::enter();
+    let _inside = InParallel::enter();
     let job = Job::new(task, task_ctx, count);
     // SAFETY: the caller guarantees `task` with `task_ctx` and numbers below `count` until this returns.
     if is_nested || !unsafe { team.submit(job) } {

@@ -310,11 +310,11 @@ fn local_memory_goes_to_local_parameters_alone() {
     let cases = [
         (
             "local for global",
-            "argument 2 of kernel \"scale\" is 64 bytes of local memory, wanted \"float*\", which is not local",
+            "argument 2 of kernel \"scale\" is 64 bytes of local memory, expected \"float*\", which is not local",
         ),
         (
             "global for local",
-            "argument 2 of kernel \"sums\" is scratch 0, wanted \"float*\", which is local",
+            "argument 2 of kernel \"sums\" is scratch 0, expected \"float*\", which is local",
         ),
     ];
     for (variant, message) in cases {

@@ -344,7 +344,7 @@ fn what_a_device_cannot_compile_is_an_error_and_never_runs_elsewhere() {
         ("broken", "the source of kernel \"affine\" does not compile on "),
         ("misnamed", "the source does not define kernel \"afine\", found \"affine\""),
         ("short", "kernel \"affine\" has 3 arguments, expected 4"),
-        ("swapped", "argument 2 of kernel \"affine\" is the i32 -3, wanted \"float\""),
+        ("swapped", "argument 2 of kernel \"affine\" is the i32 -3, expected \"float\""),
         (
             "groups",
             "kernel \"affine\" requires work groups of [8, 1, 1], which do not divide the global size [12, 1, 1]",

@@ -137,7 +137,7 @@ const CASES: &[(&str, &str)] = &[
     ),
     (
         "rules[1].same_as = 2",
-        "kernel 0 (\"Scale\"): the rule for output 0 wants the type of input 2, which the operator lacks",
+        "kernel 0 (\"Scale\"): the rule for output 0 requires the type of input 2, which the operator does not have",
     ),
     (
         "pairs[0].output = 1",

@@ -65,7 +65,7 @@ fn a_pool_takes_as_many_runs_as_all_its_sessions_and_is_busy_then() {
     let runs = all.each_ref().map(|x| submit(x).unwrap());
     let error = submit(&all[0]).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Busy);
-    assert!(error.to_string().contains("4 runs in flight, the most"), "{error}");
+    assert!(error.to_string().contains("4 runs in flight, which is its maximum"), "{error}");
     gate::open(11, 5);
     for (run, n) in runs.iter().zip([1.0f32, 2.0, 3.0, 4.0]) {
         run.wait_timeout(LONG).unwrap();
@@ -112,7 +112,7 @@ fn a_pool_refuses_what_a_session_does() {
     let cases: [(&DeviceTensor, _, _, _); 3] = [
         (&ints, None, ErrorCode::ShapeMismatch, "input 0, \"x\", is i32[2]"),
         (&x, Some(ints.clone()), ErrorCode::InvalidArgument, "output 0, \"y\", is i32[2]"),
-        (&x, Some(x.clone()), ErrorCode::InvalidArgument, "output 0 lies where input 0 lies"),
+        (&x, Some(x.clone()), ErrorCode::InvalidArgument, "output 0 overlaps input 0"),
     ];
     for (input, output, code, message) in cases {
         let error = pool.submit(slice::from_ref(input), &[output], RunOptions::default());

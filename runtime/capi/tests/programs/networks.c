@@ -373,9 +373,9 @@ static void refuse_damaged(unsigned char *bytes, size_t size) {
     udo_networks_t *none = NULL;
     unsigned char *copy = (unsigned char *)malloc(size);
     CHECK(copy != NULL);
-    REFUSED(udo_networks_open_bytes(runtime, bytes, size - 1, NULL, &none), UDO_ERROR_INVALID_FILE, "only part of one");
-    REFUSED(udo_networks_open_bytes(runtime, bytes, 7, NULL, &none), UDO_ERROR_INVALID_FILE, "no known format");
-    REFUSED(udo_networks_open_bytes(runtime, bytes, 0, NULL, &none), UDO_ERROR_INVALID_FILE, "no known format");
+    REFUSED(udo_networks_open_bytes(runtime, bytes, size - 1, NULL, &none), UDO_ERROR_INVALID_FILE, "is truncated");
+    REFUSED(udo_networks_open_bytes(runtime, bytes, 7, NULL, &none), UDO_ERROR_INVALID_FILE, "an unknown format");
+    REFUSED(udo_networks_open_bytes(runtime, bytes, 0, NULL, &none), UDO_ERROR_INVALID_FILE, "an unknown format");
     memcpy(copy, bytes, size);
     find(copy, size, "\"data_offsets\":[9,10]")[18] = '9';
     REFUSED(udo_networks_open_bytes(runtime, copy, size, NULL, &none), UDO_ERROR_INVALID_FILE, "ends at byte 90");

@@ -194,7 +194,7 @@ static void workers(void) {
     options.worker = in_folder("own.key.pub");
     refuses(&options, UDO_ERROR_INVALID_FILE, "own.key.pub cannot be started");
     options.worker = folder;
-    refuses(&options, UDO_ERROR_INVALID_PATH, "is no file");
+    refuses(&options, UDO_ERROR_INVALID_PATH, "is not a file");
 }
 
 /* Options that are wrong in themselves, and those of a program that is older than the library. */
@@ -241,7 +241,7 @@ static void signatures(void) {
     options.trusted_keys = "";
     refuses(&options, UDO_ERROR_INVALID_FILE, "is not trusted");
     options.trusted_keys = "# nobody\nhello";
-    refuses(&options, UDO_ERROR_INVALID_ARGUMENT, "trusted keys, line 2: found \"hello\", wanted udo-public-ed25519 or index-sha256");
+    refuses(&options, UDO_ERROR_INVALID_ARGUMENT, "trusted keys, line 2: found \"hello\", expected udo-public-ed25519 or index-sha256");
     const char *wrong[1] = {in_folder("old.lock")};
     options = with_package(in_folder("signed"));
     options.trusted_key_files = wrong;
@@ -253,7 +253,7 @@ static void signatures(void) {
     /* Contained instead of refused. */
     options = with_package(in_folder("plain"));
     options.trusted_keys = keys;
-    refuses(&options, UDO_ERROR_INVALID_FILE, "has no index.json that could be signed");
+    refuses(&options, UDO_ERROR_INVALID_FILE, "has no index.json, which signatures");
     options.contain = UDO_CONTAIN_UNSIGNED;
     opens(&options, true);
     options = with_package(in_folder("signed"));
@@ -275,7 +275,7 @@ static void locks(const char *index_sha256, const char *library_sha256, const ch
     opens(&options, false);
     options.lock_file = in_folder("old.lock");
     refuses(&options, UDO_ERROR_INVALID_FILE, index_sha256);
-    refuses(&options, UDO_ERROR_INVALID_FILE, "wanted 0000000000000000000000000000000000000000000000000000000000000000 as in");
+    refuses(&options, UDO_ERROR_INVALID_FILE, "expected 0000000000000000000000000000000000000000000000000000000000000000 from");
     options.lock_file = "/nowhere/udo.lock";
     refuses(&options, UDO_ERROR_INVALID_PATH, "lock file \"/nowhere/udo.lock\" cannot be used");
     options.lock_file = in_folder("own.key.pub");
@@ -303,7 +303,7 @@ static void changes(void) {
     CHECK(library != NULL && fputc(0, library) == 0 && fclose(library) == 0);
     REFUSED(run(session, 1, y), UDO_ERROR_WORKER_LOST, "abort");
     REFUSED(run(session, 0, y), UDO_ERROR_WORKER_LOST, "has changed since it was opened: its SHA-256 is ");
-    REFUSED(run(session, 0, y), UDO_ERROR_WORKER_LOST, ", wanted ");
+    REFUSED(run(session, 0, y), UDO_ERROR_WORKER_LOST, ", expected ");
     udo_session_release(session);
     udo_model_release(model);
     udo_runtime_release(runtime);

@@ -245,7 +245,7 @@ static void keep_caches(const udo_runtime_t *runtime, udo_device_t *cpu, const c
     udo_tensor_t *step = tensor(cpu, step_dims, 3, UDO_DTYPE_F32, zeros, 4 * WIDTH), *place = tensor(cpu, one, 1, UDO_DTYPE_I64, &at, sizeof at);
     const udo_tensor_t *inputs[3] = {past, step, place};
     udo_tensor_t *outputs[1] = {past};
-    REFUSED(udo_session_run(session, inputs, 3, outputs, 1), UDO_ERROR_INVALID_ARGUMENT, "output 0 lies where input 0 lies");
+    REFUSED(udo_session_run(session, inputs, 3, outputs, 1), UDO_ERROR_INVALID_ARGUMENT, "output 0 overlaps input 0");
     udo_tensor_release(past);
     udo_tensor_release(step);
     udo_tensor_release(place);

@@ -102,7 +102,7 @@ static void fail_without_output(const udo_model_t *model, udo_device_t *cpu) {
             udo_error_release(error);
         }
         CHECK(code == UDO_ERROR_TIMEOUT);
-        for (size_t i = 0; i < 2; i++) REFUSED(udo_run_output(late, i, &result), UDO_ERROR_INVALID_STATE, "within its time");
+        for (size_t i = 0; i < 2; i++) REFUSED(udo_run_output(late, i, &result), UDO_ERROR_INVALID_STATE, "its time limit");
         CHECK(result == NULL);
         udo_run_release(late);
         udo_run_release(well);
@@ -417,7 +417,7 @@ int main(int argc, char **argv) {
     run = NULL;
     udo_tensor_t *alias[2] = {x, NULL};
     REFUSED(udo_session_submit(session, inputs, 2, alias, 2, NULL, &run), UDO_ERROR_INVALID_ARGUMENT,
-            "output 0 lies where input 0 lies");
+            "output 0 overlaps input 0");
     REFUSED(udo_session_submit(session, inputs, 1, outputs, 2, NULL, &run), UDO_ERROR_INVALID_ARGUMENT, "1 inputs, expected 2");
     udo_map_t *map = NULL;
     udo_memory_t *memory = NULL;

@@ -222,7 +222,7 @@ pub enum ConstantError {
     #[error(transparent)]
     NoWay(#[from] Error),
     /// Memory is exhausted.
-    #[error("the constant in the format that its reader takes {0}")]
+    #[error("the converted constant {0}")]
     Memory(#[from] OutOfMemory),
 }
 

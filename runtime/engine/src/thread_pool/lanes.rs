@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 thread_local! {
     /// The lanes that record jobs of this thread.
-    static NOTED: Cell<Noted> = const { Cell::new(Noted(None)) };
+    static CURRENT: Cell<LaneRef> = const { Cell::new(LaneRef(None)) };
 }
 
 /// The number of a piece of work that is not recorded.
@@ -72,7 +72,7 @@ impl Lanes {
     /// counted as lost.
     pub fn during<R>(&self, number: Option<usize>, body: impl FnOnce() -> R) -> R {
         self.work.store(number.map_or(FULL, |number| number as u64), Ordering::Relaxed);
-        let _back = Back(NOTED.replace(Noted(Some(NonNull::from(self)))));
+        let _restore = Restore(CURRENT.replace(LaneRef(Some(NonNull::from(self)))));
         body()
     }
 
@@ -144,14 +144,14 @@ impl Slot {
 
 /// The lanes that record a job, for the workers that join it.
 #[derive(Clone, Copy)]
-pub(super) struct Noted(Option<NonNull<Lanes>>);
+pub(super) struct LaneRef(Option<NonNull<Lanes>>);
 
 /// Returns the lanes that record this thread's jobs.
-pub(super) fn noted() -> Noted {
-    NOTED.get()
+pub(super) fn current_lanes() -> LaneRef {
+    CURRENT.get()
 }
 
-impl Noted {
+impl LaneRef {
     /// Runs `work` on worker `thread`, and records the time if `work` returns that it had something to do.
     ///
     /// # Safety
@@ -170,11 +170,11 @@ impl Noted {
 }
 
 /// Restores the lanes of the thread, also if a panic unwinds.
-struct Back(Noted);
+struct Restore(LaneRef);
 
-impl Drop for Back {
+impl Drop for Restore {
     fn drop(&mut self) {
-        NOTED.set(self.0);
+        CURRENT.set(self.0);
     }
 }
 

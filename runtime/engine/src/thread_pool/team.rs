@@ -3,10 +3,10 @@
 use std::ffi::c_void;
 
 use super::gate::Gate;
-use super::lanes::{self, Noted};
+use super::lanes::{self, LaneRef};
 use super::partition::Partitions;
 use super::sync::{AtomicBool, Ordering, UnsafeCell};
-use crate::exit_guard::{self, Inside};
+use crate::exit_guard::{self, CurrentCall};
 
 /// One call of a job.
 // SAFETY: only a type; `Team::submit` says what a caller of the function keeps to.
@@ -19,13 +19,19 @@ pub(super) struct Job {
     pub(super) ctx: *const c_void,
     pub(super) count: usize,
     /// The package call that the submitting thread is in.
-    caller: Inside,
-    noted: Noted,
+    caller: CurrentCall,
+    lanes_ref: LaneRef,
 }
 
 impl Job {
     pub(super) fn new(task: Task, ctx: *const c_void, count: usize) -> Self {
-        Self { task, ctx, count, caller: exit_guard::inside(), noted: lanes::noted() }
+        Self {
+            task,
+            ctx,
+            count,
+            caller: exit_guard::current_call(),
+            lanes_ref: lanes::current_lanes(),
+        }
     }
 }
 
@@ -104,7 +110,7 @@ impl Team {
     /// The thread has set `busy`, or has joined and not left.
     unsafe fn work(&self, thread: usize) {
         // SAFETY: as the caller promises, `submit` does not write `job` now.
-        let Job { task, ctx, count, caller, noted } = self.job.with(|job| unsafe { *job });
+        let Job { task, ctx, count, caller, lanes_ref } = self.job.with(|job| unsafe { *job });
         let calls = || {
             let mut has_any = false;
             self.partitions.drain(count, thread, |index| {
@@ -117,7 +123,7 @@ impl Team {
         };
         // SAFETY: who submitted `job` is in `caller` until this thread has left.
         let calls = || unsafe { exit_guard::on_behalf(caller, calls) };
-        // SAFETY: who submitted `job` stays where its jobs are `noted` until this thread has left.
-        unsafe { noted.around(thread, calls) };
+        // SAFETY: who submitted `job` stays where its jobs are `lanes_ref` until this thread has left.
+        unsafe { lanes_ref.around(thread, calls) };
     }
 }

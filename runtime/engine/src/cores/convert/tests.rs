@@ -133,7 +133,7 @@ fn a_constant_of_another_type_wants_memory() {
     let error = constant(&floats, &desc(DType::F32), &desc(DType::F16), budget).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the constant in the format that its reader takes wants 8 bytes of memory, and 0 of the 7 that \
+        "the converted constant wants 8 bytes of memory, and 0 of the 7 that \
          max_memory allows are taken"
     );
 }
