@@ -257,5 +257,8 @@ fn a_prepared_model_file_needs_no_packing() {
     fs::write(place.path("m.udm"), &bad).unwrap();
     let refused = udo(&run);
     let text = String::from_utf8_lossy(&refused.stderr);
-    assert!(!refused.status.success() && text.contains("prepared with is damaged"), "{text}");
+    assert!(
+        !refused.status.success() && text.contains("precompiled part of the model file is damaged"),
+        "{text}"
+    );
 }

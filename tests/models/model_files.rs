@@ -118,7 +118,7 @@ fn a_model_file_runs_as_the_model_that_it_was_made_of() {
     fs::write(dir.path().join("cut.udm"), &whole[..whole.len() - 1]).unwrap();
     let error = bad(&dir, &["run", "cut.udm", "--input", "x=x3.npy"]);
     assert!(
-        error.starts_with("error: cut.udm: it is not a safetensors file, or only part"),
+        error.starts_with("error: cut.udm: it is not a safetensors file, or is truncated"),
         "{error}"
     );
     assert!(error.contains("help: copy the file again, or make it anew"), "{error}");
@@ -457,7 +457,7 @@ fn what_is_asked_wrong_is_refused_and_leaves_nothing() {
     fs::write(dir.path().join("weights.udm"), file).unwrap();
     let error = bad(&dir, &["run", "weights.udm"]);
     assert!(error.contains("metadata \"format\" is missing, expected \"udo\""), "{error}");
-    assert!(error.contains("help: `udo convert MODEL.onnx -o MODEL.udm` makes"), "{error}");
+    assert!(error.contains("help: `udo convert MODEL.onnx -o MODEL.udm` creates"), "{error}");
     let udm = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
     let udm: Vec<_> = udm.filter(|name| name.to_string_lossy().contains(".udm")).collect();
     assert_eq!(udm, ["weights.udm"]);

@@ -815,8 +815,7 @@ fn libraries_that_are_older_than_their_sources_are_said_to_be() {
 
     let source = desk.path("OldPack/CPU/src/ops/twice.rs");
     let text = fs::read_to_string(&source).unwrap();
-    let older =
-        "package OldPack is older than its sources: CPU/src/ops/twice.rs changed since the build";
+    let older = "package OldPack is older than its sources: CPU/src/ops/twice.rs changed";
     fs::write(&source, format!("// edited\n{text}")).unwrap();
     said(Some(older), "changed since the libraries were built");
     // Not times decide.

@@ -155,7 +155,7 @@ fn another_model_of_the_same_name_is_packed_anew() {
     let before = place.run(0).unwrap().0;
     place.write_model(2);
     let (outputs, report, _) = place.run(0).unwrap();
-    assert_eq!(report.outcome, CacheOutcome::Rebuilt("it is of another model".to_owned()));
+    assert_eq!(report.outcome, CacheOutcome::Rebuilt("it belongs to another model".to_owned()));
     assert_eq!((&outputs, counts(&report)), (&place.wanted(), (0, 2)));
     assert_ne!(outputs, before);
     assert_eq!(counts(&place.run(0).unwrap().1), (2, 0));

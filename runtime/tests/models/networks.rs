@@ -63,7 +63,7 @@ fn a_run_takes_the_stage_for_its_shapes() {
         error.to_string(),
         "m.udm: network \"none\" not found, expected one of \"twice\", \"neg\""
     );
-    assert!(networks.get(None).unwrap_err().to_string().contains("it has several networks"));
+    assert!(networks.get(None).unwrap_err().to_string().contains("the file has several networks"));
 
     let twice = networks.get(Some("twice")).unwrap();
     let said = |stage| twice.inputs(stage).unwrap()[0].1.to_string();
@@ -87,7 +87,7 @@ fn a_run_takes_the_stage_for_its_shapes() {
     }
     let error = session.run_on(&[tensor(&runtime, &[3, 2])], &[None]).unwrap_err();
     assert_eq!(error.code(), ErrorCode::ShapeMismatch);
-    assert!(error.to_string().contains("no stage of network \"twice\" takes x [3,2]"), "{error}");
+    assert!(error.to_string().contains("no stage of network \"twice\" fits x [3,2]"), "{error}");
     assert!(session.prepare_stage(7).is_err() && twice.stage(7).is_err());
     let mut fixed = twice.stage(1).unwrap().session().unwrap();
     let fixed = fixed.run_on(&[tensor(&runtime, &[2, 2])], &[None]);
@@ -126,7 +126,7 @@ fn a_session_of_a_loaded_file_chooses_its_stages() {
         .unwrap();
     let error = session.run().unwrap_err();
     assert_eq!(error.code(), ErrorCode::ShapeMismatch);
-    assert!(error.to_string().contains("no stage of network \"twice\" takes x [3,2]"), "{error}");
+    assert!(error.to_string().contains("no stage of network \"twice\" fits x [3,2]"), "{error}");
     session.prepare(&[("x", &[2, 2])]).unwrap();
     let io = session.io(Some(1)).unwrap().clone();
     session.io(Some(0)).unwrap();

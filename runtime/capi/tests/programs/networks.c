@@ -419,7 +419,7 @@ int main(int argc, char **argv) {
     udo_networks_release(same);
     free(bytes);
     udo_network_t *nobody = NULL;
-    REFUSED(udo_networks_find(networks, "nobody", &nobody), UDO_ERROR_INVALID_ARGUMENT, "wanted one of \"stages\", \"range\", \"coded\"");
+    REFUSED(udo_networks_find(networks, "nobody", &nobody), UDO_ERROR_INVALID_ARGUMENT, "expected one of \"stages\", \"range\", \"coded\"");
     take_stages(networks);
     tell_encodings(networks);
     fall_back("gpu", UDO_DEVICE_GPU);
