@@ -88,7 +88,7 @@ fn a_package_runs_if_one_trusted_key_signed_it_as_it_is() {
     succeeds(&dir, &verify(&["--trust", "own.key.pub"]));
     succeeds(&dir, &["sign", "--new-key", "other.key"]);
     let other = verify(&["--trust", "other.key.pub"]);
-    refused(&dir, &other, &["is not trusted: it is signed by", "`udo sign"]);
+    refused(&dir, &other, &["is not trusted: it is signed with", "`udo sign"]);
     // Several files, several keys in one, and several who signed: one is enough.
     succeeds(&dir, &verify(&["--trust", "other.key.pub", "--trust", "own.key.pub"]));
     succeeds(&dir, &["sign", "SeluUdoPackage", "--key", "other.key"]);
@@ -172,7 +172,7 @@ fn a_package_in_c_is_signed_and_locked_as_others_are() {
     assert_ne!(fs::read_to_string(&index).unwrap(), signed);
     succeeds(&dir, &verify_in_c(&["--trust", "own.key.pub", "--atol", "1e-5"]));
     refused(&dir, &verify_in_c(&["--trust", "other.key.pub"]), &["is not trusted"]);
-    refused(&dir, &verify_in_c(&["--lock", "c.lock"]), &["has an index.json of SHA-256"]);
+    refused(&dir, &verify_in_c(&["--lock", "c.lock"]), &["has an index.json with SHA-256"]);
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn a_locked_package_runs_as_it_was_locked_and_no_other_one_does() {
     let locked: serde_json::Value = serde_json::from_str(&text).unwrap();
     let digest = locked["packages"][0]["index_sha256"].as_str().unwrap();
     fs::write(&lock, text.replace(digest, &"0".repeat(64))).unwrap();
-    refused(&dir, &verify(&[]), &[digest, &"0".repeat(64), "as in \"udo.lock\""]);
+    refused(&dir, &verify(&[]), &[digest, &"0".repeat(64), "from \"udo.lock\""]);
     // Models without packages need none.
     fs::write(
         dir.path().join("net.graph"),
@@ -228,7 +228,7 @@ fn keys_are_kept_and_what_is_none_is_said() {
     let sign = |key| ["sign", "SeluUdoPackage", "--key", key];
     refused(&dir, &sign("own.key.pub"), &["it is a public key, expected a secret key"]);
     refused(&dir, &sign("none.key"), &["key file \"none.key\" cannot be read"]);
-    refused(&dir, &["sign", "model", "--key", "own.key"], &["holds no registration library"]);
+    refused(&dir, &["sign", "model", "--key", "own.key"], &["contains no registration library"]);
     refused(&dir, &verify(&["--trust", "own.key"]), &["line 1: it is a secret key"]);
     for (text, says) in [
         ("\n# keys\nhello", "line 3: found \"hello\""),

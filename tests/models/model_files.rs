@@ -121,7 +121,7 @@ fn a_model_file_runs_as_the_model_that_it_was_made_of() {
         error.starts_with("error: cut.udm: it is not a safetensors file, or is truncated"),
         "{error}"
     );
-    assert!(error.contains("help: copy the file again, or make it anew"), "{error}");
+    assert!(error.contains("help: copy the file again, or convert the model again"), "{error}");
     let (code, _, errors) = udo(&dir, &["run", "open.graph", "--stage", "1"]);
     assert_eq!(code, Some(2));
     assert!(errors.contains("help: leave --network and --stage out"), "{errors}");

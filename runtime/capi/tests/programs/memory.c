@@ -209,7 +209,7 @@ static void bad_models(const udo_runtime_t *runtime, const char *path) {
     CHECK(file != NULL);
     size_t len = fread(bytes, 1, sizeof bytes, file);
     fclose(file);
-    REFUSED(udo_model_load_bytes(runtime, bytes, len - 1, NULL, &model), UDO_ERROR_INVALID_FILE, "part of one");
+    REFUSED(udo_model_load_bytes(runtime, bytes, len - 1, NULL, &model), UDO_ERROR_INVALID_FILE, "truncated");
     udo_load_options_t options;
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
