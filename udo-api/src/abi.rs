@@ -1,9 +1,9 @@
 //! The binary contract: every structure that crosses between host and package.
 //!
-//! Everything here is `repr(C)`, reaches into static memory of libraries that are never
-//! unloaded, and may be written by a C package as well. Authors of packages do not use this
-//! module: contexts and views read these structures for them, the builders of schemas and
-//! tables fill them. It knows element types, shapes and statuses, and no trait of an author.
+//! Everything here is `repr(C)`, is reachable from static memory of libraries that are never
+//! unloaded, and may also be written by a C package. Package authors do not use this module:
+//! contexts and views read these structures, and the builders of schemas and tables fill them. The
+//! module contains element types, shapes and statuses, but no author traits.
 
 mod block;
 mod execute;

@@ -1,9 +1,8 @@
-//! What an author's functions are given: contexts before a run, and views of a call's tensors in it.
+//! The arguments of an author's functions: contexts before a run, and views of a call's tensors during it.
 //!
-//! | where | what | who gets it |
+//! | module | content | used by |
 //! |---|---|---|
 //! | `infer` | [`InferCx`] | [`Op::infer`](crate::Op::infer) |
-//! | `node` | [`Node`]: tensors, constants and parameters of a node, which all contexts deref to | all but execute |
 //! | `param` | [`ParamTensor`], a parameter that is a tensor | who asks a [`Node`] for one |
 //! | `finalize` | [`AcceptCx`], [`FinalizeCx`] | `accept` and `finalize` of [`Kernel`](crate::Kernel) and [`GpuKernel`](crate::GpuKernel) |
 //! | `epilogue` | [`EpilogueOp`], [`Activation`]: what a kernel may do to its output before it stores it | who asks [`AcceptCx::epilogue`] |

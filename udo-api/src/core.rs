@@ -1,34 +1,34 @@
-//! Cores: the kinds of processor that a kernel may be written for.
+//! Cores: the kinds of processor that kernels are written for.
 
 use std::fmt;
 
 /// A kind of processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CoreKind {
-    /// The host's processor; the reference for all others.
+    /// The host's processor, which is the reference for the others.
     Cpu,
     /// An OpenCL device.
     Gpu,
     /// A fixed-point vector processor with a small fast memory.
     Dsp,
-    /// A fixed-function tensor accelerator; takes no user operators.
+    /// A fixed-function tensor accelerator that does not run user operators.
     Hta,
 }
 
-/// What is said of a kind of processor, in one place.
+/// The properties of a kind of processor.
 struct KindRow {
-    /// The number that crosses the ABI.
+    /// The number in the ABI.
     code: u16,
-    /// The name, as command lines and manifests write it.
+    /// The name on command lines and in manifests.
     name: &'static str,
-    /// The architecture that the bare name means; 0 for a kind that has none.
+    /// The architecture that the bare name stands for; 0 for a kind without architectures.
     default_arch: u16,
-    /// Whether it has a small fast memory of its own.
+    /// Whether it has a small fast memory.
     has_fast_memory: bool,
 }
 
 impl CoreKind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: &[Self] = &[Self::Cpu, Self::Gpu, Self::Dsp, Self::Hta];
 
     const fn row(self) -> KindRow {
@@ -41,7 +41,7 @@ impl CoreKind {
         KindRow { code, name, default_arch, has_fast_memory }
     }
 
-    /// The lower-case name, without an architecture.
+    /// Returns the lower-case name, without an architecture.
     pub const fn name(self) -> &'static str {
         self.row().name
     }
@@ -51,16 +51,16 @@ impl CoreKind {
         self.row().default_arch != 0
     }
 
-    /// Whether processors of this kind have a small fast memory, which kernels take as scratch.
+    /// Whether processors of this kind have a small fast memory, which kernels use as scratch.
     pub const fn has_fast_memory(self) -> bool {
         self.row().has_fast_memory
     }
 }
 
-/// An instruction set of the host's processor; each contains those before it.
+/// An instruction set of the host's processor; each one includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Isa {
-    /// What every processor has.
+    /// The baseline that every processor has.
     Portable,
     /// AVX2 and FMA.
     Avx2,
@@ -71,12 +71,12 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// The number that crosses the ABI.
+    /// Returns the number in the ABI.
     pub const fn code(self) -> u32 {
         self as u32
     }
 
-    /// The instruction set of a number; nothing for one that this version does not know.
+    /// Returns the instruction set with this number; `None` if this version does not know it.
     pub const fn from_code(code: u32) -> Option<Self> {
         match code {
             0 => Some(Self::Portable),
@@ -88,18 +88,18 @@ impl Isa {
     }
 }
 
-/// What kernels may do less exactly than the model says, where it makes them faster.
+/// Precision that kernels may trade for speed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FastMath {
     /// Nothing.
     #[default]
     None,
-    /// Factors of products of `f32` may be rounded to bf16; sums stay in `f32`.
+    /// Factors of `f32` products may be rounded to bf16; sums stay in `f32`.
     Bf16,
 }
 
 abi_struct! {
-    /// A processor that a kernel is written for: a kind and, for a DSP, the architecture it needs.
+    /// A processor that a kernel is written for: a kind and, for a DSP, the minimum architecture.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub struct Core {
         kind: u16,
@@ -112,25 +112,25 @@ impl Core {
     pub const CPU: Self = Self::of(CoreKind::Cpu);
     /// An OpenCL device.
     pub const GPU: Self = Self::of(CoreKind::Gpu);
-    /// The DSP that `dsp` means where no architecture is given.
+    /// The DSP that `dsp` without an architecture stands for.
     pub const DSP_V68: Self = Self::of(CoreKind::Dsp);
     /// The tensor accelerator.
     pub const HTA: Self = Self::of(CoreKind::Hta);
-    /// How cores that take user operators are called, for messages.
+    /// The names of the cores that run user operators, for messages.
     pub const NAMES: &str = "cpu, gpu, dsp or dsp:vNN";
 
-    /// The core that the bare name of a kind means.
+    /// Returns the core that the bare name of a kind stands for.
     const fn of(kind: CoreKind) -> Self {
         let KindRow { code, default_arch, .. } = kind.row();
         Self { kind: code, arch: default_arch }
     }
 
-    /// A DSP of architecture `arch`, such as 68 for v68.
+    /// Returns a DSP of architecture `arch`, such as 68 for v68.
     pub const fn dsp(arch: u16) -> Self {
         Self { arch, ..Self::DSP_V68 }
     }
 
-    /// The kind, or nothing if a foreign table holds a kind that this version does not know.
+    /// Returns the kind; `None` if a foreign table has a kind that this version does not know.
     pub const fn kind(self) -> Option<CoreKind> {
         let mut rest = CoreKind::ALL;
         while let [kind, after @ ..] = rest {
@@ -142,7 +142,7 @@ impl Core {
         None
     }
 
-    /// The architecture of a DSP; 0 for every other kind.
+    /// Returns the architecture of a DSP; 0 for other kinds.
     pub const fn arch(self) -> u16 {
         self.arch
     }
@@ -152,7 +152,7 @@ impl Core {
         self.kind == target.kind && self.arch <= target.arch
     }
 
-    /// The core called `name`: `cpu`, `gpu`, `hta`, `dsp` (v68) or `dsp:vNN`, in any case.
+    /// Returns the core with this name: `cpu`, `gpu`, `hta`, `dsp` (v68) or `dsp:vNN`, in any case.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         CoreKind::ALL.iter().find_map(|&kind| match name.strip_prefix(kind.name())? {

@@ -18,12 +18,12 @@ pub use ports::{
 use crate::element::Element;
 use crate::encoding::Encoding;
 
-/// A quantized value as a number, and the nearest quantized value to a number.
+/// Conversion between quantized values and real numbers.
 ///
 /// ```
 /// use udo_api::{Encoding, QuantizedType};
 ///
-/// /// The largest of these, as the number that it stands for.
+/// Returns the largest value, dequantized.
 /// fn largest<T: QuantizedType>(values: &[T], encoding: Encoding) -> f32 {
 ///     let number = |value: &T| encoding.dequantize(*value);
 ///     values.iter().map(number).fold(f32::NEG_INFINITY, f32::max)
@@ -60,21 +60,21 @@ macro_rules! quantized {
 quantized!(u8, i8, u16, i16, i32);
 
 impl Encoding {
-    /// The number that `value` stands for.
+    /// Dequantizes `value`.
     #[inline]
     pub fn dequantize<T: QuantizedType>(self, value: T) -> f32 {
         (value.to_i32().wrapping_sub(self.zero_point)) as f32 * self.scale
     }
 
-    /// The quantized value nearest to `value`: divide, round half to even, add the zero point, saturate
-    /// (ONNX `QuantizeLinear`).
+    /// Quantizes `value`: divides by the scale, rounds half to even, adds the zero point and saturates (ONNX
+    /// `QuantizeLinear`).
     #[inline]
     pub fn quantize<T: QuantizedType>(self, value: f32) -> T {
         T::from_f32((value / self.scale).round_ties_even() + self.zero_point as f32)
     }
 }
 
-/// Makes a kernel type of a plain function, to be registered with `KernelDef::new`.
+/// Defines a kernel type that calls a plain function, to be registered with `KernelDef::new`.
 ///
 /// The function takes outputs, inputs, parameters and the fast memory (VTCM), in this order:
 ///
@@ -97,18 +97,18 @@ impl Encoding {
 /// # fn main() {}
 /// ```
 ///
-/// A port is said by its element type `T`:
+/// A port is written as its element type `T`:
 ///
-/// | port | an input comes as | an output comes as |
+/// | port | type of an input | type of an output |
 /// |---|---|---|
 /// | `T` | [`Quant`] | [`QuantMut`] |
-/// | `Option<T>`, which a node may leave out | `Option<Quant>` | `Option<QuantMut>` |
-/// | `[T]`, repeated; the last one only | [`Quants`] | [`QuantsMut`] |
+/// | `Option<T>`, an optional port | `Option<Quant>` | `Option<QuantMut>` |
+/// | `[T]`, a repeated port, which must be the last one | [`Quants`] | [`QuantsMut`] |
 ///
-/// A parameter is said by the type that the function takes: a number, `bool`, `&str`, a slice of numbers, [`Texts`],
-/// [`TypedTensor`], or an `Option` of one of these where a node may leave it out. All are read in finalize, which
-/// refuses a node whose tensors or parameters are not what the function takes. A parameter whose name is no variable's
-/// name is written `axis_size: i32 = "axisSize"`.
+/// A parameter is written as the function's argument type: a number, `bool`, `&str`, a slice of numbers, [`Texts`],
+/// [`TypedTensor`], or an `Option` of one of these for an optional parameter. Finalize reads all of them, and refuses
+/// a node whose tensors or parameters have other types. A parameter whose name is not a valid Rust identifier is
+/// written `axis_size: i32 = "axisSize"`.
 ///
 /// ```
 /// use udo_api::{ExecError, Quant, QuantMut, Quants, Scratch, dsp_kernel};

@@ -12,7 +12,7 @@ pub enum DType {
     F64 = 2,
     /// IEEE 754 binary16.
     F16 = 3,
-    /// The upper half of a binary32.
+    /// The upper 16 bits of a binary32.
     Bf16 = 4,
     /// Signed 8-bit integer.
     I8 = 5,
@@ -32,7 +32,7 @@ pub enum DType {
     U64 = 12,
     /// One byte, 0 or 1.
     Bool = 13,
-    /// UTF-8 text; parameters only.
+    /// UTF-8 strings; parameters only.
     Str = 14,
 }
 
@@ -55,12 +55,12 @@ impl DType {
         Self::Str,
     ];
 
-    /// The number that stands for this type in ABI tables.
+    /// Returns the number of the type in ABI tables.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The type that `code` stands for, or nothing if no type has it.
+    /// Returns the type with this number, if there is one.
     pub const fn from_code(code: u8) -> Option<Self> {
         if code == 0 || code as usize > Self::ALL.len() {
             return None;
@@ -68,8 +68,7 @@ impl DType {
         Some(Self::ALL[code as usize - 1])
     }
 
-    /// The types in the order of the numbers that ONNX's `TensorProto.DataType` has for them, from 1 on; nothing for
-    /// complex numbers.
+    /// The types by their numbers in ONNX's `TensorProto.DataType`, from 1 on; `None` for complex numbers.
     const ONNX: [Option<Self>; 16] = [
         Some(Self::F32),
         Some(Self::U8),
@@ -89,20 +88,20 @@ impl DType {
         Some(Self::Bf16),
     ];
 
-    /// The type of tensors' elements that has this number in ONNX's files and in attributes such as `to`, or nothing if no
-    /// tensor here holds such elements.
+    /// Returns the element type with this number in ONNX files and in attributes such as `to`; `None` if tensors do not
+    /// support it.
     pub fn from_onnx(number: i64) -> Option<Self> {
         let at = usize::try_from(number).ok()?.checked_sub(1)?;
         Self::ONNX.get(at).copied().flatten().filter(|dtype| dtype.size_bytes() > 0)
     }
 
-    /// The number that the type has in ONNX's files.
+    /// Returns the number of the type in ONNX files.
     pub fn onnx(self) -> i32 {
         let before = Self::ONNX.iter().take_while(|dtype| **dtype != Some(self)).count();
         i32::try_from(before + 1).unwrap_or(0)
     }
 
-    /// Bytes of one element; 0 for text, which no tensor holds.
+    /// Returns the bytes of one element; 0 for strings, which tensors do not hold.
     pub const fn size_bytes(self) -> usize {
         match self {
             Self::I8 | Self::U8 | Self::Bool => 1,
@@ -118,7 +117,7 @@ impl DType {
         types::FLOATS.has(self)
     }
 
-    /// The lower-case name, as in `f32`.
+    /// Returns the lower-case name, such as `f32`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -138,12 +137,12 @@ impl DType {
         }
     }
 
-    /// The type called `name`, the inverse of [`DType::name`].
+    /// Returns the type with this name, the inverse of [`DType::name`].
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|t| t.name() == name)
     }
 
-    /// The set that holds this type alone.
+    /// Returns the set that contains only this type.
     pub const fn set(self) -> TypeSet {
         TypeSet(1 << self.code())
     }
@@ -155,22 +154,22 @@ impl fmt::Display for DType {
     }
 }
 
-/// A set of element types, one bit each; bit n stands for the type with code n.
+/// A set of element types; bit n stands for the type with code n.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct TypeSet(u32);
 
 impl TypeSet {
-    /// The set with nothing in it.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
 
-    /// The types of either set.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The types of both sets.
+    /// Returns the intersection of both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
@@ -186,17 +185,17 @@ impl TypeSet {
         self.0 == 0
     }
 
-    /// The bit mask; bits without a type are possible in a foreign table.
+    /// Returns the bit mask; a foreign table may have bits without a type.
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// The set with this mask; bits that stand for no type are dropped.
+    /// Returns the set with this mask, without bits that do not stand for a type.
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits & types::ANY.or(types::STR).0)
     }
 
-    /// The types in the set, in the order of their codes.
+    /// Iterates over the types in the set, in the order of their codes.
     pub fn iter(self) -> impl Iterator<Item = DType> {
         DType::ALL.into_iter().filter(move |&t| self.has(t))
     }
@@ -219,7 +218,7 @@ impl fmt::Debug for TypeSet {
     }
 }
 
-/// One set per type, and the unions that schemas ask for most.
+/// One set per type, and common unions.
 pub mod types {
     use super::{DType, TypeSet};
 
@@ -249,7 +248,7 @@ pub mod types {
     pub const U64: TypeSet = DType::U64.set();
     /// `bool`.
     pub const BOOL: TypeSet = DType::Bool.set();
-    /// Text, for parameters.
+    /// Strings, for parameters.
     pub const STR: TypeSet = DType::Str.set();
     /// Every floating-point type.
     pub const FLOATS: TypeSet = F32.or(F64).or(F16).or(BF16);
@@ -261,9 +260,9 @@ pub mod types {
     pub const INTS: TypeSet = SIGNED.or(UNSIGNED);
     /// The types that ONNX uses for indices.
     pub const INDEX: TypeSet = I32.or(I64);
-    /// Every type that has an arithmetic.
+    /// All numeric types.
     pub const NUMBERS: TypeSet = FLOATS.or(INTS);
-    /// Every type that a tensor can hold.
+    /// All types that a tensor can hold.
     pub const ANY: TypeSet = NUMBERS.or(BOOL);
 }
 

@@ -1,4 +1,4 @@
-//! The Rust types that tensors may hold, and elements as the bytes that they are made of.
+//! The Rust types of tensor elements, and elements as bytes.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A Rust type that tensors may hold: plain old data, every bit pattern valid.
+/// A Rust type that tensors may hold: plain old data whose bit patterns are all valid.
 ///
-/// Sealed: typed views over foreign memory rest on it.
+/// Sealed, since typed views over foreign memory rely on it.
 ///
 /// ```
 /// use udo_api::{DType, Element, ExecError, Io};
 ///
-/// /// What `execute` of a kernel for several types calls for each.
+/// Reverses a tensor; `execute` of a kernel for several types calls it for each.
 /// fn reversed<T: Element>(io: Io<'_>) -> Result<(), ExecError> {
 ///     let Io { inputs, mut outputs, .. } = io;
 ///     let x = inputs.get::<T>(0)?;
@@ -30,7 +30,7 @@ mod sealed {
 pub trait Element:
     sealed::Sealed + Copy + Default + PartialEq + Send + Sync + fmt::Debug + 'static
 {
-    /// The element type that this Rust type stands for.
+    /// The element type of this Rust type.
     const DTYPE: DType;
 }
 
@@ -41,7 +41,7 @@ macro_rules! elements {
             const DTYPE: DType = DType::$dtype;
         }
         const _: () = assert!(size_of::<$rust>() == DType::$dtype.size_bytes());
-        // What views of elements as their bits rest on.
+        // Views of elements as bits rely on equal sizes.
         const _: () = assert!(size_of::<$rust>() == size_of::<$bits>());
         const _: () = assert!(align_of::<$rust>() == align_of::<$bits>());
     )*};
@@ -54,13 +54,13 @@ elements! {
     Bool => Bool as u8,
 }
 
-/// An unsigned integer as which elements of every type of its size can be moved, whatever they mean: four types where
-/// a kernel would need one for each element type.
+/// An unsigned integer type for moving elements of any type of its size. A kernel that only moves elements needs four
+/// instances instead of one per element type.
 ///
 /// ```
 /// use udo_api::{Bits, Buffers, ExecError};
 ///
-/// /// A work item that moves an element, whatever it means.
+/// A work item that moves an element of any type.
 /// fn moved<B: Bits>(buffers: &Buffers<'_>, from: usize, to: usize) -> Result<(), ExecError> {
 ///     buffers.set_bits::<B>(0, to, buffers.get_bits::<B>(0, from)?)
 /// }
@@ -72,13 +72,13 @@ impl Bits for u16 {}
 impl Bits for u32 {}
 impl Bits for u64 {}
 
-/// An IEEE 754 binary16 number, held as its bits.
+/// An IEEE 754 binary16 number, stored as its bits.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct F16(pub u16);
 
 impl F16 {
-    /// The nearest binary16 number, ties to even; too large becomes infinity.
+    /// Rounds to the nearest binary16 number, ties to even; values out of range become infinity.
     pub fn from_f32(value: f32) -> Self {
         let bits = value.to_bits();
         let sign = (bits >> 16) & 0x8000;
@@ -99,7 +99,7 @@ impl F16 {
         Self(u16::try_from(sign | half).unwrap_or(0x7c00))
     }
 
-    /// The same number as binary32, exactly.
+    /// Converts to binary32, exactly.
     pub fn to_f32(self) -> f32 {
         let sign = u32::from(self.0 & 0x8000) << 16;
         let exponent = u32::from(self.0 >> 10) & 0x1f;
@@ -122,13 +122,13 @@ impl fmt::Debug for F16 {
     }
 }
 
-/// A bfloat16 number, held as its bits.
+/// A bfloat16 number, stored as its bits.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Bf16(pub u16);
 
 impl Bf16 {
-    /// The nearest bfloat16 number, ties to even.
+    /// Rounds to the nearest bfloat16 number, ties to even.
     pub fn from_f32(value: f32) -> Self {
         let bits = value.to_bits();
         let rounded = if value.is_nan() {
@@ -139,7 +139,7 @@ impl Bf16 {
         Self(u16::try_from(rounded & 0xffff).unwrap_or(0x7fc0))
     }
 
-    /// The same number as binary32, exactly.
+    /// Converts to binary32, exactly.
     pub fn to_f32(self) -> f32 {
         f32::from_bits(u32::from(self.0) << 16)
     }
@@ -151,15 +151,15 @@ impl fmt::Debug for Bf16 {
     }
 }
 
-/// A truth value in one byte; any byte but 0 counts as true.
+/// A bool in one byte; any byte but 0 is true.
 ///
-/// Never a `bool`: foreign bytes other than 0 and 1 would be undefined behaviour there.
+/// Not a `bool`, for which foreign bytes other than 0 and 1 would be undefined behaviour.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Bool(pub u8);
 
 impl Bool {
-    /// The value as Rust's own type.
+    /// Returns the value as a `bool`.
     pub const fn get(self) -> bool {
         self.0 != 0
     }
@@ -177,14 +177,14 @@ impl fmt::Debug for Bool {
     }
 }
 
-/// The bytes of `elements`, in the machine's order.
+/// Returns the bytes of `elements`, in the machine's order.
 pub fn bytes_of<T: Element>(elements: &[T]) -> &[u8] {
     // SAFETY: `Element` is sealed, and its types are numbers without padding, so all `size_of_val(elements)`
     // bytes from `elements.as_ptr()` on have values; they are borrowed as long as `elements`.
     unsafe { std::slice::from_raw_parts(elements.as_ptr().cast(), size_of_val(elements)) }
 }
 
-/// The bytes of `elements`, in the machine's order; any bytes may be written.
+/// Returns the bytes of `elements`, in the machine's order; any bytes may be written.
 pub fn bytes_of_mut<T: Element>(elements: &mut [T]) -> &mut [u8] {
     let len = size_of_val(elements);
     // SAFETY: as in `bytes_of` for the `len` bytes from `elements.as_mut_ptr()` on, which are borrowed

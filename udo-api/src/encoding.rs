@@ -1,4 +1,4 @@
-//! How stored integers stand for real numbers: one scale and zero point per tensor, or one for each position of an axis.
+//! Quantization parameters: one scale and zero point per tensor, or one for each position of an axis.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,18 +11,18 @@ use crate::shape::{Dim, Shape};
 use crate::span::Slice;
 
 abi_struct! {
-    /// How a fixed-point tensor stands for real numbers: `real = scale * (q - zero_point)`.
+    /// The quantization parameters of a fixed-point tensor: `real = scale * (q - zero_point)`.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct Encoding {
         /// The real width of one step.
         pub scale: f32,
-        /// The quantized value that stands for 0.
+        /// The quantized value of 0.
         pub zero_point: i32,
     }
 }
 
 abi_struct! {
-    /// A scale and a zero point for each position of one axis, in memory that stays as it is for the life of the process.
+    /// A scale and a zero point for each position of one axis, in memory that lives as long as the process.
     #[derive(Clone, Copy, Debug)]
     pub struct AxisEncoding {
         axis: u32,
@@ -33,13 +33,14 @@ abi_struct! {
     }
 }
 
-/// Every encoding that [`AxisEncoding::of`] made, by a hash of its numbers.
+/// All encodings that [`AxisEncoding::of`] created, by a hash of their numbers.
 static KEPT: Mutex<BTreeMap<u64, Vec<&'static AxisEncoding>>> = Mutex::new(BTreeMap::new());
 
-/// How often one who finds it locked looks again: it is locked for a few look-ups at a time.
+/// The number of attempts to take the lock, which is held for a few look-ups at a time.
 const LOOKS: u32 = 100_000;
 
-/// What was kept so far. Nothing where it stays locked, as in a process that was forked while another thread was at it: what is made then is
+/// Locks the table of encodings. Returns `None` if the lock stays taken, as in a process that was forked while another
+/// thread held it; encodings created then are not shared, and compare by their numbers.
 /// not kept once, and compares by its numbers.
 fn kept() -> Option<MutexGuard<'static, BTreeMap<u64, Vec<&'static AxisEncoding>>>> {
     for _ in 0..LOOKS {
@@ -59,11 +60,12 @@ impl PartialEq for AxisEncoding {
 }
 
 impl AxisEncoding {
-    /// The encoding with these scales and zero points along `axis`. It is kept for the life of the process, and equal ones
-    /// are kept once, so that descriptions that name it stay plain data. Not for execute: it allocates.
+    /// Returns the encoding with these scales and zero points along `axis`. It lives as long as the process, and equal
+    /// encodings are stored once, so that descriptions that refer to it stay plain data. Do not call it in execute: it
+    /// allocates.
     ///
     /// # Errors
-    /// Not one zero point per scale, or a scale that is not finite or not above 0.
+    /// The numbers of scales and zero points differ, or a scale is not finite and above 0.
     pub fn of(axis: usize, scales: &[f32], zero_points: &[i32]) -> Result<&'static Self, Error> {
         check_numbers(scales, zero_points)?;
         let axis = u32::try_from(axis)
@@ -103,29 +105,29 @@ impl AxisEncoding {
         self.axis as usize
     }
 
-    /// The real width of one step, for each position of the axis.
+    /// The scale for each position of the axis.
     pub const fn scales(&self) -> &'static [f32] {
         self.scales.get()
     }
 
-    /// The stored integer that stands for 0, for each position of the axis.
+    /// The zero point for each position of the axis.
     pub const fn zero_points(&self) -> &'static [i32] {
         self.zero_points.get()
     }
 
-    /// How many positions the axis has.
+    /// The number of positions of the axis.
     pub const fn count(&self) -> usize {
         self.scales().len()
     }
 
-    /// The encoding of the elements at one position of the axis.
+    /// Returns the encoding of the elements at one position of the axis.
     pub fn at(&self, position: usize) -> Option<Encoding> {
         let (&scale, &zero_point) =
             (self.scales().get(position)?, self.zero_points().get(position)?);
         Some(Encoding { scale, zero_point })
     }
 
-    /// Whether it can be that of a tensor of this type and shape, and if not, why.
+    /// Checks that the encoding fits a tensor of this type and shape.
     pub(crate) fn check(&self, dtype: Option<DType>, shape: &Shape) -> Result<(), Error> {
         let name = dtype.map_or("absent", DType::name);
         let wrong = |what: String| Err(Error::new(format!("an encoding per axis {what}")));
@@ -140,14 +142,14 @@ impl AxisEncoding {
             }
             Some(Dim::Fixed(extent) | Dim::Open(extent)) if extent != count => {
                 return wrong(format!(
-                    "has {count} scales for axis {axis} of {name}{shape}, wanted {extent}"
+                    "has {count} scales for axis {axis} of {name}{shape}, expected {extent}"
                 ));
             }
             Some(Dim::Fixed(_) | Dim::Open(_)) => {}
         }
         check_numbers(self.scales(), self.zero_points())?;
         let Some((low, high)) = dtype.and_then(range) else {
-            return wrong(format!("is that of {name}{shape}, wanted u8, i8, u16, i16 or i32"));
+            return wrong(format!("is on {name}{shape}, expected u8, i8, u16, i16 or i32"));
         };
         let mut zero_points = self.zero_points().iter();
         match zero_points.position(|zero| !(low..=high).contains(zero)) {
@@ -162,23 +164,23 @@ impl AxisEncoding {
     }
 }
 
-/// Whether these are the numbers of an encoding, and if not, why.
+/// Checks that these are the numbers of a valid encoding.
 fn check_numbers(scales: &[f32], zero_points: &[i32]) -> Result<(), Error> {
     let (count, zeros) = (scales.len(), zero_points.len());
     if count != zeros {
         return Err(Error::new(format!(
-            "an encoding per axis has {count} scales and {zeros} zero points, wanted as many"
+            "an encoding per axis has {count} scales and {zeros} zero points, expected equal numbers"
         )));
     }
     match scales.iter().enumerate().find(|(_, scale)| !scale.is_finite() || **scale <= 0.0) {
         None => Ok(()),
         Some((at, scale)) => Err(Error::new(format!(
-            "an encoding per axis has scale {scale} at {at}, wanted a finite one above 0"
+            "an encoding per axis has scale {scale} at {at}, expected a finite one above 0"
         ))),
     }
 }
 
-/// The least and the largest element of a type that has encodings.
+/// Returns the lowest and highest element of a quantized type.
 fn range(dtype: DType) -> Option<(i32, i32)> {
     let of = |low: i16, high: u16| Some((i32::from(low), i32::from(high)));
     match dtype {
@@ -199,12 +201,12 @@ fn range(dtype: DType) -> Option<(i32, i32)> {
     }
 }
 
-/// What the stored integers of a tensor stand for.
+/// The quantization parameters of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Encodings {
-    /// All of them by one scale and zero point.
+    /// One scale and zero point for all elements.
     PerTensor(Encoding),
-    /// Those at each position of an axis by a scale and a zero point of their own.
+    /// A scale and a zero point for each position of an axis.
     PerAxis(&'static AxisEncoding),
 }
 
@@ -231,10 +233,10 @@ mod tests {
     #[test]
     fn numbers_that_are_no_encoding_are_refused() {
         let cases: [(&[f32], &[i32], &str); 4] = [
-            (&[1.0, 2.0], &[0], "has 2 scales and 1 zero points, wanted as many"),
-            (&[1.0, 0.0], &[0, 0], "has scale 0 at 1, wanted a finite one above 0"),
-            (&[f32::NAN], &[0], "has scale NaN at 0, wanted a finite one above 0"),
-            (&[f32::INFINITY], &[0], "has scale inf at 0, wanted a finite one above 0"),
+            (&[1.0, 2.0], &[0], "has 2 scales and 1 zero points, expected equal numbers"),
+            (&[1.0, 0.0], &[0, 0], "has scale 0 at 1, expected a finite one above 0"),
+            (&[f32::NAN], &[0], "has scale NaN at 0, expected a finite one above 0"),
+            (&[f32::INFINITY], &[0], "has scale inf at 0, expected a finite one above 0"),
         ];
         for (scales, zero_points, wanted) in cases {
             let error = AxisEncoding::of(0, scales, zero_points).unwrap_err();

@@ -1,7 +1,7 @@
-//! What is compiled into each library of a package: the functions behind the tables, which tie an author's traits to
-//! the binary contract, and the doors through which a host gets the tables.
+//! The code compiled into each library of a package: the functions behind the tables, which connect an author's
+//! traits to the binary contract, and the entry points through which a host gets the tables.
 //!
-//! Authors use [`export_package!`](crate::export_package) and no more of it.
+//! Authors use [`export_package!`](crate::export_package) and nothing else of it.
 
 mod door;
 mod gpu;

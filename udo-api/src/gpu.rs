@@ -1,4 +1,4 @@
-//! GPU kernels: OpenCL C source, how it is launched, and the same kernel as Rust work items.
+//! GPU kernels: OpenCL C source, its launches, and the same kernel as Rust work items.
 
 use std::borrow::Cow;
 
@@ -6,10 +6,10 @@ use crate::abi::GpuArg;
 use crate::author::{AcceptCx, Buffers, FinalizeCx, Packed, WorkItem};
 use crate::error::{Error, ExecError};
 
-/// The Rust form of one work item: no barriers, no local memory.
+/// One work item as a Rust function, without barriers and local memory.
 pub type WorkItemFn<K> = fn(&K, WorkItem, &Buffers<'_>) -> Result<(), ExecError>;
 
-/// One operator on the GPU. The execute workflow is the runtime's.
+/// An operator's kernel on the GPU. The runtime executes it.
 ///
 /// ```
 /// use udo_api::{
@@ -56,31 +56,32 @@ pub type WorkItemFn<K> = fn(&K, WorkItem, &Buffers<'_>) -> Result<(), ExecError>
 /// # assert_eq!(KERNEL.core(), Core::GPU);
 /// ```
 pub trait GpuKernel: Sized + Send + Sync + 'static {
-    /// The same kernel as a function of one work item, for an emulated GPU; where there is one launch.
+    /// The kernel as a function of one work item, for an emulated GPU, if the kernel has a single launch.
     const WORK_ITEM: Option<WorkItemFn<Self>> = None;
 
-    /// One such function for each launch. Those of a launch have all returned before the next one's start.
+    /// One function per launch. All work items of a launch return before the next launch starts.
     const WORK_ITEMS: &'static [WorkItemFn<Self>] = Self::WORK_ITEM.as_slice();
 
-    /// How many leading steps of the node's epilogue the kernel does; as [`Kernel::accept`](crate::Kernel::accept).
+    /// Returns how many leading steps of the node's epilogue the kernel performs; see
+    /// [`Kernel::accept`](crate::Kernel::accept).
     ///
     /// # Errors
-    /// The kernel does not take the node at all; the message says why.
+    /// The kernel does not support the node; the message says why.
     fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
         let _ = cx;
         Ok(0)
     }
 
-    /// Checks the node and computes what the launch needs. May allocate.
+    /// Checks the node and computes the data for the launches. May allocate.
     ///
     /// # Errors
-    /// Shapes or parameters that the kernel does not take; the message says which.
+    /// The kernel does not support the shapes or parameters; the message names them.
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error>;
 
-    /// Says how a device runs the kernel: one launch or more, in order, and the scratch that they share.
+    /// Describes how a device runs the kernel: its launches, in order, and the scratch buffers that they share.
     ///
     /// # Errors
-    /// The launches cannot be said; the message says why.
+    /// The launches cannot be described; the message says why.
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error>;
 }
 
@@ -89,18 +90,18 @@ pub trait GpuKernel: Sized + Send + Sync + 'static {
 pub struct KernelInfo {
     /// The launches, in order.
     pub launches: Vec<Launch>,
-    /// The bytes of each scratch.
+    /// The size of each scratch buffer in bytes.
     pub scratch: Vec<usize>,
 }
 
 impl KernelInfo {
-    /// Adds the next launch, which starts when those before it are done.
+    /// Adds a launch, which starts when those before it are done.
     pub fn push_launch(&mut self, launch: Launch) {
         self.launches.push(launch);
     }
 
-    /// Adds the next scratch: a buffer of `bytes` bytes that lives for a call, and holds anything at first. Launches
-    /// name it by its number, from 0: [`GpuArg::scratch`].
+    /// Adds a scratch buffer of `bytes` bytes that lives for one call; its initial contents are undefined. Launches
+    /// refer to it by its index, from 0: [`GpuArg::scratch`].
     pub fn push_scratch(&mut self, bytes: usize) {
         self.scratch.push(bytes);
     }
@@ -117,17 +118,17 @@ pub struct Launch {
     pub options: Cow<'static, str>,
     /// The arguments in order.
     pub args: Vec<GpuArg>,
-    /// How many work items there are along each axis.
+    /// The number of work items along each axis.
     pub global_size: [usize; 3],
-    /// How many of them make a group, if the kernel cares.
+    /// The size of a work group; `None` lets the device choose.
     pub local_size: Option<[usize; 3]>,
 }
 
 impl Launch {
-    /// One work item of kernel `name` in `source`, without arguments or build options.
+    /// Creates a launch of one work item of kernel `name` in `source`, without arguments or build options.
     ///
-    /// The runtime adds `-DUDO_STORAGE=float` or `-DUDO_STORAGE=half`, and the macros
-    /// `UDO_LOAD(p, i)` and `UDO_STORE(p, i, v)`, so that one source serves both kinds of storage.
+    /// The runtime adds `-DUDO_STORAGE=float` or `-DUDO_STORAGE=half` and the macros `UDO_LOAD(p, i)` and
+    /// `UDO_STORE(p, i, v)`, so that one source supports both storage types.
     pub fn new(source: impl Into<Cow<'static, str>>, name: impl Into<Cow<'static, str>>) -> Self {
         Self {
             source: source.into(),
@@ -139,26 +140,26 @@ impl Launch {
         }
     }
 
-    /// With these build options.
+    /// Sets the build options.
     #[must_use]
     pub fn options(self, options: impl Into<Cow<'static, str>>) -> Self {
         Self { options: options.into(), ..self }
     }
 
-    /// With these arguments, behind those that it has.
+    /// Appends arguments.
     #[must_use]
     pub fn args(mut self, args: impl IntoIterator<Item = GpuArg>) -> Self {
         self.args.extend(args);
         self
     }
 
-    /// With so many work items along each axis. Launches over none are left out.
+    /// Sets the number of work items along each axis. Launches with a 0 are skipped.
     #[must_use]
     pub fn global_size(self, size: [usize; 3]) -> Self {
         Self { global_size: size, ..self }
     }
 
-    /// With groups of so many work items along each axis; the device's choice where not said.
+    /// Sets the size of a work group along each axis.
     #[must_use]
     pub fn local_size(self, size: [usize; 3]) -> Self {
         Self { local_size: Some(size), ..self }
@@ -166,7 +167,7 @@ impl Launch {
 }
 
 impl GpuArg {
-    /// A constant that the kernel packed.
+    /// Passes a constant that the kernel packed.
     pub const fn packed<T>(packed: Packed<T>) -> Self {
         Self::of_word(8, packed.index())
     }

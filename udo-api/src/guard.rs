@@ -1,9 +1,8 @@
-//! The heap firewall: an allocator that notices any use of the heap while a kernel executes.
+//! The heap firewall: an allocator that detects heap use while a kernel executes.
 //!
-//! Each library has its own [`GuardAlloc`] and its own [`GuardCell`] per thread. The host asks for
-//! a thread's cell once and passes the pointer with every call, so arming it costs two stores;
-//! only an allocation pays for the thread-local look-up. After IREE's and pgrx's ways of keeping
-//! a plug-in's failures inside the call that caused them.
+//! Each library has its own [`GuardAlloc`] and one [`GuardCell`] per thread. The host asks for a thread's cell once and
+//! passes the pointer with every call, so that arming it costs two stores; only an allocation pays for the thread-local
+//! look-up. IREE and pgrx keep failures of plug-ins inside the failing call in a similar way.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::any::Any;
@@ -15,10 +14,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{ExecError, Status};
 
-/// Bytes that a panic's message may take.
+/// The maximum size of a panic message in bytes.
 const MESSAGE_BYTES: usize = 216;
 
-/// One thread's state of the heap firewall. Only the library that owns it, or a copy of this crate in it, looks inside.
+/// The state of the heap firewall on one thread. Only the library that owns it, or a copy of this crate in it, accesses
+/// its fields.
 pub struct GuardCell {
     armed: Cell<u32>,
     capturing: Cell<u32>,
@@ -30,7 +30,7 @@ pub struct GuardCell {
 }
 
 abi_struct! {
-    /// What a failed call left in its guard.
+    /// The report of a failed call.
     #[derive(Clone, Copy)]
     pub struct GuardReport {
         detail: [u64; 2],
@@ -47,7 +47,7 @@ impl fmt::Debug for GuardReport {
 }
 
 impl GuardReport {
-    /// Nothing.
+    /// An empty report.
     pub const NONE: Self = Self {
         detail: [0; 2],
         message_bytes: 0,
@@ -55,8 +55,8 @@ impl GuardReport {
         reserved_words: [0; 4],
     };
 
-    /// What a host that answers for a library tells of a call: the numbers of the [`ExecError`], and a message, which is cut
-    /// where there is no room for all of it.
+    /// Creates the report of a host that answers for a library: the numbers of the [`ExecError`] and a message, which
+    /// is truncated if it is too long.
     pub fn new(detail: [u64; 2], text: &str) -> Self {
         let message_bytes = text.floor_char_boundary(text.len().min(MESSAGE_BYTES));
         let mut message = [0; MESSAGE_BYTES];
@@ -66,58 +66,58 @@ impl GuardReport {
         Self { detail, message_bytes, message, ..Self::NONE }
     }
 
-    /// The numbers of the [`ExecError`].
+    /// Returns the numbers of the [`ExecError`].
     pub const fn detail(&self) -> [u64; 2] {
         self.detail
     }
 
-    /// The panic's message, empty if there was none.
+    /// Returns the panic message; empty if there was no panic.
     pub fn message(&self) -> String {
         let bytes = self.message.get(..self.message_bytes).unwrap_or_default();
         String::from_utf8_lossy(bytes).into_owned()
     }
 }
 
-/// `[finalize-time, thread-safe]` The calling thread's cell of a library.
+/// `[finalize-time, thread-safe]` Returns the calling thread's cell of a library.
 pub type CellFn = extern "C" fn() -> *mut GuardCell;
 
-/// `[finalize-time, thread-safe]` Takes what a failed call on this thread left in the library's cell, and clears it.
-// SAFETY: only a type; who calls through it passes room for a report.
+/// `[finalize-time, thread-safe]` Takes and clears the report of a failed call on this thread.
+// SAFETY: only a type; callers pass memory for a report.
 pub type ReportFn = unsafe extern "C" fn(report: *mut GuardReport);
 
-/// How a host reaches a library's guard on the calling thread.
+/// A library's guard on the calling thread, as a host reaches it.
 #[derive(Clone, Copy, Debug)]
 pub struct LibraryGuard {
     cell: CellFn,
     report: ReportFn,
 }
 
-/// The guard of the program or library that this is compiled into.
+/// The guard of the program or library that contains this code.
 pub const OWN_GUARD: LibraryGuard = LibraryGuard { cell: own_cell, report: own_report };
 
 extern "C" fn own_cell() -> *mut GuardCell {
     this_thread()
 }
 
-// SAFETY: called by the host, with room for a report.
+// SAFETY: the host passes memory for a report.
 unsafe extern "C" fn own_report(report: *mut GuardReport) {
     let taken = with_this_thread(GuardCell::take_report);
-    // SAFETY: the host passes room for a report of this version or a later one, which begins alike.
+    // SAFETY: the host passes memory for a report of this version or a later one, which has the same prefix.
     unsafe { report.write(taken) };
 }
 
 impl LibraryGuard {
-    /// The guard that a library's table says.
+    /// Creates a guard from a library's table.
     pub const fn new(cell: CellFn, report: ReportFn) -> Self {
         Self { cell, report }
     }
 
-    /// The calling thread's cell, for the arguments of calls.
+    /// Returns the calling thread's cell, for the arguments of calls.
     pub fn cell(&self) -> *mut GuardCell {
         (self.cell)()
     }
 
-    /// What tells this library from others.
+    /// Returns a number that identifies the library.
     pub fn id(&self) -> usize {
         self.cell as usize
     }
@@ -126,10 +126,10 @@ impl LibraryGuard {
         (self.cell, self.report)
     }
 
-    /// Takes what a failed call on this thread left, and clears it.
+    /// Takes and clears the report of a failed call on this thread.
     pub fn take_report(&self) -> GuardReport {
         let mut report = GuardReport::NONE;
-        // SAFETY: the library wrote no more than a report of its version, as long as which this one is at least.
+        // SAFETY: the library writes a report of its own version, which is no longer than this one.
         unsafe { (self.report)(&raw mut report) };
         report
     }
@@ -144,7 +144,7 @@ impl fmt::Debug for GuardCell {
     }
 }
 
-/// What guarded calls leave behind on one thread.
+/// The heap use and panics of guarded calls on one thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Traces {
     uses: u64,
@@ -157,7 +157,7 @@ impl Traces {
     pub(crate) const NONE: Self =
         Self { uses: 0, first_bytes: 0, message_bytes: 0, message: [0; MESSAGE_BYTES] };
 
-    /// Adds what was left elsewhere; the first message stays.
+    /// Adds the traces of another thread; the first message wins.
     pub(crate) fn merge(&mut self, other: &Self) {
         if self.uses == 0 {
             self.first_bytes = other.first_bytes;
@@ -183,13 +183,13 @@ impl GuardCell {
         }
     }
 
-    /// Opens the heap-free region; regions nest.
+    /// Enters the heap-free region; regions nest.
     #[inline]
     pub(crate) fn enter(&self) {
         self.armed.set(self.armed.get() + 1);
     }
 
-    /// Closes the heap-free region and says whether the heap was used in it.
+    /// Leaves the heap-free region; returns whether the heap was used in it.
     #[inline]
     pub(crate) fn leave(&self) -> bool {
         self.armed.set(self.armed.get().wrapping_sub(1));
@@ -206,7 +206,7 @@ impl GuardCell {
         self.uses.set(self.uses.get() + 1);
     }
 
-    /// Records why a call failed, and turns heap use into the status for it.
+    /// Records why a call failed. Heap use replaces the status.
     #[cold]
     pub(crate) fn settle(&self, error: ExecError) -> Status {
         let uses = self.uses.replace(0);
@@ -219,7 +219,7 @@ impl GuardCell {
         status
     }
 
-    /// Runs `body` with panic messages kept here; `None` if it panicked.
+    /// Runs `body` and stores panic messages here; returns `None` if it panicked.
     pub(crate) fn capture<R>(&self, body: impl FnOnce() -> R) -> Option<R> {
         self.capturing.set(self.capturing.get() + 1);
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
@@ -227,10 +227,10 @@ impl GuardCell {
         outcome.map_err(discard).ok()
     }
 
-    /// Takes what a failed call left, and clears it.
+    /// Takes and clears the report of a failed call.
     fn take_report(&self) -> GuardReport {
         let message_bytes = self.message_bytes.replace(0);
-        // SAFETY: the cell is its thread's own, and nobody else holds a reference into it.
+        // SAFETY: the cell belongs to its thread, and there are no references into it.
         let message = unsafe { *self.message.get() };
         GuardReport {
             detail: self.detail.replace([0; 2]),
@@ -242,7 +242,7 @@ impl GuardCell {
 
     pub(crate) fn take_message(&self) -> String {
         let bytes = self.message_bytes.replace(0);
-        // SAFETY: the cell is its thread's own, and nobody else holds a reference into it.
+        // SAFETY: the cell belongs to its thread, and there are no references into it.
         let buffer = unsafe { &*self.message.get() };
         String::from_utf8_lossy(buffer.get(..bytes).unwrap_or_default()).into_owned()
     }
@@ -258,10 +258,10 @@ impl GuardCell {
         self.armed.set(armed);
     }
 
-    /// Takes what the calls on this thread left, for another thread's cell.
+    /// Takes the traces of calls on this thread, for another thread's cell.
     pub(crate) fn take_traces(&self) -> Traces {
         let message_bytes = self.message_bytes.replace(0);
-        // SAFETY: the cell is its thread's own, and nobody else holds a reference into it.
+        // SAFETY: the cell belongs to its thread, and there are no references into it.
         let message = unsafe { *self.message.get() };
         Traces {
             uses: self.uses.replace(0),
@@ -271,7 +271,7 @@ impl GuardCell {
         }
     }
 
-    /// Adds what calls on another thread left.
+    /// Adds the traces of calls on another thread.
     pub(crate) fn adopt(&self, traces: &Traces) {
         if self.uses.get() == 0 {
             self.first_bytes.set(traces.first_bytes);
@@ -279,7 +279,7 @@ impl GuardCell {
         self.uses.set(self.uses.get() + traces.uses);
         if traces.message_bytes != 0 {
             self.message_bytes.set(traces.message_bytes);
-            // SAFETY: the cell is its thread's own, and nobody else holds a reference into it.
+            // SAFETY: the cell belongs to its thread, and there are no references into it.
             unsafe { *self.message.get() = traces.message };
         }
     }
@@ -296,7 +296,7 @@ struct MessageWriter<'a>(&'a GuardCell);
 impl Write for MessageWriter<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let from = self.0.message_bytes.get();
-        // SAFETY: the cell is its thread's own, and this is the only reference into the buffer.
+        // SAFETY: the cell belongs to its thread, and this is the only reference into the buffer.
         let buffer = unsafe { &mut *self.0.message.get() };
         let room = buffer.get_mut(from..).unwrap_or_default();
         let cut = text.floor_char_boundary(room.len().min(text.len()));
@@ -308,7 +308,7 @@ impl Write for MessageWriter<'_> {
     }
 }
 
-/// Drops a panic's payload; a payload whose own drop panics is leaked instead.
+/// Drops a panic payload; if its drop panics, the new payload is leaked.
 #[cold]
 pub(crate) fn discard(payload: Box<dyn Any + Send>) {
     let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(payload)));
@@ -318,16 +318,16 @@ pub(crate) fn discard(payload: Box<dyn Any + Send>) {
 }
 
 thread_local! {
-    // Constant and without a destructor: reading it never allocates, whenever a thread does it.
+    // A constant initializer without a destructor: reading it never allocates.
     static CELL: GuardCell = const { GuardCell::new() };
 }
 
-/// The calling thread's cell of this library.
+/// Returns the calling thread's cell of this library.
 pub fn this_thread() -> *mut GuardCell {
     CELL.with(|cell| std::ptr::from_ref(cell).cast_mut())
 }
 
-/// Runs a destructor: one that panics must not unwind into the host, which finds the message in the guard, if it looks.
+/// Runs a destructor without unwinding into the host, which finds a panic's message in the guard.
 pub(crate) fn quietly(body: &mut dyn FnMut()) {
     with_this_thread(|cell| cell.capture(body));
 }
@@ -339,7 +339,7 @@ pub(crate) fn with_this_thread<R>(body: impl FnOnce(&GuardCell) -> R) -> R {
 
 /// Sends the panic messages of guarded calls to their guard instead of standard error.
 ///
-/// Panics outside such calls go to the hook that was there before.
+/// Other panics go to the previous hook.
 pub fn install_panic_hook() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
@@ -365,7 +365,7 @@ fn describe_panic(cell: &GuardCell, info: &PanicHookInfo<'_>) {
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("a payload that is no text");
+        .unwrap_or("a payload that is not a string");
     match info.location() {
         Some(at) => cell.write_message(format_args!("{text} ({}:{})", at.file(), at.line())),
         None => cell.write_message(format_args!("{text}")),
@@ -374,9 +374,9 @@ fn describe_panic(cell: &GuardCell, info: &PanicHookInfo<'_>) {
 
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
-/// How many times this library's allocator was asked to allocate, free or resize, by any thread.
+/// Returns how often this library's allocator was asked to allocate, free or resize, on any thread.
 ///
-/// Always 0 where [`GuardAlloc`] is not the global allocator.
+/// Always 0 if [`GuardAlloc`] is not the global allocator.
 pub fn heap_calls() -> u64 {
     CALLS.load(Ordering::Relaxed)
 }
@@ -385,16 +385,15 @@ thread_local! {
     static THREAD_CALLS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// As [`heap_calls`], of the calling thread alone.
+/// Returns [`heap_calls`] of the calling thread only.
 pub fn thread_heap_calls() -> u64 {
     THREAD_CALLS.get()
 }
 
-/// The system's allocator, watched.
+/// The system's allocator with a watch on heap-free regions.
 ///
-/// Inside a heap-free region an allocation still succeeds, but the call that made it fails with
-/// `HEAP_USE`. The export macro installs it in every package; programs that link built-in
-/// operators install it themselves:
+/// An allocation inside a heap-free region succeeds, but the call that made it fails with `HEAP_USE`. The export macro
+/// installs the allocator in every package. Programs that link built-in operators install it themselves:
 ///
 /// ```
 /// #[global_allocator]
@@ -411,29 +410,29 @@ fn note(bytes: usize) {
     CELL.with(|cell| cell.note(bytes));
 }
 
-// SAFETY: every call is passed on to the system's allocator unchanged; noting it allocates nothing.
+// SAFETY: every call is forwarded to the system's allocator unchanged; counting does not allocate.
 unsafe impl GlobalAlloc for GuardAlloc {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
-        // SAFETY: the caller's promise is the one that `System` wants.
+        // SAFETY: the caller upholds the contract of `System`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
-        // SAFETY: the caller's promise is the one that `System` wants.
+        // SAFETY: the caller upholds the contract of `System`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
         note(layout.size());
-        // SAFETY: the caller's promise is the one that `System` wants.
+        // SAFETY: the caller upholds the contract of `System`.
         unsafe { System.dealloc(ptr, layout) }
     }
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         note(new_size);
-        // SAFETY: the caller's promise is the one that `System` wants.
+        // SAFETY: the caller upholds the contract of `System`.
         unsafe { System.realloc(ptr, layout, new_size) }
     }
 }

@@ -1,4 +1,4 @@
-//! How one core computes an operator, and what the planner may know about it.
+//! Kernels: how one core computes an operator, and what the planner knows about it.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::dtype::TypeSet;
 use crate::error::{Error, ExecError};
 use crate::span::{RawStr, Slice, StaticPtr};
 
-/// One operator on one core for fixed types; freeing it is `Drop`.
+/// An operator's kernel on one core for fixed types. `Drop` frees it.
 ///
 /// ```
 /// use udo_api::{
@@ -58,70 +58,70 @@ use crate::span::{RawStr, Slice, StaticPtr};
 ///
 /// The crate `udo-testing` runs such a kernel without a model.
 pub trait Kernel: Sized + Send + Sync + 'static {
-    /// How many leading steps of the node's epilogue ([`AcceptCx::epilogue`]) the kernel does before it stores its
-    /// first output; finalize then sees those. Asked while the model is placed, before anything is finalized, so it is
-    /// cheap: it looks at types, shapes and parameters.
+    /// Returns how many leading steps of the node's epilogue ([`AcceptCx::epilogue`]) the kernel performs before it
+    /// stores its first output; finalize then sees these. The planner calls it during placement, before anything is
+    /// finalized, so it must be cheap: it checks types, shapes and parameters.
     ///
     /// # Errors
-    /// The kernel does not take the node at all; the message says why.
+    /// The kernel does not support the node; the message says why.
     fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
         let _ = cx;
         Ok(0)
     }
 
-    /// Checks the node and prepares everything that execute will need. May allocate.
+    /// Checks the node and prepares everything that execute needs. May allocate.
     ///
     /// # Errors
-    /// Shapes or parameters that the kernel does not take; the message says which.
+    /// The kernel does not support the shapes or parameters; the message names them.
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error>;
 
-    /// The scratch that execute will take, where that does not depend on extents that finalize did not know.
+    /// Returns the scratch of execute, if it does not depend on dimensions that are unknown in finalize.
     fn workspace(&self) -> Workspace {
         Workspace::NONE
     }
 
-    /// The scratch that execute takes, and the geometry that [`Kernel::prepare`] fills, for inputs of these extents. Asked
-    /// once per plan, with the bounds of dimensions that are bounded: smaller extents must not need more.
+    /// Returns the scratch of execute and the geometry that [`Kernel::prepare`] fills, for inputs of these shapes. The
+    /// planner calls it once per plan, with the bounds of bounded dimensions: smaller dimensions must not need more.
     ///
     /// # Errors
-    /// Extents that the kernel does not take, or beyond memory.
+    /// The kernel does not support the shapes, or sizes overflow.
     fn needs(&self, inputs: InputShapes<'_>) -> Result<Needs, Error> {
         let _ = inputs;
         Ok(Needs { scratch: self.workspace(), geometry: Workspace::NONE })
     }
 
-    /// Fills the geometry: what execute reads that follows from the extents of the inputs and from no element, such as a
-    /// table of where each row of a product begins. Called before the first execute and whenever an extent is another
-    /// than in the call before; execute takes the same pieces in the same order from [`Io::geometry`]. Uses no heap,
-    /// no locks and no system calls.
+    /// Fills the geometry: data for execute that depends on the shapes of the inputs but not on their elements, such as
+    /// a table of the row offsets of a product. Called before the first execute and whenever a dimension changes;
+    /// execute takes the same pieces in the same order from [`Io::geometry`]. Must not use the heap, locks or system
+    /// calls.
     ///
     /// # Errors
-    /// Extents that the kernel does not take.
+    /// The kernel does not support the shapes.
     fn prepare(&self, inputs: InputShapes<'_>, geometry: Scratch<'_>) -> Result<(), ExecError> {
         let _ = (inputs, geometry);
         Ok(())
     }
 
-    /// Computes. Uses no heap, no locks and no system calls, and may run on several threads at once.
+    /// Computes the outputs. Must not use the heap, locks or system calls, and may run on several threads at once.
     ///
     /// # Errors
-    /// Data that the kernel cannot work with; everything else was checked before.
+    /// The kernel cannot process the data; everything else was checked before.
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError>;
 }
 
-/// What a kernel needs for inputs of some extents, beside its tensors.
+/// The memory that a kernel needs for inputs of some shapes, in addition to its tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
-    /// What [`Kernel::execute`] takes from its scratch.
+    /// The scratch of [`Kernel::execute`].
     pub scratch: Workspace,
-    /// What [`Kernel::prepare`] fills, and execute reads.
+    /// The geometry that [`Kernel::prepare`] fills and execute reads.
     pub geometry: Workspace,
 }
 
-/// Which types a [`PortRule`] asks of its port.
+/// The types that a [`PortRule`] accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Those that the schema takes.
+    /// The types of the schema.
     AsDeclared,
     /// One of these types.
     Types(TypeSet),
@@ -129,7 +129,7 @@ pub enum Wanted {
     SameAsInput(usize),
 }
 
-/// Which side of a node a port is on.
+/// The side of a node that a port is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// An input.
@@ -151,30 +151,30 @@ impl PortRule {
         Self { side, port, types, same_as, layout: 0, accepts: 0, reserved: [0; 3] }
     }
 
-    /// Rows of the tensor may lie further apart than they are long; `Inputs::rows` and `Outputs::take_rows` read them.
+    /// Accepts tensors with strided rows; `Inputs::rows` and `Outputs::take_rows` read them.
     #[must_use]
     pub const fn pitched(mut self) -> Self {
         self.accepts |= PITCHED;
         self
     }
 
-    /// As [`PortRule::pitched`], and no other tensor of the call lies between the rows, so that a kernel gets them and what is
-    /// between them as one slice, which it leaves as it is there: `Inputs::strided` and `Outputs::take_strided`.
+    /// Accepts strided rows whose gaps do not belong to other tensors of the call, so that the kernel gets rows and
+    /// gaps as one slice and must leave the gaps unchanged: `Inputs::strided` and `Outputs::take_strided`.
     #[must_use]
     pub const fn pitched_alone(mut self) -> Self {
         self.accepts |= PITCHED | ALONE;
         self
     }
 
-    /// Dimensions of the tensor may be bounded; the kernel says the extents of a bounded output in each call.
+    /// Accepts bounded dimensions; the kernel sets the dimensions of a bounded output in each call.
     #[must_use]
     pub const fn bounded(mut self) -> Self {
         self.accepts |= BOUNDED;
         self
     }
 
-    /// The tensor may have an encoding for each position of an axis; the kernel asks [`TensorDesc::axis_encoding`] for it. A
-    /// kernel without this gets no such tensor.
+    /// Accepts an encoding for each position of an axis, which the kernel reads with [`TensorDesc::axis_encoding`]. A
+    /// kernel without this does not get such tensors.
     ///
     /// [`TensorDesc::axis_encoding`]: crate::TensorDesc::axis_encoding
     #[must_use]
@@ -183,16 +183,16 @@ impl PortRule {
         self
     }
 
-    /// The tensor comes channels last: where the operator says batch, channels, height and width, the kernel sees
-    /// batch, height, width and channels. It gets no node whose tensor has another rank, or bounded dimensions; of a repeated
-    /// port's tensors those of another rank come as they are.
+    /// Requests the tensor channels last: if the operator's axes are batch, channels, height and width, the kernel sees
+    /// batch, height, width and channels. The kernel does not get nodes whose tensor has another rank or bounded
+    /// dimensions; tensors of a repeated port with another rank are passed unchanged.
     #[must_use]
     pub const fn channels_last(mut self) -> Self {
         self.layout = Self::NHWC;
         self
     }
 
-    /// Which side the port is on; nothing for a code that this version does not know.
+    /// Returns the side of the port; `None` for a code that this version does not know.
     pub const fn side(&self) -> Option<Side> {
         match self.side {
             0 => Some(Side::Input),
@@ -201,12 +201,12 @@ impl PortRule {
         }
     }
 
-    /// The port's place on its side. The rule of a repeated port is that of its first tensor.
+    /// Returns the port's index on its side. The rule of a repeated port is that of its first tensor.
     pub const fn port(&self) -> usize {
         self.port as usize
     }
 
-    /// Which types it asks for.
+    /// Returns the accepted types.
     pub const fn wanted(&self) -> Wanted {
         if self.same_as != Self::NOT_SAME {
             Wanted::SameAsInput(self.same_as as usize)
@@ -217,22 +217,22 @@ impl PortRule {
         }
     }
 
-    /// Whether rows may lie apart.
+    /// Whether strided rows are accepted.
     pub const fn takes_pitched(&self) -> bool {
         self.accepts & PITCHED != 0
     }
 
-    /// Whether no other tensor of the call may lie between rows.
+    /// Whether gaps between rows must not belong to other tensors of the call.
     pub const fn wants_alone(&self) -> bool {
         self.accepts & ALONE != 0
     }
 
-    /// Whether dimensions may be bounded.
+    /// Whether bounded dimensions are accepted.
     pub const fn takes_bounded(&self) -> bool {
         self.accepts & BOUNDED != 0
     }
 
-    /// Whether the tensor may have an encoding per axis.
+    /// Whether an encoding per axis is accepted.
     pub const fn takes_per_axis(&self) -> bool {
         self.accepts & PER_AXIS != 0
     }
@@ -242,7 +242,7 @@ impl PortRule {
         self.layout == Self::NHWC
     }
 
-    /// Whether a foreign table says what means nothing here.
+    /// Whether a foreign table has flags or codes that this version does not know.
     pub const fn has_unknown_parts(&self) -> bool {
         let [a, b, c] = self.reserved;
         self.layout > Self::NHWC
@@ -257,47 +257,47 @@ impl fmt::Debug for PortRule {
     }
 }
 
-/// Input `port` is one of `types`.
+/// Accepts `types` for input `port`.
 pub const fn input(port: u16, types: TypeSet) -> PortRule {
     PortRule::of(0, port, types, PortRule::NOT_SAME)
 }
 
-/// Output `port` is one of `types`.
+/// Accepts `types` for output `port`.
 pub const fn output(port: u16, types: TypeSet) -> PortRule {
     PortRule::of(1, port, types, PortRule::NOT_SAME)
 }
 
-/// Input `port` has the type of input `other`.
+/// Requires the type of input `other` for input `port`.
 pub const fn input_like(port: u16, other: u16) -> PortRule {
     PortRule::of(0, port, TypeSet::EMPTY, other as u32)
 }
 
-/// Output `port` has the type of input `other`.
+/// Requires the type of input `other` for output `port`.
 pub const fn output_like(port: u16, other: u16) -> PortRule {
     PortRule::of(1, port, TypeSet::EMPTY, other as u32)
 }
 
-/// Input `port` is of any type that the schema takes.
+/// Accepts all types of the schema for input `port`.
 pub const fn any_input(port: u16) -> PortRule {
     input(port, TypeSet::EMPTY)
 }
 
-/// Output `port` is of any type that the schema takes.
+/// Accepts all types of the schema for output `port`.
 pub const fn any_output(port: u16) -> PortRule {
     output(port, TypeSet::EMPTY)
 }
 
-/// What operations of [`Work`] are done with.
+/// The arithmetic of the operations of [`Work`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arithmetic {
-    /// Numbers of 32 bits.
+    /// 32-bit floating point.
     #[default]
     F32,
-    /// Numbers of 64 bits.
+    /// 64-bit floating point.
     F64,
-    /// Products of 8-bit integers, added up in 32 bits.
+    /// Products of 8-bit integers with 32-bit sums.
     Int8,
-    /// Products of bf16 numbers, added up in 32 bits.
+    /// Products of bf16 numbers with 32-bit sums.
     Bf16,
 }
 
@@ -313,8 +313,8 @@ impl Arithmetic {
 }
 
 impl Work {
-    /// As many multiplications as the product of these extents is, each of whose results is added to a sum: those that the
-    /// algorithm does, which may be fewer than the definition has.
+    /// Counts one multiply-add per combination of these dimensions, as the algorithm performs them; that may be fewer
+    /// than the definition has.
     pub fn products(extents: &[usize]) -> Self {
         let count = extents.iter().fold(1, |count: u64, &n| count.saturating_mul(n as u64));
         Self {
@@ -327,31 +327,31 @@ impl Work {
         }
     }
 
-    /// So many bytes read and written, where that is not all bytes of the tensors and packed constants.
+    /// Sets the bytes read and written, if they differ from the sizes of the tensors and packed constants.
     pub fn moves(bytes: usize) -> Self {
         Self { bytes: bytes as u64, ..Self::products(&[0]) }
     }
 
-    /// What operations are done with; numbers of 32 bits, unless it is said.
+    /// Sets the arithmetic; 32-bit floating point by default.
     #[must_use]
     pub const fn with(mut self, arithmetic: Arithmetic) -> Self {
         self.arithmetic = arithmetic.code();
         self
     }
 
-    /// How the kernel computes, in a few words, where it might in several ways.
+    /// Names the algorithm in a few words, for kernels with several.
     #[must_use]
     pub const fn by(mut self, method: &'static str) -> Self {
         self.method = RawStr::new(method);
         self
     }
 
-    /// How many operations there are, an addition to a sum and a multiplication each counting as one.
+    /// Returns the number of operations; an addition and a multiplication count as one each.
     pub const fn operations(&self) -> u64 {
         self.operations
     }
 
-    /// What they are done with; nothing for a code that this version does not know.
+    /// Returns the arithmetic; `None` for a code that this version does not know.
     pub const fn arithmetic(&self) -> Option<Arithmetic> {
         match self.arithmetic {
             arithmetic::F32 => Some(Arithmetic::F32),
@@ -362,28 +362,28 @@ impl Work {
         }
     }
 
-    /// How many bytes are read and written, where it is said.
+    /// Returns the bytes read and written, if they were set.
     pub const fn bytes(&self) -> Option<u64> {
         if self.bytes == 0 { None } else { Some(self.bytes) }
     }
 
-    /// How the kernel computes; empty where it is not said.
+    /// Returns the name of the algorithm; empty if it was not set.
     pub const fn method(&self) -> &'static str {
         self.method.get()
     }
 }
 
-/// How long a kernel takes compared with others, as DSP registrations say it: of those for one core that take a node, the
-/// first of the cheapest class gets it.
+/// The relative cost of a kernel, as in DSP registrations: of the kernels for one core that accept a node, the first of
+/// the cheapest class runs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cost {
-    /// Nothing to speak of.
+    /// Negligible.
     Free,
     /// Fast.
     Fast,
     /// Slow.
     Snail,
-    /// Slower than anything; what a registration without a class means.
+    /// The slowest; also the class of a registration without one.
     #[default]
     Glacial,
 }
@@ -406,62 +406,63 @@ impl KernelDef {
         }
     }
 
-    /// The domain of the operator, where the package has operators of this name in several.
+    /// Sets the operator's domain, for packages with operators of this name in several domains.
     #[must_use]
     pub const fn in_domain(mut self, domain: &'static str) -> Self {
         self.domain = RawStr::new(domain);
         self
     }
 
-    /// The same kernel for another core that runs the same code.
+    /// Returns the same kernel for another core that runs the same code.
     #[must_use]
     pub const fn on(mut self, core: Core) -> Self {
         self.core = core;
         self
     }
 
-    /// What the kernel takes, port by port.
+    /// Sets the rules of the ports.
     #[must_use]
     pub const fn ports(mut self, rules: &'static [PortRule]) -> Self {
         self.ports = Slice::new(rules);
         self
     }
 
-    /// The outputs that may take the place of an input of the same type and size.
+    /// Sets the outputs that may be written in place of an input of the same type and size.
     #[must_use]
     pub const fn in_place(mut self, pairs: &'static [InPlace]) -> Self {
         self.in_place = Slice::new(pairs);
         self
     }
 
-    /// How long the kernel takes.
+    /// Sets the cost class.
     #[must_use]
     pub const fn cost(mut self, cost: Cost) -> Self {
         self.cost = cost as u32;
         self
     }
 
-    /// The operator's type name.
+    /// Returns the operator's type name.
     pub const fn op(&self) -> &'static str {
         self.op.get()
     }
 
-    /// The operator's domain; empty where its name is enough.
+    /// Returns the operator's domain; empty if the name is unique in the package.
     pub const fn domain(&self) -> &'static str {
         self.domain.get()
     }
 
-    /// The core that the kernel is written for.
+    /// Returns the core that the kernel is written for.
     pub const fn core(&self) -> Core {
         self.core
     }
 
-    /// What the kernel takes on its ports.
+    /// Returns the rules of the ports.
     pub const fn port_rules(&self) -> &'static [PortRule] {
         self.ports.get()
     }
 
-    /// The rule for tensor `index` of a side on which the schema has `declared` ports; the last of them may be repeated.
+    /// Returns the rule for tensor `index` of a side with `declared` ports in the schema; the last of them may be
+    /// repeated.
     pub fn port_rule(
         &self,
         side: Side,
@@ -473,17 +474,17 @@ impl KernelDef {
         rules.find(|rule| rule.side() == Some(side) && rule.port() == port)
     }
 
-    /// The outputs that may take the place of an input.
+    /// Returns the outputs that may be written in place of an input.
     pub const fn in_place_pairs(&self) -> &'static [InPlace] {
         self.in_place.get()
     }
 
-    /// Whether a foreign table sets a cost that means nothing here.
+    /// Whether a foreign table has a cost class that this version does not know.
     pub const fn has_unknown_cost(&self) -> bool {
         self.cost > Cost::Glacial as u32
     }
 
-    /// How long the kernel takes.
+    /// Returns the cost class.
     pub const fn cost_class(&self) -> Cost {
         match self.cost {
             0 => Cost::Free,
@@ -493,22 +494,22 @@ impl KernelDef {
         }
     }
 
-    /// The functions; nothing in a foreign entry without any.
+    /// Returns the functions; `None` in a foreign entry without any.
     pub const fn vtable(&self) -> Option<&'static KernelVTable> {
         self.vtable.get()
     }
 
-    /// Whether it is a kernel of the GPU's own kind.
+    /// Whether it is a [`GpuKernel`](crate::GpuKernel).
     pub fn is_gpu(&self) -> bool {
         self.vtable().is_some_and(|vtable| vtable.gpu.get().is_some())
     }
 
-    /// Where a package of any version says that the functions are.
+    /// Returns the pointer to the functions in a package of any version.
     pub const fn raw_vtable(&self) -> *const KernelVTable {
         self.vtable.raw()
     }
 
-    /// The same entry with its functions in a table of this version.
+    /// Returns the same entry with its functions in a table of this version.
     #[must_use]
     pub const fn copied_to(mut self, vtable: &'static KernelVTable) -> Self {
         self.vtable = StaticPtr::new(vtable);

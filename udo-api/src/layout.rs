@@ -1,7 +1,7 @@
 //! The layout of every ABI structure as data: field names, types, offsets and sizes.
 //!
-//! The fingerprint over all of it travels in each library's manifest, so that a library built
-//! against other layouts is refused before any of its code runs, even where sizes agree.
+//! The fingerprint over all of it is in each library's manifest, so that a library built against
+//! other layouts is refused before any of its code runs, even if the sizes agree.
 
 /// The layout of one `repr(C)` structure.
 #[derive(Clone, Copy, Debug)]
@@ -21,9 +21,9 @@ pub struct Layout {
 pub struct Field {
     /// The field's name.
     pub name: &'static str,
-    /// Its type as written.
+    /// Its type as written in the source.
     pub ty: &'static str,
-    /// Bytes from the start of the structure.
+    /// Its offset in bytes from the start of the structure.
     pub offset: usize,
     /// Its size in bytes.
     pub size: usize,
@@ -44,11 +44,11 @@ macro_rules! abi_struct {
         }
 
         impl $(<$g>)? $name $(<$g>)? {
-            /// Its bytes in this version, as blocks that begin with their size say it.
+            /// The size in bytes in this version, which blocks begin with.
             #[expect(clippy::cast_possible_truncation, reason = "it has a few hundred bytes")]
             pub const SIZE: u32 = size_of::<Self>() as u32;
 
-            /// Where each field lies.
+            /// The layout of the fields.
             pub(crate) const LAYOUT: $crate::layout::Layout = $crate::layout::Layout {
                 name: stringify!($name),
                 size: size_of::<Self>(),
@@ -64,7 +64,7 @@ macro_rules! abi_struct {
     };
 }
 
-/// One number over names, types, offsets and sizes (FNV-1a, 64 bits).
+/// Hashes names, types, offsets and sizes (FNV-1a, 64 bits).
 pub(crate) const fn fingerprint(layouts: &[Layout]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325;
     let mut i = 0;
@@ -99,7 +99,7 @@ const fn fnv_str(mut hash: u64, text: &str) -> u64 {
     (hash ^ 0xff).wrapping_mul(PRIME)
 }
 
-/// White space is skipped: how the compiler prints a type is not part of its layout.
+/// Skips white space, which the compiler's printing of a type may change.
 const fn fnv_type(mut hash: u64, text: &str) -> u64 {
     let bytes = text.as_bytes();
     let mut i = 0;

@@ -1,32 +1,37 @@
 //! The contract between the UDO runtime and operator packages.
 //!
-//! A package describes operators ([`Op`], [`OpSchema`]), and computes them on cores ([`Kernel`],
-//! [`GpuKernel`], plain functions through [`dsp_kernel!`]). Three moments keep apart what may
-//! happen when: *describe* sees no data, *finalize* may allocate, *execute* may not.
+//! A package describes operators ([`Op`], [`OpSchema`]) and computes them on cores ([`Kernel`], [`GpuKernel`], plain
+//! functions through [`dsp_kernel!`]). There are three phases: *describe* does not see data, *finalize* may allocate,
+//! and *execute* may not.
 //!
-//! | an author writes | which gets | to say |
+//! | an author writes | which gets | and provides |
 //! |---|---|---|
 //! | [`Op`] | [`InferCx`] | ports and parameters; type and shape of each output |
-//! | [`Kernel`] | [`AcceptCx`], [`FinalizeCx`]; then [`Io`] in each call | whether it takes a node; what it keeps, packs and needs; the result |
+//! | [`Kernel`] | [`AcceptCx`], [`FinalizeCx`]; then [`Io`] in each call | whether it accepts a node; its state, packed
+//! constants and needs; the results |
 //! | [`GpuKernel`] | [`FinalizeCx`]; [`Buffers`] per [`WorkItem`] | OpenCL C and its [`Launch`]es; the same as a Rust function |
-//! | a function for [`dsp_kernel!`] | [`QuantMut`], [`Quant`], parameters, [`Scratch`] | the result, in quantized values |
-//! | [`export_package!`] | a [`PackageV1`] of [`OpDef`]s and [`KernelDef`]s | what the library holds |
+//! | a function for [`dsp_kernel!`] | [`QuantMut`], [`Quant`], parameters, [`Scratch`] | the results as quantized
+//! values |
+//! | [`export_package!`] | a [`PackageV1`] of [`OpDef`]s and [`KernelDef`]s | the contents of the library |
 //!
-//! Each of them has an example. Read them in this order:
+//! Each of them has an example. Suggested order of reading:
 //!
-//! 1. **What an operator is**: [`Op`], its [`OpSchema`] of [`Port`]s and [`Param`]s, and [`InferCx`], which says shapes ([`Shape`], [`Dim`]).
+//! 1. **Operators**: [`Op`], its [`OpSchema`] of [`Port`]s and [`Param`]s, and [`InferCx`] for shape inference
+//! ([`Shape`], [`Dim`]).
 //! 2. **A first kernel**: [`Kernel`], whose `finalize` has a [`FinalizeCx`] and whose `execute` has an [`Io`] of [`Inputs`] and [`Outputs`];
 //!    [`KernelDef`] ties it to an operator and a [`Core`], by rules for its ports ([`input`], [`output`], [`types`]).
-//! 3. **What goes wrong**: [`Error`] before a run, with words; [`ExecError`] in one, without the heap.
-//! 4. **Memory**: [`Workspace`] and [`Scratch`], [`Needs`] and [`Geometry`], constants in another form ([`Packed`]), outputs in the place of inputs ([`InPlace`]).
+//! 3. **Errors**: [`Error`] before a run, with a message; [`ExecError`] during it, without the heap.
+//! 4. **Memory**: [`Workspace`] and [`Scratch`], [`Needs`] and [`Geometry`], prepacked constants ([`Packed`]), outputs
+//! in place of inputs ([`InPlace`]).
 //! 5. **Elements**: [`DType`] and [`Element`], encodings of quantized values ([`Encoding`], [`AxisEncoding`]).
 //! 6. **More than one core**: [`GpuKernel`], its [`Launch`]es and [`Buffers`]; [`dsp_kernel!`] with [`Quant`] and [`QuantMut`].
-//! 7. **Faster**: threads ([`Parallel`]), the work of nodes behind ([`AcceptCx`], [`EpilogueOp`]), the cheapest first ([`Cost`]), [`Facts`] that passes use.
-//! 8. **A library**: [`export_package!`], and the heap that execute cannot touch ([`GuardAlloc`]).
+//! 7. **Performance**: threads ([`Parallel`]), fused epilogues ([`AcceptCx`], [`EpilogueOp`]), cost classes ([`Cost`]),
+//! [`Facts`] that passes use.
+//! 8. **Libraries**: [`export_package!`], and the trap for heap use in execute ([`GuardAlloc`]).
 //!
-//! `docs/write-a-package.md` in the SDK builds a package by all of it. The structures that cross between host and package lie in [`abi`], what is
-//! compiled into each library around an author's code in [`export`], and the trap for heap calls in [`guard`];
-//! authors of ordinary kernels need none of the three and write no unsafe code.
+//! `docs/write-a-package.md` in the SDK builds a package step by step. [`abi`] holds the structures that cross between
+//! host and package, [`export`] the code compiled into each library around an author's code, and [`guard`] the trap for
+//! heap calls. Authors of ordinary kernels do not need these three and do not write unsafe code.
 
 #[macro_use]
 mod layout;

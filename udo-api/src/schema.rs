@@ -1,4 +1,4 @@
-//! What an operator is: ports, parameters, and the facts that passes read.
+//! Operators: ports, parameters, and facts for passes.
 
 use crate::abi::{CoreTypes, Facts, InferArgs, OpDef, OpSchema, Param, Port, Value, ValueKind};
 use crate::author::InferCx;
@@ -7,7 +7,7 @@ use crate::dtype::{DType, TypeSet};
 use crate::error::Error;
 use crate::span::{RawStr, Slice};
 
-/// An operator: its schema and its shape inference. No data is seen here.
+/// An operator: its schema and its shape inference, which do not see data.
 ///
 /// ```
 /// use udo_api::{DType, Error, Facts, InferCx, Op, OpDef, OpSchema, Param, Port, Value, types};
@@ -36,17 +36,17 @@ pub trait Op: 'static {
     /// Ports, parameters and facts.
     const SCHEMA: OpSchema;
 
-    /// Says the type and shape of every output.
+    /// Sets the type and shape of every output.
     ///
     /// # Errors
-    /// Inputs or parameters that the operator does not take; the message says which.
+    /// The operator does not support the inputs or parameters; the message names them.
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error>;
 }
 
 /// The order of a rank-4 tensor's dimensions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Layout {
-    /// As in the model.
+    /// The order of the model.
     #[default]
     AsGiven,
     /// Batch, height, width, channels.
@@ -56,12 +56,12 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// The axes of an NCHW tensor in the order of NHWC, as a transpose takes them.
+    /// The axes of an NCHW tensor in NHWC order, as the permutation of a transpose.
     pub const NHWC_AXES: [usize; 4] = [0, 2, 3, 1];
-    /// The axes of an NHWC tensor in the order of NCHW.
+    /// The axes of an NHWC tensor in NCHW order.
     pub const NCHW_AXES: [usize; 4] = [0, 3, 1, 2];
 
-    /// Where an axis of an operator's tensor is in this layout; none if nothing in it has such an axis.
+    /// Returns the position of an operator's axis in this layout; `None` if there is none.
     pub fn axis(self, axis: usize) -> Option<usize> {
         match self {
             Self::Nhwc => Self::NHWC_AXES.iter().position(|&a| a == axis),
@@ -70,10 +70,10 @@ impl Layout {
     }
 }
 
-/// How a port's fixed-point values stand for real ones.
+/// How a port's fixed-point values are quantized.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Quantization {
-    /// Not at all.
+    /// Not quantized.
     #[default]
     None,
     /// Asymmetric, one scale and zero point per tensor.
@@ -87,7 +87,7 @@ const LAYOUT_SHIFT: u32 = 8;
 const QUANTIZATION_SHIFT: u32 = 12;
 
 impl CoreTypes {
-    /// On `core` the port takes these types.
+    /// Declares the types of a port on `core`.
     pub const fn new(core: Core, types: TypeSet) -> Self {
         Self { core, types }
     }
@@ -104,7 +104,7 @@ impl CoreTypes {
 }
 
 impl Port {
-    /// A port that every node has.
+    /// Declares a port that every node has.
     pub const fn required(name: &'static str, types: TypeSet) -> Self {
         Self {
             name: RawStr::new(name),
@@ -116,7 +116,7 @@ impl Port {
         }
     }
 
-    /// A port that a node may leave out.
+    /// Declares an optional port.
     pub const fn optional(name: &'static str, types: TypeSet) -> Self {
         Self::required(name, types).flag(OPTIONAL)
     }
@@ -126,55 +126,55 @@ impl Port {
         self
     }
 
-    /// The input's data is in the model.
+    /// Requires the input to be a constant.
     #[must_use]
     pub const fn constant(self) -> Self {
         self.flag(STATIC)
     }
 
-    /// The port stands for any number of tensors; the last port only.
+    /// Lets the port, which must be the last one, stand for any number of tensors.
     #[must_use]
     pub const fn repeated(self) -> Self {
         self.flag(REPEATED)
     }
 
-    /// The order of a rank-4 tensor's dimensions.
+    /// Sets the order of a rank-4 tensor's dimensions.
     #[must_use]
     pub const fn layout(self, layout: Layout) -> Self {
         self.flag((layout as u32) << LAYOUT_SHIFT)
     }
 
-    /// How fixed-point values stand for real ones.
+    /// Sets how fixed-point values are quantized.
     #[must_use]
     pub const fn quantization(self, mode: Quantization) -> Self {
         self.flag((mode as u32) << QUANTIZATION_SHIFT)
     }
 
-    /// The types per core, where they differ.
+    /// Sets the types per core, if they differ.
     #[must_use]
     pub const fn per_core(mut self, types: &'static [CoreTypes]) -> Self {
         self.per_core = Slice::new(types);
         self
     }
 
-    /// The value of a constant input that a node leaves out.
+    /// Sets the value of an omitted constant input.
     #[must_use]
     pub const fn default(mut self, value: Value) -> Self {
         self.default = value;
         self.flag(OPTIONAL)
     }
 
-    /// The port's name.
+    /// Returns the port's name.
     pub const fn name(&self) -> &'static str {
         self.name.get()
     }
 
-    /// Every type that some core takes.
+    /// Returns the union of the types of all cores.
     pub const fn types(&self) -> TypeSet {
         self.types
     }
 
-    /// The types that `core` takes; all of them where cores do not differ.
+    /// Returns the types on `core`; the union of all cores' types if cores do not differ.
     pub fn types_on(&self, core: Core) -> TypeSet {
         let declared = self.per_core.get();
         if declared.is_empty() {
@@ -184,17 +184,17 @@ impl Port {
         fits.max_by_key(|c| c.core.arch()).map_or(TypeSet::EMPTY, |c| c.types)
     }
 
-    /// The types per core as declared; empty where cores do not differ.
+    /// Returns the declared types per core; empty if cores do not differ.
     pub const fn core_types(&self) -> &'static [CoreTypes] {
         self.per_core.get()
     }
 
-    /// Whether a node may leave the port out.
+    /// Whether a node may omit the port.
     pub const fn is_optional(&self) -> bool {
         self.flags & OPTIONAL != 0
     }
 
-    /// Whether the input's data must be in the model.
+    /// Whether the input must be a constant.
     pub const fn wants_constant(&self) -> bool {
         self.flags & STATIC != 0
     }
@@ -204,7 +204,7 @@ impl Port {
         self.flags & REPEATED != 0
     }
 
-    /// Whether a foreign table sets flags that mean nothing here.
+    /// Whether a foreign table has flags that this version does not know.
     pub const fn has_unknown_flags(&self) -> bool {
         let (layout, quantization) =
             (self.flags >> LAYOUT_SHIFT & 0xf, self.flags >> QUANTIZATION_SHIFT & 0xf);
@@ -212,7 +212,7 @@ impl Port {
         self.flags & !known != 0 || layout > 2 || quantization > 1
     }
 
-    /// The order of a rank-4 tensor's dimensions.
+    /// Returns the order of a rank-4 tensor's dimensions.
     pub const fn rank4_layout(&self) -> Layout {
         match self.flags >> LAYOUT_SHIFT & 0xf {
             1 => Layout::Nhwc,
@@ -221,7 +221,7 @@ impl Port {
         }
     }
 
-    /// How fixed-point values stand for real ones.
+    /// Returns how fixed-point values are quantized.
     pub const fn quantization_mode(&self) -> Quantization {
         match self.flags >> QUANTIZATION_SHIFT & 0xf {
             1 => Quantization::Tf,
@@ -229,24 +229,24 @@ impl Port {
         }
     }
 
-    /// The value of a constant input that a node leaves out.
+    /// Returns the value of an omitted constant input.
     pub const fn default_value(&self) -> ValueKind {
         self.default.get()
     }
 }
 
-/// What a parameter holds.
+/// The kind of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamKind {
-    /// One number or truth value.
+    /// A number or a bool.
     Scalar,
-    /// Text.
+    /// A string.
     Text,
     /// A list of numbers.
     Tensor,
-    /// A tensor with the element type and the shape that the model gives it.
+    /// A tensor with the element type and shape of the model.
     TypedTensor,
-    /// A list of texts.
+    /// A list of strings.
     Texts,
     /// A graph.
     Graph,
@@ -257,7 +257,7 @@ impl ParamKind {
     pub const ALL: [Self; 6] =
         [Self::Scalar, Self::Text, Self::Tensor, Self::TypedTensor, Self::Texts, Self::Graph];
 
-    /// The word for it in manifests.
+    /// Returns the name in manifests.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Scalar => "scalar",
@@ -269,7 +269,7 @@ impl ParamKind {
         }
     }
 
-    /// The kind that `name` is the word for.
+    /// Returns the kind with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -289,71 +289,72 @@ impl Param {
         }
     }
 
-    /// One number or truth value, required until given a default.
+    /// Declares a number or a bool, required unless it has a default.
     pub const fn scalar(name: &'static str, dtype: DType) -> Self {
         Self::of(1, name, dtype)
     }
 
-    /// A text, required until given a default.
+    /// Declares a string, required unless it has a default.
     pub const fn text(name: &'static str) -> Self {
         Self::of(2, name, DType::Str)
     }
 
-    /// A list of numbers, required until given a default.
+    /// Declares a list of numbers, required unless it has a default.
     pub const fn tensor(name: &'static str, dtype: DType) -> Self {
         Self::of(3, name, dtype)
     }
 
-    /// A list of texts, required until given a default.
+    /// Declares a list of strings, required unless it has a default.
     pub const fn texts(name: &'static str) -> Self {
         Self::of(5, name, DType::Str)
     }
 
-    /// A graph, which the host runs and no kernel sees; required until made optional. Only built-in operators have some.
+    /// Declares a subgraph, which the host runs and kernels do not see; required unless made optional. Only built-in
+    /// operators have such parameters.
     pub const fn graph(name: &'static str) -> Self {
         Self { dtype: 0, ..Self::of(6, name, DType::F32) }
     }
 
-    /// A tensor of one of these types, which keeps its type and its shape; required until made optional. A list of numbers
-    /// that a package works with in a type of its own is a [`Param::tensor`].
+    /// Declares a tensor of one of these types that keeps its type and shape; required unless made optional. Use
+    /// [`Param::tensor`] for a list of numbers that a package converts to its own type.
     pub const fn typed_tensor(name: &'static str, types: TypeSet) -> Self {
         Self { dtype: 0, types, ..Self::of(4, name, DType::F32) }
     }
 
-    /// The attribute of models that gives the parameter its value, where that has another name: one
-    /// that is no name in Rust or in a config, such as `type`.
+    /// Sets the name of the model's attribute, if it differs: for names that are not valid in Rust or in a config, such
+    /// as `type`.
     #[must_use]
     pub const fn attribute(mut self, name: &'static str) -> Self {
         self.attribute = RawStr::new(name);
         self
     }
 
-    /// A node may leave the parameter out; it then has no value.
+    /// Makes the parameter optional without a default.
     #[must_use]
     pub const fn optional(mut self) -> Self {
         self.flags |= OPTIONAL;
         self
     }
 
-    /// A node may leave the parameter out; it then has this value.
+    /// Makes the parameter optional with this default.
     #[must_use]
     pub const fn default(mut self, value: Value) -> Self {
         self.default = value;
         self.optional()
     }
 
-    /// The name of the attribute that gives its value.
+    /// Returns the name of the attribute.
     pub const fn attribute_name(&self) -> &'static str {
         let attribute = self.attribute.get();
         if attribute.is_empty() { self.name.get() } else { attribute }
     }
 
-    /// The parameter's name.
+    /// Returns the parameter's name.
     pub const fn name(&self) -> &'static str {
         self.name.get()
     }
 
-    /// What it holds; nothing for a kind that this version does not know.
+    /// Returns the kind; `None` for a kind that this version does not know.
     pub const fn kind(&self) -> Option<ParamKind> {
         match self.kind {
             1 => Some(ParamKind::Scalar),
@@ -366,7 +367,7 @@ impl Param {
         }
     }
 
-    /// The element type; nothing for a tensor that keeps its own, for a graph, and for a code that this version does not know.
+    /// Returns the element type; `None` for a typed tensor, a graph, and a code that this version does not know.
     pub const fn dtype(&self) -> Option<DType> {
         match self.dtype.to_le_bytes() {
             [code, 0, 0, 0] => DType::from_code(code),
@@ -374,7 +375,7 @@ impl Param {
         }
     }
 
-    /// The element types that it takes: one but for a tensor that keeps its own.
+    /// Returns the accepted element types: one, except for a typed tensor.
     pub const fn types(&self) -> TypeSet {
         match self.dtype() {
             Some(dtype) => dtype.set(),
@@ -382,7 +383,7 @@ impl Param {
         }
     }
 
-    /// Whether a foreign table says types where its kind has none, or none where it has some.
+    /// Whether a foreign table has types for a kind without types, or lacks them for a kind with types.
     pub const fn has_stray_types(&self) -> bool {
         let keeps_its_own = matches!(self.kind(), Some(ParamKind::TypedTensor));
         let has_none = keeps_its_own || matches!(self.kind(), Some(ParamKind::Graph));
@@ -394,76 +395,76 @@ impl Param {
         self.flags & OPTIONAL != 0
     }
 
-    /// Whether a foreign table sets flags that mean nothing here.
+    /// Whether a foreign table has flags that this version does not know.
     pub const fn has_unknown_flags(&self) -> bool {
         self.flags & !OPTIONAL != 0
     }
 
-    /// The value where a node leaves it out.
+    /// Returns the default.
     pub const fn default_value(&self) -> ValueKind {
         self.default.get()
     }
 }
 
 impl Facts {
-    /// Nothing.
+    /// No facts.
     pub const NONE: Self = Self(0);
-    /// Output 0 is input 0's bytes under another shape.
+    /// Output 0 has the bytes of input 0 under another shape.
     pub const VIEW: Self = Self(1);
-    /// Every output element depends on the input elements at its own place, after broadcasting. So where its
-    /// operands lie channels last, CPU kernels get them, and its outputs, in that layout.
+    /// Every output element depends on the input elements at its own position, after broadcasting. CPU kernels may
+    /// therefore get operands in channels-last layout and produce outputs in it.
     pub const ELEMENTWISE: Self = Self(1 << 1);
     /// Fixed-point outputs take the encoding of input 0.
     pub const SAME_ENCODING: Self = Self(1 << 2);
-    /// Output 0 is the inputs side by side along one axis. If a parameter `axis` says which, CPU kernels may get
-    /// operands that lie channels last, with the axis there.
+    /// Output 0 is the concatenation of the inputs along one axis. If a parameter `axis` names it, CPU kernels may get
+    /// operands in channels-last layout, with the axis mapped.
     pub const CONCAT: Self = Self(1 << 7);
-    /// The outputs are what inputs and parameters make them, each time alike, and nothing else happens. So a node all of
-    /// whose inputs are in the model may be computed once, by a kernel of the CPU, before any run.
+    /// The outputs are a deterministic function of inputs and parameters without side effects. A node with constant
+    /// inputs may be computed once, by a CPU kernel, before any run.
     pub const PURE: Self = Self(1 << 8);
-    /// The outputs follow from the extents of the inputs, whatever their elements are. So a pure node whose inputs' extents
-    /// are known is computed before any run, with inputs that have extents and no elements.
+    /// The outputs depend only on the shapes of the inputs. A pure node whose input shapes are known is computed before
+    /// any run, with inputs that have shapes but no elements.
     pub const SHAPE_ONLY: Self = Self(1 << 9);
-    /// The host runs the first graph parameter where input 0 is true and the second one where it is not; the outputs are
-    /// what that one gives. Only built-in operators have this fact and the next two.
+    /// The host runs the first graph parameter if input 0 is true and the second one otherwise; the outputs are those
+    /// of the graph. Only built-in operators have this fact and the next two.
     pub const BRANCHES: Self = Self(1 << 10);
-    /// The host runs the graph parameter for each trip: for as many as input 0 says, while input 1 and then the graph's
-    /// first output are true. The inputs behind are states, which go around; the outputs are the last states, then what
-    /// each trip gives, side by side along a new first axis.
+    /// The host runs the graph parameter in each iteration: input 0 is the trip count, and the loop continues while
+    /// input 1 and then the graph's first output are true. The remaining inputs are loop-carried states. The outputs
+    /// are the final states, then the per-iteration outputs concatenated along a new first axis.
     pub const LOOP: Self = Self(1 << 11);
-    /// The host runs the graph parameter for each slice of the inputs along an axis, the first ones of which are states.
+    /// The host runs the graph parameter for each slice of the inputs along an axis; the first inputs are states.
     pub const SCAN: Self = Self(1 << 12);
 
-    /// Those by which the host runs graphs.
+    /// The facts of operators whose graphs the host runs.
     pub const CONTROL: Self = Self::BRANCHES.or(Self::LOOP).or(Self::SCAN);
 
-    /// The facts of either.
+    /// Returns the union of the facts.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Every fact that means something here.
+    /// All facts that this version knows.
     pub const KNOWN: Self = Self(0x1f87);
 
-    /// The bits; a foreign table may have some that mean nothing here.
+    /// Returns the bits; a foreign table may have bits that this version does not know.
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// Whether any fact of `other` is among these.
+    /// Whether it has any fact of `other`.
     pub const fn has_any(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Whether all facts of `other` are among these.
+    /// Whether it has all facts of `other`.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
 impl OpSchema {
-    /// The operator called `name` with these ports and parameters.
+    /// Creates the schema of operator `name` with these ports and parameters.
     pub const fn new(
         name: &'static str,
         inputs: &'static [Port],
@@ -482,56 +483,56 @@ impl OpSchema {
         }
     }
 
-    /// The same operator, bound only to nodes of this domain.
+    /// Binds the operator only to nodes of this domain.
     #[must_use]
     pub const fn in_domain(mut self, domain: &'static str) -> Self {
         self.domain = RawStr::new(domain);
         self
     }
 
-    /// The same operator with these facts.
+    /// Sets the facts.
     #[must_use]
     pub const fn facts(mut self, facts: Facts) -> Self {
         self.facts = facts;
         self
     }
 
-    /// The operator's type name.
+    /// Returns the operator's type name.
     pub const fn name(&self) -> &'static str {
         self.name.get()
     }
 
-    /// The domain whose nodes it takes; empty for that which its package is called by.
+    /// Returns the operator's domain; empty for the default domain, which is the package's name.
     pub const fn domain(&self) -> &'static str {
         self.domain.get()
     }
 
-    /// The inputs, in order.
+    /// Returns the inputs, in order.
     pub const fn inputs(&self) -> &'static [Port] {
         self.inputs.get()
     }
 
-    /// The outputs, in order.
+    /// Returns the outputs, in order.
     pub const fn outputs(&self) -> &'static [Port] {
         self.outputs.get()
     }
 
-    /// The parameters.
+    /// Returns the parameters.
     pub const fn params(&self) -> &'static [Param] {
         self.params.get()
     }
 
-    /// What passes may rely on.
+    /// Returns the facts that passes may rely on.
     pub const fn known_facts(&self) -> Facts {
         self.facts
     }
 
-    /// The port that stands for input `index`, counting repeats of a repeated last port.
+    /// Returns the port of input `index`; tensors of a repeated last port count.
     pub fn input(&self, index: usize) -> Option<&'static Port> {
         port_at(self.inputs(), index)
     }
 
-    /// The port that stands for output `index`, counting repeats of a repeated last port.
+    /// Returns the port of output `index`; tensors of a repeated last port count.
     pub fn output(&self, index: usize) -> Option<&'static Port> {
         port_at(self.outputs(), index)
     }
@@ -542,28 +543,28 @@ fn port_at(ports: &'static [Port], index: usize) -> Option<&'static Port> {
 }
 
 impl OpDef {
-    /// The same with these facts as well.
+    /// Adds these facts.
     #[must_use]
     pub const fn and_facts(mut self, facts: Facts) -> Self {
         self.schema.facts = self.schema.facts.or(facts);
         self
     }
 
-    /// The same operator, bound only to nodes of this domain.
+    /// Binds the operator only to nodes of this domain.
     #[must_use]
     pub const fn in_domain(mut self, domain: &'static str) -> Self {
         self.schema = self.schema.in_domain(domain);
         self
     }
 
-    /// The schema.
+    /// Returns the schema.
     pub const fn schema(&self) -> &OpSchema {
         &self.schema
     }
 
-    /// `[describe-time, thread-safe]` The shape inference.
-    // SAFETY: none is promised here; who calls it promises that `args` points at an `InferArgs` whose pointers and counts
-    // are those of one node, and that all of it outlives the call.
+    /// `[describe-time, thread-safe]` Returns the shape inference.
+    // SAFETY: only a type; callers pass `args` that point to an `InferArgs` whose pointers and counts are those of one
+    // node and outlive the call.
     pub const fn infer_fn(&self) -> unsafe extern "C" fn(args: *const InferArgs) -> u32 {
         self.infer
     }

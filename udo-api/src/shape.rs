@@ -1,4 +1,4 @@
-//! Shapes of up to eight dimensions, held in place.
+//! Shapes of up to eight dimensions, stored inline.
 
 use std::fmt;
 
@@ -7,27 +7,27 @@ use crate::error::Error;
 /// The highest rank that a tensor may have.
 pub const MAX_RANK: usize = 8;
 
-/// One dimension: known exactly, or known never to be larger.
+/// One dimension: fixed, open or bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dim {
     /// This many elements in every run of the model.
     Fixed(usize),
-    /// This many elements in every run of this plan, and maybe another number in the next plan of the same model: what
+    /// This many elements in every run of this plan; another plan of the same model may have another number. Data that
     /// plans share, such as packed constants, must not depend on it.
     Open(usize),
-    /// At most this many elements; each run says how many.
+    /// At most this many elements; each run determines the number.
     UpTo(usize),
 }
 
 impl Dim {
-    /// The extent, or its upper bound.
+    /// Returns the number of elements, or its upper bound.
     pub const fn bound(self) -> usize {
         match self {
             Self::Fixed(n) | Self::Open(n) | Self::UpTo(n) => n,
         }
     }
 
-    /// The extent, unless each run says it.
+    /// Returns the number of elements, unless each run determines it.
     pub const fn exact(self) -> Option<usize> {
         match self {
             Self::Fixed(n) | Self::Open(n) => Some(n),
@@ -35,7 +35,7 @@ impl Dim {
         }
     }
 
-    /// An extent that follows from this one, and is as certain.
+    /// Returns a dimension derived from this one, with the same certainty.
     #[must_use]
     pub const fn with(self, extent: usize) -> Self {
         match self {
@@ -45,7 +45,7 @@ impl Dim {
         }
     }
 
-    /// An extent that follows from this one and `other`, and is as certain as the less certain one.
+    /// Returns a dimension derived from this one and `other`, with the lesser certainty of both.
     #[must_use]
     pub const fn with_both(self, other: Self, extent: usize) -> Self {
         match (self, other) {
@@ -56,8 +56,8 @@ impl Dim {
 }
 
 abi_struct! {
-    /// The extents of a tensor, outermost first; bits per dimension say whether it is an upper bound, or open. Shapes that
-    /// differ in what is open alone are equal: they mean the same for a plan.
+    /// The dimensions of a tensor, outermost first; bits per dimension say whether it is bounded or open. Shapes that
+    /// differ only in open dimensions compare equal, since they mean the same for a plan.
     #[derive(Clone, Copy)]
     pub struct Shape {
         rank: u8,
@@ -80,13 +80,13 @@ impl Shape {
     /// The shape of a scalar.
     pub const SCALAR: Self = Self { rank: 0, bounded: 0, open: 0, reserved: [0; 5], dims: [0; 8] };
 
-    /// A shape with these extents, all fixed.
+    /// Creates a shape of fixed dimensions.
     ///
     /// # Errors
     /// More than eight dimensions, or more elements than an address can count.
     pub fn new(dims: &[usize]) -> Result<Self, Error> {
         if dims.len() > MAX_RANK {
-            return Err(Error::new(format!("rank is {}, wanted at most {MAX_RANK}", dims.len())));
+            return Err(Error::new(format!("rank is {}, expected at most {MAX_RANK}", dims.len())));
         }
         let mut shape = Self::SCALAR;
         for &dim in dims {
@@ -96,7 +96,7 @@ impl Shape {
         Ok(shape)
     }
 
-    /// A shape of these dimensions, fixed or bounded.
+    /// Creates a shape of these dimensions.
     ///
     /// # Errors
     /// More than eight dimensions, or more elements than an address can count.
@@ -105,7 +105,7 @@ impl Shape {
         for &dim in dims {
             if shape.rank() == MAX_RANK {
                 return Err(Error::new(format!(
-                    "rank is {}, wanted at most {MAX_RANK}",
+                    "rank is {}, expected at most {MAX_RANK}",
                     dims.len()
                 )));
             }
@@ -125,17 +125,17 @@ impl Shape {
         }
     }
 
-    /// How many dimensions there are.
+    /// Returns the number of dimensions.
     pub fn rank(&self) -> usize {
         usize::from(self.rank).min(MAX_RANK)
     }
 
-    /// The extents; an upper bound where a dimension is bounded.
+    /// Returns the dimensions; bounded ones as their upper bounds.
     pub fn dims(&self) -> &[usize] {
         self.dims.get(..self.rank()).unwrap_or(&[])
     }
 
-    /// The dimension at `axis`.
+    /// Returns the dimension at `axis`.
     pub fn dim(&self, axis: usize) -> Option<Dim> {
         let extent = *self.dims().get(axis)?;
         Some(match (self.bounded >> axis & 1, self.open >> axis & 1) {
@@ -145,22 +145,22 @@ impl Shape {
         })
     }
 
-    /// All dimensions, outermost first.
+    /// Iterates over the dimensions, outermost first.
     pub fn iter(&self) -> impl Iterator<Item = Dim> {
         (0..self.rank()).filter_map(|axis| self.dim(axis))
     }
 
-    /// Whether no dimension is merely bounded; those that are open are known in a plan.
+    /// Whether no dimension is bounded; open dimensions are known in a plan.
     pub fn is_fixed(&self) -> bool {
         self.bounded == 0
     }
 
-    /// A bit per dimension that is merely bounded, the outermost lowest.
+    /// Returns one bit per bounded dimension; the lowest stands for the outermost.
     pub(crate) const fn bounded_axes(&self) -> u8 {
         self.bounded
     }
 
-    /// Whether the fields of a foreign shape are ones that a constructor could have made.
+    /// Whether a foreign shape has fields that a constructor could have created.
     pub(crate) fn is_sound(&self) -> bool {
         let rank = usize::from(self.rank);
         let beyond = u32::from(self.bounded | self.open) >> rank.min(MAX_RANK);
@@ -168,15 +168,14 @@ impl Shape {
         rank <= MAX_RANK && beyond == 0 && is_clear && self.checked_len().is_ok()
     }
 
-    /// Elements in a tensor of this shape, or the most there can be.
+    /// Returns the number of elements, or its upper bound.
     ///
-    /// Every shape that a constructor let pass has a countable number of them; a foreign one
-    /// that has not counts as `usize::MAX`.
+    /// Constructors check that it does not overflow; a foreign shape with an overflow returns `usize::MAX`.
     pub fn len(&self) -> usize {
         self.checked_len().unwrap_or(usize::MAX)
     }
 
-    /// Whether a tensor of this shape holds nothing.
+    /// Whether the tensor has no elements.
     pub fn is_empty(&self) -> bool {
         self.dims().contains(&0)
     }

@@ -1,9 +1,9 @@
-//! Text, slices and tables in static memory, and untyped runs of bytes.
+//! Strings, slices and tables in static memory, and untyped byte ranges.
 
 use std::fmt;
 
 abi_struct! {
-    /// UTF-8 text in static memory.
+    /// A UTF-8 string in static memory.
     #[derive(Clone, Copy)]
     pub struct RawStr {
         ptr: *const u8,
@@ -11,26 +11,26 @@ abi_struct! {
     }
 }
 
-// SAFETY: the text is immutable and static, so any thread may read it.
+// SAFETY: the string is immutable and static, so any thread may read it.
 unsafe impl Send for RawStr {}
-// SAFETY: the text is immutable and static, so threads may read it at once.
+// SAFETY: the string is immutable and static, so threads may read it concurrently.
 unsafe impl Sync for RawStr {}
 
 impl RawStr {
-    /// No text.
+    /// The empty string.
     pub const EMPTY: Self = Self::new("");
 
-    /// The same text in the form that tables hold.
+    /// Wraps a static string for tables.
     pub const fn new(text: &'static str) -> Self {
         Self { ptr: text.as_ptr(), len: text.len() }
     }
 
-    /// The text; empty where a foreign table holds a null pointer or no valid UTF-8.
+    /// Returns the string; empty if a foreign table has a null pointer or invalid UTF-8.
     pub const fn get(&self) -> &'static str {
         if self.ptr.is_null() {
             return "";
         }
-        // SAFETY: made from a static string, or vouched for by whoever opened a C package's table.
+        // SAFETY: created from a static string, or the opener of a C package's table guarantees it.
         let bytes = unsafe { std::slice::from_raw_parts(self.ptr, self.len) };
         match std::str::from_utf8(bytes) {
             Ok(text) => text,
@@ -73,17 +73,17 @@ impl<T> Clone for Slice<T> {
 impl<T> Copy for Slice<T> {}
 
 impl<T: 'static> Slice<T> {
-    /// The same slice in the form that tables hold.
+    /// Wraps a static slice for tables.
     pub const fn new(items: &'static [T]) -> Self {
         Self { ptr: items.as_ptr(), len: items.len() }
     }
 
-    /// The slice; empty where a foreign table holds a null pointer.
+    /// Returns the slice; empty if a foreign table has a null pointer.
     pub const fn get(&self) -> &'static [T] {
         if self.ptr.is_null() {
             return &[];
         }
-        // SAFETY: made from a static slice, or vouched for by whoever opened a C package's table.
+        // SAFETY: created from a static slice, or the opener of a C package's table guarantees it.
         unsafe { std::slice::from_raw_parts(self.ptr, self.len) }
     }
 }
@@ -94,15 +94,15 @@ impl<T: fmt::Debug + 'static> fmt::Debug for Slice<T> {
     }
 }
 
-/// A pointer to a structure in static memory, or null. A package's may be shorter than this version's, so a host copies
-/// it before it looks at it.
+/// A pointer to a structure in static memory, or null. A package's structure may be shorter than this version's, so a
+/// host copies it before reading it.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct StaticPtr<T>(*const T);
 
-// SAFETY: what it points to is static and immutable, so it is as shareable as a reference to it.
+// SAFETY: the structure is static and immutable, so it is as shareable as a reference to it.
 unsafe impl<T: Sync> Send for StaticPtr<T> {}
-// SAFETY: as for `Send`: nobody writes what `ptr` points to.
+// SAFETY: as for `Send`; nothing writes to the structure.
 unsafe impl<T: Sync> Sync for StaticPtr<T> {}
 
 impl<T> Clone for StaticPtr<T> {
@@ -117,26 +117,26 @@ impl<T: 'static> StaticPtr<T> {
     /// Null.
     pub const NULL: Self = Self(std::ptr::null());
 
-    /// A structure of this version.
+    /// Wraps a structure of this version.
     pub const fn new(to: &'static T) -> Self {
         Self(to)
     }
 
-    /// The structure; nothing for null.
+    /// Returns the structure; `None` for null.
     pub const fn get(&self) -> Option<&'static T> {
         // SAFETY: null, or a static structure of this version: one of this build, or the loader's copy of a package's.
         unsafe { self.0.as_ref() }
     }
 
-    /// Where a package of any version says that it is.
+    /// Returns the pointer to the structure in a package of any version.
     pub const fn raw(&self) -> *const T {
         self.0
     }
 }
 
 abi_struct! {
-    /// A package's table in static memory. Its items are as large as they were for the version that the package
-    /// was built with, so a host of a later version copies them out one by one and never reads them as a slice.
+    /// A package's table in static memory. Items have the size of the package's version, so a host of a later version
+    /// copies them one by one and never reads the table as a slice.
     pub struct Table<T> {
         ptr: *const T,
         len: u32,
@@ -146,7 +146,7 @@ abi_struct! {
 
 // SAFETY: a shared static table is as shareable as a reference to its items.
 unsafe impl<T: Sync> Send for Table<T> {}
-// SAFETY: as for `Send`: nobody writes the items behind `ptr`.
+// SAFETY: as for `Send`; nothing writes to the items.
 unsafe impl<T: Sync> Sync for Table<T> {}
 
 impl<T> Clone for Table<T> {
@@ -158,10 +158,10 @@ impl<T> Clone for Table<T> {
 impl<T> Copy for Table<T> {}
 
 impl<T: 'static> Table<T> {
-    /// The same items in the form that packages hand out.
+    /// Wraps a static slice for packages.
     ///
     /// # Panics
-    /// There are more than 32 bits can count, which no package has; in a constant that stops the compiler.
+    /// The slice has more items than 32 bits can count. In a constant that is a compile error.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "checked, and items have a few hundred bytes"
@@ -171,27 +171,27 @@ impl<T: 'static> Table<T> {
         Self { ptr: items.as_ptr(), len: items.len() as u32, item_bytes: size_of::<T>() as u32 }
     }
 
-    /// The first item; null in a foreign table that has none.
+    /// Returns the pointer to the first item; null in an empty foreign table.
     pub const fn ptr(&self) -> *const T {
         self.ptr
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether there are none.
+    /// Whether the table is empty.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The bytes of one item as the package has it.
+    /// Returns the size of one item in the package's version, in bytes.
     pub const fn item_bytes(&self) -> usize {
         self.item_bytes as usize
     }
 
-    /// The items of a table that this build made.
+    /// Returns the items of a table of this build.
     pub(crate) const fn own(&self) -> &'static [T] {
         if self.ptr.is_null() || self.item_bytes as usize != size_of::<T>() {
             return &[];
@@ -208,29 +208,29 @@ impl<T> fmt::Debug for Table<T> {
 }
 
 abi_struct! {
-    /// A run of bytes that somebody else owns; null where there is none.
+    /// A byte range with another owner; null for an absent one.
     #[derive(Clone, Copy, Debug)]
     pub struct Span {
         /// The first byte, aligned for its elements.
         pub ptr: *const u8,
-        /// How many bytes follow.
+        /// The number of bytes.
         pub bytes: usize,
     }
 }
 
 impl Span {
-    /// No bytes.
+    /// An absent range.
     pub const NONE: Self = Self { ptr: std::ptr::null(), bytes: 0 };
 }
 
-/// A slice from a pointer that may be null when it is empty.
+/// Builds a slice from a pointer that may be null if `len` is 0.
 ///
 /// # Safety
-/// Where `len` is not 0, `ptr` must be valid for `len` reads of `T` for `'a`.
+/// If `len` is not 0, `ptr` must be valid for `len` reads of `T` for `'a`.
 pub(crate) unsafe fn slice_or_empty<'a, T>(ptr: *const T, len: usize) -> &'a [T] {
     if len == 0 || ptr.is_null() {
         return &[];
     }
-    // SAFETY: the caller vouches for pointer and length.
+    // SAFETY: the caller guarantees pointer and length.
     unsafe { std::slice::from_raw_parts(ptr, len) }
 }

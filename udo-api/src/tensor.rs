@@ -1,4 +1,4 @@
-//! What is known of a tensor before a run.
+//! Descriptions of tensors before a run.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::shape::Shape;
 
 abi_struct! {
-    /// What is known of a tensor before a run: type, shape, and encoding if it has one.
+    /// The properties of a tensor that are known before a run: type, shape, and encoding if it is quantized.
     #[derive(Clone, Copy, PartialEq)]
     pub struct TensorDesc {
         shape: Shape,
@@ -24,7 +24,7 @@ abi_struct! {
 impl TensorDesc {
     const NO_ENCODING: Encoding = Encoding { scale: 0.0, zero_point: 0 };
 
-    /// The description of an input or output that a node leaves out.
+    /// The description of an omitted input or output.
     pub const ABSENT: Self = Self {
         shape: Shape::SCALAR,
         dtype: 0,
@@ -35,19 +35,19 @@ impl TensorDesc {
         reserved_words: [0; 3],
     };
 
-    /// A tensor of this type and shape, with no encoding.
+    /// Creates a description without an encoding.
     pub const fn new(dtype: DType, shape: Shape) -> Self {
         Self { shape, dtype: dtype.code(), ..Self::ABSENT }
     }
 
-    /// The same tensor with one encoding for all of its elements.
+    /// Sets one encoding for all elements.
     #[must_use]
     pub const fn with_encoding(mut self, encoding: Encoding) -> Self {
         (self.has_encoding, self.encoding, self.axis_encoding) = (1, encoding, None);
         self
     }
 
-    /// The same tensor with an encoding for each position of an axis.
+    /// Sets an encoding for each position of an axis.
     #[must_use]
     pub const fn with_axis_encoding(mut self, encoding: &'static AxisEncoding) -> Self {
         (self.has_encoding, self.encoding) = (0, Self::NO_ENCODING);
@@ -55,29 +55,29 @@ impl TensorDesc {
         self
     }
 
-    /// The same tensor with another element type and no encoding.
+    /// Replaces the element type and removes the encoding.
     #[must_use]
     pub const fn with_dtype(self, dtype: DType) -> Self {
         Self::new(dtype, self.shape)
     }
 
-    /// A tensor with another shape, and with the encoding, if that is one for all elements. Of one per axis, only who
-    /// computes the tensor knows the axis: [`TensorDesc::with_axis_encoding`] says it.
+    /// Replaces the shape. An encoding for all elements stays; one per axis is removed, since only the producer knows
+    /// the new axis, which it sets with [`TensorDesc::with_axis_encoding`].
     #[must_use]
     pub const fn with_shape(mut self, shape: Shape) -> Self {
         (self.shape, self.axis_encoding) = (shape, None);
         self
     }
 
-    /// The same tensor with the extents that its bounded dimensions have in one run.
+    /// Replaces bounded dimensions with their sizes in one run.
     #[must_use]
     pub const fn with_extents(mut self, shape: Shape) -> Self {
         self.shape = shape;
         self
     }
 
-    /// The tensor whose axis `i` is axis `order[i]` of this one, with the encoding; none where `order` does not name each
-    /// axis once.
+    /// Returns the tensor whose axis `i` is axis `order[i]` of this one, with its encoding; `None` if `order` is not a
+    /// permutation.
     pub fn transposed(&self, order: &[usize]) -> Option<Self> {
         let dims = order.iter().map(|&axis| self.shape.dim(axis)).collect::<Option<Vec<_>>>()?;
         let names_all = (0..self.rank()).all(|axis| order.contains(&axis));
@@ -92,12 +92,12 @@ impl TensorDesc {
         Some(turned)
     }
 
-    /// The element type, or nothing for an absent tensor.
+    /// Returns the element type; `None` for an absent tensor.
     pub const fn dtype(&self) -> Option<DType> {
         DType::from_code(self.dtype)
     }
 
-    /// Whether the fields of a foreign description mean something.
+    /// Whether the fields of a foreign description are valid.
     pub fn is_sound(&self) -> bool {
         let typed = self.dtype == 0 || self.dtype().is_some_and(|t| t.size_bytes() > 0);
         let plain = self.reserved == [0; 6] && self.reserved_words == [0; 3];
@@ -108,72 +108,72 @@ impl TensorDesc {
             && self.check_encoding().is_ok()
     }
 
-    /// Whether the encoding per axis, if there is one, can be that of the tensor.
+    /// Checks that an encoding per axis fits the tensor.
     ///
     /// # Errors
-    /// It cannot be; the message says why.
+    /// It does not fit; the message says why.
     pub fn check_encoding(&self) -> Result<(), Error> {
         match self.axis_encoding {
             Some(_) if self.has_encoding != 0 => {
-                Err(Error::new("a tensor has an encoding, and one per axis"))
+                Err(Error::new("a tensor has both an encoding and one per axis"))
             }
             Some(encoding) => encoding.check(self.dtype(), &self.shape),
             None => Ok(()),
         }
     }
 
-    /// Whether the node leaves this port out.
+    /// Whether the node omits this port.
     pub const fn is_absent(&self) -> bool {
         self.dtype == 0
     }
 
-    /// Whether the tensor is there and its type is in `types`.
+    /// Whether the tensor is present with a type in `types`.
     pub fn is_in(&self, types: TypeSet) -> bool {
         self.dtype().is_some_and(|t| types.has(t))
     }
 
-    /// The extents; an upper bound where a dimension is bounded.
+    /// Returns the dimensions; bounded ones as their upper bounds.
     pub fn shape(&self) -> &[usize] {
         self.shape.dims()
     }
 
-    /// The shape with its bounds.
+    /// Returns the shape with its bounds.
     pub const fn full_shape(&self) -> Shape {
         self.shape
     }
 
-    /// How many dimensions there are.
+    /// Returns the number of dimensions.
     pub fn rank(&self) -> usize {
         self.shape.rank()
     }
 
-    /// Elements, or the most there can be.
+    /// Returns the number of elements, or its upper bound.
     pub fn len(&self) -> usize {
         self.shape.len()
     }
 
-    /// Whether the tensor holds nothing.
+    /// Whether the tensor has no elements.
     pub fn is_empty(&self) -> bool {
         self.shape.is_empty()
     }
 
-    /// Bytes of the elements, or the most there can be.
+    /// Returns the size of the elements in bytes, or its upper bound.
     pub fn size_bytes(&self) -> usize {
         self.dtype().map_or(0, |t| self.len().saturating_mul(t.size_bytes()))
     }
 
-    /// The encoding, if the tensor is fixed point and all of its elements have one.
+    /// Returns the encoding of a fixed-point tensor, if all elements have the same one.
     pub fn encoding(&self) -> Option<Encoding> {
         (self.has_encoding != 0).then_some(self.encoding)
     }
 
-    /// The encoding for each position of an axis, if the tensor is fixed point and has such. Kernels get it on ports whose
-    /// rules say [`per_axis`](crate::PortRule::per_axis), and only there.
+    /// Returns the encoding for each position of an axis, if the tensor has one. Kernels get such tensors only on ports
+    /// whose rules say [`per_axis`](crate::PortRule::per_axis).
     pub const fn axis_encoding(&self) -> Option<&'static AxisEncoding> {
         self.axis_encoding
     }
 
-    /// The same tensor with these encodings.
+    /// Replaces the encodings.
     #[must_use]
     pub const fn with_encodings(self, encodings: Encodings) -> Self {
         match encodings {
@@ -182,7 +182,7 @@ impl TensorDesc {
         }
     }
 
-    /// What its elements stand for, per tensor or per axis, if it is fixed point.
+    /// Returns the encodings of a fixed-point tensor, per tensor or per axis.
     pub fn encodings(&self) -> Option<Encodings> {
         match self.axis_encoding() {
             Some(encoding) => Some(Encodings::PerAxis(encoding)),
@@ -240,7 +240,7 @@ mod tests {
                 [0, 0, 1 << 15],
                 Some("of i16[<=2,3] has zero point 32768 at 2, which i16 cannot hold"),
             ),
-            (DType::F32, 1, [0; 3], Some("is that of f32[<=2,3], wanted u8, i8, u16, i16 or i32")),
+            (DType::F32, 1, [0; 3], Some("is on f32[<=2,3], expected u8, i8, u16, i16 or i32")),
             (DType::I8, 2, [0; 3], Some("is along axis 2 of i8[<=2,3]")),
             (DType::I8, 0, [0; 3], Some("is along axis 0 of i8[<=2,3], which is bounded")),
         ];
@@ -254,7 +254,7 @@ mod tests {
         let desc = TensorDesc::new(DType::I8, shape(&[Fixed(2), Fixed(2)]));
         let desc = desc.with_axis_encoding(AxisEncoding::of(1, &[1.0; 3], &[0; 3]).unwrap());
         let error = desc.check_encoding().unwrap_err().to_string();
-        assert_eq!(error, "an encoding per axis has 3 scales for axis 1 of i8[2,2], wanted 2");
+        assert_eq!(error, "an encoding per axis has 3 scales for axis 1 of i8[2,2], expected 2");
     }
 
     #[test]
@@ -270,7 +270,7 @@ mod tests {
         assert_ne!(per_axis, plain, "another encoding is another description");
         assert_eq!(plain.with_encodings(Encodings::PerAxis(axis)), per_axis);
         assert_eq!(plain.with_encodings(Encodings::PerTensor(whole)), per_tensor);
-        // Only who computes the other tensor knows where its axis would be.
+        // Only the producer of the other tensor knows its axis.
         assert_eq!(per_axis.with_shape(Shape::new(&[4, 3, 2]).unwrap()).encodings(), None);
         assert_eq!(per_axis.with_dtype(DType::I8).encodings(), None);
         let turned = per_axis.transposed(&[2, 0, 1]).unwrap();

@@ -186,28 +186,28 @@ fn every_breach_is_reported_and_the_next_run_works() {
         (
             "scratch",
             Status::SCRATCH_EXCEEDED,
-            "asked for more scratch or geometry than it declared: wanted 68 bytes, 64 are left",
+            "requested more scratch or geometry than it declared: wanted 68 bytes, 64 are left",
         ),
-        ("port", Status::NO_SUCH_PORT, "asked for a port that the node does not have: port 3 of 1"),
+        ("port", Status::NO_SUCH_PORT, "requested a port that the node does not have: port 3 of 1"),
         (
             "type",
             Status::WRONG_TYPE,
-            "used a port as a type that it does not have: wanted i64, found f32",
+            "used a port as a type that it does not have: expected i64, found f32",
         ),
         (
             "width",
             Status::WRONG_TYPE,
-            "used a port as a type that it does not have: wanted u64, found f32",
+            "used a port as a type that it does not have: expected u64, found f32",
         ),
         (
             "output-width",
             Status::WRONG_TYPE,
-            "used a port as a type that it does not have: wanted u16, found f32",
+            "used a port as a type that it does not have: expected u16, found f32",
         ),
         (
             "pair-width",
             Status::WRONG_TYPE,
-            "used a port as a type that it does not have: wanted u8, found f32",
+            "used a port as a type that it does not have: expected u8, found f32",
         ),
         ("twice", Status::OUTPUT_TAKEN, "took an output twice: port 0"),
         ("pair", Status::IN_PLACE, "used one port of an in-place pair on its own: port 0"),
@@ -216,7 +216,7 @@ fn every_breach_is_reported_and_the_next_run_works() {
             Status::BOUND_EXCEEDED,
             "gave an output a larger shape than its bound: 9 elements, bound 8",
         ),
-        ("value", Status::BAD_VALUE, "met a value that it cannot work with: -3 at element 2"),
+        ("value", Status::BAD_VALUE, "found a value that it cannot process: -3 at element 2"),
     ];
     assert_eq!(cases.len() + 1, WAYS.len(), "every way has a case");
     for &(how, status, message) in cases {

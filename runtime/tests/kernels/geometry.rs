@@ -304,14 +304,14 @@ fn kernels_that_do_not_take_the_extents_are_refused_by_name() {
         compile("graph unlucky\n input x: f32[13]\n y = Backwards@21(x)\n output y\n").unwrap_err();
     assert_eq!(
         error,
-        "node \"Backwards_0\": package Geometry's Backwards met a value that it cannot work with while it prepares for \
+        "node \"Backwards_0\": package Geometry's Backwards found a value that it cannot process while it prepares for \
          its shapes"
     );
     let error =
         compile("graph greedy\n input x: f32[2]\n y = Greedy@21(x)\n output y\n").unwrap_err();
     assert_eq!(
         error,
-        "node \"Greedy_0\": package Geometry's Greedy asked for more scratch or geometry than it declared: \
+        "node \"Greedy_0\": package Geometry's Greedy requested more scratch or geometry than it declared: \
          wanted 20 bytes, 16 are left while it prepares for its shapes"
     );
 }

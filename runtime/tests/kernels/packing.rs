@@ -156,7 +156,7 @@ fn packers_that_fail_name_their_node() {
     let says = |mode: &str| compile(mode, &[1.0, 2.0], 2).unwrap_err().to_string();
     let place = "node \"node0\": package Packing's Scaled";
     let when = "while it packs its constants";
-    assert_eq!(says("wrong type"), format!("{place} source 0 is f32, wanted i32 {when}"));
+    assert_eq!(says("wrong type"), format!("{place} source 0 is f32, expected i32 {when}"));
     assert_eq!(says("wrong source"), format!("{place} source 1 was asked for, there are 1 {when}"));
     let panic = says("panic");
     assert!(panic.starts_with(&format!("{place} panicked: index out of bounds")), "{panic}");

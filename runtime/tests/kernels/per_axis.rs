@@ -333,7 +333,7 @@ fn an_encoding_that_inference_states_is_checked() {
     ] {
         let error = compile(stored(axis, zero, "Read"), &[Core::CPU]).unwrap_err();
         let wanted = format!(
-            "shape inference leaves the description of output 0 broken: an encoding per axis {wanted}"
+            "shape inference returns an invalid description of output 0: an encoding per axis {wanted}"
         );
         assert!(error.ends_with(&wanted), "{error}");
     }

@@ -261,14 +261,14 @@ fn the_cheapest_kernel_that_takes_a_node_gets_it_and_the_first_of_those() {
 fn an_output_that_is_not_taken_fails_the_call() {
     let (status, reason) = failure("Lazy", 1, Core::CPU);
     assert_eq!(status, Status::OUTPUT_NOT_TAKEN);
-    assert_eq!(reason, "returned without having taken an output: port 0");
+    assert_eq!(reason, "returned without taking an output: port 0");
 }
 
 #[test]
 fn outputs_without_a_bit_are_owed_as_well() {
     let (status, reason) = failure("Missed", MANY, Core::CPU);
     assert_eq!(status, Status::OUTPUT_NOT_TAKEN);
-    assert_eq!(reason, "returned without having taken an output: port 66");
+    assert_eq!(reason, "returned without taking an output: port 66");
     let mut all = session("Many", MANY, Core::CPU).unwrap();
     for _ in 0..2 {
         all.run().unwrap();
@@ -318,7 +318,7 @@ fn an_extent_that_is_not_said_fails_the_call() {
     for core in [Core::CPU, Core::DSP_V68] {
         let (status, reason) = failure("Silent", 1, core);
         assert_eq!(status, Status::EXTENT_NOT_SAID, "{core}");
-        assert_eq!(reason, "returned without having said the extents of a bounded output: port 0");
+        assert_eq!(reason, "returned without setting the dimensions of a bounded output: port 0");
     }
 }
 

@@ -271,22 +271,22 @@ fn empty_tensors_launch_nothing() {
 #[test]
 fn what_launches_cannot_be_is_refused_with_or_without_a_device() {
     let cases = [
-        ("Weighted", "no launch", "it has no launch, wanted one or more"),
-        ("Weighted", "two launches", "it has 2 launches, with work items for 3"),
-        ("Lone", "", "it has 2 launches, with work items for 1"),
+        ("Weighted", "no launch", "the kernel has no launches, expected at least one"),
+        ("Weighted", "two launches", "the kernel has 2 launches and work items for 3"),
+        ("Lone", "", "the kernel has 2 launches and work items for 1"),
         (
             "Weighted",
             "no work items",
-            "launch 1 has [16, 0, 1] work items, though an output has elements",
+            "launch 1 has [16, 0, 1] work items, but an output has elements",
         ),
         ("Weighted", "no group", "launch 0 has groups of [8, 0, 1] work items"),
-        ("Weighted", "no input", "launch 1 has argument 0: input 2, of which there are 2"),
-        ("Weighted", "no output", "launch 1 has argument 3: output 1, of which there are 1"),
-        ("Weighted", "no scratch", "launch 1 has argument 1: scratch 2, of which there are 2"),
+        ("Weighted", "no input", "launch 1 has argument 0: input 2, but there are only 2"),
+        ("Weighted", "no output", "launch 1 has argument 3: output 1, but there are only 1"),
+        ("Weighted", "no scratch", "launch 1 has argument 1: scratch 2, but there are only 2"),
         (
             "Weighted",
             "no constant",
-            "launch 1 has argument 2: packed constant 1, of which there are 1",
+            "launch 1 has argument 2: packed constant 1, but there are only 1",
         ),
         ("Weighted", "no local memory", "launch 0 has argument 2: local memory of 0 bytes"),
     ];

@@ -107,7 +107,7 @@ const CASES: &[(&str, &str)] = &[
     ),
     (
         "package.guard_report = (void (*)(udo_guard_report *))free",
-        "its table has one of the two functions of a guard, wanted both or none",
+        "the table has one of the two functions of a guard, expected both or none",
     ),
     ("kernels[0].core.kind = 9", "kernel 0 (\"Scale\"): its core is core9:0, which is unknown"),
     (

@@ -1,4 +1,4 @@
-//! What a call answers.
+//! The result of a kernel call.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use crate::node::printable;
 /// Why a call of a kernel failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What the kernel answered.
+    /// The kernel's error.
     pub error: ExecError,
-    /// What it said when it panicked; empty if it did not.
+    /// The panic message; empty if it did not panic.
     pub message: String,
 }
 
@@ -27,8 +27,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Reads why a call on this thread that had the cell of `guard` in its arguments answered `status`, and clears what it left
-/// there.
+/// Returns why a call on this thread with the cell of `guard` returned `status`, and clears the guard's report.
 #[cold]
 pub fn failure(status: u32, guard: LibraryGuard) -> Failure {
     let report = guard.take_report();

@@ -1,5 +1,5 @@
-//! Which operator or kernel is being asked before a run, for functions that answer for several: the ABI's functions of
-//! describe and finalize are given a node, and not what the host took them from.
+//! The operator or kernel that is being called before a run, for functions that answer for several: the ABI's functions
+//! of describe and finalize get a node, but not the table entry.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -9,7 +9,8 @@ thread_local! {
     static CALLEE: Cell<*const c_void> = const { Cell::new(ptr::null()) };
 }
 
-/// The address of the [`OpDef`](udo_api::OpDef) or [`KernelDef`](udo_api::KernelDef) whose function this thread is in; null in none.
+/// Returns the address of the [`OpDef`](udo_api::OpDef) or [`KernelDef`](udo_api::KernelDef) whose function this thread
+/// runs; null outside such calls.
 pub fn callee() -> *const c_void {
     CALLEE.get()
 }
@@ -20,7 +21,7 @@ pub(crate) fn calling<T, R>(def: &T, call: impl FnOnce() -> R) -> R {
     call()
 }
 
-/// Puts back what was asked before, when a panic unwinds as well.
+/// Restores the previous callee, also on unwinding.
 struct Back(*const c_void);
 
 impl Drop for Back {

@@ -1,4 +1,4 @@
-//! What a finalized kernel needs for the extents of its inputs.
+//! The memory that a finalized kernel needs for the shapes of its inputs.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -11,26 +11,26 @@ use crate::node::{ErrorText, refuse};
 use crate::{Budget, Buffer, Refusal, failure};
 
 /// `[execute-time, thread-safe, heap-free]` Runs a kernel once.
-// SAFETY: only a type; who calls through it passes arguments as `FinalizedKernel::exec_args` makes them.
+// SAFETY: only a type; callers pass arguments from `FinalizedKernel::exec_args`.
 pub type ExecuteFn = unsafe extern "C" fn(args: *const ExecArgs) -> u32;
 
-/// What a kernel fills before it executes, and the inputs that it is filled for.
+/// The geometry of a kernel, and the inputs that it depends on.
 #[derive(Debug)]
 pub(crate) struct Geometry {
     pub(crate) prepare: ExecuteFn,
     pub(crate) bytes: usize,
     inputs: Vec<TensorDesc>,
-    /// Filled once, where no extent ever changes.
+    /// The geometry filled once, if all shapes are fixed.
     pub(crate) filled: Option<Buffer>,
 }
 
 impl Geometry {
-    /// Whether no extent changes from run to run.
+    /// Whether the input shapes are the same in all runs.
     pub(crate) fn is_fixed(&self) -> bool {
         self.inputs.iter().all(|desc| desc.full_shape().is_fixed())
     }
 
-    /// Fills it for inputs at their bounds.
+    /// Fills the geometry for inputs at their bounds.
     pub(crate) fn fill(
         &self,
         state: *const c_void,
@@ -59,8 +59,8 @@ impl Geometry {
             geometry: buffer.as_ptr(),
             geometry_bytes: self.bytes,
         };
-        // SAFETY: `args` points to `inputs` and to `bytes` writable bytes of `buffer` that are nobody else's yet; both
-        // outlive the call, and `state` is what finalize made.
+        // SAFETY: `args` points to `inputs` and to `bytes` writable bytes of `buffer` without other references; both
+        // outlive the call, and `state` is from finalize.
         let status = unsafe { (self.prepare)(&raw const args) };
         if status == Status::OK.code() {
             return Ok(buffer);
@@ -69,8 +69,8 @@ impl Geometry {
     }
 }
 
-/// Asks a finalized kernel what it needs for inputs at their bounds: its scratch, and its geometry if it has one.
-/// `said` is the scratch that finalize said, for kernels that cannot be asked.
+/// Calls a finalized kernel's `needs` for inputs at their bounds: its scratch, and its geometry if it has one. `said`
+/// is the scratch from finalize, for kernels without `needs`.
 pub(crate) fn needs(
     vtable: &KernelVTable,
     state: *const c_void,
@@ -91,7 +91,7 @@ pub(crate) fn needs(
     };
     let mut needed =
         NeededBytes { scratch: Workspace::NONE, geometry_bytes: 0, reserved_words: [0; 3] };
-    // SAFETY: `args` points to `inputs` and `sink`; they and `needed` outlive the call, and `state` is what finalize made.
+    // SAFETY: `args` points to `inputs` and `sink`; they and `needed` outlive the call, and `state` is from finalize.
     let status = unsafe { ask(&raw const args, &raw mut needed) };
     refuse(status, errors.into())?;
     let NeededBytes { scratch, geometry_bytes: bytes, reserved_words } = needed;
@@ -101,7 +101,7 @@ pub(crate) fn needs(
     }
     let geometry = match (bytes, vtable.prepare) {
         (0, _) => None,
-        (_, None) => return Err(bad("needs asks for geometry, and there is no prepare")),
+        (_, None) => return Err(bad("needs requests geometry, but the kernel has no prepare")),
         (_, Some(prepare)) => {
             Some(Geometry { prepare, bytes, inputs: descs.to_vec(), filled: None })
         }
@@ -109,7 +109,7 @@ pub(crate) fn needs(
     Ok((scratch, geometry))
 }
 
-/// Inputs at their bounds, without elements.
+/// Returns the inputs at their bounds, without elements.
 fn without_elements(descs: &[TensorDesc]) -> Vec<TensorArg> {
     descs.iter().map(|desc| TensorArg::new(desc, ptr::null_mut())).collect()
 }

@@ -1,4 +1,4 @@
-//! Kernels that have been finalized for one node.
+//! Kernels that are finalized for one node.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -35,10 +35,10 @@ pub struct FinalizedKernel {
     spans: Vec<Span>,
 }
 
-// SAFETY: the contract wants kernels to be `Send`; the `body` of a job is static, `packed` and what `spans` point to
-// move along.
+// SAFETY: the contract requires kernels to be `Send`; the `body` of a job is static, and `packed` and the targets of
+// `spans` move along.
 unsafe impl Send for FinalizedKernel {}
-// SAFETY: the contract wants kernels to be `Sync`, and packed buffers are only read.
+// SAFETY: the contract requires kernels to be `Sync`, and packed buffers are only read.
 unsafe impl Sync for FinalizedKernel {}
 
 impl fmt::Debug for FinalizedKernel {
@@ -52,13 +52,13 @@ impl fmt::Debug for FinalizedKernel {
 
 impl Drop for FinalizedKernel {
     fn drop(&mut self) {
-        // SAFETY: finalize or `hosted` made the state, nothing executes it any more, and this happens once.
+        // SAFETY: finalize or `hosted` created the state, no call uses it any more, and this happens once.
         unsafe { (self.vtable.free)(self.state) };
     }
 }
 
 impl FinalizedKernel {
-    /// A kernel that the host made itself, without geometry, behind the same functions as those of packages.
+    /// Wraps a kernel of the host, without geometry, behind the functions that packages use.
     pub fn hosted<K: Kernel>(kernel: K) -> Self {
         let workspace = kernel.workspace();
         Self {
@@ -77,7 +77,7 @@ impl FinalizedKernel {
         }
     }
 
-    /// A kernel that the host made itself to run in the place of this one, with the packed constants and the ties of this one.
+    /// Replaces this kernel by one of the host's, which gets the packed constants and the ties of this one.
     #[must_use]
     pub fn hosted_by<K: Kernel>(mut self, kernel: K) -> Self {
         let mut hosted = Self::hosted(kernel);
@@ -88,8 +88,8 @@ impl FinalizedKernel {
         hosted
     }
 
-    /// A kernel that the host made itself around this one, with the packed constants of this one. `state` makes what `vtable` is
-    /// of out of this kernel.
+    /// Wraps this kernel in one of the host's, which gets the packed constants of this one. `state` creates the state
+    /// of `vtable` from this kernel.
     pub(crate) fn wrapped(
         mut self,
         vtable: &'static KernelVTable,
@@ -117,30 +117,30 @@ impl FinalizedKernel {
         }
     }
 
-    /// What finalize made.
+    /// Returns the state from finalize.
     pub fn state(&self) -> *const c_void {
         self.state
     }
 
-    /// The geometry that is filled once for all, and its bytes; nothing where there is none.
+    /// Returns the geometry that was filled once; `None` without one.
     pub(crate) fn filled_geometry(&self) -> Option<&Buffer> {
         self.geometry.as_ref()?.filled.as_ref()
     }
 
-    /// The scratch that it wants.
+    /// Returns the scratch of a call.
     pub fn workspace(&self) -> Workspace {
         self.workspace
     }
 
-    /// Bytes of its geometry: what follows from the extents of its inputs.
+    /// Returns the size of the geometry in bytes, which depends on the shapes of the inputs.
     pub fn geometry_bytes(&self) -> usize {
         self.geometry.as_ref().map_or(0, |geometry| geometry.bytes)
     }
 
-    /// Fills the geometry, where extents never change; elsewhere each session calls [`FinalizedKernel::prepare_fn`].
+    /// Fills the geometry if all shapes are fixed; otherwise each session calls [`FinalizedKernel::prepare_fn`].
     ///
     /// # Errors
-    /// The kernel refuses the extents or panics, or `budget` has no such memory.
+    /// The kernel refuses the shapes or panics, or `budget` is exhausted.
     pub fn prepare(&mut self, budget: &Budget, guard: LibraryGuard) -> Result<(), Refusal> {
         let state = self.state;
         if let Some(geometry) = self.geometry.as_mut().filter(|geometry| geometry.is_fixed()) {
@@ -149,58 +149,58 @@ impl FinalizedKernel {
         Ok(())
     }
 
-    /// The function that fills the geometry in the arguments of a call for the extents of its inputs; nothing where there is
-    /// none, or where it is filled once for all.
+    /// Returns the function that fills the geometry in the arguments of a call; `None` without geometry, or if it was
+    /// filled once.
     pub fn prepare_fn(&self) -> Option<ExecuteFn> {
         let geometry = self.geometry.as_ref()?;
         (!geometry.is_fixed()).then_some(geometry.prepare)
     }
 
-    /// The outputs that may take the place of an input.
+    /// Returns the outputs that may be written in place of an input.
     pub fn in_place_pairs(&self) -> &'static [InPlace] {
         self.in_place
     }
 
-    /// The inputs and outputs of which it says that they hold the same elements.
+    /// Returns the declared ties of inputs and outputs.
     pub fn ties(&self) -> &[Tie] {
         &self.ties
     }
 
-    /// What a call of it takes, as far as it said so.
+    /// Returns the work of a call, if the kernel declared it.
     pub fn work(&self) -> Option<Work> {
         self.work
     }
 
-    /// Whether execute reads input `input`, rather than only what was packed of it.
+    /// Whether execute reads input `input` itself, not only constants packed from it.
     pub fn reads(&self, input: usize) -> bool {
         self.kept.contains(&input) || !self.jobs.iter().any(|job| job.inputs().contains(&input))
     }
 
-    /// The inputs that it reads although something is packed of them.
+    /// Returns the inputs that execute reads although they are packed.
     pub fn kept(&self) -> &[usize] {
         &self.kept
     }
 
-    /// What it asked to have packed.
+    /// Returns the requested packed constants.
     pub fn jobs(&self) -> &[Job] {
         &self.jobs
     }
 
-    /// How many packed constants it asked for.
+    /// Returns the number of requested packed constants.
     pub fn pack_count(&self) -> usize {
         self.jobs.len()
     }
 
-    /// The inputs that each packed constant is made of, and its bytes.
+    /// Iterates over the source inputs and the size of each packed constant.
     pub fn packs(&self) -> impl Iterator<Item = (&[usize], usize)> {
         self.jobs.iter().map(|job| (job.inputs(), job.bytes()))
     }
 
-    /// Makes the packed constants that it asked for, out of its constant inputs as it saw them in finalize; packers may share
-    /// their work over the threads of `parallel`.
+    /// Fills the requested packed constants from the constant inputs of finalize; packers may use the threads of
+    /// `parallel`.
     ///
     /// # Errors
-    /// A packer refuses or panics, or an input is not there.
+    /// A packer refuses or panics, or an input is missing.
     pub fn pack<'a>(
         &mut self,
         source: impl Fn(usize) -> Option<Source<'a>>,
@@ -221,20 +221,21 @@ impl FinalizedKernel {
         Ok(())
     }
 
-    /// The packed constants, once they are made.
+    /// Returns the packed constants after packing.
     pub fn packed(&self) -> &[Arc<PackedBytes>] {
         &self.packed
     }
 
-    /// The function that runs it.
+    /// Returns the execute function.
     pub fn execute_fn(&self) -> ExecuteFn {
         self.vtable.execute
     }
 
-    /// The arguments of a call over `inputs` and `outputs` tensors that lie behind each other at `tensors`;
-    /// the calling thread's guard is still to be filled in, and so is geometry that is not filled once for all. `owed` is what [`ExecArgs::owed`] says of the outputs.
+    /// Builds the arguments of a call over `inputs` and `outputs` tensors stored consecutively at `tensors`. The caller
+    /// must still set the calling thread's guard, and the geometry if it was not filled once. `owed` is the result of
+    /// [`ExecArgs::owed`] for the outputs.
     ///
-    /// The arguments are valid while the kernel, the scratch and what the pointers lead to stay where they are.
+    /// The arguments are valid while the kernel, the scratch and the targets of the pointers stay in place.
     pub fn exec_args(
         &self,
         tensors: *mut TensorArg,
@@ -266,26 +267,26 @@ impl FinalizedKernel {
         }
     }
 
-    /// Whether it is a GPU kernel that can run on the host.
+    /// Returns whether a GPU kernel can run on the host; `None` for other kernels.
     pub fn has_work_item(&self) -> Option<bool> {
         self.vtable.gpu.get().map(|gpu| gpu.work_items != 0)
     }
 
-    /// How a device runs it, if it is a GPU kernel: arguments name what is there.
+    /// Returns how a device runs it, if it is a GPU kernel; all arguments are validated.
     pub fn gpu_info(&self) -> Option<&KernelInfo> {
         self.gpu_info.as_ref()
     }
 
-    /// The bytes of each packed constant that it asked for.
+    /// Returns the size of each requested packed constant in bytes.
     pub fn packed_bytes(&self) -> Vec<usize> {
         self.jobs.iter().map(Job::bytes).collect()
     }
 }
 
-/// Asks the kernel that `def` stands for how many leading steps of the epilogue it does for the node.
+/// Returns how many leading epilogue steps the kernel of `def` accepts for the node.
 ///
 /// # Errors
-/// The kernel refuses the node, or takes more steps than there are.
+/// The kernel refuses the node, or accepts more steps than there are.
 pub fn accept(def: &KernelDef, placed: &PlacedNode<'_>) -> Result<usize, Refusal> {
     let Some(ask) = def.vtable().and_then(|vtable| vtable.accept) else { return Ok(0) };
     let mut errors = ErrorText::default();
@@ -301,7 +302,7 @@ pub fn accept(def: &KernelDef, placed: &PlacedNode<'_>) -> Result<usize, Refusal
         reserved_words: [0; 4],
     };
     let mut steps = 0;
-    // SAFETY: `args` points to what `placed` and `raw` hold, as many as its counts say; they and `steps` outlive the
+    // SAFETY: `args` points to the contents of `placed` and `raw`, with matching counts; they and `steps` outlive the
     // call.
     let status = calling(def, || unsafe { ask(&raw const args, &raw mut steps) });
     refuse(status, errors.into())?;
@@ -313,8 +314,8 @@ pub fn accept(def: &KernelDef, placed: &PlacedNode<'_>) -> Result<usize, Refusal
     Ok(steps as usize)
 }
 
-/// Makes the kernel that `def` stands for, for one node. What it packs is made by
-/// [`FinalizedKernel::pack`], which must be called before it executes.
+/// Finalizes the kernel of `def` for one node. [`FinalizedKernel::pack`] must fill its packed constants before it
+/// executes.
 ///
 /// # Errors
 /// The kernel refuses the node.
@@ -344,12 +345,12 @@ pub fn finalize(
     };
     let mut made =
         Finalized { state: std::ptr::null_mut(), workspace: Workspace::NONE, reserved: [0; 4] };
-    // SAFETY: `args` points to what `placed` and `raw` hold, as many as its counts say, and to `host`;
-    // all of them and `made` outlive the call.
+    // SAFETY: `args` points to the contents of `placed` and `raw`, with matching counts, and to `host`; all of them and
+    // `made` outlive the call.
     let status = calling(def, || unsafe { (vtable.finalize)(&raw const args, &raw mut made) });
     refuse(status, errors.into())?;
     let Asked { jobs, kept, ties, work } = packing.asked();
-    // From here on, who leaves frees the state.
+    // From here on, dropping `kernel` frees the state.
     let mut kernel = FinalizedKernel {
         vtable,
         in_place: def.in_place_pairs(),
@@ -371,14 +372,14 @@ pub fn finalize(
     if let Some(tie) = kernel.ties.iter().find(|tie| !is_sound(tie, placed)) {
         let Tie { kind, input, output, axis, offset, .. } = tie;
         let message = format!(
-            "finalize ties output {output} to input {input} by kind {kind} at {offset} of axis {axis}, which cannot be"
+            "finalize ties output {output} to input {input} by kind {kind} at {offset} of axis {axis}, which is not valid"
         );
         return Err(Refusal { status: Status::BAD_CALL, message });
     }
     if let Some(gpu) = vtable.gpu.get() {
-        // SAFETY: `state` is what this kernel's finalize made.
+        // SAFETY: `state` is from this kernel's finalize.
         let info = unsafe { launch::info(gpu, kernel.state, placed, kernel.jobs.len()) }?;
-        // What a launch takes, it reads, packed or not.
+        // Execute reads the arguments of launches, packed or not.
         kernel.kept.extend(info.launches.iter().flat_map(|launch| &launch.args).filter_map(
             |arg| match arg.get() {
                 Some(GpuArgKind::Input(port)) => usize::try_from(port).ok(),
@@ -387,7 +388,7 @@ pub fn finalize(
         ));
         kernel.gpu_info = Some(info);
     }
-    // As in execute, inputs of which only what was packed is read are absent.
+    // As in execute, inputs that are only packed are absent.
     let mut inputs = placed.node.inputs.clone();
     for (port, desc) in inputs.iter_mut().enumerate() {
         if !kernel.reads(port) {
@@ -399,7 +400,7 @@ pub fn finalize(
     Ok(kernel)
 }
 
-/// Whether the two sides of a tie can hold the same elements.
+/// Whether the input and the output of a tie can hold the same elements.
 fn is_sound(tie: &Tie, placed: &PlacedNode<'_>) -> bool {
     let input = placed.node.inputs.get(tie.input as usize);
     let output = placed.outputs.get(tie.output as usize);

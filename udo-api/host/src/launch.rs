@@ -1,4 +1,4 @@
-//! What a GPU kernel says of its launches, copied out and checked.
+//! The launches of a GPU kernel, copied and checked.
 
 use std::ffi::c_void;
 
@@ -7,20 +7,20 @@ use udo_api::{Error, KernelInfo, Launch, Status};
 
 use crate::{PlacedNode, Refusal};
 
-/// What a kernel has said so far.
+/// The description received so far.
 #[derive(Default)]
 struct Said {
     info: KernelInfo,
     fault: Option<String>,
 }
 
-/// How a device runs the kernel behind `state`, which has `packed` packed constants.
+/// Returns how a device runs the kernel of `state`, which has `packed` packed constants.
 ///
 /// # Errors
-/// The kernel does not say it, or says what cannot be.
+/// The kernel does not describe it, or the description is invalid.
 ///
 /// # Safety
-/// `state` must be what the finalize that belongs to `gpu` made.
+/// `state` must be from the finalize that belongs to `gpu`.
 pub(crate) unsafe fn info(
     gpu: &GpuTable,
     state: *const c_void,
@@ -36,13 +36,13 @@ pub(crate) unsafe fn info(
         launch,
         reserved_words: [0; 4],
     };
-    // SAFETY: the caller vouches for `state`; `sink` and what it leads to outlive the call.
+    // SAFETY: the caller guarantees `state`; `sink` and its target outlive the call.
     let status = unsafe { (gpu.info)(state, &raw const sink) };
     let Said { info, fault } = said;
     let checked = match fault {
         Some(fault) => Err(fault),
         None if status != Status::OK.code() => {
-            Err("it does not say how a device runs it".to_owned())
+            Err("the kernel does not describe how a device runs it".to_owned())
         }
         None => check(&info, gpu.work_items, placed, packed),
     };
@@ -50,23 +50,23 @@ pub(crate) unsafe fn info(
     Ok(info)
 }
 
-// SAFETY: called by way of the sink of `info` alone, whose `ctx` is a `Said`.
+// SAFETY: called only through the sink of `info`, whose `ctx` is a `Said`.
 unsafe extern "C" fn scratch(ctx: *mut c_void, bytes: usize) -> u32 {
-    // SAFETY: `ctx` is the `Said` that `info` holds for the call.
+    // SAFETY: `ctx` is the `Said` that `info` owns during the call.
     let said = unsafe { &mut *ctx.cast::<Said>() };
     said.info.push_scratch(bytes);
     Status::OK.code()
 }
 
-// SAFETY: called by way of the sink of `info` alone, whose `ctx` is a `Said`.
+// SAFETY: called only through the sink of `info`, whose `ctx` is a `Said`.
 unsafe extern "C" fn launch(ctx: *mut c_void, launch: *const GpuLaunch) -> u32 {
-    // SAFETY: `ctx` is the `Said` that `info` holds for the call.
+    // SAFETY: `ctx` is the `Said` that `info` owns during the call.
     let said = unsafe { &mut *ctx.cast::<Said>() };
     // SAFETY: the package passes one launch for the call.
     let raw = unsafe { read_block(launch) };
-    // SAFETY: what it points to is there for the call.
+    // SAFETY: its pointers are valid for the call.
     let copied = raw.map(|raw| unsafe { raw.to_launch() });
-    match copied.unwrap_or_else(|| Err(Error::new("it has a size that no version says"))) {
+    match copied.unwrap_or_else(|| Err(Error::new("the launch has a size of no known version"))) {
         Ok(launch) => {
             said.info.push_launch(launch);
             Status::OK.code()
@@ -79,7 +79,7 @@ unsafe extern "C" fn launch(ctx: *mut c_void, launch: *const GpuLaunch) -> u32 {
     }
 }
 
-/// Why the launches cannot be.
+/// Checks the launches.
 fn check(
     info: &KernelInfo,
     work_items: u32,
@@ -88,10 +88,10 @@ fn check(
 ) -> Result<(), String> {
     let count = info.launches.len();
     if count == 0 {
-        return Err("it has no launch, wanted one or more".to_owned());
+        return Err("the kernel has no launches, expected at least one".to_owned());
     }
     if work_items != 0 && work_items as usize != count {
-        return Err(format!("it has {count} launches, with work items for {work_items}"));
+        return Err(format!("the kernel has {count} launches and work items for {work_items}"));
     }
     let limits = [placed.node.inputs.len(), placed.outputs.len(), info.scratch.len(), packed];
     let has_elements = placed.outputs.iter().any(|desc| !desc.is_absent() && !desc.is_empty());
@@ -108,7 +108,7 @@ fn check(
 fn check_sizes(launch: &Launch, has_elements: bool) -> Result<(), String> {
     let global = launch.global_size;
     if global.contains(&0) && has_elements {
-        return Err(format!("has {global:?} work items, though an output has elements"));
+        return Err(format!("has {global:?} work items, but an output has elements"));
     }
     match launch.local_size {
         Some(local) if local.contains(&0) => Err(format!("has groups of {local:?} work items")),
@@ -131,5 +131,5 @@ fn check_arg(arg: GpuArg, [inputs, outputs, scratch, packed]: [usize; 4]) -> Res
     if (index as usize) < count {
         return Ok(());
     }
-    Err(format!("{what} {index}, of which there are {count}"))
+    Err(format!("{what} {index}, but there are only {count}"))
 }

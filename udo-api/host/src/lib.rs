@@ -1,8 +1,8 @@
-//! The host's side of the contract: builds the argument blocks of [`udo_api::abi`], calls what packages
-//! registered, and reads what they answer.
+//! The host's side of the contract: builds the argument blocks of [`udo_api::abi`], calls the functions that
+//! packages register, and reads their results.
 //!
-//! It knows neither models nor plans: a node is a slice of descriptions, constants are bytes, and parameters a
-//! slice of settings. The runtime walks a plan with it; tests run one kernel.
+//! It does not depend on models or plans: a node is a slice of descriptions, constants are bytes, and
+//! parameters are a slice of settings. The runtime executes plans with it; tests run single kernels.
 
 mod call;
 mod callee;

@@ -1,4 +1,4 @@
-//! Host memory: aligned buffers, and elements in bytes.
+//! Host memory: aligned buffers, and typed views of bytes.
 
 mod budget;
 mod file;
@@ -27,25 +27,25 @@ pub use udo_api::bytes_of;
 /// The alignment of every buffer, in bytes.
 pub const ALIGN_BYTES: usize = 64;
 
-/// The most bytes that a buffer can have.
+/// The maximum size of a buffer in bytes.
 pub const MAX_BYTES: usize = isize::MAX.cast_unsigned() - (2 * LARGE_BYTES - 1);
 
-/// The bytes of a large page, and the alignment of buffers that fill one.
+/// The size of a large page, and the alignment of buffers of at least that size.
 const LARGE_BYTES: usize = 2 << 20;
 
-/// Zeroed bytes, aligned to 64. Those of 2 MiB and more have pages of their own, aligned to that, and the system is asked for
-/// large ones: a convolution that streams its weights through 4 KiB pages waits for their addresses. Such pages come
-/// zeroed at their first use, and go back to the system with the buffer.
+/// Zeroed bytes, aligned to 64. A buffer of 2 MiB or more has pages of its own, aligned to 2 MiB, and requests large
+/// pages from the system: a convolution that streams its weights through 4 KiB pages waits for address translation.
+/// Such pages are zeroed at their first use, and return to the system with the buffer.
 pub struct Buffer {
     ptr: NonNull<u8>,
     len: usize,
-    /// What it takes of a budget; given back after the bytes.
+    /// Its share of a budget, returned after the bytes are freed.
     lease: Option<Lease>,
-    /// Whether the bytes are somebody else's.
+    /// Whether the bytes belong to someone else.
     is_lent: bool,
 }
 
-// SAFETY: a buffer owns its bytes, as a boxed slice would, or has them from who promises that it may be so.
+// SAFETY: a buffer owns its bytes, as a boxed slice would, or the caller of `lent` promised exclusive access.
 unsafe impl Send for Buffer {}
 // SAFETY: shared access only reads the buffer's own bytes.
 unsafe impl Sync for Buffer {}
@@ -57,17 +57,17 @@ impl fmt::Debug for Buffer {
 }
 
 impl Default for Buffer {
-    /// An empty buffer.
+    /// Creates an empty buffer.
     fn default() -> Self {
         Self { ptr: NonNull::dangling(), len: 0, lease: None, is_lent: false }
     }
 }
 
 impl Buffer {
-    /// A buffer of `len` zeroed bytes.
+    /// Allocates `len` zeroed bytes.
     ///
     /// # Errors
-    /// The system does not give them.
+    /// The system does not provide them.
     pub fn zeroed(len: usize) -> Result<Self, OutOfMemory> {
         let refused = OutOfMemory { wanted: len, taken: 0, limit: Limit::None };
         let ptr = match len {
@@ -82,29 +82,29 @@ impl Buffer {
         Ok(Self { ptr: ptr.ok_or(refused)?, len, lease: None, is_lent: false })
     }
 
-    /// A buffer of `len` bytes that are somebody else's and stay so.
+    /// Wraps `len` bytes that belong to someone else.
     ///
     /// # Safety
-    /// From `at` on there are as many initialised bytes, aligned to 64, for as long as the buffer is there. Whenever somebody looks
-    /// at bytes of it, nobody changes them by other means, and while somebody changes them, nobody looks.
+    /// `len` initialised bytes from `at` on, aligned to 64, outlive the buffer. While they are read through the buffer,
+    /// nothing else changes them, and while they are changed through it, nothing else accesses them.
     pub unsafe fn lent(at: NonNull<u8>, len: usize) -> Self {
         Self { ptr: at, len, lease: None, is_lent: true }
     }
 
-    /// A buffer that holds a copy of `bytes`.
+    /// Creates a copy of `bytes`.
     ///
     /// # Errors
-    /// The system does not give as many.
+    /// The system does not provide the memory.
     pub fn of(bytes: &[u8]) -> Result<Self, OutOfMemory> {
         let mut buffer = Self::zeroed(bytes.len())?;
         buffer.bytes_mut().copy_from_slice(bytes);
         Ok(buffer)
     }
 
-    /// Takes all its pages now, rather than each at its first use.
+    /// Maps all its pages now instead of at their first use.
     pub fn populate(&mut self) {
         if self.len >= LARGE_BYTES && !self.is_lent {
-            // SAFETY: `pages::zeroed` gave the `len` bytes.
+            // SAFETY: `pages::zeroed` allocated the `len` bytes.
             unsafe { pages::populate(self.ptr, self.len) };
         }
     }
@@ -119,12 +119,12 @@ impl Buffer {
         Layout::from_size_align(len, ALIGN_BYTES).ok()
     }
 
-    /// How many bytes there are.
+    /// Returns the size in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no bytes.
+    /// Whether the buffer is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -135,13 +135,13 @@ impl Buffer {
         unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
     }
 
-    /// The bytes, to be changed.
+    /// Returns the bytes for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the buffer owns `len` initialised bytes, and the borrow is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
     }
 
-    /// The first byte; aligned to 64 where there are any.
+    /// Returns the address of the first byte; aligned to 64 unless the buffer is empty.
     pub fn as_ptr(&self) -> *mut u8 {
         self.ptr.as_ptr()
     }
@@ -152,11 +152,11 @@ impl Drop for Buffer {
         match self.len {
             0 => {}
             _ if self.is_lent => {}
-            // SAFETY: `pages::zeroed` gave the `len` bytes, and every borrow of them has ended.
+            // SAFETY: `pages::zeroed` allocated the `len` bytes, and every borrow of them has ended.
             LARGE_BYTES.. => unsafe { pages::release_zeroed(self.ptr, self.len) },
             len => {
                 if let Some(layout) = Self::layout(len) {
-                    // SAFETY: `zeroed` took it with this very layout.
+                    // SAFETY: `zeroed` allocated it with this layout.
                     unsafe { dealloc(self.ptr.as_ptr(), layout) };
                 }
             }
@@ -164,16 +164,16 @@ impl Drop for Buffer {
     }
 }
 
-/// The elements of `bytes`, or nothing where they are misaligned or end in part of one.
+/// Returns the elements of `bytes`; `None` if they are misaligned or end within an element.
 pub fn elements<T: Element>(bytes: &[u8]) -> Option<&[T]> {
-    // SAFETY: every bit pattern is an element, and none has padding.
+    // SAFETY: every bit pattern is a valid element, and elements have no padding.
     let (head, body, tail) = unsafe { bytes.align_to::<T>() };
     (head.is_empty() && tail.is_empty()).then_some(body)
 }
 
-/// The elements of `bytes`, to be changed; nothing where they are misaligned or end in part of one.
+/// Returns the elements of `bytes` for writing; `None` if they are misaligned or end within an element.
 pub fn elements_mut<T: Element>(bytes: &mut [u8]) -> Option<&mut [T]> {
-    // SAFETY: every bit pattern is an element, and none has padding.
+    // SAFETY: every bit pattern is a valid element, and elements have no padding.
     let (head, body, tail) = unsafe { bytes.align_to_mut::<T>() };
     (head.is_empty() && tail.is_empty()).then_some(body)
 }

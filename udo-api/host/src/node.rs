@@ -1,4 +1,4 @@
-//! A node as packages see it before the run, and shape inference.
+//! Nodes as packages see them before a run, and shape inference.
 
 use std::borrow::Cow;
 use std::ffi::c_void;
@@ -10,10 +10,10 @@ use udo_api::{AxisEncoding, Core, EpilogueStep, FastMath, Isa, OpDef, Status, Te
 use crate::ParamSetting;
 use crate::callee::calling;
 
-/// A package's refusal.
+/// A package's refusal of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The status that it answered with.
+    /// The returned status.
     pub status: Status,
     /// Its message.
     pub message: String,
@@ -34,34 +34,34 @@ impl std::error::Error for Refusal {}
 /// A node as packages see it before the run.
 #[derive(Clone, Debug)]
 pub struct NodeDesc<'a> {
-    /// One per input; absent ones included.
+    /// One per input, including absent ones.
     pub inputs: Vec<TensorDesc>,
-    /// One per input; the elements of those that are constant, aligned to 64 bytes.
+    /// One per input: the elements of constants, aligned to 64 bytes.
     pub constants: Vec<Option<&'a [u8]>>,
-    /// Name and value of each parameter of the schema, in its order.
+    /// Name and value of each parameter, in the schema's order.
     pub params: &'a [(&'static str, ParamSetting)],
-    /// How many outputs there are, absent ones included.
+    /// The number of outputs, including absent ones.
     pub output_count: usize,
-    /// The operator-set version that the node comes from; 0 where there is none.
+    /// The operator set version of the node; 0 without one.
     pub opset: u32,
 }
 
-/// A node on a core, as a kernel sees it before any run.
+/// A node on a core, as a kernel sees it before a run.
 #[derive(Clone, Debug)]
 pub struct PlacedNode<'a> {
-    /// The node, with the inputs of the epilogue's steps behind all that the operator has.
+    /// The node; the inputs of the epilogue's steps follow those of the operator.
     pub node: NodeDesc<'a>,
-    /// One per output; absent ones included.
+    /// One per output, including absent ones.
     pub outputs: Vec<TensorDesc>,
     /// The core.
     pub core: Core,
-    /// What is done to the first output before it is stored: in [`accept`](crate::accept), all that the kernel might take, with
-    /// `outputs` as they are without; in [`finalize`](crate::finalize), what it took, with `outputs` as they are after it.
+    /// Operations on the first output before it is stored. In [`accept`](crate::accept): all that the kernel may take,
+    /// with `outputs` before them. In [`finalize`](crate::finalize): those it accepted, with `outputs` after them.
     pub epilogue: Vec<EpilogueStep>,
 }
 
 impl<'a> PlacedNode<'a> {
-    /// Without an epilogue.
+    /// Creates a placed node without an epilogue.
     pub fn new(node: NodeDesc<'a>, core: Core, outputs: &[TensorDesc]) -> Self {
         let node = NodeDesc { output_count: outputs.len(), ..node };
         Self { node, outputs: outputs.to_vec(), core, epilogue: Vec::new() }
@@ -72,26 +72,26 @@ impl<'a> PlacedNode<'a> {
     }
 }
 
-/// What kernels are told of where they will run.
+/// Properties of the machine that kernels see.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
-    /// How many threads work on a call at most.
+    /// The maximum number of threads of a call.
     pub threads: u32,
     /// The instruction set that the host's own kernels use.
     pub isa: Isa,
-    /// Bytes of the core's own fast memory; 0 where it has none.
+    /// The size of the core's fast memory in bytes; 0 without one.
     pub fast_memory_bytes: usize,
-    /// What kernels may do less exactly.
+    /// The precision that kernels may trade for speed.
     pub fast_math: FastMath,
-    /// What a byte of packed constants costs, in multiply-adds of a run.
+    /// The cost of a byte of packed constants, in multiply-adds of a run.
     pub memory_price: u32,
 }
 
-/// What `NodeArgs` points to.
+/// The targets of the pointers in `NodeArgs`.
 pub(crate) struct RawNode {
     constants: Vec<Span>,
     params: Vec<ParamValue>,
-    /// What parameters that are lists of texts point to.
+    /// The targets of string-list parameters.
     _texts: Vec<Vec<Span>>,
     sink: ErrorSink,
 }
@@ -101,7 +101,7 @@ struct Aligned([u8; 1]);
 
 static EMPTY_CONSTANT: Aligned = Aligned([0]);
 
-/// The message of an error, as a callee writes it.
+/// The buffer for a callee's error message.
 #[derive(Default)]
 pub(crate) struct ErrorText(String);
 
@@ -112,14 +112,14 @@ impl From<ErrorText> for String {
 }
 
 impl ErrorText {
-    /// Where a callee writes; valid while `self` stays where it is and is not touched.
+    /// Returns a sink that writes to this buffer; valid while `self` stays in place and is not accessed.
     pub(crate) fn sink(&mut self) -> ErrorSink {
         let ctx = std::ptr::from_mut(&mut self.0).cast();
         ErrorSink { size: ErrorSink::SIZE, reserved: 0, ctx, write: append, reserved_words: [0; 4] }
     }
 }
 
-// SAFETY: called by way of `ErrorText::sink` alone, whose `ctx` is a message.
+// SAFETY: called only through `ErrorText::sink`, whose `ctx` is a message.
 unsafe extern "C" fn append(ctx: *mut c_void, text: *const u8, bytes: usize) {
     // SAFETY: `ctx` is the `String` of an `ErrorText`, which outlives the sink.
     let message = unsafe { &mut *ctx.cast::<String>() };
@@ -130,7 +130,7 @@ unsafe extern "C" fn append(ctx: *mut c_void, text: *const u8, bytes: usize) {
     }
 }
 
-/// A text of a package with its control characters escaped, as it ends up on terminals and in logs; lines stay lines.
+/// Escapes the control characters of a package's message, which ends up on terminals and in logs; line breaks stay.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     let is_plain = |c: char| !c.is_control() || c == '\n' || c == '\t';
     if text.chars().all(is_plain) {
@@ -143,11 +143,11 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
 }
 
 impl RawNode {
-    /// `errors` and everything that `node` borrows must outlive what is made of it.
+    /// `errors` and everything that `node` borrows must outlive the result.
     pub(crate) fn new(node: &NodeDesc<'_>, errors: &mut ErrorText) -> Self {
         let span = |constant: Option<&[u8]>| match constant {
             None => Span::NONE,
-            // Constant and empty: not null, so that it still counts as constant.
+            // An empty constant is not null, so that it still counts as constant.
             Some([]) => Span { ptr: EMPTY_CONSTANT.0.as_ptr(), bytes: 0 },
             Some(bytes) => Span { ptr: bytes.as_ptr(), bytes: bytes.len() },
         };
@@ -184,7 +184,7 @@ pub(crate) fn refuse(status: u32, message: String) -> Result<(), Refusal> {
     }
 }
 
-/// Asks `op` for the types and shapes of a node's outputs; those it leaves out are absent.
+/// Infers the types and shapes of a node's outputs; omitted ones are absent.
 ///
 /// # Errors
 /// The operator refuses the node.
@@ -199,21 +199,21 @@ pub fn infer(op: &OpDef, node: &NodeDesc<'_>) -> Result<Vec<TensorDesc>, Refusal
         outputs: outputs.as_mut_ptr(),
         reserved_words: [0; 4],
     };
-    // SAFETY: `args` points to the descriptions, spans and parameters of `node` and `raw`, as many as its
-    // counts say, and to `output_count` outputs; all of them outlive the call.
+    // SAFETY: `args` points to the descriptions, spans and parameters of `node` and `raw`, with matching counts, and to
+    // `output_count` outputs; all of them outlive the call.
     let status = calling(op, || unsafe { (op.infer_fn())(&raw const args) });
     refuse(status, errors.into())?;
     for (index, output) in outputs.iter_mut().enumerate() {
         *output = kept(output).map_err(|why| {
             let message =
-                format!("shape inference leaves the description of output {index} broken{why}");
+                format!("shape inference returns an invalid description of output {index}{why}");
             Refusal { status: Status::BAD_CALL, message }
         })?;
     }
     Ok(outputs)
 }
 
-/// What a package says of a tensor, with an encoding per axis in memory of the host's, or what is wrong with it.
+/// Copies a package's description, with an encoding per axis in the host's memory; or returns why it is invalid.
 fn kept(desc: &TensorDesc) -> Result<TensorDesc, String> {
     desc.check_encoding().map_err(|why| format!(": {why}"))?;
     if !desc.is_sound() {

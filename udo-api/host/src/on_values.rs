@@ -1,4 +1,4 @@
-//! Kernels of numbers that are called with tensors which hold quantized values.
+//! Float kernels called with quantized tensors: inputs are dequantized and outputs quantized around the call.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -11,46 +11,46 @@ use udo_api::{Status, TensorDesc, Workspace};
 use crate::Buffer;
 use crate::kernel::FinalizedKernel;
 
-/// How the elements of a tensor are converted between what is stored and numbers.
+/// A conversion between stored elements and the floats that a kernel uses.
 pub trait Conversion: Send + Sync + fmt::Debug {
-    /// Makes numbers of stored values, both by their bytes.
+    /// Converts stored values to floats, both as bytes.
     fn load(&self, values: &[u8], numbers: &mut [u8]);
 
-    /// Makes stored values of numbers, both by their bytes.
+    /// Converts floats to stored values, both as bytes.
     fn store(&self, numbers: &[u8], values: &mut [u8]);
 }
 
-/// A tensor that a kernel takes as numbers, and its caller stores otherwise.
+/// A tensor that the kernel uses as floats and its caller stores in another type.
 #[derive(Debug)]
 pub struct Converted {
-    /// As the kernel takes it: of fixed dimensions, dense.
+    /// The kernel's tensor: dense, with fixed dimensions.
     pub numbers: TensorDesc,
-    /// Bytes of the elements as they are stored.
+    /// The size of the stored elements in bytes.
     pub stored_bytes: usize,
-    /// How elements are converted.
+    /// The conversion of elements.
     pub conversion: Box<dyn Conversion>,
 }
 
-/// A converted tensor, and where in the scratch its numbers are.
+/// A converted tensor, and the position of its floats in the scratch.
 #[derive(Debug)]
 struct Way {
     of: Converted,
     at: usize,
 }
 
-/// The state of a kernel on values.
+/// The state of a kernel with converted tensors.
 struct OnValues {
     inner: FinalizedKernel,
     inputs: usize,
-    /// Inputs, then outputs; nothing where a tensor comes as the kernel takes it.
+    /// Inputs, then outputs; `None` for tensors that need no conversion.
     ways: Vec<Option<Way>>,
-    /// Where in the scratch the tensors of the inner call are described.
+    /// The position of the inner call's tensor arguments in the scratch.
     tensors_at: usize,
-    /// Bytes of scratch.
+    /// The size of the scratch in bytes.
     bytes: usize,
 }
 
-/// How parts of the scratch are aligned.
+/// The alignment of parts of the scratch.
 const ALIGN: usize = 64;
 
 const _: () = assert!(align_of::<TensorArg>() <= ALIGN);
@@ -69,10 +69,10 @@ static VTABLE: KernelVTable = KernelVTable {
 };
 
 impl FinalizedKernel {
-    /// This kernel for callers that store some of its tensors otherwise: `ways` says of each of its inputs, of which there are
-    /// `inputs`, and then of each of its outputs, how. A call converts into and out of scratch; what the kernel may do in place
-    /// or leave out is not asked of the caller. None if there would be no such scratch, or the kernel has geometry that is not
-    /// filled.
+    /// Wraps this kernel for callers that store some of its tensors in another type. `ways` describes the conversion of
+    /// each of its `inputs` inputs and then of each output. A call converts through scratch; the wrapped kernel
+    /// declares neither in-place pairs nor ties. Returns `None` if the scratch size overflows, or the kernel has
+    /// geometry that is not filled.
     #[must_use]
     pub fn on_values(self, inputs: usize, ways: Vec<Option<Converted>>) -> Option<Self> {
         let workspace = self.workspace();
@@ -102,22 +102,22 @@ impl FinalizedKernel {
     }
 }
 
-// SAFETY: what the contract says of `finalize`; it touches nothing.
+// SAFETY: matches the contract of `finalize`; it accesses nothing.
 unsafe extern "C" fn finalize(_: *const FinalizeArgs, _: *mut Finalized) -> u32 {
     Status::BAD_CALL.code()
 }
 
-// SAFETY: `state` is what `on_values` boxed, once.
+// SAFETY: `state` is the box from `on_values`, freed once.
 unsafe extern "C" fn free(state: *mut c_void) {
-    // SAFETY: `on_values` made it of a box, and nothing else frees it.
+    // SAFETY: `on_values` created it from a box, and nothing else frees it.
     drop(unsafe { Box::from_raw(state.cast::<OnValues>()) });
 }
 
-// SAFETY: `args` is as the contract says for a kernel with the scratch and the tensors that `on_values` said.
+// SAFETY: `args` follow the contract for a kernel with the scratch and the tensors of `on_values`.
 unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
     // SAFETY: the arguments are valid for the call, by the contract.
     let args = unsafe { &*args };
-    // SAFETY: the state is what `on_values` boxed; it lives as long as the kernel.
+    // SAFETY: the state is the box from `on_values`, which lives as long as the kernel.
     let own = unsafe { &*args.state.cast::<OnValues>() };
     let outputs = own.ways.len() - own.inputs;
     let counts = (usize::from(args.input_count), usize::from(args.output_count));
@@ -125,19 +125,19 @@ unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
         return Status::BAD_CALL.code();
     }
     let count = own.ways.len();
-    // SAFETY: the caller gives as many tensors as there are ways.
+    // SAFETY: the caller passes one tensor per entry of `ways`.
     let outer = unsafe { slice::from_raw_parts(args.tensors, count) };
-    // SAFETY: the scratch has room for as many descriptions from there on.
+    // SAFETY: the scratch has space for as many arguments from there on.
     let tensors = unsafe { args.scratch.add(own.tensors_at) };
     #[expect(clippy::cast_ptr_alignment, reason = "scratch and its parts are aligned to 64 bytes")]
     let tensors = tensors.cast::<TensorArg>();
-    // SAFETY: both are of as many descriptions, which are plain data, and the scratch lies apart from the caller's.
+    // SAFETY: source and target hold `count` arguments, which are plain data, and do not overlap.
     unsafe { ptr::copy_nonoverlapping(args.tensors, tensors, count) };
-    // SAFETY: they have just been written, and nothing else refers to them.
+    // SAFETY: they were just initialised, and there are no other references to them.
     let inner = unsafe { slice::from_raw_parts_mut(tensors, count) };
     for (port, (way, (outer, inner))) in own.ways.iter().zip(outer.iter().zip(inner)).enumerate() {
         let Some(way) = way else { continue };
-        // SAFETY: the scratch has the numbers of this tensor there, and nothing else.
+        // SAFETY: the scratch holds the floats of this tensor at that position.
         let numbers = unsafe { args.scratch.add(way.at) };
         *inner = TensorArg::new(&way.of.numbers, numbers);
         if port >= own.inputs || way.of.stored_bytes == 0 {
@@ -145,7 +145,7 @@ unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
         }
         // SAFETY: an input has its elements at `data`.
         let values = unsafe { slice::from_raw_parts(outer.data.cast_const(), way.of.stored_bytes) };
-        // SAFETY: the scratch has so many bytes there, which nothing else refers to.
+        // SAFETY: the scratch has this many bytes there, without other references.
         let numbers = unsafe { slice::from_raw_parts_mut(numbers, way.of.numbers.size_bytes()) };
         way.of.conversion.load(values, numbers);
     }
@@ -168,18 +168,18 @@ unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
         geometry: geometry.map_or(ptr::null_mut(), Buffer::as_ptr),
         geometry_bytes: geometry.map_or(0, Buffer::len),
     };
-    // SAFETY: the arguments are those of a call of the inner kernel: its tensors as numbers, its scratch at the begin of ours.
+    // SAFETY: the arguments are valid for the inner kernel: its tensors as floats, its scratch at the start of ours.
     let status = unsafe { (own.inner.execute_fn())(&raw const call) };
     if status != Status::OK.code() {
         return status;
     }
     for (way, outer) in own.ways.iter().zip(outer).skip(own.inputs) {
         let Some(way) = way.as_ref().filter(|way| way.of.stored_bytes > 0) else { continue };
-        // SAFETY: the scratch has the numbers of this tensor there.
+        // SAFETY: the scratch holds the floats of this tensor at that position.
         let numbers = unsafe { args.scratch.add(way.at) };
-        // SAFETY: the inner kernel has made as many, and its call is over.
+        // SAFETY: the inner kernel wrote them, and its call has returned.
         let numbers = unsafe { slice::from_raw_parts(numbers, way.of.numbers.size_bytes()) };
-        // SAFETY: an output has room for its elements at `data`, which nothing else refers to.
+        // SAFETY: an output has memory for its elements at `data`, without other references.
         let values = unsafe { slice::from_raw_parts_mut(outer.data, way.of.stored_bytes) };
         way.of.conversion.store(numbers, values);
     }

@@ -1,4 +1,4 @@
-//! One call of a kernel outside any plan, on inputs that are all known.
+//! A single call of a kernel outside a plan, on known inputs.
 
 use std::ptr;
 
@@ -14,23 +14,23 @@ use crate::{
 /// A node that is computed once.
 #[derive(Clone, Debug)]
 pub struct Once<'a> {
-    /// The node; its inputs are constants, as far as it reads elements.
+    /// The node; the inputs whose elements it reads are constants.
     pub placed: PlacedNode<'a>,
-    /// Whether it reads extents alone, so that inputs need no elements.
+    /// Whether it reads only shapes, so that inputs need no elements.
     pub is_shape_only: bool,
-    /// Which constants they are, one per input.
+    /// The ids of the constants, one per input.
     pub ids: Vec<ConstantId>,
-    /// Where the kernel runs: on the calling thread alone.
+    /// The properties of the machine; the kernel runs on the calling thread only.
     pub machine: Machine,
     /// The heap guard of the library that holds the kernel.
     pub guard: LibraryGuard,
 }
 
-/// What the kernel that `def` stands for makes of a node, as many elements as it says; nothing for outputs that the
-/// node leaves out. Memory counts in the budget of `store`.
+/// Computes a node with the kernel of `def` and returns its outputs, with the dimensions that the call sets; `None` for
+/// omitted outputs. Memory counts in the budget of `store`.
 ///
 /// # Errors
-/// The kernel refuses the node or fails, an input is not known, or there is no memory.
+/// The kernel refuses the node or fails, an input is not known, or memory is exhausted.
 pub fn once(
     def: &KernelDef,
     node: &Once<'_>,
@@ -63,9 +63,9 @@ pub fn once(
     let owed = ExecArgs::owed(args.iter().skip(ports.0));
     let mut call = kernel.exec_args(args.as_mut_ptr(), ports, owed, &scratch, ptr::null());
     call.guard = guard.cell();
-    // SAFETY: `call` points to `args`, whose tensors lie in constants of their size, which are only read, or nowhere where the
-    // operator reads none of their elements, and in `buffers` of theirs, and to `scratch` and the kernel's constants; all of
-    // them outlive the call.
+    // SAFETY: `call` points to `args`, to `scratch` and to the kernel's constants, all of which outlive the call. The
+    // tensors of `args` are constants, which are only read, null pointers where the operator does not read elements, or
+    // `buffers` of the outputs.
     let status = unsafe { (kernel.execute_fn())(&raw const call) };
     if status != Status::OK.code() {
         let failure = failure(status, *guard);
@@ -75,15 +75,15 @@ pub fn once(
     made.map(|((desc, buffer), arg)| said(desc, buffer, arg, store)).collect()
 }
 
-/// Description, and elements where they are known; nothing where the node leaves the input out.
+/// A description, with elements if they are known; `None` for an omitted input.
 type Input<'a> = Option<(TensorDesc, Option<&'a [u8]>)>;
 
-/// The inputs of a node, whose elements must be known unless it reads extents alone.
+/// Returns the inputs of a node; their elements must be known unless it reads only shapes.
 fn inputs<'a>(placed: &PlacedNode<'a>, is_shape_only: bool) -> Result<Vec<Input<'a>>, Refusal> {
     let bad = |message: String| Refusal { status: Status::BAD_CALL, message };
     let node = &placed.node;
     if node.inputs.len() != node.constants.len() {
-        return Err(bad("the inputs are not all known".to_owned()));
+        return Err(bad("not all inputs are known".to_owned()));
     }
     let pairs = node.inputs.iter().zip(&node.constants).enumerate();
     let known = pairs.map(|(port, (desc, bytes))| match bytes {
@@ -95,7 +95,7 @@ fn inputs<'a>(placed: &PlacedNode<'a>, is_shape_only: bool) -> Result<Vec<Input<
     known.collect()
 }
 
-/// An output with the extents that the call said.
+/// Returns an output with the dimensions that the call set.
 fn said(
     desc: &TensorDesc,
     buffer: Buffer,
@@ -110,7 +110,7 @@ fn said(
     }
     let broken = || Refusal {
         status: Status::BAD_CALL,
-        message: format!("the extents said of {desc} are not within it"),
+        message: format!("the call sets dimensions outside {desc}"),
     };
     let dims = arg.dims.get(..usize::from(arg.rank)).ok_or_else(broken)?;
     let desc = desc.with_extents(Shape::new(dims).map_err(|_| broken())?);

@@ -1,4 +1,4 @@
-//! Packed constants: asked for in finalize, made afterwards, shared by all who pack the same constants the same way.
+//! Packed constants: requested in finalize, created afterwards, shared by all kernels with the same sources and recipe.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -15,65 +15,65 @@ use udo_api::{Encoding, Encodings, FastMath, Status, TensorDesc};
 use crate::node::{ErrorText, Machine, refuse};
 use crate::{Budget, Buffer, PackedBytes, Refusal};
 
-/// Which elements a constant has: those of a tensor, in one of the formats that kernels get it in.
+/// The identity of a constant's elements: a tensor in one of the formats that kernels get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConstantId {
-    /// A number that no other tensor of the process has.
+    /// The process-wide id of the tensor.
     pub tensor: u64,
-    /// What its description does not say of the format, such as the order of dimensions.
+    /// Properties of the format that the description lacks, such as the order of dimensions.
     pub format: u64,
 }
 
-/// A constant that a packed one is made of.
+/// A source of a packed constant.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// Which one it is.
+    /// Its identity.
     pub id: ConstantId,
     /// Type, shape and encoding.
     pub desc: TensorDesc,
-    /// The elements, aligned for their type; anywhere, where the packer is the host's own.
+    /// The elements, aligned for their type unless the packer is the host's own.
     pub bytes: &'a [u8],
-    /// What stands for them in all processes, where that is known without reading them.
+    /// An id that is the same in all processes, if it is known without reading the elements.
     pub stable: Option<u128>,
 }
 
-/// What decides every byte of a packed constant but the elements of its sources.
+/// Everything that determines a packed constant, except the elements of its sources.
 #[derive(Clone, Debug)]
 pub struct PackOf<'a> {
-    /// The addresses of the functions that make it, or of what they are given.
+    /// The addresses of the packing function and of its static data.
     pub code: [usize; 2],
-    /// How many bytes it has, its recipe, and what its sources are, as numbers that do not change from process to process.
+    /// The size, the recipe, and the descriptions of the sources, as numbers that are the same in all processes.
     pub words: Vec<u64>,
-    /// The constants that it is made of.
+    /// The sources.
     pub sources: &'a [Source<'a>],
 }
 
 impl PackOf<'_> {
-    /// What stands for it within this process.
+    /// Returns the key within this process.
     fn key(&self) -> Key {
-        // Where functions lie tells libraries, and what they do, apart within a process.
+        // Addresses of functions distinguish libraries and functions within a process.
         let code = self.code.map(|address| address as u64);
         let tensors = self.sources.iter().map(|source| source.id.tensor);
         code.into_iter().chain(self.words.iter().copied()).chain(tensors).collect()
     }
 }
 
-/// Packed constants that were made before, perhaps by another process.
+/// A cache of packed constants, perhaps of other processes.
 pub trait PackCache: fmt::Debug + Send + Sync {
-    /// What stands for a packed constant in all processes; nothing where there is no telling.
+    /// Returns the id of a packed constant in all processes; `None` if it cannot be determined.
     fn id(&self, of: &PackOf<'_>) -> Option<u128>;
 
-    /// The packed constant, if it is there whole and has so many bytes.
+    /// Returns the packed constant if it is stored completely with this size.
     fn restore(&self, id: u128, len: usize) -> Option<PackedBytes>;
 
-    /// Takes note of a packed constant that somebody has.
+    /// Records a packed constant that a kernel uses.
     fn note(&self, id: u128, packed: &Arc<PackedBytes>, from: PackedFrom);
 }
 
-/// Where a packed constant came from.
+/// The origin of a packed constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PackedFrom {
-    /// It was there: somebody in the process had it.
+    /// Another kernel of the process already had it.
     Process,
     /// A cache.
     Cache,
@@ -81,13 +81,13 @@ pub enum PackedFrom {
     Packer,
 }
 
-/// What decides every byte of a packed constant, as numbers.
+/// The numbers that determine a packed constant.
 type Key = Vec<u64>;
 
-/// A packed constant that may not have been made yet; locked while it is.
+/// A packed constant, locked while it is being created.
 type Slot = Arc<Mutex<Weak<PackedBytes>>>;
 
-/// Packed constants, for as long as some kernel has them. Clones share them, and each counts in a budget of its own.
+/// The packed constants that kernels use. Clones share them, and each counts in its own budget.
 #[derive(Clone, Debug, Default)]
 pub struct PackStore {
     budget: Budget,
@@ -95,21 +95,21 @@ pub struct PackStore {
     cache: Option<Arc<dyn PackCache>>,
 }
 
-/// Slots of packed constants by their keys.
+/// Slots of packed constants, by key.
 #[derive(Debug, Default)]
 struct Slots {
     of: HashMap<Key, Slot>,
-    /// How many there are before those that nobody has are looked for: twice as many as were left the last time.
+    /// The number of slots at which unused ones are removed: twice the number left the last time.
     most: usize,
 }
 
-/// Fewer slots than these are not worth looking through.
+/// The minimum number of slots for a removal.
 const FEW_SLOTS: usize = 64;
 
 impl Slots {
     fn of(&mut self, key: Key) -> Slot {
         if self.of.len() >= self.most.max(FEW_SLOTS) {
-            // Who is making one holds its slot.
+            // A thread that is creating a constant holds its slot.
             self.of.retain(|_, slot| Arc::strong_count(slot) > 1 || lock(slot).strong_count() > 0);
             self.most = self.of.len().saturating_mul(2);
         }
@@ -122,22 +122,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl PackStore {
-    /// What is packed from now on counts in `budget`, and so does what else is made of constants.
+    /// Charges later packed constants, and other memory for constants, to `budget`.
     pub fn charge(&mut self, budget: Budget) {
         self.budget = budget;
     }
 
-    /// The budget that constants count in.
+    /// Returns the budget of the constants.
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
 
-    /// What is packed from now on is looked for there before, and noted there.
+    /// Uses `cache` for later packed constants.
     pub fn look_in(&mut self, cache: Arc<dyn PackCache>) {
         self.cache = Some(cache);
     }
 
-    /// The packed constant of this key, made by `make` unless somebody has it.
+    /// Returns the packed constant of this key; `make` creates it if no kernel has it.
     fn get(
         &self,
         key: Key,
@@ -154,7 +154,7 @@ impl PackStore {
     }
 }
 
-/// A packed constant that a kernel asked for.
+/// A packed constant that a kernel requested.
 #[derive(Clone)]
 pub struct Job {
     inputs: Vec<usize>,
@@ -164,7 +164,7 @@ pub struct Job {
     body: *const c_void,
 }
 
-// SAFETY: what `body` points to is static and immutable, as the contract wants.
+// SAFETY: the contract requires the target of `body` to be static and immutable.
 unsafe impl Send for Job {}
 
 impl fmt::Debug for Job {
@@ -174,31 +174,31 @@ impl fmt::Debug for Job {
 }
 
 impl Job {
-    /// The inputs that it is made of.
+    /// Returns the source inputs.
     pub fn inputs(&self) -> &[usize] {
         &self.inputs
     }
 
-    /// The numbers that it is made by.
+    /// Returns the recipe.
     pub fn recipe(&self) -> &[u64] {
         &self.recipe
     }
 
-    /// How many bytes it has.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The same packer with other numbers.
+    /// Returns the same packer with another recipe and size.
     #[must_use]
     pub fn with(&self, recipe: Vec<u64>, bytes: usize) -> Self {
         Self { inputs: self.inputs.clone(), recipe, bytes, ..*self }
     }
 
-    /// What it makes of `sources`, for nobody else.
+    /// Packs `sources` without sharing the result.
     ///
     /// # Errors
-    /// The packer refuses or panics, or there is no memory.
+    /// The packer refuses or panics, or memory is exhausted.
     pub fn make(
         &self,
         sources: &[Source<'_>],
@@ -209,7 +209,7 @@ impl Job {
         self.fill(buffer, sources, parallel)
     }
 
-    /// The packed constant, made of `sources` unless `store` has it.
+    /// Returns the packed constant from `store`, or packs `sources`.
     pub(crate) fn run(
         &self,
         sources: &[Source<'_>],
@@ -237,7 +237,7 @@ impl Job {
         Ok(packed)
     }
 
-    /// The addresses of the function that makes it, and of what that is given.
+    /// Returns the addresses of the packing function and of its static data.
     pub fn code(&self) -> [usize; 2] {
         [self.fill as usize, self.body.addr()]
     }
@@ -256,7 +256,7 @@ impl Job {
         words
     }
 
-    /// Has the packer write into `buffer`, which is zeroed.
+    /// Runs the packer on `buffer`, which is zeroed.
     fn fill(
         &self,
         buffer: Buffer,
@@ -287,7 +287,7 @@ impl Job {
             reserved_words: [0; 3],
         };
         // SAFETY: `args` points to the recipe, to `sources` with their bytes, to `bytes` writable bytes of `buffer`
-        // that are nobody else's yet, to `sink` and to `parallel`; all outlive the call, and `body` came with `fill`.
+        // without other references, to `sink` and to `parallel`; all outlive the call, and `body` belongs to `fill`.
         let status = unsafe { (self.fill)(&raw const args) };
         refuse(status, errors.into())?;
         Ok(buffer)
@@ -311,7 +311,7 @@ fn push_encodings(key: &mut Key, encodings: Option<Encodings>) {
     }
 }
 
-/// What one kernel asks for while it is finalized.
+/// The requests of one kernel in finalize.
 #[derive(Default)]
 pub(crate) struct Packing {
     jobs: RefCell<Vec<Job>>,
@@ -320,17 +320,17 @@ pub(crate) struct Packing {
     work: Cell<Option<Work>>,
 }
 
-/// What a kernel asked for and said while it was finalized.
+/// The requests and declarations of a kernel in finalize.
 pub(crate) struct Asked {
     pub(crate) jobs: Vec<Job>,
-    /// The inputs that it reads although they are packed.
+    /// The inputs that execute reads although they are packed.
     pub(crate) kept: Vec<usize>,
     pub(crate) ties: Vec<Tie>,
     pub(crate) work: Option<Work>,
 }
 
 impl Packing {
-    /// The functions that the kernel asks with; valid while `self` stays where it is.
+    /// Returns the host table for the kernel; valid while `self` stays in place.
     pub(crate) fn table(&self, machine: Machine) -> HostTable {
         let ctx = (&raw const *self).cast_mut().cast();
         let Machine { threads, isa, fast_memory_bytes, fast_math, memory_price } = machine;
@@ -355,7 +355,7 @@ impl Packing {
         }
     }
 
-    /// What the kernel asked for.
+    /// Returns the requests.
     pub(crate) fn asked(self) -> Asked {
         let Self { jobs, kept, ties, work } = self;
         let work = work.into_inner();
@@ -373,9 +373,9 @@ unsafe fn slice<'a, T>(ptr: *const T, len: usize) -> &'a [T] {
     unsafe { std::slice::from_raw_parts(ptr, len) }
 }
 
-// SAFETY: called by way of `Packing::table` alone, whose `ctx` is a `Packing`.
+// SAFETY: called only through `Packing::table`, whose `ctx` is a `Packing`.
 unsafe extern "C" fn pack(ctx: *mut c_void, request: *const PackRequest, index: *mut u32) -> u32 {
-    // SAFETY: `ctx` is the `Packing` that `finalize` holds for the call.
+    // SAFETY: `ctx` is the `Packing` that `finalize` owns during the call.
     let packing = unsafe { &*ctx.cast::<Packing>() };
     // SAFETY: the package passes one request for the call.
     let Some(request) = (unsafe { read_block(request) }) else { return Status::BAD_CALL.code() };
@@ -393,22 +393,22 @@ unsafe extern "C" fn pack(ctx: *mut c_void, request: *const PackRequest, index: 
         fill,
         body: request.body,
     });
-    // SAFETY: the package passes room for one number at `index`.
+    // SAFETY: the package passes memory for one number at `index`.
     unsafe { index.write(number) };
     Status::OK.code()
 }
 
-// SAFETY: called by way of `Packing::table` alone, whose `ctx` is a `Packing`.
+// SAFETY: called only through `Packing::table`, whose `ctx` is a `Packing`.
 unsafe extern "C" fn keep(ctx: *mut c_void, input: u32) -> u32 {
-    // SAFETY: `ctx` is the `Packing` that `finalize` holds for the call.
+    // SAFETY: `ctx` is the `Packing` that `finalize` owns during the call.
     let packing = unsafe { &*ctx.cast::<Packing>() };
     packing.kept.borrow_mut().push(input as usize);
     Status::OK.code()
 }
 
-// SAFETY: called by way of `Packing::table` alone, whose `ctx` is a `Packing`.
+// SAFETY: called only through `Packing::table`, whose `ctx` is a `Packing`.
 unsafe extern "C" fn tie(ctx: *mut c_void, tie: *const Tie) -> u32 {
-    // SAFETY: `ctx` is the `Packing` that `finalize` holds for the call.
+    // SAFETY: `ctx` is the `Packing` that `finalize` owns during the call.
     let packing = unsafe { &*ctx.cast::<Packing>() };
     // SAFETY: the package passes one tie for the call.
     let Some(tie) = (unsafe { read_block(tie) }) else { return Status::BAD_CALL.code() };
@@ -416,11 +416,11 @@ unsafe extern "C" fn tie(ctx: *mut c_void, tie: *const Tie) -> u32 {
     Status::OK.code()
 }
 
-// SAFETY: called by way of `Packing::table` alone, whose `ctx` is a `Packing`.
+// SAFETY: called only through `Packing::table`, whose `ctx` is a `Packing`.
 unsafe extern "C" fn work(ctx: *mut c_void, work: *const Work) -> u32 {
-    // SAFETY: `ctx` is the `Packing` that `finalize` holds for the call.
+    // SAFETY: `ctx` is the `Packing` that `finalize` owns during the call.
     let packing = unsafe { &*ctx.cast::<Packing>() };
-    // SAFETY: the package passes the work of one call for the call.
+    // SAFETY: the package passes the work of one call, valid for the call.
     let work = unsafe { read_block(work) };
     let Some(work) = work.filter(|work| work.arithmetic().is_some()) else {
         return Status::BAD_CALL.code();
@@ -435,7 +435,7 @@ mod tests {
 
     use super::*;
 
-    // SAFETY: as `PackFn` asks; it reads nothing.
+    // SAFETY: matches `PackFn`; it reads nothing.
     unsafe extern "C" fn nothing(_: *const PackArgs) -> u32 {
         Status::OK.code()
     }
@@ -469,7 +469,7 @@ mod tests {
         };
         let pack = |request: PackRequest| {
             let mut index = 7;
-            // SAFETY: `ctx` is that of the table, and `request` and `index` outlive the call.
+            // SAFETY: `ctx` belongs to the table, and `request` and `index` outlive the call.
             let status = unsafe { (host.pack)(host.ctx, &raw const request, &raw mut index) };
             (Status::from_code(status), index)
         };
@@ -495,7 +495,7 @@ mod tests {
             assert_eq!(Status::from_code(status), Status::BAD_CALL, "{size} bytes");
         }
         let note = |work: &[u32; 14]| {
-            // SAFETY: as for `pack`; `work` has the bytes that its first word says, or is refused by that.
+            // SAFETY: as for `pack`; `work` has the size in its first word, or is refused because of it.
             unsafe { host.work.unwrap()(host.ctx, work.as_ptr().cast()) }
         };
         for (size, arithmetic) in
@@ -533,7 +533,7 @@ mod tests {
         }
     }
 
-    /// The key of a constant with these encodings.
+    /// Returns the key of a constant with these encodings.
     fn key(encodings: Option<Encodings>) -> Key {
         let desc = TensorDesc::new(DType::I8, Shape::new(&[2, 2]).unwrap());
         let desc = encodings.map_or(desc, |encodings| desc.with_encodings(encodings));

@@ -1,4 +1,4 @@
-//! Values of parameters, owned by the host.
+//! Parameter values that the host owns.
 
 use std::sync::Arc;
 
@@ -7,28 +7,28 @@ use udo_api::{Param, TensorDesc};
 
 use crate::Buffer;
 
-/// One parameter's value.
+/// The value of a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ParamSetting {
-    /// The node gives none, and the schema has no default.
+    /// The node does not set the parameter, and the schema has no default.
     Absent,
-    /// An integer or truth value.
+    /// An integer or a bool.
     Int(i64),
-    /// A real number.
+    /// A floating-point number.
     Float(f64),
-    /// Text.
+    /// A string.
     Text(String),
     /// Integers.
     Ints(Vec<i64>),
-    /// Real numbers.
+    /// Floating-point numbers.
     Floats(Vec<f64>),
-    /// A tensor of the model's own type and shape.
+    /// A tensor with the type and shape of the model.
     Tensor(TensorSetting),
-    /// Texts.
+    /// Strings.
     Texts(Vec<String>),
 }
 
-/// A tensor that is a parameter's value; clones share its elements.
+/// A tensor value of a parameter; clones share its elements.
 #[derive(Clone, Debug)]
 pub struct TensorSetting {
     desc: TensorDesc,
@@ -36,18 +36,18 @@ pub struct TensorSetting {
 }
 
 impl TensorSetting {
-    /// The tensor that `desc` describes, with its elements in `data`; nothing where there are more or fewer.
+    /// Combines `desc` with its elements in `data`; `None` if the sizes differ.
     pub fn new(desc: TensorDesc, data: Arc<Buffer>) -> Option<Self> {
         let fits = !desc.is_absent() && desc.size_bytes() == data.len();
         fits.then_some(Self { desc, data })
     }
 
-    /// What the tensor is.
+    /// Returns the description of the tensor.
     pub fn desc(&self) -> TensorDesc {
         self.desc
     }
 
-    /// Its elements.
+    /// Returns its elements.
     pub fn bytes(&self) -> &[u8] {
         self.data.bytes()
     }
@@ -60,7 +60,7 @@ impl PartialEq for TensorSetting {
 }
 
 impl ParamSetting {
-    /// What a node that does not set `param` gets.
+    /// Returns the value of `param` for a node that does not set it.
     pub fn default_of(param: &Param) -> Self {
         match param.default_value() {
             ValueKind::None => Self::Absent,
@@ -75,8 +75,8 @@ impl ParamSetting {
         }
     }
 
-    /// The form that crosses the ABI; its pointers are valid while the setting stays where it is, and what it puts into
-    /// `lists` is there.
+    /// Converts the value for the ABI. Its pointers are valid while the setting and the spans it adds to `lists` stay
+    /// in place.
     pub(crate) fn to_abi(&self, name: &'static str, lists: &mut Vec<Vec<Span>>) -> ParamValue {
         let none = ParamValue {
             name: span(name.as_bytes()),

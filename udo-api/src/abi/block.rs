@@ -1,4 +1,4 @@
-//! Blocks of arguments that begin with their size, as another version may have made them.
+//! Argument blocks that begin with their size, which may come from another version.
 
 use std::mem::MaybeUninit;
 
@@ -6,13 +6,12 @@ use super::finalize::{PackRequest, Tie, Work};
 use super::gpu::{GpuLaunch, GpuTable};
 use super::kernel::KernelVTable;
 
-/// A structure that packages make and hosts read: it begins with its size, a `u32`, and later versions add fields behind
-/// those of this one.
+/// A structure that packages create and hosts read. It begins with its size, a `u32`, and later versions append fields.
 ///
 /// # Safety
 /// All fields from [`Block::FIRST_BYTES`] on may be zero.
 pub unsafe trait Block: Copy {
-    /// Its bytes in the first minor version of this major one: no package has fewer.
+    /// The size in the first minor version of this major one, which is the minimum.
     const FIRST_BYTES: u32;
 }
 
@@ -41,11 +40,11 @@ unsafe impl Block for KernelVTable {
     const FIRST_BYTES: u32 = 72;
 }
 
-/// Copies a block that a package made; fields that its version lacks are zero. Nothing where its size is none that a
-/// package of this major version, and no later minor one, says.
+/// Copies a block that a package created; fields that its version lacks become zero. Returns `None` if no version up to
+/// this one has that size.
 ///
 /// # Safety
-/// `from` points to a block of as many readable bytes as its head says, at least 4, aligned for `T`.
+/// `from` points to a readable block of the size that it begins with, at least 4 bytes, aligned for `T`.
 pub unsafe fn copy_block<T: Block>(from: *const T) -> Option<MaybeUninit<T>> {
     // SAFETY: a block begins with its size, as the caller promises.
     let size = unsafe { from.cast::<u32>().read() };
@@ -55,19 +54,19 @@ pub unsafe fn copy_block<T: Block>(from: *const T) -> Option<MaybeUninit<T>> {
     }
     let mut block = MaybeUninit::<T>::zeroed();
     let to = block.as_mut_ptr().cast::<u8>();
-    // SAFETY: `from` has `size` bytes, as the caller promises, and `block` has room for no fewer.
+    // SAFETY: `from` has `size` bytes, as the caller promises, and `block` is at least as large.
     unsafe { to.copy_from_nonoverlapping(from.cast(), size as usize) };
     Some(block)
 }
 
-/// As [`copy_block`], of a block that any bits make, but for the fields that may be zero.
+/// Copies a block like [`copy_block`] and returns it as a `T`.
 ///
 /// # Safety
-/// As for [`copy_block`], and what the package wrote is a `T` as far as it goes.
+/// As for [`copy_block`], and the package initialized the fields of its version.
 pub unsafe fn read_block<T: Block>(from: *const T) -> Option<T> {
-    // SAFETY: `from` points to as many bytes as the size at its head says, of which `copy_block` takes no more.
+    // SAFETY: `from` points to a block of the size that it begins with, and `copy_block` reads no more.
     let block = unsafe { copy_block(from) }?;
-    // SAFETY: the package filled in the fields of the first version, and those behind them may be zero.
+    // SAFETY: the package initialized the fields of the first version, and later fields may be zero.
     Some(unsafe { block.assume_init() })
 }
 
@@ -76,7 +75,7 @@ mod tests {
     use super::*;
     use crate::abi::version::ABI_VERSION;
 
-    /// A block of two words, of which the first version had one.
+    /// A block of two words; the first version had one.
     #[repr(C)]
     #[derive(Clone, Copy, Debug, PartialEq)]
     struct Grown {
@@ -109,7 +108,7 @@ mod tests {
     fn what_an_earlier_version_lacks_is_zero() {
         let of = |size: u32| {
             let block = Grown { size, old: 7, new: 9 };
-            // SAFETY: `block` has 16 bytes, and says no more where it is read.
+            // SAFETY: `block` has 16 bytes, and states at most that size where it is read.
             unsafe { read_block(&raw const block) }.map(|block| (block.old, block.new))
         };
         assert_eq!(of(16), Some((7, 9)));

@@ -1,4 +1,4 @@
-//! What crosses in calls of kernels.
+//! Structures of kernel calls.
 
 use std::ffi::c_void;
 
@@ -10,7 +10,7 @@ use crate::span::Span;
 use crate::tensor::TensorDesc;
 
 abi_struct! {
-    /// The scratch of one call: bytes, and how they are aligned.
+    /// The scratch of one call: size and alignment.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Workspace {
         pub(crate) bytes: usize,
@@ -22,15 +22,15 @@ abi_struct! {
     /// The arguments of [`KernelVTable::needs`](super::KernelVTable::needs).
     #[derive(Debug)]
     pub struct NeedsArgs {
-        /// Bytes of this structure in the version of who made it.
+        /// The size of this structure in the creator's version.
         pub size: u32,
-        /// The node's inputs, absent ones and those of its epilogue included.
+        /// The number of the node's inputs, including absent ones and those of its epilogue.
         pub input_count: u32,
-        /// What finalize made.
+        /// The state from finalize.
         pub state: *const c_void,
-        /// `input_count` inputs without elements; bounded ones at their bounds.
+        /// `input_count` inputs without elements; bounded dimensions are at their bounds.
         pub inputs: *const TensorArg,
-        /// Where errors go.
+        /// The sink for error messages.
         pub errors: *const ErrorSink,
         /// Zero.
         pub reserved_words: [u64; 4],
@@ -38,29 +38,29 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// What execute needs for inputs of some extents.
+    /// The memory of execute for inputs of some shapes.
     #[derive(Clone, Copy, Debug)]
     pub struct NeededBytes {
-        /// The scratch, in place of what finalize said.
+        /// The scratch, which replaces the one from finalize.
         pub scratch: Workspace,
-        /// Bytes that prepare fills.
+        /// The bytes that prepare fills.
         pub geometry_bytes: usize,
         /// Zero.
         pub reserved_words: [u64; 3],
     }
 }
 
-/// Bits of [`TensorArg::flags`]; without any, a tensor is one dense run of elements of its own.
+/// Bits of [`TensorArg::flags`]; without any, a tensor is one dense run of elements in memory of its own.
 pub mod arg_flags {
     /// The node leaves the port out.
     pub const ABSENT: u8 = 1;
-    /// An output past the 64th has been handed out in this call.
+    /// An output after the 64th was taken in this call.
     pub const TAKEN: u8 = 2;
-    /// The rows lie further apart than they are long.
+    /// The rows are strided.
     pub const PITCHED: u8 = 4;
-    /// The tensor is one half of an in-place pair.
+    /// The tensor is one side of an in-place pair.
     pub const PAIRED: u8 = 8;
-    /// No other tensor of the call lies between the rows.
+    /// The gaps between the rows do not belong to other tensors of the call.
     pub const ALONE: u8 = 16;
 }
 
@@ -70,29 +70,29 @@ abi_struct! {
     pub struct TensorArg {
         /// The first element, aligned for its type.
         pub data: *mut u8,
-        /// Elements in this run; the product of `dims`.
+        /// The number of elements in this run; the product of `dims`.
         pub len: usize,
-        /// The most elements that `data` has room for; what a bounded output may grow to.
+        /// The capacity of `data` in elements, which limits a bounded output.
         pub capacity: usize,
-        /// Elements from one row (last axis) to the next; equal to the last extent where dense.
+        /// The distance between rows (last axis) in elements; the length of a row if the tensor is dense.
         pub row_stride: usize,
         /// The element type's code.
         pub dtype: u8,
-        /// Dimensions in use.
+        /// The number of dimensions.
         pub rank: u8,
         /// See [`arg_flags`].
         pub flags: u8,
         /// A bit per dimension that the kernel may shrink.
         pub bounded: u8,
-        /// 1 + the other port of the pair, where planned in place: an output's input or the reverse.
+        /// 1 + the other port of the in-place pair; 0 without a pair.
         pub in_place: u16,
-        /// Whether `encoding` means something.
+        /// Whether `encoding` is set.
         pub has_encoding: u16,
         /// The encoding.
         pub encoding: Encoding,
-        /// The extents in this run.
+        /// The dimensions in this run.
         pub dims: [usize; 8],
-        /// The encoding for each position of an axis, if the tensor has such.
+        /// The encoding for each position of an axis, if the tensor has one.
         pub axis_encoding: Option<&'static AxisEncoding>,
         /// Zero.
         pub reserved_words: [u64; 1],
@@ -100,7 +100,7 @@ abi_struct! {
 }
 
 impl TensorArg {
-    /// A port that the node leaves out.
+    /// An omitted port.
     pub const ABSENT: Self = Self {
         data: std::ptr::null_mut(),
         len: 0,
@@ -118,7 +118,7 @@ impl TensorArg {
         reserved_words: [0; 1],
     };
 
-    /// The tensor that `desc` describes, dense, at its bounds, with its elements at `data`.
+    /// Returns the dense tensor of `desc`, at its bounds, with its elements at `data`.
     pub fn new(desc: &TensorDesc, data: *mut u8) -> Self {
         let Some(dtype) = desc.dtype() else { return Self::ABSENT };
         let shape = desc.shape();
@@ -143,10 +143,10 @@ impl TensorArg {
         }
     }
 
-    /// The same tensor with its rows `stride` elements apart.
+    /// Sets the distance between rows to `stride` elements.
     #[must_use]
     pub fn with_row_stride(mut self, stride: usize) -> Self {
-        // A single row has no next one.
+        // A single row has no successor.
         let fits = |&cols: &usize| cols == stride || self.len <= cols;
         let is_dense = self.shape().last().is_none_or(fits);
         self.row_stride = stride;
@@ -155,7 +155,7 @@ impl TensorArg {
         self
     }
 
-    /// The same tensor, between whose rows no other tensor of the call lies.
+    /// Promises that the gaps between rows do not belong to other tensors of the call.
     #[must_use]
     pub const fn alone(mut self) -> Self {
         if !self.is_dense() {
@@ -164,7 +164,7 @@ impl TensorArg {
         self
     }
 
-    /// The same tensor as one half of an in-place pair with port `other` of the other side.
+    /// Marks the tensor as one side of an in-place pair with port `other` of the other side.
     #[must_use]
     pub const fn paired_with(mut self, other: u16) -> Self {
         self.in_place = other + 1;
@@ -172,12 +172,12 @@ impl TensorArg {
         self
     }
 
-    /// Its extents in this run.
+    /// Returns the dimensions in this run.
     pub fn shape(&self) -> &[usize] {
         self.dims.get(..usize::from(self.rank)).unwrap_or(&[])
     }
 
-    /// Elements from the first one to the last one, with what lies between the rows; none beyond memory.
+    /// Returns the number of elements from the first to the last, gaps included; `None` on overflow.
     pub(crate) fn span(&self) -> Option<usize> {
         let cols = self.shape().last().copied().unwrap_or(1);
         let Some(rows) = self.len.checked_div(cols).filter(|_| !self.is_dense()) else {
@@ -190,7 +190,7 @@ impl TensorArg {
         })
     }
 
-    /// Whether its rows lie behind each other.
+    /// Whether its rows are contiguous.
     pub const fn is_dense(&self) -> bool {
         self.flags & arg_flags::PITCHED == 0
     }
@@ -199,7 +199,7 @@ impl TensorArg {
         self.flags & arg_flags::PAIRED != 0
     }
 
-    /// The type of its elements, if this version knows it.
+    /// Returns the element type, if this version knows it.
     pub fn dtype(&self) -> Option<DType> {
         DType::from_code(self.dtype)
     }
@@ -209,25 +209,25 @@ abi_struct! {
     /// The host's parallel-for.
     #[derive(Debug)]
     pub struct ParallelTable {
-        /// Bytes of this structure in the version of who made it.
+        /// The size of this structure in the creator's version.
         pub size: u32,
-        /// How many threads work at once, the caller included.
+        /// The number of threads that work at the same time, the caller included.
         pub width: u32,
-        /// Handed back to `run`.
+        /// The context to pass to `run`.
         pub ctx: *const c_void,
-        /// `[execute-time, heap-free]` Calls `task(task_ctx, i)` once for each i below `count`, on any
-        /// thread, and returns when all are done.
-        // SAFETY: only a type; who calls through it keeps to what is written above.
+        /// `[execute-time, heap-free]` Calls `task(task_ctx, i)` once for each i below `count`, on any thread, and
+        /// returns when all calls are done.
+        // SAFETY: only a type; callers follow the description above.
         pub run: unsafe extern "C" fn(
             ctx: *const c_void,
             count: usize,
-            // SAFETY: only a type; the callee of `run` calls it with the `task_ctx` that came with it.
+            // SAFETY: only a type; the callee of `run` passes on its `task_ctx`.
             task: unsafe extern "C" fn(task_ctx: *const c_void, index: usize),
             task_ctx: *const c_void,
         ),
-        /// A word that any thread may turn from zero to something else while execute runs, by an atomic write: nobody wants the
-        /// results then, so that calls which have not begun may be left out, and execute answers `CANCELLED`. Null where
-        /// nobody does.
+        /// A word that another thread may set from zero to something else during execute, by an atomic write, to cancel
+        /// the run. Calls that have not begun may then be skipped, and execute returns `CANCELLED`. Null if the run
+        /// cannot be cancelled.
         pub stop: *const u32,
         /// Zero.
         pub reserved_words: [u64; 3],
@@ -238,13 +238,13 @@ abi_struct! {
     /// The arguments of execute: less than two cache lines.
     #[derive(Debug)]
     pub struct ExecArgs {
-        /// Bytes of this structure in the version of who made it.
+        /// The size of this structure in the creator's version.
         pub size: u32,
-        /// Inputs in `tensors`.
+        /// The number of inputs in `tensors`.
         pub input_count: u16,
-        /// Outputs in `tensors`.
+        /// The number of outputs in `tensors`.
         pub output_count: u16,
-        /// What finalize made.
+        /// The state from finalize.
         pub state: *const c_void,
         /// Inputs, then outputs.
         pub tensors: *mut TensorArg,
@@ -256,17 +256,18 @@ abi_struct! {
         pub scratch_bytes: usize,
         /// The calling thread's guard for the kernel's library, or null.
         pub guard: *mut GuardCell,
-        /// The parallel-for, or null where there is one thread.
+        /// The parallel-for, or null for a single thread.
         pub parallel: *const ParallelTable,
-        /// A bit for each of the first 64 outputs that a call must take: those that are there and not empty.
+        /// One bit for each of the first 64 outputs that the call must take: those that are present and not empty.
         pub untaken: u64,
-        /// A bit for each of the first 64 outputs whose extents a call must say: those that are bounded.
+        /// One bit for each of the first 64 outputs whose dimensions the call must set: the bounded ones.
         pub unsaid: u64,
-        /// What `prepare` filled for these extents, aligned to 64; in a call of it, what it is to fill, zeroed at first.
+        /// The geometry that `prepare` filled for these shapes, aligned to 64. In a call of `prepare`, the zeroed
+        /// memory to fill.
         pub geometry: *mut u8,
-        /// Bytes of geometry.
+        /// The size of the geometry in bytes.
         pub geometry_bytes: usize,
-        /// Packed constants in `packed`.
+        /// The number of packed constants.
         pub packed_count: u16,
         /// Zero.
         pub reserved: [u16; 3],
@@ -274,7 +275,7 @@ abi_struct! {
 }
 
 impl ExecArgs {
-    /// What `untaken` and `unsaid` are for a call with these outputs.
+    /// Returns `untaken` and `unsaid` for a call with these outputs.
     pub fn owed<'a>(outputs: impl IntoIterator<Item = &'a TensorArg>) -> [u64; 2] {
         outputs.into_iter().take(64).enumerate().fold([0; 2], |[untaken, unsaid], (port, arg)| {
             let is_there = arg.flags & arg_flags::ABSENT == 0;

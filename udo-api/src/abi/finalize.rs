@@ -1,4 +1,4 @@
-//! What crosses while kernels are placed and finalized.
+//! Structures of placement and finalize.
 
 use std::ffi::c_void;
 
@@ -26,17 +26,17 @@ abi_struct! {
     /// The arguments of `accept`.
     #[derive(Debug)]
     pub struct AcceptArgs {
-        /// Bytes of this structure in the version of who made it.
+        /// The size of this structure in the creator's version.
         pub size: u32,
         /// Zero.
         pub reserved: u32,
-        /// The node, with the inputs of all steps behind all that the operator has; those that the node leaves out are absent.
+        /// The node. The inputs of all steps follow those of the operator; omitted inputs are absent.
         pub node: NodeArgs,
-        /// `node.output_count` descriptions, without any step.
+        /// `node.output_count` descriptions, before any step.
         pub outputs: *const TensorDesc,
         /// The core that the kernel would run on.
         pub core: Core,
-        /// How many steps there are.
+        /// The number of steps.
         pub epilogue_count: u32,
         /// `epilogue_count` steps, in order.
         pub epilogue: *const EpilogueStep,
@@ -46,7 +46,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// A constant that a packed one is made of.
+    /// A source of a packed constant.
     #[derive(Debug)]
     pub struct PackSource {
         /// Type, shape and encoding.
@@ -60,58 +60,58 @@ abi_struct! {
     /// The arguments of a [`PackFn`].
     #[derive(Debug)]
     pub struct PackArgs {
-        /// Bytes of this structure in the version of who made it.
+        /// The size of this structure in the creator's version.
         pub size: u32,
         /// Zero.
         pub reserved: u32,
         /// [`PackRequest::body`].
         pub body: *const c_void,
-        /// `recipe_len` numbers, those of the request.
+        /// `recipe_len` numbers from the request.
         pub recipe: *const u64,
-        /// How many numbers the recipe has.
+        /// The length of the recipe.
         pub recipe_len: usize,
-        /// `source_count` constants, in the order in which the request names its inputs.
+        /// `source_count` constants, in the order of the request's inputs.
         pub sources: *const PackSource,
-        /// How many constants there are.
+        /// The number of constants.
         pub source_count: usize,
         /// Zeroed bytes to fill, aligned to 64.
         pub target: *mut u8,
-        /// How many bytes there are to fill.
+        /// The number of bytes to fill.
         pub target_bytes: usize,
-        /// Where errors go.
+        /// The sink for error messages.
         pub errors: *const ErrorSink,
-        /// The host's threads; null where others use them.
+        /// The host's threads; null if they are in use.
         pub parallel: *const ParallelTable,
         /// Zero.
         pub reserved_words: [u64; 3],
     }
 }
 
-/// `[finalize-time, thread-safe]` Makes a packed constant out of its sources and its recipe, and of nothing else.
-// SAFETY: only a type; who calls through it keeps to what is written above.
+/// `[finalize-time, thread-safe]` Fills a packed constant from its sources and its recipe only.
+// SAFETY: only a type; callers follow the description above.
 pub type PackFn = unsafe extern "C" fn(args: *const PackArgs) -> u32;
 
 abi_struct! {
-    /// A packed constant that a kernel asks for while it is finalized.
+    /// A packed constant that a kernel requests in finalize.
     #[derive(Clone, Copy, Debug)]
     pub struct PackRequest {
-        /// Bytes of this structure in the version of who made it.
+        /// The size of this structure in the creator's version.
         pub size: u32,
         /// Zero.
         pub reserved: u32,
-        /// `input_count` numbers of constant inputs.
+        /// The indices of `input_count` constant inputs.
         pub inputs: *const u32,
-        /// How many inputs there are.
+        /// The number of inputs.
         pub input_count: usize,
-        /// `recipe_len` numbers that, with the sources, decide every byte.
+        /// `recipe_len` numbers that, with the sources, determine every byte.
         pub recipe: *const u64,
-        /// How many numbers the recipe has.
+        /// The length of the recipe.
         pub recipe_len: usize,
-        /// Bytes of the packed constant.
+        /// The size of the packed constant in bytes.
         pub bytes: usize,
-        /// Fills it, after finalize has returned, on any thread.
+        /// Fills it after finalize has returned, on any thread.
         pub fill: Option<PackFn>,
-        /// Static data that `fill` gets back.
+        /// Static data to pass to `fill`.
         pub body: *const c_void,
         /// Zero.
         pub reserved_words: [u64; 4],
@@ -120,7 +120,7 @@ abi_struct! {
 
 /// Values of [`Tie::kind`].
 pub mod ties {
-    /// The output is the input's elements, in their order, under another shape or the same.
+    /// The output has the input's elements, in their order, under another shape or the same.
     pub const SAME: u32 = 1;
     /// The output is a part of the input.
     pub const OUTPUT_IN_INPUT: u32 = 2;
@@ -129,11 +129,10 @@ pub mod ties {
 }
 
 abi_struct! {
-    /// What a kernel says of an input and an output that hold the same elements, so that the host may have them share
-    /// memory.
+    /// A declaration that an input and an output hold the same elements, so that the host may let them share memory.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Tie {
-        /// Bytes of this structure in the version of who made it.
+        /// The size of this structure in the creator's version.
         pub size: u32,
         /// See [`ties`].
         pub kind: u32,
@@ -141,11 +140,11 @@ abi_struct! {
         pub input: u32,
         /// The output.
         pub output: u32,
-        /// The axis along which a part lies in the whole; it has all of the others.
+        /// The axis that the part is cut along; the part has the whole of all other axes.
         pub axis: u32,
         /// Zero.
         pub reserved: u32,
-        /// Where the part starts on that axis.
+        /// The start of the part on that axis.
         pub offset: u64,
         /// Zero.
         pub reserved_words: [u64; 2],
@@ -154,27 +153,27 @@ abi_struct! {
 
 /// Values of [`Work::arithmetic`].
 pub mod arithmetic {
-    /// Numbers of 32 bits.
+    /// 32-bit floating point.
     pub const F32: u32 = 1;
-    /// Numbers of 64 bits.
+    /// 64-bit floating point.
     pub const F64: u32 = 2;
-    /// Products of 8-bit integers, added up in 32 bits.
+    /// Products of 8-bit integers with 32-bit sums.
     pub const INT8: u32 = 3;
-    /// Products of numbers of 16 bits with an exponent of 8, added up in 32 bits.
+    /// Products of bf16 numbers with 32-bit sums.
     pub const BF16: u32 = 4;
 }
 
 /// Bits of [`HostTable::fast_math`].
 pub mod fast_math {
-    /// Factors of products of 32-bit numbers may be rounded to bf16.
+    /// Factors of 32-bit products may be rounded to bf16.
     pub const BF16: u32 = 1;
 }
 
 abi_struct! {
-    /// What one call of a kernel takes, for whoever compares its time with what the machine can do.
+    /// The work of one kernel call, to compare its time with the machine's limits.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct Work {
-        /// Bytes of this structure in the version of who made it.
+        /// The size of this structure in the creator's version.
         pub(crate) size: u32,
         /// See [`arithmetic`].
         pub(crate) arithmetic: u32,
@@ -186,41 +185,41 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// What the host does for a kernel that is being finalized.
+    /// The host's functions for a kernel in finalize.
     #[derive(Debug)]
     pub struct HostTable {
-        /// Bytes of this structure in the version of who made it.
+        /// The size of this structure in the creator's version.
         pub size: u32,
-        /// How many threads work on a call at most.
+        /// The maximum number of threads of a call.
         pub threads: u32,
-        /// The instruction set that kernels of the host's own use: the code of an [`Isa`](crate::Isa).
+        /// The instruction set of the host's own kernels: the code of an [`Isa`](crate::Isa).
         pub isa: u32,
-        /// What kernels may do less exactly, as the user asked for it: see [`fast_math`].
+        /// The precision that the user allows kernels to trade for speed: see [`fast_math`].
         pub fast_math: u32,
-        /// Handed back to every function.
+        /// The context to pass to every function.
         pub ctx: *mut c_void,
-        /// `[finalize-time]` Notes a packed constant; writes its number among the kernel's to `index`.
-        // SAFETY: only a type; who calls through it keeps to what is written above.
+        /// `[finalize-time]` Requests a packed constant; writes its index among the kernel's to `index`.
+        // SAFETY: only a type; callers follow the description above.
         pub pack: unsafe extern "C" fn(
             ctx: *mut c_void,
             request: *const PackRequest,
             index: *mut u32,
         ) -> u32,
-        /// `[finalize-time]` Notes that execute reads constant input `input` although it is packed.
-        // SAFETY: only a type; who calls through it keeps to what is written above.
+        /// `[finalize-time]` Declares that execute reads constant input `input` although it is packed.
+        // SAFETY: only a type; callers follow the description above.
         pub keep: unsafe extern "C" fn(ctx: *mut c_void, input: u32) -> u32,
-        /// Bytes of the core's own fast memory; 0 where it has none.
+        /// The size of the core's fast memory in bytes; 0 without one.
         pub fast_memory_bytes: usize,
-        /// `[finalize-time]` Notes that an input and an output hold the same elements. A kernel that ties all of its
+        /// `[finalize-time]` Declares that an input and an output hold the same elements. A kernel that ties all of its
         /// outputs may not be called at all.
-        // SAFETY: only a type; who calls through it keeps to what is written above.
+        // SAFETY: only a type; callers follow the description above.
         pub tie: unsafe extern "C" fn(ctx: *mut c_void, tie: *const Tie) -> u32,
-        /// `[finalize-time]` Notes what a call takes, at the bounds of extents that are bounded; null where the host does not
-        /// ask.
-        // SAFETY: only a type; who calls through it keeps to what is written above.
+        /// `[finalize-time]` Declares the work of a call, at the bounds of bounded dimensions; null if the host does
+        /// not ask.
+        // SAFETY: only a type; callers follow the description above.
         pub work: Option<unsafe extern "C" fn(ctx: *mut c_void, work: *const Work) -> u32>,
-        /// What a byte of packed constants costs, in multiply-adds of a run, where a kernel has the choice between forms of
-        /// them; 0 where memory is free.
+        /// The cost of a byte of packed constants in multiply-adds of a run, for kernels with a choice of layouts; 0 if
+        /// memory is free.
         pub memory_price: u32,
         /// Zero.
         pub reserved: u32,
@@ -231,7 +230,7 @@ abi_struct! {
     /// The arguments of finalize.
     #[derive(Debug)]
     pub struct FinalizeArgs {
-        /// Bytes of this structure in the version of who made it.
+        /// The size of this structure in the creator's version.
         pub size: u32,
         /// Zero.
         pub reserved: u32,
@@ -241,11 +240,11 @@ abi_struct! {
         pub outputs: *const TensorDesc,
         /// The core that the kernel will run on.
         pub core: Core,
-        /// How many steps of the epilogue the kernel took; their inputs are behind all that the operator has.
+        /// The number of epilogue steps that the kernel accepted; their inputs follow those of the operator.
         pub epilogue_count: u32,
-        /// What the host does for the kernel.
+        /// The host's functions.
         pub host: *const HostTable,
-        /// `epilogue_count` steps, in order. `outputs` says what the first output is after them.
+        /// `epilogue_count` steps, in order. `outputs` describes the first output after them.
         pub epilogue: *const EpilogueStep,
         /// Zero.
         pub reserved_words: [u64; 3],
@@ -253,10 +252,10 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// What finalize made.
+    /// The result of finalize.
     #[derive(Debug)]
     pub struct Finalized {
-        /// The kernel, to be passed to execute and, once, to free.
+        /// The kernel's state, to pass to execute and, once, to free.
         pub state: *mut c_void,
         /// The scratch that execute needs.
         pub workspace: Workspace,

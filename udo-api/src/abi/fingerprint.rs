@@ -71,15 +71,15 @@ pub const LAYOUTS: &[Layout] = &[
     PackageV1::LAYOUT,
 ];
 
-/// One number over all of [`LAYOUTS`]; libraries carry it. What numbers mean is not part of it: those of element
-/// types, statuses, cores and flags are only ever added to, and a package that uses a new one says so by its version.
+/// The hash of all [`LAYOUTS`], which libraries carry. It does not cover the meaning of numbers: element types,
+/// statuses, cores and flags are only ever added, and a package that uses a new one declares it by its version.
 pub const FINGERPRINT: u64 = fingerprint(LAYOUTS);
 
 /// The fingerprints of this major version's earlier minor versions, from 0 on.
 const EARLIER: &[u64] = &[];
 
 impl AbiVersion {
-    /// The fingerprint that libraries of this version carry; nothing if this crate cannot read it.
+    /// Returns the fingerprint of libraries of this version; `None` if this crate does not support the version.
     pub const fn fingerprint(self) -> Option<u64> {
         if !ABI_VERSION.reads(self) {
             return None;
@@ -95,7 +95,7 @@ impl AbiVersion {
 const _: () =
     assert!(EARLIER.len() == ABI_VERSION.minor as usize, "one for each earlier minor version");
 
-// A tensor is two cache lines, and the words of a call fit in as many.
+// A tensor takes two cache lines, and so do the arguments of a call.
 const _: () = assert!(size_of::<ExecArgs>() <= 128);
 const _: () = assert!(size_of::<TensorArg>() == 128);
 const _: () = assert!(size_of::<usize>() == 8, "the ABI is defined for 64-bit targets");

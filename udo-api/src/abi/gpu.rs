@@ -1,11 +1,11 @@
-//! What crosses of GPU kernels: how they tell the host what a device runs.
+//! Structures of GPU kernels: how they describe their launches to the host.
 
 use std::ffi::c_void;
 use std::fmt;
 
 use crate::span::Span;
 
-/// What a [`GpuArg`] passes.
+/// The value of a [`GpuArg`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GpuArgKind {
     /// The buffer of an input.
@@ -16,13 +16,13 @@ pub enum GpuArgKind {
     I32(i32),
     /// A 32-bit unsigned integer.
     U32(u32),
-    /// A 32-bit real number.
+    /// A 32-bit floating-point number.
     F32(f32),
-    /// A buffer of scratch, by its number.
+    /// A scratch buffer, by its index.
     Scratch(u32),
-    /// So many bytes of local memory.
+    /// Local memory of this many bytes.
     Local(usize),
-    /// A packed constant, by its number among the kernel's.
+    /// A packed constant, by its index among the kernel's.
     Packed(u32),
 }
 
@@ -46,42 +46,43 @@ impl GpuArg {
         Self::of(kind, bits as u64)
     }
 
-    /// The buffer of input `port`.
+    /// Passes the buffer of input `port`.
     pub const fn input(port: u32) -> Self {
         Self::of_word(1, port)
     }
 
-    /// The buffer of output `port`.
+    /// Passes the buffer of output `port`.
     pub const fn output(port: u32) -> Self {
         Self::of_word(2, port)
     }
 
-    /// A 32-bit signed integer.
+    /// Passes a 32-bit signed integer.
     pub const fn i32(value: i32) -> Self {
         Self::of_word(3, value.cast_unsigned())
     }
 
-    /// A 32-bit unsigned integer.
+    /// Passes a 32-bit unsigned integer.
     pub const fn u32(value: u32) -> Self {
         Self::of_word(4, value)
     }
 
-    /// A 32-bit real number.
+    /// Passes a 32-bit floating-point number.
     pub const fn f32(value: f32) -> Self {
         Self::of_word(5, value.to_bits())
     }
 
-    /// Scratch `index`, counted in the order of [`KernelInfo::push_scratch`](crate::KernelInfo::push_scratch).
+    /// Passes scratch buffer `index`, in the order of
+    /// [`KernelInfo::push_scratch`](crate::KernelInfo::push_scratch).
     pub const fn scratch(index: u32) -> Self {
         Self::of_word(6, index)
     }
 
-    /// Local memory of `bytes` bytes, which each group has for itself.
+    /// Passes local memory of `bytes` bytes for each work group.
     pub const fn local(bytes: usize) -> Self {
         Self::of(7, bytes as u64)
     }
 
-    /// What it passes, or nothing for a kind or a number that this version does not know.
+    /// Returns the value; `None` for a kind or a number that this version does not know.
     pub fn get(self) -> Option<GpuArgKind> {
         if self.reserved != 0 {
             return None;
@@ -110,12 +111,12 @@ impl fmt::Debug for GpuArg {
 }
 
 abi_struct! {
-    /// One launch of a GPU kernel; what it points to is valid for the call that passes it.
+    /// One launch of a GPU kernel; its pointers are valid for the call that passes it.
     #[derive(Clone, Copy, Debug)]
     pub struct GpuLaunch {
-        /// Bytes of this structure in the version of who made it.
+        /// The size of this structure in the creator's version.
         pub size: u32,
-        /// Whether `local` means something; the device chooses where it does not.
+        /// Whether `local` is set; otherwise the device chooses.
         pub has_local: u32,
         /// OpenCL C.
         pub source: Span,
@@ -125,11 +126,11 @@ abi_struct! {
         pub options: Span,
         /// `arg_count` arguments.
         pub args: *const GpuArg,
-        /// How many arguments the kernel takes.
+        /// The number of arguments.
         pub arg_count: usize,
-        /// How many work items there are along each axis.
+        /// The number of work items along each axis.
         pub global: [usize; 3],
-        /// How many of them make a group, where `has_local` is 1.
+        /// The size of a work group, if `has_local` is 1.
         pub local: [usize; 3],
         /// Zero.
         pub reserved_words: [u64; 4],
@@ -137,20 +138,20 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// Where a GPU kernel says what a device runs: its scratch, then its launches in order.
+    /// The receiver of a GPU kernel's description: its scratch buffers, then its launches in order.
     #[derive(Debug)]
     pub struct GpuSink {
-        /// Bytes of this structure in the version of who made it.
+        /// The size of this structure in the creator's version.
         pub size: u32,
         /// Zero.
         pub reserved: u32,
-        /// Handed back to every function.
+        /// The context to pass to every function.
         pub ctx: *mut c_void,
-        /// `[finalize-time]` Notes the next scratch: a buffer of so many bytes that all launches of a call share.
-        // SAFETY: only a type; who calls through it keeps to what is written above.
+        /// `[finalize-time]` Adds a scratch buffer of this size, which all launches of a call share.
+        // SAFETY: only a type; callers follow the description above.
         pub scratch: unsafe extern "C" fn(ctx: *mut c_void, bytes: usize) -> u32,
-        /// `[finalize-time]` Notes the next launch.
-        // SAFETY: only a type; who calls through it keeps to what is written above.
+        /// `[finalize-time]` Adds a launch.
+        // SAFETY: only a type; callers follow the description above.
         pub launch: unsafe extern "C" fn(ctx: *mut c_void, launch: *const GpuLaunch) -> u32,
         /// Zero.
         pub reserved_words: [u64; 4],
@@ -158,15 +159,15 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// What a GPU kernel has beyond an ordinary one.
+    /// The additional functions of a GPU kernel.
     #[derive(Clone, Copy, Debug)]
     pub struct GpuTable {
-        /// Bytes of this structure in the version of who made it.
+        /// The size of this structure in the creator's version.
         pub size: u32,
-        /// How many launches `execute` computes on the host: all of them, or 0.
+        /// The number of launches that `execute` computes on the host: all of them, or 0.
         pub work_items: u32,
-        /// `[finalize-time]` Says what a device runs.
-        // SAFETY: only a type; who calls through it keeps to what is written above.
+        /// `[finalize-time]` Describes how a device runs the kernel.
+        // SAFETY: only a type; callers follow the description above.
         pub info: unsafe extern "C" fn(state: *const c_void, sink: *const GpuSink) -> u32,
         /// Zero.
         pub reserved_words: [u64; 4],

@@ -1,4 +1,4 @@
-//! What crosses of a kernel: its functions, what it takes on its ports.
+//! Structures of a kernel: its functions and the rules of its ports.
 
 use std::ffi::c_void;
 
@@ -10,8 +10,8 @@ use crate::dtype::TypeSet;
 use crate::span::{RawStr, Slice, StaticPtr};
 
 abi_struct! {
-    /// What a kernel takes on one port. On ports without a rule it takes what the schema takes, in the layout of the
-    /// operator, with fixed dimensions, no rows that lie apart, and no encoding per axis.
+    /// The rule of a kernel for one port. Ports without a rule accept the types of the schema, in the operator's
+    /// layout, with fixed dimensions, contiguous rows, and without an encoding per axis.
     #[derive(Clone, Copy)]
     pub struct PortRule {
         pub(crate) side: u16,
@@ -25,7 +25,7 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// An output that may take the place of an input.
+    /// An output that may be written in place of an input.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct InPlace {
         /// The input.
@@ -54,33 +54,34 @@ abi_struct! {
     /// The functions of one kernel.
     #[derive(Clone, Copy, Debug)]
     pub struct KernelVTable {
-        /// Bytes of this structure in the version of who made it.
+        /// The size of this structure in the creator's version.
         pub size: u32,
         /// Zero.
         pub reserved: u32,
-        /// `[finalize-time]` Makes the kernel; on success `out.state` is the caller's to free.
-        // SAFETY: only a type; who calls through it keeps to what is written above.
+        /// `[finalize-time]` Creates the kernel; on success the caller must free `out.state`.
+        // SAFETY: only a type; callers follow the description above.
         pub finalize: unsafe extern "C" fn(args: *const FinalizeArgs, out: *mut Finalized) -> u32,
         /// `[execute-time, thread-safe, heap-free]` Runs the kernel once.
-        // SAFETY: only a type; who calls through it keeps to what is written above.
+        // SAFETY: only a type; callers follow the description above.
         pub execute: unsafe extern "C" fn(args: *const ExecArgs) -> u32,
-        /// `[finalize-time]` Frees what finalize made; called once, when no execute is running.
-        // SAFETY: only a type; who calls through it keeps to what is written above.
+        /// `[finalize-time]` Frees the state from finalize; called once, while no execute runs.
+        // SAFETY: only a type; callers follow the description above.
         pub free: unsafe extern "C" fn(state: *mut c_void),
-        /// What a GPU kernel has beyond the others; null for all others.
+        /// The additional functions of a GPU kernel; null for others.
         pub gpu: StaticPtr<GpuTable>,
-        /// `[finalize-time, thread-safe]` Writes how many leading steps of an epilogue the kernel does for the node,
-        /// or refuses the node; null: none.
-        // SAFETY: only a type; who calls through it keeps to what is written above.
+        /// `[finalize-time, thread-safe]` Writes how many leading steps of an epilogue the kernel performs for the
+        /// node, or refuses the node; null accepts no steps.
+        // SAFETY: only a type; callers follow the description above.
         pub accept: Option<unsafe extern "C" fn(args: *const AcceptArgs, steps: *mut u32) -> u32>,
-        /// `[finalize-time, thread-safe]` Writes what execute needs for inputs of these extents, which is no more than for
-        /// larger ones; null: what finalize said.
-        // SAFETY: only a type; who calls through it keeps to what is written above.
+        /// `[finalize-time, thread-safe]` Writes the memory of execute for inputs of these shapes, which must not
+        /// exceed that for larger ones; null if finalize stated it.
+        // SAFETY: only a type; callers follow the description above.
         pub needs:
             Option<unsafe extern "C" fn(args: *const NeedsArgs, needs: *mut NeededBytes) -> u32>,
-        /// `[execute-time, thread-safe, heap-free]` Fills the geometry for the extents of the inputs, whose elements it must
-        /// not touch; called before the first execute and when an extent changes. Null where `needs` asks for none.
-        // SAFETY: only a type; who calls through it keeps to what is written above.
+        /// `[execute-time, thread-safe, heap-free]` Fills the geometry for the shapes of the inputs, whose elements it
+        /// must not access; called before the first execute and when a dimension changes. Null if `needs` requests no
+        /// geometry.
+        // SAFETY: only a type; callers follow the description above.
         pub prepare: Option<unsafe extern "C" fn(args: *const ExecArgs) -> u32>,
         /// Zero.
         pub reserved_words: [u64; 1],

@@ -1,4 +1,4 @@
-//! What a library of a package hands out: one table, behind every door.
+//! The table of a library, which every entry point returns.
 
 use super::kernel::KernelDef;
 use super::schema::OpDef;
@@ -10,24 +10,24 @@ use crate::span::{RawStr, Table};
 /// The symbol that a C package exports: `const udo_package_v1 *udo_package_query(uint32_t major)`.
 pub const C_QUERY_SYMBOL: &str = "udo_package_query";
 
-/// The type of [`C_QUERY_SYMBOL`]: null when the package has no table of that major version.
-// SAFETY: only a type; who calls through it keeps to what is written above.
+/// The type of [`C_QUERY_SYMBOL`]: returns null if the package has no table of that major version.
+// SAFETY: only a type; callers follow the description above.
 pub type QueryFn = unsafe extern "C" fn(major: u32) -> *const PackageV1;
 
 /// The linker section that holds the manifest.
 pub const MANIFEST_SECTION: &str = ".udo.manifest";
 
-/// What a panic does in a library.
+/// The effect of a panic in a library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PanicStrategy {
-    /// It unwinds, and is caught before it reaches the host.
+    /// It unwinds and is caught before it reaches the host.
     Unwind,
     /// It ends the process.
     Abort,
 }
 
 impl PanicStrategy {
-    /// The name, as in manifests.
+    /// Returns the name in manifests.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unwind => "unwind",
@@ -37,7 +37,7 @@ impl PanicStrategy {
 }
 
 abi_struct! {
-    /// Where an implementation library of a package lies.
+    /// The location of an implementation library of a package.
     #[derive(Clone, Copy, Debug)]
     pub struct LibraryRef {
         pub(crate) core: Core,
@@ -47,19 +47,19 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// The one table behind every door: what a library of a package holds.
+    /// The table of a library of a package, which every entry point returns.
     ///
     /// Registration libraries fill `ops` and `libraries`, implementation libraries `kernels`;
     /// a library may do both.
     #[derive(Clone, Copy, Debug)]
     pub struct PackageV1 {
-        /// The version that the library was built for.
+        /// The ABI version that the library was built for.
         pub abi_version: AbiVersion,
-        /// Bytes of this structure in that version.
+        /// The size of this structure in that version.
         pub size: u32,
         /// The hash of that version's layouts.
         pub fingerprint: u64,
-        /// What the library needs of its host: a bit for each of [`NEEDS`](super::NEEDS).
+        /// The host features that the library needs: one bit for each of [`NEEDS`](super::NEEDS).
         pub needs: u64,
         pub(crate) name: RawStr,
         pub(crate) version: RawStr,

@@ -1,10 +1,11 @@
-//! How an error of a callee crosses: its status, and its message through a sink.
+//! How an error of a callee crosses the ABI: its status, and its message through a sink.
 
 use super::node::ErrorSink;
 use crate::error::{Error, Status};
 use crate::guard;
 
-/// Runs `body`, sends its error to the sink, and answers with its status. It is compiled once, not for each kernel.
+/// Runs `body`, sends its error to the sink, and returns its status. It is compiled once instead of for each
+/// kernel.
 ///
 /// # Safety
 /// `errors` must be null or valid for the call.
@@ -20,7 +21,7 @@ pub(crate) unsafe fn report(
     if status != Status::OK {
         // SAFETY: `errors` is null or points to a sink that lives until this returns.
         if let Some(sink) = unsafe { errors.as_ref() } {
-            // SAFETY: the sink takes any UTF-8 during the call.
+            // SAFETY: the sink accepts any UTF-8 during the call.
             unsafe { (sink.write)(sink.ctx, message.as_ptr(), message.len()) };
         }
     }

@@ -1,4 +1,4 @@
-//! What crosses of an operator: ports, parameters, facts, and its shape inference.
+//! Structures of an operator: ports, parameters, facts, and its shape inference.
 
 use super::node::InferArgs;
 use super::value::Value;
@@ -43,13 +43,13 @@ abi_struct! {
     }
 }
 
-/// What passes may rely on, one bit each.
+/// Facts that passes may rely on, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Facts(pub(crate) u32);
 
 abi_struct! {
-    /// What an operator is, apart from how any core computes it.
+    /// The core-independent properties of an operator.
     #[derive(Clone, Copy, Debug)]
     pub struct OpSchema {
         pub(crate) name: RawStr,

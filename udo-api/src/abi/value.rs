@@ -4,22 +4,22 @@ use std::fmt;
 
 use crate::span::{RawStr, Slice};
 
-/// What a [`Value`] holds.
+/// The content of a [`Value`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ValueKind {
     /// Nothing.
     None,
-    /// An integer or truth value.
+    /// An integer or a bool.
     Int(i64),
-    /// A real number.
+    /// A floating-point number.
     Float(f64),
-    /// Text.
+    /// A string.
     Str(&'static str),
     /// Integers.
     Ints(&'static [i64]),
-    /// Real numbers.
+    /// Floating-point numbers.
     Floats(&'static [f64]),
-    /// Texts.
+    /// Strings.
     Strs(&'static [RawStr]),
 }
 
@@ -53,37 +53,37 @@ impl Value {
         reserved_words: [0; 2],
     };
 
-    /// An integer.
+    /// Wraps an integer.
     pub const fn int(value: i64) -> Self {
         Self { kind: 1, int: value, ..Self::NONE }
     }
 
-    /// A real number.
+    /// Wraps a floating-point number.
     pub const fn float(value: f64) -> Self {
         Self { kind: 2, float: value, ..Self::NONE }
     }
 
-    /// Text.
+    /// Wraps a string.
     pub const fn text(value: &'static str) -> Self {
         Self { kind: 3, text: RawStr::new(value), ..Self::NONE }
     }
 
-    /// Integers.
+    /// Wraps integers.
     pub const fn ints(values: &'static [i64]) -> Self {
         Self { kind: 4, ints: Slice::new(values), ..Self::NONE }
     }
 
-    /// Real numbers.
+    /// Wraps floating-point numbers.
     pub const fn floats(values: &'static [f64]) -> Self {
         Self { kind: 5, floats: Slice::new(values), ..Self::NONE }
     }
 
-    /// Texts.
+    /// Wraps strings.
     pub const fn texts(values: &'static [RawStr]) -> Self {
         Self { kind: 7, texts: Slice::new(values), ..Self::NONE }
     }
 
-    /// What it holds; nothing for a kind that this version does not know.
+    /// Returns the content; `ValueKind::None` for a kind that this version does not know.
     pub const fn get(&self) -> ValueKind {
         match self.kind {
             1 => ValueKind::Int(self.int),

@@ -1,4 +1,4 @@
-//! The version of the binary contract, and which packages a host of this version reads.
+//! The version of the binary contract, and the packages that a host of this version reads.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ abi_struct! {
     /// a host reads packages of its own minor version and of those before it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub struct AbiVersion {
-        /// Raised when a layout changes otherwise than by growing, or a number its meaning.
+        /// Incremented when a layout changes other than by growing, or a number changes its meaning.
         pub major: u16,
-        /// Raised when a structure grows.
+        /// Incremented when a structure grows.
         pub minor: u16,
     }
 }
@@ -20,8 +20,8 @@ pub const ABI_VERSION: AbiVersion = AbiVersion { major: 2, minor: 0 };
 /// The version of this crate, which libraries carry in their manifests.
 pub const SDK_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// What a package may need of its host beyond the contract itself, by bit of [`PackageV1`](super::PackageV1)'s
-/// `needs`. A host refuses a package that needs what it does not list.
+/// Host features that a package may need, by bit of [`PackageV1`](super::PackageV1)'s `needs`. A host refuses
+/// a package that needs a feature missing in its list.
 pub const NEEDS: &[&str] = &[];
 
 impl AbiVersion {

@@ -1,36 +1,36 @@
-//! What passes would have a kernel do to its first output before it stores it.
+//! Fused operations on a kernel's first output before it is stored.
 
 use crate::abi::EpilogueStep;
 use crate::tensor::TensorDesc;
 
-/// What one step of an epilogue does to each element of the output.
+/// The operation of one epilogue step on each element of the output.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum EpilogueOp {
-    /// Adds a vector: input `input` has one element for each place along `axis` of the output.
+    /// Adds a vector: input `input` has one element for each position along `axis` of the output.
     Bias {
-        /// The input, which is behind all that the operator has.
+        /// The input's index, after those of the operator.
         input: usize,
-        /// The axis of the output, as the kernel sees that.
+        /// The axis of the output in the kernel's layout.
         axis: usize,
     },
     /// Adds input `input`, which has the output's shape.
     Residual {
-        /// The input, which is behind all that the operator has.
+        /// The input's index, after those of the operator.
         input: usize,
     },
     /// Applies a function.
     Activation(Activation),
-    /// Stores quantized values in the place of numbers of f32, as [`Encoding::quantize`](crate::Encoding::quantize) makes them: of the
-    /// type and the one encoding that the step's output has. It is the last step.
+    /// Stores the output quantized, as [`Encoding::quantize`](crate::Encoding::quantize) does, with the type and
+    /// encoding of the step's output. It is the last step.
     Quantize,
 }
 
 /// A function that an epilogue applies to each element.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Activation {
-    /// At least 0; a NaN stays.
+    /// `max(x, 0)`; NaN stays NaN.
     Relu,
-    /// At least the first, then at most the second; a NaN stays.
+    /// At least the first value, then at most the second; NaN stays NaN.
     Clip(f64, f64),
     /// `x / (1 + exp(-x))`.
     Silu,
@@ -49,7 +49,7 @@ const SILU: u32 = 3;
 const GELU: u32 = 4;
 
 impl EpilogueStep {
-    /// `op`, after which the node's first output is what `output` says.
+    /// Creates the step of `op`, after which the node's first output is described by `output`.
     pub fn new(op: EpilogueOp, output: TensorDesc) -> Self {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let none = Self {
@@ -79,7 +79,7 @@ impl EpilogueStep {
         }
     }
 
-    /// What it does; nothing for a step that this version does not know, which a kernel cannot take.
+    /// Returns the operation; `None` for one that this version does not know, which a kernel cannot accept.
     pub fn op(&self) -> Option<EpilogueOp> {
         let [low, high] = self.numbers;
         let (input, axis) = (self.input as usize, self.axis as usize);
@@ -95,7 +95,7 @@ impl EpilogueStep {
         }
     }
 
-    /// The node's first output after the step.
+    /// Returns the description of the node's first output after the step.
     pub fn output(&self) -> &TensorDesc {
         &self.output
     }

@@ -1,5 +1,4 @@
-//! A kernel's node as the kernel sees it before any run: while it is asked whether it takes the node, and while it
-//! is finalized.
+//! A kernel's view of its node before any run: in accept and in finalize.
 
 use std::cell::Cell;
 use std::fmt;
@@ -16,7 +15,7 @@ use crate::error::{Error, Status};
 use crate::span::slice_or_empty;
 use crate::tensor::TensorDesc;
 
-/// What a kernel sees of a node that it might compute.
+/// The view of a node in `accept`.
 pub struct AcceptCx<'a> {
     node: Node<'a>,
     outputs: &'a [TensorDesc],
@@ -47,7 +46,7 @@ impl<'a> AcceptCx<'a> {
     /// # Safety
     /// The pointers of `args`, and those behind them, must be valid for `'a`.
     pub(crate) unsafe fn from_raw(args: &'a AcceptArgs) -> Self {
-        // SAFETY: `outputs` and `epilogue` have as many elements as the counts beside them say, by the caller's promise.
+        // SAFETY: by the caller's promise `outputs` and `epilogue` have as many elements as their counts say.
         unsafe { Self::of(&args.node, args.outputs, args.core, args.epilogue, args.epilogue_count) }
     }
 
@@ -75,10 +74,10 @@ impl<'a> AcceptCx<'a> {
         self.outputs.get(index).is_some_and(|d| !d.is_absent())
     }
 
-    /// The description of output `index`; in finalize, of the first one after all steps of the epilogue.
+    /// Returns the description of output `index`. In finalize, that of the first output is after all epilogue steps.
     ///
     /// # Errors
-    /// The node leaves that output out.
+    /// The node omits that output.
     pub fn output(&self, index: usize) -> Result<TensorDesc, Error> {
         match self.outputs.get(index) {
             Some(desc) if !desc.is_absent() => Ok(*desc),
@@ -86,20 +85,20 @@ impl<'a> AcceptCx<'a> {
         }
     }
 
-    /// The core that the kernel is for.
+    /// Returns the core that the kernel is for.
     pub fn core(&self) -> Core {
         self.core
     }
 
-    /// What is done, step by step, to the first output before it is stored: in accept, all that the kernel might take;
-    /// in finalize, what it took. The inputs of steps are behind all that the operator has.
+    /// Returns the operations on the first output before it is stored: in accept, all that the kernel may take; in
+    /// finalize, those it accepted. The inputs of steps follow those of the operator.
     pub fn epilogue(&self) -> &'a [EpilogueStep] {
         self.is_epilogue_read.set(true);
         self.epilogue
     }
 }
 
-/// What a kernel sees of its node while it is finalized.
+/// The view of a node in `finalize`.
 pub struct FinalizeCx<'a> {
     accepted: AcceptCx<'a>,
     args: &'a FinalizeArgs,
@@ -124,12 +123,12 @@ impl<'a> FinalizeCx<'a> {
     /// The pointers of `args`, and those behind them, must be valid for `'a`.
     pub(crate) unsafe fn from_raw(args: &'a FinalizeArgs) -> Self {
         let FinalizeArgs { node, outputs, core, epilogue, epilogue_count, .. } = args;
-        // SAFETY: `outputs` and `epilogue` have as many elements as the counts beside them say, by the caller's promise.
+        // SAFETY: by the caller's promise `outputs` and `epilogue` have as many elements as their counts say.
         let accepted = unsafe { AcceptCx::of(node, *outputs, *core, *epilogue, *epilogue_count) };
         Self { accepted, args }
     }
 
-    /// Refuses a kernel that took steps and never looked at them: it would lose them.
+    /// Refuses a kernel that accepted steps but did not read them, since it would ignore them.
     pub(crate) fn check_epilogue(&self) -> Result<(), Error> {
         match self.accepted.epilogue.len() {
             0 => Ok(()),
@@ -140,45 +139,45 @@ impl<'a> FinalizeCx<'a> {
         }
     }
 
-    /// How many threads work on a call at most.
+    /// Returns the maximum number of threads of a call.
     pub fn threads(&self) -> usize {
         self.table().map_or(1, |host| host.threads.max(1) as usize)
     }
 
-    /// The instruction set that the host's own kernels use, if this version knows it.
+    /// Returns the instruction set of the host's own kernels, if this version knows it.
     pub fn isa(&self) -> Option<Isa> {
         Isa::from_code(self.table()?.isa)
     }
 
-    /// Whether factors of products of `f32` may be rounded to bf16 first, as the user asked for it.
+    /// Whether the user allows factors of `f32` products to be rounded to bf16.
     pub fn allows_bf16(&self) -> bool {
         self.table().is_some_and(|host| host.fast_math & fast_math::BF16 != 0)
     }
 
-    /// Bytes of the core's own fast memory, such as a DSP's VTCM; 0 where it has none.
+    /// Returns the size of the core's fast memory, such as a DSP's VTCM, in bytes; 0 without one.
     pub fn fast_memory_bytes(&self) -> usize {
         self.table().map_or(0, |host| host.fast_memory_bytes)
     }
 
-    /// What a byte of packed constants costs, in multiply-adds of a run; 0 where memory is free. A kernel that could pack
-    /// its constants into a larger form that saves time compares both.
+    /// Returns the cost of a byte of packed constants in multiply-adds of a run; 0 if memory is free. A kernel with a
+    /// larger but faster layout compares both.
     pub fn memory_price(&self) -> u32 {
         self.table().map_or(0, |host| host.memory_price)
     }
 
-    /// Packs constant inputs into `len` elements that the host owns, shares between nodes, models and sessions,
-    /// and may cache.
+    /// Packs constant inputs into `len` elements that the host owns, shares between nodes, models and sessions, and may
+    /// cache.
     ///
-    /// `fill` gets the recipe, the inputs in the order in which they are named, and a zeroed buffer aligned to 64
-    /// bytes. It captures nothing: whatever decides the elements, apart from the inputs, is a number of the recipe.
-    /// Nodes whose inputs and recipes are the same share one buffer. It runs after finalize has returned, on any
-    /// thread, and may allocate. Recipes must not depend on dimensions that are bounded.
+    /// `fill` gets the recipe, the inputs in the order of `inputs`, and a zeroed buffer aligned to 64 bytes. It
+    /// captures nothing: whatever determines the elements, apart from the inputs, must be a number of the recipe. Nodes
+    /// with the same inputs and recipe share one buffer. `fill` runs after finalize has returned, on any thread, and
+    /// may allocate. Recipes must not depend on bounded dimensions.
     ///
     /// A packed input is absent in execute, so that its own elements need not stay in memory, unless
-    /// [`FinalizeCx::keep`] says otherwise.
+    /// [`FinalizeCx::keep`] is called.
     ///
     /// # Errors
-    /// An input is not constant, or there are more elements than memory has addresses.
+    /// An input is not constant, or the size overflows.
     pub fn pack<D: Element>(
         &self,
         inputs: &[usize],
@@ -200,7 +199,7 @@ impl<'a> FinalizeCx<'a> {
         pack::request(self.host()?, &ports, recipe, bytes, fill)
     }
 
-    /// Says that execute reads constant input `input` although it is packed.
+    /// Declares that execute reads constant input `input` although it is packed.
     ///
     /// # Errors
     /// The input is not constant.
@@ -208,27 +207,27 @@ impl<'a> FinalizeCx<'a> {
         let host = self.host()?;
         let port = u32::try_from(input).ok().filter(|_| self.is_constant(input));
         let port = port.ok_or_else(|| Error::new(format!("input {input} is not constant")))?;
-        // SAFETY: `ctx` is the one that came with the table.
+        // SAFETY: `ctx` belongs to the table.
         match Status::from_code(unsafe { (host.keep)(host.ctx, port) }) {
             Status::OK => Ok(()),
             status => Err(Error::new(format!("keeping input {input}: the host {status}"))),
         }
     }
 
-    /// Says that output `output` is input `input`'s elements, in their order, under another shape or the same. The host
-    /// may have them share memory, and leave out calls of a kernel that ties all of its outputs.
+    /// Declares that output `output` has the elements of input `input`, in their order, under another shape or the
+    /// same. The host may let them share memory and skip calls of a kernel that ties all of its outputs.
     ///
     /// # Errors
-    /// The host does not take it.
+    /// The host refuses the tie.
     pub fn tie_same(&self, input: usize, output: usize) -> Result<(), Error> {
         self.tie(ties::SAME, input, output, [0; 2])
     }
 
-    /// Says that output `output` is the part of input `input` that starts at `offset` of `axis`; as
+    /// Declares that output `output` is the part of input `input` that starts at `offset` of `axis`; see
     /// [`FinalizeCx::tie_same`].
     ///
     /// # Errors
-    /// The host does not take it.
+    /// The host refuses the tie.
     pub fn tie_output_in_input(
         &self,
         output: usize,
@@ -239,11 +238,11 @@ impl<'a> FinalizeCx<'a> {
         self.tie(ties::OUTPUT_IN_INPUT, input, output, [axis, offset])
     }
 
-    /// Says that input `input` is the part of output `output` that starts at `offset` of `axis`, and that all parts which
-    /// are tied make up the output; as [`FinalizeCx::tie_same`].
+    /// Declares that input `input` is the part of output `output` that starts at `offset` of `axis`, and that the tied
+    /// parts cover the output; see [`FinalizeCx::tie_same`].
     ///
     /// # Errors
-    /// The host does not take it.
+    /// The host refuses the tie.
     pub fn tie_input_in_output(
         &self,
         input: usize,
@@ -273,23 +272,23 @@ impl<'a> FinalizeCx<'a> {
             offset: offset as u64,
             reserved_words: [0; 2],
         };
-        // SAFETY: `ctx` is the one that came with the table, and `tie` outlives the call.
+        // SAFETY: `ctx` belongs to the table, and `tie` outlives the call.
         match Status::from_code(unsafe { (host.tie)(host.ctx, &raw const tie) }) {
             Status::OK => Ok(()),
             status => Err(Error::new(format!("tying output {output} to input {input}: {status}"))),
         }
     }
 
-    /// Says what a call takes, at the bounds of extents that are bounded, so that `udo explain --measured` can compare its
-    /// time with what the machine can do. The last one counts.
+    /// Declares the work of a call, at the bounds of bounded dimensions, so that `udo explain --measured` can compare
+    /// its time with the machine's limits. The last declaration counts.
     ///
     /// # Errors
-    /// The host does not take it.
+    /// The host refuses the declaration.
     pub fn work(&self, work: Work) -> Result<(), Error> {
         let Some((host, note)) = self.table().and_then(|host| Some((host, host.work?))) else {
             return Ok(());
         };
-        // SAFETY: `ctx` is the one that came with the table, and `work` outlives the call.
+        // SAFETY: `ctx` belongs to the table, and `work` outlives the call.
         match Status::from_code(unsafe { note(host.ctx, &raw const work) }) {
             Status::OK => Ok(()),
             status => Err(Error::new(format!("noting the work of a call: the host {status}"))),
@@ -297,7 +296,7 @@ impl<'a> FinalizeCx<'a> {
     }
 
     fn table(&self) -> Option<&HostTable> {
-        // SAFETY: the host's table, if there is one, is valid for the call.
+        // SAFETY: the host's table, if present, is valid for the call.
         unsafe { self.args.host.as_ref() }
     }
 

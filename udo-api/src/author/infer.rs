@@ -1,4 +1,4 @@
-//! A node while the shapes of its outputs are inferred.
+//! The view of a node in shape inference.
 
 use std::ops::Deref;
 
@@ -7,7 +7,7 @@ use crate::abi::InferArgs;
 use crate::error::Error;
 use crate::tensor::TensorDesc;
 
-/// What shape inference sees of a node, and where it puts its answer.
+/// The view of a node in shape inference, and the results.
 #[derive(Debug)]
 pub struct InferCx<'a> {
     node: Node<'a>,
@@ -26,21 +26,22 @@ impl<'a> InferCx<'a> {
     /// # Safety
     /// The pointers of `args`, and those behind them, must be valid for `'a`, `outputs` for writes too.
     pub(crate) unsafe fn from_raw(args: &'a InferArgs) -> Self {
-        // SAFETY: the node of `args` and the arrays that it names are valid for `'a`.
+        // SAFETY: the node of `args` and its arrays are valid for `'a`.
         let node = unsafe { Node::from_raw(&args.node) };
         let outputs: &mut [TensorDesc] = if node.output_count() == 0 || args.outputs.is_null() {
             &mut []
         } else {
-            // SAFETY: `outputs` is not null, points to a description for each output, and nothing else refers to them for `'a`.
+            // SAFETY: `outputs` is not null, points to a description for each output, and there are no other references
+            // to them for `'a`.
             unsafe { std::slice::from_raw_parts_mut(args.outputs, node.output_count()) }
         };
         Self { node, outputs }
     }
 
-    /// Says what output `index` is. An output that the node leaves out may be described all the same.
+    /// Sets the description of output `index`. Describing an omitted output is allowed.
     ///
     /// # Errors
-    /// The operator has no such output.
+    /// The operator does not have that output.
     pub fn set_output(&mut self, index: usize, desc: TensorDesc) -> Result<(), Error> {
         let count = self.outputs.len();
         let Some(output) = self.outputs.get_mut(index) else {

@@ -24,7 +24,7 @@ use crate::span::slice_or_empty;
 use check::check_type;
 pub(in crate::author) use check::check_width;
 
-/// Everything that one call of a kernel may touch.
+/// Everything that one call of a kernel may access.
 #[derive(Debug)]
 pub struct Io<'a> {
     /// The inputs.
@@ -35,28 +35,28 @@ pub struct Io<'a> {
     pub scratch: Scratch<'a>,
     /// The host's parallel-for.
     pub parallel: Parallel<'a>,
-    /// The constants that finalize packed.
+    /// The packed constants.
     pub packed: PackedConstants<'a>,
-    /// What prepare filled for the extents of this run's inputs.
+    /// The geometry that prepare filled for this run's input shapes.
     pub geometry: Geometry<'a>,
 }
 
-/// The two sides of an in-place pair: apart, or the same memory.
+/// The two sides of an in-place pair: separate, or the same memory.
 #[derive(Debug)]
 pub enum Pair<'a, T> {
-    /// Input and output lie apart.
+    /// Input and output are separate.
     Apart(&'a [T], &'a mut [T]),
-    /// The output holds the input's elements, to be replaced.
+    /// The output's memory holds the input's elements, which the kernel replaces.
     Same(&'a mut [T]),
 }
 
-/// The extents of the inputs, and the geometry to fill for them.
+/// Returns the shapes of the inputs, and the geometry to fill for them.
 ///
 /// # Safety
-/// `args.tensors` must point to `input_count` arguments, and `args.geometry` to `geometry_bytes` bytes that nothing else
-/// refers to for `'a`.
+/// `args.tensors` must point to `input_count` arguments, and `args.geometry` to `geometry_bytes` bytes without other
+/// references for `'a`.
 pub(crate) unsafe fn to_prepare(args: &ExecArgs) -> (InputShapes<'_>, Scratch<'_>) {
-    // SAFETY: `args.tensors` points to `input_count` arguments and more, for as long as `args` lives.
+    // SAFETY: `args.tensors` points to at least `input_count` arguments, which live as long as `args`.
     let inputs = unsafe { slice_or_empty(args.tensors, usize::from(args.input_count)) };
     let geometry = Scratch { ptr: args.geometry, left: args.geometry_bytes, marker: PhantomData };
     (InputShapes { args: inputs }, geometry)
@@ -64,8 +64,8 @@ pub(crate) unsafe fn to_prepare(args: &ExecArgs) -> (InputShapes<'_>, Scratch<'_
 
 impl<'a> Io<'a> {
     /// # Safety
-    /// The pointers of `args`, and those behind them, must be valid for `'a` as the ABI says: each
-    /// output's memory is reached through nothing else but the input that it is paired with.
+    /// The pointers of `args`, and those behind them, must be valid for `'a` as the ABI says: each output's memory is
+    /// accessed only through it and through the input that it is paired with.
     #[inline]
     pub(crate) unsafe fn from_raw(args: &'a ExecArgs, owed: &'a Owed) -> Self {
         let inputs = usize::from(args.input_count);
@@ -73,7 +73,7 @@ impl<'a> Io<'a> {
         // SAFETY: `tensors` points to `input_count` arguments, then to those of the outputs.
         let input_args = unsafe { slice_or_empty(args.tensors, inputs) };
         let outputs = if args.tensors.is_null() { 0 } else { outputs };
-        // SAFETY: `output_count` arguments follow those of the inputs; null is only ever moved where there are none.
+        // SAFETY: `output_count` arguments follow those of the inputs; a null pointer is advanced only by 0.
         let outputs =
             unsafe { Outputs::from_raw(args.tensors.wrapping_add(inputs), outputs, owed) };
         // SAFETY: `packed` points to `packed_count` spans of packed constants.
@@ -84,7 +84,7 @@ impl<'a> Io<'a> {
             inputs: Inputs { args: input_args },
             outputs,
             scratch: Scratch { ptr: args.scratch, left: args.scratch_bytes, marker: PhantomData },
-            // SAFETY: the functions of the table keep to the ABI during the call.
+            // SAFETY: the functions of the table follow the ABI during the call.
             parallel: unsafe { Parallel::of_table(parallel) },
             packed: PackedConstants::of(packed),
             geometry: Geometry {
@@ -95,10 +95,10 @@ impl<'a> Io<'a> {
         }
     }
 
-    /// The two sides of a pair that the kernel declared in place, whichever way the planner laid them.
+    /// Returns both sides of a pair that the kernel declared in place, whether or not the planner placed them so.
     ///
     /// # Errors
-    /// No such ports, wrong type, or the output was taken already.
+    /// No such ports, a wrong type, or the output was taken before.
     #[inline]
     pub fn pair<T: Element>(
         &mut self,
@@ -111,10 +111,10 @@ impl<'a> Io<'a> {
         self.in_place(input, output).map(Pair::Same)
     }
 
-    /// As [`Io::pair`], with elements as their bits, whichever of the types as wide as `B` they are.
+    /// Returns both sides as [`Io::pair`] does, with elements as their bits, for any type with the width of `B`.
     ///
     /// # Errors
-    /// As [`Io::pair`] for a type of another width.
+    /// As [`Io::pair`], for a type of another width.
     pub fn pair_bits<B: Bits>(
         &mut self,
         input: usize,
@@ -128,10 +128,10 @@ impl<'a> Io<'a> {
         self.outputs.hand_out(output).map(Pair::Same)
     }
 
-    /// The one slice behind an in-place pair: the input's elements, to be replaced by the output's.
+    /// Returns the shared memory of an in-place pair: it holds the input's elements, which the kernel replaces.
     ///
     /// # Errors
-    /// The planner did not put this pair in place, wrong type, or the output was taken already.
+    /// The planner did not place this pair in place, a wrong type, or the output was taken before.
     #[inline]
     pub fn in_place<T: Element>(
         &mut self,
@@ -142,7 +142,7 @@ impl<'a> Io<'a> {
         self.outputs.hand_out(output)
     }
 
-    /// The argument of an output that is in the place of the input.
+    /// Returns the argument of an output that shares the input's memory.
     fn paired(&self, input: usize, output: usize) -> Result<&TensorArg, ExecError> {
         let paired = self.inputs.arg(input)?.in_place;
         let arg = self.outputs.arg(output)?;

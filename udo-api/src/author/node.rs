@@ -1,4 +1,4 @@
-//! A node as its operator and its kernels see it: inputs, constants and parameters.
+//! The view of a node that operators and kernels have: inputs, constants and parameters.
 
 use std::fmt;
 
@@ -49,17 +49,17 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// How many inputs the node has, absent ones included.
+    /// Returns the number of inputs, including absent ones.
     pub fn input_count(&self) -> usize {
         self.inputs.len()
     }
 
-    /// How many outputs the node has, absent ones included.
+    /// Returns the number of outputs, including absent ones.
     pub fn output_count(&self) -> usize {
         self.output_count
     }
 
-    /// The version of the operator set that the node comes from; 0 where there is none.
+    /// Returns the operator set version of the node; 0 without one.
     pub fn opset(&self) -> u32 {
         self.opset
     }
@@ -69,10 +69,10 @@ impl<'a> Node<'a> {
         self.inputs.get(index).is_some_and(|d| !d.is_absent())
     }
 
-    /// The description of input `index`.
+    /// Returns the description of input `index`.
     ///
     /// # Errors
-    /// The node leaves that input out.
+    /// The node omits that input.
     pub fn input(&self, index: usize) -> Result<TensorDesc, Error> {
         match self.inputs.get(index) {
             Some(desc) if !desc.is_absent() => Ok(*desc),
@@ -80,16 +80,16 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Whether the elements of input `index` are known before the run.
+    /// Whether input `index` is a constant.
     pub fn is_constant(&self, index: usize) -> bool {
         self.constants.get(index).is_some_and(|span| !span.ptr.is_null())
     }
 
-    /// The elements of input `index` if they are known before the run.
+    /// Returns the elements of input `index` if it is a constant.
     ///
     /// # Errors
-    /// The input is constant, but not of type `T`; or it is one that the host's own kernels pack out of the model's file, where
-    /// it is not aligned.
+    /// The constant is not of type `T`; or it is not aligned, which occurs only for the host's own kernels that pack
+    /// from the model's file.
     pub fn constant<T: Element>(&self, index: usize) -> Result<Option<&'a [T]>, Error> {
         let Some(span) = self.constants.get(index).filter(|s| !s.ptr.is_null()) else {
             return Ok(None);
@@ -97,19 +97,19 @@ impl<'a> Node<'a> {
         let found = self.inputs.get(index).and_then(TensorDesc::dtype);
         if found != Some(T::DTYPE) {
             let found = found.map_or("absent", DType::name);
-            return Err(Error::new(format!("input {index} is {found}, wanted {}", T::DTYPE)));
+            return Err(Error::new(format!("input {index} is {found}, expected {}", T::DTYPE)));
         }
         if span.bytes > 0 && !span.ptr.addr().is_multiple_of(align_of::<T>()) {
-            return Err(Error::new(format!("input {index} lies where elements are not aligned")));
+            return Err(Error::new(format!("input {index} is not aligned for its elements")));
         }
-        // SAFETY: the host passed this many bytes, and they are aligned for the element type, for as long as the call.
+        // SAFETY: the host passes this many bytes, aligned for the element type, for the duration of the call.
         Ok(Some(unsafe { slice_or_empty(span.ptr.cast(), span.bytes / size_of::<T>()) }))
     }
 
-    /// The integers of input `index` if they are known before the run: `i32` or `i64` elements.
+    /// Returns the integers of input `index` if it is a constant of type `i32` or `i64`.
     ///
     /// # Errors
-    /// The input is constant, but of neither type.
+    /// The constant is of neither type.
     pub fn constant_ints(&self, index: usize) -> Result<Option<Vec<i64>>, Error> {
         if self.inputs.get(index).and_then(TensorDesc::dtype) == Some(DType::I32) {
             let values = self.constant::<i32>(index)?;
@@ -120,7 +120,7 @@ impl<'a> Node<'a> {
 
     fn param(&self, name: &str) -> Option<&'a ParamValue> {
         self.params.iter().find(|p| {
-            // SAFETY: the host passed the name's bytes for as long as the call.
+            // SAFETY: the host passes the name's bytes for the duration of the call.
             unsafe { p.name() == name.as_bytes() }
         })
     }
@@ -133,12 +133,12 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Whether the node, or the schema's default, gives the parameter a value.
+    /// Whether the node or the schema's default sets the parameter.
     pub fn has_param(&self, name: &str) -> bool {
         self.param(name).is_some_and(|p| p.kind != param_kinds::ABSENT)
     }
 
-    /// As [`Node::has_param`], for parameters that the schema must have.
+    /// Same as [`Node::has_param`], for parameters that the schema must have.
     ///
     /// # Errors
     /// The schema has no such parameter.
@@ -149,10 +149,10 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// An integer parameter.
+    /// Returns an integer parameter.
     ///
     /// # Errors
-    /// The parameter has no value, or another kind of value.
+    /// The parameter is not set or has another kind.
     pub fn int(&self, name: &str) -> Result<i64, Error> {
         let param = self.present(name)?;
         if param.kind == param_kinds::INT {
@@ -162,18 +162,18 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// An integer parameter as a truth value: anything but 0 is true.
+    /// Returns an integer parameter as a bool: anything but 0 is true.
     ///
     /// # Errors
-    /// The parameter has no value, or another kind of value.
+    /// The parameter is not set or has another kind.
     pub fn flag(&self, name: &str) -> Result<bool, Error> {
         Ok(self.int(name)? != 0)
     }
 
-    /// A real parameter; an integer will do.
+    /// Returns a floating-point parameter; an integer is converted.
     ///
     /// # Errors
-    /// The parameter has no value, or another kind of value.
+    /// The parameter is not set or has another kind.
     #[expect(
         clippy::cast_precision_loss,
         reason = "a real parameter written as an integer is small"
@@ -187,90 +187,90 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A real parameter in single precision; an integer will do.
+    /// Returns a floating-point parameter in single precision; an integer is converted.
     ///
     /// # Errors
-    /// The parameter has no value, or another kind of value.
+    /// The parameter is not set or has another kind.
     #[expect(clippy::cast_possible_truncation, reason = "rounding is what is asked for")]
     pub fn float32(&self, name: &str) -> Result<f32, Error> {
         Ok(self.float(name)? as f32)
     }
 
-    /// A text parameter.
+    /// Returns a string parameter.
     ///
     /// # Errors
-    /// The parameter has no value, or another kind of value.
+    /// The parameter is not set or has another kind.
     pub fn text(&self, name: &str) -> Result<&'a str, Error> {
         let param = self.present(name)?;
         if param.kind != param_kinds::TEXT {
-            return Err(wrong_kind(name, param.kind, "text"));
+            return Err(wrong_kind(name, param.kind, "a string"));
         }
         utf8(name, &param.data)
     }
 
-    /// A parameter that is a list of texts.
+    /// Returns a parameter that is a list of strings.
     ///
     /// # Errors
-    /// The parameter has no value, or another kind of value.
+    /// The parameter is not set or has another kind.
     pub fn texts(&self, name: &str) -> Result<Vec<&'a str>, Error> {
         let param = self.present(name)?;
         if param.kind != param_kinds::TEXTS {
-            return Err(wrong_kind(name, param.kind, "texts"));
+            return Err(wrong_kind(name, param.kind, "strings"));
         }
         let count = param.data.bytes / size_of::<Span>();
-        // SAFETY: the host passed aligned spans for as long as the call.
+        // SAFETY: the host passes aligned spans for the duration of the call.
         let spans: &'a [Span] = unsafe { slice_or_empty(param.data.ptr.cast(), count) };
         spans.iter().map(|span| utf8(name, span)).collect()
     }
 
-    /// A parameter that is a list of integers.
+    /// Returns a parameter that is a list of integers.
     ///
     /// # Errors
-    /// The parameter has no value, or another kind of value.
+    /// The parameter is not set or has another kind.
     pub fn ints(&self, name: &str) -> Result<&'a [i64], Error> {
         let param = self.present(name)?;
         if param.kind != param_kinds::INTS {
             return Err(wrong_kind(name, param.kind, "integers"));
         }
-        // SAFETY: the host passed aligned `i64`s for as long as the call.
+        // SAFETY: the host passes aligned `i64`s for the duration of the call.
         Ok(unsafe { slice_or_empty(param.data.ptr.cast(), param.data.bytes / 8) })
     }
 
-    /// A parameter that is a list of real numbers.
+    /// Returns a parameter that is a list of floating-point numbers.
     ///
     /// # Errors
-    /// The parameter has no value, or another kind of value.
+    /// The parameter is not set or has another kind.
     pub fn floats(&self, name: &str) -> Result<&'a [f64], Error> {
         let param = self.present(name)?;
         if param.kind != param_kinds::FLOATS {
-            return Err(wrong_kind(name, param.kind, "real numbers"));
+            return Err(wrong_kind(name, param.kind, "floats"));
         }
-        // SAFETY: the host passed aligned `f64`s for as long as the call.
+        // SAFETY: the host passes aligned `f64`s for the duration of the call.
         Ok(unsafe { slice_or_empty(param.data.ptr.cast(), param.data.bytes / 8) })
     }
 
-    /// A parameter that is a tensor of the model's own type and shape.
+    /// Returns a parameter that is a tensor with the type and shape of the model.
     ///
     /// # Errors
-    /// The parameter has no value, or another kind of value.
+    /// The parameter is not set or has another kind.
     pub fn tensor(&self, name: &str) -> Result<ParamTensor<'a>, Error> {
         let param = self.present(name)?;
         if param.kind != param_kinds::TENSOR {
             return Err(wrong_kind(name, param.kind, "a tensor"));
         }
-        // SAFETY: the host passed name, description and elements, aligned to 64 bytes, for as long as the call.
+        // SAFETY: the host passes name, description and elements, aligned to 64 bytes, for the duration of the call.
         unsafe { ParamTensor::from_raw(param) }
             .ok_or_else(|| Error::new(format!("parameter {name:?} is a broken tensor")))
     }
 
-    /// An integer parameter that counts axes of a rank-`rank` tensor, from the end where negative.
+    /// Returns an integer parameter that names an axis of a rank-`rank` tensor; negative values count from the end.
     ///
     /// # Errors
-    /// The parameter has no value, or none that is an axis.
+    /// The parameter is not set or is not an axis.
     pub fn axis(&self, name: &str, rank: usize) -> Result<usize, Error> {
         resolve_axis(self.int(name)?, rank).ok_or_else(|| {
             Error::new(format!(
-                "parameter {name:?} is {}, wanted an axis of rank {rank}",
+                "parameter {name:?} is {}, expected an axis of rank {rank}",
                 self.int(name).unwrap_or(0)
             ))
         })
@@ -281,14 +281,16 @@ fn undeclared(name: &str) -> Error {
     Error::new(format!("parameter {name:?} is not in the schema"))
 }
 
-/// A text of parameter `name`.
+/// Decodes a string of parameter `name`.
 fn utf8<'a>(name: &str, text: &Span) -> Result<&'a str, Error> {
-    // SAFETY: the host passed this many bytes for as long as the call.
+    // SAFETY: the host passes this many bytes for the duration of the call.
     let bytes = unsafe { slice_or_empty(text.ptr, text.bytes) };
-    std::str::from_utf8(bytes).map_err(|_| Error::new(format!("parameter {name:?} is no UTF-8")))
+    std::str::from_utf8(bytes)
+        .map_err(|_| Error::new(format!("parameter {name:?} is not valid UTF-8")))
 }
 
-/// The axis that `axis` means in a tensor of rank `rank`: negative numbers count from the end.
+/// Resolves `axis` for a tensor of rank `rank`: negative values count from the end. Returns `None` if it is out of
+/// range.
 pub fn resolve_axis(axis: i64, rank: usize) -> Option<usize> {
     let rank = i64::try_from(rank).ok()?;
     let resolved = if axis < 0 { axis + rank } else { axis };

@@ -1,4 +1,4 @@
-//! Packed constants: made once, after finalize, of constant inputs and a recipe.
+//! Packed constants: created once, after finalize, from constant inputs and a recipe.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::tensor::TensorDesc;
 /// Fills a packed constant: recipe, sources, elements to write.
 pub type FillFn<D> = fn(&[u64], &Sources<'_>, &mut [D]) -> Result<(), Error>;
 
-/// The constants that a packed one is made of, in the order in which [`crate::FinalizeCx::pack`] named them.
+/// The sources of a packed constant, in the order of [`crate::FinalizeCx::pack`]'s inputs.
 #[derive(Clone, Copy)]
 pub struct Sources<'a> {
     sources: &'a [PackSource],
@@ -36,12 +36,12 @@ impl<'a> Sources<'a> {
         self.sources.get(index).ok_or_else(missing)
     }
 
-    /// The threads that may share the work, where others do not use them.
+    /// Returns the threads that may share the work, if they are not in use.
     pub fn parallel(&self) -> Parallel<'a> {
         self.parallel
     }
 
-    /// Type, shape and encoding of source `index`.
+    /// Returns type, shape and encoding of source `index`.
     ///
     /// # Errors
     /// There is no such source.
@@ -49,8 +49,8 @@ impl<'a> Sources<'a> {
         Ok(self.source(index)?.desc)
     }
 
-    /// The encoding of source `index`, if it is fixed point and all of its elements have one. [`Sources::desc`] has one per
-    /// axis.
+    /// Returns the encoding of source `index`, if all of its elements share one. For one per axis use
+    /// [`Sources::desc`].
     ///
     /// # Errors
     /// There is no such source.
@@ -58,32 +58,32 @@ impl<'a> Sources<'a> {
         Ok(self.desc(index)?.encoding())
     }
 
-    /// The elements of source `index`.
+    /// Returns the elements of source `index`.
     ///
     /// # Errors
-    /// There is no such source, it is of another type, or it lies where its elements are not aligned.
+    /// There is no such source, it has another type, or it is not aligned for its elements.
     pub fn get<T: Element>(&self, index: usize) -> Result<&'a [T], Error> {
         let bytes = self.bytes::<T>(index)?;
         if !bytes.is_empty() && !bytes.as_ptr().addr().is_multiple_of(align_of::<T>()) {
             return Err(Error::new(format!(
-                "source {index} lies where its elements are not aligned, wanted its bytes to be read"
+                "source {index} is not aligned for its elements; read its bytes instead"
             )));
         }
-        // SAFETY: these are whole elements, aligned for their type, and any bits are one.
+        // SAFETY: these are whole elements, aligned for their type, and every bit pattern is valid.
         Ok(unsafe { slice_or_empty(bytes.as_ptr().cast(), bytes.len() / size_of::<T>()) })
     }
 
-    /// The bytes of the elements of source `index`, aligned or not: those of the host's own kernels may lie anywhere in a
+    /// Returns the bytes of source `index`, aligned or not: those of the host's own kernels may be anywhere in a
     /// model's file.
     ///
     /// # Errors
-    /// There is no such source, or its elements are of another type.
+    /// There is no such source, or it has another type.
     pub fn bytes<T: Element>(&self, index: usize) -> Result<&'a [u8], Error> {
         let source = self.source(index)?;
         let found = source.desc.dtype();
         if found != Some(T::DTYPE) {
             let found = found.map_or("absent", DType::name);
-            return Err(Error::new(format!("source {index} is {found}, wanted {}", T::DTYPE)));
+            return Err(Error::new(format!("source {index} is {found}, expected {}", T::DTYPE)));
         }
         let Span { ptr, bytes } = source.data;
         // SAFETY: the host passes `bytes` readable bytes at `ptr`.
@@ -91,7 +91,7 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// Asks the host for a packed constant of `bytes` bytes.
+/// Requests a packed constant of `bytes` bytes from the host.
 pub(super) fn request<D: Element>(
     host: &HostTable,
     inputs: &[u32],
@@ -147,7 +147,7 @@ unsafe extern "C" fn fill_packed<D: Element>(args: *const PackArgs) -> u32 {
     unsafe { report(args.errors, &mut || fill(recipe, &sources, target)) }
 }
 
-/// A constant that finalize packed: a number that only the same kernel's calls can look up.
+/// A handle of a constant that finalize packed, valid only in calls of the same kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packed<T> {
     index: u32,
@@ -155,7 +155,7 @@ pub struct Packed<T> {
 }
 
 impl<T> Packed<T> {
-    /// Its number among the kernel's packed constants.
+    /// Its index among the kernel's packed constants.
     pub(crate) const fn index(self) -> u32 {
         self.index
     }
@@ -174,15 +174,15 @@ impl fmt::Debug for PackedConstants<'_> {
 }
 
 impl<'a> PackedConstants<'a> {
-    /// The caller vouches that each span is one packed constant of the kernel, valid for `'a`.
+    /// The caller guarantees that each span is one packed constant of the kernel, valid for `'a`.
     pub(super) const fn of(spans: &'a [Span]) -> Self {
         Self { spans }
     }
 
-    /// The packed elements.
+    /// Returns the packed elements.
     ///
     /// # Errors
-    /// Another kernel's packed constant.
+    /// The handle belongs to another kernel.
     pub fn get<T: Element>(&self, packed: Packed<T>) -> Result<&'a [T], ExecError> {
         let span = self.span(packed.index)?;
         // SAFETY: packed buffers are 64-byte aligned, initialised, and immutable once packed; any
@@ -190,7 +190,7 @@ impl<'a> PackedConstants<'a> {
         Ok(unsafe { slice_or_empty(span.ptr.cast(), span.bytes / size_of::<T>()) })
     }
 
-    /// The bytes of the kernel's packed constant of this number.
+    /// Returns the bytes of the packed constant with this index.
     ///
     /// # Errors
     /// There is no such packed constant.

@@ -1,4 +1,4 @@
-//! The parallel-for as kernels see it; the part that runs on workers is compiled into the package.
+//! The parallel-for of kernels. The part that runs on workers is compiled into the package.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -24,7 +24,7 @@ impl fmt::Debug for Parallel<'_> {
     }
 }
 
-/// What is called for each number. It is behind `dyn`, so that what calls it is compiled once and not for each body.
+/// The body of a loop, behind `dyn` so that its caller is compiled once instead of per body.
 type Body<'f> = dyn Fn(usize) -> Result<(), ExecError> + Sync + 'f;
 
 /// The same with a chunk of elements.
@@ -39,7 +39,7 @@ struct Task<'f> {
     failure: Mutex<Failure>,
 }
 
-/// What says that nobody wants the results any more, if anything does.
+/// The cancellation word of the run, if there is one.
 #[derive(Clone, Copy)]
 struct Stop<'a>(Option<&'a AtomicU32>);
 
@@ -59,31 +59,31 @@ struct Failure {
 }
 
 impl<'a> Parallel<'a> {
-    /// The parallel-for behind a table, or one that runs every call on its caller.
+    /// Wraps the parallel-for of a table, or one that runs every call on its caller.
     ///
     /// # Safety
-    /// The functions of the table keep to the ABI for as long as the borrow lasts.
+    /// The functions of the table follow the ABI for the lifetime of the borrow.
     pub const unsafe fn of_table(table: Option<&'a ParallelTable>) -> Self {
         Self { table }
     }
 
-    /// How many threads work at once, the caller included.
+    /// Returns the number of threads that work at the same time, the caller included.
     pub fn width(&self) -> usize {
         self.table.map_or(1, |t| t.width.max(1) as usize)
     }
 
     fn stop(&self) -> Stop<'a> {
         let word = self.table.map(|table| table.stop.cast_mut()).filter(|word| !word.is_null());
-        // SAFETY: the host writes the word atomically, and keeps it for as long as the table.
+        // SAFETY: the host writes the word atomically, and keeps it as long as the table.
         Stop(word.map(|word| unsafe { AtomicU32::from_ptr(word) }))
     }
 
-    /// Calls `body` once for each number below `count`, in any order, on any thread. Once a call has failed, or the run
-    /// was cancelled, those that have not started are skipped.
+    /// Calls `body` once for each number below `count`, in any order, on any thread. After a failed call or a
+    /// cancellation, calls that have not started are skipped.
     ///
     /// # Errors
-    /// The worst error of the calls that were made; a panic or heap use on a worker is an error like any other.
-    /// [`Status::CANCELLED`] if nobody wants the results any more, whether calls were skipped or not.
+    /// The worst error of the calls; a panic or heap use on a worker counts as an error. [`Status::CANCELLED`] if the
+    /// run was cancelled, whether calls were skipped or not.
     pub fn run<F>(&self, count: usize, body: F) -> Result<(), ExecError>
     where
         F: Fn(usize) -> Result<(), ExecError> + Sync,
@@ -112,8 +112,8 @@ impl<'a> Parallel<'a> {
         if failure.error.status == Status::OK { Ok(()) } else { Err(failure.error) }
     }
 
-    /// Cuts `data` into chunks of `len` elements, the last perhaps shorter, and calls `body` with
-    /// each chunk and its number, in any order, on any thread. A `len` of 0 counts as 1.
+    /// Splits `data` into chunks of `len` elements, the last perhaps shorter, and calls `body` with each chunk and its
+    /// index, in any order, on any thread. A `len` of 0 counts as 1.
     ///
     /// # Errors
     /// As [`Parallel::run`].
@@ -137,17 +137,17 @@ impl<'a> Parallel<'a> {
             let start = index * len;
             // SAFETY: `index` is below the number of chunks, so `start` is inside the slice.
             let first = unsafe { chunks.at(start) };
-            // SAFETY: chunks do not overlap, and each number is called once, so this one is ours.
+            // SAFETY: chunks do not overlap, and each index is used once, so this chunk is exclusive.
             body(index, unsafe { std::slice::from_raw_parts_mut(first, len.min(total - start)) })
         })
     }
 }
 
 impl Parallel<'_> {
-    /// As [`Parallel::chunks_mut`], with `workspace_len` elements of `workspace` for each chunk, which no other chunk
-    /// has.
+    /// Works as [`Parallel::chunks_mut`] does, and passes each chunk its own `workspace_len` elements of `workspace`.
     ///
     /// # Errors
+    /// As [`Parallel::run`], and if `workspace` is too short for all chunks.
     /// As [`Parallel::run`], and if `workspace` is too short for all chunks.
     pub fn chunks_mut_with<T, R, F>(
         &self,
@@ -171,14 +171,14 @@ impl Parallel<'_> {
         }
         let workspaces = Chunks { data: workspace.as_mut_ptr(), marker: PhantomData };
         self.chunks_mut(data, len, |index, chunk| {
-            // SAFETY: `index` is below the number of chunks, for all of which there is workspace.
+            // SAFETY: `index` is below the number of chunks, and the workspace was checked to cover all of them.
             let first = unsafe { workspaces.at(index * workspace_len) };
-            // SAFETY: workspaces do not overlap, and each number is called once, so this one is ours.
+            // SAFETY: workspaces do not overlap, and each index is used once, so this one is exclusive.
             body(index, chunk, unsafe { std::slice::from_raw_parts_mut(first, workspace_len) })
         })
     }
 
-    /// Calls `body` with each row of `rows` and its number, in any order, on any thread.
+    /// Calls `body` with each row of `rows` and its index, in any order, on any thread.
     ///
     /// # Errors
     /// As [`Parallel::run`].
@@ -193,9 +193,9 @@ impl Parallel<'_> {
         let each = count.div_ceil(self.width().saturating_mul(ROW_GRAINS)).max(1);
         self.run(count.div_ceil(each), |grain| {
             for index in grain * each..count.min((grain + 1) * each) {
-                // SAFETY: `index` is below the number of rows, which lie inside the host's buffer.
+                // SAFETY: `index` is below the number of rows, which are inside the host's buffer.
                 let first = unsafe { chunks.at(index * stride) };
-                // SAFETY: rows do not overlap, and each number comes once, so this one is ours.
+                // SAFETY: rows do not overlap, and each index is used once, so this row is exclusive.
                 body(index, unsafe { std::slice::from_raw_parts_mut(first, cols) })?;
             }
             Ok(())
@@ -203,10 +203,10 @@ impl Parallel<'_> {
     }
 }
 
-/// Grains of rows for each thread, so that one that starts late takes fewer.
+/// The grains of rows per thread; a thread that starts late takes fewer.
 const ROW_GRAINS: usize = 4;
 
-/// A slice that several threads cut chunks from.
+/// A slice that several threads take disjoint chunks from.
 struct Chunks<'a, T> {
     data: *mut T,
     marker: PhantomData<&'a mut [T]>,
@@ -224,11 +224,11 @@ impl<T> Chunks<'_, T> {
     }
 }
 
-// SAFETY: called by way of a `ParallelTable` alone, with the `ctx` that went in with it: a task of type `F`.
+// SAFETY: called only through a `ParallelTable`, with the `ctx` that was passed with it: a task of type `F`.
 unsafe extern "C" fn work(ctx: *const c_void, index: usize) {
     // SAFETY: `Parallel::run_each` passes a task that outlives every call.
     let task = unsafe { &*ctx.cast::<Task<'_>>() };
-    // It says only that a call is in vain; who reads `failure` waits for all of them.
+    // Relaxed is enough: the flag only skips useless calls, and readers of `failure` wait for all calls.
     if task.failed.load(Ordering::Relaxed) || task.stop.is_set() {
         return;
     }
@@ -251,7 +251,7 @@ unsafe extern "C" fn work(ctx: *const c_void, index: usize) {
 
 #[cold]
 fn record(task: &Task<'_>, cell: &GuardCell, error: ExecError) {
-    // On the calling thread the region is still open, and what it left is the caller's already.
+    // On the calling thread the region is still open, and its traces already belong to the caller.
     let traces = if cell.is_armed() { Traces::NONE } else { cell.take_traces() };
     let mut failure = task.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if failure.error.status.worse(error.status) != failure.error.status {

@@ -1,4 +1,4 @@
-//! Parameters that are tensors, and refusals of parameters of another kind.
+//! Tensor parameters, and errors for parameters of another kind.
 
 use crate::abi::{ParamValue, param_kinds};
 use crate::dtype::DType;
@@ -8,17 +8,17 @@ use crate::span::slice_or_empty;
 use crate::tensor::TensorDesc;
 
 impl ParamValue {
-    /// The bytes of the name.
+    /// Returns the bytes of the name.
     ///
     /// # Safety
     /// `name` must be valid for as long as `self` is borrowed.
     pub(super) unsafe fn name(&self) -> &[u8] {
-        // SAFETY: the caller vouches for pointer and length.
+        // SAFETY: the caller guarantees pointer and length.
         unsafe { slice_or_empty(self.name.ptr, self.name.bytes) }
     }
 }
 
-/// A parameter that is a tensor, with the element type and the shape that the model gives it.
+/// A tensor parameter with the element type and shape of the model.
 #[derive(Clone, Copy, Debug)]
 pub struct ParamTensor<'a> {
     name: &'a str,
@@ -27,34 +27,34 @@ pub struct ParamTensor<'a> {
 }
 
 impl<'a> ParamTensor<'a> {
-    /// Nothing where the host's description does not fit its bytes.
+    /// Returns `None` if the host's description does not fit its bytes.
     ///
     /// # Safety
     /// The pointers of `value` must be valid for `'a`, and its elements aligned for their type.
     pub(super) unsafe fn from_raw(value: &'a ParamValue) -> Option<Self> {
-        // SAFETY: the caller vouches for `desc`, which is null or points to a description.
+        // SAFETY: the caller guarantees that `desc` is null or points to a description.
         let desc = unsafe { value.desc.as_ref() }.filter(|desc| desc.is_sound())?;
         if desc.is_absent() || desc.size_bytes() != value.data.bytes {
             return None;
         }
-        // SAFETY: the caller vouches for as many bytes as the span says.
+        // SAFETY: the caller guarantees the bytes of the span.
         let bytes = unsafe { slice_or_empty(value.data.ptr, value.data.bytes) };
-        // SAFETY: the caller vouches for the name.
+        // SAFETY: the caller guarantees the name.
         let name = std::str::from_utf8(unsafe { value.name() }).ok()?;
         Some(Self { name, desc, bytes })
     }
 
-    /// Element type and shape.
+    /// Returns element type and shape.
     pub fn desc(&self) -> &'a TensorDesc {
         self.desc
     }
 
-    /// The bytes of the elements, outermost dimension first.
+    /// Returns the bytes of the elements, outermost dimension first.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The elements, outermost dimension first.
+    /// Returns the elements, outermost dimension first.
     ///
     /// # Errors
     /// The tensor is not of type `T`.
@@ -68,10 +68,10 @@ impl<'a> ParamTensor<'a> {
         Err(self.wrong_type(T::DTYPE))
     }
 
-    /// The elements as their bits, whichever of the types as wide as `B` they are.
+    /// Returns the elements as their bits, for any type with the width of `B`.
     ///
     /// # Errors
-    /// The tensor is of a type of another width.
+    /// The tensor's type has another width.
     pub fn get_bits<B: Bits>(&self) -> Result<&'a [B], Error> {
         if self.desc.dtype().is_some_and(|dtype| dtype.size_bytes() == size_of::<B>()) {
             // SAFETY: `bytes` are elements of a type with the size of `B`, and so with its alignment, as `element` asserts.
@@ -82,23 +82,23 @@ impl<'a> ParamTensor<'a> {
         Err(self.wrong_type(B::DTYPE))
     }
 
-    fn wrong_type(&self, wanted: DType) -> Error {
+    fn wrong_type(&self, expected: DType) -> Error {
         let (name, found) = (self.name, self.desc.dtype().map_or("absent", DType::name));
-        Error::new(format!("parameter {name:?} is a tensor of {found}, wanted {wanted}"))
+        Error::new(format!("parameter {name:?} is a tensor of {found}, expected {expected}"))
     }
 }
 
-/// The refusal of a parameter whose value has another kind than asked for.
-pub(super) fn wrong_kind(name: &str, found: u32, wanted: &str) -> Error {
+/// Creates the refusal of a parameter whose value has another kind than requested.
+pub(super) fn wrong_kind(name: &str, found: u32, expected: &str) -> Error {
     let found = match found {
         param_kinds::INT => "an integer",
-        param_kinds::FLOAT => "a real number",
-        param_kinds::TEXT => "text",
+        param_kinds::FLOAT => "a float",
+        param_kinds::TEXT => "a string",
         param_kinds::INTS => "integers",
-        param_kinds::FLOATS => "real numbers",
+        param_kinds::FLOATS => "floats",
         param_kinds::TENSOR => "a tensor",
-        param_kinds::TEXTS => "texts",
+        param_kinds::TEXTS => "strings",
         _ => "of an unknown kind",
     };
-    Error::new(format!("parameter {name:?} is {found}, wanted {wanted}"))
+    Error::new(format!("parameter {name:?} is {found}, expected {expected}"))
 }

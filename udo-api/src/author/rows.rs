@@ -1,4 +1,4 @@
-//! The rows of tensors, which may lie apart.
+//! The rows of tensors, which may be strided.
 
 use std::marker::PhantomData;
 
@@ -20,7 +20,7 @@ impl RowShape {
     }
 }
 
-/// The rows (last axis) of an input, which may lie apart.
+/// The rows (last axis) of an input, which may be strided.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a, T> {
     pub(super) data: *const T,
@@ -34,7 +34,7 @@ unsafe impl<T: Element> Send for Rows<'_, T> {}
 unsafe impl<T: Element> Sync for Rows<'_, T> {}
 
 impl<'a, T: Element> Rows<'a, T> {
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.shape.rows
     }
@@ -44,24 +44,24 @@ impl<'a, T: Element> Rows<'a, T> {
         self.shape.rows == 0
     }
 
-    /// Row `index`, or nothing beyond the last.
+    /// Returns row `index`; `None` beyond the last.
     pub fn get(&self, index: usize) -> Option<&'a [T]> {
         if index >= self.shape.rows {
             return None;
         }
-        // SAFETY: rows below the count lie inside the host's buffer, by its stride.
+        // SAFETY: rows below the count are inside the host's buffer, at this stride.
         let first = unsafe { self.data.add(index * self.shape.stride) };
         // SAFETY: a row has this many aligned elements, which nothing writes to during the call.
         Some(unsafe { std::slice::from_raw_parts(first, self.shape.cols) })
     }
 
-    /// All rows in order.
+    /// Iterates over the rows in order.
     pub fn iter(&self) -> impl Iterator<Item = &'a [T]> {
         (0..self.shape.rows).filter_map(|i| self.get(i))
     }
 }
 
-/// The rows (last axis) of an output, which may lie apart.
+/// The rows (last axis) of an output, which may be strided.
 #[derive(Debug)]
 pub struct RowsMut<'a, T> {
     pub(super) data: *mut T,
@@ -73,12 +73,12 @@ pub struct RowsMut<'a, T> {
 unsafe impl<T: Element> Send for RowsMut<'_, T> {}
 
 impl<T: Element> RowsMut<'_, T> {
-    /// First element, columns and stride, for the parallel-for to cut.
+    /// Returns first element, columns and stride, for the parallel-for to split.
     pub(super) fn parts(&mut self) -> (*mut T, usize, usize) {
         (self.data, self.shape.cols, self.shape.stride)
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.shape.rows
     }
@@ -88,14 +88,14 @@ impl<T: Element> RowsMut<'_, T> {
         self.shape.rows == 0
     }
 
-    /// Row `index`, or nothing beyond the last.
+    /// Returns row `index`; `None` beyond the last.
     pub fn get_mut(&mut self, index: usize) -> Option<&mut [T]> {
         if index >= self.shape.rows {
             return None;
         }
-        // SAFETY: rows below the count lie inside the host's buffer, by its stride.
+        // SAFETY: rows below the count are inside the host's buffer, at this stride.
         let first = unsafe { self.data.add(index * self.shape.stride) };
-        // SAFETY: the output was handed out once, and the borrow of `self` lets one row out at a time.
+        // SAFETY: the output was taken once, and the borrow of `self` allows one row at a time.
         Some(unsafe { std::slice::from_raw_parts_mut(first, self.shape.cols) })
     }
 }

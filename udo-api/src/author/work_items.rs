@@ -1,4 +1,4 @@
-//! Work items of the emulated GPU, and the buffers that all of them may touch.
+//! Work items of the emulated GPU, and the buffers that they share.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,46 +11,47 @@ use crate::dtype::DType;
 use crate::element::{Bf16, Bits, Element, F16};
 use crate::error::{ExecError, Status};
 
-/// Which work item a call is, and how many there are, along each axis.
+/// The position of a work item, and the number of work items, along each axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkItem {
-    /// As OpenCL's `get_global_id`.
+    /// The equivalent of OpenCL's `get_global_id`.
     pub global_id: [usize; 3],
-    /// As OpenCL's `get_global_size`.
+    /// The equivalent of OpenCL's `get_global_size`.
     pub global_size: [usize; 3],
 }
 
-/// The buffers of a call, in the order of the node's inputs and outputs, and what else its launches share.
+/// The buffers of a call, by the node's inputs and outputs, and the data that its launches share.
 ///
-/// All work items may touch all elements, so each access is one relaxed atomic: work items that
+/// All work items may access all elements, so each access is one relaxed atomic: work items that write to the
+/// same element race as on a device, without undefined behaviour.
 /// write to one element race as they would on a device, but never break the program.
 pub struct Buffers<'a> {
     io: &'a SharedBuffers<'a>,
 }
 
-/// What the work items of all launches of a call share.
+/// The data that the work items of all launches of a call share.
 pub(crate) struct SharedBuffers<'a> {
     inputs: Inputs<'a>,
     outputs: [TensorArg; MAX_OUTPUTS],
     output_count: usize,
     packed: PackedConstants<'a>,
-    /// The host's scratch, of as many bytes as `scratch` says.
+    /// The host's scratch, whose layout `scratch` describes.
     scratch_ptr: *mut u8,
     scratch: &'a ScratchBuffers,
     marker: PhantomData<&'a mut [u8]>,
 }
 
-/// The most outputs that the emulated GPU hands to a kernel.
+/// The most outputs of a kernel on the emulated GPU.
 pub(crate) const MAX_OUTPUTS: usize = 8;
 
-// SAFETY: inputs and packed constants are read only, outputs and scratch are reached through atomics alone.
+// SAFETY: inputs and packed constants are only read, outputs and scratch are only accessed with atomics.
 unsafe impl Sync for SharedBuffers<'_> {}
 
 impl<'a> SharedBuffers<'a> {
-    /// The buffers of a call, all of whose outputs are taken.
+    /// Takes all outputs of a call.
     ///
     /// # Errors
-    /// The call has more outputs than [`MAX_OUTPUTS`], rows that lie apart, or too little scratch.
+    /// The call has more outputs than [`MAX_OUTPUTS`], strided rows, or too little scratch.
     pub(crate) fn of(io: Io<'a>, scratch: &'a ScratchBuffers) -> Result<Self, ExecError> {
         let Io { inputs, mut outputs, scratch: mut room, packed, .. } = io;
         let output_count = outputs.len();
@@ -69,21 +70,21 @@ impl<'a> SharedBuffers<'a> {
         Ok(Self { inputs, outputs: taken, output_count, packed, scratch_ptr, scratch, marker })
     }
 
-    /// What a work item gets of them.
+    /// Returns the view of a work item.
     pub(crate) const fn buffers(&self) -> Buffers<'_> {
         Buffers { io: self }
     }
 }
 
-/// Where each scratch buffer of a GPU kernel lies in the scratch of a call.
+/// The positions of a GPU kernel's scratch buffers in the scratch of a call.
 pub(crate) struct ScratchBuffers {
-    /// Where each starts, and its bytes.
+    /// The start and the size of each in bytes.
     places: Vec<[usize; 2]>,
     bytes: usize,
 }
 
 impl ScratchBuffers {
-    /// Buffers of these sizes in bytes; none where memory has no such addresses.
+    /// Lays out buffers of these sizes in bytes; `None` on overflow.
     pub(crate) fn of(sizes: &[usize]) -> Option<Self> {
         let (mut places, mut end) = (Vec::with_capacity(sizes.len()), 0_usize);
         for &bytes in sizes {
@@ -94,7 +95,7 @@ impl ScratchBuffers {
         Some(Self { places, bytes: end })
     }
 
-    /// Room for all of them.
+    /// Returns the workspace for all of them.
     pub(crate) const fn workspace(&self) -> Workspace {
         Workspace::of::<u8>(self.bytes)
     }
@@ -106,7 +107,7 @@ impl fmt::Debug for Buffers<'_> {
     }
 }
 
-/// What a work item is told that asks for element `index` of `len`: the first that is none.
+/// Returns the error for element `index` of `len`, which is out of range.
 const fn beyond(index: usize, len: usize) -> ExecError {
     ExecError::bad_value((index as u64).cast_signed(), len)
 }
@@ -121,7 +122,7 @@ fn locate<T: Element>(arg: &TensorArg, index: usize) -> Result<*mut T, ExecError
     locate_bits(arg, index)
 }
 
-/// Where element `index` lies, for a `T` of the width of the elements.
+/// Returns the address of element `index`, for a `T` with the width of the elements.
 fn locate_bits<T: Element>(arg: &TensorArg, index: usize) -> Result<*mut T, ExecError> {
     if index >= arg.capacity || arg.data.is_null() {
         return Err(beyond(index, arg.capacity));
@@ -137,7 +138,7 @@ impl Buffers<'_> {
         found.ok_or(ExecError::with(Status::NO_SUCH_PORT, [port as u64, count as u64]))
     }
 
-    /// Where element `index` of scratch `scratch` lies.
+    /// Returns the address of element `index` of scratch buffer `scratch`.
     fn scratch<T: Element>(&self, scratch: usize, index: usize) -> Result<*mut T, ExecError> {
         let (all, ptr) = (&self.io.scratch.places, self.io.scratch_ptr);
         let missing = ExecError::with(Status::NO_SUCH_PORT, [scratch as u64, all.len() as u64]);
@@ -146,13 +147,13 @@ impl Buffers<'_> {
         if index >= len {
             return Err(beyond(index, len));
         }
-        // SAFETY: the host's scratch has room for every scratch, this one from `start` on.
+        // SAFETY: the host's scratch covers every buffer; this one begins at `start`.
         let first = unsafe { ptr.add(start) }.cast::<T>();
-        // SAFETY: the element lies within the bytes of this one.
+        // SAFETY: the element is within the bytes of this buffer.
         Ok(unsafe { first.add(index) })
     }
 
-    /// Element `index` of input `port`.
+    /// Reads element `index` of input `port`.
     ///
     /// # Errors
     /// No such input or element, or another type.
@@ -162,7 +163,7 @@ impl Buffers<'_> {
         Ok(unsafe { at.read() })
     }
 
-    /// All elements of input `port`.
+    /// Returns all elements of input `port`.
     ///
     /// # Errors
     /// No such input, or another type.
@@ -170,7 +171,7 @@ impl Buffers<'_> {
         self.io.inputs.get(port)
     }
 
-    /// The bits of element `index` of input `port`, whatever type of that width it has.
+    /// Reads the bits of element `index` of input `port`, for any type of that width.
     ///
     /// # Errors
     /// No such input or element, or another width.
@@ -180,13 +181,13 @@ impl Buffers<'_> {
         bits.get(index).copied().ok_or(missing)
     }
 
-    /// Element `index` of output `port` as last written by any work item.
+    /// Reads element `index` of output `port` as last written by any work item.
     ///
     /// # Errors
     /// No such output or element, or another type.
     pub fn get_output<T: Element>(&self, port: usize, index: usize) -> Result<T, ExecError> {
         let at = locate::<T>(self.output(port)?, index)?;
-        // SAFETY: `at` is an aligned element of an output, which is reached through atomics alone.
+        // SAFETY: `at` is an aligned element of an output, which is only accessed with atomics.
         Ok(unsafe { atomic_read(at) })
     }
 
@@ -196,12 +197,12 @@ impl Buffers<'_> {
     /// No such output or element, or another type.
     pub fn set<T: Element>(&self, port: usize, index: usize, value: T) -> Result<(), ExecError> {
         let at = locate::<T>(self.output(port)?, index)?;
-        // SAFETY: `at` is an aligned element of an output, which is reached through atomics alone.
+        // SAFETY: `at` is an aligned element of an output, which is only accessed with atomics.
         unsafe { atomic_write(at, value) };
         Ok(())
     }
 
-    /// Writes the bits of element `index` of output `port`, whatever type of that width it has.
+    /// Writes the bits of element `index` of output `port`, for any type of that width.
     ///
     /// # Errors
     /// No such output or element, or another width.
@@ -209,25 +210,25 @@ impl Buffers<'_> {
         let arg = self.output(port)?;
         check_width::<B>(arg)?;
         let at = locate_bits::<B>(arg, index)?;
-        // SAFETY: `at` is an aligned element of an output, which is reached through atomics alone.
+        // SAFETY: `at` is an aligned element of an output, which is only accessed with atomics.
         unsafe { atomic_write(at, bits) };
         Ok(())
     }
 
-    /// Element `index` of scratch `scratch` as last written by any work item of the call.
+    /// Reads element `index` of scratch buffer `scratch` as last written by any work item of the call.
     ///
     /// # Errors
-    /// No such scratch or element.
+    /// No such buffer or element.
     pub fn get_scratch<T: Element>(&self, scratch: usize, index: usize) -> Result<T, ExecError> {
         let at = self.scratch::<T>(scratch, index)?;
-        // SAFETY: `at` is an element of scratch, aligned to 64 bytes, which is reached through atomics alone.
+        // SAFETY: `at` is an element of scratch, aligned to 64 bytes, which is only accessed with atomics.
         Ok(unsafe { atomic_read(at) })
     }
 
-    /// Writes element `index` of scratch `scratch`.
+    /// Writes element `index` of scratch buffer `scratch`.
     ///
     /// # Errors
-    /// No such scratch or element.
+    /// No such buffer or element.
     pub fn set_scratch<T: Element>(
         &self,
         scratch: usize,
@@ -235,23 +236,23 @@ impl Buffers<'_> {
         value: T,
     ) -> Result<(), ExecError> {
         let at = self.scratch::<T>(scratch, index)?;
-        // SAFETY: `at` is an element of scratch, aligned to 64 bytes, which is reached through atomics alone.
+        // SAFETY: `at` is an element of scratch, aligned to 64 bytes, which is only accessed with atomics.
         unsafe { atomic_write(at, value) };
         Ok(())
     }
 
-    /// The elements of a packed constant.
+    /// Returns the elements of a packed constant.
     ///
     /// # Errors
-    /// Another kernel's packed constant.
+    /// The handle belongs to another kernel.
     pub fn packed<T: Element>(&self, packed: Packed<T>) -> Result<&[T], ExecError> {
         self.io.packed.get(packed)
     }
 
-    /// Element `index` of floating-point input `port`, whatever its storage.
+    /// Reads element `index` of floating-point input `port`, in any storage type.
     ///
     /// # Errors
-    /// No such input or element, or no floating-point type.
+    /// No such input or element, or not a floating-point type.
     pub fn load(&self, port: usize, index: usize) -> Result<f32, ExecError> {
         match self.io.inputs.raw(port)?.dtype() {
             Some(DType::F16) => self.get::<F16>(port, index).map(F16::to_f32),
@@ -260,10 +261,10 @@ impl Buffers<'_> {
         }
     }
 
-    /// Element `index` of floating-point output `port` as last written, whatever its storage.
+    /// Reads element `index` of floating-point output `port` as last written, in any storage type.
     ///
     /// # Errors
-    /// No such output or element, or no floating-point type.
+    /// No such output or element, or not a floating-point type.
     pub fn load_output(&self, port: usize, index: usize) -> Result<f32, ExecError> {
         match self.output(port)?.dtype() {
             Some(DType::F16) => self.get_output::<F16>(port, index).map(F16::to_f32),
@@ -272,10 +273,10 @@ impl Buffers<'_> {
         }
     }
 
-    /// Writes element `index` of floating-point output `port`, rounded to its storage.
+    /// Writes element `index` of floating-point output `port`, rounded to its storage type.
     ///
     /// # Errors
-    /// No such output or element, or no floating-point type.
+    /// No such output or element, or not a floating-point type.
     pub fn store(&self, port: usize, index: usize, value: f32) -> Result<(), ExecError> {
         match self.output(port)?.dtype() {
             Some(DType::F16) => self.set(port, index, F16::from_f32(value)),
@@ -286,11 +287,11 @@ impl Buffers<'_> {
 }
 
 /// # Safety
-/// `at` must be valid and aligned for `T`, and be reached through atomics alone.
+/// `at` must be valid and aligned for `T`, and only accessed with atomics.
 unsafe fn atomic_read<T: Element>(at: *mut T) -> T {
     macro_rules! read {
         ($atomic:ty) => {{
-            // SAFETY: `at` is valid, aligned and reached through atomics alone; the atomic has the size of `T`.
+            // SAFETY: `at` is valid, aligned and only accessed with atomics; the atomic has the size of `T`.
             let bits = unsafe { &*at.cast::<$atomic>() }.load(Ordering::Relaxed);
             // SAFETY: `T` is plain old data of the same size.
             unsafe { std::mem::transmute_copy(&bits) }
@@ -305,13 +306,13 @@ unsafe fn atomic_read<T: Element>(at: *mut T) -> T {
 }
 
 /// # Safety
-/// `at` must be valid and aligned for `T`, and be reached through atomics alone.
+/// `at` must be valid and aligned for `T`, and only accessed with atomics.
 unsafe fn atomic_write<T: Element>(at: *mut T, value: T) {
     macro_rules! write {
         ($atomic:ty) => {{
             // SAFETY: `T` is plain old data of the same size.
             let bits = unsafe { std::mem::transmute_copy(&value) };
-            // SAFETY: `at` is valid, aligned and reached through atomics alone; the atomic has the size of `T`.
+            // SAFETY: `at` is valid, aligned and only accessed with atomics; the atomic has the size of `T`.
             unsafe { &*at.cast::<$atomic>() }.store(bits, Ordering::Relaxed);
         }};
     }

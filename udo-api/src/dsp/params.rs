@@ -1,4 +1,4 @@
-//! The parameters of a DSP function: read and checked in finalize, kept by the kernel, handed out without the heap.
+//! The parameters of a DSP function: checked in finalize, stored in the kernel, and passed without the heap.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use crate::author::FinalizeCx;
 use crate::element::Element;
 use crate::error::Error;
 
-/// The type of a parameter of a DSP function, as in `fn(&[f32])`: a function type, since it alone may leave out
-/// lifetimes where [`dsp_kernel!`](crate::dsp_kernel) makes fields of it.
+/// The type of a parameter of a DSP function, as in `fn(&[f32])`. It is a function type because only these may omit
+/// lifetimes where [`dsp_kernel!`](crate::dsp_kernel) declares fields with it.
 ///
 /// ```
 /// use udo_api::{ExecError, Quant, QuantMut, Scratch, dsp_kernel};
@@ -34,11 +34,11 @@ use crate::error::Error;
     note = "numbers, `bool`, `&str`, slices of numbers, `Texts<'_>`, `TypedTensor<'_, T>`, and `Option`s of these"
 )]
 pub trait DspParam {
-    /// What the kernel keeps of it.
+    /// The stored form in the kernel.
     type Kept: DspKept;
 }
 
-/// A parameter as a kernel keeps it; kernels for the CPU and the GPU read theirs by it as well.
+/// The stored form of a parameter in a kernel. Kernels for the CPU and the GPU use it too.
 ///
 /// ```
 /// use udo_api::{DspKept, Error, FinalizeCx};
@@ -58,62 +58,62 @@ pub trait DspParam {
 /// }
 /// ```
 pub trait DspKept: fmt::Debug + Send + Sync + Sized + 'static {
-    /// What the function is given.
+    /// The function's argument type.
     type Given<'k>;
 
-    /// Reads the parameter called `name`.
+    /// Reads the parameter `name`.
     ///
     /// # Errors
-    /// The parameter has no value, or another kind of value.
+    /// The parameter is not set or has another kind.
     fn read(cx: &FinalizeCx<'_>, name: &str) -> Result<Self, Error>;
 
-    /// The parameter for one call.
+    /// Returns the argument for one call.
     fn give(&self) -> Self::Given<'_>;
 }
 
-/// A number or truth value of a parameter.
+/// A parameter's element type: a number or a bool.
 ///
 /// ```
 /// use udo_api::{DspScalar, Error, FinalizeCx};
 ///
-/// /// A parameter of any width that has to be one of its list.
+/// Reads a parameter of any width that must be in its list.
 /// fn chosen<T: DspScalar + PartialEq>(cx: &FinalizeCx<'_>) -> Result<T, Error> {
 ///     let (value, list) = (T::read(cx, "value")?, T::read_list(cx, "values")?);
 ///     if list.contains(&value) { Ok(value) } else { Err(Error::new(format!("{value:?} is not in {list:?}"))) }
 /// }
 /// ```
 pub trait DspScalar: Copy + fmt::Debug + Send + Sync + 'static {
-    /// Reads the parameter called `name`.
+    /// Reads the parameter `name`.
     ///
     /// # Errors
-    /// The parameter has no value, or another kind of value.
+    /// The parameter is not set or has another kind.
     fn read(cx: &FinalizeCx<'_>, name: &str) -> Result<Self, Error>;
 
-    /// Reads the list called `name`.
+    /// Reads the list `name`.
     ///
     /// # Errors
-    /// The parameter has no value, or another kind of value.
+    /// The parameter is not set or has another kind.
     fn read_list(cx: &FinalizeCx<'_>, name: &str) -> Result<Box<[Self]>, Error>;
 }
 
-/// The texts of a parameter.
+/// The strings of a parameter.
 #[derive(Clone, Copy)]
 pub struct Texts<'k> {
     texts: &'k [Box<str>],
 }
 
 impl<'k> Texts<'k> {
-    /// How many there are.
+    /// Returns the number of strings.
     pub fn len(&self) -> usize {
         self.texts.len()
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.texts.is_empty()
     }
 
-    /// Text `index`.
+    /// Returns string `index`.
     pub fn get(&self, index: usize) -> Option<&'k str> {
         self.texts.get(index).map(AsRef::as_ref)
     }
@@ -135,15 +135,15 @@ impl fmt::Debug for Texts<'_> {
 pub struct TypedTensor<'k, T> {
     /// The elements, outermost dimension first.
     pub data: &'k [T],
-    /// The extents.
+    /// The dimensions.
     pub shape: &'k [usize],
 }
 
-/// The texts of a parameter as a kernel keeps them.
+/// The stored form of a list of strings.
 #[derive(Debug)]
 pub struct KeptTexts(Box<[Box<str>]>);
 
-/// A tensor parameter as a kernel keeps it.
+/// The stored form of a tensor parameter.
 #[derive(Debug)]
 pub struct KeptTensor<T> {
     data: Box<[T]>,
@@ -223,7 +223,7 @@ impl<K: DspKept> DspKept for Option<K> {
     }
 }
 
-/// What [`DspKept`]s stand for, and for the same where a node may leave it out.
+/// Implements [`DspKept`] for a type and for its `Option`.
 macro_rules! kept {
     ($([$($of:tt)*] $given:ty => $kept:ty;)*) => {$(
         impl $($of)* DspParam for fn($given) {
@@ -292,7 +292,7 @@ fn int<T: TryFrom<i64> + Element>(cx: &FinalizeCx<'_>, name: &str) -> Result<T, 
 }
 
 fn narrow<T: TryFrom<i64> + Element>(name: &str, value: i64) -> Result<T, Error> {
-    let refuse = |_| Error::new(format!("parameter {name:?} is {value}, wanted {}", T::DTYPE));
+    let refuse = |_| Error::new(format!("parameter {name:?} is {value}, expected {}", T::DTYPE));
     T::try_from(value).map_err(refuse)
 }
 
@@ -304,13 +304,13 @@ fn ints<T: TryFrom<i64> + Element>(cx: &FinalizeCx<'_>, name: &str) -> Result<Bo
     cx.ints(name)?.iter().map(|&int| narrow(name, int)).collect()
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "rounding is what is asked for")]
+#[expect(clippy::cast_possible_truncation, reason = "rounding is intended")]
 fn floats32(cx: &FinalizeCx<'_>, name: &str) -> Result<Box<[f32]>, Error> {
     Ok(floats(cx, name)?.iter().map(|&float| float as f32).collect())
 }
 
-/// A list of real numbers; integers will do.
-#[expect(clippy::cast_precision_loss, reason = "real numbers written as integers are small")]
+/// Reads a list of floating-point numbers; integers are converted.
+#[expect(clippy::cast_precision_loss, reason = "floats written as integers are small")]
 fn floats(cx: &FinalizeCx<'_>, name: &str) -> Result<Box<[f64]>, Error> {
     let refusal = match cx.floats(name) {
         Ok(list) => return Ok(list.into()),

@@ -1,4 +1,4 @@
-//! The tensors of a DSP function: which of a node's ports they are, and the views that the function gets.
+//! The tensors of a DSP function: their ports of the node, and the views passed to the function.
 
 use std::marker::PhantomData;
 
@@ -10,30 +10,30 @@ use crate::error::{Error, ExecError, Status};
 use crate::shape::MAX_RANK;
 use crate::tensor::TensorDesc;
 
-/// A fixed-point input: quantized values, shape, and what a quantized value means.
+/// A fixed-point input: quantized values, shape and encoding.
 #[derive(Clone, Copy, Debug)]
 pub struct Quant<'a, T> {
     /// The quantized values, outermost dimension first.
     pub data: &'a [T],
-    /// The extents in this run.
+    /// The dimensions in this run.
     pub shape: &'a [usize],
-    /// What a quantized value means; scale 1 and zero point 0 where the tensor has no encoding, or one per axis.
+    /// The encoding; scale 1 and zero point 0 if the tensor has none, or one per axis.
     pub encoding: Encoding,
-    /// What a quantized value means at each position of an axis, on ports whose rules say [`per_axis`](crate::PortRule::per_axis).
+    /// The encoding for each position of an axis, on ports whose rules say [`per_axis`](crate::PortRule::per_axis).
     pub axis_encoding: Option<&'static AxisEncoding>,
 }
 
-/// A fixed-point output: room for quantized values, and what a quantized value will mean.
+/// A fixed-point output: memory for quantized values, and their encoding.
 #[derive(Debug)]
 pub struct QuantMut<'a, T> {
-    /// The quantized values, to be written; a bounded output comes at its bound.
+    /// The quantized values to write; a bounded output has the size of its bound.
     pub data: &'a mut [T],
-    /// What a quantized value will mean; scale 1 and zero point 0 where the tensor has no encoding, or one per axis.
+    /// The encoding; scale 1 and zero point 0 if the tensor has none, or one per axis.
     pub encoding: Encoding,
-    /// What a quantized value will mean at each position of an axis, as for [`Quant`].
+    /// The encoding for each position of an axis, as in [`Quant`].
     pub axis_encoding: Option<&'static AxisEncoding>,
     extents: Extents<'a>,
-    /// A copy: an empty output is handed out as often as asked for, and each says the extents for all.
+    /// A copy, since an empty output may be taken repeatedly and each view sets the dimensions for all.
     dims: [usize; MAX_RANK],
     rank: usize,
 }
@@ -41,17 +41,17 @@ pub struct QuantMut<'a, T> {
 const PLAIN: Encoding = Encoding { scale: 1.0, zero_point: 0 };
 
 impl<T> Default for Quant<'_, T> {
-    /// Of no elements.
+    /// A view without elements.
     fn default() -> Self {
         Self { data: &[], shape: &[0], encoding: PLAIN, axis_encoding: None }
     }
 }
 
 impl<'a, T: Element> Quant<'a, T> {
-    /// Input `port` of a kernel that takes [`Io`] itself.
+    /// Returns input `port` of a kernel that implements [`Kernel`](crate::Kernel) directly.
     ///
     /// # Errors
-    /// No such input, or of another type.
+    /// No such input, or another type.
     pub fn of(inputs: Inputs<'a>, port: usize) -> Result<Self, ExecError> {
         Ok(Self {
             data: inputs.get(port)?,
@@ -73,16 +73,16 @@ impl<'a, T: Element> QuantMut<'a, T> {
         Ok(Self { data, encoding, axis_encoding, extents, dims, rank })
     }
 
-    /// The extents: the bounds, or what [`QuantMut::set_shape`] made of them.
+    /// Returns the dimensions: the bounds, or those from [`QuantMut::set_shape`].
     pub fn shape(&self) -> &[usize] {
         self.dims.get(..self.rank).unwrap_or_default()
     }
 
-    /// Says the extents of a bounded output in this run. The elements stay where they were written; each
-    /// bounded extent may shrink, and the others stay as they are.
+    /// Sets the dimensions of a bounded output in this run. The elements stay in place; bounded dimensions may shrink,
+    /// and others must not change.
     ///
     /// # Errors
-    /// Another rank, or an extent that may not be.
+    /// Another rank, or an invalid dimension.
     pub fn set_shape(&mut self, dims: &[usize]) -> Result<(), ExecError> {
         self.extents.set(dims)?;
         self.dims.iter_mut().zip(dims).for_each(|(to, from)| *to = *from);
@@ -99,17 +99,17 @@ pub struct Quants<'a, T> {
 }
 
 impl<'a, T: Element> Quants<'a, T> {
-    /// How many there are.
+    /// Returns the number of tensors.
     pub fn len(&self) -> usize {
         self.inputs.len().saturating_sub(self.first)
     }
 
-    /// Whether there are none.
+    /// Whether there are no tensors.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Tensor `index` of these.
+    /// Returns tensor `index`.
     ///
     /// # Errors
     /// No such tensor.
@@ -118,7 +118,7 @@ impl<'a, T: Element> Quants<'a, T> {
     }
 }
 
-/// The tensors of a repeated output. Each is handed out once, and has to be.
+/// The tensors of a repeated output. Each must be taken exactly once.
 #[derive(Debug)]
 pub struct QuantsMut<'a, T> {
     outputs: Outputs<'a>,
@@ -127,17 +127,17 @@ pub struct QuantsMut<'a, T> {
 }
 
 impl<'a, T: Element> QuantsMut<'a, T> {
-    /// How many there are.
+    /// Returns the number of tensors.
     pub fn len(&self) -> usize {
         self.outputs.len().saturating_sub(self.first)
     }
 
-    /// Whether there are none.
+    /// Whether there are no tensors.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Tensor `index` of these, to be written.
+    /// Takes tensor `index` for writing.
     ///
     /// # Errors
     /// No such tensor, or taken before.
@@ -146,15 +146,15 @@ impl<'a, T: Element> QuantsMut<'a, T> {
     }
 }
 
-/// What stands for a port in [`dsp_kernel!`](crate::dsp_kernel): `T` for one that every node has, `Option<T>` for one
-/// that a node may leave out, `[T]` for a repeated one.
+/// The type of a port in [`dsp_kernel!`](crate::dsp_kernel): `T` for a required one, `Option<T>` for an optional one,
+/// `[T]` for a repeated one.
 ///
 /// ```
 /// use udo_api::{ExecError, Quant, QuantMut, Quants, Scratch, dsp_kernel};
 ///
 /// dsp_kernel!(MaskedSumDsp = masked_sum(out: [i32], in: [Option<u8>, [u8]], params: {}));
 ///
-/// /// The sum of all inputs but the first, where that is not 0.
+/// Sums all inputs but the first, which masks elements with 0.
 /// fn masked_sum(
 ///     y: QuantMut<'_, i32>,
 ///     mask: Option<Quant<'_, u8>>,
@@ -175,25 +175,25 @@ impl<'a, T: Element> QuantsMut<'a, T> {
 pub trait DspPort {
     /// The element type.
     const DTYPE: DType;
-    /// Whether a node may leave the port out.
+    /// Whether the port is optional.
     const IS_OPTIONAL: bool = false;
-    /// Whether the port stands for all tensors that are left.
+    /// Whether the port stands for all remaining tensors.
     const IS_REPEATED: bool = false;
-    /// What the function gets of an input.
+    /// The view of an input.
     type Input<'a>;
-    /// What the function gets of an output.
+    /// The view of an output.
     type Output<'a>;
 
-    /// The input at the call's place.
+    /// Returns the next input.
     ///
     /// # Errors
-    /// The input is not there, or has another type.
+    /// The input is absent or has another type.
     fn input<'a>(call: &mut DspCall<'a>) -> Result<Self::Input<'a>, ExecError>;
 
-    /// The output at the call's place.
+    /// Returns the next output.
     ///
     /// # Errors
-    /// The output is not there, or has another type.
+    /// The output is absent or has another type.
     fn output<'a>(call: &mut DspCall<'a>) -> Result<Self::Output<'a>, ExecError>;
 }
 
@@ -242,13 +242,13 @@ impl<T: Element> DspPort for [T] {
 
     fn output<'a>(call: &mut DspCall<'a>) -> Result<QuantsMut<'a, T>, ExecError> {
         let first = call.next_output();
-        // Nothing comes after a repeated output: `only_the_last_is_repeated`.
+        // A repeated output is the last one, as `only_the_last_is_repeated` checks.
         let outputs = call.outputs.take().ok_or(ExecError::of(Status::BAD_CALL))?;
         Ok(QuantsMut { outputs, first, elements: PhantomData })
     }
 }
 
-/// Hands out the arguments of a DSP function one after the other; used by [`dsp_kernel!`](crate::dsp_kernel).
+/// Passes the arguments of a DSP function in order; used by [`dsp_kernel!`](crate::dsp_kernel).
 #[derive(Debug)]
 pub struct DspCall<'a> {
     inputs: Inputs<'a>,
@@ -259,13 +259,13 @@ pub struct DspCall<'a> {
 }
 
 impl<'a> DspCall<'a> {
-    /// The arguments of one call.
+    /// Starts with the arguments of one call.
     pub fn new(io: Io<'a>) -> Self {
         let Io { inputs, outputs, scratch, .. } = io;
         Self { inputs, outputs: Some(outputs), scratch, next_output: 0, next_input: 0 }
     }
 
-    /// The next output.
+    /// Returns the next output.
     ///
     /// # Errors
     /// No such output, or another type.
@@ -273,7 +273,7 @@ impl<'a> DspCall<'a> {
         P::output(self)
     }
 
-    /// The next input.
+    /// Returns the next input.
     ///
     /// # Errors
     /// No such input, or another type.
@@ -281,7 +281,7 @@ impl<'a> DspCall<'a> {
         P::input(self)
     }
 
-    /// The fast memory.
+    /// Returns the fast memory.
     pub fn vtcm(self) -> Scratch<'a> {
         self.scratch
     }
@@ -303,7 +303,7 @@ impl<'a> DspCall<'a> {
     }
 }
 
-/// Holds the ports of a node against the arguments of a DSP function before any run; used by
+/// Compares the ports of a node with the arguments of a DSP function in finalize; used by
 /// [`dsp_kernel!`](crate::dsp_kernel).
 #[derive(Debug)]
 pub struct DspCheck<'a> {
@@ -313,15 +313,15 @@ pub struct DspCheck<'a> {
 }
 
 impl<'a> DspCheck<'a> {
-    /// The ports of this node.
+    /// Starts with the ports of this node.
     pub fn new(cx: &'a FinalizeCx<'a>) -> Self {
         Self { cx, next_output: 0, next_input: 0 }
     }
 
-    /// The next output of the function, or all that are left.
+    /// Checks the next output of the function, or all remaining ones.
     ///
     /// # Errors
-    /// The node leaves out what the function wants, or has another type there.
+    /// The node omits a required output or has another type.
     pub fn output<P: DspPort + ?Sized>(&mut self) -> Result<(), Error> {
         let (first, count) = (self.next_output, self.cx.output_count());
         self.next_output = after::<P>(first, count);
@@ -331,10 +331,10 @@ impl<'a> DspCheck<'a> {
         })
     }
 
-    /// The next input of the function, or all that are left.
+    /// Checks the next input of the function, or all remaining ones.
     ///
     /// # Errors
-    /// The node leaves out what the function wants, or has another type there.
+    /// The node omits a required input or has another type.
     pub fn input<P: DspPort + ?Sized>(&mut self) -> Result<(), Error> {
         let (first, count) = (self.next_input, self.cx.input_count());
         self.next_input = after::<P>(first, count);
@@ -344,10 +344,10 @@ impl<'a> DspCheck<'a> {
         })
     }
 
-    /// The node has no tensors besides.
+    /// Checks that the node has no further tensors.
     ///
     /// # Errors
-    /// The node has an input or output that the function does not get.
+    /// The node has an input or output that the function does not take.
     pub fn finish(self) -> Result<(), Error> {
         let Self { cx, next_input, next_output } = self;
         let extra_input = (next_input..cx.input_count()).find(|&port| cx.has_input(port));
@@ -361,7 +361,7 @@ impl<'a> DspCheck<'a> {
     }
 }
 
-/// The port after `P`, which stands at `first` of `count`.
+/// Returns the index of the port after `P`, which is at `first` of `count`.
 fn after<P: DspPort + ?Sized>(first: usize, count: usize) -> usize {
     if P::IS_REPEATED { count.max(first) } else { first + 1 }
 }
@@ -375,23 +375,22 @@ fn check<P: DspPort + ?Sized>(
         if P::IS_OPTIONAL {
             return Ok(());
         }
-        return Err(Error::new(format!("{side} {port} is missing, wanted {}", P::DTYPE)));
+        return Err(Error::new(format!("{side} {port} is missing, expected {}", P::DTYPE)));
     };
     if found.dtype() == Some(P::DTYPE) {
         return Ok(());
     }
     let found = found.dtype().map_or("of an unknown type", DType::name);
-    Err(Error::new(format!("{side} {port} is {found}, wanted {}", P::DTYPE)))
+    Err(Error::new(format!("{side} {port} is {found}, expected {}", P::DTYPE)))
 }
 
-/// Refuses, while the package is compiled, a repeated port with others behind it; used by
-/// [`dsp_kernel!`](crate::dsp_kernel).
+/// Refuses at compile time a repeated port that is not the last one; used by [`dsp_kernel!`](crate::dsp_kernel).
 ///
 /// # Panics
 /// A port before the last is repeated.
 pub const fn only_the_last_is_repeated(mut ports: &[bool]) {
     while let [is_repeated, rest @ ..] = ports {
-        assert!(!*is_repeated || rest.is_empty(), "a repeated port has others behind it");
+        assert!(!*is_repeated || rest.is_empty(), "a repeated port is not the last one");
         ports = rest;
     }
 }

@@ -1,11 +1,11 @@
-//! Calls of kernels without guard and panic catch, in place of `watch.rs` under `--cfg udo_unguarded`: to
-//! measure what those cost. Packages built so count as unguarded.
+//! Kernel calls without heap guard and panic catch, in place of `watch.rs` under `--cfg udo_unguarded`,
+//! to measure their cost. Packages built this way count as unguarded.
 
 use crate::abi::ExecArgs;
 use crate::error::{ExecError, Status};
 use crate::guard::{self, LibraryGuard};
 
-/// None: hosts treat the package as one that nobody watches.
+/// `None`: hosts treat the package as unguarded.
 pub(super) const LIBRARY_GUARD: Option<LibraryGuard> = None;
 
 /// `[execute-time, thread-safe]` Runs `body`.
@@ -19,7 +19,7 @@ pub(super) unsafe fn watched<S>(
 ) -> u32 {
     // SAFETY: the caller passes arguments that are valid as the ABI says until this returns.
     let args = unsafe { &*args };
-    // SAFETY: `state` is the `S` that finalize made, which the host frees after the last call.
+    // SAFETY: `state` is the `S` from finalize, which the host frees after the last call.
     let state = unsafe { &*args.state.cast::<S>() };
     match body(state, args) {
         Ok(()) => Status::OK.code(),

@@ -1,4 +1,4 @@
-//! The Rust door: the one file that knows `abi_stable`, used only while a library is opened.
+//! The Rust entry point: the only file that uses `abi_stable`, and only to open a library.
 #![expect(
     non_camel_case_types,
     missing_debug_implementations,
@@ -22,18 +22,18 @@ use crate::abi::PackageV1;
 #[sabi(kind(Prefix(prefix_ref = PackageRoot_Ref)))]
 #[sabi(missing_field(panic))]
 pub struct PackageRoot {
-    /// The table. Its layout is checked by fingerprint, so `abi_stable` need not look inside.
+    /// The table. Its layout is checked by fingerprint, so `abi_stable` need not inspect it.
     #[sabi(last_prefix_field)]
     #[sabi(unsafe_opaque_field)]
     pub package: TablePtr,
 }
 
-/// Where a package's table lies: one of the version that the package was built with, so not a reference.
+/// The address of a package's table, which has the layout of the package's version and so is not a reference.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
 pub struct TablePtr(pub *const PackageV1);
 
-// SAFETY: the table is static and nobody writes it.
+// SAFETY: the table is static and immutable.
 unsafe impl Send for TablePtr {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for TablePtr {}
@@ -45,24 +45,24 @@ impl RootModule for PackageRoot_Ref {
     abi_stable::declare_root_module_statics! {PackageRoot_Ref}
     const BASE_NAME: &'static str = "udo_package";
     const NAME: &'static str = "udo_package";
-    // abi_stable takes 0.1 and 0.2 for strangers, and this crate's version says nothing of the ABI: only the major
-    // version of the ABI is compared here, the rest by the loader.
+    // abi_stable treats 0.1 and 0.2 as incompatible, and this crate's version is unrelated to the ABI: only the
+    // major version of the ABI is compared here, the rest by the loader.
     const VERSION_STRINGS: VersionStrings = VersionStrings::new(MAJOR);
 }
 
 impl PackageRoot {
-    /// The root module around `package`; leaked, as libraries are never unloaded.
+    /// Creates the root module of `package`; it is leaked, as libraries are never unloaded.
     pub fn leak(package: &'static PackageV1) -> PackageRoot_Ref {
         Self { package: TablePtr(package) }.leak_into_prefix()
     }
 }
 
-/// Why the Rust door stays shut.
+/// Why a library does not open through the Rust entry point.
 #[derive(Debug)]
 pub struct DoorError {
     /// One line for the user.
     pub reason: &'static str,
-    /// The long report, for a log.
+    /// The detailed report, for a log.
     pub report: String,
 }
 
@@ -74,13 +74,13 @@ impl fmt::Display for DoorError {
 
 impl std::error::Error for DoorError {}
 
-/// Opens the library at `path` and returns its table. The library stays loaded for good.
+/// Opens the library at `path` and returns its table. The library is never unloaded.
 ///
 /// # Errors
-/// The library has no root module of ours, or one of another layout or version.
+/// The library does not have a root module of this SDK, or has one of another layout or version.
 ///
 /// # Safety
-/// Runs the library's constructors, and trusts that its root module is what its header says.
+/// Runs the library's constructors, and relies on the header of its root module.
 pub unsafe fn open_rust_door(path: &Path) -> Result<*const PackageV1, DoorError> {
     let header = lib_header_from_path(path).map_err(|e| DoorError::of(&e))?;
     let root = header.init_root_module::<PackageRoot_Ref>().map_err(|e| DoorError::of(&e))?;
@@ -96,7 +96,7 @@ impl DoorError {
             LibraryError::IncompatibleVersionNumber { .. } | LibraryError::ParseVersionError(_) => {
                 "it was built with another version of the SDK"
             }
-            LibraryError::AbiInstability(_) => "its layouts are not those of this SDK",
+            LibraryError::AbiInstability(_) => "its layouts differ from those of this SDK",
             LibraryError::RootModule { .. } => "its root module failed to start",
             _ => "its root module cannot be read",
         };

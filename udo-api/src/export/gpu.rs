@@ -1,4 +1,4 @@
-//! GPU kernels: the functions behind them, what they tell the host, and their work items on the emulated GPU.
+//! GPU kernels: their ABI functions, their descriptions for the host, and work items on the emulated GPU.
 
 use std::ffi::c_void;
 
@@ -16,7 +16,7 @@ use crate::gpu::{GpuKernel, KernelInfo, Launch, WorkItemFn};
 use crate::span::{Span, StaticPtr, slice_or_empty};
 
 impl KernelDef {
-    /// `K` computes the operator `op` on the GPU.
+    /// Registers `K` as the GPU kernel of operator `op`.
     pub const fn gpu<K: GpuKernel>(op: &'static str) -> Self {
         Self::with_vtable(op, Core::GPU, gpu_vtable::<K>())
     }
@@ -45,36 +45,36 @@ impl<K: GpuKernel> GpuFns<K> {
         reserved_words: [0; 1],
     };
 
-    // SAFETY: called by the host alone, with a node and room for a number as the ABI says.
+    // SAFETY: called only by the host, with a node and memory for a number as the ABI says.
     unsafe extern "C" fn accept(args: *const AcceptArgs, steps: *mut u32) -> u32 {
-        // SAFETY: the host keeps to the ABI.
+        // SAFETY: the host follows the ABI.
         unsafe { accept_with(args, steps, &K::accept) }
     }
 
-    // SAFETY: called by the host alone, with arguments as the ABI says and room for one result.
+    // SAFETY: called only by the host, with arguments as the ABI says and memory for one result.
     unsafe extern "C" fn finalize(args: *const FinalizeArgs, out: *mut Finalized) -> u32 {
-        // SAFETY: the host keeps to the ABI.
+        // SAFETY: the host follows the ABI.
         unsafe { finalize_with(args, out, GpuState::<K>::finalize) }
     }
 
-    // SAFETY: called by the host alone, with arguments as the ABI says and the state from finalize.
+    // SAFETY: called only by the host, with arguments as the ABI says and the state from finalize.
     unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
         // SAFETY: the host keeps to the ABI, and finalize made a `GpuState<K>`.
         unsafe { execute_with::<GpuState<K>>(args, GpuState::execute) }
     }
 
-    // SAFETY: called by the host alone, with the state from finalize and a sink that lives for the call.
+    // SAFETY: called only by the host, with the state from finalize and a sink that outlives the call.
     unsafe extern "C" fn info(state: *const c_void, sink: *const GpuSink) -> u32 {
-        // SAFETY: the host passes what finalize made.
+        // SAFETY: the host passes the state from finalize.
         let state = unsafe { &*state.cast::<GpuState<K>>() };
         // SAFETY: the host passes a sink that is valid for the call.
         let sink = unsafe { &*sink };
-        // SAFETY: the sink is valid for the call, and so is `info`, which is the state's.
+        // SAFETY: the sink is valid for the call, and so is `info`, which belongs to the state.
         unsafe { send(&state.info, sink) }.code()
     }
 }
 
-/// The functions of a GPU kernel.
+/// Returns the functions of a GPU kernel.
 const fn gpu_vtable<K: GpuKernel>() -> &'static KernelVTable {
     &GpuFns::<K>::TABLE
 }
@@ -159,7 +159,7 @@ fn run_range<K: GpuKernel>(
     parallel: Parallel<'_>,
 ) -> Result<(), ExecError> {
     let total: usize = global_size.iter().product();
-    // A few grains per thread even out work items of unequal length.
+    // A few grains per thread balance work items of unequal duration.
     let grain = total.div_ceil(parallel.width() * 4).max(1);
     parallel.run(total.div_ceil(grain), |index| {
         for item in index * grain..total.min((index + 1) * grain) {
@@ -175,13 +175,13 @@ fn span<T>(elements: &[T]) -> Span {
     Span { ptr: elements.as_ptr().cast(), bytes: size_of_val(elements) }
 }
 
-/// Says to `sink` what `info` holds.
+/// Sends `info` to `sink`.
 ///
 /// # Safety
 /// `sink` must be as the ABI says.
 pub unsafe fn send(info: &KernelInfo, sink: &GpuSink) -> Status {
     for &bytes in &info.scratch {
-        // SAFETY: `ctx` is the one that came with the function.
+        // SAFETY: `ctx` belongs to the function.
         let status = unsafe { (sink.scratch)(sink.ctx, bytes) };
         if status != Status::OK.code() {
             return Status::from_code(status);
@@ -200,7 +200,7 @@ pub unsafe fn send(info: &KernelInfo, sink: &GpuSink) -> Status {
             local: launch.local_size.unwrap_or([0; 3]),
             reserved_words: [0; 4],
         };
-        // SAFETY: `ctx` is the one that came with the function, and `raw` points to what `launch` holds.
+        // SAFETY: `ctx` belongs to the function, and `raw` points to the contents of `launch`.
         let status = unsafe { (sink.launch)(sink.ctx, &raw const raw) };
         if status != Status::OK.code() {
             return Status::from_code(status);
@@ -210,16 +210,16 @@ pub unsafe fn send(info: &KernelInfo, sink: &GpuSink) -> Status {
 }
 
 impl GpuLaunch {
-    /// The launch with its texts and arguments copied out.
+    /// Copies the launch with its strings and arguments.
     ///
     /// # Errors
-    /// A text is not UTF-8, or a reserved field is set.
+    /// A string is not UTF-8, or a reserved field is set.
     ///
     /// # Safety
-    /// What it points to must be there, as many as its counts say.
+    /// The pointers must be valid for as many elements as the counts say.
     pub unsafe fn to_launch(&self) -> Result<Launch, Error> {
         let text = |span: &Span, what: &str| {
-            // SAFETY: the caller vouches for `span.bytes` bytes at `span.ptr`.
+            // SAFETY: the caller guarantees `span.bytes` bytes at `span.ptr`.
             let bytes = unsafe { slice_or_empty(span.ptr, span.bytes) };
             let text = std::str::from_utf8(bytes);
             text.map(str::to_owned).map_err(|_| Error::new(format!("its {what} is not UTF-8")))
@@ -229,7 +229,7 @@ impl GpuLaunch {
         }
         let launch = Launch::new(text(&self.source, "source")?, text(&self.name, "kernel name")?)
             .options(text(&self.options, "build options")?)
-            // SAFETY: the caller vouches for `arg_count` arguments at `args`.
+            // SAFETY: the caller guarantees `arg_count` arguments at `args`.
             .args(unsafe { slice_or_empty(self.args, self.arg_count) }.iter().copied())
             .global_size(self.global);
         Ok(if self.has_local == 1 { launch.local_size(self.local) } else { launch })

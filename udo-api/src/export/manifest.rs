@@ -1,6 +1,7 @@
-//! The manifest: what a library says of itself in a linker section, readable without running it.
+//! The manifest: a description of a library in a linker section, readable without running the
+//! library.
 //!
-//! JSON, written at compile time from the same table that the doors hand out.
+//! It is JSON, generated at compile time from the table that the entry points return.
 
 use crate::abi::{
     KernelDef, LibraryRef, NEEDS, OpDef, PackageV1, PanicStrategy, Param, Port, PortRule,
@@ -9,14 +10,14 @@ use crate::core::Core;
 use crate::dtype::{DType, TypeSet};
 use crate::kernel::{Side, Wanted};
 
-/// Bytes of the manifest of `package`.
+/// Returns the size of the manifest of `package`.
 pub const fn manifest_len(package: &PackageV1, panics: PanicStrategy) -> usize {
     let mut out = Writer { buffer: &mut [], len: 0 };
     write_package(&mut out, package, panics);
     out.len
 }
 
-/// The manifest of `package`; `N` is its [`manifest_len`].
+/// Returns the manifest of `package`; `N` is its [`manifest_len`].
 pub const fn manifest_bytes<const N: usize>(package: &PackageV1, panics: PanicStrategy) -> [u8; N] {
     let mut bytes = [b' '; N];
     let mut out = Writer { buffer: &mut bytes, len: 0 };
@@ -97,7 +98,7 @@ impl Writer<'_> {
         self.raw(if value { "true" } else { "false" });
     }
 
-    /// `,"key":` or, for the first member, `{"key":`.
+    /// Writes `,"key":` or, for the first member, `{"key":`.
     const fn key(&mut self, first: bool, key: &str) {
         self.byte(if first { b'{' } else { b',' });
         self.string(key);
@@ -181,7 +182,7 @@ const fn write_needs(out: &mut Writer<'_>, needs: u64) {
     out.byte(b']');
 }
 
-/// The name of need number `bit`, as in manifests.
+/// Returns the name of need number `bit`, as in manifests.
 const fn need(bit: usize) -> Option<&'static str> {
     if bit < NEEDS.len() { Some(NEEDS[bit]) } else { None }
 }

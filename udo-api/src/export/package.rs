@@ -1,4 +1,4 @@
-//! What a library of a package holds, and how it is exported.
+//! The contents of a package's library, and their export.
 
 use super::watch::LIBRARY_GUARD;
 use crate::abi::{ABI_VERSION, FINGERPRINT, KernelDef, LibraryRef, OpDef, PackageV1, SDK_VERSION};
@@ -25,7 +25,7 @@ macro_rules! export_package {
 
         const _: () = {
             const PACKAGE: $crate::PackageV1 = $package.guarded();
-            // Asked here, in the package's own crate: only its settings decide what a panic does.
+            // Evaluated in the package's own crate, whose settings decide what a panic does.
             const PANICS: $crate::abi::PanicStrategy = if cfg!(panic = "unwind") {
                 $crate::abi::PanicStrategy::Unwind
             } else {
@@ -48,9 +48,9 @@ macro_rules! export_package {
                 $crate::export::abi_stable::library::__call_root_module_loader(root)
             }
 
-            // The name that abi_stable gives the header of a root module.
+            // The name that abi_stable expects for the header of a root module.
             #[unsafe(export_name = "_1as_0lib_1header_0root_bmodule_bloader")]
-            // SAFETY: `erased_root` makes a `PackageRoot_Ref`.
+            // SAFETY: `erased_root` creates a `PackageRoot_Ref`.
             pub static UDO_ROOT_MODULE: $crate::export::abi_stable::library::LibHeader = unsafe {
                 $crate::export::abi_stable::library::LibHeader::from_constructor::<
                     $crate::export::PackageRoot_Ref,
@@ -61,7 +61,7 @@ macro_rules! export_package {
 }
 
 impl PackageV1 {
-    /// An empty table for the package `name`.
+    /// Creates an empty table for the package `name`.
     #[expect(clippy::cast_possible_truncation, reason = "the table has a few hundred bytes")]
     pub const fn new(name: &'static str, version: &'static str) -> Self {
         Self {
@@ -81,28 +81,28 @@ impl PackageV1 {
         }
     }
 
-    /// The same table with these operators.
+    /// Sets the operators.
     #[must_use]
     pub const fn ops(mut self, ops: &'static [OpDef]) -> Self {
         self.ops = Table::new(ops);
         self
     }
 
-    /// The same table with these kernels.
+    /// Sets the kernels.
     #[must_use]
     pub const fn kernels(mut self, kernels: &'static [KernelDef]) -> Self {
         self.kernels = Table::new(kernels);
         self
     }
 
-    /// The same table with these implementation libraries.
+    /// Sets the implementation libraries.
     #[must_use]
     pub const fn libraries(mut self, libraries: &'static [LibraryRef]) -> Self {
         self.libraries = Table::new(libraries);
         self
     }
 
-    /// The same table with the heap guard of the library or program that this is compiled into.
+    /// Adds the heap guard of the library or program that contains this code.
     #[must_use]
     pub const fn guarded(mut self) -> Self {
         if let Some(guard) = LIBRARY_GUARD {
@@ -113,7 +113,7 @@ impl PackageV1 {
         self
     }
 
-    /// The same table, refused by hosts that lack one of these of [`NEEDS`](crate::abi::NEEDS).
+    /// Makes hosts that lack one of these [`NEEDS`](crate::abi::NEEDS) refuse the table.
     #[must_use]
     pub const fn needing(mut self, needs: u64) -> Self {
         self.needs = needs;
@@ -125,76 +125,76 @@ impl PackageV1 {
         self.reserved.iter().any(|&r| r != 0)
     }
 
-    /// The package's name.
+    /// Returns the package's name.
     pub const fn name(&self) -> &'static str {
         self.name.get()
     }
 
-    /// The package's version.
+    /// Returns the package's version.
     pub const fn version(&self) -> &'static str {
         self.version.get()
     }
 
-    /// The version of this crate that the library was built with.
+    /// Returns the version of this crate that the library was built with.
     pub const fn sdk_version(&self) -> &'static str {
         self.sdk_version.get()
     }
 
-    /// The operators that the library describes, in a table that this build made.
+    /// Returns the operators, in a table of this build.
     pub const fn op_table(&self) -> &'static [OpDef] {
         self.ops.own()
     }
 
-    /// The same as any build may have made them.
+    /// Returns the operators of a table of any build.
     pub const fn raw_ops(&self) -> Table<OpDef> {
         self.ops
     }
 
-    /// The kernels that the library holds, in a table that this build made.
+    /// Returns the kernels, in a table of this build.
     pub const fn kernel_table(&self) -> &'static [KernelDef] {
         self.kernels.own()
     }
 
-    /// The same as any build may have made them.
+    /// Returns the kernels of a table of any build.
     pub const fn raw_kernels(&self) -> Table<KernelDef> {
         self.kernels
     }
 
-    /// The implementation libraries that the package names, in a table that this build made.
+    /// Returns the implementation libraries, in a table of this build.
     pub const fn library_table(&self) -> &'static [LibraryRef] {
         self.libraries.own()
     }
 
-    /// The same as any build may have made them.
+    /// Returns the implementation libraries of a table of any build.
     pub const fn raw_libraries(&self) -> Table<LibraryRef> {
         self.libraries
     }
 
-    /// How to reach the library's heap guard, if it has one.
+    /// Returns the library's heap guard, if it has one.
     ///
     /// # Errors
-    /// It names only one of the two functions for that.
+    /// The table has only one of the guard's two functions.
     pub const fn guard(&self) -> Result<Option<LibraryGuard>, &'static str> {
         match (self.guard_cell, self.guard_report) {
             (Some(cell), Some(report)) => Ok(Some(LibraryGuard::new(cell, report))),
             (None, None) => Ok(None),
-            _ => Err("its table has one of the two functions of a guard, wanted both or none"),
+            _ => Err("the table has one of the two functions of a guard, expected both or none"),
         }
     }
 }
 
 impl LibraryRef {
-    /// The library for `core`, as a path relative to the registration library.
+    /// Names the library for `core`, by a path relative to the registration library.
     pub const fn new(core: Core, file: &'static str) -> Self {
         Self { core, reserved: 0, file: RawStr::new(file) }
     }
 
-    /// The core whose kernels the library holds.
+    /// Returns the core of the library's kernels.
     pub const fn core(&self) -> Core {
         self.core
     }
 
-    /// The path relative to the registration library.
+    /// Returns the path relative to the registration library.
     pub const fn file(&self) -> &'static str {
         self.file.get()
     }

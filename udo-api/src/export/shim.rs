@@ -1,5 +1,5 @@
-//! The functions behind operators and kernels, generic over the author's types and compiled into the package. What is not called
-//! at each run goes through `dyn`, so that it is compiled once and not for each kernel.
+//! The ABI functions of operators and kernels, generic over the author's types and compiled into the package. Functions
+//! that do not run in execute go through `dyn`, so that they are compiled once instead of per kernel.
 
 use std::ffi::c_void;
 
@@ -17,15 +17,15 @@ use crate::schema::Op;
 use crate::span::{StaticPtr, slice_or_empty};
 
 impl OpDef {
-    /// The entry for `O`.
+    /// Creates the entry for `O`.
     pub const fn of<O: Op>() -> Self {
         Self { schema: O::SCHEMA, infer: infer_shim::<O>, reserved: [0; 2] }
     }
 }
 
 impl OpDef {
-    /// The entry of an operator whose shapes `infer` infers: for hosts that answer for a package.
-    // SAFETY: only a type; who calls through it passes arguments as the ABI says.
+    /// Creates the entry of an operator whose shapes `infer` infers, for hosts that answer for a package.
+    // SAFETY: only a type; callers pass arguments as the ABI says.
     pub const fn answered_by(
         schema: OpSchema,
         infer: unsafe extern "C" fn(args: *const InferArgs) -> u32,
@@ -35,7 +35,7 @@ impl OpDef {
 }
 
 impl KernelDef {
-    /// `K` computes the operator `op` on `core`.
+    /// Registers `K` as the kernel of operator `op` on `core`.
     pub const fn new<K: Kernel>(op: &'static str, core: Core) -> Self {
         Self::with_vtable(op, core, kernel_vtable::<K>())
     }
@@ -45,17 +45,17 @@ impl KernelDef {
 ///
 /// # Safety
 /// `args` must point to arguments that are valid as the ABI says.
-// SAFETY: called by the host alone, with arguments as the ABI says.
+// SAFETY: called only by the host, with arguments as the ABI says.
 unsafe extern "C" fn infer_shim<O: Op>(args: *const InferArgs) -> u32 {
     // SAFETY: `args` points to the arguments of this call.
     let args = unsafe { &*args };
-    // SAFETY: what `args` points to has as many elements as its counts say, until this returns.
+    // SAFETY: the arrays of `args` have as many elements as its counts say, until this returns.
     let mut cx = unsafe { InferCx::from_raw(args) };
-    // SAFETY: `errors` is null or the host's sink, which takes messages until this returns.
+    // SAFETY: `errors` is null or the host's sink, which accepts messages until this returns.
     unsafe { report(args.node.errors, &mut || O::infer(&mut cx)) }
 }
 
-/// Finalizes with `make` and hands the result's ownership to the host.
+/// Finalizes with `make` and passes ownership of the result to the host.
 ///
 /// # Safety
 /// `args` and `out` must be valid as the ABI says.
@@ -70,7 +70,7 @@ pub(super) unsafe fn finalize_with<S>(
         let state = Box::into_raw(Box::new(state)).cast();
         Ok(Finalized { state, workspace, reserved: [0; 4] })
     };
-    // SAFETY: `args` and `out` are valid, as the caller of this says.
+    // SAFETY: `args` and `out` are valid by the caller's promise.
     unsafe { finalize_by(args, out, &mut make) }
 }
 
@@ -81,21 +81,21 @@ unsafe fn finalize_by(
     out: *mut Finalized,
     make: &mut dyn FnMut(&FinalizeCx<'_>) -> Result<Finalized, Error>,
 ) -> u32 {
-    // SAFETY: `args` points to the arguments of this call, which stay until it returns.
+    // SAFETY: `args` points to the arguments of this call, which are valid until it returns.
     let args = unsafe { &*args };
-    // SAFETY: the arrays that `args` names have as many elements as its counts say, until this returns.
+    // SAFETY: the arrays of `args` have as many elements as its counts say, until this returns.
     let cx = unsafe { FinalizeCx::from_raw(args) };
-    // SAFETY: the caller passes room for one result.
+    // SAFETY: the caller passes memory for one result.
     let out = unsafe { &mut *out };
     let mut make = || {
         *out = make(&cx)?;
         Ok(())
     };
-    // SAFETY: `errors` is null or the host's sink, which takes messages until this returns.
+    // SAFETY: `errors` is null or the host's sink, which accepts messages until this returns.
     unsafe { report(args.node.errors, &mut make) }
 }
 
-/// Asks `accept` how many steps of the epilogue it takes, and tells the host.
+/// Calls `accept` and writes the number of accepted epilogue steps.
 ///
 /// # Safety
 /// `args` and `steps` must be valid as the ABI says.
@@ -104,22 +104,22 @@ pub(super) unsafe fn accept_with(
     steps: *mut u32,
     accept: &dyn Fn(&AcceptCx<'_>) -> Result<usize, Error>,
 ) -> u32 {
-    // SAFETY: `args` points to the arguments of this call, which stay until it returns.
+    // SAFETY: `args` points to the arguments of this call, which are valid until it returns.
     let args = unsafe { &*args };
-    // SAFETY: the arrays that `args` names have as many elements as its counts say, until this returns.
+    // SAFETY: the arrays of `args` have as many elements as its counts say, until this returns.
     let cx = unsafe { AcceptCx::from_raw(args) };
-    // SAFETY: the caller passes room for one number.
+    // SAFETY: the caller passes memory for one number.
     let steps = unsafe { &mut *steps };
     let mut ask = || {
         let taken = accept(&cx)?;
         *steps = u32::try_from(taken).unwrap_or(u32::MAX);
         Ok(())
     };
-    // SAFETY: `errors` is null or the host's sink, which takes messages until this returns.
+    // SAFETY: `errors` is null or the host's sink, which accepts messages until this returns.
     unsafe { report(args.node.errors, &mut ask) }
 }
 
-/// `[execute-time, thread-safe, heap-free]` Runs a kernel once, and sees that it does all that a call owes.
+/// `[execute-time, thread-safe, heap-free]` Runs a kernel once, and checks that it takes all outputs.
 ///
 /// # Safety
 /// `args` must be valid as the ABI says, and `args.state` be a `*const S` from finalize.
@@ -136,11 +136,11 @@ pub(super) unsafe fn execute_with<S>(
         // SAFETY: the views of `tensors` ended with `body`.
         unsafe { owed.check(args) }
     };
-    // SAFETY: `args` is valid as the ABI says, and its state is an `S`, as the caller of this says of both.
+    // SAFETY: `args` is valid as the ABI says and its state is an `S`, by the caller's promise.
     unsafe { watched::<S>(args, body) }
 }
 
-/// The same of calls that come with new shapes alone.
+/// Runs `body` on the arguments of a call of prepare.
 ///
 /// # Safety
 /// `args` must be valid as the ABI says.
@@ -148,15 +148,15 @@ unsafe fn watched_by(
     args: *const ExecArgs,
     body: &dyn Fn(&ExecArgs) -> Result<(), ExecError>,
 ) -> u32 {
-    // SAFETY: `args` is valid, as the caller says, and its state, whatever it is, is an empty value as well.
+    // SAFETY: `args` is valid by the caller's promise, and any state is a valid `()`.
     unsafe { watched::<()>(args, |(), args| body(args)) }
 }
 
-/// `[finalize-time]` Frees what finalize made.
-// SAFETY: called by the host alone, once, with what finalize of the same `S` made.
+/// `[finalize-time]` Frees the state from finalize.
+// SAFETY: called only by the host, once, with the state from finalize of the same `S`.
 pub(super) unsafe extern "C" fn free<S>(state: *mut c_void) {
     let mut state = {
-        // SAFETY: the host hands back, once, what `finalize_with` made with the same `S`.
+        // SAFETY: the host returns, once, the box that `finalize_with` created with the same `S`.
         Some(unsafe { Box::from_raw(state.cast::<S>()) })
     };
     guard::quietly(&mut || drop(state.take()));
@@ -178,29 +178,29 @@ impl<K: Kernel> KernelFns<K> {
         reserved_words: [0; 1],
     };
 
-    // SAFETY: called by the host alone, with a node and room for a number as the ABI says.
+    // SAFETY: called only by the host, with a node and memory for a number as the ABI says.
     unsafe extern "C" fn accept(args: *const AcceptArgs, steps: *mut u32) -> u32 {
-        // SAFETY: the host keeps to the ABI.
+        // SAFETY: the host follows the ABI.
         unsafe { accept_with(args, steps, &K::accept) }
     }
 
-    // SAFETY: called by the host alone, with arguments as the ABI says and room for one result.
+    // SAFETY: called only by the host, with arguments as the ABI says and memory for one result.
     unsafe extern "C" fn finalize(args: *const FinalizeArgs, out: *mut Finalized) -> u32 {
-        // What it needs is asked apart.
+        // `needs` returns the workspace separately.
         let make = |cx: &FinalizeCx<'_>| Ok((K::finalize(cx)?, Workspace::NONE));
-        // SAFETY: the host keeps to the ABI.
+        // SAFETY: the host follows the ABI.
         unsafe { finalize_with(args, out, make) }
     }
 
-    // SAFETY: called by the host alone, with what finalize made, inputs and room as the ABI says.
+    // SAFETY: called only by the host, with the state from finalize, inputs and memory as the ABI says.
     unsafe extern "C" fn needs(args: *const NeedsArgs, needs: *mut NeededBytes) -> u32 {
         // SAFETY: the host passes arguments that are valid for the call.
         let args = unsafe { &*args };
-        // SAFETY: finalize made a `K`.
+        // SAFETY: finalize created a `K`.
         let kernel = unsafe { &*args.state.cast::<K>() };
         // SAFETY: `inputs` points to `input_count` arguments.
         let inputs = unsafe { slice_or_empty(args.inputs, args.input_count as usize) };
-        // SAFETY: the host passes room for one answer.
+        // SAFETY: the host passes memory for one result.
         let out = unsafe { &mut *needs };
         let mut ask = || {
             let Needs { scratch, geometry } = kernel.needs(InputShapes { args: inputs })?;
@@ -212,27 +212,27 @@ impl<K: Kernel> KernelFns<K> {
         unsafe { report(args.errors, &mut ask) }
     }
 
-    // SAFETY: called by the host alone, with arguments as the ABI says.
+    // SAFETY: called only by the host, with arguments as the ABI says.
     unsafe extern "C" fn prepare(args: *const ExecArgs) -> u32 {
         let fill = |args: &ExecArgs| {
-            // SAFETY: finalize made a `K`, which the host frees after the last call.
+            // SAFETY: finalize created a `K`, which the host frees after the last call.
             let kernel = unsafe { &*args.state.cast::<K>() };
-            // SAFETY: `tensors` points to the arguments, and `geometry` to bytes that are the call's to fill.
+            // SAFETY: `tensors` points to the arguments, and `geometry` to bytes for this call to fill.
             let (inputs, geometry) = unsafe { to_prepare(args) };
             kernel.prepare(inputs, geometry)
         };
-        // SAFETY: the host keeps to the ABI.
+        // SAFETY: the host follows the ABI.
         unsafe { watched_by(args, &fill) }
     }
 
-    // SAFETY: called by the host alone, with arguments as the ABI says and the state from finalize.
+    // SAFETY: called only by the host, with arguments as the ABI says and the state from finalize.
     unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
-        // SAFETY: the host keeps to the ABI, and finalize made a `K`.
+        // SAFETY: the host follows the ABI, and finalize created a `K`.
         unsafe { execute_with::<K>(args, K::execute) }
     }
 }
 
-/// The functions of an ordinary kernel.
+/// Returns the functions of an ordinary kernel.
 pub const fn kernel_vtable<K: Kernel>() -> &'static KernelVTable {
     &KernelFns::<K>::TABLE
 }

@@ -1,13 +1,13 @@
-//! Every call of a kernel: inside the heap-free region, with panics caught.
+//! Runs every kernel call inside the heap-free region, with panics caught.
 
 use crate::abi::ExecArgs;
 use crate::error::{ExecError, Status};
 use crate::guard::{self, GuardCell, LibraryGuard};
 
-/// The guard of this library: what makes a package a guarded one.
+/// The guard of this library; its presence makes a package a guarded one.
 pub(super) const LIBRARY_GUARD: Option<LibraryGuard> = Some(guard::OWN_GUARD);
 
-/// `[execute-time, thread-safe, heap-free]` Opens the heap-free region around `body`.
+/// `[execute-time, thread-safe, heap-free]` Runs `body` inside the heap-free region.
 ///
 /// # Safety
 /// `args` must be valid as the ABI says, and `args.state` be a `*const S` from finalize.
@@ -23,7 +23,7 @@ pub(super) unsafe fn watched<S>(
     let cell: &GuardCell = unsafe { &*own };
     cell.enter();
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        // SAFETY: `state` is the `S` that finalize made, which the host frees after the last call.
+        // SAFETY: `state` is the `S` from finalize, which the host frees after the last call.
         let state = unsafe { &*args.state.cast::<S>() };
         body(state, args)
     }));

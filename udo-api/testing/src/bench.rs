@@ -1,4 +1,4 @@
-//! One node, to be run.
+//! A test bench for one node.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::assert_near;
 use crate::epilogue::Step;
 use crate::tensor::{Tensor, fixed};
 
-/// One node of an operator or kernel, to be run.
+/// One node of an operator or kernel to run.
 #[derive(Clone, Debug)]
 pub struct Bench {
     pub(crate) op: Option<OpDef>,
@@ -37,49 +37,49 @@ pub(crate) struct Input {
     pub(crate) is_constant: bool,
 }
 
-/// What an output is, where no operator says it.
+/// The description of an output without an operator's shape inference.
 #[derive(Clone, Debug)]
 pub(crate) enum Described {
     LikeInput,
     As(TensorDesc),
 }
 
-/// What one kernel made of a node.
+/// The result of one kernel for a node.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The kernel.
     pub kernel: KernelDef,
     /// The node's outputs.
     pub outputs: Vec<Tensor>,
-    /// The scratch that it asked for.
+    /// The scratch that the kernel requested.
     pub workspace: Workspace,
-    /// The scratch up to the last byte that it wrote to.
+    /// The scratch up to the last written byte.
     pub scratch_used_bytes: usize,
-    /// What it packed of constants.
+    /// The size of its packed constants in bytes.
     pub packed_bytes: usize,
-    /// How many steps of the epilogue it took; the outputs are as they are after those.
+    /// The number of accepted epilogue steps; the outputs are those after them.
     pub epilogue_steps: usize,
-    /// Calls of the allocator meanwhile, by the threads that the kernel ran on; needs [`udo_api::GuardAlloc`], which also has
-    /// the call itself fail with [`Status::HEAP_USE`].
+    /// Allocator calls during the run on the kernel's threads; needs [`udo_api::GuardAlloc`], with which the call
+    /// itself also fails with [`Status::HEAP_USE`].
     pub heap_calls: u64,
 }
 
-/// Why a node was not run.
+/// Why a node did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The bench asks for something that there is not.
+    /// The bench is not set up correctly.
     Setup(String),
     /// Shape inference refuses the node.
     Infer(Refusal),
-    /// No kernel takes such tensors on the core.
+    /// No kernel accepts these tensors on the core.
     NoKernel {
         /// The core.
         core: Core,
         /// The inputs.
         inputs: Vec<String>,
     },
-    /// A kernel is for such tensors, but not with an encoding per axis there.
+    /// A kernel accepts these tensors, but not an encoding per axis on this port.
     PerAxis {
         /// The port.
         port: String,
@@ -90,12 +90,12 @@ pub enum Fault {
     Finalize(Refusal),
     /// A kernel failed.
     Execute(Failure),
-    /// A kernel wrote where it must not, or computes something else under other conditions.
+    /// A kernel writes outside its memory, or its results depend on how it is called.
     Broken(String),
 }
 
 impl Fault {
-    /// What the package answered, if it was asked.
+    /// Returns the package's status, if it was called.
     pub fn status(&self) -> Option<Status> {
         match self {
             Self::Infer(refusal) | Self::Finalize(refusal) => Some(refusal.status),
@@ -125,7 +125,8 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 impl Bench {
-    /// Operator `op` of a package that is linked in, with all its kernels; `domain:op` where it is one of a domain.
+    /// Creates a bench for operator `op` of a linked package with all its kernels; `domain:op` names an operator of a
+    /// domain.
     ///
     /// # Panics
     /// The package has no such operator.
@@ -143,12 +144,12 @@ impl Bench {
         Self { guard, ..Self::new(Some(*def), kernels.copied().collect(), Core::CPU) }
     }
 
-    /// An operator with these kernels, for one on the CPU.
+    /// Creates a bench for an operator with these kernels, on the CPU.
     pub fn op(op: OpDef, kernels: &[KernelDef]) -> Self {
         Self::new(Some(op), kernels.to_vec(), Core::CPU)
     }
 
-    /// A kernel alone, on its core. What its outputs are is for [`Bench::output`] to say.
+    /// Creates a bench for a kernel without an operator, on its core. [`Bench::output`] describes its outputs.
     pub fn kernel(kernel: KernelDef) -> Self {
         Self::new(None, vec![kernel], kernel.core())
     }
@@ -171,95 +172,95 @@ impl Bench {
         }
     }
 
-    /// On this core.
+    /// Sets the core.
     #[must_use]
     pub fn on(mut self, core: Core) -> Self {
         self.core = core;
         self
     }
 
-    /// As a node of this operator-set version; 21 if nothing is said.
+    /// Sets the operator set version of the node; 21 by default.
     #[must_use]
     pub fn opset(mut self, opset: u32) -> Self {
         self.opset = opset;
         self
     }
 
-    /// With a parallel-for that claims so many threads; it makes the calls in reverse order.
+    /// Passes a parallel-for with this many threads, which makes its calls in reverse order.
     #[must_use]
     pub fn threads(mut self, threads: u32) -> Self {
         self.threads = threads;
         self
     }
 
-    /// With leave to compute less exactly.
+    /// Allows reduced precision.
     #[must_use]
     pub fn fast_math(mut self, fast_math: FastMath) -> Self {
         self.fast_math = fast_math;
         self
     }
 
-    /// The next input, known only at the run.
+    /// Adds a run-time input.
     #[must_use]
     pub fn input(mut self, tensor: Tensor) -> Self {
         self.inputs.push(Some(Input { tensor, is_constant: false }));
         self
     }
 
-    /// The next input, known from the start.
+    /// Adds a constant input.
     #[must_use]
     pub fn constant(mut self, tensor: Tensor) -> Self {
         self.inputs.push(Some(Input { tensor, is_constant: true }));
         self
     }
 
-    /// The next input is left out.
+    /// Omits the next input.
     #[must_use]
     pub fn absent(mut self) -> Self {
         self.inputs.push(None);
         self
     }
 
-    /// An integer parameter.
+    /// Sets an integer parameter.
     #[must_use]
     pub fn int(self, name: &'static str, value: i64) -> Self {
         self.param(name, ParamSetting::Int(value))
     }
 
-    /// A real parameter.
+    /// Sets a floating-point parameter.
     #[must_use]
     pub fn float(self, name: &'static str, value: f64) -> Self {
         self.param(name, ParamSetting::Float(value))
     }
 
-    /// A text parameter.
+    /// Sets a string parameter.
     #[must_use]
     pub fn text(self, name: &'static str, value: &str) -> Self {
         self.param(name, ParamSetting::Text(value.to_owned()))
     }
 
-    /// A parameter of several texts.
+    /// Sets a parameter that is a list of strings.
     #[must_use]
     pub fn texts(self, name: &'static str, values: &[&str]) -> Self {
         self.param(name, ParamSetting::Texts(values.iter().map(|&v| v.to_owned()).collect()))
     }
 
-    /// A parameter of several integers.
+    /// Sets a parameter that is a list of integers.
     #[must_use]
     pub fn ints(self, name: &'static str, values: &[i64]) -> Self {
         self.param(name, ParamSetting::Ints(values.to_vec()))
     }
 
-    /// A parameter of several real numbers.
+    /// Sets a parameter that is a list of floating-point numbers.
     #[must_use]
     pub fn floats(self, name: &'static str, values: &[f64]) -> Self {
         self.param(name, ParamSetting::Floats(values.to_vec()))
     }
 
-    /// A parameter that is a tensor with a type and shape of its own.
+    /// Sets a parameter that is a tensor with its own type and shape.
     ///
     /// # Panics
-    /// There is no memory for its elements.
+    /// Memory for its elements is exhausted.
     #[must_use]
     pub fn tensor(self, name: &'static str, value: &Tensor) -> Self {
         self.param(name, ParamSetting::Tensor(value.setting()))
@@ -270,21 +271,21 @@ impl Bench {
         self
     }
 
-    /// So many outputs; one if nothing is said.
+    /// Sets the number of outputs; 1 by default.
     #[must_use]
     pub fn outputs(mut self, count: usize) -> Self {
         self.output_count = count;
         self
     }
 
-    /// The next output of a kernel alone.
+    /// Describes the next output of a kernel without an operator.
     #[must_use]
     pub fn output(mut self, dtype: DType, shape: Shape) -> Self {
         self.described.push(Described::As(TensorDesc::new(dtype, shape)));
         self
     }
 
-    /// The next output of a kernel alone has elements of `T` and these extents.
+    /// Describes the next output of a kernel without an operator: elements of `T` with these dimensions.
     ///
     /// # Panics
     /// Too many dimensions.
@@ -294,24 +295,24 @@ impl Bench {
         self.output(T::DTYPE, fixed(dims))
     }
 
-    /// The next output of a kernel alone has type and shape of the first input.
+    /// Gives the next output of a kernel without an operator the type and shape of the first input.
     #[must_use]
     pub fn like_input(mut self) -> Self {
         self.described.push(Described::LikeInput);
         self
     }
 
-    /// Scale and zero point of a fixed-point output.
+    /// Sets the encoding of a fixed-point output.
     #[must_use]
     pub fn output_encoding(mut self, port: usize, scale: f32, zero_point: i32) -> Self {
         self.encodings.push((port, Encodings::PerTensor(Encoding { scale, zero_point })));
         self
     }
 
-    /// A scale and a zero point for each position of an axis of a fixed-point output.
+    /// Sets an encoding of a fixed-point output for each position of an axis.
     ///
     /// # Panics
-    /// They are no encoding.
+    /// The encoding is invalid.
     #[must_use]
     #[track_caller]
     pub fn output_axis_encoding(
@@ -328,25 +329,25 @@ impl Bench {
         self
     }
 
-    /// With a constant vector that kernels add along `axis` of the first output, as the next step of the epilogue.
+    /// Adds an epilogue step that adds a constant vector along `axis` of the first output.
     #[must_use]
     pub fn then_bias(self, axis: usize, tensor: Tensor) -> Self {
         self.then(Step::Bias { axis, tensor })
     }
 
-    /// With a tensor that kernels add to the first output, as the next step of the epilogue.
+    /// Adds an epilogue step that adds a tensor to the first output.
     #[must_use]
     pub fn then_residual(self, tensor: Tensor) -> Self {
         self.then(Step::Residual(tensor))
     }
 
-    /// With a function that kernels apply to the first output, as the next step of the epilogue.
+    /// Adds an epilogue step that applies a function to the first output.
     #[must_use]
     pub fn then_activation(self, activation: Activation) -> Self {
         self.then(Step::Activation(activation))
     }
 
-    /// With quantized values that kernels store in the place of the numbers of the first output, as the last step of the epilogue.
+    /// Adds the last epilogue step, which stores the first output quantized.
     #[must_use]
     pub fn then_quantize(self, dtype: DType, scale: f32, zero_point: i32) -> Self {
         self.then(Step::Quantize(dtype, Encoding { scale, zero_point }))
@@ -357,7 +358,7 @@ impl Bench {
         self
     }
 
-    /// The only output.
+    /// Runs the node and returns the only output.
     ///
     /// # Panics
     /// As [`Bench::all`].
@@ -366,10 +367,11 @@ impl Bench {
         self.all().swap_remove(0)
     }
 
-    /// All outputs: the same bits in every way that a kernel may be called, and the same numbers of every kernel.
+    /// Runs the node and returns all outputs. They must have the same bits in every mode of calling a kernel, and match
+    /// between kernels.
     ///
     /// # Panics
-    /// No kernel takes the node with all of its epilogue, one fails, or they do not agree.
+    /// No kernel accepts the node with all of its epilogue, one fails, or results differ.
     #[track_caller]
     pub fn all(self) -> Vec<Tensor> {
         let mut outcomes = match self.run() {
@@ -378,7 +380,7 @@ impl Bench {
         };
         for outcome in &outcomes {
             let (found, wanted) = (outcome.epilogue_steps, self.epilogue.len());
-            assert_eq!(found, wanted, "steps of the epilogue that the kernel took");
+            assert_eq!(found, wanted, "steps of the epilogue that the kernel accepted");
         }
         let outputs = outcomes.swap_remove(0).outputs;
         let others = outcomes.iter().flat_map(|other| outputs.iter().zip(&other.outputs));
@@ -388,16 +390,16 @@ impl Bench {
                 let wanted: Vec<f64> = output.values::<f32>().into_iter().map(f64::from).collect();
                 assert_near(&other.values::<f32>(), &wanted, 1e-4);
             } else {
-                assert!(output.bytes() == other.bytes(), "kernels compute different things");
+                assert!(output.bytes() == other.bytes(), "kernels compute different results");
             }
         }
         outputs
     }
 
-    /// Why the node is not run.
+    /// Returns why the node does not run.
     ///
     /// # Panics
-    /// It is.
+    /// The node runs.
     #[track_caller]
     pub fn fault(self) -> Fault {
         match self.run() {
@@ -406,7 +408,7 @@ impl Bench {
         }
     }
 
-    /// The same in words.
+    /// Returns why the node does not run, as a message.
     ///
     /// # Panics
     /// As [`Bench::fault`].
@@ -415,7 +417,7 @@ impl Bench {
         self.fault().to_string()
     }
 
-    /// What shape inference makes of the outputs.
+    /// Infers the outputs.
     ///
     /// # Errors
     /// The operator refuses the node, or the bench has no operator.
@@ -427,7 +429,7 @@ impl Bench {
         descs(&self.inputs)
     }
 
-    /// The parameters of the schema, in its order.
+    /// Returns the parameters, in the schema's order.
     pub(crate) fn settings(&self) -> Result<Vec<(&'static str, ParamSetting)>, Fault> {
         let Some(op) = &self.op else { return Ok(self.params.clone()) };
         let schema = op.schema();
@@ -470,7 +472,7 @@ impl Bench {
         }
         for (port, encodings) in &self.encodings {
             let Some(output) = outputs.get_mut(*port) else {
-                return Err(Fault::Setup(format!("there is no output {port} to have an encoding")));
+                return Err(Fault::Setup(format!("no output {port} for an encoding")));
             };
             *output = output.with_encodings(*encodings);
             output.check_encoding().map_err(|error| Fault::Setup(error.to_string()))?;

@@ -12,25 +12,25 @@ use udo_host::{Buffer, Failure, FinalizedKernel, failure};
 
 use crate::host::{HeapUse, Host, Memory};
 
-/// In which order, and by whom, the calls of a parallel-for are made.
+/// The order and the threads of a parallel-for's calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// By the caller, from the first to the last.
+    /// The calling thread, in ascending order.
     Forwards,
-    /// By the caller, from the last to the first, so that a kernel that relies on an order fails.
+    /// The calling thread, in descending order, so that a kernel that relies on an order fails.
     Backwards,
-    /// By several threads at once.
+    /// Several threads concurrently.
     Threads,
 }
 
-/// What a call is made with, besides its tensors.
+/// The context of a call.
 pub(crate) struct Caller<'a> {
     pub(crate) host: &'a dyn Host,
     pub(crate) guard: Option<LibraryGuard>,
-    /// The threads that the parallel-for claims; 1 passes no parallel-for.
+    /// The number of threads of the parallel-for; 1 passes none.
     pub(crate) width: u32,
     pub(crate) order: Order,
-    /// Whether the run's stop word is set from the start.
+    /// Whether the run is cancelled from the start.
     pub(crate) is_cancelled: bool,
     pub(crate) scratch: &'a mut (dyn Memory + 'static),
     pub(crate) geometry: Option<&'a mut (dyn Memory + 'static)>,
@@ -39,7 +39,7 @@ pub(crate) struct Caller<'a> {
 /// The stop word of a cancelled run.
 static STOPPED: u32 = 1;
 
-/// Calls the kernel on `tensors`, the first `inputs` of them inputs, and returns what its threads did with the heap.
+/// Calls the kernel on `tensors`, of which the first `inputs` are inputs, and returns the heap use of its threads.
 pub(crate) fn execute(
     kernel: &FinalizedKernel,
     tensors: &mut [TensorArg],
@@ -51,7 +51,7 @@ pub(crate) fn execute(
     if caller.order != Order::Threads || caller.width <= 1 {
         return call(kernel, tensors, inputs, caller, &share);
     }
-    // Threads exist before the call, as a runtime's do, so that starting them is not part of it.
+    // Threads start before the call, as in a runtime, so that starting them does not count.
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| crew.help());
@@ -62,7 +62,7 @@ pub(crate) fn execute(
     })
 }
 
-/// The call itself.
+/// Makes the call.
 fn call(
     kernel: &FinalizedKernel,
     tensors: &mut [TensorArg],
@@ -93,7 +93,7 @@ fn call(
         args.geometry = geometry.bytes_mut().as_mut_ptr();
         args.geometry_bytes = kernel.geometry_bytes();
         let mut status = Status::OK.code();
-        // SAFETY: as below; the geometry is the call's to fill, and outlives it.
+        // SAFETY: as below; the geometry is for this call to fill, and outlives it.
         used.add(caller.host.watched(&mut || status = unsafe { prepare(&raw const args) }));
         if status != Status::OK.code() {
             return Err(failure(status, told));
@@ -101,7 +101,7 @@ fn call(
     }
     let run = kernel.execute_fn();
     let mut status = Status::OK.code();
-    // SAFETY: `args` points to tensors in memory of their own, to scratch and geometry that the call alone uses, and to
+    // SAFETY: `args` points to tensors in memory of their own, to scratch and geometry that only this call uses, and to
     // the kernel's constants; all of them outlive the call.
     used.add(caller.host.watched(&mut || status = unsafe { run(&raw const args) }));
     if status != Status::OK.code() {
@@ -111,7 +111,7 @@ fn call(
     Ok(used)
 }
 
-/// What [`run_parallel`] is passed.
+/// The context of [`run_parallel`].
 struct Share<'a> {
     order: Order,
     guard: Option<LibraryGuard>,
@@ -119,15 +119,15 @@ struct Share<'a> {
     crew: &'a Crew,
 }
 
-/// Makes the calls of a parallel-for in the order that `ctx` holds.
+/// Makes the calls of a parallel-for in the order of `ctx`.
 ///
 /// # Safety
 /// That of [`ParallelTable::run`]: `task` may be called with `task_ctx` for every index below `count`, on any thread.
-// SAFETY: kernels alone get this function, in a `ParallelTable`, and the contract has them keep that promise.
+// SAFETY: only kernels get this function, in a `ParallelTable`, and the contract requires them to keep that promise.
 unsafe extern "C" fn run_parallel(
     ctx: *const c_void,
     count: usize,
-    // SAFETY: what it may be called with is the caller's promise.
+    // SAFETY: the caller promises how it may be called.
     task: unsafe extern "C" fn(*const c_void, usize),
     task_ctx: *const c_void,
 ) {
@@ -154,20 +154,20 @@ unsafe extern "C" fn run_parallel(
     }
 }
 
-/// Threads that help with jobs.
+/// Helper threads.
 #[derive(Default)]
 struct Crew {
-    /// The job at hand, as a `Job`.
+    /// The current job, as a `Job`.
     job: AtomicPtr<c_void>,
     at_work: AtomicUsize,
     is_over: AtomicBool,
-    /// What helping threads did with the heap.
+    /// The heap use of helper threads.
     heap_calls: AtomicU64,
     heap_first_bytes: AtomicUsize,
 }
 
 impl Crew {
-    /// Does the job with all threads, and returns when none of them is at it.
+    /// Runs the job on all threads, and returns when no thread is working on it.
     fn share(&self, job: &Job<'_>) {
         self.job.store(std::ptr::from_ref(job).cast_mut().cast(), Ordering::SeqCst);
         job.work();
@@ -181,8 +181,8 @@ impl Crew {
         while !self.is_over.load(Ordering::SeqCst) {
             self.at_work.fetch_add(1, Ordering::SeqCst);
             let job = self.job.load(Ordering::SeqCst).cast::<Job<'_>>();
-            // SAFETY: `share` keeps the job it published until no thread is at work, and this thread registered as at
-            // work before it looked. The contract of a parallel-for allows its calls on any thread, at once.
+            // SAFETY: `share` keeps the published job until no thread works on it, and this thread registered as
+            // working before it looked. The contract of a parallel-for allows concurrent calls on any thread.
             if let Some(job) = unsafe { job.as_ref() } {
                 let used = job.help();
                 if used.calls > 0 {
@@ -195,16 +195,16 @@ impl Crew {
         }
     }
 
-    /// What helping threads did with the heap so far.
+    /// Returns the heap use of helper threads so far.
     fn used(&self) -> HeapUse {
         let first_bytes = self.heap_first_bytes.load(Ordering::SeqCst);
         HeapUse { calls: self.heap_calls.load(Ordering::SeqCst), first_bytes }
     }
 }
 
-/// Calls that threads share.
+/// The calls that threads share.
 struct Job<'a> {
-    // SAFETY: only a type; `work` keeps to what `run_parallel` was promised.
+    // SAFETY: only a type; `work` keeps the promise of `run_parallel`.
     task: unsafe extern "C" fn(*const c_void, usize),
     ctx: *const c_void,
     count: usize,
@@ -226,9 +226,9 @@ impl Job<'_> {
         }
     }
 
-    /// The same on a helping thread, and what that did with the heap.
+    /// Works on a helper thread, and returns its heap use.
     fn help(&self) -> HeapUse {
-        // Hosts ask for a thread's cell before its first call, whereupon the library has its per-thread state.
+        // Hosts request a thread's cell before its first call, which initializes the library's per-thread state.
         if let Some(guard) = self.guard {
             guard.cell();
         }

@@ -1,21 +1,21 @@
-//! Which tensors the ports of a kernel take.
+//! The tensors that a kernel's ports accept.
 
 use udo_api::guard::LibraryGuard;
 use udo_api::{KernelDef, OpDef, PortRule, Side, TensorDesc, Wanted};
 
-/// A kernel of a package, not finalized yet.
+/// A kernel of a package before finalize.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
     /// The kernel.
     pub def: &'a KernelDef,
-    /// Its operator, whose schema says which port is repeated; nothing for a kernel alone.
+    /// Its operator, whose schema says which port is repeated; `None` for a kernel without one.
     pub op: Option<&'a OpDef>,
     /// The heap guard of the library that holds the kernel, if it has one.
     pub guard: Option<LibraryGuard>,
 }
 
 impl Candidate<'_> {
-    /// The rule of the kernel for a tensor.
+    /// Returns the kernel's rule for a tensor.
     pub fn rule(&self, side: Side, port: usize) -> Option<&'static PortRule> {
         let declared = self.op.map_or(usize::MAX, |op| match side {
             Side::Input => op.schema().inputs().len(),
@@ -24,7 +24,7 @@ impl Candidate<'_> {
         self.def.port_rule(side, port, declared)
     }
 
-    /// Whether the kernel takes tensors of these types and shapes. Encodings per axis are not looked at, see
+    /// Whether the kernel accepts tensors of these types and shapes. Encodings per axis are not checked; see
     /// [`Candidate::refused_axis_encoding`].
     pub fn takes(&self, inputs: &[TensorDesc], outputs: &[TensorDesc]) -> bool {
         all(inputs, outputs).all(|(side, port, desc)| {
@@ -44,7 +44,7 @@ impl Candidate<'_> {
         })
     }
 
-    /// The first tensor with an encoding per axis that the kernel does not take there.
+    /// Returns the first tensor whose encoding per axis the kernel does not accept.
     pub fn refused_axis_encoding(
         &self,
         inputs: &[TensorDesc],
@@ -58,7 +58,7 @@ impl Candidate<'_> {
     }
 }
 
-/// The tensors that are not absent, inputs first.
+/// Iterates over the tensors that are not absent, inputs first.
 fn all<'a>(
     inputs: &'a [TensorDesc],
     outputs: &'a [TensorDesc],

@@ -1,4 +1,4 @@
-//! What a bench has kernels do to their first output before they store it.
+//! The epilogue of a bench: operations on the first output before it is stored.
 
 use udo_api::{Activation, DType, Encoding, EpilogueOp, EpilogueStep, Layout, TensorDesc};
 use udo_host::PlacedNode;
@@ -14,12 +14,13 @@ pub(crate) enum Step {
     Quantize(DType, Encoding),
 }
 
-/// The steps that have a tensor, which is an input of the node.
+/// Iterates over the steps with a tensor, which is an input of the node.
 pub(crate) fn operands(steps: &[Step]) -> impl Iterator<Item = &Step> {
     steps.iter().filter(|step| matches!(step, Step::Bias { .. } | Step::Residual(_)))
 }
 
-/// The steps as packages see them, whose inputs begin with input `first` of the node, behind an output of this layout.
+/// Converts the steps for packages; their inputs begin at input `first` of the node, and they follow an output of this
+/// layout.
 pub(crate) fn placed(
     steps: &[Step],
     first: usize,
@@ -46,7 +47,7 @@ pub(crate) fn placed(
     steps.iter().map(place).collect()
 }
 
-/// Leaves the node its first `count` steps, and its first output as it is after them.
+/// Keeps the first `count` steps of the node, and updates its first output.
 pub(crate) fn take(placed: &mut PlacedNode<'_>, count: usize, outputs: &mut [TensorDesc]) {
     placed.epilogue.truncate(count);
     if let (Some(last), Some(output)) = (placed.epilogue.last(), outputs.first_mut()) {

@@ -1,24 +1,24 @@
-//! What surrounds the calls of a kernel: their memory, and what watches the heap meanwhile.
+//! The surroundings of kernel calls: their memory, and the watch on the heap.
 
 use std::fmt;
 
 use udo_api::guard::thread_heap_calls;
 use udo_host::{Buffer, OutOfMemory};
 
-/// The pattern behind the bytes of [`Plain`] memory.
+/// The pattern after the bytes of [`Plain`] memory.
 const UNTOUCHED: u8 = 0xa5;
 
-/// How many bytes of the pattern there are.
+/// The number of pattern bytes.
 const BEHIND: usize = 64;
 
-/// What a piece of memory is for in a call.
+/// The purpose of memory in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The elements of an input.
     Input(usize),
     /// The elements of an output.
     Output(usize),
-    /// The elements of a constant input, as finalize sees them.
+    /// The elements of a constant input, as finalize gets them.
     Constant(usize),
     /// The scratch of the call.
     Scratch,
@@ -27,7 +27,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The word for it in messages.
+    /// Returns the name for messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Input(_) => "input",
@@ -38,7 +38,7 @@ impl Role {
         }
     }
 
-    /// Its port, for tensors.
+    /// Returns the port of a tensor.
     pub const fn port(self) -> Option<usize> {
         match self {
             Self::Input(port) | Self::Output(port) | Self::Constant(port) => Some(port),
@@ -54,15 +54,15 @@ impl fmt::Display for Role {
     }
 }
 
-/// Bytes that a call uses. They stay at one address for as long as the memory lives.
+/// Bytes that a call uses. Their address does not change.
 pub trait Memory: fmt::Debug + Send + Sync {
     /// The bytes.
     fn bytes(&self) -> &[u8];
 
-    /// The bytes, to be changed; a call gets their address from here.
+    /// Returns the bytes for writing; a call gets this address.
     fn bytes_mut(&mut self) -> &mut [u8];
 
-    /// Makes the bytes read-only from now on, where the host can.
+    /// Makes the bytes read-only, if the host supports that.
     ///
     /// # Errors
     /// The system refuses.
@@ -70,16 +70,16 @@ pub trait Memory: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Describes what was written around the bytes; nothing if that is untouched.
+    /// Describes a write around the bytes; `None` if there was none.
     fn stray(&self) -> Option<String>;
 }
 
-/// Why there is no memory for a call.
+/// Why memory for a call is not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryError(String);
 
 impl MemoryError {
-    /// An error with this message.
+    /// Creates an error with this message.
     pub fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
@@ -93,17 +93,17 @@ impl fmt::Display for MemoryError {
 
 impl std::error::Error for MemoryError {}
 
-/// What a call did with the heap.
+/// The heap use of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapUse {
     /// Calls of the allocator.
     pub calls: u64,
-    /// The bytes that the first of them asked for; 0 where the host does not know.
+    /// The size requested by the first of them; 0 if unknown.
     pub first_bytes: usize,
 }
 
 impl HeapUse {
-    /// Adds what happened later.
+    /// Adds later heap use.
     pub(crate) fn add(&mut self, later: Self) {
         if self.calls == 0 {
             self.first_bytes = later.first_bytes;
@@ -112,19 +112,19 @@ impl HeapUse {
     }
 }
 
-/// Gives the calls of a kernel their memory, and watches the heap during them. Threads of a call share it.
+/// Provides memory for kernel calls, and watches the heap during them. The threads of a call share it.
 pub trait Host: Sync {
     /// Allocates `len` bytes, aligned to at least `align`.
     ///
     /// # Errors
-    /// The system has no such memory.
+    /// The system does not have enough memory.
     fn memory(&self, role: Role, len: usize, align: usize) -> Result<Box<dyn Memory>, MemoryError>;
 
-    /// Runs `body` and returns what the calling thread did with the heap meanwhile.
+    /// Runs `body` and returns the calling thread's heap use.
     fn watched(&self, body: &mut dyn FnMut()) -> HeapUse;
 }
 
-/// Memory of the host, which is as it should be.
+/// Returns memory of the host after checking its size and alignment.
 pub(crate) fn allocated(
     host: &dyn Host,
     role: Role,
@@ -143,8 +143,8 @@ pub(crate) fn allocated(
     )))
 }
 
-/// The host of a [`Bench`](crate::Bench): memory of the heap with a pattern behind it, and the allocator's count of the
-/// thread, which needs [`udo_api::GuardAlloc`].
+/// The host of a [`Bench`](crate::Bench): heap memory with a pattern after it, and the allocator's count of the thread,
+/// which needs [`udo_api::GuardAlloc`].
 #[derive(Clone, Copy, Debug)]
 pub struct Plain;
 
@@ -155,14 +155,14 @@ impl Host for Plain {
     }
 
     fn watched(&self, body: &mut dyn FnMut()) -> HeapUse {
-        // Other threads of the program, such as other tests, use the heap meanwhile.
+        // Other threads of the program, such as other tests, use the heap concurrently.
         let before = thread_heap_calls();
         body();
         HeapUse { calls: thread_heap_calls() - before, first_bytes: 0 }
     }
 }
 
-/// Bytes aligned as the runtime aligns tensors and scratch, with a pattern behind them.
+/// Bytes aligned as the runtime aligns tensors and scratch, followed by a pattern.
 #[derive(Debug)]
 struct Padded {
     role: Role,

@@ -1,10 +1,10 @@
-//! Runs one operator or kernel without a model, through the very functions that a runtime calls.
+//! Runs one operator or kernel without a model, through the functions that a runtime calls.
 //!
-//! A [`Bench`] takes inputs, parameters and a core. It runs every kernel that takes them, and each of these in every
-//! way that the kernel declares: apart from its input and in place, with dense rows and with rows that lie apart,
-//! with its channels last. All must agree. What a kernel writes beyond its outputs or its scratch is found.
+//! A [`Bench`] takes inputs, parameters and a core. It runs every kernel that accepts them, in every mode that the
+//! kernel declares: separate from its input and in place, with contiguous and with strided rows, and with channels
+//! last. All results must match. Writes outside of outputs and scratch are detected.
 //!
-//! Under it lies a [`PreparedKernel`]: a kernel finalized for one node, each call of which is made as [`How`] says, in
+//! A [`PreparedKernel`] is the level below: a kernel finalized for one node, with calls controlled by [`How`] in
 //! memory of a [`Host`]. `udo check` has a host of its own, with guard pages around each tensor.
 //!
 //! ```

@@ -1,6 +1,6 @@
-//! Numbers to compute with, and how near results must be.
+//! Test numbers, and comparisons with a tolerance.
 
-/// Numbers between -1 and 1 without a pattern, the same in every run.
+/// Returns deterministic noise between -1 and 1.
 #[expect(clippy::cast_precision_loss, reason = "24 bits fit")]
 pub fn noise(len: usize) -> Vec<f32> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
@@ -11,44 +11,44 @@ pub fn noise(len: usize) -> Vec<f32> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Whether a number lies within `allowed` of the one wanted. NaN is near NaN alone, and an infinity itself alone.
+/// Whether a number is within `allowed` of the expected one. NaN matches only NaN, and an infinity only itself.
 pub fn is_near(found: f64, wanted: f64, allowed: f64) -> bool {
     let is_same = found.total_cmp(&wanted).is_eq() || found.is_nan() && wanted.is_nan();
     let apart = (found - wanted).abs();
     is_same || apart.is_finite() && apart <= allowed
 }
 
-/// Asserts that every number lies within `tolerance` of the one wanted, relative to it where that is above 1.
+/// Asserts that every number is within `tolerance` of the expected one, relative to it if that is above 1.
 ///
 /// # Panics
-/// One does not.
+/// A number is out of tolerance.
 #[track_caller]
 pub fn assert_near<T: Copy + Into<f64>>(found: &[T], wanted: &[f64], tolerance: f64) {
     all_near(found, wanted, tolerance);
 }
 
-/// As [`assert_near`], of numbers that vary by more than the tolerance: a comparison that some constant passes shows little.
-/// [`assert_near_constant`] is for results that are constant for a reason.
+/// Asserts as [`assert_near`] does, for numbers that vary by more than the tolerance, since a comparison that a
+/// constant passes shows little. Use [`assert_near_constant`] for results that are constant for a reason.
 ///
 /// # Panics
-/// One is not near, or a constant passes.
+/// A number is out of tolerance, or a constant passes.
 #[track_caller]
 pub fn assert_near_varied<T: Copy + Into<f64>>(found: &[T], wanted: &[f64], tolerance: f64) {
     let constant = passing_constant(wanted, tolerance);
     assert!(
         constant.is_none(),
-        "{} everywhere is within {tolerance} of the {} numbers wanted, so that this comparison shows little: choose inputs \
-         whose results vary, or say why they do not with assert_near_constant",
+        "the constant {} is within {tolerance} of all {} expected numbers, so this comparison shows little: choose inputs \
+         whose results vary, or give the reason to assert_near_constant",
         constant.unwrap_or_default(),
         wanted.len()
     );
     all_near(found, wanted, tolerance);
 }
 
-/// As [`assert_near`], for results that are constant `because` of something.
+/// Asserts as [`assert_near`] does, for results that are constant `because` of something.
 ///
 /// # Panics
-/// A number is not near, no reason is given, or the wanted numbers vary after all.
+/// A number is out of tolerance, the reason is empty, or the expected numbers vary.
 #[track_caller]
 pub fn assert_near_constant<T: Copy + Into<f64>>(
     found: &[T],
@@ -56,13 +56,13 @@ pub fn assert_near_constant<T: Copy + Into<f64>>(
     tolerance: f64,
     because: &str,
 ) {
-    assert!(!because.trim().is_empty(), "no reason is given why the results are constant");
+    assert!(!because.trim().is_empty(), "expected a reason for constant results");
     let is_constant = wanted.len() < 2 || passing_constant(wanted, tolerance).is_some();
-    assert!(is_constant, "the numbers wanted vary: assert_near_varied compares them");
+    assert!(is_constant, "the expected numbers vary; use assert_near_varied");
     all_near(found, wanted, tolerance);
 }
 
-/// A number that is within `tolerance` of all of several ones, if there is one.
+/// Returns a constant within `tolerance` of all numbers, if there is one.
 fn passing_constant(wanted: &[f64], tolerance: f64) -> Option<f64> {
     let first = *wanted.first().filter(|_| wanted.len() > 1)?;
     if wanted.iter().all(|of| of.total_cmp(&first).is_eq()) {
@@ -71,7 +71,7 @@ fn passing_constant(wanted: &[f64], tolerance: f64) -> Option<f64> {
     if wanted.iter().any(|of| !of.is_finite()) {
         return None;
     }
-    // Each number leaves a range; a constant passes where all ranges share one.
+    // Each number leaves a range; a constant passes if all ranges overlap.
     let reach = |of: f64| tolerance * of.abs().max(1.0);
     let low = wanted.iter().map(|&of| of - reach(of)).fold(f64::NEG_INFINITY, f64::max);
     let high = wanted.iter().map(|&of| of + reach(of)).fold(f64::INFINITY, f64::min);
@@ -85,7 +85,7 @@ fn all_near<T: Copy + Into<f64>>(found: &[T], wanted: &[f64], tolerance: f64) {
         let found: f64 = found.into();
         assert!(
             is_near(found, wanted, tolerance * wanted.abs().max(1.0)),
-            "element {i} is {found}, wanted {wanted} within {tolerance}"
+            "element {i} is {found}, expected {wanted} within {tolerance}"
         );
     }
 }
@@ -99,7 +99,7 @@ mod tests {
         assert_near(&[100.0f32, f32::NAN], &[100.001, f64::NAN], 1e-4);
         let apart = std::panic::catch_unwind(|| assert_near(&[0.5f32], &[0.6], 0.01));
         let message = *apart.unwrap_err().downcast::<String>().unwrap();
-        assert_eq!(message, "element 0 is 0.5, wanted 0.6 within 0.01");
+        assert_eq!(message, "element 0 is 0.5, expected 0.6 within 0.01");
     }
 
     #[test]

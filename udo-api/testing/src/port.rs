@@ -8,7 +8,7 @@ use crate::host::{Host, Memory, MemoryError, Role, allocated};
 /// The pattern between strided rows.
 const UNTOUCHED: u8 = 0xc5;
 
-/// The pattern behind the extents of a bounded input.
+/// The pattern after the elements of a bounded input.
 const UNUSED: u8 = 0xff;
 
 /// A tensor of a call.
@@ -17,12 +17,12 @@ pub(crate) struct Port {
     desc: TensorDesc,
     dims: Vec<usize>,
     pub(crate) memory: Box<dyn Memory>,
-    /// Elements from row (last axis) to row; nothing where rows are contiguous.
+    /// The distance between rows (last axis) in elements; `None` for contiguous rows.
     pitch: Option<usize>,
 }
 
 impl Port {
-    /// A tensor whose rows have `gap` elements between them, where it has several rows.
+    /// Creates a tensor with `gap` elements between its rows.
     pub(crate) fn new(
         host: &dyn Host,
         role: Role,
@@ -42,19 +42,19 @@ impl Port {
         Ok(Self { desc, dims, memory, pitch })
     }
 
-    /// Bytes of a row, and from row to row.
+    /// Returns the size of a row and the distance between rows in bytes.
     fn rows(&self, pitch: usize) -> (usize, usize) {
         let size = element_bytes(&self.desc);
         (self.dims.last().copied().unwrap_or(1) * size, pitch * size)
     }
 
-    /// Stores these elements, and patterns between and behind them.
+    /// Stores these elements, with patterns between rows and after the end.
     pub(crate) fn scatter(&mut self, dense: &[u8]) {
         let Some(pitch) = self.pitch else {
             let bytes = self.memory.bytes_mut();
             let (to, behind) = bytes.split_at_mut(dense.len().min(bytes.len()));
             to.copy_from_slice(&dense[..to.len()]);
-            // A kernel may not read what a bounded tensor could hold beyond its extents.
+            // A kernel must not read a bounded tensor beyond its dimensions.
             behind.fill(UNUSED);
             return;
         };
@@ -66,7 +66,7 @@ impl Port {
         }
     }
 
-    /// The elements, with contiguous rows.
+    /// Returns the dense elements.
     pub(crate) fn gather(&self) -> Vec<u8> {
         let Some(pitch) = self.pitch else { return self.memory.bytes().to_vec() };
         let (row, pitch) = self.rows(pitch);
@@ -74,7 +74,7 @@ impl Port {
         rows.flat_map(|chunk| chunk.get(..row).unwrap_or(chunk)).copied().collect()
     }
 
-    /// Whether nothing between the rows was written to.
+    /// Whether the gaps between the rows are unchanged.
     pub(crate) fn is_whole_between(&self) -> bool {
         let Some(pitch) = self.pitch else { return true };
         let (row, pitch) = self.rows(pitch);
@@ -91,7 +91,7 @@ impl Port {
         element_bytes(&self.desc)
     }
 
-    /// The argument of a call, valid while the memory lives and nobody else uses it.
+    /// Returns the argument of a call, valid while the memory lives and is not used otherwise.
     pub(crate) fn arg(&mut self) -> TensorArg {
         let mut arg = TensorArg::new(&self.desc, self.memory.bytes_mut().as_mut_ptr());
         arg.len = self.dims.iter().product();

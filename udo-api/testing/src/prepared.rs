@@ -1,4 +1,4 @@
-//! A kernel that is ready to be called for one node, and its calls.
+//! A kernel finalized for one node, and its calls.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,14 +20,14 @@ use crate::epilogue::{self, Step};
 use crate::host::{HeapUse, Host, Memory, MemoryError, Role, allocated};
 use crate::port::Port;
 
-/// The fast memory of a DSP, in bytes; kernels that want all of it get as much.
+/// The size of a DSP's fast memory in bytes; a kernel that requests all of it gets this much.
 pub const VTCM_BYTES: usize = 4 << 20;
 
-/// Elements between the rows of strided inputs and outputs; not the same, so that mixing them up shows.
+/// Gaps between strided rows in elements; they differ so that a mix-up shows.
 const INPUT_GAP: usize = 3;
 const OUTPUT_GAP: usize = 5;
 
-/// A node, with the tensors as its operator orders their axes.
+/// A node, with the tensors in the operator's layout.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeSpec<'a> {
     /// The inputs.
@@ -36,57 +36,57 @@ pub struct NodeSpec<'a> {
     pub params: &'a [(&'static str, ParamSetting)],
     /// The outputs.
     pub outputs: &'a [TensorDesc],
-    /// The operator set that the node is of.
+    /// The operator set version of the node.
     pub opset: u32,
 }
 
 /// An input of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeInput<'a> {
-    /// Type, shape and encoding; absent where the node leaves the input out.
+    /// Type, shape and encoding; absent for an omitted input.
     pub desc: TensorDesc,
-    /// The extents in a run.
+    /// The dimensions in a run.
     pub dims: &'a [usize],
-    /// The elements, where they are known before any run.
+    /// The elements of a constant.
     pub constant: Option<&'a [u8]>,
 }
 
-/// Where a kernel is to run.
+/// The placement of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Placement {
     /// The core.
     pub core: Core,
-    /// The threads that finalize may count on.
+    /// The number of threads that finalize sees.
     pub threads: u32,
-    /// What may be computed less exactly.
+    /// The precision that may be traded for speed.
     pub fast_math: FastMath,
 }
 
-/// How the tensors of a call lie.
+/// The memory layout of a call's tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Each in memory of its own, with contiguous rows.
+    /// Separate memory, with contiguous rows.
     Apart,
-    /// Outputs in the place of inputs, by the pairs that the kernel declares.
+    /// Outputs in place of inputs, for the pairs that the kernel declares.
     InPlace,
-    /// With elements between rows, where the kernel's rules allow that.
+    /// Strided rows, where the kernel's rules accept them.
     Pitched,
 }
 
-/// How a call is made.
+/// Options of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
-    /// How its tensors lie.
+    /// The memory layout of its tensors.
     pub mode: Mode,
-    /// The byte that fills outputs and scratch at first.
+    /// The byte that fills outputs and scratch before the call.
     pub poison: u8,
-    /// The threads that the parallel-for claims; 1 passes no parallel-for.
+    /// The number of threads of the parallel-for; 1 passes none.
     pub width: u32,
-    /// In which order its calls are made.
+    /// The order of its calls.
     pub order: Order,
-    /// Whether inputs lie in memory that is read-only, where the host can do that.
+    /// Whether inputs are in read-only memory, if the host supports that.
     pub is_sealed: bool,
-    /// Whether the run is cancelled already, so that the call may fail.
+    /// Whether the run is cancelled, so that the call may fail.
     pub is_cancelled: bool,
 }
 
@@ -97,36 +97,36 @@ impl Default for How {
     }
 }
 
-/// An output of a call: its extents, and its dense elements as the operator orders them. Both are empty for an output
-/// that the node leaves out.
+/// An output of a call: its dimensions, and its dense elements in the operator's layout. Both are empty for an omitted
+/// output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// The extents in this call.
+    /// The dimensions in this call.
     pub dims: Vec<usize>,
     /// The elements.
     pub bytes: Vec<u8>,
 }
 
-/// What a call left.
+/// The result of a call.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// The outputs.
     pub outputs: Vec<Output>,
-    /// What its threads did with the heap.
+    /// The heap use of its threads.
     pub heap: HeapUse,
 }
 
-/// Why a call did not succeed.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallError {
     /// The kernel returned an error.
     Failed(Failure),
-    /// The kernel did what it must not do, as the message says; or the host has no memory for the call.
+    /// The kernel broke the contract, as the message says; or the host has no memory for the call.
     Broken(String),
 }
 
 impl CallError {
-    /// Whether the kernel returns that it cannot compute with an element.
+    /// Whether the kernel reports an element that it cannot process.
     pub fn is_bad_value(&self) -> bool {
         matches!(self, Self::Failed(failure) if failure.error.status == Status::BAD_VALUE)
     }
@@ -135,7 +135,7 @@ impl CallError {
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Failed(failure) => write!(f, "execute answers: {failure}"),
+            Self::Failed(failure) => write!(f, "execute returns: {failure}"),
             Self::Broken(what) => f.write_str(what),
         }
     }
@@ -149,12 +149,12 @@ impl From<MemoryError> for CallError {
     }
 }
 
-/// A tensor of the node, and how the kernel gets it.
+/// A tensor of the node, in the operator's and in the kernel's layout.
 #[derive(Debug)]
 struct Slot {
-    /// As the operator orders its axes.
+    /// The operator's layout.
     node: TensorDesc,
-    /// As the kernel does.
+    /// The kernel's layout.
     kernel: TensorDesc,
     is_last: bool,
     takes_pitched: bool,
@@ -166,7 +166,7 @@ impl Slot {
         Self::with_order(candidate, (side, port), desc, is_last)
     }
 
-    /// The same for a tensor whose rule does not decide whether its channels come last.
+    /// Creates a slot for a tensor with channels last if `is_last`.
     fn with_order(
         candidate: Candidate<'_>,
         (side, port): (Side, usize),
@@ -179,7 +179,7 @@ impl Slot {
         Self { node: desc, kernel: turned.unwrap_or(desc), is_last, takes_pitched }
     }
 
-    /// Dense elements in the order in which the kernel gets them.
+    /// Converts dense elements to the kernel's layout.
     fn to_kernel<'v>(&self, bytes: &'v [u8]) -> Cow<'v, [u8]> {
         if !self.is_last {
             return Cow::Borrowed(bytes);
@@ -188,7 +188,7 @@ impl Slot {
         Cow::Owned(permuted(bytes, self.node.shape(), Layout::NHWC_AXES, size))
     }
 
-    /// Whether rows of the tensor have gaps between them in calls of this mode.
+    /// Whether rows of the tensor have gaps in calls of this mode.
     fn is_pitched(&self, mode: Mode) -> bool {
         mode == Mode::Pitched && self.takes_pitched && self.kernel.full_shape().is_fixed()
     }
@@ -197,22 +197,21 @@ impl Slot {
 #[derive(Debug)]
 struct InputSlot {
     slot: Slot,
-    /// The extents in a run, as the kernel orders them.
+    /// The dimensions in a run, in the kernel's layout.
     dims: Vec<usize>,
     is_constant: bool,
 }
 
-/// An input of a call, and the elements that it is given.
+/// An input of a call, with its elements.
 struct CallInput<'v> {
     port: Port,
     dense: Cow<'v, [u8]>,
 }
 
-/// A kernel that is finalized for one node, with its constants packed: ready to be called, on several threads at once if
-/// need be.
+/// A kernel that is finalized for one node, with packed constants, ready for concurrent calls.
 ///
-/// [`Bench`](crate::Bench) makes these for tests of operators. Who wants to decide about single calls, or watches them in
-/// ways of its own, makes one with a [`Host`].
+/// [`Bench`](crate::Bench) creates these for tests of operators. Use one with a [`Host`] to control or watch single
+/// calls.
 #[derive(Debug)]
 pub struct PreparedKernel {
     kernel: FinalizedKernel,
@@ -225,10 +224,10 @@ pub struct PreparedKernel {
 }
 
 impl PreparedKernel {
-    /// Finalizes the kernel for the node and packs its constants, which lie in memory of the host meanwhile.
+    /// Finalizes the kernel for the node and packs its constants, which are in memory of the host meanwhile.
     ///
     /// # Errors
-    /// The kernel refuses the node, or there is no memory for the constants.
+    /// The kernel refuses the node, or memory for the constants is exhausted.
     pub fn new(
         candidate: Candidate<'_>,
         node: &NodeSpec<'_>,
@@ -238,7 +237,8 @@ impl PreparedKernel {
         Self::with_epilogue(candidate, node, &[], placement, host)
     }
 
-    /// The same with steps behind the kernel, whose tensors are the last inputs of the node; it takes the first few steps.
+    /// Finalizes the kernel with an epilogue, whose tensors are the last inputs of the node; the kernel accepts the
+    /// first few steps.
     pub(crate) fn with_epilogue(
         candidate: Candidate<'_>,
         node: &NodeSpec<'_>,
@@ -271,7 +271,7 @@ impl PreparedKernel {
         placed.node.inputs.truncate(taken);
         placed.node.constants.truncate(taken);
         for (slot, desc) in outputs.iter_mut().zip(own) {
-            // A step changes the type of an output, and not its shape.
+            // A step changes the type of an output but not its shape.
             let node = if slot.is_last { desc.transposed(&Layout::NCHW_AXES) } else { Some(desc) };
             (slot.node, slot.kernel) = (node.unwrap_or(desc), desc);
         }
@@ -279,7 +279,7 @@ impl PreparedKernel {
         let node = placed.node;
         let source = |port: usize| {
             let (desc, bytes) = (*node.inputs.get(port)?, (*node.constants.get(port)?)?);
-            // Inputs of one node are told apart by their ports.
+            // The port identifies an input of the node.
             let id = ConstantId { tensor: u64::try_from(port).ok()?, format: 0 };
             Some(Source { id, desc, bytes, stable: None })
         };
@@ -290,31 +290,31 @@ impl PreparedKernel {
         Ok(Self { kernel, guard, inputs, outputs, epilogue_steps, _store: store })
     }
 
-    /// The finalized kernel.
+    /// Returns the finalized kernel.
     pub fn kernel(&self) -> &FinalizedKernel {
         &self.kernel
     }
 
-    /// The scratch that the kernel asks for.
+    /// Returns the scratch that the kernel requests.
     pub fn workspace(&self) -> Workspace {
         self.kernel.workspace()
     }
 
-    /// How many steps of the epilogue it takes.
+    /// Returns the number of accepted epilogue steps.
     pub(crate) fn epilogue_steps(&self) -> usize {
         self.epilogue_steps
     }
 
-    /// The outputs as the operator orders their axes, after the epilogue.
+    /// Iterates over the outputs in the operator's layout, after the epilogue.
     pub(crate) fn outputs(&self) -> impl Iterator<Item = TensorDesc> {
         self.outputs.iter().map(|output| output.node)
     }
 
-    /// Calls the kernel on the dense elements of each input, those of constants included.
+    /// Calls the kernel on the dense elements of each input, constants included.
     ///
     /// # Errors
-    /// The kernel returns an error; it writes outside of its outputs and scratch, changes an input, or sets extents that
-    /// an output does not have; or the host has no memory.
+    /// The kernel returns an error; it writes outside of its outputs and scratch, changes an input, or sets invalid
+    /// dimensions; or the host has no memory.
     pub fn call<V: AsRef<[u8]>>(
         &self,
         values: &[V],
@@ -324,7 +324,7 @@ impl PreparedKernel {
         self.call_with(values, how, host, |_| ())
     }
 
-    /// The same, after which `look` sees the scratch.
+    /// Calls the kernel and passes the scratch to `look` afterwards.
     pub(crate) fn call_with<V: AsRef<[u8]>>(
         &self,
         values: &[V],
@@ -342,7 +342,7 @@ impl PreparedKernel {
         let arg = |port: Option<&mut Port>| port.map_or(TensorArg::ABSENT, Port::arg);
         args.extend(inputs.iter_mut().map(|i| arg(i.as_mut().map(|input| &mut input.port))));
         args.extend(outputs.iter_mut().map(|output| arg(output.as_mut())));
-        // Nobody asks for their bytes to be changed from here on.
+        // Nothing requests these bytes for writing from here on.
         for (at, input) in inputs.iter().enumerate() {
             if let (Some(input), true, false) = (input, how.is_sealed, is_paired(at)) {
                 input.port.memory.seal()?;
@@ -394,7 +394,7 @@ impl PreparedKernel {
         Ok(Run { outputs: made, heap })
     }
 
-    /// The inputs that the kernel reads, in memory of their own.
+    /// Creates the inputs that the kernel reads, in memory of their own.
     fn call_inputs<'v, V: AsRef<[u8]>>(
         &self,
         values: &'v [V],
@@ -414,7 +414,7 @@ impl PreparedKernel {
         self.inputs.iter().enumerate().map(of).collect()
     }
 
-    /// The outputs, in memory of their own.
+    /// Creates the outputs, in memory of their own.
     fn call_outputs(&self, how: How, host: &dyn Host) -> Result<Vec<Option<Port>>, MemoryError> {
         let of = |(at, slot): (usize, &Slot)| {
             if slot.kernel.is_absent() {
@@ -429,8 +429,8 @@ impl PreparedKernel {
         self.outputs.iter().enumerate().map(of).collect()
     }
 
-    /// The pairs of an input and an output that the call has in one place, the output's, which gets the input's elements.
-    /// As in the runtime, neither is bounded.
+    /// Returns the pairs that share the output's memory, which gets the input's elements. As in the runtime, neither is
+    /// bounded.
     fn pair(&self, inputs: &[Option<CallInput<'_>>], outputs: &mut [Option<Port>]) -> Vec<Pair> {
         let mut pairs: Vec<Pair> = Vec::new();
         for pair in self.kernel.in_place_pairs() {
@@ -453,8 +453,8 @@ impl PreparedKernel {
         pairs
     }
 
-    /// Output `index` of a call that set these extents; `poison` is the byte that it held at first, where it was not an
-    /// input's.
+    /// Returns output `index` of a call that set these dimensions; `poison` is its initial byte, unless it shares an
+    /// input's memory.
     fn collected(
         &self,
         index: usize,
@@ -469,7 +469,7 @@ impl PreparedKernel {
         let bound = port.desc().shape();
         if dims.len() != bound.len() || dims.iter().zip(bound).any(|(dim, bound)| dim > bound) {
             return broken(format!(
-                "the kernel says {dims:?} of output {index}, whose bounds are {bound:?}"
+                "the kernel sets {dims:?} for output {index}, whose bounds are {bound:?}"
             ));
         }
         if !port.is_whole_between() {
@@ -482,7 +482,7 @@ impl PreparedKernel {
         let is_written = |poison| behind.iter().any(|&byte| byte != poison);
         if is_bounded && poison.is_some_and(is_written) {
             return broken(format!(
-                "the kernel writes behind the extents {dims:?} that it says of output {index}"
+                "the kernel writes beyond the dimensions {dims:?} that it sets for output {index}"
             ));
         }
         if slot.is_last {
@@ -498,12 +498,12 @@ impl Placement {
         let Self { core, threads, fast_math } = self;
         let has_fast_memory = core.kind().is_some_and(CoreKind::has_fast_memory);
         let fast_memory_bytes = if has_fast_memory { VTCM_BYTES } else { 0 };
-        // No instruction set is promised beyond what every machine has.
+        // Only the instruction set of every machine is guaranteed.
         Machine { threads, isa: Isa::Portable, fast_memory_bytes, fast_math, memory_price: 0 }
     }
 }
 
-/// The inputs, of which those from `first_operand` on are operands of the steps.
+/// Returns the inputs; those from `first_operand` on are operands of epilogue steps.
 fn input_slots(
     candidate: Candidate<'_>,
     node: &NodeSpec<'_>,
@@ -513,7 +513,7 @@ fn input_slots(
     let mut operands = epilogue::operands(steps);
     let of = |(port, input): (usize, &NodeInput<'_>)| {
         let slot = match (port >= first_operand).then(|| operands.next()).flatten() {
-            // A residual is ordered as the output that it is added to.
+            // A residual has the layout of the output that it is added to.
             Some(step) => {
                 let is_last = is_last && matches!(step, Step::Residual(_));
                 Slot::with_order(candidate, (Side::Input, port), input.desc, is_last)
@@ -526,7 +526,7 @@ fn input_slots(
     node.inputs.iter().enumerate().map(of).collect()
 }
 
-/// The constants as the kernel gets them, which it may only read.
+/// Returns the constants in the kernel's layout, read-only.
 fn constants(
     inputs: &[InputSlot],
     node: &NodeSpec<'_>,
@@ -544,14 +544,14 @@ fn constants(
     constants.map_err(|error| Refusal { status: Status::FAILED, message: error.to_string() })
 }
 
-/// An input and an output in one place.
+/// An input and an output that share memory.
 struct Pair {
     input: usize,
     output: usize,
 }
 
 impl Pair {
-    /// Has the input lie where the output does, in arguments of which as many are inputs.
+    /// Lets the input share the output's memory in arguments with this many inputs.
     fn share(&self, args: &mut [TensorArg], inputs: usize) {
         let at = inputs + self.output;
         let data = args.get(at).map(|arg| arg.data);
@@ -567,7 +567,7 @@ impl Pair {
     }
 }
 
-/// Memory of the host that is filled with a byte.
+/// Allocates memory of the host filled with a byte.
 fn filled(
     host: &dyn Host,
     role: Role,
@@ -579,9 +579,9 @@ fn filled(
     Ok(memory)
 }
 
-/// The bytes up to the last that is not `poison`.
+/// Returns the length up to the last byte that is not `poison`.
 pub(crate) fn used_bytes(bytes: &[u8], poison: u8) -> usize {
-    // Blocks are compared at once: scratch may have millions of bytes.
+    // Large blocks are compared first: scratch may have millions of bytes.
     const STEPS: [usize; 3] = [1 << 16, 1 << 8, 1];
     let untouched = vec![poison; STEPS[0].min(bytes.len())];
     let (mut start, mut end) = (0, bytes.len());
@@ -594,7 +594,7 @@ pub(crate) fn used_bytes(bytes: &[u8], poison: u8) -> usize {
     end
 }
 
-/// The elements of a tensor of rank 4 with its axes in another order.
+/// Permutes the axes of a rank-4 tensor.
 fn permuted(bytes: &[u8], dims: &[usize], order: [usize; 4], size: usize) -> Vec<u8> {
     let extent = |axis: usize| dims.get(axis).copied().unwrap_or(1);
     let to = order.map(extent);
@@ -626,7 +626,7 @@ mod tests {
     use super::*;
     use crate::host::Plain;
 
-    /// Doubles its input over threads, and keeps it in scratch meanwhile.
+    /// Doubles its input with threads, using scratch.
     struct Doubled;
 
     impl Kernel for Doubled {

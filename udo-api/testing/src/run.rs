@@ -1,4 +1,4 @@
-//! A bench's kernels, each in every mode in which it may be called.
+//! Runs a bench's kernels, each in every mode that it supports.
 
 use udo_api::{KernelDef, Side, TensorDesc};
 use udo_host::ParamSetting;
@@ -13,14 +13,15 @@ use crate::prepared::{
 };
 use crate::tensor::Tensor;
 
-/// What scratch holds at first: as a float, a number that no kernel makes.
+/// The initial scratch contents: as a float, a number that kernels do not compute.
 const POISON: u8 = 0x7f;
 
 impl Bench {
-    /// What each kernel that takes the node makes of it, the first of a package first.
+    /// Runs each kernel that accepts the node, in the package's order.
     ///
     /// # Errors
-    /// None takes it, or one does and then fails or does not agree with itself.
+    /// No kernel accepts it, or one accepts it and then fails or gives different results in
+    /// different modes.
     pub fn run(&self) -> Result<Vec<Outcome>, Fault> {
         let params = self.settings()?;
         let outputs = self.outputs_of(&params)?;
@@ -43,7 +44,7 @@ impl Bench {
             }
             match self.run_kernel(candidate, &params, &outputs) {
                 Ok(outcome) => outcomes.push(outcome),
-                // Another kernel may be for such nodes.
+                // Another kernel may accept such nodes.
                 Err(fault @ Fault::Finalize(_)) => refused = Some(fault),
                 Err(fault) => return Err(fault),
             }
@@ -55,7 +56,7 @@ impl Bench {
         Ok(outcomes)
     }
 
-    /// One kernel in every mode in which it may be called.
+    /// Runs one kernel in every mode that it supports.
     fn run_kernel(
         &self,
         candidate: Candidate<'_>,
@@ -90,9 +91,7 @@ impl Bench {
         let is_bounded = |desc: TensorDesc| !desc.full_shape().is_fixed();
         let any_bounded =
             specs.iter().map(|input| input.desc).chain(kernel.outputs()).any(is_bounded);
-        for (mode, name) in
-            [(Mode::InPlace, "in place"), (Mode::Pitched, "over rows that lie apart")]
-        {
+        for (mode, name) in [(Mode::InPlace, "in place"), (Mode::Pitched, "with strided rows")] {
             if mode == Mode::Pitched && any_bounded {
                 continue;
             }
@@ -100,7 +99,7 @@ impl Bench {
             let pairs = outcome.outputs.iter().zip(&other.outputs);
             if pairs.into_iter().any(|(a, b)| a.dims() != b.dims() || a.bytes() != b.bytes()) {
                 let core = candidate.def.core();
-                let what = format!("the kernel for {core} computes something else {name}");
+                let what = format!("the kernel for {core} computes other results {name}");
                 return Err(Fault::Broken(what));
             }
         }
@@ -136,7 +135,7 @@ impl Bench {
         })
     }
 
-    /// The tensors of the epilogue as inputs of the node.
+    /// Returns the tensors of the epilogue as inputs of the node.
     fn epilogue_inputs(&self) -> Vec<Input> {
         let of = |step: &Step| match step {
             Step::Bias { tensor, .. } => Some(Input { tensor: tensor.clone(), is_constant: true }),

@@ -20,10 +20,10 @@ impl Clone for Tensor {
     }
 }
 
-/// A tensor of these elements, outermost dimension first.
+/// Creates a tensor of these elements, outermost dimension first.
 ///
 /// # Panics
-/// There are not as many elements as `dims` say, or too many dimensions.
+/// The number of elements does not match `dims`, or there are too many dimensions.
 #[track_caller]
 pub fn tensor<T: Element>(dims: &[usize], values: &[T]) -> Tensor {
     let desc = TensorDesc::new(T::DTYPE, fixed(dims));
@@ -32,22 +32,22 @@ pub fn tensor<T: Element>(dims: &[usize], values: &[T]) -> Tensor {
 }
 
 impl Tensor {
-    /// The dense elements `bytes` of a run with these extents.
+    /// Creates a tensor from the dense elements `bytes` of a run with these dimensions.
     pub(crate) fn new(desc: TensorDesc, dims: Vec<usize>, bytes: &[u8]) -> Self {
         Self { desc, dims, data: buffer(bytes) }
     }
 
-    /// The same elements as fixed-point numbers of this scale and zero point.
+    /// Sets an encoding for all elements.
     #[must_use]
     pub fn encoded(mut self, scale: f32, zero_point: i32) -> Self {
         self.desc = self.desc.with_encoding(Encoding { scale, zero_point });
         self
     }
 
-    /// The same elements as fixed-point numbers with a scale and a zero point for each position of an axis.
+    /// Sets an encoding for each position of an axis.
     ///
     /// # Panics
-    /// They cannot be the encoding of such a tensor.
+    /// The encoding does not fit the tensor.
     #[must_use]
     #[track_caller]
     pub fn encoded_per_axis(mut self, axis: usize, scales: &[f32], zero_points: &[i32]) -> Self {
@@ -60,7 +60,7 @@ impl Tensor {
         self
     }
 
-    /// The same elements in a tensor that may hold more.
+    /// Makes dimensions bounded, with the same elements.
     ///
     /// # Panics
     /// Too many dimensions.
@@ -70,35 +70,35 @@ impl Tensor {
         Self { desc: self.desc.with_extents(shape(Shape::of_dims(dims))), ..self }
     }
 
-    /// Type, shape with its bounds, and encoding.
+    /// Returns type, shape with its bounds, and encoding.
     pub fn desc(&self) -> TensorDesc {
         self.desc
     }
 
-    /// The same elements as a parameter's value.
+    /// Returns the tensor as a parameter's value.
     pub(crate) fn setting(&self) -> TensorSetting {
         let data = Arc::new(buffer(self.bytes()));
         TensorSetting::new(self.desc, data)
             .unwrap_or_else(|| panic!("a parameter has the elements of its bounds"))
     }
 
-    /// The extents in this run.
+    /// Returns the dimensions in this run.
     pub fn dims(&self) -> Vec<usize> {
         self.dims.clone()
     }
 
-    /// The elements.
+    /// Returns the elements.
     ///
     /// # Panics
-    /// They are of another type.
+    /// They have another type.
     #[track_caller]
     pub fn values<T: Element>(&self) -> Vec<T> {
         assert_eq!(self.desc.dtype(), Some(T::DTYPE), "the type of {}", self.desc);
-        // Buffers are aligned for every type, and hold whole elements.
+        // Buffers are aligned for every type, and contain whole elements.
         elements::<T>(self.bytes()).unwrap_or_default().to_vec()
     }
 
-    /// The bytes of the elements in this run.
+    /// Returns the bytes of the elements in this run.
     pub fn bytes(&self) -> &[u8] {
         self.data.bytes()
     }

@@ -1,4 +1,4 @@
-//! DSP functions with everything that a schema can say of ports and parameters.
+//! DSP functions with every kind of port and parameter of a schema.
 #![expect(
     clippy::needless_pass_by_value,
     clippy::unnecessary_wraps,
@@ -22,7 +22,7 @@ static GUARD: GuardAlloc = GuardAlloc;
 
 const V68: Core = Core::dsp(68);
 
-/// A number of each parameter's kind, so that a test can tell what arrived.
+/// Computes a number from each kind of parameter, so that a test can check the arguments.
 struct Everything;
 
 impl Op for Everything {
@@ -129,15 +129,18 @@ fn parameters_that_a_node_leaves_out_have_their_default_or_none() {
 fn parameters_that_do_not_fit_are_refused_in_finalize() {
     type Case = (fn(Bench) -> Bench, &'static str);
     let cases: &[Case] = &[
-        (|b| b.int("count", 256), "parameter \"count\" is 256, wanted u8"),
-        (|b| b.int("mode", 1), "parameter \"mode\" is an integer, wanted text"),
-        (|b| b.text("note", "x").text("axes", "1"), "parameter \"axes\" is text, wanted integers"),
-        (|b| b.ints("axes", &[1, 1 << 40]), "parameter \"axes\" is 1099511627776, wanted i32"),
-        (|b| b.text("weights", "1"), "parameter \"weights\" is text, wanted real numbers"),
-        (|b| b.text("names", "a"), "parameter \"names\" is text, wanted texts"),
+        (|b| b.int("count", 256), "parameter \"count\" is 256, expected u8"),
+        (|b| b.int("mode", 1), "parameter \"mode\" is an integer, expected a string"),
+        (
+            |b| b.text("note", "x").text("axes", "1"),
+            "parameter \"axes\" is a string, expected integers",
+        ),
+        (|b| b.ints("axes", &[1, 1 << 40]), "parameter \"axes\" is 1099511627776, expected i32"),
+        (|b| b.text("weights", "1"), "parameter \"weights\" is a string, expected floats"),
+        (|b| b.text("names", "a"), "parameter \"names\" is a string, expected strings"),
         (
             |b| b.tensor("table", &tensor(&[1], &[1f32])),
-            "parameter \"table\" is a tensor of f32, wanted f16",
+            "parameter \"table\" is a tensor of f32, expected f16",
         ),
     ];
     for (with, wanted) in cases {
@@ -170,7 +173,7 @@ fn a_parameter_must_be_in_the_schema_even_where_it_is_optional() {
 
 dsp_kernel!(BlendDsp = blend(out: [u8, Option<i32>], in: [u8, Option<i32>, [u8]], params: {}));
 
-/// The sum of the real numbers of all inputs, and how many tensors there were if anybody asks.
+/// Sums the dequantized elements of all inputs, and optionally returns the number of tensors.
 fn blend(
     out: QuantMut<'_, u8>,
     count: Option<QuantMut<'_, i32>>,
@@ -234,9 +237,9 @@ fn a_node_with_other_ports_than_the_function_is_refused_in_finalize() {
     let two = || Shape::new(&[2]).unwrap();
     let floats = || tensor(&[2], &[0f32, 0.0]);
     let cases = [
-        (plain().absent().output(DType::U8, two()), "input 0 is missing, wanted u8"),
-        (plain().input(floats()).output(DType::U8, two()), "input 0 is f32, wanted u8"),
-        (plain().input(one()).output(DType::I8, two()), "output 0 is i8, wanted u8"),
+        (plain().absent().output(DType::U8, two()), "input 0 is missing, expected u8"),
+        (plain().input(floats()).output(DType::U8, two()), "input 0 is f32, expected u8"),
+        (plain().input(one()).output(DType::I8, two()), "output 0 is i8, expected u8"),
         (
             plain().input(one()).input(one()).like_input(),
             "the node has input 1, which the function does not take",
@@ -245,14 +248,14 @@ fn a_node_with_other_ports_than_the_function_is_refused_in_finalize() {
             plain().input(one()).like_input().like_input(),
             "the node has output 1, which the function does not take",
         ),
-        (blend().input(one()).input(one()).like_input(), "input 1 is u8, wanted i32"),
+        (blend().input(one()).input(one()).like_input(), "input 1 is u8, expected i32"),
         (
             blend().input(one()).absent().input(one()).input(floats()).like_input(),
-            "input 3 is f32, wanted u8",
+            "input 3 is f32, expected u8",
         ),
         (
             blend().input(one()).absent().absent().input(one()).like_input(),
-            "input 2 is missing, wanted u8",
+            "input 2 is missing, expected u8",
         ),
     ];
     for (bench, wanted) in cases {
@@ -264,7 +267,7 @@ fn a_node_with_other_ports_than_the_function_is_refused_in_finalize() {
 
 const BOUNDED: &[PortRule] = &[output(0, types::U8).bounded(), output(1, types::I32).bounded()];
 
-/// Two outputs whose extents only the data tells.
+/// Two outputs whose dimensions depend on the data.
 #[test]
 fn each_of_two_outputs_says_its_extents() {
     dsp_kernel!(SplitDsp = split(out: [u8, i32], in: [i8], params: {}));
@@ -300,7 +303,7 @@ fn each_of_two_outputs_says_its_extents() {
 
 dsp_kernel!(CopiesDsp = copies(out: [u8, [u8]], in: [u8], params: { missed: i32 }));
 
-/// Copies the input, then one more than it to all outputs of the repeated port but the one numbered `missed`.
+/// Copies the input, then the input plus one to all outputs of the repeated port except `missed`.
 fn copies(
     first: QuantMut<'_, u8>,
     mut rest: QuantsMut<'_, u8>,
@@ -326,12 +329,12 @@ fn every_tensor_of_a_repeated_output_is_owed() {
     assert_eq!(found, [[1, 2], [2, 3], [2, 3]]);
     assert_eq!(kernel().int("missed", -1).like_input().all().len(), 1);
     let error = kernel().int("missed", 1).like_input().like_input().like_input().error();
-    assert!(error.contains("returned without having taken an output: port 2"), "{error}");
+    assert!(error.contains("returned without taking an output: port 2"), "{error}");
 }
 
 dsp_kernel!(AgainDsp = again(out: [[u8]], in: [u8], params: {}));
 
-/// Takes an empty output twice, and says its extents by one of the two while it looks at those of the other.
+/// Takes an empty output twice, and sets its dimensions through one view while the other is borrowed.
 fn again(
     mut all: QuantsMut<'_, u8>,
     _x: Quant<'_, u8>,

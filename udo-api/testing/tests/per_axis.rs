@@ -1,4 +1,4 @@
-//! Kernels and tensors that have an encoding for each position of an axis.
+//! Kernels and tensors with an encoding for each position of an axis.
 #![expect(clippy::unwrap_used, reason = "a shape that cannot be made fails the test")]
 
 use udo_api::{
@@ -10,7 +10,7 @@ use udo_testing::{Bench, Fault, Tensor, tensor};
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;
 
-/// What the rows of `[2, 3]` stand for: finalize packs the scales, execute reads the zero points.
+/// Dequantizes the rows of `[2, 3]`: finalize packs the scales, execute reads the zero points.
 struct Rows {
     scales: Packed<f32>,
 }
@@ -89,7 +89,7 @@ fn a_kernel_that_does_not_say_per_axis_gets_no_such_tensor() {
 #[test]
 fn an_output_has_no_encoding_that_does_not_fit_it() {
     let run = rows(ROWS).output_axis_encoding(0, 0, &[1.0; 2], &[0; 2]);
-    let wanted = "an encoding per axis is that of f32[2,3], wanted u8, i8, u16, i16 or i32";
+    let wanted = "an encoding per axis is on f32[2,3], expected u8, i8, u16, i16 or i32";
     assert_eq!(run.error(), wanted);
 }
 

@@ -359,7 +359,7 @@ mod tests {
             "input 2 is i64[2], wanted an index for each region of f32[1,4]"
         );
         let run = run.input(tensor(&[1], &[1i64]));
-        assert_eq!(run.error(), "met a value that it cannot work with: 1 at element 0");
+        assert_eq!(run.error(), "found a value that it cannot process: 1 at element 0");
         let error = |name, value| square([0.0; 4]).text(name, value).error();
         assert_eq!(
             error("mode", "sum"),

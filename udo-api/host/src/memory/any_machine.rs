@@ -1,6 +1,6 @@
-//! Stands in where the system's way of telling how much memory there is is not known.
+//! The fallback for systems without a known way to query the memory size.
 
-/// Nothing is known.
+/// Returns `None`.
 pub(super) fn memory_bytes() -> Option<usize> {
     None
 }

@@ -1,4 +1,4 @@
-//! How much memory a model may take, counted buffer by buffer.
+//! Memory limits of models, counted per buffer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,25 +6,25 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::Buffer;
 
-/// How many bytes may be taken at once, and who says so.
+/// A memory limit and its origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Limit {
-    /// As many as the system gives.
+    /// The system's limit only.
     #[default]
     None,
-    /// As many as the machine, or the container that the process runs in, has.
+    /// The memory of the machine or of the container that the process runs in.
     Machine(usize),
-    /// As many as the user allows.
+    /// The user's limit.
     Asked(usize),
 }
 
 impl Limit {
-    /// The machine's memory, where the system says how much there is.
+    /// Returns the machine's memory as a limit, if the system reports it.
     pub fn of_machine() -> Self {
         super::machine::memory_bytes().map_or(Self::None, Self::Machine)
     }
 
-    /// The bytes.
+    /// Returns the limit in bytes.
     pub fn bytes(self) -> usize {
         match self {
             Self::None => usize::MAX,
@@ -33,14 +33,14 @@ impl Limit {
     }
 }
 
-/// Memory that was asked for and is not there. Nothing was taken.
+/// A failed request for memory. Nothing was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// Bytes asked for.
+    /// The requested bytes.
     pub wanted: usize,
-    /// Bytes of the limit that were taken already.
+    /// The bytes in use before the request.
     pub taken: usize,
-    /// The limit that the bytes go beyond; none if it is the system that refused.
+    /// The exceeded limit; `Limit::None` if the system refused.
     pub limit: Limit,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Display for OutOfMemory {
 
 impl std::error::Error for OutOfMemory {}
 
-/// The memory that a model and its sessions share out. Clones share it.
+/// The memory shared by a model and its sessions. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Budget(Arc<Account>);
 
@@ -73,7 +73,7 @@ struct Account {
     has_refused: AtomicBool,
 }
 
-/// Bytes of a budget, given back when dropped.
+/// Bytes of a budget, returned when dropped.
 #[derive(Debug)]
 pub(super) struct Lease {
     budget: Budget,
@@ -87,17 +87,17 @@ impl Drop for Lease {
 }
 
 impl Budget {
-    /// A budget of which nothing is taken.
+    /// Creates an unused budget.
     pub fn new(limit: Limit) -> Self {
         Self(Arc::new(Account { limit, ..Account::default() }))
     }
 
-    /// The limit that it was made with.
+    /// Returns the limit.
     pub fn limit(&self) -> Limit {
         self.0.limit
     }
 
-    /// Bytes taken now.
+    /// Returns the bytes in use.
     pub fn taken(&self) -> usize {
         self.0.taken.load(Ordering::Relaxed)
     }
@@ -112,15 +112,15 @@ impl Budget {
         self.0.has_refused.load(Ordering::Relaxed)
     }
 
-    /// Whether `bytes` more would be given now; nothing is taken.
+    /// Checks whether `bytes` more are available, without taking them.
     ///
     /// # Errors
-    /// They go beyond the limit.
+    /// They exceed the limit.
     pub fn allows(&self, bytes: usize) -> Result<(), OutOfMemory> {
         self.after(self.taken(), bytes).map(drop)
     }
 
-    /// What is taken once `bytes` are as well.
+    /// Returns the bytes in use after taking `bytes` more.
     fn after(&self, taken: usize, bytes: usize) -> Result<usize, OutOfMemory> {
         let limit = self.0.limit;
         let after = taken.checked_add(bytes).filter(|&after| after <= limit.bytes());
@@ -142,10 +142,10 @@ impl Budget {
         }
     }
 
-    /// A buffer of `len` zeroed bytes, which count until it is dropped.
+    /// Allocates `len` zeroed bytes, which count until the buffer is dropped.
     ///
     /// # Errors
-    /// The bytes go beyond the limit, or the system does not give them.
+    /// The bytes exceed the limit, or the system does not provide them.
     pub fn zeroed(&self, len: usize) -> Result<Buffer, OutOfMemory> {
         let lease = self.take(len)?;
         let buffer = Buffer::zeroed(len).map_err(|error| self.refused(error))?;

@@ -1,4 +1,4 @@
-//! The bytes of a file, mapped where the system can do that.
+//! The bytes of a file, memory-mapped where possible.
 
 use std::fmt;
 use std::fs::File;
@@ -7,11 +7,11 @@ use std::ptr::NonNull;
 
 use super::pages;
 
-/// All bytes of a file, to be read: mapped, so that they take no memory that the system could not take back, or read where
-/// they cannot be mapped.
+/// All bytes of a file for reading: mapped, so that the system can reclaim the memory, or read if mapping is not
+/// possible.
 ///
-/// A file that is cut short while it is mapped ends the process at the next look at what is gone. Writers that
-/// put a new file in its place do no harm.
+/// Truncating a mapped file ends the process at the next access to the missing bytes. Replacing the file by a new one
+/// is safe.
 pub struct FileBytes(Bytes);
 
 enum Bytes {
@@ -19,7 +19,7 @@ enum Bytes {
     Mapped { at: NonNull<u8>, len: usize },
 }
 
-// SAFETY: nobody writes what is mapped, and it is owned as a boxed slice would be.
+// SAFETY: nothing writes to the mapping, and it is owned as a boxed slice would be.
 unsafe impl Send for FileBytes {}
 // SAFETY: as above.
 unsafe impl Sync for FileBytes {}
@@ -31,13 +31,13 @@ impl fmt::Debug for FileBytes {
 }
 
 impl FileBytes {
-    /// The bytes of `file` from its start on.
+    /// Maps or reads `file` from its start.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The file cannot be read.
     pub fn of(file: &mut File) -> io::Result<Self> {
         let of = file.metadata()?;
-        // Files that the system makes up as they are read say that they are empty.
+        // Files whose content the system generates report a size of 0.
         let len = usize::try_from(of.len()).unwrap_or(0);
         if of.is_file()
             && len > 0
@@ -55,7 +55,7 @@ impl AsRef<[u8]> for FileBytes {
     fn as_ref(&self) -> &[u8] {
         match &self.0 {
             Bytes::Read(bytes) => bytes,
-            // SAFETY: the `len` bytes from `at` on are mapped for as long as `self` lives, and nobody writes them.
+            // SAFETY: the `len` bytes from `at` on are mapped for the lifetime of `self`, and nothing writes to them.
             Bytes::Mapped { at, len } => unsafe { std::slice::from_raw_parts(at.as_ptr(), *len) },
         }
     }

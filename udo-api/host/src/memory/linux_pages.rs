@@ -1,5 +1,5 @@
-//! Memory in pages of its own, as Linux gives it (`mmap(2)`): zeroed already, in large pages where the system has some
-//! (`madvise(2)`), and given back at once; and files as memory.
+//! Page mappings on Linux (`mmap(2)`): zeroed memory, in large pages if available (`madvise(2)`), returned to the
+//! system immediately; and mapped files.
 
 use std::ffi::{c_int, c_void};
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::ptr::{NonNull, null_mut};
 
 use super::LARGE_BYTES;
 
-// Of `asm-generic/mman-common.h` and `linux/mman.h`.
+// Values from `asm-generic/mman-common.h` and `linux/mman.h`.
 const NONE: c_int = 0;
 const READ: c_int = 1;
 const WRITE: c_int = 2;
@@ -19,10 +19,10 @@ const DONT_NEED: c_int = 4;
 const HUGE_PAGE: c_int = 14;
 const POPULATE_WRITE: c_int = 23;
 
-/// A multiple of the page of every system: they have 4, 16 or 64 KiB.
+/// A multiple of every system's page size: 4, 16 or 64 KiB.
 const PAGE_BYTES: usize = 64 << 10;
 
-// SAFETY: the signatures are those of `sys/mman.h`, with the `off_t` of systems of 64 bits.
+// SAFETY: the signatures are those of `sys/mman.h`, with the `off_t` of 64-bit systems.
 unsafe extern "C" {
     fn mmap(
         at: *mut c_void,
@@ -38,73 +38,74 @@ unsafe extern "C" {
 }
 
 fn map(bytes: usize, rights: c_int, flags: c_int, file: c_int) -> Option<NonNull<u8>> {
-    // SAFETY: at an address that the system chooses there is nothing yet that a mapping could replace.
+    // SAFETY: the system chooses an unused address, so the mapping replaces nothing.
     let at = unsafe { mmap(null_mut(), bytes, rights, flags, file, 0) };
-    // A refusal is the last address of all.
+    // `MAP_FAILED` is the highest address.
     NonNull::new(at.cast::<u8>()).filter(|at| at.addr().get() != usize::MAX)
 }
 
-/// `bytes` zeroed bytes, at least one, aligned to [`LARGE_BYTES`]; none where the system refuses.
+/// Maps `bytes` zeroed bytes, at least one, aligned to [`LARGE_BYTES`]; `None` if the system refuses.
 pub(super) fn zeroed(bytes: usize) -> Option<NonNull<u8>> {
     let used = bytes.checked_next_multiple_of(PAGE_BYTES)?;
     let room = used.checked_add(LARGE_BYTES)?;
     let first = map(room, READ | WRITE, PRIVATE | ANONYMOUS, -1)?;
     let before = first.as_ptr().align_offset(LARGE_BYTES);
-    // SAFETY: the mapping has `used` bytes and a large page; the next multiple of one is less than that away.
+    // SAFETY: the mapping has `used` bytes and a large page; `before` is less than a large page.
     let at = unsafe { first.add(before) };
-    // SAFETY: these are the `before` bytes of the mapping ahead of `at`, whole pages that nobody refers to.
+    // SAFETY: these are the `before` bytes of the mapping ahead of `at`, whole pages without references.
     unsafe { release(first, before) };
-    // SAFETY: `before` and `used` bytes are less than the mapping has.
+    // SAFETY: `before + used` is less than the size of the mapping.
     let behind = unsafe { at.add(used) };
-    // SAFETY: these are the bytes of the mapping behind the `used` ones from `at` on, whole pages as well.
+    // SAFETY: these are the bytes of the mapping after the `used` ones from `at` on, whole pages without references.
     unsafe { release(behind, room - before - used) };
-    // SAFETY: the advice changes no contents and no rights, whatever lies at the address.
+    // SAFETY: the advice does not change contents or rights of any address.
     let _refused =
         unsafe { madvise(at.as_ptr().cast(), bytes / LARGE_BYTES * LARGE_BYTES, HUGE_PAGE) };
     Some(at)
 }
 
-/// Has the system give all of the pages that `bytes` bytes from `at` on lie in; where it does not know how, each
-/// comes at its first use.
+/// Makes the system provide all pages of `bytes` bytes from `at` on; if it does not support that, pages come at their
+/// first use.
 ///
 /// # Safety
-/// They are the first bytes of what [`zeroed`] gave.
+/// They are the first bytes of a mapping from [`zeroed`].
 pub(super) unsafe fn populate(at: NonNull<u8>, bytes: usize) {
-    // SAFETY: the pages are ours, and what is in them stays.
+    // SAFETY: the pages belong to the caller, and their contents stay.
     let _refused = unsafe { madvise(at.as_ptr().cast(), bytes, POPULATE_WRITE) };
 }
 
-/// Gives back what [`zeroed`] gave for as many bytes.
+/// Unmaps a mapping from [`zeroed`] with this size.
 ///
 /// # Safety
-/// Nobody refers to it.
+/// There are no references to it.
 pub(super) unsafe fn release_zeroed(at: NonNull<u8>, bytes: usize) {
-    // SAFETY: as promised by the caller; the mapping was made of whole multiples.
+    // SAFETY: promised by the caller; the mapping consists of whole multiples.
     unsafe { release(at, bytes.next_multiple_of(PAGE_BYTES)) };
 }
 
-/// Addresses of `room` bytes, at least one, without memory; none where the system refuses.
+/// Reserves addresses for `room` bytes, at least one, without memory; `None` if the system refuses.
 pub(super) fn reserve(room: usize) -> Option<NonNull<u8>> {
     let room = room.checked_next_multiple_of(PAGE_BYTES)?;
     map(room, NONE, PRIVATE | ANONYMOUS | NO_RESERVE, -1)
 }
 
-/// Has the first `bytes` bytes have memory, where the first `used` had; whether the system did that.
+/// Provides memory for the first `bytes` bytes, where the first `used` had some; returns whether the system did.
 ///
 /// # Safety
-/// Both are within what [`reserve`] gave from `at` on, and nobody refers to bytes that lose their memory.
+/// Both are within the reservation from [`reserve`] at `at`, and there are no references to bytes that lose their
+/// memory.
 pub(super) unsafe fn resize(at: NonNull<u8>, used: usize, bytes: usize) -> bool {
     let [used, wanted] = [used, bytes].map(|n| n.next_multiple_of(PAGE_BYTES));
     if wanted > used {
         // SAFETY: `used` is within the reserved addresses.
         let behind = unsafe { at.add(used) };
-        // SAFETY: these are reserved addresses without memory, which nobody refers to.
+        // SAFETY: these are reserved addresses without memory and without references.
         return unsafe { mprotect(behind.as_ptr().cast(), wanted - used, READ | WRITE) } == 0;
     }
     if wanted < used {
         // SAFETY: `wanted` is within the reserved addresses.
         let behind = unsafe { at.add(wanted) };
-        // SAFETY: nobody refers to these bytes, as promised by the caller.
+        // SAFETY: there are no references to these bytes, as promised by the caller.
         let _kept = unsafe { madvise(behind.as_ptr().cast(), used - wanted, DONT_NEED) };
         // SAFETY: as above.
         return unsafe { mprotect(behind.as_ptr().cast(), used - wanted, NONE) } == 0;
@@ -112,27 +113,27 @@ pub(super) unsafe fn resize(at: NonNull<u8>, used: usize, bytes: usize) -> bool 
     true
 }
 
-/// Gives back what [`reserve`] gave for as much room.
+/// Releases a reservation from [`reserve`] with this size.
 ///
 /// # Safety
-/// Nobody refers to it.
+/// There are no references to it.
 pub(super) unsafe fn release_reserved(at: NonNull<u8>, room: usize) {
-    // SAFETY: as promised by the caller; the mapping was made of whole multiples.
+    // SAFETY: promised by the caller; the reservation consists of whole multiples.
     unsafe { release(at, room.next_multiple_of(PAGE_BYTES)) };
 }
 
-/// The first `bytes` bytes of a file, at least one, to be read; none where it is of a kind that the system does not map.
+/// Maps the first `bytes` bytes of a file, at least one, for reading; `None` for a kind of file that cannot be mapped.
 pub(super) fn file(file: &File, bytes: usize) -> Option<NonNull<u8>> {
     map(bytes, READ, PRIVATE, file.as_raw_fd())
 }
 
-/// Gives mapped pages back.
+/// Unmaps pages.
 ///
 /// # Safety
-/// The `bytes` bytes from `at` on are the start of pages that are mapped, and nobody refers to these.
+/// The `bytes` bytes from `at` on are the start of mapped pages without references.
 pub(super) unsafe fn release(at: NonNull<u8>, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: as promised by the caller.
+        // SAFETY: promised by the caller.
         let _refused = unsafe { munmap(at.as_ptr().cast(), bytes) };
     }
 }

@@ -1,22 +1,22 @@
-//! How much memory a Linux machine, or the container that the process runs in, has.
+//! The memory size of a Linux machine, or of the container that the process runs in.
 
 use std::fs;
 use std::sync::OnceLock;
 
-/// The bytes; none where the system does not say.
+/// Returns the size in bytes; `None` if the system does not report it.
 pub(super) fn memory_bytes() -> Option<usize> {
-    // What the machine has stays, and takes the system long to say; what the group may have changes.
+    // The machine's size is constant and slow to query; the limit of the control group may change.
     static OF_MACHINE: OnceLock<Option<usize>> = OnceLock::new();
     let read = || total(&fs::read_to_string("/proc/meminfo").ok()?);
     let of_machine = *OF_MACHINE.get_or_init(read);
-    // The root of the control groups that a container sees is its own.
+    // Inside a container the root control group is the container's own.
     let of_group = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    // A group without a limit says `max`.
+    // The value is `max` without a limit.
     let of_group = of_group.and_then(|text| text.trim().parse().ok());
     of_machine.into_iter().chain(of_group).min()
 }
 
-/// The bytes of memory that `/proc/meminfo` states.
+/// Returns the memory size in `/proc/meminfo`.
 fn total(meminfo: &str) -> Option<usize> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

@@ -1,4 +1,4 @@
-//! Bytes that nobody changes any more: those of a buffer, or a part of a file.
+//! Immutable bytes: a buffer, or a part of a file.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::{ALIGN_BYTES, Buffer};
 
-/// Who holds bytes that others read in place.
+/// An owner of bytes that are read in place.
 pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
-/// What a kernel reads of its constants once they are packed, aligned to 64.
+/// A packed constant as kernels read it, aligned to 64.
 pub struct PackedBytes(Kept);
 
 enum Kept {
@@ -30,7 +30,8 @@ impl From<Buffer> for PackedBytes {
 }
 
 impl PackedBytes {
-    /// The bytes `at` of `of`, where they lie; nothing where they are not there or not aligned.
+    /// Returns the bytes `at` of `of` without a copy; `None` if they are out of range or not
+    /// aligned.
     pub fn shared(of: &SharedBytes, at: Range<usize>) -> Option<Self> {
         let bytes = (**of).as_ref().get(at.clone())?;
         let is_aligned = bytes.as_ptr().addr().is_multiple_of(ALIGN_BYTES);
@@ -45,7 +46,7 @@ impl PackedBytes {
         }
     }
 
-    /// How many there are.
+    /// Returns the size in bytes.
     pub fn len(&self) -> usize {
         match &self.0 {
             Kept::Own(buffer) => buffer.len(),
@@ -53,12 +54,12 @@ impl PackedBytes {
         }
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The first of them, aligned to 64 where there are any.
+    /// Returns the address of the first byte, aligned to 64 unless it is empty.
     pub fn as_ptr(&self) -> *const u8 {
         match &self.0 {
             Kept::Own(buffer) => buffer.as_ptr(),

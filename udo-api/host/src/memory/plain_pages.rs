@@ -1,4 +1,4 @@
-//! Memory as the allocator gives it, and no files as memory.
+//! Memory from the allocator, without file mappings.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fs::File;
@@ -10,58 +10,58 @@ fn layout(bytes: usize) -> Option<Layout> {
     Layout::from_size_align(bytes, LARGE_BYTES).ok()
 }
 
-/// `bytes` zeroed bytes, at least one, aligned to [`LARGE_BYTES`]; none where the system refuses.
+/// Allocates `bytes` zeroed bytes, at least one, aligned to [`LARGE_BYTES`]; `None` if the system refuses.
 pub(super) fn zeroed(bytes: usize) -> Option<NonNull<u8>> {
     // SAFETY: the layout's size is not 0.
     NonNull::new(unsafe { alloc_zeroed(layout(bytes)?) })
 }
 
-/// The allocator has written them.
+/// Does nothing: the allocator has written the bytes.
 ///
 /// # Safety
-/// None is asked for.
+/// Always safe.
 pub(super) unsafe fn populate(_at: NonNull<u8>, _bytes: usize) {}
 
-/// Gives back what [`zeroed`] gave for as many bytes.
+/// Frees an allocation from [`zeroed`] with this size.
 ///
 /// # Safety
-/// Nobody refers to it.
+/// There are no references to it.
 pub(super) unsafe fn release_zeroed(at: NonNull<u8>, bytes: usize) {
     if let Some(layout) = layout(bytes) {
-        // SAFETY: `zeroed` took it with this very layout.
+        // SAFETY: `zeroed` allocated it with this layout.
         unsafe { dealloc(at.as_ptr(), layout) };
     }
 }
 
-/// `room` bytes, which have memory from the start on as far as the system gives it before they are touched.
+/// Allocates `room` bytes, whose memory the system may provide at first use.
 pub(super) fn reserve(room: usize) -> Option<NonNull<u8>> {
     zeroed(room)
 }
 
-/// They have their memory.
+/// Does nothing: the bytes have memory.
 ///
 /// # Safety
-/// None is asked for.
+/// Always safe.
 pub(super) unsafe fn resize(_at: NonNull<u8>, _used: usize, _bytes: usize) -> bool {
     true
 }
 
-/// Gives back what [`reserve`] gave for as much room.
+/// Frees an allocation from [`reserve`] with this size.
 ///
 /// # Safety
-/// Nobody refers to it.
+/// There are no references to it.
 pub(super) unsafe fn release_reserved(at: NonNull<u8>, room: usize) {
-    // SAFETY: as promised by the caller.
+    // SAFETY: promised by the caller.
     unsafe { release_zeroed(at, room) };
 }
 
-/// There is no such way.
+/// Returns `None`: files cannot be mapped.
 pub(super) fn file(_file: &File, _bytes: usize) -> Option<NonNull<u8>> {
     None
 }
 
-/// Nothing was mapped.
+/// Does nothing: there are no mappings.
 ///
 /// # Safety
-/// None is asked for.
+/// Always safe.
 pub(super) unsafe fn release(_at: NonNull<u8>, _bytes: usize) {}

@@ -1,19 +1,18 @@
-//! Addresses that memory comes to and goes from: what is there never moves.
+//! A reservation of addresses whose memory can grow and shrink without moving.
 
 use std::fmt;
 use std::ptr::NonNull;
 
 use super::{ALIGN_BYTES, Limit, OutOfMemory, pages};
 
-/// A range of addresses, the first bytes of which have memory: zeroed when they get it, and in the same place for as long as they
-/// have it.
+/// A range of addresses whose first bytes have memory. Memory is zeroed when it is provided and never moves.
 pub struct Reserve {
     at: NonNull<u8>,
     room: usize,
     used: usize,
 }
 
-// SAFETY: it is a range of addresses; who reads and writes there has to see to it that nobody else does.
+// SAFETY: it is a range of addresses; its users must synchronize access to the memory.
 unsafe impl Send for Reserve {}
 // SAFETY: as above.
 unsafe impl Sync for Reserve {}
@@ -25,31 +24,31 @@ impl fmt::Debug for Reserve {
 }
 
 impl Reserve {
-    /// Addresses of `room` bytes, at least, without memory.
+    /// Reserves addresses for at least `room` bytes, without memory.
     ///
     /// # Errors
-    /// The system does not give them.
+    /// The system does not provide them.
     pub fn new(room: usize) -> Result<Self, OutOfMemory> {
         let refused = OutOfMemory { wanted: room, taken: 0, limit: Limit::None };
         let at = pages::reserve(room.max(ALIGN_BYTES)).ok_or(refused)?;
         Ok(Self { at, room, used: 0 })
     }
 
-    /// How many bytes have memory.
+    /// Returns how many bytes have memory.
     pub fn used(&self) -> usize {
         self.used
     }
 
-    /// Has the first `bytes` bytes have memory, and no others. Those that had some before stay as they are.
+    /// Provides memory for the first `bytes` bytes only. Bytes that had memory before keep their contents.
     ///
     /// # Errors
-    /// They are more than there are addresses, or the system does not give the memory; nothing has changed.
+    /// They exceed the reservation, or the system does not provide the memory; nothing changes then.
     pub fn resize(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
         let refused = OutOfMemory { wanted: bytes, taken: self.used, limit: Limit::None };
         if bytes > self.room {
             return Err(refused);
         }
-        // SAFETY: `pages::reserve` gave `room` bytes, of which the first `used` have memory.
+        // SAFETY: `pages::reserve` reserved `room` bytes, of which the first `used` have memory.
         let is_done = unsafe { pages::resize(self.at, self.used, bytes) };
         if !is_done {
             return Err(refused);
@@ -58,7 +57,7 @@ impl Reserve {
         Ok(())
     }
 
-    /// The first byte; aligned to 64.
+    /// Returns the address of the first byte, aligned to 64.
     pub fn as_ptr(&self) -> *mut u8 {
         self.at.as_ptr()
     }
@@ -66,7 +65,7 @@ impl Reserve {
 
 impl Drop for Reserve {
     fn drop(&mut self) {
-        // SAFETY: `pages::reserve` gave them, and who used the memory has to be done.
+        // SAFETY: `pages::reserve` reserved them, and the users of the memory have finished.
         unsafe { pages::release_reserved(self.at, self.room.max(ALIGN_BYTES)) };
     }
 }
@@ -75,9 +74,9 @@ impl Drop for Reserve {
 mod tests {
     use super::*;
 
-    /// The bytes that have memory.
+    /// Returns the bytes that have memory.
     fn bytes(of: &mut Reserve) -> &mut [u8] {
-        // SAFETY: the first `used` bytes have memory, which is zeroed, and are this test's.
+        // SAFETY: the first `used` bytes have zeroed memory, which only this test uses.
         unsafe { std::slice::from_raw_parts_mut(of.as_ptr(), of.used()) }
     }
 

@@ -1,4 +1,4 @@
-//! What a tensor must be to be handed out as it was asked for.
+//! Checks of tensors before they are handed out.
 
 use crate::abi::{TensorArg, arg_flags};
 use crate::dtype::DType;
@@ -13,13 +13,13 @@ pub(super) fn check_type<T: Element>(arg: &TensorArg) -> Result<(), ExecError> {
     if arg.dtype == T::DTYPE.code() { Ok(()) } else { Err(wrong_type(T::DTYPE, arg)) }
 }
 
-/// Refuses a tensor whose elements are not as wide as `B`.
+/// Refuses a tensor whose elements do not have the width of `B`.
 pub(in crate::author) fn check_width<B: Bits>(arg: &TensorArg) -> Result<(), ExecError> {
     let is_as_wide = |dtype: DType| dtype.size_bytes() == size_of::<B>();
     if arg.dtype().is_some_and(is_as_wide) { Ok(()) } else { Err(wrong_type(B::DTYPE, arg)) }
 }
 
-/// Refuses what cannot be one slice of `T`; a tensor without flags of type `T` can.
+/// Refuses a tensor that is not a slice of `T`: with flags, or of another type.
 #[inline]
 pub(super) fn check<T: Element>(arg: &TensorArg, port: usize) -> Result<(), ExecError> {
     if arg.flags == 0 && arg.dtype == T::DTYPE.code() {
@@ -34,7 +34,8 @@ pub(super) fn why_not_plain<T: Element>(arg: &TensorArg, port: usize) -> Result<
     check_type::<T>(arg)
 }
 
-/// Refuses tensors that are no run of elements of their own: halves of in-place pairs, and rows that lie apart.
+/// Refuses tensors that are not a dense run of elements in memory of their own: sides of in-place pairs, and strided
+/// rows.
 pub(super) fn check_alone(arg: &TensorArg, port: usize) -> Result<(), ExecError> {
     if arg.is_paired() {
         return Err(ExecError::with(Status::IN_PLACE, [port as u64, 0]));
@@ -45,8 +46,8 @@ pub(super) fn check_alone(arg: &TensorArg, port: usize) -> Result<(), ExecError>
     Ok(())
 }
 
-/// Refuses what cannot be one slice of `T` with what lies between its rows: halves of in-place pairs, and rows between which
-/// other tensors of the call may lie.
+/// Refuses tensors that are not a slice of `T` with gaps between the rows: sides of in-place pairs, and rows whose gaps
+/// may belong to other tensors of the call. Returns the length of the slice.
 pub(super) fn check_span<T: Element>(arg: &TensorArg, port: usize) -> Result<usize, ExecError> {
     if arg.is_paired() {
         return Err(ExecError::with(Status::IN_PLACE, [port as u64, 0]));

@@ -1,4 +1,4 @@
-//! What a kernel knows of the extents of a run beforehand.
+//! The geometry: data that depends on the shapes of a run only.
 
 use std::marker::PhantomData;
 
@@ -6,7 +6,7 @@ use super::scratch::step;
 use crate::element::Element;
 use crate::error::ExecError;
 
-/// What `prepare` filled, to be taken piece by piece in the same order.
+/// The geometry that `prepare` filled, to be taken piece by piece in the same order.
 #[derive(Clone, Copy, Debug)]
 pub struct Geometry<'a> {
     pub(super) ptr: *const u8,
@@ -14,13 +14,13 @@ pub struct Geometry<'a> {
     pub(super) marker: PhantomData<&'a [u8]>,
 }
 
-// SAFETY: the host's bytes behind `ptr` are only read during a call, so any thread may.
+// SAFETY: the host's bytes at `ptr` are only read during a call, so any thread may read them.
 unsafe impl Send for Geometry<'_> {}
 // SAFETY: sharing gives only the reads that sending does.
 unsafe impl Sync for Geometry<'_> {}
 
 impl<'a> Geometry<'a> {
-    /// The next `len` elements.
+    /// Takes the next `len` elements.
     ///
     /// # Errors
     /// More than `needs` declared.
@@ -30,7 +30,7 @@ impl<'a> Geometry<'a> {
             return Ok(&[]);
         }
         let data = self.ptr;
-        // SAFETY: `step` is at most what is left of the host's buffer.
+        // SAFETY: `step` is at most the rest of the host's buffer.
         self.ptr = unsafe { self.ptr.add(step) };
         self.left -= step;
         // SAFETY: the buffer starts 64-byte aligned and moves on in steps of 64, so the `len` elements that `step` saw

@@ -12,14 +12,14 @@ use crate::encoding::{AxisEncoding, Encoding};
 use crate::error::{ExecError, Status};
 use crate::span::slice_or_empty;
 
-/// The extents of inputs that have no elements yet.
+/// The shapes of inputs without elements.
 #[derive(Clone, Copy, Debug)]
 pub struct InputShapes<'a> {
     pub(crate) args: &'a [TensorArg],
 }
 
 impl<'a> InputShapes<'a> {
-    /// The extents of input `port`, or their bounds where there is no run yet.
+    /// Returns the dimensions of input `port`; bounds before a run.
     ///
     /// # Errors
     /// No such input.
@@ -27,7 +27,7 @@ impl<'a> InputShapes<'a> {
         arg(self.args, port).map(TensorArg::shape)
     }
 
-    /// How many inputs there are, absent ones included.
+    /// Returns the number of inputs, including absent ones.
     pub fn len(&self) -> usize {
         self.args.len()
     }
@@ -38,7 +38,7 @@ impl<'a> InputShapes<'a> {
     }
 }
 
-/// The input at `port`, if the node has it.
+/// Returns the input at `port`, if the node has it.
 #[inline]
 fn arg(args: &[TensorArg], port: usize) -> Result<&TensorArg, ExecError> {
     match args.get(port) {
@@ -71,7 +71,7 @@ impl<'a> Inputs<'a> {
         arg(self.args, port)
     }
 
-    /// How many inputs there are, absent ones included.
+    /// Returns the number of inputs, including absent ones.
     pub fn len(&self) -> usize {
         self.args.len()
     }
@@ -86,10 +86,10 @@ impl<'a> Inputs<'a> {
         self.arg(port).is_ok()
     }
 
-    /// The elements of input `port`, outermost dimension first.
+    /// Returns the elements of input `port`, outermost dimension first.
     ///
     /// # Errors
-    /// No such input, another type, strided rows, or one half of an in-place pair.
+    /// No such input, another type, strided rows, or one side of an in-place pair.
     #[inline]
     pub fn get<T: Element>(&self, port: usize) -> Result<&'a [T], ExecError> {
         let arg = self.arg(port)?;
@@ -98,10 +98,10 @@ impl<'a> Inputs<'a> {
         Ok(unsafe { slice_or_empty(arg.data.cast(), arg.len) })
     }
 
-    /// The elements of input `port` as their bits, whichever of the types as wide as `B` they are.
+    /// Returns the elements of input `port` as their bits, for any type with the width of `B`.
     ///
     /// # Errors
-    /// No such input, a type of another width, strided rows, or one half of an in-place pair.
+    /// No such input, a type of another width, strided rows, or one side of an in-place pair.
     pub fn get_bits<B: Bits>(&self, port: usize) -> Result<&'a [B], ExecError> {
         let arg = self.arg(port)?;
         check_alone(arg, port)?;
@@ -111,10 +111,10 @@ impl<'a> Inputs<'a> {
         Ok(unsafe { slice_or_empty(arg.data.cast(), arg.len) })
     }
 
-    /// Input `port` row by row; for ports that a kernel's rules call pitched.
+    /// Returns the rows of input `port`, which may be strided, for ports whose rules say `pitched`.
     ///
     /// # Errors
-    /// No such input, another type, or one half of an in-place pair.
+    /// No such input, another type, or one side of an in-place pair.
     pub fn rows<T: Element>(&self, port: usize) -> Result<Rows<'a, T>, ExecError> {
         let arg = self.arg(port)?;
         if arg.is_paired() {
@@ -124,20 +124,20 @@ impl<'a> Inputs<'a> {
         Ok(Rows { data: arg.data.cast(), shape: RowShape::of(arg), marker: PhantomData })
     }
 
-    /// The elements of input `port` from its first one to its last one, with what lies between its rows, and how far those
-    /// begin from each other; for ports that a kernel's rules call pitched alone.
+    /// Returns the elements of input `port` from the first to the last, with the gaps between its rows, and the row
+    /// stride, for ports whose rules say `pitched_alone`.
     ///
     /// # Errors
-    /// No such input, another type, one half of an in-place pair, or a port that the rules do not call so.
+    /// No such input, another type, one side of an in-place pair, or a port whose rules do not say so.
     pub fn strided<T: Element>(&self, port: usize) -> Result<(&'a [T], usize), ExecError> {
         let arg = self.arg(port)?;
         let span = check_span::<T>(arg, port)?;
-        // SAFETY: rows lie inside the host's buffer up to the end of the last one, and as no other tensor of the call lies
-        // between them, nothing writes there during the call.
+        // SAFETY: rows are inside the host's buffer up to the end of the last one, and the gaps do not belong to other
+        // tensors of the call, so nothing writes there during the call.
         Ok((unsafe { slice_or_empty(arg.data.cast(), span) }, arg.row_stride))
     }
 
-    /// Whether the rows of input `port` lie behind each other; for ports that a kernel's rules call pitched.
+    /// Whether the rows of input `port` are contiguous, for ports whose rules say `pitched`.
     ///
     /// # Errors
     /// No such input.
@@ -145,7 +145,7 @@ impl<'a> Inputs<'a> {
         Ok(self.arg(port)?.is_dense())
     }
 
-    /// The type of input `port`.
+    /// Returns the type of input `port`.
     ///
     /// # Errors
     /// No such input.
@@ -153,7 +153,7 @@ impl<'a> Inputs<'a> {
         self.arg(port)?.dtype().ok_or(ExecError::of(Status::BAD_CALL))
     }
 
-    /// The extents of input `port` in this run.
+    /// Returns the dimensions of input `port` in this run.
     ///
     /// # Errors
     /// No such input.
@@ -161,24 +161,25 @@ impl<'a> Inputs<'a> {
         Ok(self.arg(port)?.shape())
     }
 
-    /// The encoding of fixed-point input `port`.
+    /// Returns the encoding of fixed-point input `port`.
     ///
     /// # Errors
-    /// No such input, or it has none.
+    /// No such input, or it has no encoding.
     pub fn encoding(&self, port: usize) -> Result<Encoding, ExecError> {
         let arg = self.arg(port)?;
         if arg.has_encoding == 0 { Err(ExecError::of(Status::BAD_CALL)) } else { Ok(arg.encoding) }
     }
 
-    /// The encoding of fixed-point input `port` for each position of an axis.
+    /// Returns the encoding of fixed-point input `port` for each position of an axis.
     ///
     /// # Errors
-    /// No such input, or it has none per axis.
+    /// No such input, or it has no encoding per axis.
     pub fn axis_encoding(&self, port: usize) -> Result<&'static AxisEncoding, ExecError> {
         self.arg(port)?.axis_encoding.ok_or(ExecError::of(Status::BAD_CALL))
     }
 
-    /// Input `port` as the host laid it, for kernels of the host's own: its elements may be where only a device reaches them.
+    /// Returns the host's argument of input `port`, for the host's own kernels: its elements may be accessible only to
+    /// a device.
     ///
     /// # Errors
     /// No such input.

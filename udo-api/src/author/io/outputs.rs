@@ -1,4 +1,4 @@
-//! The outputs of a call, and their extents.
+//! The outputs of a call, and their dimensions.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,7 +12,7 @@ use crate::element::{Bits, Element};
 use crate::encoding::{AxisEncoding, Encoding};
 use crate::error::{ExecError, Status};
 
-/// The outputs of a call. Each is handed out once, and has to be.
+/// The outputs of a call. Each must be taken exactly once.
 pub struct Outputs<'a> {
     args: *mut TensorArg,
     len: usize,
@@ -28,25 +28,25 @@ impl fmt::Debug for Outputs<'_> {
 
 impl<'a> Outputs<'a> {
     /// # Safety
-    /// `args` must point to `len` arguments that are reached through nothing else for `'a`, and each of those to the
-    /// elements that it says, which are reached through nothing else but the input that it is paired with.
+    /// `args` must point to `len` arguments without other references for `'a`, and each of them to its elements, which
+    /// are accessed only through it and through the input that it is paired with.
     #[inline]
     pub(super) unsafe fn from_raw(args: *mut TensorArg, len: usize, owed: &'a Owed) -> Self {
         let outputs = Self { args, len, owed, marker: PhantomData };
         for port in OWED_BITS..len {
-            // SAFETY: `port` is below `len`, and nothing else refers to the argument.
+            // SAFETY: `port` is below `len`, and there are no other references to the argument.
             unsafe { &mut *outputs.at(port) }.flags &= !arg_flags::TAKEN;
         }
         outputs
     }
 
-    /// The argument of output `port`, which is one only below `len`.
+    /// Returns the argument of output `port`, which is valid only below `len`.
     #[inline]
     fn at(&self, port: usize) -> *mut TensorArg {
         self.args.wrapping_add(port)
     }
 
-    /// The extents of output `port`, which is below `len`.
+    /// Returns the dimensions of output `port`, which is below `len`.
     fn extents(&self, port: usize) -> Extents<'a> {
         Extents { arg: self.at(port), port, owed: self.owed, marker: PhantomData }
     }
@@ -64,7 +64,7 @@ impl<'a> Outputs<'a> {
         Err(no_such_port(port, self.len))
     }
 
-    /// How many outputs there are, absent ones included.
+    /// Returns the number of outputs, including absent ones.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -79,7 +79,7 @@ impl<'a> Outputs<'a> {
         self.arg(port).is_ok()
     }
 
-    /// Whether the rows of output `port` lie behind each other; for ports that a kernel's rules call pitched.
+    /// Whether the rows of output `port` are contiguous, for ports whose rules say `pitched`.
     ///
     /// # Errors
     /// No such output.
@@ -87,20 +87,20 @@ impl<'a> Outputs<'a> {
         Ok(self.arg(port)?.is_dense())
     }
 
-    /// The elements of output `port`, to be written. A bounded output comes at its bound.
+    /// Takes the elements of output `port` for writing. A bounded output has the size of its bound.
     ///
     /// # Errors
-    /// No such output, another type, strided rows, one half of an in-place pair, or taken before.
+    /// No such output, another type, strided rows, one side of an in-place pair, or taken before.
     #[inline]
     pub fn take<T: Element>(&mut self, port: usize) -> Result<&'a mut [T], ExecError> {
         check::<T>(self.arg(port)?, port)?;
         self.hand_out(port)
     }
 
-    /// The elements of output `port` as their bits, to be written, whichever of the types as wide as `B` they are.
+    /// Takes the elements of output `port` as their bits, for any type with the width of `B`.
     ///
     /// # Errors
-    /// No such output, a type of another width, strided rows, one half of an in-place pair, or taken before.
+    /// No such output, a type of another width, strided rows, one side of an in-place pair, or taken before.
     pub fn take_bits<B: Bits>(&mut self, port: usize) -> Result<&'a mut [B], ExecError> {
         let arg = self.arg(port)?;
         check_alone(arg, port)?;
@@ -108,11 +108,13 @@ impl<'a> Outputs<'a> {
         self.hand_out(port)
     }
 
-    /// As [`Outputs::take`], with the extents apart, so that several bounded outputs can be held at once.
+    /// Takes an output as [`Outputs::take`] does, with its dimensions separate, so that several bounded outputs can be
+    /// held at once.
     ///
-    /// Not for authors: a borrow from [`Outputs::shape`] must not be held while extents are set.
+    /// Not for authors: a borrow from [`Outputs::shape`] must not be held while dimensions are set.
     ///
     /// # Errors
+    /// As [`Outputs::take`].
     /// As [`Outputs::take`].
     pub(crate) fn take_bounded<T: Element>(
         &mut self,
@@ -122,7 +124,7 @@ impl<'a> Outputs<'a> {
         Ok((elements, self.extents(port)))
     }
 
-    /// Notes that output `port` is handed out, which happens once per call.
+    /// Records that output `port` is taken, which may happen once per call.
     #[inline]
     fn note_taken(&mut self, port: usize) -> Result<(), ExecError> {
         if Owed::settle(&self.owed.untaken, port) {
@@ -131,7 +133,7 @@ impl<'a> Outputs<'a> {
         self.note_rarely_taken(port)
     }
 
-    /// Empty outputs may be taken at will, and those without a bit are flagged.
+    /// Empty outputs may be taken repeatedly; those without a bit have a flag.
     #[cold]
     fn note_rarely_taken(&mut self, port: usize) -> Result<(), ExecError> {
         let arg = self.arg(port)?;
@@ -141,12 +143,12 @@ impl<'a> Outputs<'a> {
         if port < OWED_BITS || arg.flags & arg_flags::TAKEN != 0 {
             return Err(ExecError::with(Status::OUTPUT_TAKEN, [port as u64, 0]));
         }
-        // SAFETY: `arg` found the port below the number of arguments, and its borrow has ended.
+        // SAFETY: `arg` checked that the port is below the number of arguments, and its borrow has ended.
         unsafe { &mut *self.at(port) }.flags |= arg_flags::TAKEN;
         Ok(())
     }
 
-    /// The whole memory of output `port`, whose type is `T` or, where `T` is the bits of elements, one as wide.
+    /// Returns the whole memory of output `port`, whose type is `T` or has the width of `T`.
     #[inline]
     pub(super) fn hand_out<T: Element>(&mut self, port: usize) -> Result<&'a mut [T], ExecError> {
         self.note_taken(port)?;
@@ -159,10 +161,10 @@ impl<'a> Outputs<'a> {
         Ok(unsafe { std::slice::from_raw_parts_mut(arg.data.cast(), arg.capacity) })
     }
 
-    /// Output `port` row by row; for ports that a kernel's rules call pitched.
+    /// Takes the rows of output `port`, which may be strided, for ports whose rules say `pitched`.
     ///
     /// # Errors
-    /// No such output, another type, one half of an in-place pair, or taken before.
+    /// No such output, another type, one side of an in-place pair, or taken before.
     pub fn take_rows<T: Element>(&mut self, port: usize) -> Result<RowsMut<'a, T>, ExecError> {
         let arg = self.arg(port)?;
         if arg.is_paired() {
@@ -174,12 +176,12 @@ impl<'a> Outputs<'a> {
         Ok(RowsMut { data: arg.data.cast(), shape: RowShape::of(arg), marker: PhantomData })
     }
 
-    /// The elements of output `port` from its first one to its last one, to be written, with what lies between its rows, which
-    /// the kernel leaves as it is, and how far rows begin from each other; for ports that a kernel's rules call pitched alone.
-    /// A bounded output comes at its bound.
+    /// Takes the elements of output `port` from the first to the last, with the gaps between its rows, and the row
+    /// stride, for ports whose rules say `pitched_alone`. The kernel must leave the gaps unchanged. A bounded output
+    /// has the size of its bound.
     ///
     /// # Errors
-    /// No such output, another type, one half of an in-place pair, a port that the rules do not call so, or taken before.
+    /// No such output, another type, one side of an in-place pair, a port whose rules do not say so, or taken before.
     pub fn take_strided<T: Element>(
         &mut self,
         port: usize,
@@ -195,12 +197,12 @@ impl<'a> Outputs<'a> {
         if span == 0 || arg.data.is_null() {
             return Ok((&mut [], stride));
         }
-        // SAFETY: rows lie inside the host's buffer up to the end of the last one, no other tensor of the call lies between
-        // them, and `note_taken` lets the output out once per call.
+        // SAFETY: rows are inside the host's buffer up to the end of the last one, the gaps do not belong to other
+        // tensors of the call, and `note_taken` allows one take per call.
         Ok((unsafe { std::slice::from_raw_parts_mut(arg.data.cast(), span) }, stride))
     }
 
-    /// The type of output `port`.
+    /// Returns the type of output `port`.
     ///
     /// # Errors
     /// No such output.
@@ -208,7 +210,7 @@ impl<'a> Outputs<'a> {
         self.arg(port)?.dtype().ok_or(ExecError::of(Status::BAD_CALL))
     }
 
-    /// The extents of output `port`: its bounds, or what [`Outputs::set_shape`] made of them.
+    /// Returns the dimensions of output `port`: its bounds, or those from [`Outputs::set_shape`].
     ///
     /// # Errors
     /// No such output.
@@ -216,28 +218,28 @@ impl<'a> Outputs<'a> {
         Ok(self.arg(port)?.shape())
     }
 
-    /// The encoding of fixed-point output `port`.
+    /// Returns the encoding of fixed-point output `port`.
     ///
     /// # Errors
-    /// No such output, or it has none.
+    /// No such output, or it has no encoding.
     pub fn encoding(&self, port: usize) -> Result<Encoding, ExecError> {
         let arg = self.arg(port)?;
         if arg.has_encoding == 0 { Err(ExecError::of(Status::BAD_CALL)) } else { Ok(arg.encoding) }
     }
 
-    /// The encoding of fixed-point output `port` for each position of an axis.
+    /// Returns the encoding of fixed-point output `port` for each position of an axis.
     ///
     /// # Errors
-    /// No such output, or it has none per axis.
+    /// No such output, or it has no encoding per axis.
     pub fn axis_encoding(&self, port: usize) -> Result<&'static AxisEncoding, ExecError> {
         self.arg(port)?.axis_encoding.ok_or(ExecError::of(Status::BAD_CALL))
     }
 
-    /// Says the extents of bounded output `port` in this run. The elements stay where they were
-    /// written; each bounded extent may shrink, and the others stay as they are.
+    /// Sets the dimensions of bounded output `port` in this run. The elements stay in place; bounded dimensions may
+    /// shrink, and others must not change.
     ///
     /// # Errors
-    /// No such output, another rank, or an extent that may not be.
+    /// No such output, another rank, or an invalid dimension.
     pub fn set_shape(&mut self, port: usize, dims: &[usize]) -> Result<(), ExecError> {
         self.arg(port)?;
         self.extents(port).set(dims)
@@ -248,7 +250,8 @@ impl<'a> Outputs<'a> {
         self.take_laid(port)
     }
 
-    /// Output `port` as the host laid it, for kernels of the host's own: its elements may be where only a device reaches them.
+    /// Returns the host's argument of output `port`, for the host's own kernels: its elements may be accessible only to
+    /// a device.
     ///
     /// # Errors
     /// No such output.
@@ -256,7 +259,7 @@ impl<'a> Outputs<'a> {
         self.arg(port)
     }
 
-    /// As [`Outputs::laid`], handed out.
+    /// Takes output `port` and returns its argument like [`Outputs::laid`].
     ///
     /// # Errors
     /// No such output, or taken before.
@@ -266,7 +269,7 @@ impl<'a> Outputs<'a> {
     }
 }
 
-/// The extents of one output, which the call may have to say.
+/// The dimensions of one output, which the call may have to set.
 pub struct Extents<'a> {
     arg: *mut TensorArg,
     port: usize,
@@ -281,10 +284,10 @@ impl fmt::Debug for Extents<'_> {
 }
 
 impl Extents<'_> {
-    /// Says the extents in this run; see [`Outputs::set_shape`].
+    /// Sets the dimensions in this run; see [`Outputs::set_shape`].
     ///
     /// # Errors
-    /// Another rank, or an extent that may not be.
+    /// Another rank, or an invalid dimension.
     pub fn set(&mut self, dims: &[usize]) -> Result<(), ExecError> {
         // SAFETY: the argument outlives the call; views of it are short-lived, and none is held now.
         let arg = unsafe { &mut *self.arg };
@@ -303,7 +306,7 @@ impl Extents<'_> {
             for (to, from) in arg.dims.iter_mut().zip(dims) {
                 *to = *from;
             }
-            // Every extent is at most its bound, so the product is at most the capacity.
+            // Every dimension is at most its bound, so the product is at most the capacity.
             arg.len = dims.iter().product();
             arg.row_stride = dims.last().copied().unwrap_or(1);
         }

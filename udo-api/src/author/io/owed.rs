@@ -1,4 +1,4 @@
-//! What a call has to do before it may succeed.
+//! The outputs that a call must take or describe before it may succeed.
 
 use std::cell::Cell;
 
@@ -6,16 +6,16 @@ use crate::abi::{ExecArgs, TensorArg, arg_flags};
 use crate::error::{ExecError, Status};
 use crate::span::slice_or_empty;
 
-/// What a call has still to do before it may succeed: a bit per output.
+/// The outputs that a call still has to take or describe: one bit per output.
 ///
-/// Outputs past the 64th are flagged in their arguments, and may not be bounded.
+/// Outputs after the 64th have flags in their arguments and must not be bounded.
 #[derive(Debug)]
 pub(crate) struct Owed {
     pub(super) untaken: Cell<u64>,
     pub(super) unsaid: Cell<u64>,
 }
 
-/// How many outputs have a bit.
+/// The number of outputs with a bit.
 pub(super) const OWED_BITS: usize = 64;
 
 impl Owed {
@@ -24,7 +24,7 @@ impl Owed {
         Self { untaken: Cell::new(args.untaken), unsaid: Cell::new(args.unsaid) }
     }
 
-    /// Clears the bit of `port`; whether it was set.
+    /// Clears the bit of `port`; returns whether it was set.
     #[inline]
     pub(super) fn settle(bits: &Cell<u64>, port: usize) -> bool {
         let bit = 1u64.checked_shl(u32::try_from(port).unwrap_or(u32::MAX)).unwrap_or(0);
@@ -32,10 +32,11 @@ impl Owed {
         before & bit != 0
     }
 
-    /// Why a call that returned so may not count as done.
+    /// Returns the error of a call that returned without taking or describing all outputs.
     ///
     /// # Safety
-    /// `args.tensors` must point to `input_count + output_count` arguments that nobody writes to meanwhile.
+    /// `args.tensors` must point to `input_count + output_count` arguments that nothing writes to
+    /// concurrently.
     #[inline]
     pub(crate) unsafe fn check(&self, args: &ExecArgs) -> Result<(), ExecError> {
         let (untaken, unsaid) = (self.untaken.get(), self.unsaid.get());
@@ -50,9 +51,9 @@ impl Owed {
         if outputs <= OWED_BITS {
             return Ok(());
         }
-        // SAFETY: `tensors` points to `input_count` arguments and those of the outputs behind them.
+        // SAFETY: `tensors` points to `input_count` arguments, followed by those of the outputs.
         let first = unsafe { args.tensors.add(usize::from(args.input_count)) };
-        // SAFETY: `first` points to `output_count` arguments, which nobody writes to now.
+        // SAFETY: `first` points to `output_count` arguments, which nothing writes to now.
         let outputs = unsafe { slice_or_empty(first, outputs) };
         let is_left = |arg: &TensorArg| {
             arg.flags & (arg_flags::ABSENT | arg_flags::TAKEN) == 0 && arg.capacity > 0

@@ -6,8 +6,8 @@ use crate::abi::Workspace;
 use crate::element::Element;
 use crate::error::{ExecError, Status};
 
-/// A bump arena over the scratch that `workspace` or `needs` declared, whose contents at first are unspecified, or over
-/// the geometry that `prepare` is to fill, which is zeroed.
+/// A bump arena: either the scratch that `workspace` or `needs` declared, with unspecified contents, or the zeroed
+/// geometry that `prepare` fills.
 #[derive(Debug)]
 pub struct Scratch<'a> {
     pub(super) ptr: *mut u8,
@@ -16,7 +16,7 @@ pub struct Scratch<'a> {
 }
 
 impl<'a> Scratch<'a> {
-    /// The next `len` elements, aligned to 64 bytes.
+    /// Takes the next `len` elements, aligned to 64 bytes.
     ///
     /// # Errors
     /// More than was declared.
@@ -26,7 +26,7 @@ impl<'a> Scratch<'a> {
             return Ok(&mut []);
         }
         let data = self.ptr;
-        // SAFETY: `step` is at most what is left of the host's buffer.
+        // SAFETY: `step` is at most the rest of the host's buffer.
         self.ptr = unsafe { self.ptr.add(step) };
         self.left -= step;
         // SAFETY: the buffer starts 64-byte aligned and moves on in steps of 64, so the piece is
@@ -34,13 +34,13 @@ impl<'a> Scratch<'a> {
         Ok(unsafe { std::slice::from_raw_parts_mut(data.cast(), len) })
     }
 
-    /// Bytes that are left.
+    /// Returns the bytes that are left.
     pub fn left_bytes(&self) -> usize {
         self.left
     }
 }
 
-/// Bytes from a piece of `len` elements to the next, in a buffer that has `left` bytes left.
+/// Returns the bytes from a piece of `len` elements to the next, in a buffer with `left` bytes left.
 pub(super) fn step<T: Element>(len: usize, left: usize) -> Result<usize, ExecError> {
     let wanted = len.saturating_mul(size_of::<T>());
     if wanted > left {
