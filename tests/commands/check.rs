@@ -91,7 +91,7 @@ fn a_package_that_always_hangs_is_not_waited_for_in_every_case() {
     let report = json(&check(package.path(), &["--level", "1", "--json", "--timeout", "1"]));
     assert_eq!(report["summary"]["timed_out"], 3);
     let (verdict, why) = verdict(&report, "numbers/random");
-    assert_eq!((&*verdict, &*why), ("skipped", "not tried: 3 cases before are not done in time"));
+    assert_eq!((&*verdict, &*why), ("skipped", "not run: 3 earlier cases exceeded the time limit"));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_package_that_hangs_while_it_is_opened_is_ended() {
     let output = check(package.path(), &["--op", "ClipScale", "--timeout", "1"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    let wanted = "the package does not let itself be opened: it is not done after 1 s";
+    let wanted = "cannot open the package: not done after 1 s";
     assert!(said.contains(wanted), "{said}");
 }
 
@@ -371,9 +371,8 @@ fn a_call_that_seldom_uses_the_heap_is_captured_and_does_it_again() {
 #[test]
 fn wrong_usage_answers_2_and_what_is_no_package_1() {
     let package = clip("float v = x[i];", "float v = x[i];");
-    let none =
-        "there is nothing to check: there is no operator Nothing; the package has ClipScale on cpu";
-    let no_core = "there is nothing to check: nothing is for gpu; the package has ClipScale on cpu";
+    let none = "nothing to check: no operator Nothing; the package has ClipScale on cpu";
+    let no_core = "nothing to check: no operator for gpu; the package has ClipScale on cpu";
     let cases: [(&[&str], i32, &str); 6] = [
         (&["--op", "Nothing"], 2, none),
         (&["--op", "ClipScale", "--op", "Nothing"], 2, none),

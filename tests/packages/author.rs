@@ -381,7 +381,7 @@ fn packages_of_earlier_versions_build_run_and_keep_their_authors_files() {
     let own = || EARLIER_OWN.map(|file| fs::read_to_string(package.join(file)).unwrap());
     let before = own();
     let progress = builds_and_runs(&dir, &[]);
-    for stale in ["CPU/src/params/two_taps.rs: elsewhere now", "common/reference.cl: missing"] {
+    for stale in ["CPU/src/params/two_taps.rs: moved", "common/reference.cl: missing"] {
         assert!(progress.contains(stale), "{progress}");
     }
     let check = ["check", "EarlierPack", "--level", "1", "--allow-unchecked"];

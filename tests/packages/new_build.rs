@@ -264,7 +264,7 @@ fn a_config_in_another_encoding_is_refused_with_its_name() {
     let utf16: Vec<u8> = "\u{feff}{}".encode_utf16().flat_map(u16::to_le_bytes).collect();
     fs::write(desk.path("c.json"), utf16).unwrap();
     let (_, err) = words(&desk.udo(&["new", "c.json"]));
-    let wanted = "error: cannot read c.json: the text is in UTF-16LE, wanted UTF-8\n\
+    let wanted = "error: cannot read c.json: the text is in UTF-16LE, expected UTF-8\n\
                   help: save the file as UTF-8, as by `iconv -f UTF-16LE -t UTF-8`\n";
     assert_eq!(err, wanted);
 }

@@ -224,7 +224,7 @@ fn op_definitions_in_xml_need_an_element() {
             "<Default>1.0</Default>",
             "<Default>2.0</Default>",
             defaults,
-            "parameter \"constant\" is 1 where a node leaves it out, wanted 2 as the config says",
+            "parameter \"constant\" is 1 if a node omits it, expected 2 as in the config",
         ),
         ("<Name>constant</Name>", "<Name>offset</Name>", built, "the config cannot be read: "),
         ("</OpDefCollection>", "", built, "the config cannot be read: "),
@@ -284,7 +284,7 @@ fn what_no_node_has_is_said() {
         .replace("FLOAT_32", "INT_64");
     let cases = Desk::of("config.json", &config, "ScaledEluPackage").check("contract/", 0);
     let offers = cases.iter().find(|case| case["case"] == "contract/offers").unwrap();
-    let why = "no node was found that has another \"block\" than 7, another \"mode\" than \"a\": of that nothing is known";
+    let why = "not covered by any accepted node: \"block\" other than 7, \"mode\" other than \"a\"";
     assert_eq!((&offers["verdict"], &offers["why"]), (&"warning".into(), &why.into()));
 }
 
@@ -308,7 +308,7 @@ fn operators_of_ones_own_need_no_line_by_hand() {
     if let Err(why) = opencl::find() {
         let case = on_a_device(1);
         assert_eq!(text(&case, "verdict"), "unchecked");
-        let wanted = format!("its OpenCL C did not run: there is no device: {why}");
+        let wanted = format!("the OpenCL C did not run: no OpenCL device: {why}");
         assert_eq!(text(&case, "why"), wanted);
         return;
     }

@@ -1,10 +1,11 @@
-//! Cases that the author of a package switches off, with a reason for each: `udo-check.toml` beside the package.
+//! Cases that the author of a package switches off, with a reason for each: `udo-check.toml` next to the
+//! package.
 //!
 //! ```toml
 //! [[off]]
 //! case = "numbers/random"
-//! op = "Selu"            # all of them, if nothing is said
-//! core = "cpu"           # all of them, if nothing is said
+//! op = "Selu"            # optional; all operators by default
+//! core = "cpu"           # optional; all cores by default
 //! because = "it is the other Selu"
 //! ```
 
@@ -22,22 +23,22 @@ pub struct Off {
     pub op: String,
     /// The core; empty for all.
     pub core: String,
-    /// Why it does not apply.
+    /// The reason.
     pub because: String,
 }
 
 impl Off {
-    /// Whether it switches off this case of this operator on this core.
+    /// Whether the entry switches off this case of this operator on this core.
     pub fn is_for(&self, case: &str, op: &str, core: &str) -> bool {
         let fits = |said: &str, found: &str| said.is_empty() || said == found;
         self.case == case && fits(&self.op, op) && fits(&self.core, core)
     }
 }
 
-/// Reads the file of the package in `folder`; nothing is switched off where there is none.
+/// Reads the file of the package in `folder`. Returns an empty list if the package has no such file.
 ///
 /// # Errors
-/// It cannot be read, or says something else than cases to be switched off; the message has the line.
+/// The file cannot be read or has an invalid line; the message names the line.
 pub(crate) fn read(folder: &Path) -> Result<Vec<Off>, String> {
     let path = folder.join(ALLOW_FILE);
     match std::fs::read_to_string(&path) {
@@ -47,15 +48,15 @@ pub(crate) fn read(folder: &Path) -> Result<Vec<Off>, String> {
     }
 }
 
-/// Those of the built-in operators.
+/// Returns the entries for the built-in operators.
 ///
 /// # Errors
-/// The list is none, which a test sees.
+/// The built-in list is malformed, which a test excludes.
 pub(crate) fn builtin() -> Result<Vec<Off>, String> {
     parse(include_str!("builtin.toml"))
 }
 
-/// The part of TOML that the file needs: tables `[[off]]` of texts.
+/// Parses the part of TOML that the file needs: tables `[[off]]` of strings.
 fn parse(text: &str) -> Result<Vec<Off>, String> {
     let mut all: Vec<(usize, Off)> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -68,13 +69,13 @@ fn parse(text: &str) -> Result<Vec<Off>, String> {
             continue;
         }
         let Some((_, off)) = all.last_mut() else {
-            return Err(format!("line {number}: found {line:?}, wanted `[[off]]` first"));
+            return Err(format!("line {number}: found {line:?}, expected `[[off]]` first"));
         };
         let (key, value) = line
             .split_once('=')
-            .ok_or_else(|| format!("line {number}: found {line:?}, wanted `key = \"text\"`"))?;
+            .ok_or_else(|| format!("line {number}: found {line:?}, expected `key = \"text\"`"))?;
         let value = text_of(value.trim()).ok_or_else(|| {
-            format!("line {number}: the value of {} is no text in quotes", key.trim())
+            format!("line {number}: the value of {} is not a quoted string", key.trim())
         })?;
         match key.trim() {
             "case" => off.case = value,
@@ -83,7 +84,7 @@ fn parse(text: &str) -> Result<Vec<Off>, String> {
             "because" => off.because = value,
             key => {
                 return Err(format!(
-                    "line {number}: found key {key:?}, wanted case, op, core or because"
+                    "line {number}: found key {key:?}, expected case, op, core or because"
                 ));
             }
         }
@@ -91,13 +92,13 @@ fn parse(text: &str) -> Result<Vec<Off>, String> {
     for (number, off) in &all {
         if !crate::CASES.iter().any(|case| case.full_name() == off.case) {
             return Err(format!(
-                "line {number}: there is no case {:?}; `udo check --cases` lists them",
+                "line {number}: no case {:?}; `udo check --cases` lists them",
                 off.case
             ));
         }
         if off.because.trim().is_empty() {
             return Err(format!(
-                "line {number}: case {} is off without a reason: say `because = \"..\"`",
+                "line {number}: case {} is off without a reason: add `because = \"..\"`",
                 off.case
             ));
         }
@@ -105,7 +106,7 @@ fn parse(text: &str) -> Result<Vec<Off>, String> {
     Ok(all.into_iter().map(|(_, off)| off).collect())
 }
 
-/// A text in quotes, without escapes, and maybe a comment behind it.
+/// Returns the content of a quoted string without escapes; a comment may follow it.
 fn text_of(value: &str) -> Option<String> {
     let (text, behind) = value.strip_prefix('"')?.split_once('"')?;
     let behind = behind.trim();
@@ -139,19 +140,22 @@ mod tests {
         let cases = [
             (
                 "[[off]]\ncase = \"memory/heap\"",
-                "line 1: case memory/heap is off without a reason: say `because = \"..\"`",
+                "line 1: case memory/heap is off without a reason: add `because = \"..\"`",
             ),
             (
                 "[[off]]\ncase = \"memory/heaps\"\nbecause = \"x\"",
-                "line 1: there is no case \"memory/heaps\"; `udo check --cases` lists them",
+                "line 1: no case \"memory/heaps\"; `udo check --cases` lists them",
             ),
             (
                 "case = \"memory/heap\"",
-                "line 1: found \"case = \\\"memory/heap\\\"\", wanted `[[off]]` first",
+                "line 1: found \"case = \\\"memory/heap\\\"\", expected `[[off]]` first",
             ),
-            ("[[off]]\ncase = memory", "line 2: the value of case is no text in quotes"),
-            ("[[off]]\nwhy = \"x\"", "line 2: found key \"why\", wanted case, op, core or because"),
-            ("[[off]]\nnonsense", "line 2: found \"nonsense\", wanted `key = \"text\"`"),
+            ("[[off]]\ncase = memory", "line 2: the value of case is not a quoted string"),
+            (
+                "[[off]]\nwhy = \"x\"",
+                "line 2: found key \"why\", expected case, op, core or because",
+            ),
+            ("[[off]]\nnonsense", "line 2: found \"nonsense\", expected `key = \"text\"`"),
         ];
         for (text, wanted) in cases {
             assert_eq!(parse(text).unwrap_err(), wanted, "{text}");

@@ -1,4 +1,4 @@
-//! A call of a kernel with everything that it takes to make it again, in one file.
+//! A kernel call with everything needed to repeat it, in one file.
 
 mod file;
 mod json;
@@ -10,23 +10,24 @@ use udo_host::ParamSetting;
 
 pub use file::CaptureError;
 
-/// The end of the names of such files.
+/// The extension of capture files.
 const SUFFIX: &str = "capture";
 
-/// A call, what came of it, and what is wrong with that.
+/// A recorded kernel call, its outputs, and the reason for the recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Capture {
-    /// Where the package is, or `builtin`.
+    /// The package's path, or `builtin`.
     pub package: String,
-    /// The SHA-256 of the package's index, or of its registration library where it has none; empty for what is built in.
+    /// The SHA-256 of the package's index, or of its registration library if it has no index; empty for built-in
+    /// operators.
     pub digest: String,
-    /// The operator, with its domain where it has one.
+    /// The operator, with its domain if it has one.
     pub op: String,
     /// The core.
     pub core: String,
-    /// The case of the check that does not pass, or one of [`RUN_CASES`].
+    /// The failed case of the check, or one of [`RUN_CASES`].
     pub case: String,
-    /// What is wrong.
+    /// Why the case failed.
     pub why: String,
     /// The level of the check.
     pub level: u8,
@@ -40,17 +41,17 @@ pub struct Capture {
     pub outputs: Vec<CapturedOutput>,
 }
 
-/// What is wrong with a call that a run of a model made: its status, an element that is no number, the heap, or its process's end.
+/// The cases of captures that a model run writes: an error status, a NaN, use of the heap, or the end of the process.
 pub const RUN_CASES: [&str; 4] = ["run/status", "run/nan", "run/heap", "run/crash"];
 
 /// An input of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CapturedInput {
-    /// Absent where the node leaves it out.
+    /// Absent if the node leaves it out.
     pub desc: TensorDesc,
-    /// Its extents in the call.
+    /// Its dimensions in the call.
     pub dims: Vec<usize>,
-    /// Whether its elements were known before the run.
+    /// Whether it is a constant.
     pub is_constant: bool,
     /// Its elements.
     pub bytes: Vec<u8>,
@@ -59,34 +60,34 @@ pub struct CapturedInput {
 /// An output of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CapturedOutput {
-    /// Absent where the node leaves it out.
+    /// Absent if the node leaves it out.
     pub desc: TensorDesc,
-    /// The extents and elements that the kernel made, if it came so far.
+    /// The dimensions and elements that the kernel wrote, if it ran that far.
     pub found: Option<(Vec<usize>, Vec<u8>)>,
-    /// What they should have been, where there is an oracle.
+    /// The expected results, if there is an oracle.
     pub wanted: Option<CapturedWanted>,
 }
 
-/// What an output should be.
+/// The expected results of an output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CapturedWanted {
-    /// Who says so.
+    /// The oracle.
     pub by: String,
-    /// The extents, where they are certain.
+    /// The dimensions, if the oracle determines them.
     pub dims: Option<Vec<usize>>,
-    /// The numbers that the elements stand for.
+    /// The dequantized values of the elements.
     pub numbers: Vec<f64>,
-    /// How far each may be off, where that is known.
+    /// The tolerance of each element, if the oracle states one.
     pub allowed: Option<Vec<f64>>,
 }
 
 impl Capture {
-    /// The name of its file: the operator, the core and the case.
+    /// Returns the file name: the operator, the core and the case.
     pub fn file_name(&self) -> String {
         format!("{}.{SUFFIX}", self.file_stem())
     }
 
-    /// What the name says of what it is of.
+    /// Returns the file name without its extension.
     pub(crate) fn file_stem(&self) -> String {
         let text = format!("{}-{}-{}", self.op, self.core, self.case);
         text.chars()
@@ -94,7 +95,7 @@ impl Capture {
             .collect()
     }
 
-    /// Writes it into the folder, which is made if it is not there, under its name.
+    /// Writes the capture into `folder`, which is created if necessary, under its own name.
     ///
     /// # Errors
     /// The folder or the file cannot be written.
@@ -106,10 +107,10 @@ impl Capture {
         Ok(path)
     }
 
-    /// Reads a file.
+    /// Reads a capture file.
     ///
     /// # Errors
-    /// It cannot be read, is no capture, is one of another version, or is damaged.
+    /// The file cannot be read, is not a capture, has another version, or is damaged.
     pub fn read(path: &Path) -> Result<Self, CaptureError> {
         let bytes = std::fs::read(path)
             .map_err(|source| CaptureError::Read { path: path.to_owned(), source })?;

@@ -1,4 +1,4 @@
-//! What is checked: a table of cases, by category.
+//! The table of conformance cases, by category.
 
 mod behaviour;
 mod beside;
@@ -22,22 +22,22 @@ use contract::encoded;
 pub(crate) use numbers::{compared, differs};
 pub(crate) use schema::attrs;
 
-/// What a case is about.
+/// The subject of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Category {
-    /// The libraries as files, and how they open.
+    /// The library files, and opening them.
     Binary,
-    /// What operators and kernels take and refuse before any run.
+    /// Checks of operators and kernels before a run.
     Contract,
-    /// Extents of outputs.
+    /// Output shapes.
     Shapes,
-    /// What calls read and write.
+    /// Memory that calls read and write.
     Memory,
-    /// What calls depend on, and what they change.
+    /// Determinism, and side effects on the process.
     Behaviour,
-    /// The numbers that calls compute.
+    /// The values that calls compute.
     Numbers,
-    /// Models in which the operator has others around it.
+    /// Models with other operators around this one.
     Graphs,
 }
 
@@ -53,7 +53,7 @@ impl Category {
         Self::Graphs,
     ];
 
-    /// The word for it, with which the names of its cases begin.
+    /// The name of the category, which is the first part of its cases' names.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Binary => "binary",
@@ -67,7 +67,7 @@ impl Category {
     }
 }
 
-/// What a case looks at, and the function that does.
+/// The scope of a case, and the function that runs it.
 #[derive(Clone, Copy)]
 pub(crate) enum Run {
     /// A package as a whole.
@@ -76,15 +76,15 @@ pub(crate) enum Run {
     Op(fn(&OpContext) -> Outcome),
 }
 
-/// One thing that holds for every package.
+/// One requirement that every package has to meet.
 pub struct Case {
-    /// Its name after that of its category.
+    /// The name without the category.
     pub name: &'static str,
-    /// What it is about.
+    /// The category.
     pub category: Category,
-    /// The lowest level at which it is tried.
+    /// The lowest level that runs the case.
     pub level: u8,
-    /// What holds, in one sentence.
+    /// The requirement, in one sentence.
     pub doc: &'static str,
     pub(crate) run: Run,
 }
@@ -96,64 +96,64 @@ impl std::fmt::Debug for Case {
 }
 
 impl Case {
-    /// Its name with that of its category, as in `memory/heap`.
+    /// Returns the name with the category, such as `memory/heap`.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.category.name(), self.name)
     }
 
-    /// Whether it looks at a package as a whole.
+    /// Whether the case checks a package as a whole.
     pub fn is_of_package(&self) -> bool {
         matches!(self.run, Run::Package(_))
     }
 }
 
-/// What a case found.
+/// The result of a case.
 pub(crate) type Outcome = Result<(), Finding>;
 
-/// Why a case has not passed.
+/// Why a case did not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
-    /// The package is wrong.
+    /// The package violates the requirement.
     Failed(String),
-    /// It may be wrong.
+    /// The package may violate the requirement.
     Warning(String),
-    /// The case applies, and this machine cannot try it.
+    /// The case applies, but this machine cannot run it.
     Unchecked(String),
-    /// The case applies, and nothing is there to try it with.
+    /// The case applies, but there is no input to run it with.
     Skipped(String),
-    /// The case does not apply: the operator has no such core, type or port.
+    /// The case does not apply: the operator does not have such a core, type or port.
     NotApplicable(String),
 }
 
-/// A finding that the package is wrong.
+/// Returns a finding that the package violates the requirement.
 pub(crate) fn failed<T>(why: impl Into<String>) -> Result<T, Finding> {
     Err(Finding::Failed(why.into()))
 }
 
-/// A finding that this machine cannot try the case.
+/// Returns a finding that this machine cannot run the case.
 pub(crate) fn unchecked<T>(why: impl Into<String>) -> Result<T, Finding> {
     Err(Finding::Unchecked(why.into()))
 }
 
-/// A finding that the case does not apply.
+/// Returns a finding that the case does not apply.
 pub(crate) fn not_applicable<T>(why: impl Into<String>) -> Result<T, Finding> {
     Err(Finding::NotApplicable(why.into()))
 }
 
-/// A finding that the case applies, and that nothing is there to try it with.
+/// Returns a finding that the case applies but has no input to run with.
 pub(crate) fn skipped<T>(why: impl Into<String>) -> Result<T, Finding> {
     Err(Finding::Skipped(why.into()))
 }
 
-/// The nodes that the operator takes; without any a case is skipped.
+/// Returns the nodes that the operator accepts. A case without any is skipped.
 fn known(cx: &OpContext) -> Result<&[Node], Finding> {
     match cx.found().nodes.as_slice() {
-        [] => skipped("no node is known"),
+        [] => skipped("no valid node was found"),
         nodes => Ok(nodes),
     }
 }
 
-/// What an error says, and what each of those behind it says.
+/// Joins an error's message with those of its sources.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut said = error.to_string();
     let mut source = error.source();
@@ -186,164 +186,158 @@ const fn op(
 
 use Category::{Behaviour, Binary, Contract, Graphs, Memory, Numbers, Shapes};
 
-/// Every case, in the order in which they are tried.
+/// All cases, in the order in which they run.
 pub const CASES: &[Case] = &[
     package(
         Binary,
         "opens",
         1,
-        "All libraries of the package open, for every core that it names.",
+        "The package's libraries open for every core that it declares.",
         binary::opens,
     ),
-    package(Binary, "digests", 1, "The libraries are those that the index lists.", binary::digests),
-    package(Binary, "manifest", 1, "The manifest says what the tables say.", binary::manifest),
-    package(Binary, "config", 1, "What was built is what the config says.", config::as_built),
+    package(Binary, "digests", 1, "The libraries match the digests in the index.", binary::digests),
+    package(
+        Binary,
+        "manifest",
+        1,
+        "The manifest matches the tables of the library.",
+        binary::manifest,
+    ),
+    package(Binary, "config", 1, "The built package matches its config.", config::as_built),
     package(
         Binary,
         "constructors",
         1,
-        "Opening a library runs no code of its own.",
+        "Opening a library does not run its code.",
         binary::constructors,
     ),
     package(
         Binary,
         "anywhere",
         2,
-        "The package opens twice, and from any folder.",
+        "The package opens twice and from any folder.",
         binary::anywhere,
     ),
     package(
         Binary,
         "quiet",
         1,
-        "Opening leaves files, signals, folder and environment as they are.",
+        "Opening does not change files, signal handlers, the current folder or the environment.",
         binary::quiet,
     ),
     op(
         Contract,
         "kernels",
         1,
-        "There is a kernel for each core that the operator names.",
+        "Each core that the operator declares has a kernel.",
         contract::kernels,
     ),
     op(
         Contract,
         "written",
         1,
-        "Nothing answers that it is not implemented, and no source is a skeleton.",
+        "No function returns NOT_IMPLEMENTED, and no source is an unwritten skeleton.",
         contract::written,
     ),
     op(
         Contract,
         "nodes",
         1,
-        "The operator takes some node, and so does each of its kernels.",
+        "The operator and each of its kernels accept at least one node.",
         contract::nodes,
     ),
     op(
         Contract,
         "offers",
         1,
-        "Every optional input, and another value of each parameter, is in some node that is tried (else a warning).",
+        "The tested nodes cover each optional input and a second value of each parameter (warning).",
         contract::offers,
     ),
     op(
         Contract,
         "ignored",
         1,
-        "Every optional input and every parameter changes some result (else a warning).",
+        "Each optional input and each parameter affects a result (warning).",
         ignored::changes_nothing,
     ),
     op(
         Contract,
         "refusals",
         1,
-        "What is not taken is refused with a reason, and without a panic.",
+        "Invalid nodes are refused with a reason and without a panic.",
         contract::refusals,
     ),
     op(
         Contract,
         "schema",
         1,
-        "What a model must not say is refused by its name: each input and attribute, missing or of another type.",
+        "Missing and mistyped inputs and attributes of a model are refused by name.",
         schema::refused_by_name,
     ),
     op(
         Contract,
         "defaults",
         1,
-        "Parameters that a node leaves out are what the config says.",
+        "Omitted parameters have the defaults of the config.",
         defaults::as_the_config_says,
     ),
-    op(
-        Contract,
-        "parameters",
-        1,
-        "No value of a parameter leads to a panic.",
-        contract::parameters,
-    ),
+    op(Contract, "parameters", 1, "No parameter value causes a panic.", contract::parameters),
     op(
         Contract,
         "finalize",
         1,
-        "Finalizing and freeing a kernel again and again keeps no memory.",
+        "Repeatedly finalizing and freeing a kernel does not leak memory.",
         contract::finalize,
     ),
     op(
         Contract,
         "constants",
         2,
-        "An input that is known before the run gives what one of the run gives.",
+        "A constant input gives the same results as a run-time input.",
         contract::constants,
     ),
-    op(Shapes, "runs", 1, "Every node that is taken runs.", shapes::runs),
+    op(Shapes, "runs", 1, "Every accepted node runs.", shapes::runs),
     op(
         Shapes,
         "inferred",
         1,
-        "Shape inference says the same each time, and what others say.",
+        "Shape inference is repeatable and agrees with the reference and the kernels.",
         shapes::inferred,
     ),
     op(
         Shapes,
         "bounds",
         1,
-        "Extents that a run says depend on the elements alone.",
+        "Dimensions that a run determines depend on the elements only.",
         shapes::bounds,
     ),
     op(
         Memory,
         "written",
         1,
-        "Every element of every output is written, and nothing depends on what was there.",
+        "Every output element is written and does not depend on previous memory contents.",
         memory::written,
     ),
     op(
         Memory,
         "guards",
         1,
-        "Nothing is touched beyond the tensors, and inputs are only read.",
+        "Calls stay within their tensors and do not write to inputs.",
         memory::guards,
     ),
-    op(
-        Memory,
-        "heap",
-        1,
-        "No call uses the heap, whatever language it is written in.",
-        memory::heap,
-    ),
+    op(Memory, "heap", 1, "Calls do not use the heap, in any language.", memory::heap),
     op(
         Memory,
         "workspace",
         1,
-        "Scratch is used as far as it is declared, and declared as far as it makes sense.",
+        "Workspace use stays within the declared size, and that size is reasonable.",
         memory::workspace,
     ),
     op(
         Behaviour,
         "twice",
         1,
-        "The same inputs give the same bits again, whatever ran in between.",
+        "The same inputs give the same bits again, whatever runs in between.",
         behaviour::twice,
     ),
     op(
@@ -364,96 +358,102 @@ pub const CASES: &[Case] = &[
         Behaviour,
         "widths",
         1,
-        "Any number of threads to share the work with gives the same bits, in any order.",
+        "Any number of worker threads gives the same bits, in any order of work.",
         behaviour::widths,
     ),
     op(
         Behaviour,
         "in-place",
         1,
-        "Working in place of an input gives the same bits.",
+        "Writing an output in place of an input gives the same bits.",
         behaviour::in_place,
     ),
-    op(Behaviour, "pitched", 1, "Rows that lie apart give the same bits.", behaviour::pitched),
+    op(Behaviour, "pitched", 1, "Strided rows give the same bits.", behaviour::pitched),
     op(
         Behaviour,
         "after-error",
         1,
-        "A call that failed leaves nothing behind for the next.",
+        "A failed call does not affect the next one.",
         behaviour::after_error,
     ),
     op(
         Behaviour,
         "beside",
         2,
-        "A copy of the package that is open beside it changes nothing, and computes the same.",
+        "A second copy of the package in the same process gives the same results.",
         beside::beside,
     ),
     op(
         Behaviour,
         "numbers",
         1,
-        "Denormal numbers, infinities and NaN are computed with, not failed at.",
+        "Denormal numbers, infinities and NaN do not make calls fail.",
         behaviour::special,
     ),
     op(
         Behaviour,
         "surroundings",
         1,
-        "No file is read or written, and signals, folder, environment and rounding stay as they are.",
+        "Calls do not use files or change signal handlers, the folder, the environment or rounding.",
         behaviour::surroundings,
     ),
     op(
         Behaviour,
         "time",
         1,
-        "The time per element does not grow with the elements.",
+        "The time per element does not grow with their number.",
         behaviour::time,
     ),
     op(
         Numbers,
         "reference",
         1,
-        "The config says by a reference what results are, and they are that.",
+        "The config has a reference, and results match it.",
         numbers::reference,
     ),
-    op(Numbers, "random", 1, "Results are those of the operator's oracles.", numbers::random),
-    op(Numbers, "large", 1, "So are those of large, small and equal elements.", numbers::large),
-    op(Numbers, "special", 1, "NaN and infinities come out where they should.", numbers::special),
+    op(Numbers, "random", 1, "Results match the operator's oracles.", numbers::random),
+    op(
+        Numbers,
+        "large",
+        1,
+        "Results of large, small and equal elements match the oracles.",
+        numbers::large,
+    ),
+    op(
+        Numbers,
+        "special",
+        1,
+        "NaN and infinities appear in the expected results.",
+        numbers::special,
+    ),
     op(
         Numbers,
         "steps",
         1,
-        "Every quantized value gives the result within a step.",
+        "Results of every quantized value are within one step.",
         numbers::steps,
     ),
-    op(
-        Numbers,
-        "encodings",
-        2,
-        "Results are right under other encodings as well.",
-        numbers::encodings,
-    ),
-    // Behind those that look at the surroundings: a driver of OpenCL changes them.
+    op(Numbers, "encodings", 2, "Results match under other encodings.", numbers::encodings),
+    // Runs after the cases that compare the process's state, which an OpenCL driver changes.
     op(
         Contract,
         "opencl",
         1,
-        "The OpenCL C of a GPU kernel compiles, by the OpenCL device of this machine or by clang.",
+        "The OpenCL C of a GPU kernel compiles with this machine's OpenCL device or with clang.",
         opencl::compiles,
     ),
     op(
         Numbers,
         "device",
         2,
-        "A device with OpenCL gives the results that work items do, where there is one.",
+        "An OpenCL device gives the same results as emulated work items.",
         device::device,
     ),
     op(
         Graphs,
         "neighbours",
         10,
-        "In random models with other operators around it, results are those of each part alone.",
+        "Random models around the operator give the results of their separate parts.",
         graphs::neighbours,
     ),
 ];

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use udo_generator::{Mode, Source, config::Package};
 
-/// A file and what it holds.
+/// A file and its content.
 type File = (PathBuf, String);
 
-/// What the config says of `package`, whose folder is `folder`; nothing where no file there speaks of it.
+/// Reads the config of `package` from its folder. Returns `None` if no file there describes the package.
 ///
 /// # Errors
-/// A file is no config.
+/// A file is not a valid config.
 pub(crate) fn of(folder: &Path, package: &str) -> Result<Option<Package>, String> {
     let kept = udo_generator::kept(folder).map_err(|error| error.to_string())?;
     let files = match kept {
@@ -29,8 +29,8 @@ pub(crate) fn of(folder: &Path, package: &str) -> Result<Option<Package>, String
     Ok(config.packages.into_iter().find(|own| own.name == package))
 }
 
-/// The files in the folder `config` that speak of packages, in the order of their names, where `udo new` did not say which they are:
-/// vendors' packages have others there as well.
+/// Returns the files in the folder `config` that describe packages, sorted by name, for packages that do not record
+/// their config files. Folders of vendors' packages hold other files too.
 fn beside(folder: &Path) -> Result<Vec<File>, String> {
     let entries = std::fs::read_dir(folder.join("config")).into_iter().flatten().flatten();
     let is_config = |path: &PathBuf| {

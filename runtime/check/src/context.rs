@@ -1,4 +1,4 @@
-//! What cases look at.
+//! The data that cases work on.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -32,7 +32,7 @@ pub(crate) struct PackageContext {
 }
 
 impl PackageContext {
-    /// Where its files are; nothing for what is built in.
+    /// The path of the package's files; `None` for the built-in operators.
     pub(crate) fn path(&self) -> Option<&Path> {
         match &self.place {
             Place::Builtin => None,
@@ -40,7 +40,7 @@ impl PackageContext {
         }
     }
 
-    /// The folder of its sources, where it has one.
+    /// The folder of its sources, if it has one.
     pub(crate) fn folder(&self) -> Option<PathBuf> {
         let path = self.path()?;
         let folder = if path.is_dir() { path } else { path.parent()? };
@@ -52,28 +52,28 @@ impl PackageContext {
     }
 }
 
-/// An operator on a core, with the nodes that it takes.
+/// An operator on a core, with the nodes that it accepts.
 #[derive(Debug)]
 pub(crate) struct OpContext {
     pub(crate) place: Place,
     pub(crate) subject: Subject,
     pub(crate) oracles: Vec<Oracle>,
-    /// The operator in the package's config, where there is one, or why that cannot be read.
+    /// The operator in the package's config, if there is one, or why the config cannot be read.
     pub(crate) config: Result<Option<Op>, String>,
     pub(crate) level: u8,
     pub(crate) seed: u64,
     pub(crate) is_builtin: bool,
-    /// The operators that there are, and the name of the package.
+    /// All opened operators, and the package's name.
     pub(crate) registry: Operators,
     pub(crate) package: String,
     /// The state of the process before the package was opened.
     pub(crate) before: Surroundings,
     pub(crate) found: OnceLock<Found>,
-    /// What calls are recorded with.
+    /// Records calls for captures.
     pub(crate) recorder: Arc<Recorder>,
 }
 
-/// A node, its kernel, and elements that the kernel takes.
+/// A node, its kernel, and elements that the kernel accepts.
 pub(crate) struct Live<'a> {
     pub(crate) node: &'a Node,
     pub(crate) entry: &'a KernelEntry,
@@ -82,10 +82,11 @@ pub(crate) struct Live<'a> {
     pub(crate) seed: u64,
 }
 
-/// Elements that a kernel may refuse, tried one after the other.
+/// Contents of inputs to try in turn; a kernel may refuse some.
 const FILLS: [Fill; 5] = [Fill::Random, Fill::Small, Fill::Equal, Fill::Positive, Fill::Zero];
 
-/// How long a node may take beside faster ones of its class, and alone: large ones, then others.
+/// Time limits of a node that has faster ones of its class, and of one without: first for large nodes, then for
+/// others.
 const LONG_TIMES: [(Duration, Duration); 2] = [
     (Duration::from_millis(30), Duration::from_millis(500)),
     (Duration::from_millis(20), Duration::from_secs(10)),
@@ -114,7 +115,7 @@ impl OpContext {
         let is_own = |op: &Op| op.name == name;
         let config = config.map(|own| own.and_then(|own| own.ops.into_iter().find(is_own)));
         let reference = config.as_ref().ok().and_then(Option::as_ref).map(udo_generator::reference);
-        // The config was read, so that its references are right.
+        // The generator has read the config, so its references are valid.
         let reference = reference.and_then(Result::ok).flatten();
         let oracles = oracle::of(&mut opened, &subject, reference);
         let registry = opened.registry;
@@ -135,12 +136,12 @@ impl OpContext {
         }))
     }
 
-    /// Of the many built-in operators a few nodes of each class are tried.
+    /// Built-in operators are many: only a few nodes of each class run.
     fn breadth(&self) -> Breadth {
         if self.is_builtin { Breadth::First } else { Breadth::All }
     }
 
-    /// What the source of the reference gives away of nodes.
+    /// Returns the constraints on nodes that the reference states.
     fn hints(&self) -> Hints {
         let config = self.config.as_ref().ok().and_then(Option::as_ref);
         let Some(source) = config.and_then(|op| op.reference.as_deref()) else {
@@ -151,7 +152,7 @@ impl OpContext {
         Hints::of(source, &inputs)
     }
 
-    /// What asking the operator for nodes gave.
+    /// Returns the nodes found by asking the operator.
     pub(crate) fn found(&self) -> &Found {
         self.found.get_or_init(|| {
             let effort = Effort { level: self.level, seed: self.seed, breadth: self.breadth() };
@@ -166,12 +167,12 @@ impl OpContext {
         })
     }
 
-    /// Leaves out nodes that take long, as each is run some hundred times; the fastest of a class stays.
+    /// Removes slow nodes, since each one runs some hundred times. The fastest node of each class stays.
     fn leave_out_slow(&self, nodes: &mut Vec<Node>) {
         let time = |node: &Node| {
             let trial = self.trial(node, 1).ok()?;
             let start = Instant::now();
-            // Whatever comes of it.
+            // The result does not matter here.
             let _ = trial.run(&node.values(Fill::Small, self.seed), How::default());
             Some(start.elapsed())
         };
@@ -193,7 +194,7 @@ impl OpContext {
         self.subject.kernels.get(node.kernel)
     }
 
-    /// Has quantized outputs whose encoding nobody says hold the numbers that are wanted.
+    /// Gives quantized outputs without an encoding one that covers the expected values.
     fn set_encodings(&self, node: &mut Node) {
         if node.outputs.iter().all(|output| output.encoding().is_none()) {
             return;
@@ -217,7 +218,7 @@ impl OpContext {
         }
     }
 
-    /// Whether the operator has a tensor with its channels last, which models do not.
+    /// Whether the operator has this tensor with channels last, unlike models.
     pub(crate) fn is_channels_last(&self, side: Side, port: usize, desc: &TensorDesc) -> bool {
         let schema = self.subject.op.schema();
         let declared = match side {
@@ -227,16 +228,16 @@ impl OpContext {
         desc.rank() == 4 && declared.is_some_and(|port| port.rank4_layout() == Layout::Nhwc)
     }
 
-    /// The kernel of the node, finalized.
+    /// Finalizes the node's kernel.
     pub(crate) fn trial<'a>(&'a self, node: &'a Node, threads: u32) -> Result<Trial<'a>, Refusal> {
         let Some(entry) = self.kernel(node) else {
-            let message = "the node has no kernel".to_owned();
+            let message = "the node does not have a kernel".to_owned();
             return Err(Refusal { status: udo_api::Status::FAILED, message });
         };
         self.trial_by(node, entry, threads)
     }
 
-    /// This kernel, finalized for the node.
+    /// Finalizes this kernel for the node.
     pub(crate) fn trial_by<'a>(
         &'a self,
         node: &'a Node,
@@ -246,7 +247,7 @@ impl OpContext {
         Trial::new(node, entry, Site { core: self.subject.core, threads }, Some(&self.recorder))
     }
 
-    /// Elements that the kernel takes, and what it makes of them; else why it takes none.
+    /// Returns the first elements that the kernel accepts and their results, or the first refusal.
     pub(crate) fn first_run(
         node: &Node,
         trial: &Trial<'_>,
@@ -257,7 +258,7 @@ impl OpContext {
             let values = node.values(fill, seed);
             match trial.run(&values, How::default()) {
                 Ok(run) => return Ok((values, run)),
-                // Integers may be indices that are out of range, or divisors that are 0.
+                // Integers may be out-of-range indices or zero divisors.
                 Err(fault) => {
                     let fault = first.get_or_insert(fault);
                     if !node.has_integers() || matches!(fault, CallError::Broken(_)) {
@@ -269,12 +270,12 @@ impl OpContext {
         Err(first.unwrap_or_else(|| CallError::Broken("no elements were tried".to_owned())))
     }
 
-    /// The nodes that run, each with a kernel and elements for it.
+    /// Iterates over the nodes that run, each with its kernel and accepted elements.
     pub(crate) fn live(&self) -> impl Iterator<Item = Live<'_>> {
         self.each(|run| run.ok().map(|(values, _)| values))
     }
 
-    /// Those, and the nodes whose calls do what they must not.
+    /// Iterates over the nodes that run and those whose calls break a rule.
     pub(crate) fn tried(&self) -> impl Iterator<Item = Live<'_>> {
         self.each(|run| match run {
             Ok((values, _)) => Some(values),
@@ -283,7 +284,8 @@ impl OpContext {
         })
     }
 
-    /// Nodes with the elements that `chosen` makes of their first runs; none stand for random ones.
+    /// Iterates over nodes with the elements that `chosen` picks from their first runs; `None` stands for random
+    /// elements.
     fn each(
         &self,
         chosen: impl Fn(Result<(Vec<Vec<u8>>, Run), CallError>) -> Option<Vec<Vec<u8>>>,
@@ -292,7 +294,7 @@ impl OpContext {
         nodes.filter_map(move |(at, node)| self.live_as(at, node, &chosen))
     }
 
-    /// The node, if it runs; `at` decides which random elements it gets.
+    /// Returns the node with its kernel and elements, if it runs. `at` seeds its random elements.
     pub(crate) fn live_of<'a>(&'a self, at: usize, node: &'a Node) -> Option<Live<'a>> {
         self.live_as(at, node, &|run| run.ok().map(|(values, _)| values))
     }
@@ -313,13 +315,13 @@ impl OpContext {
         Some(Live { node, entry, trial, values, seed })
     }
 
-    /// The reference of the operator, where the config has one.
+    /// The operator's reference, if the config has one.
     pub(crate) fn reference(&self) -> Option<&udo_reference::Program> {
         self.oracles.iter().find_map(Oracle::program)
     }
 
-    /// What the oracles expect of the node: the reference alone where it says, and else all others that do. A capture
-    /// stands for those who are not there any more.
+    /// Returns the expected results of the node: those of the reference if it covers the node, else those of all
+    /// other oracles. A capture's recorded results replace oracles that are gone.
     pub(crate) fn wanted(&self, node: &Node, values: &[Vec<u8>]) -> Vec<OracleResults> {
         let mut all = Vec::new();
         for oracle in &self.oracles {
@@ -337,7 +339,7 @@ impl OpContext {
 }
 
 impl Live<'_> {
-    /// The node in words.
+    /// Describes the node in a message.
     pub(crate) fn said(&self, cx: &OpContext) -> String {
         format!("{} {}", self.node.class.name(), self.node.said(cx.subject.core))
     }

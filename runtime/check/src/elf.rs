@@ -1,11 +1,11 @@
-//! What a library runs when it is opened, read from its file.
+//! The functions that run when a library is opened, read from its file.
 
 use std::path::Path;
 
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget, SymbolKind};
 
-/// Functions that the C runtime and Rust's standard library have run in every library.
+/// Functions that the C runtime and Rust's standard library add to every library.
 const KNOWN: &[&str] = &[
     "frame_dummy",
     "ARGV_INIT_ARRAY",
@@ -14,7 +14,7 @@ const KNOWN: &[&str] = &[
     "init_cpu_features",
 ];
 
-/// The functions that the library at `path` runs when it is opened, apart from those of every library.
+/// Lists the functions that run when the library at `path` is opened, except those of every library.
 pub(crate) fn constructors(path: &Path) -> Result<Vec<String>, String> {
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     let file: ElfFile64<'_> = ElfFile64::parse(&*bytes).map_err(|error| error.to_string())?;

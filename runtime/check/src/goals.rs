@@ -1,5 +1,5 @@
-//! What has to be in some node, so that nothing goes untried that an operator offers: each input and output that a node may leave out, each
-//! text that a parameter is compared with, and more than one value of each other parameter.
+//! Features of an operator that some tested node must have: each optional input and output present, each string that a
+//! parameter is compared with, and two values of each other parameter.
 
 use udo_api::{DType, OpDef, Param, ParamKind, Port};
 use udo_generator::Pattern;
@@ -10,25 +10,25 @@ use crate::params::{Params, WIDE};
 use crate::ties;
 use crate::values::Random;
 
-/// Something that no node has yet.
+/// A feature that no node has yet.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Goal {
-    /// An input that nodes may leave out.
+    /// An optional input.
     Input(usize),
-    /// An output that they may.
+    /// An optional output.
     Output(usize),
     /// A parameter, and the only setting of it that nodes have.
     Other(usize, ParamSetting),
-    /// A parameter, and a text.
+    /// A parameter and a string.
     Word(usize, String),
-    /// An input of several elements that has not the extents of the first one.
+    /// An input of several elements whose dimensions differ from the first one's.
     Extents(usize),
-    /// A parameter that is below 0.
+    /// A parameter below 0.
     Negative(usize),
 }
 
 impl Goal {
-    /// What `nodes` lack.
+    /// Returns the features that `nodes` lack.
     pub(crate) fn open(op: &OpDef, nodes: &[Node], words: &[String]) -> Vec<Self> {
         let schema = op.schema();
         let inputs = schema.inputs().iter().enumerate();
@@ -79,12 +79,12 @@ impl Goal {
         }
     }
 
-    /// Whether each operator has to take a node that meets it.
+    /// Whether every operator has to accept a node with the feature.
     pub(crate) const fn is_owed(&self) -> bool {
         !matches!(self, Self::Extents(_) | Self::Negative(_))
     }
 
-    /// Whether there is something that may meet it.
+    /// Whether some node may have the feature.
     pub(crate) fn can_be_met(&self, op: &OpDef, words: &[String]) -> bool {
         match self {
             Self::Input(_) | Self::Output(_) | Self::Word(..) | Self::Extents(_) => true,
@@ -102,7 +102,7 @@ impl Goal {
         }
     }
 
-    /// What was not tried, in words.
+    /// Describes the feature in a message.
     pub(crate) fn said(&self, op: &OpDef) -> String {
         let schema = op.schema();
         let param = |at: &usize| schema.params().get(*at).map_or("?", Param::name);
@@ -111,26 +111,26 @@ impl Goal {
         match self {
             Self::Input(at) => format!("input {}", port(schema.inputs(), at)),
             Self::Output(at) => format!("output {}", port(schema.outputs(), at)),
-            Self::Other(at, only) => format!("another {:?} than {}", param(at), setting_said(only)),
+            Self::Other(at, only) => format!("{:?} other than {}", param(at), setting_said(only)),
             Self::Word(at, word) => format!("{:?} = {word:?}", param(at)),
-            Self::Extents(at) => format!("extents of input {}", port(schema.inputs(), at)),
+            Self::Extents(at) => format!("other dimensions of input {}", port(schema.inputs(), at)),
             Self::Negative(at) => format!("{:?} below 0", param(at)),
         }
     }
 }
 
-/// A node that may be one: its extents, parameters and which optional inputs it leaves out.
+/// A candidate node: its dimensions, its parameters and the optional inputs that it leaves out.
 #[derive(Clone, Debug)]
 pub(crate) struct Draw {
     pub(crate) pattern: Pattern,
     pub(crate) params: Params,
     pub(crate) has_constants: bool,
-    /// A bit for each input.
+    /// One bit per input.
     pub(crate) left_out: u32,
     pub(crate) has_all_outputs: bool,
 }
 
-/// Draws a node that meets the goal if the operator takes it, with parameters of which some are the `first`.
+/// Draws a candidate with the feature. Some of its parameters come from `first`.
 pub(crate) fn draw(
     op: &OpDef,
     first: &Params,
@@ -189,13 +189,13 @@ pub(crate) fn draw(
     Draw { pattern, params, has_constants, left_out, has_all_outputs }
 }
 
-/// What a node says beside its extents: its parameters, and which inputs and how many outputs there are.
+/// Returns the parts of a node other than dimensions: its parameters, the inputs present and the number of outputs.
 pub(crate) fn what_is_said(node: &Node) -> (Params, Vec<bool>, usize) {
     let inputs = node.inputs.iter().map(|input| !input.desc.is_absent());
     (node.params.clone(), inputs.collect(), node.outputs.len())
 }
 
-/// Any value of a parameter; nothing for kinds of which there is none.
+/// Draws a value of a parameter; `None` for kinds without values to draw.
 fn any(param: &Param, words: &[String], random: &mut Random) -> Option<ParamSetting> {
     const INTS: [i64; 10] = [2, 3, 0, 1, -1, 4, 2, -2, 5, WIDE];
     const FLOATS: [f64; 6] = [0.5, 2.0, -1.0, 0.125, 3000.0, 0.0];
@@ -212,15 +212,15 @@ fn any(param: &Param, words: &[String], random: &mut Random) -> Option<ParamSett
         }
         Some(ParamKind::Scalar) => INTS.get(below(ints)).copied().map(ParamSetting::Int),
         Some(ParamKind::Tensor) => {
-            // Few have many.
+            // Long lists are rare.
             let len = if below(4) == 0 { 5 + below(12) } else { 1 + below(4) };
             let is_sorted = below(3) == 0;
-            // Often all alike, as what is said for each axis is.
+            // All elements are often equal, as in lists with one entry per axis.
             let (first, is_alike) = (below(5), below(2) == 1);
             let ints = (0..len).map(|_| if is_alike { first } else { below(4) });
             let mut ints: Vec<i64> = ints.filter_map(|int| INTS.get(int).copied()).collect();
             if is_sorted {
-                // From the lowest on, no two alike.
+                // Increasing values, so that no two are equal.
                 ints = (-2..).take(len).collect();
             }
             if let (true, Some(first)) = (wide && below(4) == 0, ints.first_mut()) {

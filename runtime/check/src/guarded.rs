@@ -1,4 +1,5 @@
-//! The host of all calls here: memory between guard pages, and the heap watched on every thread.
+//! The host of all calls of the suite: memory between guard pages, with the heap watched on every
+//! thread.
 
 use std::sync::Mutex;
 
@@ -10,7 +11,7 @@ use crate::raw::memory::{Flush, Region};
 /// Gives calls memory between guard pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Guarded {
-    /// Which end of it touches a guard page.
+    /// The end of the memory that touches a guard page.
     pub(crate) flush: Flush,
 }
 
@@ -47,13 +48,14 @@ impl Memory for Region {
     }
 }
 
-/// Scratch of as many bytes is kept from call to call: its pages take longer to come by than to fill.
+/// Workspaces of at least this size are reused across calls: mapping their pages takes longer than
+/// filling them.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// The most regions that are kept.
+/// The most regions in the cache.
 const MOST_KEPT: usize = 12;
 
-/// Scratch that no call has.
+/// Workspaces that no call uses.
 static KEPT: Mutex<Vec<Region>> = Mutex::new(Vec::new());
 
 fn kept(bytes: usize, flush: Flush) -> Option<Region> {
@@ -62,7 +64,7 @@ fn kept(bytes: usize, flush: Flush) -> Option<Region> {
     Some(kept.swap_remove(at))
 }
 
-/// Scratch that a call has; nothing once it is given back.
+/// A workspace that a call uses; `None` after its return.
 #[derive(Debug)]
 struct Lent(Option<Region>);
 
@@ -82,7 +84,7 @@ impl Memory for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // What was written around it is a finding of its call, and would be one of the next.
+        // A write around the region is this call's finding and must not be reported for the next one.
         if let Some(region) = self.0.take().filter(|region| region.stray().is_none())
             && let Ok(mut kept) = KEPT.lock()
             && kept.len() < MOST_KEPT
@@ -98,7 +100,7 @@ mod tests {
 
     #[test]
     fn scratch_that_was_written_beyond_is_not_lent_again() {
-        // A length that no other test asks for.
+        // A length that no other test uses.
         let (host, len) = (Guarded { flush: Flush::End }, KEPT_BYTES + 8);
         let is_kept = || KEPT.lock().unwrap().iter().any(|region| region.is_like(len, Flush::End));
         let mut memory = host.memory(Role::Scratch, len, 64).unwrap();
@@ -107,7 +109,7 @@ mod tests {
         assert!(is_kept());
         let region = kept(len, Flush::End).unwrap();
         assert_eq!(region.stray(), None);
-        // Alignment leaves bytes of the region's own page behind it.
+        // Alignment leaves some bytes of the region's own page after it.
         region.write_behind();
         drop(Lent(Some(region)));
         assert!(!is_kept());

@@ -1,7 +1,8 @@
-//! What the source of a reference gives away of the nodes that it takes: ranks, extents that are tied, and texts that parameters are
-//! compared with. It is read by its words alone, and nothing rests on it: the operator itself says which nodes it takes.
+//! Constraints that a reference's source states about nodes: ranks, related dimensions, and strings that parameters are
+//! compared with. The source is scanned as text. Correctness does not depend on it, since the operator itself accepts
+//! or refuses each node.
 
-/// An extent of an input; axes below 0 count from the last one.
+/// A dimension of an input; negative axes count from the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Axis {
     input: usize,
@@ -17,7 +18,7 @@ impl Axis {
     }
 }
 
-/// A number, times an extent if there is one, and divided by another number.
+/// A number, times a dimension if there is one, divided by another number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Side {
     axis: Option<Axis>,
@@ -34,7 +35,7 @@ impl Side {
         extent.checked_mul(self.times)?.checked_div(self.over)
     }
 
-    /// Has the extent be one with which the side is `value`, if there is one.
+    /// Sets the dimension to a value with which the side equals `value`, if there is one.
     fn set(self, shapes: &mut [Vec<usize>], value: i64) -> bool {
         let whole = value.checked_mul(self.over).filter(|_| value > 0);
         let extent = whole.filter(|whole| whole.checked_rem(self.times) == Some(0));
@@ -46,19 +47,19 @@ impl Side {
     }
 }
 
-/// What a source says of the inputs.
+/// Constraints on the inputs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hints {
     /// Inputs and their ranks.
     ranks: Vec<(usize, usize)>,
     /// Sides that are equal.
     ties: Vec<(Side, Side)>,
-    /// Texts that are compared with something.
+    /// Strings that are compared with something.
     pub(crate) words: Vec<String>,
 }
 
 impl Hints {
-    /// What `source` says of these inputs.
+    /// Reads the constraints on these inputs from `source`.
     pub(crate) fn of(source: &str, inputs: &[&str]) -> Self {
         let mut reader = Reader { inputs, lets: Vec::new(), hints: Self::default() };
         for line in source.lines() {
@@ -69,10 +70,10 @@ impl Hints {
         reader.hints
     }
 
-    /// Has the shapes of all inputs be as the source says, as far as that is understood.
+    /// Changes the shapes of all inputs to meet the constraints.
     pub(crate) fn apply(&self, shapes: &mut [Vec<usize>]) {
         const FILLED: [usize; 3] = [4, 6, 2];
-        // A tie may follow from another one.
+        // One constraint may depend on another.
         const ROUNDS: usize = 3;
         for &(input, rank) in &self.ranks {
             let Some(shape) = shapes.get_mut(input) else { continue };
@@ -81,7 +82,7 @@ impl Hints {
         }
         for _ in 0..ROUNDS {
             for (left, right) in &self.ties {
-                // Later inputs follow earlier ones, where they can.
+                // Later inputs follow earlier ones where possible.
                 let input = |side: &Side| side.axis.map(|axis| axis.input);
                 let (from, to) =
                     if input(left) < input(right) { (left, right) } else { (right, left) };
@@ -96,13 +97,13 @@ impl Hints {
 
 struct Reader<'a> {
     inputs: &'a [&'a str],
-    /// Names of extents.
+    /// Names of dimensions.
     lets: Vec<(String, Side)>,
     hints: Hints,
 }
 
 impl Reader<'_> {
-    /// Texts next to a comparison.
+    /// Collects strings next to a comparison.
     fn words(&mut self, line: &str) {
         let parts: Vec<&str> = line.split('"').collect();
         for at in (1..parts.len().saturating_sub(1)).step_by(2) {
@@ -116,7 +117,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A line with no spaces but between words.
+    /// Reads a line whose only spaces separate words.
     fn line(&mut self, line: &str) {
         if let Some((name, rest)) = line.strip_prefix("let ").and_then(|rest| rest.split_once('='))
             && let Some((side, "")) = self.side(rest)
@@ -127,7 +128,7 @@ impl Reader<'_> {
             let before = line.get(..*at).unwrap_or_default();
             is_part(*c) && !before.ends_with(|c| is_part(c) || c == '-')
         });
-        // A rank that is one of several says nothing of all nodes.
+        // A rank among alternatives does not constrain all nodes.
         let code = line.split('"').next().unwrap_or_default();
         let is_choice = code.split(|c| !is_part(c)).any(|word| matches!(word, "or" | "if" | "not"));
         let is_wanted = line.starts_with("require ") && !is_choice;
@@ -150,7 +151,7 @@ impl Reader<'_> {
         {
             self.hints.ties.push((left, right));
         }
-        // What is left over by a division is nothing: the extent is that number times as large as another one.
+        // A remainder of 0: the dimension is a multiple of that number.
         if let (Side { axis: Some(_), times: 1, over: 1 }, Some(rest)) =
             (left, rest.strip_prefix('%'))
             && let Some((of, rest)) = number(rest)
@@ -160,7 +161,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A side, and what follows it.
+    /// Parses a side; returns it and the rest.
     fn side<'t>(&self, text: &'t str) -> Option<(Side, &'t str)> {
         let (mut side, mut rest) = self.factor(text)?;
         loop {
@@ -199,7 +200,7 @@ impl Reader<'_> {
         Some((known.1, rest))
     }
 
-    /// The input that a function is called for, and what follows it.
+    /// Parses a call of `function` on an input; returns the input and the rest.
     fn of_input<'t>(&self, text: &'t str, function: &str) -> Option<(usize, &'t str)> {
         let rest = text.strip_prefix(function)?;
         self.inputs.iter().enumerate().find_map(|(at, name)| {
@@ -213,7 +214,7 @@ fn is_part(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The line with no spaces but those between words.
+/// Removes all spaces except those between words.
 fn close(line: &str) -> String {
     let mut closed = String::new();
     for word in line.split_whitespace() {
@@ -225,7 +226,7 @@ fn close(line: &str) -> String {
     closed
 }
 
-/// A whole number, and what follows it.
+/// Parses an integer; returns it and the rest.
 fn number(text: &str) -> Option<(i64, &str)> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let len = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());

@@ -1,4 +1,4 @@
-//! What a kernel gets for an input that a node leaves out, as the runtime gives it: the default of its port.
+//! The tensor that a kernel gets for an omitted input: the default of its port, as in the runtime.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use udo_host::Buffer;
 use crate::node::Input;
 use crate::values::{encoding_of, push, quantized};
 
-/// The default of a port as a constant of the type that a kernel takes; nothing where the port has none.
+/// Returns a port's default as a constant of the kernel's type; `None` if the port has no default.
 pub(crate) fn default_of(port: &Port, dtype: DType, is_quantized: bool) -> Option<Input> {
     let (numbers, dims) = numbers(port.default_value())?;
     let desc = TensorDesc::new(dtype, Shape::new(&dims).ok()?);

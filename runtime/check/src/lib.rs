@@ -1,9 +1,9 @@
-//! The conformance suite for packages of operators: what holds for every package, tried on one.
+//! The conformance suite for packages of operators.
 //!
-//! A check is two sides. [`check`] runs no code of the package: it starts a worker for each operator on each core, hears what
-//! they tell, and goes on where one dies. [`work`] is the worker's side: it opens the package, looks for nodes that the operator
-//! takes, and tries the [`CASES`] on them. It calls kernels as the runtime does, by way of `udo-host`, over memory between pages
-//! that nobody may touch.
+//! A check has two processes. [`check`] runs in the parent and does not run code of the package: it starts a worker for
+//! each operator on each core, collects the workers' findings, and continues after a worker that dies. [`work`] runs in
+//! the worker: it opens the package, finds nodes that the operator accepts, and runs the [`CASES`] on them. It calls
+//! kernels through `udo-host`, as the runtime does, over memory between guard pages.
 
 mod allow;
 mod capture;
@@ -54,60 +54,60 @@ pub use worker::{Work, work};
 
 use supervise::{Listed, Task};
 
-/// The level of a check where nothing is said.
+/// The default level of a check.
 pub const DEFAULT_LEVEL: u8 = 3;
 
-/// What is to be checked, and how.
+/// Selects what to check.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The package.
     pub place: Place,
-    /// The operators; all of them if there is none.
+    /// The operators to check; empty for all.
     pub ops: Vec<String>,
-    /// The cores; all that the package has if there is none.
+    /// The cores to check; empty for all cores of the package.
     pub cores: Vec<Core>,
-    /// How the package is tried.
+    /// How to check the package.
     pub setup: Setup,
-    /// Only cases whose names have this in them.
+    /// A part of case names; other cases do not run.
     pub filter: String,
-    /// How many workers there are at once.
+    /// The number of workers that run at the same time.
     pub jobs: usize,
-    /// How long a case may take.
+    /// The time limit of a case.
     pub timeout: Duration,
-    /// The folder for captures of what is wrong; `target/captures` in the package's folder if nothing is said.
+    /// The folder for captures of failed calls; `target/captures` in the package's folder by default.
     pub captures: Option<PathBuf>,
 }
 
-/// How a package is tried.
+/// Settings of a check that a repeated case needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// How much is tried, from 1 to 10.
+    /// The thoroughness, from 1 to 10.
     pub level: u8,
-    /// The seed of all elements.
+    /// The seed of all test data.
     pub seed: u64,
-    /// Packages that are open in the same process, before it.
+    /// Packages to open first in the same process.
     pub beside: Vec<PathBuf>,
 }
 
-/// How a captured call is made again.
+/// How to repeat a captured call.
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
-    /// The capture.
+    /// The capture file.
     pub file: PathBuf,
-    /// The core; the capture's if nothing is said.
+    /// The core; that of the capture by default.
     pub core: Option<Core>,
-    /// The package; the capture's if nothing is said.
+    /// The package; that of the capture by default.
     pub package: Option<PathBuf>,
-    /// Other packages that are opened before it.
+    /// Other packages to open first.
     pub beside: Vec<PathBuf>,
-    /// How long the call may take.
+    /// The time limit of the call.
     pub timeout: Duration,
 }
 
-/// Makes the call of a capture again.
+/// Repeats the call of a capture.
 ///
 /// # Errors
-/// The capture cannot be read, or its package opened.
+/// The capture cannot be read, or its package cannot be opened.
 pub fn replay(
     program: &Program,
     options: &ReplayOptions,
@@ -115,7 +115,7 @@ pub fn replay(
     let capture = Capture::read(&options.file)?;
     let core = options.core.or_else(|| supervise::core_of(&capture.core));
     let core = core.ok_or_else(|| {
-        CheckError::Nothing(format!("the capture is of core {:?}, which is none", capture.core))
+        CheckError::Nothing(format!("the capture names an unknown core {:?}", capture.core))
     })?;
     let package = options.package.clone().unwrap_or_else(|| PathBuf::from(&capture.package));
     let task = Task {
@@ -135,7 +135,7 @@ pub fn replay(
     program.replay(&task).map(|replayed| (capture, replayed))
 }
 
-/// Why a package is not checked.
+/// Why a package cannot be checked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckError {
@@ -144,34 +144,34 @@ pub enum CheckError {
     Worker {
         /// The program.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// The package is refused.
     #[error("{why}")]
     Refused {
-        /// Why.
+        /// The cause.
         why: String,
         /// The next step.
         help: String,
     },
-    /// The process ended while the package was opened, or was not done with it in time.
-    #[error("the package does not let itself be opened: {how}{}", printed_said(printed))]
+    /// The process ended or ran out of time while it opened the package.
+    #[error("cannot open the package: {how}{}", printed_said(printed))]
     Opening {
-        /// How it ended.
+        /// How the process ended.
         how: String,
-        /// What it printed.
+        /// The output of the process.
         printed: String,
     },
-    /// The capture is of no use.
+    /// The capture cannot be used.
     #[error(transparent)]
     Capture(#[from] CaptureError),
-    /// The file that switches cases off is wrong.
+    /// The file that switches cases off is invalid.
     #[error("{0}")]
     Allow(String),
-    /// There is nothing of what was asked for.
-    #[error("there is nothing to check: {0}")]
+    /// Nothing matches the selection.
+    #[error("nothing to check: {0}")]
     Nothing(String),
 }
 
@@ -179,10 +179,11 @@ fn printed_said(printed: &str) -> String {
     printed.lines().last().map(|line| format!("; it printed {line:?}")).unwrap_or_default()
 }
 
-/// Checks a package; `tell` hears of each operator on each core as soon as it is done.
+/// Checks a package. Calls `tell` with each operator on each core as soon as its cases are done, from any worker
+/// thread.
 ///
 /// # Errors
-/// The package cannot be opened, or there is nothing of what was asked for.
+/// The package cannot be opened, or nothing matches the selection.
 pub fn check(
     program: &Program,
     options: &Options,
@@ -238,7 +239,7 @@ pub fn check(
     Ok(Report { package, setup: options.setup.clone(), subjects })
 }
 
-/// Where captures go.
+/// Returns the folder for captures.
 fn captures_folder(options: &Options) -> PathBuf {
     let own = || cases_folder(options).unwrap_or_default().join("target/captures");
     let folder = options.captures.clone().unwrap_or_else(own);
@@ -249,7 +250,7 @@ fn cases_folder(options: &Options) -> Option<PathBuf> {
     context::PackageContext { place: options.place.clone() }.folder()
 }
 
-/// What workers are to do: for each operator on each core, and for the package.
+/// Lists the workers' tasks: one per operator and core, and one for the package as a whole.
 fn tasks(
     program: &Program,
     options: &Options,
@@ -278,7 +279,7 @@ fn tasks(
     }
     let subjects = match program.list(task) {
         Ok(subjects) => subjects,
-        // The cases of the package say why it does not open.
+        // The cases of the package report why it does not open.
         Err(CheckError::Opening { .. }) if !tasks.is_empty() => return Ok(tasks),
         Err(error) => return Err(error),
     };
@@ -289,12 +290,12 @@ fn tasks(
     };
     for op in &options.ops {
         if !subjects.iter().any(|listed| listed.op == *op) {
-            return Err(CheckError::Nothing(format!("there is no operator {op}; {}", said())));
+            return Err(CheckError::Nothing(format!("no operator {op}; {}", said())));
         }
     }
     for core in &options.cores {
         if !subjects.iter().any(|listed| listed.core == *core) {
-            return Err(CheckError::Nothing(format!("nothing is for {core}; {}", said())));
+            return Err(CheckError::Nothing(format!("no operator for {core}; {}", said())));
         }
     }
     let wanted = subjects.iter().filter(|listed| {
@@ -302,7 +303,7 @@ fn tasks(
         fits && (options.cores.is_empty() || options.cores.contains(&listed.core))
     });
     for listed in wanted.filter(|_| !op.is_empty()) {
-        // Where nothing can be tried, one case says why.
+        // One case reports why no case can run.
         let cases =
             if listed.is_refused { op.iter().take(1).cloned().collect() } else { op.clone() };
         let of = Task { op: Some(listed.op.clone()), core: Some(listed.core), ..task.clone() };
@@ -314,7 +315,7 @@ fn tasks(
     Ok(tasks)
 }
 
-/// Tries those of the cases that are not switched off.
+/// Runs the cases that are not switched off.
 fn checked(
     program: &Program,
     task: &Task,

@@ -1,4 +1,4 @@
-//! A node that an operator takes, with what goes into it.
+//! A node that an operator accepts, with its inputs.
 
 use udo_api::{Core, DType, TensorDesc};
 use udo_engine::operators::KernelEntry;
@@ -11,28 +11,28 @@ use crate::values::{Fill, Random, fill};
 /// An input of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Input {
-    /// Absent where the node leaves it out.
+    /// Absent if the node leaves it out.
     pub(crate) desc: TensorDesc,
-    /// The extents in a run.
+    /// The dimensions in a run.
     pub(crate) dims: Vec<usize>,
-    /// The elements, where they are known before any run, aligned to 64 bytes.
+    /// The elements of a constant, aligned to 64 bytes.
     pub(crate) constant: Option<std::sync::Arc<udo_host::Buffer>>,
 }
 
-/// A node, and what shape inference makes of it.
+/// A node with its inferred outputs.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) class: Class,
-    /// The kernel among the subject's that takes it.
+    /// The index of the subject's kernel that accepts the node.
     pub(crate) kernel: usize,
     pub(crate) inputs: Vec<Input>,
     pub(crate) params: Vec<(&'static str, ParamSetting)>,
     pub(crate) outputs: Vec<TensorDesc>,
-    /// The elements of all inputs, where a capture says them.
+    /// The elements of all inputs, if a capture provides them.
     pub(crate) fixed: Option<std::sync::Arc<Vec<Vec<u8>>>>,
 }
 
-/// The newest operator set that nodes are made for.
+/// The operator set version of the nodes.
 pub(crate) const OPSET: u32 = 21;
 
 impl Node {
@@ -40,7 +40,7 @@ impl Node {
         self.inputs.iter().map(|input| input.desc).collect()
     }
 
-    /// What shape inference makes of the node, as its kernel on `core` has it.
+    /// Infers the outputs of the node for its kernel on `core`.
     pub(crate) fn inferred(
         &self,
         kernel: &KernelEntry,
@@ -51,7 +51,7 @@ impl Node {
         Ok(outputs)
     }
 
-    /// Elements for every input, dense; those of constants are their own.
+    /// Returns dense elements for every input; constants keep their own.
     pub(crate) fn values(&self, how: Fill, seed: u64) -> Vec<Vec<u8>> {
         if let Some(fixed) = &self.fixed {
             return fixed.to_vec();
@@ -66,7 +66,7 @@ impl Node {
             .collect()
     }
 
-    /// The node in words.
+    /// Describes the node in a message.
     pub(crate) fn said(&self, core: Core) -> String {
         let inputs: Vec<String> = self.inputs.iter().map(said).collect();
         let params = self.params.iter().filter(|(_, setting)| *setting != ParamSetting::Absent);
@@ -77,7 +77,7 @@ impl Node {
         format!("({}{params}) on {core}", inputs.join(", "))
     }
 
-    /// Whether some input has integers that stand for themselves, which may be indices or divisors.
+    /// Whether an input has unquantized integers, which may be indices or divisors.
     pub(crate) fn has_integers(&self) -> bool {
         self.inputs.iter().any(|input| {
             let is_float = input.desc.dtype().is_some_and(DType::is_float);
@@ -85,7 +85,7 @@ impl Node {
         })
     }
 
-    /// Bytes of all its tensors.
+    /// Returns the total size of its tensors in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let inputs = self.inputs.iter().map(|input| input.desc.size_bytes());
         inputs.chain(self.outputs.iter().map(TensorDesc::size_bytes)).sum()
@@ -123,7 +123,7 @@ pub(crate) fn setting_said(setting: &ParamSetting) -> String {
     }
 }
 
-/// A node of these inputs as packages see it.
+/// Builds the description that packages see of a node with these inputs.
 pub(crate) fn desc<'a>(
     inputs: &'a [Input],
     params: &'a [(&'static str, ParamSetting)],
@@ -138,7 +138,7 @@ pub(crate) fn desc<'a>(
     }
 }
 
-/// What shape inference makes of such a node.
+/// Infers the outputs of such a node.
 pub(crate) fn inferred(
     op: &udo_api::OpDef,
     inputs: &[Input],

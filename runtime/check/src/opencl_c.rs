@@ -1,4 +1,4 @@
-//! Compiles OpenCL C for what a compiler says of it: by the OpenCL device of this machine, or by clang.
+//! Compiles OpenCL C with this machine's OpenCL device or with clang, for the compiler's messages.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 use udo_engine::cores::opencl::{self, ClDevice, OpenClError, Storage, for_compiler};
 use udo_generator::OPENCL_SUPPORT;
 
-/// Where a package has the OpenCL C that its author writes.
+/// The folder with the author's OpenCL C sources.
 const FOLDER: &str = "GPU/kernels";
 
-/// And the Rust that includes it.
+/// The folder with the Rust files that include them.
 const RUST: &str = "GPU/src/ops";
 
 /// Compiles OpenCL C.
@@ -26,21 +26,21 @@ enum Kind {
     Clang(OsString),
 }
 
-/// The state of a source after it was given to a compiler.
+/// The result of compiling a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compiled {
-    /// It compiles.
+    /// The source compiles.
     Yes,
-    /// It does not compile; the compiler's messages.
+    /// The source does not compile; the compiler's messages.
     No(String),
-    /// It has the `#error` line of a skeleton that is not written yet.
+    /// The source is a skeleton: it has the `#error` line of `udo new`.
     Unwritten,
-    /// It was not compiled; the reason.
+    /// The source was not compiled; the reason.
     Unchecked(String),
 }
 
 impl Compiled {
-    /// The state in one or a few words.
+    /// Returns the result in a few words.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Yes => "compiled",
@@ -50,7 +50,7 @@ impl Compiled {
         }
     }
 
-    /// The compiler's messages, or why there is no compiler.
+    /// Returns the compiler's messages, or why there is no compiler.
     pub fn message(&self) -> Option<&str> {
         match self {
             Self::No(text) | Self::Unchecked(text) => Some(text),
@@ -62,13 +62,13 @@ impl Compiled {
 /// One source of a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceFile {
-    /// Its path in the package's folder.
+    /// The path in the package's folder.
     pub name: String,
-    /// Its state.
+    /// The result.
     pub compiled: Compiled,
 }
 
-/// Compiles every source in `GPU/kernels` of the package in `dir`, in the order of their names.
+/// Compiles every source in `GPU/kernels` of the package in `dir`, sorted by name.
 ///
 /// # Errors
 /// A source cannot be read.
@@ -87,13 +87,13 @@ pub fn compile_package(dir: &Path) -> io::Result<Vec<SourceFile>> {
     Ok(sources)
 }
 
-/// The sources of the package in `dir`, by their paths in it.
+/// Reads the package's sources, with their paths in `dir`.
 fn files(dir: &Path) -> io::Result<Vec<(String, String)>> {
     let files = texts(&dir.join(FOLDER), "cl")?.into_iter();
     Ok(files.map(|(name, text)| (format!("{FOLDER}/{name}"), text)).collect())
 }
 
-/// The files of a folder with that ending, by name.
+/// Reads the files of a folder with this extension, sorted by name.
 fn texts(folder: &Path, ending: &str) -> io::Result<Vec<(String, String)>> {
     if !folder.is_dir() {
         return Ok(Vec::new());
@@ -108,7 +108,8 @@ fn texts(folder: &Path, ending: &str) -> io::Result<Vec<(String, String)>> {
     files.into_iter().map(read).collect()
 }
 
-/// A source as the library has it: behind the OpenCL C that the package's kernels share, where the Rust file joins the two.
+/// Returns the source as the library compiles it: after the OpenCL C that the package's kernels share, if the Rust file
+/// joins the two.
 fn as_included(dir: &Path, name: &str, source: String) -> io::Result<String> {
     let support = dir.join(OPENCL_SUPPORT);
     let file = Path::new(name).file_name().unwrap_or_default().to_string_lossy();
@@ -122,19 +123,19 @@ fn as_included(dir: &Path, name: &str, source: String) -> io::Result<String> {
     Ok(format!("#line 1 {OPENCL_SUPPORT:?}\n{support}\n#line 1 {name:?}\n{source}"))
 }
 
-/// The file of the package in `dir` that a kernel's source comes from.
+/// Finds the file of the package in `dir` that a kernel's source comes from.
 pub(crate) fn file_of(dir: &Path, source: &str) -> Option<String> {
     let files = files(dir).ok()?.into_iter();
     let mut own = files.filter(|(_, text)| !text.is_empty() && source.contains(text.as_str()));
     own.next().map(|(name, _)| name)
 }
 
-/// Whether the source has the line that `udo new` writes into a skeleton.
+/// Whether the source has the `#error` line of a skeleton.
 fn is_unwritten(source: &str) -> bool {
     source.lines().any(|line| line.starts_with("#error") && line.contains("not implemented yet"))
 }
 
-/// The options to compile a source with: without the ports that a node may leave out, and with all of them.
+/// Returns the build options to compile a source with: without its optional ports, and with all of them.
 fn options(source: &str) -> Vec<String> {
     let words: BTreeSet<&str> =
         source.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
@@ -152,7 +153,7 @@ fn options(source: &str) -> Vec<String> {
     options
 }
 
-/// A value for a constant that finalize puts before a source which `udo new` printed from a reference.
+/// Returns a value for a constant that finalize defines before a source printed from a reference.
 fn stand_in(word: &str) -> Option<&'static str> {
     let of = |prefix: &str| word.starts_with(prefix);
     match word {
@@ -165,10 +166,10 @@ fn stand_in(word: &str) -> Option<&'static str> {
 }
 
 impl Compiler {
-    /// The OpenCL device of this machine, or else the clang that `CLANG` names.
+    /// Finds this machine's OpenCL device, or else the clang that `CLANG` names.
     ///
     /// # Errors
-    /// Why neither is there.
+    /// The message says why neither is available.
     pub fn find() -> Result<Self, String> {
         let no_device = match opencl::find() {
             Ok(device) => return Ok(Self(Kind::Device(device))),
@@ -181,11 +182,11 @@ impl Compiler {
         }
     }
 
-    /// Compiles the file of a package, for which options and storage are not known.
+    /// Compiles a file of a package, for which the options and the storage are not known.
     fn check_file(&self, name: &str, source: &str) -> Compiled {
         for options in options(source) {
             let float = self.check(name, source, Storage::Float, &options);
-            // A source may be meant for one storage alone.
+            // A source may be written for one storage type only.
             let half = || self.check(name, source, Storage::Half, &options);
             match float {
                 Compiled::No(said) => match half() {
@@ -200,7 +201,7 @@ impl Compiler {
         Compiled::Yes
     }
 
-    /// Compiles a source, whose lines messages name by `name`.
+    /// Compiles a source. `name` is the file name in messages.
     pub fn check(&self, name: &str, source: &str, storage: Storage, options: &str) -> Compiled {
         let clang = match &self.0 {
             Kind::Device(device) => {
@@ -218,7 +219,7 @@ impl Compiler {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let text = for_compiler(source, name, storage);
         let output = command.spawn().and_then(|mut child| {
-            // A compiler that ends early says why on standard error.
+            // A compiler that ends early reports why on standard error.
             let _ = child.stdin.take().map(|mut stdin| stdin.write_all(text.as_bytes()));
             child.wait_with_output()
         });
@@ -234,7 +235,7 @@ impl Compiler {
     }
 }
 
-/// The clang to use, and the first line of its version, or why it does not run.
+/// Returns the clang to use, and the first line of its version or why it does not run.
 pub fn clang() -> (OsString, Result<String, String>) {
     let named = std::env::var_os("CLANG").filter(|value| !value.is_empty());
     let clang = named.unwrap_or_else(|| "clang".into());

@@ -1,4 +1,4 @@
-//! What results should be: what the config's reference says, or another kernel, which is trusted, makes of the same numbers.
+//! Oracles: the config's reference, or another kernel on the same values, compute the expected results.
 
 use udo_api::{Core, DType, TensorDesc};
 use udo_engine::operators::KernelEntry;
@@ -12,14 +12,14 @@ use crate::trial::{Site, Trial};
 use crate::values::{numbers, push, range_of};
 use crate::wanted::{Wanted, Who};
 
-/// Whose results are wanted.
+/// A source of expected results.
 #[derive(Clone, Debug)]
 pub(crate) struct Oracle {
     source: Source,
     pub(crate) who: Who,
 }
 
-/// Where results come from.
+/// The kind of an oracle.
 #[derive(Clone, Debug)]
 enum Source {
     Reference(Box<Program>),
@@ -27,11 +27,11 @@ enum Source {
         op: &'static udo_api::OpDef,
         kernels: Vec<KernelEntry>,
     },
-    /// What a capture says of its one node.
+    /// The expected results recorded in a capture.
     Recorded(Vec<Option<Wanted>>),
 }
 
-/// The oracles of an operator, of which there may be none.
+/// Returns the operator's oracles; there may be none.
 pub(crate) fn of(
     opened: &mut Opened,
     subject: &Subject,
@@ -53,7 +53,7 @@ pub(crate) fn of(
     oracles
 }
 
-/// Whether nodes of `own` are nodes of `other` as well: as many ports, and parameters that the other has.
+/// Whether `other` accepts the nodes of `own`: the same number of ports, and all parameters.
 fn speaks_alike(own: &udo_api::OpDef, other: &udo_api::OpDef) -> bool {
     let (own, other) = (own.schema(), other.schema());
     own.inputs().len() == other.inputs().len()
@@ -62,12 +62,12 @@ fn speaks_alike(own: &udo_api::OpDef, other: &udo_api::OpDef) -> bool {
 }
 
 impl Oracle {
-    /// What a capture says of its node's outputs.
+    /// Returns the oracle of a capture's expected results.
     pub(crate) fn recorded(wanted: Vec<Option<Wanted>>) -> Self {
         Self { source: Source::Recorded(wanted), who: Who::Recorded }
     }
 
-    /// What it makes of the node, whose elements are `values`; nothing where it does not take it.
+    /// Computes the expected results of the node on `values`; `None` if the oracle does not cover it.
     pub(crate) fn wanted(&self, node: &Node, values: &[Vec<u8>]) -> Option<Vec<Wanted>> {
         match &self.source {
             Source::Reference(program) => reference::wanted(program, node, values),
@@ -76,7 +76,7 @@ impl Oracle {
         }
     }
 
-    /// The same without what an encoding of an output makes of it, from which one may be chosen; outputs need not have one yet.
+    /// Computes the results before they are quantized, to choose output encodings from. The outputs need no encodings.
     pub(crate) fn real(&self, node: &Node, values: &[Vec<u8>]) -> Option<Vec<Wanted>> {
         let real = |desc: &TensorDesc| match desc.dtype().and_then(range_of) {
             Some(_) => TensorDesc::new(DType::F32, desc.full_shape()),
@@ -86,7 +86,7 @@ impl Oracle {
         self.wanted(&Node { outputs, ..node.clone() }, values)
     }
 
-    /// The reference, where it is one.
+    /// Returns the reference, if this oracle is one.
     pub(crate) fn program(&self) -> Option<&Program> {
         match &self.source {
             Source::Reference(program) => Some(program),
@@ -95,7 +95,7 @@ impl Oracle {
     }
 }
 
-/// What a kernel on the CPU makes of the node's numbers; nothing where none takes it.
+/// Runs a CPU kernel on the node's dequantized values; `None` if no kernel accepts it.
 fn by_kernels(
     op: &'static udo_api::OpDef,
     kernels: &[KernelEntry],
@@ -135,7 +135,7 @@ fn by_kernels(
     None
 }
 
-/// The input with what its elements stand for as `f32`, where they are halves or quantized.
+/// Converts an f16, bf16 or quantized input to `f32`.
 fn as_numbers(input: &Input, bytes: &[u8]) -> (Input, Vec<u8>) {
     let is_half = matches!(input.desc.dtype(), Some(DType::F16 | DType::Bf16));
     if !is_half && input.desc.encoding().is_none() {

@@ -1,4 +1,4 @@
-//! Values of parameters to try operators with.
+//! Parameter values to try operators with.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use udo_host::{Buffer, ParamSetting, TensorSetting};
 /// Values of all parameters of a node.
 pub(crate) type Params = Vec<(&'static str, ParamSetting)>;
 
-/// What required integers are, one after the other.
+/// Values of required integers, in order of trial.
 const INTS: [i64; 5] = [1, 0, 2, -1, 3];
 
-/// Values of all parameters, those that a node may leave out left out; several where some are required.
+/// Returns parameter sets with optional parameters left out; several if some are required.
 pub(crate) fn guesses(op: &OpDef, rank: usize) -> Vec<Params> {
     let params = op.schema().params();
     let is_wanted = |param: &Param| !param.is_optional();
@@ -30,10 +30,10 @@ pub(crate) fn guesses(op: &OpDef, rank: usize) -> Vec<Params> {
     (0..count).map(guess).collect()
 }
 
-/// A value of a parameter that a node must have.
+/// Returns a value of a required parameter.
 fn required(param: &Param, turn: usize, number: u8, rank: usize) -> ParamSetting {
     let int = INTS.get(turn).copied().unwrap_or(1);
-    // Of several numbers later ones are larger, as limits are.
+    // Later numbers are larger, as upper limits are.
     let float = 0.75 * f64::from(number) - 1.25;
     let is_float = param.dtype().is_some_and(DType::is_float);
     let len = if turn == 2 { rank.max(1) } else { turn.max(1) };
@@ -58,7 +58,7 @@ fn typed(param: &Param) -> ParamSetting {
     made.map_or(ParamSetting::Absent, ParamSetting::Tensor)
 }
 
-/// `base` with one parameter changed at a time, for each that is a number.
+/// Returns copies of `base` with one numeric parameter changed at a time.
 pub(crate) fn variations(op: &OpDef, base: &Params) -> Vec<Params> {
     let mut made = Vec::new();
     for (at, param) in op.schema().params().iter().enumerate() {
@@ -74,10 +74,10 @@ pub(crate) fn variations(op: &OpDef, base: &Params) -> Vec<Params> {
     made
 }
 
-/// An integer of more digits than 32 bits have, or the fraction of a real number.
+/// An integer that does not fit 32 bits, or the fraction of a real number.
 pub(crate) const WIDE: i64 = (1 << 60) + 3;
 
-/// Other values of a parameter that is a number.
+/// Returns other values of a numeric parameter.
 fn others(param: &Param, setting: &ParamSetting) -> Vec<ParamSetting> {
     let is_float = param.dtype().is_some_and(DType::is_float);
     match (param.kind(), setting) {
@@ -107,7 +107,7 @@ fn others(param: &Param, setting: &ParamSetting) -> Vec<ParamSetting> {
     }
 }
 
-/// `base` with one parameter at a time set to what few operators expect.
+/// Returns copies of `base` with one parameter at a time set to an unusual value.
 pub(crate) fn oddities(op: &OpDef, base: &Params) -> Vec<(String, Params)> {
     let mut made = Vec::new();
     for (at, param) in op.schema().params().iter().enumerate() {

@@ -1,5 +1,5 @@
-//! What needs unsafe code: memory between guard pages, the heap that is watched, time, and the state of the process that calls
-//! must leave alone.
+//! The unsafe code of the suite: memory between guard pages, the watched heap, thread time, and the process state that
+//! calls must not change.
 
 pub(crate) mod clock;
 pub(crate) mod fault;

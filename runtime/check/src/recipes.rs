@@ -1,4 +1,4 @@
-//! Nodes of operators whose inputs must fit in a way of their own, by the operator's name.
+//! Hand-written nodes of operators whose inputs need specific shapes or values, by operator name.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::node::Input;
 use crate::params;
 use crate::values::{Fill, Random, encoding_of, fill};
 
-/// How to make a node.
+/// A description of a node.
 pub(crate) struct Recipe {
     op: &'static str,
     inputs: &'static [Of],
@@ -19,17 +19,17 @@ pub(crate) struct Recipe {
 /// An input.
 #[derive(Clone, Copy)]
 enum Of {
-    /// Left out.
+    /// An omitted input.
     Absent,
-    /// Elements of a run, with these extents.
+    /// A run-time input with these dimensions.
     Run(&'static [usize]),
-    /// Integers that the model holds.
+    /// Constant integers.
     Ints(&'static [i64]),
-    /// Numbers that the model holds, with the extents.
+    /// Constant floats, with their dimensions.
     Floats(&'static [f32], &'static [usize]),
-    /// Elements of a byte that the model holds.
+    /// A constant of one-byte elements, with its dimensions.
     Bytes(&'static [u8], &'static [usize]),
-    /// Elements of a byte of a run, with these extents.
+    /// A run-time input of one-byte elements, with these dimensions.
     Stored(&'static [usize]),
 }
 
@@ -51,7 +51,7 @@ const fn recipe(
 
 use Of::{Absent, Bytes, Floats, Ints, Run, Stored};
 
-/// The step and the zero point of a quantized tensor.
+/// The scale and the zero point of a quantized tensor.
 const STEP: [Of; 2] = [Floats(&[0.04], &[]), Bytes(&[9], &[])];
 
 const RECIPES: &[Recipe] = &[
@@ -188,14 +188,14 @@ const RECIPES: &[Recipe] = &[
     recipe("Where", &[Run(&[2, 5]), Run(&[2, 5]), Run(&[2, 5])], &[]),
 ];
 
-/// The recipes of an operator.
+/// Returns the recipes of an operator.
 pub(crate) fn of(op: &str) -> impl Iterator<Item = &'static Recipe> {
     RECIPES.iter().filter(move |recipe| recipe.op == op)
 }
 
 impl Recipe {
-    /// The inputs and parameters of the node, whose ports take these types; nothing where they do not fit. What a run gives has
-    /// encodings on a core that wants them.
+    /// Builds the inputs and parameters of the node for ports of these types; `None` if they do not fit. Run-time
+    /// inputs get encodings on a core that requires them.
     pub(crate) fn made(
         &self,
         op: &OpDef,

@@ -1,4 +1,4 @@
-//! The last call that a worker's case made, for the capture of what is wrong with it.
+//! The last call of a worker's case, for a capture of its failure.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,16 +10,17 @@ use crate::capture::{Capture, CapturedInput, CapturedOutput, CapturedWanted};
 use crate::node::Node;
 use crate::wanted::{OracleResults, Wanted};
 
-/// Records what the cases of one worker do. Calls on several threads may share it.
+/// Records the calls of one worker's cases. Calls on several threads may share it.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     last: Option<Call>,
-    /// Where each call goes before it is made, of a worker that is there for a case in which the process ends.
+    /// The capture file that each call is written to before it starts, in a worker that repeats a crashing
+    /// case.
     ahead: Option<Ahead>,
-    /// The graph that a case found to be wrong, and its inputs.
+    /// The failing graph of a case, and its inputs.
     graph: Option<Files>,
 }
 
@@ -32,35 +33,35 @@ struct Call {
     expected: Option<OracleResults>,
 }
 
-/// A file for captures of calls that are not made yet.
+/// The capture file for calls that have not started.
 #[derive(Debug)]
 struct Ahead {
     head: Capture,
     path: PathBuf,
 }
 
-/// Files by what their names end with.
+/// Files by the ends of their names.
 pub(crate) type Files = Vec<(String, Vec<u8>)>;
 
 impl Recorder {
-    /// What was recorded stays what it is if a thread panics meanwhile.
+    /// The state is still valid if a thread panics while it holds the lock.
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A case begins, which has made no call.
+    /// Starts a case, which has not made a call.
     pub(crate) fn clear(&self) {
         let mut state = self.state();
         (state.last, state.graph) = (None, None);
     }
 
-    /// The case is about a graph, which `files` hold, and not about a call.
+    /// Records that the case is about the graph in `files` instead of a call.
     pub(crate) fn graph(&self, files: Files) {
         let mut state = self.state();
         (state.last, state.graph) = (None, Some(files));
     }
 
-    /// Writes the graph into `folder` as files whose names begin as `stem`; nothing where there is none.
+    /// Writes the graph into `folder` as files whose names begin with `stem`; `None` if there is no graph.
     pub(crate) fn write_graph(&self, folder: &Path, stem: &str) -> Option<io::Result<PathBuf>> {
         let files = self.state().graph.take()?;
         let path = |end: &str| folder.join(format!("{stem}.{end}"));
@@ -71,17 +72,17 @@ impl Recorder {
         Some(write().map(|()| path("graph")))
     }
 
-    /// From now on each call is written to `path` before it is made.
+    /// Writes each later call to `path` before it starts.
     pub(crate) fn write_ahead(&self, head: Capture, path: PathBuf) {
         self.state().ahead = Some(Ahead { head, path });
     }
 
-    /// Whether calls are written before they are made.
+    /// Whether calls are written before they start.
     pub(crate) fn is_ahead(&self) -> bool {
         self.state().ahead.is_some()
     }
 
-    /// The node is called on these elements, or held to something.
+    /// Records that a call on these elements starts.
     pub(crate) fn begins(&self, node: &Node, values: &[Vec<u8>]) {
         let call =
             Call { node: node.clone(), values: values.to_vec(), found: Vec::new(), expected: None };
@@ -89,27 +90,27 @@ impl Recorder {
         if let Some(Ahead { head, path }) = &state.ahead
             && let Some(capture) = captured(&call, head.clone())
         {
-            // A capture that cannot be written is missing, which the parent says.
+            // The parent reports a missing capture.
             let _ = fs::write(path, capture.to_bytes());
         }
         state.last = Some(call);
     }
 
-    /// The last call has made these outputs.
+    /// Records the outputs of the last call.
     pub(crate) fn made(&self, outputs: &[Output]) {
         if let Some(last) = &mut self.state().last {
             last.found = outputs.to_vec();
         }
     }
 
-    /// Results of the last call are held to these.
+    /// Records the expected results of the last call.
     pub(crate) fn wants(&self, expected: &OracleResults) {
         if let Some(last) = &mut self.state().last {
             last.expected = Some(expected.clone());
         }
     }
 
-    /// The last call as a capture that begins as `head`; nothing where none was made.
+    /// Returns the last call as a capture with the fields of `head`; `None` if there was no call.
     pub(crate) fn last(&self, head: Capture) -> Option<Capture> {
         captured(self.state().last.as_ref()?, head)
     }
@@ -123,7 +124,7 @@ fn captured(call: &Call, head: Capture) -> Option<Capture> {
         bytes: bytes.clone(),
     });
     let inputs: Vec<_> = inputs.collect();
-    // Texts are no bytes that another process could read.
+    // String elements hold pointers, which another process cannot read.
     if inputs.iter().any(|input| input.desc.dtype() == Some(udo_api::DType::Str)) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The reference of an operator, asked about nodes.
+//! Evaluates an operator's reference on nodes.
 
 use udo_api::{DType, TensorDesc};
 use udo_host::ParamSetting;
@@ -11,13 +11,14 @@ use crate::node::{Input, Node};
 use crate::values::{integers, numbers};
 use crate::wanted::Wanted;
 
-/// The steps of an evaluation: enough for thousands of elements of most operators. Of nodes with more nothing is said.
+/// The step limit of an evaluation: enough for thousands of elements of most operators. Larger nodes have no expected
+/// results.
 const STEPS: u64 = 1 << 22;
 
-/// The extents of the node's outputs by the reference.
+/// Computes the dimensions of the node's outputs.
 ///
 /// # Errors
-/// The reference does not take such a node.
+/// The reference refuses the node.
 pub(crate) fn infer(
     program: &Program,
     node: &Node,
@@ -26,7 +27,7 @@ pub(crate) fn infer(
     program.infer(&arguments(program, node, values))
 }
 
-/// What the node makes of `values`, and how far a kernel may be off; nothing where the reference does not say.
+/// Computes the expected results of the node on `values`, with tolerances; `None` if the reference does not cover it.
 pub(crate) fn wanted(program: &Program, node: &Node, values: &[Vec<u8>]) -> Option<Vec<Wanted>> {
     let made = evaluated(program, node, values)?.ok()?;
     let classes = program.signature().outputs.iter().map(|port| port.class);
@@ -34,17 +35,19 @@ pub(crate) fn wanted(program: &Program, node: &Node, values: &[Vec<u8>]) -> Opti
     Some(made.into_iter().zip(classes).take(node.outputs.len()).map(as_wanted).collect())
 }
 
-/// Whether a kernel that does what the reference says is at it for long: a parameter may say how often something is done.
+/// Whether the evaluation exceeds the step limit, so that a correct kernel takes long too: a parameter may be a number
+/// of iterations.
 pub(crate) fn is_long(program: &Program, node: &Node, values: &[Vec<u8>]) -> bool {
     matches!(evaluated(program, node, values), Some(Err(EvalError::Work { .. })))
 }
 
-/// Whether the reference refuses these elements, as where it reads at an index that is outside: then a kernel may as well.
+/// Whether the reference refuses these elements, for example for an out-of-range index. A kernel may then refuse them
+/// too.
 pub(crate) fn refuses(program: &Program, node: &Node, values: &[Vec<u8>]) -> bool {
     matches!(evaluated(program, node, values), Some(Err(EvalError::Program(_))))
 }
 
-/// What the reference makes of a node; nothing where an output has a type that the language does not know.
+/// Evaluates the node; `None` if an output has a type that the language does not support.
 fn evaluated(
     program: &Program,
     node: &Node,
@@ -59,7 +62,7 @@ fn evaluated(
     Some(program.evaluate(&arguments(program, node, values), &settings))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "what is compared has fewer digits")]
+#[expect(clippy::cast_precision_loss, reason = "the comparison needs fewer digits")]
 fn as_wanted((made, class): (Evaluated, Class)) -> Wanted {
     let mut integers = None;
     let numbers = match made.tensor.elements {
@@ -80,7 +83,7 @@ fn as_wanted((made, class): (Evaluated, Class)) -> Wanted {
     Wanted { dims, numbers, allowed: Some(allowed.collect()), integers }
 }
 
-/// What an output is stored as; nothing for types that the language does not know.
+/// Returns the storage of an output; `None` for types that the language does not support.
 fn storage(desc: &TensorDesc, class: Class) -> Option<Storage> {
     let int = |bits, signed| Some(Storage::Int { bits, signed });
     let Some(dtype) = desc.dtype() else {
@@ -128,7 +131,7 @@ fn arguments(program: &Program, node: &Node, values: &[Vec<u8>]) -> Arguments {
     Arguments { inputs: inputs.collect(), params: params.collect() }
 }
 
-/// The tensor as kernels read it: quantized elements as the single-precision numbers that they stand for.
+/// Converts a tensor to the values that kernels read: quantized elements become single-precision values.
 fn tensor(input: &Input, bytes: &[u8], class: Class) -> Tensor {
     let plain = TensorDesc::new(input.desc.dtype().unwrap_or(DType::U8), input.desc.full_shape());
     let elements = match class {
@@ -149,7 +152,7 @@ fn single(number: f64) -> f64 {
     f64::from(number as f32)
 }
 
-/// A parameter's value; nothing stands for its default.
+/// Converts a parameter's value; `None` stands for its default.
 #[expect(clippy::cast_precision_loss, reason = "as the kernel gets it")]
 fn value(setting: &ParamSetting, kind: ParamKind) -> Option<Value> {
     let list =

@@ -1,4 +1,4 @@
-//! A captured call made again: the case that it did not pass, on its node and elements alone.
+//! Repeats a captured call: runs the failed case on its node and elements only.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,20 +20,20 @@ use crate::trial::Trial;
 use crate::values::{encoding_of, numbers, push, quantized};
 use crate::wanted::Wanted;
 
-/// How many elements that differ are shown of an output.
+/// The most differing elements to show for an output.
 const SHOWN: usize = 8;
 
-/// The context with the call's node as the only one.
+/// Returns the context with the captured node as its only node.
 ///
 /// # Errors
-/// The operator or its kernels on this core do not take the node.
+/// The operator or its kernels on this core refuse the node.
 pub(crate) fn context(mut cx: OpContext, capture: &Capture) -> Result<OpContext, String> {
     let params = params(&cx, capture)?;
     let mut last = None;
     for kernel in 0..cx.subject.kernels.len() {
         match node(&cx, capture, kernel, &params) {
             Ok((node, is_exact)) => {
-                // Other numbers have other results.
+                // Other input values have other results.
                 if is_exact {
                     let wanted = capture.outputs.iter().map(|output| {
                         let wanted = output.wanted.clone()?;
@@ -54,13 +54,13 @@ pub(crate) fn context(mut cx: OpContext, capture: &Capture) -> Result<OpContext,
     Err(last.unwrap_or_else(|| format!("the package has no kernel of {} on {core}", capture.op)))
 }
 
-/// The parameters by the names of the operator.
+/// Maps the parameters to the operator's parameter names.
 fn params(cx: &OpContext, capture: &Capture) -> Result<Vec<(&'static str, ParamSetting)>, String> {
     let known = cx.subject.op.schema().params();
     if let Some((name, _)) =
         capture.params.iter().find(|(name, _)| known.iter().all(|param| param.name() != name))
     {
-        return Err(format!("the operator has no parameter {name:?}, which the call has"));
+        return Err(format!("the operator has no parameter {name:?} of the captured call"));
     }
     let of = |param: &udo_api::Param| {
         let given = capture.params.iter().find(|(name, _)| name == param.name());
@@ -70,7 +70,7 @@ fn params(cx: &OpContext, capture: &Capture) -> Result<Vec<(&'static str, ParamS
     Ok(known.iter().map(of).collect())
 }
 
-/// The node for one of the kernels, and whether its elements stand for the very numbers of the call.
+/// Builds the node for one of the kernels; also returns whether its elements have exactly the captured values.
 fn node(
     cx: &OpContext,
     capture: &Capture,
@@ -78,12 +78,12 @@ fn node(
     params: &[(&'static str, ParamSetting)],
 ) -> Result<(Node, bool), String> {
     let core = cx.subject.core;
-    let entry = cx.subject.kernels.get(kernel).ok_or("there is no kernel")?;
+    let entry = cx.subject.kernels.get(kernel).ok_or("the node does not have a kernel")?;
     let (mut inputs, mut values, mut descs) = (Vec::new(), Vec::new(), Vec::new());
     let mut is_exact = true;
     for (port, input) in capture.inputs.iter().enumerate() {
         let (desc, bytes) = for_kernel(cx, entry, port, input, &descs)
-            .ok_or_else(|| format!("input {port} is of no type that the kernel takes"))?;
+            .ok_or_else(|| format!("the kernel does not accept the type of input {port}"))?;
         is_exact &= desc == input.desc || desc.dtype() == Some(DType::F32);
         let constant = if input.is_constant {
             Some(Arc::new(Buffer::of(&bytes).map_err(|error| error.to_string())?))
@@ -116,7 +116,7 @@ fn node(
     Ok((node, is_exact))
 }
 
-/// An input as the kernel takes it: as it was captured where it can, else the same numbers in a type that it takes.
+/// Converts an input for the kernel: unchanged if its type is accepted, else the same values in an accepted type.
 fn for_kernel(
     cx: &OpContext,
     entry: &KernelEntry,
@@ -143,7 +143,8 @@ fn for_kernel(
     Some((desc.with_encoding(encoding), quantized(to, encoding, &numbers)?))
 }
 
-/// Has outputs whose encoding nobody says hold what is wanted: by that of the call, else by the oracle.
+/// Gives quantized outputs without an encoding that of the captured call, or else one that covers the oracle's
+/// results.
 fn set_encodings(cx: &OpContext, capture: &Capture, node: &mut Node) {
     let is_dsp = cx.subject.core.kind() == Some(CoreKind::Dsp);
     let values = node.fixed.clone().unwrap_or_default();
@@ -172,20 +173,20 @@ fn set_encodings(cx: &OpContext, capture: &Capture, node: &mut Node) {
     }
 }
 
-/// Tries the case on the one node.
+/// Runs the case on the captured node.
 pub(crate) fn run(cx: &OpContext, case: &str) -> Outcome {
-    // The node has the encodings with which it was captured.
+    // The captured node has its own encodings.
     let name = if case == "numbers/encodings" { "numbers/random" } else { case };
     if RUN_CASES.contains(&name) {
         return call(cx, name);
     }
     match CASES.iter().find(|case| case.full_name() == name).map(|case| case.run) {
         Some(Run::Op(run)) => run(cx),
-        Some(Run::Package(_)) | None => failed(format!("there is no case {case:?} of a call")),
+        Some(Run::Package(_)) | None => failed(format!("no call case {case:?}")),
     }
 }
 
-/// What holds of a call of a model's run.
+/// Runs a case of a capture from a model run.
 fn call(cx: &OpContext, case: &str) -> Outcome {
     for node in &cx.found().nodes {
         let said = node.said(cx.subject.core);
@@ -205,13 +206,13 @@ fn call(cx: &OpContext, case: &str) -> Outcome {
         let made = run.outputs.iter().zip(&node.outputs);
         let port = made.clone().position(|(made, desc)| has_nan(desc, &made.bytes));
         if let (Some(port), "run/nan", true) = (port, case, of_none) {
-            return failed(format!("output {port} has NaN, and no input has: {said}"));
+            return failed(format!("output {port} has a NaN and no input has one: {said}"));
         }
     }
     Ok(())
 }
 
-/// What the node's outputs are, next to what is wanted of them.
+/// Compares the node's outputs with the expected results.
 pub(crate) fn diff(cx: &OpContext, capture: &Capture) -> Value {
     let Some(node) = cx.found().nodes.first() else { return Value::Null };
     let values = node.values(crate::values::Fill::Random, 0);

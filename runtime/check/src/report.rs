@@ -1,4 +1,4 @@
-//! What a check found, for people, for programs and for systems that collect tests.
+//! The result of a check: as text, as JSON and as `JUnit` XML.
 
 use crate::Setup;
 use std::fmt::Write as _;
@@ -6,24 +6,24 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-/// What became of a case.
+/// The result of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// It holds.
+    /// The package meets the requirement.
     Passed,
-    /// It does not.
+    /// The package violates the requirement.
     Failed,
-    /// The process ended while it was tried.
+    /// The process ended during the case.
     Crashed,
-    /// It took too long.
+    /// The case exceeded its time limit.
     TimedOut,
-    /// Something may be wrong.
+    /// The package may violate the requirement.
     Warning,
-    /// It applies, and this machine cannot try it.
+    /// The case applies, but this machine cannot run it.
     Unchecked,
-    /// It applies, and was left out: it is switched off, or nothing is there to try it with.
+    /// The case applies but did not run: it is switched off, or there is no input to run it with.
     Skipped,
-    /// It does not apply: the operator has no such core, type or port.
+    /// The case does not apply: the operator does not have such a core, type or port.
     NotApplicable,
 }
 
@@ -40,7 +40,7 @@ impl Verdict {
         Self::NotApplicable,
     ];
 
-    /// The word for it.
+    /// Returns the verdict in one or two words.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -54,7 +54,7 @@ impl Verdict {
         }
     }
 
-    /// As a key of summaries.
+    /// The verdict's key in JSON summaries.
     const fn key(self) -> &'static str {
         match self {
             Self::TimedOut => "timed_out",
@@ -64,50 +64,50 @@ impl Verdict {
         }
     }
 
-    /// The verdict that `name` is the word for.
+    /// Returns the verdict with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|verdict| verdict.name() == name)
     }
 
-    /// Whether a package with it is not as it should be.
+    /// Whether the verdict means that the check failed.
     pub const fn is_bad(self) -> bool {
         matches!(self, Self::Failed | Self::Crashed | Self::TimedOut)
     }
 }
 
-/// What is said of a package that prints, which is no case that is tried.
+/// The case reported for a package that prints. It is not in the table of cases.
 pub(crate) const PRINTS: &str = "behaviour/prints";
 
-/// One case that was tried.
+/// The result of one case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaseReport {
-    /// Its full name.
+    /// The full name of the case.
     pub case: String,
-    /// What became of it.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Why, where it has not passed.
+    /// The reason, unless the case passed.
     pub why: String,
-    /// How long it took.
+    /// The duration.
     pub seconds: f64,
-    /// The file with the call that shows what is wrong, for `udo replay`.
+    /// The capture of the failed call, for `udo replay`.
     pub capture: Option<PathBuf>,
 }
 
-/// The cases of an operator on a core, or of a package as a whole.
+/// The results of an operator on a core, or of a package as a whole.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubjectReport {
     /// The operator; empty for the package.
     pub op: String,
     /// The core; empty for the package.
     pub core: String,
-    /// Its cases.
+    /// The results of the cases.
     pub cases: Vec<CaseReport>,
-    /// How long they took.
+    /// The total duration.
     pub seconds: f64,
 }
 
 impl SubjectReport {
-    /// What it is about, in words.
+    /// Returns the name for messages.
     pub fn name(&self) -> String {
         if self.op.is_empty() {
             "package".to_owned()
@@ -116,12 +116,12 @@ impl SubjectReport {
         }
     }
 
-    /// How many cases have the verdict.
+    /// Returns the number of cases with the verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.cases.iter().filter(|case| case.verdict == verdict).count()
     }
 
-    /// The cases with the verdict by their reason, in the order in which the reasons come.
+    /// Groups the cases with the verdict by reason, in order of first appearance.
     pub fn by_reason(&self, verdict: Verdict) -> Vec<(&str, Vec<&str>)> {
         let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
         for case in self.cases.iter().filter(|case| case.verdict == verdict) {
@@ -133,7 +133,7 @@ impl SubjectReport {
         reasons
     }
 
-    /// The counts in words, without those that are 0.
+    /// Returns the nonzero counts as text.
     pub fn counts(&self) -> String {
         let of = |verdict: Verdict| match self.count(verdict) {
             0 => None,
@@ -143,24 +143,24 @@ impl SubjectReport {
     }
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// The package, as the command line calls it.
+    /// The package, as on the command line.
     pub package: String,
-    /// How it was tried.
+    /// The settings of the check.
     pub setup: Setup,
-    /// What was checked.
+    /// The results per operator and core.
     pub subjects: Vec<SubjectReport>,
 }
 
 impl Report {
-    /// How many cases have the verdict.
+    /// Returns the number of cases with the verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.subjects.iter().map(|subject| subject.count(verdict)).sum()
     }
 
-    /// Whether nothing is wrong, and something was tried.
+    /// Whether no case failed and at least one ran.
     pub fn is_good(&self) -> bool {
         let bad: usize =
             Verdict::ALL.into_iter().filter(|v| v.is_bad()).map(|v| self.count(v)).sum();
@@ -171,12 +171,12 @@ impl Report {
         bad == 0 && cases().any(has_run)
     }
 
-    /// The command that tries a case again, alone.
+    /// Returns the command that runs only this case again.
     pub fn again(&self, subject: &SubjectReport, case: &CaseReport) -> String {
         again(&self.package, &self.setup, subject, case)
     }
 
-    /// One JSON object.
+    /// Returns the report as one JSON object.
     pub fn to_json(&self) -> Value {
         let summary: serde_json::Map<String, Value> =
             Verdict::ALL.into_iter().map(|v| (v.key().to_owned(), json!(self.count(v)))).collect();
@@ -198,7 +198,7 @@ impl Report {
         })
     }
 
-    /// XML as `JUnit` writes it.
+    /// Returns the report as `JUnit` XML.
     pub fn to_junit(&self) -> String {
         let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
         for subject in &self.subjects {
@@ -207,7 +207,7 @@ impl Report {
                 subject.count(Verdict::Crashed) + subject.count(Verdict::TimedOut),
             );
             let name = escaped(&format!("{} {}", self.package, subject.name()));
-            // A text takes all that is written to it.
+            // Writing to a string cannot fail.
             let _ = writeln!(
                 xml,
                 "  <testsuite name=\"{name}\" tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{}\" time=\"{:.3}\">",
@@ -249,25 +249,25 @@ impl Report {
     }
 }
 
-/// A word of a command line, in quotes where it has to be.
+/// Quotes a word for a command line if necessary.
 fn word(word: &str) -> String {
     let is_plain = word.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-:+@%".contains(&b));
     if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
-/// The command that makes the call of a capture again, with the other packages open that were.
+/// Returns the command that repeats the call of a capture with the same other packages open.
 pub fn replay_command(capture: &Path, beside: &[PathBuf]) -> String {
     format!("udo replay {}{}", word(&capture.to_string_lossy()), opening(beside))
 }
 
-/// The flags that open other packages.
+/// Returns the flags that open other packages.
 fn opening(beside: &[PathBuf]) -> String {
     let flags =
         beside.iter().flat_map(|other| [" --beside ".to_owned(), word(&other.to_string_lossy())]);
     flags.collect()
 }
 
-/// The command that tries a case of `package` again, alone.
+/// Returns the command that runs only this case of `package` again.
 pub fn again(
     package: &str,
     Setup { level, seed, beside }: &Setup,

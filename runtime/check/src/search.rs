@@ -1,4 +1,4 @@
-//! Nodes that an operator takes, found by asking its shape inference and its kernels.
+//! Finds nodes that an operator accepts by asking its shape inference and its kernels.
 
 use std::sync::Arc;
 
@@ -22,43 +22,43 @@ use crate::ties;
 use crate::trial::{Site, Trial};
 use crate::values::{Fill, Random, encoding_of, fill};
 
-/// What asking an operator gave.
+/// The result of the search.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// Nodes that it takes.
+    /// The accepted nodes.
     pub(crate) nodes: Vec<Node>,
-    /// Questions that it did not answer as it must: by a panic, or by no reason.
+    /// Answers that break the contract: a panic, or a refusal without a reason.
     pub(crate) faults: Vec<String>,
-    /// A refusal for each of its kernels that took no node.
+    /// One refusal for each kernel that accepted no node.
     pub(crate) refusals: Vec<String>,
-    /// Whether it says of itself that it is not written.
+    /// Whether the operator returns NOT_IMPLEMENTED.
     pub(crate) is_unwritten: bool,
-    /// What the operator offers that is in none of the nodes.
+    /// The operator's features that no node has.
     pub(crate) untried: Vec<String>,
 }
 
-/// How many extents of a class and a level are tried.
+/// How many shapes of a class and a level to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Breadth {
-    /// The first that the operator takes, and all ranks.
+    /// The first that the operator accepts, and all ranks.
     First,
     /// All of them.
     All,
 }
 
-/// How the extents of input `port`, after the first, follow from the first one's.
+/// Derives the dimensions of input `port`, after the first, from the first one's.
 type Following<'f> = &'f dyn Fn(&[usize], usize) -> Vec<usize>;
 
-/// More elements than the outputs of a large node may have, which is run some hundred times.
+/// The most elements of a large node's outputs; each node runs some hundred times.
 const LARGE_ELEMENTS: usize = 1 << 19;
 
-/// How many ways of making a node are tried once one is known.
+/// The most strategies to try once a node is known.
 const NEAR: usize = 120;
 
-/// More bytes than the tensors of a node may have.
+/// The most bytes of a node's tensors.
 const NODE_BYTES: usize = 64 << 20;
 
-/// What is known of an operator while nodes are looked for.
+/// The state of a search.
 struct Search<'a> {
     subject: &'a Subject,
     hints: &'a Hints,
@@ -66,10 +66,10 @@ struct Search<'a> {
     seed: u64,
     recorder: &'a Recorder,
     found: Found,
-    /// How the last node that was taken was made; asked first for the next.
+    /// The strategy of the last accepted node, which is tried first for the next one.
     habit: Habit,
     last_refusal: Option<String>,
-    /// Whether the kernel took a node.
+    /// Whether the kernel accepted a node.
     is_any: bool,
 }
 
@@ -79,11 +79,11 @@ struct Habit {
     params: usize,
     has_constants: bool,
     takes_optional: bool,
-    /// A bit for each of the first inputs that is left out all the same.
+    /// One bit for each of the first inputs; set bits are left out too.
     left_out: u32,
 }
 
-/// What the inputs of a node are to be: the type and extents of the first one, and which of its types each other has.
+/// The inputs to build: the type and dimensions of the first one, and the type choice of each other one.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     dtype: Option<DType>,
@@ -92,16 +92,16 @@ struct Asked<'a> {
     dims: &'a [usize],
 }
 
-/// Which outputs a node has.
+/// The outputs of a node.
 #[derive(Clone, Copy, PartialEq)]
 enum Outputs {
-    /// Those that every node has.
+    /// The required outputs.
     Required,
-    /// Those that nodes may leave out as well.
+    /// The optional outputs too.
     All,
 }
 
-/// How much is tried, from which seed.
+/// The thoroughness of the search, and its seed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     pub(crate) level: u8,
@@ -109,7 +109,7 @@ pub(crate) struct Effort {
     pub(crate) breadth: Breadth,
 }
 
-/// Looks for nodes for each kernel, with extents up to `level`.
+/// Finds nodes for each kernel, with the shapes of levels up to `level`.
 pub(crate) fn search(
     subject: &Subject,
     hints: &Hints,
@@ -152,7 +152,7 @@ pub(crate) fn search(
 impl Search<'_> {
     fn all(&mut self, level: u8, breadth: Breadth) {
         let types = self.first_types();
-        // At low levels a type or two stand for all.
+        // At low levels one or two types stand for all.
         let most = match level {
             1 => 2,
             2..=3 => 4,
@@ -176,7 +176,7 @@ impl Search<'_> {
         }
     }
 
-    /// Nodes as the operator's name says them, where asking found none.
+    /// Tries the hand-written nodes of the operator if the search found none.
     fn by_recipes(&mut self) {
         let (subject, kernel) = (self.subject, self.kernel);
         let Some(entry) = subject.kernels.get(kernel) else { return };
@@ -189,15 +189,15 @@ impl Search<'_> {
         }
     }
 
-    /// Nodes whose inputs have extents in common, where nothing simpler is taken.
+    /// Tries nodes whose inputs have dimensions in common if simpler ones are refused.
     fn by_ties(&mut self, level: u8) {
         const TRIES: usize = 4000;
         const KEPT: usize = 3;
-        // The last that was simple says more of what is wanted.
+        // The refusal of the last simple node is the more useful message.
         let refusal = self.last_refusal.clone();
         let op = self.subject.op;
         let types = self.first_types();
-        // The same whatever the seed, so that no chance decides whether an operator can be tried.
+        // A fixed seed, so that finding a node does not depend on the user's seed.
         let mut random = Random::new(0x71e5);
         let mut kept: Vec<(Pattern, Habit, Params)> = Vec::new();
         for _ in 0..TRIES {
@@ -242,8 +242,8 @@ impl Search<'_> {
         }
     }
 
-    /// Nodes that have what those from `before` on lack, and some with other parameters and optional inputs together than any has: drawn at
-    /// random until the operator takes one.
+    /// Draws random nodes until the operator accepts one with each missing feature, and some with new combinations of
+    /// parameters and optional inputs. Features of the nodes from `before` on count.
     fn by_goals(&mut self, before: usize, level: u8) {
         let (tries, together) = if level == 1 { (800, 4) } else { (3000, 16) };
         let op = self.subject.op;
@@ -293,7 +293,7 @@ impl Search<'_> {
         self.found.nodes.get(before..).unwrap_or_default()
     }
 
-    /// Whether the operator takes a node that was drawn.
+    /// Offers a drawn node; returns whether the operator accepts it.
     fn drawn(&mut self, draw: &Draw, values: [usize; VARIABLES]) -> bool {
         let dtype = self.first_types().first().copied().flatten();
         let habit = Habit {
@@ -309,7 +309,7 @@ impl Search<'_> {
         })
     }
 
-    /// Whether the last node is one of these; else it goes again.
+    /// Keeps the last node if it satisfies `is_wanted`, else removes it. Returns whether it was kept.
     fn keep_if(&mut self, is_wanted: impl Fn(&Node) -> bool) -> bool {
         let is_kept = self.found.nodes.last().is_some_and(is_wanted);
         if !is_kept {
@@ -336,7 +336,7 @@ impl Search<'_> {
         self.inputs(Asked { dtype, turn, class: Class::Plain, dims: &dims }, &follow, habit)
     }
 
-    /// The types of the first input; one that is none where there are no inputs.
+    /// Returns the types of the first input; `[None]` for an operator without inputs.
     fn first_types(&self) -> Vec<Option<DType>> {
         let Some(kernel) = self.subject.kernels.get(self.kernel) else { return Vec::new() };
         if self.subject.op.schema().inputs().is_empty() {
@@ -345,7 +345,7 @@ impl Search<'_> {
         input_types(kernel, self.subject.core, 0, &[]).iter().map(Some).collect()
     }
 
-    /// Whether the operator takes a node with these extents.
+    /// Tries nodes with these dimensions; returns whether the operator accepts one.
     fn extents(&mut self, dtype: Option<DType>, turn: usize, class: Class, dims: &[usize]) -> bool {
         if class == Class::Params {
             return self.other_params(dtype, turn, dims);
@@ -357,7 +357,7 @@ impl Search<'_> {
         if class == Class::Broadcast && self.subject.op.schema().inputs().len() < 2 {
             return false;
         }
-        // Where some nodes are known, others are made in a way that is not too far away.
+        // Once a node is known, later ones use similar strategies.
         let most = if self.is_any { NEAR } else { usize::MAX };
         let habits = std::iter::once(self.habit).chain(self.habits(follows.len()).take(most));
         let mut taken = Vec::new();
@@ -388,7 +388,7 @@ impl Search<'_> {
         kernel.and_then(|k| candidate(k).rule(Side::Input, 0)).is_some_and(PortRule::takes_bounded)
     }
 
-    /// Ways to make a node, those of most operators first.
+    /// Iterates over the strategies, the most common ones first.
     fn habits(&self, follows: usize) -> impl Iterator<Item = Habit> + use<> {
         let schema = self.subject.op.schema();
         let params = params::guesses(self.subject.op, 2).len();
@@ -412,7 +412,7 @@ impl Search<'_> {
         })
     }
 
-    /// A node with parameters that are not their defaults, for each that has one.
+    /// Tries one node per parameter with a value other than its default.
     fn other_params(&mut self, dtype: Option<DType>, turn: usize, dims: &[usize]) -> bool {
         let Some(follow) = FOLLOWS.get(self.habit.follow) else { return false };
         let habit = self.habit;
@@ -430,7 +430,7 @@ impl Search<'_> {
         is_any
     }
 
-    /// Inputs of the types that the kernel takes, or nothing where it takes none.
+    /// Builds inputs of types that the kernel accepts; `None` if there are none.
     fn inputs(
         &self,
         Asked { dtype, turn, class, dims }: Asked<'_>,
@@ -479,7 +479,7 @@ impl Search<'_> {
             descs.push(desc);
             inputs.push(Input { desc, dims, constant });
         }
-        // Optional inputs at the end are simply not there.
+        // Optional inputs at the end are omitted from the list.
         while inputs.last().is_some_and(|input| input.desc.is_absent()) {
             inputs.pop();
         }
@@ -493,7 +493,7 @@ impl Search<'_> {
         Buffer::of(&bytes).ok().map(Arc::new)
     }
 
-    /// Whether the operator and the kernel take the node, which is kept then.
+    /// Offers a node to the operator and the kernel; keeps it if both accept it.
     fn offer(
         &mut self,
         class: Class,
@@ -552,7 +552,7 @@ impl Search<'_> {
             let outputs: Vec<String> = node.outputs.iter().map(ToString::to_string).collect();
             let why = || {
                 format!(
-                    "the kernel's ports do not take {}, for which infer says outputs ({})",
+                    "the kernel's ports do not accept {} with the inferred outputs ({})",
                     node.said(core),
                     outputs.join(", ")
                 )
@@ -580,9 +580,9 @@ impl Search<'_> {
                 return;
             }
             Status::PANICKED => format!("{function} panics at {node}: {}", refusal.message),
-            Status::BAD_CALL => format!("{function} answers what it must not at {node}: {refusal}"),
+            Status::BAD_CALL => format!("{function} breaks the calling rules at {node}: {refusal}"),
             _ if refusal.message.trim().is_empty() => {
-                format!("{function} refuses {node} and does not say why")
+                format!("{function} refuses {node} without a reason")
             }
             _ => return,
         };
@@ -592,13 +592,13 @@ impl Search<'_> {
     }
 }
 
-/// Whether a port has real numbers on some core: a DSP stores those by an encoding, and integers as they are.
+/// Whether a port has floats on some core. A DSP stores those quantized, but integers unchanged.
 fn is_real(port: &Port) -> bool {
     let mut cores = [Core::CPU, Core::GPU, Core::DSP_V68].into_iter();
     cores.any(|core| port.types_on(core).iter().any(DType::is_float))
 }
 
-/// What quantized elements of an input stand for: not the same on all ports, so that mixing them up shows.
+/// Returns an input's encoding. It differs between ports, so that a mix-up shows.
 fn input_encoding(dtype: DType, port: usize) -> Option<Encoding> {
     let wide = if port == 0 { 4.0 } else { 1.5 };
     let low = if port == 0 { -3.0 } else { -0.5 };

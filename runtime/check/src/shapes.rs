@@ -1,29 +1,29 @@
-//! Extents to try operators with, by class, and how those of further inputs follow from the first one's.
+//! Shapes to try operators with, by class, and rules that derive the shapes of further inputs from the first one's.
 
-/// What is special about the extents of a node.
+/// The feature that distinguishes the dimensions of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
-    /// Small and without anything special.
+    /// Small dimensions without anything special.
     Plain,
-    /// Extents that are prime numbers.
+    /// Prime dimensions.
     Prime,
-    /// No dimensions.
+    /// Rank 0.
     Scalar,
-    /// One more or less than vectors have lanes.
+    /// One more or less than the lanes of a vector.
     Vector,
     /// No elements.
     Zero,
-    /// Another number of dimensions.
+    /// Another rank.
     Rank,
-    /// Inputs of different extents.
+    /// Inputs of different dimensions.
     Broadcast,
-    /// Extents that each run says.
+    /// Bounded dimensions.
     Bounded,
     /// Many elements.
     Large,
-    /// Parameters that are not their defaults.
+    /// Parameters other than the defaults.
     Params,
-    /// Those of a call that was captured; none are tried by themselves.
+    /// The dimensions of a captured call; the search does not try any itself.
     Captured,
 }
 
@@ -31,7 +31,7 @@ impl Class {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
-            Self::Prime => "prime extents",
+            Self::Prime => "prime dimensions",
             Self::Scalar => "scalar",
             Self::Vector => "vector width",
             Self::Zero => "no elements",
@@ -45,7 +45,7 @@ impl Class {
     }
 }
 
-/// Extents of the first input, and from which level on they are tried.
+/// A shape of the first input, and the lowest level that tries it.
 pub(crate) struct Extents {
     pub(crate) class: Class,
     pub(crate) level: u8,
@@ -56,12 +56,12 @@ const fn row(class: Class, level: u8, dims: &'static [usize]) -> Extents {
     Extents { class, level, dims }
 }
 
-/// Every extents that are tried. Of each class and level the first ones that an operator takes are enough.
+/// All shapes. For each class and level the first ones that an operator accepts are enough.
 pub(crate) const EXTENTS: &[Extents] = &[
     row(Class::Plain, 1, &[1, 3, 4, 5]),
     row(Class::Plain, 1, &[2, 3]),
     row(Class::Plain, 1, &[6]),
-    // Rows of corners.
+    // Rows of box corners.
     row(Class::Plain, 1, &[5, 4]),
     row(Class::Prime, 1, &[3, 7]),
     row(Class::Prime, 1, &[7]),
@@ -109,14 +109,14 @@ pub(crate) const EXTENTS: &[Extents] = &[
     row(Class::Params, 1, &[5, 4]),
 ];
 
-/// How the extents of input `port`, after the first, follow from the first one's.
+/// Derives the dimensions of input `port`, after the first, from the first one's.
 pub(crate) type Follow = fn(&[usize], usize) -> Vec<usize>;
 
-/// Ways in which extents follow, those of most operators first.
+/// The rules, most common first.
 pub(crate) const FOLLOWS: &[Follow] =
     &[same, scalar, last, channels, matrix, filters, one, rank, square, rows, places];
 
-/// Ways in which inputs that are broadcast differ.
+/// The rules for broadcast inputs.
 pub(crate) const BROADCASTS: &[Follow] = &[
     |first, _| first.get(1..).unwrap_or_default().to_vec(),
     |first, _| {
@@ -137,12 +137,12 @@ fn last(first: &[usize], _port: usize) -> Vec<usize> {
     first.last().copied().into_iter().collect()
 }
 
-/// A vector as long as the second dimension, as normalizations have them.
+/// A vector as long as the second dimension, as in normalizations.
 fn channels(first: &[usize], _port: usize) -> Vec<usize> {
     first.get(1).copied().into_iter().collect()
 }
 
-/// The second factor of a product, then a vector as long as its columns.
+/// The second factor of a matrix product, then a vector as long as its columns.
 fn matrix(first: &[usize], port: usize) -> Vec<usize> {
     let inner = first.last().copied().unwrap_or(1);
     if port == 1 { vec![inner, 6] } else { vec![6] }
@@ -160,23 +160,23 @@ fn one(_first: &[usize], _port: usize) -> Vec<usize> {
     vec![1]
 }
 
-/// A vector with an element for each dimension.
+/// A vector with one element per dimension.
 fn rank(first: &[usize], _port: usize) -> Vec<usize> {
     vec![first.len()]
 }
 
-/// A square matrix with a row for each position of the last dimension.
+/// A square matrix with one row per element of the last dimension.
 fn square(first: &[usize], _port: usize) -> Vec<usize> {
     let n = first.last().copied().unwrap_or(1);
     vec![n, n]
 }
 
-/// A number for each row.
+/// One number per row.
 fn rows(first: &[usize], _port: usize) -> Vec<usize> {
     first.first().copied().into_iter().collect()
 }
 
-/// Places in each image of the first input, wherever its channels are: as many coordinates as an image has dimensions.
+/// Coordinates in each image of the first input, for either position of the channels.
 fn places(first: &[usize], _port: usize) -> Vec<usize> {
     let spatial = first.len().saturating_sub(2);
     let mut dims: Vec<usize> = first.first().copied().into_iter().collect();

@@ -1,4 +1,4 @@
-//! What is checked: an operator of a package on a core.
+//! The subject of a check: an operator of a package on a core.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,20 +12,20 @@ use udo_testing::Candidate;
 
 use crate::values::range_of;
 
-/// The built-in operators, as the command line calls them.
+/// The name of the built-in operators on the command line.
 pub const BUILTIN: &str = "builtin";
 
-/// Where a package is.
+/// The location of a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The runtime's own.
+    /// The built-in operators.
     Builtin,
     /// A folder or a library.
     At(PathBuf),
 }
 
 impl Place {
-    /// What a command line means by `word`.
+    /// Interprets a command-line argument.
     pub fn of(word: &Path) -> Self {
         if word.as_os_str() == BUILTIN { Self::Builtin } else { Self::At(word.to_owned()) }
     }
@@ -40,21 +40,21 @@ impl fmt::Display for Place {
     }
 }
 
-/// A package that is open, among the built-in operators.
+/// An opened package, with the built-in operators.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) registry: Operators,
-    /// Nothing for a registry without packages, which none is.
+    /// `None` only for a registry without packages.
     pub(crate) package: Option<PackageId>,
 }
 
 impl Opened {
-    /// Opens the package; its code runs.
+    /// Opens the package, which runs its code.
     pub(crate) fn open(place: &Place) -> Result<Self, OpenError> {
         Self::beside(place, &[])
     }
 
-    /// Opens the other packages, and then the package.
+    /// Opens the other packages and then the package.
     pub(crate) fn beside(place: &Place, others: &[PathBuf]) -> Result<Self, OpenError> {
         let mut registry = builtin_operators()?;
         let builtin = registry.packages().next().map(|package| package.id);
@@ -68,7 +68,7 @@ impl Opened {
         Ok(Self { registry, package })
     }
 
-    /// The operators of the package.
+    /// Iterates over the operators of the package.
     pub(crate) fn ops(&self) -> impl Iterator<Item = &'static OpDef> {
         self.registry
             .ops()
@@ -77,7 +77,7 @@ impl Opened {
             .map(|entry| entry.def)
     }
 
-    /// The cores that the package has kernels for, or names in its ports.
+    /// Returns the cores that the package has kernels for or names in its ports.
     pub(crate) fn cores(&self) -> Vec<Core> {
         let package = self.package.and_then(|id| self.registry.package(id));
         let mut cores: Vec<Core> =
@@ -97,13 +97,13 @@ impl Opened {
         cores
     }
 
-    /// The operator on the core, with its kernels, of which there may be none.
+    /// Returns the operator on the core with its kernels, of which there may be none.
     pub(crate) fn subject(&mut self, op: &str, core: Core) -> Result<Option<Subject>, OpenError> {
         let Some(def) = self.ops().find(|def| full_name(def) == op) else { return Ok(None) };
         let kernels = self.kernels(def, core)?;
         let cpu = match self.kernels(def, Core::CPU) {
             _ if core == Core::CPU => Vec::new(),
-            // What was built for one core alone is held to the reference.
+            // A package built for one core is compared with its reference only.
             Err(OpenError::MissingLibrary { .. }) => Vec::new(),
             cpu => cpu?,
         };
@@ -116,7 +116,7 @@ impl Opened {
         Ok(kernels.iter().filter(|kernel| std::ptr::eq(kernel.op, def)).copied().collect())
     }
 
-    /// The built-in operator of this name, with its kernels on the CPU, where it is another's.
+    /// Returns the built-in operator of this name with its CPU kernels, unless it is the subject itself.
     pub(crate) fn builtin(&mut self, op: &str) -> Option<(&'static OpDef, Vec<KernelEntry>)> {
         let builtin = self.registry.packages().next()?.id;
         if Some(builtin) == self.package {
@@ -130,7 +130,7 @@ impl Opened {
     }
 }
 
-/// The name of an operator, with its domain where it has one.
+/// Returns the name of an operator, with its domain if it has one.
 pub(crate) fn full_name(def: &OpDef) -> String {
     let schema = def.schema();
     match schema.domain() {
@@ -144,25 +144,25 @@ pub(crate) fn full_name(def: &OpDef) -> String {
 pub(crate) struct Subject {
     pub(crate) op: &'static OpDef,
     pub(crate) core: Core,
-    /// Its kernels there.
+    /// Its kernels on the core.
     pub(crate) kernels: Vec<KernelEntry>,
-    /// Its kernels on the CPU, for another core.
+    /// Its CPU kernels, if the core is another one.
     pub(crate) cpu: Vec<KernelEntry>,
 }
 
 impl Subject {
-    /// Whether the host runs graphs for the operator.
+    /// Whether the host runs subgraphs for the operator.
     pub(crate) fn has_graphs(&self) -> bool {
         self.op.schema().known_facts().has_any(Facts::CONTROL)
     }
 
-    /// Whether the operator's schema names types for the core.
+    /// Whether the operator's schema declares types for the core.
     pub(crate) fn is_declared(&self) -> bool {
         declares(self.op, self.core)
     }
 }
 
-/// Whether the operator's schema names types for the core.
+/// Whether the operator's schema declares types for the core.
 fn declares(op: &OpDef, core: Core) -> bool {
     let schema = op.schema();
     let ports = schema.inputs().iter().chain(schema.outputs());
@@ -170,12 +170,12 @@ fn declares(op: &OpDef, core: Core) -> bool {
         && ports.clone().all(|port| !port.types_on(core).is_empty())
 }
 
-/// The kernel as it is called.
+/// Returns the kernel as a placement candidate.
 pub(crate) fn candidate(kernel: &KernelEntry) -> Candidate<'static> {
     Candidate { def: kernel.def, op: Some(kernel.op), guard: kernel.guard }
 }
 
-/// The types that the kernel takes of input `port` of a node on `core`, where those before it are `before`.
+/// Returns the types that the kernel accepts for input `port` of a node on `core`, after the inputs `before`.
 pub(crate) fn input_types(
     kernel: &KernelEntry,
     core: Core,
@@ -185,7 +185,7 @@ pub(crate) fn input_types(
     port_types(kernel, core, Side::Input, port, before)
 }
 
-/// The types that the kernel takes of a port of a node on `core`, whose inputs, or those before it, are `inputs`.
+/// Returns the types that the kernel accepts for a port of a node on `core` with these inputs.
 fn port_types(
     kernel: &KernelEntry,
     core: Core,
@@ -209,8 +209,8 @@ fn port_types(
     }
 }
 
-/// Has real numbers that the kernel only takes quantized stored so, as models have them on a DSP; what they are encoded by is nobody's
-/// yet.
+/// Makes float inputs quantized where the kernel accepts them only quantized, as in DSP models. Their encodings are set
+/// later.
 pub(crate) fn store_quantized(
     kernel: &KernelEntry,
     core: Core,
@@ -230,7 +230,7 @@ pub(crate) fn store_quantized(
     }
 }
 
-/// Whether the kernel takes these tensors.
+/// Whether the kernel accepts these tensors.
 pub(crate) fn fits(kernel: &KernelEntry, inputs: &[TensorDesc], outputs: &[TensorDesc]) -> bool {
     let kernel = candidate(kernel);
     kernel.takes(inputs, outputs) && kernel.refused_axis_encoding(inputs, outputs).is_none()

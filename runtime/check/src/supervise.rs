@@ -1,5 +1,5 @@
-//! The side of a check that runs no code of the package: a worker for each operator on each core, a limit of time for each
-//! case, and what is left of a worker that dies tried one by one.
+//! The parent process of a check. It does not run code of the package: it starts a worker for each operator on each
+//! core, enforces the time limit of each case, and runs the remaining cases of a dead worker one by one.
 
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Read};
@@ -21,14 +21,14 @@ use crate::report::{CaseReport, PRINTS, SubjectReport, Verdict};
 use crate::subject::Place;
 use crate::{CheckError, Setup};
 
-/// How workers are started.
+/// How to start workers.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// The program, whose command `check` has the flags of workers.
+    /// The program, whose command `check` has the worker flags.
     pub path: PathBuf,
 }
 
-/// An operator on a core that there is to check.
+/// An operator on a core of the package.
 #[derive(Debug)]
 pub(crate) struct Listed {
     pub(crate) op: String,
@@ -37,7 +37,7 @@ pub(crate) struct Listed {
     pub(crate) is_refused: bool,
 }
 
-/// What one worker is to do.
+/// The work of one worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) place: Place,
@@ -47,17 +47,17 @@ pub(crate) struct Task {
     pub(crate) timeout: Duration,
     /// The folder for captures.
     pub(crate) captures: Option<PathBuf>,
-    /// Where each call goes before it is made.
+    /// The file that each call is written to before it starts.
     pub(crate) record: Option<PathBuf>,
-    /// The capture whose call is made again.
+    /// The capture whose call is repeated.
     pub(crate) replay: Option<PathBuf>,
 }
 
-/// What a worker told.
+/// The messages of a worker.
 #[derive(Debug, Default)]
 struct Told {
     cases: Vec<CaseReport>,
-    /// The case that it was at when it ended, and why it ended.
+    /// The case that was running when the worker ended, and why it ended.
     unfinished: Option<(String, Verdict, String)>,
     is_done: bool,
     printed: String,
@@ -86,7 +86,7 @@ impl Program {
                 command.arg(flag).arg(file);
             }
         }
-        // A backtrace would take the memory that the check counts.
+        // A backtrace would allocate memory that the check counts.
         command.env("RUST_BACKTRACE", "0");
         command
     }
@@ -96,7 +96,7 @@ impl Program {
         let (told, tell) = std::io::pipe().map_err(start)?;
         let mut command = self.command(task, cases);
         command.stdin(tell).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // What the package starts ends with it.
+        // Child processes of the package end with it.
         command.process_group(0);
         let mut child = command.spawn().map_err(start)?;
         // The pipe ends when the worker does.
@@ -119,14 +119,14 @@ impl Program {
             }
         });
         let mut told = listen(&lines, &mut child, task.timeout);
-        // A process of the package that left its group may hold the ends of the pipes.
+        // A process that the package moved to another group may hold the pipes open.
         let _ = all_read.recv_timeout(LEFT_OPEN);
         let printed = printed.lock().unwrap_or_else(PoisonError::into_inner);
         told.printed.push_str(String::from_utf8_lossy(&printed).trim());
         Ok(told)
     }
 
-    /// What the package has to be checked; or why it cannot be opened, and what to do.
+    /// Lists the package's operators and cores, or returns why it cannot be opened and the next step.
     pub(crate) fn list(&self, task: &Task) -> Result<Vec<Listed>, CheckError> {
         let told = self.run(task, None)?;
         let mut subjects = Vec::new();
@@ -152,7 +152,7 @@ impl Program {
         Ok(subjects)
     }
 
-    /// Tries the cases; those that a worker did not get to have workers of their own.
+    /// Runs the cases. Cases that a worker did not reach run in workers of their own.
     pub(crate) fn check(&self, task: &Task, cases: &[String]) -> Result<SubjectReport, CheckError> {
         let start = Instant::now();
         let mut report = SubjectReport {
@@ -208,7 +208,7 @@ impl Program {
 }
 
 impl Program {
-    /// The capture of a case in which the worker ends, which one that writes each call before it is made tries again.
+    /// Repeats a case that ends the process in a worker that writes each call before it starts, to get its capture.
     fn capture(&self, task: &Task, case: &CaseReport) -> Result<Option<PathBuf>, CheckError> {
         let (Some(folder), Some(op), Some(core)) = (&task.captures, &task.op, task.core) else {
             return Ok(None);
@@ -216,7 +216,7 @@ impl Program {
         let (op, core, case_name) = (op.clone(), core.to_string(), case.case.clone());
         let name = Capture { op, core, case: case_name, ..Capture::default() }.file_name();
         let path = folder.join(name);
-        // What an earlier check left there is no capture of this one.
+        // A capture of an earlier check does not belong to this one.
         let _ = std::fs::remove_file(&path);
         if std::fs::create_dir_all(folder).is_err() {
             return Ok(None);
@@ -226,14 +226,14 @@ impl Program {
         let capture = Capture::read(&path).ok().filter(|_| !told.is_done);
         let capture = capture.map(|capture| Capture { why: case.why.clone(), ..capture });
         let Some(Ok(path)) = capture.map(|capture| capture.write_into(folder)) else {
-            // It did not happen again, or before any call.
+            // The failure did not occur again, or occurred before any call.
             let _ = std::fs::remove_file(&path);
             return Ok(None);
         };
         Ok(Some(path))
     }
 
-    /// Makes the call of the task's capture again.
+    /// Repeats the call of the task's capture.
     pub(crate) fn replay(&self, task: &Task) -> Result<Replayed, CheckError> {
         let told = self.run(task, Some(&["replay".to_owned()]))?;
         let said = |key: &str| told.lines.iter().find_map(|line| line.get(key)).cloned();
@@ -251,21 +251,21 @@ impl Program {
     }
 }
 
-/// What became of a call that was made again.
+/// The result of a repeated call.
 #[derive(Clone, Debug)]
 pub struct Replayed {
-    /// The case that it is to pass.
+    /// The result of its case.
     pub case: CaseReport,
-    /// Whether the package is another build than the one that was captured.
+    /// Whether the package is another build than the captured one.
     pub is_another: bool,
-    /// Its outputs next to what is wanted of them, where the call ended.
+    /// Its outputs compared with the expected results, if the call returned.
     pub diff: Value,
 }
 
-/// How long output is waited for after its process ended.
+/// How long to wait for output after the process ended.
 const LEFT_OPEN: Duration = Duration::from_secs(1);
 
-/// After so many cases that take too long, no further one is tried.
+/// After this many timed-out cases the remaining ones are skipped.
 const HANGS: usize = 3;
 
 fn hangs(report: &SubjectReport) -> usize {
@@ -273,12 +273,12 @@ fn hangs(report: &SubjectReport) -> usize {
 }
 
 fn not_tried(case: &str) -> CaseReport {
-    let why = format!("not tried: {HANGS} cases before are not done in time");
+    let why = format!("not run: {HANGS} earlier cases exceeded the time limit");
     let (case, verdict) = (case.to_owned(), Verdict::Skipped);
     CaseReport { case, verdict, why, seconds: 0.0, capture: None }
 }
 
-/// A core by its name as it is printed.
+/// Parses a core's name.
 pub(crate) fn core_of(name: &str) -> Option<Core> {
     if let Some(core) = Core::from_name(name) {
         return Some(core);
@@ -294,13 +294,13 @@ fn ended(told: &Told) -> Option<CaseReport> {
     (!case.is_empty()).then_some(CaseReport { case, verdict, why, seconds: 0.0, capture: None })
 }
 
-/// Keeps what is printed. `done` is dropped at its end, and nothing is sent.
+/// Collects printed output. Dropping `done` signals the end; nothing is sent.
 fn collect(
     mut from: impl Read + Send + 'static,
     to: &Arc<Mutex<Vec<u8>>>,
     done: Sender<Infallible>,
 ) {
-    /// More than anybody reads.
+    /// More output than a report shows.
     const KEPT: usize = 64 << 10;
     let to = Arc::clone(to);
     thread::spawn(move || {
@@ -315,15 +315,15 @@ fn collect(
     });
 }
 
-/// Ends a worker, if it has not ended, and what it started; how it ended.
+/// Ends a worker that still runs, and its child processes. Returns the worker's exit status.
 fn end(child: &mut Child) -> std::io::Result<ExitStatus> {
-    // It is not reaped yet, so that its number is not another's.
+    // The worker is not reaped yet, so its process id is still its own.
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let _gone = group.map(|group| kill_process_group(group, Signal::KILL));
     child.wait()
 }
 
-/// Whether a worker ends within so much time.
+/// Whether a worker ends within the time limit.
 fn ends_within(child: &Child, timeout: Duration) -> bool {
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return false };
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
@@ -339,7 +339,7 @@ fn ends_within(child: &Child, timeout: Duration) -> bool {
     }
 }
 
-/// Hears what a worker tells, until it ends or a case takes too long.
+/// Reads a worker's messages until it ends or a case exceeds the time limit.
 fn listen(lines: &Receiver<String>, child: &mut Child, timeout: Duration) -> Told {
     let mut told = Told::default();
     let mut current: Option<(String, Instant)> = None;
@@ -371,7 +371,7 @@ fn listen(lines: &Receiver<String>, child: &mut Child, timeout: Duration) -> Tol
             Err(RecvTimeoutError::Timeout) => {
                 let _killed = end(child);
                 let case = current.map(|(name, _)| name).unwrap_or_default();
-                let why = format!("it is not done after {} s", timeout.as_secs());
+                let why = format!("not done after {} s", timeout.as_secs());
                 told.unfinished = Some((case, Verdict::TimedOut, why));
                 return told;
             }
@@ -382,8 +382,10 @@ fn listen(lines: &Receiver<String>, child: &mut Child, timeout: Duration) -> Tol
     let status = end(child);
     if !told.is_done {
         let how = match status {
-            Ok(_) if !has_ended => "it closes what findings are told by".to_owned(),
-            Ok(status) if fault.is_empty() => format!("the process ended within it: {status}"),
+            Ok(_) if !has_ended => "the package closed the pipe for findings".to_owned(),
+            Ok(status) if fault.is_empty() => {
+                format!("the process ended during the case: {status}")
+            }
             Ok(status) => format!("{fault} ({status})"),
             Err(error) => error.to_string(),
         };

@@ -1,17 +1,17 @@
-//! Extents of inputs that have some in common, where nothing else is known of them.
+//! Input shapes that share dimensions, for operators about which nothing else is known.
 
 use udo_generator::{Pattern, VARIABLES};
 
 use crate::shapes::Class;
 use crate::values::Random;
 
-/// What a pattern is tried with before it is kept.
+/// The dimensions that a pattern must be accepted with first.
 pub(crate) const FIRST: [usize; VARIABLES] = [4, 6, 2];
 
-/// Small extents that other numbers go into than those of the first.
+/// Small dimensions with other divisors than the first ones.
 pub(crate) const OTHERS: &[[usize; VARIABLES]] = &[[8, 3, 2], [9, 8, 4]];
 
-/// What kept patterns are tried with, and from which level on.
+/// The dimensions to try an accepted pattern with, and the lowest level of each.
 pub(crate) const EXTENTS: &[(Class, u8, [usize; VARIABLES])] = &[
     (Class::Plain, 2, [2, 4, 8]),
     (Class::Plain, 3, [6, 3, 4]),
@@ -28,7 +28,7 @@ pub(crate) const EXTENTS: &[(Class, u8, [usize; VARIABLES])] = &[
     (Class::Large, 3, [2, 64, 66]),
 ];
 
-/// Any pattern for so many inputs.
+/// Draws a pattern for this number of inputs.
 pub(crate) fn drawn(inputs: usize, random: &mut Random) -> Pattern {
     Pattern::drawn(inputs, &mut |end| usize::try_from(random.below(end as u64)).unwrap_or(0))
 }

@@ -1,4 +1,4 @@
-//! A kernel, finalized for a node, and its calls over memory that is watched.
+//! A finalized kernel and its calls over watched memory.
 
 use udo_api::{Core, FastMath, PortRule, Workspace};
 use udo_engine::operators::KernelEntry;
@@ -12,7 +12,7 @@ use crate::record::Recorder;
 use crate::subject::candidate;
 use crate::values::Fill;
 
-/// Where a kernel runs, and with how many threads.
+/// The core of a kernel, and its number of threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Site {
     pub(crate) core: Core,
@@ -29,8 +29,7 @@ pub(crate) struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    /// Finalizes the kernel for the node. Its calls are recorded where they are those that a capture is about; calls of oracles
-    /// are not.
+    /// Finalizes the kernel for the node. With a recorder its calls are recorded for captures; oracles run without one.
     pub(crate) fn new(
         node: &'a Node,
         entry: &'a KernelEntry,
@@ -54,7 +53,7 @@ impl<'a> Trial<'a> {
         Ok(Self { node, entry, kernel, recorder })
     }
 
-    /// The scratch that it asks for.
+    /// Returns the workspace that the kernel requests.
     pub(crate) fn workspace(&self) -> Workspace {
         self.kernel.workspace()
     }
@@ -63,17 +62,17 @@ impl<'a> Trial<'a> {
         self.kernel.kernel()
     }
 
-    /// Whether rows of some port may lie apart.
+    /// Whether some port accepts strided rows.
     pub(crate) fn takes_pitched(&self) -> bool {
         self.entry.def.port_rules().iter().any(PortRule::takes_pitched)
     }
 
-    /// Runs the kernel on these elements of its inputs.
+    /// Runs the kernel on these input elements.
     pub(crate) fn run(&self, values: &[Vec<u8>], how: How) -> Result<Run, CallError> {
         self.run_flush(values, how, Flush::Start)
     }
 
-    /// The same in memory of which this end touches a guard page.
+    /// Runs the kernel with memory whose `flush` end touches a guard page.
     pub(crate) fn run_flush(
         &self,
         values: &[Vec<u8>],

@@ -1,9 +1,9 @@
-//! Elements to compute with, and what elements stand for.
+//! Test data: filling tensors and reading their elements as numbers.
 
 use udo_api::{Bf16, DType, Encoding, F16, TensorDesc};
 use udo_testing::Output;
 
-/// Numbers without a pattern, the same for the same seed.
+/// A deterministic random generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -20,49 +20,49 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// A number below `end`; 0 where that is 0.
+    /// Returns a number below `end`; 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next().checked_rem(end).unwrap_or(0)
     }
 
-    /// A number from 0 to 1.
+    /// Returns a number from 0 to 1.
     pub(crate) fn unit(&mut self) -> f64 {
         let bits = u32::try_from(self.next() >> 32).unwrap_or(0);
         f64::from(bits) / f64::from(u32::MAX)
     }
 }
 
-/// Which elements tensors are filled with.
+/// How to fill a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fill {
-    /// Numbers between -2 and 2; every quantized value; small integers that may be indices.
+    /// Numbers from -2 to 2; all quantized values; small integers that may be indices.
     Random,
-    /// Only ones and zeros.
+    /// Zeros and ones.
     Small,
     /// Numbers far from 0 and close to it, and both zeros; integers of all sizes.
     Large,
-    /// Numbers below 0.
+    /// Negative numbers.
     Negative,
-    /// Multiples of a quarter: numbers half way between two integers are among them.
+    /// Multiples of a quarter, which include ties of rounding.
     Halves,
     /// Zeros.
     Zero,
     /// The same number everywhere.
     Equal,
-    /// Numbers between 0 and 1.
+    /// Numbers from 0 to 1.
     Positive,
-    /// Quantized values one after the other.
+    /// All quantized values in order.
     Ramp,
-    /// Numbers so small that they have fewer digits.
+    /// Denormal numbers.
     Denormal,
     /// Infinities among numbers.
     Infinite,
-    /// Numbers among which some are not.
+    /// NaN among numbers.
     Nan,
 }
 
 impl Fill {
-    /// As in messages.
+    /// Returns the name for messages.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Random => "random elements",
@@ -76,7 +76,7 @@ impl Fill {
             Self::Ramp => "every quantized value",
             Self::Denormal => "denormal numbers",
             Self::Infinite => "infinities",
-            Self::Nan => "numbers that are none",
+            Self::Nan => "NaN",
         }
     }
 
@@ -138,7 +138,7 @@ const fn is_signed(dtype: DType) -> bool {
     matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64)
 }
 
-/// An integer of any size that the type has: small ones, ones of all digits, and those at its ends.
+/// Draws an integer of the type: small ones, ones of all sizes, and the limits.
 fn wide(dtype: DType, random: &mut Random) -> u64 {
     let bits = u32::try_from(8 * dtype.size_bytes()).unwrap_or(u32::BITS);
     let most = 1_u64 << (bits - u32::from(is_signed(dtype))).min(63);
@@ -152,7 +152,7 @@ fn wide(dtype: DType, random: &mut Random) -> u64 {
     if is_below { magnitude.wrapping_neg() } else { magnitude }
 }
 
-/// The dense elements of a tensor with these extents.
+/// Returns the dense elements of a tensor with these dimensions.
 pub(crate) fn fill(desc: &TensorDesc, dims: &[usize], fill: Fill, random: &mut Random) -> Vec<u8> {
     let Some(dtype) = desc.dtype() else { return Vec::new() };
     let len: usize = dims.iter().product();
@@ -170,8 +170,8 @@ pub(crate) fn fill(desc: &TensorDesc, dims: &[usize], fill: Fill, random: &mut R
     bytes
 }
 
-/// Appends a number as an element of a floating-point type.
-#[expect(clippy::cast_possible_truncation, reason = "elements have the digits of their type")]
+/// Appends a number as an element of a float type.
+#[expect(clippy::cast_possible_truncation, reason = "rounding to the element type is intended")]
 pub(crate) fn push(bytes: &mut Vec<u8>, dtype: DType, number: f64) {
     match dtype {
         DType::F64 => bytes.extend(number.to_ne_bytes()),
@@ -181,8 +181,8 @@ pub(crate) fn push(bytes: &mut Vec<u8>, dtype: DType, number: f64) {
     }
 }
 
-/// What the elements stand for.
-#[expect(clippy::cast_precision_loss, reason = "what is compared has fewer digits")]
+/// Returns the dequantized values of the elements.
+#[expect(clippy::cast_precision_loss, reason = "the comparison needs fewer digits")]
 pub(crate) fn numbers(desc: &TensorDesc, bytes: &[u8]) -> Vec<f64> {
     let Some(dtype) = desc.dtype() else { return Vec::new() };
     let size = dtype.size_bytes().max(1);
@@ -211,7 +211,7 @@ pub(crate) fn numbers(desc: &TensorDesc, bytes: &[u8]) -> Vec<f64> {
     stored.map(|q| (q - f64::from(zero_point)) * f64::from(scale)).collect()
 }
 
-/// The elements of a tensor of integers or truth values as they are stored.
+/// Returns the stored elements of an integer or bool tensor.
 pub(crate) fn integers(desc: &TensorDesc, bytes: &[u8]) -> Vec<i64> {
     let Some(dtype) = desc.dtype() else { return Vec::new() };
     let integer = |element: &[u8]| {
@@ -223,7 +223,7 @@ pub(crate) fn integers(desc: &TensorDesc, bytes: &[u8]) -> Vec<i64> {
     bytes.chunks_exact(dtype.size_bytes().max(1)).map(integer).collect()
 }
 
-/// What a call made of an output.
+/// An output of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen<'a> {
     pub(crate) desc: &'a TensorDesc,
@@ -232,18 +232,18 @@ pub(crate) struct Seen<'a> {
 }
 
 impl<'a> Seen<'a> {
-    /// An output of a call, of a tensor with this description.
+    /// Combines an output of a call with its tensor description.
     pub(crate) fn new(output: &'a Output, desc: &'a TensorDesc) -> Self {
         Self { desc, dims: &output.dims, bytes: &output.bytes }
     }
 
-    /// Whether elements are what is stored, of which no digit may be another.
+    /// Whether results must match exactly: unquantized integers and bools.
     pub(crate) fn is_exact(&self) -> bool {
         self.desc.encoding().is_none() && !self.desc.dtype().is_some_and(DType::is_float)
     }
 }
 
-/// The elements of a quantized tensor that stand for these numbers, or for those closest to them.
+/// Quantizes the numbers to the nearest elements.
 #[expect(clippy::cast_possible_truncation, reason = "clamped to the type's range")]
 pub(crate) fn quantized(dtype: DType, encoding: Encoding, numbers: &[f64]) -> Option<Vec<u8>> {
     let (low, high) = range_of(dtype)?;
@@ -256,7 +256,7 @@ pub(crate) fn quantized(dtype: DType, encoding: Encoding, numbers: &[f64]) -> Op
     Some(bytes)
 }
 
-/// The lowest and the highest stored number of a type that encodings have.
+/// Returns the lowest and highest stored value of a quantized type.
 pub(crate) fn range_of(dtype: DType) -> Option<(i64, i64)> {
     match dtype {
         DType::U8 => Some((0, 255)),
@@ -267,8 +267,8 @@ pub(crate) fn range_of(dtype: DType) -> Option<(i64, i64)> {
     }
 }
 
-/// The encoding that holds these numbers: of a range that includes 0, which is exact.
-#[expect(clippy::cast_possible_truncation, reason = "a zero point lies within its type")]
+/// Returns an encoding that covers these numbers and represents 0 exactly.
+#[expect(clippy::cast_possible_truncation, reason = "a zero point is within its type")]
 pub(crate) fn encoding_of(dtype: DType, numbers: &[f64]) -> Option<Encoding> {
     let (lowest, steps) = match dtype {
         DType::U8 => (0, 255.0),

@@ -1,4 +1,4 @@
-//! What results are held to, and who says so.
+//! Expected results and their oracles.
 
 /// The oracle that results are compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub(crate) enum Who {
     Cpu,
     /// The built-in operator of the same name.
     Builtin,
-    /// The capture, with the oracle that there was when it was written.
+    /// The capture, with the oracle of its time.
     Recorded,
 }
 
@@ -19,25 +19,25 @@ impl Who {
             Self::Reference => "the reference in the config",
             Self::Cpu => "the package's kernel on the CPU",
             Self::Builtin => "the built-in operator of this name",
-            Self::Recorded => "what the capture says",
+            Self::Recorded => "the capture",
         }
     }
 }
 
-/// Wanted numbers of an output, and its extents.
+/// The expected values of an output, and its dimensions.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
-    /// Nothing where they may differ.
+    /// `None` if the dimensions may differ.
     pub(crate) dims: Option<Vec<usize>>,
     pub(crate) numbers: Vec<f64>,
-    /// How far each may be off, where that is known: infinite where any number will do.
+    /// The tolerance of each value, if known: infinite where any value is accepted.
     pub(crate) allowed: Option<Vec<f64>>,
-    /// The same to the last digit, where they are integers and known so.
+    /// The exact values, if they are integers that `f64` cannot hold.
     pub(crate) integers: Option<Vec<i64>>,
 }
 
 impl Wanted {
-    /// Whether some number will not do.
+    /// Whether at least one value is constrained.
     pub(crate) fn claims(&self) -> bool {
         let is_any = |allowed: &Vec<f64>| allowed.iter().all(|own| own.is_infinite());
         !self.allowed.as_ref().is_some_and(is_any)

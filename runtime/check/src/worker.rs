@@ -1,7 +1,7 @@
-//! The side of a check that runs a package's code: a process of its own, which tells what it finds as lines of JSON.
+//! The worker process of a check. It runs the package's code and reports findings as lines of JSON.
 //!
-//! Lines go to a descriptor of their own, which the parent passed as standard input, so that what a package does to standard
-//! output disturbs nothing.
+//! The lines go to a separate descriptor, passed as standard input, so that the package's use of standard output cannot
+//! disturb them.
 
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -23,34 +23,34 @@ use crate::replay;
 use crate::report::Verdict;
 use crate::subject::{Opened, Place, full_name};
 
-/// What a worker is to do.
+/// The work of a worker.
 #[derive(Clone, Debug)]
 pub struct Work {
     /// The package.
     pub place: Place,
-    /// The operator and its core; nothing for cases of the package as a whole.
+    /// The operator and its core; `None` for cases of the package as a whole.
     pub subject: Option<(String, Core)>,
-    /// Full names of cases; nothing to list what there is to check.
+    /// Full names of cases; `None` to list the operators.
     pub cases: Option<Vec<String>>,
-    /// How it is tried.
+    /// The settings of the check.
     pub setup: Setup,
-    /// The folder for captures of what is wrong; none are written without one.
+    /// The folder for captures; `None` to write none.
     pub captures: Option<PathBuf>,
-    /// The capture that each call is written to before it is made.
+    /// The capture file that each call is written to before it starts.
     pub record: Option<PathBuf>,
-    /// The capture whose call is made again, instead of cases.
+    /// The capture whose call is repeated instead of running cases.
     pub replay: Option<PathBuf>,
 }
 
-/// Descriptors below this are left to packages.
+/// Descriptors below this number are left to packages.
 const FIRST_DESCRIPTOR: i32 = 240;
 
-/// Does what a parent asks for, and tells it what there is.
+/// Does the work and reports to the parent.
 ///
 /// # Errors
-/// There is nobody to tell.
+/// The parent cannot be reached.
 pub fn work(work: &Work) -> std::io::Result<()> {
-    // Who asks may end before this does.
+    // The parent may end before this process does.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let told = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), FIRST_DESCRIPTOR)?;
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
@@ -61,7 +61,7 @@ pub fn work(work: &Work) -> std::io::Result<()> {
         captures: work.captures.clone(),
         recorder: Arc::clone(&recorder),
     };
-    // A package may change the folder, to which paths are relative.
+    // The package may change the current folder, which relative paths depend on.
     let package = match &work.place {
         Place::Builtin => work.place.to_string(),
         Place::At(path) => std::path::absolute(path)?.display().to_string(),
@@ -118,7 +118,7 @@ fn try_cases(
     Ok(())
 }
 
-/// Makes the call of a capture again.
+/// Repeats the call of a capture.
 fn replay_call(
     file: &Path,
     cx: Result<OpContext, String>,
@@ -130,7 +130,7 @@ fn replay_call(
         Err(error) => return teller.tell(&json!({ "refused": error.to_string() })),
     };
     teller.tell(&json!({ "is_another": head.digest != capture.digest }))?;
-    // What finalize does to the process is the call's as well.
+    // Side effects of finalize count as the call's.
     teller.tell(&json!({ "start": capture.case }))?;
     let cx = cx.and_then(|cx| replay::context(cx, &capture));
     teller.case(&capture.case, head, || match &cx {
@@ -143,7 +143,7 @@ fn replay_call(
     Ok(())
 }
 
-/// The digest of the package's files.
+/// Returns the digest of the package's files.
 fn digest(registry: &Operators, package: &str) -> String {
     let own = registry.packages().find(|own| own.name == package);
     let digest = own.and_then(|own| own.index_sha256.clone().or_else(|| own.sha256.clone()));
@@ -154,7 +154,7 @@ fn chosen(names: &[String]) -> impl Iterator<Item = &'static Case> {
     CASES.iter().filter(|case| names.contains(&case.full_name()))
 }
 
-/// Tells the operators and the cores that there are.
+/// Reports the operators and their cores.
 fn list(work: &Work, teller: &mut Teller) -> std::io::Result<()> {
     let opened = match Opened::beside(&work.place, &work.setup.beside) {
         Ok(opened) => opened,
@@ -164,7 +164,7 @@ fn list(work: &Work, teller: &mut Teller) -> std::io::Result<()> {
     };
     let cores = opened.cores();
     let mut opened = opened;
-    // Operators of this domain are the runtime's own means, which it gives nodes that fit by construction.
+    // Operators of this domain are internal to the runtime, which builds only valid nodes of them.
     let is_means =
         |op: &&udo_api::OpDef| work.place == Place::Builtin && op.schema().domain() == "udo";
     for op in opened.ops().filter(|op| !is_means(op)).collect::<Vec<_>>() {
@@ -183,7 +183,7 @@ fn list(work: &Work, teller: &mut Teller) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Why a package does not open, and what to do.
+/// Describes why a package does not open, and the next step.
 fn said(error: &OpenError) -> String {
     format!("{error}; {}", error.help())
 }
@@ -196,7 +196,7 @@ struct Teller {
 
 impl Teller {
     fn tell(&mut self, what: &Value) -> std::io::Result<()> {
-        // One write, so that what a fault tells is not put between.
+        // One write, so that a fault message cannot interleave.
         self.to.write_all(format!("{what}\n").as_bytes())
     }
 

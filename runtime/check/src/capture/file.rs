@@ -1,8 +1,8 @@
-//! The form of the file: one that readers of safetensors take. Behind eight bytes with the length of the header stands the header,
-//! JSON, and behind that the elements of all tensors without a gap.
+//! The capture file format, which is a valid safetensors file: eight bytes with the length of the header, the header in
+//! JSON, and the elements of all tensors without gaps.
 //!
-//! The header begins with the format, its version, and a SHA-256 of all the rest, so that a damaged file is known before anything of
-//! it is believed. What it says is checked all the same.
+//! The header begins with the format, its version, and a SHA-256 of everything else, so that damage is detected before
+//! anything is parsed. The parsed fields are still validated.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,41 +20,41 @@ use super::{Capture, CapturedInput, CapturedOutput, CapturedWanted};
 /// The version of the format.
 const VERSION: u32 = 1;
 
-/// Why a file is no capture that can be used.
+/// Why a capture file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read capture {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// It cannot be written.
+    /// The file cannot be written.
     #[error("cannot write capture {}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// It is another kind of file.
+    /// The file is not a capture.
     #[error(
-        "{place} is no capture: {found}, wanted a file that `udo check` or `udo run --capture` wrote"
+        "{place} is not a capture: {found}, expected a file written by `udo check` or `udo run --capture`"
     )]
     NoCapture {
         /// The file.
         place: String,
-        /// What it is instead.
+        /// The content that was found instead.
         found: String,
     },
-    /// It is of another version.
+    /// The file has another version.
     #[error(
-        "{place} is a capture of version {found}, wanted {VERSION}; write it anew, or use the udo that wrote it"
+        "{place} is a capture of version {found}, expected {VERSION}; create it again, or use the udo that wrote it"
     )]
     Version {
         /// The file.
@@ -62,18 +62,18 @@ pub enum CaptureError {
         /// Its version.
         found: String,
     },
-    /// It is not as it was written.
-    #[error("{place} is damaged: {found}; write it anew by the command that wrote it")]
+    /// The file is damaged.
+    #[error("{place} is damaged: {found}; create it again with the command that wrote it")]
     Damaged {
         /// The file.
         place: String,
-        /// What is wrong.
+        /// The problem.
         found: String,
     },
 }
 
 impl CaptureError {
-    /// The same, of the file.
+    /// Adds the path of the file.
     pub(super) fn of(mut self, path: &Path) -> Self {
         match &mut self {
             Self::NoCapture { place, .. }
@@ -94,10 +94,10 @@ const HEAD: &str = "{\"__metadata__\":{\"format\":\"udo-call\",\"version\":\"";
 const BEFORE_DIGEST: &str = "\",\"sha256\":\"";
 const DIGEST_LEN: usize = 64;
 
-/// A fuzzer would not come past a digest.
+/// A fuzzer cannot produce matching digests.
 const UNSEALED: bool = cfg!(fuzzing);
 
-/// Tensors while a file is written.
+/// The tensors of a file being written.
 #[derive(Default)]
 struct Tensors {
     table: Vec<(String, Value)>,
@@ -125,7 +125,7 @@ impl Tensors {
 }
 
 impl Capture {
-    /// The bytes of a file.
+    /// Returns the bytes of the capture file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut tensors = Tensors::default();
         let inputs: Vec<Value> = (self.inputs.iter().enumerate())
@@ -184,17 +184,17 @@ impl Capture {
         file
     }
 
-    /// The call that a file's bytes say.
+    /// Parses the bytes of a capture file.
     ///
     /// # Errors
-    /// They are no capture, one of another version, or damaged.
+    /// The bytes are not a capture, have another version, or are damaged.
     pub fn from_bytes(file: &[u8]) -> Result<Self, CaptureError> {
         let none = |found: String| CaptureError::NoCapture { place: String::new(), found };
         let Some((len, rest)) = file.split_first_chunk::<START>() else {
             return Err(none(format!("it has {} bytes", file.len())));
         };
         let Some(version) = rest.strip_prefix(HEAD.as_bytes()) else {
-            return Err(none("it begins in another way".to_owned()));
+            return Err(none("it does not begin as a capture".to_owned()));
         };
         let digits = version.iter().take(10).take_while(|byte| byte.is_ascii_digit()).count();
         let (version, rest) = version.split_at(digits);
@@ -215,17 +215,18 @@ impl Capture {
         if !UNSEALED
             && digest_of(&[file.get(..before).unwrap_or_default(), rest]).as_bytes() != said
         {
-            return Err(CaptureError::damaged("its bytes have another SHA-256 than it says"));
+            return Err(CaptureError::damaged(
+                "the SHA-256 of its bytes differs from the recorded one",
+            ));
         }
         let header = usize::try_from(u64::from_le_bytes(*len)).ok();
         let header = header.and_then(|len| file.get(START..)?.split_at_checked(len));
         let (header, data) = header.ok_or_else(short)?;
-        parsed(header, data)
-            .map_err(|found| CaptureError::damaged(format!("in its header {found}")))
+        parsed(header, data).map_err(|found| CaptureError::damaged(format!("header: {found}")))
     }
 }
 
-/// The SHA-256 of the parts behind each other, in hexadecimal digits.
+/// Returns the SHA-256 of the concatenated parts, in hexadecimal digits.
 fn digest_of(parts: &[&[u8]]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut sum = Sha256::new();
@@ -236,7 +237,7 @@ fn digest_of(parts: &[&[u8]]) -> String {
     sum.finalize().iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// What a header says, whose tensors lie in `data`.
+/// Parses a header whose tensors are in `data`.
 fn parsed(header: &[u8], data: &[u8]) -> Result<Capture, Wrong> {
     let header: Value = serde_json::from_slice(header).map_err(|error| error.to_string())?;
     let call = form::text(&header["__metadata__"]["call"])?;
@@ -261,7 +262,7 @@ fn parsed(header: &[u8], data: &[u8]) -> Result<Capture, Wrong> {
         let bytes = tensors.of(&format!("param.{at}"), &desc, desc.shape())?;
         let bytes = Buffer::of(&bytes).map_err(|error| error.to_string())?;
         let setting = TensorSetting::new(desc, Arc::new(bytes));
-        let setting = setting.ok_or_else(|| format!("parameter {name:?} is no tensor"))?;
+        let setting = setting.ok_or_else(|| format!("parameter {name:?} is not a tensor"))?;
         params.push((name, ParamSetting::Tensor(setting)));
     }
     let mut outputs = Vec::new();
@@ -289,19 +290,22 @@ fn parsed(header: &[u8], data: &[u8]) -> Result<Capture, Wrong> {
         core: text("core")?,
         case: text("case")?,
         why: text("why")?,
-        level: level.ok_or_else(|| format!("level: a level is {}", call["level"]))?,
-        seed: call["seed"].as_u64().ok_or_else(|| format!("seed: a seed is {}", call["seed"]))?,
+        level: level.ok_or_else(|| format!("level: found {}, expected a level", call["level"]))?,
+        seed: call["seed"]
+            .as_u64()
+            .ok_or_else(|| format!("seed: found {}, expected a seed", call["seed"]))?,
         inputs,
         params,
         outputs,
     })
 }
 
-/// The tensors of a file.
+/// The tensors of a parsed file.
 struct Said<'a> {
     header: &'a Value,
     data: &'a [u8],
-    /// Where the tensors that were read begin and end: each byte is one tensor's, so that what is read is no larger than the file.
+    /// The byte ranges of the tensors read so far. Ranges must not overlap, so the parsed capture is no larger than its
+    /// file.
     taken: RefCell<BTreeMap<usize, usize>>,
 }
 
@@ -310,15 +314,15 @@ impl Said<'_> {
         let offsets = form::lengths(&self.header[name]["data_offsets"]);
         let offsets = offsets.map_err(|why| format!("tensor {name}: {why}"))?;
         let [from, to] = offsets[..] else {
-            return Err(format!("tensor {name} has {} offsets, wanted 2", offsets.len()));
+            return Err(format!("tensor {name} has {} offsets, expected 2", offsets.len()));
         };
         let bytes = self.data.get(from..to).ok_or_else(|| {
-            format!("tensor {name} lies at {from}..{to} of {} bytes", self.data.len())
+            format!("tensor {name} is at {from}..{to} of {} bytes", self.data.len())
         })?;
         let mut taken = self.taken.borrow_mut();
         let before = taken.range(..to).next_back();
         if before.is_some_and(|(_, end)| *end > from) {
-            return Err(format!("tensor {name} lies at {from}..{to}, where others do as well"));
+            return Err(format!("tensor {name} at {from}..{to} overlaps another tensor"));
         }
         if from < to {
             taken.insert(from, to);
@@ -326,19 +330,19 @@ impl Said<'_> {
         Ok(bytes)
     }
 
-    /// The elements of a tensor with these extents, which are within those of `desc`.
+    /// Returns the elements of a tensor with these dimensions, which must be within the bounds of `desc`.
     fn of(&self, name: &str, desc: &TensorDesc, dims: &[usize]) -> Result<Vec<u8>, Wrong> {
         let Some(dtype) = desc.dtype() else { return Ok(Vec::new()) };
         let bound = desc.shape();
         if dims.len() != bound.len() || dims.iter().zip(bound).any(|(dim, bound)| dim > bound) {
-            return Err(format!("tensor {name} is {dims:?}, wanted extents up to {bound:?}"));
+            return Err(format!("tensor {name} is {dims:?}, expected dimensions up to {bound:?}"));
         }
         let bytes = self.bytes(name)?;
-        // No more than the bytes of `desc`, which are a number.
+        // Cannot exceed the size of `desc`, which was checked for overflow.
         let wanted = dims.iter().try_fold(dtype.size_bytes(), |n, dim| n.checked_mul(*dim));
         if wanted != Some(bytes.len()) {
             return Err(format!(
-                "tensor {name} has {} bytes, wanted those of {dims:?}",
+                "tensor {name} has {} bytes, expected those of {dims:?}",
                 bytes.len()
             ));
         }
@@ -348,7 +352,7 @@ impl Said<'_> {
     fn numbers(&self, name: &str) -> Result<Vec<f64>, Wrong> {
         let (numbers, rest) = self.bytes(name)?.as_chunks::<8>();
         if !rest.is_empty() {
-            return Err(format!("tensor {name} ends within a number"));
+            return Err(format!("tensor {name} ends in the middle of an element"));
         }
         Ok(numbers.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect())
     }
@@ -362,7 +366,9 @@ impl Said<'_> {
             None
         };
         if allowed.as_ref().is_some_and(|allowed| allowed.len() != numbers.len()) {
-            return Err(format!("output {port} has other bounds than numbers"));
+            return Err(format!(
+                "output {port} has a tolerance for each of another number of elements"
+            ));
         }
         Ok(CapturedWanted { by: form::text(&of["by"])?, dims, numbers, allowed })
     }

@@ -1,4 +1,5 @@
-//! Descriptions of tensors and parameters as JSON. Numbers are texts, as JSON has no infinities and its readers round.
+//! Tensor descriptions and parameters as JSON. Floats are strings, since JSON has no infinities and its readers may
+//! round.
 
 use std::str::FromStr;
 
@@ -6,10 +7,10 @@ use serde_json::{Map, Value, json};
 use udo_api::{AxisEncoding, DType, Dim, Encoding, Shape, TensorDesc};
 use udo_host::ParamSetting;
 
-/// What a value should have been.
+/// A mismatch: the found value and the expected one.
 pub(super) type Wrong = String;
 
-/// The description of a tensor.
+/// Converts a tensor description to JSON.
 pub(super) fn of_desc(desc: &TensorDesc) -> Value {
     let Some(dtype) = desc.dtype() else { return Value::Null };
     let shape = desc.full_shape();
@@ -31,27 +32,27 @@ pub(super) fn of_desc(desc: &TensorDesc) -> Value {
     of
 }
 
-/// The tensor that is described.
+/// Parses a tensor description.
 pub(super) fn desc(value: &Value) -> Result<TensorDesc, Wrong> {
     if value.is_null() {
         return Ok(TensorDesc::ABSENT);
     }
     let name = value["type"].as_str().unwrap_or_default();
-    let dtype = DType::from_name(name).ok_or_else(|| format!("a type is called {name:?}"))?;
+    let dtype = DType::from_name(name).ok_or_else(|| format!("unknown type {name:?}"))?;
     if dtype == DType::Str {
-        return Err("a tensor holds texts, wanted numbers".to_owned());
+        return Err("found a tensor of strings, expected numbers".to_owned());
     }
     let dims: Result<Vec<Dim>, Wrong> = list(&value["dims"])?.iter().map(dim).collect();
     let shape = Shape::of_dims(&dims?).map_err(|error| error.to_string())?;
-    // What follows multiplies the extents without a check.
+    // Later code multiplies the dimensions without checks.
     let bytes = shape.dims().iter().try_fold(dtype.size_bytes(), |n, dim| n.checked_mul(*dim));
     if bytes.is_none_or(|bytes| isize::try_from(bytes).is_err()) {
-        return Err(format!("a tensor has more elements than can be: {shape}"));
+        return Err(format!("a tensor has too many elements: {shape}"));
     }
     let of = TensorDesc::new(dtype, shape);
     let zero_point = |value: &Value| {
         let zero = value.as_i64().and_then(|zero| i32::try_from(zero).ok());
-        zero.ok_or_else(|| format!("a zero point is {value}"))
+        zero.ok_or_else(|| format!("found {value}, expected a zero point"))
     };
     let of = match (value.get("scale"), value.get("axis")) {
         (Some(scale), _) => {
@@ -80,7 +81,7 @@ fn dim(value: &Value) -> Result<Dim, Wrong> {
     }
 }
 
-/// A parameter that is no tensor.
+/// Converts a parameter that is not a tensor to JSON.
 pub(super) fn of_setting(setting: &ParamSetting) -> Value {
     match setting {
         ParamSetting::Absent | ParamSetting::Tensor(_) => Value::Null,
@@ -93,15 +94,16 @@ pub(super) fn of_setting(setting: &ParamSetting) -> Value {
     }
 }
 
-/// The parameter.
+/// Parses a parameter.
 pub(super) fn setting(value: &Value) -> Result<ParamSetting, Wrong> {
     if value.is_null() {
         return Ok(ParamSetting::Absent);
     }
     let empty = Map::new();
     let one = value.as_object().unwrap_or(&empty).iter().next();
-    let (kind, value) = one.ok_or_else(|| format!("a parameter is {value}"))?;
-    let int = |value: &Value| value.as_i64().ok_or_else(|| format!("an integer is {value}"));
+    let (kind, value) = one.ok_or_else(|| format!("found {value}, expected a parameter"))?;
+    let int =
+        |value: &Value| value.as_i64().ok_or_else(|| format!("found {value}, expected an integer"));
     match kind.as_str() {
         "int" => int(value).map(ParamSetting::Int),
         "float" => number(value).map(ParamSetting::Float),
@@ -111,7 +113,7 @@ pub(super) fn setting(value: &Value) -> Result<ParamSetting, Wrong> {
             list(value)?.iter().map(number).collect::<Result<_, _>>().map(ParamSetting::Floats)
         }
         "texts" => list(value)?.iter().map(text).collect::<Result<_, _>>().map(ParamSetting::Texts),
-        kind => Err(format!("a parameter is of kind {kind:?}")),
+        kind => Err(format!("unknown parameter kind {kind:?}")),
     }
 }
 
@@ -119,23 +121,23 @@ fn texts<T: ToString>(values: &[T]) -> Value {
     Value::from(values.iter().map(ToString::to_string).collect::<Vec<_>>())
 }
 
-/// A real number, which is written as a text.
+/// Parses a float, which is stored as a string.
 fn number<T: FromStr>(value: &Value) -> Result<T, Wrong> {
     let number = value.as_str().and_then(|text| text.parse().ok());
-    number.ok_or_else(|| format!("a number is {value}"))
+    number.ok_or_else(|| format!("found {value}, expected a number in quotes"))
 }
 
 pub(super) fn text(value: &Value) -> Result<String, Wrong> {
-    value.as_str().map(str::to_owned).ok_or_else(|| format!("a text is {value}"))
+    value.as_str().map(str::to_owned).ok_or_else(|| format!("found {value}, expected a string"))
 }
 
 pub(super) fn list(value: &Value) -> Result<&[Value], Wrong> {
-    value.as_array().map(Vec::as_slice).ok_or_else(|| format!("a list is {value}"))
+    value.as_array().map(Vec::as_slice).ok_or_else(|| format!("found {value}, expected a list"))
 }
 
 pub(super) fn length(value: &Value) -> Result<usize, Wrong> {
     let length = value.as_u64().and_then(|length| usize::try_from(length).ok());
-    length.ok_or_else(|| format!("a length is {value}"))
+    length.ok_or_else(|| format!("found {value}, expected a length"))
 }
 
 pub(super) fn lengths(value: &Value) -> Result<Vec<usize>, Wrong> {

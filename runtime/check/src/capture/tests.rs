@@ -1,4 +1,4 @@
-//! What is written is read again, and what is damaged is refused.
+//! Captures survive a round trip, and damaged ones are refused.
 
 use udo_api::{AxisEncoding, DType, Dim, Encoding, Shape};
 
@@ -92,13 +92,13 @@ fn a_byte_that_is_another_is_noticed_wherever_it_is() {
     }
 }
 
-/// Header and elements of a file.
+/// Splits a file into its header and elements.
 fn parts(file: &[u8]) -> (&[u8], &[u8]) {
     let header = usize::try_from(u64::from_le_bytes(*file.first_chunk().unwrap())).unwrap();
     file[START..].split_at(header)
 }
 
-/// The file of a header and elements, with the sum that they have.
+/// Builds a file with a valid digest from a header and elements.
 fn sealed(header: &[u8], data: &[u8]) -> Vec<u8> {
     let len = u64::try_from(header.len()).unwrap().to_le_bytes();
     let at = SEALED_FROM - DIGEST_LEN;
@@ -107,10 +107,10 @@ fn sealed(header: &[u8], data: &[u8]) -> Vec<u8> {
     [&len[..], before, digest.as_bytes(), rest, data].concat()
 }
 
-/// Where a header goes on behind its digest.
+/// Where the digested part of a header begins.
 const SEALED_FROM: usize = HEAD.len() + 1 + BEFORE_DIGEST.len() + DIGEST_LEN;
 
-/// The file with one text of its header replaced, and the sum that this has.
+/// Returns the error of a file whose header has one string replaced, with a valid digest.
 fn edited(from: &str, to: &str) -> CaptureError {
     let file = capture().to_bytes();
     let (header, data) = parts(&file);
@@ -122,41 +122,45 @@ fn edited(from: &str, to: &str) -> CaptureError {
 #[test]
 fn what_a_header_must_not_say_is_refused_by_name() {
     let cases = [
-        ("\"version\":\"1\"", "\"version\":\"27\"", "version 27, wanted 1"),
-        ("\\\"type\\\":\\\"f32\\\"", "\\\"type\\\":\\\"f33\\\"", "a type is called \"f33\""),
-        ("\\\"type\\\":\\\"f32\\\"", "\\\"type\\\":\\\"str\\\"", "a tensor holds texts"),
+        ("\"version\":\"1\"", "\"version\":\"27\"", "version 27, expected 1"),
+        ("\\\"type\\\":\\\"f32\\\"", "\\\"type\\\":\\\"f33\\\"", "unknown type \"f33\""),
+        ("\\\"type\\\":\\\"f32\\\"", "\\\"type\\\":\\\"str\\\"", "found a tensor of strings"),
         (
             "{\\\"up_to\\\":9}",
             "{\\\"up_to\\\":1}",
-            "tensor input.0 is [2], wanted extents up to [1]",
+            "tensor input.0 is [2], expected dimensions up to [1]",
         ),
-        ("\\\"dims\\\":[2]", "\\\"dims\\\":[1]", "tensor input.0 has 8 bytes, wanted those of [1]"),
+        (
+            "\\\"dims\\\":[2]",
+            "\\\"dims\\\":[1]",
+            "tensor input.0 has 8 bytes, expected those of [1]",
+        ),
         (
             "{\\\"up_to\\\":9}",
             "18446744073709551615",
             "shape [18446744073709551615] has too many elements",
         ),
-        ("\"data_offsets\":[0,8]", "\"data_offsets\":[8,0]", "tensor input.0 lies at 8..0 of"),
+        ("\"data_offsets\":[0,8]", "\"data_offsets\":[8,0]", "tensor input.0 is at 8..0 of"),
         (
             "\"data_offsets\":[0,8]",
             "\"data_offsets\":[0]",
-            "tensor input.0 has 1 offsets, wanted 2",
+            "tensor input.0 has 1 offsets, expected 2",
         ),
         (
             "\"data_offsets\":[26,74]",
             "\"data_offsets\":[18,74]",
-            "tensor wanted.0 lies at 18..74, where others do as well",
+            "tensor wanted.0 at 18..74 overlaps another tensor",
         ),
         (
             "\"data_offsets\":[74,122]",
             "\"data_offsets\":[26,74]",
-            "tensor allowed.0 lies at 26..74, where others do as well",
+            "tensor allowed.0 at 26..74 overlaps another tensor",
         ),
-        ("\"input.0\"", "\"input.9\"", "tensor input.0: a list is null"),
-        ("\\\"level\\\":3", "\\\"level\\\":300", "level: a level is 300"),
-        ("\\\"scale\\\":\\\"0.1\\\"", "\\\"scale\\\":0.1", "a number is 0.1"),
-        ("\\\"int\\\":", "\\\"inch\\\":", "a parameter is of kind \"inch\""),
-        ("\\\"op\\\":\\\"udo:Blend\\\"", "\\\"op\\\":7", "op: a text is 7"),
+        ("\"input.0\"", "\"input.9\"", "tensor input.0: found null, expected a list"),
+        ("\\\"level\\\":3", "\\\"level\\\":300", "level: found 300, expected a level"),
+        ("\\\"scale\\\":\\\"0.1\\\"", "\\\"scale\\\":0.1", "found 0.1, expected a number"),
+        ("\\\"int\\\":", "\\\"inch\\\":", "unknown parameter kind \"inch\""),
+        ("\\\"op\\\":\\\"udo:Blend\\\"", "\\\"op\\\":7", "op: found 7, expected a string"),
     ];
     for (from, to, wanted) in cases {
         let said = edited(from, to).of(Path::new("x.capture")).to_string();
@@ -174,7 +178,7 @@ fn other_files_are_no_captures() {
     }
 }
 
-/// What is put into a header in the place of a byte or of a number.
+/// Replacements for a byte or a number of a header.
 const PUT: &[&str] = &[
     "",
     "0",
@@ -211,7 +215,7 @@ fn headers_that_are_sealed_and_wrong_are_refused_or_read_again() {
         let mut header = header.to_vec();
         for _ in 0..=below(3) {
             let at = SEALED_FROM + below(header.len() - SEALED_FROM);
-            // A whole number, where it is one.
+            // Replaces a whole number if there is one.
             let digits = header[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
             header.splice(at..at + digits.max(1), PUT[below(PUT.len())].bytes());
         }

@@ -1,4 +1,4 @@
-//! What calls depend on, and what they change.
+//! Determinism of calls, and their side effects.
 
 use std::thread;
 use std::time::Duration;
@@ -35,7 +35,7 @@ fn of(
         .map_err(|fault| Finding::Failed(format!("{}: {}", live.said(cx), fault)))
 }
 
-/// The finding that results are not the same, with the first element that differs.
+/// Returns the finding that results differ, with the first differing element.
 fn differs(
     live: &Live<'_>,
     cx: &OpContext,
@@ -49,7 +49,7 @@ fn differs(
     for (port, (wanted, found)) in wanted.iter().zip(found).enumerate() {
         if wanted.dims != found.dims {
             return failed(format!(
-                "{when}, output {port} is {:?} and was {:?}: {}",
+                "{when}, output {port} is {:?}, expected {:?}: {}",
                 found.dims,
                 wanted.dims,
                 live.said(cx)
@@ -57,12 +57,12 @@ fn differs(
         }
         if let Some(at) = wanted.bytes.iter().zip(&found.bytes).position(|(a, b)| a != b) {
             return failed(format!(
-                "{when}, byte {at} of output {port} is another: {}",
+                "{when}, byte {at} of output {port} differs: {}",
                 live.said(cx)
             ));
         }
     }
-    failed(format!("{when}, results are others: {}", live.said(cx)))
+    failed(format!("{when}, results differ: {}", live.said(cx)))
 }
 
 fn each(cx: &OpContext, mut body: impl FnMut(&Live<'_>) -> Outcome) -> Outcome {
@@ -80,7 +80,7 @@ pub(super) fn twice(cx: &OpContext) -> Outcome {
         let found = made(live, cx, &live.trial, How::default())?;
         differs(live, cx, "the second time", &wanted, &found)?;
         for fill in [Fill::Random, Fill::Equal, Fill::Small] {
-            // Elements that the kernel refuses are as good as others.
+            // The kernel may refuse these elements.
             let _ = live.trial.run(&live.node.values(fill, live.seed ^ 7), How::default());
             let found = made(live, cx, &live.trial, How::default())?;
             differs(live, cx, "after a run on other elements", &wanted, &found)?;
@@ -154,7 +154,7 @@ pub(super) fn widths(cx: &OpContext) -> Outcome {
                 ))
             })?;
             let alone = made(live, cx, &trial, How { width, ..How::default() })?;
-            differs(live, cx, &format!("with {width} threads to share with"), &wanted, &alone)?;
+            differs(live, cx, &format!("with {width} worker threads"), &wanted, &alone)?;
             for order in [Order::Backwards, Order::Threads] {
                 let how = How { width, order, ..How::default() };
                 let found = made(live, cx, &trial, how)?;
@@ -168,7 +168,7 @@ pub(super) fn widths(cx: &OpContext) -> Outcome {
 
 pub(super) fn in_place(cx: &OpContext) -> Outcome {
     if cx.subject.kernels.iter().all(|kernel| kernel.def.in_place_pairs().is_empty()) {
-        return not_applicable("no kernel works in place");
+        return not_applicable("no kernel writes in place");
     }
     each(cx, |live| {
         let wanted = made(live, cx, &live.trial, How::default())?;
@@ -188,22 +188,22 @@ pub(super) fn pitched(cx: &OpContext) -> Outcome {
         let found = made(live, cx, &live.trial, How { mode: Mode::Pitched, ..How::default() })?;
         differs(live, cx, "over strided rows", &wanted, &found)
     })?;
-    if tried == 0 { not_applicable("no kernel takes strided rows") } else { Ok(()) }
+    if tried == 0 { not_applicable("no kernel accepts strided rows") } else { Ok(()) }
 }
 
 pub(super) fn after_error(cx: &OpContext) -> Outcome {
     each(cx, |live| {
         let wanted = made(live, cx, &live.trial, How::default())?;
-        // A run that is cancelled before it begins may do as it likes, but for what it leaves behind.
+        // A call that is cancelled before it starts may do anything except affect later calls.
         let cancelled = How { width: 4, is_cancelled: true, ..How::default() };
         let shared =
             cx.trial(live.node, 4).map_err(|refusal| Finding::Failed(refusal.to_string()))?;
         if let Err(CallError::Broken(what)) = shared.run(&live.values, cancelled) {
-            return failed(format!("a run that is cancelled: {what}: {}", live.said(cx)));
+            return failed(format!("a cancelled run: {what}: {}", live.said(cx)));
         }
         for (_, params) in params::oddities(cx.subject.op, &live.node.params) {
             let odd = Node { params, ..live.node.clone() };
-            // Whether it is refused or not, the next kernel is as before.
+            // The next kernel must not be affected, refused or not.
             drop(cx.trial_by(&odd, live.entry, 1));
         }
         let found = made(live, cx, &live.trial, How::default())?;
@@ -211,7 +211,7 @@ pub(super) fn after_error(cx: &OpContext) -> Outcome {
         let trial =
             cx.trial(live.node, 1).map_err(|refusal| Finding::Failed(refusal.to_string()))?;
         let found = made(live, cx, &trial, How::default())?;
-        differs(live, cx, "in a session after one that was refused", &wanted, &found)
+        differs(live, cx, "in a session after a refused one", &wanted, &found)
     })
 }
 
@@ -232,15 +232,15 @@ pub(super) fn special(cx: &OpContext) -> Outcome {
             }
         }
     }
-    if tried == 0 { not_applicable("no input has floating-point numbers") } else { Ok(()) }
+    if tried == 0 { not_applicable("no input is floating point") } else { Ok(()) }
 }
 
 pub(super) fn surroundings(cx: &OpContext) -> Outcome {
     let calls = || each(cx, |live| made(live, cx, &live.trial, How::default()).map(drop));
     calls()?;
-    // What is set up once was; captures of calls that end the process are written as they are made.
+    // The write-ahead of captures would count as file access.
     if !cx.recorder.is_ahead() {
-        let told = |error| Finding::Failed(format!("standard output cannot be had aside: {error}"));
+        let told = |error| Finding::Failed(format!("cannot redirect standard output: {error}"));
         let (outcome, moved) = transfers::of(calls).map_err(told)?;
         outcome?;
         match moved {
@@ -248,13 +248,13 @@ pub(super) fn surroundings(cx: &OpContext) -> Outcome {
                 return failed(format!("calls write {written} bytes to files"));
             }
             Some(Transfers { read, .. }) if read > 0 => {
-                return failed(format!("calls read {read} bytes of files"));
+                return failed(format!("calls read {read} bytes from files"));
             }
             _ => {}
         }
     }
     let mut changed = None;
-    // Threads that have ended are still in the system's list for a moment.
+    // The system lists ended threads for a moment longer.
     for _ in 0..200 {
         changed = cx.before.changed(&Surroundings::now());
         if changed.is_none() {
@@ -271,21 +271,23 @@ pub(super) fn surroundings(cx: &OpContext) -> Outcome {
 pub(super) fn time(cx: &OpContext) -> Outcome {
     use crate::shapes::Class;
     const FEW: usize = 512;
-    // What grows with the square of the elements takes 256 or 16 times as long, and what grows with them 16 or 4 times.
+    // Time quadratic in the elements grows 256- or 16-fold, linear time 16- or 4-fold.
     const MANY: (usize, f64) = (16, 90.0);
     const SOME: (usize, f64) = (4, 9.0);
     let nodes = cx.found().nodes.iter();
     let Some(small) = nodes.clone().find(|node| node.class == Class::Plain) else {
-        return skipped("no plain node is known");
+        return skipped("no node of plain dimensions was found");
     };
-    let Some(entry) = cx.kernel(small) else { return not_applicable("there is no kernel") };
-    let skip = || not_applicable("the operator takes no rows of other lengths");
+    let Some(entry) = cx.kernel(small) else {
+        return not_applicable("the node does not have a kernel");
+    };
+    let skip = || not_applicable("the operator does not accept other row lengths");
     let Some((few, before)) = time_of(cx, small, entry, FEW) else { return skip() };
     let is_slow = few > Duration::from_millis(20);
     let (times, limit) = if is_slow { SOME } else { MANY };
     let Some((many, after)) = time_of(cx, small, entry, times * FEW) else { return skip() };
     let ratio = many.as_secs_f64() / few.as_secs_f64().max(2e-6);
-    // An output may have an element for each pair, and takes as long then.
+    // An output may have one element per pair of input elements, which makes quadratic time legitimate.
     #[expect(clippy::cast_precision_loss, reason = "numbers of elements")]
     let growth = (after as f64 / before.max(1) as f64 / times as f64).max(1.0);
     if ratio > limit * growth {
@@ -297,19 +299,20 @@ pub(super) fn time(cx: &OpContext) -> Outcome {
     Ok(())
 }
 
-/// How long a call works whose first input has `len` elements along its last axis, and how many elements all its tensors have.
+/// Measures a call whose first input has `len` elements along its last axis; also returns the number of elements of all
+/// tensors.
 fn time_of(
     cx: &OpContext,
     small: &crate::node::Node,
     entry: &udo_engine::operators::KernelEntry,
     len: usize,
 ) -> Option<(Duration, usize)> {
-    /// What takes as long is not disturbed by much.
+    /// Calls of this duration are hardly disturbed by other work.
     const LONG: Duration = Duration::from_millis(200);
     let mut node = Node { fixed: None, ..small.clone() };
     let along = *small.inputs.first()?.dims.last()?;
     for input in &mut node.inputs {
-        // What is as long as the first input's last axis goes with it.
+        // Axes as long as the first input's last axis change with it.
         if input.constant.is_some() || input.dims.last() != Some(&along) {
             return None;
         }

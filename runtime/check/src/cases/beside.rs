@@ -1,4 +1,4 @@
-//! Another package that is open beside: a copy of the package, which the system loads as libraries of their own.
+//! A second copy of the package in the same process, which the system loads as separate libraries.
 
 use udo_engine::package::inspect;
 use udo_testing::{How, Output};
@@ -9,12 +9,12 @@ use crate::context::{Live, OpContext};
 use crate::node::Node;
 use crate::subject::{Opened, Place, full_name};
 
-/// How many nodes are tried.
+/// The most nodes to run.
 const NODES: usize = 6;
 
 pub(super) fn beside(cx: &OpContext) -> Outcome {
     let Place::At(path) = &cx.place else {
-        return not_applicable("built-in operators are no library");
+        return not_applicable("built-in operators are not a library");
     };
     let of = |live: &Live<'_>| live.trial.run(&live.values, How::default()).ok();
     let alone: Vec<Option<Vec<Output>>> =
@@ -28,20 +28,22 @@ pub(super) fn beside(cx: &OpContext) -> Outcome {
         .and_then(|first| Opened::open(&Place::At(first)).map_err(|error| error.to_string()));
     let outcome = match opened {
         Ok(other) => compared(cx, other, &alone),
-        Err(why) => failed(format!("a copy of it does not open beside it: {why}")),
+        Err(why) => failed(format!("a second copy of the package does not open: {why}")),
     };
-    // What cannot be removed is left to the system.
+    // Leftovers in the temporary folder are harmless.
     let _ = std::fs::remove_dir_all(&folder);
     outcome
 }
 
-/// Runs each node in both, in turn, and compares with what the package made of it alone.
+/// Runs each node alternately in both copies, and compares with the results of the package on its own.
 fn compared(cx: &OpContext, mut other: Opened, alone: &[Option<Vec<Output>>]) -> Outcome {
     let name = full_name(cx.subject.op);
     let subject = match other.subject(&name, cx.subject.core) {
         Ok(Some(subject)) => subject,
-        Ok(None) => return failed(format!("a copy of it has no operator {name}")),
-        Err(error) => return failed(format!("a copy of it does not open beside it: {error}")),
+        Ok(None) => return failed(format!("a second copy of the package has no operator {name}")),
+        Err(error) => {
+            return failed(format!("a second copy of the package does not open: {error}"));
+        }
     };
     let mut nodes = 0;
     for (live, wanted) in cx.live().take(NODES).zip(alone) {
@@ -52,9 +54,7 @@ fn compared(cx: &OpContext, mut other: Opened, alone: &[Option<Vec<Output>>]) ->
             Ok(twin) => twin,
             Err(refusal) => {
                 let said = live.said(cx);
-                return failed(format!(
-                    "a copy of it that is open beside refuses {said}: {refusal}"
-                ));
+                return failed(format!("a second copy of the package refuses {said}: {refusal}"));
             }
         };
         nodes += 1;
@@ -64,7 +64,7 @@ fn compared(cx: &OpContext, mut other: Opened, alone: &[Option<Vec<Output>>]) ->
                 let run = trial.run(&live.values, How::default());
                 if !run.is_ok_and(|run| run.outputs == *wanted) {
                     return failed(format!(
-                        "with a copy of the package open beside it, {who} makes other results than the package alone (round {turn}): {}",
+                        "with a second copy of the package open, results of {who} differ (round {turn}): {}",
                         live.said(cx)
                     ));
                 }

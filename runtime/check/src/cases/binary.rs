@@ -1,4 +1,4 @@
-//! The libraries as files, and how they open.
+//! The library files, and opening them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -24,14 +24,16 @@ pub(super) fn opens(cx: &PackageContext) -> Outcome {
     for core in opened.cores() {
         let Some(package) = opened.package else { continue };
         if let Err(error) = opened.registry.kernels_for(package, core) {
-            return failed(format!("its kernels for {core}: {}", chain(&error)));
+            return failed(format!("the kernels for {core} do not open: {}", chain(&error)));
         }
     }
     Ok(())
 }
 
 fn libraries(cx: &PackageContext) -> Result<Vec<InspectedLibrary>, Finding> {
-    let Some(path) = cx.path() else { return not_applicable("built-in operators are no library") };
+    let Some(path) = cx.path() else {
+        return not_applicable("built-in operators are not a library");
+    };
     inspect(path).map(|found| found.libraries).map_err(|error| Finding::Failed(chain(&error)))
 }
 
@@ -42,7 +44,9 @@ pub(super) fn digests(cx: &PackageContext) -> Outcome {
             Listing::Same => {}
             Listing::NoIndex => return skipped("the package has no index.json with digests"),
             Listing::Unlisted => return failed(format!("{file} is not in the index")),
-            Listing::Changed => return failed(format!("{file} is not what the index says")),
+            Listing::Changed => {
+                return failed(format!("{file} differs from its digest in the index"));
+            }
             Listing::Missing => return failed(format!("{file} is missing")),
         }
     }
@@ -55,7 +59,7 @@ pub(super) fn manifest(cx: &PackageContext) -> Outcome {
         match library.contents {
             Ok(Contents::Manifest(manifest)) => manifests.push(*manifest),
             Ok(Contents::CPackage) => {
-                let why = "has no manifest, so that nothing can be said of it without running it";
+                let why = "has no manifest, so it cannot be inspected without running its code";
                 return Err(Finding::Warning(format!("{} {why}", library.file)));
             }
             Err(error) => return failed(chain(&error)),
@@ -77,7 +81,7 @@ pub(super) fn manifest(cx: &PackageContext) -> Outcome {
     kernels_alike(&opened, &manifests)
 }
 
-/// What a manifest and a schema do not say alike.
+/// Describes the first difference between a manifest and a schema.
 fn unlike(manifest: &ManifestOp, schema: &OpSchema) -> Option<String> {
     let port = |port: &Port| ManifestPort {
         name: port.name().to_owned(),
@@ -107,7 +111,7 @@ fn unlike(manifest: &ManifestOp, schema: &OpSchema) -> Option<String> {
     (!is_all).then(|| "parameters".to_owned())
 }
 
-/// Every kernel that a manifest promises is in a table, and the reverse.
+/// Checks that manifests and tables list the same kernels.
 fn kernels_alike(opened: &Opened, manifests: &[Manifest]) -> Outcome {
     let promised: BTreeSet<_> =
         manifests.iter().flat_map(|m| &m.kernels).map(|k| (k.op.clone(), k.core)).collect();
@@ -119,9 +123,9 @@ fn kernels_alike(opened: &Opened, manifests: &[Manifest]) -> Outcome {
         there.extend(kernels.iter().map(|kernel| (kernel.def.op().to_owned(), kernel.def.core())));
     }
     match promised.symmetric_difference(&there).next() {
-        Some((op, core)) => failed(format!(
-            "the manifests and the tables do not both have a kernel of {op} for {core}"
-        )),
+        Some((op, core)) => {
+            failed(format!("only one of manifest and table has a kernel of {op} for {core}"))
+        }
         None => Ok(()),
     }
 }
@@ -135,17 +139,16 @@ pub(super) fn constructors(cx: &PackageContext) -> Outcome {
         let own = elf::constructors(&file)
             .map_err(|why| Finding::Failed(format!("{}: {why}", library.file)))?;
         if let Some(name) = own.first() {
-            return failed(format!(
-                "{} runs {name} when it is opened, before anybody asked for anything",
-                library.file
-            ));
+            return failed(format!("{} runs {name} when it is opened", library.file));
         }
     }
     Ok(())
 }
 
 pub(super) fn anywhere(cx: &PackageContext) -> Outcome {
-    let Some(path) = cx.path() else { return not_applicable("built-in operators are no library") };
+    let Some(path) = cx.path() else {
+        return not_applicable("built-in operators are not a library");
+    };
     for _ in 0..2 {
         opens(cx)?;
     }
@@ -165,12 +168,12 @@ pub(super) fn anywhere(cx: &PackageContext) -> Outcome {
         }
         Ok(())
     });
-    // What cannot be removed is left to the system.
+    // Leftovers in the temporary folder are harmless.
     let _ = std::fs::remove_dir_all(&copy);
-    opened.or_else(|why| failed(format!("a copy of it in another folder: {why}")))
+    opened.or_else(|why| failed(format!("a copy in another folder does not open: {why}")))
 }
 
-/// Copies the libraries, and gives the path of the first.
+/// Copies the libraries; returns the path of the first.
 pub(super) fn copied(
     from: &Path,
     libraries: &[InspectedLibrary],
@@ -186,14 +189,14 @@ pub(super) fn copied(
             .map_err(|error| format!("{}: {error}", library.file))?;
         first.get_or_insert(file);
     }
-    first.ok_or_else(|| "it has no libraries".to_owned())
+    first.ok_or_else(|| "the package does not have libraries".to_owned())
 }
 
 pub(super) fn quiet(cx: &PackageContext) -> Outcome {
     if cx.path().is_none() {
-        return not_applicable("built-in operators are no library");
+        return not_applicable("built-in operators are not a library");
     }
-    // The host's own first opening of anything is not the package's.
+    // The host's first opening of any library has side effects of its own.
     let _ = builtin_operators();
     let before = Surroundings::now();
     opens(cx)?;

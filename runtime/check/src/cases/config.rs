@@ -1,4 +1,4 @@
-//! What was built, and what the config says.
+//! Compares the built package with its config.
 
 use udo_api::{Core, DType, Layout, OpSchema, ParamKind, Port, Quantization, TypeSet, types};
 use udo_generator::config::{self, DataType, DefaultValue, Family, Op, Tensor};
@@ -16,7 +16,7 @@ pub(super) fn as_built(cx: &PackageContext) -> Outcome {
     let config = crate::config::of(&folder, &name.unwrap_or_default());
     let config = match config {
         Ok(Some(config)) => config,
-        Ok(None) => return skipped("the package's folder has no config of it"),
+        Ok(None) => return skipped("the package's folder does not have its config"),
         Err(fault) => return failed(format!("the config cannot be read: {fault}")),
     };
     for op in &config.ops {
@@ -42,7 +42,7 @@ fn built_as_said(opened: &mut Opened, op: &Op) -> Outcome {
     ] {
         if said != built {
             return failed(format!(
-                "the {what} of {name} are {said:?} in the config and {built:?} in the package"
+                "{name} has {what} {said:?} in the config and {built:?} in the package"
             ));
         }
     }
@@ -56,7 +56,7 @@ fn built_as_said(opened: &mut Opened, op: &Op) -> Outcome {
         let subject = subject.map_err(|error| Finding::Failed(chain(&error)))?;
         if subject.is_none_or(|subject| subject.kernels.is_empty()) {
             return failed(format!(
-                "the config wants {name} on {own}, and the package has no kernel of it there"
+                "the config declares {name} on {own}, and the package has no kernel for it"
             ));
         }
         let sides = [(&op.inputs, schema.inputs()), (&op.outputs, schema.outputs())];
@@ -74,7 +74,7 @@ fn built_as_said(opened: &mut Opened, op: &Op) -> Outcome {
     Ok(())
 }
 
-/// What is said of a port or a parameter, in words that are the same for the config and for what was built.
+/// Describes a port or parameter in the same words for the config and for the built package.
 fn words(name: &str, marks: &[(bool, &str)]) -> String {
     let marks = marks.iter().filter(|(holds, _)| *holds).map(|(_, mark)| format!(" {mark}"));
     std::iter::once(name.to_owned()).chain(marks).collect()
@@ -114,10 +114,10 @@ fn built(ports: &[Port]) -> Vec<String> {
     ports.iter().map(built).collect()
 }
 
-/// What is said of a parameter: its name, what it holds, its attribute's name, and whether a node may leave it out.
+/// A described parameter: its name, its type, its attribute's name, and whether it is optional.
 type Said<'a> = (&'a str, String, Option<&'a str>, bool);
 
-/// Parameters have no order.
+/// Sorts descriptions of parameters, since their order has no meaning.
 fn params<'a>(all: impl Iterator<Item = Said<'a>>) -> Vec<String> {
     let words = all.map(|(name, holds, attribute, is_optional)| {
         let attribute = attribute.filter(|attribute| *attribute != name);
@@ -161,13 +161,13 @@ fn built_params(schema: &OpSchema) -> Vec<String> {
     }))
 }
 
-/// What a parameter holds one or more of.
+/// Describes the element type of a parameter.
 fn element(dtype: Option<DType>) -> String {
     let number = dtype.filter(|dtype| *dtype != DType::Str);
     number.map_or_else(|| "text".to_owned(), |dtype| dtype.to_string())
 }
 
-/// What a port of this type takes on a core: GPU kernels have floating-point elements of either width.
+/// Returns the types of a port on a core: GPU kernels take f16 and f32.
 fn types_on(core: config::Core, dtype: DType) -> TypeSet {
     match (core, dtype) {
         (config::Core::Gpu, DType::F16 | DType::F32) => types::F32.or(types::F16),
@@ -175,7 +175,7 @@ fn types_on(core: config::Core, dtype: DType) -> TypeSet {
     }
 }
 
-/// What elements of the type are stored as.
+/// Returns the stored type of elements.
 fn dtype(of: DataType) -> Option<DType> {
     Some(match of {
         DataType::Float16 => DType::F16,

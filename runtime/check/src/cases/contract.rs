@@ -1,4 +1,4 @@
-//! What operators and kernels take and refuse before any run.
+//! Checks of operators and kernels before a run.
 
 use udo_api::{Status, TensorDesc};
 use udo_testing::{CallError, How, Output};
@@ -20,21 +20,21 @@ pub(super) fn kernels(cx: &OpContext) -> Outcome {
     if cx.subject.is_declared() {
         let core = cx.subject.core;
         return failed(format!(
-            "the operator's ports have types for {core}, and the package has no kernel for it there"
+            "the operator's ports declare types for {core}, and the package has no kernel for it"
         ));
     }
-    not_applicable("the operator names no types for this core")
+    not_applicable("the operator does not declare types for this core")
 }
 
 pub(super) fn written(cx: &OpContext) -> Outcome {
     let found = cx.found();
     if found.is_unwritten {
         return failed(
-            "the operator or its kernel answers NOT_IMPLEMENTED: the skeleton is not written",
+            "the operator or its kernel returns NOT_IMPLEMENTED: the skeleton is not written",
         );
     }
     if found.nodes.is_empty() {
-        return skipped("no node was found on which it could be tried");
+        return skipped("no node was found to check this with");
     }
     for node in &found.nodes {
         let Ok(trial) = cx.trial(node, 1) else { continue };
@@ -45,13 +45,13 @@ pub(super) fn written(cx: &OpContext) -> Outcome {
             trial.run(&node.values(Fill::Random, cx.seed), How::default())
             && failure.error.status == Status::NOT_IMPLEMENTED
         {
-            return failed("execute answers NOT_IMPLEMENTED: the skeleton is not written");
+            return failed("execute returns NOT_IMPLEMENTED: the skeleton is not written");
         }
     }
     Ok(())
 }
 
-/// Which of the kernel's sources in OpenCL C is not written, if one is not.
+/// Returns the kernel's first OpenCL C source that is not written, if any.
 pub(super) fn unwritten(trial: &Trial<'_>) -> Option<String> {
     let info = trial.kernel().gpu_info()?;
     info.launches.iter().find_map(|launch| {
@@ -60,7 +60,7 @@ pub(super) fn unwritten(trial: &Trial<'_>) -> Option<String> {
     })
 }
 
-/// Why OpenCL C is not a written kernel, as far as its text tells.
+/// Returns why OpenCL C is not a written kernel, judged by its text.
 fn unwritten_source(source: &str, name: &str) -> Option<String> {
     let code = without_comments(source);
     if let Some(line) = code.lines().find(|line| line.trim_start().starts_with("#error")) {
@@ -112,38 +112,38 @@ fn without_comments(source: &str) -> String {
 
 pub(super) fn nodes(cx: &OpContext) -> Outcome {
     if cx.subject.has_graphs() {
-        return not_applicable("the host runs graphs for this operator");
+        return not_applicable("the host runs subgraphs for this operator");
     }
     let Found { nodes, refusals, .. } = cx.found();
     if cx.subject.kernels.is_empty() {
-        return not_applicable("there is no kernel");
+        return not_applicable("the operator does not have a kernel");
     }
     let taken = |kernel: usize| nodes.iter().any(|node| node.kernel == kernel);
     let count = cx.subject.kernels.len();
     let Some(open) = (0..count).find(|kernel| !taken(*kernel)) else { return Ok(()) };
     let is_any = (0..count).any(taken);
-    // Of those that are built in some are for nodes that passes make.
+    // Some built-in kernels are only for nodes that passes create.
     if is_any && cx.is_builtin {
         return Ok(());
     }
-    let why = refusals.first().map_or("none of its types leads to one", String::as_str);
+    let why = refusals.first().map_or("none of its types fits", String::as_str);
     let whom = if is_any { format!("kernel {} of {count}", open + 1) } else { "it".to_owned() };
-    failed(format!("no node was found that {whom} takes; the last one tried: {why}"))
+    failed(format!("no node was found that {whom} accepts; last refusal: {why}"))
 }
 
 pub(super) fn offers(cx: &OpContext) -> Outcome {
     if cx.is_builtin {
-        return not_applicable("nodes of built-in operators are made by their names");
+        return not_applicable("nodes of built-in operators are written by hand");
     }
     let Found { nodes, untried, .. } = cx.found();
     if nodes.is_empty() {
-        return skipped("no node is known");
+        return skipped("no valid node was found");
     }
     if untried.is_empty() {
         return Ok(());
     }
     let untried = untried.join(", ");
-    Err(Finding::Warning(format!("no node was found that has {untried}: of that nothing is known")))
+    Err(Finding::Warning(format!("not covered by any accepted node: {untried}")))
 }
 
 pub(super) fn refusals(cx: &OpContext) -> Outcome {
@@ -154,11 +154,13 @@ pub(super) fn refusals(cx: &OpContext) -> Outcome {
 }
 
 pub(super) fn parameters(cx: &OpContext) -> Outcome {
-    let Some(node) = cx.found().nodes.first() else { return skipped("no node is known") };
+    let Some(node) = cx.found().nodes.first() else { return skipped("no valid node was found") };
     if node.params.is_empty() {
-        return not_applicable("it has no parameters");
+        return not_applicable("the operator does not have parameters");
     }
-    let Some(entry) = cx.kernel(node) else { return not_applicable("there is no kernel") };
+    let Some(entry) = cx.kernel(node) else {
+        return not_applicable("the node does not have a kernel");
+    };
     for (said, params) in params::oddities(cx.subject.op, &node.params) {
         let mut odd = Node { params, ..node.clone() };
         let outputs = match odd.inferred(entry, cx.subject.core) {
@@ -167,7 +169,7 @@ pub(super) fn parameters(cx: &OpContext) -> Outcome {
                 return failed(format!("infer panics where {said}: {}", refusal.message));
             }
             Err(refusal) if refusal.message.trim().is_empty() => {
-                return failed(format!("infer refuses {said} and does not say why"));
+                return failed(format!("infer refuses {said} without a reason"));
             }
             Err(_) => continue,
         };
@@ -195,7 +197,7 @@ pub(super) fn parameters(cx: &OpContext) -> Outcome {
                 return failed(format!("finalize panics where {said}: {}", refusal.message));
             }
             Err(refusal) if refusal.message.trim().is_empty() => {
-                return failed(format!("finalize refuses {said} and does not say why"));
+                return failed(format!("finalize refuses {said} without a reason"));
             }
             Err(_) => {}
         }
@@ -203,7 +205,7 @@ pub(super) fn parameters(cx: &OpContext) -> Outcome {
     Ok(())
 }
 
-/// Outputs with the encodings that those of `node` have, where nobody says others.
+/// Adds encodings to outputs without one: those of `node`.
 pub(super) fn encoded(outputs: &[TensorDesc], node: &Node) -> Vec<TensorDesc> {
     let pairs = outputs.iter().zip(&node.outputs);
     pairs
@@ -219,7 +221,7 @@ pub(super) fn encoded(outputs: &[TensorDesc], node: &Node) -> Vec<TensorDesc> {
 pub(super) fn finalize(cx: &OpContext) -> Outcome {
     const ROUNDS: usize = 24;
     if !heap::CAN_WATCH {
-        return unchecked("the heap of this system cannot be watched");
+        return unchecked("the heap cannot be watched on this system");
     }
     for node in known(cx)?.iter().take(4) {
         let mut kept = Vec::new();
@@ -227,18 +229,18 @@ pub(super) fn finalize(cx: &OpContext) -> Outcome {
             let (made, used) = heap::watched(|| cx.trial(node, 1).map(drop));
             if let Err(refusal) = made {
                 return failed(format!(
-                    "finalize takes {} once, and then refuses it: {refusal}",
+                    "finalize accepts {} once and then refuses it: {refusal}",
                     node.said(cx.subject.core)
                 ));
             }
             kept.push(used.kept_bytes);
         }
-        // What is made once for all is made in the first rounds.
+        // One-time allocations happen in the first rounds.
         let later = kept.get(ROUNDS / 2..).unwrap_or_default();
         if later.iter().all(|&bytes| bytes > 0) {
             let bytes = later.iter().sum::<i64>() / i64::try_from(later.len()).unwrap_or(1);
             return failed(format!(
-                "finalizing and freeing a kernel for {} keeps {bytes} bytes each time",
+                "finalizing and freeing a kernel for {} leaks {bytes} bytes each time",
                 node.said(cx.subject.core)
             ));
         }
@@ -246,7 +248,7 @@ pub(super) fn finalize(cx: &OpContext) -> Outcome {
     Ok(())
 }
 
-/// Which output is not what another call made, whose kernel may add up in another order.
+/// Returns where outputs differ from those of another call, whose kernel may sum in another order.
 fn apart(node: &Node, found: &[Output], wanted: &[Output]) -> Option<String> {
     let mut outputs = found.iter().zip(wanted).zip(&node.outputs).enumerate();
     outputs.find_map(|(at, ((found, wanted), desc))| {
@@ -274,14 +276,14 @@ pub(super) fn constants(cx: &OpContext) -> Outcome {
                 Ok(run) => {
                     if let Some(why) = apart(&node, &run.outputs, &wanted.outputs) {
                         return failed(format!(
-                            "where input {port} is constant, {why}: {}",
+                            "with input {port} constant, {why}: {}",
                             live.said(cx)
                         ));
                     }
                 }
                 Err(fault) => {
                     return failed(format!(
-                        "where input {port} is constant, {}: {}",
+                        "with input {port} constant, {}: {}",
                         live.said(cx),
                         fault
                     ));

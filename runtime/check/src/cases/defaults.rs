@@ -1,4 +1,4 @@
-//! What parameters are where a node leaves them out.
+//! Defaults of omitted parameters.
 
 use udo_api::ValueKind;
 use udo_generator::config::{DefaultValue, Op, Scalar};
@@ -9,18 +9,18 @@ use crate::context::OpContext;
 pub(super) fn as_the_config_says(cx: &OpContext) -> Outcome {
     let op = match &cx.config {
         Ok(Some(op)) => op,
-        Ok(None) => return skipped("there is no config of the operator"),
+        Ok(None) => return skipped("the operator does not have a config"),
         Err(fault) => return failed(format!("the config cannot be read: {fault}")),
     };
     let schema = cx.subject.op.schema();
     for (name, wanted) in params(op) {
         let Some(own) = schema.params().iter().find(|own| own.name() == name) else {
-            return failed(format!("the operator has no parameter {name:?} of the config"));
+            return failed(format!("the config's parameter {name:?} is missing in the operator"));
         };
         held(&format!("parameter {name:?}"), &of_schema(own.default_value()), &wanted)?;
     }
     for (said, own) in op.inputs.iter().zip(schema.inputs()) {
-        // A list without values is an input that is not there.
+        // An empty list is an absent input.
         let said_of = said.default.as_ref().map(of_config);
         let wanted = said_of.filter(|said| *said != Default::Ints(Vec::new()));
         let wanted = wanted.unwrap_or(Default::None);
@@ -33,12 +33,10 @@ fn held(what: &str, found: &Default, wanted: &Default) -> Outcome {
     if found == wanted {
         return Ok(());
     }
-    failed(format!(
-        "{what} is {found} where a node leaves it out, wanted {wanted} as the config says"
-    ))
+    failed(format!("{what} is {found} if a node omits it, expected {wanted} as in the config"))
 }
 
-/// The parameters of the config, and their defaults.
+/// Iterates over the config's parameters and their defaults.
 fn params(op: &Op) -> impl Iterator<Item = (&str, Default)> {
     let scalars = op.scalar_params.iter().map(|param| {
         let default = param.default.clone().map(DefaultValue::Scalar);
@@ -50,7 +48,7 @@ fn params(op: &Op) -> impl Iterator<Item = (&str, Default)> {
     scalars.chain(tensors)
 }
 
-/// A default, in one form whoever says it.
+/// A default from the config or from the package.
 #[derive(Debug)]
 enum Default {
     None,
@@ -60,7 +58,7 @@ enum Default {
 }
 
 impl PartialEq for Default {
-    /// Integers are the same to the last digit; real numbers may have gone through `f32`.
+    /// Integers compare exactly; floats may have been rounded to `f32`.
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::None, Self::None) => true,
@@ -81,7 +79,7 @@ fn are_close(a: &[f64], b: &[f64]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(is_equal)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "what is compared has fewer digits")]
+#[expect(clippy::cast_precision_loss, reason = "the comparison needs fewer digits")]
 fn as_floats(ints: &[i64]) -> Vec<f64> {
     ints.iter().map(|&int| int as f64).collect()
 }

@@ -1,4 +1,4 @@
-//! What an OpenCL device computes, where the machine has one: GPU kernels run as work items everywhere else.
+//! Results on this machine's OpenCL device. Elsewhere GPU kernels run as emulated work items.
 
 use std::time::{Duration, Instant};
 
@@ -22,21 +22,21 @@ use crate::node::{Node, OPSET};
 use crate::shapes::Class;
 use crate::values::Fill;
 
-/// How long further nodes are begun with: each has a program of its own, which is compiled.
+/// The time after which no further node starts: each one compiles a program of its own.
 const ENOUGH: Duration = Duration::from_secs(6);
 
-/// Elements that a program, once it is compiled, runs with: those at which functions are written in ways that are not the same.
+/// The inputs to run a compiled program with. Implementations of math functions differ on these.
 const FILLS: [Fill; 4] = [Fill::Random, Fill::Halves, Fill::Large, Fill::Negative];
 
-/// The full name of this case.
+/// The full name of the case.
 pub(crate) const NAME: &str = "numbers/device";
 
 pub(super) fn device(cx: &OpContext) -> Outcome {
     if cx.subject.core != Core::GPU {
-        return not_applicable("OpenCL is for kernels of the GPU");
+        return not_applicable("only GPU kernels have OpenCL C");
     }
     if cx.is_builtin {
-        return not_applicable("kernels of built-in operators have tests of their own for devices");
+        return not_applicable("built-in kernels have their own device tests");
     }
     let live: Vec<Live<'_>> = cx.live().filter(is_tried).collect();
     if live.iter().any(|live| unwritten(&live.trial).is_some()) {
@@ -51,7 +51,7 @@ pub(super) fn device(cx: &OpContext) -> Outcome {
     let device = match opencl::find() {
         Ok(device) => device.name(),
         Err(why) => {
-            return unchecked(format!("its OpenCL C did not run: there is no device: {why}"));
+            return unchecked(format!("the OpenCL C did not run: no OpenCL device: {why}"));
         }
     };
     let most = if cx.level < 6 { 10 } else { 40 };
@@ -63,10 +63,10 @@ pub(super) fn device(cx: &OpContext) -> Outcome {
         }
         compared += compare(cx, live, device)?;
     }
-    if compared == 0 { skipped("no node with a reference is known") } else { Ok(()) }
+    if compared == 0 { skipped("not verified: no reference to compare with") } else { Ok(()) }
 }
 
-/// The nodes in another order: one of each class in turn, and between any two one with parameters that are not their defaults.
+/// Orders the nodes so that classes take turns, and parameters other than the defaults come early.
 fn of_all_classes<'a, 'b>(live: &'a [Live<'b>]) -> Vec<&'a Live<'b>> {
     let of = |live: &Live<'_>| live.node.class;
     let mut params: Vec<_> = live.iter().filter(|live| of(live) == Class::Params).collect();
@@ -75,7 +75,7 @@ fn of_all_classes<'a, 'b>(live: &'a [Live<'b>]) -> Vec<&'a Live<'b>> {
         let turn = turns.iter().filter(|(_, known)| of(known) == of(other)).count();
         turns.push((turn, other));
     }
-    // Stable, so that classes follow each other as they are found.
+    // A stable sort keeps the classes in the order of their discovery.
     turns.sort_by_key(|(turn, _)| *turn);
     let mut ordered: Vec<&Live<'_>> = Vec::new();
     params.reverse();
@@ -88,20 +88,20 @@ fn of_all_classes<'a, 'b>(live: &'a [Live<'b>]) -> Vec<&'a Live<'b>> {
     ordered
 }
 
-/// Whether the node is one that a model has as it is.
+/// Whether a model can contain the node as it is.
 fn is_tried(live: &Live<'_>) -> bool {
     let tensors = live.node.input_descs().into_iter().chain(live.node.outputs.iter().copied());
     let mut there = tensors.filter(|desc| !desc.is_absent());
     there.all(|desc| desc.full_shape().is_fixed() && desc.encoding().is_none())
 }
 
-/// How many oracles of the node were compared with the results of the device.
+/// Compares the device's results with those of the node's oracles; returns the number of comparisons.
 fn compare(cx: &OpContext, live: &Live<'_>, device: &str) -> Result<usize, Finding> {
     let Some(mut model) = OnDevice::of(cx, live.node, device)? else { return Ok(0) };
     let mut compared = 0;
     for fill in FILLS {
         let values = live.node.values(fill, live.seed);
-        // Elements that the operator refuses are another case's.
+        // Another case covers refused elements.
         if live.trial.run(&values, How::default()).is_err() {
             continue;
         }
@@ -119,7 +119,7 @@ fn compare(cx: &OpContext, live: &Live<'_>, device: &str) -> Result<usize, Findi
     Ok(compared)
 }
 
-/// The graph with what models have otherwise turned around the operator: tensors with their channels last.
+/// Adds transposes around an operator with channels-last tensors, since models have channels first.
 fn as_models(cx: &OpContext, node: &Node, mut graph: Graph) -> Option<Graph> {
     let mut own = graph.nodes.pop()?;
     let turned = |graph: &mut Graph, from: ValueId, to: ValueId, axes: [usize; 4]| {
@@ -150,15 +150,15 @@ fn as_models(cx: &OpContext, node: &Node, mut graph: Graph) -> Option<Graph> {
     Some(graph)
 }
 
-/// A model of one node, which the device runs.
+/// A model of one node on the OpenCL device.
 pub(crate) struct OnDevice {
     session: Session,
-    /// What it is, in messages.
+    /// Its description for messages.
     said: String,
 }
 
 impl OnDevice {
-    /// The node's model; nothing where no model of it is taken, which other cases are about.
+    /// Builds the node's model; `None` if no model accepts it, which other cases report.
     pub(crate) fn of(cx: &OpContext, node: &Node, device: &str) -> Result<Option<Self>, Finding> {
         let said = format!("{}: on {device}", node.said(cx.subject.core));
         let graph = one_node(cx, node).ok().and_then(|graph| as_models(cx, node, graph));
@@ -176,7 +176,7 @@ impl OnDevice {
         let op = cx.subject.op.schema().name();
         let is_there = |backend: &String| backend.starts_with("opencl: ");
         let mut own = model.report().nodes.iter().filter(|node| node.op == op);
-        // One that is known before any run, or that another core has, says nothing of the device.
+        // A node that is folded or runs on another core does not test the device.
         if !own.any(|node| node.backend.as_ref().is_some_and(is_there)) {
             return Ok(None);
         }
@@ -184,7 +184,7 @@ impl OnDevice {
         Ok(Some(Self { session, said }))
     }
 
-    /// What the device makes of the node's elements.
+    /// Runs the node's elements on the device.
     pub(crate) fn run(&mut self, node: &Node, values: &[Vec<u8>]) -> Result<Vec<Output>, Finding> {
         let Self { session, said } = self;
         for (port, (input, bytes)) in node.inputs.iter().zip(values).enumerate() {
@@ -204,12 +204,12 @@ impl OnDevice {
     }
 }
 
-/// What the machine's device makes of the node, or why nothing.
+/// Runs the node on the machine's device, or returns why it cannot.
 pub(crate) fn made(cx: &OpContext, node: &Node, values: &[Vec<u8>]) -> Result<Vec<Output>, String> {
-    let device = opencl::find().map_err(|why| format!("there is no device: {why}"))?.name();
+    let device = opencl::find().map_err(|why| format!("no OpenCL device: {why}"))?.name();
     let made = OnDevice::of(cx, node, device).and_then(|model| match model {
         Some(mut model) => model.run(node, values),
-        None => super::failed("no model of the node runs on the device"),
+        None => super::failed("the device does not run a model of the node"),
     });
     made.map_err(|finding| match finding {
         Finding::Failed(why)
@@ -220,7 +220,7 @@ pub(crate) fn made(cx: &OpContext, node: &Node, values: &[Vec<u8>]) -> Result<Ve
     })
 }
 
-/// Whether a kernel does not compile for the device.
+/// Whether the error is that a kernel does not compile for the device.
 fn is_of_device(error: &CompileError) -> bool {
     matches!(
         error,

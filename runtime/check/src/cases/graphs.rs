@@ -1,4 +1,4 @@
-//! Models in which the operator has others around it, made at random and held to what their parts give one by one.
+//! Random models around the operator, compared with their parts run one by one.
 
 mod gadgets;
 mod make;
@@ -17,16 +17,16 @@ use crate::values::{Random, Seen};
 use make::Stored;
 use run::{Fault, Runner};
 
-/// How many graphs are tried.
+/// The number of graphs.
 const GRAPHS: u64 = 32;
 
-/// Nodes that graphs are made of.
+/// The most nodes in a graph's construction set.
 const NODES: usize = 12;
 
 /// Nodes with more elements are left to other cases.
 const ELEMENTS: usize = 1 << 14;
 
-/// Tries random graphs; one that is wrong is left with as few nodes as it takes.
+/// Runs random graphs; a failing one is reduced to as few nodes as possible.
 pub(super) fn neighbours(cx: &OpContext) -> Outcome {
     let live: Vec<Live<'_>> = cx.live().filter(is_for_graphs).take(NODES).collect();
     let mut runner = Runner::new(cx);
@@ -44,11 +44,12 @@ pub(super) fn neighbours(cx: &OpContext) -> Outcome {
         }
     }
     if usable.is_empty() {
-        return match refusal.map(|why| format!("no model runs a node that the kernel takes: {why}"))
+        return match refusal
+            .map(|why| format!("no model runs a node that the kernel accepts: {why}"))
         {
             Some(why) if cx.is_builtin => skipped(why),
             Some(why) => Err(Finding::Warning(why)),
-            None => skipped("no node of few elements and fixed extents runs"),
+            None => skipped("no small node with fixed dimensions runs"),
         };
     }
     let mut held = 0;
@@ -56,7 +57,7 @@ pub(super) fn neighbours(cx: &OpContext) -> Outcome {
         let mut random = Random::new(cx.seed.wrapping_mul(GRAPHS).wrapping_add(turn) ^ 0x6a);
         let Some(made) = make::random(cx, &usable, stored, &mut random) else { continue };
         runner.choose(&mut random);
-        // Neighbours may make what the kernel does not work with.
+        // Neighbouring operators may produce values that the kernel refuses.
         let known = match runner.one_by_one(&made) {
             Ok(known) => known,
             Err(Fault::Refused(why) | Fault::Failed(why)) => {
@@ -91,7 +92,7 @@ fn is_for_graphs(live: &Live<'_>) -> bool {
         && descs().all(|desc| desc.len() <= ELEMENTS && desc.dtype() != Some(DType::Str))
 }
 
-/// Whether a model of the node alone gives what its kernel gives; a reason where no model runs it.
+/// Whether a model of the node gives the kernel's results; returns a reason if no model runs it.
 fn alone(
     cx: &OpContext,
     live: &Live<'_>,
@@ -99,7 +100,7 @@ fn alone(
     runner: &mut Runner,
 ) -> Result<Option<String>, Finding> {
     let Some(made) = make::alone(cx, live, stored) else {
-        return Ok(Some("its tensors are of no type that models hold".to_owned()));
+        return Ok(Some("models do not support its tensor types".to_owned()));
     };
     let known = match runner.one_by_one(&made) {
         Ok(known) => known,
@@ -114,12 +115,12 @@ fn alone(
     let outputs = live.node.outputs.iter().zip(&run.outputs).filter(|(desc, _)| !desc.is_absent());
     for ((desc, wanted), id) in outputs.zip(&made.graph.outputs) {
         let Some(found) = known.get(id) else { continue };
-        // Another processor's instructions may round otherwise.
+        // Instruction sets of processors may round differently.
         let desc = if stored == Stored::AsElements { found.desc() } else { desc };
         let found = Seen { desc: found.desc(), dims: found.dims(), bytes: found.bytes() };
         if let Some(why) = differs(found, Seen::new(wanted, desc)) {
             return failed(format!(
-                "a model of {}: its output {why}, by its kernel",
+                "a model of {}: the output {why}, compared with the kernel",
                 live.said(cx)
             ));
         }

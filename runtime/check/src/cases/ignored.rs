@@ -1,4 +1,5 @@
-//! Optional inputs and parameters that change nothing: a kernel that forgot one passes every comparison in which it is not given.
+//! Optional inputs and parameters without an effect. A kernel that ignores one passes every comparison that does not
+//! set it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,19 +16,19 @@ use crate::params::{self, Params};
 use crate::trial::Trial;
 use crate::values::Fill;
 
-/// Elements that an input gets in the place of those that it has.
+/// Replacement contents of an input.
 const FILLS: [Fill; 5] = [Fill::Random, Fill::Large, Fill::Negative, Fill::Small, Fill::Zero];
 
-/// The most nodes that each part is tried in. It is in none any more as soon as it changed something.
+/// The most nodes to try each part in; the first effect ends the trials.
 const MOST: usize = 40;
 
-/// The most nodes, and the most settings of all parameters, that are tried together where no node as it is shows an effect.
+/// The most nodes and the most parameter settings to combine if no unchanged node shows an effect.
 const MOST_TOGETHER: (usize, usize) = (6, 24);
 
-/// A node whose outputs take more is not tried with another parameter.
+/// Nodes with larger outputs do not get other parameters.
 const LARGEST_BYTES: usize = 16 << 20;
 
-/// What of an operator a node may give: an input by its place, or a parameter by its place.
+/// An optional feature of a node: an input or a parameter, by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Input(usize),
@@ -35,7 +36,7 @@ enum Part {
 }
 
 impl Part {
-    /// Whether the node gives it.
+    /// Whether the node has the part.
     fn is_in(self, node: &Node) -> bool {
         match self {
             Self::Input(port) => node.inputs.get(port).is_some_and(|input| !input.desc.is_absent()),
@@ -44,10 +45,10 @@ impl Part {
     }
 }
 
-/// Warns of each optional input and each parameter with which no node makes anything else than without, or with another one.
+/// Warns of each optional input and each parameter that never affects a result.
 pub(super) fn changes_nothing(cx: &OpContext) -> Outcome {
     if cx.is_builtin {
-        return not_applicable("nodes of built-in operators are made by their names");
+        return not_applicable("nodes of built-in operators are written by hand");
     }
     let nodes = known(cx)?;
     let schema = cx.subject.op.schema();
@@ -56,7 +57,7 @@ pub(super) fn changes_nothing(cx: &OpContext) -> Outcome {
     let params = (0..schema.params().len()).map(Part::Param);
     let mut parts = Parts { open: inputs.chain(params).collect(), tried: BTreeMap::new() };
     if parts.open.is_empty() {
-        return not_applicable("it has no optional input and no parameter");
+        return not_applicable("the operator has neither optional inputs nor parameters");
     }
     let order = by_turns(nodes);
     for (at, node) in order.iter().filter_map(|&at| Some((at, nodes.get(at)?))) {
@@ -65,7 +66,8 @@ pub(super) fn changes_nothing(cx: &OpContext) -> Outcome {
             parts.try_in(cx, at, node, &wanted);
         }
     }
-    // An input may count in one mode alone, and a parameter together with another: in nodes that are made of two others.
+    // An input may matter only in one mode, or a parameter only together with another. Combine the settings of two
+    // nodes.
     let settings = settings(nodes);
     for part in parts.open.clone() {
         let own = order.iter().filter_map(|&at| Some((at, nodes.get(at)?)));
@@ -92,21 +94,21 @@ pub(super) fn changes_nothing(cx: &OpContext) -> Outcome {
     }
     let (verb, core) = (if ignored.len() == 1 { "changes" } else { "change" }, cx.subject.core);
     Err(Finding::Warning(format!(
-        "{} {verb} nothing on {core}: results are the same without, and with other values",
+        "{} {verb} nothing on {core}: results are the same without it and with other values",
         ignored.join(", ")
     )))
 }
 
-/// The parts of an operator.
+/// The parts under test.
 struct Parts {
-    /// Those that have not changed anything yet.
+    /// Parts that have not had an effect yet.
     open: BTreeSet<Part>,
-    /// In how many nodes each was tried.
+    /// The number of nodes that each part was tried in.
     tried: BTreeMap<Part, usize>,
 }
 
 impl Parts {
-    /// What the node gives that is still to be tried.
+    /// Returns the parts of the node that still need a trial.
     fn wanted(&self, node: &Node) -> Vec<Part> {
         let is_wanted = |part: &&Part| {
             part.is_in(node) && self.tried.get(part).is_none_or(|&count| count < MOST)
@@ -114,11 +116,11 @@ impl Parts {
         self.open.iter().filter(is_wanted).copied().collect()
     }
 
-    /// Tries what of a node is wanted.
+    /// Tries these parts of a node.
     fn try_in(&mut self, cx: &OpContext, at: usize, node: &Node, wanted: &[Part]) {
         let Some(live) = cx.live_of(at, node) else { return };
         let Ok(run) = live.trial.run(&live.values, How::default()) else { return };
-        // Where nothing is computed, nothing changes it.
+        // Empty outputs cannot show an effect.
         if run.outputs.iter().all(|output| output.bytes.is_empty()) {
             return;
         }
@@ -137,7 +139,7 @@ impl Parts {
     }
 }
 
-/// The places of the nodes, first one of those that are alike but for their extents, then another one of those.
+/// Orders the nodes so that nodes differing only in dimensions are spread out.
 fn by_turns(nodes: &[Node]) -> Vec<usize> {
     let mut counts: Vec<(usize, &Node)> = Vec::new();
     let mut order = Vec::new();
@@ -156,7 +158,7 @@ fn by_turns(nodes: &[Node]) -> Vec<usize> {
     order.into_iter().map(|(_, at)| at).collect()
 }
 
-/// Different settings of all parameters that nodes have, the last ones first: these are the least like the defaults.
+/// Returns the distinct parameter settings of the nodes, last first: those differ most from the defaults.
 fn settings(nodes: &[Node]) -> Vec<Params> {
     let mut settings: Vec<Params> = Vec::new();
     for node in nodes.iter().rev() {
@@ -167,19 +169,19 @@ fn settings(nodes: &[Node]) -> Vec<Params> {
     settings
 }
 
-/// What came of another value.
+/// The effect of a changed part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
-    /// There is none that could be tried.
+    /// No other value could be tried.
     Untried,
     /// The results are the same.
     Nothing,
-    /// They are not, or the kernel refuses the elements, which it thus reads.
+    /// The results differ, or the kernel refuses the new elements and so reads them.
     Something,
 }
 
 impl Effect {
-    /// What several of them come to.
+    /// Combines two effects.
     fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Something, _) | (_, Self::Something) => Self::Something,
@@ -237,7 +239,7 @@ fn of_param(cx: &OpContext, live: &Live<'_>, at: usize, base: &[Output]) -> Effe
     let Some((_, own)) = live.node.params.get(at) else { return Effect::Untried };
     let variations = params::variations(cx.subject.op, &live.node.params);
     let oddities = params::oddities(cx.subject.op, &live.node.params);
-    // Integers of any size may be extents; real numbers are not.
+    // Arbitrary integers may be dimensions; floats are not.
     let is_real = |params: &params::Params| {
         matches!(params.get(at), Some((_, ParamSetting::Float(_) | ParamSetting::Floats(_))))
     };
@@ -262,7 +264,7 @@ fn of_param(cx: &OpContext, live: &Live<'_>, at: usize, base: &[Output]) -> Effe
     effect
 }
 
-/// A node made of `like`, with the outputs that shape inference says; nothing where it is refused or large.
+/// Infers the outputs of a changed copy of `like`; `None` if it is refused or too large.
 fn inferred_again(cx: &OpContext, mut node: Node, like: &Node) -> Option<Node> {
     let outputs = node.inferred(cx.kernel(like)?, cx.subject.core).ok()?;
     if outputs.iter().map(TensorDesc::size_bytes).sum::<usize>() > LARGEST_BYTES {
@@ -272,7 +274,7 @@ fn inferred_again(cx: &OpContext, mut node: Node, like: &Node) -> Option<Node> {
     Some(node)
 }
 
-/// Whether the node, whose outputs are yet to be inferred, makes something else than `base`.
+/// Compares the results of the node, after inference, with `base`.
 fn inferred(
     cx: &OpContext,
     live: &Live<'_>,
@@ -290,7 +292,7 @@ fn inferred(
     with(cx, live, &node, values, base)
 }
 
-/// Whether the node makes something else than `base`.
+/// Compares the results of the node with `base`.
 fn with(
     cx: &OpContext,
     live: &Live<'_>,
@@ -300,7 +302,7 @@ fn with(
 ) -> Effect {
     match cx.trial_by(node, live.entry, 1) {
         Ok(trial) => compared(&trial, values, base),
-        // A kernel may refuse what others take.
+        // A kernel may refuse settings that others accept.
         Err(_) => Effect::Untried,
     }
 }

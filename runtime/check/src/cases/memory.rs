@@ -1,4 +1,4 @@
-//! What calls read and write.
+//! Memory that calls read and write.
 
 use udo_api::Status;
 use udo_testing::{CallError, HeapUse, How, Mode, Order, Output, Run, VTCM_BYTES};
@@ -40,25 +40,27 @@ pub(super) fn written(cx: &OpContext) -> Outcome {
     if nodes == 0 { skipped("no node runs") } else { Ok(()) }
 }
 
-/// An output of a run, and the byte that its memory held before.
+/// An output of a run, and the byte that filled its memory before.
 #[derive(Clone, Copy)]
 struct Poisoned<'a> {
     poison: u8,
     output: &'a Output,
 }
 
-/// How two runs differ that found other bytes in their outputs and scratch.
+/// Describes how two runs differ whose outputs and scratch had different contents before.
 fn unlike(port: usize, first: Poisoned<'_>, second: Poisoned<'_>, said: &str) -> String {
     let pairs = first.output.bytes.iter().zip(&second.output.bytes);
     let is_left = |(x, y): (&u8, &u8)| *x == first.poison && *y == second.poison;
     let left = pairs.clone().filter(|&pair| is_left(pair)).count();
     match pairs.clone().position(is_left) {
         Some(at) => format!(
-            "{left} bytes of output {port} are not written, the first of them {at}, of {}: {said}",
+            "{left} of {} bytes of output {port} are not written, the first at {at}: {said}",
             first.output.bytes.len()
         ),
         None => {
-            format!("output {port} depends on what its memory or the scratch held before: {said}")
+            format!(
+                "output {port} depends on the previous contents of its memory or the workspace: {said}"
+            )
         }
     }
 }
@@ -80,7 +82,7 @@ pub(super) fn heap(cx: &OpContext) -> Outcome {
     const FILLS: [Fill; 6] =
         [Fill::Random, Fill::Small, Fill::Equal, Fill::Large, Fill::Infinite, Fill::Nan];
     if !heap::CAN_WATCH {
-        return unchecked("the heap of this system cannot be watched");
+        return unchecked("the heap cannot be watched on this system");
     }
     let mut calls = 0;
     for node in known(cx)? {
@@ -118,7 +120,7 @@ pub(super) fn heap(cx: &OpContext) -> Outcome {
 }
 
 pub(super) fn workspace(cx: &OpContext) -> Outcome {
-    /// Scratch below this is nothing to speak of.
+    /// Smaller workspaces are always accepted.
     const FREE: usize = 16 << 20;
     for node in known(cx)? {
         let Ok(trial) = cx.trial(node, 1) else { continue };
@@ -140,7 +142,7 @@ pub(super) fn workspace(cx: &OpContext) -> Outcome {
         let bytes = declared.bytes();
         if !declared.wants_all_vtcm() && bytes > FREE && bytes / 64 > tensors {
             return failed(format!(
-                "it declares {bytes} bytes of scratch for {tensors} bytes of tensors: {}",
+                "the kernel declares a workspace of {bytes} bytes for {tensors} bytes of tensors: {}",
                 live.said(cx)
             ));
         }
@@ -148,7 +150,7 @@ pub(super) fn workspace(cx: &OpContext) -> Outcome {
         let has_fast = cx.subject.core.kind().is_some_and(udo_api::CoreKind::has_fast_memory);
         if has_fast && bytes > fast {
             return failed(format!(
-                "it declares {bytes} bytes of scratch, and the fast memory has {fast}: {}",
+                "the kernel declares a workspace of {bytes} bytes, and the fast memory has {fast}: {}",
                 live.said(cx)
             ));
         }

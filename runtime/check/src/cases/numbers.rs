@@ -1,4 +1,4 @@
-//! The numbers that calls compute, next to those of the operator's oracles.
+//! Compares results with those of the operator's oracles.
 
 use udo_api::{DType, TensorDesc};
 use udo_testing::{CallError, How, Output, is_near};
@@ -27,12 +27,12 @@ pub(super) fn special(cx: &OpContext) -> Outcome {
     compare(cx, &[Fill::Nan, Fill::Infinite], 1, Special::Compare)
 }
 
-/// Whether numbers that are none are compared.
+/// How to compare NaN and infinities.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Special {
     Skip,
     Compare,
-    /// They are not, and digits are lost where large numbers are subtracted.
+    /// They are not compared, and tolerances allow for cancellation of large numbers.
     Lossy,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn steps(cx: &OpContext) -> Outcome {
     compare(cx, &[Fill::Ramp], 1, Special::Skip)
 }
 
-/// The same under encodings whose zero point lies at an end, or whose scale is small.
+/// Repeats the comparison under encodings with a zero point at a limit or a small scale.
 pub(super) fn encodings(cx: &OpContext) -> Outcome {
     let mut compared = 0;
     for live in cx.live() {
@@ -63,21 +63,21 @@ pub(super) fn encodings(cx: &OpContext) -> Outcome {
             if !is_any {
                 continue;
             }
-            // What results are stored as has its zero point at the lower end, or above the middle.
+            // Output zero points at the lower limit and above the middle.
             for below in [0.0, 3.0] {
                 compared += under(cx, &live, &node, below)?;
             }
         }
     }
     if compared == 0 {
-        skipped("nothing is quantized, or results have no reference")
+        skipped("no tensor is quantized, or no reference to compare with")
     } else {
         Ok(())
     }
 }
 
-/// Compares a node whose inputs have other encodings than the one that was found, with outputs that hold the results, and as much `below` 0
-/// as so many times the largest of them.
+/// Compares a node with other input encodings. The outputs' encodings cover the results, and extend below 0 by `below`
+/// times the largest result.
 fn under(cx: &OpContext, live: &Live<'_>, node: &Node, below: f64) -> Result<usize, Finding> {
     let values = node.values(Fill::Random, live.seed);
     let Some(real) = cx.oracles.iter().find_map(|oracle| oracle.real(node, &values)) else {
@@ -118,19 +118,19 @@ fn under(cx: &OpContext, live: &Live<'_>, node: &Node, below: f64) -> Result<usi
     Ok(calls)
 }
 
-/// Whether the config says what the operator computes, and something of each output.
+/// Whether the config has a reference, and the reference constrains each output.
 pub(super) fn reference(cx: &OpContext) -> Outcome {
     if let Err(fault) = &cx.config {
         return failed(format!("the config cannot be read: {fault}"));
     }
     if cx.reference().is_none() {
         return skipped(match cx.oracles.first().map(|oracle| oracle.who) {
-            _ if cx.is_builtin => "built-in operators have no config".to_owned(),
+            _ if cx.is_builtin => "built-in operators do not have a config".to_owned(),
             Some(who) => format!(
-                "formula not verified: the config has no \"reference\", and {} stands for it",
+                "formula not verified: the config has no \"reference\", so results are compared with {}",
                 who.said()
             ),
-            None => "formula not verified: the config has no \"reference\", and no other kernel computes it"
+            None => "formula not verified: the config has no \"reference\", and no other kernel to compare with"
                 .to_owned(),
         });
     }
@@ -149,17 +149,15 @@ fn compare(cx: &OpContext, fills: &[Fill], turns: u64, special: Special) -> Outc
     }
     match all {
         Compared { calls: 0, .. } if cx.live().next().is_none() => skipped("no node runs"),
-        Compared { calls: 0, .. } => {
-            skipped("results not verified: no reference and no other kernel to compare with")
-        }
+        Compared { calls: 0, .. } => skipped("results not verified: no reference to compare with"),
         Compared { claims: 0, calls } => skipped(format!(
-            "the reference lets any number stand for every element of all {calls} calls"
+            "the reference accepts any value for every element of all {calls} calls"
         )),
         Compared { .. } => Ok(()),
     }
 }
 
-/// How many results were compared with those that are wanted, and how many of those want something.
+/// The number of comparisons, and how many of them constrained a value.
 #[derive(Clone, Copy, Debug, Default)]
 struct Compared {
     calls: usize,
@@ -196,7 +194,7 @@ fn one(
                 fault
             ));
         }
-        // Elements that no call takes are another case's.
+        // Another case covers refused elements.
         Err(CallError::Failed(_)) => return Ok(()),
         Err(fault) => return failed(format!("{}: {}", live.said(cx), fault)),
     };
@@ -210,7 +208,7 @@ fn one(
     Ok(())
 }
 
-/// Holds the outputs of a node to what somebody wants of them.
+/// Compares a node's outputs with expected results.
 pub(super) fn held(
     node: &Node,
     outputs: &[Output],
@@ -222,7 +220,7 @@ pub(super) fn held(
         let Some(desc) = node.outputs.get(port) else { continue };
         let why = match &wanted.dims {
             Some(dims) if *dims != made.dims => {
-                Some(format!("is {:?}, wanted {dims:?}", made.dims))
+                Some(format!("is {:?}, expected {dims:?}", made.dims))
             }
             _ => apart(desc, &numbers(desc, &made.bytes), wanted, special)
                 .or_else(|| other_integer(desc, made, wanted)),
@@ -234,7 +232,7 @@ pub(super) fn held(
     Ok(())
 }
 
-/// Which integer is another one, though the nearest real numbers are the same.
+/// Finds an integer that differs though its nearest `f64` is equal.
 fn other_integer(desc: &TensorDesc, made: &Output, wanted: &Wanted) -> Option<String> {
     let (integers_wanted, allowed) = (wanted.integers.as_ref()?, wanted.allowed.as_ref()?);
     if desc.dtype() != Some(DType::I64) {
@@ -245,10 +243,10 @@ fn other_integer(desc: &TensorDesc, made: &Output, wanted: &Wanted) -> Option<St
     let is_off =
         |((found, wanted), allowed): ((&i64, &i64), &f64)| found != wanted && *allowed == 0.0;
     let (at, ((found, wanted), _)) = all.find(|(_, element)| is_off(*element))?;
-    Some(format!("has {found} at {at}, wanted {wanted}"))
+    Some(format!("has {found} at {at}, expected {wanted}"))
 }
 
-/// How far numbers of a type may be from those wanted: relative to each, and to the largest.
+/// Returns the tolerance of a type: relative to each element, and relative to the largest.
 fn tolerance(desc: &TensorDesc) -> (f64, f64) {
     match desc.dtype() {
         Some(DType::F16) => (4e-3, 1e-3),
@@ -258,7 +256,7 @@ fn tolerance(desc: &TensorDesc) -> (f64, f64) {
     }
 }
 
-/// An element, what is wanted of it, and how far it may be off.
+/// An element, its expected value, and its tolerance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judged {
     pub(crate) at: usize,
@@ -268,31 +266,31 @@ pub(crate) struct Judged {
     pub(crate) is_off: bool,
 }
 
-/// Which element is not what is wanted; nothing where all are.
+/// Returns the first element out of tolerance, if any.
 fn apart(desc: &TensorDesc, found: &[f64], wanted: &Wanted, special: Special) -> Option<String> {
     let Judged { at, found, wanted, allowed, .. } =
         judged(desc, found, wanted, special).into_iter().find(|element| element.is_off)?;
     let within = if wanted.is_finite() { format!(" within {allowed:.3e}") } else { String::new() };
-    Some(format!("has {found} at {at}, wanted {wanted}{within}"))
+    Some(format!("has {found} at {at}, expected {wanted}{within}"))
 }
 
-/// Where an output is not that of another call that computes the same, though maybe in another order.
+/// Describes the first difference from another call that computes the same values, maybe in another order.
 pub(crate) fn differs(found: Seen<'_>, wanted: Seen<'_>) -> Option<String> {
     if found.dims != wanted.dims {
-        return Some(format!("is {:?}, wanted {:?}", found.dims, wanted.dims));
+        return Some(format!("is {:?}, expected {:?}", found.dims, wanted.dims));
     }
     if found.is_exact() && found.desc.dtype() == wanted.desc.dtype() {
         let [own, others] = [found, wanted].map(|seen| integers(seen.desc, seen.bytes));
         let mut pairs = own.iter().zip(&others).enumerate();
         let (at, (own, other)) = pairs.find(|(_, (own, other))| own != other)?;
-        return Some(format!("has {own} at {at}, wanted {other}"));
+        return Some(format!("has {own} at {at}, expected {other}"));
     }
     let numbers = |seen: Seen<'_>| numbers(seen.desc, seen.bytes);
     let other = Wanted { dims: None, numbers: numbers(wanted), allowed: None, integers: None };
     apart(wanted.desc, &numbers(found), &other, Special::Compare)
 }
 
-/// Every element that is compared, next to what is wanted of it.
+/// Returns every compared element with its expected value.
 pub(crate) fn compared(desc: &TensorDesc, found: &[f64], wanted: &Wanted) -> Vec<Judged> {
     judged(desc, found, wanted, Special::Compare)
 }
@@ -328,7 +326,7 @@ fn judged(desc: &TensorDesc, found: &[f64], wanted: &Wanted, special: Special) -
             |stored: f64| (stored - f64::from(encoding.zero_point)) * f64::from(encoding.scale);
         Some((of(low), of(high), f64::from(encoding.scale)))
     });
-    // The smallest numbers have few digits.
+    // Denormal numbers are less precise.
     let least = if desc.dtype() == Some(DType::F16) { 1.2e-7 } else { 1e-30 };
     let most = if desc.dtype() == Some(DType::F16) { 65504.0 } else { f64::INFINITY };
     let mut all = Vec::new();
@@ -353,9 +351,9 @@ fn judged(desc: &TensorDesc, found: &[f64], wanted: &Wanted, special: Special) -
     all
 }
 
-/// Whether an element is further from the one that is wanted than it may be.
+/// Whether an element is out of tolerance.
 fn is_beyond(found: f64, wanted: f64, allowed: f64) -> bool {
-    // What is computed here rounds as well.
+    // The computation of the oracle rounds too.
     !(allowed.is_infinite() || is_near(found, wanted, allowed * (1.0 + 1e-9)))
 }
 
@@ -388,15 +386,17 @@ mod tests {
         let float = TensorDesc::new(DType::F32, Shape::new(&[2]).unwrap());
         assert_eq!(said(float, &[1.0, f64::NAN], &[1.0001, f64::NAN]), None);
         assert!(
-            said(float, &[1.0, 0.0], &[1.01, 0.0]).unwrap().starts_with("has 1 at 0, wanted 1.01")
+            said(float, &[1.0, 0.0], &[1.01, 0.0])
+                .unwrap()
+                .starts_with("has 1 at 0, expected 1.01")
         );
         assert_eq!(
             said(float, &[1.0, f64::NAN], &[1.0, 2.0]).unwrap(),
-            "has NaN at 1, wanted 2 within 4.040e-4"
+            "has NaN at 1, expected 2 within 4.040e-4"
         );
         assert_eq!(
             said(float, &[f64::INFINITY, 0.0], &[f64::NAN, 0.0]).unwrap(),
-            "has inf at 0, wanted NaN"
+            "has inf at 0, expected NaN"
         );
         let int = TensorDesc::new(DType::I32, Shape::new(&[2]).unwrap());
         assert!(said(int, &[3.0, 4.0], &[3.0, 5.0]).is_some());
@@ -411,11 +411,11 @@ mod tests {
         assert_eq!(differs(seen(&[2], &large), seen(&[2], &large)), None);
         assert_eq!(
             differs(seen(&[2], &larger), seen(&[2], &large)).unwrap(),
-            "has 9007199254740993 at 1, wanted 9007199254740992"
+            "has 9007199254740993 at 1, expected 9007199254740992"
         );
         assert_eq!(
             differs(seen(&[2, 1], &large), seen(&[1, 2], &large)).unwrap(),
-            "is [2, 1], wanted [1, 2]"
+            "is [2, 1], expected [1, 2]"
         );
     }
 

@@ -1,4 +1,4 @@
-//! The OpenCL C of GPU kernels, as a compiler takes it.
+//! Compiles the OpenCL C of GPU kernels.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -11,23 +11,23 @@ use super::{Outcome, failed, known, not_applicable, skipped, unchecked};
 use crate::context::{OpContext, PackageContext};
 use crate::opencl_c::{self, Compiled, Compiler};
 
-/// How long further sources are compiled: a kernel may have another one for each node.
+/// The time after which no further source is compiled: a kernel may have one for each node.
 const ENOUGH: Duration = Duration::from_secs(6);
 
-/// Compiles the sources that the kernels hand to a device for the nodes that are known, with their own build options.
+/// Compiles the sources that kernels hand to a device for the known nodes, with their own build options.
 pub(super) fn compiles(cx: &OpContext) -> Outcome {
     if cx.subject.core != Core::GPU {
-        return not_applicable("OpenCL C is for kernels of the GPU");
+        return not_applicable("only GPU kernels have OpenCL C");
     }
     if cx.is_builtin {
-        return not_applicable("sources of built-in kernels have tests of their own");
+        return not_applicable("built-in kernels have their own tests");
     }
     let (start, mut count, mut seen) = (Instant::now(), 0, BTreeSet::new());
     let mut compiler = None;
     for node in known(cx)? {
         let Ok(trial) = cx.trial(node, 1) else { continue };
         if unwritten(&trial).is_some() {
-            return skipped("its OpenCL C is not written");
+            return skipped("the OpenCL C is not written");
         }
         let Some(info) = trial.kernel().gpu_info() else { continue };
         let storage = Storage::for_node(&node.input_descs(), &node.outputs);
@@ -58,12 +58,12 @@ pub(super) fn compiles(cx: &OpContext) -> Outcome {
         }
     }
     if count == 0 {
-        return not_applicable("its kernels have no OpenCL C");
+        return not_applicable("the kernels do not have OpenCL C");
     }
     Ok(())
 }
 
-/// The source in words: by the file of the package that it comes from, if one is there.
+/// Describes a source: by its file in the package, if it has one.
 fn said(cx: &OpContext, source: &str, kernel: &str) -> String {
     let folder = PackageContext { place: cx.place.clone() }.folder();
     let file = folder.and_then(|folder| opencl_c::file_of(&folder, source));

@@ -1,4 +1,4 @@
-//! What a model must not say of the operator is refused, by the name of what is wrong.
+//! Models that break the operator's schema are refused, and the message names the faulty input or attribute.
 
 use udo_api::{Core, DType, Param, ParamKind, Port};
 use udo_host::ParamSetting;
@@ -14,13 +14,13 @@ use crate::node::{Input, Node, OPSET};
 pub(super) fn refused_by_name(cx: &OpContext) -> Outcome {
     if cx.is_builtin {
         return not_applicable(
-            "the runtime upgrades nodes of built-in operators, which its own tests hold to",
+            "the runtime upgrades nodes of built-in operators, which its own tests cover",
         );
     }
     let is_whole =
         |node: &&Node| node.inputs.iter().all(|input| input.desc.full_shape().is_fixed());
     let Some(node) = cx.found().nodes.iter().find(is_whole) else {
-        return skipped("no node is known");
+        return skipped("no valid node was found");
     };
     let model = OneNode {
         cx,
@@ -53,7 +53,7 @@ pub(super) fn refused_by_name(cx: &OpContext) -> Outcome {
         let mut more = model.clone();
         more.inputs.resize(schema.inputs().len(), first.clone());
         more.inputs.push(first.clone());
-        more.refused("", "a node with an input more than the operator has")?;
+        more.refused("", "a node with one input too many")?;
     }
     for param in schema.params() {
         let name = param.attribute_name();
@@ -66,16 +66,16 @@ pub(super) fn refused_by_name(cx: &OpContext) -> Outcome {
             let mut mistyped = model.clone();
             mistyped.attrs.retain(|(own, _)| own != name);
             mistyped.attrs.push((name.to_owned(), wrong));
-            mistyped.refused(name, &format!("attribute {name:?} of another kind"))?;
+            mistyped.refused(name, &format!("attribute {name:?} of another type"))?;
         }
     }
     Ok(())
 }
 
-/// A type that the port takes on no core.
+/// Returns a type that the port does not accept on any core.
 fn other_type(port: &Port) -> Option<DType> {
     let of_tensors = DType::ALL.into_iter().filter(|dtype| *dtype != DType::Str);
-    // What is close to a type that is taken may be converted on the way.
+    // Types similar to an accepted one may be converted.
     let known = port.types();
     let is_far = |dtype: &DType| {
         !known.has(*dtype) && (!dtype.is_float() || !known.iter().any(DType::is_float))
@@ -83,7 +83,7 @@ fn other_type(port: &Port) -> Option<DType> {
     of_tensors.rev().find(is_far)
 }
 
-/// A value that the parameter cannot have.
+/// Returns a value of a type that the parameter does not accept.
 fn wrong_kind(param: &Param) -> Option<Attr> {
     match param.kind()? {
         ParamKind::Scalar | ParamKind::Tensor | ParamKind::TypedTensor => {
@@ -94,7 +94,7 @@ fn wrong_kind(param: &Param) -> Option<Attr> {
     }
 }
 
-/// The node's parameters as attributes.
+/// Returns the node's parameters as attributes.
 pub(crate) fn attrs(cx: &OpContext, node: &Node) -> Vec<(String, Attr)> {
     let params = cx.subject.op.schema().params().iter().zip(&node.params);
     let attr = |(param, (_, setting)): (&Param, &(&'static str, ParamSetting))| {
@@ -121,7 +121,7 @@ struct OneNode<'a> {
     outputs: usize,
 }
 
-/// The node as a model, whose inputs and outputs are called `input_0`, .. and `output_0`, ..; or what it is not made of.
+/// Builds a model of the node with inputs `input_0`, .. and outputs `output_0`, ..; or returns why it cannot.
 pub(super) fn one_node(cx: &OpContext, node: &Node) -> Result<Graph, String> {
     let (inputs, attrs) = (node.inputs.clone(), attrs(cx, node));
     OneNode { cx, inputs, attrs, outputs: node.outputs.len() }.graph()
@@ -173,12 +173,12 @@ impl OneNode<'_> {
             .map_err(|error| chain(&error))
     }
 
-    /// A finding unless the model is refused by a message that has `name` in it.
+    /// Checks that the model is refused with a message that contains `name`.
     fn refused(&self, name: &str, what: &str) -> Outcome {
         match self.compiled() {
             Ok(()) => failed(format!("{what} is not refused")),
             Err(said) if !said.contains(name) => {
-                failed(format!("{what} is refused, and the message does not name it: {said}"))
+                failed(format!("{what} is refused with a message that does not name it: {said}"))
             }
             Err(_) => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! Extents of outputs.
+//! Output shapes.
 
 use udo_api::{Dim, TensorDesc};
 use udo_reference::{EvalError, Extent};
@@ -17,7 +17,7 @@ pub(super) fn runs(cx: &OpContext) -> Outcome {
             Ok(trial) => trial,
             Err(refusal) => {
                 return failed(format!(
-                    "finalize takes {said} once, and then refuses it: {refusal}"
+                    "finalize accepts {said} once and then refuses it: {refusal}"
                 ));
             }
         };
@@ -27,7 +27,7 @@ pub(super) fn runs(cx: &OpContext) -> Outcome {
             }
             return failed(format!("{said}: {fault}"));
         }
-        // Elements that a kernel may refuse must not break it either.
+        // Refused elements must not break the kernel either.
         for fill in [Fill::Zero, Fill::Negative, Fill::Ramp] {
             if let Err(CallError::Broken(what)) =
                 trial.run(&node.values(fill, cx.seed), How::default())
@@ -39,14 +39,14 @@ pub(super) fn runs(cx: &OpContext) -> Outcome {
     Ok(())
 }
 
-/// Whether a kernel that is right may refuse all elements that are tried.
+/// Whether a correct kernel may refuse all elements of the trials.
 fn may_refuse(cx: &OpContext, node: &Node) -> bool {
     let values = node.values(Fill::Random, cx.seed);
     match cx.reference() {
         Some(program) if !reference::is_long(program, node, &values) => {
             reference::refuses(program, node, &values)
         }
-        // No index is in range where there is nothing to index.
+        // Every index is out of range for an empty tensor.
         Some(_) | None => node.has_integers(),
     }
 }
@@ -63,7 +63,7 @@ fn says_the_same_again(cx: &OpContext) -> Outcome {
                 .is_ok_and(|again| again.iter().zip(&node.outputs).all(|(a, b)| same(a, b)));
             if !is_same {
                 return failed(format!(
-                    "shape inference says something else the second time: {}",
+                    "shape inference gives another result the second time: {}",
                     node.said(cx.subject.core)
                 ));
             }
@@ -96,7 +96,7 @@ pub(super) fn inferred(cx: &OpContext) -> Outcome {
     Ok(())
 }
 
-/// Holds what inference says of the node to what the reference does.
+/// Compares inferred shapes with those of the reference.
 fn by_the_reference(cx: &OpContext, node: &Node) -> Outcome {
     let is_fixed = node.inputs.iter().all(|input| input.desc.full_shape().is_fixed());
     let Some(program) = cx.reference().filter(|_| is_fixed) else { return Ok(()) };
@@ -107,11 +107,14 @@ fn by_the_reference(cx: &OpContext, node: &Node) -> Outcome {
         Ok(extents) => extents,
         Err(EvalError::Work { .. }) => return Ok(()),
         Err(why) => {
-            return failed(format!("the operator takes {}, and the reference not: {why}", said()));
+            return failed(format!(
+                "the operator accepts {} and the reference refuses it: {why}",
+                said()
+            ));
         }
     };
     for (port, (wanted, found)) in extents.iter().zip(&node.outputs).enumerate() {
-        // More room than there may be extents is no mistake.
+        // A larger bound than necessary is not a mistake.
         let fits = |(wanted, found): (&Extent, Dim)| match (wanted, found) {
             (Extent::Fixed(wanted), Dim::Fixed(found) | Dim::Open(found)) => *wanted == found,
             (Extent::Fixed(wanted) | Extent::UpTo(wanted), Dim::UpTo(bound)) => *wanted <= bound,
@@ -122,7 +125,7 @@ fn by_the_reference(cx: &OpContext, node: &Node) -> Outcome {
         if !found.is_absent() && !is_same {
             let wanted: Vec<String> = wanted.iter().map(extent_said).collect();
             return failed(format!(
-                "shape inference says {shape} of output {port} of {}, and the reference [{}]",
+                "shape inference gives {shape} for output {port} of {}, expected [{}] as in the reference",
                 said(),
                 wanted.join(", ")
             ));
@@ -153,7 +156,7 @@ pub(super) fn bounds(cx: &OpContext) -> Outcome {
                 (Ok(first), Ok(second)) if first.outputs == second.outputs => {}
                 (Ok(_), Ok(_)) => {
                     return failed(format!(
-                        "of {}, {} give other extents or elements the second time",
+                        "{}: {} give other dimensions or elements the second time",
                         live.said(cx),
                         fill.name()
                     ));

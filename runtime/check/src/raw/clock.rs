@@ -1,11 +1,12 @@
-//! The time that a thread has worked, which other programs on the machine do not make longer.
+//! The CPU time of a thread, which other programs on the machine do not affect.
 
 use std::time::Duration;
 
-/// How long this thread has been at work.
+/// Returns the CPU time of this thread.
 pub(crate) fn worked() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure is the call's to fill; where the clock is not there it stays as it is.
+    // SAFETY: the call fills the structure; if the clock is not available, the structure stays
+    // unchanged.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
     Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))

@@ -1,4 +1,4 @@
-//! Says which tensor a kernel went beyond when the processor stops it there.
+//! Reports which tensor a kernel overran when the processor stops it.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::memory::{SLOTS, role_of};
 
-/// Where the message goes.
+/// The descriptor for the message.
 static TELL: AtomicI32 = AtomicI32::new(-1);
 
-/// Has faults of memory be told to `fd`, as a line of JSON, before they end the process.
+/// Installs a handler that writes memory faults to `fd` as a line of JSON before they end the process.
 pub(crate) fn install(fd: RawFd) {
     TELL.store(fd, Ordering::Relaxed);
     for signal in [libc::SIGSEGV, libc::SIGBUS] {
@@ -17,15 +17,15 @@ pub(crate) fn install(fd: RawFd) {
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = on_fault as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESETHAND;
-        // SAFETY: the handler touches nothing but atomics, its stack and a descriptor; where it is not installed, the
-        // message is missing and nothing else.
+        // SAFETY: the handler uses only atomics, its stack and a descriptor; if it is not installed, only the message
+        // is missing.
         unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
     }
 }
 
-/// Runs on the thread that faults; by its flags the next fault, at the same instruction, ends the process.
+/// Runs on the faulting thread. Its flags let the next fault, at the same instruction, end the process.
 extern "C" fn on_fault(_signal: c_int, about: *mut libc::siginfo_t, _context: *mut c_void) {
-    // SAFETY: the system passes what it knows of the signal, and for these two signals an address.
+    // SAFETY: the system passes information about the signal, and an address for these two signals.
     let about = unsafe { &*about };
     // SAFETY: as above.
     let address = unsafe { about.si_addr() }.addr();
@@ -34,7 +34,7 @@ extern "C" fn on_fault(_signal: c_int, about: *mut libc::siginfo_t, _context: *m
     explain(&mut line, address);
     line.text("\"}\n");
     let fd = TELL.load(Ordering::Relaxed);
-    // SAFETY: the bytes are the line's.
+    // SAFETY: the bytes belong to the line.
     unsafe { libc::write(fd, line.bytes.as_ptr().cast(), line.len) };
 }
 
@@ -66,7 +66,7 @@ fn explain(line: &mut Line, address: usize) {
             line.number(port);
         }
         line.text(if address >= data && address < data + len {
-            ", which is only to be read"
+            ", which is read-only"
         } else {
             ""
         });
@@ -76,13 +76,13 @@ fn explain(line: &mut Line, address: usize) {
         return;
     }
     line.text(if address < 4096 {
-        "follows a null pointer"
+        "dereferences a null pointer"
     } else {
-        "touches memory that is no tensor of the call, or its stack is full"
+        "touches memory outside the call's tensors, or overflows its stack"
     });
 }
 
-/// A text of bounded length, made without the heap.
+/// A string of bounded length that does not use the heap.
 struct Line {
     bytes: [u8; 256],
     len: usize,
@@ -140,10 +140,7 @@ mod tests {
         assert_eq!(said(at + 40), "touches byte 0 behind input 3 (40 bytes)");
         assert_eq!(said(at + 1234), "touches byte 1194 behind input 3 (40 bytes)");
         assert_eq!(said(at - 8), "touches byte 8 before input 3 (40 bytes)");
-        assert_eq!(
-            said(at + 4),
-            "writes to byte 4 of input 3, which is only to be read (40 bytes)"
-        );
-        assert_eq!(said(0), "follows a null pointer");
+        assert_eq!(said(at + 4), "writes to byte 4 of input 3, which is read-only (40 bytes)");
+        assert_eq!(said(0), "dereferences a null pointer");
     }
 }

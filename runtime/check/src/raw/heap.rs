@@ -1,19 +1,19 @@
-//! The heap of the process, watched: the C library's allocator goes by way of here, so that what a package in any language
-//! takes of it is counted, on the threads and for as long as somebody asks.
+//! Watches the heap of the process: the C library's allocator calls pass through here, so that allocations of packages
+//! in any language are counted on watched threads.
 //!
-//! The functions are exported from the program that this crate is linked into, and libraries that it opens find them
-//! before those of the C library.
+//! The functions are exported from the program that this crate is linked into. Libraries that it opens find them before
+//! those of the C library.
 
 use std::cell::Cell;
 
-/// What a thread did with the heap while it was watched.
+/// The heap use of a watched thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Use {
     /// Calls of the allocator.
     pub(crate) calls: u64,
-    /// The bytes asked for by the first of them.
+    /// The bytes of the first call.
     pub(crate) first_bytes: usize,
-    /// Bytes taken and not given back.
+    /// Bytes allocated and not freed.
     pub(crate) kept_bytes: i64,
 }
 
@@ -22,10 +22,10 @@ thread_local! {
     static USE: Cell<Use> = const { Cell::new(Use { calls: 0, first_bytes: 0, kept_bytes: 0 }) };
 }
 
-/// Whether this program's allocator can be watched at all.
+/// Whether this program's allocator can be watched.
 pub(crate) const CAN_WATCH: bool = cfg!(all(target_os = "linux", target_env = "gnu"));
 
-/// Runs `body` and says what this thread did with the heap meanwhile.
+/// Runs `body` and returns this thread's heap use during it.
 pub(crate) fn watched<R>(body: impl FnOnce() -> R) -> (R, Use) {
     let before = (USE.replace(Use::default()), IS_WATCHED.replace(true));
     let result = body();
@@ -39,7 +39,7 @@ pub(super) fn is_watched() -> bool {
     IS_WATCHED.get()
 }
 
-/// Adds what this thread did.
+/// Adds to this thread's heap use.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn add(other: Use) {
     let mut of = USE.get();

@@ -1,5 +1,5 @@
-//! Memory that shows who goes beyond it: its bytes lie between pages that nobody may touch, flush with one of them, and what
-//! is left of their own pages is filled with a pattern.
+//! Memory that detects overruns: the bytes are between guard pages and flush with one of them, and the rest of their
+//! own pages is filled with a pattern.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use udo_testing::{MemoryError, Role};
 
-/// What lies around the bytes in their pages.
+/// The pattern around the bytes.
 const CANARY: u8 = 0xc5;
 
-/// A role as one number, for the handler of faults.
+/// Encodes a role as a number for the fault handler.
 fn code(role: Role) -> usize {
     let kind = match role {
         Role::Input(_) => 0,
@@ -23,7 +23,7 @@ fn code(role: Role) -> usize {
     role.port().unwrap_or(0) << 8 | kind
 }
 
-/// The role that has this number.
+/// Decodes a role.
 pub(crate) fn role_of(code: usize) -> Role {
     let port = code >> 8;
     match code & 0xff {
@@ -35,12 +35,12 @@ pub(crate) fn role_of(code: usize) -> Role {
     }
 }
 
-/// Which end of the bytes touches a page that nobody may touch.
+/// The end of the bytes that touches a guard page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flush {
-    /// Their end: reading or writing behind them ends the process.
+    /// The end: accesses after it end the process.
     End,
-    /// Their start.
+    /// The start.
     Start,
 }
 
@@ -61,7 +61,7 @@ unsafe impl Send for Region {}
 // SAFETY: shared access only reads the region's own bytes.
 unsafe impl Sync for Region {}
 
-/// A region as the handler of faults sees it; `base` is 0 where there is none.
+/// A region as the fault handler sees it; `base` is 0 if the slot is free.
 pub(crate) struct Slot {
     pub(crate) base: AtomicUsize,
     pub(crate) mapped: AtomicUsize,
@@ -70,7 +70,7 @@ pub(crate) struct Slot {
     pub(crate) role: AtomicUsize,
 }
 
-/// More regions than the calls at one time have.
+/// More slots than the regions of concurrent calls.
 pub(crate) static SLOTS: [Slot; 512] = [const {
     Slot {
         base: AtomicUsize::new(0),
@@ -81,14 +81,14 @@ pub(crate) static SLOTS: [Slot; 512] = [const {
     }
 }; 512];
 
-/// Stands for a slot whose numbers are being written.
+/// Marks a slot whose numbers are being written.
 const TAKEN: usize = 1;
 
 impl Region {
-    /// `len` bytes with the pattern in them.
+    /// Allocates `len` bytes filled with the pattern.
     ///
     /// # Errors
-    /// The system has no such memory.
+    /// The system does not have enough memory.
     pub(crate) fn new(
         role: Role,
         len: usize,
@@ -104,7 +104,7 @@ impl Region {
             MemoryError::new(format!("{role} of {len} bytes is more than memory"))
         })?;
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: the system chooses where; nothing else is there.
+        // SAFETY: the system chooses an unused range.
         let at = unsafe { mmap_anonymous(ptr::null_mut(), mapped, access, flags) };
         let at = at.map_err(|error| {
             MemoryError::new(format!("no memory for {role} of {len} bytes: {error}"))
@@ -128,9 +128,9 @@ impl Region {
     }
 
     fn guard(&self, at: usize, len: usize) -> Result<(), MemoryError> {
-        // SAFETY: the range is a page at one end of what is mapped.
+        // SAFETY: the range is a page at one end of the mapping.
         let page = unsafe { self.base.add(at) }.as_ptr().cast::<c_void>();
-        // SAFETY: the page is this region's, and nobody refers to it.
+        // SAFETY: the page belongs to this region, and there are no references to it.
         let done = unsafe { mprotect(page, len, MprotectFlags::empty()) };
         done.map_err(|error| MemoryError::new(format!("a guard page cannot be set: {error}")))
     }
@@ -149,31 +149,31 @@ impl Region {
         Some(at)
     }
 
-    /// The bytes before and behind the region's own, within its pages.
+    /// Returns the ranges before and after the bytes within the region's pages.
     fn around(&self) -> [(usize, usize); 2] {
         let page = rustix::param::page_size();
         let start = self.data.as_ptr().addr() - self.base.as_ptr().addr();
-        // What lies far behind an allocation of many pages is looked at in its first page alone.
+        // Only the first page after the bytes is checked.
         let end = start + self.len;
         [(page, start), (end, (self.mapped - page).min(end + page))]
     }
 
     fn fill_around(&mut self) {
         for (from, to) in self.around() {
-            // SAFETY: the range lies within the pages between the guards.
+            // SAFETY: the range is within the pages between the guards.
             let at = unsafe { self.base.as_ptr().add(from) };
-            // SAFETY: as many bytes are there, and nobody else refers to them.
+            // SAFETY: the range is mapped, and there are no other references to it.
             unsafe { at.write_bytes(CANARY, to - from) };
         }
     }
 
-    /// Nothing, or how far before or behind the bytes something was written.
+    /// Describes the first write around the bytes, if any.
     pub(crate) fn stray(&self) -> Option<String> {
         let start = self.data.as_ptr().addr() - self.base.as_ptr().addr();
         for (from, to) in self.around() {
-            // SAFETY: the range lies within the pages between the guards, which may be read.
+            // SAFETY: the range is within the pages between the guards, which are readable.
             let at = unsafe { self.base.as_ptr().add(from) };
-            // SAFETY: as many bytes are there, all written by `fill_around`.
+            // SAFETY: the range is mapped, and `fill_around` initialized it.
             let around = unsafe { std::slice::from_raw_parts(at, to - from) };
             if let Some(at) = around.iter().position(|&byte| byte != CANARY) {
                 let at = from + at;
@@ -188,12 +188,12 @@ impl Region {
         None
     }
 
-    /// Whether it has as many bytes and lies so.
+    /// Whether it has this size and this end at a guard page.
     pub(crate) fn is_like(&self, len: usize, flush: Flush) -> bool {
         (self.len, self.flush) == (len, flush)
     }
 
-    /// Has nobody write to the bytes from now on.
+    /// Makes the bytes read-only.
     ///
     /// # Errors
     /// The system refuses.
@@ -201,18 +201,18 @@ impl Region {
         let page = rustix::param::page_size();
         // SAFETY: the pages between the guards begin there.
         let at = unsafe { self.base.add(page) }.as_ptr().cast::<c_void>();
-        // SAFETY: the pages are this region's.
+        // SAFETY: the pages belong to this region.
         let done = unsafe { mprotect(at, self.mapped - 2 * page, MprotectFlags::READ) };
         let role = self.role;
         done.map_err(|error| MemoryError::new(format!("{role} cannot be made read-only: {error}")))
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the region owns `len` bytes there, all of them written.
+        // SAFETY: the region owns `len` initialized bytes there.
         unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.len) }
     }
 
-    /// The bytes, to be changed; not once they are sealed.
+    /// Returns the bytes for writing; do not call this on sealed regions.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the region owns `len` bytes there, and the borrow is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.len) }
@@ -224,19 +224,20 @@ impl Drop for Region {
         if let Some(slot) = self.slot.and_then(|at| SLOTS.get(at)) {
             slot.base.store(0, Ordering::Release);
         }
-        // SAFETY: the range is what was mapped, and every borrow of it has ended. If the system refuses, it stays mapped.
+        // SAFETY: the range is the whole mapping, and all borrows of it have ended. If the system refuses, it stays
+        // mapped.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.mapped) };
     }
 }
 
 #[cfg(test)]
 impl Region {
-    /// Writes the second byte behind the region's own, which alignment has to leave there.
+    /// Writes the second byte after the region's own, which exists because of alignment.
     pub(crate) fn write_behind(&self) {
         assert!(self.around()[1].1 >= self.around()[1].0 + 2);
-        // SAFETY: as many bytes are there, between the region's own and its guard page.
+        // SAFETY: the byte exists, between the region's own bytes and its guard page.
         let behind = unsafe { self.data.as_ptr().add(self.len + 1) };
-        // SAFETY: as above; nobody refers to the byte.
+        // SAFETY: as above; there are no references to the byte.
         unsafe { behind.write(0) };
     }
 }

@@ -1,4 +1,4 @@
-//! The state of the process that calls of a package must leave as it is.
+//! The process state that calls of a package must not change.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsString, c_int};
@@ -16,7 +16,7 @@ pub(crate) struct Surroundings {
 }
 
 impl Surroundings {
-    /// What they are now.
+    /// Returns the current state.
     pub(crate) fn now() -> Self {
         let mut environment: Vec<_> = std::env::vars_os().collect();
         environment.sort();
@@ -30,7 +30,7 @@ impl Surroundings {
         }
     }
 
-    /// What is different in `later`, in words; nothing where all is the same.
+    /// Describes the first difference in `later`; `None` if there is none.
     pub(crate) fn changed(&self, later: &Self) -> Option<String> {
         let opened: Vec<_> = later.descriptors.difference(&self.descriptors).collect();
         let closed: Vec<_> = self.descriptors.difference(&later.descriptors).collect();
@@ -41,26 +41,29 @@ impl Surroundings {
             ));
         }
         if let Some((name, _)) = later.environment.iter().find(|v| !self.environment.contains(v)) {
-            return Some(format!("the environment's {} is another", name.display()));
+            return Some(format!("the environment variable {} changed", name.display()));
         }
         if self.environment != later.environment {
-            return Some("the environment has lost a variable".to_owned());
+            return Some("an environment variable was removed".to_owned());
         }
         if let Some(at) = self.signals.iter().zip(&later.signals).position(|(a, b)| a != b) {
-            return Some(format!("signal {} has another handler", at + 1));
+            return Some(format!("the handler of signal {} changed", at + 1));
         }
         if let Some(file) = opened.first() {
-            return Some(format!("it leaves a file open: {file}"));
+            return Some(format!("the package leaves a file open: {file}"));
         }
         if let Some(file) = closed.first() {
-            return Some(format!("it closes a file that is not its own: {file}"));
+            return Some(format!("the package closes a file of the host: {file}"));
         }
         if later.threads > self.threads {
-            return Some(format!("it leaves {} threads at work", later.threads - self.threads));
+            return Some(format!(
+                "the package leaves {} threads running",
+                later.threads - self.threads
+            ));
         }
         if self.rounding != later.rounding {
             return Some(format!(
-                "the processor's control of floating-point numbers is {:#x}, was {:#x}",
+                "the floating-point control register is {:#x}, was {:#x}",
                 later.rounding, self.rounding
             ));
         }
@@ -68,16 +71,16 @@ impl Surroundings {
     }
 }
 
-/// What is done at a signal.
+/// Returns the address of a signal's handler.
 fn handler(signal: c_int) -> usize {
     // SAFETY: all bytes of the structure may be zero.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: nothing is set; the structure has room for what is there.
+    // SAFETY: the call changes nothing and writes the current action to the structure.
     unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
     action.sa_sigaction
 }
 
-/// Open descriptors, with what they stand for.
+/// Returns the open descriptors, with their targets.
 fn descriptors() -> BTreeSet<String> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return BTreeSet::new() };
     let names = entries.flatten().filter_map(|entry| {
@@ -88,7 +91,7 @@ fn descriptors() -> BTreeSet<String> {
     names.collect()
 }
 
-/// How numbers are rounded, and whether small ones become 0; what happened so far is not part of it.
+/// Returns the rounding mode and the denormal flags, without exception flags.
 #[cfg(target_arch = "x86_64")]
 fn rounding() -> u32 {
     let mut control = 0u32;
@@ -97,7 +100,7 @@ fn rounding() -> u32 {
     control & !0x3f
 }
 
-/// Other processors' control words are not looked at.
+/// Control registers of other processors are not checked.
 #[cfg(not(target_arch = "x86_64"))]
 fn rounding() -> u32 {
     0
@@ -114,6 +117,6 @@ mod tests {
         let changed = before.changed(&Surroundings { threads: 0, ..Surroundings::now() });
         drop(file);
         let changed = changed.unwrap();
-        assert!(changed.starts_with("it leaves a file open: "), "{changed}");
+        assert!(changed.starts_with("the package leaves a file open: "), "{changed}");
     }
 }

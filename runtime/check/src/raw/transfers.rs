@@ -1,4 +1,5 @@
-//! What the process reads from files and writes to them, as Linux counts it (`/proc/self/io`, proc(5)).
+//! Bytes that the process reads from and writes to files, as Linux counts them (`/proc/self/io`,
+//! proc(5)).
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
@@ -6,14 +7,14 @@ use std::io::{self, Read, Seek, Write};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::stdio::{dup2_stderr, dup2_stdout, stderr, stdout};
 
-/// Bytes that were read and written by something.
+/// Bytes read and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Transfers {
     pub(crate) read: u64,
     pub(crate) written: u64,
 }
 
-/// What the process has read and written since it began, and how many bytes it takes to say so.
+/// Returns the counts since the process started, and the size of the report itself, which counts too.
 fn counted() -> Option<(Transfers, u64)> {
     let text = fs::read_to_string("/proc/self/io").ok()?;
     let of =
@@ -22,10 +23,11 @@ fn counted() -> Option<(Transfers, u64)> {
     Some((transfers, u64::try_from(text.len()).ok()?))
 }
 
-/// Runs `body`, and what it reads and writes besides what it prints; nothing where that is not known.
+/// Runs `body` and returns the bytes that it reads and writes, without printed output; `None` if the
+/// system does not count.
 ///
 /// # Errors
-/// Standard output cannot be had aside.
+/// Standard output cannot be redirected.
 pub(crate) fn of<T>(body: impl FnOnce() -> T) -> io::Result<(T, Option<Transfers>)> {
     let (own_out, own_err) = (rustix::io::dup(stdout())?, rustix::io::dup(stderr())?);
     let mut aside = File::from(memfd_create("printed", MemfdFlags::CLOEXEC)?);
@@ -39,7 +41,7 @@ pub(crate) fn of<T>(body: impl FnOnce() -> T) -> io::Result<(T, Option<Transfers
     let mut printed = Vec::new();
     aside.rewind()?;
     aside.read_to_end(&mut printed)?;
-    // It is told elsewhere that something prints.
+    // Printing is reported separately.
     File::from(own_out).write_all(&printed)?;
     let printed = u64::try_from(printed.len()).unwrap_or(u64::MAX);
     let transfers = before.zip(after).map(|((before, own), (after, _))| Transfers {
@@ -59,7 +61,7 @@ mod tests {
         let path = dir.path().join("file");
         let bytes = [7; 11];
         let wrote = || fs::write(&path, bytes).unwrap();
-        // Other tests of this process may read and write at the same time, so that there may be more.
+        // Other tests of this process may read and write at the same time.
         let ((), found) = of(wrote).unwrap();
         assert!(found.is_some_and(|found| found.written >= 11), "{found:?}");
         let (read, found) = of(|| fs::read(&path).unwrap()).unwrap();

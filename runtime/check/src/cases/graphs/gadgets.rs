@@ -1,4 +1,4 @@
-//! Nodes of built-in operators that leave a value's type and extents as they are, and compute exactly.
+//! Nodes of built-in operators that keep a value's type and dimensions and compute exactly.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ pub(super) struct Operand {
     pub(super) id: ValueId,
     pub(super) dtype: DType,
     pub(super) dims: Vec<usize>,
-    /// Whether its extents are the same in all runs.
+    /// Whether its dimensions are the same in all runs.
     pub(super) is_fixed: bool,
 }
 
@@ -25,21 +25,21 @@ impl Operand {
     }
 }
 
-/// A graph that grows.
+/// A graph under construction.
 #[derive(Debug)]
 pub(super) struct Builder {
     pub(super) graph: Graph,
-    /// Parts of it that are run one after the other.
+    /// Groups of nodes that also run one by one.
     pub(super) parts: Vec<Range<usize>>,
-    /// What nodes may read.
+    /// Values that later nodes may read.
     pub(super) values: Vec<Operand>,
     pub(super) random: Random,
 }
 
-/// What may follow a value and leaves its type and extents as they are.
+/// Appends nodes to a value that keep its type and dimensions.
 type Gadget = fn(&mut Builder, &Operand) -> Option<Operand>;
 
-/// Those that move elements, of any type.
+/// Gadgets that move elements, of any type.
 const MOVES: &[Gadget] = &[
     Builder::identity,
     Builder::there_and_back,
@@ -48,7 +48,7 @@ const MOVES: &[Gadget] = &[
     Builder::beside,
 ];
 
-/// Those that compute, exactly: by one rounding, or by none.
+/// Gadgets that compute with one rounding or none.
 const COMPUTES: &[Gadget] = &[Builder::unary, Builder::unary, Builder::scaled, Builder::sum];
 
 impl Builder {
@@ -71,7 +71,7 @@ impl Builder {
         }
     }
 
-    /// The value behind up to two gadgets.
+    /// Appends up to two gadgets to a value.
     pub(super) fn around(&mut self, mut value: Operand) -> Operand {
         for _ in 0..self.below(3) {
             value = self.gadget(&value).unwrap_or(value);
@@ -100,7 +100,7 @@ impl Builder {
         Some(self.constant(Tensor::of(Shape::new(&[ints.len()]).ok()?, ints).ok()?))
     }
 
-    /// A node that quantizes or dequantizes, which is no part of its own.
+    /// Appends a QuantizeLinear or DequantizeLinear node, which belongs to the part around it.
     pub(super) fn step(&mut self, op: &str, value: ValueId, step: Step) -> Option<ValueId> {
         let scale = self.constant(Tensor::of(Shape::SCALAR, &[step.scale]).ok()?);
         let zero = step.zero_point.to_le_bytes();
@@ -111,7 +111,7 @@ impl Builder {
         Some(made)
     }
 
-    /// The value with its axes in another order, which is no part of its own.
+    /// Appends a transpose, which belongs to the part around it.
     pub(super) fn turned(&mut self, value: ValueId, axes: [usize; 4]) -> Option<ValueId> {
         let made = self.value();
         let mut node = Node::new("Transpose", OPSET, &[value], &[made]);
@@ -120,7 +120,7 @@ impl Builder {
         Some(made)
     }
 
-    /// A node that is a part of its own.
+    /// Appends a node that is a part of its own.
     fn node(
         &mut self,
         op: &str,
@@ -157,7 +157,7 @@ impl Builder {
         self.one("Identity", &[x.id], &[], &x.dims, x)
     }
 
-    /// Axes in another order, and back.
+    /// Transposes the axes and back.
     fn there_and_back(&mut self, x: &Operand) -> Option<Operand> {
         let mut perm: Vec<usize> = (0..x.dims.len()).collect();
         for last in (1..perm.len()).rev() {
@@ -185,7 +185,7 @@ impl Builder {
         self.one("Reshape", &[row.id, own], &[], &x.dims, x)
     }
 
-    /// Two parts along an axis, put together again.
+    /// Splits along an axis and concatenates the parts.
     fn apart_and_joined(&mut self, x: &Operand) -> Option<Operand> {
         let (axis, extent) = self.long_axis(x)?;
         let first = 1 + self.below(extent - 1);
@@ -198,7 +198,7 @@ impl Builder {
         self.one("Concat", &ids, &attr, &x.dims, x)
     }
 
-    /// Another value beside it, and itself again.
+    /// Concatenates with another value and slices the first one out again.
     fn beside(&mut self, x: &Operand) -> Option<Operand> {
         let axis = self.below(x.dims.len());
         let extent = *x.dims.get(axis)?;
@@ -229,7 +229,7 @@ impl Builder {
         self.one("Add", &[x.id, other.id], &[], &x.dims, x)
     }
 
-    /// A value of the same type and extents, which may be itself.
+    /// Returns a value of the same type and dimensions, which may be itself.
     fn alike(&mut self, x: &Operand) -> Option<Operand> {
         let alike: Vec<Operand> =
             self.values.iter().filter(|value| value.is_like(x)).cloned().collect();
@@ -237,7 +237,7 @@ impl Builder {
         alike.get(at).cloned()
     }
 
-    /// An axis that can be cut, and its extent.
+    /// Returns an axis that can be split, and its length.
     fn long_axis(&mut self, x: &Operand) -> Option<(usize, usize)> {
         let long: Vec<(usize, usize)> =
             x.dims.iter().copied().enumerate().filter(|(_, extent)| *extent > 1).collect();
@@ -246,7 +246,7 @@ impl Builder {
     }
 }
 
-/// How quantized elements are stored.
+/// The quantization of a tensor.
 #[derive(Clone, Copy)]
 pub(super) struct Step {
     dtype: DType,

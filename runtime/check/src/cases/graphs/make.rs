@@ -17,21 +17,21 @@ use super::gadgets::{Builder, Operand, Step};
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) graph: Graph,
-    /// Its parts, which are some nodes in a row each and are run one after the other.
+    /// Groups of consecutive nodes that also run one by one.
     pub(super) parts: Vec<Range<usize>>,
     pub(super) given: Vec<(ValueId, Tensor)>,
 }
 
-/// What quantized tensors are in a model.
+/// How a model represents quantized tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
-    /// The numbers that they stand for, between nodes that quantize.
+    /// As floats between QuantizeLinear and DequantizeLinear nodes.
     AsNumbers,
-    /// Their elements, which the operator is told how to take.
+    /// As quantized elements with encodings.
     AsElements,
 }
 
-/// The node alone.
+/// Builds a graph of one node.
 pub(super) fn alone(cx: &OpContext, live: &Live<'_>, stored: Stored) -> Option<Made> {
     let mut maker = Maker::new(cx, stored, Random::new(0));
     let outputs = maker.subject(live, &live.values)?;
@@ -39,7 +39,7 @@ pub(super) fn alone(cx: &OpContext, live: &Live<'_>, stored: Stored) -> Option<M
     Some(maker.made())
 }
 
-/// Some of the nodes with others around them.
+/// Builds a graph of some nodes with others around them.
 pub(super) fn random(
     cx: &OpContext,
     live: &[&Live<'_>],
@@ -51,7 +51,7 @@ pub(super) fn random(
     let at = maker.build.below(live.len());
     let mut own = *live.get(at)?;
     for turn in 0..=maker.build.below(3) {
-        // The same node again may read what the first one makes; another one shares inputs at most.
+        // A repeated node may read the first one's outputs; another node shares inputs at most.
         if turn > 0 && maker.build.once_in(3) {
             let at = maker.build.below(live.len());
             own = *live.get(at)?;
@@ -82,7 +82,7 @@ impl<'a> Maker<'a> {
         Self { cx, given: Vec::new(), is_alone: true, stored, build: Builder::new(random) }
     }
 
-    /// How the tensor is quantized, where a model has its numbers.
+    /// Returns how a tensor is quantized, if the model represents it as floats.
     fn step_of(&self, desc: &TensorDesc) -> Option<Step> {
         Step::of(desc).filter(|_| self.stored == Stored::AsNumbers)
     }
@@ -91,7 +91,7 @@ impl<'a> Maker<'a> {
         Made { graph: self.build.graph, parts: self.build.parts, given: self.given }
     }
 
-    /// A node of the operator, between nodes that quantize where its tensors have encodings: one part.
+    /// Adds a node of the operator, between nodes that quantize if its tensors have encodings, as one part.
     fn subject(&mut self, live: &Live<'_>, values: &[Vec<u8>]) -> Option<Vec<Operand>> {
         let mut sources = Vec::new();
         for (input, bytes) in live.node.inputs.iter().zip(values) {
@@ -126,7 +126,7 @@ impl<'a> Maker<'a> {
         Some(made)
     }
 
-    /// The value as an input of the operator: in the layout of models, and quantized where it is stored so.
+    /// Converts a value for an input of the operator: to its layout and quantization.
     fn read(&mut self, input: &Input, mut id: ValueId, is_last: bool) -> Option<ValueId> {
         if is_last {
             id = self.build.turned(id, Layout::NCHW_AXES)?;
@@ -138,7 +138,7 @@ impl<'a> Maker<'a> {
         self.build.step("DequantizeLinear", id, step)
     }
 
-    /// What others read of an output of the operator.
+    /// Converts an output of the operator for other nodes.
     fn written(&mut self, desc: &TensorDesc, mut id: ValueId, is_last: bool) -> Option<Operand> {
         let mut dtype = desc.dtype()?;
         if let Some(step) = self.step_of(desc) {
@@ -153,8 +153,8 @@ impl<'a> Maker<'a> {
         Some(Operand { id, dtype, dims: desc.shape().to_vec(), is_fixed })
     }
 
-    /// What an input reads; nothing where it is left out.
-    #[expect(clippy::option_option, reason = "a type that no tensor has is something else")]
+    /// Returns the source of an input; `None` inside if it is omitted.
+    #[expect(clippy::option_option, reason = "an unsupported type differs from an omitted input")]
     fn source(&mut self, input: &Input, bytes: &[u8]) -> Option<Option<Operand>> {
         let Some(mut dtype) = input.desc.dtype() else { return Some(None) };
         let shape = Shape::new(&input.dims).ok()?;
@@ -167,7 +167,7 @@ impl<'a> Maker<'a> {
         let mut tensor = Tensor::from_bytes(dtype, shape, bytes).ok()?;
         if self.step_of(&input.desc).is_some() {
             dtype = DType::F32;
-            #[expect(clippy::cast_possible_truncation, reason = "of few digits")]
+            #[expect(clippy::cast_possible_truncation, reason = "the values have few digits")]
             let reals: Vec<f32> =
                 numbers(&input.desc, bytes).iter().map(|&number| number as f32).collect();
             tensor = Tensor::of(shape, &reals).ok()?;
@@ -175,7 +175,7 @@ impl<'a> Maker<'a> {
         let own = Operand { id: ValueId(0), dtype, dims: dims.clone(), is_fixed: true };
         let alike: Vec<Operand> =
             self.build.values.iter().filter(|value| value.is_like(&own)).cloned().collect();
-        // Integers may be indices, of which others would be out of range.
+        // Integers may be indices, and other values would be out of range.
         if dtype.is_float() && !alike.is_empty() && !self.build.once_in(3) && !self.is_alone {
             let at = self.build.below(alike.len());
             let value = alike.get(at)?.clone();
@@ -189,7 +189,7 @@ impl<'a> Maker<'a> {
         Some(Some(if self.is_alone { value } else { self.build.around(value) }))
     }
 
-    /// What is read at the end of an output: itself, or what others make of it, or both.
+    /// Returns a graph output from an output of the operator: the value itself, gadgets on it, or both.
     fn after(&mut self, output: Operand) -> ValueId {
         if !output.is_fixed {
             return output.id;
@@ -197,7 +197,7 @@ impl<'a> Maker<'a> {
         if self.build.once_in(4) {
             self.build.is_read_at_the_end(output.id);
         }
-        // Who else reads an input does so after the operator.
+        // Other consumers of an input come after the operator.
         if self.build.once_in(2) {
             let at = self.build.below(self.build.values.len());
             if let Some(other) = self.build.values.get(at).cloned()

@@ -1,4 +1,4 @@
-//! Graphs and their parts as models.
+//! Runs graphs and their parts as models.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,24 +18,24 @@ use crate::context::OpContext;
 use crate::record::Files;
 use crate::values::{Random, numbers};
 
-/// Every value that is known, by its id in the graph.
+/// All known values, by their ids in the graph.
 pub(super) type Known = HashMap<ValueId, Tensor>;
 
 /// Why a graph does not run.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// No model is made of it, or none that has the operator on its core.
+    /// The graph does not compile, or not with the operator on its core.
     Refused(String),
-    /// A run fails.
+    /// The run fails.
     Failed(String),
 }
 
-/// Some parts of a graph as one of their own: what they read from outside is given to it.
+/// Some parts of a graph as a graph of their own; values from outside become inputs.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) graph: Graph,
     given: Vec<(String, Tensor)>,
-    /// The outputs by their ids in the whole graph.
+    /// The outputs' ids in the whole graph.
     pub(super) outputs: Vec<ValueId>,
 }
 
@@ -54,7 +54,7 @@ impl Runner {
         Self { runtime, core, op, options: of(core) }
     }
 
-    /// Chooses what the planner may do, for the graphs from here on.
+    /// Chooses the planner's options for later graphs.
     pub(super) fn choose(&mut self, random: &mut Random) {
         let mut options = of(self.core);
         let mut once_in = |count| random.below(count) == 0;
@@ -67,13 +67,13 @@ impl Runner {
         self.options = options;
     }
 
-    /// The values of all parts, each of which is a model of its own that has nothing to plan.
+    /// Runs each part as a separate model and returns all values.
     pub(super) fn one_by_one(&mut self, made: &Made) -> Result<Known, Fault> {
         let options = CompileOptions { threads: self.options.threads, ..of(self.core) };
         let mut known: Known = made.given.iter().cloned().collect();
         for at in 0..made.parts.len() {
             let part = Part::of(made, &[at], &known).ok_or_else(|| {
-                Fault::Refused("a part reads what no part before it makes".to_owned())
+                Fault::Refused("a part reads a value that no earlier part produces".to_owned())
             })?;
             let outputs = self.run(&part, &options)?;
             known.extend(part.outputs.iter().copied().zip(outputs));
@@ -81,13 +81,13 @@ impl Runner {
         Ok(known)
     }
 
-    /// Why the part is wrong as one model; nothing where it gives what is known, both times.
+    /// Returns why the part fails as one model; `None` if both runs give the known values.
     pub(super) fn wrong(&mut self, part: &Part, known: &Known) -> Option<String> {
         let options = self.options.clone();
         let outputs = match self.run(part, &options) {
             Ok(outputs) => outputs,
-            Err(Fault::Refused(why)) => return Some(format!("no model is made of it: {why}")),
-            Err(Fault::Failed(why)) => return Some(format!("its run fails: {why}")),
+            Err(Fault::Refused(why)) => return Some(format!("it does not compile: {why}")),
+            Err(Fault::Failed(why)) => return Some(format!("the run fails: {why}")),
         };
         for (at, (found, id)) in outputs.iter().zip(&part.outputs).enumerate() {
             let wanted = known.get(id)?;
@@ -95,7 +95,7 @@ impl Runner {
             let name = name.map_or("", |value| value.name.as_str());
             if found.dims() != wanted.dims() {
                 return Some(format!(
-                    "{name} is {:?}, and {:?} node by node",
+                    "{name} is {:?}, expected {:?} as node by node",
                     found.dims(),
                     wanted.dims()
                 ));
@@ -108,7 +108,8 @@ impl Runner {
         None
     }
 
-    /// The outputs of the second of two runs, where memory holds what the first one left.
+    /// Runs twice and returns the outputs of the second run, whose memory holds leftovers of the
+    /// first.
     fn run(&mut self, part: &Part, options: &CompileOptions) -> Result<Vec<Tensor>, Fault> {
         let refused = |error: &dyn std::error::Error| Fault::Refused(crate::cases::chain(error));
         let failed = |error: &dyn std::error::Error| Fault::Failed(crate::cases::chain(error));
@@ -140,7 +141,7 @@ impl Runner {
 
 const TWO: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(1);
 
-/// Options by which all run on the CPU that no other core has to run.
+/// Returns options that place everything else on the CPU.
 fn of(core: Core) -> CompileOptions {
     let mut options = CompileOptions { as_stored: true, ..CompileOptions::default() };
     options.place.cores = vec![Core::CPU, core];
@@ -150,10 +151,10 @@ fn of(core: Core) -> CompileOptions {
 }
 
 impl Part {
-    /// The graph as text, and the elements of its inputs, by what names of files end with.
+    /// Returns the graph as text and the elements of its inputs, by the ends of their file names.
     pub(super) fn files(&self) -> Files {
         let mut files = vec![("graph".to_owned(), self.graph.to_string().into_bytes())];
-        // Elements of a type that numpy has not are missing.
+        // Types that numpy does not support are left out.
         let inputs = self.given.iter();
         files.extend(
             inputs.filter_map(|(name, tensor)| {
@@ -163,7 +164,7 @@ impl Part {
         files
     }
 
-    /// The parts at these places; nothing where something that they read is not known.
+    /// Returns the parts at these places; `None` if a value that they read is not known.
     pub(super) fn of(made: &Made, places: &[usize], known: &Known) -> Option<Self> {
         let whole = &made.graph;
         let nodes = |places: &[usize]| {
@@ -213,9 +214,9 @@ impl Part {
     }
 }
 
-/// Where the first number is that is not the wanted one.
+/// Returns the index of the first number that differs.
 pub(super) fn first_apart(found: &[f64], wanted: &[f64]) -> Option<usize> {
-    #[expect(clippy::float_cmp, reason = "both are of the same kernels, on the same numbers")]
+    #[expect(clippy::float_cmp, reason = "the same kernels ran on the same values")]
     let is_same = |(a, b): (&f64, &f64)| a == b || a.is_nan() && b.is_nan();
     if found.len() != wanted.len() {
         return Some(found.len().min(wanted.len()));
@@ -223,8 +224,8 @@ pub(super) fn first_apart(found: &[f64], wanted: &[f64]) -> Option<usize> {
     found.iter().zip(wanted).position(|pair| !is_same(pair))
 }
 
-/// Both numbers at a place.
+/// Formats both numbers at an index.
 pub(super) fn pair(found: &[f64], wanted: &[f64], at: usize) -> String {
     let said = |of: &[f64]| of.get(at).map_or("nothing".to_owned(), f64::to_string);
-    format!("{}, wanted {}", said(found), said(wanted))
+    format!("{}, expected {}", said(found), said(wanted))
 }

@@ -1,18 +1,18 @@
-//! A wrong graph with as few nodes as it takes.
+//! Reduces a failing graph.
 
 use super::make::Made;
 use super::run::{Known, Part, Runner};
 
-/// A graph that is wrong as one model.
+/// A graph that fails as one model.
 #[derive(Debug)]
 pub(super) struct Wrong {
     pub(super) part: Part,
     pub(super) why: String,
 }
 
-/// What is left of a wrong graph when each part is left out that it is wrong without; nothing where it is right.
+/// Removes every part without which the graph still fails; `None` if the graph is right.
 ///
-/// What a part makes is known, so that it can be given to the others in its place, and what is read of others is read at the end.
+/// The values of removed parts become inputs, and the values that they read become outputs.
 pub(super) fn wrong(runner: &mut Runner, made: &Made, known: &Known) -> Option<Wrong> {
     let mut tried = |places: &[usize]| {
         let part = Part::of(made, places, known)?;
