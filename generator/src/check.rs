@@ -1,6 +1,6 @@
-//! Drafts in, a config out: everything that must hold between the parts, whatever the format was.
+//! Checks drafts against each other and returns a config, for every input format.
 //!
-//! A function here returns nothing where it reported an error; the config is then not used.
+//! A function here returns `None` if it reported an error; the config is then not used.
 
 mod default;
 mod name;
@@ -37,7 +37,7 @@ mod tests {
         },
     };
 
-    /// A config that breaks no rule and has a part for each rule to break.
+    /// A valid config with a part for each rule to break.
     const BASE: &str = r#"{"UdoPackage_0": {
         "Operators": [
             {"type": "Norm",
@@ -173,7 +173,7 @@ mod tests {
             said,
             [
                 "warning: c.json:4:89: $.UdoPackage_0.Operators[0].inputs[0].per_core_data_types.DSP: integers beside real \
-              numbers: found UINT_8 here, and FLOAT_32 on another core, wanted the same numbers on every core\n  help: taken \
+              numbers: found UINT_8 here, and FLOAT_32 on another core, expected the same numbers on every core\n  help: taken \
               as quantized values; write \"quantization_mode\": \"TF\" (in XML, use a fixed-point type), or INT_32 for \
               plain integers"
             ]

@@ -2,16 +2,16 @@
 //! generated code is formatted whatever the names in it are.
 
 pub(crate) const WIDTH: usize = 100;
-/// The widest arguments, array or chain that stays on one line.
+/// The maximum width of arguments, arrays and chains on one line.
 const SHORT: usize = 60;
-/// Elements up to this width are put side by side where an array does not fit on one line.
+/// Elements up to this width share lines in an array that does not fit on one line.
 const SMALL_ELEMENT: usize = 10;
 const INDENT: usize = 4;
 
 /// An expression of a generated table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Expr {
-    /// Anything that cannot be broken.
+    /// An expression that cannot be broken.
     Atom(String),
     /// `path(args)`.
     Call(String, Vec<Expr>),
@@ -26,7 +26,7 @@ impl Expr {
         Self::Atom(text.into())
     }
 
-    /// A string literal.
+    /// Creates a string literal.
     pub(crate) fn text(text: &str) -> Self {
         Self::Atom(format!("{text:?}"))
     }
@@ -35,7 +35,7 @@ impl Expr {
         Self::Call(path.into(), args.into_iter().collect())
     }
 
-    /// The same expression with a method called on it.
+    /// Appends a method call.
     pub(crate) fn then(self, method: &'static str, args: impl IntoIterator<Item = Self>) -> Self {
         let args = args.into_iter().collect();
         match self {
@@ -64,7 +64,7 @@ impl Expr {
         }
     }
 
-    /// Whether it goes on one line of `room` characters.
+    /// Whether it fits on one line of `room` characters.
     fn is_short(&self, room: usize) -> bool {
         let args_are_short = |args: &[Self]| {
             joined(args).len() <= SHORT && args.iter().all(|arg| arg.is_short(usize::MAX))
@@ -81,8 +81,8 @@ impl Expr {
             }
     }
 
-    /// Whether names are so long that rustfmt's choice is hard to foresee; it is then told to leave
-    /// the constant alone.
+    /// Whether names are too long to predict rustfmt's layout; the constant then gets
+    /// `#[rustfmt::skip]`.
     fn is_odd(&self, column: usize) -> bool {
         match self {
             Self::Atom(_) => false,
@@ -97,8 +97,8 @@ impl Expr {
         }
     }
 
-    /// The text from column `column` on, in a block indented by `indent`, with `tail` characters to
-    /// follow on its last line.
+    /// Prints the expression from column `column` on, in a block indented by `indent`, with `tail`
+    /// characters to follow on its last line.
     fn print(&self, indent: usize, column: usize, tail: usize) -> String {
         if self.is_short(WIDTH.saturating_sub(column + tail)) {
             return self.flat();
@@ -127,7 +127,7 @@ impl Expr {
                 if let [Self::Call(path, args)] = items.as_slice() {
                     return format!("&[{path}({})]", block(args, indent));
                 }
-                // A range is never one of several on a line.
+                // A range always has a line of its own.
                 let is_small = |item: &str| item.len() <= SMALL_ELEMENT && !item.contains("..");
                 let are_small = items.iter().all(|item| is_small(&item.flat()));
                 let body = if are_small { filled(items, indent) } else { block(items, indent) };
@@ -149,7 +149,7 @@ fn new_line(indent: usize) -> String {
     format!("\n{:indent$}", "")
 }
 
-/// One item per line.
+/// Prints one item per line.
 fn block(items: &[Expr], indent: usize) -> String {
     let inner = indent + INDENT;
     let mut text = String::new();
@@ -161,7 +161,7 @@ fn block(items: &[Expr], indent: usize) -> String {
     text + &new_line(indent)
 }
 
-/// As many items per line as fit.
+/// Prints as many items per line as fit.
 fn filled(items: &[Expr], indent: usize) -> String {
     let inner = indent + INDENT;
     let words = items.iter().map(|item| item.flat() + ",");
@@ -185,11 +185,11 @@ fn wrap(words: impl Iterator<Item = String>, indent: usize, width: usize) -> Str
     text
 }
 
-/// `const NAME: TYPE = value;`
+/// Prints `const NAME: TYPE = value;`.
 pub(crate) fn constant(head: &str, value: &Expr) -> String {
     let column = head.len() + " = ".len();
     let skip = if value.is_odd(column) { "#[rustfmt::skip]\n" } else { "" };
-    // What fits better below the head goes there, whole or as the base of a broken chain.
+    // A value that fits better below the head goes there, whole or as the base of a broken chain.
     let first = match value {
         Expr::Chain(base, _) if !value.is_short(WIDTH - INDENT - 1) => base,
         Expr::Atom(_) | Expr::Call(..) | Expr::Chain(..) | Expr::Array(_) => value,
@@ -204,7 +204,7 @@ pub(crate) fn constant(head: &str, value: &Expr) -> String {
     format!("{skip}{head} = {};", value.print(0, column, 1))
 }
 
-/// `let name = value;` so many blocks deep.
+/// Prints `let name = value;` at this block depth.
 pub(crate) fn binding(name: &str, value: &Expr, depth: usize) -> String {
     let (indent, head) = (depth * INDENT, format!("let {name} = "));
     let column = indent + head.len();
@@ -214,7 +214,7 @@ pub(crate) fn binding(name: &str, value: &Expr, depth: usize) -> String {
     format!("{skip}{margin}{head}{};", value.print(indent, column, 1))
 }
 
-/// `use path::{names};` with the names sorted.
+/// Prints `use path::{names};` with the names sorted.
 pub(crate) fn import(path: &str, names: &[&str]) -> String {
     let mut names = names.to_vec();
     names.sort_unstable();
@@ -228,13 +228,13 @@ pub(crate) fn import(path: &str, names: &[&str]) -> String {
     }
     let words = names.iter().map(|name| format!("{name},"));
     let body = wrap(words.clone(), INDENT, WIDTH - 1);
-    // Only the last line may be as wide as a line.
+    // Only the last line may have the full width.
     let wide = wrap(words, INDENT, WIDTH);
     let fits = wide.lines().rev().skip(1).all(|line| line.len() < WIDTH);
     format!("use {path}::{{{}\n}};", if fits { wide } else { body })
 }
 
-/// `fn name(params) -> result {`, with as many parameters as the operator has.
+/// Prints `fn name(params) -> result {`, for any number of parameters.
 pub(crate) fn signature(name: &str, params: &[String], result: &str) -> String {
     let expected = if params.len() > 7 {
         "#[expect(clippy::too_many_arguments, reason = \"as many as the operator has\")]\n"
@@ -260,7 +260,7 @@ pub(crate) fn signature(name: &str, params: &[String], result: &str) -> String {
     text + &format!("\n) -> {result} {{")
 }
 
-/// `name!(head(parts));`, whose arguments rustfmt leaves as they are.
+/// Prints `name!(head(parts));`, whose arguments rustfmt does not change.
 pub(crate) fn untouched_macro(name: &str, head: &str, parts: &[String]) -> String {
     let line = format!("{name}!({head}({}));", parts.join(", "));
     if line.len() <= WIDTH {
@@ -270,7 +270,8 @@ pub(crate) fn untouched_macro(name: &str, head: &str, parts: &[String]) -> Strin
     format!("{name}!({head}({inner}{}\n));", parts.join(&format!(",{inner}")))
 }
 
-/// `head { fields }` as an argument of such a macro, a field per line where that is too long.
+/// Prints `head { fields }` as an argument of such a macro, with one field per line if it is too
+/// long.
 pub(crate) fn fields(head: &str, fields: &[String]) -> String {
     if fields.is_empty() {
         return format!("{head}{{}}");

@@ -1,5 +1,5 @@
-//! A checked config as plain data. It knows no input format and has no opinion on what is printed
-//! from it; whatever is here has passed every check, so the templates need none of their own.
+//! A checked config as plain data, independent of the input format and of the printed files. Everything in it has
+//! passed every check, so templates do not check.
 
 use std::{fmt, path::PathBuf};
 
@@ -15,18 +15,18 @@ pub struct Config {
 pub struct Package {
     /// The package's name, an identifier.
     pub name: String,
-    /// Its version, if the config says (`UDO_PACKAGE_VERSION`); else it is the author's to write into the `Cargo.toml`.
+    /// Its version (`UDO_PACKAGE_VERSION`), if the config sets it; otherwise the author writes it into `Cargo.toml`.
     pub version: Option<String>,
-    /// The domain of its operators, if the config says (`UDO_PACKAGE_DOMAIN`); else it is the package's name.
+    /// The domain of its operators (`UDO_PACKAGE_DOMAIN`), if the config sets it; otherwise the package's name.
     pub domain: Option<String>,
-    /// Where the package's folder goes, if the config says (`UDO_PACKAGE_PATH`).
+    /// The parent of the package's folder (`UDO_PACKAGE_PATH`), if the config sets it.
     pub path: Option<PathBuf>,
-    /// Where the UDO API is, if the config says (`SNPE_UDO_ROOT`).
+    /// The path of the UDO API (`SNPE_UDO_ROOT`), if the config sets it.
     pub udo_root: Option<PathBuf>,
     /// The operators, at least one, in config order.
     pub ops: Vec<Op>,
-    /// The cores that the package is built for, sorted: the union over its operators, or the wider
-    /// set that the package itself lists.
+    /// The cores that the package is built for, sorted: the union over its operators, or the larger set that the
+    /// package lists.
     pub cores: Vec<Core>,
     /// The config files that define it, in the order given.
     pub sources: Vec<PathBuf>,
@@ -35,7 +35,7 @@ pub struct Package {
 /// One operator.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Op {
-    /// The operator type, as the model spells it.
+    /// The operator type, as in models.
     pub name: String,
     /// Inputs in order, at least one.
     pub inputs: Vec<Tensor>,
@@ -45,9 +45,9 @@ pub struct Op {
     pub scalar_params: Vec<ScalarParam>,
     /// Tensor attributes.
     pub tensor_params: Vec<Tensor>,
-    /// The cores that the operator is written for, sorted, at least one.
+    /// The operator's cores, sorted, at least one.
     pub cores: Vec<Core>,
-    /// What it computes, in the reference language, if the config says; it fits the operator.
+    /// The operator's reference, if the config has one; it is valid for the operator.
     pub reference: Option<String>,
 }
 
@@ -58,30 +58,29 @@ pub struct Tensor {
     pub name: String,
     /// Its element type on each core of the operator, in the order of [`Op::cores`].
     pub types: Vec<CoreType>,
-    /// Whether the model file holds its data.
+    /// Whether the model file contains its data.
     pub is_static: bool,
-    /// The layout, if the config says; without one the model's own order is kept.
+    /// The layout, if the config sets it; otherwise the model's order.
     pub layout: Option<Layout>,
-    /// How fixed-point data is encoded, if the config says.
+    /// The quantization mode, if the config sets it.
     pub quantization: Option<QuantizationMode>,
-    /// What it holds when the model leaves it out.
+    /// Its value if the model omits it.
     pub default: Option<DefaultValue>,
-    /// Whether it stands for any number of tensors; only ever the last of its list.
+    /// Whether it stands for any number of tensors; only the last tensor of a list may.
     pub repeated: bool,
-    /// Whether a node may leave it out although it has no default.
+    /// Whether a node may omit it although it has no default.
     pub is_optional: bool,
-    /// The attribute that gives a parameter its value, where that has another name.
+    /// The attribute of a parameter, if it has another name.
     pub attribute: Option<String>,
 }
 
 impl Tensor {
-    /// The element type on one core, or nothing where the operator is not written for that core.
+    /// Returns the element type on one core; `None` if the operator does not run on that core.
     pub fn type_on(&self, core: Core) -> Option<DataType> {
         self.types.iter().find(|entry| entry.core == core).map(|entry| entry.dtype)
     }
 
-    /// Whether a node that leaves it out gets nothing in its place: it is optional without a default, or
-    /// the default is a list without values.
+    /// Whether an omitted tensor is absent: it is optional without a default, or the default is an empty list.
     pub(crate) fn may_be_absent(&self) -> bool {
         match &self.default {
             Some(value) => value.values().is_empty(),
@@ -89,7 +88,7 @@ impl Tensor {
         }
     }
 
-    /// Whether its default is of real numbers.
+    /// Whether its default contains floats.
     pub(crate) fn has_real_default(&self) -> bool {
         let values = self.default.as_ref().map_or(&[][..], DefaultValue::values);
         values.iter().any(|value| matches!(value, Scalar::Float(_)))
@@ -101,7 +100,7 @@ impl Tensor {
 pub struct CoreType {
     /// The core.
     pub core: Core,
-    /// The element type there.
+    /// The element type on the core.
     pub dtype: DataType,
 }
 
@@ -112,16 +111,16 @@ pub struct ScalarParam {
     pub name: String,
     /// Its type.
     pub dtype: DataType,
-    /// Its value when the model leaves it out; without one it has none then, or is mandatory.
+    /// Its value if the model omits it; without one it is absent or required.
     pub default: Option<Scalar>,
-    /// Whether a node may leave it out although it has no default.
+    /// Whether a node may omit it although it has no default.
     pub is_optional: bool,
-    /// The attribute that gives its value, where that has another name.
+    /// The attribute of the parameter, if it has another name.
     pub attribute: Option<String>,
 }
 
 impl ScalarParam {
-    /// Whether it has no value where a node leaves it out.
+    /// Whether an omitted parameter has no value.
     pub(crate) fn may_be_absent(&self) -> bool {
         self.is_optional && self.default.is_none()
     }

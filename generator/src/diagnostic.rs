@@ -1,12 +1,12 @@
-//! What is wrong with a config, where, and what to do next.
+//! Errors and warnings about a config, with their places and the next steps.
 
 use std::{fmt, path::PathBuf};
 
-/// Every fault of a set of config files.
+/// Every error and warning of a set of config files.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", lines(.diagnostics))]
 pub struct ConfigError {
-    /// Errors, at least one, and warnings, in the order of files and positions.
+    /// At least one error, and warnings, in the order of files and positions.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -14,23 +14,23 @@ fn lines(diagnostics: &[Diagnostic]) -> String {
     diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// One fault.
+/// One error or warning.
 ///
-/// Prints as one line that says where, what, found and wanted, and a `help:` line below it.
+/// Prints as one line with the place, the kind, what was found and what was expected, and a `help:` line below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Whether it stops the reading.
+    /// Whether it prevents a config.
     pub severity: Severity,
-    /// What sort of fault it is.
+    /// The kind of problem.
     pub kind: Kind,
     /// The config file.
     pub file: PathBuf,
-    /// Where in the file.
+    /// The place in the file.
     pub position: Position,
-    /// Where in the document, like `$.UdoPackage_0.Operators[0].inputs[1].data_type`; empty when
-    /// the text could not be read as a document.
+    /// The place in the document, such as `$.UdoPackage_0.Operators[0].inputs[1].data_type`; empty if the text could
+    /// not be parsed.
     pub path: String,
-    /// What is there.
+    /// The content of the place.
     pub found: String,
     /// What is allowed there.
     pub wanted: String,
@@ -45,16 +45,16 @@ impl fmt::Display for Diagnostic {
         if !path.is_empty() {
             write!(f, "{path}: ")?;
         }
-        write!(f, "{kind}: found {found}, wanted {wanted}\n  help: {help}")
+        write!(f, "{kind}: found {found}, expected {wanted}\n  help: {help}")
     }
 }
 
-/// Whether a fault stops the reading.
+/// Whether a problem prevents a config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// No config comes out.
+    /// The config is not returned.
     Error,
-    /// Accepted, with the assumption that the diagnostic names.
+    /// The config is returned, with the assumption that the diagnostic names.
     Warning,
 }
 
@@ -76,7 +76,7 @@ pub struct Position {
     pub column: usize,
 }
 
-/// What sort of fault a diagnostic reports; prints as a short phrase.
+/// The kind of a problem; prints as a short phrase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Kind {
@@ -104,7 +104,7 @@ pub enum Kind {
     /// The value is of another JSON type.
     #[error("wrong JSON type")]
     JsonType,
-    /// A list or an object that needs an entry has none.
+    /// A list or an object that needs an entry is empty.
     #[error("nothing in it")]
     Empty,
     /// A list has more entries than a package can count.
@@ -140,16 +140,16 @@ pub enum Kind {
     /// Two files disagree about a package.
     #[error("packages disagree")]
     ConflictingPackage,
-    /// A path cannot be one.
+    /// A path is invalid.
     #[error("invalid path")]
     InvalidPath,
-    /// A version is none that Cargo takes.
+    /// A version is not valid for Cargo.
     #[error("invalid version")]
     InvalidVersion,
-    /// A domain cannot be one.
+    /// A domain is invalid.
     #[error("invalid domain")]
     InvalidDomain,
-    /// There is no such core, or none that takes user operators.
+    /// The core does not exist or does not run user operators.
     #[error("unknown core")]
     UnknownCore,
     /// A core or an architecture is listed twice.
@@ -161,7 +161,7 @@ pub enum Kind {
     /// Architectures are given without the DSP.
     #[error("architectures without DSP")]
     ArchWithoutDsp,
-    /// There is no such DSP architecture.
+    /// The DSP architecture does not exist.
     #[error("unknown DSP architecture")]
     UnknownArch,
     /// The package's own list leaves out what an operator needs.
@@ -173,7 +173,7 @@ pub enum Kind {
     /// A tensor has both kinds of type field.
     #[error("two data type fields")]
     TwoDataTypes,
-    /// There is no such data type.
+    /// The data type does not exist.
     #[error("unknown data type")]
     UnknownDataType,
     /// Several types are listed where a core has one.
@@ -185,31 +185,31 @@ pub enum Kind {
     /// An entry is for a core that the operator does not declare.
     #[error("data type for an undeclared core")]
     UndeclaredCoreType,
-    /// The core cannot hold tensors of the type.
+    /// The core does not support tensors of the type.
     #[error("data type not on this core")]
     CoreCannotHold,
-    /// The type has no element type here.
+    /// The type has no matching element type.
     #[error("unsupported data type")]
     UnsupportedDataType,
-    /// A tensor cannot hold text.
+    /// A tensor cannot hold strings.
     #[error("string tensor")]
     StringTensor,
     /// A scalar parameter cannot be fixed point.
     #[error("fixed-point scalar")]
     FixedScalar,
-    /// A tensor is of truth values on one core and of numbers on another.
-    #[error("truth values beside numbers")]
+    /// A tensor holds bools on one core and numbers on another.
+    #[error("bools mixed with numbers")]
     MixedTruth,
-    /// A type that has no encoding is given one.
+    /// A type without an encoding is given one.
     #[error("type without an encoding")]
     NotEncoded,
-    /// A tensor is of integers on one core and of real numbers on another, and nothing says how those stand for these.
-    #[error("integers beside real numbers")]
+    /// A tensor holds integers on one core and floats on another, without a quantization mode.
+    #[error("integers mixed with floats")]
     ImpliedEncoding,
-    /// There is no such layout.
+    /// The layout does not exist.
     #[error("unknown layout")]
     UnknownLayout,
-    /// There is no such rank.
+    /// The rank does not exist.
     #[error("unknown rank")]
     UnknownRank,
     /// A word that is neither true nor false.
@@ -218,14 +218,14 @@ pub enum Kind {
     /// A supplemental list names what is not defined.
     #[error("not defined")]
     UnknownPart,
-    /// There is no such quantization mode.
+    /// The quantization mode does not exist.
     #[error("unknown quantization mode")]
     UnknownQuantization,
-    /// The name of an attribute cannot be one, or stands where no attribute gives a value.
+    /// The name of an attribute is invalid, or the part does not have an attribute.
     #[error("invalid attribute")]
     InvalidAttribute,
-    /// Two parameters take their value from the same attribute.
-    #[error("attribute taken twice")]
+    /// Two parameters use the same attribute.
+    #[error("duplicate attribute")]
     DuplicateAttribute,
     /// A default value does not have the declared type.
     #[error("default of another type")]
@@ -233,22 +233,22 @@ pub enum Kind {
     /// A default value does not fit the declared type.
     #[error("default out of range")]
     DefaultRange,
-    /// A default value has no meaning here.
+    /// A default value is not allowed here.
     #[error("default not allowed here")]
     DefaultPlace,
-    /// `optional` has no meaning here.
+    /// `optional` is not allowed here.
     #[error("optional not allowed here")]
     OptionalPlace,
-    /// `static` has no meaning here.
+    /// `static` is not allowed here.
     #[error("static not allowed here")]
     StaticPlace,
-    /// `repeated` has no meaning here.
+    /// `repeated` is not allowed here.
     #[error("repeated not allowed here")]
     RepeatedPlace,
-    /// The source of a reference is wrong, or does not fit its operator.
+    /// The source of a reference is invalid, or does not fit its operator.
     #[error("reference")]
     Reference,
-    /// The reference language has no word for a port or parameter.
+    /// The reference language does not support a port or parameter.
     #[error("beyond the reference language")]
     BeyondReference,
     /// The DSP has no variadic operators.

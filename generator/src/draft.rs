@@ -1,9 +1,9 @@
-//! What a front end read, with the place of each part, before anything was checked against
-//! anything else. Front ends make drafts; `check` turns drafts into a config.
+//! The parts that a front end read, with their places, before any check. Front ends create drafts;
+//! `check` turns drafts into a config.
 
 use crate::config::{Core, DataType, Layout, QuantizationMode};
 
-/// A config file, by its position in the list given.
+/// A config file, by its index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FileId(pub(crate) usize);
 
@@ -11,19 +11,19 @@ pub(crate) struct FileId(pub(crate) usize);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Spot {
     pub(crate) file: FileId,
-    /// In bytes.
+    /// The offset in bytes.
     pub(crate) offset: usize,
     pub(crate) path: String,
 }
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Debug, Clone)]
 pub(crate) struct At<T> {
     pub(crate) value: T,
     pub(crate) spot: Spot,
 }
 
-/// An optional part. What was refused is already reported and must not be reported as absent.
+/// An optional part. A refused part is reported, and must not be reported as missing too.
 #[derive(Debug, Clone)]
 pub(crate) enum Field<T> {
     Absent,
@@ -40,7 +40,7 @@ impl<T> Field<T> {
     }
 }
 
-/// `None` in a required part: refused or missing, and reported.
+/// `None` in a required part means that it was refused or is missing, and reported.
 #[derive(Debug)]
 pub(crate) struct Package {
     pub(crate) spot: Spot,
@@ -63,11 +63,11 @@ pub(crate) struct Op {
     pub(crate) tensor_params: Vec<Tensor>,
     pub(crate) cores: Option<At<Vec<At<CoreKind>>>>,
     pub(crate) archs: Field<At<Vec<At<u16>>>>,
-    /// One text, or its lines.
+    /// The source as one string, or as its lines.
     pub(crate) reference: Field<Vec<At<String>>>,
 }
 
-/// A core as configs say it: the DSP without its architecture.
+/// A core as in configs: the DSP without its architecture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CoreKind {
     Cpu,
@@ -111,7 +111,7 @@ pub(crate) struct Tensor {
 
 #[derive(Debug)]
 pub(crate) enum Types {
-    /// One for every core.
+    /// The same type on every core.
     One(At<DataType>),
     PerCore(At<Vec<(CoreKind, At<DataType>)>>),
 }

@@ -1,5 +1,5 @@
-//! The JSON front end: text in, drafts out. Knows the fields and the JSON type of each, and nothing
-//! of what the values mean together.
+//! The JSON front end: parses text into drafts. It knows the fields and their JSON types, but not
+//! how values depend on each other.
 
 mod document;
 mod fields;
@@ -17,7 +17,7 @@ use document::{Node, Reader};
 /// Reads the packages of one file; faults go to the report.
 pub(crate) fn read(text: &str, file: FileId, report: &mut Report<'_>) -> Vec<Package> {
     let Some(text) = syntax::repair(text, file, report) else { return Vec::new() };
-    // `repair` hands out only what reads.
+    // `repair` returns only valid JSON.
     let Ok(root) = serde_json::from_str::<&RawValue>(&text) else { return Vec::new() };
     let mut reader = Reader { text: &text, file, report };
     fields::packages(&mut reader, &Node { raw: root, path: "$".to_owned() })

@@ -1,8 +1,9 @@
-//! Turns a UDO config into an operator package: config in, files out.
+//! Turns a UDO config into an operator package.
 //!
-//! Three steps, the first two pure. [`read()`]: config files in, a checked [`config::Config`] or every
-//! fault of every file out. [`plan()`]: a package in, the files of its folder out. [`write()`]: the
-//! files onto the disk, so that authors lose no line and nothing lands outside the folder.
+//! There are three steps, the first two without side effects. [`read()`] turns config files into a
+//! checked [`config::Config`], or returns every fault of every file. [`plan()`] turns a package into
+//! the files of its folder. [`write()`] puts the files on disk, without losing edits of authors and
+//! without writing outside the folder.
 #![forbid(unsafe_code)]
 
 mod check;

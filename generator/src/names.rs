@@ -1,11 +1,11 @@
-//! Names in generated code: what may be one, and what files, modules and variables are made of it.
+//! Names in generated code: validity, and the files, modules and variables derived from them.
 
 pub use udo_reference::to_snake_case;
 
-/// The longest name accepted, in bytes; file names with a prefix and a suffix stay portable.
+/// The maximum length of a name in bytes; file names with a prefix and a suffix stay portable.
 pub const MAX_NAME_BYTES: usize = 64;
 
-/// Words that Rust keeps for itself.
+/// The keywords of Rust.
 const RUST_KEYWORDS: &[&str] = &[
     "Self", "abstract", "as", "async", "await", "become", "box", "break", "const", "continue",
     "crate", "do", "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if",
@@ -14,7 +14,7 @@ const RUST_KEYWORDS: &[&str] = &[
     "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
-/// Words that C11 or C++20 keep for themselves, less those that Rust keeps too.
+/// The keywords of C11 and C++20 that are not keywords of Rust.
 const C_KEYWORDS: &[&str] = &[
     "_Alignas",
     "_Alignof",
@@ -104,12 +104,12 @@ const C_KEYWORDS: &[&str] = &[
     "xor_eq",
 ];
 
-/// Every word that is no name because a language keeps it.
+/// Iterates over the keywords of all languages.
 pub(crate) fn keywords() -> impl Iterator<Item = &'static str> {
     RUST_KEYWORDS.iter().chain(C_KEYWORDS).copied()
 }
 
-/// Why a word cannot be a name.
+/// Why a word is not a valid name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
@@ -125,16 +125,16 @@ pub enum NameError {
     /// It is longer than [`MAX_NAME_BYTES`].
     #[error("the name has more than {MAX_NAME_BYTES} bytes")]
     TooLong,
-    /// It is a keyword of the language named.
+    /// It is a keyword of this language.
     #[error("the name is a keyword of {0}")]
     Keyword(&'static str),
 }
 
-/// Checks that a word can be a name of a package, an operator, a tensor or a parameter.
+/// Checks that a word is a valid name of a package, an operator, a tensor or a parameter.
 ///
 /// # Errors
 ///
-/// The first reason why it cannot.
+/// The first reason why it is not.
 pub fn check(name: &str) -> Result<(), NameError> {
     if name.is_empty() {
         return Err(NameError::Empty);
@@ -160,7 +160,7 @@ pub fn check(name: &str) -> Result<(), NameError> {
     Ok(())
 }
 
-/// The name in `UpperCamelCase`: `batch_norm` is `BatchNorm`; capitals that are there stay.
+/// Converts to `UpperCamelCase`: `batch_norm` becomes `BatchNorm`; existing capitals stay.
 pub fn to_upper_camel_case(name: &str) -> String {
     let camel: String = name
         .split('_')
@@ -175,13 +175,13 @@ pub fn to_upper_camel_case(name: &str) -> String {
     camel
 }
 
-/// The module and file that an operator's code lives in: `Where` is `where_op`.
+/// Returns the module and file name of an operator's code: `Where` becomes `where_op`.
 pub fn module_name(op: &str) -> String {
     let snake = to_snake_case(op);
     if RUST_KEYWORDS.contains(&snake.as_str()) { snake + "_op" } else { snake }
 }
 
-/// The variable for a tensor or a parameter: `In` is `in_`.
+/// Returns the variable name of a tensor or a parameter: `In` becomes `in_`.
 pub fn variable_name(name: &str) -> String {
     let snake = to_snake_case(name);
     if RUST_KEYWORDS.contains(&snake.as_str()) || C_KEYWORDS.contains(&snake.as_str()) {

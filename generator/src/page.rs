@@ -1,11 +1,11 @@
-//! The tables of `docs/config.md`, held against the reader's own; `UDO_BLESS=1` writes them.
+//! Compares the tables of `docs/config.md` with the reader's; `UDO_BLESS=1` writes them.
 
 use std::{fs, path::Path, sync::Mutex};
 
-/// Tests run side by side, and would write over each other.
+/// Serializes concurrent tests, which write the same file.
 static PAGE: Mutex<()> = Mutex::new(());
 
-/// Holds the rows of the table under a heading against these.
+/// Compares the rows of the table under a heading.
 #[track_caller]
 pub(crate) fn hold(title: &str, rows: &[String]) {
     let _alone = PAGE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Paths of configs with variables in them, as shells and Makefiles around vendors' tools expand them.
+//! Expands variables in the paths of configs, as shells and Makefiles of vendors' tools do.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExpandError {
-    /// A variable has no value, or an empty one.
+    /// A variable is not set or empty.
     #[error("path {path:?}: the variable {variable} is not set")]
     Unset {
         /// The path as written.
@@ -14,26 +14,26 @@ pub enum ExpandError {
         /// The variable.
         variable: String,
     },
-    /// A variable's name is open to the end, or is none.
-    #[error("path {path:?}: `${{` wants a variable's name and `}}`")]
+    /// A variable's braces are not closed, or its name is invalid.
+    #[error("path {path:?}: expected a variable's name and `}}` after `${{`")]
     Unclosed {
         /// The path as written.
         path: String,
     },
-    /// A tilde is followed by the name of a user.
-    #[error("path {path:?}: `~` stands for the own home folder only, not for a user's")]
+    /// A tilde is followed by a user's name.
+    #[error("path {path:?}: `~` stands for your home folder only, not for another user's")]
     User {
         /// The path as written.
         path: String,
     },
 }
 
-/// The path with a leading `~`, `$NAME` and `${NAME}` replaced by what `variable` says.
+/// Replaces a leading `~`, `$NAME` and `${NAME}` by the values that `variable` returns.
 ///
-/// A `$` that no name follows stays.
+/// A `$` without a name after it stays.
 ///
 /// # Errors
-/// A variable is not set or empty, a brace is open, or the tilde is of another user.
+/// A variable is not set or empty, a brace is not closed, or the tilde is followed by a user's name.
 pub fn expand(
     path: &str,
     variable: impl Fn(&str) -> Option<String>,
@@ -74,7 +74,7 @@ pub fn expand(
     Ok(PathBuf::from(expanded))
 }
 
-/// Bytes of the variable's name that a text starts with.
+/// Returns the length of the variable's name at the start of a text.
 fn name_len(text: &str) -> usize {
     if text.starts_with(|c: char| c.is_ascii_digit()) {
         return 0;
@@ -114,12 +114,12 @@ mod tests {
         let cases = [
             ("$NONE/a", "path \"$NONE/a\": the variable NONE is not set"),
             ("a/${EMPTY}", "path \"a/${EMPTY}\": the variable EMPTY is not set"),
-            ("${HOME", "path \"${HOME\": `${` wants a variable's name and `}`"),
-            ("${}", "path \"${}\": `${` wants a variable's name and `}`"),
-            ("${A-b}", "path \"${A-b}\": `${` wants a variable's name and `}`"),
+            ("${HOME", "path \"${HOME\": expected a variable's name and `}` after `${`"),
+            ("${}", "path \"${}\": expected a variable's name and `}` after `${`"),
+            ("${A-b}", "path \"${A-b}\": expected a variable's name and `}` after `${`"),
             (
                 "~bob/a",
-                "path \"~bob/a\": `~` stands for the own home folder only, not for a user's",
+                "path \"~bob/a\": `~` stands for your home folder only, not for another user's",
             ),
         ];
         for (path, want) in cases {

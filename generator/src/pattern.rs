@@ -1,22 +1,23 @@
-//! Extents of inputs that have some in common, where nothing else is known of them: drawn at random, and kept as a pattern, of which
-//! nodes with other extents are made.
+//! Input shapes that share dimensions, for operators about which nothing else is known. They are drawn at random; an
+//! accepted draw is a pattern for nodes with other dimensions.
 
-/// How many extents of a pattern differ between nodes; others are the same in all.
+/// The number of dimensions of a pattern that vary between nodes; others are constant.
 pub const VARIABLES: usize = 3;
 
-/// An extent of a pattern.
+/// A dimension of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     Variable(usize),
     Fixed(usize),
 }
 
-/// For each input its extents.
+/// The dimensions of each input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(Vec<Vec<Extent>>);
 
 impl Pattern {
-    /// Any pattern for so many inputs; further inputs are often like one before, or vectors. `below` draws a number below another, 0 below 0.
+    /// Draws a pattern for this number of inputs; later inputs often equal an earlier one or are vectors. `below`
+    /// returns a random number below its argument, and 0 for 0.
     pub fn drawn(inputs: usize, below: &mut dyn FnMut(usize) -> usize) -> Self {
         let mut all: Vec<Vec<Extent>> = Vec::new();
         let mut known: Vec<Extent> = Vec::new();
@@ -43,7 +44,8 @@ impl Pattern {
         Self(all)
     }
 
-    /// The extents of an input where the variables are these; of more inputs than there were, those of the last.
+    /// Returns the dimensions of an input for these values of the variables; inputs beyond the last have the last
+    /// one's.
     pub fn dims(&self, port: usize, values: [usize; VARIABLES]) -> Vec<usize> {
         let own = self.0.get(port).or(self.0.last());
         let value = |extent: &Extent| match extent {
@@ -54,7 +56,7 @@ impl Pattern {
     }
 }
 
-/// One that an input before has, if there is one and chance says so.
+/// Returns a dimension of an earlier input, or a new one, at random.
 fn tied(known: &[Extent], below: &mut dyn FnMut(usize) -> usize) -> Extent {
     let old = known.get(below(known.len())).copied();
     old.filter(|_| below(3) < 2).unwrap_or_else(|| any(below))
@@ -72,7 +74,7 @@ fn any(below: &mut dyn FnMut(usize) -> usize) -> Extent {
 mod tests {
     use super::Pattern;
 
-    /// Draws numbers, always the same ones.
+    /// Returns a deterministic random generator.
     fn below() -> impl FnMut(usize) -> usize {
         let mut state = 1u64;
         move |end| {
@@ -81,7 +83,7 @@ mod tests {
         }
     }
 
-    /// How many patterns are drawn until one does.
+    /// Counts the patterns drawn until one satisfies `does`.
     fn until(inputs: usize, does: impl Fn(&[Vec<usize>]) -> bool) -> usize {
         let mut below = below();
         let drawn = (1..=4000).find(|_| {
@@ -94,7 +96,7 @@ mod tests {
 
     #[test]
     fn inputs_with_extents_in_common_are_soon_drawn() {
-        // Positions of tokens; scale and bias of channels; queries, keys, values and a mask; boxes and their scores.
+        // Token positions; scale and bias of channels; queries, keys, values and a mask; boxes and their scores.
         until(2, |of| of[0].len() == 3 && of[0][2] % 2 == 0 && of[1] == [of[0][0]]);
         until(3, |of| of[0].len() > 1 && of[1] == [of[0][of[0].len() - 1]] && of[2] == of[1]);
         until(4, |of| {

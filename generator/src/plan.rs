@@ -1,4 +1,4 @@
-//! A checked package in, the files of its folder out. Nothing here touches the disk.
+//! Plans the files of a checked package's folder. Nothing here accesses the disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,41 +14,41 @@ use crate::{
     view::{self, GpuSource, LibraryView, MakeTarget, OPENCL_SUPPORT, OpView, PackageView},
 };
 
-/// What a plan depends on beside the package.
+/// The inputs of a plan in addition to the package.
 #[derive(Debug, Clone, Copy)]
 pub struct Options<'a> {
     /// How the package's `Cargo.toml` names the SDK.
     pub sdk: Sdk<'a>,
-    /// The config files that were read.
+    /// The config files.
     pub configs: &'a [Source<'a>],
-    /// What prints the files.
+    /// The templates that print the files.
     pub templates: &'a Templates,
-    /// What the package's folder holds already.
+    /// The current contents of the package's folder.
     pub there: &'a There,
 }
 
-/// What a folder holds already, as far as a plan depends on it.
+/// The contents of a folder that a plan depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct There {
-    /// Whether files were printed from references, so that what they use stays.
+    /// Whether files were printed from references, so that the code they use must stay.
     pub has_reference: bool,
-    /// The texts of the author's files of operators, by path.
+    /// The texts of the author's operator files, by path.
     pub files: BTreeMap<String, String>,
 }
 
-/// What says that a file of kernels takes the architecture of the crate that it is in.
+/// The text by which a file of kernels uses the architecture of its crate.
 const FOLLOWS: &str = "crate::ARCH";
 
 impl There {
-    /// The path and the text of the author's file of an operator for an architecture of the DSP.
+    /// Returns the path and the text of the author's operator file for a DSP architecture.
     fn dsp_file(&self, op: &Op, core: Core) -> Option<(&str, &str)> {
         let path = format!("{core}/src/ops/{}.rs", names::module_name(&op.name));
         let (path, text) = self.files.get_key_value(&path)?;
         Some((path, text))
     }
 
-    /// Whether the package has a file of the operator's formula. Kernels of earlier versions contain their formula, so the file is
-    /// printed only where a kernel is new or uses it.
+    /// Whether the package has a file of the operator's formula. Kernels of earlier versions contain their formula, so
+    /// the file is printed only if a kernel is new or uses it.
     fn has_formula(&self, op: &Op) -> bool {
         let uses = format!("formulas::{}", names::module_name(&op.name));
         let is_user = |path: String| self.files.get(&path).is_none_or(|text| text.contains(&uses));
@@ -56,7 +56,7 @@ impl There {
         is_printed || self.files.contains_key(&formula_path(op))
     }
 
-    /// The files in Rust that an operator has, those of kernels on their cores.
+    /// Iterates over the Rust files of an operator's kernels.
     fn files_of(&self, op: &Op) -> impl Iterator<Item = String> {
         let module = names::module_name(&op.name);
         let own = op.cores.iter().filter(|core| shared_with(op, **core, self).is_none());
@@ -67,7 +67,7 @@ impl There {
         folders.into_iter().map(move |folder| format!("{folder}/src/ops/{module}.rs"))
     }
 
-    /// How the operator's OpenCL C gets at what all of it uses: where one of its two files is there, as that one does.
+    /// Returns how the operator's OpenCL C includes the shared code; existing files keep their way.
     fn gpu_source(&self, op: &Op) -> GpuSource {
         let module = names::module_name(&op.name);
         let rust = self.files.get(&format!("{}/src/ops/{module}.rs", Core::Gpu));
@@ -81,25 +81,25 @@ impl There {
     }
 }
 
-/// What OpenCL C has that came with what it uses.
+/// A text that OpenCL C with a pasted copy of the shared code contains.
 const PASTED: &str = "} List;";
 
-/// The file of an operator's formula.
+/// Returns the path of an operator's formula file.
 fn formula_path(op: &Op) -> String {
     format!("common/formulas/{}.rs", names::module_name(&op.name))
 }
 
-/// How a package names the SDK that it depends on.
+/// How a package depends on the SDK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sdk<'a> {
-    /// By the folder of `udo-api`: the package moves with it.
+    /// By the folder of `udo-api`, relative to the package.
     Folder(&'a str),
-    /// By the version alone: where the SDK is says `.cargo/config.toml`, on each machine for itself.
+    /// By version only; `.cargo/config.toml` on each machine gives the SDK's path.
     Version(&'a str),
 }
 
 impl Sdk<'_> {
-    /// The value in the table of dependencies of `udo-api`, or of a crate in a folder of it.
+    /// Returns the TOML value of the dependency on `udo-api`, or on a crate in a subfolder of it.
     fn dependency(self, below: &str) -> String {
         match self {
             Self::Folder(udo_api) => {
@@ -113,32 +113,32 @@ impl Sdk<'_> {
 /// The files of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tree {
-    /// The package's name, and that of its folder.
+    /// The package's name, which is also the folder's name.
     pub package: String,
-    /// Whose templates printed the files.
+    /// The owner of the templates that printed the files.
     pub templates: TemplatesOwner,
-    /// The configs among the files, in the order in which they were read.
+    /// The configs among the files, in reading order.
     pub configs: Vec<String>,
     /// The files, sorted by path.
     pub files: Vec<File>,
-    /// Files that wait for code although the operator has a reference.
+    /// Files that wait for the author's code although the operator has a reference.
     pub notes: Vec<Note>,
-    /// Files that are new, and begin as those of architectures that the config has no more.
+    /// New files that start as copies of the files of removed architectures.
     pub inherited: Vec<Inherited>,
-    /// Generated files that earlier versions had elsewhere.
+    /// Generated files that earlier versions had at another path.
     pub moved: Vec<Moved>,
 }
 
-/// A generated file that an earlier version had elsewhere.
+/// A generated file that an earlier version had at another path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Moved {
-    /// Where it was.
+    /// The earlier path.
     pub from: String,
-    /// Where it is.
+    /// The current path.
     pub to: String,
 }
 
-/// A new file with the text of another.
+/// A new file with the text of another file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inherited {
     /// The file.
@@ -147,34 +147,34 @@ pub struct Inherited {
     pub from: String,
 }
 
-/// Why nothing is printed into a file from the operator's reference.
+/// Why nothing is printed from the operator's reference into a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     /// The file.
     pub path: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
 /// One file of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// Where, below the package's folder, with `/` between the parts.
+    /// The path relative to the package's folder, with `/` as separator.
     pub path: String,
-    /// What it holds.
+    /// The contents.
     pub contents: String,
-    /// Who may change it.
+    /// The owner of the file.
     pub owner: Owner,
 }
 
-/// Who may change a file.
+/// The owner of a file, who may change it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Owner {
-    /// The generator: written anew each time.
+    /// The generator, which writes it each time.
     Generator,
-    /// The author: written once, for this part of the config.
+    /// The author; the generator writes it once, for this part of the config.
     Author(Stamp),
-    /// The author: written once, whatever the config says.
+    /// The author; the generator writes it once, independent of the config.
     AuthorAlone,
 }
 
@@ -182,7 +182,7 @@ pub enum Owner {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TreeError {
-    /// A template did not print.
+    /// A template failed.
     #[error(transparent)]
     Render(#[from] RenderError),
     /// Two files would have the same path.
@@ -195,10 +195,10 @@ pub enum TreeError {
     },
 }
 
-/// The files of `package`.
+/// Plans the files of `package`.
 ///
 /// # Errors
-/// A template does not print, or two files would have the same path.
+/// A template fails, or two files have the same path.
 pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError> {
     let configs = config_files(package, options.configs);
     let config_paths: Vec<String> = configs.iter().map(|file| file.path.clone()).collect();
@@ -267,7 +267,7 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
     sheet.finish(config_paths, options.templates.owner())
 }
 
-/// Where there is what all files share that are printed from references.
+/// The file shared by all files printed from references.
 pub(crate) const SUPPORT: &str = "common/reference.rs";
 
 struct Library<'a> {
@@ -276,7 +276,7 @@ struct Library<'a> {
     ops: Vec<&'a Op>,
 }
 
-/// The implementation libraries: one per core, or per operator on DSPs before V68.
+/// Lists the implementation libraries: one per core, or per operator on DSPs before V68.
 fn libraries<'a>(package: &'a Package, there: &There) -> Vec<Library<'a>> {
     let mut libraries = Vec::new();
     for &core in &package.cores {
@@ -301,8 +301,8 @@ fn libraries<'a>(package: &'a Package, there: &There) -> Vec<Library<'a>> {
     libraries
 }
 
-/// The first architecture of the DSP whose file of the operator is that of `core` as well: where the author has written none for
-/// `core`, and the other takes the architecture of the crate that it is in.
+/// Returns the first DSP architecture whose operator file `core` uses too: if the author has no file for `core`, and
+/// the other file uses the architecture of its crate.
 fn shared_with(op: &Op, core: Core, there: &There) -> Option<Core> {
     let first = op.cores.iter().copied().find(|core| is_sharing(*core))?;
     let is_other = core != first && is_sharing(core) && there.dsp_file(op, core).is_none();
@@ -311,8 +311,8 @@ fn shared_with(op: &Op, core: Core, there: &There) -> Option<Core> {
     (is_other && follows && is_alike).then_some(first)
 }
 
-/// The author's file of the first architecture that the operator has no more, where there is none for `core`, which that was shared
-/// with: its path and text.
+/// Returns path and text of the author's file for the first removed architecture, if `core` shared it and has no file
+/// of its own.
 fn gone_with_its_architecture<'a>(
     op: &Op,
     core: Core,
@@ -327,12 +327,12 @@ fn gone_with_its_architecture<'a>(
     files.find(|(_, text)| text.contains(FOLLOWS))
 }
 
-/// Whether architectures of the DSP like this one share their files of kernels.
+/// Whether DSP architectures like this one share their kernel files.
 fn is_sharing(core: Core) -> bool {
     matches!(core, Core::Dsp(_)) && !core.is_one_op_per_library()
 }
 
-/// The template folder of a core.
+/// Returns the template folder of a core.
 fn kind(core: Core) -> &'static str {
     match core {
         Core::Cpu => "cpu",
@@ -353,7 +353,7 @@ fn targets(libraries: &[LibraryView]) -> Vec<MakeTarget> {
     ["reg", "cpu", "gpu", "dsp"].into_iter().filter(has).map(of).collect()
 }
 
-/// The config files that define the package, byte for byte, under names that stay apart.
+/// Returns the config files that define the package, unchanged, under distinct names.
 fn config_files(package: &Package, configs: &[Source<'_>]) -> Vec<File> {
     let mut taken = BTreeSet::new();
     let mut files = Vec::new();
@@ -370,7 +370,7 @@ fn config_files(package: &Package, configs: &[Source<'_>]) -> Vec<File> {
     files
 }
 
-/// A basic string of TOML, with its quotes.
+/// Returns a basic TOML string with its quotes.
 pub fn toml_string(text: &str) -> String {
     use std::fmt::Write as _;
     let mut quoted = String::from("\"");
@@ -397,7 +397,7 @@ struct Sheet<'a> {
     moved: Vec<Moved>,
 }
 
-/// What a template may name.
+/// The variables of a template.
 #[derive(Serialize)]
 struct Names<'a> {
     package: &'a PackageView,
@@ -420,7 +420,7 @@ impl Sheet<'_> {
         Ok(())
     }
 
-    /// What files share that are printed from references.
+    /// Adds the files shared by all code printed from references.
     fn add_shared(&mut self, libraries: &[Library<'_>]) -> Result<(), TreeError> {
         if !self.package.has_reference {
             return Ok(());
@@ -441,7 +441,8 @@ impl Sheet<'_> {
         Ok(())
     }
 
-    /// What the operator computes on all cores, from its reference; without one what was printed from it before.
+    /// Adds the operator's core-independent formula, from its reference; without a reference the file of an earlier
+    /// config stays.
     fn add_formula(&mut self, op: &Op, there: &There) -> Result<(), TreeError> {
         if !there.has_formula(op) {
             return Ok(());
@@ -459,7 +460,7 @@ impl Sheet<'_> {
         }
     }
 
-    /// The struct of an operator's parameters, once for all cores whose kernels have one.
+    /// Adds the struct of an operator's parameters, once for all cores whose kernels have one.
     fn add_params(&mut self, library: &LibraryView, op: &OpView) -> Result<(), TreeError> {
         let path = format!("common/params/{}.rs", op.module);
         let from = format!("{}/src/params/{}.rs", library.folder, op.module);
@@ -479,7 +480,7 @@ impl Sheet<'_> {
         self.add(&template, &path, Some(library), None, Owner::Generator)
     }
 
-    /// A crate of kernels.
+    /// Adds a crate of kernels.
     fn add_library(
         &mut self,
         Library { view, core, ops }: &Library<'_>,
@@ -526,7 +527,7 @@ impl Sheet<'_> {
         self.add(&template, &path, Some(library), Some(op), Owner::Author(stamp))
     }
 
-    /// A file of kernels with the text of another.
+    /// Adds a kernel file with the text of another file.
     fn inherit(&mut self, path: &str, from: &str, text: &str, stamp: Stamp) {
         let (path, from) = (path.to_owned(), from.to_owned());
         let contents = text.to_owned();
@@ -561,7 +562,7 @@ impl Sheet<'_> {
 }
 
 impl Tree {
-    /// The file at `path`.
+    /// Returns the file at `path`.
     pub fn file(&self, path: &str) -> Option<&File> {
         self.files.iter().find(|file| Path::new(&file.path) == Path::new(path))
     }

@@ -1,4 +1,4 @@
-//! The door: config files in, a config or all of their faults out.
+//! The entry point: reads config files into a config, or returns all of their faults.
 
 use crate::{
     check,
@@ -11,18 +11,18 @@ use crate::{
     xml,
 };
 
-/// Reads config files, JSON or XML, into one config; files that define the same package add to it.
+/// Reads JSON or XML config files into one config; files that define the same package are merged.
 ///
-/// Returns the config and the warnings, in the order of files and positions. No file gives a config
-/// without packages.
+/// Returns the config and the warnings, in the order of files and positions. Without files the
+/// config has no packages.
 ///
 /// # Errors
 ///
-/// Every fault of every file, not the first only.
+/// Every fault of every file.
 pub fn read(files: &[Source<'_>], mode: Mode) -> Result<(Config, Vec<Diagnostic>), ConfigError> {
     let files: Vec<Source<'_>> = files
         .iter()
-        // Windows editors write a byte order mark that JSON does not have.
+        // Windows editors write a byte order mark, which JSON does not allow.
         .map(|file| Source { text: file.text.trim_start_matches('\u{feff}'), ..*file })
         .collect();
     let mut report = Report::new(&files, mode);
@@ -48,7 +48,7 @@ pub(crate) mod testing {
 
     use super::*;
 
-    /// Everything that one file is told.
+    /// Returns all diagnostics of one file.
     pub(crate) fn faults(text: &str, mode: Mode) -> Vec<Diagnostic> {
         match read(&[Source { path: Path::new("c.json"), text }], mode) {
             Ok((_, warnings)) => warnings,
@@ -56,7 +56,7 @@ pub(crate) mod testing {
         }
     }
 
-    /// The text with the first match of each pattern replaced; a pattern must match.
+    /// Returns the text with the first match of each pattern replaced; each pattern must match.
     pub(crate) fn edited(text: &str, edits: &[(&str, &str)]) -> String {
         let mut text = text.to_owned();
         for (from, to) in edits {
@@ -159,17 +159,17 @@ mod tests {
         assert_eq!(op.cores, [Core::Cpu, Core::Dsp(68)]);
         let text: Vec<String> = warnings.iter().map(ToString::to_string).collect();
         insta::assert_snapshot!(text.join("\n"), @r#"
-        warning: habits.json:7:21: $.UdoPackage_0.Operators[0].inputs[0].name: tensor without a name: found no name, wanted "name"
+        warning: habits.json:7:21: $.UdoPackage_0.Operators[0].inputs[0].name: tensor without a name: found no name, expected "name"
           help: add "name": "in_0"; compatible reading takes that name
-        warning: habits.json:7:25: $.UdoPackage_0.Operators[0].inputs[0].per_core_data_type: unknown field: found "per_core_data_type", wanted "per_core_data_types"
+        warning: habits.json:7:25: $.UdoPackage_0.Operators[0].inputs[0].per_core_data_type: unknown field: found "per_core_data_type", expected "per_core_data_types"
           help: did you mean "per_core_data_types"?
-        warning: habits.json:7:75: $.UdoPackage_0.Operators[0].inputs[0].per_core_data_type.DSP: integers beside real numbers: found UINT_8 here, and FLOAT_32 on another core, wanted the same numbers on every core
+        warning: habits.json:7:75: $.UdoPackage_0.Operators[0].inputs[0].per_core_data_type.DSP: integers beside real numbers: found UINT_8 here, and FLOAT_32 on another core, expected the same numbers on every core
           help: taken as quantized values; write "quantization_mode": "TF" (in XML, use a fixed-point type), or INT_32 for plain integers
-        warning: habits.json:10:11: $.UdoPackage_0.Operators[0].outputs[0]: tensor without a name: found no name, wanted "name"
+        warning: habits.json:10:11: $.UdoPackage_0.Operators[0].outputs[0]: tensor without a name: found no name, expected "name"
           help: add "name": "out_0"; compatible reading takes that name
-        warning: habits.json:10:64: $.UdoPackage_0.Operators[0].outputs[0].per_core_data_types.DSP: integers beside real numbers: found UINT_8 here, and FLOAT_32 on another core, wanted the same numbers on every core
+        warning: habits.json:10:64: $.UdoPackage_0.Operators[0].outputs[0].per_core_data_types.DSP: integers beside real numbers: found UINT_8 here, and FLOAT_32 on another core, expected the same numbers on every core
           help: taken as quantized values; write "quantization_mode": "TF" (in XML, use a fixed-point type), or INT_32 for plain integers
-        warning: habits.json:12:31: $.UdoPackage_0.Operators[0].core_types[1]: DSP without architectures: found "DSP" alone, wanted its architectures too
+        warning: habits.json:12:31: $.UdoPackage_0.Operators[0].core_types[1]: DSP without architectures: found "DSP" alone, expected its architectures too
           help: add "dsp_arch_types": ["v68"]; compatible reading takes that
         "#);
         let strict = faults(VENDOR_HABITS, Mode::Strict);
@@ -184,24 +184,24 @@ mod tests {
         ];
         let error = read(&files, Mode::Strict).unwrap_err();
         insta::assert_snapshot!(error, @r#"
-        error: slips.json:5:17: $.UdoPackage_0.Operators[0].type: invalid name: found "", wanted an identifier: letters, digits and `_`, no digit first
+        error: slips.json:5:17: $.UdoPackage_0.Operators[0].type: invalid name: found "", expected an identifier: letters, digits and `_`, no digit first
           help: write a name
-        error: slips.json:7:21: $.UdoPackage_0.Operators[0].inputs[0].name: name is a keyword: found "in", wanted a name that is no keyword of Rust
+        error: slips.json:7:21: $.UdoPackage_0.Operators[0].inputs[0].name: name is a keyword: found "in", expected a name that is no keyword of Rust
           help: for example "in_"
-        error: slips.json:7:66: trailing comma: found `,` before `}`, wanted no comma after the last entry
+        error: slips.json:7:66: trailing comma: found `,` before `}`, expected no comma after the last entry
           help: delete this comma; the vendor's published template has it, but JSON does not allow it
-        error: slips.json:8:39: $.UdoPackage_0.Operators[0].inputs[1].data_type: unknown data type: found "FLOAT32", wanted FLOAT_16, FLOAT_32, FIXED_4, FIXED_8, FIXED_16, FIXED_32, UINT_8, UINT_16, UINT_32, INT_8, INT_16, INT_32, INT_64, BOOL_8 or STRING
+        error: slips.json:8:39: $.UdoPackage_0.Operators[0].inputs[1].data_type: unknown data type: found "FLOAT32", expected FLOAT_16, FLOAT_32, FIXED_4, FIXED_8, FIXED_16, FIXED_32, UINT_8, UINT_16, UINT_32, INT_8, INT_16, INT_32, INT_64, BOOL_8 or STRING
           help: did you mean "FLOAT_32"?
-        error: slips.json:8:50: trailing comma: found `,` before `]`, wanted no comma after the last entry
+        error: slips.json:8:50: trailing comma: found `,` before `]`, expected no comma after the last entry
           help: delete this comma; the vendor's published template has it, but JSON does not allow it
-        error: slips.json:12:10: missing comma: found `"` right after an entry, wanted `,` between two entries
+        error: slips.json:12:10: missing comma: found `"` right after an entry, expected `,` between two entries
           help: put a comma here; the vendor's published template lacks one
-        error: slips.json:13:31: $.UdoPackage_0.Operators[0].core_types[1]: unknown core: found "HTP", wanted CPU, GPU or DSP
+        error: slips.json:13:31: $.UdoPackage_0.Operators[0].core_types[1]: unknown core: found "HTP", expected CPU, GPU or DSP
           help: the HTP is the DSP from V68 on; declare "DSP" with "dsp_arch_types": ["v68"]
-        error: slips.json:16:25: $.UdoPackage_0.UDO_PACKAGE_NAME: name holds a path: found "My/Package", wanted an identifier: letters, digits and `_`, no digit first
+        error: slips.json:16:25: $.UdoPackage_0.UDO_PACKAGE_NAME: name holds a path: found "My/Package", expected an identifier: letters, digits and `_`, no digit first
           help: folders belong in UDO_PACKAGE_PATH; the name stays in its folder
-        error: cut.json:3:19: invalid JSON: found the end of the file, wanted more JSON
-          help: close what is still open: a string, a list or an object
+        error: cut.json:3:19: invalid JSON: found the end of the file, expected more JSON
+          help: close the string, list or object that is still open
         "#);
     }
 
@@ -234,9 +234,9 @@ mod tests {
         ];
         let error = read(&files, Mode::Strict).unwrap_err();
         insta::assert_snapshot!(error, @r#"
-        error: b.json:5:17: $.UdoPackage_0.Operators[0].type: duplicate operator: found "Softmax" again, wanted each name once
+        error: b.json:5:17: $.UdoPackage_0.Operators[0].type: duplicate operator: found "Softmax" again, expected each name once
           help: rename or remove one; the first is at a.json:5:17
-        error: b.json:24:25: $.UdoPackage_0.UDO_PACKAGE_PATH: packages disagree: found "a" and "b", wanted the same in each file
+        error: b.json:24:25: $.UdoPackage_0.UDO_PACKAGE_PATH: packages disagree: found "a" and "b", expected the same in each file
           help: keep one of them; the first is at a.json:24:25
         "#);
     }

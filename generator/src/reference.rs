@@ -1,4 +1,4 @@
-//! The reference of an operator: what its config says of ports and parameters, as the reference language asks for it.
+//! An operator's reference: converts the config's ports and parameters to a signature of the reference language.
 
 use udo_reference::{
     Class, Elements, Faults, Input, Output, Param, ParamKind, Program, Signature, Tensor, Value,
@@ -6,15 +6,15 @@ use udo_reference::{
 
 use crate::config::{self, DefaultValue, Family, Op, QuantizationMode, Scalar, ScalarParam};
 
-/// The program that an operator's `"reference"` is; nothing where the config has none.
+/// Returns the program of an operator's `"reference"`; `None` if the config has no reference.
 ///
 /// # Errors
-/// The source does not fit; configs that were read have none such.
+/// The source does not fit the operator; the reader has refused such configs.
 pub fn program(op: &Op) -> Result<Option<Program>, Faults> {
     op.reference.as_deref().map(|source| Program::read(source, &signature(op))).transpose()
 }
 
-/// What the operator is called with.
+/// Returns the signature of the operator.
 pub(crate) fn signature(op: &Op) -> Signature {
     Signature {
         inputs: op.inputs.iter().map(input).collect(),
@@ -32,7 +32,7 @@ pub(crate) fn signature(op: &Op) -> Signature {
     }
 }
 
-/// What a tensor's elements are on every core: real numbers as soon as one has them, or an encoding stands for them.
+/// Returns the class of a tensor's elements on every core: float if they are floats or quantized on some core.
 pub(crate) fn class(tensor: &config::Tensor) -> Class {
     let is_real = |family| match family {
         Family::Float(_) | Family::Fixed => true,
@@ -80,7 +80,7 @@ fn scalar_param(param: &ScalarParam) -> Param {
 }
 
 fn tensor_param(param: &config::Tensor) -> Param {
-    // Lists of truth values come as integers.
+    // Lists of bools are passed as integers.
     let class = match class(param) {
         Class::Bool => Class::Int,
         class @ (Class::Float | Class::Int) => class,
@@ -122,7 +122,7 @@ fn real(value: &Scalar) -> f64 {
 fn integer(value: &Scalar) -> i64 {
     match value {
         Scalar::Int(value) => *value,
-        // Tensors with a default that is no integer are of real numbers.
+        // Tensors with a non-integer default are float tensors.
         Scalar::Float(_) | Scalar::Text(_) => 0,
     }
 }

@@ -1,4 +1,4 @@
-//! Collects the faults of all files, so that one reading shows them all.
+//! Collects the faults of all files, so that one run shows them all.
 
 use crate::{
     diagnostic::{ConfigError, Diagnostic, Kind, Position, Severity},
@@ -6,7 +6,7 @@ use crate::{
     source::{Mode, Source},
 };
 
-/// What a diagnostic says, before it has a place.
+/// The content of a diagnostic, without its place.
 #[derive(Debug)]
 pub(crate) struct Problem {
     kind: Kind,
@@ -45,7 +45,7 @@ impl<'a> Report<'a> {
         self.entries.push((spot.clone(), Severity::Warning, problem));
     }
 
-    /// Reports something that vendor configs do: an error, unless read in [`Mode::Compat`].
+    /// Reports a habit of vendor configs: an error, or a warning in [`Mode::Compat`].
     pub(crate) fn lax(&mut self, spot: &Spot, problem: Problem) {
         let severity = match self.mode {
             Mode::Strict => Severity::Error,
@@ -54,14 +54,14 @@ impl<'a> Report<'a> {
         self.entries.push((spot.clone(), severity, problem));
     }
 
-    /// Where a spot is, for messages about another one: `a.json:3:14`.
+    /// Formats a place for messages about another one: `a.json:3:14`.
     pub(crate) fn place(&self, spot: &Spot) -> String {
         let Some(source) = self.sources.get(spot.file.0) else { return spot.path.clone() };
         let Position { line, column } = Cursor::new(source.text).advance(spot.offset);
         format!("{}:{line}:{column}", source.path.display())
     }
 
-    /// The warnings, if there is nothing worse.
+    /// Returns the warnings if there are no errors.
     pub(crate) fn finish(mut self) -> Result<Vec<Diagnostic>, ConfigError> {
         self.entries.sort_by_key(|(spot, ..)| (spot.file, spot.offset));
         let is_fatal = self.entries.iter().any(|(_, severity, _)| *severity == Severity::Error);
@@ -90,7 +90,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Turns rising byte offsets into lines and characters, in one walk over the text.
+/// Converts ascending byte offsets to lines and characters in one pass over the text.
 #[derive(Debug)]
 struct Cursor<'t> {
     rest: &'t str,

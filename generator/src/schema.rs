@@ -1,7 +1,7 @@
-//! The grammar of configs as a JSON Schema, for editors that complete and check what is typed.
+//! The grammar of configs as a JSON Schema, for completion and checks in editors.
 //!
-//! It says what one value may be where it stands. What holds between values, such as a type for each core
-//! that is declared, is the reader's to say; so a config that the schema takes may still be refused.
+//! It constrains single values. Constraints between values, such as a type for each declared core, are
+//! the reader's; so the reader may refuse a config that the schema accepts.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ use crate::{
     names::{self, MAX_NAME_BYTES},
 };
 
-/// The JSON Schema (draft 2020-12) of configs, as the text of `udo-config.schema.json`.
+/// Returns the JSON Schema (draft 2020-12) of configs, the text of `udo-config.schema.json`.
 pub fn schema() -> String {
     let package = json!({ "$ref": "#/$defs/package" });
     let schema = json!({
@@ -22,7 +22,7 @@ pub fn schema() -> String {
         "type": "object",
         "minProperties": 1,
         "properties": {
-            SCHEMA_KEY: { "type": "string", "description": "Where this schema is; no package." },
+            SCHEMA_KEY: { "type": "string", "description": "The location of this schema; not a package." },
         },
         "additionalProperties": package,
         "$defs": {
@@ -38,13 +38,13 @@ pub fn schema() -> String {
             "value": { "type": ["number", "string", "boolean"] },
         },
     });
-    // A value of objects and texts always prints.
+    // Objects and strings always serialize.
     serde_json::to_string_pretty(&schema).unwrap_or_default() + "\n"
 }
 
 fn name() -> Value {
     json!({
-        "description": "An identifier that is no keyword of Rust, C or C++.",
+        "description": "An identifier that is not a keyword of Rust, C or C++.",
         "type": "string",
         "pattern": "^[A-Za-z_][A-Za-z0-9_]*$",
         "maxLength": MAX_NAME_BYTES,
@@ -52,7 +52,7 @@ fn name() -> Value {
     })
 }
 
-/// An object with its fields; of a tensor those that its role has.
+/// Describes an object with its fields; for a tensor those of its role.
 fn object(object: &Object, role: Option<Role>) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
@@ -91,7 +91,7 @@ fn described(field: &Field, role: Option<Role>) -> Value {
     value
 }
 
-/// The words without the marks of a page.
+/// Removes Markdown markup.
 fn plain(text: &str) -> String {
     text.replace('`', "")
 }
@@ -154,7 +154,7 @@ fn is_scalar_type(dtype: DataType) -> bool {
     dtype.family() != Family::Fixed
 }
 
-/// A type for each core: what the core holds; parameters are read as they are and may have any.
+/// Describes a type for each core: the types that the core supports; parameters may have any type.
 fn types_per_core(role: Option<Role>) -> Value {
     let core = |cores: &[Core]| match role {
         Some(Role::Param) => types(is_tensor_type),
@@ -185,7 +185,7 @@ fn tensor(role: Role) -> Value {
     value
 }
 
-/// A scalar parameter: its default is of its type.
+/// Describes a scalar parameter, whose default has its type.
 fn scalar() -> Value {
     let mut value = object(&SCALAR, None);
     let rules = DataType::ALL.iter().filter(|dtype| is_scalar_type(**dtype)).map(|dtype| {

@@ -1,17 +1,17 @@
-//! What is read: config files in memory, and how strictly.
+//! Config files in memory, and the strictness of reading.
 
 use std::path::Path;
 
 /// One config file, already in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Source<'a> {
-    /// Its path, for messages and for [`crate::config::Package::sources`].
+    /// The path, for messages and for [`crate::config::Package::sources`].
     pub path: &'a Path,
     /// Its text.
     pub text: &'a str,
 }
 
-/// How to take what vendor configs do but the grammar does not say.
+/// How to treat habits of vendor configs that the grammar does not allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
     /// As an error.
@@ -21,30 +21,30 @@ pub enum Mode {
     Compat,
 }
 
-/// Why bytes are no text that can be read.
+/// Why bytes cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// They are in another encoding, which their first bytes tell.
-    #[error("the text is in {encoding}, wanted UTF-8")]
+    /// They start with the mark of another encoding.
+    #[error("the text is in {encoding}, expected UTF-8")]
     Encoding {
         /// The name of the encoding.
         encoding: String,
     },
-    /// They are no UTF-8.
-    #[error("byte {byte:#04x} in line {line}, character {column} is no UTF-8")]
+    /// They are not valid UTF-8.
+    #[error("byte {byte:#04x} in line {line}, character {column} is not valid UTF-8")]
     Byte {
-        /// The first byte that is none.
+        /// The first invalid byte.
         byte: u8,
         /// Its line, from 1.
         line: usize,
-        /// Its place in the line, in characters from 1.
+        /// Its position in the line, in characters from 1.
         column: usize,
     },
 }
 
 impl DecodeError {
-    /// The next step.
+    /// Returns the next step.
     pub fn help(&self) -> String {
         match self {
             Self::Encoding { encoding } => {
@@ -57,13 +57,13 @@ impl DecodeError {
     }
 }
 
-/// The text of a config file.
+/// Decodes the text of a config file.
 ///
 /// # Errors
-/// It is not in UTF-8; the error says in what it is, where that is known.
+/// It is not UTF-8; the error names its encoding if it is known.
 pub fn decode(bytes: Vec<u8>) -> Result<String, DecodeError> {
     let wide = match bytes.as_slice() {
-        // The mark of UTF-16 in this order opens that of UTF-32.
+        // The byte order mark of UTF-16LE is a prefix of that of UTF-32LE.
         [0xff, 0xfe, 0, 0, ..] => Some("UTF-32LE"),
         [0, 0, 0xfe, 0xff, ..] => Some("UTF-32BE"),
         [0xff, 0xfe, ..] | [b'{' | b'<', 0, ..] => Some("UTF-16LE"),
@@ -88,7 +88,7 @@ pub fn decode(bytes: Vec<u8>) -> Result<String, DecodeError> {
     Err(DecodeError::Byte { byte: rest.first().copied().unwrap_or_default(), line, column })
 }
 
-/// The encoding that an XML declaration says, if it is another one.
+/// Returns the encoding of the XML declaration, if it is not UTF-8.
 fn declared(bytes: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(bytes.get(..bytes.len().min(200))?).into_owned();
     let declaration = text.strip_prefix("<?xml")?.split_once("?>")?.0.split_once("encoding")?.1;
@@ -108,13 +108,13 @@ mod tests {
         let latin = |text: &str| text.chars().map(|c| u8::try_from(c).unwrap()).collect::<Vec<_>>();
         let xml = "<?xml version='1.0' encoding='ISO-8859-1'?><a>\u{e9}</a>";
         let cases = [
-            (utf16("\u{feff}{}"), "the text is in UTF-16LE, wanted UTF-8"),
-            (utf16("{}"), "the text is in UTF-16LE, wanted UTF-8"),
-            (vec![0xfe, 0xff, 0, b'{'], "the text is in UTF-16BE, wanted UTF-8"),
-            (vec![0, b'<'], "the text is in UTF-16BE, wanted UTF-8"),
-            (vec![0xff, 0xfe, 0, 0], "the text is in UTF-32LE, wanted UTF-8"),
-            (latin(xml), "the text is in ISO-8859-1, wanted UTF-8"),
-            (latin("{\n \"\u{e9}\""), "byte 0xe9 in line 2, character 3 is no UTF-8"),
+            (utf16("\u{feff}{}"), "the text is in UTF-16LE, expected UTF-8"),
+            (utf16("{}"), "the text is in UTF-16LE, expected UTF-8"),
+            (vec![0xfe, 0xff, 0, b'{'], "the text is in UTF-16BE, expected UTF-8"),
+            (vec![0, b'<'], "the text is in UTF-16BE, expected UTF-8"),
+            (vec![0xff, 0xfe, 0, 0], "the text is in UTF-32LE, expected UTF-8"),
+            (latin(xml), "the text is in ISO-8859-1, expected UTF-8"),
+            (latin("{\n \"\u{e9}\""), "byte 0xe9 in line 2, character 3 is not valid UTF-8"),
         ];
         for (bytes, want) in cases {
             assert_eq!(decode(bytes).unwrap_err().to_string(), want);

@@ -1,16 +1,16 @@
-//! Suggestions for misspelt words, and the quoting of words that came from a file.
+//! Suggestions for misspelt words, and quoting of words from files.
 
 use std::fmt::Write as _;
 
 use strsim::levenshtein;
 
-/// Longer words get no suggestion: they are not slips of the pen.
+/// Longer words get no suggestion.
 const MAX_WORD: usize = 64;
 
-/// Longer words are cut when quoted.
+/// Longer words are truncated when quoted.
 const MAX_QUOTED: usize = 48;
 
-/// The allowed word closest to `found`, if one is close enough to be meant. Case is ignored.
+/// Returns the allowed word closest to `found`, ignoring case, if one is close enough.
 pub(crate) fn nearest<'a>(found: &str, allowed: &[&'a str]) -> Option<&'a str> {
     if found.is_empty() || found.len() > MAX_WORD {
         return None;
@@ -25,7 +25,7 @@ pub(crate) fn nearest<'a>(found: &str, allowed: &[&'a str]) -> Option<&'a str> {
         .map(|(_, word)| word)
 }
 
-/// A `help` text: the nearest spelling if there is one, else `otherwise`.
+/// Returns a `help` text: the nearest spelling if there is one, else `otherwise`.
 pub(crate) fn did_you_mean(found: &str, allowed: &[&str], otherwise: &str) -> String {
     match nearest(found, allowed) {
         Some(word) => format!("did you mean \"{word}\"?"),
@@ -33,7 +33,7 @@ pub(crate) fn did_you_mean(found: &str, allowed: &[&str], otherwise: &str) -> St
     }
 }
 
-/// The word in double quotes, escaped and cut to a readable length.
+/// Quotes a word, escaped and truncated to a readable length.
 pub(crate) fn quote(word: &str) -> String {
     let cut: String = word.chars().take(MAX_QUOTED).collect();
     let mut quoted = format!("{cut:?}");
@@ -43,7 +43,7 @@ pub(crate) fn quote(word: &str) -> String {
     quoted
 }
 
-/// The words as an English list: `a, b or c`.
+/// Joins words as an English list: `a, b or c`.
 pub(crate) fn one_of<W: AsRef<str>>(words: &[W]) -> String {
     match words {
         [] => "nothing".to_owned(),
@@ -66,7 +66,7 @@ mod tests {
             ("inptus", Some("inputs")),
             ("Inputs", Some("inputs")),
             ("core_type", Some("core_types")),
-            // Two replacements of six characters are as many as are let through.
+            // The tolerance for six characters is two replacements.
             ("inzutz", Some("inputs")),
             ("inzutzz", None),
             ("weights", None),

@@ -1,4 +1,5 @@
-//! What an author's file was written for, so that a changed config can say what has drifted.
+//! The part of the config that an author's file was written for, so that a changed config can report the
+//! drift.
 
 use std::fmt::Write as _;
 
@@ -9,18 +10,18 @@ use crate::{
     reference,
 };
 
-/// The part of an operator's config that one file depends on, a line per port and parameter.
+/// The part of an operator's config that one file depends on, one line per port and parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stamp {
-    /// For example `input x: FLOAT_32`.
+    /// Lines such as `input x: FLOAT_32`.
     pub lines: Vec<String>,
 }
 
-/// How an author's file names its stamp, after the comment sign.
+/// The word before the stamp in an author's file, after the comment sign.
 pub(crate) const STAMP_WORD: &str = "config ";
 
 impl Stamp {
-    /// What the file of an operator on one core depends on, or what shape inference depends on.
+    /// Returns the stamp of an operator's file on one core, or of its shape inference without a core.
     pub(crate) fn of(op: &Op, core: Option<Core>) -> Self {
         let mut lines = vec![format!("operator {}", op.name)];
         for (kind, tensors) in [("input", &op.inputs), ("output", &op.outputs)] {
@@ -40,13 +41,14 @@ impl Stamp {
         Self { lines }
     }
 
-    /// What the formula of an operator depends on: what elements are, whatever stores them.
+    /// Returns the stamp of an operator's formula, which depends on classes of elements, not on their
+    /// storage.
     pub(crate) fn of_formula(op: &Op) -> Self {
         let mut stamp = Self::of(op, None);
         let tensors = op.inputs.iter().chain(&op.outputs).chain(&op.tensor_params);
         stamp.lines.extend(tensors.map(|tensor| {
             let class = match reference::class(tensor) {
-                Class::Float => "real numbers",
+                Class::Float => "floats",
                 Class::Int => "integers",
                 Class::Bool => "bools",
             };
@@ -55,7 +57,7 @@ impl Stamp {
         stamp
     }
 
-    /// Sixteen hexadecimal digits that stand for the lines.
+    /// Returns a hash of the lines, as sixteen hexadecimal digits.
     pub(crate) fn fingerprint(&self) -> String {
         digest(&self.lines.join("\n"))
     }
@@ -65,7 +67,7 @@ fn port(kind: &str, tensor: &Tensor, core: Option<Core>) -> String {
     let mut line = format!("{kind} {}", tensor.name);
     let dtype = match core {
         Some(core) => tensor.type_on(core).or(tensor.types.first().map(|entry| entry.dtype)),
-        // Shapes follow from other things than types.
+        // Shapes do not depend on types.
         None => None,
     };
     if let Some(dtype) = dtype {
@@ -97,7 +99,7 @@ fn port(kind: &str, tensor: &Tensor, core: Option<Core>) -> String {
     line
 }
 
-/// What a line ends with, where the config says it.
+/// Appends the optional marks to a line.
 fn close(line: &mut String, is_optional: bool, attribute: Option<&str>) {
     if is_optional {
         line.push_str(", optional");
@@ -115,7 +117,7 @@ fn scalar(value: &Scalar) -> String {
     }
 }
 
-/// FNV-1a: tells an edited text from an unedited one, and is the same on every machine.
+/// Returns the FNV-1a hash of a text, which is the same on every machine.
 pub(crate) fn digest(text: &str) -> String {
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -123,7 +125,7 @@ pub(crate) fn digest(text: &str) -> String {
     format!("{hash:016x}")
 }
 
-/// The stamp's fingerprint that a file carries in its first lines.
+/// Returns the stamp's fingerprint in the first lines of a file.
 pub(crate) fn recorded(text: &str) -> Option<&str> {
     text.lines().take(8).find_map(|line| {
         let comment = line.strip_prefix("//!").or_else(|| line.strip_prefix("//"))?;
@@ -132,7 +134,7 @@ pub(crate) fn recorded(text: &str) -> Option<&str> {
     })
 }
 
-/// The text with another fingerprint in the place of the one that it carries; nothing where it carries none.
+/// Replaces the fingerprint of a file; `None` if it has none.
 pub(crate) fn restamped(text: &str, fingerprint: &str) -> Option<String> {
     let old = format!("{STAMP_WORD}{}", recorded(text)?);
     Some(text.replacen(&old, &format!("{STAMP_WORD}{fingerprint}"), 1))

@@ -1,4 +1,4 @@
-//! The templates: embedded at build time, single ones replaced from a folder.
+//! The templates: embedded at build time, and optionally replaced from a folder.
 
 use std::{
     fs, io,
@@ -11,29 +11,29 @@ use walkdir::WalkDir;
 
 const EMBEDDED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/templates.rs"));
 
-/// The ending of a template's file name.
+/// The extension of a template's file name.
 const SUFFIX: &str = ".jinja";
 
-/// Every template by name, as in `cpu/op.rs.jinja`.
+/// All templates by name, such as `cpu/op.rs.jinja`.
 #[derive(Debug, Clone)]
 pub struct Templates {
     sources: Vec<(String, String)>,
     owner: TemplatesOwner,
 }
 
-/// Whose templates print a package.
+/// The owner of the templates that print a package.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TemplatesOwner {
-    /// Those of the SDK alone.
+    /// The SDK.
     #[default]
     Sdk,
-    /// The author's for some files.
+    /// The author, for at least one file.
     Author,
 }
 
 impl TemplatesOwner {
-    /// Whether a package is printed by the SDK's templates alone.
+    /// Whether all templates are the SDK's.
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
     pub(crate) fn is_sdk(&self) -> bool {
         *self == Self::Sdk
@@ -49,31 +49,31 @@ pub enum TemplatesError {
     Read {
         /// The folder.
         dir: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The folder holds a template that replaces none.
-    #[error("{}: no template is called {name}, wanted one of {known}", .dir.display())]
+    /// The folder contains a template of an unknown name.
+    #[error("{}: unknown template {name}, expected one of {known}", .dir.display())]
     Unknown {
         /// The folder.
         dir: PathBuf,
-        /// The name found.
+        /// The unknown name.
         name: String,
-        /// The names there are.
+        /// The known names.
         known: String,
     },
 }
 
-/// Why a template did not print.
+/// Why a template failed.
 #[derive(Debug, thiserror::Error)]
 #[error("template {name}{}: {reason}", place(*.line))]
 pub struct RenderError {
     /// The template.
     pub name: String,
-    /// The line, where known.
+    /// The line, if known.
     pub line: Option<usize>,
-    /// What is wrong.
+    /// The reason.
     pub reason: String,
 }
 
@@ -88,16 +88,16 @@ impl Default for Templates {
 }
 
 impl Templates {
-    /// The templates that this build carries.
+    /// Returns the templates of this build.
     pub fn embedded() -> Self {
         let sources = EMBEDDED.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
         Self { sources: sources.collect(), owner: TemplatesOwner::Sdk }
     }
 
-    /// The same templates, those in `dir` in place of their namesakes.
+    /// Replaces templates by those of the same name in `dir`.
     ///
     /// # Errors
-    /// The folder cannot be read, or holds a template that replaces none.
+    /// The folder cannot be read, or contains a template of an unknown name.
     pub fn replaced_from(mut self, dir: &Path) -> Result<Self, TemplatesError> {
         let failed = |source| TemplatesError::Read { dir: dir.to_owned(), source };
         for entry in WalkDir::new(dir).sort_by_file_name() {
@@ -120,17 +120,17 @@ impl Templates {
         Ok(self)
     }
 
-    /// Whose they are.
+    /// Returns the owner of the templates.
     pub fn owner(&self) -> TemplatesOwner {
         self.owner
     }
 
-    /// Names and texts, sorted by name.
+    /// Iterates over names and texts, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.sources.iter().map(|(name, text)| (name.as_str(), text.as_str()))
     }
 
-    /// A printer of these templates.
+    /// Returns a printer for these templates.
     pub(crate) fn printer(&self) -> Result<Printer<'_>, RenderError> {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -188,7 +188,7 @@ mod tests {
 
         fs::write(dir.path().join("cpu/nothing.jinja"), "").unwrap();
         let error = Templates::embedded().replaced_from(dir.path()).unwrap_err();
-        assert!(error.to_string().contains("no template is called cpu/nothing.jinja"), "{error}");
+        assert!(error.to_string().contains("unknown template cpu/nothing.jinja"), "{error}");
     }
 
     #[test]

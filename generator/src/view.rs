@@ -1,4 +1,4 @@
-//! What templates are given: names, and code that is laid out already.
+//! The variables of templates: names, and code that is already formatted.
 
 mod kernel;
 mod params;
@@ -22,51 +22,51 @@ pub(crate) use params::ParamsView;
 pub(crate) use reference::{ReferenceView, formula};
 pub(crate) use schema::{registration, schema};
 
-/// A package, as every template sees it.
+/// A package for all templates.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct PackageView {
     pub(crate) name: String,
-    /// Its version, if the config says it.
+    /// Its version, if the config sets it.
     pub(crate) version: Option<String>,
-    /// The version of the SDK that prints.
+    /// The version of the SDK.
     pub(crate) sdk_version: &'static str,
-    /// The config files, as in `config/a.json, config/b.json`.
+    /// The config files, such as `config/a.json, config/b.json`.
     pub(crate) configs: String,
     /// The dependency on `udo-api`, as a TOML value.
     pub(crate) udo_api: String,
     /// The crate that kernels share.
     pub(crate) common: String,
-    /// The one on `udo-testing`, likewise.
+    /// The dependency on `udo-testing`, as a TOML value.
     pub(crate) udo_testing: String,
     /// The registration library, then the implementation libraries.
     pub(crate) libraries: Vec<LibraryView>,
-    /// Whether files of it are printed from references, or were.
+    /// Whether files are or were printed from references.
     pub(crate) has_reference: bool,
-    /// Whether kernels have structs of parameters.
+    /// Whether kernels have parameter structs.
     pub(crate) has_params: bool,
-    /// Whether there is OpenCL C that is printed from references.
+    /// Whether OpenCL C is printed from references.
     pub(crate) has_opencl: bool,
-    /// What all of those share.
+    /// The code that these files share.
     pub(crate) support: String,
-    /// And on the GPU alone: what says constants to OpenCL C, and what that uses.
+    /// The additional code for the GPU, which formats constants for OpenCL C.
     pub(crate) constants_support: &'static str,
     pub(crate) opencl_support: &'static str,
-    /// What its operators compute, where the config says it.
+    /// The formulas of its operators that have references.
     pub(crate) formulas: Vec<FormulaView>,
-    /// The same libraries, for `make`: `cpu`, `gpu` and `dsp`, each with the crates it builds.
+    /// The libraries for `make`: `cpu`, `gpu` and `dsp`, each with its crates.
     pub(crate) targets: Vec<MakeTarget>,
 }
 
-/// What an operator computes.
+/// The formula of an operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct FormulaView {
     pub(crate) op: String,
-    /// The reference as it is written, indented as Markdown wants code.
+    /// The reference as written, indented as a Markdown code block.
     pub(crate) source: String,
 }
 
 impl FormulaView {
-    /// Those of a package.
+    /// Returns the formulas of a package.
     pub(crate) fn all(package: &Package) -> Vec<Self> {
         let of = |op: &Op| {
             let line = |line: &str| format!("    {line}").trim_end().to_owned();
@@ -88,16 +88,16 @@ pub(crate) struct MakeTarget {
 /// One library crate of a package.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct LibraryView {
-    /// The crate's folder, as in `DSP_V66/softmax`.
+    /// The crate's folder, such as `DSP_V66/softmax`.
     pub(crate) folder: String,
-    /// From where its sources are up to the package, as in `../../`.
+    /// The relative path from its sources to the package, such as `../../`.
     pub(crate) up: &'static str,
     pub(crate) crate_name: String,
-    /// `reg`, or the core as in `dsp:v68`.
+    /// `reg`, or the core such as `dsp:v68`.
     pub(crate) core: String,
     /// The library's path in `dist/`.
     pub(crate) file: String,
-    /// What it is, as in `the CPU`.
+    /// The title, such as `the CPU`.
     pub(crate) title: String,
     /// The modules of its operators' parameters.
     pub(crate) params: Vec<String>,
@@ -105,28 +105,28 @@ pub(crate) struct LibraryView {
     pub(crate) formulas: Vec<String>,
     /// The modules of its operators.
     pub(crate) modules: Vec<String>,
-    /// The architecture of a DSP whose libraries hold any number of operators.
+    /// The DSP architecture of a library that may hold any number of operators.
     pub(crate) arch: Option<u16>,
-    /// The modules of operators whose files are those of another library.
+    /// The operator modules whose files belong to another library.
     pub(crate) shared: Vec<SharedView>,
     /// The operators' names.
     pub(crate) ops: Vec<String>,
     /// The package's name.
     pub(crate) package: String,
-    /// Where its kernels are, in the order of the config.
+    /// The paths of its kernels, in config order.
     pub(crate) kernels: Vec<String>,
     /// The tables of its `lib.rs`.
     pub(crate) tables: String,
-    /// The names that its `lib.rs` uses.
+    /// The imports of its `lib.rs`.
     pub(crate) imports: String,
 }
 
-/// Files that a library has from another.
+/// Files that a library uses from another one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct SharedView {
-    /// The other's folder.
+    /// The other library's folder.
     pub(crate) folder: String,
-    /// The module that they are in, as in `v68`.
+    /// The module that contains them, such as `v68`.
     pub(crate) name: String,
     pub(crate) modules: Vec<String>,
 }
@@ -136,31 +136,31 @@ pub(crate) struct SharedView {
 pub(crate) struct OpView {
     pub(crate) name: String,
     pub(crate) module: String,
-    /// The type that stands for it.
+    /// The type of the operator.
     pub(crate) type_name: String,
     /// The fingerprint of its config.
     pub(crate) config: String,
     pub(crate) title: String,
     pub(crate) imports: String,
-    /// The constants that the file opens with.
+    /// The constants at the start of the file.
     pub(crate) tables: String,
-    /// The head of the function that computes, where it depends on the config.
+    /// The head of the computing function, if it depends on the config.
     pub(crate) signature: String,
-    /// The struct of its parameters, where kernels have one and it has parameters.
+    /// The struct of its parameters, if kernels have one and the operator has parameters.
     pub(crate) params: Option<ParamsView>,
     /// `dsp_kernel!(..);`
     pub(crate) registration: String,
-    /// Why its reference gives nothing here, if it has one.
+    /// Why its reference is not printed here, if it has one.
     pub(crate) note: Option<String>,
-    /// What is printed from its reference, if the config has one and it gives something here.
+    /// The code printed from its reference, if there is any here.
     pub(crate) reference: Option<ReferenceView>,
-    /// A node for the test of shape inference that is printed from a reference.
+    /// A node for the test of shape inference printed from a reference.
     pub(crate) sample: Option<SampleView>,
-    /// What says that each output looks like the first input.
+    /// The code that gives each output the shape of the first input.
     pub(crate) inference: String,
     /// The arguments of the OpenCL kernel.
     pub(crate) args: Vec<GpuArgView>,
-    /// Whether a node may leave some of them out.
+    /// Whether some arguments are optional.
     pub(crate) has_optional_args: bool,
     /// The parameters of the OpenCL function, comma-separated.
     pub(crate) cl_params: String,
@@ -173,11 +173,11 @@ pub(crate) struct OpView {
 pub(crate) struct TestView {
     /// The names of `udo-api` that it uses.
     pub(crate) types: String,
-    /// The statement that sets it up.
+    /// The statement that creates the bench.
     pub(crate) bench: String,
-    /// What to assert once the kernel computes.
+    /// The assertion for a finished kernel.
     pub(crate) wanted: String,
-    /// A node with what its reference says of it, where the kernel is printed from one.
+    /// A node with its results by the reference, if the kernel is printed from one.
     pub(crate) sample: Option<SampleView>,
 }
 
@@ -186,9 +186,9 @@ pub(crate) struct TestView {
 pub(crate) struct SampleView {
     /// The names of `udo-api` that it uses, if any.
     pub(crate) types: String,
-    /// Those of `udo-testing`.
+    /// The names of `udo-testing` that it uses.
     pub(crate) helpers: String,
-    /// The statements that set it up, and compare.
+    /// The statements that create the node and compare the results.
     pub(crate) body: String,
 }
 
@@ -198,7 +198,7 @@ pub(crate) struct GpuArgView {
     /// `input` or `output`.
     pub(crate) side: &'static str,
     pub(crate) port: usize,
-    /// Whether a node may leave it out; the kernel is then built without it.
+    /// Whether a node may omit it; the kernel is then built without it.
     pub(crate) may_be_absent: bool,
 }
 
@@ -227,8 +227,8 @@ impl OpView {
     }
 }
 
-/// `cx.set_output(0, first)` for each output, with a type of its own where the config says another; for those that a node may leave out
-/// only where it has them.
+/// Prints `cx.set_output(0, first)` for each output, with its own type if the config differs; optional outputs only if
+/// the node has them.
 fn inference(op: &Op) -> String {
     let first = op.inputs.first().map(|input| &input.types);
     let mut lines = Vec::new();
@@ -256,7 +256,7 @@ fn inference(op: &Op) -> String {
     lines.join("\n        ")
 }
 
-/// The folder, crate and library names of one core's library; DSPs before V68 have one per operator.
+/// Returns the folder, crate and library names of one core's library; DSPs before V68 have one per operator.
 pub(crate) fn library(package: &Package, core: Core, op: Option<&Op>) -> LibraryView {
     let name = &package.name;
     let prefix = names::to_snake_case(name);

@@ -1,5 +1,4 @@
-//! Planned files onto the disk: looked at first, then staged, then put in place, so that a failure
-//! leaves everything as it was.
+//! Writes planned files to disk: surveys first, then stages, then renames, so that a failure changes nothing.
 
 mod areas;
 mod kept;
@@ -24,14 +23,14 @@ pub use kept::{Kept, kept, there};
 use marker::Marker;
 pub use outcome::{Begun, Change, Drift, Report, Waiting};
 
-/// What a folder that is no package of ours means.
+/// How to treat a folder that is not a package of `udo new`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Foreign {
-    /// It is refused.
+    /// Refuse it.
     #[default]
     Refuse,
-    /// The package is written into it. Files in the way of generated ones are kept as `.edited`
-    /// copies; files where the author's go are left as they are.
+    /// Write the package into it. Files at the paths of generated ones are kept as `.edited` copies; files at the paths
+    /// of author's files stay.
     Adopt,
 }
 
@@ -39,22 +38,22 @@ pub enum Foreign {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The folder exists and is no package of ours.
-    #[error("{} exists and is no package of this name made by `udo new`", .dir.display())]
+    /// The folder exists and is not a package of `udo new`.
+    #[error("{} exists and is not a package of this name created by `udo new`", .dir.display())]
     NotOurs {
         /// The folder.
         dir: PathBuf,
     },
-    /// A symbolic link stands where a folder or a file goes.
-    #[error("{} is a symbolic link, wanted a plain file or folder", .path.display())]
+    /// A symbolic link is at the path of a folder or a file.
+    #[error("{} is a symbolic link, expected a plain file or folder", .path.display())]
     Link {
         /// The link.
         path: PathBuf,
     },
-    /// Something else than a file stands where a file goes, or than a folder.
-    #[error("{} is in the way, wanted {wanted}", .path.display())]
+    /// A folder is at the path of a file, or the reverse.
+    #[error("{} is in the way, expected {wanted}", .path.display())]
     InTheWay {
-        /// What is there.
+        /// The path.
         path: PathBuf,
         /// `a file` or `a folder`.
         wanted: &'static str,
@@ -68,9 +67,9 @@ pub enum WriteError {
     /// The system refused.
     #[error("cannot write {}", .path.display())]
     Io {
-        /// What was being read or written.
+        /// The path that was read or written.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -82,39 +81,39 @@ impl WriteError {
     }
 }
 
-/// What writing a tree would do. Nothing has been touched yet.
+/// The changes that writing a tree would make. Nothing has been changed yet.
 #[derive(Debug)]
 pub struct Update {
     writes: Vec<Write>,
-    /// Generated files that are elsewhere now.
+    /// Generated files at earlier paths.
     removes: Vec<PathBuf>,
-    /// Drifted files with the fingerprints of today.
+    /// Drifted files with current fingerprints.
     stamped: Vec<(String, Write)>,
-    /// What will have been done.
+    /// The report of the finished update.
     pub report: Report,
 }
 
-/// A file to be put in place.
+/// A file to write.
 #[derive(Debug)]
 struct Write {
     path: PathBuf,
     contents: String,
-    /// Where the file that is there now goes first.
+    /// The path to move the existing file to first.
     keep_as: Option<PathBuf>,
 }
 
-/// Writes `tree` as the folder `dir`.
+/// Writes `tree` to the folder `dir`.
 ///
 /// # Errors
-/// The folder is not ours to write, or the system refuses; then nothing has changed.
+/// The folder is not a package of `udo new`, or the system refuses; nothing has changed then.
 pub fn write(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Report, WriteError> {
     survey(tree, dir, foreign)?.apply()
 }
 
-/// Finds out what writing `tree` as the folder `dir` would do.
+/// Determines the changes that writing `tree` to the folder `dir` would make.
 ///
 /// # Errors
-/// The folder is not ours to write, or cannot be read.
+/// The folder is not a package of `udo new`, or cannot be read.
 pub fn survey(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Update, WriteError> {
     let old = existing(tree, dir, foreign)?;
     let mut report = Report::new(&tree.package, dir);
@@ -131,7 +130,7 @@ pub fn survey(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Update, Write
                 if let Owner::Author(stamp) = owner {
                     marker.remember(&stamp.fingerprint(), &stamp.lines);
                 }
-                // The text of another file may be of another config.
+                // The copied text may have been written for another config.
                 if tree.inherited.iter().any(|inherited| inherited.path == file.path) {
                     report.drifted.extend(drift(file, &file.contents, &old, &mut marker));
                 }
@@ -171,7 +170,7 @@ pub fn survey(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Update, Write
     for moved in &tree.moved {
         let path = inside(dir, &moved.from)?;
         let text = text_at(dir, &path)?;
-        // What somebody edited stays, as what the config has no more does.
+        // Edited files and files of removed operators stay.
         if text.is_some_and(|text| old.digest(&moved.from) == Some(&stamp::digest(&text))) {
             report.orphaned.retain(|orphan| *orphan != moved.from);
             report.moved.push((moved.from.clone(), moved.to.clone()));
@@ -190,8 +189,8 @@ pub fn survey(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Update, Write
 }
 
 impl Update {
-    /// Takes drifted files of the author's as brought up to date: they get the fingerprints of today, and nothing else in
-    /// them changes. A file without a fingerprint stays drifted.
+    /// Accepts the author's drifted files as up to date: their fingerprints are replaced, and nothing else changes. A
+    /// file without a fingerprint stays drifted.
     #[must_use]
     pub fn accept(mut self) -> Self {
         for (path, write) in std::mem::take(&mut self.stamped) {
@@ -202,20 +201,20 @@ impl Update {
         self
     }
 
-    /// Does it.
+    /// Makes the changes.
     ///
     /// # Errors
-    /// The system refuses; then nothing has changed.
+    /// The system refuses; nothing has changed then.
     pub fn apply(self) -> Result<Report, WriteError> {
         stage::put(self.writes, &self.removes)?;
         Ok(self.report)
     }
 }
 
-/// Does several updates, all or none.
+/// Makes several updates, all or none.
 ///
 /// # Errors
-/// The system refuses; then nothing has changed.
+/// The system refuses; nothing has changed then.
 pub fn apply_all(updates: Vec<Update>) -> Result<Vec<Report>, WriteError> {
     let (mut writes, mut removes) = (Vec::new(), Vec::new());
     let mut reports = Vec::with_capacity(updates.len());
@@ -228,7 +227,7 @@ pub fn apply_all(updates: Vec<Update>) -> Result<Vec<Report>, WriteError> {
     Ok(reports)
 }
 
-/// The marker of the package that is there, or an empty one where nothing is.
+/// Returns the marker of the existing package, or an empty one.
 fn existing(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Marker, WriteError> {
     let nothing = Marker::new(&tree.package);
     match fs::symlink_metadata(dir) {
@@ -251,7 +250,7 @@ fn existing(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Marker, WriteEr
     }
 }
 
-/// The path of a planned file, which must stay below `dir`.
+/// Returns the path of a planned file, which must stay below `dir`.
 fn inside(dir: &Path, path: &str) -> Result<PathBuf, WriteError> {
     let mut whole = dir.to_owned();
     for part in path.split('/') {
@@ -263,7 +262,7 @@ fn inside(dir: &Path, path: &str) -> Result<PathBuf, WriteError> {
     Ok(whole)
 }
 
-/// The text at `path`, if there is a file; no link may lie on the way from `dir` to it.
+/// Returns the text at `path`, if there is a file; refuses links on the way from `dir` to it.
 fn text_at(dir: &Path, path: &Path) -> Result<Option<String>, WriteError> {
     let mut ancestors: Vec<&Path> = path.ancestors().take_while(|part| *part != dir).collect();
     ancestors.push(dir);
@@ -285,7 +284,7 @@ fn text_at(dir: &Path, path: &Path) -> Result<Option<String>, WriteError> {
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// How an author's file differs from what it would be written for today.
+/// Returns how an author's file differs from one written for the current config.
 fn drift(file: &File, text: &str, old: &Marker, marker: &mut Marker) -> Option<Drift> {
     let Owner::Author(wanted) = &file.owner else { return None };
     let now = wanted.fingerprint();
@@ -301,7 +300,7 @@ fn drift(file: &File, text: &str, old: &Marker, marker: &mut Marker) -> Option<D
     Some(Drift::between(&file.path, before, &wanted.lines, &now))
 }
 
-/// Files of an earlier config that the tree has no more.
+/// Returns files of an earlier config that the tree does not have.
 fn orphans(tree: &Tree, dir: &Path, old: &Marker) -> Result<Vec<String>, WriteError> {
     let mut found: BTreeSet<String> = BTreeSet::new();
     for path in old.files.keys() {
@@ -322,7 +321,7 @@ fn orphans(tree: &Tree, dir: &Path, old: &Marker) -> Result<Vec<String>, WriteEr
     Ok(found.into_iter().collect())
 }
 
-/// The files of operators that are the author's, in order.
+/// Returns the author's operator files, in order.
 fn author_files(dir: &Path) -> Result<Vec<String>, WriteError> {
     let walk = WalkDir::new(dir).sort_by_file_name().into_iter();
     let is_ours = |entry: &walkdir::DirEntry| entry.depth() != 1 || is_library(entry);
@@ -336,7 +335,7 @@ fn author_files(dir: &Path) -> Result<Vec<String>, WriteError> {
     Ok(files)
 }
 
-/// Whether the author's files go there. Deeper down, authors may split them as they like.
+/// Whether author's files belong there. Authors may split them into subfolders.
 fn is_author_place(path: &Path) -> bool {
     let parent = path.parent().unwrap_or(path);
     let is = |extension: &str| path.extension().is_some_and(|found| found == extension);
@@ -344,7 +343,7 @@ fn is_author_place(path: &Path) -> bool {
     is_rust && is("rs") || parent.ends_with("kernels") && is("cl")
 }
 
-/// Whether a folder of a package holds a library of it, or what these share.
+/// Whether a folder of a package holds a library or shared code.
 fn is_library(entry: &walkdir::DirEntry) -> bool {
     let name = entry.file_name().to_string_lossy();
     ["reg", "common", "CPU", "GPU"].contains(&&*name) || name.starts_with("DSP_V")
@@ -354,7 +353,7 @@ fn shown(dir: &Path, path: &Path) -> String {
     path.strip_prefix(dir).unwrap_or(path).to_string_lossy().replace('\\', "/")
 }
 
-/// A name beside `path` that nothing has.
+/// Returns an unused name next to `path`.
 fn free_name(path: &Path) -> Result<PathBuf, WriteError> {
     let mut number = 1;
     loop {

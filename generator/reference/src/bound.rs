@@ -1,20 +1,20 @@
-//! Numbers with a bound on how far a correct kernel's result may be from them: a running error analysis, as in Higham,
-//! Accuracy and Stability of Numerical Algorithms, chapter 3.
+//! Numbers with error bounds for correct kernels: a running error analysis, as in Higham, Accuracy and Stability of
+//! Numerical Algorithms, chapter 3.
 //!
-//! The bound of a real number is the distance in which a kernel's result may lie; infinite means that any result will
-//! do. That of an integer is the same. A truth value is unsure where its bound is not 0: both are allowed.
+//! The bound of a float or an integer is the allowed distance of a kernel's result; infinity accepts any result. A
+//! bool with a nonzero bound is unsure: both values are accepted.
 
 use crate::{
     function::{Binary, Course, Unary},
     number::{integer, real, single, whole},
 };
 
-/// What kernels compute in.
+/// The precision of a kernel's arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Arithmetic {
     /// Half precision in each step.
     F16,
-    /// Single precision, which storage in half precision has as well in most kernels.
+    /// Single precision, also for f16 storage in most kernels.
     #[default]
     F32,
     /// Double precision.
@@ -22,7 +22,7 @@ pub enum Arithmetic {
 }
 
 impl Arithmetic {
-    /// What rounding to nearest may be off, of the result.
+    /// Returns the relative error of rounding to nearest.
     pub(crate) fn unit(self) -> f64 {
         match self {
             Self::F16 => 0.5_f64.powi(11),
@@ -31,7 +31,7 @@ impl Arithmetic {
         }
     }
 
-    /// Smaller results may be flushed to 0.
+    /// Returns the smallest normal number; smaller results may be flushed to 0.
     pub(crate) fn min_normal(self) -> f64 {
         match self {
             Self::F16 => 0.5_f64.powi(14),
@@ -40,7 +40,7 @@ impl Arithmetic {
         }
     }
 
-    /// Larger results are infinite.
+    /// Returns the largest finite number; larger results are infinite.
     pub(crate) fn max(self) -> f64 {
         match self {
             Self::F16 => 65504.0,
@@ -49,7 +49,7 @@ impl Arithmetic {
         }
     }
 
-    /// Whether the number needs no rounding.
+    /// Whether the number is exact in this precision.
     pub(crate) fn holds(self, value: f64) -> bool {
         if !value.is_finite() || value == 0.0 {
             return true;
@@ -87,7 +87,7 @@ impl Val {
         Self { num: Num::Bool(value), error: 0.0 }
     }
 
-    /// The truth value, unsure if either will do.
+    /// Creates a bool; if `unsure`, the other value is accepted too.
     pub(crate) fn maybe(value: bool, unsure: bool) -> Self {
         Self { num: Num::Bool(value), error: f64::from(u8::from(unsure)) }
     }
@@ -124,7 +124,7 @@ impl Val {
         self.error == 0.0
     }
 
-    /// This value where the other will do as well.
+    /// Returns this value with a bound that includes the other.
     pub(crate) fn or(self, other: Self) -> Self {
         let apart = match (self.num, other.num) {
             (Num::Bool(a), Num::Bool(b)) => {
@@ -137,7 +137,7 @@ impl Val {
     }
 }
 
-/// How far apart two numbers are; infinitely where one is not a number and the other is.
+/// Returns the distance of two numbers; infinite if exactly one is NaN.
 fn gap(a: f64, b: f64) -> f64 {
     if a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan() {
         return 0.0;
@@ -147,18 +147,18 @@ fn gap(a: f64, b: f64) -> f64 {
 }
 
 impl Arithmetic {
-    /// A number that was given, rounded if need be.
+    /// Wraps an input, rounded if necessary.
     pub(crate) fn given(self, value: f64) -> Val {
         self.rounded(value, 0.0)
     }
 
-    /// A result of correct rounding.
+    /// Wraps a correctly rounded result.
     fn rounded(self, value: f64, error: f64) -> Val {
         let is_exact = error == 0.0 && self.holds(value);
         self.computed(value, error, if is_exact { 0.0 } else { 1.0 })
     }
 
-    /// A result, what its operands' errors make of it, and its own error in units in the last place.
+    /// Wraps a result with the propagated error of its operands and its own error in units in the last place.
     pub(crate) fn computed(self, value: f64, error: f64, ulps: f64) -> Val {
         if !value.is_finite() {
             let error = if error.is_finite() { 0.0 } else { f64::INFINITY };
@@ -177,11 +177,11 @@ impl Arithmetic {
         Val::float(value, if is_within { error } else { f64::INFINITY })
     }
 
-    /// An integer as a real number.
+    /// Converts an integer to a float.
     pub(crate) fn converted(self, value: Val) -> Val {
         match value.num {
             Num::Float(_) => value,
-            // Integers that are small enough need no rounding.
+            // Small integers are exact.
             Num::Int(_) | Num::Bool(_) if value.real().abs() + value.error <= 1.0 / self.unit() => {
                 Val::float(value.real(), value.error)
             }
@@ -226,7 +226,7 @@ impl Arithmetic {
         self.computed(value, error, row.ulps)
     }
 
-    /// A function of two real numbers with a real result.
+    /// Computes a function of two floats with a float result.
     pub(crate) fn floats(self, op: Binary, x: Val, y: Val) -> Val {
         let (a, b, ea, eb) = (x.real(), y.real(), x.error, y.error);
         match op {
@@ -254,7 +254,7 @@ impl Arithmetic {
                 };
                 self.computed(a.atan2(b), error, 6.0)
             }
-            // Those of integers and comparisons do not come here.
+            // Integer functions and comparisons are handled elsewhere.
             _ => Val::float(f64::NAN, f64::INFINITY),
         }
     }
@@ -262,7 +262,7 @@ impl Arithmetic {
     fn quotient(self, a: f64, ea: f64, b: f64, eb: f64) -> Val {
         let value = a / b;
         if ea == 0.0 && eb == 0.0 {
-            // By a power of two there is nothing to round.
+            // Multiplying by a power of two is exact.
             let is_power = b.to_bits().trailing_zeros() >= 52;
             return if is_power {
                 self.rounded(value, 0.0)
@@ -283,7 +283,7 @@ impl Arithmetic {
             if crosses && (eb != 0.0 || b.fract() != 0.0) || !(ea.is_finite() && eb.is_finite()) {
                 error = f64::INFINITY;
             } else {
-                // It is monotone in both, but for even powers about 0.
+                // It is monotone in both, except for even powers around 0.
                 for (x, y) in
                     [(a - ea, b - eb), (a - ea, b + eb), (a + ea, b - eb), (a + ea, b + eb)]
                 {
@@ -298,7 +298,7 @@ impl Arithmetic {
     }
 }
 
-/// One of two, exactly; not a number if either is not.
+/// Returns one of two numbers exactly; NaN if either is NaN.
 fn extreme(x: Val, y: Val, before: impl Fn(f64, f64) -> bool) -> Val {
     let (a, b) = (x.real(), y.real());
     let first = a.is_nan() || before(a, b);
@@ -328,15 +328,15 @@ pub(crate) fn compare(op: Binary, x: Val, y: Val) -> Val {
     Val::maybe(holds, !is_sure)
 }
 
-/// What errors of the factors make of a product.
+/// Propagates the errors of the factors to a product.
 fn product(a: f64, ea: f64, b: f64, eb: f64) -> f64 {
-    // An infinite factor times no error is no error.
+    // An infinite factor times an exact one is exact.
     let part = |factor: f64, error: f64| if error == 0.0 { 0.0 } else { factor.abs() * error };
     let error = part(a, eb) + part(b, ea) + part(ea, eb);
     if error.is_nan() { f64::INFINITY } else { error }
 }
 
-/// What errors of the operands make of a remainder, which jumps where the quotient is whole.
+/// Propagates the errors of the operands to a remainder, which jumps where the quotient is an integer.
 fn remainder(a: f64, ea: f64, b: f64, eb: f64) -> f64 {
     if ea == 0.0 && eb == 0.0 {
         return 0.0;
@@ -354,7 +354,7 @@ fn remainder(a: f64, ea: f64, b: f64, eb: f64) -> f64 {
     if jumps { moved.max(b.abs() + eb) } else { moved }
 }
 
-/// A function of two integers, wrapping; nothing where it divides by 0.
+/// Computes a function of two integers, wrapping; `None` for a division by 0.
 pub(crate) fn ints(op: Binary, x: Val, y: Val) -> Option<Val> {
     let (a, b) = (x.whole(), y.whole());
     let num = int_result(op, a, b)?;
@@ -400,7 +400,7 @@ fn int_result(op: Binary, a: i64, b: i64) -> Option<i64> {
         Binary::BitXor => a ^ b,
         Binary::ShiftLeft => bits(b).map_or(0, |b| a << b),
         Binary::ShiftRight => bits(b).map_or(if a < 0 { -1 } else { 0 }, |b| a >> b),
-        // Those of real numbers and comparisons do not come here.
+        // Float functions and comparisons are handled elsewhere.
         Binary::Div
         | Binary::Atan2
         | Binary::Eq
@@ -418,7 +418,8 @@ fn floor_div(a: i64, b: i64) -> i64 {
     quotient.wrapping_sub(i64::from(is_below))
 }
 
-/// A sum of `count` terms in any order: their sum, the sum of their magnitudes, and that of their errors.
+/// Computes a sum of `count` terms in any order, from their sum, the sum of their magnitudes and the sum of their
+/// errors.
 pub(crate) fn sum(
     model: Arithmetic,
     count: usize,
@@ -430,7 +431,7 @@ pub(crate) fn sum(
     if !value.is_finite() {
         return model.computed(value, error, 0.0);
     }
-    // Sums of integers that are small enough have no rounding.
+    // Sums of small integers are exact.
     if error == 0.0 && is_whole && size <= 1.0 / model.unit() {
         return Val::float(value, 0.0);
     }

@@ -1,6 +1,6 @@
-//! Names as Rust writes them.
+//! Conversion of names to Rust's conventions.
 
-/// The name in `snake_case`: `Conv2DQuant` is `conv2d_quant`, `HTTPOp` is `http_op`.
+/// Converts to `snake_case`: `Conv2DQuant` becomes `conv2d_quant`, `HTTPOp` becomes `http_op`.
 pub fn to_snake_case(name: &str) -> String {
     let chars: Vec<char> = name.chars().collect();
     let mut snake = String::with_capacity(name.len() + 4);

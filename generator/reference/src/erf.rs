@@ -1,11 +1,11 @@
 //! The error function in double precision.
 //!
-//! Near 0 its series, further out the continued fraction of its complement, as in Abramowitz and Stegun, Handbook of
-//! Mathematical Functions, 7.1.6 and 7.1.14.
+//! Uses its series near 0, and further out the continued fraction of its complement (Abramowitz and Stegun, Handbook
+//! of Mathematical Functions, 7.1.6 and 7.1.14).
 
 use std::f64::consts::PI;
 
-/// Where the series takes as many terms as the fraction.
+/// The point where series and fraction need equally many terms.
 const SERIES_UP_TO: f64 = 2.5;
 
 /// The error function, to about 1e-15.

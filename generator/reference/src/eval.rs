@@ -1,4 +1,4 @@
-//! Works a program out: shapes from extents and parameters, values with their bounds from elements.
+//! Evaluates a program: shapes from dimensions and parameters, values with their bounds from elements.
 
 mod arguments;
 mod fold;
@@ -18,22 +18,22 @@ use crate::{
     storage::Storage,
 };
 
-/// Tensors have this rank at most.
+/// The maximum rank of a tensor.
 pub const MAX_RANK: usize = 8;
 
-/// How values are worked out.
+/// Settings of an evaluation.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What the kernel that is judged computes in.
+    /// The arithmetic of the kernel under test.
     pub arithmetic: Arithmetic,
-    /// What it stores each output as.
+    /// The storage of each output.
     pub storage: Vec<Storage>,
-    /// How many steps may be taken: one for each node of each element, about.
+    /// The maximum number of steps: about one per expression node and element.
     pub limit: u64,
 }
 
 impl Settings {
-    /// Settings with the usual limit.
+    /// Creates settings with the default limit.
     pub fn new(arithmetic: Arithmetic, storage: Vec<Storage>) -> Self {
         Self { arithmetic, storage, limit: DEFAULT_LIMIT }
     }
@@ -42,20 +42,20 @@ impl Settings {
 /// Enough for a convolution of some million products.
 pub const DEFAULT_LIMIT: u64 = 1 << 28;
 
-/// Steps for shapes alone.
+/// The step limit of shape inference.
 const SHAPE_LIMIT: u64 = 1 << 20;
 
-/// An extent of an output.
+/// A dimension of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// It is this.
+    /// It has this size.
     Fixed(usize),
-    /// The elements decide it; it is this at most.
+    /// Elements determine its size, which is at most this.
     UpTo(usize),
 }
 
 impl Extent {
-    /// The extent, or what it is at most.
+    /// Returns the size or its upper bound.
     pub fn bound(self) -> usize {
         match self {
             Self::Fixed(extent) | Self::UpTo(extent) => extent,
@@ -63,19 +63,19 @@ impl Extent {
     }
 }
 
-/// An output, and how far a correct kernel's may be from it.
+/// An output with tolerances.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evaluated {
-    /// Its extents and elements.
+    /// Its dimensions and elements.
     pub tensor: Tensor,
-    /// For each element the distance in which a kernel's may lie; infinite where any will do. A truth value may be
-    /// either where it is not 0.
+    /// The tolerance of each element; infinite where any value is accepted. A bool with a nonzero tolerance may
+    /// have either value.
     pub allowed: Vec<f64>,
-    /// Whether what decides its extents is within the bound of error, so that they may differ.
+    /// Whether the dimensions depend on values within their error bounds, so that they may differ.
     pub extents_unsure: bool,
 }
 
-/// The extents of the outputs.
+/// Computes the dimensions of the outputs.
 pub(crate) fn infer(
     code: &Code,
     signature: &Signature,
@@ -87,7 +87,7 @@ pub(crate) fn infer(
         let dims = |of: &crate::ir::Output| machine.made(of.def).map(|made| made.dims.clone());
         code.outputs.iter().map(dims).collect::<Result<Vec<_>, _>>()
     };
-    // What the elements decide differs between as many as there may be and none.
+    // Dimensions that elements determine differ between the upper bound and zero.
     let (most, least) = (extents(Mode::Bounds)?, extents(Mode::Nothing)?);
     let pair = |(&most, &least): (&usize, &usize)| {
         if most == least { Extent::Fixed(most) } else { Extent::UpTo(most) }
@@ -96,7 +96,7 @@ pub(crate) fn infer(
     Ok(all.map(|(most, least)| most.iter().zip(least).map(pair).collect()).collect())
 }
 
-/// The outputs.
+/// Computes the outputs.
 pub(crate) fn evaluate(
     code: &Code,
     signature: &Signature,
@@ -106,7 +106,7 @@ pub(crate) fn evaluate(
     if settings.storage.len() != code.outputs.len() {
         let (found, wanted) = (settings.storage.len(), code.outputs.len());
         return Err(EvalError::Arguments(format!(
-            "storage of {found} outputs is said, wanted {wanted}"
+            "found storage of {found} outputs, expected {wanted}"
         )));
     }
     let mut machine = Machine::new(code, signature, arguments, Mode::Values)?;
@@ -156,9 +156,9 @@ fn elements(class: Class, values: &[Val]) -> Elements {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// Extents alone, each selection as long as it may be.
+    /// Only dimensions, with each selection at its maximum.
     Bounds,
-    /// Extents alone, each selection empty.
+    /// Only dimensions, with each selection empty.
     Nothing,
     Values,
 }
@@ -174,15 +174,15 @@ struct Machine<'a> {
     made: Vec<Option<Made>>,
     limit: u64,
     left: u64,
-    /// What is worked out.
+    /// The current statement.
     at: Position,
-    /// Whether it is known with the shapes, and so has no error.
+    /// Whether the current value depends on shapes and parameters only, and so is exact.
     early: bool,
-    /// Whether a selection may be another within the bound of error.
+    /// Whether a selection may differ within the error bounds.
     unsure: bool,
 }
 
-/// A definition that was worked out; its elements only where values are wanted.
+/// An evaluated definition; its elements only if values are requested.
 #[derive(Debug, Default)]
 struct Made {
     dims: Vec<usize>,
@@ -242,7 +242,7 @@ impl<'a> Machine<'a> {
                 }
                 StepKind::Require(condition, wanted) => {
                     if !self.scalar(condition)?.holds() {
-                        return Err(self.fault(format!("not met: {wanted}")));
+                        return Err(self.fault(format!("requirement not met: {wanted}")));
                     }
                 }
                 StepKind::Def(def) => {
@@ -268,7 +268,7 @@ impl<'a> Machine<'a> {
                     return Ok(Made { dims, ..Made::default() });
                 }
                 self.early = false;
-                // Each element takes a step, so that more than are left are not made room for.
+                // Each element takes a step, so larger tensors than the remaining steps allow are not allocated.
                 if extents_product(&dims) > self.left {
                     return Err(EvalError::Work { at: self.at, limit: self.limit });
                 }
@@ -287,7 +287,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The extents over which indices run; a negative one is none.
+    /// Computes the ranges of indices; a negative one is empty.
     fn extents(&mut self, binders: &[Binder]) -> Result<Vec<Ints>, EvalError> {
         let mut all = Vec::new();
         for binder in binders {
@@ -299,29 +299,29 @@ impl<'a> Machine<'a> {
         Ok(all)
     }
 
-    /// The extents as those of a tensor.
+    /// Checks that the ranges are valid tensor dimensions.
     fn dims(&mut self, extents: &[Ints]) -> Result<Vec<usize>, EvalError> {
         let mut dims = Vec::new();
         let mut elements: usize = 1;
         for &extent in extents.iter().flat_map(Ints::items) {
             let Some(dim) = length(extent) else {
-                return Err(self.fault(format!("an extent is {extent}, wanted 0 or more")));
+                return Err(self.fault(format!("the dimension {extent} is negative")));
             };
             dims.push(dim);
             elements = match elements.checked_mul(dim.max(1)) {
                 Some(elements) if isize::try_from(elements).is_ok() => elements,
-                _ => return Err(self.fault("the extents multiply to more than memory can hold")),
+                _ => return Err(self.fault("the tensor has too many elements")),
             };
         }
         if dims.len() > MAX_RANK {
             return Err(
-                self.fault(format!("the rank is {}, wanted {MAX_RANK} at most", dims.len()))
+                self.fault(format!("the rank is {}, expected at most {MAX_RANK}", dims.len()))
             );
         }
         Ok(dims)
     }
 
-    /// Calls `body` for all values of the indices, the last of them running fastest.
+    /// Calls `body` for all values of the indices; the last index runs fastest.
     fn each(
         &mut self,
         binders: &[Binder],
@@ -387,7 +387,7 @@ impl<'a> Machine<'a> {
         self.made.get(def).and_then(Option::as_ref).ok_or_else(|| self.broken())
     }
 
-    /// The tensor of an input or a parameter, with its default.
+    /// Returns the tensor of an input or a parameter, or its default.
     fn given(&self, source: Source) -> Option<&'a Tensor> {
         match source {
             Source::Input(input) => match self.arguments.inputs.get(input)? {
@@ -421,8 +421,7 @@ impl<'a> Machine<'a> {
                     return Ok(dims);
                 }
                 let name = self.signature.inputs.get(input).map_or("", |input| &*input.name);
-                Err(self
-                    .fault(format!("the input `{name}` is absent, and its extents are asked for")))
+                Err(self.fault(format!("the dimensions of the absent input `{name}` are read")))
             }
             Source::Param(_) | Source::Def(_) => Err(self.broken()),
         }
@@ -450,8 +449,8 @@ impl<'a> Machine<'a> {
         EvalError::Program(Fault::new(self.at, message))
     }
 
-    /// What a checked program does not come to.
+    /// Returns the error for a state that the checker excludes.
     fn broken(&self) -> EvalError {
-        self.fault("a part of the reference was asked for before it was worked out; this is a fault of the checker")
+        self.fault("a part of the reference is used before it is evaluated; please report this bug of the checker")
     }
 }

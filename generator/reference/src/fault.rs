@@ -1,4 +1,4 @@
-//! What is wrong with a source, and where.
+//! Faults of a source, with their places.
 
 use std::fmt;
 
@@ -19,30 +19,65 @@ impl fmt::Display for Position {
     }
 }
 
-/// One fault of a source: `line:column: what was found, what was wanted`.
+/// One fault of a source. Prints as `line:column: found .., expected ..; help`.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{at}: {message}")]
 pub struct Fault {
-    /// Where it is.
+    /// The place in the source.
     pub at: Position,
-    /// What is wrong there.
-    pub message: String,
+    /// What the source has there. Without `expected` it is a whole sentence about the problem.
+    pub found: String,
+    /// What is allowed there, if that can be listed.
+    pub expected: Option<String>,
+    /// The next step.
+    pub help: Option<String>,
+    /// The cause is a definition whose own fault is reported, so this one is not.
+    pub(crate) is_consequence: bool,
 }
 
 impl Fault {
-    pub(crate) fn new(at: Position, message: impl Into<String>) -> Self {
-        Self { at, message: message.into() }
+    /// A fault that needs no list of what is allowed.
+    pub(crate) fn new(at: Position, problem: impl Into<String>) -> Self {
+        Self { at, found: problem.into(), expected: None, help: None, is_consequence: false }
+    }
+
+    /// A fault where the source has `found` and the language allows `expected`.
+    pub(crate) fn unexpected(
+        at: Position,
+        found: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> Self {
+        Self { expected: Some(expected.into()), ..Self::new(at, found) }
+    }
+
+    /// The use of a name whose definition has a fault.
+    pub(crate) fn consequence(at: Position) -> Self {
+        Self { is_consequence: true, ..Self::new(at, "the definition of this name has a fault") }
+    }
+
+    pub(crate) fn with_help(self, help: impl Into<String>) -> Self {
+        Self { help: Some(help.into()), ..self }
     }
 }
 
-/// Every fault of a source, in its order; never empty.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at, found, expected, help, is_consequence: _ } = self;
+        match expected {
+            Some(expected) => write!(f, "{at}: found {found}, expected {expected}")?,
+            None => write!(f, "{at}: {found}")?,
+        }
+        help.as_ref().map_or(Ok(()), |help| write!(f, "; {help}"))
+    }
+}
+
+/// Every fault of a source, in source order; never empty.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub struct Faults(pub Vec<Fault>);
 
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, fault) in self.0.iter().enumerate() {
-            if at > 0 {
+        for (index, fault) in self.0.iter().enumerate() {
+            if index > 0 {
                 f.write_str("\n")?;
             }
             fault.fmt(f)?;
@@ -51,20 +86,22 @@ impl fmt::Display for Faults {
     }
 }
 
-/// Why shapes or values cannot be worked out for some arguments.
+/// Why shapes or values cannot be computed for some arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EvalError {
     /// The arguments do not fit the signature.
     #[error("{0}")]
     Arguments(String),
-    /// The program refuses them, or cannot go on.
+    /// The program rejects the arguments: a `require` fails, or a read is out of bounds.
     #[error("{0}")]
     Program(#[from] Fault),
-    /// More steps are asked for than the limit allows.
-    #[error("{at}: this takes more than {limit} steps; try smaller inputs or a higher limit")]
+    /// The evaluation needs more steps than the limit allows.
+    #[error(
+        "{at}: the evaluation takes more than {limit} steps; use smaller inputs or a higher limit"
+    )]
     Work {
-        /// What was worked out when they were used up.
+        /// The statement that was evaluated when the steps ran out.
         at: Position,
         /// The limit.
         limit: u64,

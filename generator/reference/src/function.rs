@@ -1,8 +1,8 @@
-//! The functions of numbers: how each is called, computed, bounded, and written in Rust and OpenCL C.
+//! The functions of the language: how each one is called, evaluated, bounded, and printed in Rust and OpenCL C.
 //!
-//! Errors in units in the last place are those that the OpenCL specification allows an implementation (section
-//! "Relative error as ULPs", single precision, full profile), so that a kernel that calls the library of its core is
-//! within them. Functions that it does not list are made of those that it lists.
+//! Errors in units in the last place are those that the OpenCL specification allows (section "Relative error as
+//! ULPs", single precision, full profile), so that kernels that call their core's library stay within them.
+//! Functions without an entry there are composed of listed ones.
 
 use crate::signature::Class;
 
@@ -10,28 +10,28 @@ use crate::signature::Class;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unary(pub(crate) usize);
 
-/// A function of one real number.
+/// A function of one float.
 #[derive(Debug)]
 pub(crate) struct UnaryRow {
     pub(crate) name: &'static str,
     pub(crate) compute: fn(f64) -> f64,
     pub(crate) course: Course,
-    /// What a kernel's result may be off, in units in the last place; 0 where it is exact.
+    /// The error of a kernel's result in units in the last place; 0 if it is exact.
     pub(crate) ulps: f64,
 }
 
-/// How a function runs, which says how far its result moves when its argument does.
+/// The shape of a function's graph, which determines how errors of the argument propagate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Course {
-    /// It only rises or only falls, wherever it is defined.
+    /// Monotone on its domain.
     Monotone,
-    /// The same on both sides of 0, and monotone on each.
+    /// Symmetric about 0, and monotone on each side.
     Even,
-    /// It moves at most as far as its argument, and stays between -1 and 1.
+    /// Lipschitz with constant 1, between -1 and 1.
     Wave,
-    /// The tangent: it rises between its poles.
+    /// The tangent, which rises between its poles.
     Tangent,
-    /// It falls on each side of its pole at 0.
+    /// Falling on each side of its pole at 0.
     Pole,
 }
 
@@ -39,7 +39,7 @@ const fn row(name: &'static str, compute: fn(f64) -> f64, course: Course, ulps: 
     UnaryRow { name, compute, course, ulps }
 }
 
-/// Every function of one real number.
+/// All functions of one float.
 pub(crate) const UNARY: &[UnaryRow] = &[
     row("neg", |x| -x, Course::Monotone, 0.0),
     row("abs", f64::abs, Course::Even, 0.0),
@@ -83,11 +83,11 @@ impl Unary {
     }
 
     pub(crate) fn row(self) -> &'static UnaryRow {
-        // The number was found in the table.
+        // The index came from the table.
         UNARY.get(self.0).unwrap_or(&UNARY[0])
     }
 
-    /// Whether integers have it as well.
+    /// Whether the function is defined for integers too.
     pub(crate) fn takes_ints(self) -> bool {
         [Self::NEG, Self::ABS, Self::SIGN].contains(&self)
     }
@@ -104,7 +104,7 @@ fn sign(x: f64) -> f64 {
     }
 }
 
-/// The standard library's loses digits of small numbers.
+/// The standard library's function loses precision for small numbers.
 fn asinh(x: f64) -> f64 {
     let a = x.abs();
     (a + a * a / (1.0 + a.hypot(1.0))).ln_1p().copysign(x)
@@ -139,19 +139,19 @@ pub(crate) enum Binary {
     Ge,
 }
 
-/// Which numbers a function of two takes.
+/// The operands that a function of two accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Takes {
     Numbers,
     Floats,
     Ints,
-    /// Of any kind, both of one; the result is a truth value.
+    /// Two operands of the same type; the result is a bool.
     Same,
-    /// The result is a truth value.
+    /// The result is a bool.
     Ordered,
 }
 
-/// Those that are called by name.
+/// The functions that are called by name.
 pub(crate) const BINARY_CALLS: &[(&str, Binary)] = &[
     ("pow", Binary::Pow),
     ("rem", Binary::Rem),
@@ -186,7 +186,7 @@ impl Binary {
         }
     }
 
-    /// What the result is, of operands of this class.
+    /// Returns the class of the result for operands of this class.
     pub(crate) fn result(self, operands: Class) -> Class {
         match self.takes() {
             Takes::Numbers | Takes::Floats | Takes::Ints => operands,

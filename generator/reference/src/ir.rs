@@ -1,8 +1,8 @@
-//! The one form that evaluation, bounds of error and printing read: tensors one after the other, each with the
-//! extents of its indices and what an element is.
+//! The intermediate representation for evaluation, error bounds and printing: a sequence of tensors, each with the
+//! ranges of its indices and the expression of an element.
 //!
-//! Whole-tensor expressions are elements here as well: of the tensor at [`HERE`], the coordinates of the element that is
-//! worked out, to which operands are aligned as numpy broadcasts them.
+//! Whole-tensor expressions are element expressions too: of the element at [`HERE`], its coordinates, to which operands
+//! are aligned by numpy's broadcasting rules.
 
 mod pointwise;
 mod walk;
@@ -16,10 +16,10 @@ use crate::{
     signature::Class,
 };
 
-/// A local or early value, numbered through the program; lists and numbers count apart.
+/// The index of a local or early value; lists and scalars are counted separately.
 pub(crate) type Slot = usize;
 
-/// The list that holds the coordinates of the element that a whole-tensor expression is worked out for.
+/// The list with the coordinates of the element that a whole-tensor expression computes.
 pub(crate) const HERE: Slot = 0;
 
 /// A checked program.
@@ -27,18 +27,18 @@ pub(crate) const HERE: Slot = 0;
 pub(crate) struct Code {
     pub(crate) steps: Vec<Step>,
     pub(crate) defs: Vec<Def>,
-    /// Of each output, its definition and how far its tolerance is loosened.
+    /// The definition of each output, and its loosened tolerance.
     pub(crate) outputs: Vec<Output>,
     pub(crate) scalars: Vec<Local>,
     pub(crate) lists: Vec<Local>,
 }
 
-/// A number or list that is named, by the source or not.
+/// A scalar or list with a slot.
 #[derive(Debug, Clone)]
 pub(crate) struct Local {
     pub(crate) class: Class,
     pub(crate) name: Option<String>,
-    /// Whether an index or a local `let` binds it; else it is known with the shapes.
+    /// Whether an index or a local `let` binds it; otherwise it depends on shapes and parameters only.
     pub(crate) inner: bool,
 }
 
@@ -48,18 +48,18 @@ pub(crate) struct Output {
     pub(crate) tolerance: Option<Loosened>,
 }
 
-/// What a `tolerance` statement says.
+/// The content of a `tolerance` statement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Loosened {
-    /// Of the value's magnitude.
+    /// The tolerance relative to the magnitude.
     pub relative: f64,
-    /// Added to that.
+    /// The absolute tolerance, which is added.
     pub absolute: f64,
-    /// Why it is needed.
+    /// The reason.
     pub reason: String,
 }
 
-/// What is worked out in order, if all of its guards hold.
+/// A step of the evaluation, which runs if all of its guards hold.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     pub(crate) at: Position,
@@ -67,7 +67,7 @@ pub(crate) struct Step {
     pub(crate) kind: StepKind,
 }
 
-/// What an early truth value has to be.
+/// A required value of an early bool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Guard {
     pub(crate) slot: Slot,
@@ -76,22 +76,22 @@ pub(crate) struct Guard {
 
 #[derive(Debug, Clone)]
 pub(crate) enum StepKind {
-    /// A number that is known with the shapes.
+    /// A scalar that depends on shapes and parameters only.
     Scalar(Slot, Scalar),
-    /// A list that is known with the shapes.
+    /// A list that depends on shapes and parameters only.
     List(Slot, List),
     Require(Scalar, String),
     Def(usize),
 }
 
-/// A tensor that is worked out.
+/// A computed tensor.
 #[derive(Debug, Clone)]
 pub(crate) struct Def {
-    /// What the source calls it, if it does.
+    /// Its name in the source, if it has one.
     pub(crate) name: Option<String>,
     pub(crate) class: Class,
     pub(crate) kind: DefKind,
-    /// The definition of the same kind that this is the rest of: what rounding took from each of its elements.
+    /// The definition whose rounding errors this one computes.
     pub(crate) rest_of: Option<usize>,
 }
 
@@ -101,16 +101,16 @@ pub(crate) enum DefKind {
     Select(Box<Select>),
 }
 
-/// The indices below `count` that are selected, as a vector.
+/// The selected indices below `count`, as a vector.
 #[derive(Debug, Clone)]
 pub(crate) struct Select {
     pub(crate) index: Slot,
     pub(crate) count: Scalar,
     pub(crate) condition: Scalar,
-    /// Descending order; without one, by index.
+    /// The score, in descending order; without one the order is by index.
     pub(crate) by: Option<Scalar>,
     pub(crate) limit: Option<Scalar>,
-    /// One selected before, and what drops a candidate next to it.
+    /// An earlier selected index, and the condition that drops a candidate because of it.
     pub(crate) unless: Option<(Slot, Scalar)>,
 }
 
@@ -134,14 +134,14 @@ pub(crate) enum Scalar {
     Float(f64),
     Int(i64),
     Bool(bool),
-    /// A parameter that is a number or a truth value.
+    /// A number or bool parameter.
     Param(usize),
     Var(Slot),
     Item(Box<List>, Box<Scalar>, Position),
     Len(Box<List>),
-    /// How many elements a tensor of these extents has.
+    /// The number of elements of a tensor with these dimensions.
     Product(Box<List>),
-    /// The number of the element at these coordinates in a tensor of these extents.
+    /// The linear index of the element at these coordinates in a tensor with these dimensions.
     Ravel(Box<List>, Box<List>),
     Present(usize),
     TextIs(Text, Text),
@@ -154,7 +154,7 @@ pub(crate) enum Scalar {
     Cast(Class, Box<Scalar>),
     If(Box<Scalar>, Box<Scalar>, Box<Scalar>),
     Let(Slot, Box<Scalar>, Box<Scalar>),
-    /// The element with [`HERE`] somewhere else.
+    /// The element at other coordinates than [`HERE`].
     There(Box<List>, Box<Scalar>),
     Fold(Box<FoldLoop>),
 }
@@ -170,7 +170,7 @@ pub(crate) struct Read {
     pub(crate) at: Position,
     pub(crate) source: Source,
     pub(crate) coords: List,
-    /// What is read outside of the extents; an error without it.
+    /// The value outside of the dimensions; without it such a read is an error.
     pub(crate) outside: Option<Scalar>,
 }
 
@@ -178,7 +178,7 @@ pub(crate) struct Read {
 pub(crate) struct FoldLoop {
     pub(crate) at: Position,
     pub(crate) fold: Fold,
-    /// What the folded elements are.
+    /// The class of the folded elements.
     pub(crate) class: Class,
     pub(crate) binders: Vec<Binder>,
     pub(crate) body: Scalar,
@@ -212,31 +212,31 @@ pub(crate) const FOLDS: &[(&str, Fold)] = &[
     ("count", Fold::Count),
 ];
 
-/// The word of selections, which are written as folds are.
+/// The keyword of selections, which have the syntax of folds.
 pub(crate) const SELECT: &str = "select";
 
-/// Whether a name begins a fold when indices follow it.
+/// Whether a name followed by indices begins a fold.
 pub(crate) fn is_fold(name: &str) -> bool {
     name == SELECT || FOLDS.iter().any(|(fold, _)| *fold == name)
 }
 
-/// A list of a few integers: extents, coordinates, axes.
+/// A list of a few integers: dimensions, coordinates, axes.
 #[derive(Debug, Clone)]
 pub(crate) enum List {
     Items(Vec<Item>),
     Dims(Source),
     Var(Slot),
     Slice(Box<List>, Option<Box<Scalar>>, Option<Box<Scalar>>),
-    /// An item for each number below the count.
+    /// One item for each number below the count.
     For(Slot, Box<Scalar>, Box<Scalar>),
     If(Box<Scalar>, Box<List>, Box<List>),
-    /// The extents to which several are broadcast.
+    /// The broadcast of several shapes.
     Broadcast(Vec<List>, Position),
-    /// The coordinates of an operand of these extents where those of the result are the first.
+    /// The coordinates of an operand with these dimensions for the result's coordinates.
     Align(Box<List>, Box<List>),
-    /// The coordinates of the element of this number.
+    /// The coordinates of the element with this linear index.
     Unravel(Box<Scalar>, Box<List>),
-    /// What axes do to extents or coordinates.
+    /// A reduction's effect on dimensions or coordinates.
     Axes(Box<Axes>),
 }
 
@@ -244,19 +244,19 @@ pub(crate) enum List {
 pub(crate) struct Axes {
     pub(crate) at: Position,
     pub(crate) what: AxesOf,
-    /// The extents before the reduction.
+    /// The dimensions before the reduction.
     pub(crate) dims: List,
-    /// The axes that are reduced, all of them without a list.
+    /// The reduced axes; all axes if there is no list.
     pub(crate) reduced: Option<List>,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) enum AxesOf {
-    /// The extents that are reduced.
+    /// The reduced dimensions.
     Reduced,
-    /// The extents that are left; reduced ones are 1 if the flag holds, and absent else.
+    /// The remaining dimensions; reduced ones become 1 if the flag holds, and are dropped otherwise.
     Left(Scalar),
-    /// Coordinates before the reduction, of those left and those reduced, in this order, with the flag.
+    /// The coordinates before the reduction, from those of the result and of the reduced axes, with the flag.
     Merged(List, List, Scalar),
 }
 
@@ -289,7 +289,7 @@ impl List {
         Self::Slice(Box::new(self), from.map(Box::new), to.map(Box::new))
     }
 
-    /// How many items it has, where that is known without shapes.
+    /// Returns the number of items if it is known without shapes.
     pub(crate) fn known_len(&self, rank: &impl Fn(Source) -> Option<usize>) -> Option<usize> {
         match self {
             Self::Items(items) => items.iter().try_fold(0, |sum, item| match item {

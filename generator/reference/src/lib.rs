@@ -1,9 +1,8 @@
-//! Says what an operator computes, in a small language: a source is checked against the operator's signature, its
-//! shapes are inferred, and its values are worked out together with a bound on how far a correct kernel may be from
-//! them.
+//! A small language that defines the results of operators. A source is checked against the operator's signature, its
+//! shapes are inferred, and its values are computed with error bounds for correct kernels.
 //!
-//! The language is total: every program ends, as loops run over indices whose bounds are known, and there is no
-//! recursion. `docs/reference-language.md` describes it. The crate knows no runtime, no package and no config.
+//! The language is total: every program ends, since loops run over bounded indices and there is no recursion.
+//! `docs/reference-language.md` describes it. The crate does not depend on runtime, packages or configs.
 //!
 //! ```
 //! use udo_reference::{
@@ -60,22 +59,22 @@ pub use crate::{
     storage::{Storage, quantize},
 };
 
-/// The types and functions that all printed kernels use, as the items of a module in Rust without a heap.
+/// Returns the types and functions that all printed kernels use, as the items of a Rust module without heap use.
 pub fn support() -> String {
     print::rust_support()
 }
 
-/// The functions beside those that kernels of work items use: they say numbers to OpenCL C, and make texts.
+/// Returns the additional functions for kernels with work items: they format numbers for OpenCL C and use strings.
 pub fn constants_support() -> &'static str {
     print::constants_support()
 }
 
-/// The types and functions that all printed OpenCL C uses.
+/// Returns the types and functions that all printed OpenCL C uses.
 pub fn opencl_support() -> &'static str {
     print::opencl_support()
 }
 
-/// A source that fits its signature.
+/// A source that was checked against its signature.
 #[derive(Debug, Clone)]
 pub struct Program {
     signature: Signature,
@@ -84,43 +83,43 @@ pub struct Program {
 }
 
 impl Program {
-    /// Reads a source, and checks it against the signature.
+    /// Parses a source and checks it against the signature.
     ///
     /// # Errors
-    /// Every fault that is found, with its line and column.
+    /// Every fault of the source, with line and column.
     pub fn read(source: &str, signature: &Signature) -> Result<Self, Faults> {
         let statements = parse::parse(source).map_err(|fault| Faults(vec![fault]))?;
         let (code, warnings) = lower::lower(&statements, signature).map_err(Faults)?;
         Ok(Self { signature: signature.clone(), code, warnings })
     }
 
-    /// What the source was checked against.
+    /// Returns the signature.
     pub fn signature(&self) -> &Signature {
         &self.signature
     }
 
-    /// What is odd about the source and no fault: names that are not used.
+    /// Returns the warnings: names that are not used.
     pub fn warnings(&self) -> &[Fault] {
         &self.warnings
     }
 
-    /// How far the source loosens the tolerance of each output, and why.
+    /// Iterates over the loosened tolerance of each output.
     pub fn tolerances(&self) -> impl Iterator<Item = Option<&Loosened>> {
         self.code.outputs.iter().map(|output| output.tolerance.as_ref())
     }
 
-    /// The extents of the outputs.
+    /// Computes the dimensions of the outputs.
     ///
     /// # Errors
-    /// Arguments that do not fit the signature, or that the source refuses.
+    /// The arguments do not fit the signature, or the source refuses them.
     pub fn infer(&self, arguments: &Arguments) -> Result<Vec<Vec<Extent>>, EvalError> {
         eval::infer(&self.code, &self.signature, arguments)
     }
 
-    /// The outputs, each element with the distance in which a correct kernel's may lie.
+    /// Computes the outputs, with a tolerance for each element.
     ///
     /// # Errors
-    /// Arguments that do not fit the signature, or that the source refuses; more work than the settings allow.
+    /// The arguments do not fit the signature, the source refuses them, or the step limit is exceeded.
     pub fn evaluate(
         &self,
         arguments: &Arguments,
@@ -129,23 +128,23 @@ impl Program {
         eval::evaluate(&self.code, &self.signature, arguments, settings)
     }
 
-    /// What is the same in the kernels of all cores, in Rust: whoever prints a package puts it where they all find it.
+    /// Prints the core-independent part of the kernels in Rust, which a package contains once.
     pub fn formula(&self) -> Formula {
         print::formula(&self.code, &self.signature)
     }
 
-    /// A first kernel in Rust, for ports of these element types.
+    /// Prints a first kernel in Rust, for ports of these element types.
     pub fn rust(&self, ports: &Ports) -> RustKernel {
         print::rust(&self.code, &self.signature, ports)
     }
 
-    /// The same as work items, in Rust and in OpenCL C; nothing where elements decide an extent.
+    /// Prints the kernel as work items, in Rust and in OpenCL C; `None` if elements determine a dimension.
     pub fn items(&self, accesses: &Accesses) -> Option<ItemKernel> {
         print::items(&self.code, &self.signature, accesses)
     }
 
-    /// Whether each element of an output is a function of the only input's element at the same place: so that a kernel may
-    /// look it up where there are few different ones.
+    /// Whether each output element is a function of the only input's element at the same position, so that a kernel may
+    /// use a lookup table.
     pub fn is_pointwise(&self) -> bool {
         ir::is_pointwise(&self.code, &self.signature)
     }

@@ -1,4 +1,5 @@
-//! Names, types and shapes of a source's statements, and what becomes of them in the one form.
+//! Resolves the names, types and shapes of a source's statements, and lowers them to the
+//! intermediate representation.
 
 mod call;
 mod expr;
@@ -24,7 +25,7 @@ use crate::{
     words::did_you_mean,
 };
 
-/// The program of a source, and what is odd about it.
+/// Returns the program of a source, with warnings.
 pub(crate) fn lower(
     statements: &[Statement],
     signature: &Signature,
@@ -32,7 +33,7 @@ pub(crate) fn lower(
     let mut lowering = Lowering::new(signature)?;
     for statement in statements {
         if let Err(fault) = lowering.statement(statement)
-            && !fault.message.is_empty()
+            && !fault.is_consequence
         {
             lowering.faults.push(fault);
         }
@@ -40,7 +41,7 @@ pub(crate) fn lower(
     lowering.finish()
 }
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Debug, Clone, Copy)]
 enum Entry {
     Source(Source, Class),
@@ -48,9 +49,9 @@ enum Entry {
     List(Slot),
     Param(usize, Class),
     TextParam(usize),
-    /// A tensor of one element that is read as a number.
+    /// A tensor of one element that is read as a scalar.
     Single(usize, Class),
-    /// Its definition has a fault, which is said once.
+    /// A name whose definition has a fault, which is reported once.
     Unknown,
 }
 
@@ -68,12 +69,12 @@ struct Lowering<'a> {
     names: Vec<Name>,
     steps: Vec<Step>,
     defs: Vec<Def>,
-    /// How many axes each definition has, where that is known without shapes.
+    /// The rank of each definition, if it is known without shapes.
     ranks: Vec<Option<usize>>,
     scalars: Vec<Local>,
     lists: Vec<Local>,
     guards: Vec<Guard>,
-    /// The optional inputs that are there, where this is worked out.
+    /// The optional inputs that are known to be present.
     present: Vec<usize>,
     outputs: Vec<Option<usize>>,
     tolerances: Vec<Option<Loosened>>,
@@ -89,7 +90,7 @@ impl<'a> Lowering<'a> {
             defs: Vec::new(),
             ranks: Vec::new(),
             scalars: Vec::new(),
-            // The coordinates of the element that is worked out.
+            // The coordinates of the computed element.
             lists: vec![Local { class: Class::Int, name: Some("here".to_owned()), inner: false }],
             guards: Vec::new(),
             present: Vec::new(),
@@ -114,7 +115,7 @@ impl<'a> Lowering<'a> {
         for (name, entry) in inputs.chain(params) {
             if !seen.insert(name.as_str()) {
                 faults
-                    .push(Fault::new(start, format!("the signature has two of the name `{name}`")));
+                    .push(Fault::new(start, format!("the signature uses the name `{name}` twice")));
             }
             lowering.names.push(Name { word: name.clone(), entry, at: None, is_used: false });
         }
@@ -122,7 +123,7 @@ impl<'a> Lowering<'a> {
             if !seen.insert(port.name.as_str()) {
                 let name = &port.name;
                 faults
-                    .push(Fault::new(start, format!("the signature has two of the name `{name}`")));
+                    .push(Fault::new(start, format!("the signature uses the name `{name}` twice")));
             }
         }
         if faults.is_empty() { Ok(lowering) } else { Err(faults) }
@@ -162,8 +163,8 @@ impl<'a> Lowering<'a> {
         match &statement.kind {
             StatementKind::Let(name, binders, value) => {
                 if self.is_output(name) {
-                    let message = format!("`{name}` is an output, which is defined without `let`");
-                    return Err(Fault::new(at, message));
+                    let problem = format!("`{name}` is an output");
+                    return Err(Fault::new(at, problem).with_help("define it without `let`"));
                 }
                 self.is_free(name, at)?;
                 let entry = self.definition(name, binders, value, None, at);
@@ -181,20 +182,16 @@ impl<'a> Lowering<'a> {
                     self.signature.outputs.iter().position(|port| port.name == *name)
                 else {
                     let known = self.signature.outputs.iter().map(|port| port.name.as_str());
-                    let hint = did_you_mean(name, known);
-                    let hint = if hint.is_empty() {
-                        "; a name of your own begins with `let`"
-                    } else {
-                        &hint
-                    };
-                    return Err(Fault::new(at, format!("there is no output `{name}`{hint}")));
+                    let help = did_you_mean(name, known)
+                        .unwrap_or_else(|| "define other names with `let`".to_owned());
+                    return Err(Fault::new(at, format!("no output `{name}`")).with_help(help));
                 };
                 if self.outputs.get(output).is_some_and(Option::is_some) {
                     return Err(Fault::new(at, format!("the output `{name}` is defined twice")));
                 }
                 let class =
                     self.signature.outputs.get(output).map_or(Class::Float, |port| port.class);
-                // Whatever is wrong with it, it is not missing.
+                // A faulty definition does not count as missing.
                 let place = self.defs.len();
                 if let Some(of) = self.outputs.get_mut(output) {
                     *of = Some(place);
@@ -228,8 +225,8 @@ impl<'a> Lowering<'a> {
         let outputs = &self.signature.outputs;
         let Some(output) = outputs.iter().position(|port| port.name == tolerance.output) else {
             let name = &tolerance.output;
-            let hint = did_you_mean(name, outputs.iter().map(|port| port.name.as_str()));
-            return Err(Fault::new(at, format!("there is no output `{name}`{hint}")));
+            let help = did_you_mean(name, outputs.iter().map(|port| port.name.as_str()));
+            return Err(Fault { help, ..Fault::new(at, format!("no output `{name}`")) });
         };
         let loosened = Loosened {
             relative: tolerance.relative,
@@ -245,7 +242,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// What a definition's name stands for, with its elements as `class` if that is given.
+    /// Resolves a definition, with its elements as `class` if that is given.
     fn definition(
         &mut self,
         name: &str,
@@ -273,9 +270,8 @@ impl<'a> Lowering<'a> {
         }
         let typed = self.expr(value)?;
         match (typed, class) {
-            (Typed::Text(_), _) => {
-                Err(Fault::new(value.at, "found a text, wanted numbers: a text is only compared"))
-            }
+            (Typed::Text(_), _) => Err(Fault::unexpected(value.at, "a string", "numbers")
+                .with_help("strings can only be compared")),
             (Typed::List(list), None) => {
                 self.must_be_early(|see| list.walk(see), value.at, "a list")?;
                 let slot = self.new_list(false);
@@ -307,7 +303,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The definition's number.
+    /// Adds a definition and returns its index.
     fn define(
         &mut self,
         name: Option<&str>,
@@ -327,11 +323,9 @@ impl<'a> Lowering<'a> {
             }
         };
         if rank.is_some_and(|rank| rank > crate::eval::MAX_RANK) {
-            let wanted = crate::eval::MAX_RANK;
-            return Err(Fault::new(
-                at,
-                format!("the rank is {}, wanted {wanted} at most", rank.unwrap_or(0)),
-            ));
+            let most = crate::eval::MAX_RANK;
+            let found = format!("rank {}", rank.unwrap_or(0));
+            return Err(Fault::unexpected(at, found, format!("at most {most}")));
         }
         let def = self.defs.len();
         self.defs.push(Def { name: name.map(str::to_owned), class, kind, rest_of: None });
@@ -344,7 +338,7 @@ impl<'a> Lowering<'a> {
         self.steps.push(Step { at, guards: self.guards.clone(), kind });
     }
 
-    /// An integer.
+    /// Creates an integer.
     fn new_scalar(&mut self, is_local: bool) -> Slot {
         self.new_number(is_local, Class::Int)
     }
@@ -359,7 +353,7 @@ impl<'a> Lowering<'a> {
         self.lists.len() - 1
     }
 
-    /// Notes what the source calls a number or list, for who prints it.
+    /// Records the source's name of a scalar or list, for printing.
     fn note_name(&mut self, entry: Entry, name: &str) {
         let local = match entry {
             Entry::Scalar(slot, _) => self.scalars.get_mut(slot),
@@ -375,7 +369,7 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// How many axes a tensor has, where that is known without shapes.
+    /// Returns the rank of a tensor if it is known without shapes.
     fn rank(&self, source: Source) -> Option<usize> {
         match source {
             Source::Def(def) => self.ranks.get(def).copied().flatten(),
@@ -385,12 +379,12 @@ impl<'a> Lowering<'a> {
 
     fn is_free(&self, name: &str, at: Position) -> Result<(), Fault> {
         if self.names.iter().any(|other| other.word == name) {
-            return Err(Fault::new(at, format!("the name `{name}` is taken already")));
+            return Err(Fault::new(at, format!("the name `{name}` is in use")));
         }
         Ok(())
     }
 
-    /// What makes a part late: the first tensor whose elements only a run knows.
+    /// Returns the first run-time tensor whose elements a part reads, if any.
     fn lateness(&self, walk: impl FnOnce(&mut dyn FnMut(Seen))) -> Option<(Source, Position)> {
         let mut late = None;
         walk(&mut |seen| {
@@ -427,9 +421,8 @@ impl<'a> Lowering<'a> {
                     Source::Param(_) => None,
                 };
                 let name = name.map_or("a tensor".to_owned(), |name| format!("`{name}`"));
-                let message = format!(
-                    "{what} must be known with the shapes, and this reads elements of {name}"
-                );
+                let message =
+                    format!("{what} must depend on shapes and parameters only, and reads {name}");
                 Err(Fault::new(at, message))
             }
         }

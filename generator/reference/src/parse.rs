@@ -1,4 +1,4 @@
-//! Statements out of tokens, and the expressions in them. The grammar is in `docs/reference-language.md`.
+//! Parses tokens into statements and expressions. The grammar is in `docs/reference-language.md`.
 
 use crate::{
     fault::{Fault, Position},
@@ -6,30 +6,31 @@ use crate::{
     token::{Token, tokens},
 };
 
-/// How deep brackets and operators may be nested: parts further in are named by a `let` instead.
+/// The maximum nesting depth of brackets and operators.
 const MAX_DEPTH: u32 = 48;
 
-/// How many arguments a call takes at most, and how many items a list.
+/// The maximum number of arguments of a call, and of items of a list.
 const MAX_ARGS: usize = 16;
 
 const MAX_STATEMENTS: usize = 512;
 
-/// The statements of a source.
+/// Parses the statements of a source.
 pub(crate) fn parse(source: &str) -> Result<Vec<Statement>, Fault> {
     let tokens = tokens(source)?;
     let mut parser = Parser { tokens: &tokens, at: 0, depth: 0 };
     let mut statements = Vec::new();
     while *parser.peek() != Token::End {
         if statements.len() == MAX_STATEMENTS {
-            let message = format!("more than {MAX_STATEMENTS} statements are too many");
-            return Err(Fault::new(parser.position(), message));
+            let found = format!("more than {MAX_STATEMENTS} statements");
+            let expected = format!("at most {MAX_STATEMENTS}");
+            return Err(Fault::unexpected(parser.position(), found, expected));
         }
         statements.push(parser.statement()?);
     }
     Ok(statements)
 }
 
-/// A name with its indices, and what it stands for.
+/// A name with its indices, and its value.
 struct Definition {
     name: String,
     binders: Vec<Binder>,
@@ -62,7 +63,7 @@ impl<'a> Parser<'a> {
         token
     }
 
-    /// Whether the sign or keyword is next; it is taken then.
+    /// Consumes the operator or keyword if it is next; returns whether it was.
     fn takes(&mut self, word: &str) -> bool {
         let is = self.is_next(word);
         self.at += usize::from(is);
@@ -73,22 +74,22 @@ impl<'a> Parser<'a> {
         matches!(self.peek(), Token::Sign(next) | Token::Keyword(next) if *next == word)
     }
 
-    fn want(&mut self, word: &str) -> Result<(), Fault> {
-        if self.takes(word) { Ok(()) } else { Err(self.wanted(&format!("`{word}`"))) }
+    fn expect(&mut self, word: &str) -> Result<(), Fault> {
+        if self.takes(word) { Ok(()) } else { Err(self.expected(&format!("`{word}`"))) }
     }
 
-    fn wanted(&self, what: &str) -> Fault {
-        Fault::new(self.position(), format!("found {}, wanted {what}", self.peek().said()))
+    fn expected(&self, what: &str) -> Fault {
+        Fault::unexpected(self.position(), self.peek().said(), what)
     }
 
     fn name(&mut self, what: &str) -> Result<String, Fault> {
-        let Token::Name(name) = self.peek() else { return Err(self.wanted(what)) };
+        let Token::Name(name) = self.peek() else { return Err(self.expected(what)) };
         self.at += 1;
         Ok(name.clone())
     }
 
     fn text(&mut self, what: &str) -> Result<String, Fault> {
-        let Token::Text(text) = self.peek() else { return Err(self.wanted(what)) };
+        let Token::Text(text) = self.peek() else { return Err(self.expected(what)) };
         self.at += 1;
         Ok(text.clone())
     }
@@ -100,16 +101,19 @@ impl<'a> Parser<'a> {
                 self.at += 1;
                 let Definition { name, binders, value } = self.definition("a name")?;
                 if self.is_next("in") {
-                    let message = "found `in`: a `let` of its own has none, wanted a statement";
-                    return Err(Fault::new(self.position(), message));
+                    let fault = Fault::unexpected(self.position(), "`in`", "a statement");
+                    return Err(fault.with_help("a `let` statement has no `in`"));
                 }
                 StatementKind::Let(name, binders, value)
             }
             Token::Keyword("require") => {
                 self.at += 1;
                 let condition = self.expr()?;
-                self.want(",")?;
-                StatementKind::Require(condition, self.text("a text that says what is wanted")?)
+                self.expect(",")?;
+                StatementKind::Require(
+                    condition,
+                    self.text("a string that describes the requirement")?,
+                )
             }
             Token::Keyword("tolerance") => {
                 self.at += 1;
@@ -119,7 +123,9 @@ impl<'a> Parser<'a> {
                 let Definition { name, binders, value } = self.definition("a name")?;
                 StatementKind::Output(name, binders, value)
             }
-            _ => return Err(self.wanted("`let`, `require`, `tolerance` or the name of an output")),
+            _ => {
+                return Err(self.expected("`let`, `require`, `tolerance` or the name of an output"));
+            }
         };
         Ok(Statement { at, kind })
     }
@@ -127,25 +133,25 @@ impl<'a> Parser<'a> {
     fn definition(&mut self, what: &str) -> Result<Definition, Fault> {
         let name = self.name(what)?;
         let binders = if self.takes("[") { self.binders()? } else { Vec::new() };
-        self.want("=")?;
+        self.expect("=")?;
         Ok(Definition { name, binders, value: self.expr()? })
     }
 
-    /// `i < n, c.. < dims]`, with the bracket.
+    /// Parses `i < n, c.. < dims]`, including the bracket.
     fn binders(&mut self) -> Result<Vec<Binder>, Fault> {
         let mut binders = Vec::new();
         loop {
             let at = self.position();
             let name = self.name("the name of an index")?;
             let is_pack = self.takes("..");
-            self.want("<")?;
+            self.expect("<")?;
             binders.push(Binder { name, at, is_pack, bound: self.sum()? });
             if !self.takes(",") {
                 break;
             }
         }
         if !self.is_next(";") {
-            self.want("]")?;
+            self.expect("]")?;
         }
         Ok(binders)
     }
@@ -161,9 +167,8 @@ impl<'a> Parser<'a> {
                 "absolute" => &mut absolute,
                 "because" => break,
                 _ => {
-                    let message =
-                        format!("found `{word}`, wanted `relative`, `absolute` or `because`");
-                    return Err(Fault::new(at, message));
+                    let expected = "`relative`, `absolute` or `because`";
+                    return Err(Fault::unexpected(at, format!("`{word}`"), expected));
                 }
             };
             let value = match self.next() {
@@ -171,20 +176,21 @@ impl<'a> Parser<'a> {
                 Token::Int(value) => crate::number::real(*value),
                 _ => {
                     self.at -= 1;
-                    return Err(self.wanted("a number"));
+                    return Err(self.expected("a number"));
                 }
             };
             if place.replace(value).is_some() {
-                return Err(Fault::new(at, format!("`{word}` is said twice")));
+                return Err(Fault::new(at, format!("`{word}` is given twice")));
             }
         }
         let at = self.position();
-        let reason = self.text("a text that says why")?;
+        let reason = self.text("a string with the reason")?;
         if reason.trim().is_empty() {
-            return Err(Fault::new(at, "the text is empty, wanted the reason"));
+            return Err(Fault::unexpected(at, "an empty string", "the reason"));
         }
         if relative.is_none() && absolute.is_none() {
-            return Err(Fault::new(at, "wanted `relative` or `absolute` with a number"));
+            let expected = "`relative` or `absolute` with a number";
+            return Err(Fault::unexpected(at, "a tolerance without a number", expected));
         }
         let (relative, absolute) = (relative.unwrap_or(0.0), absolute.unwrap_or(0.0));
         Ok(Tolerance { output, relative, absolute, reason })
@@ -205,7 +211,7 @@ const SUMS: &[(&str, Infix)] = &[("+", Infix::Add), ("-", Infix::Sub)];
 const PRODUCTS: &[(&str, Infix)] =
     &[("*", Infix::Mul), ("/", Infix::Div), ("//", Infix::FloorDiv), ("%", Infix::Mod)];
 
-/// Expressions, each level of precedence a function.
+/// Expressions, with one function per level of precedence.
 impl Parser<'_> {
     fn expr(&mut self) -> Result<Expr, Fault> {
         self.chain(&[("or", Infix::Or)], Self::conjunction)
@@ -230,8 +236,8 @@ impl Parser<'_> {
         let Some(op) = self.takes_one(EQUALITIES) else { return Ok(left) };
         let right = self.sum()?;
         if EQUALITIES.iter().any(|(sign, _)| self.is_next(sign)) {
-            let message = "comparisons do not chain; wanted `a < b and b < c`";
-            return Err(Fault::new(self.position(), message));
+            let fault = Fault::new(self.position(), "comparisons cannot be chained");
+            return Err(fault.with_help("write `a < b and b < c`"));
         }
         node(at, Kind::Binary(op, Box::new(left), Box::new(right)))
     }
@@ -249,7 +255,7 @@ impl Parser<'_> {
         node(at, Kind::Unary(Prefix::Neg, Box::new(operand)))
     }
 
-    /// Operands of one level, from left to right.
+    /// Parses operands of one level, left-associative.
     fn chain(
         &mut self,
         ops: &[(&str, Infix)],
@@ -278,7 +284,7 @@ impl Parser<'_> {
             let items = self.items(true)?;
             let outside =
                 if self.takes("else") { Some(Box::new(self.deeper(Self::expr)?)) } else { None };
-            self.want("]")?;
+            self.expect("]")?;
             base = node(at, Kind::Index(Box::new(base), items, outside))?;
         }
     }
@@ -299,7 +305,7 @@ impl Parser<'_> {
             Token::Sign("(") => {
                 self.at += 1;
                 let inner = self.deeper(Self::expr)?;
-                self.want(")")?;
+                self.expect(")")?;
                 return Ok(inner);
             }
             Token::Sign("[") => {
@@ -307,49 +313,49 @@ impl Parser<'_> {
                 return self.deeper(|parser| parser.list(at));
             }
             Token::Name(name) => return self.deeper(|parser| parser.named(at, name)),
-            _ => return Err(self.wanted("an expression")),
+            _ => return Err(self.expected("an expression")),
         };
         self.at += 1;
         node(at, kind)
     }
 
     fn choice(&mut self, at: Position) -> Result<Expr, Fault> {
-        self.want("if")?;
+        self.expect("if")?;
         let condition = self.expr()?;
-        self.want("then")?;
+        self.expect("then")?;
         let then = self.expr()?;
-        self.want("else")?;
+        self.expect("else")?;
         let otherwise = self.expr()?;
         node(at, Kind::If(Box::new(condition), Box::new(then), Box::new(otherwise)))
     }
 
     fn local(&mut self, at: Position) -> Result<Expr, Fault> {
-        self.want("let")?;
+        self.expect("let")?;
         let name = self.name("a name")?;
-        self.want("=")?;
+        self.expect("=")?;
         let value = self.expr()?;
-        self.want("in")?;
+        self.expect("in")?;
         let body = self.expr()?;
         node(at, Kind::Let(name, Box::new(value), Box::new(body)))
     }
 
-    /// What follows `[` of a list, with its end.
+    /// Parses the rest of a list after `[`.
     fn list(&mut self, at: Position) -> Result<Expr, Fault> {
         if self.takes("for") {
             let name = self.name("the name of an index")?;
-            self.want("<")?;
+            self.expect("<")?;
             let count = self.sum()?;
-            self.want(":")?;
+            self.expect(":")?;
             let body = self.expr()?;
-            self.want("]")?;
+            self.expect("]")?;
             return node(at, Kind::For(name, Box::new(count), Box::new(body)));
         }
         let items = self.items(false)?;
-        self.want("]")?;
+        self.expect("]")?;
         node(at, Kind::List(items))
     }
 
-    /// A name, a call or a fold.
+    /// Parses a name, a call or a fold.
     fn named(&mut self, at: Position, name: &str) -> Result<Expr, Fault> {
         self.at += 1;
         if self.takes("(") {
@@ -364,21 +370,21 @@ impl Parser<'_> {
         if !binds {
             return node(at, Kind::Name(name.to_owned()));
         }
-        self.want("[")?;
+        self.expect("[")?;
         let binders = self.binders()?;
         let kept = if self.takes(";") {
             let name = self.name("a name for an index that is already selected")?;
-            self.want("]")?;
+            self.expect("]")?;
             Some(name)
         } else {
             None
         };
-        self.want("(")?;
+        self.expect("(")?;
         let args = self.args()?;
         node(at, Kind::Fold(name.to_owned(), binders, kept, args))
     }
 
-    /// The arguments behind `(`, with its end.
+    /// Parses the arguments after `(`, including the closing bracket.
     fn args(&mut self) -> Result<Args, Fault> {
         let mut args = Args::default();
         if self.takes(")") {
@@ -387,7 +393,8 @@ impl Parser<'_> {
         loop {
             let at = self.position();
             if args.plain.len() + args.named.len() == MAX_ARGS {
-                return Err(Fault::new(at, format!("more than {MAX_ARGS} arguments are too many")));
+                let found = format!("more than {MAX_ARGS} arguments");
+                return Err(Fault::unexpected(at, found, format!("at most {MAX_ARGS}")));
             }
             if let (Token::Name(name), Token::Sign("=")) = (self.peek(), self.ahead(1)) {
                 self.at += 2;
@@ -398,17 +405,17 @@ impl Parser<'_> {
             } else if args.named.is_empty() {
                 args.plain.push(self.expr()?);
             } else {
-                return Err(self.wanted("a named argument behind the first of them"));
+                return Err(self.expected("a named argument after the first named one"));
             }
             if !self.takes(",") {
                 break;
             }
         }
-        self.want(")")?;
+        self.expect(")")?;
         Ok(args)
     }
 
-    /// Items up to `]` or `else`, which are left; slices where `slices` allows them.
+    /// Parses items up to `]` or `else`, which are not consumed; slices only if `slices` allows them.
     fn items(&mut self, slices: bool) -> Result<Vec<Item>, Fault> {
         let mut items = Vec::new();
         if self.is_next("]") {
@@ -416,8 +423,9 @@ impl Parser<'_> {
         }
         loop {
             if items.len() == MAX_ARGS {
-                let message = format!("more than {MAX_ARGS} items are too many");
-                return Err(Fault::new(self.position(), message));
+                let found = format!("more than {MAX_ARGS} items");
+                let expected = format!("at most {MAX_ARGS}");
+                return Err(Fault::unexpected(self.position(), found, expected));
             }
             items.push(self.deeper(|parser| parser.item(slices))?);
             if !self.takes(",") {
@@ -454,10 +462,10 @@ impl Parser<'_> {
 }
 
 fn too_deep(at: Position) -> Fault {
-    Fault::new(at, "this is nested too deep; name a part of it with `let`")
+    Fault::new(at, "the expression is nested too deep").with_help("name a part of it with `let`")
 }
 
-/// A node above its parts, unless it gets too high.
+/// Creates a node above its parts, unless it gets too high.
 fn node(at: Position, kind: Kind) -> Result<Expr, Fault> {
     let height = 1 + below(&kind);
     if height > MAX_DEPTH { Err(too_deep(at)) } else { Ok(Expr { at, kind, height }) }
@@ -503,28 +511,34 @@ mod tests {
     #[test]
     fn errors_say_where_what_and_what_was_wanted() {
         let cases = [
-            ("y = ", "1:5: found the end, wanted an expression"),
-            ("y = x +", "1:8: found the end, wanted an expression"),
-            ("y = (x", "1:7: found the end, wanted `)`"),
+            ("y = ", "1:5: found the end of the source, expected an expression"),
+            ("y = x +", "1:8: found the end of the source, expected an expression"),
+            ("y = (x", "1:7: found the end of the source, expected `)`"),
             ("let = x", "1:5: found `=`, wanted a name"),
-            ("y = a < b < c", "1:11: comparisons do not chain; wanted `a < b and b < c`"),
+            ("y = a < b < c", "1:11: comparisons cannot be chained; write `a < b and b < c`"),
             ("y[i < 3 = x", "1:9: found `=`, wanted `]`"),
             ("y[i] = x", "1:4: found `]`, wanted `<`"),
-            ("y = if a then b", "1:16: found the end, wanted `else`"),
-            ("let a = x in a", "1:11: found `in`: a `let` of its own has none, wanted a statement"),
+            ("y = if a then b", "1:16: found the end of the source, expected `else`"),
+            (
+                "let a = x in a",
+                "1:11: found `in`, expected a statement; a `let` statement has no `in`",
+            ),
             (
                 "3 = x",
-                "1:1: found the number 3, wanted `let`, `require`, `tolerance` or the name of an output",
+                "1:1: found the number 3, expected `let`, `require`, `tolerance` or the name of an output",
             ),
-            ("require x", "1:10: found the end, wanted `,`"),
-            ("tolerance y relative 1 because \"\"", "1:32: the text is empty, wanted the reason"),
+            ("require x", "1:10: found the end of the source, expected `,`"),
+            (
+                "tolerance y relative 1 because \"\"",
+                "1:32: found an empty string, expected the reason",
+            ),
             ("tolerance y because \"x\"", "1:21: wanted `relative` or `absolute` with a number"),
-            ("tolerance y relative 1 relative 2 because \"x\"", "1:24: `relative` is said twice"),
-            ("y = sum[i < 3](x", "1:17: found the end, wanted `)`"),
-            ("y = x[1, else 0]", "1:10: found `else`, wanted an expression"),
+            ("tolerance y relative 1 relative 2 because \"x\"", "1:24: `relative` is given twice"),
+            ("y = sum[i < 3](x", "1:17: found the end of the source, expected `)`"),
+            ("y = x[1, else 0]", "1:10: found `else`, expected an expression"),
             (
                 "y = sum(x, axis = 1, 2)",
-                "1:22: found the number 2, wanted a named argument behind the first of them",
+                "1:22: found the number 2, expected a named argument after the first named one",
             ),
         ];
         for (source, wanted) in cases {
@@ -547,6 +561,6 @@ mod tests {
         }
         assert!(parse(&format!("y = x{}", " + x".repeat(40))).is_ok());
         let many = parse(&"y = x\n".repeat(600)).unwrap_err().to_string();
-        assert_eq!(many, "513:1: more than 512 statements are too many");
+        assert_eq!(many, "513:1: found more than 512 statements, expected at most 512");
     }
 }

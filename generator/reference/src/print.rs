@@ -1,5 +1,6 @@
-//! Prints a program as a first kernel: its formula once, which is what finalize works out and how an element is computed; then for
-//! each core a naive loop nest over slices that touches no heap, or work items in Rust and OpenCL C.
+//! Prints a program as a first kernel: its core-independent formula once, which contains the plan of finalize and the
+//! computation of an element; then for each core a naive loop nest over slices that does not use the heap, or work
+//! items in Rust and OpenCL C.
 
 mod access;
 mod emit;
@@ -37,7 +38,7 @@ pub(crate) use support::{
 };
 pub use support::{has_call, has_word};
 
-/// How kernels reach the elements of an operator's ports.
+/// How kernels access the elements of an operator's ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ports {
     /// The inputs.
@@ -46,69 +47,71 @@ pub struct Ports {
     pub outputs: Vec<Port>,
 }
 
-/// How a kernel reaches the elements of a port.
+/// How a kernel accesses the elements of a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Port {
-    /// What they are stored as, in the words of Rust, such as `f32`, `i32`, `u8`.
+    /// The stored type in Rust, such as `f32`, `i32`, `u8`.
     pub element: String,
-    /// How numbers are stored so, where an encoding says what a stored value means.
+    /// The conversion of quantized elements, if the port has an encoding.
     pub codes: Option<Codes>,
 }
 
-/// How numbers are stored in a port that has an encoding: an input comes with its own, as a `Quant` of `udo-api`, and an
-/// output's follows it.
+/// The conversion of quantized elements of a port: an input is passed as a `Quant` of `udo-api`, and an output is
+/// followed by its encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Codes {
-    /// The number that stands at `{at}` in the `Quant` `{port}`.
+    /// The expression that dequantizes element `{at}` of the `Quant` `{port}`.
     pub load: String,
-    /// How the number `{value}` is stored by `{encoding}`.
+    /// The expression that quantizes `{value}` with `{encoding}`.
     pub store: String,
 }
 
 impl From<&str> for Port {
-    /// A slice of elements that stand for themselves.
+    /// A slice of unquantized elements.
     fn from(element: &str) -> Self {
         Self { element: element.to_owned(), codes: None }
     }
 }
 
-/// What a program computes, whichever core runs it, in Rust beside [`support`](crate::support).
+/// The core-independent part of a program in Rust, which uses [`support`](crate::support).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Formula {
-    /// Whether the elements decide an extent: `plan` then takes a `least: bool` first, and says what extents are where
-    /// nothing is selected if it is true; those that differ from the others are upper bounds.
+    /// Whether elements determine a dimension. `plan` then takes a `least: bool` first; with `true` it returns the
+    /// dimensions of empty selections. Dimensions that differ between both are upper bounds.
     pub is_bounded: bool,
-    /// Whether `plan` reads the elements of a static input.
+    /// Whether `plan` reads the elements of each static input.
     pub reads_static: Vec<bool>,
-    /// For each output the field of the plan that holds its extents.
+    /// The plan's field with the dimensions of each output.
     pub extents: Vec<String>,
-    /// `struct Plan`, what finalize keeps: it is `Copy`, and the extents in it say shapes and lengths of scratch. `fn plan(..) ->
-    /// Result<Plan, Fault>` works it out of extents, parameters and static inputs. `fn element_of_y(plan, number, ..)` works out
-    /// an element of a tensor, and gets each tensor that it reads as a function of an element's number.
+    /// `struct Plan`, which finalize stores: it is `Copy`, and its dimensions determine shapes and lengths of scratch.
+    /// `fn plan(..) -> Result<Plan, Fault>` computes it from dimensions, parameters and static inputs. `fn
+    /// element_of_y(plan, number, ..)` computes an element of a tensor, and takes each tensor that it reads as a
+    /// function of an element's index.
     pub text: String,
 }
 
-/// A kernel over slices, of which a package puts the texts where they belong, beside its [`Formula`].
+/// A kernel over slices, whose texts a package places next to its [`Formula`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RustKernel {
-    /// Scratch, in the order of the arguments of `execute`.
+    /// The scratch tensors, in the order of `execute`'s arguments.
     pub scratch: Vec<Scratch>,
-    /// `fn execute(..) -> Result<Plan, Fault>` fills scratch and outputs, and gives the plan with the extents that they have.
+    /// `fn execute(..) -> Result<Plan, Fault>` fills scratch and outputs, and returns the plan with their final
+    /// dimensions.
     pub text: String,
 }
 
-/// A tensor that a kernel keeps between two loops.
+/// A tensor that a kernel stores between two loops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scratch {
-    /// Its name, an argument of `execute`.
+    /// Its name, which is an argument of `execute`.
     pub name: String,
-    /// The type of its elements.
+    /// Its element type.
     pub element: String,
-    /// The field of the plan that holds its extents.
+    /// The plan's field with its dimensions.
     pub extents: String,
 }
 
-/// What is printed of a program once.
+/// Prints the core-independent part of a program.
 pub(crate) fn formula(code: &Code, signature: &Signature) -> Formula {
     let code = &rests::with_rests(code);
     let common = Common::new(code, signature);
@@ -127,7 +130,7 @@ pub(crate) fn formula(code: &Code, signature: &Signature) -> Formula {
     }
 }
 
-/// The program's kernel in Rust.
+/// Prints the kernel in Rust.
 pub(crate) fn rust(code: &Code, signature: &Signature, ports: &Ports) -> RustKernel {
     let code = &rests::with_rests(code);
     let common = Common::new(code, signature);
@@ -140,18 +143,18 @@ pub(crate) fn rust(code: &Code, signature: &Signature, ports: &Ports) -> RustKer
     RustKernel { scratch: scratch.collect(), text: printer.execute(&common).text() }
 }
 
-/// What all that is printed of a program has in common.
+/// The parts that all printed texts of a program share.
 struct Common<'a> {
     code: &'a Code,
     signature: &'a Signature,
     /// Ports of the types that kernels compute in.
     ports: Ports,
     names: Names,
-    /// Of each tensor that is no selection.
+    /// The element function of each tensor that is not a selection.
     elements: Vec<Option<Element>>,
 }
 
-/// The function that works out one element of a tensor.
+/// The function that computes one element of a tensor.
 struct Element {
     text: String,
     /// The tensors that it reads, in the order of its arguments.
@@ -177,13 +180,14 @@ impl<'a> Common<'a> {
                 Some(printer.element_function(number, def, binders, body))
             }
             DefKind::Select(select) => {
-                // Comparisons of texts are fields of the plan, whoever makes them.
+                // String comparisons are fields of the plan in all printed texts.
                 Emitter::new(&common.printer(&Rust::Slices), Real::F32).select(select, number);
                 None
             }
         });
         let elements = elements.collect();
-        // What the plan compares comes behind what elements do, so that numbers of texts are the same in all that is printed.
+        // Comparisons of the plan come after those of elements, so that their numbers are the same in all printed
+        // texts.
         common.printer(&Rust::Plan).steps("least");
         common.elements = elements;
         common
@@ -195,7 +199,7 @@ impl<'a> Common<'a> {
     }
 }
 
-/// What `execute` calls an output, and its encoding.
+/// The names of an output and of its encoding in `execute`.
 struct OutputNames {
     elements: String,
     encoding: String,
@@ -214,7 +218,7 @@ impl Printer<'_> {
         self.code.defs.iter().any(|def| matches!(def.kind, DefKind::Select(_)))
     }
 
-    /// Of each input, whether the steps before a run read its elements.
+    /// Returns for each input whether steps before a run read its elements.
     fn reads_static(&self) -> Vec<bool> {
         let steps: String = self.steps("least").iter().map(Step::text).collect();
         let inputs = (0..self.signature.inputs.len()).map(Source::Input);
@@ -225,8 +229,8 @@ impl Printer<'_> {
         self.code.outputs.iter().position(|output| output.def == def)
     }
 
-    /// The output that takes a tensor's elements as they are worked out. None is an output that is read again and loses digits
-    /// where it is stored: it is kept as well.
+    /// Returns the output that receives a tensor's elements directly. An output that is read again and loses precision
+    /// when stored does not: it is stored separately.
     fn direct_output_of(&self, def: usize) -> Option<usize> {
         let output = self.output_of(def)?;
         let port = self.ports.outputs.get(output)?;
@@ -234,7 +238,7 @@ impl Printer<'_> {
         (is_exact || !is_read(self.code, def)).then_some(output)
     }
 
-    /// What `execute` calls the output that a tensor goes to, and its encoding.
+    /// Returns the names of the output of a tensor, and of its encoding, in `execute`.
     fn output_names(&self, def: usize) -> OutputNames {
         let name = self.names.def(def);
         let is_direct = self.direct_output_of(def).is_some();
@@ -242,12 +246,12 @@ impl Printer<'_> {
         OutputNames { elements, encoding: format!("encoding_{name}") }
     }
 
-    /// The tensors that are kept between two loops.
+    /// Iterates over the tensors that are stored between two loops.
     fn kept(&self) -> impl Iterator<Item = usize> {
         (0..self.code.defs.len()).filter(|def| self.direct_output_of(*def).is_none())
     }
 
-    /// The port whose elements are a tensor's.
+    /// Returns the port of a tensor's elements.
     fn port(&self, source: Source) -> Option<&Port> {
         match source {
             Source::Input(input) => self.ports.inputs.get(input),
@@ -256,7 +260,7 @@ impl Printer<'_> {
         }
     }
 
-    /// The type of a tensor's stored elements.
+    /// Returns the stored type of a tensor's elements.
     fn element(&self, source: Source) -> String {
         let of = |class| match class {
             Class::Float => "f32",
@@ -265,13 +269,13 @@ impl Printer<'_> {
         };
         match (self.port(source), source, self.class(source)) {
             (Some(port), ..) => port.element.clone(),
-            // Not every byte is a truth value, so scratch holds none.
+            // Scratch stores bytes instead of bools, since not every byte is a valid bool.
             (None, Source::Def(_), Class::Bool) => "u8".to_owned(),
             (None, _, class) => of(class).to_owned(),
         }
     }
 
-    /// The type of a tensor that is read.
+    /// Returns the type of a tensor that is read.
     fn read_type(&self, source: Source) -> String {
         let element = self.element(source);
         match self.port(source) {
@@ -294,7 +298,7 @@ impl Printer<'_> {
         found.unwrap_or(Class::Float)
     }
 
-    /// The fields of the plan: name, type, and whether a parameter of `plan` gives it.
+    /// Returns the fields of the plan: name, type, and whether a parameter of `plan` sets it.
     fn fields(&self) -> Vec<(String, &'static str)> {
         let mut fields = Vec::new();
         for input in 0..self.signature.inputs.len() {
@@ -380,12 +384,12 @@ impl Printer<'_> {
         Finalize { fields: self.fields(), parameters, given, steps }
     }
 
-    /// What all steps add to the plan; `least` says whether nothing is selected.
+    /// Returns the contributions of all steps to the plan; `least` says whether selections are empty.
     fn steps(&self, least: &str) -> Vec<Step> {
         self.code.steps.iter().map(|step| self.shape_step(step, least)).collect()
     }
 
-    /// What a step adds to the plan.
+    /// Returns the contribution of a step to the plan.
     fn shape_step(&self, step: &crate::ir::Step, least: &str) -> Step {
         let mut emitter = Emitter::new(self, Real::F64);
         let (field, value) = match &step.kind {
@@ -418,7 +422,7 @@ impl Printer<'_> {
         Step { guards: self.guards(&step.guards), lines: emitter.block(), field, value }
     }
 
-    /// The condition of a step, if it has one.
+    /// Prints the condition of a step, if it has one.
     fn guards(&self, guards: &[Guard]) -> Option<String> {
         let test = |Guard { slot, holds }: &Guard| {
             format!("{}plan.{}", if *holds { "" } else { "!" }, self.names.scalar(*slot))
@@ -480,7 +484,7 @@ impl Printer<'_> {
         emitter.function()
     }
 
-    /// The inputs and tensor parameters of `execute`, in order.
+    /// Returns the inputs and tensor parameters of `execute`, in order.
     fn read(&self) -> Vec<Source> {
         let inputs = (0..self.signature.inputs.len()).map(Source::Input);
         let params = self.signature.params.iter().enumerate();
@@ -504,7 +508,7 @@ impl Printer<'_> {
         let mut parts = Vec::new();
         let mut is_open = false;
         for step in &self.code.steps {
-            // What follows a selection may depend on how many there are.
+            // Later dimensions may depend on the size of a selection.
             if is_open && !matches!(step.kind, StepKind::Require(..)) {
                 parts.push(Part::Shape(self.shape_step(step, "false")));
             }
@@ -532,7 +536,7 @@ impl Printer<'_> {
 }
 
 impl Printer<'_> {
-    /// How a loop over slices gives these tensors to the function of an element.
+    /// Prints how a loop over slices passes these tensors to an element function.
     fn reads(&self, sources: &[Source]) -> String {
         let mut kind = "Ok::<_, Fault>";
         let each = sources.iter().map(|source| {
@@ -542,7 +546,7 @@ impl Printer<'_> {
         each.collect()
     }
 
-    /// The loop that fills a tensor with values, and an output with it that is kept apart.
+    /// Prints the loop that fills a tensor with values, and an output that is stored separately.
     fn filled(&self, def: usize, value: &str) -> String {
         let source = Source::Def(def);
         let (name, dims, class) =
@@ -569,17 +573,17 @@ impl Printer<'_> {
     }
 }
 
-/// The type of a number that is known with the shapes.
+/// Returns the type of a scalar that depends on shapes and parameters only.
 fn early(class: Class) -> &'static str {
     type_of(class, Real::F64)
 }
 
-/// Whether a tensor is worked out of this one's elements.
+/// Whether another tensor reads this one's elements.
 fn is_read(code: &Code, def: usize) -> bool {
     code.defs.iter().any(|other| sources_of(code, other).contains(&Source::Def(def)))
 }
 
-/// The tensors whose elements a definition may read, in a fixed order.
+/// Returns the tensors whose elements a definition may read, in a fixed order.
 fn sources_of(code: &Code, def: &Def) -> Vec<Source> {
     let mut sources: Vec<Source> = def.rest_of.map(Source::Def).into_iter().collect();
     let mut see = |seen: Seen| {
@@ -603,7 +607,7 @@ fn sources_of(code: &Code, def: &Def) -> Vec<Source> {
         Source::Input(_) | Source::Param(_) => None,
     };
     let read: Vec<Source> = sources.iter().filter_map(rest).collect();
-    // A rest reads the definition that it is of, and not itself.
+    // A rest reads its definition, but not itself.
     let is_other = |source: &Source| match source {
         Source::Def(read) => {
             def.rest_of.is_none()

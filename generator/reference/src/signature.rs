@@ -1,18 +1,18 @@
-//! What an operator is called with, as plain data.
+//! The signature of an operator, as plain data.
 
-/// The kind of a tensor's elements or of a parameter's value, whatever its width.
+/// The class of a tensor's elements or of a parameter's value, independent of its width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Real numbers: floats, and quantized values as the reals that they stand for.
+    /// Floats, and dequantized values.
     Float,
     /// Integers.
     Int,
-    /// Truth values.
+    /// Bools.
     Bool,
 }
 
 impl Class {
-    /// Its word in the language.
+    /// Returns the keyword in the language.
     pub fn word(self) -> &'static str {
         match self {
             Self::Float => "float",
@@ -38,13 +38,13 @@ pub struct Signature {
 pub struct Input {
     /// Its name.
     pub name: String,
-    /// What its elements are.
+    /// The class of its elements.
     pub class: Class,
-    /// Whether a node may leave it out: then the source asks `present(name)` before it is used.
+    /// Whether a node may omit it; the source must then test `present(name)` before using it.
     pub optional: bool,
-    /// Whether its elements are known when shapes are inferred.
+    /// Whether its elements are known in shape inference.
     pub is_static: bool,
-    /// What it is where a node leaves it out.
+    /// Its value if a node omits it.
     pub default: Option<Tensor>,
 }
 
@@ -53,7 +53,7 @@ pub struct Input {
 pub struct Output {
     /// Its name.
     pub name: String,
-    /// What its elements are.
+    /// The class of its elements.
     pub class: Class,
 }
 
@@ -62,18 +62,18 @@ pub struct Output {
 pub struct Param {
     /// Its name.
     pub name: String,
-    /// What it holds.
+    /// Its kind.
     pub kind: ParamKind,
-    /// What it is where a node leaves it out; without one it is mandatory.
+    /// Its value if a node omits it; without one it is required.
     pub default: Option<Value>,
 }
 
-/// What a parameter holds.
+/// The kind of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParamKind {
-    /// One number or truth value.
+    /// A number or a bool.
     Scalar(Class),
-    /// A text.
+    /// A string.
     Text,
     /// A tensor.
     Tensor(Class),
@@ -82,40 +82,40 @@ pub enum ParamKind {
 /// A value of a parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// A real number.
+    /// A float.
     Float(f64),
     /// An integer.
     Int(i64),
-    /// A truth value.
+    /// A bool.
     Bool(bool),
-    /// A text.
+    /// A string.
     Text(String),
     /// A tensor.
     Tensor(Tensor),
 }
 
-/// A dense tensor, the last axis innermost.
+/// A dense tensor in row-major order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tensor {
-    /// The extents, outermost first.
+    /// The dimensions, outermost first.
     pub dims: Vec<usize>,
-    /// The elements, as many as the extents say.
+    /// The elements; their number matches the dimensions.
     pub elements: Elements,
 }
 
 /// The elements of a tensor.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Elements {
-    /// Real numbers.
+    /// Floats.
     Float(Vec<f64>),
     /// Integers.
     Int(Vec<i64>),
-    /// Truth values.
+    /// Bools.
     Bool(Vec<bool>),
 }
 
 impl Elements {
-    /// How many there are.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         match self {
             Self::Float(values) => values.len(),
@@ -124,12 +124,12 @@ impl Elements {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What they are.
+    /// Returns the class of the elements.
     pub fn class(&self) -> Class {
         match self {
             Self::Float(_) => Class::Float,

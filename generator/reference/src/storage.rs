@@ -1,11 +1,11 @@
-//! What an output is stored as, and what that adds to its bound.
+//! The storage of outputs, and its contribution to error bounds.
 
 use crate::{
     bound::{Arithmetic, Num, Val},
     number::whole,
 };
 
-/// What a kernel stores an output as.
+/// The stored type of an output.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Storage {
     /// Half precision.
@@ -14,30 +14,30 @@ pub enum Storage {
     F32,
     /// Double precision.
     F64,
-    /// Integers of this many bits, wrapped, with a sign or without.
+    /// Wrapping integers of this many bits.
     Int {
-        /// How many bits, 64 at most.
+        /// The number of bits, at most 64.
         bits: u32,
-        /// Whether half of the values are below 0.
+        /// Whether they are signed.
         signed: bool,
     },
-    /// Truth values.
+    /// Bools.
     Bool,
-    /// Integers that stand for `scale * (stored - zero_point)`, saturated.
+    /// Quantized values `scale * (stored - zero_point)`, saturated.
     Quantized {
-        /// What one step stands for.
+        /// The scale.
         scale: f64,
-        /// What stands for 0.
+        /// The zero point.
         zero_point: i64,
-        /// The lowest stored number.
+        /// The lowest stored value.
         min: i64,
-        /// The highest stored number.
+        /// The highest stored value.
         max: i64,
     },
 }
 
 impl Storage {
-    /// The value as it is stored, and how far a stored result may be from it.
+    /// Returns the stored value, with the tolerance of a stored result.
     pub(crate) fn stored(self, value: Val) -> Val {
         let rounded = |to: Arithmetic| match value.num {
             Num::Float(number) if !to.holds(number) => to.computed(number, value.error, 1.0),
@@ -60,7 +60,7 @@ impl Storage {
                     return Val::float(number, f64::INFINITY);
                 }
                 let kept = number.max(real(min)).min(real(max));
-                // One step, of which half is the rounding and half a quotient that falls on the other side of a tie.
+                // One step: half of it is the rounding, and half a quotient on the other side of a tie.
                 let error =
                     if value.error.is_finite() { value.error + scale } else { f64::INFINITY };
                 Val::float(kept, error)
@@ -69,14 +69,14 @@ impl Storage {
     }
 }
 
-/// The lowest bits of an integer, as two's complement or as they are.
+/// Returns the lowest bits of an integer, signed or unsigned.
 fn wrapped(value: i64, bits: u32, signed: bool) -> i64 {
     let drop = 64_u32.saturating_sub(bits.max(1));
     let shifted = value << drop;
     if signed { shifted >> drop } else { (shifted.cast_unsigned() >> drop).cast_signed() }
 }
 
-/// The nearest stored number, half to even, saturated: what a kernel of quantized values stores for a real one.
+/// Quantizes a number: rounds half to even and saturates, as kernels do.
 pub fn quantize(value: f64, scale: f64, zero_point: i64, min: i64, max: i64) -> i64 {
     whole((value / scale).round_ties_even()).saturating_add(zero_point).clamp(min, max)
 }

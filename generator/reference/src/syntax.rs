@@ -1,4 +1,4 @@
-//! A source as a tree, before its names and types are known.
+//! The syntax tree of a source, before names and types are resolved.
 
 use crate::fault::Position;
 
@@ -6,7 +6,7 @@ use crate::fault::Position;
 pub(crate) struct Expr {
     pub(crate) at: Position,
     pub(crate) kind: Kind,
-    /// How many levels are below this one, so that nobody who walks the tree runs out of stack.
+    /// The height of the subtree, which is limited so that walks cannot overflow the stack.
     pub(crate) height: u32,
 }
 
@@ -115,7 +115,7 @@ pub(crate) enum StatementKind {
     Let(String, Vec<Binder>, Expr),
     /// `name[binders] = value`
     Output(String, Vec<Binder>, Expr),
-    /// `require condition, "what is wanted"`
+    /// `require condition, "requirement"`
     Require(Expr, String),
     Tolerance(Tolerance),
 }

@@ -1,17 +1,17 @@
-//! Splits a source into words, numbers, texts and signs.
+//! Splits a source into words, numbers, strings and operators.
 
 use crate::fault::{Fault, Position};
 
-/// A longer source is refused.
+/// The maximum size of a source.
 pub(crate) const MAX_BYTES: usize = 64 * 1024;
 
-/// The signs, longer ones before those that they begin with.
+/// The operators, longer ones before their prefixes.
 const SIGNS: &[&str] = &[
     "//", "==", "!=", "<=", ">=", "..", "+", "-", "*", "/", "%", "(", ")", "[", "]", ",", ":", ";",
     "=", "<", ">",
 ];
 
-/// Words that cannot be names, unless they are put between backquotes.
+/// The keywords, which are names only between backquotes.
 pub(crate) const KEYWORDS: &[&str] = &[
     "let",
     "in",
@@ -44,25 +44,25 @@ pub(crate) enum Token {
 }
 
 impl Token {
-    /// What it is called where another was wanted.
+    /// Describes the token in a message.
     pub(crate) fn said(&self) -> String {
         match self {
             Self::Name(name) => format!("`{name}`"),
             Self::Keyword(word) | Self::Sign(word) => format!("`{word}`"),
             Self::Int(value) => format!("the number {value}"),
             Self::Float(value) => format!("the number {value}"),
-            Self::Text(_) => "a text".to_owned(),
-            Self::End => "the end".to_owned(),
+            Self::Text(_) => "a string".to_owned(),
+            Self::End => "the end of the source".to_owned(),
         }
     }
 }
 
-/// The tokens of a source with their places; the last one is the end.
+/// Splits a source into tokens with their places; the last one is the end.
 pub(crate) fn tokens(source: &str) -> Result<Vec<(Token, Position)>, Fault> {
     let mut reader = Reader { rest: source, at: Position { line: 1, column: 1 } };
     if source.len() > MAX_BYTES {
-        let message = format!("the source has {} bytes, wanted {MAX_BYTES} at most", source.len());
-        return Err(Fault::new(reader.at, message));
+        let found = format!("a source of {} bytes", source.len());
+        return Err(Fault::unexpected(reader.at, found, format!("at most {MAX_BYTES}")));
     }
     let mut tokens = Vec::new();
     loop {
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
         self.take(len)
     }
 
-    /// The next `len` bytes, which end where a character does.
+    /// Consumes `len` bytes, which must end at a character boundary.
     fn take(&mut self, len: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at_checked(len).unwrap_or((self.rest, ""));
         for c in taken.chars() {
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
             return Ok(keyword.map_or_else(|| Token::Name(word.to_owned()), |k| Token::Keyword(k)));
         }
         match first {
-            '"' => return self.quoted('"', "a text").map(Token::Text),
+            '"' => return self.quoted('"', "a string").map(Token::Text),
             '`' => return self.quoted('`', "a name").map(Token::Name),
             _ => {}
         }
@@ -131,8 +131,8 @@ impl<'a> Reader<'a> {
             self.take(sign.len());
             return Ok(Token::Sign(sign));
         }
-        let message = format!("found {first:?}, wanted a name, a number, a text or a sign");
-        Err(Fault::new(self.at, message))
+        let expected = "a name, a number, a string or an operator";
+        Err(Fault::unexpected(self.at, format!("{first:?}"), expected))
     }
 
     fn number(&mut self) -> Result<Token, Fault> {
@@ -160,10 +160,10 @@ impl<'a> Reader<'a> {
         let text = start.get(..len).unwrap_or(start);
         let wrong = |what: &str| Fault::new(at, format!("the number {text} is {what}"));
         if is_float {
-            let value: f64 = text.parse().map_err(|_| wrong("not one"))?;
+            let value: f64 = text.parse().map_err(|_| wrong("invalid"))?;
             return Ok(Token::Float(value));
         }
-        text.parse().map(Token::Int).map_err(|_| wrong("larger than 64 bits hold"))
+        text.parse().map(Token::Int).map_err(|_| wrong("out of range for 64 bits"))
     }
 
     fn quoted(&mut self, quote: char, what: &str) -> Result<String, Fault> {
@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
         self.take(quote.len_utf8());
         let text = self.take_while(|c| c != quote && c != '\n').to_owned();
         if !self.rest.starts_with(quote) {
-            return Err(Fault::new(at, format!("{what} begins here, and its {quote} is missing")));
+            return Err(Fault::new(at, format!("{what} begins here and has no closing {quote}")));
         }
         self.take(quote.len_utf8());
         Ok(text)
@@ -201,11 +201,11 @@ mod tests {
     #[test]
     fn what_is_no_token_is_said_with_its_place() {
         let cases = [
-            ("a\n  $", "2:3: found '$', wanted a name, a number, a text or a sign"),
-            ("\"a", "1:1: a text begins here, and its \" is missing"),
+            ("a\n  $", "2:3: found '$', expected a name, a number, a string or an operator"),
+            ("\"a", "1:1: a string begins here and has no closing \""),
             (
                 "99999999999999999999",
-                "1:1: the number 99999999999999999999 is larger than 64 bits hold",
+                "1:1: the number 99999999999999999999 is out of range for 64 bits",
             ),
         ];
         for (source, wanted) in cases {

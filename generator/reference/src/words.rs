@@ -1,11 +1,14 @@
 //! Suggestions for misspelt words.
 
-/// Longer words get no suggestion: they are not slips of the pen.
+/// Longer words get no suggestion.
 const MAX_WORD: usize = 64;
 
-/// ` (did you mean ..?)` for the known word nearest to `found`, or nothing where none is near.
-pub(crate) fn did_you_mean<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    nearest(found, known).map(|word| format!("; did you mean `{word}`?")).unwrap_or_default()
+/// The question ``did you mean `word`?`` for the known word nearest to `found`, if one is near enough.
+pub(crate) fn did_you_mean<'a>(
+    found: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
+    nearest(found, known).map(|word| format!("did you mean `{word}`?"))
 }
 
 fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -22,7 +25,7 @@ fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<
         .map(|(_, word)| word)
 }
 
-/// How many characters must be replaced, put in or taken out to make one word of the other.
+/// Returns the edit distance of two words.
 fn edits(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();

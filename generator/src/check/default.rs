@@ -1,4 +1,4 @@
-//! Default values against the data types that they stand for.
+//! Checks default values against their data types.
 
 use crate::{
     config::{DataType, DefaultValue, Family, Scalar},
@@ -8,17 +8,17 @@ use crate::{
     spelling::quote,
 };
 
-/// What one value may be.
+/// The allowed values of an element.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Allowed {
-    /// Numbers up to this size, either sign.
+    /// Numbers up to this magnitude.
     Real(f64),
     /// Integers in this range.
     Integer(i64, i64),
     Text,
 }
 
-/// What the default of a scalar parameter may be.
+/// Returns the allowed defaults of a scalar parameter.
 pub(super) fn allowed_scalar(dtype: DataType) -> Allowed {
     match dtype.family() {
         Family::Float(max) => Allowed::Real(max),
@@ -29,8 +29,8 @@ pub(super) fn allowed_scalar(dtype: DataType) -> Allowed {
     }
 }
 
-/// What the default of a tensor may be: real numbers if it holds such on some core, because integer
-/// types then hold codes; else integers that fit every type.
+/// Returns the allowed defaults of a tensor: floats if it has floats on some core, since integer
+/// types are quantized then; else integers that fit every type.
 pub(super) fn allowed_tensor(types: &[DataType], is_encoded: IsEncoded) -> Allowed {
     let mut real = match is_encoded {
         IsEncoded::Yes => Some(f64::MAX),

@@ -1,4 +1,4 @@
-//! Names: each by itself, then against the others of its scope.
+//! Checks names: each one, and the names of a scope against each other.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::{
     spelling::quote,
 };
 
-/// Checks one name; reports at most one reason against it.
+/// Checks one name; reports at most one problem.
 pub(super) fn check(name: &At<String>, report: &mut Report<'_>) -> Option<String> {
     let At { value, spot } = name;
     let Err(error) = names::check(value) else { return Some(value.clone()) };
@@ -21,7 +21,7 @@ pub(super) fn check(name: &At<String>, report: &mut Report<'_>) -> Option<String
         NameError::Path => (
             Kind::PathInName,
             identifier.to_owned(),
-            "folders belong in UDO_PACKAGE_PATH; the name stays in its folder".to_owned(),
+            "folders belong in UDO_PACKAGE_PATH; a name cannot contain them".to_owned(),
         ),
         NameError::TooLong => (
             Kind::LongName,
@@ -30,7 +30,7 @@ pub(super) fn check(name: &At<String>, report: &mut Report<'_>) -> Option<String
         ),
         NameError::Keyword(language) => (
             Kind::KeywordName,
-            format!("a name that is no keyword of {language}"),
+            format!("a name that is not a keyword of {language}"),
             format!("for example \"{value}_\""),
         ),
     };
@@ -38,7 +38,7 @@ pub(super) fn check(name: &At<String>, report: &mut Report<'_>) -> Option<String
     None
 }
 
-/// The name with each foreign character replaced.
+/// Replaces each invalid character of a name.
 fn suggestion(name: &str) -> String {
     let word: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
@@ -50,14 +50,14 @@ fn suggestion(name: &str) -> String {
     }
 }
 
-/// The names of one scope, with what each becomes in generated code.
+/// The names of one scope, with their forms in generated code.
 #[derive(Debug)]
 pub(super) struct Scope {
-    /// The kind of fault that two equal names are.
+    /// The kind of problem of equal names.
     pub(super) duplicate: Kind,
-    /// What a name becomes.
+    /// Converts a name to its form in generated code.
     pub(super) generated: fn(&str) -> String,
-    /// By what they become.
+    /// The names by their generated forms.
     pub(super) taken: HashMap<String, Taken>,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Taken {
 }
 
 impl Scope {
-    /// Adds a name, unless it is taken already or would collide in generated code.
+    /// Adds a name, or reports a duplicate or a collision in generated code.
     pub(super) fn add(&mut self, name: &str, spot: &Spot, report: &mut Report<'_>) {
         let generated = (self.generated)(name);
         let Some(other) = self.taken.get(&generated) else {
@@ -82,7 +82,7 @@ impl Scope {
         } else {
             let found = format!("{} and {}", quote(&other.name), quote(name));
             let help = format!("rename one: both become `{generated}`; the first is at {place}");
-            problem(Kind::NameClash, found, "names that stay apart in snake case", help)
+            problem(Kind::NameClash, found, "names that differ in snake case", help)
         };
         report.error(spot, fault);
     }

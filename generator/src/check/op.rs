@@ -1,4 +1,4 @@
-//! One operator: its cores, then its tensors and parameters.
+//! Checks one operator: its cores, then its tensors and parameters.
 
 use std::collections::HashMap;
 
@@ -16,15 +16,15 @@ use crate::{
     report::{Report, problem},
 };
 
-/// The most inputs or outputs of an operator: a call counts either in 16 bits.
+/// The maximum number of inputs or outputs of an operator: a call counts each in 16 bits.
 pub(crate) const MAX_PORTS: usize = 0xffff;
 
-/// The most parameters of an operator: loaders take tables of so many entries.
+/// The maximum number of parameters of an operator: loaders accept tables up to this size.
 pub(crate) const MAX_PARAMS: usize = 0x1_0000;
 
 pub(super) type Archs = Field<At<Vec<At<u16>>>>;
 
-/// Checks one operator. `package_archs` stand in where it gives none of its own.
+/// Checks one operator. `package_archs` apply if the operator lists no architectures.
 pub(super) fn check(
     draft: &draft::Op,
     package_archs: &Archs,
@@ -58,16 +58,16 @@ pub(super) fn check(
     ) && let Field::Given(At { spot, .. }) = &first.is_optional
     {
         let help = "let a node always have one of them";
-        let wanted = "one output that is not optional";
-        report.error(spot, problem(Kind::OptionalPlace, "optional outputs alone", wanted, help));
+        let wanted = "at least one output that is not optional";
+        report.error(spot, problem(Kind::OptionalPlace, "only optional outputs", wanted, help));
     }
-    // Those that take an attribute by another name come last: they are the ones to be reported.
+    // Parameters with other attribute names come last, so that collisions are reported for them.
     let scalars = draft.scalar_params.iter().map(|p| (p.name.as_ref(), &p.attribute));
     let tensors = draft.tensor_params.iter().map(|p| (p.name.given(), &p.attribute));
     let (renamed, own): (Vec<_>, Vec<_>) =
         scalars.chain(tensors).partition(|(_, attribute)| attribute.given().is_some());
     tensor::refuse_shared_attributes(own.into_iter().chain(renamed), report);
-    // Ports that were refused would be missed in the reference as well.
+    // Refused ports would be reported as missing in the reference too.
     let is_whole = inputs.len() == draft.inputs.len()
         && outputs.len() == draft.outputs.len()
         && scalar_params.len() == draft.scalar_params.len()
@@ -88,8 +88,8 @@ pub(super) fn check(
     Some(op)
 }
 
-/// Reports more ports or parameters than the tables of a package can have. Nothing else is then said of
-/// the operator.
+/// Reports more ports or parameters than the tables of a package can have, and stops checking the
+/// operator.
 fn refuse_many(draft: &draft::Op, report: &mut Report<'_>) -> Option<()> {
     let port = |tensor: &draft::Tensor| Some(tensor.spot.clone());
     let scalars: Vec<Option<&Spot>> =
@@ -118,10 +118,10 @@ fn refuse_many(draft: &draft::Op, report: &mut Report<'_>) -> Option<()> {
     is_sound.then_some(())
 }
 
-/// The declared cores, sorted, the DSP once per architecture.
+/// Returns the declared cores, sorted, the DSP once per architecture.
 fn cores(draft: &draft::Op, package_archs: &Archs, report: &mut Report<'_>) -> Option<Vec<Core>> {
     let archs = match &draft.archs {
-        // A list without entries says as little as no list.
+        // An empty list counts as no list.
         Field::Given(list) if list.value.is_empty() => package_archs,
         Field::Absent => package_archs,
         Field::Given(_) | Field::Refused => &draft.archs,
@@ -162,15 +162,15 @@ pub(super) fn refuse_archs(spot: &Spot, report: &mut Report<'_>) {
     report.error(spot, problem(Kind::ArchWithoutDsp, "architectures", "\"DSP\" with them", help));
 }
 
-/// Reports the DSP without architectures, and gives the one that it then stands for.
+/// Reports the DSP without architectures, and returns the assumed one.
 pub(super) fn assume_arch(spot: &Spot, report: &mut Report<'_>) -> Core {
     let assumed = FIRST_MULTI_OP_DSP;
-    let help = format!("add \"dsp_arch_types\": [\"v{assumed}\"]; compatible reading takes that");
-    report.lax(spot, problem(Kind::NoDspArch, "\"DSP\" alone", "its architectures too", help));
+    let help = format!("add \"dsp_arch_types\": [\"v{assumed}\"]; compatible mode assumes it");
+    report.lax(spot, problem(Kind::NoDspArch, "\"DSP\" only", "its architectures too", help));
     Core::Dsp(assumed)
 }
 
-/// Reports what a list has more than once.
+/// Reports repeated entries of a list.
 pub(super) fn refuse_twice<T: Copy + PartialEq>(
     list: &[At<T>],
     name: fn(T) -> String,

@@ -1,4 +1,4 @@
-//! One package, from all the files that define it.
+//! Checks one package, from all the files that define it.
 
 use std::{
     collections::HashMap,
@@ -19,8 +19,8 @@ use crate::{
     spelling::{one_of, quote},
 };
 
-/// Puts the packages of the same name together, in the order of first mention. Two in one file are
-/// reported and stay apart.
+/// Groups the packages of the same name, in the order of first mention. Duplicates within one file
+/// are reported and stay separate.
 pub(super) fn group(
     packages: Vec<draft::Package>,
     report: &mut Report<'_>,
@@ -83,7 +83,7 @@ pub(super) fn check(
         let own: Vec<Op> =
             part.ops.iter().filter_map(|draft| op::check(draft, &part.archs, report)).collect();
         let used: Vec<Core> = own.iter().flat_map(|op| op.cores.iter().copied()).collect();
-        // The lists are judged by the operators, so only by operators that are sound.
+        // The lists are compared with the operators, so only if all operators are valid.
         if own.len() == part.ops.len() {
             cores.extend(listed(part, &used, report));
         }
@@ -100,7 +100,7 @@ pub(super) fn check(
     Some(Package { name: name?, version, domain, path, udo_root, ops, cores, sources })
 }
 
-/// What is said of a text that cannot be what it stands for.
+/// The problem of an invalid string.
 struct Wrong {
     kind: Kind,
     wanted: &'static str,
@@ -109,7 +109,7 @@ struct Wrong {
 
 const VERSION: Wrong = Wrong {
     kind: Kind::InvalidVersion,
-    wanted: "a version as Cargo has them: three numbers with dots between them",
+    wanted: "a Cargo version: three numbers separated by dots",
     help: "for example \"1.0.0\" or \"2.1.0-rc.1\"",
 };
 
@@ -119,10 +119,10 @@ const DOMAIN: Wrong = Wrong {
     help: "for example \"com.acme.pose\"; leave it out for the package's name",
 };
 
-/// The longest domain accepted, in bytes.
+/// The maximum length of a domain in bytes.
 pub(crate) const MAX_DOMAIN_BYTES: usize = 128;
 
-/// As semantic versioning has them, which is what Cargo takes.
+/// Whether the text is a semantic version, as Cargo requires.
 fn is_version(text: &str) -> bool {
     let (rest, build) = text.split_once('+').map_or((text, None), |(rest, of)| (rest, Some(of)));
     let (core, pre) = rest.split_once('-').map_or((rest, None), |(core, of)| (core, Some(of)));
@@ -150,7 +150,7 @@ fn is_domain(text: &str) -> bool {
     starts && text.len() <= MAX_DOMAIN_BYTES && text.bytes().all(is_inner)
 }
 
-/// The text that the parts give, if it can be what it stands for.
+/// Returns the string that the parts set, if it is valid.
 fn said(
     parts: &[draft::Package],
     field: fn(&draft::Package) -> &Field<At<String>>,
@@ -168,7 +168,7 @@ fn said(
     Some(first.value.clone())
 }
 
-/// Refuses what one part says otherwise than the first.
+/// Reports a part that disagrees with the first one.
 fn refuse_other(first: &At<String>, other: &At<String>, report: &mut Report<'_>) {
     if other.value == first.value {
         return;
@@ -179,7 +179,7 @@ fn refuse_other(first: &At<String>, other: &At<String>, report: &mut Report<'_>)
     report.error(&other.spot, problem(Kind::ConflictingPackage, found, wanted, help));
 }
 
-/// The path that the parts give; an empty one is none.
+/// Returns the path that the parts set; an empty one counts as unset.
 fn agreed(
     parts: &[draft::Package],
     field: fn(&draft::Package) -> &Field<At<String>>,
@@ -198,7 +198,7 @@ fn agreed(
     Some(Path::new(&first.value).to_owned())
 }
 
-/// The cores that a package lists itself; its lists must cover what its operators use.
+/// Returns the cores that a package lists; its lists must cover those of its operators.
 fn listed(part: &draft::Package, used: &[Core], report: &mut Report<'_>) -> Vec<Core> {
     let kinds = part.cores.given().filter(|list| !list.value.is_empty());
     let archs = part.archs.given().filter(|list| !list.value.is_empty());
@@ -242,7 +242,7 @@ fn refuse_narrow(spot: &Spot, left_out: impl Iterator<Item = String>, report: &m
         return;
     }
     let found = format!("no {}", one_of(&left_out));
-    let wanted = "at least what the operators declare";
-    let help = "add it here, or remove the list: it is the union over the operators by itself";
+    let wanted = "at least the cores that the operators declare";
+    let help = "add it here, or remove the list: it is then the union over the operators";
     report.error(spot, problem(Kind::PackageTooNarrow, found, wanted, help));
 }

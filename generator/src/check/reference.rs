@@ -1,4 +1,4 @@
-//! The reference of an operator: a source that fits its ports and parameters.
+//! Checks the reference of an operator against its ports and parameters.
 
 use udo_reference::{Fault, Program};
 
@@ -10,39 +10,39 @@ use crate::{
     report::{Problem, Report, problem},
 };
 
-/// The source, if it fits. `lines` are its text, or the lines of it.
+/// Returns the source if it fits the operator. `lines` are its text or its lines.
 pub(super) fn check(lines: &[At<String>], op: &Op, report: &mut Report<'_>) -> Option<String> {
     let first = lines.first()?;
-    if let Some(beyond) = beyond(op) {
-        report.error(&first.spot, beyond);
+    if let Some(problem) = unsupported(op) {
+        report.error(&first.spot, problem);
         return None;
     }
     let source = lines.iter().map(|line| line.value.as_str()).collect::<Vec<_>>().join("\n");
     match Program::read(&source, &reference::signature(op)) {
         Ok(program) => {
             for warning in program.warnings() {
-                report.warn(spot(lines, warning, &first.spot), said(warning));
+                report.warn(spot(lines, warning, &first.spot), described(warning));
             }
             Some(source)
         }
         Err(faults) => {
             for fault in &faults.0 {
-                report.error(spot(lines, fault, &first.spot), said(fault));
+                report.error(spot(lines, fault, &first.spot), described(fault));
             }
             None
         }
     }
 }
 
-/// What the operator has that the language has no word for.
-fn beyond(op: &Op) -> Option<Problem> {
+/// Returns a problem if the operator has a port or parameter that the language does not support.
+fn unsupported(op: &Op) -> Option<Problem> {
     let ports = || op.inputs.iter().chain(&op.outputs);
     let found = |what: &str, wanted: &str, help: &str| {
         Some(problem(Kind::BeyondReference, what.to_owned(), wanted, help))
     };
     if let Some(port) = ports().find(|port| port.repeated) {
         let what = format!("\"{}\", which stands for any number of tensors", port.name);
-        return found(&what, "ports that are one tensor each", "remove \"reference\"");
+        return found(&what, "ports of one tensor each", "remove \"reference\"");
     }
     let scalars = op.scalar_params.iter().filter(|param| param.may_be_absent());
     let lists = op.tensor_params.iter().filter(|p| p.is_optional && p.default.is_none());
@@ -54,19 +54,15 @@ fn beyond(op: &Op) -> Option<Problem> {
     None
 }
 
-fn said(fault: &Fault) -> Problem {
-    let Fault { at, message } = fault;
-    // Some faults end with what to do.
-    let (what, hint) = message.split_once("; ").unwrap_or((message, "correct the source"));
-    let (found, wanted) = match what.rsplit_once(", wanted ") {
-        Some((found, wanted)) => (found.strip_prefix("found ").unwrap_or(found), wanted),
-        None => (what, "a source that fits the operator"),
-    };
-    let help = format!("{hint} (docs/reference-language.md has the language)");
-    problem(Kind::Reference, format!("at {at}: {found}"), wanted, help)
+fn described(fault: &Fault) -> Problem {
+    let Fault { at, found, expected, help, .. } = fault;
+    let expected = expected.as_deref().unwrap_or("a source that fits the operator");
+    let help = help.as_deref().unwrap_or("correct the source");
+    let help = format!("{help}; docs/reference-language.md describes the language");
+    problem(Kind::Reference, format!("at {at}: {found}"), expected, help)
 }
 
-/// The entry of the config that holds a fault's line.
+/// Returns the entry of the config that contains a fault's line.
 fn spot<'l>(lines: &'l [At<String>], fault: &Fault, first: &'l Spot) -> &'l Spot {
     let wanted = usize::try_from(fault.at.line).unwrap_or(usize::MAX);
     let mut count = 0;
@@ -138,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_odd_in_a_source_is_a_warning() {
+    fn unused_names_of_a_source_are_warnings() {
         let text = edited(BASE, &[("y = if x", "let odd = x y = if x")]);
         let all: Vec<_> =
             faults(&text, Mode::Strict).into_iter().map(|d| (d.severity, d.to_string())).collect();

@@ -1,4 +1,4 @@
-//! One input, output or parameter of an operator.
+//! Checks one input, output or parameter of an operator.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::{
     spelling::{one_of, quote},
 };
 
-/// Where a tensor stands in its list.
+/// The position of a tensor in its list.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub(super) role: Role,
@@ -24,7 +24,7 @@ pub(super) struct Place {
     pub(super) is_last: bool,
 }
 
-/// Checks one tensor. Without `cores`, because those were refused, its types are not held against them.
+/// Checks one tensor. `cores` is `None` if they were refused; types are then not compared with them.
 pub(super) fn tensor(
     draft: &draft::Tensor,
     place: Place,
@@ -88,17 +88,17 @@ pub(super) fn scalar_param(
     Some(ScalarParam { name: name?, dtype: *dtype, default, is_optional, attribute })
 }
 
-/// Whether a part may be left out without a default, which makes it so by itself.
+/// Whether a part is marked optional and has no default, which would make it optional already.
 fn says_optional(field: &Field<At<bool>>, default: &Field<At<draft::Literal>>) -> bool {
     field.given().is_some_and(|at| at.value) && matches!(default, Field::Absent)
 }
 
-/// The name of a parameter's attribute; ports have none, they go by their position.
+/// Returns the name of a parameter's attribute; ports are matched by position and have none.
 fn attribute(field: &Field<At<String>>, role: Role, report: &mut Report<'_>) -> Option<String> {
     let At { value, spot } = field.given()?;
     if role != Role::Param {
         let help = "remove it: inputs and outputs are matched by their position";
-        let wanted = "it on parameters only";
+        let wanted = "an attribute on parameters only";
         report.error(spot, problem(Kind::InvalidAttribute, "an attribute", wanted, help));
         return None;
     }
@@ -111,14 +111,14 @@ fn attribute(field: &Field<At<String>>, role: Role, report: &mut Report<'_>) -> 
     Some(value.clone())
 }
 
-/// Refuses two parameters that take their value from one attribute.
+/// Reports two parameters with the same attribute.
 pub(super) fn refuse_shared_attributes<'d>(
     params: impl Iterator<Item = (Option<&'d At<String>>, &'d Field<At<String>>)>,
     report: &mut Report<'_>,
 ) {
     let mut taken: HashMap<&str, &Spot> = HashMap::new();
     for (name, attribute) in params {
-        // What is given by its own name is judged as a name.
+        // Parameters without an attribute are checked by name.
         let Some(own) = attribute.given().or(name) else { continue };
         if let (Some(other), true) = (taken.get(own.value.as_str()), attribute.given().is_some()) {
             let help =
@@ -133,7 +133,7 @@ pub(super) fn refuse_shared_attributes<'d>(
     }
 }
 
-/// Inputs and outputs may go by their position in vendor configs; parameters may not.
+/// Vendor configs may identify inputs and outputs by position; parameters need names.
 fn tensor_name(draft: &draft::Tensor, place: Place, report: &mut Report<'_>) -> Option<At<String>> {
     let (prefix, spot) = match (&draft.name, place.role) {
         (Field::Refused, _) => return None,
@@ -153,7 +153,7 @@ fn tensor_name(draft: &draft::Tensor, place: Place, report: &mut Report<'_>) -> 
         }
     };
     let value = format!("{prefix}_{}", place.index);
-    let help = format!("add \"name\": \"{value}\"; compatible reading takes that name");
+    let help = format!("add \"name\": \"{value}\"; compatible mode assumes that name");
     report.lax(spot, problem(Kind::MissingName, "no name", "\"name\"", help));
     Some(At { value, spot: spot.clone() })
 }
@@ -235,7 +235,7 @@ fn refuse_four_bits(dtype: DataType, spot: &Spot, report: &mut Report<'_>) -> Op
     if dtype != DataType::Fixed4 {
         return Some(());
     }
-    let help = "there is no 4-bit element here; store 4-bit values in FIXED_8";
+    let help = "4-bit elements are not supported; store 4-bit values in FIXED_8";
     report.error(
         spot,
         problem(Kind::UnsupportedDataType, "FIXED_4", "a type of at least 8 bits", help),
@@ -243,8 +243,8 @@ fn refuse_four_bits(dtype: DataType, spot: &Spot, report: &mut Report<'_>) -> Op
     None
 }
 
-/// Checks inputs and outputs against what the cores hold. Parameters are constants that the kernel
-/// reads as they are, so each numeric type will do.
+/// Checks inputs and outputs against the types that the cores support. Parameters are constants that the kernel reads
+/// directly, so every numeric type is allowed.
 fn held_by(
     dtype: &At<DataType>,
     role: Role,
@@ -257,7 +257,7 @@ fn held_by(
     let refusing: Vec<Core> =
         cores.iter().copied().filter(|c| !c.tensor_types().contains(&dtype.value)).collect();
     let Some(first) = refusing.first() else { return Some(()) };
-    // Refused for being no tensor type at all, and reported so.
+    // These are not tensor types, which is already reported.
     if matches!(dtype.value, DataType::Fixed4 | DataType::String) {
         return None;
     }
@@ -269,7 +269,8 @@ fn held_by(
     None
 }
 
-/// Refuses truth values beside numbers, and an encoding of what has none: an element is the same thing on every core.
+/// Reports bools mixed with numbers, and an encoding of a type without one: elements must have the same meaning on
+/// every core.
 fn refuse_mixed(draft: &draft::Tensor, role: Role, report: &mut Report<'_>) -> Option<()> {
     let types: Vec<&At<DataType>> = match draft.types.as_ref()? {
         Types::One(dtype) => vec![dtype],
@@ -286,7 +287,7 @@ fn refuse_mixed(draft: &draft::Tensor, role: Role, report: &mut Report<'_>) -> O
     if let (Some(truth), Some(number)) = (truth, find(|dtype| dtype != DataType::Bool8)) {
         let found = format!("{} here and {} on another core", truth.value, number.value);
         let help = "use BOOL_8 for each core, or UINT_8 in its place";
-        let wanted = "truth values on every core, or numbers on every core";
+        let wanted = "bools on every core, or numbers on every core";
         report.error(&truth.spot, problem(Kind::MixedTruth, found, wanted, help));
         return None;
     }
@@ -305,8 +306,10 @@ fn is_static(draft: &draft::Tensor, place: Place, report: &mut Report<'_>) -> bo
     let Some(At { value: true, spot }) = draft.is_static.given() else { return false };
     if place.role == Role::Output {
         let help = "remove it: outputs are computed, only inputs and parameters hold model data";
-        report
-            .error(spot, problem(Kind::StaticPlace, "\"static\": true", "no static output", help));
+        report.error(
+            spot,
+            problem(Kind::StaticPlace, "\"static\": true", "an output that is not static", help),
+        );
     }
     true
 }
@@ -319,7 +322,7 @@ fn is_repeated(
 ) -> bool {
     let Some(At { value: true, spot }) = draft.repeated.given() else { return false };
     if place.role == Role::Param || !place.is_last {
-        let wanted = "it on the last input or output only";
+        let wanted = "\"repeated\" on the last input or output only";
         let help = "move the repeated tensor to the end of its list";
         report.error(spot, problem(Kind::RepeatedPlace, "\"repeated\": true", wanted, help));
     }
@@ -331,8 +334,8 @@ fn is_repeated(
     true
 }
 
-/// What integers stand for. Where another core has real numbers, those of few bits can be nothing but quantized values, as in
-/// configs that leave the mode out.
+/// Returns the quantization mode. Narrow integers are quantized values if another core has floats, as in configs that
+/// omit the mode.
 fn quantization(
     draft: &draft::Tensor,
     role: Role,
@@ -350,9 +353,9 @@ fn quantization(
         |of: Family| matches!(of, Family::Integer(_, most) if most <= i64::from(u16::MAX));
     let codes = types().find(|dtype| is_narrow(dtype.value.family()))?;
     let found = format!("{} here, and {} on another core", codes.value, real.value);
-    let help = "taken as quantized values; write \"quantization_mode\": \"TF\" (in XML, use a fixed-point type), or INT_32 for \
+    let help = "assumed to be quantized values; write \"quantization_mode\": \"TF\" (in XML, use a fixed-point type), or INT_32 for \
                 plain integers";
-    let wanted = "the same numbers on every core";
+    let wanted = "the same kind of number on every core";
     report.warn(&codes.spot, problem(Kind::ImpliedEncoding, found, wanted, help));
     Some(QuantizationMode::Tf)
 }
@@ -376,7 +379,7 @@ fn default_value(
                 "add \"static\": true (in XML, IsStaticTensor) if the model holds the data"
             }
         };
-        let wanted = "one on parameters and static inputs only";
+        let wanted = "defaults on parameters and static inputs only";
         report.error(&literal.spot, problem(Kind::DefaultPlace, "a default", wanted, help));
         return None;
     }
@@ -392,7 +395,7 @@ fn default_value(
     default::tensor(literal, default::allowed_tensor(&types, is_encoded), report)
 }
 
-/// Refuses a real default where an input holds codes on every core: there is no encoding to write it in.
+/// Reports a float default of an input that is quantized on every core, since there is no encoding for it.
 fn refuse_codes(
     draft: &draft::Tensor,
     literal: &At<draft::Literal>,
@@ -410,10 +413,9 @@ fn refuse_codes(
     if place.role != Role::Input || !is_encoded || has_reals || is_empty {
         return Some(());
     }
-    let found = "a default of an encoded input";
-    let wanted = "one where some core has a float type";
-    let help =
-        "give the default in the model, write [] and let kernels do without, or use a float type";
+    let found = "a default of a quantized input";
+    let wanted = "a default where some core has a float type";
+    let help = "give the default in the model, write [] and handle the missing input in kernels, or use a float type";
     report.error(&literal.spot, problem(Kind::DefaultPlace, found, wanted, help));
     None
 }

@@ -1,5 +1,5 @@
-//! JSON values that know where they stand. The parser is `serde_json`'s; a raw value is a slice of
-//! the text, so its address gives its offset.
+//! JSON values with their places. `serde_json` parses; a raw value is a slice of the text, so its
+//! address gives its offset.
 
 use std::{collections::HashMap, fmt};
 
@@ -13,7 +13,7 @@ use crate::{
     spelling::{did_you_mean, one_of, quote},
 };
 
-/// What the front end carries through one file.
+/// The state of the front end for one file.
 pub(super) struct Reader<'r, 's, 't> {
     pub(super) text: &'t str,
     pub(super) file: FileId,
@@ -47,7 +47,7 @@ impl<'t> Object<'t> {
     }
 }
 
-/// What a function that reads a value looks like; nothing means refused and reported.
+/// A function that reads a value; `None` means that it was refused and reported.
 pub(super) type Read<'r, 's, 't, T> = fn(&mut Reader<'r, 's, 't>, &Node<'t>) -> Option<T>;
 
 impl<'r, 's, 't> Reader<'r, 's, 't> {
@@ -60,7 +60,7 @@ impl<'r, 's, 't> Reader<'r, 's, 't> {
         Spot { file: self.file, offset: offset.min(self.text.len()), path: path.to_owned() }
     }
 
-    /// Reads an object of the grammar: other keys than those known are refused.
+    /// Reads an object of the grammar; reports unknown keys.
     pub(super) fn object(&mut self, node: &Node<'t>, known: &[&str]) -> Option<Object<'t>> {
         let object = self.any_object(node)?;
         self.refuse_unknown(&object, known);
@@ -77,7 +77,7 @@ impl<'r, 's, 't> Reader<'r, 's, 't> {
         }
     }
 
-    /// Reads an object whose keys are free.
+    /// Reads an object with arbitrary keys.
     pub(super) fn any_object(&mut self, node: &Node<'t>) -> Option<Object<'t>> {
         if !node.raw.get().starts_with('{') {
             return self.wrong_type(node, "an object");
@@ -118,8 +118,8 @@ impl<'r, 's, 't> Reader<'r, 's, 't> {
         Some(items.into_iter().enumerate().map(item).collect())
     }
 
-    /// Reads each entry of a list. Nothing if one was refused: what depends on the whole list must
-    /// not be judged by the rest.
+    /// Reads each entry of a list. Returns `None` if one was refused, since checks of the whole
+    /// list need all entries.
     pub(super) fn list_of<T>(
         &mut self,
         node: &Node<'t>,
@@ -183,7 +183,7 @@ impl<'r, 's, 't> Reader<'r, 's, 't> {
         None
     }
 
-    /// The text of a JSON string; `\u` escapes may still spell no text.
+    /// Returns the text of a JSON string; a `\u` escape may be invalid.
     fn text_of(&mut self, node: &Node<'_>) -> Option<String> {
         if let Ok(text) = serde_json::from_str(node.raw.get()) {
             return Some(text);
@@ -202,13 +202,13 @@ impl<'r, 's, 't> Reader<'r, 's, 't> {
     }
 }
 
-/// `$.UdoPackage_0`, or `$["a key"]` where the key is not a word.
+/// Returns `$.UdoPackage_0`, or `$["a key"]` if the key is not a word.
 fn member_path(path: &str, key: &str) -> String {
     let is_word = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if is_word { format!("{path}.{key}") } else { format!("{path}[{}]", quote(key)) }
 }
 
-/// The value in words.
+/// Describes the value.
 pub(super) fn describe(raw: &RawValue) -> String {
     let text = raw.get();
     match text.bytes().next() {
@@ -224,7 +224,7 @@ pub(super) fn describe(raw: &RawValue) -> String {
     }
 }
 
-/// Collects an object's members in order, equal keys included.
+/// Collects an object's members in order, duplicates included.
 struct Entries;
 
 impl<'de> Visitor<'de> for Entries {

@@ -1,4 +1,4 @@
-//! The fields of each object, read. Their keys are those of the grammar.
+//! Reads the fields of each object, with the keys of the grammar.
 
 use super::{
     document::{Member, Node, Object, Read, Reader},
@@ -11,7 +11,7 @@ use crate::{
     report::problem,
 };
 
-/// A misspelling that the vendor's own field list has.
+/// A misspelling in the vendor's own field list.
 const SINGULAR: &str = "per_core_data_type";
 const PLURAL: &str = "per_core_data_types";
 
@@ -24,7 +24,7 @@ pub(super) fn packages<'t>(reader: &mut Reader<'_, '_, 't>, root: &Node<'t>) -> 
     object.members.iter().filter_map(|member| package(reader, &member.value)).collect()
 }
 
-/// Whether a member of the root says where the schema is; what is no text there is reported.
+/// Whether a member of the root is the schema's location; reports one that is not a string.
 fn is_schema<'t>(reader: &mut Reader<'_, '_, 't>, member: &Member<'t>) -> bool {
     let is_schema = member.key == SCHEMA_KEY;
     if is_schema {
@@ -62,7 +62,7 @@ fn op<'t>(reader: &mut Reader<'_, '_, 't>, node: &Node<'t>) -> Option<Op> {
     })
 }
 
-/// A text, or the lines of one.
+/// Reads a string, or a list of lines.
 fn source<'t>(reader: &mut Reader<'_, '_, 't>, node: &Node<'t>) -> Option<Vec<At<String>>> {
     match node.raw.get().chars().next() {
         Some('"') => reader.string(node).map(|text| vec![text]),
@@ -107,7 +107,7 @@ fn scalar_param<'t>(reader: &mut Reader<'_, '_, 't>, node: &Node<'t>) -> Option<
     })
 }
 
-/// Reads the singular field name as the plural, which is how the vendor's samples have it.
+/// Reads the singular field name as the plural, as in the vendor's samples.
 fn mend_singular<'t>(reader: &mut Reader<'_, '_, 't>, object: &mut Object<'t>) {
     if object.get(PLURAL).is_some() {
         return;
@@ -175,7 +175,7 @@ fn archs<'t>(reader: &mut Reader<'_, '_, 't>, node: &Node<'t>) -> Option<At<Vec<
     reader.list_of(node, literal::arch)
 }
 
-/// Reads the entries of an optional list; faults in one do not stop the others.
+/// Reads the entries of an optional list; a fault in one does not stop the others.
 fn list<'r, 's, 't, T>(
     reader: &mut Reader<'r, 's, 't>,
     object: &Object<'t>,
@@ -390,7 +390,7 @@ mod tests {
                 "\"CPU\", \"HTA\"]",
                 UnknownCore,
                 core,
-                "no user operator runs on the HTA",
+                "user operators do not run on the HTA",
             ),
             ("\"CPU\", \"GPU\"]", "\"CPU\", \"AIP\"]", UnknownCore, core, "declare \"DSP\""),
             ("\"CPU\", \"GPU\"]", "\"CPU\", \"HTP\"]", UnknownCore, core, "from V68 on"),

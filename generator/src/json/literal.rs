@@ -1,4 +1,5 @@
-//! Default values and the words of the grammar: data types, cores, architectures, layouts, modes.
+//! Reads default values and the words of the grammar: data types, cores, architectures, layouts,
+//! modes.
 
 use super::document::{Node, Reader};
 use crate::{
@@ -9,10 +10,10 @@ use crate::{
     spelling::{did_you_mean, nearest, one_of, quote},
 };
 
-/// Words that name a processor but no core for user operators, and what to do instead.
+/// Names of processors that are not cores for user operators, with help texts.
 const OTHER_CORES: &[(&str, &str)] = &[
-    ("HTA", "no user operator runs on the HTA; declare \"DSP\" or \"CPU\""),
-    ("AIP", "the AIP runtime takes user operators from the DSP; declare \"DSP\""),
+    ("HTA", "user operators do not run on the HTA; declare \"DSP\" or \"CPU\""),
+    ("AIP", "the AIP runtime runs user operators on the DSP; declare \"DSP\""),
     ("HTP", "the HTP is the DSP from V68 on; declare \"DSP\" with \"dsp_arch_types\": [\"v68\"]"),
     ("NPU", "the NPU is the DSP from V68 on; declare \"DSP\" with \"dsp_arch_types\": [\"v68\"]"),
 ];
@@ -39,7 +40,7 @@ pub(super) fn core<'t>(reader: &mut Reader<'_, '_, 't>, node: &Node<'t>) -> Opti
     core_of(reader, word)
 }
 
-/// The core that a word names, as an entry of a list or as a key.
+/// Reads a core, as an entry of a list or as a key.
 pub(super) fn core_of(reader: &mut Reader<'_, '_, '_>, word: At<String>) -> Option<At<CoreKind>> {
     if let Some(core) = CoreKind::ALL.iter().find(|core| core.as_str() == word.value) {
         return Some(At { value: *core, spot: word.spot });
@@ -114,7 +115,7 @@ pub(super) fn quantization<'t>(
     found.copied()
 }
 
-/// A default value: a bool, a number, a string, or a flat list of them.
+/// Reads a default value: a bool, a number, a string, or a flat list of them.
 pub(super) fn default<'t>(reader: &mut Reader<'_, '_, 't>, node: &Node<'t>) -> Option<At<Literal>> {
     if !node.raw.get().starts_with('[') {
         return single(reader, node);
@@ -133,7 +134,7 @@ fn single<'t>(reader: &mut Reader<'_, '_, 't>, node: &Node<'t>) -> Option<At<Lit
             (Ok(int), _) => Literal::Int(int),
             (Err(_), Ok(float)) if float.is_finite() => Literal::Float(float),
             (Err(_), _) => {
-                let help = "no data type holds this number";
+                let help = "no data type can represent this number";
                 reader.report.error(
                     &spot,
                     problem(Kind::DefaultRange, text, "a number that fits 64 bits", help),

@@ -1,5 +1,5 @@
-//! Text that is not JSON: what is wrong, and, for the two slips that copied vendor templates have, a
-//! repair that lets the reading go on to the other faults. A repair keeps every offset.
+//! Syntax errors of JSON. Two slips of published vendor templates, a trailing and a missing comma, are repaired so
+//! that reading can report further faults. A repair keeps every offset.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::{
 /// A file with more slips than this is not read further.
 const MAX_REPAIRS: usize = 32;
 
-/// The text, with commas mended, if it then is JSON. Everything mended is reported as an error.
+/// Returns the text with its commas repaired, if it then is JSON. Reports each repair as an error.
 pub(super) fn repair<'a>(
     text: &'a str,
     file: FileId,
@@ -26,12 +26,12 @@ pub(super) fn repair<'a>(
         let Err(error) = serde_json::from_str::<&RawValue>(&text) else { return Some(text) };
         let fault = explain(&text, &error);
         report.error(&Spot { file, offset: fault.offset, path: String::new() }, fault.problem);
-        let (at, mend) = fault.mend?;
-        // One ASCII byte for another; anything else would move what follows.
-        if !text.get(at..=at).is_some_and(|old| old == "," || is_space(old)) {
+        let (offset, byte) = fault.repair?;
+        // One ASCII byte replaces another; anything else would move the offsets after it.
+        if !text.get(offset..=offset).is_some_and(|old| old == "," || is_space(old)) {
             return None;
         }
-        text.to_mut().replace_range(at..=at, mend);
+        text.to_mut().replace_range(offset..=offset, byte);
     }
     None
 }
@@ -43,8 +43,8 @@ fn is_space(text: &str) -> bool {
 struct Fault {
     offset: usize,
     problem: Problem,
-    /// The byte to replace, and by what.
-    mend: Option<(usize, &'static str)>,
+    /// The offset of a byte, and the byte that repairs the text there.
+    repair: Option<(usize, &'static str)>,
 }
 
 fn explain(text: &str, error: &serde_json::Error) -> Fault {
@@ -58,10 +58,10 @@ fn explain(text: &str, error: &serde_json::Error) -> Fault {
         let help = if text.trim().is_empty() {
             "a config is an object with one member per package"
         } else {
-            "close what is still open: a string, a list or an object"
+            "close the string, list or object that is still open"
         };
         let problem = problem(Kind::Syntax, "the end of the file", "more JSON", help);
-        return Fault { offset: text.trim_end().len(), problem, mend: None };
+        return Fault { offset: text.trim_end().len(), problem, repair: None };
     }
     if before.ends_with(',') && here.starts_with([']', '}']) {
         let comma = before.len() - 1;
@@ -71,11 +71,10 @@ fn explain(text: &str, error: &serde_json::Error) -> Fault {
             "no comma after the last entry",
             "delete this comma; the vendor's published template has it, but JSON does not allow it",
         );
-        return Fault { offset: comma, problem, mend: Some((comma, " ")) };
+        return Fault { offset: comma, problem, repair: Some((comma, " ")) };
     }
-    let reason = reason(error);
-    let ended = before.ends_with(|c: char| c.is_alphanumeric() || matches!(c, '"' | ']' | '}'));
-    if reason.starts_with("expected `,`") && ended && here.starts_with(['"', '{', '[']) {
+    let allowed = allowed_at(text, offset);
+    if matches!(allowed, Allowed::Comma(_)) && here.starts_with(['"', '{', '[']) {
         let gap = before.len();
         let problem = problem(
             Kind::MissingComma,
@@ -83,12 +82,12 @@ fn explain(text: &str, error: &serde_json::Error) -> Fault {
             "`,` between two entries",
             "put a comma here; the vendor's published template lacks one",
         );
-        let mend = (gap < here_offset).then_some((gap, ","));
-        return Fault { offset: gap, problem, mend };
+        let repair = (gap < here_offset).then_some((gap, ","));
+        return Fault { offset: gap, problem, repair };
     }
     let found = match here.chars().next() {
-        // An unescaped line end or tab inside a string: the text around it says nothing.
-        Some(_) if reason.starts_with("control character") => {
+        // The error points into the string, not at the line end or tab.
+        Some(_) if matches!(allowed, Allowed::StringPart { has_control: true }) => {
             "a control character in a string".to_owned()
         }
         Some(_) => quote(here.split_whitespace().next().unwrap_or_default()),
@@ -96,12 +95,41 @@ fn explain(text: &str, error: &serde_json::Error) -> Fault {
     };
     Fault {
         offset: here_offset,
-        problem: problem(Kind::Syntax, found, wanted(&reason), help(&reason, here)),
-        mend: None,
+        problem: problem(Kind::Syntax, found, allowed.described(), help(allowed, here)),
+        repair: None,
     }
 }
 
-/// The byte that the error is about: its column counts the bytes read, that byte included.
+/// What the grammar of JSON allows at a place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Allowed {
+    Value,
+    Key,
+    Colon,
+    /// A comma, or this closing bracket.
+    Comma(char),
+    /// Nothing: the document is complete.
+    End,
+    /// The rest of a string. `has_control` says whether a control character comes before its closing quote.
+    StringPart {
+        has_control: bool,
+    },
+}
+
+impl Allowed {
+    fn described(self) -> String {
+        match self {
+            Self::Value => "a value".to_owned(),
+            Self::Key => "a key in double quotes".to_owned(),
+            Self::Colon => "`:`".to_owned(),
+            Self::Comma(closing) => format!("`,` or `{closing}`"),
+            Self::End => "the end of the file".to_owned(),
+            Self::StringPart { .. } => "valid JSON".to_owned(),
+        }
+    }
+}
+
+/// Returns the offset of the byte that the error is about: its column counts the bytes read, that byte included.
 fn offset_of(text: &str, error: &serde_json::Error) -> usize {
     let line = error.line().saturating_sub(1);
     let line_start: usize = text.split_inclusive('\n').take(line).map(str::len).sum();
@@ -112,26 +140,71 @@ fn offset_of(text: &str, error: &serde_json::Error) -> usize {
     offset
 }
 
-/// What `serde_json` says, without the position that it appends.
-fn reason(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    match text.rsplit_once(" at line ") {
-        Some((reason, _)) => reason.to_owned(),
-        None => text,
+/// Returns what is allowed at `offset`, up to which the text is well-formed.
+fn allowed_at(text: &str, offset: usize) -> Allowed {
+    let head = text.get(..offset).unwrap_or(text);
+    let mut closings = Vec::new();
+    let after_value =
+        |closings: &[char]| closings.last().map_or(Allowed::End, |c| Allowed::Comma(*c));
+    let mut allowed = Allowed::Value;
+    let mut rest = head.trim_start();
+    while let Some(first) = rest.chars().next() {
+        let len = match first {
+            '"' => match string_len(rest) {
+                Some(len) => len,
+                None => {
+                    let tail = text.get(head.len() - rest.len()..).unwrap_or_default();
+                    let string = string_len(tail).and_then(|len| tail.get(..len)).unwrap_or(tail);
+                    let has_control = string.contains(|c: char| c < ' ');
+                    return Allowed::StringPart { has_control };
+                }
+            },
+            '{' | '}' | '[' | ']' | ',' | ':' => 1,
+            _ => {
+                let ends = |c: char| c.is_whitespace() || "{}[],:\"".contains(c);
+                rest.find(ends).unwrap_or(rest.len())
+            }
+        };
+        allowed = match first {
+            '{' => {
+                closings.push('}');
+                Allowed::Key
+            }
+            '[' => {
+                closings.push(']');
+                Allowed::Value
+            }
+            '}' | ']' => {
+                closings.pop();
+                after_value(&closings)
+            }
+            ',' if closings.last() == Some(&'}') => Allowed::Key,
+            ',' | ':' => Allowed::Value,
+            '"' if allowed == Allowed::Key => Allowed::Colon,
+            _ => after_value(&closings),
+        };
+        rest = rest.get(len..).unwrap_or_default().trim_start();
     }
+    allowed
 }
 
-fn wanted(reason: &str) -> String {
-    match reason {
-        "trailing characters" => "the end of the file".to_owned(),
-        "key must be a string" => "a key in double quotes".to_owned(),
-        other => other.strip_prefix("expected ").unwrap_or("valid JSON").to_owned(),
+/// Returns the length in bytes of the string that `text` begins with, quotes included; `None` if it does not end.
+fn string_len(text: &str) -> Option<usize> {
+    let mut is_escaped = false;
+    for (offset, c) in text.char_indices().skip(1) {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '"' => return Some(offset + 1),
+            _ => {}
+        }
     }
+    None
 }
 
-fn help(reason: &str, here: &str) -> &'static str {
+fn help(allowed: Allowed, here: &str) -> &'static str {
     if here.starts_with("//") || here.starts_with("/*") || here.starts_with('#') {
-        return "delete the comment; JSON has none";
+        return "delete the comment; JSON does not allow comments";
     }
     if here.starts_with('\'') {
         return "write strings in double quotes";
@@ -139,11 +212,13 @@ fn help(reason: &str, here: &str) -> &'static str {
     if ["True", "False", "None"].iter().any(|word| here.starts_with(word)) {
         return "write true, false or null, in lower case";
     }
-    match reason {
-        "trailing characters" => "keep one object per file, with one member per package",
-        "expected `:`" => "put a colon between the key and its value",
-        "key must be a string" => "keys stand in double quotes",
-        _ => "look at this place and just before it for a typing slip",
+    match allowed {
+        Allowed::End => "keep one object per file, with one member per package",
+        Allowed::Colon => "put a colon between the key and its value",
+        Allowed::Key => "write keys in double quotes",
+        Allowed::Value | Allowed::Comma(_) | Allowed::StringPart { .. } => {
+            "look for a typing slip here and just before"
+        }
     }
 }
 
@@ -202,10 +277,10 @@ mod tests {
     #[test]
     fn help_knows_other_languages() {
         let cases = [
-            ("{\"a\": // b\n 1}", "delete the comment; JSON has none"),
+            ("{\"a\": // b\n 1}", "delete the comment; JSON does not allow comments"),
             ("{\"a\": 'x'}", "write strings in double quotes"),
             ("{\"a\": True}", "write true, false or null, in lower case"),
-            ("{a: 1}", "keys stand in double quotes"),
+            ("{a: 1}", "write keys in double quotes"),
             ("{\"a\" 1}", "put a colon between the key and its value"),
         ];
         for (text, want) in cases {

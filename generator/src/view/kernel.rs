@@ -1,4 +1,4 @@
-//! The op files of implementation libraries, and the tables that list them.
+//! The op files of implementation libraries, and their tables.
 
 use super::{
     GpuArgView, LibraryView, OpView, ParamsView, SharedView, library, reference, sample,
@@ -10,7 +10,7 @@ use crate::{
     names,
 };
 
-/// Names that OpenCL C keeps for itself beyond those of C.
+/// The keywords of OpenCL C that are not keywords of C.
 const OPENCL_KEYWORDS: &[&str] = &[
     "bfloat16",
     "constant",
@@ -35,7 +35,7 @@ const OPENCL_KEYWORDS: &[&str] = &[
 ];
 
 impl LibraryView {
-    /// The library that holds the kernels of these operators.
+    /// Returns the view of the library with the kernels of these operators.
     pub(crate) fn of_kernels(package: &Package, core: Core, ops: &[&Op], op: Option<&Op>) -> Self {
         let mut view = library(package, core, op);
         view.ops = ops.iter().map(|op| op.name.clone()).collect();
@@ -54,19 +54,19 @@ impl LibraryView {
         view
     }
 
-    /// The tables that name its kernels.
+    /// Prints the tables of its kernels.
     fn print_tables(&mut self) {
         let kernels = self.kernels.iter().map(Expr::atom).collect();
         let mut tables = vec![constant("const NAME: &str", &Expr::text(&self.package))];
         if let Some(arch) = self.arch {
-            // Files are shared by the libraries of several architectures, so they take it from here.
+            // Libraries of several architectures share files, which use this constant.
             tables.push(constant("pub const ARCH: u16", &Expr::atom(arch.to_string())));
         }
         tables.push(constant("const KERNELS: &[KernelDef]", &Expr::Array(kernels)));
         self.tables = tables.join("\n\n");
     }
 
-    /// Takes the file of an operator from the library of another architecture.
+    /// Uses the operator file of another architecture's library.
     pub(crate) fn take(&mut self, op: &Op, from: Core) {
         let module = names::module_name(&op.name);
         let folder = from.to_string();
@@ -87,20 +87,20 @@ impl LibraryView {
         self.print_tables();
     }
 
-    /// Gives it the formulas of these operators, which its kernels use.
+    /// Adds the formulas of these operators, which its kernels use.
     pub(crate) fn use_formulas<'o>(&mut self, ops: impl Iterator<Item = &'o Op>) {
         self.formulas = ops.map(|op| names::module_name(&op.name)).collect();
         self.formulas.sort_unstable();
     }
 
-    /// Whether the file of an operator is that of another library.
+    /// Whether the operator's file belongs to another library.
     pub(crate) fn takes(&self, op: &Op) -> bool {
         let module = names::module_name(&op.name);
         self.shared.iter().any(|shared| shared.modules.contains(&module))
     }
 }
 
-/// An operator on the CPU.
+/// Returns the view of an operator on the CPU.
 pub(crate) fn cpu(op: &Op) -> OpView {
     let mut view = OpView::new(op, Some(Core::Cpu));
     let main = op.inputs.first().and_then(|tensor| tensor.type_on(Core::Cpu));
@@ -121,7 +121,7 @@ pub(crate) fn cpu(op: &Op) -> OpView {
     view
 }
 
-/// An operator on a DSP: a plain function, outputs first.
+/// Returns the view of an operator on a DSP: a plain function, outputs first.
 pub(crate) fn dsp(op: &Op, arch: u16) -> OpView {
     let core = Core::Dsp(arch);
     let mut view = OpView::new(op, Some(core));
@@ -178,7 +178,7 @@ pub(crate) fn dsp(op: &Op, arch: u16) -> OpView {
 
 /// A port of a DSP function.
 struct DspPort {
-    /// What says it in `dsp_kernel!`.
+    /// Its entry in `dsp_kernel!`.
     entry: String,
     argument: String,
 }
@@ -203,7 +203,7 @@ fn ports(
     tensors.iter().map(port).collect()
 }
 
-/// The parameters of a DSP function: the variable, its type, and the parameter's name.
+/// Returns the parameters of a DSP function: the variable, its type, and the parameter's name.
 fn dsp_params(op: &Op) -> Vec<(String, String, &str)> {
     let scalars = op.scalar_params.iter().map(|param| {
         let of = match param.dtype.family() {
@@ -215,7 +215,7 @@ fn dsp_params(op: &Op) -> Vec<(String, String, &str)> {
         (variable(&param.name), or_none(of.to_owned(), param.may_be_absent()), param.name.as_str())
     });
     let lists = op.tensor_params.iter().map(|tensor| {
-        // A list is there or not; an empty default is an empty list.
+        // A list is absent or present; an empty default is an empty list.
         let may_be_absent = tensor.is_optional && tensor.default.is_none();
         let of = or_none(format!("&[{}]", list_element(tensor)), may_be_absent);
         (variable(&tensor.name), of, tensor.name.as_str())
@@ -228,7 +228,8 @@ fn or_none(of: String, may_be_absent: bool) -> String {
 }
 
 impl OpView {
-    /// Prints a first kernel, if the operator's reference gives one on the core, and the test of it; whether it does.
+    /// Prints a first kernel and its test, if the operator's reference gives one on the core; returns whether it
+    /// does.
     fn print_kernel(&mut self, op: &Op, core: Core) -> bool {
         match reference::kernel(op, core) {
             Some(Ok(printed)) => self.reference = Some(printed),
@@ -241,7 +242,7 @@ impl OpView {
         self.reference.is_some()
     }
 
-    /// The rules, those of outputs with bounds where the elements decide extents.
+    /// Marks outputs as bounded if elements determine dimensions.
     fn bounded_rules(&self, mut rules: Vec<Expr>, op: &Op) -> Vec<Expr> {
         if self.reference.as_ref().is_some_and(|printed| printed.is_bounded) {
             let outputs = rules.split_off(op.inputs.len());
@@ -251,20 +252,20 @@ impl OpView {
     }
 }
 
-/// How the OpenCL C of an operator gets at what all printed OpenCL C uses.
+/// How the OpenCL C of an operator includes the shared code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GpuSource {
-    /// The library joins the files as it is compiled.
+    /// The library joins the files at compile time.
     Joined,
-    /// It stands in the operator's own file, as before there was one for all.
+    /// The operator's own file contains a copy, as in earlier versions.
     Pasted,
 }
 
 impl GpuSource {
-    /// What `SOURCE` is. Each file's lines are counted from its first one, under its name.
+    /// Returns the value of `SOURCE`. Each file's lines are counted from its first one, under its name.
     fn constant(self, module: &str) -> String {
         let own = format!("kernels/{module}.cl");
-        // As rustfmt breaks a macro whose text is too wide.
+        // Matches rustfmt's layout of a macro whose text is too wide.
         let file = |path: String| {
             let line = format!("include_str!({path:?})");
             let is_short = "    ".len() + line.len() < WIDTH;
@@ -287,10 +288,10 @@ impl GpuSource {
     }
 }
 
-/// Where a package has what all of its printed OpenCL C uses.
+/// The file of a package with the code that all of its printed OpenCL C shares.
 pub const OPENCL_SUPPORT: &str = "common/reference.cl";
 
-/// An operator on the GPU: OpenCL C, and one work item of it in Rust.
+/// Returns the view of an operator on the GPU: OpenCL C, and one work item in Rust.
 pub(crate) fn gpu(op: &Op, source: GpuSource) -> OpView {
     let mut view = OpView::new(op, Some(Core::Gpu));
     view.type_name = gpu_type(op);
@@ -314,7 +315,7 @@ pub(crate) fn gpu(op: &Op, source: GpuSource) -> OpView {
     let entry =
         Expr::call(format!("KernelDef::gpu::<{}>", view.type_name), [Expr::text(&view.name)]);
     let is_printed = view.print_kernel(op, Core::Gpu);
-    // What is not printed uses nothing.
+    // A file that is not printed uses no shared code.
     let source = if is_printed { source } else { GpuSource::Pasted };
     let mut constants = vec![
         tables(&entry.then("ports", [Expr::atom("PORTS")]), rules),
@@ -366,11 +367,11 @@ pub(crate) fn gpu(op: &Op, source: GpuSource) -> OpView {
     view
 }
 
-/// The parameters of an OpenCL function, a line each, those that may be absent between `#ifdef` and `#endif`.
+/// The parameters of an OpenCL function, one per line, optional ones between `#ifdef` and `#endif`.
 #[derive(Default)]
 struct ClParams {
     lines: Vec<String>,
-    /// Whether a parameter that is always there stands before.
+    /// Whether a required parameter comes before.
     is_anchored: bool,
 }
 
@@ -399,7 +400,7 @@ impl ClParams {
     }
 }
 
-/// The variable of a tensor or parameter; `vtcm` is taken.
+/// Returns the variable of a tensor or parameter; `vtcm` is reserved.
 fn variable(name: &str) -> String {
     let variable = names::variable_name(name);
     if variable == "vtcm" { variable + "_" } else { variable }
@@ -422,7 +423,7 @@ fn rule(function: &'static str, port: usize, what: impl Into<String>) -> Expr {
     Expr::call(function, [Expr::atom(port.to_string()), Expr::atom(what)])
 }
 
-/// One type per port.
+/// Prints one type per port.
 fn fixed_rules(op: &Op, core: Core, used: &mut Vec<&'static str>) -> Vec<Expr> {
     let mut rules = Vec::new();
     for (side, tensors) in [("input", &op.inputs), ("output", &op.outputs)] {
@@ -435,7 +436,7 @@ fn fixed_rules(op: &Op, core: Core, used: &mut Vec<&'static str>) -> Vec<Expr> {
     rules
 }
 
-/// Floats in either storage, the same one on all ports.
+/// Prints f32 or f16, the same one on all ports.
 fn storage_rules(op: &Op, used: &mut Vec<&'static str>) -> Vec<Expr> {
     let mut rules = Vec::new();
     let mut first_float = None;

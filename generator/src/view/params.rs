@@ -1,4 +1,4 @@
-//! The struct of an operator's parameters, so that kernels ask for none by its name.
+//! The struct of an operator's parameters, so that kernels do not read them by name.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ParamsView {
     pub(crate) fields: Vec<FieldView>,
-    /// Whether names are so long that rustfmt's choice is hard to foresee.
+    /// Whether names are too long to predict rustfmt's layout.
     pub(crate) is_wide: bool,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct ParamsView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct FieldView {
     pub(crate) name: String,
-    /// Its type, as in `Box<[f32]>`.
+    /// Its type, such as `Box<[f32]>`.
     pub(crate) of: String,
     /// Its name in the schema, as a Rust string.
     pub(crate) key: String,
@@ -30,7 +30,7 @@ pub(crate) struct FieldView {
 }
 
 impl ParamsView {
-    /// Nothing for an operator without parameters.
+    /// Returns `None` for an operator without parameters.
     pub(super) fn new(op: &Op) -> Option<Self> {
         let scalars = op.scalar_params.iter().map(scalar);
         let fields: Vec<FieldView> = scalars.chain(op.tensor_params.iter().map(list)).collect();
@@ -69,7 +69,7 @@ fn field(
 ) -> FieldView {
     let from = attribute.map_or_else(String::new, |name| format!(", from the attribute `{name}`"));
     let (of, end) =
-        if may_be_absent { (format!("Option<{of}>"), ", where a node has it") } else { (of, "") };
+        if may_be_absent { (format!("Option<{of}>"), ", if a node sets it") } else { (of, "") };
     FieldView {
         name: names::variable_name(name),
         of,

@@ -1,4 +1,4 @@
-//! What is printed from an operator's reference: shape inference, and a first kernel on each core.
+//! Code printed from an operator's reference: shape inference, and a first kernel on each core.
 
 mod formula;
 mod items;
@@ -21,18 +21,18 @@ use crate::{
 pub(crate) use formula::formula;
 pub(super) use shapes::{inference, output_type};
 
-/// What a file shows of its operator's reference.
+/// The parts of a file printed from an operator's reference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ReferenceView {
-    /// The source, as lines of a comment that documents the file.
+    /// The source, as documentation comments of the file.
     pub(crate) comment: String,
-    /// The module that is printed from it.
+    /// The printed module.
     pub(crate) code: String,
     /// The statements of `infer` that use it.
     pub(crate) inference: String,
-    /// What stands in the file of OpenCL C.
+    /// The content of the OpenCL C file.
     pub(crate) opencl: String,
-    /// Whether elements decide extents of outputs.
+    /// Whether elements determine dimensions of outputs.
     pub(crate) is_bounded: bool,
 }
 
@@ -41,26 +41,24 @@ pub(crate) struct ReferenceView {
 pub(super) enum NoKernel {
     #[error("a node may leave out the output {0}")]
     OptionalOutput(String),
-    /// Shapes follow from elements that are not stored as what they are.
-    #[error(
-        "extents follow from elements of the input {0}, which is stored as codes or halves there"
-    )]
+    /// Shapes depend on elements that the core does not store exactly.
+    #[error("dimensions depend on elements of the input {0}, which is quantized or f16 there")]
     ConvertedExtents(String),
-    #[error("elements decide how large an output is, which a kernel of a GPU cannot say")]
+    #[error("elements determine the size of an output, which GPU kernels do not support")]
     BoundedOnGpu,
 }
 
-/// An operator with what its reference says, whichever core runs it.
+/// An operator with its formula, which is the same on every core.
 struct OpFormula<'a> {
     op: &'a Op,
-    /// The reference as the config has it.
+    /// The reference as in the config.
     text: &'a str,
     program: Program,
     formula: Formula,
 }
 
 impl<'a> OpFormula<'a> {
-    /// That of an operator with a reference. It was read with the config, so that it reads again.
+    /// Returns the formula of an operator with a reference. The reader has parsed it, so it is valid.
     fn of(op: &'a Op) -> Option<Self> {
         let program = reference::program(op).ok().flatten()?;
         let formula = program.formula();
@@ -68,14 +66,14 @@ impl<'a> OpFormula<'a> {
     }
 }
 
-/// What is printed of a kernel.
+/// The printed parts of a kernel.
 struct Kernel {
     /// Its module.
     code: String,
     opencl: String,
 }
 
-/// The first kernel of an operator with a reference on a core.
+/// Prints the first kernel of an operator with a reference on a core.
 pub(super) fn kernel(op: &Op, core: Core) -> Option<Result<ReferenceView, NoKernel>> {
     OpFormula::of(op).map(|source| source.kernel(core))
 }
@@ -104,13 +102,13 @@ impl OpFormula<'_> {
     }
 }
 
-/// The source as lines of a comment.
+/// Prints the source as comment lines.
 fn comment(source: &str) -> String {
     let line = |line: &str| format!("//!     {line}").trim_end().to_owned();
     source.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// What a printed text may use: names of `udo-api`, and modules of its crate with types and functions.
+/// The names that a printed text may use: of `udo-api`, and of modules of its crate.
 struct Uses<'a> {
     names: &'a [&'a str],
     modules: Vec<Module<'a>>,
@@ -124,7 +122,7 @@ struct Module<'a> {
 }
 
 impl<'a> Uses<'a> {
-    /// Of a kernel or of shape inference: those of the operator's formula as well.
+    /// Returns the names for a kernel or shape inference, including those of the operator's formula.
     fn beside(OpFormula { op, formula, .. }: &'a OpFormula<'_>, names: &'a [&'a str]) -> Self {
         let functions = functions(&formula.text).chain(["of_node"]).collect();
         let path = format!("formulas::{}", names::module_name(&op.name));
@@ -132,7 +130,7 @@ impl<'a> Uses<'a> {
         Self { names, modules: vec![formula] }
     }
 
-    /// With what all printed Rust uses, of this text.
+    /// Adds the names of the shared Rust code.
     fn and_support(mut self, support: &'a str) -> Self {
         let functions = functions(support).chain(["extents", "wanted"]).collect();
         let path = "reference".to_owned();
@@ -146,7 +144,7 @@ impl<'a> Uses<'a> {
         self
     }
 
-    /// The `use` lines of a text.
+    /// Prints the `use` lines of a text.
     fn imports(&self, body: &str) -> String {
         let used = |names: &[&'a str]| -> Vec<&'a str> {
             names.iter().copied().filter(|name| has_word(body, name)).collect()
@@ -154,7 +152,7 @@ impl<'a> Uses<'a> {
         let mut imports = vec![import("udo_api", &used(self.names))];
         for Module { path, types, functions } in &self.modules {
             let mut names = used(types);
-            // A function is called, or handed on.
+            // A function is called or passed.
             let calls = functions.iter().copied();
             let handed = |of: &str| body.contains(&format!("map_err({of})"));
             names.extend(calls.filter(|of| has_call(body, of) || handed(of)));
@@ -166,7 +164,7 @@ impl<'a> Uses<'a> {
     }
 }
 
-/// The module of that name that holds these texts.
+/// Prints the module with these texts.
 fn module(name: &str, uses: &Uses<'_>, parts: &[&str]) -> String {
     let line = |line: &str| {
         if line.is_empty() { "\n".to_owned() } else { format!("    {line}\n") }
@@ -174,41 +172,41 @@ fn module(name: &str, uses: &Uses<'_>, parts: &[&str]) -> String {
     let body = parts.join("\n");
     let body = format!("{}\n\n{body}", uses.imports(&body));
     let body: String = body.trim_end().lines().map(line).collect();
-    // It is no code to be read line by line before somebody works on it.
+    // The module is not formatted, as it is not meant to be edited.
     format!("#[rustfmt::skip]\nmod {name} {{\n{body}}}")
 }
 
-/// The functions that a text makes public.
+/// Iterates over the public functions of a text.
 fn functions(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| line.strip_prefix("pub fn ")?.split(['(', '<']).next())
 }
 
-/// The lines so many blocks deep.
+/// Indents the lines by this block depth.
 fn indented(lines: &[String], depth: usize) -> String {
     let margin = "    ".repeat(depth);
     let each: Vec<String> = lines.iter().map(|line| format!("{margin}{line}\n")).collect();
     each.concat()
 }
 
-/// How the elements of a port are stored on a core.
+/// Returns the stored type of a port's elements on a core.
 fn stored(port: &Tensor, core: Core) -> &'static str {
     element(port.type_on(core).unwrap_or(DataType::Float32))
 }
 
-/// Whether the elements of a port stand for other numbers on a core.
+/// Whether the elements of a port are quantized on a core.
 fn is_encoded(port: &Tensor, core: Core) -> bool {
     is_quantized(port) && !matches!(stored(port, core), "f32" | "F16")
 }
 
-/// The encoding of what stands for itself: so is what a node leaves without one.
+/// The encoding of unquantized elements, and of tensors without an encoding.
 const PLAIN: &str = "Encoding { scale: 1.0, zero_point: 0 }";
 
-/// Whether a kernel of single precision has to convert what is stored.
+/// Whether a single-precision kernel has to convert the stored elements.
 fn is_converted(port: &Tensor, core: Core) -> bool {
     stored(port, core) == "F16" || is_encoded(port, core)
 }
 
-/// What kernels keep the elements of a parameter that is a tensor as.
+/// Returns the element type in which kernels store a tensor parameter.
 fn list_element(param: &Tensor) -> &'static str {
     match reference::class(param) {
         Class::Float => "f32",

@@ -1,4 +1,4 @@
-//! The test of a printed kernel: the first small node that the operator takes, and what the reference says of it.
+//! The test of a printed kernel: the first small node that the operator accepts, with its results by the reference.
 
 use std::{cell::LazyCell, iter};
 
@@ -18,7 +18,7 @@ use crate::{
     reference,
 };
 
-/// The statements of a test of the printed kernel, if the reference takes a small node.
+/// Prints a test of the printed kernel, if the reference accepts a small node.
 pub(super) fn sample(op: &Op, core: Core) -> Option<SampleView> {
     let program = reference::program(op).ok().flatten()?;
     let signature = reference::signature(op);
@@ -65,10 +65,10 @@ pub(super) fn sample(op: &Op, core: Core) -> Option<SampleView> {
     Some(SampleView { types, helpers: import("udo_testing", &helpers), body })
 }
 
-/// The statements of a test of shape inference, if the reference takes a small node.
+/// Prints a test of shape inference, if the reference accepts a small node.
 pub(super) fn shapes(op: &Op) -> Option<SampleView> {
     let core = *op.cores.first()?;
-    // Shapes do not follow from codes, whose encoding is not known with them.
+    // Shapes must not depend on quantized values, whose encoding shape inference does not see.
     if op.inputs.iter().any(|input| input.is_static && is_encoded(input, core)) {
         return None;
     }
@@ -94,7 +94,7 @@ pub(super) fn shapes(op: &Op) -> Option<SampleView> {
     Some(SampleView { types: import("udo_api", &types), helpers, body: lines.join("\n") })
 }
 
-/// The bench with inputs and parameters.
+/// Prints the bench with inputs and parameters.
 fn given(
     op: &Op,
     core: Core,
@@ -140,7 +140,7 @@ fn given(
     Some(bench)
 }
 
-/// The comparison of an output with what the reference says.
+/// Prints the comparison of an output with the reference's results.
 fn compared(port: usize, of: &str, is_encoded: bool, evaluated: &Evaluated) -> Option<String> {
     let wanted = reals(&evaluated.tensor);
     if wanted.iter().chain(&evaluated.allowed).any(|value| !value.is_finite()) {
@@ -161,12 +161,12 @@ fn compared(port: usize, of: &str, is_encoded: bool, evaluated: &Evaluated) -> O
 
 /// The statements that compare the elements of an output.
 struct Comparison {
-    /// What is wanted, under a name.
+    /// The expected values, under a name.
     wanted: String,
     values: String,
 }
 
-/// That numbers are near to others.
+/// Compares floats with a tolerance.
 fn near(
     port: usize,
     of: &str,
@@ -175,12 +175,12 @@ fn near(
 ) -> Comparison {
     let worst =
         each.fold(1e-7, |worst: f64, (wanted, allowed)| worst.max(allowed / wanted.abs().max(1.0)));
-    // The next power of ten: the numbers are for people.
+    // The next power of ten, for readability.
     let tolerance = format!("1e{}", worst.log10().ceil());
     let items = wanted.iter().map(|value| Expr::atom(format!("{value:?}")));
     let binding = binding(&format!("wanted_{port}"), &Expr::Array(items.collect()), 2);
     let values = if of == "F16" {
-        // Crates for the DSP have no lists that grow.
+        // Crates for the DSP have no growable lists.
         format!(
             "        let mut found_{port} = [0.0; {}];\n        \
              for (to, half) in found_{port}.iter_mut().zip(&outputs[{port}].values::<F16>()) {{\n            \
@@ -197,7 +197,7 @@ fn near(
     Comparison { wanted: binding, values }
 }
 
-/// That integers and truth values are those.
+/// Compares integers and bools exactly.
 fn exact(port: usize, of: &str, tensor: &Tensor) -> Comparison {
     let items: Vec<String> = match &tensor.elements {
         Elements::Float(values) => values.iter().map(|value| whole(*value).to_string()).collect(),
@@ -212,11 +212,11 @@ fn exact(port: usize, of: &str, tensor: &Tensor) -> Comparison {
     Comparison { wanted: binding, values }
 }
 
-/// That stored values are those nearest to the numbers, or the next to them.
+/// Accepts the nearest quantized values and their neighbours.
 fn within(port: usize, of: &str, each: impl Iterator<Item = (f64, f64)>) -> Comparison {
     let (min, max) = ends(of);
     let range = |(place, (wanted, allowed)): (usize, (f64, f64))| {
-        // A hair more, as the reference counts steps in real numbers.
+        // A small margin, as the reference counts steps in real numbers.
         let steps = |value: f64| value / SCALE;
         let low = whole((steps(wanted - allowed) - 1e-6).ceil()).saturating_add(zero_point(of));
         let high = whole((steps(wanted + allowed) + 1e-6).floor()).saturating_add(zero_point(of));
@@ -227,7 +227,7 @@ fn within(port: usize, of: &str, each: impl Iterator<Item = (f64, f64)>) -> Comp
     let binding = binding(&format!("wanted_{port}"), &Expr::Array(items), 2);
     let values = format!(
         "        for (found, wanted) in outputs[{port}].values::<{of}>().iter().zip(wanted_{port}) {{\n            \
-         assert!(wanted.contains(found), \"{{found}}, wanted one of {{wanted:?}}\");\n        \
+         assert!(wanted.contains(found), \"{{found}}, expected one of {{wanted:?}}\");\n        \
          }}"
     );
     Comparison { wanted: binding, values }
@@ -237,7 +237,7 @@ fn extents(dims: &[usize]) -> Expr {
     Expr::atom(format!("&{dims:?}"))
 }
 
-/// The elements of an input as the core stores them.
+/// Prints the elements of an input as the core stores them.
 fn stored(input: &config::Tensor, core: Core, tensor: &Tensor) -> Expr {
     let of = type_on(input, core);
     let (scale, zero) = if is_encoded(input, core) { (SCALE, zero_point(of)) } else { (1.0, 0) };
@@ -260,7 +260,7 @@ fn stored(input: &config::Tensor, core: Core, tensor: &Tensor) -> Expr {
     })
 }
 
-/// What inputs may look like; the first combination that the operator takes is the sample.
+/// Candidate input shapes; the first combination that the operator accepts is the sample.
 const SHAPES: &[&[usize]] = &[
     &[4],
     &[2, 2],
@@ -274,7 +274,7 @@ const SHAPES: &[&[usize]] = &[
     &[2, 4],
 ];
 
-/// What the inputs of operators whose second input says where to look, or a number of each row, may look like.
+/// Candidate shapes for operators whose second input holds indices, or one number per row.
 const TIED: &[[&[usize]; 2]] = &[
     [&[2, 4], &[2]],
     [&[4, 4], &[4]],
@@ -282,39 +282,39 @@ const TIED: &[[&[usize]; 2]] = &[
     [&[1, 1, 2, 2], &[1, 1, 2, 2]],
 ];
 
-/// The most combinations that are tried.
+/// The maximum number of combinations.
 const TRIES: usize = 1000;
 
-/// The most inputs of which all combinations are tried; of more there are fewer by the square, and none of patterns.
+/// The maximum number of inputs with all combinations; beyond it there are quadratically fewer, and no patterns.
 const FEW: usize = 32;
 
-/// Steps that an evaluation may take, which small tensors stay far below.
+/// The step limit of an evaluation, which small tensors stay far below.
 const STEPS: u64 = 1 << 20;
 
-/// The real numbers of samples, each exact in half precision; then some above 0 alone.
+/// The floats of samples, each exact in f16; the second list is positive.
 const REALS: &[&[f64]] = &[
     &[1.5, -0.5, 0.25, 2.0, -1.25, 0.75, 3.0, -2.5],
     &[1.5, 0.5, 0.25, 2.0, 1.25, 0.75, 3.0, 2.5],
 ];
 
-/// Indices and truth values, which most tensors have; then other integers.
+/// Indices and bools, which suit most integer tensors; then other integers.
 const INTEGERS: &[&[i64]] = &[&[1, 0, 1, 1, 0], &[3, 1, 2, 5, 4], &[0]];
 
-/// The same where numbers are steps of [`SCALE`], none too far below 0 for an unsigned type.
+/// Floats in steps of [`SCALE`], slightly below 0 at most, for unsigned types.
 const STEPS_OF_SCALE: &[&[f64]] = &[&[1.5, -0.5, 2.0, 0.0, 3.0, -2.5], &[1.5, 0.5, 2.0, 1.0, 3.0]];
 
-/// Lists that are given as parameters without a default: axes, extents, widths of paddings.
+/// Values of list parameters without a default: axes, dimensions, paddings.
 const LISTS: &[&[f64]] = &[&[0.0], &[1.0, 1.0], &[2.0, 2.0], &[0.0, 0.0, 1.0, 1.0]];
 
-/// The encoding that tests give fixed-point tensors.
+/// The encoding of fixed-point tensors in tests.
 const SCALE: f64 = 0.5;
 
-/// What stands for 0: something with room on both sides.
+/// Returns a zero point with values on both sides.
 fn zero_point(of: &str) -> i64 {
     if of.starts_with('u') { 10 } else { 0 }
 }
 
-/// The first small node that the operator takes, and its outputs.
+/// Returns the first small node that the operator accepts, and its outputs.
 fn found(
     op: &Op,
     core: Core,
@@ -357,7 +357,7 @@ fn found(
     None
 }
 
-/// Shapes for so many inputs: the same for all, then every mixture as far as there is time for it, then those for two.
+/// Iterates over shapes for this number of inputs: equal ones, then mixtures up to a limit, then those for two inputs.
 fn combinations(count: usize) -> impl Iterator<Item = Vec<Vec<usize>>> {
     let same = SHAPES.iter().map(move |dims| vec![*dims; count]);
     let mixed = (0..TRIES * FEW * FEW / count.max(FEW).pow(2)).map(move |number| {
@@ -373,7 +373,7 @@ fn combinations(count: usize) -> impl Iterator<Item = Vec<Vec<usize>>> {
     same.chain(mixed).chain(tied).map(|all| all.iter().map(|of| of.to_vec()).collect())
 }
 
-/// Shapes that have some extents in common.
+/// Returns shapes that share dimensions.
 fn patterns(count: usize) -> Vec<Vec<Vec<usize>>> {
     if count > FEW {
         return Vec::new();
@@ -390,7 +390,7 @@ fn patterns(count: usize) -> Vec<Vec<Vec<usize>>> {
     drawn.collect()
 }
 
-/// Numbers that the input's storage on the core holds.
+/// Returns numbers that the input's storage on the core can represent.
 #[expect(clippy::cast_precision_loss, reason = "they are small")]
 fn numbers(input: &config::Tensor, core: Core, number: usize, integers: &[i64]) -> Vec<f64> {
     let of = |all: &[&[f64]]| all.get(number).copied().unwrap_or_default().to_vec();
@@ -401,7 +401,7 @@ fn numbers(input: &config::Tensor, core: Core, number: usize, integers: &[i64]) 
     }
 }
 
-/// The parameters: their defaults, else something small.
+/// Returns the parameters: their defaults, else small values.
 fn params(signature: &Signature, integers: &[i64], list: &[f64]) -> Vec<Option<Value>> {
     let first = integers.first().copied().unwrap_or(1);
     let value = |kind| match kind {
@@ -428,7 +428,7 @@ fn values(dims: &[usize], class: Class, numbers: &[f64]) -> Tensor {
     Tensor { dims: dims.to_vec(), elements }
 }
 
-/// A small whole number as an integer.
+/// Converts a small whole number to an integer.
 #[expect(clippy::cast_possible_truncation, reason = "it is small and whole")]
 fn whole(value: f64) -> i64 {
     value as i64
@@ -443,7 +443,7 @@ fn reals(tensor: &Tensor) -> Vec<f64> {
     }
 }
 
-/// What the core stores an output as.
+/// Returns the core's storage of an output.
 fn storage(of: &str, is_encoded: bool) -> Storage {
     let (bits, signed) = match of {
         "f32" => return Storage::F32,
@@ -464,7 +464,7 @@ fn storage(of: &str, is_encoded: bool) -> Storage {
     Storage::Quantized { scale: SCALE, zero_point: zero_point(of), min, max }
 }
 
-/// The ends of a type of integers.
+/// Returns the limits of an integer type.
 fn ends(of: &str) -> (i64, i64) {
     match of {
         "u8" => (0, 0xff),

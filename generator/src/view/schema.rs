@@ -10,11 +10,11 @@ use crate::{
     names,
 };
 
-/// Names that a registration file uses itself.
+/// The names that a registration file uses itself.
 const TAKEN: &[&str] =
     &["DType", "Err", "Error", "InferCx", "Ok", "Op", "OpDef", "OpSchema", "Result", "TensorDesc"];
 
-/// The registration library, with the libraries that it points to.
+/// Returns the view of the registration library, which refers to the implementation libraries.
 pub(crate) fn registration(package: &Package, libraries: &[LibraryView]) -> LibraryView {
     let ops: Vec<String> = package.ops.iter().map(|op| op.name.clone()).collect();
     let mut modules: Vec<String> = ops.iter().map(|op| names::module_name(op)).collect();
@@ -58,9 +58,9 @@ pub(crate) fn registration(package: &Package, libraries: &[LibraryView]) -> Libr
     }
 }
 
-/// The schema of one operator, and the file that infers its shapes.
+/// Returns the schema of one operator, and the file that infers its shapes.
 ///
-/// Without a domain in the config it says none: the package's name then stands for it.
+/// Without a domain in the config the schema has none, and the package's name applies.
 pub(crate) fn schema(op: &Op, domain: Option<&str>) -> (OpView, OpView) {
     let mut file = OpView::new(op, None);
     if TAKEN.contains(&file.type_name.as_str()) {
@@ -108,20 +108,20 @@ pub(crate) fn schema(op: &Op, domain: Option<&str>) -> (OpView, OpView) {
     (schema, file)
 }
 
-/// Collects what the tables of a schema use and refer to.
+/// Collects the names and constants of a schema's tables.
 struct Schema {
     used: Vec<&'static str>,
     tables: Vec<String>,
 }
 
 impl Schema {
-    /// `const INPUTS: &[Port] = &[INPUT_0, ..];`
+    /// Prints `const INPUTS: &[Port] = &[INPUT_0, ..];`.
     fn list(&mut self, item: &str, of: &str, len: usize) {
         let items = (0..len).map(|index| Expr::atom(format!("{item}_{index}"))).collect();
         self.tables.push(constant(&format!("const {item}S: &[{of}]"), &Expr::Array(items)));
     }
 
-    /// Adds a constant; the lists that it refers to, in `lists`, follow it.
+    /// Adds a constant, followed by the lists in `lists` that it refers to.
     fn add(&mut self, key: &str, of: &str, value: &Expr, lists: Vec<String>) {
         self.tables.push(constant(&format!("const {key}: {of}"), value));
         self.tables.extend(lists);
@@ -142,7 +142,7 @@ impl Schema {
             }
             per_core.push((*core, set));
         }
-        // A model has the numbers that codes stand for, whether a core takes these or not.
+        // Models hold floats for quantized ports, whether a core accepts floats or not.
         if is_quantized(tensor) && !all.iter().any(|name| matches!(*name, "F32" | "F16")) {
             all.insert(0, "F32");
         }
@@ -223,7 +223,8 @@ impl Schema {
         self.add(key, "Param", &expr, lists);
     }
 
-    /// A list of default values; it has a constant of its own, so that no chain is broken inside.
+    /// Adds a list of default values as a separate constant, so that no chain contains a broken
+    /// list.
     fn list_value(
         &mut self,
         key: &str,
@@ -232,7 +233,7 @@ impl Schema {
         lists: &mut Vec<String>,
     ) -> Expr {
         self.used.push("Value");
-        // Where cores differ, the values say more than the type on the first core.
+        // If cores differ, the values determine the type better than the first core.
         let is_float = tensor.has_real_default() || (items.is_empty() && family(tensor).is_float());
         let (path, of) =
             if is_float { ("Value::floats", "&[f64]") } else { ("Value::ints", "&[i64]") };
@@ -282,7 +283,7 @@ fn family(tensor: &Tensor) -> Family {
 }
 
 impl Family {
-    /// Whether values are written as real numbers.
+    /// Whether values are printed as floats.
     fn is_float(self) -> bool {
         match self {
             Self::Float(_) | Self::Fixed => true,

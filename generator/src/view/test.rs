@@ -1,4 +1,4 @@
-//! The test that an operator's file ends with: the kernel on small tensors, called as a runtime calls it.
+//! The test at the end of an operator's file: the kernel on small tensors, called as the runtime does.
 
 use super::{
     TestView,
@@ -9,7 +9,7 @@ use crate::{
     config::{Core, Family, Op, Scalar, ScalarParam, Tensor},
 };
 
-/// The test of `op` on `core`.
+/// Returns the test of `op` on `core`.
 pub(super) fn test(op: &Op, core: Core) -> TestView {
     let mut bench = Expr::call("Bench::kernel", [Expr::atom("KERNEL")]);
     for input in &op.inputs {
@@ -60,7 +60,7 @@ fn tensor(tensor: &Tensor, core: Core) -> String {
     values
 }
 
-/// The method that gives a parameter its value, and the value: the default, or 1.
+/// Returns the method that sets a parameter, and the value: the default, or 1.
 fn scalar(param: &ScalarParam) -> (&'static str, String) {
     let default = param.default.as_ref();
     match param.dtype.family() {
@@ -92,7 +92,7 @@ fn literal(value: &Scalar) -> String {
     }
 }
 
-/// What an author asserts of the first output.
+/// Prints an example assertion on the first output.
 fn wanted(op: &Op, core: Core) -> String {
     let of = op.outputs.first().map_or("f32", |output| type_on(output, core));
     let output = if op.outputs.len() == 1 { "bench.one()" } else { "bench.all()[0]" };

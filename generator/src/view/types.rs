@@ -1,11 +1,11 @@
-//! The types of elements and parameters, as the printed code names them.
+//! The types of elements and parameters, as printed code names them.
 
 use crate::{
     config::{Core, DataType, Family, Op, QuantizationMode, Tensor},
     names,
 };
 
-/// The SDK's name of an element type, as in `F32`.
+/// Returns the SDK's name of an element type, such as `F32`.
 pub(super) fn dtype(data_type: DataType) -> &'static str {
     match data_type {
         DataType::Float16 => "F16",
@@ -22,7 +22,7 @@ pub(super) fn dtype(data_type: DataType) -> &'static str {
     }
 }
 
-/// The Rust type of an element, as in `f32`.
+/// Returns the Rust type of an element, such as `f32`.
 pub(super) fn element(data_type: DataType) -> &'static str {
     match dtype(data_type) {
         "F32" => "f32",
@@ -38,12 +38,12 @@ pub(super) fn element(data_type: DataType) -> &'static str {
     }
 }
 
-/// The type of elements, where it is one of `udo-api`'s own.
+/// Returns the type of elements, if `udo-api` defines it.
 pub(super) fn own_type(element: &'static str) -> Option<&'static str> {
     matches!(element, "F16" | "Bool").then_some(element)
 }
 
-/// The set of types that a tensor of this type has on a core: a GPU stores floats in either width.
+/// Returns the types of a tensor of this type on a core: a GPU stores floats as f32 or f16.
 pub(super) fn type_set(core: Core, data_type: DataType) -> Vec<&'static str> {
     match (core, data_type) {
         (Core::Gpu, DataType::Float16 | DataType::Float32) => vec!["F32", "F16"],
@@ -51,7 +51,7 @@ pub(super) fn type_set(core: Core, data_type: DataType) -> Vec<&'static str> {
     }
 }
 
-/// `types::F32.or(types::F16)`
+/// Prints `types::F32.or(types::F16)`.
 pub(super) fn type_set_code(names: &[&str]) -> String {
     let mut code = String::new();
     for name in names.iter().map(|name| name.to_ascii_uppercase()) {
@@ -72,7 +72,7 @@ pub(super) fn core_code(core: Core) -> String {
     }
 }
 
-/// The type in which a list arrives: the one that the schema says, which is that of the first core.
+/// Returns the element type of a list: that of the schema, which is the first core's.
 pub(super) fn list_element(tensor: &Tensor) -> &'static str {
     let dtype = tensor.types.first().map_or(DataType::Float32, |entry| entry.dtype);
     match dtype.family() {
@@ -84,18 +84,18 @@ pub(super) fn list_element(tensor: &Tensor) -> &'static str {
     }
 }
 
-/// The type of an operator on the GPU.
+/// Returns the type of an operator on the GPU.
 pub(super) fn gpu_type(op: &Op) -> String {
     names::to_upper_camel_case(&op.name) + "Gpu"
 }
 
-/// Whether the elements of a tensor stand for other numbers on some core.
+/// Whether the elements of a tensor are quantized on some core.
 pub(super) fn is_quantized(tensor: &Tensor) -> bool {
     tensor.quantization == Some(QuantizationMode::Tf)
         || tensor.types.iter().any(|entry| entry.dtype.family() == Family::Fixed)
 }
 
-/// The type of a port's elements; a GPU gets its real numbers in the wider storage.
+/// Returns the type of a port's elements; f32 for floats on a GPU.
 pub(super) fn type_on(tensor: &Tensor, core: Core) -> &'static str {
     let dtype = tensor.type_on(core).unwrap_or(DataType::Float32);
     match (core, dtype.family()) {

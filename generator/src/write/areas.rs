@@ -1,18 +1,18 @@
-//! The author's places in generated files: what stands in them is carried over, byte for byte.
+//! The author's areas of generated files, whose contents are preserved byte for byte.
 //!
-//! A place begins below the line `# yours from here` and ends above `# yours until here`, or with the file. It is known by
-//! the last `[table]` above it. The package's version is such a place too, unless it is the config's: the line with the
-//! key `version` in `[workspace.package]`.
+//! An area begins below the line `# yours from here` and ends above `# yours until here`, or at the end of the file.
+//! The last `[table]` above identifies it. The package's version is an area too, unless the config sets it: the line
+//! with the key `version` in `[workspace.package]`.
 
 const FROM: &str = "# yours from here";
 const UNTIL: &str = "# yours until here";
 
-/// A text in which the author's places are found.
+/// A text split into the author's areas and the rest.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Areas<'t> {
-    /// What is before each place, and the place with the table that it is in.
+    /// The text before each area, and the area with its table.
     pieces: Vec<(&'t str, Area<'t>)>,
-    /// What is behind the last one.
+    /// The text after the last area.
     rest: &'t str,
 }
 
@@ -22,15 +22,15 @@ struct Area<'t> {
     text: &'t str,
 }
 
-/// A generated text with what the author has in it.
+/// A generated text with the author's areas.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Merged {
     pub(super) text: String,
-    /// Whether a place that holds something is no more.
+    /// Whether a nonempty area no longer exists.
     pub(super) leaves_out: bool,
 }
 
-/// The text as it is generated, with the author's lines of the text that is there.
+/// Returns the generated text with the author's areas of the existing text.
 pub(super) fn merge(fresh: &str, found: &str) -> Merged {
     let fresh = match (own_version(fresh), own_version(found)) {
         (Some(line), Some(own)) => fresh.replacen(line, own, 1),
@@ -53,7 +53,7 @@ pub(super) fn merge(fresh: &str, found: &str) -> Merged {
     Merged { text, leaves_out }
 }
 
-/// The text without the author's lines: what the generator wrote.
+/// Returns the text without the author's lines: the generator's part.
 pub(super) fn emptied(text: &str) -> String {
     let areas = Areas::of(text);
     let pieces = areas.pieces.iter().map(|(before, _)| *before);
@@ -64,13 +64,13 @@ pub(super) fn emptied(text: &str) -> String {
     }
 }
 
-/// What the generator writes for a version that is the author's.
+/// The generated line of a version that belongs to the author.
 const FIRST_VERSION: &str = "version = \"0.1.0\"";
 
-/// How it marks one that is not.
+/// The mark of a version from the config.
 const OF_CONFIG: &str = "# of the config";
 
-/// The line of a workspace's manifest with the version of its packages, if it is the author's.
+/// Returns the version line of a workspace's manifest, if it belongs to the author.
 fn own_version(text: &str) -> Option<&str> {
     let is_table = |line: &&str| line.trim_start().starts_with('[');
     let mut lines = text.lines().skip_while(|line| line.trim() != "[workspace.package]").skip(1);
@@ -86,7 +86,7 @@ impl<'t> Areas<'t> {
         let mut areas = Self::default();
         let mut table = "";
         let mut start = 0;
-        // Where the place begins that is open.
+        // The start of the open area.
         let mut open = None;
         let mut offset = 0;
         for line in text.split_inclusive('\n') {

@@ -1,4 +1,4 @@
-//! What a package's folder keeps of where it came from: its configs, so that it can be made again from itself.
+//! The origin that a package's folder records: its configs, so that it can be generated again.
 
 use std::path::{Path, PathBuf};
 
@@ -8,23 +8,23 @@ use crate::{
     templates::TemplatesOwner,
 };
 
-/// What a package's folder says of itself.
+/// The recorded origin of a package's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
     /// The package's name.
     pub package: String,
-    /// Its configs by path, with what they hold now, in the order in which they were read.
+    /// Its configs by path, with their current contents, in reading order.
     pub configs: Vec<(PathBuf, String)>,
-    /// Config files that are not there any more.
+    /// Config files that no longer exist.
     pub missing: Vec<String>,
-    /// Whose templates printed it.
+    /// The owner of the templates that printed it.
     pub templates: TemplatesOwner,
 }
 
-/// What the folder `dir` says of itself; nothing where it is no package of ours.
+/// Reads the origin of the folder `dir`; `None` if it is not a package of `udo new`.
 ///
 /// # Errors
-/// The folder cannot be read, or a link stands where a file was written.
+/// The folder cannot be read, or a link is at the path of a written file.
 pub fn kept(dir: &Path) -> Result<Option<Kept>, WriteError> {
     let found = text_at(dir, &dir.join(marker::FILE))?;
     let Some(marker) = found.as_deref().and_then(Marker::read) else { return Ok(None) };
@@ -40,10 +40,10 @@ pub fn kept(dir: &Path) -> Result<Option<Kept>, WriteError> {
     Ok(Some(Kept { package, configs, missing, templates }))
 }
 
-/// What the folder `dir` holds already of what a plan depends on; nothing where there is none.
+/// Reads the contents of the folder `dir` that a plan depends on; empty if it does not exist.
 ///
 /// # Errors
-/// The folder cannot be read, or a link stands where a file was written.
+/// The folder cannot be read, or a link is at the path of a written file.
 pub fn there(dir: &Path) -> Result<There, WriteError> {
     let mut there = There::default();
     if !dir.is_dir() {

@@ -1,5 +1,5 @@
-//! The file that tells a package of ours: what was written last, and what the author's files were
-//! written for.
+//! The marker file of a generated package: the generated files as last written, and the stamps of
+//! the author's files.
 
 use std::collections::BTreeMap;
 
@@ -18,26 +18,26 @@ pub(super) struct Marker {
     note: String,
     format: u32,
     pub(super) package: String,
-    /// Whose templates printed it.
+    /// The owner of the templates that printed it.
     #[serde(default, skip_serializing_if = "TemplatesOwner::is_sdk")]
     pub(super) templates: TemplatesOwner,
-    /// The configs in the order in which they were read, where there are several.
+    /// The configs in reading order, if there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     configs: Vec<String>,
-    /// The digest of each generated file as it was written.
+    /// The digest of each generated file as written.
     pub(super) files: BTreeMap<String, String>,
-    /// What each fingerprint in an author's file stands for.
+    /// The lines of each fingerprint in an author's file.
     stamps: BTreeMap<String, Vec<String>>,
 }
 
 impl Marker {
-    /// The marker of a tree, which knows none of its files yet.
+    /// Creates the marker of a tree without files.
     pub(super) fn of(tree: &Tree) -> Self {
         let configs = if tree.configs.len() > 1 { tree.configs.clone() } else { Vec::new() };
         Self { templates: tree.templates, configs, ..Self::new(&tree.package) }
     }
 
-    /// The configs, in the order in which they were read.
+    /// Iterates over the configs in reading order.
     pub(super) fn configs(&self) -> impl Iterator<Item = &String> {
         let is_sole = self.configs.is_empty();
         let sole = self.files.keys().filter(move |file| is_sole && file.starts_with("config/"));
@@ -80,7 +80,7 @@ impl Marker {
         self.stamps.insert(fingerprint.to_owned(), lines.to_owned());
     }
 
-    /// Keeps what `old` knew of a generated file that is not written any more.
+    /// Keeps the entry of `old` for a generated file that is no longer written.
     pub(super) fn adopt_from(&mut self, old: &Self, path: &str) {
         if let Some(digest) = old.files.get(path) {
             self.files.insert(path.to_owned(), digest.clone());

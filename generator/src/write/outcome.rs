@@ -1,4 +1,4 @@
-//! What writing a package did, for people and for programs.
+//! The result of writing a package, as text and as data.
 
 use std::{
     fmt,
@@ -9,34 +9,34 @@ use serde::Serialize;
 
 use crate::plan::{Inherited, Note};
 
-/// What was done to each file. Paths are relative to the package's folder.
+/// The result for each file. Paths are relative to the package's folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// The package.
     pub package: String,
     /// Its folder.
     pub dir: PathBuf,
-    /// Files that were not there.
+    /// New files.
     pub created: Vec<String>,
-    /// Those of them that begin as the author's file of an architecture that the config has no more.
+    /// New files that start as copies of the author's file for a removed architecture.
     pub inherited: Vec<Begun>,
-    /// Those of them that wait for code although the operator has a reference.
+    /// New files that wait for the author's code although the operator has a reference.
     pub waiting: Vec<Waiting>,
     /// Generated files that changed.
     pub refreshed: Vec<String>,
-    /// Generated files that are as they were.
+    /// Unchanged generated files.
     pub unchanged: Vec<String>,
-    /// The author's files, left alone.
+    /// The author's files, not touched.
     pub kept: Vec<String>,
-    /// Generated files that an earlier version had elsewhere, each with where it is now.
+    /// Generated files of an earlier version at another path, with their current paths.
     pub moved: Vec<(String, String)>,
-    /// Generated files that somebody had edited, each with the copy that was kept.
+    /// Generated files that were edited, with the paths of the copies.
     pub saved: Vec<(String, String)>,
     /// The author's files that were written for another config.
     pub drifted: Vec<Drift>,
-    /// The author's files that were taken as brought up to date.
+    /// The author's files that were accepted as up to date.
     pub accepted: Vec<String>,
-    /// Files that the config has no more, left alone.
+    /// Files that are not in the config any more, not touched.
     pub orphaned: Vec<String>,
 }
 
@@ -45,11 +45,11 @@ pub struct Report {
 pub struct Waiting {
     /// The file.
     pub file: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// A new file with the text of another.
+/// A new file with the text of another file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Begun {
     /// The file.
@@ -75,13 +75,13 @@ impl From<Note> for Waiting {
 pub struct Drift {
     /// The file.
     pub file: String,
-    /// What changed; empty where the old config is not known.
+    /// The changes of the config; empty if the old config is not known.
     pub changes: Vec<Change>,
-    /// The fingerprint to write into the file once it is brought up to date.
+    /// The fingerprint to write into the file once it is up to date.
     pub config: String,
 }
 
-/// A line of an operator's description that came or went.
+/// An added or removed line of an operator's description.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
@@ -110,7 +110,7 @@ impl Drift {
 }
 
 impl Report {
-    /// Files with which the package's folder is not what would be generated today, each with what is wrong with it.
+    /// Returns the files that differ from a fresh generation, each with the reason.
     pub fn stale(&self) -> Vec<(&str, &'static str)> {
         let created = self.created.iter().map(|file| (file.as_str(), "missing"));
         let refreshed = self.refreshed.iter().map(|file| {
@@ -121,7 +121,7 @@ impl Report {
         let drifted = drifted.iter().map(|d| (d.file.as_str(), "written for another config"));
         let orphaned =
             self.orphaned.iter().map(|file| (file.as_str(), "not in the config any more"));
-        let moved = self.moved.iter().map(|(file, _)| (file.as_str(), "elsewhere now"));
+        let moved = self.moved.iter().map(|(file, _)| (file.as_str(), "moved"));
         let stale = created.chain(refreshed).chain(drifted).chain(orphaned).chain(moved);
         let mut stale: Vec<_> = stale.collect();
         stale.sort_unstable();
@@ -156,10 +156,10 @@ impl fmt::Display for Report {
             }
         }
         for Begun { file, from } in &self.inherited {
-            writeln!(f, "  inherits  {file}: begins as your {from}")?;
+            writeln!(f, "  inherits  {file}: starts as a copy of your {from}")?;
         }
         for Waiting { file, reason } in &self.waiting {
-            writeln!(f, "  waits     {file}: for your code, as {reason}")?;
+            writeln!(f, "  waits     {file}: for your code: {reason}")?;
         }
         if !self.kept.is_empty() {
             writeln!(f, "  kept      {} of your files, untouched", self.kept.len())?;
@@ -168,13 +168,16 @@ impl fmt::Display for Report {
             writeln!(f, "  unchanged {} generated files", self.unchanged.len())?;
         }
         for (file, to) in &self.moved {
-            writeln!(f, "  moved     {file}: it is {to} now")?;
+            writeln!(f, "  moved     {file}: now {to}")?;
         }
         for (file, copy) in &self.saved {
-            writeln!(f, "  edited    {file}: it is regenerated; your version is {copy}")?;
+            writeln!(f, "  edited    {file}: regenerated; your version is {copy}")?;
         }
         for Drift { file, changes, config } in &self.drifted {
-            writeln!(f, "  drifted   {file}: written for another config, now `config {config}`")?;
+            writeln!(
+                f,
+                "  drifted   {file}: written for another config; the new one is `config {config}`"
+            )?;
             for change in changes {
                 match change {
                     Change::Added(line) => writeln!(f, "              + {line}")?,
@@ -183,10 +186,10 @@ impl fmt::Display for Report {
             }
         }
         for file in &self.accepted {
-            writeln!(f, "  accepted  {file}: taken as written for this config")?;
+            writeln!(f, "  accepted  {file}: accepted for this config")?;
         }
         for file in &self.orphaned {
-            writeln!(f, "  orphaned  {file}: not in the config any more; delete it if you like")?;
+            writeln!(f, "  orphaned  {file}: not in the config any more; you may delete it")?;
         }
         if self.drifted.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Puts files in place: everything is written under temporary names first, then renamed.
+//! Replaces files atomically: everything is written under temporary names first, then renamed.
 
 use std::{
     fs,
@@ -28,21 +28,21 @@ pub(super) fn put(writes: Vec<Write>, removes: &[PathBuf]) -> Result<(), WriteEr
         undo.remove(path)?;
     }
     undo.keep();
-    // A folder in which something is left stays.
+    // Folders that still contain files stay.
     for folder in removes.iter().filter_map(|path| path.parent()) {
         let _ = fs::remove_dir(folder);
     }
     Ok(())
 }
 
-/// What to take back if a later step fails.
+/// The changes to undo if a later step fails.
 #[derive(Debug, Default)]
 struct Undo {
-    /// Temporary files, and files that were not there before.
+    /// Temporary files, and new files.
     files: Vec<PathBuf>,
-    /// Folders that were not there before, outermost first.
+    /// New folders, outermost first.
     dirs: Vec<PathBuf>,
-    /// Files that were replaced or removed, with what they held.
+    /// Replaced or removed files, with their contents.
     replaced: Vec<(PathBuf, Vec<u8>)>,
 }
 
@@ -65,8 +65,8 @@ impl Undo {
     fn write_temporary(&mut self, path: &Path, contents: &str) -> Result<PathBuf, WriteError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let temporary = path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
-        // `create_new` follows no link and overwrites nothing.
-        // Who reads of it knows the file, not the temporary one.
+        // `create_new` follows no link and overwrites nothing. The error names the final path,
+        // which the user knows.
         let mut file = fs::File::create_new(&temporary).map_err(WriteError::io(path))?;
         self.files.push(temporary.clone());
         file.write_all(contents.as_bytes()).map_err(WriteError::io(path))?;
@@ -100,7 +100,7 @@ impl Undo {
 
 impl Drop for Undo {
     fn drop(&mut self) {
-        // The first failure is the one to report; what cannot be taken back stays.
+        // The first failure is the one to report; what cannot be undone stays.
         for (path, old) in self.replaced.drain(..) {
             let _ = fs::write(path, old);
         }

@@ -98,7 +98,11 @@ fn a_kernel_outlives_the_first_of_the_architectures_that_share_it() {
     let begun = [Begun { file: second.clone(), from: first.clone() }];
     assert_eq!(report.inherited, begun);
     assert!(report.created.contains(&second) && report.orphaned.contains(&first), "{report:?}");
-    assert!(report.to_string().contains(&format!("inherits  {second}: begins as your {first}\n")));
+    assert!(
+        report
+            .to_string()
+            .contains(&format!("inherits  {second}: starts as a copy of your {first}\n"))
+    );
     // It is of the config that it was written for.
     let drifted: Vec<&str> = report.drifted.iter().map(|drift| drift.file.as_str()).collect();
     assert_eq!(drifted, [second.as_str(), "reg/src/ops/first.rs"]);
@@ -209,7 +213,7 @@ fn generated_files_that_lie_elsewhere_now_are_moved_unless_they_were_edited() {
 
     // A failure puts back what is removed already.
     let update = survey(&tree(&[]), &place.dir, Foreign::Refuse).unwrap();
-    assert!(update.report.stale().contains(&(old[0], "elsewhere now")));
+    assert!(update.report.stale().contains(&(old[0], "moved")));
     fs::remove_file(place.dir.join(old[1])).unwrap();
     let before = place.listing();
     assert!(matches!(update.apply().unwrap_err(), WriteError::Io { .. }));

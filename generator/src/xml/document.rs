@@ -1,4 +1,4 @@
-//! Elements that know where they stand. The parser is `roxmltree`'s; its ranges are offsets in the text.
+//! XML elements with their places. `roxmltree` parses; its ranges are offsets in the text.
 
 use roxmltree::{ParsingOptions, TextPos};
 
@@ -10,10 +10,10 @@ use crate::{
     spelling::{did_you_mean, one_of, quote},
 };
 
-/// More nodes than any op definition has; texts of this size are refused before they take memory.
+/// The maximum number of nodes; larger texts are refused before they take memory.
 const MAX_NODES: u32 = 1 << 20;
 
-/// What an element has once at most.
+/// Elements that may occur once in their parent.
 const SINGLE: &[&str] = &[
     "Name",
     "Mandatory",
@@ -39,7 +39,7 @@ pub(super) struct Node<'d> {
     pub(super) path: String,
 }
 
-/// What the front end carries through one file.
+/// The state of the front end for one file.
 pub(super) struct Reader<'r, 's> {
     pub(super) file: FileId,
     pub(super) report: &'r mut Report<'s>,
@@ -64,7 +64,7 @@ impl<'t> Document<'t> {
     }
 }
 
-/// The text of an element that must be there.
+/// Returns the text of a required element.
 pub(super) fn needed_text(
     node: &Node<'_>,
     name: &str,
@@ -79,7 +79,7 @@ pub(super) fn needed_text(
     found
 }
 
-/// Where the error is; an end that is missing is missing at the end.
+/// Returns the offset of the error; a missing end is reported at the end of the text.
 fn offset_of(text: &str, error: &roxmltree::Error) -> usize {
     if matches!(error, roxmltree::Error::UnclosedRootNode | roxmltree::Error::NoRootNode) {
         return text.trim_end().len();
@@ -102,12 +102,12 @@ fn explain(error: &roxmltree::Error) -> Problem {
     };
     let help = match error {
         roxmltree::Error::UnexpectedCloseTag(..) => "close elements in the order they were opened",
-        roxmltree::Error::UnclosedRootNode => "close what is still open",
-        roxmltree::Error::DtdDetected => "remove the DOCTYPE; op definitions have none",
-        roxmltree::Error::NodesLimitReached => "split the file: it has more elements than are read",
+        roxmltree::Error::UnclosedRootNode => "close the element that is still open",
+        roxmltree::Error::DtdDetected => "remove the DOCTYPE; op definitions do not use it",
+        roxmltree::Error::NodesLimitReached => "split the file: it has too many elements",
         roxmltree::Error::MalformedEntityReference(_)
         | roxmltree::Error::UnknownEntityReference(..) => "write & as &amp; and < as &lt;",
-        _ => "look at this place and just before it for a typing slip",
+        _ => "look for a typing slip here and just before",
     };
     problem(Kind::XmlSyntax, found, "well-formed XML", help)
 }
@@ -117,7 +117,7 @@ impl<'d> Node<'d> {
         self.xml.tag_name().name()
     }
 
-    /// The children of this name, in order.
+    /// Returns the children of this name, in order.
     pub(super) fn all(&self, name: &str) -> Vec<Self> {
         let children = self.xml.children().filter(|child| child.has_tag_name(name));
         let children: Vec<_> = children.collect();
@@ -142,7 +142,7 @@ impl Reader<'_, '_> {
         Spot { file: self.file, offset: node.xml.range().start, path: node.path.clone() }
     }
 
-    /// Refuses what the format does not have, in the element and below it.
+    /// Reports unknown elements and attributes, in the element and below it.
     pub(super) fn refuse_unknown(&mut self, node: &Node<'_>) {
         let Some(known) = ELEMENTS.iter().find(|element| element.name == node.name()) else {
             return;
@@ -155,7 +155,7 @@ impl Reader<'_, '_> {
             let found = format!("attribute {}", quote(attribute.name()));
             self.error(&spot, problem(Kind::UnknownField, found, one_of(attributes), help));
         }
-        // What stands in descriptions and constraints is for people.
+        // Descriptions and constraints are free text.
         if matches!(known.name, "Description" | "Constraint" | "Text") {
             return;
         }
@@ -184,7 +184,7 @@ impl Reader<'_, '_> {
         Some(At { value: attribute.value().to_owned(), spot })
     }
 
-    /// Reports what an element has twice and may have once.
+    /// Reports repeated elements that may occur once.
     fn refuse_twice(&mut self, node: &Node<'_>) {
         for name in SINGLE {
             let children = node.all(name);
@@ -197,19 +197,19 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// The text of an element, without the space and the comments around it.
+    /// Returns the text of an element, without surrounding space and comments.
     pub(super) fn text(&self, node: &Node<'_>) -> At<String> {
         let pieces = node.xml.children().filter(roxmltree::Node::is_text);
         let text: String = pieces.filter_map(|piece| piece.text()).collect();
         At { value: text.trim().to_owned(), spot: self.spot(node) }
     }
 
-    /// The text of the child of this name.
+    /// Returns the text of the child of this name.
     pub(super) fn text_of(&self, node: &Node<'_>, name: &str) -> Option<At<String>> {
         node.all(name).first().map(|child| self.text(child))
     }
 
-    /// The lines of the child of this name, from the first that says something to the last one, without what all are indented by.
+    /// Returns the lines of the child of this name, without leading and trailing blank lines and common indentation.
     pub(super) fn lines_of(&mut self, node: &Node<'_>, name: &str) -> Field<Vec<At<String>>> {
         let Some(child) = node.all(name).into_iter().next() else { return Field::Absent };
         let pieces = child.xml.children().filter(roxmltree::Node::is_text);
@@ -244,7 +244,7 @@ impl Reader<'_, '_> {
         Field::Given(lines.into_iter().take(last + 1).map(line).collect())
     }
 
-    /// `true` or `false` in the child of this name.
+    /// Reads `true` or `false` in the child of this name.
     pub(super) fn truth_of(&mut self, node: &Node<'_>, name: &str) -> Field<At<bool>> {
         let Some(At { value, spot }) = self.text_of(node, name) else { return Field::Absent };
         let value = match value.to_ascii_lowercase().as_str() {
@@ -260,12 +260,12 @@ impl Reader<'_, '_> {
     }
 }
 
-/// How many characters of space a line begins with.
+/// Counts the spaces at the start of a line.
 fn indent(line: &str) -> usize {
     line.chars().take_while(|c| c.is_whitespace()).count()
 }
 
-/// The line without so many of the characters of space that it begins with.
+/// Removes up to this many spaces at the start of a line.
 fn unindented(line: &str, count: usize) -> &str {
     let rest = line.char_indices().nth(count.min(indent(line))).and_then(|(at, _)| line.get(at..));
     rest.unwrap_or_default()

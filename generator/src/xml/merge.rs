@@ -1,5 +1,4 @@
-//! One operator in several files, each for other backends, as vendors' projects keep them: put together
-//! before they are checked.
+//! Joins an operator that several files define for different backends, as in vendors' projects, before the checks.
 
 use std::mem;
 
@@ -10,8 +9,8 @@ use crate::{
     spelling::quote,
 };
 
-/// Joins operators of packages of the same name where they differ in their cores, and in types there, alone.
-/// What differs in more stays, and is then an operator that is defined twice. A reference in one of the files is that of all.
+/// Joins operators of packages of the same name if they differ only in cores and types. Others stay separate and are
+/// reported as duplicates. A reference in one of the files applies to all.
 pub(crate) fn join_backends(
     packages: &mut [Package],
     is_xml: impl Fn(FileId) -> bool,
@@ -57,7 +56,7 @@ fn all<T>(a: &[T], b: &[T], holds: fn(&T, &T) -> bool) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| holds(a, b))
 }
 
-/// Whether two tensors differ in their types alone.
+/// Whether two tensors differ only in their types.
 fn are_like(a: &Tensor, b: &Tensor) -> bool {
     text(&a.name) == text(&b.name)
         && says(&a.is_static) == says(&b.is_static)
@@ -113,7 +112,7 @@ fn is_same(a: &Literal, b: &Literal) -> bool {
     }
 }
 
-/// Adds the cores of `b`, and the types there, and its reference.
+/// Adds the cores, types and reference of `b`.
 fn join(a: &mut Op, b: Op, report: &mut Report<'_>) {
     match (&a.reference, &b.reference) {
         (Field::Absent, _) => a.reference = b.reference,
@@ -144,7 +143,7 @@ fn join(a: &mut Op, b: Op, report: &mut Report<'_>) {
     }
 }
 
-/// Refuses two sources for one operator; the same one twice is fine.
+/// Reports two different references of one operator.
 fn refuse_two_references(
     op: Option<&At<String>>,
     [first, second]: [&[At<String>]; 2],

@@ -1,4 +1,4 @@
-//! One operator of a collection.
+//! Reads one operator of a collection.
 
 use super::{
     REFERENCE,
@@ -70,7 +70,8 @@ struct Cores {
     archs: Vec<At<u16>>,
 }
 
-/// The cores of the backends that the operator names, and of those that name it.
+/// Returns the cores of the backends that the operator lists, and of supplemental lists that name
+/// it.
 fn cores(
     node: &Node<'_>,
     op: &str,

@@ -1,4 +1,4 @@
-//! Supplemental lists: what op definitions say of one backend.
+//! Supplemental lists: backend-specific parts of op definitions.
 
 use super::{
     document::{Node, Reader},
@@ -18,13 +18,13 @@ pub(super) struct Supplements<'d> {
 
 struct List<'d> {
     backend: Backend,
-    /// Operators that the list says to be supported, or that it says more of.
+    /// The operators that the list supports or extends.
     names: Vec<String>,
     /// The operator, `Input`, `Output` or `Parameter`, its name, and the element.
     parts: Vec<(String, &'static str, String, Node<'d>)>,
 }
 
-/// The kinds of parts that an operator has.
+/// The kinds of parts of an operator.
 const KINDS: &[&str] = &["Input", "Output", "Parameter"];
 
 impl<'d> Supplements<'d> {
@@ -74,13 +74,13 @@ impl<'d> Supplements<'d> {
         Self { lists }
     }
 
-    /// The backends whose lists name an operator.
+    /// Iterates over the backends whose lists name an operator.
     pub(super) fn backends(&self, op: &str) -> impl Iterator<Item = &Backend> {
         let names = move |list: &&List<'_>| list.names.iter().any(|name| name == op);
         self.lists.iter().filter(names).map(|list| &list.backend)
     }
 
-    /// What the lists of a core say of a part of an operator.
+    /// Returns the entries of a core's lists for a part of an operator.
     pub(super) fn parts(
         &self,
         core: CoreKind,
@@ -100,7 +100,7 @@ fn names(definition: &Node<'_>, kind: &str, reader: &Reader<'_, '_>) -> Vec<Stri
     parts.iter().filter_map(|part| Some(reader.text(part.all("Name").first()?).value)).collect()
 }
 
-/// Reports a name that nothing in the definitions has.
+/// Reports a name that is not defined.
 fn refuse_stranger(name: &str, spot: &Spot, known: &[String], reader: &mut Reader<'_, '_>) {
     if known.iter().any(|known| known == name) {
         return;

@@ -1,4 +1,4 @@
-//! Inputs, outputs and parameters of an operator.
+//! Reads inputs, outputs and parameters of an operator.
 
 use super::{
     document::{Node, Reader, needed_text},
@@ -15,10 +15,10 @@ use crate::{
     spelling::{did_you_mean, one_of, quote},
 };
 
-/// What a shape's rank may be.
+/// The allowed ranks of a shape.
 const RANKS: &[&str] = &["SCALAR", "0D", "1D", "2D", "3D", "4D", "5D", "ND"];
 
-/// The operator that a part is of.
+/// The operator of a part.
 pub(super) struct Of<'a, 'd> {
     pub(super) op: &'a str,
     pub(super) kinds: &'a [CoreKind],
@@ -34,13 +34,13 @@ struct Part<'a, 'd> {
     role: Role,
 }
 
-/// A type out of those that a part lists.
+/// A type chosen from those that a part lists.
 struct Chosen {
     dtype: At<DataType>,
     is_encoded: bool,
 }
 
-/// Whether a parameter is one value: its rank says so, or nothing says that it is a list.
+/// Whether a parameter is a single value: its rank says so, or nothing says that it is a list.
 pub(super) fn is_scalar(node: &Node<'_>, reader: &mut Reader<'_, '_>) -> bool {
     match checked_rank(node, reader) {
         Some(rank) => rank == "SCALAR",
@@ -48,7 +48,7 @@ pub(super) fn is_scalar(node: &Node<'_>, reader: &mut Reader<'_, '_>) -> bool {
     }
 }
 
-/// An input, an output, or a parameter that is a list.
+/// Reads an input, an output, or a list parameter.
 pub(super) fn port(
     node: &Node<'_>,
     kind: &'static str,
@@ -86,7 +86,7 @@ pub(super) fn port(
     }
 }
 
-/// A parameter that is one value.
+/// Reads a scalar parameter.
 pub(super) fn scalar(node: &Node<'_>, of: &Of<'_, '_>, reader: &mut Reader<'_, '_>) -> ScalarParam {
     let written = needed_text(node, "Name", reader);
     let name = written.as_ref().map(|name| name.value.clone()).unwrap_or_default();
@@ -107,8 +107,8 @@ pub(super) fn scalar(node: &Node<'_>, of: &Of<'_, '_>, reader: &mut Reader<'_, '
     }
 }
 
-/// Which types are taken: as they come, or fewer, so that an element is the same thing on every core. Truth values are no numbers,
-/// and what has 64 bits has no encoding.
+/// The restrictions to try on the types of a part: none, then restrictions that give an element the same meaning on
+/// every core. Bools are not numbers, and 64-bit types have no encoding.
 const CHOICES: &[fn(&Type) -> bool] = &[
     |_| true,
     |of| !matches!(of.dtype, Some(DataType::Bool8 | DataType::Int64)),
@@ -116,7 +116,7 @@ const CHOICES: &[fn(&Type) -> bool] = &[
     |of| of.dtype == Some(DataType::Bool8),
 ];
 
-/// The types of a part on each core, out of those that the core holds.
+/// Chooses the types of a part on each core from those that the core supports.
 fn choose(
     held: &[(CoreKind, Vec<At<Type>>)],
     role: Role,
@@ -132,7 +132,7 @@ fn choose(
         are_truths || !(has(DataType::Bool8) || is_encoded && has(DataType::Int64))
     };
     let all: Vec<_> = CHOICES.iter().filter_map(|is_meant| of(*is_meant)).collect();
-    // Parameters are read as they are; and what fits in no way is for the checks to refuse.
+    // Parameters are read directly; the checks refuse a part without any fitting restriction.
     let fitting = all.iter().filter(|_| role != Role::Param).find(fits);
     let Some(types) = fitting.or(all.first()) else { return Vec::new() };
     let entries = held.iter().zip(types).filter_map(|((core, held), at)| {
@@ -140,9 +140,9 @@ fn choose(
         if role != Role::Param && held.len() > 1 {
             let names: Vec<&str> = held.iter().map(|at| at.value.name).collect();
             let found = format!("{} on {}", names.join(", "), core.as_str());
-            let why = if is_first { "" } else { ", as it goes with those of the other backends" };
+            let why = if is_first { "" } else { ", to match those of the other backends" };
             let advice = format!(
-                "{} is taken{why}; list one Datatype for each backend, in a supplemental list where \
+                "{} is used{why}; list one Datatype for each backend, in a supplemental list where \
                  they differ",
                 at.value.name
             );
@@ -154,19 +154,20 @@ fn choose(
     entries.collect()
 }
 
-/// The first type of those that are meant; on the DSP, whose models are fixed point, an encoded one before others.
+/// Returns the first type that passes the restriction; on the DSP, whose models are fixed point, quantized types come
+/// first.
 fn taken(core: CoreKind, held: &[At<Type>], is_meant: fn(&Type) -> bool) -> Option<&At<Type>> {
     let mut meant = held.iter().filter(|at| is_meant(&at.value));
     let encoded = meant.clone().find(|at| core == CoreKind::Dsp && at.value.is_encoded);
     encoded.or(meant.next())
 }
 
-/// The type of elements that a type is.
+/// Returns the element type of a type.
 fn element(at: &At<Type>) -> Option<At<DataType>> {
     Some(At { value: at.value.dtype?, spot: at.spot.clone() })
 }
 
-/// The types that a part lists and a core holds, at least one.
+/// Returns the types that a part lists and a core supports, at least one.
 fn held(
     part: &Part<'_, '_>,
     core: CoreKind,
@@ -175,7 +176,7 @@ fn held(
 ) -> Option<Vec<At<Type>>> {
     let listed = listed(part, core, of, reader)?;
     let cores: Vec<Core> = match (part.role, core) {
-        // Parameters are read as they are, on any core.
+        // Parameters are read directly, on any core.
         (Role::Param, _) => Vec::new(),
         (Role::Input | Role::Output, CoreKind::Cpu) => vec![Core::Cpu],
         (Role::Input | Role::Output, CoreKind::Gpu) => vec![Core::Gpu],
@@ -193,7 +194,7 @@ fn held(
     Some(held)
 }
 
-/// The types that a part lists for a core: those of supplemental lists, else the general ones.
+/// Returns the types that a part lists for a core: those of supplemental lists, else the general ones.
 fn listed(
     part: &Part<'_, '_>,
     core: CoreKind,
@@ -217,9 +218,9 @@ fn listed(
             of_core == core && arch.is_none_or(|arch| of.archs.contains(&arch))
         };
         let backend = words::BACKENDS.iter().find(is_meant).map_or("", |(name, ..)| name);
-        let found = format!("{BACKEND_SPECIFIC}, and nothing specific to {backend}");
+        let found = format!("{BACKEND_SPECIFIC}, and no type for {backend}");
         let wanted = "a type for each backend";
-        let help = format!("say the type in a <SupplementalOpDefList Backend=\"{backend}\">");
+        let help = format!("give the type in a <SupplementalOpDefList Backend=\"{backend}\">");
         reader.error(&word.spot, problem(Kind::NoDataType, found, wanted, help));
         return None;
     }
@@ -227,7 +228,7 @@ fn listed(
     types.into_iter().collect()
 }
 
-/// Reports that a core holds none of the types.
+/// Reports that a core supports none of the types.
 fn refuse(listed: &[At<Type>], core: CoreKind, cores: &[Core], reader: &mut Reader<'_, '_>) {
     let Some(first) = listed.first() else { return };
     let is_known = listed.iter().any(|at| at.value.dtype.is_some());
@@ -242,13 +243,13 @@ fn refuse(listed: &[At<Type>], core: CoreKind, cores: &[Core], reader: &mut Read
     let (kind, help) = if is_known {
         (Kind::CoreCannotHold, "give this backend a type of its own in a supplemental list")
     } else {
-        (Kind::UnsupportedDataType, "nothing here has elements of this type")
+        (Kind::UnsupportedDataType, "elements of this type are not supported")
     };
     reader.error(&first.spot, problem(kind, found, one_of(&allowed), help));
 }
 
-/// The name as generated code can have it, and where it differs the attribute that a parameter is.
-/// Inputs and outputs go by their position, so that their names are free.
+/// Converts a name for generated code; a changed parameter name becomes its attribute. Inputs and outputs are matched
+/// by position, so their names are free.
 fn renamed(written: Option<At<String>>, role: Role) -> (Option<At<String>>, Field<At<String>>) {
     let Some(At { value, spot }) = written else { return (None, Field::Absent) };
     let legal = match names::check(&value) {
@@ -263,7 +264,7 @@ fn renamed(written: Option<At<String>>, role: Role) -> (Option<At<String>>, Fiel
     (Some(At { value: legal, spot }), attribute)
 }
 
-/// `in[0]` is `in_0`, `in` is `in_`.
+/// Converts a name: `in[0]` becomes `in_0`, `in` becomes `in_`.
 fn legal(name: &str) -> Option<String> {
     let word: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
@@ -277,7 +278,7 @@ fn legal(name: &str) -> Option<String> {
     names::check(&word).is_ok().then_some(word)
 }
 
-/// Whether a default is of a parameter that is text.
+/// Whether a default belongs to a string parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum IsText {
     Yes,
@@ -315,7 +316,7 @@ fn checked_rank(node: &Node<'_>, reader: &mut Reader<'_, '_>) -> Option<String> 
     Some(value)
 }
 
-/// The layout that a supplemental list says, else the general one; of rank-4 tensors only.
+/// Returns the layout of a supplemental list, else the general one; rank-4 tensors only.
 fn layout(part: &Part<'_, '_>, of: &Of<'_, '_>, reader: &mut Reader<'_, '_>) -> Option<Layout> {
     let lists = of.kinds.iter().flat_map(|core| {
         of.supplements.parts(*core, of.op, part.kind, &part.name).cloned().collect::<Vec<_>>()

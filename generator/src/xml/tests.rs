@@ -1,4 +1,4 @@
-//! Op definitions read: what is taken of them, what is refused and where, and what several files make.
+//! Reading of op definitions: accepted parts, refusals with their places, and merging of files.
 
 use std::path::Path;
 
@@ -169,7 +169,7 @@ fn types_of_a_port_agree_where_backends_hold_others() {
         let datatype = |of: &&str| format!("<Datatype>QNN_DATATYPE_{of}</Datatype>");
         types.iter().map(datatype).collect::<Vec<_>>().concat()
     };
-    // The types on every backend, and on the CPU; what is taken on the CPU and on the HTP.
+    // The types on every backend, and on the CPU; the chosen types on the CPU and on the HTP.
     let cases: &[(&[&str], &[&str], [&str; 2])] = &[
         (&["BOOL_8", "UFIXED_POINT_8"], &["BOOL_8", "UFIXED_POINT_8"], ["UINT_8", "UINT_8"]),
         (&["BOOL_8", "UFIXED_POINT_8"], &["BOOL_8", "FLOAT_32"], ["FLOAT_32", "UINT_8"]),
@@ -195,7 +195,7 @@ fn types_of_a_port_agree_where_backends_hold_others() {
         let warnings = faults(&text, Mode::Strict);
         assert!(!warnings.is_empty(), "{general:?}, {on_cpu:?}");
         let said: Vec<&str> = warnings.iter().map(|warning| warning.help.as_str()).collect();
-        assert!(said.iter().any(|help| help.contains("goes with those of the other")), "{said:?}");
+        assert!(said.iter().any(|help| help.contains("match those of the other")), "{said:?}");
     }
     let got: Vec<Kind> = faults(&text(&["UFIXED_POINT_8"], &["BOOL_8"]), Mode::Strict)
         .iter()
@@ -242,7 +242,7 @@ fn files_for_several_backends_are_one_operator() {
     assert_eq!(types, ["FLOAT_32", "UINT_8"]);
     assert!(op.inputs[0].quantization.is_some());
 
-    // What differs in more than cores is defined twice.
+    // Operators that differ in more than cores are duplicates.
     let other = htp.replace("<Default>2", "<Default>3");
     let files = [("cpu.xml", &cpu), ("htp.xml", &other)];
     let files = files.map(|(path, text)| Source { path: Path::new(path), text });
@@ -273,7 +273,10 @@ fn a_reference_in_one_of_the_files_is_that_of_all_and_two_are_refused() {
     let [only] = all.as_slice() else { panic!("{all:?}") };
     assert_eq!((only.kind, only.file.as_path()), (Reference, Path::new("htp.xml")));
     let only = only.to_string();
-    assert!(only.contains("another reference of \"Twice\", wanted one for all backends"), "{only}");
+    assert!(
+        only.contains("another reference of \"Twice\", expected one for all backends"),
+        "{only}"
+    );
     assert!(only.contains("the first is at cpu.xml:4:5"), "{only}");
 }
 
@@ -317,7 +320,7 @@ fn the_page_has_every_element_and_no_other() {
 fn every_child_is_an_element_of_the_table() {
     for element in ELEMENTS {
         for child in element.children {
-            // Descriptions are for people; what is in them is not looked at.
+            // Descriptions are free text and are not checked.
             if element.name != "Description" {
                 assert!(ELEMENTS.iter().any(|e| e.name == *child), "{child}");
             }

@@ -9,16 +9,16 @@ use crate::{
     spelling::{did_you_mean, one_of, quote},
 };
 
-/// What a tensor says whose types are those of a supplemental list.
+/// The data type of a tensor whose types are in a supplemental list.
 pub(super) const BACKEND_SPECIFIC: &str = "BACKEND_SPECIFIC";
 
 /// A data type of op definitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Type {
     pub(super) name: &'static str,
-    /// The same in a config, if that has it.
+    /// The data type of a config, if there is an equivalent.
     pub(super) dtype: Option<DataType>,
-    /// Whether its integers stand for real numbers.
+    /// Whether its integers are quantized values.
     pub(super) is_encoded: bool,
 }
 
@@ -61,7 +61,7 @@ pub(super) const TYPES: &[Type] = &[
     missing("QNN_DATATYPE_UNDEFINED"),
 ];
 
-/// A backend, the core that it is here, and the architecture that stands for it.
+/// A backend, its core, and its architecture.
 pub(super) const BACKENDS: &[(&str, CoreKind, Option<u16>)] = &[
     ("CPU", CoreKind::Cpu, None),
     ("GPU", CoreKind::Gpu, None),
@@ -69,7 +69,7 @@ pub(super) const BACKENDS: &[(&str, CoreKind, Option<u16>)] = &[
     ("HTP", CoreKind::Dsp, Some(68)),
 ];
 
-/// A backend that is one of ours.
+/// A supported backend.
 #[derive(Debug, Clone)]
 pub(super) struct Backend {
     pub(super) core: CoreKind,
@@ -90,7 +90,7 @@ impl Reader<'_, '_> {
         Some(Backend { core: *core, arch: *arch, spot })
     }
 
-    /// The type that a word names; `BACKEND_SPECIFIC` is none.
+    /// Reads a type; `None` for `BACKEND_SPECIFIC`.
     pub(super) fn data_type(&mut self, word: &At<String>) -> Option<At<Type>> {
         let At { value, spot } = word;
         if let Some(found) = TYPES.iter().find(|known| known.name == value) {
@@ -104,7 +104,7 @@ impl Reader<'_, '_> {
         None
     }
 
-    /// The layout that a word names, if it says one.
+    /// Reads a layout, if the word names one.
     pub(super) fn layout(&mut self, word: &At<String>) -> Option<Layout> {
         let At { value, spot } = word;
         match value.as_str() {
@@ -122,7 +122,7 @@ impl Reader<'_, '_> {
     }
 }
 
-/// A default as it is written: braces around a list, a number, true or false, else text.
+/// Reads a default: braces around a list, a number, true or false, else a string.
 pub(super) fn default(word: At<String>) -> At<Literal> {
     let At { value, spot } = word;
     let literal = match value.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {

@@ -1,27 +1,27 @@
-//! What an operator is called with, held against its signature.
+//! Checks the arguments of an evaluation against the signature.
 
 use crate::{
     fault::EvalError,
     signature::{Class, Param, ParamKind, Signature, Tensor, Value},
 };
 
-/// What an operator is called with.
+/// The arguments of an evaluation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Arguments {
     /// The inputs, in the order of the signature.
     pub inputs: Vec<Argument>,
-    /// The parameters, in the order of the signature; their defaults where nothing is given.
+    /// The parameters, in the order of the signature; `None` stands for the default.
     pub params: Vec<Option<Value>>,
 }
 
-/// An input of a call.
+/// An input argument.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Argument {
-    /// It is left out.
+    /// The input is omitted.
     Absent,
-    /// Its extents, which are all that most shapes need.
+    /// The dimensions, which suffice for most shapes.
     Dims(Vec<usize>),
-    /// Its extents and elements.
+    /// The dimensions and elements.
     Tensor(Tensor),
 }
 
@@ -32,7 +32,7 @@ pub(super) fn check(signature: &Signature, arguments: &Arguments) -> Result<(), 
     ];
     for (what, found, wanted) in counts {
         if found != wanted {
-            return Err(EvalError::Arguments(format!("{found} {what} are given, wanted {wanted}")));
+            return Err(EvalError::Arguments(format!("found {found} {what}, expected {wanted}")));
         }
     }
     for (port, argument) in signature.inputs.iter().zip(&arguments.inputs) {
@@ -40,7 +40,7 @@ pub(super) fn check(signature: &Signature, arguments: &Arguments) -> Result<(), 
         match argument {
             Argument::Absent if port.optional || port.default.is_some() => {}
             Argument::Absent => {
-                return Err(EvalError::Arguments(format!("{name} is absent, and is not optional")));
+                return Err(EvalError::Arguments(format!("{name} is absent but not optional")));
             }
             Argument::Dims(dims) => check_rank(&name, dims)?,
             Argument::Tensor(tensor) => check_tensor(&name, tensor, port.class)?,
@@ -55,7 +55,7 @@ pub(super) fn check(signature: &Signature, arguments: &Arguments) -> Result<(), 
 fn check_param(param: &Param, value: Option<&Value>) -> Result<(), EvalError> {
     let name = format!("the parameter `{}`", param.name);
     let Some(value) = value.or(param.default.as_ref()) else {
-        return Err(EvalError::Arguments(format!("{name} is left out, and has no default")));
+        return Err(EvalError::Arguments(format!("{name} is omitted but has no default")));
     };
     let is_wanted = match (param.kind, value) {
         (ParamKind::Tensor(class), Value::Tensor(tensor)) => {
@@ -75,7 +75,7 @@ fn check_param(param: &Param, value: Option<&Value>) -> Result<(), EvalError> {
         ParamKind::Text => "text",
         ParamKind::Tensor(_) => "tensor",
     };
-    Err(EvalError::Arguments(format!("{name} is {value:?}, wanted a value of the kind {wanted}")))
+    Err(EvalError::Arguments(format!("{name} is {value:?}, expected a value of kind {wanted}")))
 }
 
 fn check_rank(name: &str, dims: &[usize]) -> Result<(), EvalError> {
@@ -83,7 +83,7 @@ fn check_rank(name: &str, dims: &[usize]) -> Result<(), EvalError> {
         return Ok(());
     }
     let (found, wanted) = (dims.len(), super::MAX_RANK);
-    Err(EvalError::Arguments(format!("{name} has rank {found}, wanted {wanted} at most")))
+    Err(EvalError::Arguments(format!("{name} has rank {found}, expected at most {wanted}")))
 }
 
 fn check_tensor(name: &str, tensor: &Tensor, class: Class) -> Result<(), EvalError> {
@@ -92,14 +92,14 @@ fn check_tensor(name: &str, tensor: &Tensor, class: Class) -> Result<(), EvalErr
     if len != Some(tensor.elements.len()) {
         let (found, dims) = (tensor.elements.len(), &tensor.dims);
         return Err(EvalError::Arguments(format!(
-            "{name} has {found} elements, wanted those of {dims:?}"
+            "{name} has {found} elements, expected those of {dims:?}"
         )));
     }
     let found = tensor.elements.class();
     if found != class {
         let (found, wanted) = (found.word(), class.word());
         return Err(EvalError::Arguments(format!(
-            "{name} has elements of the kind {found}, wanted {wanted}"
+            "{name} has elements of type {found}, expected {wanted}"
         )));
     }
     Ok(())

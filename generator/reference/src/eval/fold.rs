@@ -1,4 +1,4 @@
-//! Many numbers taken into one.
+//! Evaluates folds.
 
 use super::{Ints, Machine};
 use crate::{
@@ -14,7 +14,7 @@ impl Machine<'_> {
     pub(super) fn fold(&mut self, fold: &FoldLoop) -> Result<Val, EvalError> {
         let extents = self.extents(&fold.binders)?;
         let value = self.folded(fold, &extents)?;
-        // Another kernel may take more or fewer of them.
+        // Another kernel may fold more or fewer elements.
         let is_sure = extents.iter().all(Ints::is_sure);
         Ok(if is_sure { value } else { Val { error: f64::INFINITY, ..value } })
     }
@@ -93,7 +93,7 @@ impl Machine<'_> {
         })
     }
 
-    /// The sum as a real number, and how many terms it has.
+    /// Returns the sum as a float, and its number of terms.
     fn sum_of(&mut self, fold: &FoldLoop, extents: &[Ints]) -> Result<(Val, usize), EvalError> {
         let (mut value, mut size, mut error, mut n, mut is_whole) = (0.0, 0.0, 0.0, 0, true);
         self.each_value(&fold.binders, extents, &fold.body, |machine, term| {
@@ -125,7 +125,7 @@ impl Machine<'_> {
         })
     }
 
-    /// The first index with the largest or smallest element, and how far off those are that may be it as well.
+    /// Returns the first index of the largest or smallest element, with the distance of other candidates.
     fn place_of(&mut self, fold: &FoldLoop, extents: &[Ints]) -> Result<Val, EvalError> {
         let mut values = Vec::new();
         self.each_value(&fold.binders, extents, &fold.body, |_, value| values.push(value))?;
@@ -142,7 +142,7 @@ impl Machine<'_> {
         }
         let Some((place, best)) = best else {
             self.at = fold.at;
-            return Err(self.fault("the place of an extreme among no elements"));
+            return Err(self.fault("an extreme of no elements"));
         };
         let mut error = 0.0_f64;
         for (at, value) in values.iter().enumerate().filter(|(at, _)| *at != place) {

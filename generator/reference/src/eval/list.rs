@@ -1,4 +1,4 @@
-//! Lists of a few integers: extents, coordinates, axes.
+//! Evaluates lists of a few integers: dimensions, coordinates, axes.
 
 use super::Machine;
 use crate::{
@@ -8,10 +8,10 @@ use crate::{
     number::{integer, length},
 };
 
-/// A list holds this many items at most.
+/// The maximum length of a list.
 pub(crate) const MAX_LIST: usize = 16;
 
-/// A list, and in what distance from each item a correct kernel's may lie.
+/// A list, with the tolerance of each item.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ints {
     len: usize,
@@ -48,7 +48,7 @@ impl Ints {
         self.errors().iter().all(|error| *error == 0.0)
     }
 
-    /// Adds an item if there is room, and says whether there was.
+    /// Appends an item if there is space; returns whether there was.
     pub(crate) fn push(&mut self, item: i64, error: f64) -> bool {
         let (Some(at), Some(of)) = (self.items.get_mut(self.len), self.errors.get_mut(self.len))
         else {
@@ -138,7 +138,7 @@ impl Machine<'_> {
         let len = integer(list.items().len());
         let from = from.map_or(Ok(0), |from| self.scalar(from).map(Val::whole))?;
         let to = to.map_or(Ok(len), |to| self.scalar(to).map(Val::whole))?;
-        // Negative ones count from the end, and what is outside is cut, as in Python.
+        // Negative values count from the end, and out-of-range values are clamped, as in Python.
         let place = |at: i64| {
             length(if at < 0 { at.saturating_add(len) } else { at.min(len) }).unwrap_or(0)
         };
@@ -199,7 +199,7 @@ impl Machine<'_> {
         Ok(dims)
     }
 
-    /// For each axis whether it is in the list; negative ones count from the end.
+    /// Returns for each axis whether it is in the list; negative values count from the end.
     fn marked(&mut self, axes: &Axes, rank: usize) -> Result<[bool; MAX_LIST], EvalError> {
         let Some(list) = &axes.reduced else { return Ok([true; MAX_LIST]) };
         let list = self.list(list)?;
@@ -211,12 +211,10 @@ impl Machine<'_> {
                 .filter(|place| *place < rank)
                 .and_then(|place| marked.get_mut(place))
             {
-                Some(true) => return Err(self.fault(format!("axis {axis} is said twice"))),
+                Some(true) => return Err(self.fault(format!("axis {axis} is given twice"))),
                 Some(mark) => *mark = true,
                 None => {
-                    return Err(
-                        self.fault(format!("axis {axis} is none of a tensor of rank {rank}"))
-                    );
+                    return Err(self.fault(format!("axis {axis} is out of range for rank {rank}")));
                 }
             }
         }
@@ -257,7 +255,7 @@ impl Machine<'_> {
     }
 }
 
-/// The last coordinates, as many as there are extents, and 0 where the extent is 1.
+/// Returns the last coordinates, one per dimension, with 0 for dimensions of 1.
 fn align(coords: &Ints, dims: &Ints) -> Ints {
     let mut aligned = Ints::EMPTY;
     let skipped = coords.items().len().saturating_sub(dims.items().len());
@@ -276,7 +274,7 @@ fn unravel(number: i64, dims: &Ints) -> Ints {
         *item = rest.rem_euclid(dim);
         rest = rest.div_euclid(dim);
     }
-    // What is left over is outside, and is read as such.
+    // Excess is out of range, and such a read is detected.
     if let Some(first) = coords.items.first_mut().filter(|_| dims.len > 0) {
         *first = first
             .saturating_add(rest.saturating_mul(dims.items.first().copied().unwrap_or(1).max(1)));

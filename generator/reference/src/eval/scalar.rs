@@ -1,4 +1,4 @@
-//! One number: of an element, a bound of an index, or a condition.
+//! Evaluates scalars: of an element, a bound of an index, or a condition.
 
 use super::{Machine, Mode};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     signature::{Class, Elements, Tensor, Value},
 };
 
-/// Elements that a read may mean are tried up to this many.
+/// The maximum number of candidate elements of an uncertain read.
 const MAX_CANDIDATES: usize = 32;
 
 impl Machine<'_> {
@@ -29,7 +29,7 @@ impl Machine<'_> {
                 let place = if at < 0 { at.saturating_add(len) } else { at };
                 let item = length(place).and_then(|place| list.get(place)).ok_or_else(|| {
                     self.at = *position;
-                    self.fault(format!("item {at} is none of a list of {len}"))
+                    self.fault(format!("item {at} is out of range for a list of {len}"))
                 })?;
                 Ok(if index.is_sure() { item } else { Val { error: f64::INFINITY, ..item } })
             }
@@ -39,7 +39,7 @@ impl Machine<'_> {
                 let product = list.items().iter().try_fold(1_i64, |all, dim| all.checked_mul(*dim));
                 product
                     .map(Val::int)
-                    .ok_or_else(|| self.fault("extents multiply to more than 64 bits hold"))
+                    .ok_or_else(|| self.fault("the product of dimensions overflows 64 bits"))
             }
             Scalar::Ravel(coords, dims) => {
                 let (coords, dims) = (self.list(coords)?, self.list(dims)?);
@@ -61,7 +61,7 @@ impl Machine<'_> {
                 let (left, right) = (self.scalar(left)?, self.scalar(right)?);
                 self.binary(*op, left, right).ok_or_else(|| {
                     self.at = *at;
-                    self.fault("a division of integers by 0")
+                    self.fault("an integer division by 0")
                 })
             }
             Scalar::Cast(class, operand) => {
@@ -91,7 +91,7 @@ impl Machine<'_> {
         }
     }
 
-    /// A real number of the source or a parameter. What is known with the shapes is worked out in double precision.
+    /// Wraps a literal or a parameter. Values that depend on shapes and parameters only use double precision.
     fn float(&self, value: f64) -> Val {
         if self.early { Val::float(value, 0.0) } else { self.model.given(value) }
     }
@@ -162,7 +162,7 @@ impl Machine<'_> {
         }
     }
 
-    /// `and` where `needed` is true, `or` where it is false: the right side is worked out only if it matters.
+    /// Evaluates `and` if `needed` is true and `or` otherwise: the right side only if it matters.
     fn both(&mut self, left: &Scalar, right: &Scalar, needed: bool) -> Result<Val, EvalError> {
         let left = self.scalar(left)?;
         if left.is_sure() && left.holds() != needed {
@@ -189,7 +189,7 @@ impl Machine<'_> {
         if condition.is_sure() {
             return Ok(value);
         }
-        // Within the bound of error the other side is as right.
+        // Within the error bound the other branch is right too.
         let other = self.scalar(other)?;
         Ok(value.or(other))
     }
@@ -201,7 +201,7 @@ impl Machine<'_> {
             self.at = read.at;
             let (name, found) = (self.name(read.source), coords.items().len());
             return Err(
-                self.fault(format!("{name} has rank {rank}, and is read at {found} indices"))
+                self.fault(format!("{name} has rank {rank} and is read with {found} indices"))
             );
         }
         if coords.is_sure() {
@@ -227,7 +227,7 @@ impl Machine<'_> {
                 place.push(at.saturating_add(rest % (2 * reach + 1) - reach));
                 rest /= 2 * reach + 1;
             }
-            // A kernel that stays inside would not read what is outside.
+            // A kernel whose index is in range would not read outside.
             if let Ok(other) = self.read_at(read, &place) {
                 value = value.or(other);
             }
@@ -252,8 +252,9 @@ impl Machine<'_> {
             }
             let (name, dims) = (self.name(read.source), dims.to_vec());
             self.at = read.at;
-            return Err(self
-                .fault(format!("{name} is read at {coords:?}, outside of its extents {dims:?}")));
+            return Err(self.fault(format!(
+                "{name} is read at {coords:?}, outside of its dimensions {dims:?}"
+            )));
         };
         if let Source::Def(def) = read.source {
             let value = self.made(def)?.values.get(number).copied();
@@ -263,7 +264,7 @@ impl Machine<'_> {
             let name = self.name(read.source);
             let why = if self.mode == Mode::Values { "values" } else { "shapes" };
             return Err(EvalError::Arguments(format!(
-                "{why} depend on elements of {name}, which are not given"
+                "{why} depend on elements of {name}, which are not known"
             )));
         };
         let value = element(tensor, number).ok_or_else(|| self.broken())?;

@@ -1,4 +1,5 @@
-//! Selections: the indices for which a condition holds, by a score if there is one, so many at most.
+//! Evaluates selections: the indices that satisfy a condition, by score if there is one, up to a
+//! limit.
 
 use super::{Machine, Made, Mode};
 use crate::{
@@ -52,7 +53,8 @@ impl Machine<'_> {
         Ok(Made { dims: vec![kept.len()], values })
     }
 
-    /// The indices for which the condition holds, best first, and whether others would do as well.
+    /// Returns the indices that satisfy the condition, best first, and whether others may be right
+    /// too.
     fn candidates(&mut self, select: &Select, count: usize) -> Result<(Vec<i64>, bool), EvalError> {
         let mut unsure = false;
         let mut found = Vec::new();
@@ -71,7 +73,7 @@ impl Machine<'_> {
             found.push((score, index));
         }
         if select.by.is_some() {
-            // The highest first, of equal ones the earlier, and what is not a number last.
+            // The highest score first; equal ones by index, and NaN last.
             found.sort_by(|(a, _), (b, _)| {
                 let (a, b) = (a.real(), b.real());
                 a.is_nan()

@@ -1,4 +1,4 @@
-//! Programs whose outputs are functions of single elements, wherever those are.
+//! Detects programs whose output elements are functions of single input elements.
 
 use super::{Binder, Code, DefKind, HERE, Item, List, Read, Scalar, Slot, Source, StepKind};
 use crate::{
@@ -6,8 +6,8 @@ use crate::{
     signature::{ParamKind, Signature},
 };
 
-/// Whether each element of each output is a function of the element of the only input at the same place, and of parameters
-/// that are no tensors; one that refuses none.
+/// Whether each element of each output is a function of the only input's element at the same position and of parameters
+/// that are not tensors, without refusing any element.
 pub(crate) fn is_pointwise(code: &Code, signature: &Signature) -> bool {
     let [input] = signature.inputs.as_slice() else { return false };
     let has_lists = signature.params.iter().any(|param| matches!(param.kind, ParamKind::Tensor(_)));
@@ -29,7 +29,7 @@ pub(crate) fn is_pointwise(code: &Code, signature: &Signature) -> bool {
         })
 }
 
-/// Whether it is made of parameters and numbers alone.
+/// Whether it consists of parameters and numbers only.
 fn is_apart_from_shapes(scalar: &Scalar) -> bool {
     let mut is_apart = true;
     scalar.walk(&mut |seen| {
@@ -38,7 +38,7 @@ fn is_apart_from_shapes(scalar: &Scalar) -> bool {
     is_apart
 }
 
-/// Whether these are the extents of the input, or of what has them.
+/// Whether these are the dimensions of the input, or of a tensor with the same ones.
 fn is_shape(extents: &List) -> bool {
     match extents {
         List::Dims(Source::Input(_) | Source::Def(_)) => true,
@@ -47,7 +47,7 @@ fn is_shape(extents: &List) -> bool {
     }
 }
 
-/// Whether the body reads elements at the place `slot` alone, and refuses none.
+/// Whether the body reads elements only at the position `slot`, and refuses none.
 fn is_of_element(scalar: &Scalar, slot: Slot) -> bool {
     let of = |scalar: &Scalar| is_of_element(scalar, slot);
     match scalar {
@@ -73,7 +73,7 @@ fn is_of_element(scalar: &Scalar, slot: Slot) -> bool {
     }
 }
 
-/// Whether it may be a division of integers, of which those by 0 are refused.
+/// Whether it may be an integer division, which refuses 0.
 fn may_refuse(op: Binary) -> bool {
     matches!(op, Binary::FloorDiv | Binary::Mod | Binary::TruncDiv | Binary::Rem | Binary::CeilDiv)
 }

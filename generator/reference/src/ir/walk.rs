@@ -1,9 +1,9 @@
-//! Walks through the form: what a part of it reads, uses and binds.
+//! Walks the intermediate representation and reports what a part reads, uses and binds.
 
 use super::{AxesOf, Binder, Item, List, Scalar, Slot, Source};
 use crate::fault::Position;
 
-/// What is met in a walk.
+/// An event of a walk.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Seen {
     Elements(Source, Position),
@@ -15,7 +15,7 @@ pub(crate) enum Seen {
 }
 
 impl Scalar {
-    /// Tells everything that is met, in no order that matters.
+    /// Reports everything in the part, in no particular order.
     pub(crate) fn walk(&self, see: &mut dyn FnMut(Seen)) {
         match self {
             Self::Float(_)
@@ -88,7 +88,7 @@ impl Binder {
 }
 
 impl List {
-    /// Tells everything that is met, in no order that matters.
+    /// Reports everything in the part, in no particular order.
     pub(crate) fn walk(&self, see: &mut dyn FnMut(Seen)) {
         match self {
             Self::Items(items) => {

@@ -1,4 +1,4 @@
-//! Calls by name, a row each in [`CALLS`] where they are neither folds nor functions of numbers.
+//! Lowers calls by name: one row of [`CALLS`] each, except folds and functions of numbers.
 
 use super::{
     Lowering,
@@ -16,7 +16,7 @@ use crate::{
 
 type Call = for<'a, 'b> fn(&'a mut Lowering<'b>, &'a Args, Position) -> Result<Typed, Fault>;
 
-/// Each by name, with how many arguments it takes at least and at most, and those that it takes by name.
+/// The functions by name, with their minimum and maximum number of arguments, and their named arguments.
 const CALLS: &[(&str, [usize; 2], &[&str], Call)] = &[
     ("float", [1, 1], &[], |at, args, place| at.cast(Class::Float, args, place)),
     ("int", [1, 1], &[], |at, args, place| at.cast(Class::Int, args, place)),
@@ -43,7 +43,7 @@ const CALLS: &[(&str, [usize; 2], &[&str], Call)] = &[
     ("matmul", [2, 2], &[], |at, args, place| at.matmul(args, place)),
 ];
 
-/// The names of all functions.
+/// Returns the names of all functions.
 pub fn function_names() -> Vec<&'static str> {
     let names = UNARY.iter().map(|row| row.name).chain(FOLDS.iter().map(|row| row.0));
     let names = names.chain(BINARY_CALLS.iter().map(|row| row.0));
@@ -70,7 +70,8 @@ impl Lowering<'_> {
             return self.binary(*op, name, left, right, at);
         }
         let known = function_names();
-        Err(Fault::new(at, format!("there is no function `{name}`{}", did_you_mean(name, known))))
+        let help = did_you_mean(name, known);
+        Err(Fault { help, ..Fault::new(at, format!("no function `{name}`")) })
     }
 
     fn argument(&mut self, args: &Args, number: usize, at: Position) -> Result<Typed, Fault> {
@@ -85,25 +86,22 @@ impl Lowering<'_> {
     fn present(&mut self, args: &Args, at: Position) -> Result<Typed, Fault> {
         let argument = plain(args, 0, at)?;
         let Kind::Name(name) = &argument.kind else {
-            return Err(Fault::new(argument.at, "`present` wants the name of an input"));
+            return Err(Fault::new(argument.at, "`present` takes the name of an input"));
         };
         let inputs = &self.signature.inputs;
         let Some(input) = inputs.iter().position(|port| port.name == *name) else {
-            let hint = did_you_mean(name, inputs.iter().map(|port| port.name.as_str()));
-            return Err(Fault::new(argument.at, format!("there is no input `{name}`{hint}")));
+            let help = did_you_mean(name, inputs.iter().map(|port| port.name.as_str()));
+            return Err(Fault { help, ..Fault::new(argument.at, format!("no input `{name}`")) });
         };
         Ok(Typed::Scalar(Class::Bool, Scalar::Present(input)))
     }
 
-    /// The extents of a tensor, or the list itself.
+    /// Returns the dimensions of a tensor, or the list itself.
     fn extents(&mut self, expr: &Expr) -> Result<List, Fault> {
         match self.expr(expr)? {
             Typed::Tensor(whole) => self.kept(whole.shape, expr.at),
             Typed::List(list) => Ok(list),
-            typed => Err(Fault::new(
-                expr.at,
-                format!("found a {}, wanted a tensor or a list", typed.said()),
-            )),
+            typed => Err(Fault::unexpected(expr.at, typed.said(), "a tensor or a list")),
         }
     }
 
@@ -127,7 +125,7 @@ impl Lowering<'_> {
         Ok(Typed::Scalar(Class::Int, Scalar::Product(Box::new(list))))
     }
 
-    /// An axis counted from the front: the item of `[0, 1, ..]` at its place.
+    /// Converts an axis to a non-negative one: the item of `[0, 1, ..]` at its index.
     fn axis_of(&mut self, args: &Args, at: Position) -> Result<Typed, Fault> {
         let list = self.extents(plain(args, 0, at)?)?;
         let axis = self.number(plain(args, 1, at)?, Class::Int)?;
@@ -164,7 +162,7 @@ impl Lowering<'_> {
         self.binary(Binary::Min, "clamp", above, high, at)
     }
 
-    /// A function that names its operand twice.
+    /// Lowers a function that uses its operand twice.
     fn twice(
         &mut self,
         operand: Typed,
@@ -184,7 +182,7 @@ impl Lowering<'_> {
         let operand = self.argument(args, 0, at)?;
         let class = class_of(&operand, at)?;
         if class == Class::Bool {
-            return Err(Fault::new(at, "`square` of a truth value, wanted a number"));
+            return Err(Fault::unexpected(at, "`square` of bool", "a number"));
         }
         self.twice(operand, class, at, |a, b| Scalar::binary(Binary::Mul, a, b, at))
     }
@@ -210,7 +208,7 @@ impl Lowering<'_> {
         self.binary(Binary::BitXor, "bit_not", operand, ones, at)
     }
 
-    /// The argument as a tensor that elements are read from at computed places.
+    /// Returns the argument as a tensor for reads at computed positions.
     fn operand(
         &mut self,
         args: &Args,
@@ -239,7 +237,7 @@ impl Lowering<'_> {
         let list = self.list(perm)?;
         let perm = self.kept(list, perm.at)?;
         let shape = each(dims.item(perm.clone().item(var.clone(), at), at));
-        // Where in the permutation the axis is.
+        // The position of the axis in the permutation.
         let place = self.new_scalar(true);
         let is_it = Scalar::binary(Binary::Eq, perm.clone().item(Scalar::Var(place), at), var, at);
         let found = Scalar::Fold(Box::new(crate::ir::FoldLoop {
@@ -267,7 +265,7 @@ impl Lowering<'_> {
         self.computed(class, shape, Scalar::read(source, coords, at), at)
     }
 
-    /// A tensor whose element is said by coordinates of this shape, and no other's that it is broadcast to.
+    /// Creates a tensor from element coordinates of this shape, independent of broadcasting.
     fn computed(
         &mut self,
         class: Class,
@@ -288,19 +286,19 @@ impl Lowering<'_> {
 
     fn concat(&mut self, args: &Args, at: Position) -> Result<Typed, Fault> {
         let [(_, _, axis)] = args.named.as_slice() else {
-            return Err(Fault::new(at, "`concat` wants `axis = ..` behind its tensors"));
+            return Err(Fault::new(at, "`concat` takes tensors and then `axis = ..`"));
         };
         let mut sources = Vec::new();
         let mut class = None;
         for number in 0..args.plain.len() {
             let (source, of) = self.operand(args, number, at)?;
             if *class.get_or_insert(of) != of {
-                return Err(Fault::new(at, "`concat` of tensors of several kinds, wanted one"));
+                return Err(Fault::unexpected(at, "`concat` of several types", "one type"));
             }
             sources.push(source);
         }
         let (Some(class), Some(&first)) = (class, sources.first()) else {
-            return Err(Fault::new(at, "`concat` wants tensors"));
+            return Err(Fault::new(at, "`concat` takes at least one tensor"));
         };
         let number = self.early_scalar(axis, Class::Int, "the axis of `concat`")?;
         let axis = self.early_axis(first, number, at);
@@ -325,7 +323,7 @@ impl Lowering<'_> {
         let shape = replaced(List::Dims(first), total);
         let here = || List::Var(HERE).item(axis.clone(), at);
         let mut body = None;
-        // From the last to the first, each before those that follow it.
+        // From the last to the first, so that each one precedes its successors.
         for number in (0..sources.len()).rev() {
             let Some(&source) = sources.get(number) else { continue };
             let before = sources
@@ -348,7 +346,7 @@ impl Lowering<'_> {
         self.computed(class, shape, body, at)
     }
 
-    /// The axis counted from the front, worked out once.
+    /// Converts an axis to a non-negative one, evaluated once.
     fn early_axis(&mut self, source: Source, axis: Scalar, at: Position) -> Scalar {
         let slot = self.new_scalar(true);
         let rank = Scalar::Len(Box::new(List::Dims(source)));
@@ -358,7 +356,7 @@ impl Lowering<'_> {
         Scalar::Var(kept)
     }
 
-    /// Two lists that have to be of one length, with the same items.
+    /// Requires two lists of the same length with the same items.
     fn require_alike(&mut self, a: &List, b: &List, at: Position) {
         let slot = self.new_scalar(true);
         let alike = Scalar::binary(
@@ -389,7 +387,7 @@ impl Lowering<'_> {
     fn matmul(&mut self, args: &Args, at: Position) -> Result<Typed, Fault> {
         let ((a, class_a), (b, class_b)) = (self.operand(args, 0, at)?, self.operand(args, 1, at)?);
         if class_a != class_b || class_a == Class::Bool {
-            return Err(Fault::new(at, "`matmul` wants two tensors of one kind of numbers"));
+            return Err(Fault::new(at, "`matmul` takes two tensors of the same numeric type"));
         }
         let dim = |source, axis| List::Dims(source).item(Scalar::Int(axis), at);
         let lead = |source| List::Dims(source).slice(None, Some(Scalar::Int(-2)));
@@ -442,6 +440,6 @@ fn counted(
     if (least..=most).contains(&found) {
         return Ok(());
     }
-    let wanted = if least == most { format!("{least}") } else { format!("{least} to {most}") };
-    Err(Fault::new(at, format!("`{name}` is given {found} arguments, wanted {wanted}")))
+    let expected = if least == most { format!("{least}") } else { format!("{least} to {most}") };
+    Err(Fault::unexpected(at, format!("{found} arguments of `{name}`"), expected))
 }

@@ -1,4 +1,4 @@
-//! Expressions: names, operators, choices and local names.
+//! Lowers expressions: names, operators, choices and local names.
 
 use super::{
     Entry, Lowering,
@@ -59,14 +59,14 @@ impl Lowering<'_> {
 
     pub(super) fn push_local(&mut self, name: &str, entry: Entry, at: Position) {
         self.note_name(entry, name);
-        // Local names are gone at the end, so that nobody asks whether they were used.
+        // Local names are removed at the end, so their use is not checked.
         self.names.push(super::Name { word: name.to_owned(), entry, at: Some(at), is_used: true });
     }
 
     fn name(&mut self, name: &str, at: Position) -> Result<Typed, Fault> {
         let Some(found) = self.names.iter_mut().find(|other| other.word == name) else {
-            let hint = did_you_mean(name, self.names.iter().map(|other| other.word.as_str()));
-            return Err(Fault::new(at, format!("there is no `{name}` here{hint}")));
+            let help = did_you_mean(name, self.names.iter().map(|other| other.word.as_str()));
+            return Err(Fault { help, ..Fault::new(at, format!("`{name}` is not defined")) });
         };
         found.is_used = true;
         let entry = found.entry;
@@ -78,10 +78,9 @@ impl Lowering<'_> {
                 .is_some_and(|port| port.optional && port.default.is_none())
             && !self.present.contains(&input)
         {
-            let message = format!(
-                "the input `{name}` is optional, wanted it in the `then` of `if present({name})`"
-            );
-            return Err(Fault::new(at, message));
+            let problem = format!("the input `{name}` is optional");
+            let help = format!("use it in the `then` branch of `if present({name})`");
+            return Err(Fault::new(at, problem).with_help(help));
         }
         match entry {
             Entry::Source(source, class) => Ok(Typed::Tensor(named(source, class, at))),
@@ -93,7 +92,7 @@ impl Lowering<'_> {
                 let read = Scalar::read(Source::Def(def), List::Items(Vec::new()), at);
                 Ok(Typed::Scalar(class, read))
             }
-            Entry::Unknown => Err(Fault::new(at, "")),
+            Entry::Unknown => Err(Fault::consequence(at)),
         }
     }
 
@@ -106,7 +105,7 @@ impl Lowering<'_> {
     ) -> Result<Typed, Fault> {
         let (known, guards) = (self.present.len(), self.guards.len());
         let first = self.expr(left)?;
-        // What the left side of an `and` says holds on its right side.
+        // The condition on the left side of an `and` holds on its right side.
         if op == Infix::And {
             self.note_present(left, true);
             self.guard_present(known, at);
@@ -142,13 +141,17 @@ impl Lowering<'_> {
             return match binary {
                 Binary::Eq => Ok(Typed::Scalar(Class::Bool, is)),
                 Binary::Ne => Ok(Typed::Scalar(Class::Bool, Scalar::Not(Box::new(is)))),
-                _ => Err(Fault::new(at, format!("`{}` of texts, wanted `==` or `!=`", op.sign()))),
+                _ => Err(Fault::unexpected(
+                    at,
+                    format!("`{}` of strings", op.sign()),
+                    "`==` or `!=`",
+                )),
             };
         }
         self.binary(binary, op.sign(), first, second, at)
     }
 
-    /// A function of two numbers, element by element.
+    /// Lowers an element-wise function of two operands.
     pub(super) fn binary(
         &mut self,
         op: Binary,
@@ -162,27 +165,26 @@ impl Lowering<'_> {
         let class = if a == b {
             a
         } else if is_bool {
-            let message =
-                format!("`{sign}` of {} and {}, wanted two of a kind", a.word(), b.word());
-            return Err(Fault::new(at, message));
+            let found = format!("`{sign}` of {} and {}", a.word(), b.word());
+            return Err(Fault::unexpected(at, found, "two values of the same type"));
         } else {
             Class::Float
         };
         match op.takes() {
             Takes::Numbers | Takes::Floats | Takes::Ints | Takes::Ordered if is_bool => {
-                return Err(Fault::new(at, format!("`{sign}` of truth values, wanted numbers")));
+                return Err(Fault::unexpected(at, format!("`{sign}` of bools"), "numbers"));
             }
             Takes::Floats if class == Class::Int => {
                 let instead = if op == Binary::Div {
-                    "`//`, `trunc_div`, or `float(..)` of one"
+                    "`//`, `trunc_div`, or `float(..)` of an operand"
                 } else {
-                    "`float(..)` of one"
+                    "`float(..)` of an operand"
                 };
-                return Err(Fault::new(at, format!("`{sign}` of two integers, wanted {instead}")));
+                return Err(Fault::unexpected(at, format!("`{sign}` of two integers"), instead));
             }
             Takes::Ints if class == Class::Float => {
                 let instead = if op == Binary::FloorDiv { "`floor(a / b)`" } else { "integers" };
-                return Err(Fault::new(at, format!("`{sign}` of real numbers, wanted {instead}")));
+                return Err(Fault::unexpected(at, format!("`{sign}` of floats"), instead));
             }
             Takes::Numbers | Takes::Floats | Takes::Ints | Takes::Ordered | Takes::Same => {}
         }
@@ -222,7 +224,7 @@ impl Lowering<'_> {
         {
             let scalar = Box::new(scalar.clone());
             let (Typed::List(a), Typed::List(b)) = (first, second) else {
-                return Err(Fault::new(at, ""));
+                return Err(Fault::consequence(at));
             };
             return Ok(Typed::List(List::If(scalar, Box::new(a), Box::new(b))));
         }
@@ -230,12 +232,8 @@ impl Lowering<'_> {
         let class = match (a, b) {
             _ if a == b => a,
             (Class::Bool, _) | (_, Class::Bool) => {
-                let message = format!(
-                    "`then` is {} and `else` is {}, wanted two of a kind",
-                    a.word(),
-                    b.word()
-                );
-                return Err(Fault::new(at, message));
+                let found = format!("{} after `then` and {} after `else`", a.word(), b.word());
+                return Err(Fault::unexpected(at, found, "two values of the same type"));
             }
             _ => Class::Float,
         };
@@ -244,7 +242,7 @@ impl Lowering<'_> {
         self.chosen(test, first, second, (class, guard.is_some()), at)
     }
 
-    /// The choice of two of one class.
+    /// Lowers a choice between two values of one class.
     fn chosen(
         &mut self,
         test: Typed,
@@ -260,7 +258,7 @@ impl Lowering<'_> {
         }
         let is_number = matches!(test, Typed::Scalar(..));
         let (test, a, b) = (self.whole(test, at)?, self.whole(first, at)?, self.whole(second, at)?);
-        // Only the side that is taken has to have a shape.
+        // Only the chosen branch must have a valid shape.
         let shape = if is_early {
             List::If(Box::new(test.body.clone()), Box::new(a.shape), Box::new(b.shape))
         } else if is_number {
@@ -272,7 +270,7 @@ impl Lowering<'_> {
         Ok(Typed::Tensor(Whole { class, shape, body, source: None }))
     }
 
-    /// A condition that is known with the shapes, as a number of its own that guards what only one side needs.
+    /// Stores an early condition as a scalar that guards the parts of one branch.
     fn as_guard(&mut self, test: Typed, at: Position) -> (Typed, Option<usize>) {
         let Typed::Scalar(class, scalar) = test else { return (test, None) };
         if self.lateness(|see| scalar.walk(see)).is_some()
@@ -285,7 +283,7 @@ impl Lowering<'_> {
         (Typed::Scalar(class, Scalar::Var(slot)), Some(slot))
     }
 
-    /// Notes the optional inputs that are there if the condition holds, or if it does not.
+    /// Records the optional inputs that are present if the condition holds, or if it does not.
     fn note_present(&mut self, condition: &Expr, holds: bool) {
         match &condition.kind {
             Kind::Call(name, args) if name == "present" && holds => {
@@ -307,7 +305,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Has what is worked out before any element wait for the optional inputs that were noted from `known` on.
+    /// Makes early steps wait for the presence of the inputs recorded from `known` on.
     fn guard_present(&mut self, known: usize, at: Position) {
         let noted: Vec<usize> = self.present.iter().skip(known).copied().collect();
         for input in noted {
@@ -326,7 +324,7 @@ impl Lowering<'_> {
     ) -> Result<Typed, Fault> {
         self.is_free(name, at)?;
         let typed = self.expr(value)?;
-        // What is known with the shapes may be part of one, and is worked out with them.
+        // An early value may be part of a shape, and is evaluated with the shapes.
         let (typed, early) = self.as_guard(typed, at);
         if let (Typed::Scalar(class, _), Some(slot)) = (&typed, early) {
             self.push_local(name, Entry::Scalar(slot, *class), at);
@@ -347,7 +345,7 @@ impl Lowering<'_> {
                     whole.shape.walk(&mut |seen| is_in_shape |= seen == Seen::Use(slot));
                     if is_in_shape {
                         let message = format!(
-                            "`{name}` is part of a shape, and must be known with the shapes"
+                            "`{name}` is part of a shape and must depend on shapes and parameters only"
                         );
                         return Err(Fault::new(value.at, message));
                     }
@@ -355,14 +353,13 @@ impl Lowering<'_> {
                     Ok(Typed::Tensor(Whole { body, source: None, ..whole }))
                 }
                 Typed::List(_) | Typed::Text(_) => {
-                    Err(Fault::new(at, "a local name in a list, wanted the list behind `=` in it"))
+                    Err(Fault::new(at, "a local name cannot be used in a list")
+                        .with_help("write its value in the list"))
                 }
             };
         }
         let Typed::Tensor(whole) = typed else {
-            let found = typed.said();
-            let message = format!("found a {found}, wanted a number or a tensor");
-            return Err(Fault::new(value.at, message));
+            return Err(Fault::unexpected(value.at, typed.said(), "a scalar or a tensor"));
         };
         let class = whole.class;
         let entry = Entry::Source(self.source(whole, value.at)?, class);
@@ -372,7 +369,7 @@ impl Lowering<'_> {
         body
     }
 
-    /// Items of a list.
+    /// Lowers items of a list.
     pub(super) fn items(&mut self, items: &[syntax::Item]) -> Result<Vec<Item>, Fault> {
         let mut all = Vec::new();
         for item in items {
@@ -384,10 +381,7 @@ impl Lowering<'_> {
                         .as_ref()
                         .or(to.as_ref())
                         .map_or(Position { line: 1, column: 1 }, |end| end.at);
-                    return Err(Fault::new(
-                        at,
-                        "a slice of a tensor or between items, wanted it alone, of a list",
-                    ));
+                    return Err(Fault::unexpected(at, "a slice", "one slice of a list"));
                 }
             });
         }
@@ -395,7 +389,7 @@ impl Lowering<'_> {
     }
 }
 
-/// A tensor that has a name, or that was worked out before.
+/// Returns a named or an earlier computed tensor.
 pub(super) fn named(source: Source, class: Class, at: Position) -> Whole {
     let coords = List::Align(Box::new(List::Var(HERE)), Box::new(List::Dims(source)));
     Whole {
@@ -406,17 +400,17 @@ pub(super) fn named(source: Source, class: Class, at: Position) -> Whole {
     }
 }
 
-/// A function of one number, element by element.
+/// Lowers an element-wise function of one operand.
 pub(super) fn unary(function: Unary, operand: Typed, at: Position) -> Result<Typed, Fault> {
     let class = class_of(&operand, at)?;
     let name = function.row().name;
-    let wanted = match class {
+    let expected = match class {
         Class::Int if function.takes_ints() => Class::Int,
         Class::Int | Class::Float => Class::Float,
         Class::Bool => {
-            return Err(Fault::new(at, format!("`{name}` of a truth value, wanted a number")));
+            return Err(Fault::unexpected(at, format!("`{name}` of bool"), "a number"));
         }
     };
-    let operand = of_class(operand, wanted, at)?;
-    each(operand, wanted, at, |scalar| Scalar::Unary(function, Box::new(scalar)))
+    let operand = of_class(operand, expected, at)?;
+    each(operand, expected, at, |scalar| Scalar::Unary(function, Box::new(scalar)))
 }

@@ -1,4 +1,4 @@
-//! Indices: those that definitions and folds run over, and those that elements are read at.
+//! Lowers indices: those of definitions and folds, and those of reads.
 
 use super::{
     Entry, Lowering,
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Lowering<'_> {
-    /// The indices, whose names are known from here on, and how many names they are.
+    /// Binds the indices, whose names are known from here on; returns them and the number of names.
     pub(super) fn bind(
         &mut self,
         binders: &[syntax::Binder],
@@ -54,8 +54,8 @@ impl Lowering<'_> {
             return self.select(binders, kept, args, at);
         }
         let Some(fold) = FOLDS.iter().find(|(of, _)| *of == name).map(|(_, fold)| *fold) else {
-            let hint = crate::words::did_you_mean(name, FOLDS.iter().map(|(of, _)| *of));
-            return Err(Fault::new(at, format!("there is no fold `{name}`{hint}")));
+            let help = crate::words::did_you_mean(name, FOLDS.iter().map(|(of, _)| *of));
+            return Err(Fault { help, ..Fault::new(at, format!("no reduction `{name}`")) });
         };
         let ([body], [], None) = (args.plain.as_slice(), args.named.as_slice(), kept) else {
             return Err(Fault::new(
@@ -70,7 +70,7 @@ impl Lowering<'_> {
         let (class, result) = fold_classes(fold, name, found, body.at)?;
         let folded = coerced(folded, found, class, body.at)?;
         let scalar = Scalar::Fold(Box::new(FoldLoop { at, fold, class, binders, body: folded }));
-        // What no index changes is worked out once.
+        // A value that does not depend on an index is computed once.
         let is_early = self.lateness(|see| scalar.walk(see)).is_none();
         if is_early || self.uses_locals(|see| scalar.walk(see)) {
             return Ok(Typed::Scalar(result, scalar));
@@ -94,9 +94,10 @@ impl Lowering<'_> {
         };
         for (name, at, _) in &args.named {
             if !["by", "limit", "unless"].contains(&name.as_str()) {
-                return Err(Fault::new(
+                return Err(Fault::unexpected(
                     *at,
-                    format!("`select` has no argument `{name}`, wanted `by`, `limit` or `unless`"),
+                    format!("argument `{name}` of `select`"),
+                    "`by`, `limit` or `unless`",
                 ));
             }
         }
@@ -121,7 +122,7 @@ impl Lowering<'_> {
         Ok(Typed::Tensor(super::expr::named(source, Class::Int, at)))
     }
 
-    #[expect(clippy::type_complexity, reason = "three parts of one thing, taken apart at once")]
+    #[expect(clippy::type_complexity, reason = "the parts are destructured at once")]
     fn select_parts(
         &mut self,
         condition: &Expr,
@@ -145,8 +146,10 @@ impl Lowering<'_> {
             }
             (None, None) => None,
             _ => {
-                let message = "`unless` and the name behind `;` go together: `select[r < n; s](.., unless = near[r, s])`";
-                return Err(Fault::new(at, message));
+                let message =
+                    "`select` has `unless` without a name after `;`, or the name without `unless`";
+                return Err(Fault::new(at, message)
+                    .with_help("write `select[r < n; s](.., unless = near[r, s])`"));
             }
         };
         Ok((condition, by, unless))
@@ -169,9 +172,10 @@ impl Lowering<'_> {
                 if let (Some(found), Some(rank)) = (found, self.rank(source))
                     && found != rank
                 {
-                    return Err(Fault::new(
+                    return Err(Fault::unexpected(
                         at,
-                        format!("found {found} indices, wanted {rank}: that is its rank"),
+                        format!("{found} indices"),
+                        format!("{rank}, the rank of the tensor"),
                     ));
                 }
                 let outside = match outside {
@@ -183,10 +187,7 @@ impl Lowering<'_> {
                     Scalar::Read(Box::new(Read { at, source, coords, outside })),
                 ))
             }
-            typed => Err(Fault::new(
-                at,
-                format!("found a {}, wanted a tensor or a list before `[`", typed.said()),
-            )),
+            typed => Err(Fault::unexpected(at, typed.said(), "a tensor or a list before `[`")),
         }
     }
 
@@ -198,9 +199,10 @@ impl Lowering<'_> {
         at: Position,
     ) -> Result<Typed, Fault> {
         if let Some(outside) = outside {
-            return Err(Fault::new(
+            return Err(Fault::unexpected(
                 outside.at,
-                "`else` in an item of a list, wanted it in a read of a tensor",
+                "`else` in a list index",
+                "`else` in a tensor read only",
             ));
         }
         match items {
@@ -219,15 +221,12 @@ impl Lowering<'_> {
                 let to = ends.pop().flatten();
                 Ok(Typed::List(list.slice(ends.pop().flatten(), to)))
             }
-            _ => Err(Fault::new(
-                at,
-                "a list is read at one place, `list[k]`, or cut, `list[from:to]`",
-            )),
+            _ => Err(Fault::new(at, "a list is indexed as `list[k]` or sliced as `list[from:to]`")),
         }
     }
 }
 
-/// What a fold takes of this kind of elements, and what it makes of them.
+/// Returns the class of a fold's elements and of its result.
 pub(super) fn fold_classes(
     fold: Fold,
     name: &str,
@@ -243,8 +242,8 @@ pub(super) fn fold_classes(
         (Fold::Any | Fold::All, Class::Bool) => Ok((Class::Bool, Class::Bool)),
         (Fold::Count, Class::Bool) => Ok((Class::Bool, Class::Int)),
         _ => {
-            let wanted = if found == Class::Bool { "numbers" } else { "truth values" };
-            Err(Fault::new(at, format!("`{name}` of {}, wanted {wanted}", found.word())))
+            let expected = if found == Class::Bool { "numbers" } else { "bools" };
+            Err(Fault::unexpected(at, format!("`{name}` of {}", found.word()), expected))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Folds along axes of a whole tensor.
+//! Lowers folds along axes of a whole tensor.
 
 use super::{
     Lowering,
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Lowering<'_> {
-    /// `sum(x, axis = a, keep = true)`, or the largest and smallest of several.
+    /// Lowers `sum(x, axis = a, keep = true)`, or the largest or smallest of several values.
     pub(super) fn reduce(
         &mut self,
         name: &str,
@@ -34,7 +34,7 @@ impl Lowering<'_> {
             _ => {
                 return Err(Fault::new(
                     at,
-                    format!("`{name}` takes one tensor, and `axis` and `keep`"),
+                    format!("`{name}` takes one tensor, `axis` and `keep`"),
                 ));
             }
         };
@@ -42,11 +42,10 @@ impl Lowering<'_> {
             Typed::Tensor(whole) => whole,
             typed => {
                 let found = typed.said();
-                return Err(Fault::new(
+                return Err(Fault::unexpected(
                     operand.at,
-                    format!(
-                        "`{name}` of a {found}, wanted a tensor, or indices as in `{name}[k < n](..)`"
-                    ),
+                    format!("`{name}` of {found}"),
+                    format!("a tensor, or indices as in `{name}[k < n](..)`"),
                 ));
             }
         };
@@ -56,9 +55,10 @@ impl Lowering<'_> {
                 "axis" => axes = Some(self.axes(expr)?),
                 "keep" => keep = self.flag(expr)?,
                 _ => {
-                    return Err(Fault::new(
+                    return Err(Fault::unexpected(
                         *at,
-                        format!("`{name}` has no argument `{argument}`, wanted `axis` or `keep`"),
+                        format!("argument `{argument}` of `{name}`"),
+                        "`axis` or `keep`",
                     ));
                 }
             }
@@ -88,13 +88,15 @@ impl Lowering<'_> {
                 });
             }
             if next.len() <= 1 {
-                return next.pop().ok_or_else(|| Fault::new(at, format!("`{name}` of nothing")));
+                return next
+                    .pop()
+                    .ok_or_else(|| Fault::new(at, format!("`{name}` without an argument")));
             }
             level = next;
         }
     }
 
-    /// One axis or a list of them.
+    /// Lowers one axis or a list of axes.
     fn axes(&mut self, expr: &Expr) -> Result<List, Fault> {
         let list = match self.expr(expr)? {
             Typed::Scalar(class, scalar) => {
@@ -103,19 +105,19 @@ impl Lowering<'_> {
             Typed::List(list) => list,
             Typed::Tensor(_) => self.list(expr)?,
             Typed::Text(_) => {
-                return Err(Fault::new(expr.at, "found a text, wanted an axis or a list of axes"));
+                return Err(Fault::unexpected(expr.at, "a string", "an axis or a list of axes"));
             }
         };
         self.kept(list, expr.at)
     }
 
-    /// A truth value that is known with the shapes; integers of parameters stand for one.
+    /// Lowers a bool that depends on shapes and parameters only; integer parameters are converted.
     fn flag(&mut self, expr: &Expr) -> Result<Scalar, Fault> {
         let (class, scalar) = self.scalar(expr)?;
         let scalar = match class {
             Class::Bool => scalar,
             Class::Int => Scalar::Cast(Class::Bool, Box::new(scalar)),
-            Class::Float => return Err(Fault::new(expr.at, "found float, wanted a truth value")),
+            Class::Float => return Err(Fault::unexpected(expr.at, "float", "bool")),
         };
         self.must_be_early(|see| scalar.walk(see), expr.at, "`keep`")?;
         Ok(scalar)

@@ -1,4 +1,4 @@
-//! What expressions are, and what they are taken as.
+//! The types of expressions, and their conversions.
 
 use crate::{
     fault::{Fault, Position},
@@ -6,7 +6,7 @@ use crate::{
     signature::Class,
 };
 
-/// What an expression is.
+/// A typed expression.
 #[derive(Debug)]
 pub(super) enum Typed {
     Scalar(Class, Scalar),
@@ -18,43 +18,43 @@ pub(super) enum Typed {
 impl Typed {
     pub(super) fn said(&self) -> String {
         match self {
-            Self::Scalar(class, _) => format!("{} number", class.word()),
-            Self::List(_) => "list".to_owned(),
-            Self::Tensor(whole) => format!("{} tensor", whole.class.word()),
-            Self::Text(_) => "text".to_owned(),
+            Self::Scalar(Class::Int, _) => "an int scalar".to_owned(),
+            Self::Scalar(class, _) => format!("a {} scalar", class.word()),
+            Self::List(_) => "a list".to_owned(),
+            Self::Tensor(whole) if whole.class == Class::Int => "an int tensor".to_owned(),
+            Self::Tensor(whole) => format!("a {} tensor", whole.class.word()),
+            Self::Text(_) => "a string".to_owned(),
         }
     }
 }
 
-/// A tensor as a whole: its extents, and its element at [`HERE`](crate::ir::HERE).
+/// A tensor as a whole: its dimensions, and its element at [`HERE`](crate::ir::HERE).
 #[derive(Debug)]
 pub(super) struct Whole {
     pub(super) class: Class,
     pub(super) shape: List,
     pub(super) body: Scalar,
-    /// Where its elements are, if it is one of those that have a name.
+    /// The source of its elements, if it has a name.
     pub(super) source: Option<Source>,
 }
 
-/// The number as one of another kind, if that needs no cast.
+/// Converts a scalar to another class if that needs no explicit cast.
 pub(super) fn coerced(
     scalar: Scalar,
     found: Class,
-    wanted: Class,
+    expected: Class,
     at: Position,
 ) -> Result<Scalar, Fault> {
-    match (found, wanted) {
-        _ if found == wanted => Ok(scalar),
+    match (found, expected) {
+        _ if found == expected => Ok(scalar),
         (Class::Int, Class::Float) => Ok(match scalar {
             Scalar::Int(value) => Scalar::Float(crate::number::real(value)),
             scalar => Scalar::Cast(Class::Float, Box::new(scalar)),
         }),
         _ => {
-            let (found, wanted) = (found.word(), wanted.word());
-            Err(Fault::new(
-                at,
-                format!("found {found}, wanted {wanted}; `{wanted}(..)` makes one of it"),
-            ))
+            let expected = expected.word();
+            Err(Fault::unexpected(at, found.word(), expected)
+                .with_help(format!("convert it with `{expected}(..)`")))
         }
     }
 }
@@ -67,13 +67,14 @@ pub(super) fn class_of(typed: &Typed, at: Position) -> Result<Class, Fault> {
     }
 }
 
-/// What is no number, nor a tensor of numbers.
+/// The fault of an expression that is neither a scalar nor a tensor.
 fn no_number(found: &Typed, at: Position) -> Fault {
-    let help = match found {
-        Typed::List(_) => "; `l[k]` is an item, and `all[k < len(l)](l[k] == m[k])` compares two",
-        _ => "",
-    };
-    Fault::new(at, format!("found a {}, wanted a number or a tensor{help}", found.said()))
+    let fault = Fault::unexpected(at, found.said(), "a scalar or a tensor");
+    match found {
+        Typed::List(_) => fault
+            .with_help("`l[k]` reads one item; `all[k < len(l)](l[k] == m[k])` compares two lists"),
+        _ => fault,
+    }
 }
 
 pub(super) fn of_class(typed: Typed, wanted: Class, at: Position) -> Result<Typed, Fault> {
@@ -90,7 +91,7 @@ pub(super) fn of_class(typed: Typed, wanted: Class, at: Position) -> Result<Type
     }
 }
 
-/// A function of each element.
+/// Applies a function to each element.
 pub(super) fn each(
     operand: Typed,
     class: Class,

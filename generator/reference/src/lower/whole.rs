@@ -1,4 +1,4 @@
-//! What expressions are taken as: numbers, lists, whole tensors, of a kind that is wanted.
+//! Conversions of expressions to scalars, lists and whole tensors of an expected class.
 
 use super::{
     Lowering,
@@ -13,28 +13,27 @@ use crate::{
 };
 
 impl Lowering<'_> {
-    /// The expression as a number, of whatever kind.
+    /// Lowers the expression as a scalar of any class.
     pub(super) fn scalar(&mut self, expr: &Expr) -> Result<(Class, Scalar), Fault> {
         match self.expr(expr)? {
             Typed::Scalar(class, scalar) => Ok((class, scalar)),
             typed => {
-                let hint = if matches!(typed, Typed::Tensor(_)) {
-                    "; an element of it is read as `name[i, ..]`"
-                } else {
-                    ""
-                };
-                Err(Fault::new(expr.at, format!("found a {}, wanted a number{hint}", typed.said())))
+                let fault = Fault::unexpected(expr.at, typed.said(), "a scalar");
+                Err(match typed {
+                    Typed::Tensor(_) => fault.with_help("read one element as `name[i, ..]`"),
+                    _ => fault,
+                })
             }
         }
     }
 
-    /// The expression as a number of this kind.
+    /// Lowers the expression as a scalar of this class.
     pub(super) fn number(&mut self, expr: &Expr, class: Class) -> Result<Scalar, Fault> {
         let (found, scalar) = self.scalar(expr)?;
         coerced(scalar, found, class, expr.at)
     }
 
-    /// The expression as a number that is known with the shapes.
+    /// Lowers the expression as a scalar that depends on shapes and parameters only.
     pub(super) fn early_scalar(
         &mut self,
         expr: &Expr,
@@ -46,7 +45,7 @@ impl Lowering<'_> {
         Ok(scalar)
     }
 
-    /// A function of each pair of elements.
+    /// Applies a function to each pair of elements.
     pub(super) fn pair(
         &mut self,
         left: Typed,
@@ -73,7 +72,7 @@ impl Lowering<'_> {
         Ok(Typed::Tensor(Whole { class, shape, body: function(a, b), source: None }))
     }
 
-    /// The expression as a tensor: a number has no axes, a list one.
+    /// Converts the expression to a tensor: a scalar has no axes, a list has one.
     pub(super) fn whole(&mut self, typed: Typed, at: Position) -> Result<Whole, Fault> {
         match typed {
             Typed::Tensor(whole) => Ok(whole),
@@ -85,16 +84,16 @@ impl Lowering<'_> {
                 let shape =
                     List::Items(vec![crate::ir::Item::One(Scalar::Len(Box::new(list.clone())))]);
                 let here = List::Var(HERE).item(Scalar::Int(0), at);
-                // Where it is broadcast, its own coordinate is the last.
+                // After broadcasting, its own coordinate is the last one.
                 let own = List::Align(Box::new(List::Var(HERE)), Box::new(shape.clone()));
                 let body = Scalar::There(Box::new(own), Box::new(list.item(here, at)));
                 Ok(Whole { class: Class::Int, shape, body, source: None })
             }
-            Typed::Text(_) => Err(Fault::new(at, "found a text, wanted a number or a tensor")),
+            Typed::Text(_) => Err(Fault::unexpected(at, "a string", "a scalar or a tensor")),
         }
     }
 
-    /// Where the tensor's elements are, once it is worked out.
+    /// Returns the source of the tensor's elements after it is computed.
     pub(super) fn source(&mut self, whole: Whole, at: Position) -> Result<Source, Fault> {
         if let Some(source) = whole.source {
             return Ok(source);
@@ -104,7 +103,7 @@ impl Lowering<'_> {
         self.hoisted(kind, whole.class, at)
     }
 
-    /// A tensor of its own, before what is being worked out.
+    /// Defines a tensor before the one that is being lowered.
     pub(super) fn hoisted(
         &mut self,
         kind: DefKind,
@@ -121,24 +120,24 @@ impl Lowering<'_> {
             DefKind::Select(select) => self.uses_locals(|see| select.walk(see)),
         };
         if uses {
-            let message = "an index or local name inside of a whole-tensor expression; \
-                           wanted indices here as well, as in `sum[k < n](x[i, k])`";
-            return Err(Fault::new(at, message));
+            let found = "an index or a local name in a whole-tensor expression";
+            let expected = "an expression over indices, as in `sum[k < n](x[i, k])`";
+            return Err(Fault::unexpected(at, found, expected));
         }
         Ok(Source::Def(self.define(None, class, kind, at)?))
     }
 
-    /// The whole tensor as one that is worked out on its own.
+    /// Defines the whole tensor on its own.
     pub(super) fn materialized(&mut self, whole: Whole, at: Position) -> Result<Whole, Fault> {
         let class = whole.class;
         Ok(named(self.source(whole, at)?, class, at))
     }
 
-    /// The expression as a list.
+    /// Lowers the expression as a list.
     pub(super) fn list(&mut self, expr: &Expr) -> Result<List, Fault> {
         match self.expr(expr)? {
             Typed::List(list) => Ok(list),
-            // A vector of integers that is known with the shapes.
+            // A vector of integers that depends on shapes and parameters only.
             Typed::Tensor(whole) if whole.class == Class::Int => {
                 let source = self.source(whole, expr.at)?;
                 let slot = self.new_scalar(true);
@@ -147,14 +146,11 @@ impl Lowering<'_> {
                 let read = Scalar::read(source, coords, expr.at);
                 Ok(List::For(slot, Box::new(count), Box::new(read)))
             }
-            typed => Err(Fault::new(
-                expr.at,
-                format!("found a {}, wanted a list of integers", typed.said()),
-            )),
+            typed => Err(Fault::unexpected(expr.at, typed.said(), "a list of integers")),
         }
     }
 
-    /// The list as one that is worked out once, if it is not cheap anyway.
+    /// Stores the list so that it is computed once, unless it is cheap.
     pub(super) fn kept(&mut self, list: List, at: Position) -> Result<List, Fault> {
         if matches!(list, List::Dims(_) | List::Var(_)) || self.uses_locals(|see| list.walk(see)) {
             return Ok(list);

@@ -1,40 +1,41 @@
-//! How work items reach the elements of tensors, in both languages.
+//! How work items access the elements of tensors, in both languages.
 
 use crate::ir::Source;
 
-/// How work items reach the elements of tensors. In texts `{at}` stands for the number of an element. What is said in Rust is a
-/// `Result`.
+/// How work items access the elements of tensors. In texts `{at}` stands for an element's index. Rust expressions are
+/// `Result`s.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accesses {
     /// The inputs.
     pub inputs: Vec<PortAccess>,
-    /// The outputs, of which `load` is not used.
+    /// The outputs, whose `load` is not used.
     pub outputs: Vec<PortAccess>,
-    /// Of each parameter that is a tensor an element in Rust; nothing for the others.
+    /// The Rust expression of an element of each tensor parameter; empty for others.
     pub params: Vec<String>,
-    /// An element of scratch in Rust, where `{scratch}` stands for the number of the scratch, and `{element}` for its type.
+    /// The Rust expression of an element of scratch, where `{scratch}` stands for its index and `{element}` for its
+    /// type.
     pub scratch_load: String,
-    /// What names of kernels in OpenCL C begin with.
+    /// The prefix of kernel names in OpenCL C.
     pub prefix: String,
 }
 
-/// How work items reach the elements of a port.
+/// How work items access the elements of a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortAccess {
-    /// An element as a number, in Rust.
+    /// The Rust expression of an element as a number.
     pub load: String,
     /// The same in OpenCL C.
     pub opencl: OpenClAccess,
 }
 
-/// How OpenCL C reaches the elements of a port, where `{name}` stands for the port's buffer.
+/// How OpenCL C accesses the elements of a port, where `{name}` stands for the port's buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenClAccess {
-    /// The type of the buffer's elements.
+    /// The element type of the buffer.
     pub element: String,
-    /// An element as a number.
+    /// The expression of an element as a number.
     pub load: String,
-    /// The statement that stores the number `{value}`.
+    /// The statement that stores `{value}`.
     pub store: String,
 }
 
@@ -49,15 +50,15 @@ impl OpenClAccess {
     }
 }
 
-/// What is read, and where it is.
+/// The tensors of a work item, and their access.
 pub(super) struct Reads<'a> {
     pub(super) accesses: &'a Accesses,
-    /// The tensors that are kept between two launches.
+    /// The tensors that are stored between two launches.
     pub(super) scratch: Vec<usize>,
 }
 
 impl Reads<'_> {
-    /// How a work item in Rust gives a tensor to the function of an element.
+    /// Prints how a Rust work item passes a tensor to an element function.
     pub(super) fn function(&self, source: Source, stored: &str) -> String {
         let element = match source {
             Source::Input(input) => {
@@ -68,7 +69,7 @@ impl Reads<'_> {
                 let scratch = self.scratch_of(def).unwrap_or_default().to_string();
                 let load = self.accesses.scratch_load.replace("{element}", stored);
                 let load = load.replace("{scratch}", &scratch);
-                // Not every byte is a truth value, so scratch holds none.
+                // Scratch stores bytes instead of bools, since not every byte is a valid bool.
                 if stored == "u8" { load + ".map(|byte| byte != 0)" } else { load }
             }
         };

@@ -1,4 +1,4 @@
-//! Numbers in a language: an expression for each, and statements before it where one does not do.
+//! Prints scalars: an expression for each, and preceding statements if necessary.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -21,9 +21,9 @@ pub(super) struct Emitter<'a> {
     text: String,
     depth: usize,
     temporaries: usize,
-    /// What local values are called, where a name cannot be given anew.
+    /// The names of local values, for languages without shadowing.
     named: BTreeMap<Slot, String>,
-    /// What the rests of local values are called.
+    /// The names of the rests of local values.
     pub(super) rests: BTreeMap<Slot, String>,
 }
 
@@ -40,12 +40,12 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// The statements, as the body of a function.
+    /// Returns the statements as the body of a function.
     pub(super) fn function(&self) -> String {
         self.indented(1)
     }
 
-    /// The statements, as a block in one.
+    /// Returns the statements as a block in a function.
     pub(super) fn block(&self) -> String {
         self.indented(2)
     }
@@ -69,7 +69,7 @@ impl<'a> Emitter<'a> {
         self.printer.language
     }
 
-    /// Opens a block behind the last line of its head.
+    /// Opens a block at the last line of its head.
     pub(super) fn open(&mut self, head: &str) {
         self.line(&format!("{head} {{").replace("\n {", "\n{"));
         self.depth += 1;
@@ -84,12 +84,12 @@ impl<'a> Emitter<'a> {
         self.depth += 1;
     }
 
-    /// Puts statements of another before those here.
+    /// Inserts the statements of another emitter before those here.
     pub(super) fn after(&mut self, before: &Self) {
         self.text.insert_str(0, &before.text);
     }
 
-    /// Counts temporaries from where another stopped.
+    /// Creates an emitter that continues the numbering of temporaries.
     pub(super) fn beside(&self) -> Self {
         Self { text: String::new(), named: self.named.clone(), rests: self.rests.clone(), ..*self }
     }
@@ -103,14 +103,14 @@ impl<'a> Emitter<'a> {
         format!("t{}", self.temporaries)
     }
 
-    /// The value under a name of its own.
+    /// Binds the value to a new name.
     pub(super) fn bound(&mut self, kind: Kind, value: &str) -> String {
         let name = self.temporary();
         self.line(&self.language().bind(kind, &name, bare(value)));
         name
     }
 
-    /// The value as something that needs no brackets.
+    /// Returns the value as an expression that needs no brackets.
     pub(super) fn atom(&mut self, class: Class, value: &str) -> String {
         if value.starts_with(['(', '!']) || matches!(value, "true" | "false") {
             self.bound(self.kind(class), value)
@@ -127,7 +127,7 @@ impl<'a> Emitter<'a> {
         Kind::Number(class, self.real)
     }
 
-    /// A field of the plan as a number here.
+    /// Prints a field of the plan as a number.
     fn field(&self, name: &str, class: Class) -> String {
         self.language().field(name, class, self.real)
     }
@@ -234,7 +234,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// A value under a name of its own, and what is worked out with it.
+    /// Prints a local value and its body.
     fn with_local(&mut self, slot: Slot, value: &Scalar, body: &Scalar) -> String {
         if let Some(result) = self.with_wide_local(slot, value, body) {
             return result;
@@ -259,7 +259,8 @@ impl<'a> Emitter<'a> {
         result
     }
 
-    /// Takes back the statements from there on, whose value nothing reads; what may refuse stays, as that is a part of the meaning.
+    /// Removes the statements from there on, whose value is not read; statements that may fail stay, since failing is
+    /// part of the meaning.
     fn leave_out(&mut self, from: usize, value: &str) {
         let statements = self.text.get(from..).unwrap_or_default();
         let refuses = |text: &str| text.contains('?') || has_bare(text, "return");
@@ -288,7 +289,7 @@ impl<'a> Emitter<'a> {
         if is_one && (op, class) == (Binary::Ne, Class::Float) {
             return self.language().is_nan(&sides[0]);
         }
-        // Compilers take an operator between two of a kind for a slip, and what changes nothing.
+        // Compilers warn about operators between equal operands and about operations without effect.
         for (side, is_bound) in sides.iter_mut().zip([is_known[0], is_known[1] || is_one]) {
             if is_bound {
                 *side = self.bound(self.kind(class), side);
@@ -297,7 +298,7 @@ impl<'a> Emitter<'a> {
         self.language().binary(op, class, sides.each_ref().map(String::as_str), self.real)
     }
 
-    /// One of two, of which the other is not worked out.
+    /// Prints a choice that computes only one branch.
     fn choice(&mut self, condition: &Scalar, then: &Scalar, otherwise: &Scalar) -> String {
         let kind = self.kind(self.class(then));
         self.one_of(
@@ -343,14 +344,14 @@ impl<'a> Emitter<'a> {
         result
     }
 
-    /// Puts the statements of a block here.
+    /// Appends the statements of a block.
     pub(super) fn take(&mut self, block: &Self) {
         self.temporaries = block.temporaries;
         self.named.clone_from(&block.named);
         self.line(&block.text);
     }
 
-    /// The statements and the value of a block: what is the same in two of them is the same text.
+    /// Prints the statements and the value of a branch; equal parts of two branches are equal texts.
     pub(super) fn branch(&self, print: impl FnOnce(&mut Self) -> String) -> (Self, String) {
         let mut branch = self.beside();
         branch.depth = 0;
@@ -358,18 +359,18 @@ impl<'a> Emitter<'a> {
         (branch, value)
     }
 
-    /// The last line of a block that gives a value.
+    /// Prints the last line of a block that returns a value.
     pub(super) fn give(&mut self, result: &str, value: &str) {
         self.line(&self.language().give(result, bare(value)));
     }
 
-    /// The name of a local value that is met now.
+    /// Returns the name of a local value at its first use.
     pub(super) fn local(&mut self, slot: Slot) -> String {
         let name = self.printer.names.scalar(slot).to_owned();
         if self.language().shadows() {
             return name;
         }
-        // A part of the source that is read at two places has its names twice.
+        // A part of the source that is printed twice needs its names twice.
         let name = match self.named.get(&slot) {
             Some(_) => format!("{name}_{}", self.temporary()),
             None => name,
@@ -425,7 +426,7 @@ impl<'a> Emitter<'a> {
     }
 }
 
-/// The integer and the lower and upper limit that it is held between, where both are known.
+/// Returns the clamped integer with its lower and upper limit, if both are known.
 fn limited<'s>(op: Binary, left: &'s Scalar, right: &'s Scalar) -> Option<(&'s Scalar, [i64; 2])> {
     let known = |left: &'s Scalar, right: &'s Scalar| match (left, right) {
         (of, Scalar::Int(limit)) | (Scalar::Int(limit), of) => Some((of, *limit)),
@@ -441,7 +442,7 @@ fn limited<'s>(op: Binary, left: &'s Scalar, right: &'s Scalar) -> Option<(&'s S
     }
 }
 
-/// Whether a side is a constant with which the result is known, or may be said without the operator.
+/// Whether a constant side determines the result or makes the operator superfluous.
 fn is_odd(op: Binary, side: &Scalar, other: &Scalar) -> bool {
     use Binary::{BitAnd, BitOr, BitXor, Eq, Ge, Gt, Le, Lt, Max, Min, Ne};
     match (op, side) {
@@ -454,7 +455,7 @@ fn is_odd(op: Binary, side: &Scalar, other: &Scalar) -> bool {
     }
 }
 
-/// Whether a function of two equal numbers has one value, but for NaN.
+/// Whether a function of two equal numbers is constant, except for NaN.
 fn says_nothing(op: Binary) -> bool {
     use Binary::{BitAnd, BitOr, BitXor, Div, Eq, Ge, Gt, Le, Lt, Ne, Sub};
     matches!(op, Sub | Div | BitAnd | BitOr | BitXor | Eq | Ne | Lt | Le | Gt | Ge)

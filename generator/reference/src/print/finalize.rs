@@ -1,37 +1,37 @@
-//! What finalize works out, and what a run fills.
+//! The computations of finalize, and the loops of a run.
 
 use super::{rust::function, support::has_bare};
 
-/// How the plan is worked out.
+/// The computation of the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finalize {
     /// The fields of the plan, and their types.
     pub(super) fields: Vec<(String, &'static str)>,
-    /// What `plan` is given, and the types of that.
+    /// The parameters of `plan`, and their types.
     pub(super) parameters: Vec<(String, String)>,
-    /// The fields that say what it is given.
+    /// The fields set from parameters.
     pub(super) given: Vec<(String, String)>,
-    /// What is worked out of those.
+    /// The steps that compute the others.
     pub(super) steps: Vec<Step>,
 }
 
 /// A step that adds a field to the plan, or refuses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Step {
-    /// What has to hold, else it is left out.
+    /// The condition of the step, if it has one.
     pub(super) guards: Option<String>,
-    /// What comes first.
+    /// The statements before the value.
     pub(super) lines: String,
     pub(super) field: Option<String>,
     /// The value of the field.
     pub(super) value: String,
 }
 
-/// What a run does.
+/// The work of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Execute {
     pub(super) is_bounded: bool,
-    /// What it is given behind the plan.
+    /// The parameters after the plan.
     pub(super) parameters: Vec<(String, String)>,
     pub(super) parts: Vec<Part>,
 }
@@ -45,7 +45,7 @@ pub(super) enum Part {
 }
 
 impl Step {
-    /// All that it says.
+    /// Returns the complete text.
     pub(super) fn text(&self) -> String {
         [self.guards.as_deref().unwrap_or_default(), " ", &self.lines, &self.value].concat()
     }
@@ -58,14 +58,14 @@ impl Step {
     }
 }
 
-/// A block, under a condition if there is one.
+/// Prints a block, under a condition if there is one.
 pub(super) fn guarded(condition: Option<String>, block: &str) -> String {
     let head = condition.map_or_else(String::new, |condition| format!("if {condition} "));
     format!("    {head}{{\n{block}    }}\n")
 }
 
 impl Finalize {
-    /// `struct Plan`, and `fn plan`.
+    /// Prints `struct Plan` and `fn plan`.
     pub(super) fn text(&self) -> String {
         let fields = self.fields.iter().map(|(name, of)| format!("    pub {name}: {of},\n"));
         let given = self.given.iter().map(|(name, value)| {
@@ -86,7 +86,7 @@ impl Finalize {
         let plan = function("pub fn plan", &parameters, "Result<Plan, Fault>", &body);
         let fields = fields.collect::<String>();
         format!(
-            "/// What is known of a node with its shapes.\n#[derive(Debug, Clone, Copy, Default)]\npub struct Plan {{\n{fields}}}\n\n/// Works out the plan, or says what is wanted.\n{plan}"
+            "/// The data of a node that depends on its shapes.\n#[derive(Debug, Clone, Copy, Default)]\npub struct Plan {{\n{fields}}}\n\n/// Computes the plan, or returns the requirement that is not met.\n{plan}"
         )
     }
 }
@@ -109,7 +109,7 @@ impl Execute {
     }
 }
 
-/// Parameters as a function has them, those that it does not use under names that say so.
+/// Returns the parameters of a function; unused ones get an underscore.
 fn parameters(parameters: &[(String, String)], body: &str) -> Vec<String> {
     let each = parameters.iter();
     each.map(|(name, of)| {

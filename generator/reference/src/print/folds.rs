@@ -1,4 +1,4 @@
-//! Loops over indices, and what is folded over them.
+//! Prints loops over indices, and folds over them.
 
 use super::{
     emit::Emitter,
@@ -13,21 +13,21 @@ use crate::{
     signature::Class,
 };
 
-/// The variables that a fold leaves.
+/// The result variables of a fold.
 struct Folded {
     all: String,
-    /// What rounding took from a sum.
+    /// The rounding error of a sum.
     rest: Option<String>,
-    /// How many were folded.
+    /// The number of elements.
     number: String,
-    /// The place of an extreme.
+    /// The index of an extreme.
     best: String,
 }
 
 impl Emitter<'_> {
-    /// Loops over the indices, and says how many have to be closed.
+    /// Opens loops over the indices; returns the number of blocks to close.
     pub(super) fn loops(&mut self, binders: &[Binder]) -> usize {
-        // The bounds of one index know nothing of the others.
+        // The bounds of an index do not depend on the others.
         let bounds: Vec<String> = binders
             .iter()
             .map(|binder| match binder {
@@ -60,7 +60,7 @@ impl Emitter<'_> {
         binders.len()
     }
 
-    /// A fold to one number.
+    /// Prints a fold to one number.
     pub(super) fn fold(&mut self, fold: &FoldLoop) -> String {
         let Folded { all, rest, number, best } = self.folded(fold, false);
         let language = self.language();
@@ -87,7 +87,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// A sum or a mean with its rest.
+    /// Prints a sum or a mean with its rounding error.
     pub(super) fn wide_fold(&mut self, fold: &FoldLoop) -> Wide {
         let Folded { all, rest, number, .. } = self.folded(fold, true);
         let Some(rest) = rest else { return Wide { high: all, rest: None } };
@@ -104,7 +104,7 @@ impl Emitter<'_> {
         Wide { high: mean, rest: Some(rest) }
     }
 
-    /// Folds terms; what rounding takes from products is as well a part of a rest where it is wanted `in_full`.
+    /// Prints a fold of terms; with `in_full` the rounding errors of products are part of the rest.
     fn folded(&mut self, fold: &FoldLoop, in_full: bool) -> Folded {
         let (of, language) = (fold.class, self.language());
         let all = self.temporary();
@@ -174,7 +174,7 @@ impl Emitter<'_> {
         Folded { all, rest, number, best }
     }
 
-    /// A small number.
+    /// Prints a small number.
     fn small(&self, of: Class, value: u8) -> String {
         match of {
             Class::Float => self.language().float(value.into(), self.real),
@@ -182,7 +182,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Takes a value into what has been folded.
+    /// Prints the accumulation of a value.
     fn taken_in(&mut self, op: Binary, of: Class, [all, value]: [&str; 2]) {
         let language = self.language();
         let line = language.assign(op, of, [all, value]).unwrap_or_else(|| {

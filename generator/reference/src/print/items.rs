@@ -1,4 +1,5 @@
-//! A program as work items: for each tensor the kernel in OpenCL C that works out one element, and how the same is called in Rust.
+//! Prints a program as work items: an OpenCL C kernel per tensor that computes one element, and the equivalent calls in
+//! Rust.
 
 use std::fmt::Write as _;
 
@@ -15,68 +16,67 @@ use crate::{
     signature::{Class, ParamKind, Signature},
 };
 
-/// A kernel of work items as text, in the parts that a package puts where they belong, beside its
-/// [`Formula`](super::Formula).
+/// A kernel of work items, whose texts a package places next to its [`Formula`](super::Formula).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ItemKernel {
-    /// `fn constants(plan, ..) -> String`: what has to stand before the OpenCL C, out of the plan and the elements of
-    /// parameters that are tensors, in order.
+    /// `fn constants(plan, ..) -> String`: the constants before the OpenCL C, from the plan and the elements of tensor
+    /// parameters, in order.
     pub constants: String,
-    /// The tensors, in the order in which they are worked out.
+    /// The tensors, in the order of computation.
     pub items: Vec<Item>,
-    /// What is kept between two of them.
+    /// The tensors that are stored between launches.
     pub scratch: Vec<Scratch>,
-    /// OpenCL C, behind what `constants` says and [`opencl_support`](crate::opencl_support).
+    /// The OpenCL C, to follow `constants` and [`opencl_support`](crate::opencl_support).
     pub opencl: String,
 }
 
-/// How one tensor is worked out: as many work items as it has elements.
+/// The computation of one tensor, with one work item per element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// The function of the formula that gives one element.
+    /// The formula's function for one element.
     pub name: String,
-    /// What it is given behind the plan and the number: functions of an element's number.
+    /// Its arguments after the plan and the index: functions of an element's index.
     pub arguments: Vec<String>,
     /// The kernel in OpenCL C.
     pub kernel: String,
     /// Its arguments.
     pub buffers: Vec<Buffer>,
-    /// The field of the plan that holds the tensor's extents.
+    /// The plan's field with the tensor's dimensions.
     pub extents: String,
-    /// What has to hold, else the tensor is left out.
+    /// The conditions of the tensor's computation.
     pub guards: Vec<FieldGuard>,
-    /// Where the element goes.
+    /// The scratch that stores the element.
     pub scratch: Option<usize>,
-    /// Where it goes as well.
+    /// The output that stores the element.
     pub output: Option<usize>,
-    /// What it is.
+    /// The class of the elements.
     pub class: Class,
 }
 
-/// What a field of the plan has to be that is a truth value.
+/// A required value of a bool field of the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldGuard {
     /// The field.
     pub field: String,
-    /// What it has to be.
+    /// The required value.
     pub holds: bool,
 }
 
 /// A buffer of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Buffer {
-    /// An input; one that a node may leave out is then no argument.
+    /// An input; an omitted one is not passed.
     Input(usize),
     /// An output.
     Output(usize),
-    /// Scratch by its number.
+    /// Scratch, by its index.
     Scratch(usize),
 }
 
-/// The program as work items, if no elements decide an extent.
+/// Prints the program as work items, if elements do not determine a dimension.
 pub(crate) fn items(code: &Code, signature: &Signature, accesses: &Accesses) -> Option<ItemKernel> {
     let code = &super::rests::with_rests(code);
-    // Numbers of outputs lose digits where they are stored, so those that are read again are kept.
+    // Outputs lose precision when stored, so those that are read again are stored separately.
     let is_output = |def: usize| code.outputs.iter().any(|output| output.def == def);
     let is_kept = |def: &usize| !is_output(*def) || super::is_read(code, *def);
     let scratch = (0..code.defs.len()).filter(is_kept).collect();
@@ -125,7 +125,7 @@ pub(crate) fn items(code: &Code, signature: &Signature, accesses: &Accesses) -> 
     })
 }
 
-/// What has to hold, else the tensor is left out.
+/// Returns the conditions of the tensor's computation.
 fn guards_of(code: &Code, def: usize) -> &[Guard] {
     let step = code.steps.iter().find(|step| matches!(step.kind, StepKind::Def(of) if of == def));
     step.map_or(&[], |step| step.guards.as_slice())
@@ -139,13 +139,13 @@ struct Kernel {
 }
 
 impl Printer<'_> {
-    /// The buffer of a tensor that is kept; where it is an output as well, that has the tensor's own name.
+    /// Returns the buffer name of a stored tensor; an output of the same tensor has the tensor's own name.
     pub(super) fn kept_name(&self, def: usize) -> String {
         let name = self.names.def(def);
         if self.output_of(def).is_some() { format!("kept_{name}") } else { name.to_owned() }
     }
 
-    /// A tensor of elements, and the body of a function that works out one of them.
+    /// Returns a tensor with the body of its element function.
     fn body_of(&self, number: usize) -> Option<(&crate::ir::Def, String)> {
         let def = self.code.defs.get(number)?;
         match &def.kind {
@@ -156,7 +156,7 @@ impl Printer<'_> {
         }
     }
 
-    /// The kernel that works out a tensor.
+    /// Prints the kernel that computes a tensor.
     fn kernel(&self, number: usize, guards: &[Guard], reads: &Reads<'_>) -> Kernel {
         let own = self.names.def(number);
         let name = format!("{}_{own}", reads.accesses.prefix);
@@ -226,7 +226,7 @@ impl Printer<'_> {
         self.signature.inputs.get(input).is_some_and(|port| port.optional && port.default.is_none())
     }
 
-    /// The source, behind the constants.
+    /// Prints the source after the constants.
     fn opencl(&self, kernels: &[Kernel]) -> String {
         let texts: String =
             kernels.iter().map(|kernel| kernel.text.as_str()).collect::<Vec<_>>().join("\n");
@@ -247,19 +247,19 @@ impl Printer<'_> {
             }
         }
         format!(
-            "// What is known with the shapes. Work items copy it: a compiler was seen to read other lists than are in constants.\ntypedef struct {{\n{fields}}} Plan;\n\n__constant Plan KNOWN = PLAN;\n{lists}\n{texts}"
+            "// Data that depends on shapes. Work items copy it, since a compiler misread lists in constants.\ntypedef struct {{\n{fields}}} Plan;\n\n__constant Plan KNOWN = PLAN;\n{lists}\n{texts}"
         )
     }
 
-    /// The fields of the plan as a device has them: nothing lies between them, as a kernel was seen to be right without padding in
-    /// its constants that was wrong with it.
+    /// Returns the fields of the device's plan, without padding between them: with padding, constants of a kernel were
+    /// misread.
     fn device_fields(&self) -> Vec<(String, &'static str)> {
         let mut fields = self.fields();
         fields.sort_by_key(|(_, of)| *of == "f64");
         fields
     }
 
-    /// The parameters that are tensors, and what their elements are.
+    /// Iterates over the tensor parameters and their classes.
     fn list_params(&self) -> impl Iterator<Item = (usize, Class)> {
         let params = self.signature.params.iter().enumerate();
         params.filter_map(|(number, param)| match param.kind {
@@ -269,7 +269,7 @@ impl Printer<'_> {
     }
 }
 
-/// `fn constants`: the plan of the one as the initializers that the source of the other names.
+/// Prints `fn constants`, which formats the plan as initializers for the device's source.
 fn constants(rust: &Printer<'_>, device: &Printer<'_>) -> String {
     let (mut parameters, mut lines) = (vec!["plan: &Plan".to_owned()], String::new());
     for (input, port) in rust.signature.inputs.iter().enumerate() {
@@ -310,6 +310,6 @@ fn constants(rust: &Printer<'_>, device: &Printer<'_>) -> String {
     );
     let function = super::rust::function("pub fn constants", &parameters, "String", &body);
     format!(
-        "/// What stands before the OpenCL C: what is known with the shapes, as constants.\n{function}"
+        "/// Returns the OpenCL C constants that depend on shapes, which precede the source.\n{function}"
     )
 }

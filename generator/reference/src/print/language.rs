@@ -1,9 +1,10 @@
-//! What languages spell differently: the walk over a program is one, and asks its language for words.
+//! The differences between languages: the walk over a program is the same, and a language provides the
+//! syntax.
 
 use super::Printer;
 use crate::{function::Binary, ir::Source, signature::Class};
 
-/// What real numbers are worked out in: double precision where they are known with the shapes.
+/// The precision of floats; values that depend on shapes only use double precision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Real {
     F32,
@@ -19,75 +20,76 @@ impl Real {
     }
 }
 
-/// What a local value is.
+/// The kind of a local value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Number(Class, Real),
     List,
 }
 
-/// The end of a class of numbers at which a search for an extreme starts.
+/// The start value of a search for an extreme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Lowest,
     Highest,
 }
 
-/// The words of a language. Expressions are atoms, calls, or in brackets, so that they may stand anywhere.
+/// The syntax of a language. Expressions are atoms, calls, or in brackets, so that they can be used
+/// anywhere.
 pub(super) trait Language {
-    /// Whether a name may be given anew in the block that has it, with its old value on the right.
+    /// Whether a name may shadow itself, with its old value on the right.
     fn shadows(&self) -> bool;
     /// An integer of 64 bits.
     fn int(&self, value: i64) -> String;
     fn float(&self, value: f64, real: Real) -> String;
     fn end(&self, class: Class, end: End, real: Real) -> String;
-    /// Between classes that differ.
+    /// Converts between different classes.
     fn cast(&self, to: Class, from: Class, operand: &str, real: Real) -> String;
-    /// A function of [`UNARY`](crate::function::UNARY) by its name.
+    /// Calls a function of [`UNARY`](crate::function::UNARY) by name.
     fn unary(&self, name: &str, class: Class, x: &str, real: Real) -> String;
     fn binary(&self, op: Binary, class: Class, operands: [&str; 2], real: Real) -> String;
-    /// An integer held between two.
+    /// Clamps an integer.
     fn clamp(&self, x: &str, [low, high]: [&str; 2], real: Real) -> String {
         let above = self.binary(Binary::Max, Class::Int, [x, low], real);
         self.binary(Binary::Min, Class::Int, [&above, high], real)
     }
-    /// The statement that does a function of two numbers to the first, where the language has one for it.
+    /// Prints the statement that applies a function of two numbers to the first, if the language has one.
     fn assign(&self, op: Binary, class: Class, operands: [&str; 2]) -> Option<String>;
     fn is_nan(&self, x: &str) -> String;
-    /// A call of a printed function of numbers in single precision.
+    /// Calls a printed single-precision function.
     fn helper(&self, name: &str, arguments: &[&str]) -> String;
-    /// A call that may be refused.
+    /// Marks a call that may fail.
     fn fallible(&self, call: String) -> String;
     fn list_of(&self, items: &[String]) -> String;
     fn no_list(&self) -> &'static str;
-    /// A list that a function adds to.
+    /// Passes a list that a function appends to.
     fn changed(&self, list: &str) -> String;
-    /// The number of elements of a tensor of these extents, as a bound of a loop.
+    /// Prints the number of elements of a tensor with these dimensions, as a loop bound.
     fn size(&self, dims: &str) -> String;
-    /// A number of an element, as an integer.
+    /// Converts an element's index to an integer.
     fn counted(&self, number: &str) -> String;
-    /// A field of the plan, as a number of this precision.
+    /// Reads a field of the plan in this precision.
     fn field(&self, name: &str, class: Class, real: Real) -> String;
     fn bind(&self, kind: Kind, name: &str, value: &str) -> String;
     fn variable(&self, kind: Kind, name: &str, value: &str) -> String;
     fn when(&self, condition: &str) -> String;
     fn each(&self, name: &str, bound: &str) -> String;
-    /// The head of a choice that gives `result` a value.
+    /// Prints the head of a choice that sets `result`.
     fn choose(&self, kind: Kind, result: &str, condition: &str) -> String;
-    /// The head of a block that gives `result` a value.
+    /// Prints the head of a block that sets `result`.
     fn block(&self, kind: Kind, result: &str) -> String;
-    /// The last line of either.
+    /// Prints the last line of either.
     fn give(&self, result: &str, value: &str) -> String;
-    /// What closes either.
+    /// Closes either.
     fn close(&self) -> &'static str;
-    /// The last line of the function that gives an element.
+    /// Prints the last line of an element function.
     fn result(&self, class: Class, value: &str) -> String;
-    /// The last line of one that is refused.
+    /// Prints the last line of a failing branch.
     fn refuse(&self, kind: Kind, result: &str, wanted: &str) -> String;
-    /// The statements that refuse if the condition holds, where that can be.
+    /// Prints the statements that fail if the condition holds, if the language can fail.
     fn refuse_if(&self, condition: &str, wanted: &str) -> Option<[String; 3]>;
     /// Adds 1 to an integer if the condition holds.
     fn count(&self, all: &str, condition: &str) -> String;
-    /// The element of this number, as a number.
+    /// Reads the element with this index.
     fn load(&self, printer: &Printer<'_>, source: Source, place: &str, real: Real) -> String;
 }

@@ -1,4 +1,4 @@
-//! Lists in a language, and the coordinates of an element.
+//! Prints lists, and the coordinates of an element.
 
 use super::{
     emit::Emitter,
@@ -111,14 +111,14 @@ impl Emitter<'_> {
         list
     }
 
-    /// The statement that adds to a list.
+    /// Prints the statement that appends to a list.
     fn add_to(&mut self, list: &str, function: &str, value: &str) {
         let language = self.language();
         let call = format!("{function}({}, {value})", language.changed(list));
         self.line(&format!("{};", language.fallible(call)));
     }
 
-    /// The extents over which indices run.
+    /// Prints the ranges of indices.
     pub(super) fn extents(&mut self, binders: &[Binder]) -> String {
         let of = |binder: &Binder| match binder {
             Binder::Index(_, count) => Item::One(count.clone()),
@@ -128,7 +128,8 @@ impl Emitter<'_> {
         self.items(&items)
     }
 
-    /// Those of the indices of the element `number` of a tensor of these extents that a text uses.
+    /// Prints the coordinates that `text` uses, of element `number` of a tensor with these
+    /// dimensions.
     pub(super) fn coordinates(&mut self, binders: &[Binder], dims: &str, text: &str) {
         let names: Vec<String> = binders
             .iter()

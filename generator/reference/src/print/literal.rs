@@ -1,11 +1,11 @@
-//! Real numbers in Rust.
+//! Prints floats in Rust.
 
 use std::f64::consts;
 
 use super::language::Real;
 use crate::number::{narrow, single};
 
-/// The constants of the standard library, by which it wants to be said what is one of them.
+/// The constants of the standard library, which clippy requires instead of literals.
 const CONSTANTS: &[(f64, &str)] = &[
     (consts::E, "E"),
     (consts::FRAC_1_PI, "FRAC_1_PI"),
@@ -28,7 +28,7 @@ const CONSTANTS: &[(f64, &str)] = &[
     (consts::TAU, "TAU"),
 ];
 
-/// A number that is finite in this precision, in brackets if it is more than one word.
+/// Prints a finite number of this precision, in brackets if it is more than one word.
 pub(super) fn literal(value: f64, real: Real) -> String {
     let word = real.word();
     let found = CONSTANTS.iter().find_map(|(constant, name)| {
@@ -38,7 +38,7 @@ pub(super) fn literal(value: f64, real: Real) -> String {
         };
         is_it.then_some(*name)
     });
-    // Rounded here, so that no digits are left that the type does not have.
+    // Rounded first, so that no excess digits remain.
     let digits = match real {
         Real::F32 => format!("{:?}", narrow(value.abs())),
         Real::F64 => format!("{:?}", value.abs()),
@@ -51,8 +51,8 @@ pub(super) fn literal(value: f64, real: Real) -> String {
     if value.is_sign_negative() { format!("(-{said})") } else { said }
 }
 
-/// Two whole numbers, which the type has, whose quotient is a number that a compiler would take for a constant with too few digits;
-/// so it rounds to the same.
+/// Returns two integers whose quotient rounds to the number, if clippy would take its literal for an imprecise
+/// constant.
 fn quotient(digits: &str, real: Real) -> Option<[String; 2]> {
     let (whole, behind) = digits.split_once('.')?;
     let is_near = |(constant, _): &(f64, &str)| {

@@ -1,5 +1,4 @@
-//! What parts of a program are called in a printed kernel: as the source calls them, in small letters, where that is a name there as
-//! well.
+//! The names in a printed kernel: those of the source in lower case, if they are valid there.
 
 use std::{cell::RefCell, collections::HashSet};
 
@@ -9,7 +8,7 @@ use crate::{
     signature::Signature,
 };
 
-/// Words of Rust and C, and names that printed kernels use themselves.
+/// Keywords of Rust and C, and names that printed kernels use themselves.
 const TAKEN: &[&str] = &[
     "as",
     "auto",
@@ -116,18 +115,18 @@ const TAKEN: &[&str] = &[
     "virtual",
     "become",
     "asm",
-    // Names that clippy has for what should have another.
+    // Names that clippy rejects as placeholders.
     "foo",
     "baz",
     "quux",
 ];
 
-/// How names begin and end that printed kernels use themselves.
+/// Prefixes and suffixes of names that printed kernels use themselves.
 const OWN: &[&str] =
     &["dims_", "element_of_", "encoding_", "has_", "int_", "kept_", "list_", "stored_", "text_"];
 const OWN_ENDS: &[&str] = &["_f32", "_f64"];
 
-/// Keywords, types, and functions of OpenCL C that begin as no others do, and what is printed beside kernels.
+/// Keywords, types and functions of OpenCL C without a common prefix, and names printed next to kernels.
 const OPENCL_WORDS: &str = "
     abs abs_diff acos acosh acospi add_sat all any asin asinh asinpi atan atan2 atan2pi atanh atanpi barrier bitselect
     cbrt ceil clamp clz complex constant copysign cos cosh cospi cross ctz degrees distance dot
@@ -155,17 +154,17 @@ pub(super) struct Names {
     defs: Vec<String>,
     scalars: Vec<String>,
     lists: Vec<String>,
-    /// The comparisons of texts that were met, each once.
+    /// The string comparisons of the program, each once.
     texts: RefCell<Vec<(Text, Text)>>,
 }
 
 impl Names {
-    /// Names in Rust.
+    /// Creates names for Rust.
     pub(super) fn new(code: &Code, signature: &Signature) -> Self {
         Self::apart_from(&|_| false, code, signature)
     }
 
-    /// Names in OpenCL C, with comparisons of texts that were met elsewhere.
+    /// Creates names for OpenCL C, with the string comparisons of other texts.
     pub(super) fn of_opencl(code: &Code, signature: &Signature, texts: Vec<(Text, Text)>) -> Self {
         let names = Self::apart_from(&opencl_has, code, signature);
         Self { texts: RefCell::new(texts), ..names }
@@ -244,7 +243,7 @@ impl Names {
         named(&self.lists, slot)
     }
 
-    /// The field of the plan that says whether two texts are one.
+    /// Returns the plan's field with the result of a string comparison.
     pub(super) fn text(&self, left: &Text, right: &Text) -> String {
         let pair = (left.clone(), right.clone());
         let mut texts = self.texts.borrow_mut();
@@ -264,7 +263,7 @@ fn named(names: &[String], number: usize) -> &str {
     names.get(number).map_or("missing", String::as_str)
 }
 
-/// Whether OpenCL C, or what is printed in it, has a word of its own by this name.
+/// Whether OpenCL C, or the code printed with it, uses this name.
 fn opencl_has(word: &str) -> bool {
     OPENCL_WORDS.split_whitespace().any(|taken| taken == word)
         || OPENCL_STARTS.split_whitespace().any(|start| word.starts_with(start))

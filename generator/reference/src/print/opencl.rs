@@ -1,4 +1,4 @@
-//! The words of OpenCL C. A device cannot refuse: what is refused elsewhere is 0 here, or not a number.
+//! The syntax of OpenCL C. A device cannot fail: where other cores fail, the result is 0 or NaN.
 
 use super::{
     Printer,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{function::Binary, ir::Source, signature::Class};
 
-/// OpenCL C, and how it reaches the elements of tensors.
+/// OpenCL C, with its access to the elements of tensors.
 pub(super) struct OpenClC<'a> {
     pub(super) reads: &'a Reads<'a>,
 }
@@ -27,7 +27,7 @@ fn number_type(class: Class) -> &'static str {
     }
 }
 
-/// What a number is kept as between two launches.
+/// Returns the type in which numbers are stored between two launches.
 pub(super) fn stored_type(class: Class) -> &'static str {
     match class {
         Class::Float => "float",
@@ -107,7 +107,7 @@ impl Language for OpenClC<'_> {
             Binary::Le => sign("<="),
             Binary::Gt => sign(">"),
             Binary::Ge => sign(">="),
-            // Integers wrap, and in C those with a sign must not.
+            // Integers wrap, which signed overflow in C does not.
             Binary::Add if is_int => call("int_add"),
             Binary::Sub if is_int => call("int_sub"),
             Binary::Mul if is_int => call("int_mul"),

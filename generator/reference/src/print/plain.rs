@@ -1,9 +1,8 @@
-//! Takes away what changes nothing: brackets around the whole of an argument or a statement's value, and names of loops and
-//! coordinates that nothing reads.
+//! Removes superfluous syntax: brackets around whole arguments and values, and unused names of loops and coordinates.
 
 use super::support::has_bare;
 
-/// The expression without brackets around all of it.
+/// Removes brackets around the whole expression.
 pub(super) fn bare(value: &str) -> &str {
     let Some(inner) = value.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else {
         return value;
@@ -11,9 +10,9 @@ pub(super) fn bare(value: &str) -> &str {
     if lowest(inner) < 0 || has_comma(inner) { value } else { inner }
 }
 
-/// The line without brackets around whole arguments.
+/// Removes brackets around whole arguments.
 pub(super) fn plain(line: &str) -> String {
-    // Brackets in texts are no brackets.
+    // Brackets in strings stay.
     if line.contains('"') {
         return line.to_owned();
     }
@@ -41,7 +40,7 @@ pub(super) fn plain(line: &str) -> String {
     letters.iter().zip(dropped).filter(|(_, dropped)| !dropped).map(|(letter, _)| letter).collect()
 }
 
-/// Lines of Rust whose loops say of their variables where nothing reads them, without coordinates that nothing reads.
+/// Marks unused loop variables of Rust code, and removes unused coordinates.
 pub(super) fn read_or_unnamed(text: &str) -> String {
     let all: Vec<&str> = text.lines().collect();
     let margin = |line: &str| line.len() - line.trim_start().len();
@@ -66,7 +65,7 @@ pub(super) fn read_or_unnamed(text: &str) -> String {
     said.collect()
 }
 
-/// How far the text closes brackets that it did not open.
+/// Returns the lowest bracket depth of the text.
 fn lowest(text: &str) -> i32 {
     let mut depth = 0;
     let each = text.chars().map(|letter| {
@@ -76,7 +75,7 @@ fn lowest(text: &str) -> i32 {
     each.min().unwrap_or(0)
 }
 
-/// Whether a comma is outside of inner brackets, as in a tuple.
+/// Whether the text has a comma outside of inner brackets, as in a tuple.
 fn has_comma(text: &str) -> bool {
     let mut depth = 0;
     text.chars().any(|letter| {

@@ -1,9 +1,9 @@
-//! Finds the sums and means that differences need in full, and adds definitions for what rounding takes from them.
+//! Finds the sums and means that differences need in higher precision, and adds definitions of their rounding errors.
 //!
-//! A mean of 10,000 in single precision is off by up to 0.0005, which is much next to deviations of 0.01. So the mean gets
-//! a second definition, its rest, and a difference takes in both. A rest costs another pass over the terms. So only sums get one that are
-//! subtracted from more elements than they are, as in a normalization, or that are sums of plain elements: scores of a product of matrices from
-//! which a maximum is subtracted get none.
+//! A mean of 10,000 in single precision is off by up to 0.0005, which is large compared with deviations of 0.01. The
+//! mean therefore gets a second definition, its rest, and a difference uses both. A rest costs another pass over the
+//! terms. It is added only for sums that are subtracted from more elements than they have, as in a normalization, and
+//! for sums of plain elements, but not for scores of a matrix product from which a maximum is subtracted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use crate::{
     signature::Class,
 };
 
-/// The program with a definition for the rest of each sum or mean that a difference needs in full.
+/// Returns the program with a definition for the rest of each sum or mean that a difference needs.
 pub(super) fn with_rests(code: &Code) -> Code {
     let mut code = code.clone();
     for of in needed(&code) {
@@ -36,12 +36,12 @@ pub(super) fn with_rests(code: &Code) -> Code {
     code
 }
 
-/// The definition of a definition's rest.
+/// Returns the rest of a definition.
 pub(super) fn rest_of(code: &Code, def: usize) -> Option<usize> {
     code.defs.iter().position(|other| other.rest_of == Some(def))
 }
 
-/// The definitions whose rests differences need.
+/// Returns the definitions whose rests differences need.
 fn needed(code: &Code) -> BTreeSet<usize> {
     let bodies: Vec<&Scalar> = code.defs.iter().flat_map(|def| bodies_of(&def.kind)).collect();
     let locals = locals_of(&bodies);
@@ -74,7 +74,7 @@ fn needed(code: &Code) -> BTreeSet<usize> {
     needed
 }
 
-/// What a definition works out of elements, but for extents.
+/// Returns the element expressions of a definition, without dimensions.
 fn bodies_of(kind: &DefKind) -> Vec<&Scalar> {
     match kind {
         DefKind::Elements { body, .. } => vec![body],
@@ -101,7 +101,7 @@ fn locals_of<'s>(bodies: &[&'s Scalar]) -> Locals<'s> {
     locals
 }
 
-/// Of each definition whether it is made of sums, and whether that is worth working out twice wherever it is subtracted.
+/// For each definition, whether it consists of sums, and whether its rest is worth computing wherever it is subtracted.
 struct Sums {
     has_rest: Vec<bool>,
     is_cheap: Vec<bool>,
@@ -110,7 +110,7 @@ struct Sums {
 impl Sums {
     fn of(code: &Code, locals: &Locals<'_>) -> Self {
         let mut sums = Self { has_rest: Vec::new(), is_cheap: Vec::new() };
-        // Definitions read those before them alone.
+        // Definitions read only earlier ones.
         for def in &code.defs {
             let (mut has_rest, mut is_cheap) = (false, false);
             if let (DefKind::Elements { binders, body }, Class::Float) = (&def.kind, def.class) {
@@ -127,7 +127,7 @@ impl Sums {
         sums
     }
 
-    /// Whether a number is a sum, or made of sums and of numbers that are known with the shapes.
+    /// Whether a number is a sum, or consists of sums and early values.
     fn are_in(&self, scalar: &Scalar, locals: &Locals<'_>) -> bool {
         match scalar {
             Scalar::Fold(_) => is_sum(scalar),
@@ -155,7 +155,7 @@ impl Sums {
     }
 }
 
-/// Whether the coordinates are those of a tensor along whose other axes a sum is repeated.
+/// Whether the coordinates repeat a sum along the tensor's other axes.
 fn is_kept(binders: &[Binder]) -> bool {
     match binders {
         [] => true,
@@ -167,7 +167,7 @@ fn is_kept(binders: &[Binder]) -> bool {
     }
 }
 
-/// Whether it is just an element of a tensor.
+/// Whether it is an element of a tensor.
 fn is_element(scalar: &Scalar) -> bool {
     match scalar {
         Scalar::Read(_) => true,
@@ -182,7 +182,7 @@ fn reads_elements(scalar: &Scalar) -> bool {
     is_there
 }
 
-/// Whether a number uses the indices that another does, and more.
+/// Whether a number uses all indices of another and more.
 fn has_more_indices(more: &Scalar, fewer: &Scalar) -> bool {
     let [more, fewer] = [more, fewer].map(|scalar| {
         let mut used = BTreeSet::new();
@@ -200,14 +200,14 @@ fn has_more_indices(more: &Scalar, fewer: &Scalar) -> bool {
     more.difference(&fewer).next().is_some()
 }
 
-/// The definition that is read, if it is one of these.
+/// Returns the definition that is read, if it is one of these.
 fn reads(scalar: &Scalar, has_rest: &[bool]) -> Option<usize> {
     let Scalar::Read(read) = scalar else { return None };
     let Source::Def(def) = read.source else { return None };
     has_rest.get(def).copied().unwrap_or_default().then_some(def)
 }
 
-/// Whether it is a sum or a mean of real numbers.
+/// Whether it is a sum or a mean of floats.
 pub(super) fn is_sum(scalar: &Scalar) -> bool {
     matches!(scalar, Scalar::Fold(fold) if is_sum_fold(fold.fold, fold.class))
 }
@@ -216,7 +216,7 @@ pub(super) fn is_sum_fold(fold: Fold, class: Class) -> bool {
     matches!((fold, class), (Fold::Sum, Class::Float) | (Fold::Mean, _))
 }
 
-/// The sides of a difference of real numbers: a sum is one where a side has a minus.
+/// Returns the sides of a float difference; a sum is one if a side is negated.
 pub(super) fn subtracted(scalar: &Scalar) -> Vec<&Scalar> {
     match scalar {
         Scalar::Binary(Binary::Sub, left, right, _) => vec![left, right],
@@ -235,7 +235,7 @@ pub(super) fn is_neg(function: Unary) -> bool {
     function.row().name == "neg"
 }
 
-/// Whether this holds for one of the numbers that a number is made of by arithmetic alone.
+/// Whether the predicate holds for a number in the chain of arithmetic operations.
 fn chain<'s>(
     scalar: &'s Scalar,
     locals: &Locals<'s>,
@@ -264,7 +264,7 @@ pub(super) fn is_arithmetic(op: Binary) -> bool {
     matches!(op, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div)
 }
 
-/// Tells each number that a number is made of, itself first. Lists hold integers.
+/// Visits each number that a number consists of, itself first. Lists contain integers.
 fn each_scalar<'s>(scalar: &'s Scalar, see: &mut dyn FnMut(&'s Scalar)) {
     see(scalar);
     let parts: Vec<&Scalar> = match scalar {
@@ -286,7 +286,7 @@ fn each_scalar<'s>(scalar: &'s Scalar, see: &mut dyn FnMut(&'s Scalar)) {
     }
 }
 
-/// Whether a difference in the body has this local value in it.
+/// Whether the body has a difference with this local value.
 pub(super) fn subtracts(body: &Scalar, slot: Slot) -> bool {
     let (locals, mut is_there) = (locals_of(&[body]), false);
     let is_it = |leaf: &Scalar| matches!(leaf, Scalar::Var(of) if *of == slot);
@@ -298,7 +298,7 @@ pub(super) fn subtracts(body: &Scalar, slot: Slot) -> bool {
     is_there
 }
 
-/// The coordinates of the element that binders are worked out for.
+/// Returns the coordinates of the element of these binders.
 pub(super) fn coordinates(binders: &[Binder]) -> List {
     if let [Binder::Pack(slot, _)] = binders {
         return List::Var(*slot);

@@ -1,4 +1,4 @@
-//! The words of Rust.
+//! The syntax of Rust.
 
 use super::{
     Port, Printer,
@@ -7,13 +7,13 @@ use super::{
 };
 use crate::{function::Binary, ir::Source, signature::Class};
 
-/// Rust, and how it reaches the elements of tensors.
+/// Rust, with its access to the elements of tensors.
 pub(super) enum Rust {
-    /// Where the plan is worked out: static inputs are functions of an element's number, parameters are as a node has them.
+    /// In the plan: static inputs are functions of an element's index, and parameters are as in the node.
     Plan,
-    /// Where an element is worked out: each tensor is a function of an element's number, which may fail.
+    /// In element functions: each tensor is a fallible function of an element's index.
     Elements,
-    /// In slices of their names.
+    /// In kernels: slices.
     Slices,
 }
 
@@ -25,7 +25,7 @@ pub(super) fn type_of(class: Class, real: Real) -> &'static str {
     }
 }
 
-/// A number as what is stored.
+/// Converts a number to the stored type.
 pub(super) fn stored(value: &str, class: Class, element: &str) -> String {
     match (class, element) {
         (Class::Float, "F16") => format!("F16::from_f32({value})"),
@@ -36,7 +36,7 @@ pub(super) fn stored(value: &str, class: Class, element: &str) -> String {
     }
 }
 
-/// A stored element as a number.
+/// Converts a stored element to a number.
 pub(super) fn loaded(element: &str, class: Class, of: &str, real: Real) -> String {
     match (class, of) {
         (Class::Bool, "bool") => element.to_owned(),
@@ -44,17 +44,17 @@ pub(super) fn loaded(element: &str, class: Class, of: &str, real: Real) -> Strin
         (Class::Bool, _) => format!("{element} != 0"),
         (Class::Int, "Bool") => format!("i64::from({element}.0)"),
         (Class::Float, "F16") => format!("{element}.to_f32()"),
-        // Parameters are numbers of single precision, as kernels keep them.
+        // Kernels store parameters in single precision.
         (Class::Float, "f64") if real == Real::F64 => format!("f64::from({element} as f32)"),
         _ if of == type_of(class, real) => element.to_owned(),
         _ => format!("{element} as {}", type_of(class, real)),
     }
 }
 
-/// The widest line that a head of a function has.
+/// The maximum width of a function's head.
 const WIDTH: usize = 100;
 
-/// A function, of as many parameters as the operator has.
+/// Prints a function with any number of parameters.
 pub(super) fn function(head: &str, parameters: &[String], result: &str, body: &str) -> String {
     let line = format!("{head}({}) -> {result} {{", parameters.join(", "));
     let line = if line.len() <= WIDTH {
@@ -70,7 +70,7 @@ pub(super) fn function(head: &str, parameters: &[String], result: &str, body: &s
     format!("{expected}{line}\n{body}}}\n")
 }
 
-/// The type of a number; a list says its own.
+/// Returns the type of a number; a list declares its own.
 fn kind_words(kind: Kind) -> Option<&'static str> {
     match kind {
         Kind::Number(class, real) => Some(type_of(class, real)),
@@ -302,7 +302,7 @@ impl Language for Rust {
     }
 }
 
-/// The element of a slice as a number.
+/// Prints the element of a slice as a number.
 pub(super) fn of_slice(printer: &Printer<'_>, source: Source, at: &str, real: Real) -> String {
     let name = printer.names.source(source);
     if let Some(Port { codes: Some(codes), .. }) = printer.port(source) {
@@ -312,7 +312,7 @@ pub(super) fn of_slice(printer: &Printer<'_>, source: Source, at: &str, real: Re
     loaded(&format!("{name}[{at}]"), class, &of, real)
 }
 
-/// What a node has the elements of a parameter as that is a tensor.
+/// Returns the type of a tensor parameter's elements in a node.
 pub(super) fn listed(class: Class) -> &'static str {
     match class {
         Class::Float => "f64",

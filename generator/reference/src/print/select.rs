@@ -1,4 +1,5 @@
-//! Selections as Rust, without scratch: in order by one pass, and by a score by looking for the next best as often as there is one.
+//! Prints selections in Rust, without scratch: in index order with one pass, and by score with one search per selected
+//! index.
 
 use super::{
     emit::Emitter,
@@ -12,7 +13,7 @@ use crate::{
 };
 
 impl Emitter<'_> {
-    /// The extent that a selection has at most.
+    /// Prints the maximum size of a selection.
     pub(super) fn select_bound(&mut self, select: &Select) -> String {
         let count = self.scalar(&select.count);
         let bound = match &select.limit {
@@ -25,7 +26,7 @@ impl Emitter<'_> {
         format!("List::of(&[{bound}])")
     }
 
-    /// Fills the selection, and sets its extent to how many there are.
+    /// Fills the selection, and sets its dimension to the number of selected indices.
     pub(super) fn select(&mut self, select: &Select, def: usize) {
         let printer = self.printer;
         let dims = printer.names.dims(Source::Def(def));
@@ -39,7 +40,7 @@ impl Emitter<'_> {
         self.line(&format!("plan.{dims} = List::of(&[found as i64]);"));
     }
 
-    /// One pass over the candidates.
+    /// Prints one pass over the candidates.
     fn select_in_order(&mut self, select: &Select, def: usize, count: &str) {
         let index = self.printer.names.scalar(select.index).to_owned();
         self.open(&format!("for {index} in 0..{count}"));
@@ -53,7 +54,7 @@ impl Emitter<'_> {
         self.close("}");
     }
 
-    /// A pass for each that is kept, which looks for the best of those behind the last.
+    /// Prints a pass per selected index, which searches for the best candidate after the last.
     fn select_best(&mut self, select: &Select, by: &Scalar, def: usize, count: &str) {
         let index = self.printer.names.scalar(select.index).to_owned();
         self.line("let (mut last, mut last_score) = (-1_i64, f64::INFINITY);");
@@ -82,7 +83,7 @@ impl Emitter<'_> {
         self.close("}");
     }
 
-    /// Keeps a candidate, unless one that is kept drops it.
+    /// Stores a candidate unless an earlier selected index drops it.
     fn select_kept(&mut self, select: &Select, def: usize, candidate: &str) {
         let printer = self.printer;
         let name = printer.names.def(def).to_owned();

@@ -1,10 +1,10 @@
-//! What printed kernels need beside their own parts, and what words they have.
+//! The shared code of printed kernels, and searches for words in printed code.
 
 const RUST: &str = include_str!("support.txt");
 const CONSTANTS: &str = include_str!("constants.txt");
 const OPENCL: &str = include_str!("support.cl");
 
-/// The types and functions that kernels in Rust use, whatever they compute, as the items of a module.
+/// Returns the types and functions of Rust kernels, as the items of a module.
 pub(crate) fn rust() -> String {
     let items = RUST.trim_end().split("\n\n").flat_map(|item| {
         let reals: &[&str] = if item.contains("REAL") { &["f32", "f64"] } else { &[""] };
@@ -13,33 +13,33 @@ pub(crate) fn rust() -> String {
     items.collect::<Vec<_>>().join("\n\n")
 }
 
-/// The functions beside those that say numbers to OpenCL C. They need `String`.
+/// Returns the functions that format constants for OpenCL C. They use `String`.
 pub(crate) fn constants() -> &'static str {
     CONSTANTS.trim_end()
 }
 
-/// The types and functions that kernels in OpenCL C use, whatever they compute.
+/// Returns the types and functions of OpenCL C kernels.
 pub(crate) fn opencl() -> &'static str {
     OPENCL.trim_end()
 }
 
-/// Whether the word is in the code, and not just as a part of another or in a text between quotes.
+/// Whether the word occurs in the code as a whole word outside of strings.
 pub fn has_word(code: &str, word: &str) -> bool {
     places(code, word).next().is_some()
 }
 
-/// Whether the code calls the function of that name, which is no method.
+/// Whether the code calls the function of that name, not a method.
 pub fn has_call(code: &str, function: &str) -> bool {
     let is_method = |before: &str| before.ends_with('.') && !before.ends_with("..");
     places(code, function).any(|(before, after)| after.starts_with('(') && !is_method(before))
 }
 
-/// Whether the word is in the code as the name of a variable or function: no field, and no method.
+/// Whether the word occurs in the code as a variable or function, not a field or method.
 pub(super) fn has_bare(code: &str, word: &str) -> bool {
     places(code, word).any(|(before, _)| !before.ends_with('.') || before.ends_with(".."))
 }
 
-/// What is before and behind each place at which the code has the word.
+/// Iterates over the text before and after each occurrence of the word.
 fn places<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
     let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     code.match_indices(word).filter_map(move |(at, _)| {
@@ -51,7 +51,7 @@ fn places<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = (&'a str, &'
     })
 }
 
-/// Whether a line of code ends between quotes.
+/// Whether a line of code ends within a string.
 fn is_quoted(line: &str) -> bool {
     let mut is_quoted = false;
     let mut letters = line.chars();

@@ -1,7 +1,8 @@
-//! Real numbers in two parts: the rounded number, and the rest that rounding took from it.
+//! Floats in two parts: the rounded number, and its rounding error.
 //!
-//! The arithmetic is that of T. J. Dekker, *A floating-point technique for extending the available precision* (1971), with the
-//! sums of D. E. Knuth and A. Neumaier. It needs no double precision, and kernels are compiled without leave to reorder sums.
+//! The arithmetic is that of T. J. Dekker, *A floating-point technique for extending the available precision* (1971),
+//! with the sums of D. E. Knuth and A. Neumaier. It does not need double precision; kernels are compiled without
+//! reordering of sums.
 
 use super::{
     emit::Emitter,
@@ -15,7 +16,7 @@ use crate::{
     signature::Class,
 };
 
-/// A number in two parts: it is their sum, and the second is finite.
+/// A number as the sum of two parts; the second is finite.
 pub(super) struct Wide {
     pub(super) high: String,
     pub(super) rest: Option<String>,
@@ -40,7 +41,7 @@ impl Emitter<'_> {
             }
     }
 
-    /// What reads the rest of a number that is read, or of a choice between numbers.
+    /// Returns the expression of the rest of a read, or of a choice between numbers.
     fn rest_read(&self, scalar: &Scalar) -> Option<Scalar> {
         match scalar {
             Scalar::Read(read) => {
@@ -64,7 +65,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// A number, with its rest if it has one.
+    /// Prints a number, with its rest if it has one.
     fn wide(&mut self, scalar: &Scalar) -> Wide {
         if !self.is_wide(scalar) {
             return Wide { high: self.scalar(scalar), rest: None };
@@ -122,7 +123,7 @@ impl Emitter<'_> {
         self.bound(Kind::Number(Class::Float, self.real), value)
     }
 
-    /// A term of a sum, with what rounding took from it where it is a product.
+    /// Prints a term of a sum, with its rounding error if it is a product.
     pub(super) fn term(&mut self, term: &Scalar) -> Wide {
         let (there, product) = match term {
             Scalar::There(list, body) => (Some(&**list), &**body),
@@ -141,7 +142,7 @@ impl Emitter<'_> {
         self.wide_binary(Binary::Mul, &sides)
     }
 
-    /// The coordinates that the rest of a block is worked out for.
+    /// Moves to the coordinates of a block's rest.
     fn move_here(&mut self, list: &List) {
         let mut there = self.list(list);
         if !self.language().shadows() {
@@ -150,7 +151,7 @@ impl Emitter<'_> {
         self.line(&self.language().bind(Kind::List, "here", &there));
     }
 
-    /// A difference whose sides have rests, which it takes in.
+    /// Prints a difference that uses the rests of its sides.
     pub(super) fn difference(&mut self, scalar: &Scalar) -> Option<String> {
         let Scalar::Binary(op, ..) = scalar else { return None };
         let sides = subtracted(scalar);
@@ -159,7 +160,7 @@ impl Emitter<'_> {
             return None;
         }
         let [left, mut right] = [left, right].map(|side| self.wide(side));
-        // Compilers take a difference of one number from itself for a slip.
+        // Compilers warn about a difference of a number and itself.
         if left.high == right.high {
             right.high = self.bound_float(&right.high);
         }
@@ -174,7 +175,7 @@ impl Emitter<'_> {
         })
     }
 
-    /// A local value with its rest, and what is worked out with both; nothing where the rest is not read.
+    /// Prints a local value with its rest, and the body that uses both; `None` if the rest is not read.
     pub(super) fn with_wide_local(
         &mut self,
         slot: Slot,
@@ -205,7 +206,7 @@ impl Emitter<'_> {
         Some(result)
     }
 
-    /// What the stored element of a definition leaves of the number that it is.
+    /// Prints the difference between a number and its stored element.
     pub(super) fn rest(&mut self, of: usize, binders: &[Binder], body: &Scalar) -> String {
         let wide = self.wide(body);
         let source = Source::Def(of);

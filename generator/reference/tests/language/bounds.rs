@@ -1,5 +1,5 @@
-//! The bounds of error: that results of single precision are within them, what they are where they are known, and that what
-//! is undecided allows both sides.
+//! Error bounds: single-precision results are within them, known bounds have their exact size, and undecided values
+//! accept both sides.
 
 use udo_reference::{
     Argument, Arguments, Arithmetic, Class, Elements, EvalError, Evaluated, Input, Output, Program,
@@ -201,14 +201,17 @@ fn work_has_a_limit() {
 #[test]
 fn mistakes_of_a_run_have_their_place() {
     let cases = [
-        ("y[i < 3] = x[i]", "1:13: the input `x` is read at [1], outside of its extents [1]"),
-        ("y[i < 1] = x[i, i]", "1:13: the input `x` has rank 1, and is read at 2 indices"),
-        ("y[i < 1] = 1 // i", "1:14: a division of integers by 0"),
-        ("y[i < dim(x, 2)] = 1", "1:7: item 2 is none of a list of 1"),
-        ("y[i < 0 - 3] = 1", "1:1: an extent is -3, wanted 0 or more"),
-        ("y = reshape(x, [2])", "1:5: not met: a shape of as many elements in `reshape`"),
-        ("y = sum(x, axis = [0, -1])", "1:5: axis -1 is said twice"),
-        ("y = x[argmax[i < 0](i)]", "1:7: the place of an extreme among no elements"),
+        ("y[i < 3] = x[i]", "1:13: the input `x` is read at [1], outside of its dimensions [1]"),
+        ("y[i < 1] = x[i, i]", "1:13: the input `x` has rank 1 and is read with 2 indices"),
+        ("y[i < 1] = 1 // i", "1:14: an integer division by 0"),
+        ("y[i < dim(x, 2)] = 1", "1:7: item 2 is out of range for a list of 1"),
+        ("y[i < 0 - 3] = 1", "1:1: the dimension -3 is negative"),
+        (
+            "y = reshape(x, [2])",
+            "1:5: requirement not met: a shape of as many elements in `reshape`",
+        ),
+        ("y = sum(x, axis = [0, -1])", "1:5: axis -1 is given twice"),
+        ("y = x[argmax[i < 0](i)]", "1:7: an extreme of no elements"),
         ("y = expand(x, [for a < 20: 1])", "1:5: a list has more than 16 items"),
     ];
     for (source, wanted) in cases {

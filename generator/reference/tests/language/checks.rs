@@ -1,4 +1,4 @@
-//! What the checker refuses, with the words that it uses.
+//! Sources that the checker refuses, with its messages.
 
 use udo_reference::{Class, Fault, Input, Output, Param, ParamKind, Program, Signature, Value};
 use udo_test_support::random::Random;
@@ -41,95 +41,98 @@ fn lists_are_compared_as_the_fault_says() {
 
 /// Sources, and the first fault of each.
 const FAULTS: &[(&str, &str)] = &[
-    ("y = z", "1:5: there is no `z` here; did you mean `x`?"),
-    ("y = wieghts", "1:5: there is no `wieghts` here"),
-    ("y = softmax(x)", "1:5: there is no function `softmax`"),
-    ("y = expp(x)", "1:5: there is no function `expp`; did you mean `exp`?"),
-    ("z = x", "1:1: there is no output `z`; did you mean `y`?"),
-    ("result = x", "1:1: there is no output `result`; a name of your own begins with `let`"),
-    ("let y = x", "1:1: `y` is an output, which is defined without `let`"),
-    ("let x = 1\ny = 1", "1:1: the name `x` is taken already"),
-    ("y[x < 3] = 1", "1:3: the name `x` is taken already"),
+    ("y = z", "1:5: `z` is not defined; did you mean `x`?"),
+    ("y = wieghts", "1:5: `wieghts` is not defined"),
+    ("y = softmax(x)", "1:5: no function `softmax`"),
+    ("y = expp(x)", "1:5: no function `expp`; did you mean `exp`?"),
+    ("z = x", "1:1: no output `z`; did you mean `y`?"),
+    ("result = x", "1:1: no output `result`; define other names with `let`"),
+    ("let y = x", "1:1: `y` is an output; define it without `let`"),
+    ("let x = 1\ny = 1", "1:1: the name `x` is in use"),
+    ("y[x < 3] = 1", "1:3: the name `x` is in use"),
     ("y = x\ny = x", "2:1: the output `y` is defined twice"),
     ("let a = x", "1:1: the output `y` is not defined"),
-    ("y = b", "1:5: the input `b` is optional, wanted it in the `then` of `if present(b)`"),
+    ("y = b", "1:5: the input `b` is optional; use it in the `then` branch of `if present(b)`"),
     (
         "y = if present(b) then x else b",
-        "1:31: the input `b` is optional, wanted it in the `then` of `if present(b)`",
+        "1:31: the input `b` is optional; use it in the `then` branch of `if present(b)`",
     ),
-    ("y = if present(c) then x else x", "1:16: there is no input `c`; did you mean `x`?"),
-    ("y = x == x", "1:7: found bool, wanted float; `float(..)` makes one of it"),
-    ("y = x + (x > 0)", "1:7: `+` of float and bool, wanted two of a kind"),
-    ("y = k / k", "1:7: `/` of two integers, wanted `//`, `trunc_div`, or `float(..)` of one"),
-    ("y = x // x", "1:7: `//` of real numbers, wanted `floor(a / b)`"),
-    ("y = if x then 1 else 2", "1:8: found float, wanted bool; `bool(..)` makes one of it"),
+    ("y = if present(c) then x else x", "1:16: no input `c`; did you mean `x`?"),
+    ("y = x == x", "1:7: found bool, expected float; convert it with `float(..)`"),
+    ("y = x + (x > 0)", "1:7: found `+` of float and bool, expected two values of the same type"),
+    (
+        "y = k / k",
+        "1:7: found `/` of two integers, expected `//`, `trunc_div`, or `float(..)` of an operand",
+    ),
+    ("y = x // x", "1:7: found `//` of floats, expected `floor(a / b)`"),
+    ("y = if x then 1 else 2", "1:8: found float, expected bool; convert it with `bool(..)`"),
     (
         "y = if x > 0 then 1 else x > 0",
-        "1:5: `then` is int and `else` is bool, wanted two of a kind",
+        "1:5: found int after `then` and bool after `else`, expected two values of the same type",
     ),
-    ("y = not x", "1:5: found float, wanted bool; `bool(..)` makes one of it"),
-    ("y = mode", "1:5: found a text, wanted numbers: a text is only compared"),
-    ("y = if mode < \"a\" then 1 else 2", "1:13: `<` of texts, wanted `==` or `!=`"),
+    ("y = not x", "1:5: found float, expected bool; convert it with `bool(..)`"),
+    ("y = mode", "1:5: found a string, expected numbers; strings can only be compared"),
+    ("y = if mode < \"a\" then 1 else 2", "1:13: found `<` of strings, expected `==` or `!=`"),
     (
         "require dims(x) == dims(x), \"all\"\ny = x",
-        "1:17: found a list, wanted a number or a tensor; `l[k]` is an item, and `all[k < len(l)](l[k] == m[k])` compares two",
+        "1:17: found a list, expected a scalar or a tensor; `l[k]` reads one item; `all[k < len(l)](l[k] == m[k])` compares two lists",
     ),
     (
         "y[i < 3] = x",
-        "1:12: found a float tensor, wanted a number; an element of it is read as `name[i, ..]`",
+        "1:12: found a float tensor, expected a scalar; read one element as `name[i, ..]`",
     ),
     (
         "y[i < k[0]] = 1",
-        "1:1: the bound of an index of a definition must be known with the shapes, and this reads elements of `k`",
+        "1:1: the bound of an index of a definition must depend on shapes and parameters only, and reads `k`",
     ),
-    ("y[i < 3] = x[0.5]", "1:14: found float, wanted int; `int(..)` makes one of it"),
+    ("y[i < 3] = x[0.5]", "1:14: found float, expected int; convert it with `int(..)`"),
     (
         "y[i < 3] = sum(x * i)",
-        "1:12: an index or local name inside of a whole-tensor expression; wanted indices here as well, as in `sum[k < n](x[i, k])`",
+        "1:12: found an index or a local name in a whole-tensor expression, expected an expression over indices, as in `sum[k < n](x[i, k])`",
     ),
-    ("let t[i < 3] = i\ny[i < 3] = t[i, i]", "2:13: found 2 indices, wanted 1: that is its rank"),
-    ("y = sum(x, axes = 1)", "1:12: `sum` has no argument `axes`, wanted `axis` or `keep`"),
+    (
+        "let t[i < 3] = i\ny[i < 3] = t[i, i]",
+        "2:13: found 2 indices, expected 1, the rank of the tensor",
+    ),
+    ("y = sum(x, axes = 1)", "1:12: found argument `axes` of `sum`, expected `axis` or `keep`"),
     (
         "y = sum(x, axis = k)",
-        "1:19: a list must be known with the shapes, and this reads elements of `k`",
+        "1:19: a list must depend on shapes and parameters only, and reads `k`",
     ),
-    ("y = any(x)", "1:5: `any` of float, wanted truth values"),
+    ("y = any(x)", "1:5: found `any` of float, expected bools"),
     (
         "y = sum(1)",
-        "1:9: `sum` of a int number, wanted a tensor, or indices as in `sum[k < n](..)`",
+        "1:9: found `sum` of an int scalar, expected a tensor, or indices as in `sum[k < n](..)`",
     ),
-    ("y = exp(x, x)", "1:5: `exp` is given 2 arguments, wanted 1"),
-    ("y = concat(x, k, axis = 0)", "1:5: `concat` of tensors of several kinds, wanted one"),
-    ("y = x[0:1]", "1:7: a slice of a tensor or between items, wanted it alone, of a list"),
-    ("y = dims(x)[0, 1]", "1:12: a list is read at one place, `list[k]`, or cut, `list[from:to]`"),
+    ("y = exp(x, x)", "1:5: found 2 arguments of `exp`, expected 1"),
+    ("y = concat(x, k, axis = 0)", "1:5: found `concat` of several types, expected one type"),
+    ("y = x[0:1]", "1:7: found a slice, expected one slice of a list"),
+    ("y = dims(x)[0, 1]", "1:12: a list is indexed as `list[k]` or sliced as `list[from:to]`"),
     (
         "require x[0] > 0, \"more\"\ny = x",
-        "1:14: a condition of `require` must be known with the shapes, and this reads elements of `x`",
+        "1:14: a condition of `require` must depend on shapes and parameters only, and reads `x`",
     ),
-    (
-        "y = x\ntolerance z relative 1 because \"w\"",
-        "2:1: there is no output `z`; did you mean `y`?",
-    ),
+    ("y = x\ntolerance z relative 1 because \"w\"", "2:1: no output `z`; did you mean `y`?"),
     (
         "y = select[r < 3](x[r] > 0, order = 1)",
-        "1:29: `select` has no argument `order`, wanted `by`, `limit` or `unless`",
+        "1:29: found argument `order` of `select`, expected `by`, `limit` or `unless`",
     ),
     (
         "y = select[r < 3](true, unless = true)",
-        "1:5: `unless` and the name behind `;` go together: `select[r < n; s](.., unless = near[r, s])`",
+        "1:5: `select` has `unless` without a name after `;`, or the name without `unless`; write `select[r < n; s](.., unless = near[r, s])`",
     ),
     (
         "y = let n = x[0] in expand(x, [int(n)])",
-        "1:14: `n` is part of a shape, and must be known with the shapes",
+        "1:14: `n` is part of a shape and must depend on shapes and parameters only",
     ),
     (
         "y[a < 1, b1 < 1, c < 1, d < 1, e < 1, f < 1, g < 1, h < 1, i < 1] = 1",
-        "1:1: the rank is 9, wanted 8 at most",
+        "1:1: found rank 9, expected at most 8",
     ),
 ];
 
 #[test]
-fn faults_say_where_what_and_what_was_wanted() {
+fn faults_name_the_place_the_problem_and_what_is_expected() {
     for (source, wanted) in FAULTS {
         let found = faults(source);
         assert_eq!(found.first().map(String::as_str), Some(*wanted), "{source}");
@@ -137,18 +140,18 @@ fn faults_say_where_what_and_what_was_wanted() {
 }
 
 #[test]
-fn all_faults_are_said_and_none_twice() {
+fn each_fault_is_reported_once() {
     let found = faults("let a = zz + 1\nlet c = a * 2\ny = k / k\nlet d = pipe");
     let wanted = [
-        "1:9: there is no `zz` here",
-        "3:7: `/` of two integers, wanted `//`, `trunc_div`, or `float(..)` of one",
-        "4:9: there is no `pipe` here",
+        "1:9: `zz` is not defined",
+        "3:7: found `/` of two integers, expected `//`, `trunc_div`, or `float(..)` of an operand",
+        "4:9: `pipe` is not defined",
     ];
     assert_eq!(found, wanted);
 }
 
 #[test]
-fn what_is_not_used_is_warned_of() {
+fn unused_names_are_warnings() {
     let program = Program::read("let a = 1\nlet c = axis\ny = x * c", &signature()).unwrap();
     let found: Vec<_> = program.warnings().iter().map(Fault::to_string).collect();
     let wanted = [
@@ -166,7 +169,7 @@ fn a_signature_has_each_name_once() {
     let mut signature = signature();
     signature.outputs.push(Output { name: "x".to_owned(), class: Class::Float });
     let faults = Program::read("y = x", &signature).unwrap_err();
-    assert_eq!(faults.to_string(), "1:1: the signature has two of the name `x`");
+    assert_eq!(faults.to_string(), "1:1: the signature uses the name `x` twice");
 }
 
 /// Bytes that are no program are refused, or make one; nothing else.

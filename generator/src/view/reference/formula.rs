@@ -1,5 +1,5 @@
-//! What an operator's reference says for all cores, as a file of its own: what is known of a node with its shapes, and how an
-//! element is computed.
+//! The formula of an operator's reference, as a file shared by all cores: the plan that depends on shapes, and the
+//! computation of an element.
 
 use udo_reference::Class;
 
@@ -14,7 +14,7 @@ use crate::{
 /// The names of `udo-api` that such a file may use.
 const NAMES: &[&str] = &["Error", "Node"];
 
-/// The file of an operator with a reference.
+/// Prints the file of an operator with a reference.
 pub(crate) fn formula(op: &Op) -> Option<OpView> {
     let source = OpFormula::of(op)?;
     let text = [of_node(&source), source.formula.text.clone()].join("\n");
@@ -33,8 +33,8 @@ pub(crate) fn formula(op: &Op) -> Option<OpView> {
     Some(view)
 }
 
-/// The function that makes the plan of a node. Of a static input whose elements say extents it is given a function of an element's
-/// number.
+/// Prints the function that creates a node's plan. A static input whose elements determine dimensions is passed as a
+/// function of an element's index.
 fn of_node(source: &OpFormula<'_>) -> String {
     let mut parameters = vec!["cx: &Node<'_>".to_owned()];
     let (mut lines, mut arguments) = (Vec::new(), Vec::new());
@@ -50,9 +50,7 @@ fn of_node(source: &OpFormula<'_>) -> String {
         if source.reads(index) {
             parameters.push(format!("elements_{index}: Option<impl Fn(usize) -> {of}>"));
             lines.push(format!("if extents_{index}.is_some() && elements_{index}.is_none() {{"));
-            lines.push(format!(
-                "    return Err(Error::new(\"input {name} is no constant of the model\"));"
-            ));
+            lines.push(format!("    return Err(Error::new(\"input {name} is not a constant\"));"));
             lines.push("}".to_owned());
             arguments.push(format!(
                 "|at| elements_{index}.as_ref().map_or({nothing}, |element| element(at))"
@@ -75,7 +73,7 @@ fn of_node(source: &OpFormula<'_>) -> String {
     )
 }
 
-/// What `plan` takes an element of a port as, and one where a node has none.
+/// Returns the type of a port's element in `plan`, and its value if a node omits the port.
 fn number(port: &Tensor) -> (&'static str, &'static str) {
     match reference::class(port) {
         Class::Float => ("f64", "0.0"),
@@ -85,7 +83,7 @@ fn number(port: &Tensor) -> (&'static str, &'static str) {
 }
 
 impl OpFormula<'_> {
-    /// Whether the plan follows from the elements of an input.
+    /// Whether the plan depends on the elements of an input.
     pub(super) fn reads(&self, input: usize) -> bool {
         let is_static = self.op.inputs.get(input).is_some_and(|port| port.is_static);
         is_static && self.formula.reads_static.get(input) == Some(&true)

@@ -1,4 +1,5 @@
-//! A first kernel on the GPU: a launch for each tensor, with a work item for each of its elements, in OpenCL C and in Rust.
+//! A first kernel on the GPU: one launch per tensor, with a work item for each of its elements, in OpenCL C and in
+//! Rust.
 
 use std::fmt::Write as _;
 
@@ -32,7 +33,7 @@ const NAMES: &[&str] = &[
     "WorkItemFn",
 ];
 
-/// The module of a kernel, and the OpenCL C.
+/// Prints the module of a kernel, and the OpenCL C.
 pub(super) fn printed(source: &OpFormula<'_>) -> Result<Kernel, NoKernel> {
     let kernel = source.program.items(&accesses(source.op)).ok_or(NoKernel::BoundedOnGpu)?;
     let plan = node::plan(source, "false", Some(CORE));
@@ -50,7 +51,7 @@ pub(super) fn printed(source: &OpFormula<'_>) -> Result<Kernel, NoKernel> {
 struct Stored {
     /// The type in OpenCL C.
     element: &'static str,
-    /// The ends of its numbers, where they are integers.
+    /// The limits of integers.
     low: i64,
     high: i64,
 }
@@ -73,7 +74,7 @@ fn is_real(port: &Tensor) -> bool {
     matches!(dtype.family(), Family::Float(_))
 }
 
-/// How work items reach the elements.
+/// Returns how work items access the elements.
 fn accesses(op: &Op) -> Accesses {
     let mut lists = 0;
     let list = |_: &Tensor| {
@@ -130,7 +131,7 @@ fn output(index: usize, port: &Tensor) -> PortAccess {
             "{{name}}[{{at}}] = ({element})quantized({{value}}, SCALE_OUT_{index}, ZERO_OUT_{index}, {low}L, {high}L);"
         )
     } else if element == "long" {
-        // All that `whole` gives.
+        // `whole` covers the whole range.
         "{name}[{at}] = whole({value});".to_owned()
     } else {
         format!(
@@ -141,7 +142,7 @@ fn output(index: usize, port: &Tensor) -> PortAccess {
     PortAccess { load: String::new(), opencl }
 }
 
-/// The statement that stores an element in Rust.
+/// Prints the statement that stores an element in Rust.
 fn stores(index: usize, port: &Tensor) -> String {
     let of = stored(port, CORE);
     if is_real(port) {
@@ -161,7 +162,7 @@ fn stores(index: usize, port: &Tensor) -> String {
     format!("buffers.set({index}, number, {value})?;")
 }
 
-/// `struct Kept`: what finalize keeps, the launches, and what each of their work items does.
+/// Prints `struct Kept`: the state from finalize, the launches, and their work items.
 fn kept(op: &Op, kernel: &ItemKernel, plan: &str) -> String {
     let (mut fields, mut made) = (vec!["plan: Plan,".to_owned()], vec![format!("plan: {plan}?,")]);
     let mut launches = Vec::new();
@@ -208,7 +209,8 @@ fn kept(op: &Op, kernel: &ItemKernel, plan: &str) -> String {
     let outputs = kernel.items.iter().filter(|item| item.output.is_some());
     let sizes: Vec<String> =
         outputs.map(|item| format!("self.plan.{}.size() > 0", item.extents)).collect();
-    launches.push("// A launch over nothing is refused while an output has elements.".to_owned());
+    launches
+        .push("// A launch without work items is refused if an output has elements.".to_owned());
     launches.push(format!("let least = usize::from({});", sizes.join(" || ")));
     for item in &kernel.items {
         launches.extend(launch(op, item));
@@ -221,9 +223,9 @@ fn kept(op: &Op, kernel: &ItemKernel, plan: &str) -> String {
         )
     });
     format!(
-        "/// What finalize keeps.\npub struct Kept {{\n{}}}\n\n/// The work items of the launches, in order.\npub const ALL: &[WorkItemFn<super::{}>] = &[\n{}];\n\n\
+        "/// The state from finalize.\npub struct Kept {{\n{}}}\n\n/// The work items of the launches, in order.\npub const ALL: &[WorkItemFn<super::{}>] = &[\n{}];\n\n\
          impl Kept {{\n    pub fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {{\n        Ok(Self {{\n{}        }})\n    }}\n\n    \
-         /// A launch for each tensor, behind what is known with the shapes.\n    \
+         /// Adds a launch for each tensor, with the constants that depend on shapes.\n    \
          pub fn launches(&self, source: &str, info: &mut KernelInfo) {{\n{}    }}\n\n{}}}\n",
         indented(&fields, 1),
         gpu_type(op),
@@ -234,7 +236,7 @@ fn kept(op: &Op, kernel: &ItemKernel, plan: &str) -> String {
     )
 }
 
-/// The function of a tensor's work items.
+/// Prints the function of a tensor's work items.
 fn called(item: &Item) -> String {
     item.name.replacen("element_of_", "item_of_", 1)
 }
@@ -262,7 +264,7 @@ fn launch(op: &Op, item: &Item) -> Vec<String> {
     lines
 }
 
-/// What a work item does in Rust.
+/// Prints a work item in Rust.
 fn function(op: &Op, item: &Item) -> String {
     let guards = item.guards.iter().map(|FieldGuard { field, holds }| {
         format!(" || {}self.plan.{field}", if *holds { "!" } else { "" })

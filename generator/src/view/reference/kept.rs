@@ -1,4 +1,4 @@
-//! `struct Kept` of a kernel over slices: what finalize keeps, and what a run does with it.
+//! `struct Kept` of a kernel over slices: the state from finalize, and its use in a run.
 
 /// A kernel over slices: `struct Kept`, and the loops.
 pub(super) struct Loops {
@@ -6,14 +6,14 @@ pub(super) struct Loops {
     pub(super) execute: String,
 }
 
-/// Its parts, as lines.
+/// The parts of `struct Kept`, as lines.
 pub(super) struct Kept {
     pub(super) fields: String,
-    /// How it is made.
+    /// Its constructor.
     pub(super) made: String,
     /// The scratch of a run.
     pub(super) space: String,
-    /// What a run takes.
+    /// The views of a run.
     pub(super) io: String,
     pub(super) run: String,
 }
@@ -22,7 +22,7 @@ impl Kept {
     pub(super) fn print(&self) -> String {
         let Self { fields, made, space, io, run } = self;
         format!(
-            "/// What finalize keeps.\npub struct Kept {{\n{fields}}}\n\nimpl Kept {{\n    pub fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {{\n{made}    }}\n\n    \
+            "/// The state from finalize.\npub struct Kept {{\n{fields}}}\n\nimpl Kept {{\n    pub fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {{\n{made}    }}\n\n    \
              pub fn workspace(&self) -> Workspace {{\n        {space}\n    }}\n\n    \
              pub fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {{\n        {io}\n{run}    }}\n}}\n"
         )

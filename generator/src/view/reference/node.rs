@@ -1,4 +1,4 @@
-//! What is known of a node with its shapes: the call of its formula's `of_node`, and its parameters.
+//! The plan of a node: the call of its formula's `of_node`, and its parameters.
 
 use udo_reference::Class;
 
@@ -8,15 +8,15 @@ use crate::{
     reference,
 };
 
-/// How the plan of a node is asked for.
+/// How to request the plan of a node.
 pub(super) struct PlanCall {
     pub(super) call: String,
-    /// The function that is called, where the formula's own wants elements; else nothing.
+    /// The function to call if the formula's `of_node` needs elements; else empty.
     pub(super) function: String,
 }
 
-/// How the plan of a node is asked for, of the least extents where there is a choice: in `infer` without a core, else in finalize on
-/// one.
+/// Returns how to request the plan of a node, with the smallest dimensions if they vary: in `infer` without a core,
+/// else in finalize on a core.
 pub(super) fn plan(source: &OpFormula<'_>, least: &str, core: Option<Core>) -> PlanCall {
     let op = source.op;
     let is_bounded = source.formula.is_bounded;
@@ -39,13 +39,13 @@ pub(super) fn plan(source: &OpFormula<'_>, least: &str, core: Option<Core>) -> P
     lines.push(format!("of_node({})", arguments.join(", ")));
     let flag = if is_bounded { ", least: bool" } else { "" };
     let function = format!(
-        "/// What is known of a node with its shapes, and with the elements that say shapes.\nfn plan_of(cx: &Node<'_>{flag}) -> Result<Plan, Error> {{\n{}}}\n",
+        "/// Returns the data of a node that depends on its shapes, and on the elements that determine shapes.\nfn plan_of(cx: &Node<'_>{flag}) -> Result<Plan, Error> {{\n{}}}\n",
         indented(&lines, 1)
     );
     PlanCall { call: format!("plan_of(cx{least})"), function }
 }
 
-/// The elements of a static input, and the one at `at` of `all` of them as `plan` takes it.
+/// The elements of a static input: all of them, and the conversion of element `at` of `all` for `plan`.
 struct StaticElements {
     all: String,
     element: &'static str,
@@ -74,10 +74,10 @@ fn elements(index: usize, port: &Tensor, core: Option<Core>) -> StaticElements {
     StaticElements { all: format!("cx.constant::<{of}>({index})"), element }
 }
 
-/// How the parameters of a node are read.
+/// How to read the parameters of a node.
 pub(super) struct ParamReads {
     pub(super) lines: Vec<String>,
-    /// What `plan` gets of them.
+    /// The arguments of `plan`.
     pub(super) arguments: Vec<String>,
 }
 
@@ -101,7 +101,7 @@ pub(super) fn params(op: &Op) -> ParamReads {
     ParamReads { lines, arguments }
 }
 
-/// A tensor parameter as kernels keep it.
+/// Prints how kernels store a tensor parameter.
 pub(super) fn list(param: &Tensor) -> String {
     let name = &param.name;
     match list_element(param) {
@@ -112,7 +112,7 @@ pub(super) fn list(param: &Tensor) -> String {
     }
 }
 
-/// The type that `list` gives.
+/// Returns the type of `list`.
 pub(super) fn list_type(param: &Tensor) -> &'static str {
     match list_element(param) {
         "f32" => "Reals",
@@ -120,7 +120,7 @@ pub(super) fn list_type(param: &Tensor) -> &'static str {
     }
 }
 
-/// What lists are kept as. Crates for the DSP have no name for a box, but may keep what functions of theirs are given.
+/// Prints the types of stored lists. Crates for the DSP have no name for a box, but may store function results.
 pub(super) fn list_types(op: &Op, core: Core) -> String {
     let named = [("Reals", "f32"), ("Integers", "i64")].into_iter();
     let used =

@@ -1,4 +1,4 @@
-//! The shapes of an operator's outputs, as its reference says them.
+//! Shape inference printed from an operator's reference.
 
 use super::{OpFormula, ReferenceView, Uses, comment, indented, module, node};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 /// The names of `udo-api` that a module of shapes may use.
 const NAMES: &[&str] = &["Error", "InferCx", "Node", "Shape"];
 
-/// What infers the shapes of an operator.
+/// Prints the shape inference of an operator.
 pub(in crate::view) fn inference(op: &Op) -> Option<ReferenceView> {
     let source = OpFormula::of(op)?;
     let mut lines = vec!["let shapes = shapes::outputs(cx)?;".to_owned()];
@@ -37,13 +37,13 @@ pub(in crate::view) fn inference(op: &Op) -> Option<ReferenceView> {
     })
 }
 
-/// The function that gives the shapes of all outputs, and what it calls.
+/// Prints the function that returns the shapes of all outputs, and the functions that it calls.
 fn outputs(source: &OpFormula<'_>) -> String {
     let plan = node::plan(source, "false", None);
     let mut lines = vec![format!("let plan = {}?;", plan.call)];
     let other = if source.formula.is_bounded {
         let least = node::plan(source, "true", None).call;
-        let why = "// What the elements decide differs between as many as there may be and none.";
+        let why = "// Dimensions that elements determine differ between the upper bound and zero.";
         lines.extend([why.to_owned(), format!("let least = {least}?;")]);
         "least"
     } else {
@@ -55,14 +55,14 @@ fn outputs(source: &OpFormula<'_>) -> String {
     lines.extend(each.map(|dims| format!("    shape(cx, plan.{dims}, {other}.{dims})?,")));
     lines.push("])".to_owned());
     let function = format!(
-        "/// The shapes of the outputs.\npub fn outputs(cx: &InferCx<'_>) -> Result<[Shape; {}], Error> {{\n{}}}\n",
+        "/// Returns the shapes of the outputs.\npub fn outputs(cx: &InferCx<'_>) -> Result<[Shape; {}], Error> {{\n{}}}\n",
         extents.len(),
         indented(&lines, 1)
     );
     if plan.function.is_empty() { function } else { [function, plan.function].join("\n") }
 }
 
-/// The type of an output: that of the first input of the same types on every core, else the one that the config says.
+/// Prints the type of an output: that of the first input with the same types on every core, else the config's.
 pub(in crate::view) fn output_type(op: &Op, output: &Tensor) -> String {
     let said =
         format!("DType::{}", dtype(output.types.first().map_or(DataType::Float32, |t| t.dtype)));

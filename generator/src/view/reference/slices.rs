@@ -1,4 +1,5 @@
-//! A first kernel over slices: on the CPU, and on the DSP, where an element is a number as it is read, and stored as it is written.
+//! A first kernel over slices, on the CPU and on the DSP: elements are converted to numbers when read and back when
+//! written.
 
 use udo_reference::{Codes, Port, Ports, RustKernel};
 
@@ -24,7 +25,7 @@ const NAMES: &[&str] = &[
     "Workspace",
 ];
 
-/// The module of a kernel.
+/// Prints the module of a kernel.
 pub(super) fn printed(source: &OpFormula<'_>, core: Core) -> Kernel {
     let Loops { kept, execute } =
         table::printed(source, core).unwrap_or_else(|| loops(source, core));
@@ -33,7 +34,7 @@ pub(super) fn printed(source: &OpFormula<'_>, core: Core) -> Kernel {
     Kernel { code: module("loops", &uses, &[&kept, &execute]), opencl: String::new() }
 }
 
-/// The loops of a kernel, over the elements as they are stored.
+/// Prints the loops of a kernel over the stored elements.
 fn loops(source: &OpFormula<'_>, core: Core) -> Loops {
     let port = |port: &Tensor| port_of(port, core);
     let ports = Ports {
@@ -44,13 +45,13 @@ fn loops(source: &OpFormula<'_>, core: Core) -> Loops {
     Loops { kept: kept(source, core, &kernel), execute: kernel.text }
 }
 
-/// How the loops reach the elements of a port.
+/// Returns how the loops access the elements of a port.
 fn port_of(port: &Tensor, core: Core) -> Port {
     let of = stored(port, core);
     if !is_encoded(port, core) {
         return of.into();
     }
-    // The encoding's own functions work in single precision, and 32 bits are more than that holds.
+    // The encoding's own functions use single precision, which cannot represent all 32-bit integers.
     let codes = if matches!(of, "i32" | "u32") {
         Codes {
             load: "((f64::from({port}.data[{at}]) - f64::from({port}.encoding.zero_point)) * f64::from({port}.encoding.scale)) as f32".to_owned(),
@@ -65,7 +66,7 @@ fn port_of(port: &Tensor, core: Core) -> Port {
     Port { element: of.to_owned(), codes: Some(codes) }
 }
 
-/// `struct Kept`: what finalize keeps, and the call of the loops.
+/// Prints `struct Kept`: the state from finalize, and the call of the loops.
 fn kept(source: &OpFormula<'_>, core: Core, kernel: &RustKernel) -> String {
     let (op, is_bounded) = (source.op, source.formula.is_bounded);
     let mut lines = Lines { is_bounded, ..Lines::default() };
@@ -97,24 +98,24 @@ fn kept(source: &OpFormula<'_>, core: Core, kernel: &RustKernel) -> String {
     parts.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join("\n")
 }
 
-/// What is printed of a kernel, line by line.
+/// The parts of a kernel, line by line.
 #[derive(Default)]
 struct Lines {
     is_bounded: bool,
-    /// Of what finalize keeps.
+    /// The fields of the state.
     fields: Vec<String>,
-    /// How that is made.
+    /// Their initialization.
     made: Vec<String>,
-    /// What scratch there is.
+    /// The scratch.
     space: Vec<String>,
-    /// Up to the call, and behind it.
+    /// The lines up to the call, and those after it.
     run: Vec<String>,
     after: Vec<String>,
     arguments: Vec<String>,
 }
 
 impl Lines {
-    /// An input, with its encoding where it has one.
+    /// Adds an input, with its encoding if it has one.
     fn input(&mut self, index: usize, port: &Tensor, core: Core) {
         let of = stored(port, core);
         let (got, none) = if is_encoded(port, core) {
@@ -131,7 +132,7 @@ impl Lines {
         self.arguments.push(format!("input_{index}"));
     }
 
-    /// An output, and behind it its encoding.
+    /// Adds an output, followed by its encoding.
     fn output(&mut self, index: usize, port: &Tensor, core: Core) {
         let of = stored(port, core);
         self.run.push(format!("let output_{index} = outputs.take::<{of}>({index})?;"));
@@ -143,7 +144,7 @@ impl Lines {
         }
     }
 
-    /// The extents of an output that a run says.
+    /// Adds the dimensions of an output that a run sets.
     fn extents(&mut self, index: usize, extents: &str) {
         self.after.push("let mut dims = [0; 8];".to_owned());
         self.after.push(format!("let rank = done.{extents}.items().len();"));
@@ -153,7 +154,7 @@ impl Lines {
         self.after.push(format!("outputs.set_shape({index}, &dims[..rank])?;"));
     }
 
-    /// A parameter that is a tensor.
+    /// Adds a tensor parameter.
     fn list(&mut self, index: usize, param: &Tensor) {
         self.fields.push(format!("list_{index}: {},", node::list_type(param)));
         self.made.push(format!("list_{index}: {},", node::list(param)));

@@ -1,4 +1,4 @@
-//! A first kernel on the DSP for functions of one stored byte: all 256 results are worked out before any run.
+//! A first kernel on the DSP for functions of one stored byte: finalize computes all 256 results.
 
 use udo_reference::Ports;
 
@@ -10,12 +10,12 @@ use super::{
 };
 use crate::config::{Core, Tensor};
 
-/// A byte that is stored as the type `of`, read with the other sign where that has one.
+/// Prints the conversion of a byte to the type `of`, with a change of sign if that is signed.
 fn of_code(of: &str, code: &str, cast: &str) -> String {
     if of == "u8" { code.to_owned() } else { format!("{}.{cast}()", code.trim_start_matches('*')) }
 }
 
-/// What finalize keeps and the loops that fill it, if the operator is such a function.
+/// Prints the state and the loops that fill it, if the operator is such a function.
 pub(super) fn printed(OpFormula { op, program, .. }: &OpFormula<'_>, core: Core) -> Option<Loops> {
     let is_byte =
         |port: &Tensor| is_encoded(port, core) && matches!(stored(port, core), "u8" | "i8");
@@ -27,7 +27,7 @@ pub(super) fn printed(OpFormula { op, program, .. }: &OpFormula<'_>, core: Core)
     if !is_table {
         return None;
     }
-    // The tables are made of numbers.
+    // The tables are computed from floats.
     let numbers = Ports {
         inputs: vec!["f32".into()],
         outputs: op.outputs.iter().map(|_| "f32".into()).collect(),
@@ -60,7 +60,7 @@ pub(super) fn printed(OpFormula { op, program, .. }: &OpFormula<'_>, core: Core)
     let (mut fields, mut made, mut run) = (Vec::new(), Vec::new(), Vec::new());
     for (index, output) in op.outputs.iter().enumerate() {
         let to = stored(output, core);
-        fields.push(format!("/// What output {index} holds for each stored value."));
+        fields.push(format!("/// The values of output {index} for each stored value."));
         fields.push(format!("table_{index}: [{to}; 256],"));
         lines.push(format!("let encoding = cx.output({index})?.encoding().unwrap_or({PLAIN});"));
         lines.push(format!(
@@ -77,7 +77,7 @@ pub(super) fn printed(OpFormula { op, program, .. }: &OpFormula<'_>, core: Core)
     }
     run.push("Ok(())".to_owned());
     lines.push(format!("Ok(Self {{ {} }})", made.join(", ")));
-    // The real node's shapes were seen by shape inference; here each stored value is an element.
+    // Shape inference has seen the real node's shapes; here each stored value is an element.
     let kept = Kept {
         fields: indented(&fields, 1),
         made: indented(&lines, 2),
