@@ -172,9 +172,9 @@ mod tests {
         assert_eq!(
             said,
             [
-                "warning: c.json:4:89: $.UdoPackage_0.Operators[0].inputs[0].per_core_data_types.DSP: integers beside real \
-              numbers: found UINT_8 here, and FLOAT_32 on another core, expected the same numbers on every core\n  help: taken \
-              as quantized values; write \"quantization_mode\": \"TF\" (in XML, use a fixed-point type), or INT_32 for \
+                "warning: c.json:4:89: $.UdoPackage_0.Operators[0].inputs[0].per_core_data_types.DSP: integers mixed with \
+              floats: found UINT_8 here, and FLOAT_32 on another core, expected the same kind of number on every core\n  help: assumed \
+              to be quantized values; write \"quantization_mode\": \"TF\" (in XML, use a fixed-point type), or INT_32 for \
               plain integers"
             ]
         );

@@ -160,17 +160,17 @@ mod tests {
         let text: Vec<String> = warnings.iter().map(ToString::to_string).collect();
         insta::assert_snapshot!(text.join("\n"), @r#"
         warning: habits.json:7:21: $.UdoPackage_0.Operators[0].inputs[0].name: tensor without a name: found no name, expected "name"
-          help: add "name": "in_0"; compatible reading takes that name
+          help: add "name": "in_0"; compatible mode assumes that name
         warning: habits.json:7:25: $.UdoPackage_0.Operators[0].inputs[0].per_core_data_type: unknown field: found "per_core_data_type", expected "per_core_data_types"
           help: did you mean "per_core_data_types"?
-        warning: habits.json:7:75: $.UdoPackage_0.Operators[0].inputs[0].per_core_data_type.DSP: integers beside real numbers: found UINT_8 here, and FLOAT_32 on another core, expected the same numbers on every core
-          help: taken as quantized values; write "quantization_mode": "TF" (in XML, use a fixed-point type), or INT_32 for plain integers
+        warning: habits.json:7:75: $.UdoPackage_0.Operators[0].inputs[0].per_core_data_type.DSP: integers mixed with floats: found UINT_8 here, and FLOAT_32 on another core, expected the same kind of number on every core
+          help: assumed to be quantized values; write "quantization_mode": "TF" (in XML, use a fixed-point type), or INT_32 for plain integers
         warning: habits.json:10:11: $.UdoPackage_0.Operators[0].outputs[0]: tensor without a name: found no name, expected "name"
-          help: add "name": "out_0"; compatible reading takes that name
-        warning: habits.json:10:64: $.UdoPackage_0.Operators[0].outputs[0].per_core_data_types.DSP: integers beside real numbers: found UINT_8 here, and FLOAT_32 on another core, expected the same numbers on every core
-          help: taken as quantized values; write "quantization_mode": "TF" (in XML, use a fixed-point type), or INT_32 for plain integers
-        warning: habits.json:12:31: $.UdoPackage_0.Operators[0].core_types[1]: DSP without architectures: found "DSP" alone, expected its architectures too
-          help: add "dsp_arch_types": ["v68"]; compatible reading takes that
+          help: add "name": "out_0"; compatible mode assumes that name
+        warning: habits.json:10:64: $.UdoPackage_0.Operators[0].outputs[0].per_core_data_types.DSP: integers mixed with floats: found UINT_8 here, and FLOAT_32 on another core, expected the same kind of number on every core
+          help: assumed to be quantized values; write "quantization_mode": "TF" (in XML, use a fixed-point type), or INT_32 for plain integers
+        warning: habits.json:12:31: $.UdoPackage_0.Operators[0].core_types[1]: DSP without architectures: found "DSP" only, expected its architectures too
+          help: add "dsp_arch_types": ["v68"]; compatible mode assumes it
         "#);
         let strict = faults(VENDOR_HABITS, Mode::Strict);
         assert_eq!(strict.len(), warnings.len());
@@ -186,7 +186,7 @@ mod tests {
         insta::assert_snapshot!(error, @r#"
         error: slips.json:5:17: $.UdoPackage_0.Operators[0].type: invalid name: found "", expected an identifier: letters, digits and `_`, no digit first
           help: write a name
-        error: slips.json:7:21: $.UdoPackage_0.Operators[0].inputs[0].name: name is a keyword: found "in", expected a name that is no keyword of Rust
+        error: slips.json:7:21: $.UdoPackage_0.Operators[0].inputs[0].name: name is a keyword: found "in", expected a name that is not a keyword of Rust
           help: for example "in_"
         error: slips.json:7:66: trailing comma: found `,` before `}`, expected no comma after the last entry
           help: delete this comma; the vendor's published template has it, but JSON does not allow it
@@ -199,7 +199,7 @@ mod tests {
         error: slips.json:13:31: $.UdoPackage_0.Operators[0].core_types[1]: unknown core: found "HTP", expected CPU, GPU or DSP
           help: the HTP is the DSP from V68 on; declare "DSP" with "dsp_arch_types": ["v68"]
         error: slips.json:16:25: $.UdoPackage_0.UDO_PACKAGE_NAME: name holds a path: found "My/Package", expected an identifier: letters, digits and `_`, no digit first
-          help: folders belong in UDO_PACKAGE_PATH; the name stays in its folder
+          help: folders belong in UDO_PACKAGE_PATH; a name cannot contain them
         error: cut.json:3:19: invalid JSON: found the end of the file, expected more JSON
           help: close the string, list or object that is still open
         "#);

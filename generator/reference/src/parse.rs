@@ -509,15 +509,15 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn errors_say_where_what_and_what_was_wanted() {
+    fn errors_name_place_found_and_expected() {
         let cases = [
             ("y = ", "1:5: found the end of the source, expected an expression"),
             ("y = x +", "1:8: found the end of the source, expected an expression"),
             ("y = (x", "1:7: found the end of the source, expected `)`"),
-            ("let = x", "1:5: found `=`, wanted a name"),
+            ("let = x", "1:5: found `=`, expected a name"),
             ("y = a < b < c", "1:11: comparisons cannot be chained; write `a < b and b < c`"),
-            ("y[i < 3 = x", "1:9: found `=`, wanted `]`"),
-            ("y[i] = x", "1:4: found `]`, wanted `<`"),
+            ("y[i < 3 = x", "1:9: found `=`, expected `]`"),
+            ("y[i] = x", "1:4: found `]`, expected `<`"),
             ("y = if a then b", "1:16: found the end of the source, expected `else`"),
             (
                 "let a = x in a",
@@ -532,7 +532,10 @@ mod tests {
                 "tolerance y relative 1 because \"\"",
                 "1:32: found an empty string, expected the reason",
             ),
-            ("tolerance y because \"x\"", "1:21: wanted `relative` or `absolute` with a number"),
+            (
+                "tolerance y because \"x\"",
+                "1:21: found a tolerance without a number, expected `relative` or `absolute` with a number",
+            ),
             ("tolerance y relative 1 relative 2 because \"x\"", "1:24: `relative` is given twice"),
             ("y = sum[i < 3](x", "1:17: found the end of the source, expected `)`"),
             ("y = x[1, else 0]", "1:10: found `else`, expected an expression"),
@@ -541,8 +544,8 @@ mod tests {
                 "1:22: found the number 2, expected a named argument after the first named one",
             ),
         ];
-        for (source, wanted) in cases {
-            assert_eq!(parse(source).unwrap_err().to_string(), wanted, "{source}");
+        for (source, expected) in cases {
+            assert_eq!(parse(source).unwrap_err().to_string(), expected, "{source}");
         }
     }
 

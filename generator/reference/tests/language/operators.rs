@@ -150,11 +150,11 @@ fn what_is_asked_of_arguments_is_said_where_it_is_not_met() {
         ),
         (
             change("conv2d", &|case| case.arguments.inputs[0] = dims(&[1, 3, 5, 5])),
-            "1:1: not met: as many channels as the weights have, times `group`",
+            "1:1: requirement not met: as many channels as the weights have, times `group`",
         ),
         (
             change("matmul", &|case| case.arguments.inputs[1] = dims(&[4, 4])),
-            "1:5: not met: as many columns on the left of `matmul` as rows on its right",
+            "1:5: requirement not met: as many columns on the left of `matmul` as rows on its right",
         ),
         (
             change("argmax", &|case| case.arguments.params[0] = Some(Value::Int(2))),
