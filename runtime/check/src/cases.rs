@@ -147,7 +147,7 @@ pub(crate) fn skipped<T>(why: impl Into<String>) -> Result<T, Finding> {
 
 /// Returns the nodes that the operator accepts. A case without any is skipped.
 fn known(cx: &OpContext) -> Result<&[Node], Finding> {
-    match cx.found().nodes.as_slice() {
+    match cx.search_result().nodes.as_slice() {
         [] => skipped("no valid node was found"),
         nodes => Ok(nodes),
     }
@@ -381,7 +381,7 @@ pub const CASES: &[Case] = &[
         "beside",
         2,
         "A second copy of the package in the same process gives the same results.",
-        beside::beside,
+        beside::second_copy,
     ),
     op(
         Behaviour,

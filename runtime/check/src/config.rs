@@ -11,11 +11,11 @@ type File = (PathBuf, String);
 ///
 /// # Errors
 /// A file is not a valid config.
-pub(crate) fn of(folder: &Path, package: &str) -> Result<Option<Package>, String> {
+pub(crate) fn read(folder: &Path, package: &str) -> Result<Option<Package>, String> {
     let kept = udo_generator::kept(folder).map_err(|error| error.to_string())?;
     let files = match kept {
         Some(kept) => kept.configs,
-        None => beside(folder)?,
+        None => find_files(folder)?,
     };
     let sources: Vec<Source<'_>> = files.iter().map(|(path, text)| Source { path, text }).collect();
     if sources.is_empty() {
@@ -31,7 +31,7 @@ pub(crate) fn of(folder: &Path, package: &str) -> Result<Option<Package>, String
 
 /// Returns the files in the folder `config` that describe packages, sorted by name, for packages that do not record
 /// their config files. Folders of vendors' packages hold other files too.
-fn beside(folder: &Path) -> Result<Vec<File>, String> {
+fn find_files(folder: &Path) -> Result<Vec<File>, String> {
     let entries = std::fs::read_dir(folder.join("config")).into_iter().flatten().flatten();
     let is_config = |path: &PathBuf| {
         path.is_file() && path.extension().is_some_and(|end| end == "json" || end == "xml")
@@ -60,12 +60,12 @@ mod tests {
         let config = folder.path().join("config");
         std::fs::create_dir_all(config.join("old.json")).unwrap();
         std::fs::write(config.join("backend.json"), r#"{"backend": {"path": "x"}}"#).unwrap();
-        assert_eq!(of(folder.path(), "NormPackage").unwrap(), None);
+        assert_eq!(read(folder.path(), "NormPackage").unwrap(), None);
         let broken = r#"{"P": {"UDO_PACKAGE_NAME": "#;
         std::fs::write(config.join("norm.json"), broken).unwrap();
-        assert!(of(folder.path(), "NormPackage").unwrap_err().contains("norm.json"));
+        assert!(read(folder.path(), "NormPackage").unwrap_err().contains("norm.json"));
         let norm = include_str!("../../../generator/tests/configs/norm.xml");
         std::fs::write(config.join("norm.json"), norm).unwrap();
-        assert_eq!(of(folder.path(), "NoSuchPackage").unwrap(), None);
+        assert_eq!(read(folder.path(), "NoSuchPackage").unwrap(), None);
     }
 }

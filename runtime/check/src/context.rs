@@ -13,17 +13,17 @@ use udo_testing::{CallError, How, Run};
 
 use crate::Setup;
 use crate::config;
+use crate::expected::{OracleKind, OracleResults};
 use crate::hints::Hints;
 use crate::node::Node;
 use crate::oracle::{self, Oracle};
 use crate::raw::surroundings::Surroundings;
 use crate::record::Recorder;
-use crate::search::{Breadth, Effort, Found, search};
+use crate::search::{Breadth, Effort, SearchResult, search};
 use crate::shapes::Class;
 use crate::subject::{Opened, Place, Subject};
 use crate::trial::{Site, Trial};
 use crate::values::{Fill, encoding_of};
-use crate::wanted::{OracleResults, Who};
 
 /// A package as a whole.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub(crate) struct OpContext {
     pub(crate) package: String,
     /// The state of the process before the package was opened.
     pub(crate) before: Surroundings,
-    pub(crate) found: OnceLock<Found>,
+    pub(crate) search_result: OnceLock<SearchResult>,
     /// Records calls for captures.
     pub(crate) recorder: Arc<Recorder>,
 }
@@ -108,7 +108,7 @@ impl OpContext {
         let package = package.unwrap_or_default();
         let folder = PackageContext { place: place.clone() }.folder();
         let config = match folder {
-            Some(folder) => config::of(&folder, &package),
+            Some(folder) => config::read(&folder, &package),
             None => Ok(None),
         };
         let name = subject.op.schema().name();
@@ -117,9 +117,9 @@ impl OpContext {
         let reference = config.as_ref().ok().and_then(Option::as_ref).map(udo_generator::reference);
         // The generator has read the config, so its references are valid.
         let reference = reference.and_then(Result::ok).flatten();
-        let oracles = oracle::of(&mut opened, &subject, reference);
+        let oracles = oracle::oracles(&mut opened, &subject, reference);
         let registry = opened.registry;
-        let found = OnceLock::new();
+        let search_result = OnceLock::new();
         Ok(Some(Self {
             place: place.clone(),
             subject,
@@ -131,7 +131,7 @@ impl OpContext {
             registry,
             package,
             before,
-            found,
+            search_result,
             recorder,
         }))
     }
@@ -153,17 +153,17 @@ impl OpContext {
     }
 
     /// Returns the nodes found by asking the operator.
-    pub(crate) fn found(&self) -> &Found {
-        self.found.get_or_init(|| {
+    pub(crate) fn search_result(&self) -> &SearchResult {
+        self.search_result.get_or_init(|| {
             let effort = Effort { level: self.level, seed: self.seed, breadth: self.breadth() };
-            let mut found = search(&self.subject, &self.hints(), effort, &self.recorder);
-            for node in &mut found.nodes {
+            let mut result = search(&self.subject, &self.hints(), effort, &self.recorder);
+            for node in &mut result.nodes {
                 self.set_encodings(node);
             }
             if !self.is_builtin {
-                self.leave_out_slow(&mut found.nodes);
+                self.leave_out_slow(&mut result.nodes);
             }
-            found
+            result
         })
     }
 
@@ -290,7 +290,7 @@ impl OpContext {
         &self,
         chosen: impl Fn(Result<(Vec<Vec<u8>>, Run), CallError>) -> Option<Vec<Vec<u8>>>,
     ) -> impl Iterator<Item = Live<'_>> {
-        let nodes = self.found().nodes.iter().enumerate();
+        let nodes = self.search_result().nodes.iter().enumerate();
         nodes.filter_map(move |(at, node)| self.live_as(at, node, &chosen))
     }
 
@@ -322,15 +322,15 @@ impl OpContext {
 
     /// Returns the expected results of the node: those of the reference if it covers the node, else those of all
     /// other oracles. A capture's recorded results replace oracles that are gone.
-    pub(crate) fn wanted(&self, node: &Node, values: &[Vec<u8>]) -> Vec<OracleResults> {
+    pub(crate) fn expected(&self, node: &Node, values: &[Vec<u8>]) -> Vec<OracleResults> {
         let mut all = Vec::new();
         for oracle in &self.oracles {
-            if oracle.who == Who::Recorded && !all.is_empty() {
+            if oracle.kind == OracleKind::Recorded && !all.is_empty() {
                 break;
             }
-            let Some(wanted) = oracle.wanted(node, values) else { continue };
-            all.push(OracleResults { who: oracle.who, wanted });
-            if oracle.who == Who::Reference {
+            let Some(wanted) = oracle.expected(node, values) else { continue };
+            all.push(OracleResults { kind: oracle.kind, wanted });
+            if oracle.kind == OracleKind::Reference {
                 break;
             }
         }
@@ -340,7 +340,7 @@ impl OpContext {
 
 impl Live<'_> {
     /// Describes the node in a message.
-    pub(crate) fn said(&self, cx: &OpContext) -> String {
-        format!("{} {}", self.node.class.name(), self.node.said(cx.subject.core))
+    pub(crate) fn describe(&self, cx: &OpContext) -> String {
+        format!("{} {}", self.node.class.name(), self.node.describe(cx.subject.core))
     }
 }

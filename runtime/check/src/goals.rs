@@ -80,12 +80,12 @@ impl Goal {
     }
 
     /// Whether every operator has to accept a node with the feature.
-    pub(crate) const fn is_owed(&self) -> bool {
+    pub(crate) const fn is_required(&self) -> bool {
         !matches!(self, Self::Extents(_) | Self::Negative(_))
     }
 
     /// Whether some node may have the feature.
-    pub(crate) fn can_be_met(&self, op: &OpDef, words: &[String]) -> bool {
+    pub(crate) fn is_possible(&self, op: &OpDef, words: &[String]) -> bool {
         match self {
             Self::Input(_) | Self::Output(_) | Self::Word(..) | Self::Extents(_) => true,
             Self::Negative(at) => {
@@ -103,7 +103,7 @@ impl Goal {
     }
 
     /// Describes the feature in a message.
-    pub(crate) fn said(&self, op: &OpDef) -> String {
+    pub(crate) fn describe(&self, op: &OpDef) -> String {
         let schema = op.schema();
         let param = |at: &usize| schema.params().get(*at).map_or("?", Param::name);
         let port =
@@ -190,7 +190,7 @@ pub(crate) fn draw(
 }
 
 /// Returns the parts of a node other than dimensions: its parameters, the inputs present and the number of outputs.
-pub(crate) fn what_is_said(node: &Node) -> (Params, Vec<bool>, usize) {
+pub(crate) fn features(node: &Node) -> (Params, Vec<bool>, usize) {
     let inputs = node.inputs.iter().map(|input| !input.desc.is_absent());
     (node.params.clone(), inputs.collect(), node.outputs.len())
 }

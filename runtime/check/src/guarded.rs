@@ -18,10 +18,10 @@ pub(crate) struct Guarded {
 impl Host for Guarded {
     fn memory(&self, role: Role, len: usize, align: usize) -> Result<Box<dyn Memory>, MemoryError> {
         let region = || Region::new(role, len, align, self.flush);
-        if role != Role::Scratch || len < KEPT_BYTES {
+        if role != Role::Scratch || len < CACHED_BYTES {
             return Ok(Box::new(region()?));
         }
-        Ok(Box::new(Lent(Some(kept(len, self.flush).map_or_else(region, Ok)?))))
+        Ok(Box::new(LeasedRegion(Some(take_cached(len, self.flush).map_or_else(region, Ok)?))))
     }
 
     fn watched(&self, body: &mut dyn FnMut()) -> HeapUse {
@@ -50,25 +50,25 @@ impl Memory for Region {
 
 /// Workspaces of at least this size are reused across calls: mapping their pages takes longer than
 /// filling them.
-const KEPT_BYTES: usize = 1 << 20;
+const CACHED_BYTES: usize = 1 << 20;
 
 /// The most regions in the cache.
-const MOST_KEPT: usize = 12;
+const MAX_CACHED: usize = 12;
 
 /// Workspaces that no call uses.
-static KEPT: Mutex<Vec<Region>> = Mutex::new(Vec::new());
+static CACHE: Mutex<Vec<Region>> = Mutex::new(Vec::new());
 
-fn kept(bytes: usize, flush: Flush) -> Option<Region> {
-    let mut kept = KEPT.lock().ok()?;
+fn take_cached(bytes: usize, flush: Flush) -> Option<Region> {
+    let mut kept = CACHE.lock().ok()?;
     let at = kept.iter().position(|region| region.is_like(bytes, flush))?;
     Some(kept.swap_remove(at))
 }
 
 /// A workspace that a call uses; `None` after its return.
 #[derive(Debug)]
-struct Lent(Option<Region>);
+struct LeasedRegion(Option<Region>);
 
-impl Memory for Lent {
+impl Memory for LeasedRegion {
     fn bytes(&self) -> &[u8] {
         self.0.as_ref().map_or(&[], Region::bytes)
     }
@@ -82,12 +82,12 @@ impl Memory for Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for LeasedRegion {
     fn drop(&mut self) {
         // A write around the region is this call's finding and must not be reported for the next one.
         if let Some(region) = self.0.take().filter(|region| region.stray().is_none())
-            && let Ok(mut kept) = KEPT.lock()
-            && kept.len() < MOST_KEPT
+            && let Ok(mut kept) = CACHE.lock()
+            && kept.len() < MAX_CACHED
         {
             kept.push(region);
         }
@@ -101,17 +101,17 @@ mod tests {
     #[test]
     fn scratch_that_was_written_beyond_is_not_lent_again() {
         // A length that no other test uses.
-        let (host, len) = (Guarded { flush: Flush::End }, KEPT_BYTES + 8);
-        let is_kept = || KEPT.lock().unwrap().iter().any(|region| region.is_like(len, Flush::End));
+        let (host, len) = (Guarded { flush: Flush::End }, CACHED_BYTES + 8);
+        let is_kept = || CACHE.lock().unwrap().iter().any(|region| region.is_like(len, Flush::End));
         let mut memory = host.memory(Role::Scratch, len, 64).unwrap();
         memory.bytes_mut().fill(1);
         drop(memory);
         assert!(is_kept());
-        let region = kept(len, Flush::End).unwrap();
+        let region = take_cached(len, Flush::End).unwrap();
         assert_eq!(region.stray(), None);
         // Alignment leaves some bytes of the region's own page after it.
         region.write_behind();
-        drop(Lent(Some(region)));
+        drop(LeasedRegion(Some(region)));
         assert!(!is_kept());
     }
 }

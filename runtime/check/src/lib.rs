@@ -11,6 +11,7 @@ mod cases;
 mod config;
 mod context;
 mod elf;
+mod expected;
 mod goals;
 mod guarded;
 mod hints;
@@ -32,7 +33,6 @@ mod supervise;
 mod ties;
 mod trial;
 mod values;
-mod wanted;
 mod worker;
 
 use std::path::PathBuf;

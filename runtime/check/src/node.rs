@@ -67,7 +67,7 @@ impl Node {
     }
 
     /// Describes the node in a message.
-    pub(crate) fn said(&self, core: Core) -> String {
+    pub(crate) fn describe(&self, core: Core) -> String {
         let inputs: Vec<String> = self.inputs.iter().map(said).collect();
         let params = self.params.iter().filter(|(_, setting)| *setting != ParamSetting::Absent);
         let params: Vec<String> =
@@ -92,7 +92,7 @@ impl Node {
     }
 }
 
-fn said(input: &Input) -> String {
+fn describe(input: &Input) -> String {
     let about = match input.desc.encoding() {
         Some(encoding) => format!(" at {} from {}", encoding.scale, encoding.zero_point),
         None => String::new(),

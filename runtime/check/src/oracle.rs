@@ -5,18 +5,18 @@ use udo_engine::operators::KernelEntry;
 use udo_reference::Program;
 use udo_testing::How;
 
+use crate::expected::{Expected, OracleKind};
 use crate::node::{Input, Node, inferred};
 use crate::reference;
 use crate::subject::{Opened, Subject, fits};
 use crate::trial::{Site, Trial};
 use crate::values::{numbers, push, range_of};
-use crate::wanted::{Wanted, Who};
 
 /// A source of expected results.
 #[derive(Clone, Debug)]
 pub(crate) struct Oracle {
     source: Source,
-    pub(crate) who: Who,
+    pub(crate) kind: OracleKind,
 }
 
 /// The kind of an oracle.
@@ -28,33 +28,36 @@ enum Source {
         kernels: Vec<KernelEntry>,
     },
     /// The expected results recorded in a capture.
-    Recorded(Vec<Option<Wanted>>),
+    Recorded(Vec<Option<Expected>>),
 }
 
 /// Returns the operator's oracles; there may be none.
-pub(crate) fn of(
+pub(crate) fn oracles(
     opened: &mut Opened,
     subject: &Subject,
     reference: Option<Program>,
 ) -> Vec<Oracle> {
     let mut oracles = Vec::new();
     if let Some(program) = reference {
-        oracles.push(Oracle { source: Source::Reference(Box::new(program)), who: Who::Reference });
+        oracles.push(Oracle {
+            source: Source::Reference(Box::new(program)),
+            kind: OracleKind::Reference,
+        });
     }
     if !subject.cpu.is_empty() {
         let source = Source::Kernels { op: subject.op, kernels: subject.cpu.clone() };
-        oracles.push(Oracle { source, who: Who::Cpu });
+        oracles.push(Oracle { source, kind: OracleKind::Cpu });
     }
     if let Some((op, kernels)) = opened.builtin(subject.op.schema().name())
-        && speaks_alike(subject.op, op)
+        && has_same_interface(subject.op, op)
     {
-        oracles.push(Oracle { source: Source::Kernels { op, kernels }, who: Who::Builtin });
+        oracles.push(Oracle { source: Source::Kernels { op, kernels }, kind: OracleKind::Builtin });
     }
     oracles
 }
 
 /// Whether `other` accepts the nodes of `own`: the same number of ports, and all parameters.
-fn speaks_alike(own: &udo_api::OpDef, other: &udo_api::OpDef) -> bool {
+fn has_same_interface(own: &udo_api::OpDef, other: &udo_api::OpDef) -> bool {
     let (own, other) = (own.schema(), other.schema());
     own.inputs().len() == other.inputs().len()
         && own.outputs().len() == other.outputs().len()
@@ -63,27 +66,27 @@ fn speaks_alike(own: &udo_api::OpDef, other: &udo_api::OpDef) -> bool {
 
 impl Oracle {
     /// Returns the oracle of a capture's expected results.
-    pub(crate) fn recorded(wanted: Vec<Option<Wanted>>) -> Self {
-        Self { source: Source::Recorded(wanted), who: Who::Recorded }
+    pub(crate) fn recorded(wanted: Vec<Option<Expected>>) -> Self {
+        Self { source: Source::Recorded(wanted), kind: OracleKind::Recorded }
     }
 
     /// Computes the expected results of the node on `values`; `None` if the oracle does not cover it.
-    pub(crate) fn wanted(&self, node: &Node, values: &[Vec<u8>]) -> Option<Vec<Wanted>> {
+    pub(crate) fn expected(&self, node: &Node, values: &[Vec<u8>]) -> Option<Vec<Expected>> {
         match &self.source {
-            Source::Reference(program) => reference::wanted(program, node, values),
+            Source::Reference(program) => reference::expected(program, node, values),
             Source::Kernels { op, kernels } => by_kernels(op, kernels, node, values),
             Source::Recorded(wanted) => wanted.iter().cloned().collect(),
         }
     }
 
     /// Computes the results before they are quantized, to choose output encodings from. The outputs need no encodings.
-    pub(crate) fn real(&self, node: &Node, values: &[Vec<u8>]) -> Option<Vec<Wanted>> {
+    pub(crate) fn real(&self, node: &Node, values: &[Vec<u8>]) -> Option<Vec<Expected>> {
         let real = |desc: &TensorDesc| match desc.dtype().and_then(range_of) {
             Some(_) => TensorDesc::new(DType::F32, desc.full_shape()),
             None => *desc,
         };
         let outputs = node.outputs.iter().map(real).collect();
-        self.wanted(&Node { outputs, ..node.clone() }, values)
+        self.expected(&Node { outputs, ..node.clone() }, values)
     }
 
     /// Returns the reference, if this oracle is one.
@@ -101,7 +104,7 @@ fn by_kernels(
     kernels: &[KernelEntry],
     node: &Node,
     values: &[Vec<u8>],
-) -> Option<Vec<Wanted>> {
+) -> Option<Vec<Expected>> {
     let (inputs, values): (Vec<_>, Vec<_>) =
         node.inputs.iter().zip(values).map(|(input, bytes)| as_numbers(input, bytes)).unzip();
     let params = op.schema().params().iter();
@@ -124,7 +127,7 @@ fn by_kernels(
         };
         let run = trial.run(&values, How::default()).ok()?;
         let made = run.outputs.into_iter().zip(&twin.outputs);
-        let made = made.map(|(made, desc)| Wanted {
+        let made = made.map(|(made, desc)| Expected {
             numbers: numbers(desc, &made.bytes),
             dims: Some(made.dims),
             allowed: None,

@@ -12,13 +12,13 @@ use crate::values::{Fill, Random, encoding_of, fill};
 /// A description of a node.
 pub(crate) struct Recipe {
     op: &'static str,
-    inputs: &'static [Of],
-    params: &'static [(&'static str, Set)],
+    inputs: &'static [InputSpec],
+    params: &'static [(&'static str, ParamSpec)],
 }
 
 /// An input.
 #[derive(Clone, Copy)]
-enum Of {
+enum InputSpec {
     /// An omitted input.
     Absent,
     /// A run-time input with these dimensions.
@@ -35,7 +35,7 @@ enum Of {
 
 /// A parameter.
 #[derive(Clone, Copy)]
-enum Set {
+enum ParamSpec {
     Int(i64),
     Ints(&'static [i64]),
     Text(&'static str),
@@ -43,26 +43,26 @@ enum Set {
 
 const fn recipe(
     op: &'static str,
-    inputs: &'static [Of],
-    params: &'static [(&'static str, Set)],
+    inputs: &'static [InputSpec],
+    params: &'static [(&'static str, ParamSpec)],
 ) -> Recipe {
     Recipe { op, inputs, params }
 }
 
-use Of::{Absent, Bytes, Floats, Ints, Run, Stored};
+use InputSpec::{Absent, Bytes, Floats, Ints, Run, Stored};
 
 /// The scale and the zero point of a quantized tensor.
-const STEP: [Of; 2] = [Floats(&[0.04], &[]), Bytes(&[9], &[])];
+const STEP: [InputSpec; 2] = [Floats(&[0.04], &[]), Bytes(&[9], &[])];
 
 const RECIPES: &[Recipe] = &[
     recipe("AffineGrid", &[Run(&[2, 2, 3]), Ints(&[2, 3, 4, 5])], &[]),
-    recipe("BitShift", &[Run(&[3, 5]), Run(&[3, 5])], &[("direction", Set::Text("LEFT"))]),
-    recipe("BitShift", &[Run(&[7]), Run(&[7])], &[("direction", Set::Text("RIGHT"))]),
+    recipe("BitShift", &[Run(&[3, 5]), Run(&[3, 5])], &[("direction", ParamSpec::Text("LEFT"))]),
+    recipe("BitShift", &[Run(&[7]), Run(&[7])], &[("direction", ParamSpec::Text("RIGHT"))]),
     recipe("CausalConvWithState", &[Run(&[2, 3, 5]), Run(&[3, 1, 3])], &[]),
     recipe(
         "CausalConvWithState",
         &[Run(&[1, 2, 7]), Run(&[2, 1, 2]), Run(&[2]), Run(&[1, 2, 1])],
-        &[("activation", Set::Text("silu"))],
+        &[("activation", ParamSpec::Text("silu"))],
     ),
     recipe("Col2Im", &[Run(&[1, 8, 9]), Ints(&[4, 4]), Ints(&[2, 2])], &[]),
     recipe("ConvTranspose", &[Run(&[1, 3, 4, 5]), Run(&[3, 2, 3, 2])], &[]),
@@ -87,23 +87,23 @@ const RECIPES: &[Recipe] = &[
             Floats(&[0.02], &[1]),
             Bytes(&[5], &[1]),
         ],
-        &[("hidden_size", Set::Int(5))],
+        &[("hidden_size", ParamSpec::Int(5))],
     ),
-    recipe("Einsum", &[Run(&[3, 4]), Run(&[4, 5])], &[("equation", Set::Text("ij,jk->ik"))]),
+    recipe("Einsum", &[Run(&[3, 4]), Run(&[4, 5])], &[("equation", ParamSpec::Text("ij,jk->ik"))]),
     recipe(
         "GRU",
         &[Run(&[3, 2, 4]), Run(&[1, 15, 4]), Run(&[1, 15, 5])],
-        &[("hidden_size", Set::Int(5))],
+        &[("hidden_size", ParamSpec::Int(5))],
     ),
     recipe(
         "LSTM",
         &[Run(&[3, 2, 4]), Run(&[1, 20, 4]), Run(&[1, 20, 5])],
-        &[("hidden_size", Set::Int(5))],
+        &[("hidden_size", ParamSpec::Int(5))],
     ),
     recipe(
         "RNN",
         &[Run(&[3, 2, 4]), Run(&[1, 5, 4]), Run(&[1, 5, 5])],
-        &[("hidden_size", Set::Int(5))],
+        &[("hidden_size", ParamSpec::Int(5))],
     ),
     recipe("STFT", &[Run(&[2, 9, 1]), Ints(&[2]), Run(&[4])], &[]),
     recipe("STFT", &[Run(&[1, 12, 1]), Ints(&[3]), Absent, Ints(&[5])], &[]),
@@ -118,32 +118,32 @@ const RECIPES: &[Recipe] = &[
             Ints(&[2]),
             Ints(&[3]),
         ],
-        &[("num_heads", Set::Int(2)), ("kv_num_heads", Set::Int(1))],
+        &[("num_heads", ParamSpec::Int(2)), ("kv_num_heads", ParamSpec::Int(1))],
     ),
     recipe(
         "GatherBlockQuantized",
         &[Stored(&[5, 16]), Ints(&[4, 0, 2]), Run(&[5, 2])],
-        &[("block_size", Set::Int(16))],
+        &[("block_size", ParamSpec::Int(16))],
     ),
     recipe("GridSample", &[Run(&[1, 2, 4, 5]), Run(&[1, 3, 3, 2])], &[]),
     recipe(
         "LinearAttention",
         &[Run(&[1, 3, 8]), Run(&[1, 3, 4]), Run(&[1, 3, 6])],
         &[
-            ("q_num_heads", Set::Int(2)),
-            ("kv_num_heads", Set::Int(1)),
-            ("update_rule", Set::Text("linear")),
+            ("q_num_heads", ParamSpec::Int(2)),
+            ("kv_num_heads", ParamSpec::Int(1)),
+            ("update_rule", ParamSpec::Text("linear")),
         ],
     ),
     recipe(
         "MaxRoiPool",
         &[Run(&[1, 2, 6, 6]), Floats(&[0.0, 0.0, 0.0, 3.0, 3.0], &[1, 5])],
-        &[("pooled_shape", Set::Ints(&[2, 2]))],
+        &[("pooled_shape", ParamSpec::Ints(&[2, 2]))],
     ),
     recipe(
         "MatMulNBits",
         &[Run(&[3, 32]), Run(&[4, 1, 16]), Run(&[4, 1])],
-        &[("K", Set::Int(32)), ("N", Set::Int(4)), ("block_size", Set::Int(32))],
+        &[("K", ParamSpec::Int(32)), ("N", ParamSpec::Int(4)), ("block_size", ParamSpec::Int(32))],
     ),
     recipe("NonMaxSuppression", &[Run(&[1, 6, 4]), Run(&[1, 2, 6])], &[]),
     recipe("OneHot", &[Run(&[3, 2]), Ints(&[4]), Run(&[2])], &[]),
@@ -157,7 +157,7 @@ const RECIPES: &[Recipe] = &[
     recipe(
         "QLinearConcat",
         &[STEP[0], STEP[1], Stored(&[2, 3]), STEP[0], STEP[1], Stored(&[2, 4]), STEP[0], STEP[1]],
-        &[("axis", Set::Int(1))],
+        &[("axis", ParamSpec::Int(1))],
     ),
     recipe(
         "QLinearConv",
@@ -177,26 +177,26 @@ const RECIPES: &[Recipe] = &[
     recipe(
         "Resize",
         &[Run(&[1, 2, 3, 4]), Absent, Floats(&[1.0, 1.0, 2.0, 1.5], &[4])],
-        &[("mode", Set::Text("linear"))],
+        &[("mode", ParamSpec::Text("linear"))],
     ),
     recipe(
         "RoiAlign",
         &[Run(&[1, 2, 6, 6]), Floats(&[0.5, 0.5, 3.0, 3.5], &[1, 4]), Ints(&[0])],
-        &[("output_height", Set::Int(2)), ("output_width", Set::Int(3))],
+        &[("output_height", ParamSpec::Int(2)), ("output_width", ParamSpec::Int(3))],
     ),
     recipe("RotaryEmbedding", &[Run(&[1, 2, 3, 4]), Run(&[1, 3, 2]), Run(&[1, 3, 2])], &[]),
     recipe("Where", &[Run(&[2, 5]), Run(&[2, 5]), Run(&[2, 5])], &[]),
 ];
 
 /// Returns the recipes of an operator.
-pub(crate) fn of(op: &str) -> impl Iterator<Item = &'static Recipe> {
+pub(crate) fn for_op(op: &str) -> impl Iterator<Item = &'static Recipe> {
     RECIPES.iter().filter(move |recipe| recipe.op == op)
 }
 
 impl Recipe {
     /// Builds the inputs and parameters of the node for ports of these types; `None` if they do not fit. Run-time
     /// inputs get encodings on a core that requires them.
-    pub(crate) fn made(
+    pub(crate) fn build(
         &self,
         op: &OpDef,
         types: impl Fn(usize, &[TensorDesc]) -> TypeSet,
@@ -262,9 +262,9 @@ impl Recipe {
         for (name, set) in self.params {
             let slot = params.iter_mut().find(|(own, _)| own == name)?;
             slot.1 = match set {
-                Set::Int(value) => ParamSetting::Int(*value),
-                Set::Ints(values) => ParamSetting::Ints(values.to_vec()),
-                Set::Text(text) => ParamSetting::Text((*text).to_owned()),
+                ParamSpec::Int(value) => ParamSetting::Int(*value),
+                ParamSpec::Ints(values) => ParamSetting::Ints(values.to_vec()),
+                ParamSpec::Text(text) => ParamSetting::Text((*text).to_owned()),
             };
         }
         Some((inputs, params))

@@ -7,8 +7,8 @@ use std::{fs, io};
 use udo_testing::Output;
 
 use crate::capture::{Capture, CapturedInput, CapturedOutput, CapturedWanted};
+use crate::expected::{Expected, OracleResults};
 use crate::node::Node;
-use crate::wanted::{OracleResults, Wanted};
 
 /// Records the calls of one worker's cases. Calls on several threads may share it.
 #[derive(Debug, Default)]
@@ -97,7 +97,7 @@ impl Recorder {
     }
 
     /// Records the outputs of the last call.
-    pub(crate) fn made(&self, outputs: &[Output]) {
+    pub(crate) fn record_outputs(&self, outputs: &[Output]) {
         if let Some(last) = &mut self.state().last {
             last.found = outputs.to_vec();
         }
@@ -135,9 +135,9 @@ fn captured(call: &Call, head: Capture) -> Option<Capture> {
             .get(port)
             .filter(|_| !desc.is_absent())
             .map(|made| (made.dims.clone(), made.bytes.clone())),
-        wanted: call.expected.as_ref().and_then(|OracleResults { who, wanted }| {
-            let Wanted { dims, numbers, allowed, .. } = wanted.get(port)?.clone();
-            Some(CapturedWanted { by: who.said().to_owned(), dims, numbers, allowed })
+        wanted: call.expected.as_ref().and_then(|OracleResults { kind, wanted }| {
+            let Expected { dims, numbers, allowed, .. } = wanted.get(port)?.clone();
+            Some(CapturedWanted { by: kind.describe().to_owned(), dims, numbers, allowed })
         }),
     });
     let params = call.node.params.iter();
@@ -167,7 +167,7 @@ mod tests {
         assert!(last().is_none());
         recorder.begins(&node(), &[vec![1, 2]]);
         recorder.begins(&node(), &[vec![3, 4]]);
-        recorder.made(&[Output { dims: vec![2], bytes: vec![6, 8] }]);
+        recorder.record_outputs(&[Output { dims: vec![2], bytes: vec![6, 8] }]);
         let call = last().unwrap();
         assert_eq!(call.inputs[0].bytes, [3, 4]);
         assert_eq!(call.outputs[0].found, Some((vec![2], vec![6, 8])));

@@ -7,9 +7,9 @@ use udo_reference::{
     Program, Settings, Storage, Tensor, Value,
 };
 
+use crate::expected::Expected;
 use crate::node::{Input, Node};
 use crate::values::{integers, numbers};
-use crate::wanted::Wanted;
 
 /// The step limit of an evaluation: enough for thousands of elements of most operators. Larger nodes have no expected
 /// results.
@@ -28,11 +28,15 @@ pub(crate) fn infer(
 }
 
 /// Computes the expected results of the node on `values`, with tolerances; `None` if the reference does not cover it.
-pub(crate) fn wanted(program: &Program, node: &Node, values: &[Vec<u8>]) -> Option<Vec<Wanted>> {
+pub(crate) fn expected(
+    program: &Program,
+    node: &Node,
+    values: &[Vec<u8>],
+) -> Option<Vec<Expected>> {
     let made = evaluated(program, node, values)?.ok()?;
     let classes = program.signature().outputs.iter().map(|port| port.class);
     // A node may leave out the last outputs.
-    Some(made.into_iter().zip(classes).take(node.outputs.len()).map(as_wanted).collect())
+    Some(made.into_iter().zip(classes).take(node.outputs.len()).map(as_expected).collect())
 }
 
 /// Whether the evaluation exceeds the step limit, so that a correct kernel takes long too: a parameter may be a number
@@ -63,7 +67,7 @@ fn evaluated(
 }
 
 #[expect(clippy::cast_precision_loss, reason = "the comparison needs fewer digits")]
-fn as_wanted((made, class): (Evaluated, Class)) -> Wanted {
+fn as_expected((made, class): (Evaluated, Class)) -> Expected {
     let mut integers = None;
     let numbers = match made.tensor.elements {
         Elements::Float(values) => values,
@@ -80,7 +84,7 @@ fn as_wanted((made, class): (Evaluated, Class)) -> Wanted {
     let any = |allowed: f64| made.extents_unsure || class == Class::Bool && allowed != 0.0;
     let allowed = made.allowed.into_iter().map(|own| if any(own) { f64::INFINITY } else { own });
     let dims = (!made.extents_unsure).then_some(made.tensor.dims);
-    Wanted { dims, numbers, allowed: Some(allowed.collect()), integers }
+    Expected { dims, numbers, allowed: Some(allowed.collect()), integers }
 }
 
 /// Returns the storage of an output; `None` for types that the language does not support.

@@ -11,14 +11,14 @@ use udo_testing::How;
 use crate::capture::{Capture, CapturedInput, RUN_CASES};
 use crate::cases::{CASES, Outcome, Run, compared, device, failed};
 use crate::context::OpContext;
+use crate::expected::Expected;
 use crate::node::{Input, Node};
 use crate::oracle::Oracle;
-use crate::search::Found;
+use crate::search::SearchResult;
 use crate::shapes::Class;
 use crate::subject::{fits, input_types};
 use crate::trial::Trial;
 use crate::values::{encoding_of, numbers, push, quantized};
-use crate::wanted::Wanted;
 
 /// The most differing elements to show for an output.
 const SHOWN: usize = 8;
@@ -39,12 +39,12 @@ pub(crate) fn context(mut cx: OpContext, capture: &Capture) -> Result<OpContext,
                         let wanted = output.wanted.clone()?;
                         let (dims, numbers, allowed) =
                             (wanted.dims, wanted.numbers, wanted.allowed);
-                        Some(Wanted { dims, numbers, allowed, integers: None })
+                        Some(Expected { dims, numbers, allowed, integers: None })
                     });
                     cx.oracles.push(Oracle::recorded(wanted.collect()));
                 }
-                let found = Found { nodes: vec![node], ..Found::default() };
-                cx.found = OnceLock::from(found);
+                let result = SearchResult { nodes: vec![node], ..SearchResult::default() };
+                cx.search_result = OnceLock::from(result);
                 return Ok(cx);
             }
             Err(why) => last = Some(why),
@@ -103,7 +103,7 @@ fn node(
         outputs: vec![TensorDesc::ABSENT; count],
         fixed: Some(Arc::new(values)),
     };
-    let said = node.said(core);
+    let said = node.describe(core);
     node.outputs = node
         .inferred(entry, core)
         .map_err(|refusal| format!("shape inference refuses {said}: {refusal}"))?;
@@ -188,8 +188,8 @@ pub(crate) fn run(cx: &OpContext, case: &str) -> Outcome {
 
 /// Runs a case of a capture from a model run.
 fn call(cx: &OpContext, case: &str) -> Outcome {
-    for node in &cx.found().nodes {
-        let said = node.said(cx.subject.core);
+    for node in &cx.search_result().nodes {
+        let said = node.describe(cx.subject.core);
         let trial = cx.trial(node, 1).or_else(|refusal| failed(format!("{said}: {refusal}")))?;
         let values = node.values(crate::values::Fill::Random, 0);
         let how = How { is_sealed: true, ..How::default() };
@@ -214,10 +214,10 @@ fn call(cx: &OpContext, case: &str) -> Outcome {
 
 /// Compares the node's outputs with the expected results.
 pub(crate) fn diff(cx: &OpContext, capture: &Capture) -> Value {
-    let Some(node) = cx.found().nodes.first() else { return Value::Null };
+    let Some(node) = cx.search_result().nodes.first() else { return Value::Null };
     let values = node.values(crate::values::Fill::Random, 0);
     let made = if capture.case == device::NAME {
-        device::made(cx, node, &values)
+        device::run_on_device(cx, node, &values)
     } else {
         let trial = cx.trial(node, 1).map_err(|refusal| refusal.to_string());
         let run = |trial: Trial<'_>| trial.run(&values, How::default());
@@ -227,8 +227,8 @@ pub(crate) fn diff(cx: &OpContext, capture: &Capture) -> Value {
         Ok(made) => made,
         Err(why) => return json!({ "refused": why }),
     };
-    let expected = cx.wanted(node, &values).into_iter().next();
-    let by = expected.as_ref().map(|expected| expected.who.said());
+    let expected = cx.expected(node, &values).into_iter().next();
+    let by = expected.as_ref().map(|expected| expected.kind.describe());
     let outputs = node.outputs.iter().zip(&made).enumerate().map(|(port, (desc, made))| {
         let wanted = expected.as_ref().and_then(|expected| expected.wanted.get(port));
         let captured = capture.outputs.get(port).filter(|own| own.desc == *desc);

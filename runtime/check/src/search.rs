@@ -24,7 +24,7 @@ use crate::values::{Fill, Random, encoding_of, fill};
 
 /// The result of the search.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct SearchResult {
     /// The accepted nodes.
     pub(crate) nodes: Vec<Node>,
     /// Answers that break the contract: a panic, or a refusal without a reason.
@@ -65,7 +65,7 @@ struct Search<'a> {
     kernel: usize,
     seed: u64,
     recorder: &'a Recorder,
-    found: Found,
+    result: SearchResult,
     /// The strategy of the last accepted node, which is tried first for the next one.
     habit: Habit,
     last_refusal: Option<String>,
@@ -115,38 +115,38 @@ pub(crate) fn search(
     hints: &Hints,
     Effort { level, seed, breadth }: Effort,
     recorder: &Recorder,
-) -> Found {
-    let mut found = Found::default();
+) -> SearchResult {
+    let mut result = SearchResult::default();
     for kernel in 0..subject.kernels.len() {
-        let before = found.nodes.len();
+        let before = result.nodes.len();
         let mut search = Search {
             subject,
             hints,
             kernel,
             seed,
             recorder,
-            found: std::mem::take(&mut found),
+            result: std::mem::take(&mut result),
             habit: Habit::default(),
             last_refusal: None,
             is_any: false,
         };
         search.all(level, breadth);
-        if search.found.nodes.len() == before {
+        if search.result.nodes.len() == before {
             search.by_recipes();
         }
-        if search.found.nodes.len() == before && !search.found.is_unwritten {
+        if search.result.nodes.len() == before && !search.result.is_unwritten {
             search.by_ties(level);
         }
-        if breadth == Breadth::All && search.found.nodes.len() > before {
+        if breadth == Breadth::All && search.result.nodes.len() > before {
             search.by_goals(before, level);
         }
-        let Search { found: mut made, last_refusal, .. } = search;
-        if made.nodes.len() == before {
-            made.refusals.extend(last_refusal);
+        let Search { result: mut searched, last_refusal, .. } = search;
+        if searched.nodes.len() == before {
+            searched.refusals.extend(last_refusal);
         }
-        found = made;
+        result = searched;
     }
-    found
+    result
 }
 
 impl Search<'_> {
@@ -180,10 +180,10 @@ impl Search<'_> {
     fn by_recipes(&mut self) {
         let (subject, kernel) = (self.subject, self.kernel);
         let Some(entry) = subject.kernels.get(kernel) else { return };
-        for recipe in recipes::of(subject.op.schema().name()) {
+        for recipe in recipes::for_op(subject.op.schema().name()) {
             let types =
                 |port: usize, before: &[TensorDesc]| input_types(entry, subject.core, port, before);
-            if let Some((inputs, params)) = recipe.made(subject.op, types, subject.core) {
+            if let Some((inputs, params)) = recipe.build(subject.op, types, subject.core) {
                 self.offer(Class::Plain, inputs, params);
             }
         }
@@ -201,7 +201,7 @@ impl Search<'_> {
         let mut random = Random::new(0x71e5);
         let mut kept: Vec<(Pattern, Habit, Params)> = Vec::new();
         for _ in 0..TRIES {
-            let pattern = ties::drawn(op.schema().inputs().len(), &mut random);
+            let pattern = ties::draw(op.schema().inputs().len(), &mut random);
             let habit = Habit {
                 has_constants: random.below(2) == 1,
                 takes_optional: random.below(2) == 1,
@@ -210,7 +210,8 @@ impl Search<'_> {
             let mut params = params::guesses(op, pattern.dims(0, ties::FIRST).len());
             let at = random.below(params.len() as u64);
             let params = params.swap_remove(usize::try_from(at).unwrap_or(0));
-            let made = self.tied(types.first().copied().flatten(), 0, &pattern, ties::FIRST, habit);
+            let made =
+                self.offer_tied(types.first().copied().flatten(), 0, &pattern, ties::FIRST, habit);
             let is_new = kept.iter().all(|(other, ..)| *other != pattern);
             if is_new && made.is_some_and(|inputs| self.offer(Class::Plain, inputs, params.clone()))
             {
@@ -227,7 +228,8 @@ impl Search<'_> {
             let all = ties::EXTENTS.iter().filter(|(_, from, _)| *from <= level);
             for (turn, dtype) in types.iter().enumerate() {
                 for (class, _, values) in all.clone() {
-                    let Some(inputs) = self.tied(*dtype, turn, pattern, *values, *habit) else {
+                    let Some(inputs) = self.offer_tied(*dtype, turn, pattern, *values, *habit)
+                    else {
                         continue;
                     };
                     self.offer(*class, inputs, params.clone());
@@ -235,7 +237,7 @@ impl Search<'_> {
             }
             for other in params::variations(op, params) {
                 let dtype = types.first().copied().flatten();
-                if let Some(inputs) = self.tied(dtype, 0, pattern, ties::FIRST, *habit) {
+                if let Some(inputs) = self.offer_tied(dtype, 0, pattern, ties::FIRST, *habit) {
                     self.offer(Class::Params, inputs, other);
                 }
             }
@@ -248,41 +250,41 @@ impl Search<'_> {
         let (tries, together) = if level == 1 { (800, 4) } else { (3000, 16) };
         let op = self.subject.op;
         let mut random = Random::new(0x60a1);
-        let Some(first) = self.found.nodes.get(before).map(|node| node.params.clone()) else {
+        let Some(first) = self.result.nodes.get(before).map(|node| node.params.clone()) else {
             return;
         };
         for goal in Goal::open(op, self.since(before), &self.hints.words) {
             let is_met = |node: &Node| goal.is_met(node);
-            for _ in 0..if goal.can_be_met(op, &self.hints.words) { tries } else { 0 } {
+            for _ in 0..if goal.is_possible(op, &self.hints.words) { tries } else { 0 } {
                 let draw = goals::draw(op, &first, &self.hints.words, Some(&goal), &mut random);
-                if self.drawn(&draw, ties::FIRST) && self.keep_if(is_met) {
+                if self.offer_draw(&draw, ties::FIRST) && self.keep_if(is_met) {
                     let all = ties::EXTENTS.iter().filter(|(class, from, _)| {
-                        goal.is_owed() && *from <= level && *class != Class::Large
+                        goal.is_required() && *from <= level && *class != Class::Large
                     });
-                    let few = if goal.is_owed() { &[] } else { ties::OTHERS };
+                    let few = if goal.is_required() { &[] } else { ties::OTHERS };
                     for values in all.map(|(_, _, values)| values).chain(few) {
-                        self.drawn(&draw, *values);
+                        self.offer_draw(&draw, *values);
                     }
                     break;
                 }
             }
         }
         let lacking = Goal::open(op, self.since(before), &self.hints.words);
-        let owed = lacking.iter().filter(|goal| goal.is_owed());
-        self.found.untried.extend(owed.map(|goal| goal.said(op)));
-        let mut known: Vec<_> = self.since(before).iter().map(goals::what_is_said).collect();
+        let owed = lacking.iter().filter(|goal| goal.is_required());
+        self.result.untried.extend(owed.map(|goal| goal.describe(op)));
+        let mut known: Vec<_> = self.since(before).iter().map(goals::features).collect();
         let end = known.len() + together;
         for _ in 0..2 * tries {
             let draw = goals::draw(op, &first, &self.hints.words, None, &mut random);
             if known.len() == end {
                 break;
             }
-            if self.drawn(&draw, ties::FIRST) {
-                let is_new = |node: &Node| !known.contains(&goals::what_is_said(node));
+            if self.offer_draw(&draw, ties::FIRST) {
+                let is_new = |node: &Node| !known.contains(&goals::features(node));
                 if self.keep_if(is_new) {
-                    known.extend(self.found.nodes.last().map(goals::what_is_said));
+                    known.extend(self.result.nodes.last().map(goals::features));
                     for values in ties::OTHERS {
-                        self.drawn(&draw, *values);
+                        self.offer_draw(&draw, *values);
                     }
                 }
             }
@@ -290,11 +292,11 @@ impl Search<'_> {
     }
 
     fn since(&self, before: usize) -> &[Node] {
-        self.found.nodes.get(before..).unwrap_or_default()
+        self.result.nodes.get(before..).unwrap_or_default()
     }
 
     /// Offers a drawn node; returns whether the operator accepts it.
-    fn drawn(&mut self, draw: &Draw, values: [usize; VARIABLES]) -> bool {
+    fn offer_draw(&mut self, draw: &Draw, values: [usize; VARIABLES]) -> bool {
         let dtype = self.first_types().first().copied().flatten();
         let habit = Habit {
             has_constants: draw.has_constants,
@@ -302,7 +304,7 @@ impl Search<'_> {
             left_out: draw.left_out,
             ..Habit::default()
         };
-        let made = self.tied(dtype, 0, &draw.pattern, values, habit);
+        let made = self.offer_tied(dtype, 0, &draw.pattern, values, habit);
         let outputs = if draw.has_all_outputs { Outputs::All } else { Outputs::Required };
         made.is_some_and(|inputs| {
             self.offer_with(outputs, Class::Params, inputs, draw.params.clone())
@@ -311,14 +313,14 @@ impl Search<'_> {
 
     /// Keeps the last node if it satisfies `is_wanted`, else removes it. Returns whether it was kept.
     fn keep_if(&mut self, is_wanted: impl Fn(&Node) -> bool) -> bool {
-        let is_kept = self.found.nodes.last().is_some_and(is_wanted);
+        let is_kept = self.result.nodes.last().is_some_and(is_wanted);
         if !is_kept {
-            self.found.nodes.pop();
+            self.result.nodes.pop();
         }
         is_kept
     }
 
-    fn tied(
+    fn offer_tied(
         &self,
         dtype: Option<DType>,
         turn: usize,
@@ -553,7 +555,7 @@ impl Search<'_> {
             let why = || {
                 format!(
                     "the kernel's ports do not accept {} with the inferred outputs ({})",
-                    node.said(core),
+                    node.describe(core),
                     outputs.join(", ")
                 )
             };
@@ -566,17 +568,17 @@ impl Search<'_> {
             self.refused("finalize", &node, &refusal);
             return false;
         }
-        self.found.nodes.push(node);
+        self.result.nodes.push(node);
         self.is_any = true;
         true
     }
 
     fn refused(&mut self, function: &str, node: &Node, refusal: &Refusal) {
-        let node = node.said(self.subject.core);
+        let node = node.describe(self.subject.core);
         self.last_refusal = Some(format!("{function} refuses {node}: {refusal}"));
         let fault = match refusal.status {
             Status::NOT_IMPLEMENTED => {
-                self.found.is_unwritten = true;
+                self.result.is_unwritten = true;
                 return;
             }
             Status::PANICKED => format!("{function} panics at {node}: {}", refusal.message),
@@ -586,8 +588,8 @@ impl Search<'_> {
             }
             _ => return,
         };
-        if self.found.faults.len() < 5 && !self.found.faults.contains(&fault) {
-            self.found.faults.push(fault);
+        if self.result.faults.len() < 5 && !self.result.faults.contains(&fault) {
+            self.result.faults.push(fault);
         }
     }
 }

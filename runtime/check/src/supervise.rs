@@ -55,7 +55,7 @@ pub(crate) struct Task {
 
 /// The messages of a worker.
 #[derive(Debug, Default)]
-struct Told {
+struct WorkerOutput {
     cases: Vec<CaseReport>,
     /// The case that was running when the worker ended, and why it ended.
     unfinished: Option<(String, Verdict, String)>,
@@ -91,7 +91,7 @@ impl Program {
         command
     }
 
-    fn run(&self, task: &Task, cases: Option<&[String]>) -> Result<Told, CheckError> {
+    fn run(&self, task: &Task, cases: Option<&[String]>) -> Result<WorkerOutput, CheckError> {
         let start = |source| CheckError::Worker { path: self.path.clone(), source };
         let (told, tell) = std::io::pipe().map_err(start)?;
         let mut command = self.command(task, cases);
@@ -287,7 +287,7 @@ pub(crate) fn core_of(name: &str) -> Option<Core> {
     Some(Core::dsp(arch))
 }
 
-fn ended(told: &Told) -> Option<CaseReport> {
+fn ended(told: &WorkerOutput) -> Option<CaseReport> {
     let (case, verdict, why) = told.unfinished.clone()?;
     let said = told.printed.lines().last().filter(|_| verdict == Verdict::Crashed);
     let why = said.map_or(why.clone(), |line| format!("{why}; it printed {line:?}"));
@@ -340,8 +340,8 @@ fn ends_within(child: &Child, timeout: Duration) -> bool {
 }
 
 /// Reads a worker's messages until it ends or a case exceeds the time limit.
-fn listen(lines: &Receiver<String>, child: &mut Child, timeout: Duration) -> Told {
-    let mut told = Told::default();
+fn listen(lines: &Receiver<String>, child: &mut Child, timeout: Duration) -> WorkerOutput {
+    let mut told = WorkerOutput::default();
     let mut current: Option<(String, Instant)> = None;
     let mut fault = String::new();
     loop {

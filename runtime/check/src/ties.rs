@@ -29,6 +29,6 @@ pub(crate) const EXTENTS: &[(Class, u8, [usize; VARIABLES])] = &[
 ];
 
 /// Draws a pattern for this number of inputs.
-pub(crate) fn drawn(inputs: usize, random: &mut Random) -> Pattern {
+pub(crate) fn draw(inputs: usize, random: &mut Random) -> Pattern {
     Pattern::drawn(inputs, &mut |end| usize::try_from(random.below(end as u64)).unwrap_or(0))
 }

@@ -84,7 +84,7 @@ impl<'a> Trial<'a> {
         }
         let run = self.kernel.call(values, how, &Guarded { flush })?;
         if let Some(recorder) = self.recorder {
-            recorder.made(&run.outputs);
+            recorder.record_outputs(&run.outputs);
         }
         Ok(run)
     }

@@ -80,7 +80,7 @@ pub fn work(work: &Work) -> std::io::Result<()> {
         }
         (Some(cases), Some((op, core))) => {
             let cx = OpContext::new(&work.place, op, *core, &work.setup, recorder);
-            let cx = cx.map_err(|error| said(&error));
+            let cx = cx.map_err(|error| describe(&error));
             let cx =
                 cx.and_then(|cx| cx.ok_or_else(|| format!("the package has no operator {op}")));
             let digest = |cx: &OpContext| digest(&cx.registry, &cx.package);
@@ -173,7 +173,7 @@ fn list(work: &Work, teller: &mut Teller) -> std::io::Result<()> {
             let (is_any, why) = match opened.subject(&name, core) {
                 Ok(Some(subject)) => (!subject.kernels.is_empty() || subject.is_declared(), None),
                 Ok(None) => (false, None),
-                Err(error) => (true, Some(said(&error))),
+                Err(error) => (true, Some(describe(&error))),
             };
             if is_any {
                 teller.tell(&json!({ "op": name, "core": core.to_string(), "refused": why }))?;
@@ -184,7 +184,7 @@ fn list(work: &Work, teller: &mut Teller) -> std::io::Result<()> {
 }
 
 /// Describes why a package does not open, and the next step.
-fn said(error: &OpenError) -> String {
+fn describe(error: &OpenError) -> String {
     format!("{error}; {}", error.help())
 }
 

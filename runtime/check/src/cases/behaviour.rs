@@ -14,16 +14,16 @@ use crate::raw::transfers::{self, Transfers};
 use crate::trial::Trial;
 use crate::values::Fill;
 
-fn made(
+fn run_node(
     live: &Live<'_>,
     cx: &OpContext,
     trial: &Trial<'_>,
     how: How,
 ) -> Result<Vec<Output>, Finding> {
-    of(live, cx, trial, &live.values, how)
+    run_with(live, cx, trial, &live.values, how)
 }
 
-fn of(
+fn run_with(
     live: &Live<'_>,
     cx: &OpContext,
     trial: &Trial<'_>,
@@ -32,7 +32,7 @@ fn of(
 ) -> Result<Vec<Output>, Finding> {
     let run = trial.run(values, how);
     run.map(|run| run.outputs)
-        .map_err(|fault| Finding::Failed(format!("{}: {}", live.said(cx), fault)))
+        .map_err(|fault| Finding::Failed(format!("{}: {}", live.describe(cx), fault)))
 }
 
 /// Returns the finding that results differ, with the first differing element.
@@ -52,17 +52,17 @@ fn differs(
                 "{when}, output {port} is {:?}, expected {:?}: {}",
                 found.dims,
                 wanted.dims,
-                live.said(cx)
+                live.describe(cx)
             ));
         }
         if let Some(at) = wanted.bytes.iter().zip(&found.bytes).position(|(a, b)| a != b) {
             return failed(format!(
                 "{when}, byte {at} of output {port} differs: {}",
-                live.said(cx)
+                live.describe(cx)
             ));
         }
     }
-    failed(format!("{when}, results differ: {}", live.said(cx)))
+    failed(format!("{when}, results differ: {}", live.describe(cx)))
 }
 
 fn each(cx: &OpContext, mut body: impl FnMut(&Live<'_>) -> Outcome) -> Outcome {
@@ -76,13 +76,13 @@ fn each(cx: &OpContext, mut body: impl FnMut(&Live<'_>) -> Outcome) -> Outcome {
 
 pub(super) fn twice(cx: &OpContext) -> Outcome {
     each(cx, |live| {
-        let wanted = made(live, cx, &live.trial, How::default())?;
-        let found = made(live, cx, &live.trial, How::default())?;
+        let wanted = run_node(live, cx, &live.trial, How::default())?;
+        let found = run_node(live, cx, &live.trial, How::default())?;
         differs(live, cx, "the second time", &wanted, &found)?;
         for fill in [Fill::Random, Fill::Equal, Fill::Small] {
             // The kernel may refuse these elements.
             let _ = live.trial.run(&live.node.values(fill, live.seed ^ 7), How::default());
-            let found = made(live, cx, &live.trial, How::default())?;
+            let found = run_node(live, cx, &live.trial, How::default())?;
             differs(live, cx, "after a run on other elements", &wanted, &found)?;
         }
         Ok(())
@@ -91,13 +91,13 @@ pub(super) fn twice(cx: &OpContext) -> Outcome {
 
 pub(super) fn sessions(cx: &OpContext) -> Outcome {
     each(cx, |live| {
-        let wanted = made(live, cx, &live.trial, How::default())?;
+        let wanted = run_node(live, cx, &live.trial, How::default())?;
         let second =
             cx.trial(live.node, 1).map_err(|refusal| Finding::Failed(refusal.to_string()))?;
-        let found = made(live, cx, &second, How::default())?;
+        let found = run_node(live, cx, &second, How::default())?;
         differs(live, cx, "in a second session", &wanted, &found)?;
         drop(second);
-        let found = made(live, cx, &live.trial, How::default())?;
+        let found = run_node(live, cx, &live.trial, How::default())?;
         differs(live, cx, "after a second session has ended", &wanted, &found)
     })
 }
@@ -112,10 +112,10 @@ pub(super) fn threads(cx: &OpContext) -> Outcome {
         let wanted: Vec<_> =
             values.iter().map(|values| live.trial.run(values, How::default()).ok()).collect();
         let other = thread::scope(|scope| {
-            scope.spawn(|| made(live, cx, &live.trial, How::default())).join()
+            scope.spawn(|| run_node(live, cx, &live.trial, How::default())).join()
         });
         let Ok(other) = other else { return failed("a thread that ran the kernel panicked") };
-        let own = made(live, cx, &live.trial, How::default())?;
+        let own = run_node(live, cx, &live.trial, How::default())?;
         differs(live, cx, "on another thread", &own, &other?)?;
         let all: Vec<Outcome> = thread::scope(|scope| {
             let spawn = |(values, wanted): (&Vec<Vec<u8>>, &Option<udo_testing::Run>)| {
@@ -124,7 +124,7 @@ pub(super) fn threads(cx: &OpContext) -> Outcome {
                 scope.spawn(move || {
                     let Some(wanted) = wanted else { return Ok(()) };
                     for _ in 0..rounds {
-                        let found = of(live, cx, &live.trial, &values, How::default())?;
+                        let found = run_with(live, cx, &live.trial, &values, How::default())?;
                         differs(live, cx, "with eight calls at once", &wanted, &found)?;
                     }
                     Ok(())
@@ -144,20 +144,20 @@ pub(super) fn threads(cx: &OpContext) -> Outcome {
 
 pub(super) fn widths(cx: &OpContext) -> Outcome {
     each(cx, |live| {
-        let wanted = made(live, cx, &live.trial, How::default())?;
+        let wanted = run_node(live, cx, &live.trial, How::default())?;
         for width in [2, 3, 4, 8] {
             let trial = cx.trial(live.node, width);
             let trial = trial.map_err(|refusal| {
                 Finding::Failed(format!(
                     "finalize refuses {width} threads for {}: {refusal}",
-                    live.said(cx)
+                    live.describe(cx)
                 ))
             })?;
-            let alone = made(live, cx, &trial, How { width, ..How::default() })?;
+            let alone = run_node(live, cx, &trial, How { width, ..How::default() })?;
             differs(live, cx, &format!("with {width} worker threads"), &wanted, &alone)?;
             for order in [Order::Backwards, Order::Threads] {
                 let how = How { width, order, ..How::default() };
-                let found = made(live, cx, &trial, how)?;
+                let found = run_node(live, cx, &trial, how)?;
                 let when = format!("with {width} threads, {order:?}");
                 differs(live, cx, &when, &alone, &found)?;
             }
@@ -171,8 +171,8 @@ pub(super) fn in_place(cx: &OpContext) -> Outcome {
         return not_applicable("no kernel writes in place");
     }
     each(cx, |live| {
-        let wanted = made(live, cx, &live.trial, How::default())?;
-        let found = made(live, cx, &live.trial, How { mode: Mode::InPlace, ..How::default() })?;
+        let wanted = run_node(live, cx, &live.trial, How::default())?;
+        let found = run_node(live, cx, &live.trial, How { mode: Mode::InPlace, ..How::default() })?;
         differs(live, cx, "in place", &wanted, &found)
     })
 }
@@ -184,8 +184,8 @@ pub(super) fn pitched(cx: &OpContext) -> Outcome {
             return Ok(());
         }
         tried += 1;
-        let wanted = made(live, cx, &live.trial, How::default())?;
-        let found = made(live, cx, &live.trial, How { mode: Mode::Pitched, ..How::default() })?;
+        let wanted = run_node(live, cx, &live.trial, How::default())?;
+        let found = run_node(live, cx, &live.trial, How { mode: Mode::Pitched, ..How::default() })?;
         differs(live, cx, "over strided rows", &wanted, &found)
     })?;
     if tried == 0 { not_applicable("no kernel accepts strided rows") } else { Ok(()) }
@@ -193,24 +193,24 @@ pub(super) fn pitched(cx: &OpContext) -> Outcome {
 
 pub(super) fn after_error(cx: &OpContext) -> Outcome {
     each(cx, |live| {
-        let wanted = made(live, cx, &live.trial, How::default())?;
+        let wanted = run_node(live, cx, &live.trial, How::default())?;
         // A call that is cancelled before it starts may do anything except affect later calls.
         let cancelled = How { width: 4, is_cancelled: true, ..How::default() };
         let shared =
             cx.trial(live.node, 4).map_err(|refusal| Finding::Failed(refusal.to_string()))?;
         if let Err(CallError::Broken(what)) = shared.run(&live.values, cancelled) {
-            return failed(format!("a cancelled run: {what}: {}", live.said(cx)));
+            return failed(format!("a cancelled run: {what}: {}", live.describe(cx)));
         }
         for (_, params) in params::oddities(cx.subject.op, &live.node.params) {
             let odd = Node { params, ..live.node.clone() };
             // The next kernel must not be affected, refused or not.
             drop(cx.trial_by(&odd, live.entry, 1));
         }
-        let found = made(live, cx, &live.trial, How::default())?;
+        let found = run_node(live, cx, &live.trial, How::default())?;
         differs(live, cx, "after a call that failed", &wanted, &found)?;
         let trial =
             cx.trial(live.node, 1).map_err(|refusal| Finding::Failed(refusal.to_string()))?;
-        let found = made(live, cx, &trial, How::default())?;
+        let found = run_node(live, cx, &trial, How::default())?;
         differs(live, cx, "in a session after a refused one", &wanted, &found)
     })
 }
@@ -228,7 +228,7 @@ pub(super) fn special(cx: &OpContext) -> Outcome {
                 if fault.is_bad_value() {
                     continue;
                 }
-                return failed(format!("{} of {}: {}", fill.name(), live.said(cx), fault));
+                return failed(format!("{} of {}: {}", fill.name(), live.describe(cx), fault));
             }
         }
     }
@@ -236,12 +236,12 @@ pub(super) fn special(cx: &OpContext) -> Outcome {
 }
 
 pub(super) fn surroundings(cx: &OpContext) -> Outcome {
-    let calls = || each(cx, |live| made(live, cx, &live.trial, How::default()).map(drop));
+    let calls = || each(cx, |live| run_node(live, cx, &live.trial, How::default()).map(drop));
     calls()?;
     // The write-ahead of captures would count as file access.
     if !cx.recorder.is_ahead() {
         let told = |error| Finding::Failed(format!("cannot redirect standard output: {error}"));
-        let (outcome, moved) = transfers::of(calls).map_err(told)?;
+        let (outcome, moved) = transfers::measure(calls).map_err(told)?;
         outcome?;
         match moved {
             Some(Transfers { written, .. }) if written > 0 => {
@@ -274,7 +274,7 @@ pub(super) fn time(cx: &OpContext) -> Outcome {
     // Time quadratic in the elements grows 256- or 16-fold, linear time 16- or 4-fold.
     const MANY: (usize, f64) = (16, 90.0);
     const SOME: (usize, f64) = (4, 9.0);
-    let nodes = cx.found().nodes.iter();
+    let nodes = cx.search_result().nodes.iter();
     let Some(small) = nodes.clone().find(|node| node.class == Class::Plain) else {
         return skipped("no node of plain dimensions was found");
     };

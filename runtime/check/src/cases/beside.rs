@@ -12,7 +12,7 @@ use crate::subject::{Opened, Place, full_name};
 /// The most nodes to run.
 const NODES: usize = 6;
 
-pub(super) fn beside(cx: &OpContext) -> Outcome {
+pub(super) fn second_copy(cx: &OpContext) -> Outcome {
     let Place::At(path) = &cx.place else {
         return not_applicable("built-in operators are not a library");
     };
@@ -53,7 +53,7 @@ fn compared(cx: &OpContext, mut other: Opened, alone: &[Option<Vec<Output>>]) ->
         let twin = match cx.trial_by(&node, entry, 1) {
             Ok(twin) => twin,
             Err(refusal) => {
-                let said = live.said(cx);
+                let said = live.describe(cx);
                 return failed(format!("a second copy of the package refuses {said}: {refusal}"));
             }
         };
@@ -65,7 +65,7 @@ fn compared(cx: &OpContext, mut other: Opened, alone: &[Option<Vec<Output>>]) ->
                 if !run.is_ok_and(|run| run.outputs == *wanted) {
                     return failed(format!(
                         "with a second copy of the package open, results of {who} differ (round {turn}): {}",
-                        live.said(cx)
+                        live.describe(cx)
                     ));
                 }
             }

@@ -74,7 +74,7 @@ pub(super) fn manifest(cx: &PackageContext) -> Outcome {
         else {
             return failed(format!("the manifest does not have operator {name}"));
         };
-        if let Some(why) = unlike(of, op.schema()) {
+        if let Some(why) = first_difference(of, op.schema()) {
             return failed(format!("the manifest and the table differ in operator {name}: {why}"));
         }
     }
@@ -82,7 +82,7 @@ pub(super) fn manifest(cx: &PackageContext) -> Outcome {
 }
 
 /// Describes the first difference between a manifest and a schema.
-fn unlike(manifest: &ManifestOp, schema: &OpSchema) -> Option<String> {
+fn first_difference(manifest: &ManifestOp, schema: &OpSchema) -> Option<String> {
     let port = |port: &Port| ManifestPort {
         name: port.name().to_owned(),
         types: port.types(),

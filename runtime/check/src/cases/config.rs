@@ -13,7 +13,7 @@ pub(super) fn as_built(cx: &PackageContext) -> Outcome {
     };
     let mut opened = open(cx)?;
     let name = opened.package.map(|id| opened.registry.package_name(id).to_owned());
-    let config = crate::config::of(&folder, &name.unwrap_or_default());
+    let config = crate::config::read(&folder, &name.unwrap_or_default());
     let config = match config {
         Ok(Some(config)) => config,
         Ok(None) => return skipped("the package's folder does not have its config"),
@@ -36,8 +36,8 @@ fn built_as_said(opened: &mut Opened, op: &Op) -> Outcome {
     };
     let schema = def.schema();
     for (what, said, built) in [
-        ("inputs", said(&op.inputs), built(schema.inputs())),
-        ("outputs", said(&op.outputs), built(schema.outputs())),
+        ("inputs", describe(&op.inputs), built(schema.inputs())),
+        ("outputs", describe(&op.outputs), built(schema.outputs())),
         ("parameters", said_params(op), built_params(schema)),
     ] {
         if said != built {
@@ -80,7 +80,7 @@ fn words(name: &str, marks: &[(bool, &str)]) -> String {
     std::iter::once(name.to_owned()).chain(marks).collect()
 }
 
-fn said(tensors: &[Tensor]) -> Vec<String> {
+fn describe(tensors: &[Tensor]) -> Vec<String> {
     let said = |of: &Tensor| {
         let is_empty = matches!(&of.default, Some(DefaultValue::List(values)) if values.is_empty());
         let is_quantized = of.quantization.is_some()

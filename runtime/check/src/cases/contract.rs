@@ -9,7 +9,7 @@ use crate::node::Node;
 use crate::params;
 use crate::raw::heap;
 use crate::reference::is_long;
-use crate::search::Found;
+use crate::search::SearchResult;
 use crate::trial::Trial;
 use crate::values::{Fill, Seen};
 
@@ -27,7 +27,7 @@ pub(super) fn kernels(cx: &OpContext) -> Outcome {
 }
 
 pub(super) fn written(cx: &OpContext) -> Outcome {
-    let found = cx.found();
+    let found = cx.search_result();
     if found.is_unwritten {
         return failed(
             "the operator or its kernel returns NOT_IMPLEMENTED: the skeleton is not written",
@@ -114,7 +114,7 @@ pub(super) fn nodes(cx: &OpContext) -> Outcome {
     if cx.subject.has_graphs() {
         return not_applicable("the host runs subgraphs for this operator");
     }
-    let Found { nodes, refusals, .. } = cx.found();
+    let SearchResult { nodes, refusals, .. } = cx.search_result();
     if cx.subject.kernels.is_empty() {
         return not_applicable("the operator does not have a kernel");
     }
@@ -135,7 +135,7 @@ pub(super) fn offers(cx: &OpContext) -> Outcome {
     if cx.is_builtin {
         return not_applicable("nodes of built-in operators are written by hand");
     }
-    let Found { nodes, untried, .. } = cx.found();
+    let SearchResult { nodes, untried, .. } = cx.search_result();
     if nodes.is_empty() {
         return skipped("no valid node was found");
     }
@@ -147,14 +147,16 @@ pub(super) fn offers(cx: &OpContext) -> Outcome {
 }
 
 pub(super) fn refusals(cx: &OpContext) -> Outcome {
-    match cx.found().faults.first() {
+    match cx.search_result().faults.first() {
         Some(fault) => failed(fault),
         None => known(cx).map(drop),
     }
 }
 
 pub(super) fn parameters(cx: &OpContext) -> Outcome {
-    let Some(node) = cx.found().nodes.first() else { return skipped("no valid node was found") };
+    let Some(node) = cx.search_result().nodes.first() else {
+        return skipped("no valid node was found");
+    };
     if node.params.is_empty() {
         return not_applicable("the operator does not have parameters");
     }
@@ -230,7 +232,7 @@ pub(super) fn finalize(cx: &OpContext) -> Outcome {
             if let Err(refusal) = made {
                 return failed(format!(
                     "finalize accepts {} once and then refuses it: {refusal}",
-                    node.said(cx.subject.core)
+                    node.describe(cx.subject.core)
                 ));
             }
             kept.push(used.kept_bytes);
@@ -241,7 +243,7 @@ pub(super) fn finalize(cx: &OpContext) -> Outcome {
             let bytes = later.iter().sum::<i64>() / i64::try_from(later.len()).unwrap_or(1);
             return failed(format!(
                 "finalizing and freeing a kernel for {} leaks {bytes} bytes each time",
-                node.said(cx.subject.core)
+                node.describe(cx.subject.core)
             ));
         }
     }
@@ -249,7 +251,7 @@ pub(super) fn finalize(cx: &OpContext) -> Outcome {
 }
 
 /// Returns where outputs differ from those of another call, whose kernel may sum in another order.
-fn apart(node: &Node, found: &[Output], wanted: &[Output]) -> Option<String> {
+fn first_mismatch(node: &Node, found: &[Output], wanted: &[Output]) -> Option<String> {
     let mut outputs = found.iter().zip(wanted).zip(&node.outputs).enumerate();
     outputs.find_map(|(at, ((found, wanted), desc))| {
         let why = differs(Seen::new(found, desc), Seen::new(wanted, desc))?;
@@ -274,17 +276,17 @@ pub(super) fn constants(cx: &OpContext) -> Outcome {
             compared += 1;
             match trial.run(&live.values, How::default()) {
                 Ok(run) => {
-                    if let Some(why) = apart(&node, &run.outputs, &wanted.outputs) {
+                    if let Some(why) = first_mismatch(&node, &run.outputs, &wanted.outputs) {
                         return failed(format!(
                             "with input {port} constant, {why}: {}",
-                            live.said(cx)
+                            live.describe(cx)
                         ));
                     }
                 }
                 Err(fault) => {
                     return failed(format!(
                         "with input {port} constant, {}: {}",
-                        live.said(cx),
+                        live.describe(cx),
                         fault
                     ));
                 }

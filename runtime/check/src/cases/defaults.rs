@@ -17,19 +17,19 @@ pub(super) fn as_the_config_says(cx: &OpContext) -> Outcome {
         let Some(own) = schema.params().iter().find(|own| own.name() == name) else {
             return failed(format!("the config's parameter {name:?} is missing in the operator"));
         };
-        held(&format!("parameter {name:?}"), &of_schema(own.default_value()), &wanted)?;
+        check_equal(&format!("parameter {name:?}"), &of_schema(own.default_value()), &wanted)?;
     }
     for (said, own) in op.inputs.iter().zip(schema.inputs()) {
         // An empty list is an absent input.
         let said_of = said.default.as_ref().map(of_config);
         let wanted = said_of.filter(|said| *said != Default::Ints(Vec::new()));
         let wanted = wanted.unwrap_or(Default::None);
-        held(&format!("input {:?}", said.name), &of_schema(own.default_value()), &wanted)?;
+        check_equal(&format!("input {:?}", said.name), &of_schema(own.default_value()), &wanted)?;
     }
     Ok(())
 }
 
-fn held(what: &str, found: &Default, wanted: &Default) -> Outcome {
+fn check_equal(what: &str, found: &Default, wanted: &Default) -> Outcome {
     if found == wanted {
         return Ok(());
     }

@@ -14,7 +14,7 @@ use udo_runtime::{CompileOptions, LoadError, LoadOptions, Runtime, Session, Tens
 use udo_testing::{How, Output};
 
 use super::contract::unwritten;
-use super::numbers::{Special, held};
+use super::numbers::{Special, compare_outputs};
 use super::schema::one_node;
 use super::{Finding, Outcome, chain, not_applicable, skipped, unchecked};
 use crate::context::{Live, OpContext};
@@ -105,14 +105,14 @@ fn compare(cx: &OpContext, live: &Live<'_>, device: &str) -> Result<usize, Findi
         if live.trial.run(&values, How::default()).is_err() {
             continue;
         }
-        let expected = cx.wanted(live.node, &values);
+        let expected = cx.expected(live.node, &values);
         cx.recorder.begins(live.node, &values);
         let made = model.run(live.node, &values)?;
-        cx.recorder.made(&made);
+        cx.recorder.record_outputs(&made);
         for expected in &expected {
             cx.recorder.wants(expected);
-            let said = || format!("{} of {} on {device}", fill.name(), live.said(cx));
-            held(live.node, &made, expected, Special::Skip, said)?;
+            let said = || format!("{} of {} on {device}", fill.name(), live.describe(cx));
+            compare_outputs(live.node, &made, expected, Special::Skip, said)?;
         }
         compared += expected.len();
     }
@@ -160,7 +160,7 @@ pub(crate) struct OnDevice {
 impl OnDevice {
     /// Builds the node's model; `None` if no model accepts it, which other cases report.
     pub(crate) fn of(cx: &OpContext, node: &Node, device: &str) -> Result<Option<Self>, Finding> {
-        let said = format!("{}: on {device}", node.said(cx.subject.core));
+        let said = format!("{}: on {device}", node.describe(cx.subject.core));
         let graph = one_node(cx, node).ok().and_then(|graph| as_models(cx, node, graph));
         let Some(graph) = graph else { return Ok(None) };
         let mut options = CompileOptions { as_stored: true, ..CompileOptions::default() };
@@ -205,7 +205,11 @@ impl OnDevice {
 }
 
 /// Runs the node on the machine's device, or returns why it cannot.
-pub(crate) fn made(cx: &OpContext, node: &Node, values: &[Vec<u8>]) -> Result<Vec<Output>, String> {
+pub(crate) fn run_on_device(
+    cx: &OpContext,
+    node: &Node,
+    values: &[Vec<u8>],
+) -> Result<Vec<Output>, String> {
     let device = opencl::find().map_err(|why| format!("no OpenCL device: {why}"))?.name();
     let made = OnDevice::of(cx, node, device).and_then(|model| match model {
         Some(mut model) => model.run(node, values),

@@ -37,7 +37,7 @@ pub(super) fn neighbours(cx: &OpContext) -> Outcome {
         }
         stored = way;
         for live in &live {
-            match alone(cx, live, way, &mut runner)? {
+            match run_single_node(cx, live, way, &mut runner)? {
                 None => usable.push(live),
                 Some(why) => refusal = refusal.or(Some(why)),
             }
@@ -93,20 +93,20 @@ fn is_for_graphs(live: &Live<'_>) -> bool {
 }
 
 /// Whether a model of the node gives the kernel's results; returns a reason if no model runs it.
-fn alone(
+fn run_single_node(
     cx: &OpContext,
     live: &Live<'_>,
     stored: Stored,
     runner: &mut Runner,
 ) -> Result<Option<String>, Finding> {
-    let Some(made) = make::alone(cx, live, stored) else {
+    let Some(made) = make::single_node(cx, live, stored) else {
         return Ok(Some("models do not support its tensor types".to_owned()));
     };
     let known = match runner.one_by_one(&made) {
         Ok(known) => known,
         Err(Fault::Refused(why)) => return Ok(Some(why)),
         Err(Fault::Failed(why)) => {
-            return failed(format!("a model of {} fails: {why}", live.said(cx)));
+            return failed(format!("a model of {} fails: {why}", live.describe(cx)));
         }
     };
     let Ok(run) = live.trial.run(&live.values, How::default()) else {
@@ -121,7 +121,7 @@ fn alone(
         if let Some(why) = differs(found, Seen::new(wanted, desc)) {
             return failed(format!(
                 "a model of {}: the output {why}, compared with the kernel",
-                live.said(cx)
+                live.describe(cx)
             ));
         }
     }

@@ -10,7 +10,7 @@ use udo_testing::{How, Output};
 
 use super::{Finding, Outcome, encoded, known, not_applicable};
 use crate::context::{Live, OpContext};
-use crate::goals::what_is_said;
+use crate::goals::features;
 use crate::node::{Input, Node};
 use crate::params::{self, Params};
 use crate::trial::Trial;
@@ -61,7 +61,7 @@ pub(super) fn changes_nothing(cx: &OpContext) -> Outcome {
     }
     let order = by_turns(nodes);
     for (at, node) in order.iter().filter_map(|&at| Some((at, nodes.get(at)?))) {
-        let wanted = parts.wanted(node);
+        let wanted = parts.open_parts(node);
         if !wanted.is_empty() {
             parts.try_in(cx, at, node, &wanted);
         }
@@ -109,7 +109,7 @@ struct Parts {
 
 impl Parts {
     /// Returns the parts of the node that still need a trial.
-    fn wanted(&self, node: &Node) -> Vec<Part> {
+    fn open_parts(&self, node: &Node) -> Vec<Part> {
         let is_wanted = |part: &&Part| {
             part.is_in(node) && self.tried.get(part).is_none_or(|&count| count < MOST)
         };
@@ -145,7 +145,7 @@ fn by_turns(nodes: &[Node]) -> Vec<usize> {
     let mut order = Vec::new();
     for (at, node) in nodes.iter().enumerate() {
         let is_alike =
-            |other: &Node| other.kernel == node.kernel && what_is_said(other) == what_is_said(node);
+            |other: &Node| other.kernel == node.kernel && features(other) == features(node);
         if let Some((count, _)) = counts.iter_mut().find(|(_, other)| is_alike(other)) {
             *count += 1;
             order.push((*count, at));
@@ -244,7 +244,7 @@ fn of_param(cx: &OpContext, live: &Live<'_>, at: usize, base: &[Output]) -> Effe
         matches!(params.get(at), Some((_, ParamSetting::Float(_) | ParamSetting::Floats(_))))
     };
     let odd = oddities.into_iter().map(|(_, params)| params).filter(is_real);
-    let of_others = cx.found().nodes.iter().map(|node| node.params.clone());
+    let of_others = cx.search_result().nodes.iter().map(|node| node.params.clone());
     let mut seen: Vec<ParamSetting> = vec![own.clone()];
     let mut effect = Effect::Untried;
     for params in variations.into_iter().chain(odd).chain(of_others) {

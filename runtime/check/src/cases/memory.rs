@@ -12,7 +12,7 @@ use crate::values::Fill;
 fn ran(live: &Live<'_>, cx: &OpContext, how: How, flush: Flush) -> Result<Run, Finding> {
     live.trial
         .run_flush(&live.values, how, flush)
-        .map_err(|fault| Finding::Failed(format!("{}: {}", live.said(cx), fault)))
+        .map_err(|fault| Finding::Failed(format!("{}: {}", live.describe(cx), fault)))
 }
 
 pub(super) fn written(cx: &OpContext) -> Outcome {
@@ -34,7 +34,7 @@ pub(super) fn written(cx: &OpContext) -> Outcome {
             let [poison, other, _] = POISONS;
             let first = Poisoned { poison, output };
             let second = Poisoned { poison: other, output: second };
-            return failed(unlike(port, first, second, &live.said(cx)));
+            return failed(describe_difference(port, first, second, &live.describe(cx)));
         }
     }
     if nodes == 0 { skipped("no node runs") } else { Ok(()) }
@@ -48,7 +48,12 @@ struct Poisoned<'a> {
 }
 
 /// Describes how two runs differ whose outputs and scratch had different contents before.
-fn unlike(port: usize, first: Poisoned<'_>, second: Poisoned<'_>, said: &str) -> String {
+fn describe_difference(
+    port: usize,
+    first: Poisoned<'_>,
+    second: Poisoned<'_>,
+    said: &str,
+) -> String {
     let pairs = first.output.bytes.iter().zip(&second.output.bytes);
     let is_left = |(x, y): (&u8, &u8)| *x == first.poison && *y == second.poison;
     let left = pairs.clone().filter(|&pair| is_left(pair)).count();
@@ -96,7 +101,7 @@ pub(super) fn heap(cx: &OpContext) -> Outcome {
                         "{} of {} {}",
                         fill.name(),
                         node.class.name(),
-                        node.said(cx.subject.core)
+                        node.describe(cx.subject.core)
                     )
                 };
                 match run {
@@ -131,7 +136,7 @@ pub(super) fn workspace(cx: &OpContext) -> Outcome {
             return failed(format!(
                 "{failure}: {} {}",
                 node.class.name(),
-                node.said(cx.subject.core)
+                node.describe(cx.subject.core)
             ));
         }
     }
@@ -143,7 +148,7 @@ pub(super) fn workspace(cx: &OpContext) -> Outcome {
         if !declared.wants_all_vtcm() && bytes > FREE && bytes / 64 > tensors {
             return failed(format!(
                 "the kernel declares a workspace of {bytes} bytes for {tensors} bytes of tensors: {}",
-                live.said(cx)
+                live.describe(cx)
             ));
         }
         let fast = VTCM_BYTES;
@@ -151,7 +156,7 @@ pub(super) fn workspace(cx: &OpContext) -> Outcome {
         if has_fast && bytes > fast {
             return failed(format!(
                 "the kernel declares a workspace of {bytes} bytes, and the fast memory has {fast}: {}",
-                live.said(cx)
+                live.describe(cx)
             ));
         }
     }

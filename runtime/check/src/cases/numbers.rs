@@ -5,9 +5,9 @@ use udo_testing::{CallError, How, Output, is_near};
 
 use super::{Finding, Outcome, failed, not_applicable, skipped};
 use crate::context::{Live, OpContext};
+use crate::expected::{Expected, OracleKind, OracleResults};
 use crate::node::Node;
 use crate::values::{Fill, Seen, encoding_of, integers, numbers};
-use crate::wanted::{OracleResults, Wanted, Who};
 
 pub(super) fn random(cx: &OpContext) -> Outcome {
     let turns = match cx.level {
@@ -65,7 +65,7 @@ pub(super) fn encodings(cx: &OpContext) -> Outcome {
             }
             // Output zero points at the lower limit and above the middle.
             for below in [0.0, 3.0] {
-                compared += under(cx, &live, &node, below)?;
+                compared += compare_with_encodings(cx, &live, &node, below)?;
             }
         }
     }
@@ -78,7 +78,12 @@ pub(super) fn encodings(cx: &OpContext) -> Outcome {
 
 /// Compares a node with other input encodings. The outputs' encodings cover the results, and extend below 0 by `below`
 /// times the largest result.
-fn under(cx: &OpContext, live: &Live<'_>, node: &Node, below: f64) -> Result<usize, Finding> {
+fn compare_with_encodings(
+    cx: &OpContext,
+    live: &Live<'_>,
+    node: &Node,
+    below: f64,
+) -> Result<usize, Finding> {
     let values = node.values(Fill::Random, live.seed);
     let Some(real) = cx.oracles.iter().find_map(|oracle| oracle.real(node, &values)) else {
         return Ok(0);
@@ -98,19 +103,21 @@ fn under(cx: &OpContext, live: &Live<'_>, node: &Node, below: f64) -> Result<usi
     let run = match trial.run(&values, How::default()) {
         Ok(run) => run,
         Err(CallError::Failed(_)) => return Ok(0),
-        Err(fault) => return failed(format!("{}: {}", turned.said(cx.subject.core), fault)),
+        Err(fault) => return failed(format!("{}: {}", turned.describe(cx.subject.core), fault)),
     };
     let mut calls = 0;
-    for expected in cx.wanted(&turned, &values) {
+    for expected in cx.expected(&turned, &values) {
         calls += 1;
         cx.recorder.wants(&expected);
         for (port, (made, wanted)) in run.outputs.iter().zip(&expected.wanted).enumerate() {
             let Some(desc) = turned.outputs.get(port) else { continue };
-            if let Some(why) = apart(desc, &numbers(desc, &made.bytes), wanted, Special::Skip) {
+            if let Some(why) =
+                first_mismatch(desc, &numbers(desc, &made.bytes), wanted, Special::Skip)
+            {
                 return failed(format!(
                     "output {port} {why}, by {}: {}",
-                    expected.who.said(),
-                    turned.said(cx.subject.core)
+                    expected.kind.describe(),
+                    turned.describe(cx.subject.core)
                 ));
             }
         }
@@ -124,11 +131,11 @@ pub(super) fn reference(cx: &OpContext) -> Outcome {
         return failed(format!("the config cannot be read: {fault}"));
     }
     if cx.reference().is_none() {
-        return skipped(match cx.oracles.first().map(|oracle| oracle.who) {
+        return skipped(match cx.oracles.first().map(|oracle| oracle.kind) {
             _ if cx.is_builtin => "built-in operators do not have a config".to_owned(),
-            Some(who) => format!(
+            Some(kind) => format!(
                 "formula not verified: the config has no \"reference\", so results are compared with {}",
-                who.said()
+                kind.describe()
             ),
             None => "formula not verified: the config has no \"reference\", and no other kernel to compare with"
                 .to_owned(),
@@ -178,38 +185,38 @@ fn one(
     special: Special,
     all: &mut Compared,
 ) -> Outcome {
-    let expected = cx.wanted(live.node, values);
+    let expected = cx.expected(live.node, values);
     if expected.is_empty() {
         return Ok(());
     }
     let run = match live.trial.run(values, How::default()) {
         Ok(run) => run,
         Err(fault @ CallError::Failed(_))
-            if expected.iter().any(|own| own.who == Who::Reference) =>
+            if expected.iter().any(|own| own.kind == OracleKind::Reference) =>
         {
             return failed(format!(
                 "{} of {}: {}, and the reference has results",
                 fill.name(),
-                live.said(cx),
+                live.describe(cx),
                 fault
             ));
         }
         // Another case covers refused elements.
         Err(CallError::Failed(_)) => return Ok(()),
-        Err(fault) => return failed(format!("{}: {}", live.said(cx), fault)),
+        Err(fault) => return failed(format!("{}: {}", live.describe(cx), fault)),
     };
     for expected in &expected {
         all.calls += 1;
-        all.claims += usize::from(expected.wanted.iter().any(Wanted::claims));
+        all.claims += usize::from(expected.wanted.iter().any(Expected::claims));
         cx.recorder.wants(expected);
-        let said = || format!("{} of {}", fill.name(), live.said(cx));
-        held(live.node, &run.outputs, expected, special, said)?;
+        let said = || format!("{} of {}", fill.name(), live.describe(cx));
+        compare_outputs(live.node, &run.outputs, expected, special, said)?;
     }
     Ok(())
 }
 
 /// Compares a node's outputs with expected results.
-pub(super) fn held(
+pub(super) fn compare_outputs(
     node: &Node,
     outputs: &[Output],
     expected: &OracleResults,
@@ -222,18 +229,22 @@ pub(super) fn held(
             Some(dims) if *dims != made.dims => {
                 Some(format!("is {:?}, expected {dims:?}", made.dims))
             }
-            _ => apart(desc, &numbers(desc, &made.bytes), wanted, special)
+            _ => first_mismatch(desc, &numbers(desc, &made.bytes), wanted, special)
                 .or_else(|| other_integer(desc, made, wanted)),
         };
         if let Some(why) = why {
-            return failed(format!("{}: output {port} {why}, by {}", said(), expected.who.said()));
+            return failed(format!(
+                "{}: output {port} {why}, by {}",
+                said(),
+                expected.kind.describe()
+            ));
         }
     }
     Ok(())
 }
 
 /// Finds an integer that differs though its nearest `f64` is equal.
-fn other_integer(desc: &TensorDesc, made: &Output, wanted: &Wanted) -> Option<String> {
+fn other_integer(desc: &TensorDesc, made: &Output, wanted: &Expected) -> Option<String> {
     let (integers_wanted, allowed) = (wanted.integers.as_ref()?, wanted.allowed.as_ref()?);
     if desc.dtype() != Some(DType::I64) {
         return None;
@@ -267,7 +278,12 @@ pub(crate) struct Judged {
 }
 
 /// Returns the first element out of tolerance, if any.
-fn apart(desc: &TensorDesc, found: &[f64], wanted: &Wanted, special: Special) -> Option<String> {
+fn first_mismatch(
+    desc: &TensorDesc,
+    found: &[f64],
+    wanted: &Expected,
+    special: Special,
+) -> Option<String> {
     let Judged { at, found, wanted, allowed, .. } =
         judged(desc, found, wanted, special).into_iter().find(|element| element.is_off)?;
     let within = if wanted.is_finite() { format!(" within {allowed:.3e}") } else { String::new() };
@@ -286,16 +302,16 @@ pub(crate) fn differs(found: Seen<'_>, wanted: Seen<'_>) -> Option<String> {
         return Some(format!("has {own} at {at}, expected {other}"));
     }
     let numbers = |seen: Seen<'_>| numbers(seen.desc, seen.bytes);
-    let other = Wanted { dims: None, numbers: numbers(wanted), allowed: None, integers: None };
-    apart(wanted.desc, &numbers(found), &other, Special::Compare)
+    let other = Expected { dims: None, numbers: numbers(wanted), allowed: None, integers: None };
+    first_mismatch(wanted.desc, &numbers(found), &other, Special::Compare)
 }
 
 /// Returns every compared element with its expected value.
-pub(crate) fn compared(desc: &TensorDesc, found: &[f64], wanted: &Wanted) -> Vec<Judged> {
+pub(crate) fn compared(desc: &TensorDesc, found: &[f64], wanted: &Expected) -> Vec<Judged> {
     judged(desc, found, wanted, Special::Compare)
 }
 
-fn judged(desc: &TensorDesc, found: &[f64], wanted: &Wanted, special: Special) -> Vec<Judged> {
+fn judged(desc: &TensorDesc, found: &[f64], wanted: &Expected, special: Special) -> Vec<Judged> {
     let pairs = || found.iter().zip(&wanted.numbers).enumerate();
     if let Some(allowed) = &wanted.allowed {
         let all = pairs().zip(allowed);
@@ -377,8 +393,8 @@ mod tests {
 
     fn said(desc: TensorDesc, found: &[f64], wanted: &[f64]) -> Option<String> {
         let dims = Some(vec![wanted.len()]);
-        let wanted = Wanted { dims, numbers: wanted.to_vec(), allowed: None, integers: None };
-        apart(&desc, found, &wanted, Special::Compare)
+        let wanted = Expected { dims, numbers: wanted.to_vec(), allowed: None, integers: None };
+        first_mismatch(&desc, found, &wanted, Special::Compare)
     }
 
     #[test]

@@ -39,19 +39,19 @@ pub(super) fn compiles(cx: &OpContext) -> Outcome {
             let compiler = match compiler.get_or_insert_with(Compiler::find) {
                 Ok(compiler) => compiler,
                 Err(why) => {
-                    let source = said(cx, &launch.source, &launch.name);
+                    let source = describe(cx, &launch.source, &launch.name);
                     return unchecked(format!("{source} was not compiled: {why}"));
                 }
             };
             match compiler.check(&launch.name, &launch.source, storage, &launch.options) {
                 Compiled::Yes | Compiled::Unwritten => count += 1,
                 Compiled::No(messages) => {
-                    let source = said(cx, &launch.source, &launch.name);
-                    let node = node.said(cx.subject.core);
+                    let source = describe(cx, &launch.source, &launch.name);
+                    let node = node.describe(cx.subject.core);
                     return failed(format!("{source} does not compile for {node}: {messages}"));
                 }
                 Compiled::Unchecked(why) => {
-                    let source = said(cx, &launch.source, &launch.name);
+                    let source = describe(cx, &launch.source, &launch.name);
                     return unchecked(format!("{source} was not compiled: {why}"));
                 }
             }
@@ -64,7 +64,7 @@ pub(super) fn compiles(cx: &OpContext) -> Outcome {
 }
 
 /// Describes a source: by its file in the package, if it has one.
-fn said(cx: &OpContext, source: &str, kernel: &str) -> String {
+fn describe(cx: &OpContext, source: &str, kernel: &str) -> String {
     let folder = PackageContext { place: cx.place.clone() }.folder();
     let file = folder.and_then(|folder| opencl_c::file_of(&folder, source));
     match file {

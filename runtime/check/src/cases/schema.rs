@@ -19,7 +19,7 @@ pub(super) fn refused_by_name(cx: &OpContext) -> Outcome {
     }
     let is_whole =
         |node: &&Node| node.inputs.iter().all(|input| input.desc.full_shape().is_fixed());
-    let Some(node) = cx.found().nodes.iter().find(is_whole) else {
+    let Some(node) = cx.search_result().nodes.iter().find(is_whole) else {
         return skipped("no valid node was found");
     };
     let model = OneNode {

@@ -12,7 +12,7 @@ use crate::values::Fill;
 
 pub(super) fn runs(cx: &OpContext) -> Outcome {
     for node in known(cx)? {
-        let said = format!("{} {}", node.class.name(), node.said(cx.subject.core));
+        let said = format!("{} {}", node.class.name(), node.describe(cx.subject.core));
         let trial = match cx.trial(node, 1) {
             Ok(trial) => trial,
             Err(refusal) => {
@@ -64,7 +64,7 @@ fn says_the_same_again(cx: &OpContext) -> Outcome {
             if !is_same {
                 return failed(format!(
                     "shape inference gives another result the second time: {}",
-                    node.said(cx.subject.core)
+                    node.describe(cx.subject.core)
                 ));
             }
         }
@@ -78,16 +78,16 @@ pub(super) fn inferred(cx: &OpContext) -> Outcome {
         by_the_reference(cx, node)?;
     }
     for live in cx.live() {
-        for expected in cx.wanted(live.node, &live.values) {
+        for expected in cx.expected(live.node, &live.values) {
             let Ok(run) = live.trial.run(&live.values, How::default()) else { continue };
             for (port, (wanted, made)) in expected.wanted.iter().zip(&run.outputs).enumerate() {
                 if wanted.dims.as_ref().is_some_and(|dims| *dims != made.dims) {
                     return failed(format!(
                         "output {port} of {} is {:?}, and {:?} by {}",
-                        live.said(cx),
+                        live.describe(cx),
                         made.dims,
                         wanted.dims.as_deref().unwrap_or_default(),
-                        expected.who.said()
+                        expected.kind.describe()
                     ));
                 }
             }
@@ -100,7 +100,7 @@ pub(super) fn inferred(cx: &OpContext) -> Outcome {
 fn by_the_reference(cx: &OpContext, node: &Node) -> Outcome {
     let is_fixed = node.inputs.iter().all(|input| input.desc.full_shape().is_fixed());
     let Some(program) = cx.reference().filter(|_| is_fixed) else { return Ok(()) };
-    let said = || format!("{} {}", node.class.name(), node.said(cx.subject.core));
+    let said = || format!("{} {}", node.class.name(), node.describe(cx.subject.core));
     let values = node.values(Fill::Random, cx.seed);
     cx.recorder.begins(node, &values);
     let extents = match reference::infer(program, node, &values) {
@@ -157,13 +157,13 @@ pub(super) fn bounds(cx: &OpContext) -> Outcome {
                 (Ok(_), Ok(_)) => {
                     return failed(format!(
                         "{}: {} give other dimensions or elements the second time",
-                        live.said(cx),
+                        live.describe(cx),
                         fill.name()
                     ));
                 }
                 (Err(fault), Err(_)) if fault.is_bad_value() => {}
                 (Err(fault), _) | (_, Err(fault)) => {
-                    return failed(format!("{} of {}: {}", fill.name(), live.said(cx), fault));
+                    return failed(format!("{} of {}: {}", fill.name(), live.describe(cx), fault));
                 }
             }
         }

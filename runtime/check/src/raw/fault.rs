@@ -127,7 +127,7 @@ mod tests {
 
     use crate::raw::memory::{Flush, Region};
 
-    fn said(address: usize) -> String {
+    fn describe(address: usize) -> String {
         let mut line = Line::default();
         explain(&mut line, address);
         String::from_utf8(line.bytes[..line.len].to_vec()).unwrap()
@@ -137,10 +137,10 @@ mod tests {
     fn a_fault_names_the_tensor_and_the_byte() {
         let region = Region::new(Role::Input(3), 40, 4, Flush::End).unwrap();
         let at = region.bytes().as_ptr().addr();
-        assert_eq!(said(at + 40), "touches byte 0 behind input 3 (40 bytes)");
-        assert_eq!(said(at + 1234), "touches byte 1194 behind input 3 (40 bytes)");
-        assert_eq!(said(at - 8), "touches byte 8 before input 3 (40 bytes)");
-        assert_eq!(said(at + 4), "writes to byte 4 of input 3, which is read-only (40 bytes)");
-        assert_eq!(said(0), "dereferences a null pointer");
+        assert_eq!(describe(at + 40), "touches byte 0 behind input 3 (40 bytes)");
+        assert_eq!(describe(at + 1234), "touches byte 1194 behind input 3 (40 bytes)");
+        assert_eq!(describe(at - 8), "touches byte 8 before input 3 (40 bytes)");
+        assert_eq!(describe(at + 4), "writes to byte 4 of input 3, which is read-only (40 bytes)");
+        assert_eq!(describe(0), "dereferences a null pointer");
     }
 }

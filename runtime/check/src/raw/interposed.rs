@@ -23,7 +23,7 @@ fn size(at: *mut c_void) -> i64 {
     i64::try_from(unsafe { malloc_usable_size(at) }).unwrap_or(i64::MAX)
 }
 
-fn taken(bytes: usize, at: *mut c_void) -> *mut c_void {
+fn count_allocation(bytes: usize, at: *mut c_void) -> *mut c_void {
     if is_watched() {
         note(bytes, size(at));
     }
@@ -38,7 +38,7 @@ fn taken(bytes: usize, at: *mut c_void) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn malloc(bytes: usize) -> *mut c_void {
     // SAFETY: any size is allowed.
-    taken(bytes, unsafe { __libc_malloc(bytes) })
+    count_allocation(bytes, unsafe { __libc_malloc(bytes) })
 }
 
 /// Same as in the C library.
@@ -49,7 +49,7 @@ pub(super) unsafe extern "C" fn malloc(bytes: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
     // SAFETY: any numbers are allowed.
-    taken(count.saturating_mul(bytes), unsafe { __libc_calloc(count, bytes) })
+    count_allocation(count.saturating_mul(bytes), unsafe { __libc_calloc(count, bytes) })
 }
 
 /// Same as in the C library.
@@ -90,7 +90,7 @@ pub(super) unsafe extern "C" fn free(at: *mut c_void) {
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_void {
     // SAFETY: the C library checks both numbers.
-    taken(bytes, unsafe { __libc_memalign(align, bytes) })
+    count_allocation(bytes, unsafe { __libc_memalign(align, bytes) })
 }
 
 /// Same as in the C library.
@@ -101,7 +101,7 @@ pub(super) unsafe extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_v
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void {
     // SAFETY: as for `memalign`.
-    taken(bytes, unsafe { __libc_memalign(align, bytes) })
+    count_allocation(bytes, unsafe { __libc_memalign(align, bytes) })
 }
 
 /// Same as in the C library.
@@ -119,7 +119,7 @@ pub(super) unsafe extern "C" fn posix_memalign(
         return libc::EINVAL;
     }
     // SAFETY: as for `memalign`.
-    let at = taken(bytes, unsafe { __libc_memalign(align, bytes) });
+    let at = count_allocation(bytes, unsafe { __libc_memalign(align, bytes) });
     if at.is_null() {
         return libc::ENOMEM;
     }

@@ -28,7 +28,7 @@ fn counted() -> Option<(Transfers, u64)> {
 ///
 /// # Errors
 /// Standard output cannot be redirected.
-pub(crate) fn of<T>(body: impl FnOnce() -> T) -> io::Result<(T, Option<Transfers>)> {
+pub(crate) fn measure<T>(body: impl FnOnce() -> T) -> io::Result<(T, Option<Transfers>)> {
     let (own_out, own_err) = (rustix::io::dup(stdout())?, rustix::io::dup(stderr())?);
     let mut aside = File::from(memfd_create("printed", MemfdFlags::CLOEXEC)?);
     dup2_stdout(&aside)?;
@@ -62,9 +62,9 @@ mod tests {
         let bytes = [7; 11];
         let wrote = || fs::write(&path, bytes).unwrap();
         // Other tests of this process may read and write at the same time.
-        let ((), found) = of(wrote).unwrap();
+        let ((), found) = measure(wrote).unwrap();
         assert!(found.is_some_and(|found| found.written >= 11), "{found:?}");
-        let (read, found) = of(|| fs::read(&path).unwrap()).unwrap();
+        let (read, found) = measure(|| fs::read(&path).unwrap()).unwrap();
         assert_eq!(read, bytes);
         assert!(found.is_some_and(|found| found.read >= 11), "{found:?}");
     }

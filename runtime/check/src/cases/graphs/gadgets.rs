@@ -42,10 +42,10 @@ type Gadget = fn(&mut Builder, &Operand) -> Option<Operand>;
 /// Gadgets that move elements, of any type.
 const MOVES: &[Gadget] = &[
     Builder::identity,
-    Builder::there_and_back,
+    Builder::transpose_twice,
     Builder::flat_and_back,
-    Builder::apart_and_joined,
-    Builder::beside,
+    Builder::split_and_concat,
+    Builder::concat_and_slice,
 ];
 
 /// Gadgets that compute with one rounding or none.
@@ -72,7 +72,7 @@ impl Builder {
     }
 
     /// Appends up to two gadgets to a value.
-    pub(super) fn around(&mut self, mut value: Operand) -> Operand {
+    pub(super) fn append_gadgets(&mut self, mut value: Operand) -> Operand {
         for _ in 0..self.below(3) {
             value = self.gadget(&value).unwrap_or(value);
         }
@@ -112,7 +112,7 @@ impl Builder {
     }
 
     /// Appends a transpose, which belongs to the part around it.
-    pub(super) fn turned(&mut self, value: ValueId, axes: [usize; 4]) -> Option<ValueId> {
+    pub(super) fn transposed(&mut self, value: ValueId, axes: [usize; 4]) -> Option<ValueId> {
         let made = self.value();
         let mut node = Node::new("Transpose", OPSET, &[value], &[made]);
         node.attrs.push(("perm".to_owned(), Attr::Ints(extents(&axes)?)));
@@ -158,7 +158,7 @@ impl Builder {
     }
 
     /// Transposes the axes and back.
-    fn there_and_back(&mut self, x: &Operand) -> Option<Operand> {
+    fn transpose_twice(&mut self, x: &Operand) -> Option<Operand> {
         let mut perm: Vec<usize> = (0..x.dims.len()).collect();
         for last in (1..perm.len()).rev() {
             let other = self.below(last + 1);
@@ -186,7 +186,7 @@ impl Builder {
     }
 
     /// Splits along an axis and concatenates the parts.
-    fn apart_and_joined(&mut self, x: &Operand) -> Option<Operand> {
+    fn split_and_concat(&mut self, x: &Operand) -> Option<Operand> {
         let (axis, extent) = self.long_axis(x)?;
         let first = 1 + self.below(extent - 1);
         let parts = [first, extent - first].map(|n| with(&x.dims, axis, n));
@@ -199,10 +199,10 @@ impl Builder {
     }
 
     /// Concatenates with another value and slices the first one out again.
-    fn beside(&mut self, x: &Operand) -> Option<Operand> {
+    fn concat_and_slice(&mut self, x: &Operand) -> Option<Operand> {
         let axis = self.below(x.dims.len());
         let extent = *x.dims.get(axis)?;
-        let other = self.alike(x)?;
+        let other = self.similar_value(x)?;
         let is_first = self.once_in(2);
         let ids = if is_first { [x.id, other.id] } else { [other.id, x.id] };
         let attr = [("axis", Attr::Int(i64::try_from(axis).ok()?))];
@@ -225,12 +225,12 @@ impl Builder {
     }
 
     fn sum(&mut self, x: &Operand) -> Option<Operand> {
-        let other = self.alike(x)?;
+        let other = self.similar_value(x)?;
         self.one("Add", &[x.id, other.id], &[], &x.dims, x)
     }
 
     /// Returns a value of the same type and dimensions, which may be itself.
-    fn alike(&mut self, x: &Operand) -> Option<Operand> {
+    fn similar_value(&mut self, x: &Operand) -> Option<Operand> {
         let alike: Vec<Operand> =
             self.values.iter().filter(|value| value.is_like(x)).cloned().collect();
         let at = self.below(alike.len());

@@ -15,7 +15,7 @@ use super::gadgets::{Builder, Operand, Step};
 
 /// A graph, and the elements of its inputs.
 #[derive(Debug)]
-pub(super) struct Made {
+pub(super) struct GraphCase {
     pub(super) graph: Graph,
     /// Groups of consecutive nodes that also run one by one.
     pub(super) parts: Vec<Range<usize>>,
@@ -32,11 +32,11 @@ pub(super) enum Stored {
 }
 
 /// Builds a graph of one node.
-pub(super) fn alone(cx: &OpContext, live: &Live<'_>, stored: Stored) -> Option<Made> {
+pub(super) fn single_node(cx: &OpContext, live: &Live<'_>, stored: Stored) -> Option<GraphCase> {
     let mut maker = Maker::new(cx, stored, Random::new(0));
     let outputs = maker.subject(live, &live.values)?;
     maker.build.graph.outputs = outputs.iter().map(|output| output.id).collect();
-    Some(maker.made())
+    Some(maker.finish())
 }
 
 /// Builds a graph of some nodes with others around them.
@@ -45,7 +45,7 @@ pub(super) fn random(
     live: &[&Live<'_>],
     stored: Stored,
     random: &mut Random,
-) -> Option<Made> {
+) -> Option<GraphCase> {
     let mut maker = Maker::new(cx, stored, Random::new(random.next()));
     maker.is_alone = false;
     let at = maker.build.below(live.len());
@@ -66,7 +66,7 @@ pub(super) fn random(
             maker.build.is_read_at_the_end(end);
         }
     }
-    Some(maker.made())
+    Some(maker.finish())
 }
 
 struct Maker<'a> {
@@ -87,8 +87,8 @@ impl<'a> Maker<'a> {
         Step::of(desc).filter(|_| self.stored == Stored::AsNumbers)
     }
 
-    fn made(self) -> Made {
-        Made { graph: self.build.graph, parts: self.build.parts, given: self.given }
+    fn finish(self) -> GraphCase {
+        GraphCase { graph: self.build.graph, parts: self.build.parts, given: self.given }
     }
 
     /// Adds a node of the operator, between nodes that quantize if its tensors have encodings, as one part.
@@ -129,7 +129,7 @@ impl<'a> Maker<'a> {
     /// Converts a value for an input of the operator: to its layout and quantization.
     fn read(&mut self, input: &Input, mut id: ValueId, is_last: bool) -> Option<ValueId> {
         if is_last {
-            id = self.build.turned(id, Layout::NCHW_AXES)?;
+            id = self.build.transposed(id, Layout::NCHW_AXES)?;
         }
         let Some(step) = self.step_of(&input.desc) else { return Some(id) };
         if input.constant.is_none() {
@@ -147,7 +147,7 @@ impl<'a> Maker<'a> {
             dtype = DType::F32;
         }
         if is_last {
-            id = self.build.turned(id, Layout::NHWC_AXES)?;
+            id = self.build.transposed(id, Layout::NHWC_AXES)?;
         }
         let is_fixed = desc.full_shape().is_fixed();
         Some(Operand { id, dtype, dims: desc.shape().to_vec(), is_fixed })
@@ -179,14 +179,14 @@ impl<'a> Maker<'a> {
         if dtype.is_float() && !alike.is_empty() && !self.build.once_in(3) && !self.is_alone {
             let at = self.build.below(alike.len());
             let value = alike.get(at)?.clone();
-            return Some(Some(self.build.around(value)));
+            return Some(Some(self.build.append_gadgets(value)));
         }
         let name = format!("x{}", self.build.graph.inputs.len());
         let id = self.build.graph.add_input(&name, dtype, dims.iter().map(|&n| DimSpec::Fixed(n)));
         self.given.push((id, tensor));
         let value = Operand { id, ..own };
         self.build.values.push(value.clone());
-        Some(Some(if self.is_alone { value } else { self.build.around(value) }))
+        Some(Some(if self.is_alone { value } else { self.build.append_gadgets(value) }))
     }
 
     /// Returns a graph output from an output of the operator: the value itself, gadgets on it, or both.
@@ -206,6 +206,6 @@ impl<'a> Maker<'a> {
                 self.build.is_read_at_the_end(other.id);
             }
         }
-        self.build.around(output).id
+        self.build.append_gadgets(output).id
     }
 }

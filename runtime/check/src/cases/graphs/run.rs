@@ -13,7 +13,7 @@ use udo_runtime::device::Devices;
 use udo_runtime::graph::{DimSpec, Graph, ValueId};
 use udo_runtime::{CompileOptions, LoadOptions, Runtime, Tensor};
 
-use super::make::Made;
+use super::make::GraphCase;
 use crate::context::OpContext;
 use crate::record::Files;
 use crate::values::{Random, numbers};
@@ -51,7 +51,7 @@ impl Runner {
     pub(super) fn new(cx: &OpContext) -> Self {
         let (op, core) = (cx.subject.op.schema().name(), cx.subject.core);
         let runtime = Runtime::of(cx.registry.clone(), Devices::default());
-        Self { runtime, core, op, options: of(core) }
+        Self { runtime, core, op, options: options_for(core) }
     }
 
     /// Chooses the planner's options for later graphs.
@@ -68,7 +68,7 @@ impl Runner {
     }
 
     /// Runs each part as a separate model and returns all values.
-    pub(super) fn one_by_one(&mut self, made: &Made) -> Result<Known, Fault> {
+    pub(super) fn one_by_one(&mut self, made: &GraphCase) -> Result<Known, Fault> {
         let options = CompileOptions { threads: self.options.threads, ..of(self.core) };
         let mut known: Known = made.given.iter().cloned().collect();
         for at in 0..made.parts.len() {
@@ -142,7 +142,7 @@ impl Runner {
 const TWO: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(1);
 
 /// Returns options that place everything else on the CPU.
-fn of(core: Core) -> CompileOptions {
+fn options_for(core: Core) -> CompileOptions {
     let mut options = CompileOptions { as_stored: true, ..CompileOptions::default() };
     options.place.cores = vec![Core::CPU, core];
     options.place.fallback = Fallback::To(Core::CPU);
@@ -165,7 +165,7 @@ impl Part {
     }
 
     /// Returns the parts at these places; `None` if a value that they read is not known.
-    pub(super) fn of(made: &Made, places: &[usize], known: &Known) -> Option<Self> {
+    pub(super) fn of(made: &GraphCase, places: &[usize], known: &Known) -> Option<Self> {
         let whole = &made.graph;
         let nodes = |places: &[usize]| {
             let ranges = places.iter().filter_map(|&at| made.parts.get(at).cloned());

@@ -1,6 +1,6 @@
 //! Reduces a failing graph.
 
-use super::make::Made;
+use super::make::GraphCase;
 use super::run::{Known, Part, Runner};
 
 /// A graph that fails as one model.
@@ -13,7 +13,7 @@ pub(super) struct Wrong {
 /// Removes every part without which the graph still fails; `None` if the graph is right.
 ///
 /// The values of removed parts become inputs, and the values that they read become outputs.
-pub(super) fn wrong(runner: &mut Runner, made: &Made, known: &Known) -> Option<Wrong> {
+pub(super) fn wrong(runner: &mut Runner, made: &GraphCase, known: &Known) -> Option<Wrong> {
     let mut tried = |places: &[usize]| {
         let part = Part::of(made, places, known)?;
         let why = runner.wrong(&part, known)?;

@@ -2,7 +2,7 @@
 
 /// The oracle that results are compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum OracleKind {
     /// The reference of the package's config.
     Reference,
     /// The package's own kernel on the CPU.
@@ -13,8 +13,8 @@ pub(crate) enum Who {
     Recorded,
 }
 
-impl Who {
-    pub(crate) const fn said(self) -> &'static str {
+impl OracleKind {
+    pub(crate) const fn describe(self) -> &'static str {
         match self {
             Self::Reference => "the reference in the config",
             Self::Cpu => "the package's kernel on the CPU",
@@ -26,7 +26,7 @@ impl Who {
 
 /// The expected values of an output, and its dimensions.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct Expected {
     /// `None` if the dimensions may differ.
     pub(crate) dims: Option<Vec<usize>>,
     pub(crate) numbers: Vec<f64>,
@@ -36,7 +36,7 @@ pub(crate) struct Wanted {
     pub(crate) integers: Option<Vec<i64>>,
 }
 
-impl Wanted {
+impl Expected {
     /// Whether at least one value is constrained.
     pub(crate) fn claims(&self) -> bool {
         let is_any = |allowed: &Vec<f64>| allowed.iter().all(|own| own.is_infinite());
@@ -47,6 +47,6 @@ impl Wanted {
 /// The results of an oracle, by output.
 #[derive(Clone, Debug)]
 pub(crate) struct OracleResults {
-    pub(crate) who: Who,
-    pub(crate) wanted: Vec<Wanted>,
+    pub(crate) kind: OracleKind,
+    pub(crate) wanted: Vec<Expected>,
 }
