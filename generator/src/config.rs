@@ -126,14 +126,14 @@ impl ScalarParam {
     }
 }
 
-/// One value, already of the kind that its data type asks for.
+/// One value, whose kind matches its data type.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scalar {
-    /// For integers and truth values; `true` and `false` read as 1 and 0.
+    /// An integer or a bool; `true` and `false` are 1 and 0.
     Int(i64),
-    /// For float types, and for fixed-point tensors as the real number meant.
+    /// A float; for fixed-point tensors the dequantized value.
     Float(f64),
-    /// For strings.
+    /// A string.
     Text(String),
 }
 
@@ -147,7 +147,7 @@ pub enum DefaultValue {
 }
 
 impl DefaultValue {
-    /// Its values, one or several.
+    /// Returns its values.
     pub(crate) fn values(&self) -> &[Scalar] {
         match self {
             Self::Scalar(value) => std::slice::from_ref(value),
@@ -156,7 +156,7 @@ impl DefaultValue {
     }
 }
 
-/// A core that an implementation library is written for.
+/// The core of an implementation library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Core {
     /// The host.
@@ -193,7 +193,7 @@ impl Core {
         }
     }
 
-    /// The element types that inputs and outputs may have on this core.
+    /// Returns the element types of inputs and outputs on this core.
     pub fn tensor_types(self) -> &'static [DataType] {
         use DataType::{
             Bool8, Fixed8, Fixed16, Fixed32, Float16, Float32, Int8, Int16, Int32, Int64, Uint8,
@@ -217,9 +217,9 @@ impl Core {
 /// The layout of a tensor of rank 4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Layout {
-    /// Channel last.
+    /// Channels last.
     Nhwc,
-    /// Channel first.
+    /// Channels first.
     Nchw,
 }
 
@@ -284,13 +284,13 @@ pub enum DataType {
     Int32,
     /// `INT_64`
     Int64,
-    /// `BOOL_8`: a truth value in a byte.
+    /// `BOOL_8`: a bool in one byte.
     Bool8,
     /// `STRING`: scalar parameters only.
     String,
 }
 
-/// What values a data type stands for.
+/// The values of a data type.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Family {
     /// Floating point, with the largest finite value.
@@ -299,7 +299,7 @@ pub enum Family {
     Integer(i64, i64),
     /// True or false.
     Truth,
-    /// Real numbers under an encoding.
+    /// Quantized floats.
     Fixed,
     /// Text.
     Text,
@@ -346,7 +346,7 @@ impl DataType {
         }
     }
 
-    /// What values it stands for.
+    /// Returns the values of the type.
     pub fn family(self) -> Family {
         match self {
             Self::Float16 => Family::Float(65504.0),

@@ -32,7 +32,7 @@ pub struct Diagnostic {
     pub path: String,
     /// The content of the place.
     pub found: String,
-    /// What is allowed there.
+    /// The allowed content.
     pub wanted: String,
     /// The next step.
     pub help: String,

@@ -258,7 +258,7 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
         let (schema, file) = view::schema(op, package.domain.as_deref());
         let path = format!("reg/src/schema/{}.rs", schema.module);
         sheet.add("reg/schema.rs.jinja", &path, None, Some(&schema), Owner::Generator)?;
-        sheet.add_op("reg", &registration, &file, Stamp::of(op, None))?;
+        sheet.add_op("reg", &registration, &file, Stamp::for_op(op, None))?;
         sheet.add_formula(op, options.there)?;
     }
     for library in &libraries {
@@ -307,13 +307,13 @@ fn shared_with(op: &Op, core: Core, there: &There) -> Option<Core> {
     let first = op.cores.iter().copied().find(|core| is_sharing(*core))?;
     let is_other = core != first && is_sharing(core) && there.dsp_file(op, core).is_none();
     let follows = there.dsp_file(op, first).is_none_or(|(_, text)| text.contains(FOLLOWS));
-    let is_alike = Stamp::of(op, Some(core)) == Stamp::of(op, Some(first));
+    let is_alike = Stamp::for_op(op, Some(core)) == Stamp::for_op(op, Some(first));
     (is_other && follows && is_alike).then_some(first)
 }
 
 /// Returns path and text of the author's file for the first removed architecture, if `core` shared it and has no file
 /// of its own.
-fn gone_with_its_architecture<'a>(
+fn file_of_removed_architecture<'a>(
     op: &Op,
     core: Core,
     there: &'a There,
@@ -447,7 +447,7 @@ impl Sheet<'_> {
         if !there.has_formula(op) {
             return Ok(());
         }
-        let (path, owner) = (formula_path(op), Owner::Author(Stamp::of_formula(op)));
+        let (path, owner) = (formula_path(op), Owner::Author(Stamp::for_formula(op)));
         match (view::formula(op), there.files.get(&path)) {
             (Some(formula), _) => {
                 self.add("common/formula.rs.jinja", &path, None, Some(&formula), owner)
@@ -493,7 +493,7 @@ impl Sheet<'_> {
                 Core::Gpu => view::gpu(op, there.gpu_source(op)),
                 Core::Dsp(arch) => view::dsp(op, *arch),
             };
-            let stamp = Stamp::of(op, Some(*core));
+            let stamp = Stamp::for_op(op, Some(*core));
             if *core == Core::Gpu {
                 let path = format!("{}/kernels/{}.cl", view.folder, file.module);
                 let owner = Owner::Author(stamp.clone());
@@ -502,7 +502,7 @@ impl Sheet<'_> {
             if file.params.is_some() {
                 self.add_params(view, &file)?;
             }
-            match gone_with_its_architecture(op, *core, there) {
+            match file_of_removed_architecture(op, *core, there) {
                 Some((from, text)) => {
                     let path = format!("{}/src/ops/{}.rs", view.folder, file.module);
                     self.inherit(&path, from, text, stamp);

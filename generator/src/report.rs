@@ -11,17 +11,17 @@ use crate::{
 pub(crate) struct Problem {
     kind: Kind,
     found: String,
-    wanted: String,
+    expected: String,
     help: String,
 }
 
 pub(crate) fn problem(
     kind: Kind,
     found: impl Into<String>,
-    wanted: impl Into<String>,
+    expected: impl Into<String>,
     help: impl Into<String>,
 ) -> Problem {
-    Problem { kind, found: found.into(), wanted: wanted.into(), help: help.into() }
+    Problem { kind, found: found.into(), expected: expected.into(), help: help.into() }
 }
 
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl<'a> Report<'a> {
             else {
                 continue;
             };
-            let Problem { kind, found, wanted, help } = problem;
+            let Problem { kind, found, expected, help } = problem;
             diagnostics.push(Diagnostic {
                 severity,
                 kind,
@@ -82,7 +82,7 @@ impl<'a> Report<'a> {
                 position: cursor.advance(spot.offset),
                 path: spot.path,
                 found,
-                wanted,
+                wanted: expected,
                 help,
             });
         }

@@ -22,7 +22,7 @@ pub(crate) const STAMP_WORD: &str = "config ";
 
 impl Stamp {
     /// Returns the stamp of an operator's file on one core, or of its shape inference without a core.
-    pub(crate) fn of(op: &Op, core: Option<Core>) -> Self {
+    pub(crate) fn for_op(op: &Op, core: Option<Core>) -> Self {
         let mut lines = vec![format!("operator {}", op.name)];
         for (kind, tensors) in [("input", &op.inputs), ("output", &op.outputs)] {
             lines.extend(tensors.iter().map(|tensor| port(kind, tensor, core)));
@@ -43,8 +43,8 @@ impl Stamp {
 
     /// Returns the stamp of an operator's formula, which depends on classes of elements, not on their
     /// storage.
-    pub(crate) fn of_formula(op: &Op) -> Self {
-        let mut stamp = Self::of(op, None);
+    pub(crate) fn for_formula(op: &Op) -> Self {
+        let mut stamp = Self::for_op(op, None);
         let tensors = op.inputs.iter().chain(&op.outputs).chain(&op.tensor_params);
         stamp.lines.extend(tensors.map(|tensor| {
             let class = match reference::class(tensor) {
@@ -126,7 +126,7 @@ pub(crate) fn digest(text: &str) -> String {
 }
 
 /// Returns the stamp's fingerprint in the first lines of a file.
-pub(crate) fn recorded(text: &str) -> Option<&str> {
+pub(crate) fn read_fingerprint(text: &str) -> Option<&str> {
     text.lines().take(8).find_map(|line| {
         let comment = line.strip_prefix("//!").or_else(|| line.strip_prefix("//"))?;
         let word = comment.trim().strip_prefix(STAMP_WORD)?;
@@ -135,8 +135,8 @@ pub(crate) fn recorded(text: &str) -> Option<&str> {
 }
 
 /// Replaces the fingerprint of a file; `None` if it has none.
-pub(crate) fn restamped(text: &str, fingerprint: &str) -> Option<String> {
-    let old = format!("{STAMP_WORD}{}", recorded(text)?);
+pub(crate) fn replace_fingerprint(text: &str, fingerprint: &str) -> Option<String> {
+    let old = format!("{STAMP_WORD}{}", read_fingerprint(text)?);
     Some(text.replacen(&old, &format!("{STAMP_WORD}{fingerprint}"), 1))
 }
 
@@ -159,7 +159,7 @@ mod tests {
             ("fn main() {}\n", None),
         ];
         for (text, want) in cases {
-            assert_eq!(recorded(text), want, "{text:?}");
+            assert_eq!(read_fingerprint(text), want, "{text:?}");
         }
     }
 }

@@ -139,16 +139,18 @@ impl Templates {
             .lstrip_blocks(true)
             .keep_trailing_newline(true)
             .build();
-        environment.set_syntax(syntax.map_err(|error| RenderError::of("", &error))?);
+        environment.set_syntax(syntax.map_err(|error| RenderError::from_error("", &error))?);
         for (name, text) in self.iter() {
-            environment.add_template(name, text).map_err(|error| RenderError::of(name, &error))?;
+            environment
+                .add_template(name, text)
+                .map_err(|error| RenderError::from_error(name, &error))?;
         }
         Ok(Printer { environment })
     }
 }
 
 impl RenderError {
-    fn of(name: &str, error: &minijinja::Error) -> Self {
+    fn from_error(name: &str, error: &minijinja::Error) -> Self {
         let kind = error.kind().to_string();
         let reason = match error.detail() {
             Some(detail) => format!("{kind}: {detail}"),
@@ -166,10 +168,12 @@ pub(crate) struct Printer<'t> {
 
 impl Printer<'_> {
     pub(crate) fn print(&self, name: &str, view: impl Serialize) -> Result<String, RenderError> {
-        let template =
-            self.environment.get_template(name).map_err(|error| RenderError::of(name, &error))?;
+        let template = self
+            .environment
+            .get_template(name)
+            .map_err(|error| RenderError::from_error(name, &error))?;
         let value = minijinja::Value::from(minijinja::value::Serde(view));
-        template.render(value).map_err(|error| RenderError::of(name, &error))
+        template.render(value).map_err(|error| RenderError::from_error(name, &error))
     }
 }
 

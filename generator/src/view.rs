@@ -208,7 +208,7 @@ impl OpView {
             name: op.name.clone(),
             module: names::module_name(&op.name),
             type_name: names::to_upper_camel_case(&op.name),
-            config: Stamp::of(op, core).fingerprint(),
+            config: Stamp::for_op(op, core).fingerprint(),
             title: String::new(),
             imports: String::new(),
             tables: String::new(),

@@ -118,7 +118,7 @@ pub fn survey(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Update, Write
     let old = existing(tree, dir, foreign)?;
     let mut report = Report::new(&tree.package, dir);
     let (mut writes, mut stamped) = (Vec::new(), Vec::new());
-    let mut marker = Marker::of(tree);
+    let mut marker = Marker::for_tree(tree);
     for file in &tree.files {
         if file.owner == Owner::Generator {
             marker.files.insert(file.path.clone(), stamp::digest(&file.contents));
@@ -140,7 +140,7 @@ pub fn survey(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Update, Write
             (Owner::Author(_) | Owner::AuthorAlone, Some(text)) => {
                 report.kept.push(file.path.clone());
                 let Some(drift) = drift(file, &text, &old, &mut marker) else { continue };
-                if let Some(contents) = stamp::restamped(&text, &drift.config) {
+                if let Some(contents) = stamp::replace_fingerprint(&text, &drift.config) {
                     stamped.push((file.path.clone(), Write { path, contents, keep_as: None }));
                 }
                 report.drifted.push(drift);
@@ -151,7 +151,7 @@ pub fn survey(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Update, Write
                     report.unchanged.push(file.path.clone());
                     continue;
                 }
-                let written = stamp::digest(&areas::emptied(&text));
+                let written = stamp::digest(&areas::without_areas(&text));
                 let is_edited = leaves_out || old.digest(&file.path) != Some(&written);
                 let keep_as = is_edited.then(|| free_name(&path)).transpose()?;
                 if let Some(copy) = &keep_as {
@@ -289,7 +289,7 @@ fn drift(file: &File, text: &str, old: &Marker, marker: &mut Marker) -> Option<D
     let Owner::Author(wanted) = &file.owner else { return None };
     let now = wanted.fingerprint();
     marker.remember(&now, &wanted.lines);
-    let recorded = stamp::recorded(text);
+    let recorded = stamp::read_fingerprint(text);
     if recorded == Some(&now) {
         return None;
     }
@@ -310,7 +310,7 @@ fn orphans(tree: &Tree, dir: &Path, old: &Marker) -> Result<Vec<String>, WriteEr
     }
     if dir.is_dir() {
         for path in author_files(dir)? {
-            let is_stamped = |text: String| stamp::recorded(&text).is_some();
+            let is_stamped = |text: String| stamp::read_fingerprint(&text).is_some();
             if tree.file(&path).is_none()
                 && fs::read_to_string(dir.join(&path)).is_ok_and(is_stamped)
             {

@@ -78,7 +78,7 @@ fn max_memory_bounds_what_a_model_takes() {
     // Relu overwrites its input's place only where that is not the model's input.
     assert_eq!(
         fails(&dir, &["bench", "m.onnx", "--max-memory", "2047"]),
-        "error: a session wants 2048 bytes of memory, and 0 of the 2047 that max_memory allows are taken; \
+        "error: a session needs 2048 bytes of memory, and 0 of the 2047 that max_memory allows are in use; \
          input \"x\", f32[256], takes 1024 of them\n\
          help: allow more with --max-memory, or make inputs smaller (--shape, --dim)\n"
     );

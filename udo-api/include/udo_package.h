@@ -43,7 +43,7 @@ extern "C" {
 #define UDO_EXPORT
 #endif
 
-/* Status: what a call came to. Numbers are never reused. */
+/* Status: the result of a call. Numbers are never reused. */
 #define UDO_OK 0u
 #define UDO_FAILED 1u
 #define UDO_NOT_IMPLEMENTED 2u
@@ -109,13 +109,13 @@ typedef struct udo_str {
 #define UDO_TABLE(array) { (array), sizeof(array) / sizeof((array)[0]), sizeof((array)[0]) }
 #define UDO_EMPTY { NULL, 0 }
 
-/* Every slice has this form; the ones below differ in the type of their elements. */
+/* The layout of every slice; the ones below differ in the type of their elements. */
 typedef struct udo_bytes {
     const uint8_t *ptr;
     size_t len;
 } udo_bytes;
 
-/* Every table of a package has this form. Its items have the size of the version that it was compiled for. */
+/* The layout of every table of a package. Its items have the size of the version that it was compiled for. */
 typedef struct udo_table {
     const void *ptr;
     uint32_t len;
@@ -127,7 +127,7 @@ typedef struct udo_abi_version {
     uint16_t minor;
 } udo_abi_version;
 
-/* A run of bytes that somebody else owns; null where there is none. */
+/* A byte range with another owner; null for an absent one. */
 typedef struct udo_span {
     const uint8_t *ptr;
     size_t bytes;
@@ -155,7 +155,7 @@ typedef struct udo_doubles {
 #define UDO_VALUE_TEXT 3u
 #define UDO_VALUE_INTS 4u
 #define UDO_VALUE_FLOATS 5u
-#define UDO_VALUE_TENSOR 6u /* of parameters only */
+#define UDO_VALUE_TENSOR 6u /* parameters only */
 #define UDO_VALUE_TEXTS 7u
 typedef struct udo_value {
     uint32_t kind;
@@ -169,8 +169,8 @@ typedef struct udo_value {
     uint64_t reserved_words[2];
 } udo_value;
 
-/* Extents, outermost first. Bit n of `bounded`: dims[n] is an upper bound. Bit n of `open`: dims[n] may be another number
- * in another plan of the model. */
+/* Dimensions, outermost first. Bit n of `bounded`: dims[n] is an upper bound. Bit n of `open`: dims[n] may differ in
+ * another plan of the model. */
 typedef struct udo_shape {
     uint8_t rank;
     uint8_t bounded;
@@ -195,8 +195,8 @@ typedef struct udo_int32s {
     size_t len;
 } udo_int32s;
 
-/* A scale and a zero point for each position of one axis: as many as the axis is long. What the host passes stays as it is
- * for the life of the process; what shape inference writes is copied by the host once it has returned. */
+/* A scale and a zero point for each position of one axis. Those that the host passes live as long as the process; those
+ * that shape inference writes are copied by the host after it returns. */
 typedef struct udo_axis_encoding {
     uint32_t axis;
     uint32_t reserved;
@@ -205,8 +205,8 @@ typedef struct udo_axis_encoding {
     uint64_t reserved_words[3];
 } udo_axis_encoding;
 
-/* What is known of a tensor before a run. An absent one has dtype 0. A fixed-point one has one encoding (`has_encoding` is
- * 1) or one per axis (`axis_encoding` is not null), never both. */
+/* The properties of a tensor that are known before a run. An absent one has dtype 0. A fixed-point one has one encoding
+ * (`has_encoding` is 1) or one per axis (`axis_encoding` is not null), never both. */
 typedef struct udo_tensor_desc {
     udo_shape shape;
     uint8_t dtype;
@@ -227,7 +227,7 @@ typedef struct udo_core_types_slice {
     size_t len;
 } udo_core_types_slice;
 
-/* Flags of ports; the first also of parameters. */
+/* Flags of ports; the first one also applies to parameters. */
 #define UDO_OPTIONAL 1u
 #define UDO_STATIC 2u
 #define UDO_REPEATED 4u
@@ -252,12 +252,12 @@ typedef struct udo_ports {
 #define UDO_PARAM_SCALAR 1u
 #define UDO_PARAM_TEXT 2u
 #define UDO_PARAM_TENSOR 3u /* a list of numbers */
-#define UDO_PARAM_TYPED_TENSOR 4u /* keeps the model's type and shape: says `types`, and no `dtype` */
+#define UDO_PARAM_TYPED_TENSOR 4u /* keeps the model's type and shape: sets `types` instead of `dtype` */
 #define UDO_PARAM_TEXTS 5u
-#define UDO_PARAM_GRAPH 6u /* of the host's own operators alone */
+#define UDO_PARAM_GRAPH 6u /* the host's own operators only */
 typedef struct udo_param {
     udo_str name;
-    udo_str attribute; /* of models, where it has another name */
+    udo_str attribute; /* the name in models, if it differs */
     uint32_t kind;
     uint32_t flags;
     uint32_t dtype;
@@ -271,7 +271,7 @@ typedef struct udo_params {
     size_t len;
 } udo_params;
 
-/* What passes may rely on. */
+/* Facts that passes may rely on. */
 #define UDO_FACT_VIEW 1u
 #define UDO_FACT_ELEMENTWISE (1u << 1)
 #define UDO_FACT_SAME_ENCODING (1u << 2)
@@ -290,9 +290,9 @@ typedef struct udo_op_schema {
     uint64_t reserved[4];
 } udo_op_schema;
 
-/* Where a callee writes the message of an error. */
+/* The sink for the error message of a callee. */
 typedef struct udo_error_sink {
-    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t size; /* sizeof, in the creator's version */
     uint32_t reserved;
     void *ctx;
     /* [finalize-time] Appends UTF-8 text. */
@@ -300,7 +300,7 @@ typedef struct udo_error_sink {
     uint64_t reserved_words[4];
 } udo_error_sink;
 
-/* One parameter of a node, checked against the schema and defaulted; `kind` is UDO_VALUE_... */
+/* One parameter of a node, checked against the schema, with its default applied; `kind` is UDO_VALUE_... */
 typedef struct udo_param_value {
     udo_span name;
     uint32_t kind;
@@ -313,27 +313,27 @@ typedef struct udo_param_value {
 
 typedef struct udo_node_args {
     const udo_tensor_desc *inputs;
-    const udo_span *constants; /* null where an input is not constant */
+    const udo_span *constants; /* null for inputs that are not constant */
     const udo_param_value *params;
     uint32_t input_count;
     uint32_t output_count;
     uint32_t param_count;
-    uint32_t opset; /* 0 where there is none */
+    uint32_t opset; /* 0 without one */
     const udo_error_sink *errors;
     uint64_t reserved_words[4];
 } udo_node_args;
 
 typedef struct udo_infer_args {
-    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t size; /* sizeof, in the creator's version */
     uint32_t reserved;
     udo_node_args node;
-    udo_tensor_desc *outputs; /* node.output_count, to be filled in */
+    udo_tensor_desc *outputs; /* node.output_count, to fill in */
     uint64_t reserved_words[4];
 } udo_infer_args;
 
 typedef struct udo_op_def {
     udo_op_schema schema;
-    /* [describe-time, thread-safe] Says type and shape of every output. */
+    /* [describe-time, thread-safe] Sets type and shape of every output. */
     udo_status (*infer)(const udo_infer_args *args);
     uint64_t reserved[2];
 } udo_op_def;
@@ -344,22 +344,22 @@ typedef struct udo_op_defs {
     uint32_t item_bytes;
 } udo_op_defs;
 
-/* What a kernel takes on one port. Without a rule: what the schema takes, in the operator's order of dimensions, with
- * fixed dimensions, no rows that lie apart, and no encoding per axis. */
+/* The rule of a kernel for one port. Ports without a rule accept the types of the schema, in the operator's layout, with
+ * fixed dimensions, contiguous rows, and without an encoding per axis. */
 #define UDO_SIDE_INPUT 0u
 #define UDO_SIDE_OUTPUT 1u
 #define UDO_NOT_SAME UINT32_MAX
 #define UDO_PORT_AS_GIVEN 0u      /* dimensions in the order of the operator */
 #define UDO_PORT_CHANNELS_LAST 1u /* batch, height, width, channels */
-#define UDO_ACCEPTS_PITCHED 1u    /* rows may lie further apart than they are long */
+#define UDO_ACCEPTS_PITCHED 1u    /* rows may be strided */
 #define UDO_ACCEPTS_BOUNDED (1u << 1)
 #define UDO_ACCEPTS_PER_AXIS (1u << 2) /* the tensor may have an encoding per axis */
-#define UDO_ACCEPTS_ALONE (1u << 3)    /* with PITCHED: no other tensor of the call lies between the rows */
+#define UDO_ACCEPTS_ALONE (1u << 3)    /* with PITCHED: gaps between rows do not belong to other tensors of the call */
 typedef struct udo_port_rule {
     uint16_t side;
     uint16_t port;
     udo_type_set types; /* 0: those of the schema */
-    uint32_t same_as;   /* the input whose type it has, or UDO_NOT_SAME */
+    uint32_t same_as;   /* the input with the same type, or UDO_NOT_SAME */
     uint32_t layout;
     uint32_t accepts;
     uint32_t reserved[3];
@@ -370,7 +370,7 @@ typedef struct udo_port_rules {
     size_t len;
 } udo_port_rules;
 
-/* An output that may take the place of an input. */
+/* An output that may be written in place of an input. */
 typedef struct udo_in_place {
     uint16_t input;
     uint16_t output;
@@ -390,7 +390,7 @@ typedef struct udo_workspace {
 /* One thread's heap guard. Opaque: a C package has none and passes null. */
 typedef struct udo_guard_cell udo_guard_cell;
 
-/* What a failed call left in the guard of a Rust package's thread. */
+/* The report of a failed call in the guard of a Rust package's thread. */
 typedef struct udo_guard_report {
     uint64_t detail[2];
     size_t message_bytes;
@@ -398,41 +398,41 @@ typedef struct udo_guard_report {
     uint64_t reserved_words[4];
 } udo_guard_report;
 
-/* A constant that a packed one is made of. */
+/* A source of a packed constant. */
 typedef struct udo_pack_source {
     udo_tensor_desc desc;
     udo_span data;
 } udo_pack_source;
 
 typedef struct udo_pack_args {
-    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t size; /* sizeof, in the creator's version */
     uint32_t reserved;
     const void *body;
     const uint64_t *recipe;
     size_t recipe_len;
-    const udo_pack_source *sources; /* in the order in which the request names its inputs */
+    const udo_pack_source *sources; /* in the order of the request's inputs */
     size_t source_count;
     uint8_t *target; /* zeroed, 64-byte aligned */
     size_t target_bytes;
     const udo_error_sink *errors;
-    const struct udo_parallel_table *parallel; /* the host's threads; null where others use them */
+    const struct udo_parallel_table *parallel; /* the host's threads; null if they are in use */
     uint64_t reserved_words[3];
 } udo_pack_args;
 
-/* [finalize-time, thread-safe] Makes a packed constant out of its sources and its recipe, and of nothing else. */
+/* [finalize-time, thread-safe] Fills a packed constant from its sources and its recipe only. */
 typedef udo_status (*udo_pack_fn)(const udo_pack_args *args);
 
-/* A packed constant that a kernel asks for while it is finalized. */
+/* A packed constant that a kernel requests in finalize. */
 typedef struct udo_pack_request {
-    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t size; /* sizeof, in the creator's version */
     uint32_t reserved;
-    const uint32_t *inputs; /* numbers of constant inputs */
+    const uint32_t *inputs; /* indices of constant inputs */
     size_t input_count;
-    const uint64_t *recipe; /* numbers that, with the sources, decide every byte */
+    const uint64_t *recipe; /* numbers that, with the sources, determine every byte */
     size_t recipe_len;
     size_t bytes;
     udo_pack_fn fill; /* called after finalize has returned, on any thread */
-    const void *body; /* static data that `fill` gets back */
+    const void *body; /* static data to pass to `fill` */
     uint64_t reserved_words[4];
 } udo_pack_request;
 
@@ -441,59 +441,58 @@ typedef struct udo_pack_request {
 #define UDO_ISA_AVX512 2u
 #define UDO_ISA_AMX 3u
 
-#define UDO_TIE_SAME 1u            /* the output is the input's elements under another shape or the same */
+#define UDO_TIE_SAME 1u            /* the output has the input's elements, under another shape or the same */
 #define UDO_TIE_OUTPUT_IN_INPUT 2u /* the output is a part of the input */
 #define UDO_TIE_INPUT_IN_OUTPUT 3u /* the input is a part of the output */
 
-/* An input and an output that hold the same elements, so that the host may have them share memory. */
+/* An input and an output with the same elements, so that the host may let them share memory. */
 typedef struct udo_tie {
-    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t size; /* sizeof, in the creator's version */
     uint32_t kind;
     uint32_t input;
     uint32_t output;
-    uint32_t axis; /* along which a part lies in the whole; it has all of the others */
+    uint32_t axis; /* the axis that the part is cut along; it has the whole of all others */
     uint32_t reserved;
-    uint64_t offset; /* where the part starts on that axis */
+    uint64_t offset; /* the start of the part on that axis */
     uint64_t reserved_words[2];
 } udo_tie;
 
-/* What the host does for a kernel that is being finalized. */
+/* The host's functions for a kernel in finalize. */
 #define UDO_ARITHMETIC_F32 1u
 #define UDO_ARITHMETIC_F64 2u
-#define UDO_ARITHMETIC_INT8 3u /* products of 8-bit integers, added up in 32 bits */
-#define UDO_ARITHMETIC_BF16 4u /* products of bf16 numbers, added up in 32 bits */
+#define UDO_ARITHMETIC_INT8 3u /* products of 8-bit integers with 32-bit sums */
+#define UDO_ARITHMETIC_BF16 4u /* products of bf16 numbers with 32-bit sums */
 
 #define UDO_FAST_MATH_BF16 1u /* factors of products of f32 may be rounded to bf16 */
 
-/* What one call of a kernel takes. */
+/* The work of one kernel call. */
 typedef struct udo_work {
-    uint32_t size;       /* sizeof, in the version of who made it */
-    uint32_t arithmetic; /* what operations are done with: UDO_ARITHMETIC_* */
-    uint64_t operations; /* multiplications and additions, as the algorithm does them */
+    uint32_t size;       /* sizeof, in the creator's version */
+    uint32_t arithmetic; /* UDO_ARITHMETIC_* */
+    uint64_t operations; /* multiplications and additions of the algorithm */
     uint64_t bytes;      /* read and written; 0: all of the tensors and packed constants */
-    udo_str method;      /* in a few words, where there are several; may be empty */
+    udo_str method;      /* the algorithm in a few words; may be empty */
     uint64_t reserved_words[2];
 } udo_work;
 
 typedef struct udo_host_table {
-    uint32_t size; /* sizeof, in the version of who made it */
-    uint32_t threads; /* that work on a call at most */
+    uint32_t size; /* sizeof, in the creator's version */
+    uint32_t threads; /* the maximum of a call */
     uint32_t isa;     /* of the host's own kernels: UDO_ISA_* */
-    uint32_t fast_math; /* what kernels may do less exactly: bits UDO_FAST_MATH_* */
+    uint32_t fast_math; /* precision that may be traded for speed: UDO_FAST_MATH_* */
     void *ctx;
-    /* [finalize-time] Notes a packed constant; writes its number among the kernel's to `index`. */
+    /* [finalize-time] Requests a packed constant; writes its index among the kernel's to `index`. */
     udo_status (*pack)(void *ctx, const udo_pack_request *request, uint32_t *index);
-    /* [finalize-time] Notes that execute reads constant input `input` although it is packed. */
+    /* [finalize-time] Declares that execute reads constant input `input` although it is packed. */
     udo_status (*keep)(void *ctx, uint32_t input);
     size_t fast_memory_bytes;
-    /* [finalize-time] Notes that an input and an output hold the same elements. A kernel that ties all of its outputs may
+    /* [finalize-time] Declares that an input and an output hold the same elements. A kernel that ties all of its outputs may
      * not be called at all. */
     udo_status (*tie)(void *ctx, const udo_tie *tie);
-    /* [finalize-time] Notes what a call takes, at the bounds of extents that are bounded; null where the host does not
-     * ask. */
+    /* [finalize-time] Declares the work of a call, at the bounds of bounded dimensions; null if the host does not ask. */
     udo_status (*work)(void *ctx, const udo_work *work);
-    /* What a byte of packed constants costs, in multiply-adds of a run, where a kernel has the choice between forms of
-     * them; 0 where memory is free. */
+    /* The cost of a byte of packed constants in multiply-adds of a run, for kernels with a choice of layouts; 0 if memory
+     * is free. */
     uint32_t memory_price;
     uint32_t reserved; /* zero */
 } udo_host_table;
@@ -501,8 +500,8 @@ typedef struct udo_host_table {
 #define UDO_EPILOGUE_BIAS 1u       /* adds input `input`, a vector along `axis` of the output */
 #define UDO_EPILOGUE_RESIDUAL 2u   /* adds input `input`, which has the output's shape */
 #define UDO_EPILOGUE_ACTIVATION 3u /* applies `function` */
-/* Stores quantized values for numbers of f32, of the type and the encoding of `output`: `x / scale` rounded to nearest, ties
- * to even, plus the zero point, saturated; a NaN is the least value. It is the last step. */
+/* Quantizes f32 values with the type and the encoding of `output`: `x / scale` rounded to nearest, ties to even, plus the
+ * zero point, saturated; NaN becomes the lowest value. It is the last step. */
 #define UDO_EPILOGUE_QUANTIZE 4u
 
 #define UDO_ACTIVATION_RELU 1u
@@ -510,11 +509,11 @@ typedef struct udo_host_table {
 #define UDO_ACTIVATION_SILU 3u /* x / (1 + exp(-x)) */
 #define UDO_ACTIVATION_GELU 4u /* x / 2 (1 + erf(x / sqrt 2)) */
 
-/* What is done to each element of a node's first output before it is stored. */
+/* One operation on each element of a node's first output before it is stored. */
 typedef struct udo_epilogue_step {
     uint32_t kind;
-    uint32_t input; /* behind all that the operator has */
-    uint32_t axis;  /* of the output, as the kernel sees it */
+    uint32_t input; /* after those of the operator */
+    uint32_t axis;  /* of the output, in the kernel's layout */
     uint32_t function;
     double numbers[2];
     udo_tensor_desc output; /* the first output after the step */
@@ -522,9 +521,9 @@ typedef struct udo_epilogue_step {
 } udo_epilogue_step;
 
 typedef struct udo_accept_args {
-    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t size; /* sizeof, in the creator's version */
     uint32_t reserved;
-    udo_node_args node; /* with the inputs of all steps behind all that the operator has */
+    udo_node_args node; /* the inputs of all steps follow those of the operator */
     const udo_tensor_desc *outputs;
     udo_core core;
     uint32_t epilogue_count;
@@ -533,44 +532,44 @@ typedef struct udo_accept_args {
 } udo_accept_args;
 
 typedef struct udo_finalize_args {
-    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t size; /* sizeof, in the creator's version */
     uint32_t reserved;
-    udo_node_args node; /* with the inputs of the steps that the kernel took behind all that the operator has */
-    const udo_tensor_desc *outputs; /* the first one as it is after those steps */
+    udo_node_args node; /* the inputs of the accepted steps follow those of the operator */
+    const udo_tensor_desc *outputs; /* the first one after those steps */
     udo_core core;
-    uint32_t epilogue_count; /* the steps that the kernel took */
+    uint32_t epilogue_count; /* the accepted steps */
     const udo_host_table *host;
     const udo_epilogue_step *epilogue;
     uint64_t reserved_words[3];
 } udo_finalize_args;
 
 typedef struct udo_finalized {
-    void *state; /* passed to execute and, once, to free */
+    void *state; /* to pass to execute and, once, to free */
     udo_workspace workspace;
     uint64_t reserved[4];
 } udo_finalized;
 
 typedef struct udo_needs_args {
-    uint32_t size; /* sizeof, in the version of who made it */
-    uint32_t input_count; /* with those of the epilogue */
-    const void *state; /* what finalize made */
-    const struct udo_tensor_arg *inputs; /* without elements; bounded ones at their bounds */
+    uint32_t size; /* sizeof, in the creator's version */
+    uint32_t input_count; /* including those of the epilogue */
+    const void *state; /* the state from finalize */
+    const struct udo_tensor_arg *inputs; /* without elements; bounded dimensions at their bounds */
     const udo_error_sink *errors;
     uint64_t reserved_words[4];
 } udo_needs_args;
 
-/* What execute needs for inputs of some extents: no more than for larger ones. */
+/* The memory of execute for inputs of some shapes, which must not exceed that for larger ones. */
 typedef struct udo_needed_bytes {
-    udo_workspace scratch; /* in place of what finalize said */
-    size_t geometry_bytes; /* that `prepare` fills */
+    udo_workspace scratch; /* replaces the one from finalize */
+    size_t geometry_bytes; /* the bytes that `prepare` fills */
     uint64_t reserved_words[3];
 } udo_needed_bytes;
 
 #define UDO_ARG_ABSENT 1u
 #define UDO_ARG_TAKEN 2u
-#define UDO_ARG_PITCHED 4u /* rows lie further apart than they are long */
-#define UDO_ARG_PAIRED 8u  /* one half of an in-place pair */
-#define UDO_ARG_ALONE 16u  /* no other tensor of the call lies between the rows */
+#define UDO_ARG_PITCHED 4u /* the rows are strided */
+#define UDO_ARG_PAIRED 8u  /* one side of an in-place pair */
+#define UDO_ARG_ALONE 16u  /* gaps between rows do not belong to other tensors of the call */
 
 /* One tensor of a call. A bounded output sets `dims` and `len`, up to `capacity`. */
 typedef struct udo_tensor_arg {
@@ -581,8 +580,8 @@ typedef struct udo_tensor_arg {
     uint8_t dtype;
     uint8_t rank;
     uint8_t flags;
-    uint8_t bounded; /* a bit per dimension that the kernel may shrink */
-    uint16_t in_place; /* 1 + the other port of the pair, where planned in place */
+    uint8_t bounded; /* one bit per dimension that the kernel may shrink */
+    uint16_t in_place; /* 1 + the other port of the in-place pair; 0 without a pair */
     uint16_t has_encoding;
     udo_encoding encoding;
     size_t dims[UDO_MAX_RANK];
@@ -592,23 +591,23 @@ typedef struct udo_tensor_arg {
 
 /* The host's parallel-for. */
 typedef struct udo_parallel_table {
-    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t size; /* sizeof, in the creator's version */
     uint32_t width;
     const void *ctx;
     /* [execute-time, heap-free] Calls `task(task_ctx, i)` once for each i below `count`, on any
-     * thread, and returns when all are done. */
+     * thread, and returns when all calls are done. */
     void (*run)(const void *ctx, size_t count, void (*task)(const void *task_ctx, size_t index),
                 const void *task_ctx);
-    /* A word that any thread may turn from zero to something else while execute runs, by an atomic write: nobody
-     * wants the results then, so that calls which have not begun may be left out, and execute answers
-     * `UDO_CANCELLED`. Null where nobody does. */
+    /* A word that another thread may set from zero to something else during execute, by an atomic write, to cancel the
+     * run. Calls that have not begun may then be skipped, and execute returns `UDO_CANCELLED`. Null if the run cannot be
+     * cancelled. */
     const uint32_t *stop;
     uint64_t reserved_words[3];
 } udo_parallel_table;
 
 /* The arguments of execute: less than two cache lines. */
 typedef struct udo_exec_args {
-    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t size; /* sizeof, in the creator's version */
     uint16_t input_count;
     uint16_t output_count;
     const void *state;
@@ -617,10 +616,10 @@ typedef struct udo_exec_args {
     uint8_t *scratch; /* 64-byte aligned */
     size_t scratch_bytes;
     udo_guard_cell *guard;
-    const udo_parallel_table *parallel; /* null where there is one thread */
-    uint64_t untaken; /* a bit per output that must be written */
-    uint64_t unsaid;  /* a bit per bounded output, whose extents must be said */
-    uint8_t *geometry; /* 64-byte aligned; what `prepare` filled, in a call of it what it is to fill, zeroed at first */
+    const udo_parallel_table *parallel; /* null for a single thread */
+    uint64_t untaken; /* one bit per output that must be written */
+    uint64_t unsaid;  /* one bit per bounded output, whose dimensions must be set */
+    uint8_t *geometry; /* 64-byte aligned; filled by `prepare`, in a call of which it is zeroed */
     size_t geometry_bytes;
     uint16_t packed_count;
     uint16_t reserved[3];
@@ -631,19 +630,19 @@ typedef struct udo_exec_args {
 #define UDO_GPU_ARG_I32 3u
 #define UDO_GPU_ARG_U32 4u
 #define UDO_GPU_ARG_F32 5u
-#define UDO_GPU_ARG_SCRATCH 6u /* bits: which, in the order in which the sink was told of them */
+#define UDO_GPU_ARG_SCRATCH 6u /* bits: the index, in the order of the calls of `scratch` */
 #define UDO_GPU_ARG_LOCAL 7u   /* bits: bytes of local memory */
-#define UDO_GPU_ARG_PACKED 8u  /* bits: the number that `pack` wrote */
+#define UDO_GPU_ARG_PACKED 8u  /* bits: the index that `pack` wrote */
 typedef struct udo_gpu_arg {
     uint32_t kind;
     uint32_t reserved;
     uint64_t bits; /* a port, the bits of a number, or as above */
 } udo_gpu_arg;
 
-/* One launch of a GPU kernel; what it points to is valid for the call that passes it. */
+/* One launch of a GPU kernel; its pointers are valid for the call that passes it. */
 typedef struct udo_gpu_launch {
-    uint32_t size; /* sizeof, in the version of who made it */
-    uint32_t has_local; /* 1: `local` means something; 0: the device chooses */
+    uint32_t size; /* sizeof, in the creator's version */
+    uint32_t has_local; /* 1: `local` is set; 0: the device chooses */
     udo_span source; /* OpenCL C */
     udo_span name;   /* of the kernel in the source */
     udo_span options;
@@ -654,43 +653,43 @@ typedef struct udo_gpu_launch {
     uint64_t reserved_words[4];
 } udo_gpu_launch;
 
-/* Where a GPU kernel says what a device runs: its scratch, then its launches in order. */
+/* The receiver of a GPU kernel's description: its scratch buffers, then its launches in order. */
 typedef struct udo_gpu_sink {
-    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t size; /* sizeof, in the creator's version */
     uint32_t reserved;
-    void *ctx; /* handed back to every function */
-    /* [finalize-time] Notes the next scratch: a buffer of so many bytes that all launches of a call share. */
+    void *ctx; /* to pass to every function */
+    /* [finalize-time] Adds a scratch buffer of this size, which all launches of a call share. */
     udo_status (*scratch)(void *ctx, size_t bytes);
-    /* [finalize-time] Notes the next launch. */
+    /* [finalize-time] Adds a launch. */
     udo_status (*launch)(void *ctx, const udo_gpu_launch *launch);
     uint64_t reserved_words[4];
 } udo_gpu_sink;
 
 typedef struct udo_gpu_table {
-    uint32_t size; /* sizeof, in the version of who made it */
-    uint32_t work_items; /* how many launches execute computes on the host: all of them, or 0 */
-    /* [finalize-time] Says what a device runs. */
+    uint32_t size; /* sizeof, in the creator's version */
+    uint32_t work_items; /* the launches that execute computes on the host: all of them, or 0 */
+    /* [finalize-time] Describes how a device runs the kernel. */
     udo_status (*info)(const void *state, const udo_gpu_sink *sink);
     uint64_t reserved_words[4];
 } udo_gpu_table;
 
 typedef struct udo_kernel_vtable {
-    uint32_t size; /* sizeof, in the version of who made it */
+    uint32_t size; /* sizeof, in the creator's version */
     uint32_t reserved;
-    /* [finalize-time] Makes the kernel; on success `out->state` is the caller's to free. */
+    /* [finalize-time] Creates the kernel; on success the caller must free `out->state`. */
     udo_status (*finalize)(const udo_finalize_args *args, udo_finalized *out);
     /* [execute-time, thread-safe, heap-free] Runs the kernel once. */
     udo_status (*execute)(const udo_exec_args *args);
-    /* [finalize-time] Frees what finalize made; called once, when no execute is running. */
+    /* [finalize-time] Frees the state from finalize; called once, while no execute runs. */
     void (*free)(void *state);
-    const udo_gpu_table *gpu; /* null for all but GPU kernels */
-    /* [finalize-time, thread-safe] Writes how many leading steps of an epilogue the kernel does, or refuses the node;
-     * null: none. */
+    const udo_gpu_table *gpu; /* null except for GPU kernels */
+    /* [finalize-time, thread-safe] Writes how many leading steps of an epilogue the kernel performs, or refuses the node;
+     * null accepts no steps. */
     udo_status (*accept)(const udo_accept_args *args, uint32_t *steps);
-    /* [finalize-time, thread-safe] Writes what execute needs for inputs of these extents; null: what finalize said. */
+    /* [finalize-time, thread-safe] Writes the memory of execute for inputs of these shapes; null if finalize stated it. */
     udo_status (*needs)(const udo_needs_args *args, udo_needed_bytes *needs);
-    /* [execute-time, thread-safe, heap-free] Fills the geometry for the extents of the inputs, whose elements it must not
-     * touch: before the first execute, and when an extent changes. Null where `needs` asks for none. */
+    /* [execute-time, thread-safe, heap-free] Fills the geometry for the shapes of the inputs, whose elements it must not
+     * access: before the first execute, and when a dimension changes. Null if `needs` requests none. */
     udo_status (*prepare)(const udo_exec_args *args);
     uint64_t reserved_words[1];
 } udo_kernel_vtable;
@@ -702,7 +701,7 @@ typedef struct udo_kernel_vtable {
 
 typedef struct udo_kernel_def {
     udo_str op;
-    udo_str domain; /* of the operator; empty where its name is enough */
+    udo_str domain; /* of the operator; empty if its name is unique in the package */
     udo_core core;
     uint32_t cost;
     udo_port_rules ports;
@@ -717,7 +716,7 @@ typedef struct udo_kernel_defs {
     uint32_t item_bytes;
 } udo_kernel_defs;
 
-/* Where an implementation library lies, relative to the registration library. */
+/* The path of an implementation library, relative to the registration library. */
 typedef struct udo_library_ref {
     udo_core core;
     uint32_t reserved;
@@ -730,13 +729,13 @@ typedef struct udo_library_refs {
     uint32_t item_bytes;
 } udo_library_refs;
 
-/* What a library of a package holds: registration libraries fill `ops` and `libraries`,
+/* The table of a library of a package: registration libraries fill `ops` and `libraries`,
  * implementation libraries `kernels`; a library may do both. */
 typedef struct udo_package_v1 {
     udo_abi_version abi_version; /* UDO_ABI_VERSION */
     uint32_t size;               /* sizeof(udo_package_v1) */
     uint64_t fingerprint;        /* UDO_ABI_FINGERPRINT */
-    uint64_t needs;              /* what the package needs of its host beyond this version: 0 */
+    uint64_t needs;              /* host features that the package needs: 0 */
     udo_str name;
     udo_str version;
     udo_str sdk_version;
@@ -748,7 +747,7 @@ typedef struct udo_package_v1 {
     uint64_t reserved[7];
 } udo_package_v1;
 
-/* The table of that major version; null if there is none. */
+/* Returns the table of that major version; null if the package has none. */
 UDO_EXPORT const udo_package_v1 *udo_package_query(uint32_t major);
 
 #ifdef __cplusplus

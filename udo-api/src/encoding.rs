@@ -34,7 +34,7 @@ abi_struct! {
 }
 
 /// All encodings that [`AxisEncoding::of`] created, by a hash of their numbers.
-static KEPT: Mutex<BTreeMap<u64, Vec<&'static AxisEncoding>>> = Mutex::new(BTreeMap::new());
+static SHARED: Mutex<BTreeMap<u64, Vec<&'static AxisEncoding>>> = Mutex::new(BTreeMap::new());
 
 /// The number of attempts to take the lock, which is held for a few look-ups at a time.
 const LOOKS: u32 = 100_000;
@@ -42,9 +42,9 @@ const LOOKS: u32 = 100_000;
 /// Locks the table of encodings. Returns `None` if the lock stays taken, as in a process that was forked while another
 /// thread held it; encodings created then are not shared, and compare by their numbers.
 /// not kept once, and compares by its numbers.
-fn kept() -> Option<MutexGuard<'static, BTreeMap<u64, Vec<&'static AxisEncoding>>>> {
+fn lock_shared() -> Option<MutexGuard<'static, BTreeMap<u64, Vec<&'static AxisEncoding>>>> {
     for _ in 0..LOOKS {
-        match KEPT.try_lock() {
+        match SHARED.try_lock() {
             Ok(kept) => return Some(kept),
             Err(TryLockError::Poisoned(kept)) => return Some(kept.into_inner()),
             Err(TryLockError::WouldBlock) => thread::yield_now(),
@@ -76,7 +76,7 @@ impl AxisEncoding {
             scale.to_bits().hash(&mut hasher);
         }
         zero_points.hash(&mut hasher);
-        let Some(mut kept) = kept() else { return Ok(Self::new(axis, scales, zero_points)) };
+        let Some(mut kept) = lock_shared() else { return Ok(Self::new(axis, scales, zero_points)) };
         let alike = kept.entry(hasher.finish()).or_default();
         if let Some(found) = alike.iter().find(|known| known.is(axis, scales, zero_points)) {
             return Ok(found);

@@ -1,4 +1,4 @@
-//! The binary contract as the documentation prints it.
+//! The binary contract, compared with its documentation.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -19,7 +19,7 @@ const HISTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/abi/history.txt");
 /// Every number of the C header.
 const CODES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/abi/codes.txt");
 
-/// Structures that lie in arrays or inside others, where growing would move what follows.
+/// Structures in arrays or inside others, where growing would move later data.
 const FROZEN: &[&str] = &[
     "AbiVersion",
     "AxisEncoding",
@@ -46,8 +46,8 @@ const FROZEN: &[&str] = &[
     "Workspace",
 ];
 
-/// Structures that may grow without a size of their own: rooms that a package fills in, entries of tables that say the
-/// bytes of one, and the first table, which says its size behind its version.
+/// Structures that may grow without a size of their own: memory that a package fills in, entries of tables with an item
+/// size, and the first table, whose size follows its version.
 const SIZED_ELSEWHERE: &[&str] = &[
     "Finalized",
     "GuardReport",
@@ -135,7 +135,7 @@ struct Version<'a> {
 
 const HEADING: &str = "ABI version ";
 
-/// The texts of the versions in a history.
+/// Splits a history into versions.
 fn versions(history: &str) -> Vec<&str> {
     let mut starts: Vec<usize> = history
         .match_indices(HEADING)
@@ -161,7 +161,7 @@ fn parse(text: &str) -> Version<'_> {
     Version { name, structures }
 }
 
-/// What of `older` is not at the start of `newer`, which has the same major version.
+/// Returns the fields of `older` that are not at the start of `newer`, which has the same major version.
 fn lost(older: &Version<'_>, newer: &Version<'_>) -> Vec<String> {
     let mut faults = Vec::new();
     for (name, bytes, fields) in &older.structures {
@@ -240,7 +240,7 @@ fn only_growth_at_the_end_and_meaning_for_reserved_fields_are_allowed() {
     assert_eq!(lost(&parse(older), &parse(shorter)), ["B is shorter"]);
 }
 
-/// The numbers that the C header gives names to.
+/// Returns the named numbers of the C header.
 fn codes() -> Vec<String> {
     let header = std::fs::read_to_string(HEADER).unwrap();
     let is_number = |value: &str| {

@@ -1,4 +1,4 @@
-//! What the types keep authors from doing.
+//! Misuse that the types prevent.
 
 #[test]
 fn misuse_does_not_compile() {

@@ -148,7 +148,7 @@ fn gap(a: f64, b: f64) -> f64 {
 
 impl Arithmetic {
     /// Wraps an input, rounded if necessary.
-    pub(crate) fn given(self, value: f64) -> Val {
+    pub(crate) fn round_input(self, value: f64) -> Val {
         self.rounded(value, 0.0)
     }
 

@@ -84,7 +84,7 @@ pub(crate) fn infer(
     let extents = |mode| {
         let mut machine = Machine::new(code, signature, arguments, mode)?;
         machine.run()?;
-        let dims = |of: &crate::ir::Output| machine.made(of.def).map(|made| made.dims.clone());
+        let dims = |of: &crate::ir::Output| machine.evaluated(of.def).map(|made| made.dims.clone());
         code.outputs.iter().map(dims).collect::<Result<Vec<_>, _>>()
     };
     // Dimensions that elements determine differ between the upper bound and zero.
@@ -118,7 +118,7 @@ pub(crate) fn evaluate(
     let mut outputs = Vec::new();
     for ((output, storage), (port, shape)) in code.outputs.iter().zip(&settings.storage).zip(ports)
     {
-        let made = machine.made(output.def)?;
+        let made = machine.evaluated(output.def)?;
         let bounds = shape.iter().map(|extent| extent.bound());
         if made.dims.len() != shape.len()
             || made.dims.iter().zip(bounds).any(|(dim, bound)| *dim > bound)
@@ -171,7 +171,7 @@ struct Machine<'a> {
     model: Arithmetic,
     scalars: Vec<Val>,
     lists: Vec<Ints>,
-    made: Vec<Option<Made>>,
+    made: Vec<Option<EvaluatedDef>>,
     limit: u64,
     left: u64,
     /// The current statement.
@@ -184,7 +184,7 @@ struct Machine<'a> {
 
 /// An evaluated definition; its elements only if values are requested.
 #[derive(Debug, Default)]
-struct Made {
+struct EvaluatedDef {
     dims: Vec<usize>,
     values: Vec<Val>,
 }
@@ -231,7 +231,7 @@ impl<'a> Machine<'a> {
                 StepKind::Scalar(slot, scalar) => {
                     let value = self.scalar(scalar)?;
                     let value = match value.num {
-                        Num::Float(number) => self.model.given(number),
+                        Num::Float(number) => self.model.round_input(number),
                         Num::Int(_) | Num::Bool(_) => Val { error: 0.0, ..value },
                     };
                     self.set(*slot, value);
@@ -256,7 +256,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    fn define(&mut self, def: usize) -> Result<Made, EvalError> {
+    fn define(&mut self, def: usize) -> Result<EvaluatedDef, EvalError> {
         let code = self.code;
         let Some(def) = code.defs.get(def) else { return Err(self.broken()) };
         match &def.kind {
@@ -265,7 +265,7 @@ impl<'a> Machine<'a> {
                 let extents = self.extents(binders)?;
                 let dims = self.dims(&extents)?;
                 if self.mode != Mode::Values {
-                    return Ok(Made { dims, ..Made::default() });
+                    return Ok(EvaluatedDef { dims, ..EvaluatedDef::default() });
                 }
                 self.early = false;
                 // Each element takes a step, so larger tensors than the remaining steps allow are not allocated.
@@ -282,7 +282,7 @@ impl<'a> Machine<'a> {
                     });
                     Ok(())
                 })?;
-                Ok(Made { dims, values })
+                Ok(EvaluatedDef { dims, values })
             }
         }
     }
@@ -383,12 +383,12 @@ impl<'a> Machine<'a> {
         self.lists.get(HERE).copied().unwrap_or(Ints::EMPTY)
     }
 
-    fn made(&self, def: usize) -> Result<&Made, EvalError> {
+    fn evaluated(&self, def: usize) -> Result<&EvaluatedDef, EvalError> {
         self.made.get(def).and_then(Option::as_ref).ok_or_else(|| self.broken())
     }
 
     /// Returns the tensor of an input or a parameter, or its default.
-    fn given(&self, source: Source) -> Option<&'a Tensor> {
+    fn tensor_of(&self, source: Source) -> Option<&'a Tensor> {
         match source {
             Source::Input(input) => match self.arguments.inputs.get(input)? {
                 Argument::Tensor(tensor) => Some(tensor),
@@ -410,9 +410,9 @@ impl<'a> Machine<'a> {
 
     fn source_dims(&self, source: Source) -> Result<&[usize], EvalError> {
         if let Source::Def(def) = source {
-            return Ok(&self.made(def)?.dims);
+            return Ok(&self.evaluated(def)?.dims);
         }
-        if let Some(tensor) = self.given(source) {
+        if let Some(tensor) = self.tensor_of(source) {
             return Ok(&tensor.dims);
         }
         match source {

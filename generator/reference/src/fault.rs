@@ -24,9 +24,9 @@ impl fmt::Display for Position {
 pub struct Fault {
     /// The place in the source.
     pub at: Position,
-    /// What the source has there. Without `expected` it is a whole sentence about the problem.
+    /// The content of the place. Without `expected` it is a complete description of the problem.
     pub found: String,
-    /// What is allowed there, if that can be listed.
+    /// The allowed content, if it can be listed.
     pub expected: Option<String>,
     /// The next step.
     pub help: Option<String>,

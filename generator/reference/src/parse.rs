@@ -79,7 +79,7 @@ impl<'a> Parser<'a> {
     }
 
     fn expected(&self, what: &str) -> Fault {
-        Fault::unexpected(self.position(), self.peek().said(), what)
+        Fault::unexpected(self.position(), self.peek().describe(), what)
     }
 
     fn name(&mut self, what: &str) -> Result<String, Fault> {

@@ -135,7 +135,7 @@ pub(crate) fn rust(code: &Code, signature: &Signature, ports: &Ports) -> RustKer
     let code = &rests::with_rests(code);
     let common = Common::new(code, signature);
     let printer = Printer { ports, ..common.printer(&Rust::Slices) };
-    let scratch = printer.kept().map(|def| Scratch {
+    let scratch = printer.stored_defs().map(|def| Scratch {
         name: printer.names.def(def).to_owned(),
         element: printer.element(Source::Def(def)),
         extents: printer.names.dims(Source::Def(def)),
@@ -247,7 +247,7 @@ impl Printer<'_> {
     }
 
     /// Iterates over the tensors that are stored between two loops.
-    fn kept(&self) -> impl Iterator<Item = usize> {
+    fn stored_defs(&self) -> impl Iterator<Item = usize> {
         (0..self.code.defs.len()).filter(|def| self.direct_output_of(*def).is_none())
     }
 
@@ -478,7 +478,7 @@ impl Printer<'_> {
             value = emitter.bound(emitter.kind(emitter.class(body)), &value);
         }
         emitter.line(&self.language.result(emitter.class(body), plain::bare(&value)));
-        let mut before = emitter.beside();
+        let mut before = emitter.continued();
         before.coordinates(binders, &self.names.dims(Source::Def(number)), emitter.text());
         emitter.after(&before);
         emitter.function()
@@ -493,7 +493,7 @@ impl Printer<'_> {
     }
 
     fn execute(&self, common: &Common<'_>) -> Execute {
-        let scratch = self.kept().map(|def| {
+        let scratch = self.stored_defs().map(|def| {
             let element = self.element(Source::Def(def));
             (self.names.def(def).to_owned(), format!("&mut [{element}]"))
         });
@@ -520,7 +520,7 @@ impl Printer<'_> {
                     let element = common.elements.get(number).and_then(Option::as_ref);
                     let sources = element.map_or(&[][..], |element| &element.sources);
                     let value = format!("element_of_{name}(&plan, number{})?", self.reads(sources));
-                    self.filled(number, &value)
+                    self.print_fill(number, &value)
                 }
                 DefKind::Select(select) => {
                     is_open = true;
@@ -547,7 +547,7 @@ impl Printer<'_> {
     }
 
     /// Prints the loop that fills a tensor with values, and an output that is stored separately.
-    fn filled(&self, def: usize, value: &str) -> String {
+    fn print_fill(&self, def: usize, value: &str) -> String {
         let source = Source::Def(def);
         let (name, dims, class) =
             (self.names.def(def), self.names.dims(source), self.class(source));

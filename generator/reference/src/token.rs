@@ -45,7 +45,7 @@ pub(crate) enum Token {
 
 impl Token {
     /// Describes the token in a message.
-    pub(crate) fn said(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match self {
             Self::Name(name) => format!("`{name}`"),
             Self::Keyword(word) | Self::Sign(word) => format!("`{word}`"),

@@ -95,7 +95,7 @@ pub(super) fn scalar(
         | (Literal::Int(_) | Literal::Float(_), Allowed::Real(_)) => Kind::DefaultRange,
         _ => Kind::DefaultType,
     };
-    let (wanted, help) = match allowed {
+    let (expected, help) = match allowed {
         Allowed::Real(max) => {
             (format!("one number up to {max:e}"), "write a number, or another data type")
         }
@@ -105,7 +105,7 @@ pub(super) fn scalar(
         ),
         Allowed::Text => ("one string".to_owned(), "put the value in double quotes"),
     };
-    report.error(spot, problem(kind, describe(value), wanted, help));
+    report.error(spot, problem(kind, describe(value), expected, help));
     None
 }
 

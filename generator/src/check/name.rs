@@ -15,7 +15,7 @@ pub(super) fn check(name: &At<String>, report: &mut Report<'_>) -> Option<String
     let At { value, spot } = name;
     let Err(error) = names::check(value) else { return Some(value.clone()) };
     let identifier = "an identifier: letters, digits and `_`, no digit first";
-    let (kind, wanted, help) = match error {
+    let (kind, expected, help) = match error {
         NameError::Empty => (Kind::InvalidName, identifier.to_owned(), "write a name".to_owned()),
         NameError::NotIdentifier => (Kind::InvalidName, identifier.to_owned(), suggestion(value)),
         NameError::Path => (
@@ -34,7 +34,7 @@ pub(super) fn check(name: &At<String>, report: &mut Report<'_>) -> Option<String
             format!("for example \"{value}_\""),
         ),
     };
-    report.error(spot, problem(kind, quote(value), wanted, help));
+    report.error(spot, problem(kind, quote(value), expected, help));
     None
 }
 

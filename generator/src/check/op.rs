@@ -58,8 +58,8 @@ pub(super) fn check(
     ) && let Field::Given(At { spot, .. }) = &first.is_optional
     {
         let help = "let a node always have one of them";
-        let wanted = "at least one output that is not optional";
-        report.error(spot, problem(Kind::OptionalPlace, "only optional outputs", wanted, help));
+        let expected = "at least one output that is not optional";
+        report.error(spot, problem(Kind::OptionalPlace, "only optional outputs", expected, help));
     }
     // Parameters with other attribute names come last, so that collisions are reported for them.
     let scalars = draft.scalar_params.iter().map(|p| (p.name.as_ref(), &p.attribute));

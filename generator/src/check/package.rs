@@ -63,10 +63,10 @@ pub(super) fn check(
     report: &mut Report<'_>,
 ) -> Option<Package> {
     let name = parts.first()?.name.as_ref().and_then(|name| name::check(name, report));
-    let version = said(parts, |part| &part.version, (is_version, &VERSION), report);
-    let domain = said(parts, |part| &part.domain, (is_domain, &DOMAIN), report);
-    let path = agreed(parts, |part| &part.path, report);
-    let udo_root = agreed(parts, |part| &part.udo_root, report);
+    let version = agreed_string(parts, |part| &part.version, (is_version, &VERSION), report);
+    let domain = agreed_string(parts, |part| &part.domain, (is_domain, &DOMAIN), report);
+    let path = agreed_path(parts, |part| &part.path, report);
+    let udo_root = agreed_path(parts, |part| &part.udo_root, report);
     let mut scope = Scope {
         duplicate: Kind::DuplicateOp,
         generated: names::module_name,
@@ -85,7 +85,7 @@ pub(super) fn check(
         let used: Vec<Core> = own.iter().flat_map(|op| op.cores.iter().copied()).collect();
         // The lists are compared with the operators, so only if all operators are valid.
         if own.len() == part.ops.len() {
-            cores.extend(listed(part, &used, report));
+            cores.extend(listed_cores(part, &used, report));
         }
         cores.extend(used);
         ops.extend(own);
@@ -103,19 +103,19 @@ pub(super) fn check(
 /// The problem of an invalid string.
 struct Wrong {
     kind: Kind,
-    wanted: &'static str,
+    expected: &'static str,
     help: &'static str,
 }
 
 const VERSION: Wrong = Wrong {
     kind: Kind::InvalidVersion,
-    wanted: "a Cargo version: three numbers separated by dots",
+    expected: "a Cargo version: three numbers separated by dots",
     help: "for example \"1.0.0\" or \"2.1.0-rc.1\"",
 };
 
 const DOMAIN: Wrong = Wrong {
     kind: Kind::InvalidDomain,
-    wanted: "a domain: letters, digits, `_`, `.` and `-`, a letter or `_` first",
+    expected: "a domain: letters, digits, `_`, `.` and `-`, a letter or `_` first",
     help: "for example \"com.acme.pose\"; leave it out for the package's name",
 };
 
@@ -151,7 +151,7 @@ fn is_domain(text: &str) -> bool {
 }
 
 /// Returns the string that the parts set, if it is valid.
-fn said(
+fn agreed_string(
     parts: &[draft::Package],
     field: fn(&draft::Package) -> &Field<At<String>>,
     (is_right, wrong): (fn(&str) -> bool, &Wrong),
@@ -160,8 +160,8 @@ fn said(
     let mut given = parts.iter().filter_map(|part| field(part).given());
     let first = given.next()?;
     if !is_right(&first.value) {
-        let Wrong { kind, wanted, help } = *wrong;
-        report.error(&first.spot, problem(kind, quote(&first.value), wanted, help));
+        let Wrong { kind, expected, help } = *wrong;
+        report.error(&first.spot, problem(kind, quote(&first.value), expected, help));
         return None;
     }
     given.for_each(|other| refuse_other(first, other, report));
@@ -175,12 +175,12 @@ fn refuse_other(first: &At<String>, other: &At<String>, report: &mut Report<'_>)
     }
     let found = format!("{} and {}", quote(&first.value), quote(&other.value));
     let help = format!("keep one of them; the first is at {}", report.place(&first.spot));
-    let wanted = "the same in each file";
-    report.error(&other.spot, problem(Kind::ConflictingPackage, found, wanted, help));
+    let expected = "the same in each file";
+    report.error(&other.spot, problem(Kind::ConflictingPackage, found, expected, help));
 }
 
 /// Returns the path that the parts set; an empty one counts as unset.
-fn agreed(
+fn agreed_path(
     parts: &[draft::Package],
     field: fn(&draft::Package) -> &Field<At<String>>,
     report: &mut Report<'_>,
@@ -199,7 +199,7 @@ fn agreed(
 }
 
 /// Returns the cores that a package lists; its lists must cover those of its operators.
-fn listed(part: &draft::Package, used: &[Core], report: &mut Report<'_>) -> Vec<Core> {
+fn listed_cores(part: &draft::Package, used: &[Core], report: &mut Report<'_>) -> Vec<Core> {
     let kinds = part.cores.given().filter(|list| !list.value.is_empty());
     let archs = part.archs.given().filter(|list| !list.value.is_empty());
     let mut cores = Vec::new();
@@ -242,7 +242,7 @@ fn refuse_narrow(spot: &Spot, left_out: impl Iterator<Item = String>, report: &m
         return;
     }
     let found = format!("no {}", one_of(&left_out));
-    let wanted = "at least the cores that the operators declare";
+    let expected = "at least the cores that the operators declare";
     let help = "add it here, or remove the list: it is then the union over the operators";
-    report.error(spot, problem(Kind::PackageTooNarrow, found, wanted, help));
+    report.error(spot, problem(Kind::PackageTooNarrow, found, expected, help));
 }

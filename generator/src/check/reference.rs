@@ -37,8 +37,8 @@ pub(super) fn check(lines: &[At<String>], op: &Op, report: &mut Report<'_>) -> O
 /// Returns a problem if the operator has a port or parameter that the language does not support.
 fn unsupported(op: &Op) -> Option<Problem> {
     let ports = || op.inputs.iter().chain(&op.outputs);
-    let found = |what: &str, wanted: &str, help: &str| {
-        Some(problem(Kind::BeyondReference, what.to_owned(), wanted, help))
+    let found = |what: &str, expected: &str, help: &str| {
+        Some(problem(Kind::BeyondReference, what.to_owned(), expected, help))
     };
     if let Some(port) = ports().find(|port| port.repeated) {
         let what = format!("\"{}\", which stands for any number of tensors", port.name);
@@ -64,11 +64,11 @@ fn described(fault: &Fault) -> Problem {
 
 /// Returns the entry of the config that contains a fault's line.
 fn spot<'l>(lines: &'l [At<String>], fault: &Fault, first: &'l Spot) -> &'l Spot {
-    let wanted = usize::try_from(fault.at.line).unwrap_or(usize::MAX);
+    let expected = usize::try_from(fault.at.line).unwrap_or(usize::MAX);
     let mut count = 0;
     let entry = lines.iter().find(|entry| {
         count += entry.value.split('\n').count();
-        count >= wanted
+        count >= expected
     });
     entry.or(lines.last()).map_or(first, |entry| &entry.spot)
 }

@@ -98,14 +98,14 @@ fn attribute(field: &Field<At<String>>, role: Role, report: &mut Report<'_>) -> 
     let At { value, spot } = field.given()?;
     if role != Role::Param {
         let help = "remove it: inputs and outputs are matched by their position";
-        let wanted = "an attribute on parameters only";
-        report.error(spot, problem(Kind::InvalidAttribute, "an attribute", wanted, help));
+        let expected = "an attribute on parameters only";
+        report.error(spot, problem(Kind::InvalidAttribute, "an attribute", expected, help));
         return None;
     }
     if value.is_empty() || value.len() > MAX_NAME_BYTES || value.contains(char::is_control) {
-        let wanted = format!("1 to {MAX_NAME_BYTES} bytes of printable text");
+        let expected = format!("1 to {MAX_NAME_BYTES} bytes of printable text");
         let help = "write the attribute's name as the model has it";
-        report.error(spot, problem(Kind::InvalidAttribute, quote(value), wanted, help));
+        report.error(spot, problem(Kind::InvalidAttribute, quote(value), expected, help));
         return None;
     }
     Some(value.clone())
@@ -190,8 +190,8 @@ fn per_core(
         if own.is_empty() {
             let found = format!("\"{}\"", kind.as_str());
             let help = format!("add \"{}\" to core_types, or remove this entry", kind.as_str());
-            let wanted = one_of(&kinds(cores));
-            report.error(&dtype.spot, problem(Kind::UndeclaredCoreType, found, wanted, help));
+            let expected = one_of(&kinds(cores));
+            report.error(&dtype.spot, problem(Kind::UndeclaredCoreType, found, expected, help));
             is_complete = false;
         }
         is_complete &= held_by(dtype, role, &own, report).is_some();
@@ -287,8 +287,8 @@ fn refuse_mixed(draft: &draft::Tensor, role: Role, report: &mut Report<'_>) -> O
     if let (Some(truth), Some(number)) = (truth, find(|dtype| dtype != DataType::Bool8)) {
         let found = format!("{} here and {} on another core", truth.value, number.value);
         let help = "use BOOL_8 for each core, or UINT_8 in its place";
-        let wanted = "bools on every core, or numbers on every core";
-        report.error(&truth.spot, problem(Kind::MixedTruth, found, wanted, help));
+        let expected = "bools on every core, or numbers on every core";
+        report.error(&truth.spot, problem(Kind::MixedTruth, found, expected, help));
         return None;
     }
     let (Some(at), true) = (truth.or(wide), is_encoded) else { return Some(()) };
@@ -297,8 +297,8 @@ fn refuse_mixed(draft: &draft::Tensor, role: Role, report: &mut Report<'_>) -> O
     let help = format!(
         "remove \"quantization_mode\" (in XML, fixed-point types of other backends), or use {other}"
     );
-    let wanted = "a number of at most 32 bits";
-    report.error(&at.spot, problem(Kind::NotEncoded, found, wanted, help));
+    let expected = "a number of at most 32 bits";
+    report.error(&at.spot, problem(Kind::NotEncoded, found, expected, help));
     None
 }
 
@@ -322,14 +322,14 @@ fn is_repeated(
 ) -> bool {
     let Some(At { value: true, spot }) = draft.repeated.given() else { return false };
     if place.role == Role::Param || !place.is_last {
-        let wanted = "\"repeated\" on the last input or output only";
+        let expected = "\"repeated\" on the last input or output only";
         let help = "move the repeated tensor to the end of its list";
-        report.error(spot, problem(Kind::RepeatedPlace, "\"repeated\": true", wanted, help));
+        report.error(spot, problem(Kind::RepeatedPlace, "\"repeated\": true", expected, help));
     }
     if cores.is_some_and(|cores| kinds(cores).contains(&CoreKind::Dsp.as_str())) {
-        let wanted = "a fixed number of tensors";
+        let expected = "a fixed number of tensors";
         let help = "the DSP has no variadic operators; remove \"DSP\" or list the tensors singly";
-        report.error(spot, problem(Kind::RepeatedOnDsp, "\"repeated\": true", wanted, help));
+        report.error(spot, problem(Kind::RepeatedOnDsp, "\"repeated\": true", expected, help));
     }
     true
 }
@@ -355,8 +355,8 @@ fn quantization(
     let found = format!("{} here, and {} on another core", codes.value, real.value);
     let help = "assumed to be quantized values; write \"quantization_mode\": \"TF\" (in XML, use a fixed-point type), or INT_32 for \
                 plain integers";
-    let wanted = "the same kind of number on every core";
-    report.warn(&codes.spot, problem(Kind::ImpliedEncoding, found, wanted, help));
+    let expected = "the same kind of number on every core";
+    report.warn(&codes.spot, problem(Kind::ImpliedEncoding, found, expected, help));
     Some(QuantizationMode::Tf)
 }
 
@@ -379,8 +379,8 @@ fn default_value(
                 "add \"static\": true (in XML, IsStaticTensor) if the model holds the data"
             }
         };
-        let wanted = "defaults on parameters and static inputs only";
-        report.error(&literal.spot, problem(Kind::DefaultPlace, "a default", wanted, help));
+        let expected = "defaults on parameters and static inputs only";
+        report.error(&literal.spot, problem(Kind::DefaultPlace, "a default", expected, help));
         return None;
     }
     refuse_codes(draft, literal, place, report)?;
@@ -414,8 +414,8 @@ fn refuse_codes(
         return Some(());
     }
     let found = "a default of a quantized input";
-    let wanted = "a default where some core has a float type";
+    let expected = "a default where some core has a float type";
     let help = "give the default in the model, write [] and handle the missing input in kernels, or use a float type";
-    report.error(&literal.spot, problem(Kind::DefaultPlace, found, wanted, help));
+    report.error(&literal.spot, problem(Kind::DefaultPlace, found, expected, help));
     None
 }

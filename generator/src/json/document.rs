@@ -171,15 +171,15 @@ impl<'r, 's, 't> Reader<'r, 's, 't> {
         }
         let spot = Spot { path: member_path(&object.spot.path, key), ..object.spot.clone() };
         let help = format!("add \"{key}\" to this object");
-        let wanted = format!("\"{key}\"");
-        self.report.error(&spot, problem(Kind::MissingField, "no such field", wanted, help));
+        let expected = format!("\"{key}\"");
+        self.report.error(&spot, problem(Kind::MissingField, "no such field", expected, help));
         None
     }
 
-    pub(super) fn wrong_type<T>(&mut self, node: &Node<'t>, wanted: &str) -> Option<T> {
-        let help = format!("write {wanted} here");
+    pub(super) fn wrong_type<T>(&mut self, node: &Node<'t>, expected: &str) -> Option<T> {
+        let help = format!("write {expected} here");
         let spot = self.spot(node);
-        self.report.error(&spot, problem(Kind::JsonType, describe(node.raw), wanted, help));
+        self.report.error(&spot, problem(Kind::JsonType, describe(node.raw), expected, help));
         None
     }
 
@@ -193,7 +193,7 @@ impl<'r, 's, 't> Reader<'r, 's, 't> {
             &spot,
             problem(
                 Kind::Syntax,
-                "an escape that is no character",
+                "an invalid escape",
                 "a Unicode string",
                 "write the character itself",
             ),

@@ -114,9 +114,9 @@ fn mend_singular<'t>(reader: &mut Reader<'_, '_, 't>, object: &mut Object<'t>) {
     }
     let Some(member) = object.members.iter_mut().find(|m| m.key == SINGULAR) else { return };
     PLURAL.clone_into(&mut member.key);
-    let (found, wanted) = (format!("\"{SINGULAR}\""), format!("\"{PLURAL}\""));
+    let (found, expected) = (format!("\"{SINGULAR}\""), format!("\"{PLURAL}\""));
     let help = format!("did you mean \"{PLURAL}\"?");
-    reader.report.lax(&member.key_spot, problem(Kind::UnknownField, found, wanted, help));
+    reader.report.lax(&member.key_spot, problem(Kind::UnknownField, found, expected, help));
 }
 
 fn types<'t>(reader: &mut Reader<'_, '_, 't>, object: &Object<'t>) -> Option<Types> {
@@ -132,11 +132,11 @@ fn types<'t>(reader: &mut Reader<'_, '_, 't>, object: &Object<'t>) -> Option<Typ
             None
         }
         (None, None) => {
-            let wanted = format!("\"data_type\" or \"{PLURAL}\"");
+            let expected = format!("\"data_type\" or \"{PLURAL}\"");
             let help = "add \"data_type\": \"FLOAT_32\", or a type for each core";
             reader
                 .report
-                .error(&object.spot, problem(Kind::NoDataType, "neither field", wanted, help));
+                .error(&object.spot, problem(Kind::NoDataType, "neither field", expected, help));
             None
         }
     }
@@ -203,9 +203,9 @@ fn required_list<'r, 's, 't, T>(
     items.iter().filter_map(|item| read(reader, item)).collect()
 }
 
-fn empty(reader: &mut Reader<'_, '_, '_>, spot: &Spot, wanted: &str) {
-    let help = format!("write {wanted} here");
-    reader.report.error(spot, problem(Kind::Empty, "nothing", wanted, help));
+fn empty(reader: &mut Reader<'_, '_, '_>, spot: &Spot, expected: &str) {
+    let help = format!("write {expected} here");
+    reader.report.error(spot, problem(Kind::Empty, "nothing", expected, help));
 }
 
 #[cfg(test)]

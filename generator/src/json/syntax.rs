@@ -100,7 +100,7 @@ fn explain(text: &str, error: &serde_json::Error) -> Fault {
     }
 }
 
-/// What the grammar of JSON allows at a place.
+/// The tokens that JSON's grammar allows at a place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Allowed {
     Value,

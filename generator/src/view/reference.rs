@@ -59,7 +59,7 @@ struct OpFormula<'a> {
 
 impl<'a> OpFormula<'a> {
     /// Returns the formula of an operator with a reference. The reader has parsed it, so it is valid.
-    fn of(op: &'a Op) -> Option<Self> {
+    fn new(op: &'a Op) -> Option<Self> {
         let program = reference::program(op).ok().flatten()?;
         let formula = program.formula();
         Some(Self { op, text: op.reference.as_deref()?, program, formula })
@@ -75,7 +75,7 @@ struct Kernel {
 
 /// Prints the first kernel of an operator with a reference on a core.
 pub(super) fn kernel(op: &Op, core: Core) -> Option<Result<ReferenceView, NoKernel>> {
-    OpFormula::of(op).map(|source| source.kernel(core))
+    OpFormula::new(op).map(|source| source.kernel(core))
 }
 
 impl OpFormula<'_> {
@@ -89,8 +89,8 @@ impl OpFormula<'_> {
             return Err(NoKernel::ConvertedExtents(port.name.clone()));
         }
         let Kernel { code, opencl } = match core {
-            Core::Gpu => items::printed(self)?,
-            Core::Cpu | Core::Dsp(_) => slices::printed(self, core),
+            Core::Gpu => items::print(self)?,
+            Core::Cpu | Core::Dsp(_) => slices::print(self, core),
         };
         Ok(ReferenceView {
             comment: comment(self.text),
@@ -123,7 +123,10 @@ struct Module<'a> {
 
 impl<'a> Uses<'a> {
     /// Returns the names for a kernel or shape inference, including those of the operator's formula.
-    fn beside(OpFormula { op, formula, .. }: &'a OpFormula<'_>, names: &'a [&'a str]) -> Self {
+    fn with_formula(
+        OpFormula { op, formula, .. }: &'a OpFormula<'_>,
+        names: &'a [&'a str],
+    ) -> Self {
         let functions = functions(&formula.text).chain(["of_node"]).collect();
         let path = format!("formulas::{}", names::module_name(&op.name));
         let formula = Module { path, types: &["Plan"], functions };
@@ -189,13 +192,13 @@ fn indented(lines: &[String], depth: usize) -> String {
 }
 
 /// Returns the stored type of a port's elements on a core.
-fn stored(port: &Tensor, core: Core) -> &'static str {
+fn stored_type(port: &Tensor, core: Core) -> &'static str {
     element(port.type_on(core).unwrap_or(DataType::Float32))
 }
 
 /// Whether the elements of a port are quantized on a core.
 fn is_encoded(port: &Tensor, core: Core) -> bool {
-    is_quantized(port) && !matches!(stored(port, core), "f32" | "F16")
+    is_quantized(port) && !matches!(stored_type(port, core), "f32" | "F16")
 }
 
 /// The encoding of unquantized elements, and of tensors without an encoding.
@@ -203,7 +206,7 @@ const PLAIN: &str = "Encoding { scale: 1.0, zero_point: 0 }";
 
 /// Whether a single-precision kernel has to convert the stored elements.
 fn is_converted(port: &Tensor, core: Core) -> bool {
-    stored(port, core) == "F16" || is_encoded(port, core)
+    stored_type(port, core) == "F16" || is_encoded(port, core)
 }
 
 /// Returns the element type in which kernels store a tensor parameter.

@@ -22,11 +22,11 @@ use crate::{
 pub(super) fn sample(op: &Op, core: Core) -> Option<SampleView> {
     let program = reference::program(op).ok().flatten()?;
     let signature = reference::signature(op);
-    let (arguments, outputs) = found(op, core, &program, &signature)?;
+    let (arguments, outputs) = find_node(op, core, &program, &signature)?;
     let shapes = program.infer(&arguments).ok()?;
     let mut types = Vec::new();
     let kernel = Expr::call("Bench::kernel", [Expr::atom("KERNEL")]);
-    let mut bench = given(op, core, &arguments, kernel, &mut types)?;
+    let mut bench = print_bench(op, core, &arguments, kernel, &mut types)?;
     let mut lines = Vec::new();
     if op.outputs.len() > 1 {
         bench = bench.then("outputs", [Expr::atom(op.outputs.len().to_string())]);
@@ -54,7 +54,12 @@ pub(super) fn sample(op: &Op, core: Core) -> Option<SampleView> {
     }
     lines.push(binding("outputs", &bench.then("all", []), 2));
     for (port, (output, evaluated)) in op.outputs.iter().zip(&outputs).enumerate() {
-        lines.push(compared(port, type_on(output, core), is_encoded(output, core), evaluated)?);
+        lines.push(print_comparison(
+            port,
+            type_on(output, core),
+            is_encoded(output, core),
+            evaluated,
+        )?);
     }
     let types = if types.is_empty() { String::new() } else { import("udo_api", &types) };
     let body = lines.join("\n");
@@ -73,11 +78,11 @@ pub(super) fn shapes(op: &Op) -> Option<SampleView> {
         return None;
     }
     let program = reference::program(op).ok().flatten()?;
-    let (arguments, _) = found(op, core, &program, &reference::signature(op))?;
+    let (arguments, _) = find_node(op, core, &program, &reference::signature(op))?;
     let shapes = program.infer(&arguments).ok()?;
     let mut types = vec!["Dim"];
     let node = Expr::call("Bench::op", ["OP", "&[]"].map(Expr::atom));
-    let mut bench = given(op, core, &arguments, node, &mut types)?;
+    let mut bench = print_bench(op, core, &arguments, node, &mut types)?;
     if op.outputs.len() > 1 {
         bench = bench.then("outputs", [Expr::atom(op.outputs.len().to_string())]);
     }
@@ -95,7 +100,7 @@ pub(super) fn shapes(op: &Op) -> Option<SampleView> {
 }
 
 /// Prints the bench with inputs and parameters.
-fn given(
+fn print_bench(
     op: &Op,
     core: Core,
     arguments: &Arguments,
@@ -141,7 +146,12 @@ fn given(
 }
 
 /// Prints the comparison of an output with the reference's results.
-fn compared(port: usize, of: &str, is_encoded: bool, evaluated: &Evaluated) -> Option<String> {
+fn print_comparison(
+    port: usize,
+    of: &str,
+    is_encoded: bool,
+    evaluated: &Evaluated,
+) -> Option<String> {
     let wanted = reals(&evaluated.tensor);
     if wanted.iter().chain(&evaluated.allowed).any(|value| !value.is_finite()) {
         return None;
@@ -152,9 +162,9 @@ fn compared(port: usize, of: &str, is_encoded: bool, evaluated: &Evaluated) -> O
     };
     let each = wanted.iter().copied().zip(evaluated.allowed.iter().copied());
     let Comparison { wanted, values } = match of {
-        _ if is_encoded => within(port, of, each),
-        "i64" | "Bool" => exact(port, of, &evaluated.tensor),
-        _ => near(port, of, &wanted, each),
+        _ if is_encoded => compare_within(port, of, each),
+        "i64" | "Bool" => compare_exact(port, of, &evaluated.tensor),
+        _ => compare_near(port, of, &wanted, each),
     };
     Some([wanted, dims, values].join("\n"))
 }
@@ -167,7 +177,7 @@ struct Comparison {
 }
 
 /// Compares floats with a tolerance.
-fn near(
+fn compare_near(
     port: usize,
     of: &str,
     wanted: &[f64],
@@ -198,7 +208,7 @@ fn near(
 }
 
 /// Compares integers and bools exactly.
-fn exact(port: usize, of: &str, tensor: &Tensor) -> Comparison {
+fn compare_exact(port: usize, of: &str, tensor: &Tensor) -> Comparison {
     let items: Vec<String> = match &tensor.elements {
         Elements::Float(values) => values.iter().map(|value| whole(*value).to_string()).collect(),
         Elements::Int(values) => values.iter().map(i64::to_string).collect(),
@@ -213,7 +223,7 @@ fn exact(port: usize, of: &str, tensor: &Tensor) -> Comparison {
 }
 
 /// Accepts the nearest quantized values and their neighbours.
-fn within(port: usize, of: &str, each: impl Iterator<Item = (f64, f64)>) -> Comparison {
+fn compare_within(port: usize, of: &str, each: impl Iterator<Item = (f64, f64)>) -> Comparison {
     let (min, max) = ends(of);
     let range = |(place, (wanted, allowed)): (usize, (f64, f64))| {
         // A small margin, as the reference counts steps in real numbers.
@@ -315,7 +325,7 @@ fn zero_point(of: &str) -> i64 {
 }
 
 /// Returns the first small node that the operator accepts, and its outputs.
-fn found(
+fn find_node(
     op: &Op,
     core: Core,
     program: &Program,

@@ -42,7 +42,7 @@ pub(super) fn test(op: &Op, core: Core) -> TestView {
     TestView {
         types: import("udo_api", &types),
         bench: binding("bench", &bench, 2),
-        wanted: wanted(op, core),
+        wanted: example_assertion(op, core),
         sample: None,
     }
 }
@@ -93,7 +93,7 @@ fn literal(value: &Scalar) -> String {
 }
 
 /// Prints an example assertion on the first output.
-fn wanted(op: &Op, core: Core) -> String {
+fn example_assertion(op: &Op, core: Core) -> String {
     let of = op.outputs.first().map_or("f32", |output| type_on(output, core));
     let output = if op.outputs.len() == 1 { "bench.one()" } else { "bench.all()[0]" };
     match of {

@@ -36,7 +36,7 @@ pub(super) fn merge(fresh: &str, found: &str) -> Merged {
         (Some(line), Some(own)) => fresh.replacen(line, own, 1),
         _ => fresh.to_owned(),
     };
-    let (fresh, found) = (Areas::of(&fresh), Areas::of(found));
+    let (fresh, found) = (Areas::parse(&fresh), Areas::parse(found));
     let mut text = String::new();
     for (before, area) in &fresh.pieces {
         text.push_str(before);
@@ -54,8 +54,8 @@ pub(super) fn merge(fresh: &str, found: &str) -> Merged {
 }
 
 /// Returns the text without the author's lines: the generator's part.
-pub(super) fn emptied(text: &str) -> String {
-    let areas = Areas::of(text);
+pub(super) fn without_areas(text: &str) -> String {
+    let areas = Areas::parse(text);
     let pieces = areas.pieces.iter().map(|(before, _)| *before);
     let text: String = pieces.chain([areas.rest]).collect();
     match own_version(&text) {
@@ -82,7 +82,7 @@ fn own_version(text: &str) -> Option<&str> {
 }
 
 impl<'t> Areas<'t> {
-    fn of(text: &'t str) -> Self {
+    fn parse(text: &'t str) -> Self {
         let mut areas = Self::default();
         let mut table = "";
         let mut start = 0;
@@ -141,7 +141,7 @@ mod tests {
         let want = FRESH.replace("# yours until", "mine = 3\n# yours until")
             + "libm = \"0.2\"\n\n[features]\nfast = []";
         assert_eq!(merge(FRESH, &found), Merged { text: want, leaves_out: false });
-        assert_eq!(emptied(&found), FRESH.replace("a = 1", "a = 0"));
+        assert_eq!(without_areas(&found), FRESH.replace("a = 1", "a = 0"));
     }
 
     #[test]
@@ -155,12 +155,12 @@ mod tests {
         for own in ["version = \"0.2.0\"", "version=\"1.0.0-rc.1\"   # next week's"] {
             let found = manifest(own);
             assert_eq!(merge(&fresh, &found), Merged { text: found.clone(), leaves_out: false });
-            assert_eq!(emptied(&found), fresh, "it is no edit");
+            assert_eq!(without_areas(&found), fresh, "it is no edit");
         }
         let of_config = manifest("version = \"2.0.0\" # of the config");
         assert_eq!(merge(&of_config, &fresh).text, of_config);
         assert_eq!(merge(&fresh, &of_config).text, fresh, "the config has none any more");
-        assert_eq!(emptied(&of_config), of_config);
+        assert_eq!(without_areas(&of_config), of_config);
         let edited = manifest("version = \"2.0.1\"");
         assert_eq!(merge(&of_config, &edited).text, of_config);
     }
@@ -187,7 +187,7 @@ mod tests {
             assert_eq!(merge(fresh, found), want, "{found:?}");
         }
         for text in ["", "a", "a\r\n# yours until here\r\n"] {
-            assert_eq!(emptied(text), text);
+            assert_eq!(without_areas(text), text);
         }
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct Marker {
 
 impl Marker {
     /// Creates the marker of a tree without files.
-    pub(super) fn of(tree: &Tree) -> Self {
+    pub(super) fn for_tree(tree: &Tree) -> Self {
         let configs = if tree.configs.len() > 1 { tree.configs.clone() } else { Vec::new() };
         Self { templates: tree.templates, configs, ..Self::new(&tree.package) }
     }

@@ -233,8 +233,8 @@ impl Reader<'_, '_> {
         let lines: Vec<_> = lines.skip_while(|(line, _)| is_blank(line)).collect();
         let Some(last) = lines.iter().rposition(|(line, _)| !is_blank(line)) else {
             let help = "write the lines of a source here, or remove the element";
-            let wanted = "the lines of a source";
-            self.error(&self.spot(&child), problem(Kind::Empty, "nothing", wanted, help));
+            let expected = "the lines of a source";
+            self.error(&self.spot(&child), problem(Kind::Empty, "nothing", expected, help));
             return Field::Refused;
         };
         let line = |(value, offset): (&str, usize)| {

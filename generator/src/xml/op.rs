@@ -86,9 +86,9 @@ fn cores(
     backends.extend(supplements.backends(op).cloned());
     if backends.is_empty() {
         let help = "add <SupportedBackend>CPU</SupportedBackend> to this OpDef";
-        let wanted = "at least one backend";
+        let expected = "at least one backend";
         let spot = reader.spot(node);
-        reader.error(&spot, problem(Kind::MissingField, "no SupportedBackend", wanted, help));
+        reader.error(&spot, problem(Kind::MissingField, "no SupportedBackend", expected, help));
         return None;
     }
     let (mut kinds, mut archs) = (Vec::<At<CoreKind>>::new(), Vec::<At<u16>>::new());

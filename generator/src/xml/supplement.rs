@@ -58,11 +58,11 @@ impl<'d> Supplements<'d> {
                 refuse_stranger(&value, &spot, &known, reader);
                 let definition = definitions.iter().zip(&known).find(|(_, name)| **name == value);
                 for kind in KINDS {
-                    let wanted = definition.map(|(node, _)| names(node, kind, reader));
+                    let expected = definition.map(|(node, _)| names(node, kind, reader));
                     for part in op.all(kind) {
                         let Some(name) = reader.text_of(&part, "Name") else { continue };
-                        if let Some(wanted) = &wanted {
-                            refuse_stranger(&name.value, &name.spot, wanted, reader);
+                        if let Some(expected) = &expected {
+                            refuse_stranger(&name.value, &name.spot, expected, reader);
                         }
                         list.parts.push((value.clone(), *kind, name.value, part));
                     }

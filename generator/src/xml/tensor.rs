@@ -62,8 +62,11 @@ pub(super) fn port(
     let written = reader.text_of(node, "Name");
     let name = written.as_ref().map(|name| name.value.clone()).unwrap_or_default();
     let part = Part { node, kind, name, role };
-    let held: Vec<_> =
-        of.kinds.iter().map(|kind| Some((*kind, held(&part, *kind, of, reader)?))).collect();
+    let held: Vec<_> = of
+        .kinds
+        .iter()
+        .map(|kind| Some((*kind, supported_types(&part, *kind, of, reader)?)))
+        .collect();
     let held: Option<Vec<(CoreKind, Vec<At<Type>>)>> = held.into_iter().collect();
     let chosen = held.map(|held| choose(&held, role, reader));
     let is_encoded = chosen.iter().flatten().any(|(_, chosen)| chosen.is_encoded);
@@ -71,7 +74,7 @@ pub(super) fn port(
         let value = entries.into_iter().map(|(core, chosen)| (core, chosen.dtype)).collect();
         Types::PerCore(At { value, spot: reader.spot(node) })
     });
-    let (name, attribute) = renamed(written, role);
+    let (name, attribute) = rename(written, role);
     Tensor {
         spot: reader.spot(node),
         name: name.map_or(Field::Absent, Field::Given),
@@ -91,13 +94,15 @@ pub(super) fn scalar(node: &Node<'_>, of: &Of<'_, '_>, reader: &mut Reader<'_, '
     let written = needed_text(node, "Name", reader);
     let name = written.as_ref().map(|name| name.value.clone()).unwrap_or_default();
     let part = Part { node, kind: "Parameter", name, role: Role::Param };
-    let held = of.kinds.first().and_then(|core| Some((*core, held(&part, *core, of, reader)?)));
-    let dtype = held.and_then(|(core, held)| taken(core, &held, |_| true).and_then(element));
+    let held =
+        of.kinds.first().and_then(|core| Some((*core, supported_types(&part, *core, of, reader)?)));
+    let dtype =
+        held.and_then(|(core, held)| first_matching(core, &held, |_| true).and_then(element));
     let is_text = match &dtype {
         Some(At { value: DataType::String, .. }) => IsText::Yes,
         Some(_) | None => IsText::No,
     };
-    let (name, attribute) = renamed(written, Role::Param);
+    let (name, attribute) = rename(written, Role::Param);
     ScalarParam {
         name,
         dtype,
@@ -123,10 +128,10 @@ fn choose(
     reader: &mut Reader<'_, '_>,
 ) -> Vec<(CoreKind, Chosen)> {
     let of = |is_meant: fn(&Type) -> bool| -> Option<Vec<&At<Type>>> {
-        held.iter().map(|(core, held)| taken(*core, held, is_meant)).collect()
+        held.iter().map(|(core, held)| first_matching(*core, held, is_meant)).collect()
     };
     let fits = |types: &&Vec<&At<Type>>| {
-        let has = |wanted| types.iter().any(|at| at.value.dtype == Some(wanted));
+        let has = |expected| types.iter().any(|at| at.value.dtype == Some(expected));
         let are_truths = types.iter().all(|at| at.value.dtype == Some(DataType::Bool8));
         let is_encoded = types.iter().any(|at| at.value.is_encoded);
         are_truths || !(has(DataType::Bool8) || is_encoded && has(DataType::Int64))
@@ -136,7 +141,8 @@ fn choose(
     let fitting = all.iter().filter(|_| role != Role::Param).find(fits);
     let Some(types) = fitting.or(all.first()) else { return Vec::new() };
     let entries = held.iter().zip(types).filter_map(|((core, held), at)| {
-        let is_first = taken(*core, held, |_| true).is_some_and(|first| first.value == at.value);
+        let is_first =
+            first_matching(*core, held, |_| true).is_some_and(|first| first.value == at.value);
         if role != Role::Param && held.len() > 1 {
             let names: Vec<&str> = held.iter().map(|at| at.value.name).collect();
             let found = format!("{} on {}", names.join(", "), core.as_str());
@@ -156,7 +162,11 @@ fn choose(
 
 /// Returns the first type that passes the restriction; on the DSP, whose models are fixed point, quantized types come
 /// first.
-fn taken(core: CoreKind, held: &[At<Type>], is_meant: fn(&Type) -> bool) -> Option<&At<Type>> {
+fn first_matching(
+    core: CoreKind,
+    held: &[At<Type>],
+    is_meant: fn(&Type) -> bool,
+) -> Option<&At<Type>> {
     let mut meant = held.iter().filter(|at| is_meant(&at.value));
     let encoded = meant.clone().find(|at| core == CoreKind::Dsp && at.value.is_encoded);
     encoded.or(meant.next())
@@ -168,13 +178,13 @@ fn element(at: &At<Type>) -> Option<At<DataType>> {
 }
 
 /// Returns the types that a part lists and a core supports, at least one.
-fn held(
+fn supported_types(
     part: &Part<'_, '_>,
     core: CoreKind,
     of: &Of<'_, '_>,
     reader: &mut Reader<'_, '_>,
 ) -> Option<Vec<At<Type>>> {
-    let listed = listed(part, core, of, reader)?;
+    let listed = listed_types(part, core, of, reader)?;
     let cores: Vec<Core> = match (part.role, core) {
         // Parameters are read directly, on any core.
         (Role::Param, _) => Vec::new(),
@@ -195,7 +205,7 @@ fn held(
 }
 
 /// Returns the types that a part lists for a core: those of supplemental lists, else the general ones.
-fn listed(
+fn listed_types(
     part: &Part<'_, '_>,
     core: CoreKind,
     of: &Of<'_, '_>,
@@ -219,9 +229,9 @@ fn listed(
         };
         let backend = words::BACKENDS.iter().find(is_meant).map_or("", |(name, ..)| name);
         let found = format!("{BACKEND_SPECIFIC}, and no type for {backend}");
-        let wanted = "a type for each backend";
+        let expected = "a type for each backend";
         let help = format!("give the type in a <SupplementalOpDefList Backend=\"{backend}\">");
-        reader.error(&word.spot, problem(Kind::NoDataType, found, wanted, help));
+        reader.error(&word.spot, problem(Kind::NoDataType, found, expected, help));
         return None;
     }
     let types: Vec<_> = words.iter().map(|word| reader.data_type(word)).collect();
@@ -250,7 +260,7 @@ fn refuse(listed: &[At<Type>], core: CoreKind, cores: &[Core], reader: &mut Read
 
 /// Converts a name for generated code; a changed parameter name becomes its attribute. Inputs and outputs are matched
 /// by position, so their names are free.
-fn renamed(written: Option<At<String>>, role: Role) -> (Option<At<String>>, Field<At<String>>) {
+fn rename(written: Option<At<String>>, role: Role) -> (Option<At<String>>, Field<At<String>>) {
     let Some(At { value, spot }) = written else { return (None, Field::Absent) };
     let legal = match names::check(&value) {
         Err(NameError::NotIdentifier | NameError::Keyword(_)) => legal(&value),

@@ -5,7 +5,7 @@ use udo_api::{DType, OpDef, Param, ParamKind, Port};
 use udo_generator::Pattern;
 use udo_host::ParamSetting;
 
-use crate::node::{Node, setting_said};
+use crate::node::{Node, describe_setting};
 use crate::params::{Params, WIDE};
 use crate::ties;
 use crate::values::Random;
@@ -111,7 +111,9 @@ impl Goal {
         match self {
             Self::Input(at) => format!("input {}", port(schema.inputs(), at)),
             Self::Output(at) => format!("output {}", port(schema.outputs(), at)),
-            Self::Other(at, only) => format!("{:?} other than {}", param(at), setting_said(only)),
+            Self::Other(at, only) => {
+                format!("{:?} other than {}", param(at), describe_setting(only))
+            }
             Self::Word(at, word) => format!("{:?} = {word:?}", param(at)),
             Self::Extents(at) => format!("other dimensions of input {}", port(schema.inputs(), at)),
             Self::Negative(at) => format!("{:?} below 0", param(at)),
@@ -139,7 +141,7 @@ pub(crate) fn draw(
     random: &mut Random,
 ) -> Draw {
     let schema = op.schema();
-    let pattern = ties::drawn(schema.inputs().len(), random);
+    let pattern = ties::draw(schema.inputs().len(), random);
     let mut params = first.clone();
     let every = if goal.is_some() { 4 } else { 2 };
     for (slot, param) in params.iter_mut().zip(schema.params()) {

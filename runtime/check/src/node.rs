@@ -68,10 +68,11 @@ impl Node {
 
     /// Describes the node in a message.
     pub(crate) fn describe(&self, core: Core) -> String {
-        let inputs: Vec<String> = self.inputs.iter().map(said).collect();
+        let inputs: Vec<String> = self.inputs.iter().map(describe).collect();
         let params = self.params.iter().filter(|(_, setting)| *setting != ParamSetting::Absent);
-        let params: Vec<String> =
-            params.map(|(name, setting)| format!("{name} = {}", setting_said(setting))).collect();
+        let params: Vec<String> = params
+            .map(|(name, setting)| format!("{name} = {}", describe_setting(setting)))
+            .collect();
         let params =
             if params.is_empty() { String::new() } else { format!(", {}", params.join(", ")) };
         format!("({}{params}) on {core}", inputs.join(", "))
@@ -110,7 +111,7 @@ fn describe(input: &Input) -> String {
     format!("{dtype}{}{run}{about}{constant}", input.desc.full_shape())
 }
 
-pub(crate) fn setting_said(setting: &ParamSetting) -> String {
+pub(crate) fn describe_setting(setting: &ParamSetting) -> String {
     match setting {
         ParamSetting::Absent => "-".to_owned(),
         ParamSetting::Int(value) => value.to_string(),

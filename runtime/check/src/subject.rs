@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use udo_api::{Core, CoreKind, DType, Expected, Facts, OpDef, PortRule, Side, TensorDesc, TypeSet};
+use udo_api::{Core, CoreKind, DType, Facts, OpDef, PortRule, Side, TensorDesc, TypeSet, Wanted};
 use udo_engine::operators::{KernelEntry, Operators};
 use udo_engine::package::PackageId;
 use udo_runtime::builtin_operators;
@@ -200,12 +200,12 @@ fn port_types(
     };
     let declared = declared.map_or(TypeSet::EMPTY, |port| port.types_on(core));
     match candidate(kernel).rule(side, port).map(PortRule::wanted) {
-        Some(Expected::Types(types)) => types.and(declared),
-        Some(Expected::SameAsInput(other)) => {
+        Some(Wanted::Types(types)) => types.and(declared),
+        Some(Wanted::SameAsInput(other)) => {
             let same = inputs.get(other).and_then(TensorDesc::dtype);
             same.map_or(declared, |dtype| dtype.set().and(declared))
         }
-        Some(Expected::AsDeclared) | None => declared,
+        Some(Wanted::AsDeclared) | None => declared,
     }
 }
 

@@ -297,7 +297,7 @@ fn memory_of_other_shapes_goes_where_there_is_too_little() {
     }
     assert_eq!(session.replans(), shapes.len());
     let error = session.prepare(&[("x", &[64, 64, 4])]).unwrap_err().to_string();
-    assert!(error.contains(" that max_memory allows are taken"), "{error}");
+    assert!(error.contains(" that max_memory allows are in use"), "{error}");
     run(&mut session, 16, 16);
 }
 

@@ -374,7 +374,7 @@ fn geometry_beyond_memory_is_refused_with_the_model() {
     let error = compile(&text("p = Relu@21(x)")).unwrap_err();
     assert!(error.contains("package Geometry's Boundless wants"), "{error}");
     let error = compile(&text("p = Positive@21(x)")).unwrap_err();
-    let wanted = format!("a session wants {} bytes of memory", usize::MAX);
+    let wanted = format!("a session needs {} bytes of memory", usize::MAX);
     assert!(error.starts_with(&wanted), "{error}");
 }
 

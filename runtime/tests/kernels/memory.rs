@@ -77,11 +77,11 @@ fn an_output_that_no_machine_holds_is_refused_by_name() {
         "output 0 of node \"the_claim\" (Claim), f32[33554432,33554432], takes 4503599627370496 of them"
     );
     let limit = match Limit::of_machine() {
-        Limit::Machine(bytes) => format!("and 0 of the {bytes} that the machine has are taken"),
+        Limit::Machine(bytes) => format!("and 0 of the {bytes} that the machine has are in use"),
         // The system has to refuse, where it does not say how much there is.
         Limit::None | Limit::Asked(_) => "and the system gives no more".to_owned(),
     };
-    assert_eq!(wants, format!("a session wants 4503599627370560 bytes of memory, {limit}"));
+    assert_eq!(wants, format!("a session needs 4503599627370560 bytes of memory, {limit}"));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn sessions_share_what_a_model_may_have() {
     assert_eq!(
         error,
         format!(
-            "a session wants 5128 bytes of memory, and 0 of the 5127 that max_memory allows are taken; {largest}"
+            "a session needs 5128 bytes of memory, and 0 of the 5127 that max_memory allows are in use; {largest}"
         )
     );
     let model = compile("Scratch", Some(2 * bytes)).unwrap();
@@ -103,7 +103,7 @@ fn sessions_share_what_a_model_may_have() {
     assert_eq!(
         error.to_string(),
         format!(
-            "a session wants 5128 bytes of memory, and 10256 of the 10256 that max_memory allows are taken; {largest}"
+            "a session needs 5128 bytes of memory, and 10256 of the 10256 that max_memory allows are in use; {largest}"
         )
     );
     drop(second);
@@ -177,12 +177,12 @@ fn packed_constants_count() {
     let error = compile(Some(packed - 1)).unwrap_err().to_string();
     assert!(error.contains("\"the_product\"") && error.contains("MatMul"), "{error}");
     let wants = format!(
-        "wants {packed} bytes of memory, and 0 of the {} that max_memory allows are taken",
+        "needs {packed} bytes of memory, and 0 of the {} that max_memory allows are in use",
         packed - 1
     );
     assert!(error.contains(&wants), "{error}");
     let error = compile(Some(packed + session - 1)).unwrap_err().to_string();
-    let wants = format!("a session wants {session} bytes of memory, and {packed} of the ");
+    let wants = format!("a session needs {session} bytes of memory, and {packed} of the ");
     assert!(error.starts_with(&wants), "{error}");
     let model = compile(Some(packed + session)).unwrap();
     let mut session = model.session().unwrap();

@@ -16,7 +16,7 @@ use crate::callee::calling;
 use crate::geometry::{self, ExecuteFn, Geometry};
 use crate::launch;
 use crate::node::{ErrorText, RawNode, refuse};
-use crate::pack::{Asked, Job, Packing, Source};
+use crate::pack::{Job, Packing, Requests, Source};
 use crate::{Budget, Buffer, Machine, PackStore, PackedBytes, PlacedNode, Refusal};
 
 /// A finalized kernel and its packed constants; freed when dropped.
@@ -349,7 +349,7 @@ pub fn finalize(
     // `made` outlive the call.
     let status = calling(def, || unsafe { (vtable.finalize)(&raw const args, &raw mut made) });
     refuse(status, errors.into())?;
-    let Asked { jobs, kept, ties, work } = packing.asked();
+    let Requests { jobs, kept, ties, work } = packing.into_requests();
     // From here on, dropping `kernel` frees the state.
     let mut kernel = FinalizedKernel {
         vtable,

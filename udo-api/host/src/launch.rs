@@ -9,7 +9,7 @@ use crate::{PlacedNode, Refusal};
 
 /// The description received so far.
 #[derive(Default)]
-struct Said {
+struct Description {
     info: KernelInfo,
     fault: Option<String>,
 }
@@ -27,18 +27,18 @@ pub(crate) unsafe fn info(
     placed: &PlacedNode<'_>,
     packed: usize,
 ) -> Result<KernelInfo, Refusal> {
-    let mut said = Said::default();
+    let mut description = Description::default();
     let sink = GpuSink {
         size: GpuSink::SIZE,
         reserved: 0,
-        ctx: (&raw mut said).cast(),
+        ctx: (&raw mut description).cast(),
         scratch,
         launch,
         reserved_words: [0; 4],
     };
     // SAFETY: the caller guarantees `state`; `sink` and its target outlive the call.
     let status = unsafe { (gpu.info)(state, &raw const sink) };
-    let Said { info, fault } = said;
+    let Description { info, fault } = description;
     let checked = match fault {
         Some(fault) => Err(fault),
         None if status != Status::OK.code() => {
@@ -50,30 +50,30 @@ pub(crate) unsafe fn info(
     Ok(info)
 }
 
-// SAFETY: called only through the sink of `info`, whose `ctx` is a `Said`.
+// SAFETY: called only through the sink of `info`, whose `ctx` is a `Description`.
 unsafe extern "C" fn scratch(ctx: *mut c_void, bytes: usize) -> u32 {
-    // SAFETY: `ctx` is the `Said` that `info` owns during the call.
-    let said = unsafe { &mut *ctx.cast::<Said>() };
-    said.info.push_scratch(bytes);
+    // SAFETY: `ctx` is the `Description` that `info` owns during the call.
+    let description = unsafe { &mut *ctx.cast::<Description>() };
+    description.info.push_scratch(bytes);
     Status::OK.code()
 }
 
-// SAFETY: called only through the sink of `info`, whose `ctx` is a `Said`.
+// SAFETY: called only through the sink of `info`, whose `ctx` is a `Description`.
 unsafe extern "C" fn launch(ctx: *mut c_void, launch: *const GpuLaunch) -> u32 {
-    // SAFETY: `ctx` is the `Said` that `info` owns during the call.
-    let said = unsafe { &mut *ctx.cast::<Said>() };
+    // SAFETY: `ctx` is the `Description` that `info` owns during the call.
+    let description = unsafe { &mut *ctx.cast::<Description>() };
     // SAFETY: the package passes one launch for the call.
     let raw = unsafe { read_block(launch) };
     // SAFETY: its pointers are valid for the call.
     let copied = raw.map(|raw| unsafe { raw.to_launch() });
     match copied.unwrap_or_else(|| Err(Error::new("the launch has a size of no known version"))) {
         Ok(launch) => {
-            said.info.push_launch(launch);
+            description.info.push_launch(launch);
             Status::OK.code()
         }
         Err(error) => {
-            let launch = said.info.launches.len();
-            said.fault.get_or_insert_with(|| format!("launch {launch}: {error}"));
+            let launch = description.info.launches.len();
+            description.fault.get_or_insert_with(|| format!("launch {launch}: {error}"));
             Status::BAD_CALL.code()
         }
     }

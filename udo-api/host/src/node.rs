@@ -204,7 +204,7 @@ pub fn infer(op: &OpDef, node: &NodeDesc<'_>) -> Result<Vec<TensorDesc>, Refusal
     let status = calling(op, || unsafe { (op.infer_fn())(&raw const args) });
     refuse(status, errors.into())?;
     for (index, output) in outputs.iter_mut().enumerate() {
-        *output = kept(output).map_err(|why| {
+        *output = copy_desc(output).map_err(|why| {
             let message =
                 format!("shape inference returns an invalid description of output {index}{why}");
             Refusal { status: Status::BAD_CALL, message }
@@ -214,7 +214,7 @@ pub fn infer(op: &OpDef, node: &NodeDesc<'_>) -> Result<Vec<TensorDesc>, Refusal
 }
 
 /// Copies a package's description, with an encoding per axis in the host's memory; or returns why it is invalid.
-fn kept(desc: &TensorDesc) -> Result<TensorDesc, String> {
+fn copy_desc(desc: &TensorDesc) -> Result<TensorDesc, String> {
     desc.check_encoding().map_err(|why| format!(": {why}"))?;
     if !desc.is_sound() {
         return Err(String::new());

@@ -33,17 +33,17 @@ pub struct Converted {
 
 /// A converted tensor, and the position of its floats in the scratch.
 #[derive(Debug)]
-struct Way {
+struct ConvertedTensor {
     of: Converted,
     at: usize,
 }
 
 /// The state of a kernel with converted tensors.
-struct OnValues {
+struct ConvertingKernel {
     inner: FinalizedKernel,
     inputs: usize,
     /// Inputs, then outputs; `None` for tensors that need no conversion.
-    ways: Vec<Option<Way>>,
+    ways: Vec<Option<ConvertedTensor>>,
     /// The position of the inner call's tensor arguments in the scratch.
     tensors_at: usize,
     /// The size of the scratch in bytes.
@@ -91,11 +91,11 @@ impl FinalizedKernel {
         for way in ways {
             placed.push(match way {
                 None => None,
-                Some(of) => Some(Way { at: take(of.numbers.size_bytes())?, of }),
+                Some(of) => Some(ConvertedTensor { at: take(of.numbers.size_bytes())?, of }),
             });
         }
         let boxed = |inner: Self| {
-            let state = OnValues { inner, inputs, ways: placed, tensors_at, bytes };
+            let state = ConvertingKernel { inner, inputs, ways: placed, tensors_at, bytes };
             Box::into_raw(Box::new(state)).cast()
         };
         Some(self.wrapped(&VTABLE, Workspace::of::<u8>(bytes), boxed))
@@ -110,7 +110,7 @@ unsafe extern "C" fn finalize(_: *const FinalizeArgs, _: *mut Finalized) -> u32 
 // SAFETY: `state` is the box from `on_values`, freed once.
 unsafe extern "C" fn free(state: *mut c_void) {
     // SAFETY: `on_values` created it from a box, and nothing else frees it.
-    drop(unsafe { Box::from_raw(state.cast::<OnValues>()) });
+    drop(unsafe { Box::from_raw(state.cast::<ConvertingKernel>()) });
 }
 
 // SAFETY: `args` follow the contract for a kernel with the scratch and the tensors of `on_values`.
@@ -118,7 +118,7 @@ unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
     // SAFETY: the arguments are valid for the call, by the contract.
     let args = unsafe { &*args };
     // SAFETY: the state is the box from `on_values`, which lives as long as the kernel.
-    let own = unsafe { &*args.state.cast::<OnValues>() };
+    let own = unsafe { &*args.state.cast::<ConvertingKernel>() };
     let outputs = own.ways.len() - own.inputs;
     let counts = (usize::from(args.input_count), usize::from(args.output_count));
     if counts != (own.inputs, outputs) || args.scratch_bytes < own.bytes {

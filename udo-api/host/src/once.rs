@@ -72,7 +72,7 @@ pub fn once(
         return Err(Refusal { status: Status::FAILED, message: failure.to_string() });
     }
     let made = placed.outputs.iter().zip(buffers).zip(args.iter().skip(ports.0));
-    made.map(|((desc, buffer), arg)| said(desc, buffer, arg, store)).collect()
+    made.map(|((desc, buffer), arg)| output_tensor(desc, buffer, arg, store)).collect()
 }
 
 /// A description, with elements if they are known; `None` for an omitted input.
@@ -96,7 +96,7 @@ fn inputs<'a>(placed: &PlacedNode<'a>, is_shape_only: bool) -> Result<Vec<Input<
 }
 
 /// Returns an output with the dimensions that the call set.
-fn said(
+fn output_tensor(
     desc: &TensorDesc,
     buffer: Buffer,
     arg: &TensorArg,

@@ -107,7 +107,7 @@ struct Slots {
 const FEW_SLOTS: usize = 64;
 
 impl Slots {
-    fn of(&mut self, key: Key) -> Slot {
+    fn slot(&mut self, key: Key) -> Slot {
         if self.of.len() >= self.most.max(FEW_SLOTS) {
             // A thread that is creating a constant holds its slot.
             self.of.retain(|_, slot| Arc::strong_count(slot) > 1 || lock(slot).strong_count() > 0);
@@ -143,7 +143,7 @@ impl PackStore {
         key: Key,
         make: impl FnOnce() -> Result<PackedBytes, Refusal>,
     ) -> Result<Arc<PackedBytes>, Refusal> {
-        let slot = lock(&self.slots).of(key);
+        let slot = lock(&self.slots).slot(key);
         let mut held = lock(&slot);
         if let Some(buffer) = held.upgrade() {
             return Ok(buffer);
@@ -321,7 +321,7 @@ pub(crate) struct Packing {
 }
 
 /// The requests and declarations of a kernel in finalize.
-pub(crate) struct Asked {
+pub(crate) struct Requests {
     pub(crate) jobs: Vec<Job>,
     /// The inputs that execute reads although they are packed.
     pub(crate) kept: Vec<usize>,
@@ -356,10 +356,10 @@ impl Packing {
     }
 
     /// Returns the requests.
-    pub(crate) fn asked(self) -> Asked {
+    pub(crate) fn into_requests(self) -> Requests {
         let Self { jobs, kept, ties, work } = self;
         let work = work.into_inner();
-        Asked { jobs: jobs.into_inner(), kept: kept.into_inner(), ties: ties.into_inner(), work }
+        Requests { jobs: jobs.into_inner(), kept: kept.into_inner(), ties: ties.into_inner(), work }
     }
 }
 
@@ -504,7 +504,7 @@ mod tests {
             let bad = Words([size, arithmetic, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
             assert_eq!(Status::from_code(note(&bad.0)), Status::BAD_CALL, "{size} bytes");
         }
-        let Asked { jobs, ties, work, .. } = packing.asked();
+        let Requests { jobs, ties, work, .. } = packing.into_requests();
         assert_eq!((jobs.len(), ties.len(), work), (1, 0, None), "what is refused is not kept");
         assert!(jobs[0].inputs().is_empty());
     }

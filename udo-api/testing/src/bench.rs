@@ -115,7 +115,7 @@ impl fmt::Display for Fault {
             }
             Self::PerAxis { port, found } => write!(
                 f,
-                "{port} is {found} with an encoding per axis, and the kernel's rule for it does not say per_axis"
+                "{port} is {found} with an encoding per axis, and the kernel's rule for it lacks per_axis"
             ),
             Self::Execute(failure) => failure.fmt(f),
         }

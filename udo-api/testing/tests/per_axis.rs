@@ -74,7 +74,7 @@ fn a_kernel_that_does_not_say_per_axis_gets_no_such_tensor() {
     for rules in [UNAWARE, &[]] {
         assert_eq!(
             rows(rules).error(),
-            "input 1 is i8[2,3] with an encoding per axis, and the kernel's rule for it does not say per_axis",
+            "input 1 is i8[2,3] with an encoding per axis, and the kernel's rule for it lacks per_axis",
             "{rules:?}"
         );
     }

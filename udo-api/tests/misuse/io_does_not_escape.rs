@@ -1,4 +1,4 @@
-//! What a call hands out lives as long as the call.
+//! Views of a call live as long as the call.
 use std::sync::Mutex;
 
 use udo_api::{Error, ExecError, FinalizeCx, Io, Kernel};

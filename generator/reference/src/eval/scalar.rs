@@ -93,7 +93,7 @@ impl Machine<'_> {
 
     /// Wraps a literal or a parameter. Values that depend on shapes and parameters only use double precision.
     fn float(&self, value: f64) -> Val {
-        if self.early { Val::float(value, 0.0) } else { self.model.given(value) }
+        if self.early { Val::float(value, 0.0) } else { self.model.round_input(value) }
     }
 
     fn number(&self, param: usize) -> Result<Val, EvalError> {
@@ -257,10 +257,10 @@ impl Machine<'_> {
             )));
         };
         if let Source::Def(def) = read.source {
-            let value = self.made(def)?.values.get(number).copied();
+            let value = self.evaluated(def)?.values.get(number).copied();
             return value.ok_or_else(|| self.broken());
         }
-        let Some(tensor) = self.given(read.source) else {
+        let Some(tensor) = self.tensor_of(read.source) else {
             let name = self.name(read.source);
             let why = if self.mode == Mode::Values { "values" } else { "shapes" };
             return Err(EvalError::Arguments(format!(

@@ -1,7 +1,7 @@
 //! Evaluates selections: the indices that satisfy a condition, by score if there is one, up to a
 //! limit.
 
-use super::{Machine, Made, Mode};
+use super::{EvaluatedDef, Machine, Mode};
 use crate::{
     bound::{Num, Val},
     fault::EvalError,
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Machine<'_> {
-    pub(super) fn select(&mut self, select: &Select) -> Result<Made, EvalError> {
+    pub(super) fn select(&mut self, select: &Select) -> Result<EvaluatedDef, EvalError> {
         let candidates = self.scalar(&select.count)?.whole();
         let limit = match &select.limit {
             Some(limit) => self.scalar(limit)?.whole(),
@@ -21,8 +21,10 @@ impl Machine<'_> {
         };
         let bound = candidates.min(limit);
         match self.mode {
-            Mode::Bounds => return Ok(Made { dims: vec![bound], ..Made::default() }),
-            Mode::Nothing => return Ok(Made { dims: vec![0], ..Made::default() }),
+            Mode::Bounds => {
+                return Ok(EvaluatedDef { dims: vec![bound], ..EvaluatedDef::default() });
+            }
+            Mode::Nothing => return Ok(EvaluatedDef { dims: vec![0], ..EvaluatedDef::default() }),
             Mode::Values => {}
         }
         self.early = false;
@@ -50,7 +52,7 @@ impl Machine<'_> {
         self.unsure |= unsure;
         let error = if unsure { f64::INFINITY } else { 0.0 };
         let values = kept.iter().map(|index| Val { num: Num::Int(*index), error }).collect();
-        Ok(Made { dims: vec![kept.len()], values })
+        Ok(EvaluatedDef { dims: vec![kept.len()], values })
     }
 
     /// Returns the indices that satisfy the condition, best first, and whether others may be right

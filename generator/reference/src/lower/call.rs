@@ -99,9 +99,9 @@ impl Lowering<'_> {
     /// Returns the dimensions of a tensor, or the list itself.
     fn extents(&mut self, expr: &Expr) -> Result<List, Fault> {
         match self.expr(expr)? {
-            Typed::Tensor(whole) => self.kept(whole.shape, expr.at),
+            Typed::Tensor(whole) => self.store_list(whole.shape, expr.at),
             Typed::List(list) => Ok(list),
-            typed => Err(Fault::unexpected(expr.at, typed.said(), "a tensor or a list")),
+            typed => Err(Fault::unexpected(expr.at, typed.describe(), "a tensor or a list")),
         }
     }
 
@@ -235,7 +235,7 @@ impl Lowering<'_> {
             return self.computed(class, shape, Scalar::read(source, coords, at), at);
         };
         let list = self.list(perm)?;
-        let perm = self.kept(list, perm.at)?;
+        let perm = self.store_list(list, perm.at)?;
         let shape = each(dims.item(perm.clone().item(var.clone(), at), at));
         // The position of the axis in the permutation.
         let place = self.new_scalar(true);
@@ -254,7 +254,7 @@ impl Lowering<'_> {
     fn reshape(&mut self, args: &Args, at: Position) -> Result<Typed, Fault> {
         let (source, class) = self.operand(args, 0, at)?;
         let list = self.list(plain(args, 1, at)?)?;
-        let shape = self.kept(list, at)?;
+        let shape = self.store_list(list, at)?;
         let size = |list| Scalar::Product(Box::new(list));
         let is_alike =
             Scalar::binary(Binary::Eq, size(shape.clone()), size(List::Dims(source)), at);

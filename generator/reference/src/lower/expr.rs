@@ -359,7 +359,7 @@ impl Lowering<'_> {
             };
         }
         let Typed::Tensor(whole) = typed else {
-            return Err(Fault::unexpected(value.at, typed.said(), "a scalar or a tensor"));
+            return Err(Fault::unexpected(value.at, typed.describe(), "a scalar or a tensor"));
         };
         let class = whole.class;
         let entry = Entry::Source(self.source(whole, value.at)?, class);

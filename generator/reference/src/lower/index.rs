@@ -187,7 +187,7 @@ impl Lowering<'_> {
                     Scalar::Read(Box::new(Read { at, source, coords, outside })),
                 ))
             }
-            typed => Err(Fault::unexpected(at, typed.said(), "a tensor or a list before `[`")),
+            typed => Err(Fault::unexpected(at, typed.describe(), "a tensor or a list before `[`")),
         }
     }
 

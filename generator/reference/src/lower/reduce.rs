@@ -41,7 +41,7 @@ impl Lowering<'_> {
         let whole = match self.expr(operand)? {
             Typed::Tensor(whole) => whole,
             typed => {
-                let found = typed.said();
+                let found = typed.describe();
                 return Err(Fault::unexpected(
                     operand.at,
                     format!("`{name}` of {found}"),
@@ -108,7 +108,7 @@ impl Lowering<'_> {
                 return Err(Fault::unexpected(expr.at, "a string", "an axis or a list of axes"));
             }
         };
-        self.kept(list, expr.at)
+        self.store_list(list, expr.at)
     }
 
     /// Lowers a bool that depends on shapes and parameters only; integer parameters are converted.
@@ -133,7 +133,7 @@ impl Lowering<'_> {
     ) -> Result<Typed, Fault> {
         let (class, result) = fold_classes(fold, name, whole.class, at)?;
         let element = coerced(whole.body, whole.class, class, at)?;
-        let dims = self.kept(whole.shape, at)?;
+        let dims = self.store_list(whole.shape, at)?;
         let of = |what| {
             List::Axes(Box::new(Axes { at, what, dims: dims.clone(), reduced: axes.clone() }))
         };

@@ -16,7 +16,7 @@ pub(super) enum Typed {
 }
 
 impl Typed {
-    pub(super) fn said(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         match self {
             Self::Scalar(Class::Int, _) => "an int scalar".to_owned(),
             Self::Scalar(class, _) => format!("a {} scalar", class.word()),
@@ -69,7 +69,7 @@ pub(super) fn class_of(typed: &Typed, at: Position) -> Result<Class, Fault> {
 
 /// The fault of an expression that is neither a scalar nor a tensor.
 fn no_number(found: &Typed, at: Position) -> Fault {
-    let fault = Fault::unexpected(at, found.said(), "a scalar or a tensor");
+    let fault = Fault::unexpected(at, found.describe(), "a scalar or a tensor");
     match found {
         Typed::List(_) => fault
             .with_help("`l[k]` reads one item; `all[k < len(l)](l[k] == m[k])` compares two lists"),

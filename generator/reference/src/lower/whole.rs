@@ -18,7 +18,7 @@ impl Lowering<'_> {
         match self.expr(expr)? {
             Typed::Scalar(class, scalar) => Ok((class, scalar)),
             typed => {
-                let fault = Fault::unexpected(expr.at, typed.said(), "a scalar");
+                let fault = Fault::unexpected(expr.at, typed.describe(), "a scalar");
                 Err(match typed {
                     Typed::Tensor(_) => fault.with_help("read one element as `name[i, ..]`"),
                     _ => fault,
@@ -80,7 +80,7 @@ impl Lowering<'_> {
                 Ok(Whole { class, shape: List::Items(Vec::new()), body, source: None })
             }
             Typed::List(list) => {
-                let list = self.kept(list, at)?;
+                let list = self.store_list(list, at)?;
                 let shape =
                     List::Items(vec![crate::ir::Item::One(Scalar::Len(Box::new(list.clone())))]);
                 let here = List::Var(HERE).item(Scalar::Int(0), at);
@@ -146,12 +146,12 @@ impl Lowering<'_> {
                 let read = Scalar::read(source, coords, expr.at);
                 Ok(List::For(slot, Box::new(count), Box::new(read)))
             }
-            typed => Err(Fault::unexpected(expr.at, typed.said(), "a list of integers")),
+            typed => Err(Fault::unexpected(expr.at, typed.describe(), "a list of integers")),
         }
     }
 
     /// Stores the list so that it is computed once, unless it is cheap.
-    pub(super) fn kept(&mut self, list: List, at: Position) -> Result<List, Fault> {
+    pub(super) fn store_list(&mut self, list: List, at: Position) -> Result<List, Fault> {
         if matches!(list, List::Dims(_) | List::Var(_)) || self.uses_locals(|see| list.walk(see)) {
             return Ok(list);
         }

@@ -90,7 +90,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Creates an emitter that continues the numbering of temporaries.
-    pub(super) fn beside(&self) -> Self {
+    pub(super) fn continued(&self) -> Self {
         Self { text: String::new(), named: self.named.clone(), rests: self.rests.clone(), ..*self }
     }
 
@@ -353,7 +353,7 @@ impl<'a> Emitter<'a> {
 
     /// Prints the statements and the value of a branch; equal parts of two branches are equal texts.
     pub(super) fn branch(&self, print: impl FnOnce(&mut Self) -> String) -> (Self, String) {
-        let mut branch = self.beside();
+        let mut branch = self.continued();
         branch.depth = 0;
         let value = print(&mut branch);
         (branch, value)

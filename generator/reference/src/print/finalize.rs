@@ -50,7 +50,7 @@ impl Step {
         [self.guards.as_deref().unwrap_or_default(), " ", &self.lines, &self.value].concat()
     }
 
-    fn printed(&self) -> String {
+    fn print(&self) -> String {
         let field = self.field.as_ref();
         let end = field.map(|field| format!("        plan.{field} = {};\n", self.value));
         let block = [self.lines.as_str(), &end.unwrap_or_default()].concat();
@@ -80,7 +80,7 @@ impl Finalize {
             let lines = given.chain(rest).map(|line| format!("        {line}\n"));
             format!("Plan {{\n{}    }}", lines.collect::<String>())
         };
-        let steps: String = self.steps.iter().map(Step::printed).collect();
+        let steps: String = self.steps.iter().map(Step::print).collect();
         let body = format!("    let {mutable}plan = {start};\n{steps}    Ok(plan)\n");
         let parameters = parameters(&self.parameters, &body);
         let plan = function("pub fn plan", &parameters, "Result<Plan, Fault>", &body);
@@ -97,7 +97,7 @@ impl Execute {
             .parts
             .iter()
             .map(|part| match part {
-                Part::Shape(step) => step.printed(),
+                Part::Shape(step) => step.print(),
                 Part::Loops(text) => text.clone(),
             })
             .collect();

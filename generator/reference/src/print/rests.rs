@@ -45,7 +45,7 @@ pub(super) fn rest_of(code: &Code, def: usize) -> Option<usize> {
 fn needed(code: &Code) -> BTreeSet<usize> {
     let bodies: Vec<&Scalar> = code.defs.iter().flat_map(|def| bodies_of(&def.kind)).collect();
     let locals = locals_of(&bodies);
-    let sums = Sums::of(code, &locals);
+    let sums = Sums::find(code, &locals);
     let mut needed = BTreeSet::new();
     let mut open = Vec::new();
     for body in bodies {
@@ -108,7 +108,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn of(code: &Code, locals: &Locals<'_>) -> Self {
+    fn find(code: &Code, locals: &Locals<'_>) -> Self {
         let mut sums = Self { has_rest: Vec::new(), is_cheap: Vec::new() };
         // Definitions read only earlier ones.
         for def in &code.defs {

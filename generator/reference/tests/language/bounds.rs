@@ -64,7 +64,7 @@ fn bounds_are_those_of_the_model() {
     }
 }
 
-/// What follows from an index that may be another one.
+/// The effects of an index that is uncertain within its bound.
 #[test]
 fn an_undecided_number_reaches_lists_and_the_ends_of_folds() {
     let third = f64::from(1.0_f32 / 3.0);

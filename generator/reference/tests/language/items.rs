@@ -56,7 +56,7 @@ impl Io<'_> {
 }
 ";
 
-/// What OpenCL C has and C++ has not.
+/// The parts of OpenCL C that C++ lacks.
 const DEVICE: &str = "
 #include <climits>
 #include <cmath>
@@ -72,7 +72,7 @@ static long global_id;
 static long get_global_id(int) { return global_id; }
 ";
 
-/// What reads an element in these tests fails as the formula does.
+/// Element reads of these tests have the error type of the formula.
 const RIGHT: &str = "Ok::<_, Fault>";
 
 fn access(port: &Signature, prefix: &str) -> Accesses {
@@ -108,7 +108,7 @@ fn access(port: &Signature, prefix: &str) -> Accesses {
     }
 }
 
-/// What the C++ has as arguments: a buffer by the number of its port.
+/// Prints the C++ argument: the buffer of a port.
 fn buffer(of: Buffer) -> String {
     match of {
         Buffer::Input(at) => format!("in_{at}"),

@@ -9,10 +9,10 @@ use crate::{
     support::{Operator, reals},
 };
 
-/// What each part is of the largest result.
+/// The tolerance relative to the largest result.
 const WITHIN: f64 = 2e-6;
 
-/// The mean and the deviation that elements are moved to, which come between -1 and 1.
+/// The mean and the deviation of elements, which are drawn between -1 and 1.
 const MOVED: [(f64, f64); 4] = [(1e4, 1e-2), (-3e5, 0.5), (0.0, 1.0), (7.0, 1e-5)];
 
 /// Operators of one tensor.

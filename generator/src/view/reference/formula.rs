@@ -16,12 +16,12 @@ const NAMES: &[&str] = &["Error", "Node"];
 
 /// Prints the file of an operator with a reference.
 pub(crate) fn formula(op: &Op) -> Option<OpView> {
-    let source = OpFormula::of(op)?;
+    let source = OpFormula::new(op)?;
     let text = [of_node(&source), source.formula.text.clone()].join("\n");
     let support = udo_reference::support();
     let uses = Uses { names: NAMES, modules: Vec::new() }.and_support(&support);
     let mut view = OpView::new(op, None);
-    view.config = Stamp::of_formula(op).fingerprint();
+    view.config = Stamp::for_formula(op).fingerprint();
     view.imports = uses.imports(&text);
     view.reference = Some(ReferenceView {
         comment: comment(source.text),

@@ -8,7 +8,8 @@ use udo_reference::{
 };
 
 use super::{
-    Kernel, NoKernel, OpFormula, PLAIN, Uses, functions, indented, is_encoded, module, node, stored,
+    Kernel, NoKernel, OpFormula, PLAIN, Uses, functions, indented, is_encoded, module, node,
+    stored_type,
 };
 use crate::{
     config::{Core, DataType, Family, Op, Tensor},
@@ -34,15 +35,15 @@ const NAMES: &[&str] = &[
 ];
 
 /// Prints the module of a kernel, and the OpenCL C.
-pub(super) fn printed(source: &OpFormula<'_>) -> Result<Kernel, NoKernel> {
+pub(super) fn print(source: &OpFormula<'_>) -> Result<Kernel, NoKernel> {
     let kernel = source.program.items(&accesses(source.op)).ok_or(NoKernel::BoundedOnGpu)?;
     let plan = node::plan(source, "false", Some(CORE));
     let lists = node::list_types(source.op, CORE);
-    let glue = [kept(source.op, &kernel, &plan.call), lists, plan.function];
+    let glue = [print_state(source.op, &kernel, &plan.call), lists, plan.function];
     let texts = glue.iter().chain([&kernel.constants]).map(String::as_str);
     let texts: Vec<&str> = texts.filter(|text| !text.is_empty()).collect();
     let constants = functions(udo_reference::constants_support());
-    let uses = Uses::beside(source, NAMES).and("constants", constants);
+    let uses = Uses::with_formula(source, NAMES).and("constants", constants);
     let code = module("items", &uses, &texts);
     Ok(Kernel { code, opencl: kernel.opencl.trim_end().to_owned() })
 }
@@ -93,7 +94,7 @@ fn accesses(op: &Op) -> Accesses {
 
 fn input(index: usize, port: &Tensor) -> PortAccess {
     let Stored { element, .. } = Stored::of(port);
-    let of = stored(port, CORE);
+    let of = stored_type(port, CORE);
     let get = format!("buffers.get::<{of}>({index}, {{at}})");
     let (load, device) = if is_real(port) {
         (format!("buffers.load({index}, {{at}})"), "UDO_LOAD({name}, {at})".to_owned())
@@ -144,7 +145,7 @@ fn output(index: usize, port: &Tensor) -> PortAccess {
 
 /// Prints the statement that stores an element in Rust.
 fn stores(index: usize, port: &Tensor) -> String {
-    let of = stored(port, CORE);
+    let of = stored_type(port, CORE);
     if is_real(port) {
         return format!("buffers.store({index}, number, value)?;");
     }
@@ -163,7 +164,7 @@ fn stores(index: usize, port: &Tensor) -> String {
 }
 
 /// Prints `struct Kept`: the state from finalize, the launches, and their work items.
-fn kept(op: &Op, kernel: &ItemKernel, plan: &str) -> String {
+fn print_state(op: &Op, kernel: &ItemKernel, plan: &str) -> String {
     let (mut fields, mut made) = (vec!["plan: Plan,".to_owned()], vec![format!("plan: {plan}?,")]);
     let mut launches = Vec::new();
     let mut lists = String::new();
@@ -219,7 +220,7 @@ fn kept(op: &Op, kernel: &ItemKernel, plan: &str) -> String {
     let all = kernel.items.iter().map(|item| {
         format!(
             "    |kernel, item, buffers| kernel.items.{}(item.global_id[0], buffers),\n",
-            called(item)
+            item_function(item)
         )
     });
     format!(
@@ -237,7 +238,7 @@ fn kept(op: &Op, kernel: &ItemKernel, plan: &str) -> String {
 }
 
 /// Prints the function of a tensor's work items.
-fn called(item: &Item) -> String {
+fn item_function(item: &Item) -> String {
     item.name.replacen("element_of_", "item_of_", 1)
 }
 
@@ -292,7 +293,7 @@ fn function(op: &Op, item: &Item) -> String {
     lines.push("Ok(())".to_owned());
     format!(
         "    fn {}(&self, number: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {{\n{}    }}\n",
-        called(item),
+        item_function(item),
         indented(&lines, 2)
     )
 }

@@ -2,7 +2,7 @@
 
 use udo_reference::Class;
 
-use super::{OpFormula, indented, list_element, stored};
+use super::{OpFormula, indented, list_element, stored_type};
 use crate::{
     config::{Core, Family, Op, Tensor},
     reference,
@@ -61,7 +61,7 @@ fn elements(index: usize, port: &Tensor, core: Option<Core>) -> StaticElements {
         };
         return StaticElements { all: format!("{reader}(cx, {index})"), element };
     };
-    let of = stored(port, core);
+    let of = stored_type(port, core);
     let element = match (class, of) {
         (Class::Int, "i64") => "all[at]",
         (Class::Int, "Bool") => "i64::from(all[at].get())",

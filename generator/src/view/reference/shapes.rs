@@ -11,7 +11,7 @@ const NAMES: &[&str] = &["Error", "InferCx", "Node", "Shape"];
 
 /// Prints the shape inference of an operator.
 pub(in crate::view) fn inference(op: &Op) -> Option<ReferenceView> {
-    let source = OpFormula::of(op)?;
+    let source = OpFormula::new(op)?;
     let mut lines = vec!["let shapes = shapes::outputs(cx)?;".to_owned()];
     for (index, output) in op.outputs.iter().enumerate() {
         let set = [
@@ -27,7 +27,7 @@ pub(in crate::view) fn inference(op: &Op) -> Option<ReferenceView> {
         }
     }
     lines.push("Ok(())".to_owned());
-    let uses = Uses::beside(&source, NAMES).and("inference", ["integers", "reals", "shape"]);
+    let uses = Uses::with_formula(&source, NAMES).and("inference", ["integers", "reals", "shape"]);
     Some(ReferenceView {
         comment: comment(source.text),
         code: module("shapes", &uses, &[&outputs(&source)]),

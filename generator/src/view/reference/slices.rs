@@ -6,7 +6,7 @@ use udo_reference::{Codes, Port, Ports, RustKernel};
 use super::{
     Kernel, OpFormula, PLAIN, Uses, indented, is_encoded,
     kept::{Kept, Loops},
-    module, node, stored, table,
+    module, node, stored_type, table,
 };
 use crate::config::{Core, Tensor};
 
@@ -26,11 +26,10 @@ const NAMES: &[&str] = &[
 ];
 
 /// Prints the module of a kernel.
-pub(super) fn printed(source: &OpFormula<'_>, core: Core) -> Kernel {
-    let Loops { kept, execute } =
-        table::printed(source, core).unwrap_or_else(|| loops(source, core));
+pub(super) fn print(source: &OpFormula<'_>, core: Core) -> Kernel {
+    let Loops { kept, execute } = table::print(source, core).unwrap_or_else(|| loops(source, core));
     let support = udo_reference::support();
-    let uses = Uses::beside(source, NAMES).and_support(&support);
+    let uses = Uses::with_formula(source, NAMES).and_support(&support);
     Kernel { code: module("loops", &uses, &[&kept, &execute]), opencl: String::new() }
 }
 
@@ -42,12 +41,12 @@ fn loops(source: &OpFormula<'_>, core: Core) -> Loops {
         outputs: source.op.outputs.iter().map(port).collect(),
     };
     let kernel = source.program.rust(&ports);
-    Loops { kept: kept(source, core, &kernel), execute: kernel.text }
+    Loops { kept: print_state(source, core, &kernel), execute: kernel.text }
 }
 
 /// Returns how the loops access the elements of a port.
 fn port_of(port: &Tensor, core: Core) -> Port {
-    let of = stored(port, core);
+    let of = stored_type(port, core);
     if !is_encoded(port, core) {
         return of.into();
     }
@@ -67,7 +66,7 @@ fn port_of(port: &Tensor, core: Core) -> Port {
 }
 
 /// Prints `struct Kept`: the state from finalize, and the call of the loops.
-fn kept(source: &OpFormula<'_>, core: Core, kernel: &RustKernel) -> String {
+fn print_state(source: &OpFormula<'_>, core: Core, kernel: &RustKernel) -> String {
     let (op, is_bounded) = (source.op, source.formula.is_bounded);
     let mut lines = Lines { is_bounded, ..Lines::default() };
     let plan = node::plan(source, "false", Some(core));
@@ -117,7 +116,7 @@ struct Lines {
 impl Lines {
     /// Adds an input, with its encoding if it has one.
     fn input(&mut self, index: usize, port: &Tensor, core: Core) {
-        let of = stored(port, core);
+        let of = stored_type(port, core);
         let (got, none) = if is_encoded(port, core) {
             (format!("Quant::<{of}>::of(inputs, {index})?"), "Quant::default()")
         } else {
@@ -134,7 +133,7 @@ impl Lines {
 
     /// Adds an output, followed by its encoding.
     fn output(&mut self, index: usize, port: &Tensor, core: Core) {
-        let of = stored(port, core);
+        let of = stored_type(port, core);
         self.run.push(format!("let output_{index} = outputs.take::<{of}>({index})?;"));
         self.arguments.push(format!("output_{index}"));
         if is_encoded(port, core) {

@@ -1,4 +1,4 @@
-//! A first kernel on the DSP for functions of one stored byte: finalize computes all 256 results.
+//! A first kernel on the DSP for functions of one stored_type byte: finalize computes all 256 results.
 
 use udo_reference::Ports;
 
@@ -6,7 +6,7 @@ use super::{
     OpFormula, PLAIN, indented, is_encoded,
     kept::{Kept, Loops},
     node::params,
-    stored,
+    stored_type,
 };
 use crate::config::{Core, Tensor};
 
@@ -16,9 +16,9 @@ fn of_code(of: &str, code: &str, cast: &str) -> String {
 }
 
 /// Prints the state and the loops that fill it, if the operator is such a function.
-pub(super) fn printed(OpFormula { op, program, .. }: &OpFormula<'_>, core: Core) -> Option<Loops> {
+pub(super) fn print(OpFormula { op, program, .. }: &OpFormula<'_>, core: Core) -> Option<Loops> {
     let is_byte =
-        |port: &Tensor| is_encoded(port, core) && matches!(stored(port, core), "u8" | "i8");
+        |port: &Tensor| is_encoded(port, core) && matches!(stored_type(port, core), "u8" | "i8");
     let [input] = op.inputs.as_slice() else { return None };
     let is_table = matches!(core, Core::Dsp(_))
         && program.is_pointwise()
@@ -33,7 +33,7 @@ pub(super) fn printed(OpFormula { op, program, .. }: &OpFormula<'_>, core: Core)
         outputs: op.outputs.iter().map(|_| "f32".into()).collect(),
     };
     let kernel = program.rust(&numbers);
-    let of = stored(input, core);
+    let of = stored_type(input, core);
     let mut lines = vec![
         format!("let encoding = cx.input(0)?.encoding().unwrap_or({PLAIN});"),
         "let mut input_0 = [0.0_f32; 256];".to_owned(),
@@ -59,7 +59,7 @@ pub(super) fn printed(OpFormula { op, program, .. }: &OpFormula<'_>, core: Core)
     lines.push(format!("execute({}).map_err(wanted)?;", arguments.join(", ")));
     let (mut fields, mut made, mut run) = (Vec::new(), Vec::new(), Vec::new());
     for (index, output) in op.outputs.iter().enumerate() {
-        let to = stored(output, core);
+        let to = stored_type(output, core);
         fields.push(format!("/// The values of output {index} for each stored value."));
         fields.push(format!("table_{index}: [{to}; 256],"));
         lines.push(format!("let encoding = cx.output({index})?.encoding().unwrap_or({PLAIN});"));

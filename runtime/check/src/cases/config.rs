@@ -38,7 +38,7 @@ fn built_as_said(opened: &mut Opened, op: &Op) -> Outcome {
     for (what, said, built) in [
         ("inputs", describe(&op.inputs), built(schema.inputs())),
         ("outputs", describe(&op.outputs), built(schema.outputs())),
-        ("parameters", said_params(op), built_params(schema)),
+        ("parameters", config_params(op), built_params(schema)),
     ] {
         if said != built {
             return failed(format!(
@@ -133,7 +133,7 @@ fn params<'a>(all: impl Iterator<Item = Said<'a>>) -> Vec<String> {
     words
 }
 
-fn said_params(op: &Op) -> Vec<String> {
+fn config_params(op: &Op) -> Vec<String> {
     let scalars = op.scalar_params.iter().map(|of| {
         let is_optional = of.is_optional || of.default.is_some();
         (of.name.as_str(), element(dtype(of.dtype)), of.attribute.as_deref(), is_optional)

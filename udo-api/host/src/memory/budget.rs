@@ -47,14 +47,14 @@ pub struct OutOfMemory {
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { wanted, taken, limit } = self;
-        write!(f, "wants {wanted} bytes of memory, and ")?;
+        write!(f, "needs {wanted} bytes of memory, and ")?;
         match limit {
             Limit::None => f.write_str("the system gives no more"),
             Limit::Machine(bytes) => {
-                write!(f, "{taken} of the {bytes} that the machine has are taken")
+                write!(f, "{taken} of the {bytes} that the machine has are in use")
             }
             Limit::Asked(bytes) => {
-                write!(f, "{taken} of the {bytes} that max_memory allows are taken")
+                write!(f, "{taken} of the {bytes} that max_memory allows are in use")
             }
         }
     }
@@ -165,7 +165,7 @@ mod tests {
         let error = budget.clone().zeroed(41).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "wants 41 bytes of memory, and 60 of the 100 that max_memory allows are taken"
+            "needs 41 bytes of memory, and 60 of the 100 that max_memory allows are in use"
         );
         assert_eq!(budget.allows(41), Err(error));
         assert_eq!(budget.allows(40), Ok(()));
@@ -182,7 +182,7 @@ mod tests {
         let budget = Budget::default();
         for len in [crate::memory::MAX_BYTES, usize::MAX] {
             let error = budget.zeroed(len).unwrap_err();
-            let text = format!("wants {len} bytes of memory, and the system gives no more");
+            let text = format!("needs {len} bytes of memory, and the system gives no more");
             assert_eq!((error.to_string(), budget.taken()), (text, 0));
         }
     }
@@ -193,7 +193,7 @@ mod tests {
         if cfg!(target_os = "linux") {
             assert!(matches!(limit, Limit::Machine(1_000_000..)), "{limit:?}");
             let error = Budget::new(limit).zeroed(1 << 50).unwrap_err();
-            assert!(error.to_string().ends_with("that the machine has are taken"), "{error}");
+            assert!(error.to_string().ends_with("that the machine has are in use"), "{error}");
         }
     }
 }

@@ -10,9 +10,9 @@ use super::{ALIGN_BYTES, Buffer};
 pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
 /// A packed constant as kernels read it, aligned to 64.
-pub struct PackedBytes(Kept);
+pub struct PackedBytes(Storage);
 
-enum Kept {
+enum Storage {
     Own(Buffer),
     Shared { of: SharedBytes, at: Range<usize> },
 }
@@ -25,7 +25,7 @@ impl fmt::Debug for PackedBytes {
 
 impl From<Buffer> for PackedBytes {
     fn from(buffer: Buffer) -> Self {
-        Self(Kept::Own(buffer))
+        Self(Storage::Own(buffer))
     }
 }
 
@@ -35,22 +35,22 @@ impl PackedBytes {
     pub fn shared(of: &SharedBytes, at: Range<usize>) -> Option<Self> {
         let bytes = (**of).as_ref().get(at.clone())?;
         let is_aligned = bytes.as_ptr().addr().is_multiple_of(ALIGN_BYTES);
-        (is_aligned && !bytes.is_empty()).then(|| Self(Kept::Shared { of: Arc::clone(of), at }))
+        (is_aligned && !bytes.is_empty()).then(|| Self(Storage::Shared { of: Arc::clone(of), at }))
     }
 
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         match &self.0 {
-            Kept::Own(buffer) => buffer.bytes(),
-            Kept::Shared { of, at } => (**of).as_ref().get(at.clone()).unwrap_or_default(),
+            Storage::Own(buffer) => buffer.bytes(),
+            Storage::Shared { of, at } => (**of).as_ref().get(at.clone()).unwrap_or_default(),
         }
     }
 
     /// Returns the size in bytes.
     pub fn len(&self) -> usize {
         match &self.0 {
-            Kept::Own(buffer) => buffer.len(),
-            Kept::Shared { at, .. } => at.len(),
+            Storage::Own(buffer) => buffer.len(),
+            Storage::Shared { at, .. } => at.len(),
         }
     }
 
@@ -62,8 +62,8 @@ impl PackedBytes {
     /// Returns the address of the first byte, aligned to 64 unless it is empty.
     pub fn as_ptr(&self) -> *const u8 {
         match &self.0 {
-            Kept::Own(buffer) => buffer.as_ptr(),
-            Kept::Shared { .. } => self.bytes().as_ptr(),
+            Storage::Own(buffer) => buffer.as_ptr(),
+            Storage::Shared { .. } => self.bytes().as_ptr(),
         }
     }
 }

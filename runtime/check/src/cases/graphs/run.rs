@@ -56,7 +56,7 @@ impl Runner {
 
     /// Chooses the planner's options for later graphs.
     pub(super) fn choose(&mut self, random: &mut Random) {
-        let mut options = of(self.core);
+        let mut options = options_for(self.core);
         let mut once_in = |count| random.below(count) == 0;
         options.plan.reuses_inputs = !once_in(4);
         options.plan.elides_concats = !once_in(4);
@@ -69,7 +69,7 @@ impl Runner {
 
     /// Runs each part as a separate model and returns all values.
     pub(super) fn one_by_one(&mut self, made: &GraphCase) -> Result<Known, Fault> {
-        let options = CompileOptions { threads: self.options.threads, ..of(self.core) };
+        let options = CompileOptions { threads: self.options.threads, ..options_for(self.core) };
         let mut known: Known = made.given.iter().cloned().collect();
         for at in 0..made.parts.len() {
             let part = Part::of(made, &[at], &known).ok_or_else(|| {
