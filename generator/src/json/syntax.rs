@@ -165,6 +165,7 @@ fn allowed_at(text: &str, offset: usize) -> Allowed {
                 rest.find(ends).unwrap_or(rest.len())
             }
         };
+        let word = rest.get(..len).unwrap_or_default();
         allowed = match first {
             '{' => {
                 closings.push('}');
@@ -181,7 +182,10 @@ fn allowed_at(text: &str, offset: usize) -> Allowed {
             ',' if closings.last() == Some(&'}') => Allowed::Key,
             ',' | ':' => Allowed::Value,
             '"' if allowed == Allowed::Key => Allowed::Colon,
-            _ => after_value(&closings),
+            '"' => after_value(&closings),
+            // A word or number that is cut off by the error is not a value yet.
+            _ if serde_json::from_str::<&RawValue>(word).is_ok() => after_value(&closings),
+            _ => Allowed::Value,
         };
         rest = rest.get(len..).unwrap_or_default().trim_start();
     }

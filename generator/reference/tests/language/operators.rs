@@ -158,23 +158,23 @@ fn what_is_asked_of_arguments_is_said_where_it_is_not_met() {
         ),
         (
             change("argmax", &|case| case.arguments.params[0] = Some(Value::Int(2))),
-            "1:5: axis 2 is none of a tensor of rank 2",
+            "1:5: axis 2 is out of range for rank 2",
         ),
         (
             change("conv2d", &|case| case.arguments.inputs[0] = dims(&[1])),
-            "1:9: item 1 is none of a list of 1",
+            "1:9: item 1 is out of range for a list of 1",
         ),
         (
             change("relu", &|case| case.arguments.inputs[0] = Argument::Absent),
-            "the input `x` is absent, and is not optional",
+            "the input `x` is absent but not optional",
         ),
         (
             change("concat", &|case| case.arguments.params[0] = None),
-            "the parameter `axis` is left out, and has no default",
+            "the parameter `axis` is omitted but has no default",
         ),
         (
             change("expand", &|case| case.arguments.inputs[1] = dims(&[3])),
-            "shapes depend on elements of the input `shape`, which are not given",
+            "shapes depend on elements of the input `shape`, which are not known",
         ),
     ];
     for (found, wanted) in cases {
