@@ -182,11 +182,11 @@ fn every_breach_is_reported_and_the_next_run_works() {
             "panicked: the kernel gave up (runtime/tests/kernels/firewall.rs:",
         ),
         ("index", Status::PANICKED, "panicked: a payload that is no text"),
-        ("status", Status::from_code(4711), "answered with status 4711, which has no meaning"),
+        ("status", Status::from_code(4711), "returned unknown status 4711"),
         (
             "scratch",
             Status::SCRATCH_EXCEEDED,
-            "requested more scratch or geometry than it declared: wanted 68 bytes, 64 are left",
+            "requested more scratch or geometry than it declared: requested 68 bytes, 64 are left",
         ),
         ("port", Status::NO_SUCH_PORT, "requested a port that the node does not have: port 3 of 1"),
         (

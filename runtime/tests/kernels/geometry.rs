@@ -312,7 +312,7 @@ fn kernels_that_do_not_take_the_extents_are_refused_by_name() {
     assert_eq!(
         error,
         "node \"Greedy_0\": package Geometry's Greedy requested more scratch or geometry than it declared: \
-         wanted 20 bytes, 16 are left while it prepares for its shapes"
+         requested 20 bytes, 16 are left while it prepares for its shapes"
     );
 }
 
@@ -372,7 +372,7 @@ fn geometry_beyond_memory_is_refused_with_the_model() {
         )
     };
     let error = compile(&text("p = Relu@21(x)")).unwrap_err();
-    assert!(error.contains("package Geometry's Boundless wants"), "{error}");
+    assert!(error.contains("package Geometry's Boundless needs"), "{error}");
     let error = compile(&text("p = Positive@21(x)")).unwrap_err();
     let wanted = format!("a session needs {} bytes of memory", usize::MAX);
     assert!(error.starts_with(&wanted), "{error}");
