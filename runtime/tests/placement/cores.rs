@@ -299,7 +299,7 @@ fn more_scratch_than_the_fast_memory_is_refused() {
     let error = session.run().unwrap_err().to_string();
     assert!(
         error.ends_with(
-            "requested more scratch or geometry than it declared: wanted 16 bytes, 8 are left"
+            "requested more scratch or geometry than it declared: requested 16 bytes, 8 are left"
         ),
         "{error}"
     );
