@@ -1,4 +1,4 @@
-//! Each element without its sign. The least integer of a type stays.
+//! The absolute value of each element. The smallest integer of a signed type has no positive counterpart and stays.
 
 use udo_api::{TypeSet, types};
 use udo_simd::Simd;

@@ -1,4 +1,4 @@
-//! Sum of two tensors, with broadcasting. Integers wrap.
+//! The sum of two tensors, with broadcasting. Integers wrap.
 
 use udo_simd::Simd;
 

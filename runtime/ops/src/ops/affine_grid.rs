@@ -1,4 +1,4 @@
-//! The grid of places that affine transforms make of an image's, or of a volume's: where `GridSample` looks.
+//! The sampling grid of 2-D or 3-D affine transforms, as `GridSample` reads it.
 
 use std::marker::PhantomData;
 
@@ -46,7 +46,7 @@ impl Op for AffineGrid {
     }
 }
 
-/// The extents of the grid, outermost first.
+/// Returns the spatial extents of the grid, outermost axis first.
 fn spatial(node: &Node<'_>) -> Result<Vec<usize>, Error> {
     let (theta, size) = (node.input(0)?, SIZE.required(node)?);
     let sizes: Vec<usize> = size.iter().filter_map(|&n| usize::try_from(n).ok()).collect();
@@ -71,12 +71,12 @@ struct Grid<T> {
 }
 
 impl<T> Grid<T> {
-    /// Where position `at` along an axis lies, from -1 to 1.
+    /// Returns the coordinate of position `at` along an axis, from -1 to 1.
     fn place(&self, at: usize, len: usize) -> f64 {
         if !self.aligns_corners {
             return (2 * at + 1) as f64 / len as f64 - 1.0;
         }
-        // One position is in the middle.
+        // A single position is in the middle.
         if len == 1 { 0.0 } else { (2 * at) as f64 / (len - 1) as f64 - 1.0 }
     }
 }
@@ -99,7 +99,7 @@ impl<T: Number + Element> Kernel for Grid<T> {
         parallel.chunks_mut(y, grain, |chunk, y| {
             for (at, y) in (chunk * grain / axes..).zip(y.chunks_exact_mut(axes)) {
                 let theta = &theta[at / places * axes * (axes + 1)..];
-                // The innermost axis comes first, and 1 for the addend last.
+                // Coordinates go from the innermost axis outwards; the last one is 1, the factor of the translation.
                 let (mut place, mut rest) = ([1.0; 4], at % places);
                 for (place, &len) in place.iter_mut().zip(self.spatial.iter().rev()) {
                     *place = self.place(rest % len, len);
@@ -133,7 +133,7 @@ mod tests {
         assert_near(&y.values::<f32>(), &wanted, 1e-6);
         let y = grid(&same, &[1, 2, 3], &[1, 3, 1, 3]).int("align_corners", 1).one();
         assert_near(&y.values::<f32>(), &[-1.0, 0.0, 0.0, 0.0, 1.0, 0.0], 1e-6);
-        // The second image is twice as large and moved, x and y are exchanged.
+        // The second image is scaled by 2 and translated, and its x and y are exchanged.
         let other = [0.0, 2.0, 1.0, 2.0, 0.0, -1.0];
         let y = grid(&[same, other].concat(), &[2, 2, 3], &[2, 1, 1, 2]).one();
         assert_near(&y.values::<f32>(), &[-0.5, 0.0, 0.5, 0.0, 1.0, -2.0, 1.0, 0.0], 1e-6);

@@ -1,4 +1,4 @@
-//! Where along an axis the greatest element is.
+//! The index of the largest element along an axis.
 
 use crate::Def;
 use crate::family::select::Ranked;

@@ -1,4 +1,4 @@
-//! Where along an axis the least element is.
+//! The index of the smallest element along an axis.
 
 use crate::Def;
 use crate::family::select::Ranked;

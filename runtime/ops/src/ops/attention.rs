@@ -1,4 +1,4 @@
-//! Scaled products of queries and keys, and the values of those keys by the softmax of that.
+//! Scaled dot-product attention: `softmax(scale * Q K^T + mask) V`.
 
 use udo_api::{DType, Error, InferCx, Op, OpSchema, Param, Port, Value, types};
 
@@ -34,7 +34,7 @@ impl Op for Attention {
             Param::scalar("qk_matmul_output_mode", DType::I64).default(Value::int(0)),
             Param::scalar("scale", DType::F32).optional(),
             Param::scalar("softcap", DType::F32).default(Value::float(0.0)),
-            // Numbers are computed in single precision at least, whatever it asks for.
+            // Kernels compute in f32 or wider, so every value of this parameter is satisfied.
             Param::scalar("softmax_precision", DType::I64).optional(),
         ],
     );

@@ -1,4 +1,4 @@
-//! The mean of each window.
+//! The mean of each pooling window.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Each channel less its mean, over its deviation, scaled and moved: with statistics that the model holds.
+//! `(x - mean) / sqrt(variance + epsilon) * scale + bias` per channel, with the statistics stored in the model.
 
 use udo_api::{
     Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, Inputs, Io, Kernel,
@@ -44,13 +44,13 @@ impl ChannelNorm for BatchNormalization {
         ],
         &[
             Port::required("Y", TYPES),
-            // Of training.
+            // Training only.
             Port::optional("running_mean", TYPES),
             Port::optional("running_var", TYPES),
         ],
         &[
             Param::scalar("epsilon", DType::F32).default(Value::float(1e-5)),
-            // Of training.
+            // Training only.
             Param::scalar("momentum", DType::F32).optional(),
             Param::scalar("training_mode", DType::I64).default(Value::int(0)),
         ],
@@ -79,7 +79,7 @@ impl ChannelNorm for BatchNormalization {
             if found.shape() != [channels] {
                 return Err(Error::new(format!("input {port} is {found}, wanted [{channels}]")));
             }
-            // Halves may meet f32, in which they are computed.
+            // f16 and bf16 inputs are computed in f32, so their parameters may be f32.
             if (found.dtype() == Some(DType::F64)) != (x.dtype() == Some(DType::F64)) {
                 return Err(Error::new(format!("input {port} is {found}, wanted the type of {x}")));
             }
@@ -107,7 +107,7 @@ impl ChannelNorm for BatchNormalization {
     }
 }
 
-/// In double precision, with the channels second.
+/// The f64 kernel, for channels on the second axis.
 struct Doubles {
     split: AxisSplit,
     epsilon: f64,
@@ -136,7 +136,7 @@ impl Kernel for Doubles {
     }
 }
 
-/// An element per work item.
+/// GPU kernel: one element per work item.
 struct OnGpu {
     split: AxisSplit,
     epsilon: f32,
@@ -148,8 +148,8 @@ __kernel void udo_batch_norm(__global const float *x, __global const float *scal
     const int channels, const int inner, const float epsilon) {
     const int i = get_global_id(0), channel = i / inner % channels;
     const float factor = scale[channel] / sqrt(variance[channel] + epsilon);
-    // The mean goes first: where it is large beside the deviation, products with the factor would lose their digits.
-    // A factor without an end gives NaN, as on the CPU.
+    // Subtracts the mean first: where it is large compared to the deviation, `x * factor + (bias - mean * factor)`
+    // would cancel. A factor that is not finite gives NaN, as on the CPU.
     y[i] = isfinite(factor) ? (x[i] - mean[channel]) * factor + bias[channel]
                             : x[i] * factor + (bias[channel] - mean[channel] * factor);
 }
@@ -277,7 +277,7 @@ mod tests {
         }
         let run = run.float("epsilon", 0.0);
         settled_on_any_threads(&run);
-        // A bias is added to it, so zeros lose their sign.
+        // The kernel adds a bias of 0, which turns -0 into 0.
         let wanted: Vec<f32> = x.iter().map(|x| x + 0.0).collect();
         for y in of_kernels(&run) {
             assert_eq!(bits(&y), bits(&wanted));

@@ -1,4 +1,4 @@
-//! Ones, each with the probability that an element states, and zeros else.
+//! Draws 1 with the probability given by each element, and 0 otherwise.
 
 use udo_api::{
     Bf16, Bits, Core, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
@@ -34,7 +34,7 @@ impl Op for Bernoulli {
 
 struct Trials {
     seed: Seed,
-    /// The bits of a one.
+    /// The bit pattern of 1 in the output type.
     one: u64,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }

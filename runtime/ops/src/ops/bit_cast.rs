@@ -1,4 +1,4 @@
-//! The bits of each element as those of another type.
+//! Reinterprets the bits of each element as another type of the same size.
 
 use udo_api::{
     Core, DType, Error, InferCx, KernelDef, Op, OpSchema, Param, Port, any_input, any_output, types,

@@ -1,4 +1,4 @@
-//! The bits of each integer further left or right, with broadcasting. Bits that leave the type are lost.
+//! Shifts each unsigned integer left or right, with broadcasting. Bits shifted out of the type are lost.
 
 use udo_api::{DType, Error, FinalizeCx, Param, TypeSet, types};
 

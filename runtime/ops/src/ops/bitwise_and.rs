@@ -1,4 +1,4 @@
-//! The bits that both integers have, with broadcasting.
+//! `a & b` for each pair of integers, with broadcasting.
 
 use udo_api::{DType, Error, FinalizeCx, KernelDef, TypeSet, types};
 

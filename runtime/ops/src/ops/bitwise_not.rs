@@ -1,4 +1,4 @@
-//! Each integer with all its bits turned over.
+//! `!x` for each integer.
 
 use udo_api::{
     Core, Element, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef,
@@ -32,7 +32,7 @@ impl Op for BitwiseNot {
 
 struct Bytes {
     extents: Extents,
-    /// For the type of the elements.
+    /// The kernel for the element type.
     run: fn(Extents, Io<'_>) -> Result<(), ExecError>,
 }
 
@@ -51,7 +51,7 @@ impl Kernel for Bytes {
     }
 }
 
-/// An integer is turned over byte by byte.
+/// Inverts bit by bit, so one instance per element size is enough.
 fn execute<T: Element>(extents: Extents, io: Io<'_>) -> Result<(), ExecError> {
     each::<T>(
         extents,

@@ -1,4 +1,4 @@
-//! The bits that one integer has and the other has not, with broadcasting.
+//! `a ^ b` for each pair of integers, with broadcasting.
 
 use udo_api::{DType, Error, FinalizeCx, KernelDef, TypeSet, types};
 

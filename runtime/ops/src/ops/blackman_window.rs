@@ -1,4 +1,4 @@
-//! The window of Blackman, of two cosines.
+//! The Blackman window: `0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N)`.
 
 use crate::Def;
 use crate::family::signal::window::{Window, window};

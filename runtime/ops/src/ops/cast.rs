@@ -1,4 +1,4 @@
-//! Each element as another type.
+//! Converts each element to another type.
 
 use std::cmp::Ordering;
 
@@ -28,7 +28,7 @@ impl Op for Cast {
         &[Port::required("output", types::ANY)],
         &[
             Param::scalar("to", DType::I64),
-            // These two speak of 8-bit floating-point types only.
+            // `saturate` and `round_mode` concern 8-bit floating-point types, which are not supported.
             Param::scalar("saturate", DType::I64).default(Value::int(1)),
             Param::text("round_mode").default(Value::text("up")),
         ],
@@ -65,23 +65,23 @@ fn execute<S: Source, D: Target>(mut io: Io<'_>) -> Result<(), ExecError> {
     io.outputs.set_shape(0, io.inputs.shape(0)?)
 }
 
-/// The types that the GPU converts: devices need not have others.
+/// The types that the GPU converts; OpenCL devices need not support others.
 pub(super) const ON_GPU: TypeSet = {
     let signed = types::INDEX.or(types::I8).or(types::I16);
     REAL.or(signed).or(types::UNSIGNED).or(types::BOOL)
 };
 
-/// One element per work item.
+/// GPU kernel: one element per work item.
 pub(super) struct ConvertGpu {
     dtypes: [Option<DType>; 2],
-    /// Whether results are bf16 in the model, which the GPU stores as f32.
+    /// Whether the model's output type is bf16, which the GPU stores as f32.
     is_rounded: bool,
     len: usize,
     load: fn(&Buffers<'_>, usize) -> Result<Number, ExecError>,
     store: fn(&Buffers<'_>, usize, Number) -> Result<(), ExecError>,
 }
 
-/// What every element that the GPU converts is.
+/// An element of any type that the GPU converts.
 #[derive(Clone, Copy)]
 enum Number {
     Real(f32),
@@ -89,7 +89,7 @@ enum Number {
     Unsigned(u64),
 }
 
-/// The arm's value with `$T` standing for a type in [`ON_GPU`].
+/// Evaluates the arm with `$T` bound to each type in [`ON_GPU`].
 macro_rules! of_converted {
     ($dtype:expr, $T:ident => $body:expr) => {
         of_type!(
@@ -124,7 +124,7 @@ fn store<D: Target>(buffers: &Buffers<'_>, i: usize, x: Number) -> Result<(), Ex
     )
 }
 
-/// Stores the f32 that is the nearest bf16.
+/// Stores `x` rounded to the nearest bf16, as an f32.
 fn store_rounded(buffers: &Buffers<'_>, i: usize, x: Number) -> Result<(), ExecError> {
     let y = match x {
         Number::Real(x) => Bf16::of(x),
@@ -134,8 +134,8 @@ fn store_rounded(buffers: &Buffers<'_>, i: usize, x: Number) -> Result<(), ExecE
     buffers.set(0, i, y.to_f32())
 }
 
-/// Rounds to the nearest bf16, halves to even. Of an integer `udo_cut` keeps in the last digit whether any behind it is not 0, so
-/// that it is rounded once.
+/// Returns OpenCL code that rounds to the nearest bf16, ties to even. `udo_cut` shortens an integer to digits that an
+/// f32 holds exactly and sets the last one if it cut off a nonzero bit, so that the value is rounded only once.
 fn rounding(from: Option<DType>) -> String {
     const ROUND: &str = "float udo_bf16(float x) {
     const uint bits = as_uint(x);
@@ -193,7 +193,7 @@ impl GpuKernel for ConvertGpu {
             _ if self.is_rounded && is_cut => "ys[i] = udo_bf16(udo_cut(x))".to_owned(),
             _ if self.is_rounded => "ys[i] = udo_bf16((float)x)".to_owned(),
             Some(DType::F32) => "ys[i] = (float)x".to_owned(),
-            // Integers that an f32 rounds are beyond every half.
+            // Integers that an f32 cannot hold exactly are beyond the f16 range.
             Some(DType::F16) => "vstore_half_rte((float)x, i, ys)".to_owned(),
             Some(DType::Bool) => "ys[i] = x != 0 ? 1 : 0".to_owned(),
             _ if integer(from).is_some() => format!("ys[i] = ({})x", stored(to)),
@@ -211,7 +211,7 @@ impl GpuKernel for ConvertGpu {
     }
 }
 
-/// A type that every other is made of: real numbers lose their fraction, and saturate.
+/// A source type. Conversions to integers truncate towards zero and saturate.
 trait Source: Element {
     fn to_f32(self) -> f32;
     fn to_f64(self) -> f64;
@@ -224,7 +224,7 @@ trait Source: Element {
     fn to_u32(self) -> u32;
     fn to_u64(self) -> u64;
     fn is_true(self) -> bool;
-    /// A number that rounds to the same 16-bit floating-point number.
+    /// Returns an f32 that rounds to the same 16-bit float as `self` does, so that rounding twice is safe.
     fn to_narrowing_f32(self) -> f32;
 }
 
@@ -263,7 +263,7 @@ sources! {
     Bool, x => u8::from(x.get()), f32::from(u8::from(x.get()));
 }
 
-/// Rounds so that a second rounding to half the digits comes out as one rounding would.
+/// Rounds to odd: a later rounding to half as many digits gives the same result as rounding once.
 fn round_to_odd(x: f64) -> f32 {
     let nearest = x as f32;
     let bits = nearest.to_bits();
@@ -277,8 +277,8 @@ fn round_to_odd(x: f64) -> f32 {
     }
 }
 
-/// An integer of 48 digits at most that rounds to half as many as the given one does: the last one says whether any
-/// behind it was not 0.
+/// Shortens an integer to at most 48 digits that round to 24 as `x` does: the last digit is sticky, it is 1 if any
+/// digit cut off was nonzero.
 fn few_digits(x: u64) -> f64 {
     const CUT: u64 = 0xffff;
     if x >> 48 == 0 {
@@ -287,7 +287,7 @@ fn few_digits(x: u64) -> f64 {
     ((x & !CUT) | (u64::from(x & CUT != 0) << CUT.count_ones())) as f64
 }
 
-/// A type that any other becomes.
+/// A destination type.
 trait Target: Element {
     fn of<S: Source>(x: S) -> Self;
 }
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn halves_are_rounded_once() {
-        // Just above the middle of two halves, but the nearest f32 is the middle itself.
+        // Just above the midpoint of two f16 values; the nearest f32 is the midpoint itself.
         let x = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
         let y = bench("Cast").input(tensor(&[2], &[x, -x])).int("to", 10).one();
         assert_eq!(y.values::<F16>(), [F16(0x3c01), F16(0xbc01)]);
@@ -409,7 +409,7 @@ mod tests {
     }
     #[test]
     fn integers_are_rounded_once() {
-        // Just above the middle of two such numbers, but the nearest f32, or f64, is the middle itself.
+        // Just above the midpoint of two f16 or bf16 values; the nearest f32 or f64 is the midpoint itself.
         let y = bench("Cast").input(tensor(&[1], &[(1i32 << 30) + (1 << 22) + 1])).int("to", 16);
         assert_eq!(y.one().values::<Bf16>(), [Bf16(0x4e81)]);
         let x = [(1i64 << 32) + (1 << 24) + 1, -(1 << 62) - (1 << 54) - 1];

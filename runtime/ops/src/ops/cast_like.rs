@@ -1,4 +1,4 @@
-//! Each element as the type of another tensor.
+//! Converts each element to the type of another tensor.
 
 use udo_api::{
     Core, DType, Error, InferCx, KernelDef, Op, OpSchema, Param, Port, Value, any_input,
@@ -31,7 +31,7 @@ impl Op for CastLike {
         &[Port::required("input", types::ANY), Port::required("target_type", types::ANY)],
         &[Port::required("output", types::ANY)],
         &[
-            // These two speak of 8-bit floating-point types only.
+            // `saturate` and `round_mode` concern 8-bit floating-point types, which are not supported.
             Param::scalar("saturate", DType::I64).default(Value::int(1)),
             Param::text("round_mode").default(Value::text("up")),
         ],

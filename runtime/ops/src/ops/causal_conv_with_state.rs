@@ -1,5 +1,5 @@
-//! A convolution of each channel with its own kernel, of what is there and what came before; its last elements are what
-//! came before the next call.
+//! A causal depthwise convolution over a sequence. The state holds the last elements of the previous call and is
+//! updated for the next one.
 
 use udo_api::{
     Core, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpSchema,
@@ -55,12 +55,12 @@ impl Op for CausalConv {
     }
 }
 
-/// A channel of an input.
+/// One channel of an input.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     channels: usize,
     length: usize,
-    /// Elements before the first: one less than the kernel has.
+    /// Elements before the first one: the kernel length less 1.
     past: usize,
     has_swish: bool,
 }
@@ -96,7 +96,7 @@ impl Row {
         Ok(Self { channels, length, past, has_swish })
     }
 
-    /// One channel: the taps one after the other, each over all of the row.
+    /// Convolves one channel: tap by tap, each over the whole row, which vectorizes for any kernel length.
     fn convolve(&self, x: &[f32], past: &[f32], weight: &[f32], y: &mut [f32]) {
         for (tap, &weight) in weight.iter().enumerate() {
             let before = (self.past - tap).min(x.len());
@@ -111,7 +111,7 @@ impl Row {
         }
     }
 
-    /// The last elements of `past` and `x`, one behind the other.
+    /// Copies the last elements of `past` followed by `x`.
     fn keep_last(&self, x: &[f32], past: &[f32], y: &mut [f32]) {
         let new = self.past.min(x.len());
         let (old, to) = y.split_at_mut(self.past - new);
@@ -149,7 +149,7 @@ impl Kernel for Rows {
         let (x, weight) = (inputs.get::<f32>(X)?, inputs.get::<f32>(WEIGHT)?);
         let given = |port| if inputs.has(port) { inputs.get::<f32>(port) } else { Ok(&[][..]) };
         let (bias, past) = (given(BIAS)?, given(PAST)?);
-        // Nothing at all where there is none, which stands for zeros.
+        // An absent state stands for zeros.
         let past_of = |at: usize| past.get(at * before..(at + 1) * before).unwrap_or(&[]);
         let grain = row_grain(length);
         parallel.chunks_mut(outputs.take::<f32>(0)?, grain, |chunk, y| {
@@ -178,7 +178,7 @@ mod tests {
     use crate::family::numerics::settled_on_any_threads;
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
-    /// Batch, channels, length and the kernel's length; whether there are a bias and elements from before.
+    /// Batch, channels, length and kernel length; whether a bias and a past state are given.
     const CASES: &[([usize; 4], bool, bool)] = &[
         ([2, 3, 8, 4], false, false),
         ([2, 3, 8, 4], true, true),
@@ -209,7 +209,7 @@ mod tests {
         run.text("activation", activation)
     }
 
-    /// The result, and the last elements.
+    /// The expected output and state.
     fn wanted(case: &([usize; 4], bool, bool), has_swish: bool) -> [Vec<f64>; 2] {
         let &([b, c, l, k], has_bias, has_past) = case;
         let [x, weight, bias, past] = numbers(case);

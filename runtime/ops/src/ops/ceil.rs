@@ -1,4 +1,4 @@
-//! The least whole number that is not less than each element.
+//! Rounds each element up to the next whole number.
 
 use udo_simd::Simd;
 

@@ -1,4 +1,4 @@
-//! `alpha (exp(x / alpha) - 1)` of negative elements.
+//! `max(0, x) + min(0, alpha (exp(x / alpha) - 1))` of each element.
 
 use udo_api::Param;
 use udo_simd::Simd;

@@ -1,4 +1,4 @@
-//! A tensor with other extents around the same middle: what is too much is cut on both sides, what lacks is zero.
+//! Crops or pads axes around their centre to given extents. Padding is zeros.
 
 use udo_api::{
     DType, Dim, Error, FinalizeCx, InferCx, Node, OpSchema, Param, Port, Shape, TensorDesc, types,
@@ -56,7 +56,7 @@ impl Crop for CenterCropPad {
     }
 }
 
-/// An axis with its middle where it was; what is odd lacks, or lies, behind.
+/// Returns the walk of one axis. If the difference is odd, the extra position is cut or padded at the end.
 fn walk(extent: usize, len: Option<usize>) -> Walk {
     match len {
         None => Walk::whole(extent),
@@ -67,7 +67,7 @@ fn walk(extent: usize, len: Option<usize>) -> Walk {
     }
 }
 
-/// The extents wanted, of those axes that the node names.
+/// Returns the requested extent of each axis; `None` for an axis that the node does not name.
 fn lens(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<Option<usize>>, Error> {
     let wanted = SHAPE.required(node)?;
     let axes: Vec<i64> = if node.has_param("axes") {

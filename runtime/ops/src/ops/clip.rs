@@ -1,4 +1,4 @@
-//! Each element, no less than one bound and no more than another. A NaN is neither, and stays.
+//! `min(max(x, lower), upper)` of each element. NaN stays NaN.
 
 use crate::Def;
 use crate::family::elementwise::{Limited, limited};

@@ -1,4 +1,4 @@
-//! Blocks of images put back where they were cut out; where they overlap, their sum, and of truths whether one is true.
+//! Sums overlapping blocks back into images, the inverse of an unfolding. For bools the sum is a logical or.
 
 use udo_api::{
     Bool, Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,
@@ -52,22 +52,22 @@ impl Op for Col2Im {
     }
 }
 
-/// Blocks along one axis of an image.
+/// The blocks along one axis of an image.
 #[derive(Clone, Copy, Debug)]
 struct Axis {
     image: usize,
-    /// Elements of a block, and how far they lie apart.
+    /// Elements of a block along this axis, `dilation` apart.
     block: usize,
     dilation: usize,
-    /// Blocks, and how far they lie apart.
+    /// Number of blocks along this axis, `stride` apart.
     count: usize,
     stride: usize,
-    /// How far the first block starts before the image.
+    /// Padding before the image.
     pad: usize,
 }
 
 impl Axis {
-    /// The block axis as it lies; nothing where not even one block fits.
+    /// Computes the number of blocks; `None` if not even one fits.
     fn placed(mut self, end_pad: usize) -> Option<Self> {
         let span = (self.block - 1).checked_mul(self.dilation)?.checked_add(1)?;
         let padded = self.image.checked_add(self.pad)?.checked_add(end_pad)?;
@@ -75,13 +75,13 @@ impl Axis {
         Some(self)
     }
 
-    /// Where element `at` of block `block` lies, if in the image.
+    /// Returns the position of element `at` of block `block`, or `None` in the padding.
     fn place(&self, block: usize, at: usize) -> Option<usize> {
         let from = block * self.stride + at * self.dilation;
         from.checked_sub(self.pad).filter(|&place| place < self.image)
     }
 
-    /// The blocks whose element `at` lies in the image.
+    /// Returns the blocks whose element `at` is inside the image.
     fn inside(&self, at: usize) -> std::ops::Range<usize> {
         let (first, end) = (self.pad, self.pad + self.image);
         let before = |place: usize| {
@@ -170,7 +170,7 @@ impl Blocks {
         }
     }
 
-    /// Where number `at` of a count over all axes lies along each.
+    /// Splits the linear index `at` into an index per axis.
     fn position(&self, mut at: usize, of: fn(&Axis) -> usize) -> Axes {
         let mut position = [0; MAX_RANK];
         for (place, axis) in position[..self.axes.len()].iter_mut().zip(&self.axes).rev() {

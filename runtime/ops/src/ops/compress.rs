@@ -1,4 +1,4 @@
-//! The slices along an axis, or the elements, for which a condition holds.
+//! Selects the slices along an axis, or the elements, for which a condition is true.
 
 use udo_api::{
     Bits, Bool, Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK,
@@ -15,7 +15,7 @@ const RULES: &[PortRule] =
     &[input(0, types::ANY).bounded(), input(1, types::BOOL).bounded(), output_like(0, 0).bounded()];
 
 struct Compress {
-    /// None for all elements, one after the other.
+    /// `None` selects single elements of the flattened input.
     axis: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Tensors one after the other along an axis.
+//! Concatenates tensors along an axis.
 
 use udo_api::{
     Bits, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Inputs, Io, KernelDef,
@@ -17,7 +17,7 @@ pub(crate) const DEF: Def = movement::<Concat>();
 struct Concat {
     strips: Strips,
     axis: usize,
-    /// Whether each run says the extents.
+    /// Whether extents are known only in the run.
     is_bounded: bool,
 }
 
@@ -97,7 +97,7 @@ impl Movement for Concat {
 }
 
 impl Concat {
-    /// The extents of the result in this run, and how many they are.
+    /// Returns the output's extents in this run, and the extent along the axis.
     fn joined(&self, inputs: &Inputs<'_>) -> Result<(Axes, usize), ExecError> {
         let first = inputs.shape(0)?;
         let mut dims = [0; MAX_RANK];

@@ -1,4 +1,4 @@
-//! A tensor of a shape that holds one value.
+//! A tensor of a given shape, filled with one value.
 
 use udo_api::{Core, Error, InferCx, KernelDef, Op, OpSchema, Port, Shape, TensorDesc, types};
 

@@ -1,4 +1,4 @@
-//! Convolution over one to three spatial axes.
+//! Convolution over one to three spatial axes, with groups, strides, dilations and padding.
 
 use udo_api::{Error, Node, Param, TensorDesc};
 
@@ -113,7 +113,7 @@ mod tests {
                 let out = [y.dims()[2], y.dims()[3]];
                 let height = (SIZE[0] + pads[0] + pads[2] - (kh - 1) * dilation - 1) / stride + 1;
                 assert_eq!(out[0], height, "case {number}");
-                // Winograd's algorithm, which many channels get, is off by a few times as much.
+                // Winograd convolution, which is chosen for many channels, has a few times the rounding error.
                 let tolerance = if channels > 32 { 1e-4 } else { 1e-5 };
                 assert_near(&y.values::<f32>(), &naive(case, &x, &w, &bias, out), tolerance);
             }
@@ -175,7 +175,7 @@ mod tests {
             }
         }
 
-        // More planes than parts that they are cut into.
+        // More planes than parts that threads share.
         let (x, w, bias) = (noise(3 * 4 * 35), noise(44 * 2 * 9), noise(44));
         check::<F16>([&x, &w, &bias], 1e-3);
         check::<Bf16>([&x, &w, &bias], 8e-3);
@@ -183,8 +183,8 @@ mod tests {
 
     #[test]
     fn quantized_values_are_those_of_the_numbers() {
-        // More pixels than a strip has; by a table, as a product, by Winograd's algorithm, filters of one channel, and a
-        // depth that comes in blocks.
+        // More pixels than a strip has; through a table, as a matrix product, by Winograd, with one input channel per
+        // filter, and with a depth that is split into blocks.
         let cases = [
             Case { channels: 5, outputs: 40, kernel: [3, 3], stride: 2, pads: [1; 4], ..PLAIN },
             Case { channels: 24, outputs: 70, kernel: [1, 1], ..PLAIN },
@@ -248,7 +248,7 @@ mod tests {
                 };
                 let sums = before.outputs[0].values::<f32>().into_iter().enumerate();
                 let wanted: Vec<f64> = sums.map(finish).map(f64::from).collect();
-                // Biases and residuals are added to the sums in another order.
+                // The fused kernel adds biases and residuals in another order.
                 assert_near(&after.outputs[0].values::<f32>(), &wanted, 1e-5);
             }
             let cut = plain().then_activation(udo_api::Activation::Clip(-0.5, 0.75));
@@ -257,7 +257,7 @@ mod tests {
                 let wanted: Vec<f32> = sums.map(|sum| sum.clamp(-0.5, 0.75)).collect();
                 assert_eq!(after.outputs[0].values::<f32>(), wanted, "case {number}");
             }
-            // All but the one whose images have their channels second.
+            // All cases but the one with channels on the second axis.
             assert_quantized(&plain(), before.len() - 1);
             let most = after.iter().map(|after| after.epilogue_steps).max();
             let is_depthwise = groups == channels;

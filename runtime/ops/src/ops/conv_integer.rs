@@ -1,4 +1,4 @@
-//! Convolution of 8-bit integers without their zero points, as exact sums.
+//! Convolution of 8-bit integers after subtracting their zero points, with exact i32 sums.
 
 use udo_api::{DType, Error, InferCx, Op, OpSchema, Port, TensorDesc, types};
 

@@ -1,4 +1,4 @@
-//! Transposed convolution over one to three spatial axes: what is the gradient of a convolution.
+//! Transposed convolution over one to three spatial axes: the gradient of a convolution with respect to its input.
 
 use udo_api::{Error, Node, Param, TensorDesc};
 
@@ -68,7 +68,7 @@ mod tests {
             .ints("output_padding", &each(more))
     }
 
-    /// Rows and columns by scattering each input element, one axis of `rows` and one of 5.
+    /// The reference: scatters each input element, over one axis of `rows` and one of 5.
     fn naive(case: Case, rows: usize, [x, w]: [&[f32]; 2]) -> (Vec<f64>, [usize; 2]) {
         let Case { channels, outputs, groups, kernel, stride, dilation, pads, more } = case;
         let out =
@@ -152,7 +152,7 @@ mod tests {
             let run = bench("ConvTranspose").input(tensor(&[1, 1, 2], &[1f32, 2.0]));
             run.input(tensor(&[1, 1, 3], &[1f32, 10.0, 100.0])).ints("strides", &[2])
         };
-        // All of it is 1, 10, 102, 20, 200.
+        // The full output is 1, 10, 102, 20, 200.
         let cases: [(&str, &[i64], &[f64]); 5] = [
             ("SAME_UPPER", &[], &[1.0, 10.0, 102.0, 20.0]),
             ("SAME_LOWER", &[], &[10.0, 102.0, 20.0, 200.0]),

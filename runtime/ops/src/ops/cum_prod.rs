@@ -1,4 +1,4 @@
-//! The products of the elements along an axis up to each of them.
+//! Cumulative products along an axis.
 
 use crate::Def;
 use crate::family::cumulative::{Cumulative, cumulative};

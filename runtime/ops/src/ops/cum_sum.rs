@@ -1,4 +1,4 @@
-//! The sums of the elements along an axis up to each of them.
+//! Cumulative sums along an axis.
 
 use crate::Def;
 use crate::family::cumulative::{Cumulative, cumulative};

@@ -1,4 +1,4 @@
-//! A convolution whose taps lie where an input says: off by an offset of each position, and weighed by a mask.
+//! Deformable convolution: an input offsets the sampling position of every tap, and an optional mask scales the sample.
 
 use udo_api::{
     Core, DType, Dim, Error, InferCx, KernelDef, Op, OpSchema, Param, Port, PortRule, TypeSet,
@@ -117,7 +117,7 @@ mod tests {
             [&[n, c], dims].concat()
         }
 
-        /// Extents of images, weights, offsets, bias and mask.
+        /// Extents of image, weights, offsets, bias and mask.
         fn dims(&self) -> [Vec<usize>; 5] {
             let rows = self.offset_groups * self.kernel.iter().product::<usize>();
             let per_group = self.channels / self.groups;
@@ -135,7 +135,7 @@ mod tests {
             self.dims().map(|dims| {
                 seed += 1;
                 let x = noise(dims.iter().product::<usize>() + seed).split_off(seed);
-                // Offsets lead some elements away, and off the edges.
+                // Large offsets sample far away and outside the image.
                 let factor = if seed == 3 { 2.5 } else { 1.0 };
                 x.into_iter().map(|x| f64::from(x * factor)).collect()
             })
@@ -187,7 +187,7 @@ mod tests {
                             start - self.pad as f64 + offsets[(own * rank + axis) * all + at]
                         })
                         .collect();
-                    // Every element has the share that it is near: a hat of its own.
+                    // Bilinear weights as a hat function: every element contributes by its distance.
                     let image = &x[(n * self.channels + channel) * area..][..area];
                     let found: f64 = image
                         .iter()

@@ -1,4 +1,4 @@
-//! Channels laid out as blocks of pixels.
+//! Rearranges channels into blocks of pixels.
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, OpSchema,

@@ -1,4 +1,4 @@
-//! The real numbers that quantized values stand for.
+//! `y = (x - zero_point) * scale`, per tensor, axis or block.
 
 use udo_api::{
     Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
@@ -14,7 +14,7 @@ pub(crate) const DEF: Def = Def::of::<DequantizeLinear>(KERNELS);
 
 const NAME: &str = "DequantizeLinear";
 const KERNELS: &[KernelDef] = &[CPU, stored::dequantized(NAME), CPU.on(Core::DSP_V68)];
-// Its scales are inputs, whatever is known of the tensor.
+// Scales are inputs of the node, independent of the tensor's own encoding.
 const CPU: KernelDef = KernelDef::new::<Dequantize>(NAME, Core::CPU).ports(&[
     input(0, TYPES).per_axis().bounded(),
     input(1, types::F32),

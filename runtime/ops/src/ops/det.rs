@@ -1,4 +1,4 @@
-//! The determinant of each matrix.
+//! The determinant of each square matrix.
 
 use std::marker::PhantomData;
 
@@ -45,12 +45,12 @@ impl Op for Det {
 struct Eliminated<T> {
     /// Rows of a matrix.
     size: usize,
-    /// Matrices that are worked on at once.
+    /// Matrices processed concurrently.
     parts: usize,
     of: PhantomData<fn() -> T>,
 }
 
-/// Multiply-adds of matrices that one thread does alone.
+/// Below this many multiply-adds, one thread does all matrices.
 const SMALL: usize = 1 << 15;
 
 impl<T: Number + Element> Kernel for Eliminated<T> {
@@ -83,12 +83,13 @@ impl<T: Number + Element> Kernel for Eliminated<T> {
     }
 }
 
-/// The determinant of a matrix of `size` rows, which is left with nothing below its diagonal.
+/// Returns the determinant of a matrix of `size` rows by Gaussian elimination; overwrites the matrix with its upper
+/// triangle.
 fn eliminate(matrix: &mut [f64], size: usize) -> f64 {
     let mut product = 1.0;
     for at in 0..size {
         let rows = &mut matrix[at * size..];
-        // The row with the largest number divides the others, so that none of them grows much.
+        // Partial pivoting keeps the factors at most 1.
         let by_size =
             |a: &usize, b: &usize| rows[a * size + at].abs().total_cmp(&rows[b * size + at].abs());
         let largest = (0..size - at).max_by(by_size).unwrap_or(0);
@@ -100,7 +101,7 @@ fn eliminate(matrix: &mut [f64], size: usize) -> f64 {
         let pivot = first[at];
         product *= pivot;
         if pivot == 0.0 {
-            // What is left has a column of zeros.
+            // The rest of the column is zero, so the matrix is singular.
             return product;
         }
         for row in others.chunks_exact_mut(size) {

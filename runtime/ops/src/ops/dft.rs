@@ -59,7 +59,7 @@ impl Op for Dft {
     }
 }
 
-/// The axis, and what is made of each line along it.
+/// Returns the axis and the transform of each line along it.
 fn read(node: &Node<'_>) -> Result<(usize, Wanted), Error> {
     let x = node.input(0)?;
     let &[.., parts @ (1 | 2)] = x.shape() else {
@@ -87,7 +87,7 @@ fn read(node: &Node<'_>) -> Result<(usize, Wanted), Error> {
     Ok((axis, Wanted { len, parts, is_inverse, is_half }))
 }
 
-/// The number that an input is.
+/// Returns the single value of an optional input.
 fn one(argument: IntsArgument, node: &Node<'_>) -> Result<Option<i64>, Error> {
     match argument.read(node)?.as_deref() {
         None => Ok(None),
@@ -150,7 +150,7 @@ mod tests {
         run.constant(tensor(&[], &[axis]))
     }
 
-    /// Element `k` of the transform of complex numbers, of which there are `n` with zeros behind.
+    /// Bin `k` of the transform of length `n`; shorter inputs are padded with zeros.
     fn exact(x: &[[f64; 2]], n: usize, k: usize) -> [f64; 2] {
         x.iter().take(n).enumerate().fold([0.0; 2], |[re, im], (i, [a, b])| {
             let (s, c) = (-std::f64::consts::TAU * (i * k % n) as f64 / n as f64).sin_cos();

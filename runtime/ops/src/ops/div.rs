@@ -1,4 +1,4 @@
-//! Quotient of two tensors, with broadcasting. Integers lose their fraction; over 0 they give 0.
+//! The quotient of two tensors, with broadcasting. Integer division truncates, and division by 0 gives 0.
 
 use udo_simd::Simd;
 

@@ -1,4 +1,4 @@
-//! The input unchanged, as dropout is for training.
+//! Copies the input: dropout is active in training only.
 
 use udo_api::{
     Bool, Core, DType, Error, ExecError, Facts, FinalizeCx, GpuArg, GpuKernel, InferCx, Io, Kernel,
@@ -53,7 +53,7 @@ impl Op for Dropout {
     }
 }
 
-/// Keeps everything, and says so where a mask is wanted.
+/// Copies the input and fills the mask, if requested, with true.
 struct Kept {
     data: Copied,
     has_mask: bool,
@@ -73,7 +73,7 @@ impl Kernel for Kept {
     }
 }
 
-/// An element per work item.
+/// GPU kernel: one element per work item.
 struct OnGpu {
     len: usize,
     has_mask: bool,

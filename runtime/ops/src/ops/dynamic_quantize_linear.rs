@@ -1,4 +1,4 @@
-//! Real numbers as u8 of the scale and zero point that their own range asks for.
+//! Quantizes to u8 with a scale and zero point computed from the range of the input.
 
 use udo_api::{
     Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema, Port,
@@ -39,7 +39,7 @@ impl Op for DynamicQuantizeLinear {
 
 struct Quantize {
     range: DynamicRange,
-    /// Whether each run says how many numbers there are.
+    /// Whether the number of elements is known only in the run.
     is_bounded: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Sums of products of elements, by the labels that an equation gives to the axes of tensors.
+//! Einstein summation: sums of products over the labels that an equation assigns to axes.
 
 use udo_api::{
     Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
@@ -44,10 +44,10 @@ impl Op for Einsum {
     }
 }
 
-/// Labels above all letters, for axes behind an ellipsis, which count from the last one.
+/// Labels above all letters, for the axes of an ellipsis, counted from the last one.
 const ELLIPSIS: Label = 0x100;
 
-/// The labels of every axis.
+/// The labels of every axis of every operand.
 struct Equation {
     inputs: Vec<Vec<Label>>,
     output: Vec<Label>,
@@ -100,7 +100,7 @@ impl Equation {
         Ok(Self { inputs, output })
     }
 
-    /// The extents of the output.
+    /// Returns the extents of the output.
     fn dims(&self, node: &Node<'_>) -> Result<Vec<Dim>, Error> {
         let mut known: Vec<(Label, Shape)> = Vec::new();
         for (port, labels) in self.inputs.iter().enumerate() {
@@ -127,7 +127,7 @@ impl Equation {
     }
 }
 
-/// The letters before an ellipsis, or all, and those behind it.
+/// One operand: the letters before and after an ellipsis, or all letters and `None`.
 struct Term {
     before: Vec<Label>,
     behind: Option<Vec<Label>>,
@@ -149,7 +149,8 @@ impl Term {
         })
     }
 
-    /// That of an output which the equation leaves out: an ellipsis, then letters that come once, in their order.
+    /// Returns the output of an equation without `->`: the ellipsis, then the letters that occur once, in alphabetical
+    /// order.
     fn implied(inputs: &[Vec<Label>]) -> Self {
         let mut all: Vec<Label> =
             inputs.iter().flatten().copied().filter(|&label| label < ELLIPSIS).collect();
@@ -162,7 +163,7 @@ impl Term {
         self.before.len() + self.behind.as_ref().map_or(0, Vec::len)
     }
 
-    /// The labels, with so many axes for the ellipsis.
+    /// Returns the labels, with `rest` axes for the ellipsis.
     fn labels(self, rest: usize) -> Vec<Label> {
         let Self { mut before, behind } = self;
         if let Some(behind) = behind {
@@ -173,11 +174,11 @@ impl Term {
     }
 }
 
-/// The first input multiplied by each of the others.
+/// Multiplies the first input by each of the others in turn.
 struct Summed {
     steps: Vec<Contraction>,
     end: Arrangement,
-    /// Bytes of an element.
+    /// Bytes per element.
     size: usize,
     run: Run,
 }
@@ -233,13 +234,13 @@ impl Kernel for Summed {
 }
 
 impl Summed {
-    /// Whether the output is the result of step `at` as it is.
+    /// Whether the output is the result of step `at` without a final transposition.
     fn is_last(&self, at: usize) -> bool {
         at + 1 == self.steps.len() && self.end.is_same()
     }
 }
 
-/// Writes the product of two operands that are arranged for it.
+/// Multiplies two operands whose axes are already arranged for the product.
 type Multiply<T> = fn(&Contraction, &mut Call<'_>, (&[T], &[T]), &mut [T]) -> Result<(), ExecError>;
 
 fn execute_floats(plan: &Summed, io: Io<'_>) -> Result<(), ExecError> {

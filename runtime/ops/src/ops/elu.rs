@@ -1,4 +1,4 @@
-//! `alpha (exp(x) - 1)` of negative elements.
+//! `x` if positive, else `alpha (exp(x) - 1)`.
 
 use udo_api::Param;
 use udo_simd::Simd;

@@ -1,4 +1,4 @@
-//! Whether each element is equal to the other operand's, with broadcasting. A NaN is not.
+//! `a == b` for each pair of elements, with broadcasting. NaN equals nothing.
 
 use udo_api::{TypeSet, types};
 use udo_simd::Simd;

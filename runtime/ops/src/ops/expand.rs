@@ -1,4 +1,4 @@
-//! Elements repeated along axes of one, up to a shape that they broadcast to.
+//! Broadcasts the input to a larger shape.
 
 use udo_api::{
     Bits, Core, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, Node, OpSchema, Port,
@@ -17,7 +17,7 @@ pub(crate) const DEF: Def = movement::<Expand>();
 const SHAPE: IntsArgument = IntsArgument { input: 1, name: "shape", what: "shape" };
 
 struct Expand {
-    /// The shape that elements are repeated up to, from the last axis on.
+    /// The shape to broadcast to; aligned with the input at the last axis.
     wanted: Shape,
 }
 

@@ -1,4 +1,4 @@
-//! A matrix with ones on a diagonal and zeros else, as large as another.
+//! A matrix of the input's shape with ones on one diagonal and zeros elsewhere.
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema,
@@ -41,9 +41,9 @@ impl Op for EyeLike {
 
 struct Diagonal {
     cols: usize,
-    /// How far the diagonal lies to the right.
+    /// Offset of the diagonal, positive to the right.
     k: i64,
-    /// The bits of a one.
+    /// The bit pattern of 1 in the output type.
     one: u64,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }

@@ -1,4 +1,4 @@
-//! The axes before one merged, and the axes from it on.
+//! Reshapes to a matrix: the axes before `axis` become rows, the others columns.
 
 use udo_api::{DType, Dim, Error, Node, Param, Shape, TensorDesc, Value, resolve_axis};
 
@@ -23,7 +23,7 @@ impl View for Flatten {
 
     fn shape(node: &Node<'_>, x: &TensorDesc) -> Result<Shape, Error> {
         let axis = node.int("axis")?;
-        // The axis behind the last one is allowed here: it leaves a column of 1.
+        // `axis == rank` is valid and gives one column.
         let end = usize::try_from(axis).is_ok_and(|a| a == x.rank());
         let axis = if end { Some(x.rank()) } else { resolve_axis(axis, x.rank()) }
             .ok_or_else(|| Error::new(format!("parameter \"axis\" is {axis}, input 0 is {x}")))?;

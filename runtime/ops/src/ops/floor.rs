@@ -1,4 +1,4 @@
-//! The greatest whole number that is not greater than each element.
+//! Rounds each element down to the next whole number.
 
 use udo_simd::Simd;
 

@@ -1,4 +1,4 @@
-//! The slices along an axis that indices ask for.
+//! Gathers slices along an axis by index.
 
 use udo_api::{
     Bits, Buffers, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, GpuArg, GpuKernel,
@@ -81,14 +81,14 @@ impl Movement for Gather {
         if inner == 0 {
             (0..count).try_for_each(|at| indices.position(at, len).map(drop))?;
         }
-        // A bounded output has room for more than the run's elements.
+        // A bounded output buffer may be larger than this run's output.
         let y = &mut y[..outer * count * inner];
         parallel.chunks_mut(y, slices * inner, |chunk, y| {
             let (mut block, mut at) = (chunk * slices / count, chunk * slices % count);
             for y in y.chunks_exact_mut(inner) {
                 let from = (block * len + indices.position(at, len)?) * inner;
                 match y {
-                    // A copy of one element is a call for others.
+                    // Single elements are assigned, because `copy_from_slice` would be a function call.
                     [y] => *y = data[from],
                     y => y.copy_from_slice(&data[from..][..inner]),
                 }
@@ -107,11 +107,11 @@ impl Movement for Gather {
     }
 }
 
-/// An element per work item. On a device, which cannot fail, what an index beyond the ends asks for is zeros.
+/// GPU kernel: one element per work item. A device cannot report errors, so an index out of range yields zeros.
 struct OnGpu {
     split: AxisSplit,
     count: usize,
-    /// Whether indices have 64 bits.
+    /// Whether indices are i64.
     is_long: bool,
     element: String,
     item: fn(&Self, usize, &Buffers<'_>) -> Result<(), ExecError>,

@@ -1,4 +1,4 @@
-//! For each index the element that it asks for along an axis, all other positions kept.
+//! Gathers single elements: each index replaces the coordinate along one axis, the other coordinates stay.
 
 use udo_api::{
     Bits, Buffers, Core, DType, Error, ExecError, Facts, FinalizeCx, GpuArg, GpuKernel, InferCx,
@@ -82,7 +82,7 @@ impl Movement for GatherElements {
         let (data, indices) = (inputs.get_bits::<B>(0)?, Indices::get(&inputs, 1)?);
         let (data_dims, dims) = (inputs.shape(0)?, inputs.shape(1)?);
         let along = Along::of(self.axis, data_dims, dims)?;
-        // A bounded output has room for more than the run's elements.
+        // A bounded output buffer may be larger than this run's output.
         let y = &mut outputs.take_bits::<B>(0)?[..indices.len()];
         let grain = row_grain(along.row);
         parallel.chunks_mut(y, grain, |chunk, y| {
@@ -99,12 +99,12 @@ impl Movement for GatherElements {
     }
 }
 
-/// An element per work item. On a device, which cannot fail, what an index beyond the ends asks for is zeros.
+/// GPU kernel: one element per work item. A device cannot report errors, so an index out of range yields zeros.
 struct OnGpu {
-    /// Where the elements of position 0 are, as the indices are gone through.
+    /// Offset of the element at axis position 0, for each index in output order.
     first: Meeting,
     len: usize,
-    /// Elements from one position to the next.
+    /// Stride of the gathered axis in elements.
     step: usize,
     is_long: bool,
     element: String,

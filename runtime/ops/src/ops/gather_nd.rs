@@ -1,4 +1,4 @@
-//! The slices that tuples of indices ask for.
+//! Gathers slices by tuples of indices.
 
 use udo_api::{
     Bits, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK,
@@ -93,14 +93,14 @@ impl Movement for GatherNd {
         if inner == 0 {
             (0..count).try_for_each(|at| tuples.slice(indices, at).map(drop))?;
         }
-        // A bounded output has room for more than the run's elements.
+        // A bounded output buffer may be larger than this run's output.
         let y = &mut outputs.take_bits::<B>(0)?[..count * inner];
         let slices = (GRAIN / inner.max(1)).max(1);
         parallel.chunks_mut(y, slices * inner, |chunk, y| {
             for (at, y) in y.chunks_exact_mut(inner).enumerate() {
                 let from = tuples.slice(indices, chunk * slices + at)?;
                 match y {
-                    // A copy of one element is a call for others.
+                    // Single elements are assigned, because `copy_from_slice` would be a function call.
                     [y] => *y = data[from],
                     y => y.copy_from_slice(&data[from..][..inner]),
                 }

@@ -1,4 +1,4 @@
-//! `x` times the share of a normal distribution below it, exactly or by a hyperbolic tangent.
+//! `x * Phi(x)`, with `Phi` the normal distribution function, exactly or in its tanh approximation.
 
 use udo_api::{Error, FinalizeCx, Param, Value};
 use udo_simd::Simd;
@@ -22,14 +22,14 @@ impl Unary for Gelu {
         if by_tanh == 0.0 {
             gelu(x)
         } else {
-            // `(1 + tanh(z)) / 2` is `1 / (1 + exp(-2 z))`, which keeps its digits where it is small.
+            // `(1 + tanh(z)) / 2` equals `1 / (1 + exp(-2 z))`, which does not cancel for negative `z`.
             x / (1.0 + (-2.0 * SCALE * (x + CUBIC * x * x * x)).exp())
         }
     };
     const OPENCL: &'static str = "p == 0.0f ? 0.5f * x * erfc(-0.70710678f * x) \
          : x / (1.0f + exp(-1.59576912f * (x + 0.044715f * x * x * x)))";
 
-    /// 1 for the hyperbolic tangent.
+    /// Returns 1 as the first parameter for the tanh approximation.
     fn params(cx: &FinalizeCx<'_>) -> Result<[f32; 2], Error> {
         match cx.text("approximate")? {
             "none" => Ok([0.0; 2]),

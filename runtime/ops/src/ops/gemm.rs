@@ -1,4 +1,4 @@
-//! `alpha * A * B + beta * C`, either matrix transposed.
+//! `alpha * A * B + beta * C`, with either matrix optionally transposed.
 
 use udo_api::{
     AcceptCx, Bf16, Core, DType, Dim, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel,
@@ -64,16 +64,16 @@ impl Op for Gemm {
     }
 }
 
-/// `beta` and where C is.
+/// The term `beta * C`.
 #[derive(Clone, Copy)]
 struct Addend {
     beta: f64,
-    /// Elements of C from one row to the next, and from one column to the next.
+    /// Strides of C between rows and between columns; 0 where C broadcasts.
     steps: [usize; 2],
 }
 
 impl Addend {
-    /// Nothing where C is left out or counts 0 times: then it may be anything, as in ONNX Runtime and BLAS.
+    /// Returns `None` if C is absent or `beta` is 0: then C is not read, as in ONNX Runtime and BLAS.
     fn read(cx: &Node<'_>, sizes: &GemmSizes) -> Result<Option<Self>, Error> {
         let beta = cx.float("beta")?;
         let counts = cx.has_input(2) && beta != 0.0;
@@ -81,22 +81,22 @@ impl Addend {
     }
 }
 
-/// In f32, on the primitives.
+/// The f32 kernel, on the primitives of `udo_simd`.
 struct GemmF32 {
     b: RightSide,
-    /// Whether A is transposed in scratch first.
+    /// Whether A is transposed into scratch memory first.
     trans_a: bool,
     alpha: f32,
     addend: Option<Addend>,
     fused: Fused,
     scratch_len: usize,
-    /// Whether each run says how many rows there are.
+    /// Whether the number of rows is known only in the run.
     is_bounded: bool,
 }
 
 impl GemmF32 {
-    /// What it can do before it stores its sums, and what is left of the addend by then: what the product can add on its
-    /// way out needs no pass of its own.
+    /// Decides how much of the epilogue is fused into the product, and whether the node's own addend needs a separate
+    /// pass. An addend that is a plain bias or residual is fused as such.
     fn ending(cx: &AcceptCx<'_>, sizes: &GemmSizes) -> Result<Ending, Error> {
         let addend = Addend::read(cx, sizes)?;
         let is_plain = cx.float32("alpha")?.to_bits() == 1f32.to_bits();
@@ -122,29 +122,29 @@ impl GemmF32 {
         Ok(Ending { count, fused, addend: addend.filter(|_| own == Own::Pass) })
     }
 
-    /// Elements of scratch for the left side transposed, for the right side packed, and for results that become quantized values.
+    /// Returns the scratch elements for the transposed left side, the packed right side, and sums that are quantized.
     fn scratch_lens(&self) -> [usize; 3] {
         let Product { rows, depth, .. } = self.b.product;
         [if self.trans_a { rows * depth } else { 0 }, self.b.scratch_len(), self.scratch_len]
     }
 }
 
-/// What a product does with its own addend.
+/// The way in which the node's own addend is applied.
 #[derive(Clone, Copy, PartialEq)]
 enum Own {
     Nothing,
     Bias,
     Residual,
-    /// A pass over the sums.
+    /// In a separate pass over the sums.
     Pass,
 }
 
-/// What happens to the sums.
+/// How the sums are finished.
 struct Ending {
-    /// Steps of the epilogue.
+    /// Number of epilogue steps that the product takes over.
     count: usize,
     fused: Fused,
-    /// What is added behind.
+    /// The addend of the separate pass, if any.
     addend: Option<Addend>,
 }
 
@@ -206,7 +206,7 @@ impl Kernel for GemmF32 {
         }
         let epilogue = self.fused.epilogue(&inputs, cols)?;
         product.run_to(parallel, a, b, y.part(0, rows), &epilogue, strips)?;
-        // What is left are passes over numbers.
+        // Only passes over floating-point sums remain.
         let mut y = y.part(0, rows);
         let Some((y, ldc)) = y.as_numbers() else { return Ok(()) };
         if self.alpha.to_bits() != 1f32.to_bits() {
@@ -229,7 +229,7 @@ impl Kernel for GemmF32 {
     }
 }
 
-/// Of other types, in `f64` as the definition says.
+/// Kernel of the other types: sums in f64, rounded once.
 struct Plain {
     sizes: GemmSizes,
     alpha: f64,
@@ -395,7 +395,7 @@ mod tests {
             check::<i32>(dims, 7.0, 0);
             check::<u64>(dims, 7.0, 1);
         }
-        // Steps that follow are taken over as without C, and bounded rows need no one row of it.
+        // With `beta` 0 the fused steps are those of a product without C, and bounded rows put no constraint on C.
         let (a, b) = (tensor(&[3, 2], &noise(6)), tensor(&[2, 2], &noise(4)));
         let run = bench("Gemm")
             .input(a.clone().bounded(&[udo_api::Dim::UpTo(9), udo_api::Dim::Fixed(2)]));
@@ -409,7 +409,7 @@ mod tests {
         assert_eq!(after.epilogue_steps, 1);
         let wanted = sums.iter().enumerate().map(|(at, sum)| f64::from(*sum) + [1.0, 2.0][at % 2]);
         assert_near(&after.outputs[0].values::<f32>(), &wanted.collect::<Vec<_>>(), 1e-6);
-        // An alpha of 0 still multiplies, as in ONNX Runtime and ONNX's reference.
+        // `alpha` 0 still multiplies, so NaN stays NaN, as in ONNX Runtime and ONNX's reference.
         let run = bench("Gemm").input(tensor(&[1, 1], &[f32::NAN])).input(tensor(&[1, 1], &[1f32]));
         assert!(on_gpu_too(&run.float("alpha", 0.0), 0.0).values::<f32>()[0].is_nan());
     }
@@ -455,7 +455,7 @@ mod tests {
     fn steps_of_an_epilogue_are_those_of_the_nodes_behind() {
         let (a, b, c) = (tensor(&[3, 5], &noise(15)), tensor(&[5, 7], &noise(35)), noise(21));
         let residual = noise(21);
-        // The bias of the product, how many steps are left to it, and whether it stores quantized values.
+        // Whether the product has a bias, the number of remaining steps, and whether it stores quantized values.
         let cases: [(&[usize], f64, usize, usize); 5] = [
             (&[7], 1.0, 2, 1),
             (&[3, 7], 1.0, 0, 1),

@@ -1,4 +1,4 @@
-//! The mean over all spatial positions of each channel.
+//! The mean of each channel over all spatial positions.
 
 use udo_api::{Encoding, QuantizedType};
 use udo_simd::pooling::{Image, global_average};

@@ -1,4 +1,4 @@
-//! The largest element of each channel. A NaN is larger than anything.
+//! The maximum of each channel over all spatial positions. NaN counts as larger than any value.
 
 use udo_api::{Encoding, QuantizedType};
 use udo_simd::pooling::Image;
@@ -26,7 +26,7 @@ impl GlobalPool for GlobalMaxPool {
     }
 
     fn quantized<T: QuantizedType>(x: &[T], encoding: Encoding) -> f32 {
-        // The order of quantized values is that of the numbers behind them.
+        // Dequantization is monotonic, so quantized values compare as integers.
         let max = x.iter().map(|x| x.to_i32()).max().unwrap_or(encoding.zero_point);
         encoding.dequantize(max)
     }

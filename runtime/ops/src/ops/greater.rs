@@ -1,4 +1,4 @@
-//! Whether each element is greater than the other operand's, with broadcasting. A NaN is not.
+//! `a > b` for each pair of elements, with broadcasting. False if either is NaN.
 
 use udo_simd::Simd;
 

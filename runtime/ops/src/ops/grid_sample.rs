@@ -1,4 +1,4 @@
-//! An image, or a volume, sampled where a grid says.
+//! Samples an image or volume at the coordinates of a grid.
 
 use udo_api::{
     Bool, Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,
@@ -65,7 +65,7 @@ impl Op for GridSample {
     }
 }
 
-/// How many elements around a place count.
+/// Interpolation: the number of elements around a coordinate that contribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Nearest,
@@ -73,7 +73,7 @@ enum Mode {
     Cubic,
 }
 
-/// What lies outside.
+/// The value of coordinates outside the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Padding {
     Zeros,
@@ -85,7 +85,7 @@ enum Padding {
 struct Rule {
     mode: Mode,
     padding: Padding,
-    /// Whether -1 and 1 are the middles of the outermost elements, and not their edges.
+    /// Whether -1 and 1 are the centres of the outermost elements (`align_corners`) instead of their edges.
     aligns_corners: bool,
 }
 
@@ -114,7 +114,7 @@ impl Rule {
         Ok(Self { mode, padding, aligns_corners: node.flag("align_corners")? })
     }
 
-    /// The position among `len` elements that `place`, from -1 to 1, means.
+    /// Maps `place` in -1..1 to a position among `len` elements.
     fn position(self, place: f64, len: usize) -> f64 {
         let len = len as f64;
         if self.aligns_corners {
@@ -124,8 +124,8 @@ impl Rule {
         }
     }
 
-    /// The same in the type of the grid, for the nearest element: ONNX's reference and ONNX Runtime round it so, and with it
-    /// decide ties.
+    /// Does the same in the grid's own type, for nearest-neighbour sampling: ONNX's reference and ONNX Runtime round
+    /// there, which decides ties.
     fn position_in_type<T: Number>(self, place: T, len: usize) -> f64 {
         let [one, two, last, len] =
             [1.0, 2.0, len as f64 - 1.0, len as f64].map(|number| T::of(number));
@@ -137,7 +137,7 @@ impl Rule {
         position.to_f64()
     }
 
-    /// The element that `at` means, if it is not a zero.
+    /// Returns the element at position `at` after padding, or `None` for a zero.
     fn element(self, at: f64, len: usize) -> Option<usize> {
         let last = len as f64 - 1.0;
         match self.padding {
@@ -152,7 +152,7 @@ impl Rule {
         }
     }
 
-    /// The elements along one axis that count, the first of them, and their weights.
+    /// Returns the first contributing element along one axis, the weights, and their count.
     fn weights(self, at: f64) -> (f64, [f64; 4], usize) {
         let first = at.floor();
         let t = at - first;
@@ -166,24 +166,24 @@ impl Rule {
     }
 }
 
-/// The cubic of Keys, with his `a`, up to one element away.
+/// The cubic convolution kernel of Keys (1981) with parameter `a`, for distances up to 1.
 fn inner(x: f64) -> f64 {
     const A: f64 = -0.75;
     ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0
 }
 
-/// The same from one to two elements away.
+/// The same kernel for distances from 1 to 2.
 fn outer(x: f64) -> f64 {
     const A: f64 = -0.75;
     ((A * x - 5.0 * A) * x + 8.0 * A) * x - 4.0 * A
 }
 
-/// The most elements that count for a sample: four along each of three axes.
+/// The most contributing elements of a sample: four along each of three axes.
 const MOST: usize = 64;
-/// Samples whose weights are held for all channels.
+/// Number of samples whose weights are computed once and used for all channels.
 const BLOCK: usize = 16;
 
-/// The elements that count for a sample.
+/// The contributing elements of a sample and their weights.
 #[derive(Clone, Copy)]
 struct Taps<T> {
     count: usize,
@@ -194,7 +194,7 @@ struct Taps<T> {
 impl<T: Number> Taps<T> {
     const NONE: Self = Self { count: 0, offsets: [0; MOST], weights: [T::ZERO; MOST] };
 
-    /// Those around a place, whose last coordinate is that of the outermost axis.
+    /// Finds the taps around a coordinate, given innermost axis first.
     fn find<G: Number>(&mut self, rule: Rule, dims: &[usize], place: &[G]) {
         (self.count, self.offsets[0], self.weights[0]) = (1, 0, T::of(1.0));
         for (&len, &place) in dims.iter().zip(place.iter().rev()) {
@@ -225,13 +225,13 @@ impl<T: Number> Taps<T> {
     }
 }
 
-/// An element of an image.
+/// An element type of images.
 trait Pixel: Element {
     const NONE: Self;
 
     fn real(self) -> f64;
 
-    /// What becomes of a sum: an integer without its fraction, and a truth of any number but 0, as in numpy.
+    /// Converts a sum: integers truncate, and a bool is true for any value but 0, as in numpy.
     fn nearest(sum: f64) -> Self;
 }
 
@@ -269,7 +269,7 @@ fn rule_of(cx: &FinalizeCx<'_>) -> Result<Rule, Error> {
     Rule::of(cx)
 }
 
-/// An image of another type than the grid, whose samples are summed in `f64`.
+/// Samples an image whose type differs from the grid's, with sums in f64.
 struct OfTwoTypes {
     rule: Rule,
     run: fn(Rule, Io<'_>) -> Result<(), ExecError>,
@@ -312,7 +312,7 @@ impl<T: Number + Pixel> Kernel for Sampled<T> {
     }
 }
 
-/// Samples an image of `X` where a grid of `G` says, by sums in `W`.
+/// Samples an image of `X` at a grid of `G`, with sums in `W`.
 fn sample<X: Pixel, G: Number, W: Number>(rule: Rule, io: Io<'_>) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, parallel, .. } = io;
     let (x, grid) = (inputs.get::<X>(0)?, inputs.get::<G>(1)?);
@@ -326,7 +326,7 @@ fn sample<X: Pixel, G: Number, W: Number>(rule: Rule, io: Io<'_>) -> Result<(), 
     let samples: usize = grid_dims[1..rank - 1].iter().product();
     let y = &mut y[..dims[0] * channels * samples];
     each_region(parallel, (channels, samples), y, |image, first, y| {
-        // Channels of one image share their taps.
+        // All channels of an image share the taps.
         let mut taps = [Taps::<W>::NONE; BLOCK];
         let grid = &grid[image * samples * spatial.len()..];
         for start in (0..samples).step_by(BLOCK) {
@@ -339,7 +339,7 @@ fn sample<X: Pixel, G: Number, W: Number>(rule: Rule, io: Io<'_>) -> Result<(), 
                 let plane = &x[channel * plane..][..plane];
                 let samples = y[start..].iter_mut().zip(&*taps);
                 if rule.mode == Mode::Nearest {
-                    // Elements themselves, which sums need not hold.
+                    // Nearest neighbours are copied, because `W` may not hold every value of `X`.
                     let element = |taps: &Taps<W>| plane.get(taps.offsets[0]).copied();
                     samples.for_each(|(y, taps)| {
                         let found = element(taps).filter(|_| taps.count > 0);
@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn places_between_elements_are_interpolated() {
-        // The middles of the four elements are at -0.75, -0.25, 0.25 and 0.75.
+        // The centres of the four elements are at -0.75, -0.25, 0.25 and 0.75.
         let y = |mode: &str| row(&[-0.75, 0.0, 0.5, 1.0]).text("mode", mode).one().values::<f32>();
         assert_near(&y("linear"), &[1.0, 3.0, 6.0, 4.0], 1e-6);
         assert_near(&y("bilinear"), &[1.0, 3.0, 6.0, 4.0], 1e-6);
@@ -382,8 +382,8 @@ mod tests {
         assert_near(&y.values::<f32>(), &[1.0, 3.0, 8.0], 1e-6);
     }
 
-    /// The nearest elements are those of ONNX's reference, and so are truths; for sums of integers it loses the fractions of weights as
-    /// well, so those are worked out by hand.
+    /// Nearest neighbours and bools match ONNX's reference. For integer images it truncates the weights as well, so
+    /// those expectations are worked out by hand.
     #[test]
     fn images_and_grids_may_be_of_different_types() {
         fn of<X: udo_api::Element + PartialEq + std::fmt::Debug>(
@@ -430,10 +430,11 @@ mod tests {
             let y = run.int("align_corners", aligned).one().values::<T>();
             y.into_iter().map(Number::to_f64).collect()
         }
-        // Element 1.5 of five and 2.5 of four but for the rounding of -0.2 and 2/3; what ONNX Runtime 1.31 takes.
+        // Exactly the ties 1.5 of five and 2.5 of four, if -0.2 and 2/3 were not rounded; the expected values are those
+        // of ONNX Runtime 1.31.
         assert_eq!(nearest::<f32>(&[-0.2], 5, 0), [2.0]);
         assert_eq!(nearest::<f32>(&[2.0 / 3.0], 4, 1), [2.0]);
-        // In double precision they lie on the other side, or stay ties, which are even.
+        // In f64 they fall on the other side, or stay ties, which go to even.
         assert_eq!(nearest::<f64>(&[f64::from(-0.2f32)], 5, 0), [1.0]);
         assert_eq!(nearest::<f64>(&[f64::from(2.0f32 / 3.0)], 4, 1), [3.0]);
         assert_eq!(nearest::<f64>(&[-0.5, 0.0, 0.5], 2, 0), [0.0, 0.0, 1.0]);

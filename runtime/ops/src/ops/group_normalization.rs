@@ -1,4 +1,5 @@
-//! Some neighbouring channels of each image less their mean, over their deviation, each channel scaled and moved.
+//! Normalizes each group of channels of each image to mean 0 and deviation 1, then applies a scale and bias per
+//! channel.
 
 use udo_api::{DType, Error, Node, Param, Value};
 
@@ -14,7 +15,7 @@ impl GroupNorm for GroupNormalization {
     const PARAMS: &'static [Param] = &[
         Param::scalar("epsilon", DType::F32).default(Value::float(1e-5)),
         Param::scalar("num_groups", DType::I64),
-        // The type to compute in: statistics are in f64 whatever it says.
+        // Selects the type of statistics, which are always computed in f64 here.
         Param::scalar("stash_type", DType::I64).default(Value::int(1)),
     ];
 

@@ -1,4 +1,4 @@
-//! Gated recurrent units over a sequence, forward, backward or both.
+//! Gated recurrent units over a sequence: forward, reverse or bidirectional.
 
 use udo_api::{DType, Error, Node, Param, Value};
 
@@ -8,15 +8,15 @@ use crate::family::recurrent::{Activation, Cell, Step, recurrent};
 pub(crate) const DEF: Def = recurrent::<Gru>();
 
 struct Gru {
-    /// Whether the sums of the state are reset, rather than the state itself.
+    /// Whether the reset gate scales the state's sums (`linear_before_reset`) instead of the state itself.
     resets_sums: bool,
 }
 
-/// The gate of the new state, behind those of update and reset.
+/// Index of the new-state gate, after update and reset.
 const NEW: usize = 2;
 
 impl Gru {
-    /// Makes gates of the sums of update and reset.
+    /// Applies the activation to the sums of the update and reset gates.
     fn open(gates: &mut [f32], input: &[f32], len: usize, activation: &Activation) {
         let gates = &mut gates[..NEW * len];
         gates.iter_mut().zip(input).for_each(|(gate, input)| *gate += input);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     impl Node {
-        /// The states of a row of the batch, step by step.
+        /// The states of one row of the batch, step by step.
         fn naive(&self, row: usize, resets_sums: bool) -> Vec<[f64; HIDDEN]> {
             let sigmoid = |v: f64| 1.0 / (1.0 + (-v).exp());
             let (mut h, mut all) = ([0.0; HIDDEN], Vec::new());

@@ -1,4 +1,4 @@
-//! The window of Hamming, whose ends are above 0.
+//! The Hamming window: `25/46 - 21/46 cos(2 pi n / N)`.
 
 use crate::Def;
 use crate::family::signal::window::{Window, window};

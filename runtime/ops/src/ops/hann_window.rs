@@ -1,4 +1,4 @@
-//! The window of Hann: half a cosine above its mean.
+//! The Hann window: `1/2 - 1/2 cos(2 pi n / N)`.
 
 use crate::Def;
 use crate::family::signal::window::{Window, window};

@@ -14,7 +14,7 @@ impl Unary for HardSigmoid {
     const NAME: &'static str = "HardSigmoid";
     const PARAMS: &'static [Param] = &[real("alpha", 0.2), real("beta", 0.5)];
     const F64: fn(f64, [f64; 2]) -> f64 = |x, [alpha, beta]| (alpha * x + beta).clamp(0.0, 1.0);
-    // What clamp and fmin make of a NaN is up to the device.
+    // OpenCL leaves `clamp` and `fmin` of NaN undefined, so the bounds are compared explicitly.
     const OPENCL: &'static str = "p * x + q <= 0.0f ? 0.0f : p * x + q >= 1.0f ? 1.0f : p * x + q";
 
     #[inline(always)]

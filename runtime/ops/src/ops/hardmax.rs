@@ -1,4 +1,4 @@
-//! One where an axis has its first largest element, and zeros.
+//! 1 at the first maximum along an axis, and 0 elsewhere.
 
 use udo_api::{DType, Error, Node, Param, Value};
 

@@ -1,4 +1,4 @@
-//! The input unchanged.
+//! Copies the input.
 
 use udo_api::{Error, Facts, Node, Shape, TensorDesc};
 

@@ -1,4 +1,4 @@
-//! One of two graphs, as a truth says.
+//! Runs one of two graphs, depending on a bool.
 use udo_api::{Facts, OpSchema, Param, Port, types};
 
 use crate::Def;

@@ -1,4 +1,4 @@
-//! Each channel of each image less its mean, over its deviation, scaled and moved.
+//! Normalizes each channel of each image to mean 0 and deviation 1, then applies a scale and bias per channel.
 
 use udo_api::{DType, Error, Node, Param, Value};
 

@@ -1,4 +1,4 @@
-//! Whether each element is infinite, of the signs that are asked for.
+//! True for each element that is infinite and of a selected sign.
 
 use udo_api::{DType, Param, TypeSet, Value, types};
 

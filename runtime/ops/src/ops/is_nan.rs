@@ -1,4 +1,4 @@
-//! Whether each element is a NaN.
+//! True for each element that is NaN.
 
 use udo_api::{TypeSet, types};
 

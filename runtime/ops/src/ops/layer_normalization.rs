@@ -1,4 +1,4 @@
-//! Each row less its mean, over its deviation, scaled and moved. A row is what lies behind an axis.
+//! Normalizes each row to mean 0 and deviation 1, then applies a scale and bias. A row spans the axes from `axis` on.
 
 use udo_api::{Port, types};
 use udo_simd::rows::layer_norm;

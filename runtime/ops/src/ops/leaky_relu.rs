@@ -1,4 +1,4 @@
-//! Negative elements are multiplied by alpha.
+//! `x` if not negative, else `alpha x`.
 
 use udo_api::Param;
 use udo_simd::Simd;

@@ -1,4 +1,7 @@
-//! Attention by a state that every step adds the product of its key and its value to: `q S` is the result for a query.
+//! Linear attention: a recurrent state `S = decay S + k v^T` per head, and the output `scale q S`.
+//!
+//! With the rule `delta`, `v` is replaced by `beta (v - k S)` first, so that a step overwrites the value stored under
+//! its key.
 
 use udo_api::{
     Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
@@ -49,7 +52,7 @@ impl Op for LinearAttention {
         ],
         &[Port::required("output", types::F32), Port::optional("present_state", types::F32)],
         &[
-            // Says how others cut up the steps.
+            // A hint for chunked implementations; this one is recurrent.
             Param::scalar("chunk_size", DType::I64).default(Value::int(64)),
             Param::scalar("kv_num_heads", DType::I64),
             Param::scalar("q_num_heads", DType::I64),
@@ -70,7 +73,7 @@ impl Op for LinearAttention {
         if cx.output_count() > PRESENT {
             let (depth, width) = (dim(queries, 2).with(depth), dim(values, 2).with(width));
             let state = Shape::of_dims(&[batch, Dim::Fixed(kv_heads), depth, width])?;
-            // A state may be stored in more digits than the rest.
+            // The state may have a wider type than the other inputs.
             let like = if cx.has_input(PAST) { cx.input(PAST)? } else { q };
             cx.set_output(PRESENT, like.with_shape(state))?;
         }
@@ -78,23 +81,21 @@ impl Op for LinearAttention {
     }
 }
 
-/// What is computed of which extents.
+/// The sizes and parameters of a call.
 #[derive(Clone, Copy, Debug)]
 struct Problem {
     batch: usize,
     length: usize,
     q_heads: usize,
-    /// Heads of keys, values and states: each is that of as many neighbouring heads of queries.
+    /// Heads of keys, values and states. Neighbouring query heads share one.
     kv_heads: usize,
-    /// Elements of a query and of a key.
+    /// Elements of a query or key.
     depth: usize,
     /// Elements of a value.
     width: usize,
-    /// How many logarithms of factors of the state a step of a head has: one, or one for each element of a key; 0 where
-    /// the state stays as it is.
+    /// Log decays per step and head: 1, or one per element of a key; 0 for rules without decay.
     decays: usize,
-    /// How many rates a step of all heads has, by which values replace what the state has for their key; 0 where they
-    /// are added to it.
+    /// `beta` values per step, for all heads together; 0 for rules without the delta update.
     rates: usize,
     scale: f32,
 }
@@ -140,13 +141,13 @@ impl Problem {
         Ok(Self { batch, length, q_heads, kv_heads, depth, width, decays, rates, scale })
     }
 
-    /// Heads of queries that share one of keys.
+    /// Returns the number of query heads that share a key head.
     fn group(&self) -> usize {
         self.q_heads / self.kv_heads
     }
 }
 
-/// How many factors of the state a step of a head has, and how many rates one of all heads.
+/// Returns the number of decays per step and head, and of `beta` values per step.
 fn factors(
     node: &Node<'_>,
     [batch, length]: [usize; 2],
@@ -185,10 +186,10 @@ fn factors(
     Ok([decays / heads, read(BETA, has_rates, [heads, 1])?])
 }
 
-/// The states are computed one after the other, or columns of them: no column knows of another.
+/// Computes states step by step. The columns of a state are independent, so blocks of them run on several threads.
 struct Recurrent {
     problem: Problem,
-    /// Columns of a state that are computed together.
+    /// Columns of a state in one part.
     columns: usize,
 }
 
@@ -256,10 +257,10 @@ impl Kernel for Recurrent {
     }
 }
 
-/// Columns that are worth a part of their own.
+/// The fewest columns that are worth a part of their own.
 const LEAST: usize = 32;
 
-/// What comes with a call; nothing stands for zeros.
+/// The inputs of a call. An absent one is empty; an empty `past` stands for zeros.
 struct Given<'a> {
     q: &'a [f32],
     k: &'a [f32],
@@ -270,7 +271,7 @@ struct Given<'a> {
 }
 
 impl Recurrent {
-    /// Parts that a state is cut into.
+    /// Returns the number of parts per state.
     fn blocks(&self) -> usize {
         self.problem.width.div_ceil(self.columns)
     }
@@ -279,18 +280,18 @@ impl Recurrent {
         self.problem.batch * self.problem.kv_heads * self.blocks()
     }
 
-    /// Elements of columns of a state, of a value, and of the factors of a step.
+    /// Returns the scratch elements of a part: its columns of the state, one value, and the decays of a step.
     fn own_len(&self) -> usize {
         let depth = self.problem.depth;
         depth.saturating_add(1).saturating_mul(self.columns).saturating_add(depth)
     }
 
-    /// Elements of the results of a part: of each step, and each head that shares the state.
+    /// Returns the output elements of a part: for each step and each query head that shares the state.
     fn results_len(&self) -> usize {
         self.problem.length * self.problem.group() * self.columns
     }
 
-    /// Some columns of a state, and of the results.
+    /// Computes one part: some columns of one state, and their outputs.
     fn part(&self, given: &Given<'_>, index: usize, own: &mut [f32], results: &mut [f32]) {
         let problem = &self.problem;
         let &Problem { length, kv_heads, depth, width, decays, rates, scale, .. } = problem;
@@ -342,7 +343,7 @@ impl Recurrent {
         }
     }
 
-    /// The results, with the heads of a step in a row.
+    /// Copies the outputs of all parts to `y`, where the heads of a step are adjacent.
     fn store(&self, results: &[f32], y: &mut [f32]) {
         let &Problem { length, q_heads, kv_heads, width, .. } = &self.problem;
         let group = self.problem.group();
@@ -383,12 +384,12 @@ mod tests {
         depth: usize,
         width: usize,
         rule: &'static str,
-        /// Factors of a step of a head: one, or one for each element of a key.
+        /// Whether a step of a head has one decay instead of one per element of a key.
         has_one_decay: bool,
-        /// Whether all heads share a rate.
+        /// Whether all heads share one `beta`.
         has_one_rate: bool,
         has_past: bool,
-        /// 0 for that of the depth.
+        /// 0 selects the default, `1 / sqrt(depth)`.
         scale: f64,
     }
 
@@ -422,7 +423,7 @@ mod tests {
         Case { batch: 1, length: 30, depth: 64, width: 128, q_heads: 3, kv_heads: 3, ..CASE },
     ];
 
-    /// Queries, keys, values, past, decays and rates; none for what the rule has not.
+    /// Queries, keys, values, past state, decays and `beta`; empty for inputs that the rule does not use.
     struct Numbers([Vec<f32>; 6]);
 
     impl Numbers {
@@ -440,7 +441,7 @@ mod tests {
             let (own, root) = (|x, _| x, (depth as f32).sqrt());
             Self([
                 numbers(true, steps * q_heads * depth, own, root),
-                // Not much longer than 1, or else the state grows with each step.
+                // Keys of length about 1; longer ones make the state grow with each step.
                 numbers(true, steps * kv_heads * depth, |x, root| x / root, root),
                 numbers(true, steps * kv_heads * width, own, root),
                 numbers(case.has_past, batch * kv_heads * depth * width, own, root),
@@ -470,7 +471,7 @@ mod tests {
     }
 
     impl Case {
-        /// Elements of a step of the first three inputs, which nothing tells where there is no step.
+        /// Elements of one step of the first three inputs; needed where the sequence is empty.
         fn row(&self, port: usize) -> usize {
             let Self { q_heads, kv_heads, depth, width, .. } = *self;
             match port {
@@ -491,7 +492,7 @@ mod tests {
             run.text("update_rule", self.rule).float("scale", self.scale)
         }
 
-        /// The results and the states.
+        /// The expected outputs and states.
         fn wanted(&self) -> [Vec<f64>; 2] {
             let Self { batch, length, q_heads, kv_heads, depth, width, .. } = *self;
             let Numbers(x) = Numbers::of(self);

@@ -1,4 +1,4 @@
-//! The natural logarithm of each element; a NaN of negative ones.
+//! The natural logarithm of each element; NaN for negative ones.
 
 use udo_simd::Simd;
 

@@ -1,4 +1,4 @@
-//! The logarithm of Softmax.
+//! `log(softmax(x))` along an axis, computed as `(x - max) - log(sum(exp(x - max)))`.
 
 use udo_api::{DType, Error, KernelDef, Node, Param, Value};
 use udo_simd::{Fold, Map1, Simd, fold, map1, rows};
@@ -72,7 +72,7 @@ impl Fold for SumOfPowers {
     }
 }
 
-/// `(x - max) - log`, which keeps the digits of both.
+/// `(x - max) - log`: subtracting in this order keeps the precision of both.
 #[derive(Clone, Copy)]
 struct LessBoth {
     max: f32,

@@ -1,4 +1,4 @@
-//! A graph that runs again and again on what it gave the last time.
+//! Runs a graph repeatedly, passing its outputs to the next iteration.
 use udo_api::{Facts, OpSchema, Param, Port, types};
 
 use crate::Def;

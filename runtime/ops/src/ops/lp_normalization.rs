@@ -1,4 +1,4 @@
-//! The elements along an axis over their norm: the sum of their sizes, or the root of that of their squares.
+//! Divides the elements along an axis by their L1 or L2 norm.
 
 use udo_api::{DType, Error, Node, Param, Value};
 
@@ -45,7 +45,7 @@ impl LaneNorm for LpNormalization {
             Self::Squares => lane.map(|x| x * x).sum::<f64>().sqrt(),
         };
         for (y, &x) in y.iter_mut().zip(x).step_by(step) {
-            // Of zeros the result is zeros, as in ONNX Runtime.
+            // A norm of 0 gives zeros, as in ONNX Runtime.
             *y = if norm == 0.0 { T::ZERO } else { T::of(x.to_f64() / norm) };
         }
     }

@@ -1,4 +1,4 @@
-//! The norm of each window: a root of the sum of powers of sizes.
+//! The Lp norm of each pooling window: `sum(|x|^p)^(1/p)`.
 
 use udo_api::{Core, DType, Error, Facts, FinalizeCx, KernelDef, Param, TypeSet, Value, types};
 
@@ -12,7 +12,7 @@ pub(crate) const DEF: Def = pool::<LpPool>();
 enum LpPool {
     Sizes,
     Squares,
-    /// Powers with this exponent.
+    /// `|x|^p` for another exponent.
     Powers(f64),
 }
 
@@ -27,7 +27,7 @@ impl Pool for LpPool {
         stored_windows::<Self, u8>(),
         stored_windows::<Self, i8>(),
     ];
-    // The square of what is denormal is zero.
+    // Squares of denormals underflow to 0.
     const OF_ONE: fn(f32) -> f32 = |x| if x.is_normal() || x.is_infinite() { x.abs() } else { 0.0 };
     const TEST: fn(&[f64]) -> f64 = |x| x.iter().map(|x| x * x).sum::<f64>().sqrt();
 
@@ -88,7 +88,7 @@ mod tests {
             let y: Vec<f32> = y.into_iter().map(|y| y_is.dequantize(y)).collect();
             let wanted: Vec<f64> = wanted.into_iter().map(f64::from).collect();
             assert!(wanted.iter().any(|&y| y > 4.0), "beyond the input's range");
-            // Half a step of the output.
+            // Half an ulp of the output.
             let is_near = |(y, wanted): (&f32, &f64)| {
                 (f64::from(*y) - wanted).abs() <= f64::from(y_is.scale) * 0.501
             };

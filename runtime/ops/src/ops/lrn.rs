@@ -1,4 +1,5 @@
-//! Each element over a power of the squares around it in the neighbouring channels.
+//! Local response normalization: `x / (bias + alpha / size * s)^beta`, with `s` the sum of squares over `size`
+//! neighbouring channels.
 
 use std::ops::Range;
 
@@ -60,7 +61,7 @@ fn read(node: &Node<'_>) -> Result<Lrn, Error> {
     Ok(Lrn { size, alpha, beta, bias })
 }
 
-/// Where the channels are last.
+/// Kernel for channels on the last axis.
 struct Pixels {
     lrn: Lrn,
     channels: usize,
@@ -83,7 +84,7 @@ impl Kernel for Pixels {
     }
 }
 
-/// Where the channels are the second axis.
+/// Kernel for channels on the second axis.
 struct Planes {
     lrn: Lrn,
     split: AxisSplit,
@@ -121,7 +122,7 @@ impl Planes {
     }
 }
 
-/// Where the channels are the second axis, in double precision.
+/// The f64 kernel for channels on the second axis.
 struct Doubles(Planes);
 
 impl Kernel for Doubles {
@@ -149,13 +150,13 @@ impl Kernel for Doubles {
     }
 }
 
-/// The channels that `channel` is set against, of `len`.
+/// Returns the neighbouring channels of `channel` among `len`.
 fn window(size: usize, channel: usize, len: usize) -> Range<usize> {
     let (before, behind) = ((size - 1) / 2, size / 2);
     channel.saturating_sub(before)..len.min(channel.saturating_add(behind).saturating_add(1))
 }
 
-/// An element per work item.
+/// GPU kernel: one element per work item.
 struct OnGpu(Planes);
 
 const SOURCE: &str = "#pragma OPENCL FP_CONTRACT OFF
@@ -191,7 +192,7 @@ impl GpuKernel for OnGpu {
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
         let Planes { lrn: Lrn { size, alpha, beta, bias }, split } = self.0;
         let AxisSplit { outer, len, inner } = split;
-        // A larger window sees all channels as well.
+        // A window wider than this already covers all channels.
         let size_seen = size.min(2 * len + 1);
         let launch = Launch::new(SOURCE, "udo_lrn")
             .args([GpuArg::input(0), GpuArg::output(0)])
@@ -269,7 +270,7 @@ mod tests {
             settled_on_any_threads(&run(&x));
             let plain = of_kernels(&run(&x));
             for at in [0, 3 * inner, x.len() - 1] {
-                // A window ends two channels behind its own.
+                // A window extends two channels past its own.
                 let sees = |i: usize| {
                     let window = (i / inner).saturating_sub(1)..i / inner + 3;
                     i % inner == at % inner && window.contains(&(at / inner))

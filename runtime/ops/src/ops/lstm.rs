@@ -1,4 +1,4 @@
-//! Long short-term memory over a sequence, forward, backward or both.
+//! Long short-term memory over a sequence: forward, reverse or bidirectional.
 
 use udo_api::{DType, Error, Node, Param, Value};
 
@@ -7,9 +7,9 @@ use crate::family::recurrent::{Cell, Step, recurrent};
 
 pub(crate) const DEF: Def = recurrent::<Lstm<false>>();
 
-/// With weights in numbers, or `QUANTIZED` ones.
+/// The LSTM cell, with float or `QUANTIZED` weights.
 pub(crate) struct Lstm<const QUANTIZED: bool> {
-    /// Whether the forget gate is what the input gate leaves.
+    /// Whether the forget gate is 1 less the input gate (`input_forget`).
     couples: bool,
 }
 
@@ -50,7 +50,7 @@ impl<const QUANTIZED: bool> Cell for Lstm<QUANTIZED> {
         of_cell.apply_to_sums(cell);
         let kept = input.iter().zip(&*cell).zip(&*forget);
         memory.iter_mut().zip(kept).for_each(|(c, ((i, g), f))| *c = f * *c + i * g);
-        // The output gate sees the new state.
+        // The output gate's peephole reads the updated cell state.
         look(output, output_peep, memory);
         of_gates.apply_to_sums(output);
         hidden.copy_from_slice(memory);
@@ -59,7 +59,7 @@ impl<const QUANTIZED: bool> Cell for Lstm<QUANTIZED> {
     }
 }
 
-/// Adds what a gate sees of the memory; `peepholes` is empty where that is nothing.
+/// Adds the peephole term `weights * cell state` to a gate; `peepholes` is empty if the node has no such input.
 fn look(gate: &mut [f32], peepholes: &[f32], memory: &[f32]) {
     let seen = peepholes.iter().zip(memory);
     gate.iter_mut().zip(seen).for_each(|(gate, (weight, c))| *gate += weight * c);
@@ -93,7 +93,7 @@ mod tests {
         }
     }
 
-    /// Outputs of one direction and row of the batch, in the order of its steps, and its last state.
+    /// The outputs of one direction and row of the batch, in step order, and the last states.
     fn naive(
         node: &Node,
         [dir, row]: [usize; 2],

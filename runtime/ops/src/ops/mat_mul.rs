@@ -1,4 +1,4 @@
-//! Products of matrices, batched over the axes before the last two.
+//! Matrix products, batched over the axes before the last two, with broadcasting.
 
 use udo_api::{
     AcceptCx, Bf16, Core, DType, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef,
@@ -62,27 +62,27 @@ impl Op for MatMul {
     }
 }
 
-/// Products of f32, on the primitives.
+/// The f32 kernel, on the primitives of `udo_simd`.
 struct Floats {
     batch: Broadcast,
     b: RightSide,
     fused: Fused,
     scratch_len: usize,
-    /// Whether each run says how many rows, or columns, there are.
+    /// Whether the number of rows or columns is known only in the run.
     is_bounded: bool,
-    /// The extents of right sides that are packed.
+    /// The extents of a packed right side.
     b_shape: Shape,
 }
 
 impl Floats {
-    /// What it can do before it stores products with a right side of two axes or more.
+    /// Returns the epilogue steps that the product can take over for a right side of rank 2 or more.
     fn takes(cx: &AcceptCx<'_>) -> Result<Takes, Error> {
         let y = cx.output(0)?;
         let axis = y.rank().checked_sub(1).filter(|_| cx.input(1).is_ok_and(|b| b.rank() > 1));
         Ok(Takes { bias: axis, residual: true, quantized: y.full_shape().is_fixed() })
     }
 
-    /// Elements of scratch for a right side, and for results that become quantized values.
+    /// Returns the scratch elements for a packed right side, and for sums that are quantized.
     fn scratch_lens(&self) -> [usize; 2] {
         [if self.b.packs() { self.b.scratch_len() } else { 0 }, self.scratch_len]
     }
@@ -90,7 +90,7 @@ impl Floats {
 
 impl Kernel for Floats {
     fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
-        // Products of a few rows with matrices that come with each run have no such end.
+        // Products with a right side that is not constant have no epilogue.
         let count = Self::takes(cx)?.leading(cx.epilogue()).0;
         Ok(if cx.is_constant(1) { count } else { 0 })
     }
@@ -113,7 +113,7 @@ impl Kernel for Floats {
     }
 }
 
-/// Products with a vector: a row of results has one of each left row, so that those lie apart where the results do not.
+/// Products with a vector. Each left row gives one output element, so the output needs rows of stride 1.
 struct Vectors(Floats);
 
 impl Kernel for Vectors {
@@ -199,7 +199,7 @@ impl Floats {
     }
 }
 
-/// Products of every other number, as the definition says; those of 16 bits are added up in `f32`.
+/// Kernel of the other types: sums in the element type, or in f32 for 16-bit floats.
 struct Plain {
     products: Products,
     run: fn(&Products, Io<'_>) -> Result<(), ExecError>,
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn elements_of_16_bits_are_added_up_in_f32_and_rounded_once() {
-        // More columns than a block has, rows for several threads.
+        // More columns than a block, and rows for several threads.
         let (rows, depth, cols) = (7, 90, 300);
         let halves = |count| noise(count).into_iter().map(F16::from_f32).collect::<Vec<_>>();
         let (a, b) = (halves(rows * depth), halves(depth * cols));
@@ -290,7 +290,7 @@ mod tests {
             let wanted: Vec<f64> = wide.iter().copied().map(f64::from).collect();
             assert_near(&widen(&y), &wanted, 1e-3);
         }
-        // Ones that are added one by one in bf16 stop at 256, from where neighbours are 2 apart.
+        // Adding ones in bf16 stops at 256, where neighbouring values are 2 apart.
         let ones = vec![Bf16::from_f32(1.0); 259];
         let y = bench("MatMul").input(tensor(&[259], &ones)).input(tensor(&[259, 1], &ones)).one();
         assert_eq!(y.values::<Bf16>(), [Bf16::from_f32(260.0)]);
@@ -298,10 +298,10 @@ mod tests {
 
     #[test]
     fn constants_are_packed_once() {
-        // Few rows and many, one right side and several, on one thread and two.
+        // Few and many rows, one and several right sides, on one and two threads.
         let cases: [(&[usize], &[usize]); 8] = [
             (&[1, 37], &[37, 50]),
-            // Of these threads share the columns.
+            // Here threads share the columns.
             (&[5, 80], &[80, 900]),
             (&[2, 4, 70], &[2, 70, 700]),
             (&[70, 37], &[37, 50]),
@@ -356,7 +356,7 @@ mod tests {
 
         type Case<'a> = (&'a [usize], &'a [udo_api::Dim], &'a [usize], &'a [udo_api::Dim]);
 
-        // Rows of one right side and of several; columns, and terms, that a run says as well.
+        // Bounded rows with one and several right sides; bounded columns and depth.
         let cases: [Case<'_>; 5] = [
             (&[2, 5, 17], &[UpTo(3), UpTo(9), Fixed(17)], &[17, 33], &[Fixed(17), Fixed(33)]),
             (&[0, 17], &[UpTo(70), Fixed(17)], &[17, 33], &[Fixed(17), Fixed(33)]),
@@ -385,7 +385,7 @@ mod tests {
                 assert_near(&y.values::<f32>(), &wide, 1e-6);
             }
         }
-        // Steps of an epilogue; a residual of other extents fails.
+        // Epilogue steps; a residual of other extents fails.
         let (sums, bias) = (noise(9 * 7), noise(7));
         let rows = |count: usize| tensor(&[count, 7], &sums[..count * 7]);
         let with = |residual| {
@@ -403,14 +403,14 @@ mod tests {
         let wanted: Vec<f64> = plain.into_iter().enumerate().map(finish).collect();
         assert_near(&run.outputs[0].values::<f32>(), &wanted, 1e-5);
         with(rows(4).bounded(&bounds)).error();
-        // Those of a run that do not multiply.
+        // A run whose extents do not match.
         let run = bench("MatMul").input(tensor(&[1, 2], &[1f32; 2]).bounded(&[Fixed(1), UpTo(4)]));
         run.input(tensor(&[3, 1], &[1f32; 3]).bounded(&[UpTo(4), Fixed(1)])).error();
     }
 
     #[test]
     fn quantized_values_are_those_of_the_numbers() {
-        // One row, several right sides, more rows than a strip has, and a depth that comes in blocks.
+        // One row, several right sides, more rows than a strip, and a depth that is split into blocks.
         let cases: [(&[usize], &[usize]); 5] = [
             (&[1, 40], &[40, 300]),
             (&[2, 9, 17], &[2, 17, 5]),
@@ -439,7 +439,7 @@ mod tests {
         let finish = |(i, sum): (usize, f32)| (sum + bias[i % 7] + residual[i]).max(0.0);
         let wanted: Vec<f64> = sums.into_iter().enumerate().map(finish).map(f64::from).collect();
         assert_near(&y.values::<f32>(), &wanted, 1e-5);
-        // Right sides that come with each run are multiplied another way, and every left side its own.
+        // Right sides that are not constant, and batches with a right side each, take another kernel.
         assert_quantized(&plain(), 1);
         let run = bench("MatMul").input(a).input(b);
         assert_quantized(&run, 0);

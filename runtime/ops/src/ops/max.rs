@@ -1,4 +1,4 @@
-//! The greatest of any number of tensors, with broadcasting. A NaN is greater than any number.
+//! The maximum of any number of tensors, with broadcasting. NaN counts as larger than any value.
 
 use udo_api::{TypeSet, types};
 use udo_simd::Simd;

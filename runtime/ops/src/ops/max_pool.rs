@@ -1,4 +1,4 @@
-//! The largest element of each window. A NaN is larger than anything.
+//! The maximum of each pooling window. NaN counts as larger than any value.
 
 use std::ops::Range;
 
@@ -19,11 +19,11 @@ use crate::number::Number;
 pub(crate) const DEF: Def = pool::<MaxPool>();
 
 struct MaxPool {
-    /// Nothing where nobody wants the indices.
+    /// How indices count, or `None` if the node has no index output.
     indices: Option<Order>,
 }
 
-/// How an index counts the elements of a plane.
+/// The order in which an index counts the elements of a plane (`storage_order`).
 #[derive(Clone, Copy)]
 enum Order {
     LastAxisFastest,
@@ -44,7 +44,7 @@ impl Pool for MaxPool {
         windows::<Self, u8>(Core::CPU),
         windows::<Self, i8>(Core::CPU),
         gpu::<Self>(),
-        // The order of quantized values is that of the numbers behind them.
+        // Dequantization is monotonic, so quantized values compare as integers.
         windows::<Self, u8>(Core::DSP_V68),
         windows::<Self, i8>(Core::DSP_V68),
     ];
@@ -109,20 +109,20 @@ impl PoolGpu for MaxPool {
     const OPENCL: [&'static str; 3] = ["-INFINITY", "x > y || isnan(x) ? x : y", "y"];
 }
 
-/// The larger one; the first where they are equal, or both are NaN.
+/// Returns the larger value; the first of two that are equal or both NaN.
 #[inline]
 pub(super) fn larger<T: Number>(max: T, x: T) -> T {
     if is_larger(x, max) { x } else { max }
 }
 
-/// Whether an element takes the place of the largest so far: a NaN does, and gives it to nobody.
+/// Whether `x` replaces the maximum so far. NaN replaces any value, and is never replaced.
 #[inline]
 pub(super) fn is_larger<T: Number>(x: T, max: T) -> bool {
     let is_nan = |x: T| x.partial_cmp(&x).is_none();
     x > max || (is_nan(x) && !is_nan(max))
 }
 
-/// Where each window has its first largest element, counted over all of `x`.
+/// Writes the index of the first maximum of each window, counted over the whole of `x`.
 fn write_indices<T: Number>(window: &Window, order: Order, x: &[T], indices: &mut [i64]) {
     if window.input_len() == 0 {
         return indices.fill(0);

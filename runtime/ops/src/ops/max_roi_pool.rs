@@ -1,4 +1,4 @@
-//! Regions of images, each divided into cells of whole elements, of which the largest counts.
+//! Divides regions of images into grid cells of whole elements, and returns the maximum of each.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -44,7 +44,7 @@ impl Op for MaxRoiPool {
     }
 }
 
-/// Rows and columns of cells.
+/// Returns the rows and columns of the grid.
 fn cells(node: &Node<'_>) -> Result<[usize; 2], Error> {
     let found = sizes(node, "pooled_shape", 2, 1)?;
     Ok([found[0], found[1]])
@@ -56,7 +56,7 @@ struct Pooled<T> {
     of: PhantomData<fn() -> T>,
 }
 
-/// The elements of cell `at` along an axis. Cells overlap where they are no whole number of elements.
+/// Returns the elements of cell `at` along an axis. Cells overlap if their size is not a whole number.
 fn elements([start, end]: [f32; 2], at: usize, cells: usize, extent: usize) -> Range<usize> {
     let len = (end - start + 1.0).max(1.0);
     let cell = len / cells as f32;
@@ -88,7 +88,7 @@ impl<T: Number + Element> Kernel for Pooled<T> {
                 for (cell, y) in y.iter_mut().enumerate() {
                     let down = elements([top, bottom], cell / cols, rows, height);
                     let across = elements([left, right], cell % cols, cols, width);
-                    // A cell without elements is 0.
+                    // An empty cell is 0.
                     let mut max =
                         if down.is_empty() || across.is_empty() { T::ZERO } else { T::LOWEST };
                     for row in down {
@@ -111,7 +111,7 @@ mod tests {
     use crate::family::numerics::settled_on_any_threads;
     use crate::testing::{Bench, bench, noise, tensor};
 
-    /// The numbers from 0 to 15 in four rows, in two channels, and one region.
+    /// The values 0 to 15 in four rows, in two channels, and one region.
     fn square(roi: [f32; 5]) -> Bench {
         let x: Vec<f32> = (0..32u8).map(f32::from).collect();
         let run = bench("MaxRoiPool").input(tensor(&[1, 2, 4, 4], &x));
@@ -129,9 +129,9 @@ mod tests {
             [5.0, 7.0, 13.0, 15.0, 21.0, 23.0, 29.0, 31.0]
         );
         assert_eq!(y([1.0, 1.0, 2.0, 2.0], &[1, 1]), [10.0, 26.0]);
-        // Three elements in two cells meet in the middle.
+        // Three elements in two cells overlap in the middle.
         assert_eq!(y([0.0, 0.0, 2.0, 0.0], &[1, 2]), [1.0, 2.0, 17.0, 18.0]);
-        // Beyond the image there is nothing.
+        // A region outside the image is empty.
         assert_eq!(y([8.0, 8.0, 9.0, 9.0], &[1, 1]), [0.0, 0.0]);
         let run = square([0.0, 0.0, 0.0, 6.0, 6.0]).ints("pooled_shape", &[1, 1]);
         assert_eq!(run.float("spatial_scale", 0.25).one().values::<f32>(), [10.0, 26.0]);

@@ -1,4 +1,4 @@
-//! The elements that `MaxPool` took, back where they were, among zeros.
+//! The partial inverse of `MaxPool`: writes each element back to the index that it was taken from, among zeros.
 
 use udo_api::{
     Bits, Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK, Node,
@@ -17,11 +17,11 @@ pub(crate) const DEF: Def = movement::<MaxUnpool>();
 const SHAPE: IntsArgument = IntsArgument { input: 2, name: "output_shape", what: "output's shape" };
 
 struct MaxUnpool {
-    /// The extents of what was pooled, which indices count in.
+    /// The extents of the pooled input, in which indices count.
     pooled: Vec<usize>,
-    /// Elements of the output from a position to the next.
+    /// Strides of the output.
     strides: Axes,
-    /// Whether the output has these extents as well.
+    /// Whether the output has the same extents, so that indices need no conversion.
     is_dense: bool,
 }
 
@@ -80,7 +80,7 @@ impl Movement for MaxUnpool {
 }
 
 impl MaxUnpool {
-    /// Where an element of what was pooled lies in a larger output.
+    /// Converts an index into the pooled input to one into a larger output.
     fn place(&self, mut at: usize) -> usize {
         let mut place = 0;
         for (&extent, stride) in self.pooled.iter().zip(self.strides).rev() {
@@ -91,7 +91,7 @@ impl MaxUnpool {
     }
 }
 
-/// The extents of what was pooled, as far as the windows say, and of the output.
+/// Returns the pooled input's extents, as computed from the windows, and the output's.
 fn extents(node: &Node<'_>) -> Result<(Vec<usize>, Vec<usize>), Error> {
     let (x, indices) = (node.input(0)?, node.input(1)?);
     if x.shape() != indices.shape() || !(3..=MAX_RANK).contains(&x.rank()) {

@@ -1,4 +1,4 @@
-//! Mean of any number of tensors, with broadcasting.
+//! The mean of any number of tensors, with broadcasting.
 
 use udo_api::{TypeSet, types};
 use udo_simd::Simd;

@@ -1,4 +1,4 @@
-//! Triangles on the mel scale, which weigh the bins of a spectrum.
+//! The matrix that maps a spectrum to mel bands: triangular filters, evenly spaced on the mel scale.
 
 use udo_api::{
     Bf16, Core, DType, Error, ExecError, F16, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef,
@@ -72,7 +72,7 @@ impl Kernel for Triangles {
     }
 }
 
-/// The only number of input `port`.
+/// Returns the scalar value of input `port`.
 fn number(inputs: &Inputs<'_>, port: usize) -> Result<f64, ExecError> {
     let found = match inputs.dtype(port)? {
         DType::I32 => inputs.get::<i32>(port)?.first().map(|&x| f64::from(x)),
@@ -93,13 +93,13 @@ fn execute<T: OfReal>(mut io: Io<'_>) -> Result<(), ExecError> {
     let &[_, bands] = io.outputs.shape(0)? else { return Err(ExecError::of(Status::BAD_CALL)) };
     let y = io.outputs.take::<T>(0)?;
     let step = (high - low) / (bands + 2) as f64;
-    // The bin at which a triangle has its edge or its peak.
+    // The bin of a triangle's edge or peak.
     let bin = |edge: usize| ((length + 1.0) * hertz(low + edge as f64 * step) / rate).floor();
     for band in 0..bands {
         let [left, peak, right] = [bin(band), bin(band + 1), bin(band + 2)];
         for (at, y) in y.iter_mut().skip(band).step_by(bands).enumerate() {
             let at = at as f64;
-            // Edges may fall on the peak.
+            // A triangle may be so narrow that its edges and peak share a bin.
             *y = T::of_real(if at < peak {
                 ((at - left) / (peak - left)).max(0.0)
             } else if at > peak {

@@ -1,4 +1,4 @@
-//! The least of any number of tensors, with broadcasting. A NaN is less than any number.
+//! The minimum of any number of tensors, with broadcasting. NaN counts as smaller than any value.
 
 use udo_api::{TypeSet, types};
 use udo_simd::Simd;

@@ -16,7 +16,8 @@ impl Unary for Mish {
 
     #[inline(always)]
     fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
-        // With e for the exponential, the hyperbolic tangent is n / (n + 2) of n = e (e + 2), and 1 from 20 on.
+        // With `e = exp(x)` and `n = e (e + 2)`, `tanh(log(1 + e))` is `n / (n + 2)`. It rounds to 1 from 20 on, so `x`
+        // is clamped there.
         let e = s.exp(s.min(s.splat(20.0), x));
         let two = s.splat(2.0);
         let n = s.mul(e, s.add(e, two));

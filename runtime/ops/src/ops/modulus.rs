@@ -1,5 +1,5 @@
-//! What is left of a division, with broadcasting: with the sign of the divisor, or with that of the dividend
-//! if `fmod` says so, as it must of real numbers. Integers over 0 leave 0.
+//! The remainder of a division, with broadcasting. It has the sign of the divisor, or with `fmod` that of the dividend;
+//! floating-point types require `fmod`. An integer divided by 0 leaves 0.
 
 use udo_api::{DType, Error, FinalizeCx, Param, Value};
 use udo_simd::Simd;
@@ -22,7 +22,7 @@ impl Binary for Mod {
     }
 }
 
-/// With the sign of the divisor.
+/// The remainder with the sign of the divisor.
 impl Pairs for Mod {
     const F64: fn(f64, f64) -> f64 = <Self as Pairs>::of;
 
@@ -39,7 +39,7 @@ impl Pairs for Mod {
     }
 }
 
-/// With the sign of the dividend.
+/// The remainder with the sign of the dividend.
 struct Rest;
 
 impl Pairs for Rest {

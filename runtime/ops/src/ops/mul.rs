@@ -1,4 +1,4 @@
-//! Product of two tensors, with broadcasting. Integers wrap.
+//! The product of two tensors, with broadcasting. Integers wrap.
 
 use udo_simd::Simd;
 

@@ -1,4 +1,4 @@
-//! Classes, drawn as often as the logarithms of their weights say.
+//! Draws class indices from the distributions given by unnormalized log probabilities.
 
 use udo_api::{
     Bf16, Core, DType, Dim, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,

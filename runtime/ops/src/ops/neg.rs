@@ -1,4 +1,4 @@
-//! Each element with the other sign. The least integer of a type stays.
+//! `-x` of each element. The smallest integer of a signed type wraps to itself.
 
 use udo_api::{TypeSet, types};
 use udo_simd::Simd;

@@ -1,4 +1,4 @@
-//! Boxes by their scores, without those that overlap one with a higher score.
+//! Selects boxes in order of their scores and drops those that overlap a selected box too much.
 
 use udo_api::{
     Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef, Op,
@@ -68,7 +68,7 @@ impl Op for NonMaxSuppression {
     }
 }
 
-/// How many of `count` boxes may be selected for a class.
+/// Returns how many of `count` boxes may be selected per class.
 fn limit(most: &[i64], count: usize) -> usize {
     let most = most.first().copied().unwrap_or(0).max(0);
     usize::try_from(most).map_or(count, |most| most.min(count))
@@ -76,9 +76,9 @@ fn limit(most: &[i64], count: usize) -> usize {
 
 struct Selected {
     boxes: Boxes,
-    /// Parts that threads take at once.
+    /// Lists of boxes processed concurrently.
     parts: usize,
-    /// The most boxes of a batch, and in all.
+    /// The most boxes per batch, and in all batches.
     room: usize,
     all: usize,
     /// The most rows of the output.
@@ -109,7 +109,7 @@ impl Kernel for Selected {
         let (&[_, classes, count], dims) = (io.inputs.shape(1)?, io.inputs.shape(0)?) else {
             return Err(ExecError::bad_value(0, 1));
         };
-        // Extents that only a run says may differ.
+        // Bounded extents are checked in the run.
         if dims.get(1) != Some(&count)
             || scores.len() / (classes * count).max(1) * count * 4 != boxes.len()
         {
@@ -125,7 +125,8 @@ impl Kernel for Selected {
         })?;
         let table = table.as_chunks::<NUMBERS>().0;
         let entries = io.scratch.take::<u64>(self.parts * self.room)?;
-        // Lists have gaps behind them, which the output has not, nor what is behind its extents.
+        // Each list has space for `rule.most` rows; unused rows are marked and skipped when the lists are copied to the
+        // output.
         let (lists, list_len) = (scores.len() / count.max(1), rule.most * 3);
         let y = &mut io.scratch.take::<i64>(self.rows * 3)?[..lists * list_len];
         let of_part = lists.div_ceil(self.parts);
@@ -160,7 +161,7 @@ impl Kernel for Selected {
     }
 }
 
-/// What the node states.
+/// Reads the limits and thresholds of the run.
 fn rule(inputs: &Inputs<'_>, count: usize) -> Result<Rule, ExecError> {
     let number = |port: usize| -> Result<Option<f32>, ExecError> {
         if !inputs.has(port) {
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
     use crate::testing::{Bench, bench, noise, tensor};
 
-    /// Three that overlap by and by, and one apart.
+    /// Three that overlap in a chain, and a separate one.
     const BOXES: [f32; 16] = [0., 0., 2., 2., 0., 1., 2., 3., 0., 2., 2., 4., 9., 9., 8., 8.];
 
     fn run(classes: usize, scores: &[f32], most: i64) -> Bench {
@@ -206,7 +207,7 @@ mod tests {
             let run = run.input(tensor(&[1, 1, 2], &[0.5f32, 0.5])).input(tensor(&[], &[9i64]));
             run.input(tensor(&[], &[most])).one().values::<i64>()
         };
-        // They share 3 of 5.
+        // The boxes share 3/5 of their union.
         assert_eq!((run(0.59), run(0.61)), (vec![0, 0, 0], vec![0, 0, 0, 0, 0, 1]));
     }
 

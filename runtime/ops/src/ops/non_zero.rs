@@ -1,4 +1,4 @@
-//! The positions of the elements that are not 0.
+//! The indices of the elements that are not 0, one column per element.
 
 use udo_api::{
     Bf16, Bool, Core, DType, Dim, Element, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel,
@@ -42,7 +42,7 @@ impl Kernel for Positions {
     }
 }
 
-/// An element that may be 0; both zeros of a floating-point type are.
+/// An element type that can be compared with 0; both zeros of a floating-point type are 0.
 trait Zero: Element {
     fn is_zero(self) -> bool;
 }
@@ -76,7 +76,7 @@ fn execute<T: Zero>(mut io: Io<'_>) -> Result<(), ExecError> {
     let (x, dims) = (io.inputs.get::<T>(0)?, io.inputs.shape(0)?);
     let y = io.outputs.take::<i64>(0)?;
     let count = x.iter().filter(|x| !x.is_zero()).count();
-    // The walk's offset along an axis whose stride is 1, all others 0, is the position on it.
+    // A walk with stride 1 along one axis and 0 along the others has the index on that axis as its offset.
     for (axis, y) in y.chunks_exact_mut(count.max(1)).take(dims.len()).enumerate() {
         let mut steps = Axes::default();
         steps[axis] = 1;

@@ -1,4 +1,4 @@
-//! Whether each truth does not hold.
+//! `!x` for each bool.
 
 use udo_api::{TypeSet, types};
 

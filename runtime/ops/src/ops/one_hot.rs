@@ -1,4 +1,4 @@
-//! Along a new axis one value where an index points, and another everywhere else.
+//! One-hot encoding along a new axis: one value at the index, another elsewhere.
 
 use udo_api::{
     Bits, Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef,
@@ -47,7 +47,7 @@ impl Op for OneHot {
     }
 }
 
-/// The axis of the result along which indices point.
+/// Returns the new axis of the output.
 fn axis(node: &Node<'_>) -> Result<usize, Error> {
     let rank = node.input(0)?.rank() + 1;
     let axis = node.int("axis")?;
@@ -63,19 +63,19 @@ fn depth(node: &Node<'_>) -> Result<usize, Error> {
     })?;
     let depth = depth.ok_or_else(|| Error::new("input 1, the depth, is not one known number"))?;
     if (0.0..=MOST).contains(&depth) {
-        // Its fraction counts for nothing.
+        // A fractional depth truncates.
         return Ok(depth as usize);
     }
     Err(Error::new(format!("input 1, the depth, is {depth}")))
 }
 
-/// Beyond this a number is not exact.
+/// The largest depth that f64 holds exactly.
 const MOST: f64 = (1u64 << 53) as f64;
 
 struct Hot {
     axis: usize,
     depth: usize,
-    /// The index at a place, without its fraction.
+    /// Reads the index at a position, truncated to an integer.
     index: fn(&Inputs<'_>, usize) -> Result<i64, ExecError>,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
@@ -116,7 +116,7 @@ impl Hot {
             for (row, y) in y.chunks_exact_mut(block).enumerate() {
                 for at in 0..inner {
                     let index = (self.index)(&inputs, (first + row) * inner + at)?;
-                    // An index beyond the depth points at nothing.
+                    // An index out of range selects nothing.
                     if let Some(hot) = resolve_axis(index, len) {
                         y[hot * inner + at] = on;
                     }

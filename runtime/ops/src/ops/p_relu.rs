@@ -1,4 +1,4 @@
-//! Negative elements are multiplied by the slope in the same place, which broadcasts to them.
+//! `x` if not negative, else `slope * x`, with the slope broadcast to `x`.
 
 use udo_simd::Simd;
 

@@ -1,4 +1,4 @@
-//! Elements put before and behind each axis: one value, or the input's own by several rules. Less than none cuts.
+//! Pads each axis with a constant, or with the input's own elements (`edge`, `reflect`, `wrap`). A negative pad crops.
 
 use udo_api::{
     Bits, Core, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK, Node,
@@ -22,7 +22,7 @@ const RULES: &[PortRule] =
     &[input(0, types::ANY).bounded(), input_like(2, 0), output_like(0, 0).bounded()];
 
 struct Pad {
-    /// How many come before and behind each axis.
+    /// Elements added before and after each axis; negative ones are cropped.
     pads: Vec<[isize; 2]>,
     beyond: Beyond,
 }
@@ -143,7 +143,7 @@ impl Walked for Pad {
 }
 
 impl Pad {
-    /// The walk along each axis.
+    /// Returns the walk along each axis.
     fn walks(&self, dims: &[usize]) -> impl Iterator<Item = Walk> {
         dims.iter().zip(&self.pads).filter_map(|(&extent, &pads)| {
             Some(Walk::padded(extent, pads[0], padded(extent, pads)?, self.beyond))
@@ -151,7 +151,7 @@ impl Pad {
     }
 }
 
-/// How long an axis is with its pads; none if they cut more than there is.
+/// Returns the padded extent, or `None` if the pads crop more than the axis has.
 fn padded(extent: usize, [before, behind]: [isize; 2]) -> Option<usize> {
     let kept = extent.checked_add_signed(before.min(0))?.checked_add_signed(behind.min(0))?;
     kept.checked_add_signed(before.max(0))?.checked_add_signed(behind.max(0))

@@ -1,4 +1,4 @@
-//! Each element to the power of the other operand's, with broadcasting. The exponent may have a type of its own.
+//! `a^b` for each pair of elements, with broadcasting. The exponent may have another type.
 
 use udo_simd::Simd;
 
@@ -32,7 +32,7 @@ impl Pairs for Pow {
         lane_by_lane(s, a, b, power)
     }
 
-    /// With few exponents, which most models have, by multiplication.
+    /// Handles the exponents 2, 3 and 0.5, which most models use, by multiplication and square root.
     fn singles() -> Rows<f32> {
         Rows {
             apart: |a, b, y| match (a, b) {
@@ -50,7 +50,7 @@ impl Pairs for Pow {
     }
 }
 
-/// Whether there are products for it.
+/// Whether [`few`] handles this exponent.
 fn is_short(exponent: f32) -> bool {
     [2.0, 3.0, 0.5].contains(&exponent)
 }
@@ -63,13 +63,14 @@ fn few(y: &mut [f32], exponent: f32) {
     }
 }
 
-/// The power, in which products are for few exponents wherever they stand, so that its bits do not depend on that.
+/// Computes one power. The exponents 2, 3 and 0.5 take the same formula here as in [`few`], so that bits do not depend
+/// on whether the exponent is a scalar.
 #[inline]
 fn power(x: f32, exponent: f32) -> f32 {
     match exponent {
         2.0 => x * x,
         3.0 => x * x * x,
-        // Unlike a square root, of minus zero it is zero, and of minus infinity infinity.
+        // `powf` gives 0 for -0 and infinity for -infinity; a plain square root would give -0 and NaN.
         0.5 if x != f32::NEG_INFINITY => (x + 0.0).sqrt(),
         0.5 => f32::INFINITY,
         _ => x.powf(exponent),

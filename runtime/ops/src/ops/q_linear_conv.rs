@@ -1,4 +1,4 @@
-//! Convolution of quantized values of 8 or 16 bits with 8-bit weights, with the exact sums scaled back to such.
+//! Quantized convolution: 8- or 16-bit values, 8-bit weights, exact sums, requantized output.
 
 use udo_api::{Error, InferCx, Op, OpSchema, Port, TensorDesc, types};
 
@@ -56,7 +56,7 @@ mod tests {
 
     use crate::testing::{bench, spread, tensor};
 
-    /// Two input channels of 3x3, three output channels, padded; every number exact.
+    /// Two input channels of 3x3, three output channels, padded; all values exact.
     #[test]
     fn quantized_values_match_the_definition() {
         let x: Vec<u8> = (0..18).map(|i| (i * 29 % 256) as u8).collect();
@@ -110,7 +110,7 @@ mod tests {
         pad: i64,
     }
 
-    /// Every quantized type against the definition, on one thread and on several.
+    /// Compares every quantized type with the definition, on one thread and on several.
     #[test]
     fn every_type_and_shape_matches_the_definition() {
         let plain =
@@ -141,7 +141,7 @@ mod tests {
         }
     }
 
-    /// What one step of 8 bits is in as many steps as `T` has.
+    /// Returns the 8-bit step `of_bytes` as the equivalent step of `T`.
     fn step<T: QuantizedType>(of_bytes: f32) -> f32 {
         if size_of::<T>() == 1 { of_bytes } else { of_bytes / 256.0 }
     }
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    /// Flat kernels over images with depth: of 2 planes, and of one with a plane of padding behind it.
+    /// 2-D kernels over 3-D images: one of 2 planes, and one with a plane of padding after it.
     #[test]
     fn three_spatial_axes() {
         let run = |depth: usize, behind: i64, kernel: &[usize], w: &[i8]| {
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(run(2, 0, &[2, 1, 2], &[1, 10, 2, 20]), [151, 217]);
     }
 
-    /// Those of 16-bit values take such nodes as well, but need scratch for their sums.
+    /// The 16-bit kernels also accept such nodes, but need scratch memory for their sums.
     #[test]
     fn kernels_of_8_bits_come_first_where_all_values_have_8() {
         let one = |value: f32| tensor(&[], &[value]);
@@ -246,7 +246,7 @@ mod tests {
         assert!(last < wide_last && second < wide_second, "{scratch:?}");
     }
 
-    /// More than any 32-bit sum holds.
+    /// Sums larger than i32 must not wrap.
     #[test]
     fn sums_beyond_32_bits_stay_sums() {
         let depth = 1000;

@@ -1,4 +1,4 @@
-//! Products of quantized matrices, of 8 or 16 bits on the left side and 8 on the right, with the exact sums scaled back to such.
+//! Quantized matrix products: 8- or 16-bit left side, 8-bit right side, exact sums, requantized output.
 
 use udo_api::{Error, InferCx, Op, OpSchema, Port, TensorDesc, TypeSet, types};
 

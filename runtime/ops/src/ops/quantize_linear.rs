@@ -1,4 +1,4 @@
-//! Real numbers as the nearest quantized values.
+//! `y = saturate(round(x / scale) + zero_point)`, per tensor, axis or block; ties round to even.
 
 use udo_api::{
     Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
@@ -21,7 +21,7 @@ const CPU: KernelDef = KernelDef::new::<Quantize>(NAME, Core::CPU).ports(&[
     output(0, TYPES).bounded(),
 ]);
 
-/// Of integers, or by scales that are.
+/// Kernel for integer inputs or integer scales.
 const OF_INTEGERS: KernelDef = KernelDef::new::<Quantize>(NAME, Core::CPU).ports(&[
     input(0, REAL).bounded(),
     input(1, REAL),
@@ -45,7 +45,7 @@ impl Op for QuantizeLinear {
             BLOCK_SIZE,
             OUTPUT_DTYPE,
             Param::scalar("precision", DType::I64).default(Value::int(0)),
-            // This speaks of 8-bit floating-point types only.
+            // `saturate` concerns 8-bit floating-point types, which are not supported.
             Param::scalar("saturate", DType::I64).default(Value::int(1)),
         ],
     );
@@ -75,7 +75,7 @@ fn quantized_type(node: &Node<'_>) -> Result<DType, Error> {
     })
 }
 
-/// The encoding of the values, where one scale is known before the run.
+/// Returns the output's encoding if its only scale is known before the run.
 fn known_encoding<T: QuantizedType>(node: &Node<'_>) -> Result<Option<Encoding>, Error> {
     if node.input(1)?.dtype() == Some(DType::I32) {
         return Ok(None);
@@ -121,11 +121,11 @@ fn of_integers<T: QuantizedType>(scales: Scales, io: Io<'_>) -> Result<(), ExecE
     scales.each_run(io, integers::<T>)
 }
 
-/// Quantizes integers, whose quotients are rounded once.
+/// Quantizes integers; the quotient is computed in f64, so that it is rounded once.
 fn integers<T: QuantizedType>(x: &[i32], scale: f32, zero: T, y: &mut [T]) {
     for (y, &x) in y.iter_mut().zip(x) {
         let quotient = (f64::from(x) / f64::from(scale)).round_ties_even();
-        // Whole numbers that a type of 16 bits or fewer has are exact in f32.
+        // Whole numbers of types up to 16 bits are exact in f32.
         *y = T::from_f32((quotient + f64::from(zero.to_i32())) as f32);
     }
 }
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(y.desc().encoding(), None, "the scale comes with the run");
     }
 
-    /// Quotients as numpy rounds them, which ONNX's reference uses.
+    /// Expected values are numpy's quotients, as ONNX's reference uses.
     #[test]
     fn integers_and_whole_scales_are_taken() {
         let x = tensor(&[7], &[0i32, 1, 3, -3, 1000, -1000, i32::MIN]);
@@ -158,7 +158,7 @@ mod tests {
         let run = bench("QuantizeLinear").input(x).constant(tensor(&[], &[2i32]));
         let y = run.int("output_dtype", 5).one();
         assert_eq!(y.values::<i16>(), [0, 0, 2, -2, 500, -500, i16::MIN]);
-        // 2^24 + 1 halves are above the middle; the nearest f32 is the middle itself.
+        // 2^24 + 1 halves is just above the midpoint; the nearest f32 is the midpoint itself.
         let x = tensor(&[2, 1], &[(1i32 << 24) + 1, 5]);
         let run = bench("QuantizeLinear").input(x).input(tensor(&[2], &[33_554_432f32, 2.0]));
         assert_eq!(run.int("axis", 0).one().values::<u8>(), [1, 2]);

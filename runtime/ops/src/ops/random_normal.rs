@@ -1,4 +1,4 @@
-//! Numbers of a stated shape that are normally distributed.
+//! Normally distributed random values of a given shape.
 
 use udo_api::Param;
 

@@ -1,4 +1,4 @@
-//! Numbers of the shape of another tensor that are normally distributed.
+//! Normally distributed random values of the input's shape.
 
 use udo_api::Param;
 

@@ -1,4 +1,4 @@
-//! Numbers of a stated shape that are equally likely between two ends.
+//! Uniformly distributed random values of a given shape.
 
 use udo_api::Param;
 

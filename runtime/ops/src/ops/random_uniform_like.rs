@@ -1,4 +1,4 @@
-//! Numbers of the shape of another tensor that are equally likely between two ends.
+//! Uniformly distributed random values of the input's shape.
 
 use udo_api::Param;
 

@@ -1,4 +1,4 @@
-//! Numbers from a start up to a limit, or down, at a distance.
+//! An arithmetic progression from `start` up or down to `limit`, exclusive, in steps of `delta`.
 
 use udo_api::{
     Bf16, Core, DType, Element, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef,
@@ -33,7 +33,7 @@ impl Op for Range {
     }
 }
 
-/// What the node says of the numbers, and how many they are.
+/// Returns the progression of constant inputs, and its length.
 fn stated(node: &Node<'_>) -> Result<(Steps, usize), Error> {
     if Steps::dtype(node)?.is_float() {
         let [start, limit, delta] = [float(node, 0)?, float(node, 1)?, float(node, 2)?];
@@ -61,7 +61,7 @@ fn int(node: &Node<'_>, port: usize) -> Result<i64, Error> {
     }
 }
 
-/// The one element of a constant.
+/// Returns the single element of a constant input.
 fn one<T: Element>(values: Option<&[T]>, port: usize) -> Result<T, Error> {
     match values {
         Some([value]) => Ok(*value),

@@ -1,4 +1,4 @@
-//! 1 over each element.
+//! `1 / x` of each element.
 
 use udo_simd::Simd;
 

@@ -1,4 +1,4 @@
-//! The sum without signs along some axes.
+//! The sum of absolute values along some axes.
 
 use crate::Def;
 use crate::family::reduce::{Reduce, SumOfSizes, reduce};

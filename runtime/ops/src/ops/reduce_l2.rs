@@ -1,4 +1,4 @@
-//! The root of the sum of squares along some axes.
+//! The square root of the sum of squares along some axes.
 
 use crate::Def;
 use crate::family::reduce::{Reduce, SumOfSquares, reduce};

@@ -1,4 +1,4 @@
-//! The logarithm of the sum of the powers of e along some axes, however large they are.
+//! `log(sum(exp(x)))` along some axes, relative to the maximum, so that large values do not overflow.
 
 use crate::Def;
 use crate::family::reduce::{LogOfSumOfPowers, Reduce, reduce};
@@ -30,7 +30,7 @@ mod tests {
         }
     }
 
-    /// As ONNX Runtime 1.31 has it where no power is too large: without the fraction.
+    /// As ONNX Runtime 1.31 does if no exponential overflows: the logarithm is truncated.
     #[test]
     fn integers_lose_the_fraction_of_the_logarithm() {
         let y = |x: &[i32]| {

@@ -1,4 +1,4 @@
-//! The greatest along some axes. A NaN is greater than any number.
+//! The maximum along some axes. NaN counts as larger than any value.
 
 use crate::Def;
 use crate::family::reduce::{Greatest, Reduce, reduce};

@@ -1,4 +1,4 @@
-//! The mean along some axes. Of integers it loses its fraction.
+//! The mean along some axes. Integer means truncate.
 
 use crate::Def;
 use crate::family::reduce::{Reduce, Sum, reduce};

@@ -1,4 +1,4 @@
-//! The least along some axes. A NaN is less than any number.
+//! The minimum along some axes. NaN counts as smaller than any value.
 
 use crate::Def;
 use crate::family::reduce::{Least, Reduce, reduce};

@@ -1,4 +1,4 @@
-//! Negative elements become 0; a NaN stays.
+//! `max(x, 0)` of each element. NaN stays NaN.
 
 use udo_api::{TypeSet, types};
 use udo_simd::Simd;

@@ -1,4 +1,4 @@
-//! The input's elements under another shape.
+//! The input's elements in another shape.
 
 use udo_api::{DType, Dim, Error, Node, Param, Shape, TensorDesc, Value};
 
@@ -31,7 +31,7 @@ impl View for Reshape {
     }
 }
 
-/// The shape that `wanted` means for elements of shape `from`: 0 keeps an extent, -1 takes the rest.
+/// Resolves `wanted` for elements of shape `from`: 0 copies the input's extent, -1 takes the remaining elements.
 fn resolve(from: Shape, wanted: &[i64], allow_zero: bool) -> Result<Shape, Error> {
     let refused = || Error::new(format!("shape {from} cannot become {wanted:?}"));
     let mut rest = None;
@@ -56,8 +56,8 @@ fn resolve(from: Shape, wanted: &[i64], allow_zero: bool) -> Result<Shape, Error
     if shape.len() == from.len() { Ok(shape) } else { Err(refused()) }
 }
 
-/// How certain an extent is that takes what `dims` leave of `from`: bounds and open dimensions that none of them carries
-/// over end up there.
+/// Returns the kind of extent that -1 has: it takes over bounds and open dimensions of `from` that no copied axis
+/// carries.
 fn least_certain(from: Shape, dims: &[Dim]) -> Dim {
     let left = |is: fn(&Dim) -> bool| {
         from.iter().filter(is).count() > dims.iter().filter(|d| is(d)).count()

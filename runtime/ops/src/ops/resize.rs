@@ -1,4 +1,4 @@
-//! The elements at other places of the axes, or what lies between them.
+//! Resamples axes: nearest neighbour, linear or cubic.
 
 use udo_api::{Error, Facts, InferCx, KernelDef, Op, OpSchema, Port, types};
 
@@ -54,7 +54,8 @@ mod tests {
         to(bench(NAME).input(tensor(dims, x)))
     }
 
-    /// One axis by half pixels, from the definition of the filters: elements beyond the edges are those at them.
+    /// One axis with half-pixel coordinates, computed from the definition of the filters; positions outside take the
+    /// edge element.
     fn line(x: &[f64], to: usize, is_cubic: bool) -> Vec<f64> {
         let scale = to as f64 / x.len() as f64;
         let weight = |d: f64| match d.abs() {
@@ -72,7 +73,7 @@ mod tests {
         (0..to).map(sample).collect()
     }
 
-    /// The same along one axis of a tensor.
+    /// Applies [`line`] along one axis of a tensor.
     fn along(axis: usize, dims: &mut [usize], x: &[f64], to: usize, is_cubic: bool) -> Vec<f64> {
         let inner: usize = dims[axis + 1..].iter().product();
         let len = std::mem::replace(&mut dims[axis], to);
@@ -158,7 +159,7 @@ mod tests {
 
     #[test]
     fn ties_are_those_of_exact_arithmetic_on_every_core() {
-        // (from, to, mode, nearest, elements): places such as 14.5 that single precision misses.
+        // (from, to, mode, nearest, elements): coordinates such as 14.5, which f32 arithmetic misses.
         let cases: [(usize, usize, &str, &str, &[u8]); 5] = [
             (20, 6, "half_pixel", "round_prefer_ceil", &[1, 5, 8, 11, 15, 18]),
             (14, 1, "half_pixel", "round_prefer_ceil", &[7]),
@@ -187,7 +188,7 @@ mod tests {
             let y = with(bench(NAME).on(Core::DSP_V68).input(stored)).output_encoding(0, 0.5, 0);
             assert_eq!(y.one().values::<u8>(), wanted, "{from} to {to}, {coordinates}, {nearest}");
         }
-        // Half up of exactly 1.5: 4 elements by the scale 3/8 of another axis.
+        // Rounds exactly 1.5 half up: 4 elements by the scale 3/8 of another axis.
         let run = bench(NAME).input(tensor(&[8, 4], &noise(32))).absent().absent();
         let run = run.constant(tensor(&[2], &[3i64, 40]));
         assert_eq!(run.text("keep_aspect_ratio_policy", "not_larger").one().dims(), [3, 2]);

@@ -1,4 +1,4 @@
-//! The first steps of each sequence in reverse order, as many as are said, those behind as they are.
+//! Reverses the first `sequence_lens[b]` steps of each sequence; the other steps stay.
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, OpSchema, Param, Port,
@@ -12,7 +12,7 @@ use crate::family::partition::row_grain;
 pub(crate) const DEF: Def = movement::<ReverseSequence>();
 
 struct ReverseSequence {
-    /// 0 or 1, and the other is the axis of the batch.
+    /// 0 or 1; the batch is the other of the two axes.
     time_axis: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Each row over the root of its mean square, scaled. A row is what lies behind an axis.
+//! `x / sqrt(mean(x^2) + epsilon) * scale` for each row. A row spans the axes from `axis` on.
 
 use udo_api::Port;
 use udo_simd::{Map2, Simd, fold, map2};

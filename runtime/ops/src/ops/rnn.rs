@@ -1,4 +1,4 @@
-//! A simple recurrent network over a sequence: an activation of the sums of input and state.
+//! A simple recurrent network: `h = activation(W x + R h + b)` over a sequence.
 
 use udo_api::{Error, Node};
 

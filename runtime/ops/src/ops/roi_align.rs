@@ -1,4 +1,4 @@
-//! Regions of images, each divided into cells whose samples are interpolated, and averaged or compared.
+//! Divides regions of images into grid cells, interpolates samples in each, and returns their mean or maximum.
 
 use std::marker::PhantomData;
 
@@ -62,24 +62,24 @@ impl Op for RoiAlign {
     }
 }
 
-/// What becomes of the samples of a cell.
+/// How the samples of a cell are reduced.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
     Mean,
-    /// The largest of the neighbours of all samples, each by its weight.
+    /// The maximum over all samples of each neighbour times its weight.
     Largest,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Rule {
     mode: Mode,
-    /// What coordinates are off by so that whole ones are the middles of elements.
+    /// Subtracted from coordinates: 0.5 for `half_pixel`, else 0.
     offset: f64,
-    /// Whether a region has at least the size of an element.
+    /// Whether a region is at least one element wide and high.
     is_widened: bool,
-    /// Rows and columns.
+    /// Rows and columns of the grid.
     cells: [usize; 2],
-    /// Samples along each axis of a cell; as many as it has elements where none are stated.
+    /// Samples along each axis of a cell; `None` chooses one per element that the cell spans.
     samples: Option<usize>,
     scale: f64,
 }
@@ -122,7 +122,7 @@ impl Rule {
         })
     }
 
-    /// Where a region starts along an axis, and the elements of a cell.
+    /// Returns the start of a region along an axis, and the size of its cells in elements.
     fn cells_along<T: Number>(&self, [start, end]: [T; 2], axis: usize) -> [T; 2] {
         let of = |at: T| at.mul(T::of(self.scale)).sub(T::of(self.offset));
         let (start, one) = (of(start), T::of(1.0));
@@ -131,10 +131,10 @@ impl Rule {
         [start, len.div(T::of(self.cells[axis] as f64))]
     }
 
-    /// A region along one axis.
+    /// Returns the cells and samples of a region along one axis.
     fn along<T: Number>(&self, ends: [T; 2], axis: usize, extent: usize) -> Result<Along, f64> {
         let [start, cell] = self.cells_along(ends.map(Number::to_f64), axis);
-        // How many samples a cell has is decided in the type of the regions, as ONNX's reference and ONNX Runtime do.
+        // The sample count is decided in the type of the regions, as in ONNX's reference and ONNX Runtime.
         let [_, counted] = self.cells_along(ends, axis);
         let samples =
             self.samples.map_or(counted.to_f64().ceil().max(0.0), |samples| samples as f64);
@@ -145,20 +145,20 @@ impl Rule {
     }
 }
 
-/// Cells and samples that a node may ask for along an axis, and elements of a cell.
+/// The most cells, samples per cell, and elements per cell along an axis.
 const MOST: i64 = 1 << 16;
 
-/// Where cells and their samples lie along an axis.
+/// The cells of a region along an axis, and their samples.
 struct Along {
     start: f64,
-    /// Elements of a cell.
+    /// Size of a cell in elements.
     cell: f64,
     samples: usize,
     extent: usize,
 }
 
 impl Along {
-    /// The two elements around a sample of a cell, and their weights; nothing far beyond the image.
+    /// Returns the two neighbours of a sample and their weights; `None` more than one element outside the image.
     fn taps(&self, cell: usize, sample: usize) -> Option<[(usize, f64); 2]> {
         let part = (sample as f64 + 0.5) / self.samples as f64;
         let at = self.start + (cell as f64 + part) * self.cell;
@@ -172,7 +172,7 @@ impl Along {
     }
 }
 
-/// Channels whose samples share their weights.
+/// Channels that share computed weights.
 const BLOCK: usize = 16;
 
 struct Aligned<T> {
@@ -205,7 +205,7 @@ impl<T: Number + Element> Kernel for Aligned<T> {
             let down = rule.along([top, bottom], 0, height).map_err(fault)?;
             let across = rule.along([left, right], 1, width).map_err(fault)?;
             if area == 0 {
-                // No sample lies in an image without pixels.
+                // An image without pixels yields zeros.
                 y.fill(T::ZERO);
                 return Ok(());
             }
@@ -225,7 +225,7 @@ impl<T: Number + Element> Kernel for Aligned<T> {
     }
 }
 
-/// What becomes of a cell in each of some channels, whose planes lie behind each other.
+/// Reduces one cell of some channels, whose planes are adjacent.
 fn of_cell<T: Number>(
     mode: Mode,
     [down, across]: [&Along; 2],
@@ -243,7 +243,7 @@ fn of_cell<T: Number>(
             });
             [a[0], a[1], b[0], b[1]]
         });
-        // A sample beyond the image is 0.
+        // A sample outside the image is 0.
         let terms = |x: &[T]| {
             weighed.map_or([T::ZERO; 4], |taps| taps.map(|(at, weight)| x[at].mul(weight)))
         };
@@ -273,7 +273,7 @@ mod tests {
     use crate::family::numerics::settled_on_any_threads;
     use crate::testing::{Bench, assert_near, assert_near_constant, bench, noise, tensor};
 
-    /// The numbers from 0 to 15 in four rows, in two channels, and one region.
+    /// The values 0 to 15 in four rows, in two channels, and one region.
     fn square(roi: [f32; 4]) -> Bench {
         let x: Vec<f32> = (0..32u8).map(f32::from).collect();
         let run = bench("RoiAlign").input(tensor(&[1, 2, 4, 4], &x));
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(y.dims(), [1, 2, 2, 2]);
         let wanted = [2.5, 4.5, 10.5, 12.5, 18.5, 20.5, 26.5, 28.5];
         assert_near(&y.values::<f32>(), &wanted, 1e-6);
-        // One sample in the middle of each cell; without the offset it lies between other elements.
+        // One sample in the centre of each cell; without the offset it is half an element further.
         let one = || all().int("sampling_ratio", 1);
         assert_near(&one().one().values::<f32>(), &wanted, 1e-6);
         let whole = one().text("coordinate_transformation_mode", "output_half_pixel").one();
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn samples_of_a_cell_are_counted_in_the_type_of_regions() {
-        // 3.9 - 0.9 is 3 in single precision, and a little more in double precision: 3 samples or 4.
+        // 3.9 - 0.9 is 3 in f32, and slightly more in f64: 3 samples or 4.
         let [start, end] = [0.9f32, 3.9];
         let with = |samples: i64| {
             let run = bench("RoiAlign").int("sampling_ratio", samples);

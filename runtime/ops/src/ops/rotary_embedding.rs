@@ -1,4 +1,4 @@
-//! Pairs of elements of every head, turned by an angle that their position in the sequence has.
+//! Rotary position embedding: rotates pairs of elements of every head by an angle that depends on the position.
 
 use udo_api::{
     Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpSchema,
@@ -52,16 +52,17 @@ impl Op for RotaryEmbedding {
     }
 }
 
-/// Which elements of a head are turned together.
+/// How the elements of a head are paired, and where heads are.
 #[derive(Clone, Copy, Debug)]
 struct Rule {
-    /// Heads that lie in a row, where that is so: `[batch, length, heads * elements]` for `[batch, heads, length, elements]`.
+    /// The number of heads for a packed layout, `[batch, length, heads * elements]`; `None` for `[batch, heads, length,
+    /// elements]`.
     packed: Option<usize>,
     /// Elements of a head.
     elements: usize,
-    /// Pairs that are turned; the elements behind them stay as they are.
+    /// Pairs that are rotated; the remaining elements are copied.
     pairs: usize,
-    /// Whether the elements of a pair are neighbours, and not as far apart as there are pairs.
+    /// Whether pairs are neighbours, `(2i, 2i + 1)`, instead of `(i, i + pairs)`.
     is_interleaved: bool,
 }
 
@@ -97,7 +98,7 @@ impl Rule {
         Ok(Self { packed, elements, pairs: turned / 2, is_interleaved })
     }
 
-    /// Refuses cosines and sines that are not one for each pair of each position.
+    /// Checks that the caches hold one cosine and sine per pair of each position.
     fn check_angles(&self, node: &Node<'_>) -> Result<(), Error> {
         let x = node.input(X)?;
         let length = if self.packed.is_some() { x.shape()[1] } else { x.shape()[2] };
@@ -180,14 +181,14 @@ mod tests {
     use crate::family::numerics::settled_on_any_threads;
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
-    /// What is turned: a batch, heads, a length, elements of a head, and how many of them are turned.
+    /// Batch, heads, length, elements of a head, and rotated elements.
     #[derive(Clone, Copy, Debug)]
     struct Case {
         extents: [usize; 4],
         turned: usize,
         is_packed: bool,
         is_interleaved: bool,
-        /// The position of each place of the sequences; none for one after the other.
+        /// Position ids; empty for consecutive positions.
         positions: &'static [i64],
     }
 
@@ -221,7 +222,7 @@ mod tests {
             if self.positions.is_empty() { batch * length } else { 5 }
         }
 
-        /// Numbers, cosines and sines; the latter need be of no angle.
+        /// Input, cosines and sines; the latter need not belong to an angle.
         fn numbers(&self) -> [Vec<f32>; 3] {
             let angles = self.rows() * self.turned / 2;
             let len = self.extents.iter().product();

@@ -1,4 +1,4 @@
-//! The whole number nearest to each element, ties to even.
+//! Rounds each element to the nearest whole number, ties to even.
 
 use udo_simd::Simd;
 

@@ -1,4 +1,4 @@
-//! A graph that runs on one slice of its inputs after the other, and on what it gave for the slice before.
+//! Runs a graph over successive slices of its inputs, carrying state from one iteration to the next.
 use udo_api::{DType, Facts, OpSchema, Param, Port, types};
 
 use crate::Def;

@@ -1,4 +1,4 @@
-//! The operator that `ScatterElements` replaced, which only overwrites.
+//! The deprecated predecessor of `ScatterElements`, which only overwrites.
 
 use udo_api::{DType, OpSchema, Param, Port, Value, types};
 

@@ -1,4 +1,4 @@
-//! Updates that each fall on the element an index asks for along an axis, all other positions kept.
+//! Scatters single elements into a copy of the data: each index replaces the coordinate along one axis.
 
 use udo_api::{DType, OpSchema, Param, Port, Value, types};
 

@@ -1,4 +1,4 @@
-//! Updates that each fall on the slice that a tuple of indices asks for.
+//! Scatters slices into a copy of the data, at tuples of indices.
 
 use udo_api::{Error, ExecError, Inputs, Node, OpSchema, Parallel, Param, Port, Value, types};
 

@@ -1,4 +1,4 @@
-//! `gamma x` of each element, `gamma alpha (exp(x) - 1)` of negative ones.
+//! `gamma x` if positive, else `gamma alpha (exp(x) - 1)`.
 
 use udo_api::Param;
 use udo_simd::Simd;

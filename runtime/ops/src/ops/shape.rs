@@ -1,4 +1,4 @@
-//! The extents of a tensor.
+//! The extents of a tensor, as an i64 vector.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::family::extents::{Extents, extents};
 
 pub(crate) const DEF: Def = extents::<Dims>();
 
-/// Those of the axes in this range.
+/// The axes whose extents are returned.
 struct Dims(Range<usize>);
 
 impl Extents for Dims {
@@ -35,7 +35,7 @@ impl Extents for Dims {
     }
 }
 
-/// An axis counted from the end where negative, and the nearest that there is where it is beyond either end.
+/// Resolves a negative axis from the end, and clamps to the rank.
 fn clamped(axis: i64, rank: usize) -> usize {
     let from_end = if axis < 0 { axis.saturating_add(rank as i64) } else { axis };
     usize::try_from(from_end).unwrap_or(0).min(rank)

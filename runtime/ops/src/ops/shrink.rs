@@ -1,4 +1,4 @@
-//! Elements come closer to 0 by a bias, and those within a limit become 0; a NaN stays.
+//! Moves each element towards 0 by `bias`; elements within `lambd` of 0 become 0. NaN stays NaN.
 
 use udo_api::{Param, TypeSet, types};
 use udo_simd::Simd;

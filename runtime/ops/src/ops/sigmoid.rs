@@ -1,4 +1,4 @@
-//! The logistic function of each element.
+//! `1 / (1 + exp(-x))` of each element.
 
 use udo_simd::Simd;
 

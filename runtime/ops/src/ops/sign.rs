@@ -1,4 +1,4 @@
-//! 1 of positive elements, -1 of negative ones; zeros and NaNs stay.
+//! 1 for positive elements, -1 for negative ones; zeros and NaN stay.
 
 use udo_api::{TypeSet, types};
 use udo_simd::Simd;

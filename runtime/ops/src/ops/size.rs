@@ -1,4 +1,4 @@
-//! How many elements a tensor has.
+//! The number of elements of a tensor.
 
 use udo_api::{Error, Node, Shape};
 

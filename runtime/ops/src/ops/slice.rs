@@ -1,4 +1,4 @@
-//! From each of some axes the positions from a start to an end, in steps, backwards as well.
+//! Takes `start..end` in steps of `step` from some axes. A negative step goes backwards.
 
 use udo_api::{
     Bits, Core, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Inputs, Io, KernelDef, MAX_RANK,
@@ -15,11 +15,11 @@ use crate::family::movement::{
 pub(crate) const DEF: Def = movement::<Slice>();
 
 const AXES: IntsArgument = IntsArgument { input: 3, name: "axes", what: "axes" };
-/// The inputs that say from where to where, and how far apart.
+/// The inputs with starts, ends and steps.
 const CUTS: [usize; 3] = [1, 2, 4];
 
 struct Slice {
-    /// The axes that are cut, in the order in which their cuts are said.
+    /// The sliced axes, in the order of the starts.
     axes: Vec<usize>,
 }
 
@@ -130,7 +130,7 @@ impl Walked for Slice {
     }
 }
 
-/// The walk along each axis, if all of them are known before the run.
+/// Returns the walk along each axis, if all slices are known before the run.
 fn known_walks(node: &Node<'_>) -> Result<Option<Vec<Walk>>, Error> {
     let x = node.input(0)?;
     let axes = axes(node, &x)?;
@@ -142,7 +142,7 @@ fn known_walks(node: &Node<'_>) -> Result<Option<Vec<Walk>>, Error> {
     }))
 }
 
-/// What is kept of one axis.
+/// A slice of one axis.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     start: i64,
@@ -152,7 +152,7 @@ struct Cut {
 }
 
 impl Cut {
-    /// The cut that the inputs of a run say in place `at`.
+    /// Reads slice number `at` from the inputs of a run.
     fn read(inputs: &Inputs<'_>, at: usize) -> Result<Self, ExecError> {
         let [start, end] = [CUTS[0], CUTS[1]].map(|port| Ok(Indices::get(inputs, port)?.value(at)));
         let step = if inputs.has(CUTS[2]) { Indices::get(inputs, CUTS[2])?.value(at) } else { 1 };
@@ -165,7 +165,7 @@ impl Cut {
     fn walk(self, extent: usize) -> Walk {
         let Self { start, end, step } = self;
         let extent_i64 = i64::try_from(extent).unwrap_or(i64::MAX);
-        // The first and the last position that a start or an end can mean.
+        // Starts and ends are clamped to these positions.
         let (low, high) = if step > 0 { (0, extent_i64) } else { (-1, extent_i64 - 1) };
         let position = |at: i64| {
             let at = if at < 0 { at.saturating_add(extent_i64) } else { at };
@@ -179,7 +179,7 @@ impl Cut {
         Walk::slice(extent, usize::try_from(start).unwrap_or(0), between.div_ceil(far), step)
     }
 
-    /// The most positions that it keeps of an axis of at most `bound`.
+    /// Returns the most positions that this slice takes from an axis of at most `bound`.
     fn most(self, bound: usize) -> usize {
         let Self { start, end, step } = self;
         let far = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX);
@@ -188,7 +188,7 @@ impl Cut {
         }
         let number = |n: i64| usize::try_from(n.unsigned_abs()).unwrap_or(usize::MAX);
         let most = match (start < 0, end < 0) {
-            // Both are counted from one end, so a longer axis never has fewer between them.
+            // Both ends count from the same side, so a longer axis never yields fewer positions.
             (false, false) | (true, true) => return self.walk(bound).len,
             (false, true) => bound.saturating_sub(number(start)).saturating_sub(number(end)),
             (true, false) => bound.min(number(start)).min(number(end)),
@@ -201,7 +201,7 @@ fn walk(cut: Option<&Cut>, extent: usize) -> Walk {
     cut.map_or(Walk::whole(extent), |cut| cut.walk(extent))
 }
 
-/// The axes that are cut.
+/// Returns the sliced axes.
 fn axes(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<usize>, Error> {
     let starts = node.input(1)?;
     let [Some(count)] = starts.full_shape().iter().map(Dim::exact).collect::<Vec<_>>()[..] else {
@@ -221,7 +221,7 @@ fn axes(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<usize>, Error> {
     })
 }
 
-/// The cuts, if all of them are known before the run.
+/// Returns the slices, if all of them are known before the run.
 fn constant_cuts(node: &Node<'_>) -> Result<Option<Vec<Cut>>, Error> {
     let [starts, ends] = [node.constant_ints(CUTS[0])?, node.constant_ints(CUTS[1])?];
     let steps = if node.has_input(CUTS[2]) { node.constant_ints(CUTS[2])? } else { Some(vec![]) };
@@ -248,7 +248,7 @@ mod tests {
         run.input(start).input(end).constant(axes).input(step)
     }
 
-    /// What Python's slices keep, by their definition.
+    /// The elements of a Python slice, from its definition.
     fn kept(extent: i64, [start, end, step]: [i64; 3]) -> Vec<u16> {
         let from_end = |at: i64| if at < 0 { at.saturating_add(extent) } else { at };
         let (mut at, end) = (from_end(start), from_end(end));

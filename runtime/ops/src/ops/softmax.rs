@@ -1,4 +1,4 @@
-//! Exponentials along an axis, divided by their sum.
+//! `exp(x - max) / sum(exp(x - max))` along an axis.
 
 use udo_api::{DType, Error, KernelDef, Node, Param, Value};
 use udo_simd::rows;

@@ -12,8 +12,8 @@ struct Softplus;
 impl Unary for Softplus {
     const NAME: &'static str = "Softplus";
     const F64: fn(f64, [f64; 2]) -> f64 = |x, _| x.max(0.0) + (-x.abs()).exp().ln_1p();
-    // What is denormal is its own logarithm. A device may be three steps off there, so e^-64 takes it there from a number of all
-    // digits.
+    // OpenCL allows `exp` an error of 3 ulp, which is large relative to a denormal. For very negative `x`, `log(1 + e)
+    // = e`; the argument is shifted by 64 to a normal result, then scaled by e^-64.
     const OPENCL: &'static str =
         "x < -80.0f ? exp(x + 64.0f) * 1.6038109e-28f : fmax(x, 0.0f) + log1p(exp(-fabs(x)))";
 

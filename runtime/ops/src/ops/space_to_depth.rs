@@ -1,4 +1,4 @@
-//! Blocks of pixels laid out as channels.
+//! Rearranges blocks of pixels into channels.
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, OpSchema,

@@ -1,4 +1,4 @@
-//! A tensor cut along an axis.
+//! Splits a tensor along an axis.
 
 use udo_api::{
     Bits, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK,
@@ -19,9 +19,9 @@ const LENGTHS: IntsArgument =
 struct Split {
     strips: Strips,
     axis: usize,
-    /// Of each piece.
+    /// The length of each part.
     lengths: Vec<usize>,
-    /// Whether each run says how many rows there are.
+    /// Whether the extents are known only in the run.
     is_bounded: bool,
 }
 
@@ -123,7 +123,7 @@ impl Stripped for Split {
     }
 }
 
-/// The length of each piece.
+/// Returns the length of each part.
 fn lengths(cx: &InferCx<'_>, extent: usize) -> Result<Vec<usize>, Error> {
     let count = cx.output_count();
     if let Some(declared) = LENGTHS.read(cx)? {

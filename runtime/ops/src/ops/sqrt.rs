@@ -1,4 +1,4 @@
-//! The square root of each element; a NaN of negative ones.
+//! The square root of each element; NaN for negative ones.
 
 use udo_simd::Simd;
 

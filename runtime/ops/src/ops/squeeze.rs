@@ -1,4 +1,4 @@
-//! The input's elements under a shape without axes of one element: those that are named, or all.
+//! Removes axes of extent 1: the named ones, or all.
 
 use udo_api::{Dim, Error, Node, Shape, TensorDesc};
 

@@ -1,4 +1,4 @@
-//! The spectra of parts of a signal, each under a window.
+//! The short-time Fourier transform: the spectra of windowed frames of a signal.
 
 use udo_api::{
     Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node,
@@ -59,12 +59,12 @@ impl Op for Stft {
     }
 }
 
-/// How many frames a signal has.
+/// Returns the number of frames of a signal.
 fn frames(signal: usize, frame: usize, step: usize) -> usize {
     signal.checked_sub(frame).map_or(0, |rest| rest / step + 1)
 }
 
-/// How a signal is cut into frames, and what is made of each.
+/// How a signal is cut into frames and each is transformed.
 #[derive(Clone, Copy)]
 struct Cut {
     wanted: Wanted,
@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    /// Bin `k` of a frame of `n` real numbers.
+    /// Bin `k` of a frame of `n` real values.
     fn exact(x: &[f32], window: &[f32], n: usize, k: usize) -> [f64; 2] {
         x.iter().zip(window).enumerate().fold([0.0; 2], |[re, im], (i, (&x, &w))| {
             let angle = -std::f64::consts::TAU * (i * k % n) as f64 / n as f64;

@@ -1,4 +1,4 @@
-//! Difference of two tensors, with broadcasting. Integers wrap.
+//! The difference of two tensors, with broadcasting. Integers wrap.
 
 use udo_simd::Simd;
 

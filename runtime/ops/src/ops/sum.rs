@@ -1,4 +1,4 @@
-//! Sum of any number of tensors, with broadcasting.
+//! The sum of any number of tensors, with broadcasting.
 
 use udo_api::{TypeSet, types};
 use udo_simd::Simd;

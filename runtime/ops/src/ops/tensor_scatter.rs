@@ -1,4 +1,4 @@
-//! A cache of sequences with new steps written into each of them, from a position of its own on.
+//! Writes new steps into a cache of sequences, starting at a separate position for each.
 
 use udo_api::{
     DType, Error, ExecError, Inputs, Node, OpSchema, Parallel, Param, Port, PortRule, Value, input,
@@ -17,11 +17,11 @@ struct TensorScatter {
     past_the_end: PastTheEnd,
 }
 
-/// What becomes of steps that the cache has no room for.
+/// How steps past the end of the cache are handled.
 #[derive(Clone, Copy, PartialEq)]
 enum PastTheEnd {
     Refused,
-    /// They go on from its start.
+    /// They wrap around to its start.
     Wrapped,
 }
 
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use crate::testing::{Bench, bench, tensor};
 
-    /// Two sequences of four steps of two numbers, and two new steps for each.
+    /// Two sequences of four steps of two elements, and two new steps for each.
     fn given(starts: &[i64]) -> Bench {
         let update: Vec<i32> = (1..=8).collect();
         let run = bench("TensorScatter").input(tensor(&[2, 4, 2], &[0i32; 16]));

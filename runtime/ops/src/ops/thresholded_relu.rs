@@ -1,4 +1,4 @@
-//! Elements up to alpha become 0; a NaN stays.
+//! `x` if greater than `alpha`, else 0. NaN stays NaN.
 
 use udo_api::Param;
 use udo_simd::Simd;

@@ -1,4 +1,4 @@
-//! A tensor side by side with itself, along each axis so many times.
+//! Repeats the input along each axis.
 
 use udo_api::{
     Bits, Core, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK, Node,
@@ -87,13 +87,13 @@ impl Walked for Tile {
 }
 
 impl Tile {
-    /// The walk along each axis.
+    /// Returns the walk along each axis.
     fn walks(&self, dims: &[usize]) -> impl Iterator<Item = Walk> {
         dims.iter().zip(&self.times).map(|(&extent, &times)| Walk::times(extent, times))
     }
 }
 
-/// How often each axis comes.
+/// Returns the repeat count of each axis.
 fn times(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<usize>, Error> {
     let repeats = REPEATS.required(node)?;
     let times: Vec<usize> = repeats.iter().filter_map(|&n| usize::try_from(n).ok()).collect();

@@ -1,4 +1,4 @@
-//! The `k` greatest elements along an axis, or the least, and where they are.
+//! The `k` largest or smallest elements along an axis, and their indices.
 
 use udo_api::{
     Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, MAX_RANK, Op,
@@ -32,7 +32,7 @@ impl Op for TopK {
         &[
             Param::scalar("axis", DType::I64).default(Value::int(-1)),
             Param::scalar("largest", DType::I64).default(Value::int(1)),
-            // In order is one of the orders that a node which does not ask for any may get.
+            // Results are always sorted, which `sorted = 0` allows.
             Param::scalar("sorted", DType::I64).default(Value::int(1)),
         ],
     );
@@ -58,7 +58,7 @@ impl Op for TopK {
     }
 }
 
-/// `k` as a number of elements, if there are so many.
+/// Converts `k`, or returns `None` if the axis is shorter.
 fn count_of(k: i64, extent: usize) -> Option<usize> {
     usize::try_from(k).ok().filter(|&k| k <= extent)
 }
@@ -66,9 +66,9 @@ fn count_of(k: i64, extent: usize) -> Option<usize> {
 struct Best {
     axis: usize,
     is_greatest: bool,
-    /// Parts that threads take at once, each with room for an entry per element of the axis.
+    /// Blocks processed concurrently, each with an entry per element of the axis.
     parts: usize,
-    /// Numbers of 64 bits that the entries of a part take.
+    /// The u64 words that the entries of a part take.
     room: usize,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
@@ -94,7 +94,7 @@ impl Kernel for Best {
     }
 }
 
-/// Numbers of 64 bits in an entry: rank and position in one, or one each.
+/// Returns the u64 words of an entry: rank and index share a word, unless ranks take 64 bits.
 const fn width<T: Ranked>() -> usize {
     if T::MOST == u64::MAX { 2 } else { 1 }
 }
@@ -142,8 +142,7 @@ impl Best {
         io.outputs.set_shape(1, &extents[..dims.len()])
     }
 
-    /// The positions of the best of `x[0]`, `x[step]`, ..; what comes first has the least rank, and of several
-    /// that are the same the first position.
+    /// Writes the indices of the best of `x[0]`, `x[step]`, .., lowest rank first. Ties go to the lower index.
     fn lane<T: Ranked>(&self, x: &[T], step: usize, k: usize, entries: &mut [u64], y: &mut [i64]) {
         let flip = if self.is_greatest { T::MOST } else { 0 };
         let ranks = x.iter().step_by(step).map(|x| x.rank() ^ flip);
@@ -264,7 +263,7 @@ mod tests {
         let wanted = "input 1, the number of elements, is 3, wanted 0 to 2 as input 0 is f32[2]";
         assert_eq!(run(&[3]), wanted);
         assert_eq!(run(&[1, 1]), "input 1 has 2 numbers, wanted 1");
-        // The axis is shorter in the run than it may be.
+        // The axis is shorter in this run than its bound.
         let x = tensor(&[1], &[1f32]).bounded(&[Dim::UpTo(3)]);
         assert_eq!(top(x, 2).error(), ExecError::bad_value(2, 0).to_string());
     }

@@ -1,4 +1,4 @@
-//! The axes in another order.
+//! Permutes the axes.
 
 use udo_api::{
     Bits, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, Node,
@@ -15,7 +15,7 @@ pub(crate) const DEF: Def = movement::<Transpose>();
 
 struct Transpose {
     order: Permutation,
-    /// Whether each run says the extents.
+    /// Whether the extents are known only in the run.
     is_bounded: bool,
 }
 
@@ -76,7 +76,7 @@ impl Strided for Transpose {
     }
 }
 
-/// The input axis behind each output axis.
+/// Returns the input axis of each output axis.
 fn permutation(node: &Node<'_>, rank: usize) -> Result<Vec<usize>, Error> {
     if !node.has_param("perm") {
         return Ok((0..rank).rev().collect());

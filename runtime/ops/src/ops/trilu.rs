@@ -1,4 +1,4 @@
-//! The upper or the lower triangle of matrices, zeros beside it.
+//! The upper or lower triangle of each matrix, with zeros elsewhere.
 
 use udo_api::{
     Bits, Buffers, Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, Io,
@@ -62,7 +62,8 @@ impl Movement for Trilu {
             let (start, first) = (chunk * grain, chunk * grain / cols);
             for (at, y) in y.chunks_exact_mut(cols).enumerate() {
                 let x = &x[start + at * cols..][..cols];
-                // The first column on or above the diagonal; the last one on or below it is before the next.
+                // The upper triangle keeps the columns from the diagonal on, the lower one those up to and including
+                // it.
                 let diagonal = ((first + at) % rows) as i64;
                 let column = |at: i64| usize::try_from(at.max(0)).map_or(cols, |at| at.min(cols));
                 let (zeros, kept) = if self.keeps_upper {
@@ -81,12 +82,12 @@ impl Movement for Trilu {
     }
 }
 
-/// An element per work item.
+/// GPU kernel: one element per work item.
 struct OnGpu {
     keeps_upper: bool,
     rows: usize,
     cols: usize,
-    /// How far the diagonal is above that of the matrix.
+    /// Offset of the diagonal, positive above the main one.
     k: i64,
     len: usize,
     element: String,
@@ -116,7 +117,7 @@ impl GpuKernel for OnGpu {
             None if !cx.has_input(1) => 0,
             _ => return Err(Error::new("input 1 comes with the run, wanted a constant")),
         };
-        // Further away, all is kept or nothing.
+        // Beyond the matrix, `k` keeps all elements or none.
         let k = k.clamp(-(rows as i64) - 1, cols as i64 + 1);
         let item = of_width!(x.dtype(), B => {
             let item: fn(&Self, usize, &Buffers<'_>) -> Result<(), ExecError> = Self::item::<B>;

@@ -1,4 +1,4 @@
-//! The elements that differ from one another, or the slices along an axis that do.
+//! The distinct elements, or the distinct slices along an axis.
 
 use std::cmp::Ordering;
 
@@ -62,11 +62,11 @@ impl Op for Unique {
     }
 }
 
-/// Puts slices that are the same into groups.
+/// Groups equal slices.
 struct Groups {
     axis: Option<usize>,
     is_sorted: bool,
-    /// The most slices that there are.
+    /// The most slices.
     room: usize,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
@@ -90,7 +90,7 @@ impl Kernel for Groups {
     }
 }
 
-/// The slices along the axis; without one, the elements.
+/// Returns the slices along the axis; without an axis, the elements.
 fn split(dims: &[usize], axis: Option<usize>) -> AxisSplit {
     match axis {
         Some(axis) => AxisSplit::at(dims, axis),
@@ -130,7 +130,7 @@ impl Groups {
         write_positions(&mut io.outputs, firsts, groups, places)
     }
 
-    /// Which place among the outputs each group has: that of its order, or of where it is met first.
+    /// Assigns each group its output position: in sorted order, or in order of first occurrence.
     fn place(&self, firsts: &[u32], groups: &[u32], places: &mut [u32]) {
         let mut next = 0;
         for (at, &group) in (0..).zip(groups) {
@@ -143,7 +143,7 @@ impl Groups {
     }
 }
 
-/// Compares two slices by the first elements that differ.
+/// Compares two slices lexicographically.
 fn compare<T: Ranked>(x: &[T], split: AxisSplit, a: u32, b: u32) -> Ordering {
     let AxisSplit { outer, len, inner } = split;
     let slice = |at: u32, block: usize| &x[(block * len + at as usize) * inner..][..inner];
@@ -154,8 +154,8 @@ fn compare<T: Ranked>(x: &[T], split: AxisSplit, a: u32, b: u32) -> Ordering {
     (0..outer).find_map(differ).unwrap_or(Ordering::Equal)
 }
 
-/// Writes which group each slice is in, and returns the first slice of each group. `order` has the slices in order, those
-/// that are the same by position.
+/// Assigns each slice its group, and returns the first slice of each group. `order` lists the slices in sorted order,
+/// equal ones by position.
 fn group<'a>(
     order: &'a mut [u32],
     groups: &mut [u32],
@@ -165,7 +165,7 @@ fn group<'a>(
     for at in 0..order.len() {
         let slice = order[at];
         if !last.is_some_and(|last| is_same(last, slice)) {
-            // What was here has been read.
+            // Overwrites `order` from the front; this entry has been read.
             order[count] = slice;
             count += 1;
         }
@@ -175,7 +175,7 @@ fn group<'a>(
     &order[..count]
 }
 
-/// Writes the outputs that a node may leave out.
+/// Writes the optional outputs.
 fn write_positions(
     outputs: &mut Outputs<'_>,
     firsts: &[u32],

@@ -1,4 +1,4 @@
-//! The input's elements under a shape with more axes of one element.
+//! Inserts axes of extent 1.
 
 use udo_api::{Dim, Error, Node, Shape, TensorDesc};
 
@@ -27,7 +27,7 @@ impl View for Unsqueeze {
 
     fn shape(node: &Node<'_>, x: &TensorDesc) -> Result<Shape, Error> {
         let (axes, shape) = (AXES.required(node)?, x.full_shape());
-        // They are axes of the result.
+        // The axes count in the output's rank.
         let rank = shape.rank() + axes.len();
         let added = resolve_axes(&axes, rank).ok_or_else(|| {
             Error::new(format!("axes {axes:?} are not for a tensor of shape {shape}"))

@@ -1,4 +1,4 @@
-//! Elements of one operand where a condition holds, of the other where it does not, with broadcasting.
+//! `condition ? x : y` for each element, with broadcasting.
 
 use udo_api::Element;
 

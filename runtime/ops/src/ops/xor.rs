@@ -1,4 +1,4 @@
-//! Whether one truth holds and the other does not, with broadcasting.
+//! `a != b` for each pair of bools, with broadcasting.
 
 use udo_api::{DType, Error, FinalizeCx, KernelDef, TypeSet, types};
 

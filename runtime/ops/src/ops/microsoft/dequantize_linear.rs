@@ -1,3 +1,3 @@
-//! That of ONNX: the newest one takes all that this one does.
+//! Uses ONNX's DequantizeLinear, whose newest version accepts all that this operator does.
 
 pub(crate) use crate::ops::dequantize_linear::DEF;

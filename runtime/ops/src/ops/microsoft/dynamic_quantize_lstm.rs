@@ -1,4 +1,4 @@
-//! Long short-term memory with quantized weights; what they are multiplied by is quantized by its own range.
+//! Long short-term memory with quantized weights; inputs and states are quantized in the run, each by its own range.
 
 use crate::Def;
 use crate::family::recurrent::recurrent;
@@ -16,7 +16,7 @@ mod tests {
     const HIDDEN: usize = 2;
     const SUMS: usize = 4 * HIDDEN;
 
-    /// Numbers as what they are quantized to, by their own range, stands for.
+    /// Quantizes values by their own range, and dequantizes them.
     fn rounded(x: &[f32]) -> Vec<f64> {
         let (low, high) = x.iter().fold((0f32, 0f32), |(low, high), &x| (low.min(x), high.max(x)));
         let scale = if low < high { (high - low) / 255.0 } else { 1.0 };
@@ -41,7 +41,7 @@ mod tests {
             }
         }
 
-        /// What a weight of a direction stands for, as a value of `u8` or with 128 taken off both.
+        /// Dequantizes a weight; the u8 representation and the one shifted by 128 give the same value.
         fn number(&self, dir: usize, depth: usize, row: usize, column: usize) -> f64 {
             let each = self.scales.len() / 2;
             let at = dir * each + if each > 1 { column } else { 0 };

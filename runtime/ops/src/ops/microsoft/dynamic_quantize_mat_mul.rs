@@ -1,4 +1,4 @@
-//! Products with a quantized right side; the left one is quantized by its own range.
+//! Matrix product with a quantized right side; the left side is quantized in the run by its own range.
 
 use udo_api::{DType, Error, InferCx, Op, OpSchema, Port, TensorDesc, types};
 

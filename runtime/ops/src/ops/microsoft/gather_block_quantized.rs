@@ -1,4 +1,4 @@
-//! The rows of a table of 4- or 8-bit values that indices ask for, as what the values of each of their blocks stand for.
+//! Gathers rows of a 4- or 8-bit table and dequantizes them; each block of a row has its own scale and zero point.
 
 use udo_api::{
     Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef, Node,
@@ -56,16 +56,16 @@ impl Op for GatherBlockQuantized {
     }
 }
 
-/// A table of lines, some of which make a row.
+/// A quantized table. A row consists of one or more lines.
 #[derive(Clone, Copy, Debug)]
 struct Table {
     rows: usize,
-    /// Lines of a row.
+    /// Lines per row.
     lines: usize,
-    /// Values of a line.
+    /// Values per line.
     line: usize,
     bits: usize,
-    /// Values of a block.
+    /// Values per block.
     block: usize,
 }
 
@@ -107,17 +107,17 @@ impl Table {
         Ok(table)
     }
 
-    /// Blocks of a line.
+    /// Returns the number of blocks per line.
     fn blocks(&self) -> usize {
         self.line.div_ceil(self.block)
     }
 
-    /// Bytes of the zero points of a line.
+    /// Returns the bytes of a line's zero points.
     fn zero_bytes(&self) -> usize {
         self.blocks().saturating_mul(self.bits).div_ceil(8)
     }
 
-    /// A value of a line.
+    /// Returns value `at` of a line.
     fn value(&self, bytes: &[u8], at: usize) -> u8 {
         match self.bits {
             4 => bytes[at / 2] >> (at % 2 * 4) & 15,
@@ -150,7 +150,8 @@ impl Kernel for Gathered {
 }
 
 impl Gathered {
-    /// A line of the row that an index asks for, which counts from the end where it is negative; zeros where there is none.
+    /// Dequantizes one line of the row at an index. Negative indices count from the end; an index out of range yields
+    /// zeros.
     fn line(
         &self,
         inputs: &Inputs<'_>,

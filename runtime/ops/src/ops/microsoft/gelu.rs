@@ -1,4 +1,4 @@
-//! `x` times the share of a normal distribution below it.
+//! `x * Phi(x)`, with `Phi` the normal distribution function.
 
 use udo_simd::Simd;
 

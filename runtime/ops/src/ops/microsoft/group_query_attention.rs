@@ -1,4 +1,4 @@
-//! Attention of models of language: heads that share keys, a cache of those of earlier steps, and angles of positions.
+//! Attention of language models: query heads share key heads, with a key-value cache and rotary position embedding.
 
 use udo_api::{DType, Error, InferCx, Op, OpSchema, Param, Port, Value, types};
 
@@ -69,12 +69,12 @@ mod tests {
 
     const SIZE: usize = 4;
 
-    /// A run of two heads of queries that share one of keys, turned by angles of 9 places.
+    /// Two query heads sharing one key head, with rotary angles of 9 positions.
     fn given(places: std::ops::Range<usize>, past: Option<[Tensor; 2]>) -> Bench {
         given_with(places, past, Bench::constant)
     }
 
-    /// The same, with all keys counted as `total` says.
+    /// The same, with the total length given by `total`.
     fn given_with(
         places: std::ops::Range<usize>,
         past: Option<[Tensor; 2]>,

@@ -1,4 +1,4 @@
-//! Products of quantized matrices, as what the sums stand for.
+//! Matrix product of quantized inputs, dequantized: `(A - a_zero)(B - b_zero) * a_scale * b_scale + bias`.
 
 use udo_api::{Error, InferCx, Op, OpSchema, Port, types};
 

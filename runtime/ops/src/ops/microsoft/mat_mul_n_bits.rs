@@ -1,4 +1,4 @@
-//! Products with a matrix of 2-, 4- or 8-bit values, each block of which has a scale and a zero point of its own.
+//! Matrix product with 2-, 4- or 8-bit weights. Each block of a column has its own scale and zero point.
 
 use udo_api::{
     Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef, Node,
@@ -52,7 +52,7 @@ impl Op for MatMulNBits {
         &[
             Param::scalar("K", DType::I64),
             Param::scalar("N", DType::I64),
-            // The least that others may compute in: everything is computed in f32.
+            // The lowest accuracy that an implementation may compute in; this one always uses f32.
             Param::scalar("accuracy_level", DType::I64).default(Value::int(0)),
             Param::scalar("bits", DType::I64).default(Value::int(4)),
             Param::scalar("block_size", DType::I64),
@@ -71,17 +71,17 @@ impl Op for MatMulNBits {
     }
 }
 
-/// The extents of a product.
+/// The sizes of a product.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
     rows: usize,
     depth: usize,
     columns: usize,
-    /// Bits of a value: 2, 4 or 8.
+    /// Bits per weight: 2, 4 or 8.
     bits: usize,
-    /// Values of a block.
+    /// Weights per block.
     block: usize,
-    /// Blocks of a column.
+    /// Blocks per column.
     blocks: usize,
 }
 
@@ -137,17 +137,17 @@ impl Sizes {
         Ok(())
     }
 
-    /// Numbers of a row with those of the last block filled up.
+    /// Returns the depth with the last block filled up.
     fn whole_depth(&self) -> usize {
         self.block.saturating_mul(self.blocks)
     }
 
-    /// Bytes of so many values, the last one filled.
+    /// Returns the bytes of `values` weights, rounded up.
     fn bytes(&self, values: usize) -> usize {
         values.saturating_mul(self.bits).div_ceil(8)
     }
 
-    /// The matrix, of values and zero points of an input or what those became.
+    /// Returns the weights and zero points from the inputs, or those widened to 4 bits.
     fn blocks<'a>(
         &self,
         inputs: &Inputs<'a>,
@@ -171,11 +171,11 @@ impl Sizes {
     }
 }
 
-/// Rows of values of 2 bits as ones of 4 bits, which products read: before the run where they are constant.
+/// 2-bit rows widened to 4 bits, which the kernels read: before the run for constants, else in every run.
 #[derive(Clone, Copy)]
 struct Widened {
     port: usize,
-    /// Bytes of a row, and of what it becomes.
+    /// Bytes of a 2-bit row, and of the widened row.
     row: usize,
     wide: usize,
     len: usize,
@@ -205,7 +205,7 @@ impl Widened {
         Ok(())
     }
 
-    /// Bytes of scratch for those that come with a run.
+    /// Returns the scratch bytes for widening in a run; 0 for constants.
     fn scratch_len(self) -> usize {
         if self.packed.is_some() { 0 } else { self.len }
     }
@@ -225,7 +225,7 @@ impl Widened {
     }
 }
 
-/// Two bytes of values of 4 bits for each byte of ones of 2 bits, row by row.
+/// Widens 2-bit values to 4 bits row by row: one source byte gives two.
 fn widen(x: &[u8], row: usize, y: &mut [u8], wide: usize) {
     for (x, y) in x.chunks_exact(row.max(1)).zip(y.chunks_exact_mut(wide.max(1))) {
         for (at, y) in y.iter_mut().enumerate() {
@@ -235,22 +235,23 @@ fn widen(x: &[u8], row: usize, y: &mut [u8], wide: usize) {
     }
 }
 
-/// Rows that are multiplied by values as they are read; for more of them, values are made numbers first.
+/// Up to this many rows, weights are dequantized in registers; with more, a tile of them is dequantized to memory
+/// first.
 const FEW: usize = 12;
 
-/// Columns that become numbers at a time: as many as half of a second-level cache of 1 MiB holds, packed and not.
+/// Dequantized elements of a tile: plain and packed they fill half of a 1 MiB second-level cache.
 const AT_HAND: usize = 1 << 16;
 
-/// Columns of a part are a multiple of so many.
+/// The column count of a part is a multiple of this.
 const STEP: usize = 16;
 
 struct Product {
     sizes: Sizes,
-    /// Columns of a part.
+    /// Columns per part.
     part: usize,
-    /// Columns that become numbers at a time; 0 where none do.
+    /// Columns per dequantized tile; 0 if weights are dequantized in registers.
     tile: usize,
-    /// Values and zero points of 2 bits.
+    /// Widened weights and zero points, for 2 bits.
     widened: [Option<Widened>; 2],
 }
 
@@ -311,7 +312,7 @@ impl Kernel for Product {
             &*a
         };
         let bias = if inputs.has(BIAS) { inputs.get::<f32>(BIAS)? } else { &[] };
-        // Results of one row are where they belong; those of more lie part by part first.
+        // A single row is written in place. Several rows are computed part by part and copied to `y` afterwards.
         let to = if rows == 1 { &mut *y } else { &mut *apart };
         parallel.chunks_mut_with(to, rows * self.part, own, own_len, |part, y, own| {
             let first = part * self.part;
@@ -340,7 +341,7 @@ impl Kernel for Product {
 }
 
 impl Product {
-    /// Elements of scratch: for the left side, for results that lie apart, and for each part.
+    /// Returns the scratch elements for the left side, for outputs that are not yet in place, and per part.
     fn lens(&self) -> [usize; 3] {
         let Sizes { rows, columns, .. } = self.sizes;
         let depth = self.sizes.whole_depth();
@@ -357,7 +358,7 @@ impl Product {
         self.sizes.columns.div_ceil(self.part.max(1))
     }
 
-    /// The results for some columns, of all rows.
+    /// Computes some columns of all rows.
     fn columns(&self, b: &Blocks<'_>, first: usize, a: &[f32], y: &mut [f32], own: &mut [f32]) {
         let (rows, depth) = (self.sizes.rows, self.sizes.whole_depth());
         let width = y.len() / rows;
@@ -384,7 +385,7 @@ mod tests {
     use crate::family::numerics::settled_on_any_threads;
     use crate::testing::{Bench, Tensor, assert_near, bench, noise, tensor};
 
-    /// A product, and what kind of zero points it has.
+    /// The sizes of a product, and its kind of zero points.
     #[derive(Clone, Copy, Debug)]
     struct Case {
         rows: usize,
@@ -455,7 +456,7 @@ mod tests {
             self.given_with(Bench::constant)
         }
 
-        /// With values and zero points as they are given, constants or inputs of the run.
+        /// Runs the case with weights and zero points passed as constants or as inputs.
         fn given_with(&self, bytes_are: fn(Bench, Tensor) -> Bench) -> Bench {
             let &Self { rows, depth, columns, bits, block, .. } = self;
             let (blob, [x, scales, zeros, bias]) = (block * bits / 8, self.numbers());

@@ -1,5 +1,5 @@
-//! Product of two quantized matrices, either of them transposed, with an addend to its sums; the result is
-//! quantized, or what the sums stand for. A left side of 16 bits is not transposed, and its result is quantized.
+//! Quantized `alpha * A * B + C`, with either matrix transposed; the output is requantized or dequantized. A 16-bit
+//! left side cannot be transposed, and its output is always quantized.
 
 use udo_api::{DType, Error, InferCx, Op, OpSchema, Param, Port, Shape, TensorDesc, Value, types};
 

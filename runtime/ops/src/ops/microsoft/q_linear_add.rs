@@ -1,4 +1,4 @@
-//! Sum of two quantized tensors, with broadcasting.
+//! The sum of two quantized tensors, with broadcasting.
 
 use udo_simd::rows::Meeting;
 

@@ -1,4 +1,4 @@
-//! The mean of each window of quantized values.
+//! The mean of each pooling window of quantized values.
 
 use udo_api::{DType, Error, Node, Param, TensorDesc, Value};
 

@@ -1,4 +1,4 @@
-//! Quantized tensors one after the other along an axis, brought to one scale and zero point.
+//! Concatenates quantized tensors along an axis, requantized to one scale and zero point.
 
 use udo_api::{
     Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema,
@@ -18,7 +18,7 @@ const KERNELS: &[KernelDef] =
     &fixed_point(KernelDef::new::<Parts>("QLinearConcat", Core::CPU).ports(&[output(0, VALUES)]));
 
 const Y: EncodingPorts = EncodingPorts { scale: 0, zero: 1 };
-/// Where the values, scales and zero points of what is joined begin.
+/// Index of the first input triple: values, scale and zero point.
 const FIRST: usize = 2;
 
 struct QLinearConcat;
@@ -58,7 +58,7 @@ impl Op for QLinearConcat {
 }
 
 struct Parts {
-    /// Elements of a part that lie together in the result.
+    /// Elements of each input that are adjacent in the output.
     runs: Vec<usize>,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }

@@ -1,4 +1,4 @@
-//! Quantized values, of which negative ones are made smaller.
+//! `x` if not negative, else `alpha x`, of quantized values.
 
 use crate::Def;
 use crate::family::quantized::{QuantizedUnary, quantized_unary};

@@ -1,4 +1,4 @@
-//! Product of two quantized tensors, with broadcasting.
+//! The product of two quantized tensors, with broadcasting.
 
 use udo_simd::rows::Meeting;
 

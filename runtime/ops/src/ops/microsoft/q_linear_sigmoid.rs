@@ -1,4 +1,4 @@
-//! The logistic function of each quantized value.
+//! `1 / (1 + exp(-x))` of each quantized value.
 
 use crate::Def;
 use crate::family::quantized::{QuantizedUnary, quantized_unary};

@@ -1,4 +1,4 @@
-//! Shares of a whole: what quantized values stand for as powers of e, over their sum along an axis.
+//! Softmax of quantized values along an axis.
 
 use udo_api::{
     Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpSchema,
@@ -24,7 +24,7 @@ const KERNELS: &[KernelDef] =
 const X: EncodingPorts = EncodingPorts { scale: 1, zero: 2 };
 const Y: EncodingPorts = EncodingPorts { scale: 3, zero: 4 };
 
-/// The operator set of ONNX from which on Softmax goes along one axis, instead of that and all behind it.
+/// The ONNX opset from which Softmax normalizes along one axis instead of over that axis and all after it.
 const ONE_AXIS: i64 = 13;
 
 struct QLinearSoftmax;
@@ -52,7 +52,7 @@ impl Op for QLinearSoftmax {
     }
 }
 
-/// The axis that sums go along, as neighbours at a stride.
+/// Returns the lanes to normalize.
 fn lanes(node: &Node<'_>) -> Result<AxisSplit, Error> {
     let x = node.input(0)?;
     let split = AxisSplit::at(x.shape(), node.axis("axis", x.rank())?);
@@ -85,7 +85,7 @@ fn execute<T: QuantizedType + Ord>(lanes: AxisSplit, io: Io<'_>) -> Result<(), E
     let Io { inputs, mut outputs, parallel, .. } = io;
     let (x, y) = (inputs.get::<T>(0)?, outputs.take::<T>(0)?);
     let (x_is, y_is) = (X.read::<T>(&inputs)?, Y.read::<T>(&inputs)?);
-    // By how far a value lies below the largest one.
+    // exp(-scale * d) for each distance `d` of a value below the maximum.
     let powers: [f32; 256] = std::array::from_fn(|below| (-(below as f32) * x_is.scale).exp());
     let AxisSplit { len, inner, .. } = lanes;
     let block = len * inner;
@@ -117,7 +117,7 @@ mod tests {
     fn shares_go_along_the_axis_or_all_behind_it() {
         let x: Vec<i8> = (0..24).map(|i| (i * 37 % 100) as i8 - 50).collect();
         let y_is = Encoding { scale: 1.0 / 256.0, zero_point: -128 };
-        // Extents and strides of what is summed up, for axis 1.
+        // Lengths and strides of the lanes, for axis 1.
         for (opset, inner) in [(13, 4), (11, 1)] {
             let run =
                 bench("com.microsoft:QLinearSoftmax").threads(2).input(tensor(&[2, 3, 4], &x));

@@ -1,4 +1,4 @@
-//! `x / (1 + exp(-alpha x))` of each element, with an alpha that comes near the exact Gelu.
+//! `x / (1 + exp(-alpha x))` of each element; the default `alpha` of 1.702 approximates Gelu.
 
 use udo_api::Param;
 use udo_simd::Simd;

@@ -1,4 +1,4 @@
-//! The first input unchanged, if all truths of the second one hold; else the run fails.
+//! Copies the first input. The run fails unless all elements of the second input are true.
 
 use udo_api::{
     Bits, Bool, Core, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, OpSchema, Port, input,

@@ -1,4 +1,5 @@
-//! Attention as pattern passes put it in: a query that sees no key gives NaN, as the steps do by themselves, or zeros.
+//! Attention as inserted by fusion passes: a query without any visible key gives NaN, as the unfused nodes would, or
+//! zeros.
 
 use udo_api::{DType, Error, InferCx, Op, OpSchema, Param, Port, Value};
 
@@ -23,7 +24,7 @@ impl Op for Attention {
             Param::scalar("kv_num_heads", DType::I64).optional(),
             Param::scalar("q_num_heads", DType::I64).optional(),
             Param::scalar("scale", DType::F32).optional(),
-            // Shares of keys that are NaN, as they are where all scores are minus infinity, count as 0.
+            // If set, NaN shares count as 0; they arise where all scores of a query are minus infinity.
             Param::scalar("zero_nan", DType::I64).default(Value::int(0)),
         ],
     );

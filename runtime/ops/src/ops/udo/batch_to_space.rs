@@ -1,4 +1,4 @@
-//! Images of several batches put together, each one's pixels at their place of a block, and cropped.
+//! Interleaves images of several batches as the pixels of blocks, and crops the result.
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, Node, OpSchema, Param,
@@ -67,7 +67,7 @@ impl Movement for BatchToSpace {
                 let row = chunk * grain / cols + at;
                 let (image, row) = (row / rows, row % rows + above);
                 for j in 0..wide.min(cols) {
-                    // The first column of the output that comes from column `j` of blocks.
+                    // The first output column that column `j` of the blocks provides.
                     let first = (j + before) % wide;
                     let batch = (row % high * wide + first) * n + image / c;
                     let from = ((batch * c + image % c) * h + row / high) * w + (j + before) / wide;

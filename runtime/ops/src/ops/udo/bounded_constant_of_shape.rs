@@ -1,4 +1,4 @@
-//! A tensor that holds one value, of a shape that only a run says.
+//! `ConstantOfShape` with a shape known only in the run, within bounds.
 
 use udo_api::{
     Core, Error, InferCx, KernelDef, Op, OpSchema, Port, TensorDesc, input, output, types,

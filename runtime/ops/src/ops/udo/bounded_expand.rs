@@ -1,4 +1,4 @@
-//! Elements repeated up to a shape that only a run says.
+//! `Expand` with a shape known only in the run, within bounds.
 
 use udo_api::{
     Bits, Core, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema, Port,

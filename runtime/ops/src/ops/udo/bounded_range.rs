@@ -1,4 +1,4 @@
-//! Numbers at a distance, of which only a run says the first, the limit and how far apart they are.
+//! `Range` with start, limit and delta known only in the run, within bounds.
 
 use udo_api::{
     Bf16, Core, DType, Element, Error, ExecError, F16, FinalizeCx, InferCx, Inputs, Io, Kernel,
@@ -41,7 +41,7 @@ struct Numbers {
     fill: Fill,
 }
 
-/// What a run says of the numbers.
+/// Reads the progression and its length from the inputs of a run.
 type Read = fn(&Inputs<'_>) -> Result<Option<(Steps, usize)>, ExecError>;
 
 impl Kernel for Numbers {
@@ -71,7 +71,7 @@ impl Kernel for Numbers {
     }
 }
 
-/// The number of each input.
+/// Reads the three scalar inputs.
 fn three<T: Element>(inputs: &Inputs<'_>) -> Result<[T; 3], ExecError> {
     let one = |port: usize| {
         let numbers = inputs.get::<T>(port)?;

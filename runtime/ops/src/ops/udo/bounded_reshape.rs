@@ -1,4 +1,4 @@
-//! The input's elements under a shape that only a run says.
+//! `Reshape` with a shape known only in the run, within bounds.
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel,
@@ -51,7 +51,7 @@ impl Kernel for Copied {
     }
 }
 
-/// The extents that `stated` means for elements of shape `from`: 0 keeps an extent, -1 takes the rest.
+/// Resolves `stated` for elements of shape `from`: 0 copies the input's extent, -1 takes the remaining elements.
 fn resolved(from: &[usize], stated: &[i64], allow_zero: bool) -> Result<Axes, ExecError> {
     let mut shape = [1; MAX_RANK];
     if stated.len() > shape.len() {

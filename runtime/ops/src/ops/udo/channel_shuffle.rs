@@ -1,4 +1,4 @@
-//! Channels in another order: the first of each group, then the second of each, and so on.
+//! Interleaves groups of channels: the first channel of each group, then the second of each, and so on.
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, Node, OpSchema,

@@ -1,4 +1,4 @@
-//! The part of a tensor that is as large as another one, from an offset on.
+//! Crops a tensor to the extents of another one, from an offset.
 
 use udo_api::{
     Core, DType, Dim, Error, Facts, FinalizeCx, InferCx, KernelDef, Node, OpSchema, Param, Port,

@@ -1,7 +1,9 @@
-//! Detected objects of what a network says of anchors: boxes decoded, and those dropped that overlap one with a higher score.
+//! Detected objects from the box offsets and class scores of anchors: decodes boxes and drops those that overlap a
+//! better one.
 //!
-//! As TensorFlow Lite has it. The fast way suppresses boxes by the highest score that any class has there, and gives some
-//! classes of each box that is left; the regular way suppresses each class by itself, and gives the highest scores of all.
+//! Follows TensorFlow Lite's `DetectionPostprocess`. The fast mode suppresses boxes by their highest class score, and
+//! returns some classes of each remaining box. The regular mode suppresses boxes per class, and returns the best of all
+//! classes.
 
 use udo_api::{
     Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpSchema,
@@ -43,7 +45,7 @@ impl Op for DetectionPostProcess {
             Port::required("count", types::F32),
         ],
         &[
-            // What y, x, height and width are divided by.
+            // Divisors of y, x, height and width.
             Param::tensor("scale", DType::F32),
             Param::scalar("iou_threshold", DType::F32),
             Param::scalar("score_threshold", DType::F32),
@@ -70,15 +72,15 @@ impl Op for DetectionPostProcess {
 struct Sizes {
     batches: usize,
     anchors: usize,
-    /// Scores of an anchor, of which those before the last `classes` are of no object.
+    /// Scores per anchor; those before the last `classes` belong to the background.
     scores: usize,
     classes: usize,
-    /// Objects of a batch that there is room for.
+    /// The most objects per batch.
     rows: usize,
-    /// Boxes that are left of a batch, or of each class.
+    /// The most boxes per batch, or per class in the regular mode.
     most: usize,
     of_class: usize,
-    /// Classes that are given of a box.
+    /// Classes returned per box.
     of_box: usize,
     is_regular: bool,
 }
@@ -116,13 +118,13 @@ impl Sizes {
         Ok(Self { batches, anchors, scores, classes, rows, most, of_class, of_box, is_regular })
     }
 
-    /// Boxes that one suppression may leave.
+    /// Returns the most boxes that one suppression leaves.
     fn kept(&self) -> usize {
         let most = if self.is_regular { self.of_class } else { self.most };
         most.min(self.anchors)
     }
 
-    /// Suppressions of a batch.
+    /// Returns the number of suppressions per batch.
     fn lists(&self) -> usize {
         if self.is_regular { self.classes } else { 1 }
     }
@@ -145,7 +147,7 @@ impl Kernel for Detected {
         let scale: [f64; 4] = scale.try_into().map_err(|_| {
             Error::new(format!("parameter \"scale\" has {} numbers, wanted 4", scale.len()))
         })?;
-        // A score that is as high as the threshold counts.
+        // A score equal to the threshold passes.
         let least_score = Some((cx.float("score_threshold")? as f32).next_down());
         let rule = Rule {
             most: sizes.kept(),
@@ -205,14 +207,14 @@ impl Kernel for Detected {
     }
 }
 
-/// What is in scratch memory.
+/// The scratch memory of a run.
 struct Work<'a> {
     /// Corners and area of each box.
     boxes: &'a mut [[f32; NUMBERS]],
-    /// A score of each anchor.
+    /// One score per anchor.
     column: &'a mut [f32],
     entries: &'a mut [u64],
-    /// Rows of three, of which the third number is an anchor's and the second its class.
+    /// Rows of three; the second element is a class, the third an anchor.
     found: &'a mut [i64],
     found_scores: &'a mut [f32],
 }
@@ -235,7 +237,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Zeros where there is no object; how many there are.
+    /// Fills unused rows with zeros, and returns the number of objects.
     fn finish(self) -> usize {
         self.boxes[self.count..].fill([0.0; 4]);
         self.classes[self.count..].fill(0.0);
@@ -245,7 +247,7 @@ impl Rows<'_> {
 }
 
 impl Detected {
-    /// The corners of a box, whose middle and size are said beside an anchor's.
+    /// Decodes a box whose centre and size are given relative to an anchor.
     fn decoded(&self, [ty, tx, th, tw]: &[f32; 4], [y, x, h, w]: &[f32; 4]) -> [f32; 4] {
         let [of_y, of_x, of_h, of_w] = self.scale;
         let (y, x) = (ty / of_y * h + y, tx / of_x * w + x);
@@ -253,7 +255,7 @@ impl Detected {
         [y - h, x - w, y + h, x + w]
     }
 
-    /// The scores of an anchor's classes, those of no object left out.
+    /// Returns an anchor's class scores without the background.
     fn of_classes<'a>(&self, scores: &'a [f32], anchor: usize) -> &'a [f32] {
         let Sizes { scores: count, classes, .. } = self.sizes;
         &scores[anchor * count..][count - classes..count]
@@ -303,7 +305,7 @@ impl Detected {
     }
 }
 
-/// The class with the highest score behind that of the last one; of equal scores the first. A NaN is no score.
+/// Returns the class with the next lower score than `last`; ties go to the lower class. NaN scores are skipped.
 fn next_highest(scores: &[f32], last: Option<usize>) -> Option<usize> {
     let is_behind = |&class: &usize| {
         last.is_none_or(|last| match scores[class].rank().cmp(&scores[last].rank()) {
@@ -322,10 +324,10 @@ fn next_highest(scores: &[f32], last: Option<usize>) -> Option<usize> {
 mod tests {
     use crate::testing::{Bench, assert_near, bench, tensor};
 
-    /// Anchors of which the first two overlap, and boxes that are them.
+    /// Anchors of which the first two overlap, and boxes equal to them.
     fn of(classes: i64, scale: &[f64]) -> Bench {
         let anchors = [0.5f32, 0.5, 1.0, 1.0, 0.5, 0.6, 1.0, 1.0, 9.0, 9.0, 2.0, 2.0];
-        // Nothing, and two classes.
+        // Background, and two classes.
         let scores = [0.1f32, 0.9, 0.6, 0.1, 0.8, 0.7, 0.1, 0.2, 0.5];
         let run = bench("udo:DetectionPostProcess").outputs(4);
         let run = run.input(tensor(&[1, 3, 4], &[0f32; 12])).input(tensor(&[1, 3, 3], &scores));
@@ -377,7 +379,7 @@ mod tests {
             run.input(tensor(&[1, 1, 1], &[1f32])).input(tensor(&[1, 4], &[1f32, 2.0, 4.0, 8.0]));
         let run = run.floats("scale", &[10.0, 10.0, 5.0, 5.0]).float("iou_threshold", 0.5);
         let run = run.float("score_threshold", 0.0).int("max_detections", 1).int("num_classes", 1);
-        // The middle is at (1 + 4, 2 + 16), and the size is 8 by 4.
+        // The centre is (1 + 4, 2 + 16), the size 8 by 4.
         check(run, &[1.0, 16.0, 9.0, 20.0], &[0.0], &[1.0], 1.0);
     }
 

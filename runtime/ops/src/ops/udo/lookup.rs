@@ -1,4 +1,4 @@
-//! What a table has for each 8-bit value: any function of one quantized number.
+//! Maps each 8-bit value through a table: any function of one quantized value.
 
 use udo_api::{
     Core, DType, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef, Op,
@@ -24,7 +24,7 @@ impl Op for Lookup {
         "Lookup",
         &[Port::required("x", VALUES)],
         &[Port::required("y", VALUES)],
-        // For each value the one in its place, both by their bits as a number from 0 to 255.
+        // 256 entries, indexed by the value's bits; entries are bits as well, from 0 to 255.
         &[Param::tensor("table", DType::I64)],
     )
     .facts(Facts::ELEMENTWISE);

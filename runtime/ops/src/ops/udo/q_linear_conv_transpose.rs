@@ -1,5 +1,5 @@
-//! Transposed convolution of quantized values of 8 or 16 bits with 8-bit weights, with the exact sums scaled back to such: what `ConvTranspose` is to `Conv`, this is to
-//! `QLinearConv`.
+//! Quantized transposed convolution: `QLinearConv` for `ConvTranspose`. 8- or 16-bit values, 8-bit weights, exact sums,
+//! requantized output.
 
 use udo_api::{Error, InferCx, Op, OpSchema, Port, TensorDesc, types};
 
@@ -22,7 +22,7 @@ impl Op for QLinearConvTranspose {
             Port::required("x_scale", types::F32),
             Port::required("x_zero_point", UP_TO_16_BITS),
             Port::required("w", VALUES),
-            // One for all, or one for each output channel of a group: the second axis of the weights.
+            // One scale, or one per output channel of a group, the second axis of the weights.
             Port::required("w_scale", types::F32),
             Port::required("w_zero_point", VALUES),
             Port::required("y_scale", types::F32),
@@ -98,7 +98,7 @@ mod tests {
     const ROWS: usize = 4;
     const COLS: usize = 5;
 
-    /// By scattering each input element of two images.
+    /// The reference: scatters each input element of two images.
     fn sums(case: Case, x: &[i64], w: &[i64], bias: &[i32]) -> (Vec<i64>, [usize; 2]) {
         let Case { channels, outputs, groups, kernel, stride, dilation, pads, more } = case;
         let out =
@@ -127,7 +127,7 @@ mod tests {
         (y, [height, width])
     }
 
-    /// What one step of 8 bits is in as many steps as `T` has.
+    /// Returns the 8-bit step `of_bytes` as the equivalent step of `T`.
     fn step<T: QuantizedType>(of_bytes: f32) -> f32 {
         if size_of::<T>() == 1 { of_bytes } else { of_bytes / 256.0 }
     }
@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    /// Every quantized type against the definition, on one thread and on several.
+    /// Compares every quantized type with the definition, on one thread and on several.
     #[test]
     fn every_type_and_shape_matches_the_definition() {
         for case in CASES {

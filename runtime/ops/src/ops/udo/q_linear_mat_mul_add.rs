@@ -1,5 +1,4 @@
-//! Products of quantized matrices with an addend to the sums of each column: what `QLinearMatMul` is to `MatMul`, this is to a
-//! `MatMul` with a bias behind it.
+//! `QLinearMatMul` with an integer bias per column.
 
 use udo_api::{Error, InferCx, Op, OpSchema, Port, TensorDesc, types};
 
@@ -23,7 +22,7 @@ impl Op for QLinearMatMulAdd {
             Port::required("b_zero_point", OPERANDS),
             Port::required("y_scale", types::F32),
             Port::required("y_zero_point", UP_TO_16_BITS),
-            // One for each column, in steps of the sums.
+            // One per column, in units of the sums: `a_scale * b_scale`.
             Port::required("c", types::I32),
         ],
         &[Port::required("y", UP_TO_16_BITS)],

@@ -1,4 +1,4 @@
-//! The multiple of a step that is nearest to each element, ties to even ones: what quantized values of that scale stand for.
+//! Rounds each element to the nearest multiple of a step, ties to even: quantizing and dequantizing without saturation.
 
 use udo_api::Param;
 use udo_simd::Simd;
@@ -8,7 +8,7 @@ use crate::family::elementwise::{Unary, real, unary};
 
 pub(crate) const DEF: Def = unary::<RoundTo>();
 
-/// From so many steps on there is no number between two of them.
+/// 2^23: floats from here on have no fraction.
 const WHOLE: f32 = 8_388_608.0;
 
 struct RoundTo;

@@ -1,4 +1,4 @@
-//! Images padded and taken apart: those of every pixel of a block are a batch of their own.
+//! Pads images and splits their blocks into batches, one per pixel of a block.
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, Node, OpSchema, Param,
@@ -12,7 +12,7 @@ use crate::family::movement::{
 
 pub(crate) const DEF: Def = movement::<SpaceToBatch>();
 
-/// The images of the input, and the blocks that they are taken apart by.
+/// The input's images and the block size.
 struct SpaceToBatch(BatchBlocks);
 
 impl Movement for SpaceToBatch {
@@ -76,7 +76,7 @@ impl Movement for SpaceToBatch {
     }
 }
 
-/// The blocks, and the extents of what becomes of `x`.
+/// Returns the blocks, and the extents of the output.
 fn apart(node: &Node<'_>, x: &TensorDesc) -> Result<(BatchBlocks, [usize; 4]), Error> {
     let blocks = BatchBlocks::of(node, "pads", x)?;
     let BatchBlocks { images: [n, c, h, w], block: [high, wide], around } = blocks;

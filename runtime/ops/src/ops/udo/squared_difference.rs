@@ -1,4 +1,4 @@
-//! Square of the difference of two tensors, with broadcasting. Integers wrap.
+//! `(a - b)^2` for each pair of elements, with broadcasting. Integers wrap.
 
 use udo_simd::Simd;
 
