@@ -1,4 +1,4 @@
-//! What the table of operators holds.
+//! Entries of the operator tables.
 
 use udo_api::{Facts, KernelDef, Op, OpDef};
 
@@ -7,13 +7,13 @@ use udo_api::{Facts, KernelDef, Op, OpDef};
 pub(crate) struct Def {
     pub(crate) op: OpDef,
     pub(crate) kernels: &'static [KernelDef],
-    /// The tests that the members of a family share, given the operator's name.
+    /// The tests shared by the members of a family; takes the operator's name.
     #[cfg(test)]
     pub(crate) test: Option<fn(&str)>,
 }
 
 impl Def {
-    /// An operator of no family. Like all but those that draw random numbers, it is pure.
+    /// Defines an operator without a family. It is pure, unlike those that draw random values.
     pub(crate) const fn of<O: Op>(kernels: &'static [KernelDef]) -> Self {
         let Self { op, .. } = Self::drawn::<O>(kernels);
         Self {
@@ -24,8 +24,7 @@ impl Def {
         }
     }
 
-    /// An operator that draws random numbers: two nodes that are alike are not the same, and none is computed before a
-    /// run.
+    /// Defines an operator that draws random values: equal nodes are not merged, and none is folded before a run.
     pub(crate) const fn drawn<O: Op>(kernels: &'static [KernelDef]) -> Self {
         Self {
             op: OpDef::of::<O>(),
@@ -35,7 +34,7 @@ impl Def {
         }
     }
 
-    /// The same with the tests of its family.
+    /// Adds the tests of its family.
     #[cfg(test)]
     pub(crate) const fn tested(mut self, test: fn(&str)) -> Self {
         self.test = Some(test);
@@ -43,7 +42,7 @@ impl Def {
     }
 }
 
-/// Declares a module per operator of a domain, and `DEFS`, the table of what they define.
+/// Declares a module per operator of a domain, and `DEFS`, the table of their definitions.
 macro_rules! ops {
     ($($name:ident),* $(,)?) => {
         $(mod $name;)*

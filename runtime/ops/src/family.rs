@@ -1,6 +1,7 @@
-//! What members of a family share: schema, inference, kernels per core, threading, strides, bounds and tests.
+//! Code shared by related operators: schema, inference, kernels per core, threading, strides, bounds and tests.
 //!
-//! A member is a file under `ops`, and says what is its own. What several families share lies next to them here.
+//! An operator is a file under `ops` that implements the trait of its family. Modules at this level serve several
+//! families.
 
 pub(crate) mod argument;
 pub(crate) mod attention;

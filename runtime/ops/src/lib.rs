@@ -1,8 +1,7 @@
-//! Built-in operators: an ordinary package that happens to be linked in.
+//! Built-in operators, as an ordinary package that is linked into the runtime.
 //!
-//! Nothing here can do what a user's package cannot: it rests on `udo_api` and the compute primitives of
-//! `udo_simd` alone, which packages may use as well. An operator is
-//! one file under `ops`; what several of them share lies under `family`.
+//! The crate depends on `udo_api` and the compute primitives of `udo_simd` only, so that it can do nothing that a
+//! user's package cannot. Each operator is one file under `ops`; code shared by related operators is under `family`.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -32,12 +31,12 @@ use udo_api::{KernelDef, OpDef, PackageV1};
 
 pub(crate) use def::Def;
 
-/// Every operator of the package.
+/// All operators of the package.
 pub const OPS: &[OpDef] = ops::OPS;
 
-/// Every kernel of the package.
+/// All kernels of the package.
 pub const KERNELS: &[KernelDef] = ops::KERNELS;
 
-/// The package's table; a host that links it in adds its guard.
+/// The package's registration table. A host that links it in adds its heap guard.
 pub const PACKAGE: PackageV1 =
     PackageV1::new("builtin", env!("CARGO_PKG_VERSION")).ops(OPS).kernels(KERNELS);

@@ -1,24 +1,24 @@
-//! Element types with an arithmetic, and the way from a type's code to the Rust type.
+//! Arithmetic on element types, and macros that turn a type code into a Rust type.
 
 use udo_api::{Bf16, Bool, DType, Element, Error, F16};
 
-/// An element type that can be added and multiplied; integers wrap.
+/// An element type with arithmetic. Integers wrap.
 pub(crate) trait Number: Element + PartialOrd {
     const ZERO: Self;
     const LOWEST: Self;
     const HIGHEST: Self;
-    /// The number as this type: integers lose its fraction, and saturate.
+    /// Converts from f64. Integers truncate and saturate.
     fn of(number: f64) -> Self;
-    /// The number nearest to it.
+    /// Returns the nearest f64.
     fn to_f64(self) -> f64;
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
-    /// The quotient; of integers without its fraction, and 0 over 0.
+    /// Divides. Integer division truncates, and division by 0 gives 0.
     fn div(self, other: Self) -> Self;
-    /// What is left of the quotient without its fraction; of integers over 0, 0.
+    /// Returns the remainder of truncated division; 0 for an integer divided by 0.
     fn rem(self, other: Self) -> Self;
-    /// The power; of integers to a negative exponent without its fraction, and 0 where that has 0 to divide by.
+    /// Raises to a power. A negative exponent of an integer truncates; 0 to a negative power gives 0.
     fn pow(self, exponent: Self) -> Self;
 }
 
@@ -75,7 +75,7 @@ macro_rules! integers {
             #[inline]
             fn pow(self, exponent: Self) -> Self {
                 let (base, exponent) = (i128::from(self), i128::from(exponent));
-                // 1 and -1 are their own inverses; that of 0 is 0 by what is said above.
+                // 1 and -1 are their own inverses; `wrapping_power` of 0 is 0, as documented above.
                 if exponent < 0 && base.abs() > 1 {
                     return 0;
                 }
@@ -85,7 +85,7 @@ macro_rules! integers {
     )*};
 }
 
-/// The last 64 bits of a power, and so those of any integer with fewer.
+/// Computes the power modulo 2^64; its low bits are the result for any narrower integer.
 fn wrapping_power(mut base: u64, mut exponent: u64) -> u64 {
     let mut power = 1u64;
     while exponent > 0 {
@@ -101,7 +101,7 @@ fn wrapping_power(mut base: u64, mut exponent: u64) -> u64 {
 floats!(f32, f64);
 integers!(i8, i16, i32, i64, u8, u16, u32, u64);
 
-/// A type that real numbers are stored as: integers lose their fraction, and saturate.
+/// A type that real numbers convert to. Integers truncate and saturate.
 pub(crate) trait OfReal: Element {
     fn of_real(number: f64) -> Self;
 }
@@ -131,7 +131,7 @@ of_real! {
     Bool, x => Self::from(x != 0.0);
 }
 
-/// A floating-point type, as the number that it stands for.
+/// A floating-point type and its conversion to f64.
 pub(crate) trait Floating: Element {
     fn real(self) -> f64;
 }
@@ -152,7 +152,7 @@ floating! {
     Bf16, x => x.to_f32().into();
 }
 
-/// The bits of a one.
+/// Returns the bit pattern of 1.
 pub(crate) fn one_bits(dtype: Option<DType>) -> u64 {
     match dtype {
         Some(DType::F32) => u64::from(1f32.to_bits()),
@@ -163,16 +163,16 @@ pub(crate) fn one_bits(dtype: Option<DType>) -> u64 {
     }
 }
 
-/// The refusal of a type that no arm is for.
+/// Returns the error for a type that no arm handles.
 pub(crate) fn refuse_type(found: Option<DType>) -> Error {
     let found = found.map_or("absent", DType::name);
     Error::new(format!("the element type is {found}, which the kernel does not take"))
 }
 
-/// The arm's value with `$T` standing for the Rust type of `$dtype`; an error for any type not listed.
+/// Evaluates the arm with `$T` bound to the Rust type of `$dtype`; an error for types not listed.
 macro_rules! of_type {
     ($dtype:expr, [$($variant:ident = $rust:ty),* $(,)?], $T:ident => $body:expr) => {
-        // A closure, so that functions of different types meet as pointers in one match.
+        // A closure, so that functions of different types coerce to pointers in one match.
         (|| {
             Ok(match $dtype {
                 $(Some(udo_api::DType::$variant) => {
@@ -185,7 +185,7 @@ macro_rules! of_type {
     };
 }
 
-/// As `of_type`, over every type that a tensor can hold.
+/// Like `of_type`, over every type that a tensor can hold.
 macro_rules! of_any {
     ($dtype:expr, $T:ident => $body:expr) => {
         of_type!(
@@ -200,11 +200,11 @@ macro_rules! of_any {
     };
 }
 
-/// The arm's value with `$B` standing for the bits that elements of `$dtype` are as wide as; for what is done to elements
-/// of every type alike.
+/// Evaluates the arm with `$B` bound to an unsigned integer as wide as elements of `$dtype`. Suits operations that
+/// treat elements as bits.
 macro_rules! of_width {
     ($dtype:expr, $B:ident => $body:expr) => {
-        // A closure, so that functions of different types meet as pointers in one match.
+        // A closure, so that functions of different types coerce to pointers in one match.
         (|| {
             Ok(match $dtype.map(udo_api::DType::size_bytes) {
                 Some(1) => {
@@ -229,7 +229,7 @@ macro_rules! of_width {
     };
 }
 
-/// As `of_type`, over every type that is a [`Number`].
+/// Like `of_type`, over every [`Number`].
 macro_rules! of_number {
     ($dtype:expr, $T:ident => $body:expr) => {
         of_type!(
@@ -243,7 +243,7 @@ macro_rules! of_number {
     };
 }
 
-/// As `of_type`, over every type that has an arithmetic, or is stored for one.
+/// Like `of_type`, over every [`Number`] and the 16-bit floats.
 macro_rules! of_computed {
     ($dtype:expr, $T:ident => $body:expr) => {
         of_type!(
@@ -258,7 +258,7 @@ macro_rules! of_computed {
     };
 }
 
-/// As `of_type`, over the types that quantized values have.
+/// Like `of_type`, over the quantized types.
 macro_rules! of_quantized {
     ($dtype:expr, $T:ident => $body:expr) => {
         of_type!($dtype, [U8 = u8, I8 = i8, U16 = u16, I16 = i16, I32 = i32], $T => $body)
@@ -268,7 +268,7 @@ macro_rules! of_quantized {
 /// A floating-point type that kernels compute in.
 pub(crate) trait Real: Number {
     fn exp(self) -> Self;
-    /// The natural logarithm.
+    /// Returns the natural logarithm.
     fn ln(self) -> Self;
 }
 
@@ -285,7 +285,7 @@ macro_rules! reals {
 
 reals!(f32, f64);
 
-/// The answer of a packer to numbers that no recipe of its has.
+/// Returns the error of a packer for a recipe that it does not know.
 pub(crate) fn wrong_recipe(numbers: &[u64]) -> Error {
     Error::new(format!("no recipe has the numbers {numbers:?}"))
 }

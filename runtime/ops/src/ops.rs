@@ -1,4 +1,4 @@
-//! The tables: one per domain, a line per operator in the order of their names.
+//! Tables of all operators, one per domain, sorted by name.
 
 use udo_api::{KernelDef, OpDef};
 
@@ -185,7 +185,7 @@ ops! {
     xor,
 }
 
-/// Operators of ONNX Runtime's own domain, as models have them that it or its tools wrote.
+/// Operators of the domain `com.microsoft`, found in models from ONNX Runtime and its tools.
 mod microsoft {
     ops! {
         dequantize_linear,
@@ -210,7 +210,7 @@ mod microsoft {
     }
 }
 
-/// Operators that other formats have and ONNX has not, and those that passes put in.
+/// Operators of the domain `udo`: those that other formats have and ONNX does not, and those that passes insert.
 mod udo {
     ops! {
         assert,
@@ -232,17 +232,17 @@ mod udo {
     }
 }
 
-/// The operators of each domain; those of ONNX go by no name.
+/// The operators of each domain. ONNX's domain has the empty name.
 const DOMAINS: [(&str, &[Def]); 3] =
     [("", DEFS), ("com.microsoft", microsoft::DEFS), ("udo", udo::DEFS)];
 
-/// Every operator.
+/// All operators.
 pub(crate) const OPS: &[OpDef] = &OP_TABLE;
 
-/// Every operator's kernels, one after the other.
+/// The kernels of all operators.
 pub(crate) const KERNELS: &[KernelDef] = &KERNEL_TABLE;
 
-// Statics, so that what their functions are made of is compiled here and not in each crate that names the tables.
+// Statics, so that the kernels are compiled in this crate instead of in each crate that names the tables.
 static OP_TABLE: [OpDef; op_count()] = {
     let mut all = [DEFS[0].op; op_count()];
     let (mut to, mut domain) = (0, 0);
@@ -303,7 +303,7 @@ const fn kernel_count() -> usize {
 mod tests {
     use super::*;
 
-    /// The folder of a domain's operators, below that of ONNX's.
+    /// Returns the source folder of a domain's operators.
     fn folder(domain: &str) -> String {
         let folder = domain.rsplit('.').next().unwrap_or_default();
         format!("{}/src/ops/{folder}", env!("CARGO_MANIFEST_DIR"))
@@ -325,7 +325,7 @@ mod tests {
                 .collect();
             files.sort();
             let ops = defs.iter().map(|def| match def.op.schema().name() {
-                // A file of its name would be that of the folder.
+                // `mod` is a keyword of Rust.
                 "Mod" => "modulus".to_owned(),
                 name => name.to_lowercase(),
             });
@@ -362,7 +362,8 @@ mod tests {
         for (_, Def { op, kernels, .. }) in defs() {
             let name = op.schema().name();
             let has_cpu_kernel = kernels.iter().any(|k| k.core() == udo_api::Core::CPU);
-            // What the host runs has no kernels, and what is compiled for a core has one there alone.
+            // Control-flow operators run on the host and have no kernels; operators compiled for a core have one on
+            // that core only.
             let is_control = op.schema().known_facts().has_any(udo_api::Facts::CONTROL);
             let is_program = name == "HtaSubnet";
             assert_eq!(has_cpu_kernel, !is_control && !is_program, "{name}");

@@ -1,21 +1,21 @@
-//! What the operators' tests use.
+//! Helpers for the operators' tests.
 
 use udo_api::{GuardAlloc, PackageV1, QuantizedType};
 pub(crate) use udo_testing::{Bench, Tensor, assert_near_constant, noise, tensor};
-// Tests of operators compare numbers that vary, or say why they do not.
+// Tests compare values that vary, unless they give a reason.
 pub(crate) use udo_testing::assert_near_varied as assert_near;
 
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;
 
-/// One node of operator `op`, to be run by every kernel that takes it.
+/// Returns a bench for one node of operator `op`; it runs every kernel that accepts the node.
 #[track_caller]
 pub(crate) fn bench(op: &str) -> Bench {
     const GUARDED: PackageV1 = crate::PACKAGE.guarded();
     Bench::of(&GUARDED, op)
 }
 
-/// Quantized values all over the range of their type, `step` from one to the next.
+/// Returns `len` quantized values spread over the range of their type, `step` apart.
 pub(crate) fn spread<T: QuantizedType>(len: usize, step: usize) -> Vec<T> {
     let least = T::from_f32(f32::NEG_INFINITY).to_i32() as f32;
     let count = 1 << (8 * size_of::<T>());

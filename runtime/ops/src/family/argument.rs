@@ -1,23 +1,23 @@
-//! What a node states by a constant input: integers, and numbers of single or half precision.
+//! Constant inputs of a node: integers, and floats of 16 or 32 bits.
 
 use udo_api::{Bf16, DType, Error, F16, Node, Port, types};
 
-/// Integers that are a constant input.
+/// A constant input of integers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IntsArgument {
     pub(crate) input: usize,
     pub(crate) name: &'static str,
-    /// What they are, for messages.
+    /// Description for messages.
     pub(crate) what: &'static str,
 }
 
 impl IntsArgument {
-    /// The input.
+    /// Returns the port of the input.
     pub(crate) const fn port(self) -> Port {
         Port::optional(self.name, types::I64).constant()
     }
 
-    /// The integers, which the node must state.
+    /// Returns the integers; an error if the node does not have them.
     pub(crate) fn required(self, node: &Node<'_>) -> Result<Vec<i64>, Error> {
         let Self { input, what, .. } = self;
         if !node.has_input(input) {
@@ -28,7 +28,7 @@ impl IntsArgument {
         })
     }
 
-    /// The integers; nothing if the node leaves them out.
+    /// Returns the integers, or `None` if the input is absent.
     pub(crate) fn read(self, node: &Node<'_>) -> Result<Option<Vec<i64>>, Error> {
         if node.has_input(self.input) {
             return self.required(node).map(Some);
@@ -37,7 +37,7 @@ impl IntsArgument {
     }
 }
 
-/// The numbers of an input of `f32`, `f16` or `bf16` that are known before the run.
+/// Returns the values of an f32, f16 or bf16 input that is known before the run.
 pub(crate) fn constant_floats(node: &Node<'_>, port: usize) -> Result<Option<Vec<f32>>, Error> {
     Ok(match node.input(port)?.dtype() {
         Some(DType::F16) => {
@@ -50,7 +50,7 @@ pub(crate) fn constant_floats(node: &Node<'_>, port: usize) -> Result<Option<Vec
     })
 }
 
-/// The parameter `name`, which is above 0.
+/// Reads the parameter `name`, which must be positive.
 pub(crate) fn count(node: &Node<'_>, name: &str) -> Result<usize, Error> {
     let found = node.int(name)?;
     usize::try_from(found).ok().filter(|&count| count > 0).ok_or_else(|| {

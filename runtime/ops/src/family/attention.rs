@@ -1,5 +1,5 @@
-//! Attention: `softmax(scale q k' + mask) v` for every head, of a tile of queries and keys at a time, so that the scores
-//! of all of them are nowhere at once.
+//! Attention: `softmax(scale Q K^T + mask) V` for every head, computed in tiles of queries and keys, so that the score
+//! matrix is never stored as a whole.
 
 mod exact;
 mod given;
@@ -22,7 +22,7 @@ use sizes::{Counts, Mask, Sizes};
 use tiles::Tiled;
 pub(crate) use turn::turn;
 
-/// The inputs.
+/// Inputs.
 const Q: usize = 0;
 const K: usize = 1;
 const V: usize = 2;
@@ -31,16 +31,16 @@ const PAST_KEY: usize = 4;
 const PAST_VALUE: usize = 5;
 const VALID_LENGTHS: usize = 6;
 
-/// The outputs behind the result.
+/// Outputs after the first.
 const PRESENT_KEY: usize = 1;
 const PRESENT_VALUE: usize = 2;
 const SCORES: usize = 3;
 
 pub(crate) const TYPES: TypeSet = types::F32.or(types::F64).or(types::F16).or(types::BF16);
-/// Types of masks: truths, or numbers of the type of all others.
+/// Types of masks: bool, or the type of the other inputs.
 pub(crate) const MASKS: TypeSet = TYPES.or(types::BOOL);
 
-/// Kernels of an operator with queries, keys, values and a mask, and perhaps other ports.
+/// Kernels of an operator with queries, keys, values and a mask, and optional further ports.
 macro_rules! kernels {
     ($($other:expr),*) => {{
         macro_rules! rules {
@@ -58,14 +58,14 @@ macro_rules! kernels {
         &[
             KernelDef::new::<Tiled<F16>>("Attention", Core::CPU).ports(rules!(types::F16)),
             KernelDef::new::<Tiled<Bf16>>("Attention", Core::CPU).ports(rules!(types::BF16)),
-            // Halves would be converted for it.
+            // f16 and bf16 inputs would have to be converted first.
             KernelDef::new::<Tiled<f32>>("Attention", Core::CPU).ports(rules!(types::F32)),
             KernelDef::new::<Exact>("Attention", Core::CPU).ports(rules!(types::F64)),
         ]
     }};
 }
 
-/// Of ONNX's operator.
+/// The kernels of ONNX's operator.
 pub(crate) const KERNELS: &[KernelDef] = kernels!(
     input_like(4, 0),
     input_like(5, 0),
@@ -75,10 +75,10 @@ pub(crate) const KERNELS: &[KernelDef] = kernels!(
     output_like(3, 0)
 );
 
-/// Of what passes put in the place of steps.
+/// The kernels of the operator that fusion passes insert.
 pub(crate) const KERNELS_OF_STEPS: &[KernelDef] = kernels!();
 
-/// Says what the outputs are, and refuses what no kernel takes.
+/// Sets the output descriptions, and rejects what no kernel supports.
 pub(crate) fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
     let q = cx.input(Q)?;
     for port in (1..VALID_LENGTHS).filter(|&port| cx.has_input(port)) {
@@ -105,7 +105,7 @@ pub(crate) fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// What is done to scores before they are an output.
+/// The stage at which scores are written to an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Scaled,
@@ -114,19 +114,19 @@ enum Stage {
     Normalized,
 }
 
-/// What a query gives whose exponentials add up to nothing, as each score is minus infinity or left out.
+/// The output of a query whose exponentials sum to 0, because all its scores are minus infinity or masked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keyless {
-    /// NaN, as the steps of an attention give by themselves.
+    /// NaN, as the unfused nodes give.
     Nan,
-    /// Zeros, as ONNX's operator does by the erratum of version 1.23 (onnx#8068). A score that is NaN still gives NaN.
+    /// Zeros, as ONNX specifies since 1.23 (onnx#8068). A NaN score still gives NaN.
     Zeros,
-    /// Zeros, and so for scores that are NaN.
+    /// Zeros, for NaN scores as well.
     ZerosForNan,
 }
 
 impl Keyless {
-    /// Whether a sum of exponentials is one of those that give zeros.
+    /// Whether a sum of exponentials yields zeros.
     fn is_zeroed(self, sum: f64) -> bool {
         match self {
             Self::Nan => false,
@@ -136,24 +136,24 @@ impl Keyless {
     }
 }
 
-/// What is computed of which extents.
+/// The sizes and parameters of an attention.
 #[derive(Clone, Copy, Debug)]
 struct Problem {
     counts: Counts,
     mask: Option<Mask>,
     scale: f64,
-    /// Scores are bent to lie below it; 0 for none.
+    /// Scores are limited to this absolute value; 0 for no limit.
     softcap: f64,
     is_causal: bool,
-    /// Whether the last query is at the place of a sequence's last key, whatever its length is.
+    /// Whether the last query is at the position of a sequence's last key, whatever its length.
     is_at_end: bool,
-    /// The scores that an output would be.
+    /// The stage of the score output.
     stage: Stage,
-    /// What queries without a key give.
+    /// The output of queries without keys.
     keyless: Keyless,
-    /// How many keys a query meets at most, the last of which is the one at its own place.
+    /// The most keys that a query sees, the last of which is at the query's own position.
     window: Option<usize>,
-    /// Whether the counts are bounds, and each run says its own.
+    /// Whether the counts are bounds, and each run has extents of its own.
     is_bounded: bool,
 }
 
@@ -165,7 +165,7 @@ impl Problem {
         } else {
             1.0 / (counts.depth as f64).sqrt()
         };
-        // Not every operator has all of these.
+        // Operators that share this code lack some of the parameters.
         let int = |name: &str| if node.has_param(name) { node.int(name) } else { Ok(0) };
         let stage = match int("qk_matmul_output_mode")? {
             0 => Stage::Scaled,
@@ -198,7 +198,7 @@ impl Problem {
         })
     }
 
-    /// The same in a run, which says the extents of all outputs.
+    /// Returns the problem with the extents of a run, and sets the extents of all outputs.
     fn in_run(&self, io: &mut Io<'_>) -> Result<Self, ExecError> {
         if !self.is_bounded {
             return Ok(*self);
@@ -224,7 +224,7 @@ impl Problem {
         Ok(Self { counts, mask, ..*self })
     }
 
-    /// Products of queries and the keys that they see, and of shares and values.
+    /// Returns the work of the products of queries with visible keys, and of shares with values.
     fn work(&self) -> Work {
         let Counts { batch, q_heads, queries, past, total, depth, width, .. } = self.counts;
         let reach = Reach::new(total, past).at_end(self.is_at_end, queries);
@@ -234,13 +234,13 @@ impl Problem {
         Work::products(&[batch, q_heads, pairs, depth.saturating_add(width)])
     }
 
-    /// Where the keys end that take part for a query.
+    /// Returns the end of the keys that a query sees.
     fn visible(&self, reach: Reach, query: usize) -> usize {
         let seen = self.mask.map_or(reach.valid, |mask| reach.valid.min(mask.len));
         if self.is_causal { seen.min(reach.end(query)) } else { seen }
     }
 
-    /// Where they begin.
+    /// Returns their start.
     fn first(&self, reach: Reach, query: usize) -> usize {
         self.window.map_or(0, |window| reach.end(query).saturating_sub(window))
     }

@@ -1,11 +1,11 @@
-//! Axes of tensors: which a node means, positions along them at strides, and the split around one.
+//! Axes of tensors: resolving them, strided iteration, and the split around one axis.
 
 use udo_api::{MAX_RANK, resolve_axis};
 
-/// A number per axis.
+/// One value per axis.
 pub(crate) type Axes = [usize; MAX_RANK];
 
-/// The offsets of every position of a box of `rank` extents, for `N` tensors at once, last axis fastest.
+/// Yields the offsets of `N` strided tensors at every position of a box of `rank` extents, last axis fastest.
 #[derive(Clone, Debug)]
 pub(crate) struct StridedIter<const N: usize> {
     rank: usize,
@@ -42,7 +42,7 @@ impl<const N: usize> Iterator for StridedIter<N> {
             self.at[axis] += 1;
             let wraps = self.at[axis] == self.dims[axis];
             for (offset, strides) in self.offsets.iter_mut().zip(&self.strides) {
-                // Stepping back over the whole axis may pass below the start; the sum never does.
+                // Subtracting first could underflow; the sum does not.
                 let back = if wraps { strides[axis] * (self.dims[axis] - 1) } else { 0 };
                 *offset = if wraps { *offset - back } else { *offset + strides[axis] };
             }
@@ -55,7 +55,7 @@ impl<const N: usize> Iterator for StridedIter<N> {
     }
 }
 
-/// Elements from a position to the next along each axis of a tensor.
+/// Returns the strides of a dense tensor.
 pub(crate) fn strides(dims: &[usize]) -> Axes {
     let mut strides = [0; MAX_RANK];
     let mut stride = 1;
@@ -66,7 +66,7 @@ pub(crate) fn strides(dims: &[usize]) -> Axes {
     strides
 }
 
-/// A tensor around one axis: elements before it, along it, and after it.
+/// A tensor split at one axis: the product of extents before it, its extent, and the product after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AxisSplit {
     pub(crate) outer: usize,
@@ -75,7 +75,7 @@ pub(crate) struct AxisSplit {
 }
 
 impl AxisSplit {
-    /// The axis must be one of `dims`; beyond them it has one element.
+    /// Splits at `axis`, which has extent 1 if it is past the last axis.
     pub(crate) fn at(dims: &[usize], axis: usize) -> Self {
         let axis = axis.min(dims.len());
         let (before, rest) = dims.split_at(axis);
@@ -84,7 +84,7 @@ impl AxisSplit {
     }
 }
 
-/// The axes that `wanted` means in a tensor of rank `rank`; nothing if there is no such axis, or one comes twice.
+/// Resolves axes in a tensor of rank `rank`; `None` if one does not exist or occurs twice.
 pub(crate) fn resolve_axes(wanted: &[i64], rank: usize) -> Option<Vec<usize>> {
     let mut found = Vec::with_capacity(wanted.len());
     for &axis in wanted {

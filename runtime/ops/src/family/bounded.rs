@@ -1,14 +1,14 @@
-//! Operators that read in the run what the shape of their result follows from: it lies between two that the node states.
+//! Operators whose output shape depends on input values read in the run, between bounds that the node gives.
 
 use udo_api::{DType, Dim, Error, ExecError, Inputs, MAX_RANK, Node, Param, Shape, Status};
 
 use crate::family::axes::Axes;
 
-/// The least and the greatest extents of the result.
+/// The smallest and the largest extents of the output.
 pub(crate) const LEAST: Param = Param::tensor("least", DType::I64);
 pub(crate) const MOST: Param = Param::tensor("most", DType::I64);
 
-/// The shape of the result: an extent of which the least is not the greatest is bounded.
+/// Returns the output shape. An extent is bounded if its minimum and maximum differ.
 pub(crate) fn shape(node: &Node<'_>) -> Result<Shape, Error> {
     let (least, most) = (node.ints("least")?, node.ints("most")?);
     let dim = |(&least, &most): (&i64, &i64)| {
@@ -24,7 +24,7 @@ pub(crate) fn shape(node: &Node<'_>) -> Result<Shape, Error> {
     Shape::of_dims(&dims)
 }
 
-/// The extents that an input says in this run, and how many they are.
+/// Reads the extents from an input of this run, and their count.
 pub(crate) fn wanted(inputs: &Inputs<'_>, port: usize) -> Result<(Axes, usize), ExecError> {
     let stated = inputs.get::<i64>(port)?;
     let mut wanted = [0; MAX_RANK];

@@ -1,17 +1,17 @@
-//! Operators whose graphs the host runs: a member is a schema, and the facts that say how.
+//! Control-flow operators, whose graphs the host runs. A member consists of a schema with facts.
 use std::marker::PhantomData;
 
 use udo_api::{Error, InferCx, Op, OpDef, OpSchema};
 
 use crate::Def;
 
-/// A member of the family.
+/// A control-flow operator.
 pub(crate) trait Control: 'static {
-    /// With one of the facts by which the host knows what to do.
+    /// States one of the facts that select the host's behaviour.
     const SCHEMA: OpSchema;
 }
 
-/// The definition of a member, which has no kernels.
+/// Returns the definition of a member, which has no kernels.
 pub(crate) const fn control<C: Control>() -> Def {
     Def {
         op: OpDef::of::<Hosted<C>>(),
@@ -37,7 +37,7 @@ mod tests {
 
     use crate::OPS;
 
-    /// A member states one fact, and has as many graphs as that says.
+    /// Checks that a member states one fact, and has the number of graphs that the fact requires.
     pub(super) fn test(name: &str) {
         let op = OPS.iter().find(|op| op.schema().name() == name).unwrap();
         let schema = op.schema();

@@ -1,4 +1,4 @@
-//! Convolutions: how their parameters are read, by which algorithm they run, and how weights are packed for it.
+//! Convolutions: parameters, choice of algorithm, and weight packing.
 
 pub(crate) mod deformed;
 mod filters;
@@ -51,15 +51,15 @@ pub(crate) const TRANSPOSED_PARAMS: &[Param] = &[
     Param::tensor("strides", DType::I64).optional(),
 ];
 
-/// Which side of a convolution its windows lie over.
+/// The side that windows slide over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Forward,
-    /// Over the output: what is the gradient of a convolution.
+    /// Over the output: a transposed convolution.
     Transposed,
 }
 
-/// The shapes of a convolution; channels are per group.
+/// The sizes of a convolution; channels are per group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conv {
     pub(crate) direction: Direction,
@@ -68,11 +68,11 @@ pub(crate) struct Conv {
     pub(crate) groups: usize,
     pub(crate) inputs: usize,
     pub(crate) outputs: usize,
-    /// Whether the images of another plan of the model may have another size, for which weights are packed alike.
+    /// Whether other plans of the model may have images of another size and share the packed weights.
     pub(crate) is_open: bool,
 }
 
-/// Whether the node has a bias, which must fit.
+/// Returns whether the node has a bias, and checks its length.
 fn has_bias(node: &Node<'_>, conv: &Conv) -> Result<bool, Error> {
     let channels = conv.groups * conv.outputs;
     if node.has_input(2) && node.input(2)?.shape() != [channels] {
@@ -81,7 +81,7 @@ fn has_bias(node: &Node<'_>, conv: &Conv) -> Result<bool, Error> {
     Ok(node.has_input(2))
 }
 
-/// The output's shape for input `x` and weights `w`.
+/// Returns the output's shape for input `x` and weights `w`.
 pub(crate) fn infer_shape(
     direction: Direction,
     cx: &InferCx<'_>,
@@ -104,7 +104,7 @@ impl Conv {
         Self::read_as(Direction::Forward, node, x, w)
     }
 
-    /// The same of a transposed one.
+    /// Reads the parameters of a transposed convolution.
     pub(crate) fn read_transposed(
         node: &Node<'_>,
         x: &TensorDesc,
@@ -113,7 +113,7 @@ impl Conv {
         Self::read_as(Direction::Transposed, node, x, w)
     }
 
-    /// The same of one whose windows lie over that side.
+    /// Reads the parameters with windows over the given side.
     pub(crate) fn read_as(
         direction: Direction,
         node: &Node<'_>,
@@ -132,7 +132,7 @@ impl Conv {
             }
         }
         let groups = usize::try_from(node.int("group")?).unwrap_or(0);
-        // The channels of all groups come first, those of one second.
+        // In weights, the first axis has the channels of all groups, the second those of one group.
         let (whole, inputs, outputs) = match direction {
             Direction::Forward => (first, Some(second), first.checked_div(groups)),
             Direction::Transposed => (first, first.checked_div(groups), Some(second)),
@@ -151,12 +151,12 @@ impl Conv {
         Ok(Self { direction, window, batch, groups, inputs, outputs, is_open })
     }
 
-    /// Whether each channel has filters of its own, whose windows lie over the input.
+    /// Whether this is a depthwise convolution, with windows over the input.
     pub(crate) fn is_depthwise(&self) -> bool {
         self.direction == Direction::Forward && self.inputs == 1 && self.groups > 1
     }
 
-    /// The images on both sides; none if they are beyond memory.
+    /// Returns the images on both sides; `None` if sizes overflow.
     pub(crate) fn images(&self) -> Option<Images> {
         let window = self.window.on_pixels();
         let channels =
@@ -164,7 +164,7 @@ impl Conv {
         let pixels = [window.input_len()?, window.rows()?];
         let lines = window.output[0] * window.output[1];
         let taps = window.taps()?;
-        // Those that windows lie at, each of which meets all taps.
+        // The positions whose windows contribute all taps.
         let places = match self.direction {
             Direction::Forward => pixels[1],
             Direction::Transposed => pixels[0],

@@ -1,4 +1,4 @@
-//! What the elements along an axis are taken together to, up to each of them.
+//! Cumulative operations along an axis.
 
 use std::marker::PhantomData;
 
@@ -16,18 +16,18 @@ use crate::family::movement::Indices;
 use crate::family::partition::row_grain;
 use crate::number::Number;
 
-/// How elements are taken together. Its family has schema, inference, a kernel for every type with threads, and tests.
+/// A cumulative operation. The family provides schema, inference, a kernel for every type with threads, and tests.
 pub(crate) trait Cumulative: Send + Sync + 'static {
     const NAME: &'static str;
-    /// What there is before the first element.
+    /// The neutral element.
     const FIRST: f64;
-    /// The next of `so_far` by `x` in OpenCL.
+    /// OpenCL expression of the next value from `so_far` and `x`.
     const OPENCL: &'static str;
 
     fn next<T: Number>(so_far: T, x: T) -> T;
 }
 
-/// The operator that takes elements together as `C` says.
+/// Defines the operator of `C`.
 pub(crate) const fn cumulative<C: Cumulative>() -> Def {
     let def = Def::of::<Described<C>>(Described::<C>::KERNELS);
     #[cfg(test)]
@@ -77,7 +77,7 @@ impl<C: Cumulative> Op for Described<C> {
     }
 }
 
-/// An element that is taken in as a number of type `Wide`.
+/// An element that is accumulated in type `Wide`.
 trait Widened: Element {
     type Wide: Number;
     fn widen(self) -> Self::Wide;
@@ -114,7 +114,7 @@ struct Taken<C> {
     by: PhantomData<fn() -> C>,
 }
 
-/// Columns that are taken together side by side.
+/// Columns that are accumulated together.
 const COLUMNS: usize = 64;
 
 impl<C: Cumulative> Kernel for Taken<C> {
@@ -157,7 +157,7 @@ impl<C: Cumulative> Taken<C> {
         io.outputs.set_shape(0, dims)
     }
 
-    /// The first `columns` columns.
+    /// Accumulates the first `columns` columns.
     fn columns<T: Widened>(&self, x: &[T], y: &mut [T], stride: usize, columns: usize) {
         let mut so_far = [T::Wide::of(C::FIRST); COLUMNS];
         let so_far = &mut so_far[..columns];
@@ -174,7 +174,7 @@ impl<C: Cumulative> Taken<C> {
     }
 }
 
-/// A lane per work item.
+/// GPU kernel: one lane per work item.
 struct TakenGpu<C> {
     split: AxisSplit,
     is_exclusive: bool,
@@ -202,7 +202,7 @@ impl<C: Cumulative> GpuKernel for TakenGpu<C> {
             item
         })?;
         let (is_exclusive, is_reverse) = (cx.flag("exclusive")?, cx.flag("reverse")?);
-        // Integers wrap, which those without a sign do in OpenCL.
+        // OpenCL defines wrapping only for unsigned integers.
         let options = integer(x.dtype()).map(|_| format!("-DINTEGER={}", width(x.dtype())));
         let (split, options) = (AxisSplit::at(x.shape(), axis), options.unwrap_or_default());
         Ok(Self { split, is_exclusive, is_reverse, options, item, by: PhantomData })
@@ -256,7 +256,7 @@ mod tests {
         run.constant(tensor(&[], &[axis]))
     }
 
-    /// By the definition, in `f64`.
+    /// The f64 reference.
     fn wanted<C: Cumulative>(x: &[f64], ends: [i64; 2]) -> Vec<f64> {
         let [is_exclusive, is_reverse] = ends.map(|flag| flag != 0);
         let mut so_far = C::FIRST;
@@ -270,7 +270,7 @@ mod tests {
         y
     }
 
-    /// What every member is tested for.
+    /// Runs all tests of a member.
     pub(super) fn all<C: Cumulative>(name: &str) {
         println!("{name}: a family member");
         ends_and_elements::<C>();

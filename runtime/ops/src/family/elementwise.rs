@@ -1,4 +1,4 @@
-//! Operators that compute each element of their output from elements in the same place.
+//! Operators that compute each output element from the input elements at the same position.
 
 mod binary;
 mod broadcast;
@@ -35,12 +35,12 @@ pub(crate) use table::{look_up, tabulate};
 pub(crate) use ternary::{Ternary, ternary};
 pub(crate) use unary::{Unary, real, unary};
 
-/// The types that the DSP computes with.
+/// The types of the DSP.
 const QUANTIZED: TypeSet = types::U8.or(types::I8);
 
-/// Shape inference of an operator whose output is like its input.
+/// Infers an output like the input.
 pub(crate) fn infer_like_input(cx: &mut InferCx<'_>) -> Result<(), Error> {
     let x = cx.input(0)?;
-    // What the result's quantized values mean is for others to say.
+    // The encoding of the output is set elsewhere.
     cx.set_output(0, x.dtype().map_or(x, |t| x.with_dtype(t)))
 }

@@ -1,31 +1,31 @@
-//! What kernels of f32 do to their sums before they store them, for nodes behind.
+//! Steps of consumer nodes that f32 kernels apply to their sums before storing them.
 
 use udo_api::{EpilogueOp, EpilogueStep, ExecError, Inputs, Status};
 use udo_simd::gemm_f32::{self, Activation};
 
 use super::results::QuantizedAs;
 
-/// Which steps a kernel can do: a bias, then a residual, then an activation, then quantized values in the place of numbers.
+/// The steps that a kernel supports: a bias, then a residual, then an activation, then quantization.
 #[derive(Clone, Copy)]
 pub(crate) struct Takes {
-    /// The axis of the output along which a bias may lie.
+    /// The output axis of a bias, if supported.
     pub(crate) bias: Option<usize>,
     pub(crate) residual: bool,
     pub(crate) quantized: bool,
 }
 
-/// The steps that a kernel does, and the inputs that they have.
+/// The steps that a kernel takes over, and their inputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Fused {
     pub(crate) bias: Option<usize>,
     pub(crate) residual: Option<usize>,
     pub(crate) activation: Activation,
-    /// What is stored in the place of numbers.
+    /// Encoding of a quantized output.
     pub(crate) quantized: Option<QuantizedAs>,
 }
 
 impl Takes {
-    /// How many leading steps these are, and what they come to.
+    /// Returns how many leading steps are supported, and the fused steps.
     pub(crate) fn leading(self, steps: &[EpilogueStep]) -> (usize, Fused) {
         let mut fused = Fused::default();
         let mut count = 0;
@@ -57,7 +57,7 @@ impl Takes {
 }
 
 impl Fused {
-    /// Fails a run whose residual is not of its output's shape.
+    /// Checks in a run that the residual has the output's shape.
     pub(crate) fn check(&self, inputs: &Inputs<'_>, shape: &[usize]) -> Result<(), ExecError> {
         match self.residual {
             Some(port) if inputs.shape(port)? != shape => Err(ExecError::of(Status::BAD_VALUE)),
@@ -65,7 +65,7 @@ impl Fused {
         }
     }
 
-    /// What the primitives do; the rows of a residual lie `row` elements apart.
+    /// Converts to the primitives' epilogue, with a residual row stride of `row`.
     pub(crate) fn epilogue<'a>(
         &self,
         inputs: &Inputs<'a>,

@@ -1,6 +1,6 @@
-//! Operators whose output follows from the extents of their input alone.
+//! Operators whose output depends on the extents of the input only.
 //!
-//! They are computed with the model where the extents are fixed, and in each run where these are bounded.
+//! Fixed extents are folded when the model is compiled; bounded ones are read in each run.
 
 use std::marker::PhantomData;
 
@@ -11,24 +11,24 @@ use udo_api::{
 
 use crate::Def;
 
-/// What is said of extents, as integers.
+/// A function of extents, with i64 output.
 pub(crate) trait Extents: Sized + Send + Sync + 'static {
     const NAME: &'static str;
-    /// The names of input and output.
+    /// Names of input and output.
     const PORTS: [&'static str; 2];
     const PARAMS: &'static [Param] = &[];
 
-    /// What the node asks for of a tensor of this rank.
+    /// Reads the node's parameters for a tensor of this rank.
     fn plan(node: &Node<'_>, rank: usize) -> Result<Self, Error>;
 
-    /// The shape of the output.
+    /// Returns the shape of the output.
     fn shape(&self) -> Result<Shape, Error>;
 
     /// Writes the output.
     fn fill(&self, dims: &[usize], y: &mut [i64]);
 }
 
-/// The operator that `E` says the numbers of.
+/// Defines the operator of the function `E`.
 pub(crate) const fn extents<E: Extents>() -> Def {
     Def::of::<Described<E>>(Described::<E>::KERNELS)
 }

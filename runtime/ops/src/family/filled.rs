@@ -1,4 +1,4 @@
-//! Tensors that hold one value.
+//! Tensors filled with one value.
 
 use udo_api::{
     Bits, DType, Error, ExecError, FinalizeCx, Io, Kernel, Node, Param, ParamTensor, types,
@@ -7,15 +7,15 @@ use udo_api::{
 use crate::family::bounded::wanted;
 use crate::family::partition::GRAIN;
 
-/// The value; 0 where none is stated.
+/// The value; 0 by default.
 pub(crate) const VALUE: Param = Param::typed_tensor("value", types::ANY).optional();
 
-/// The type of the value.
+/// Returns the type of the value.
 pub(crate) fn dtype(node: &Node<'_>) -> Result<DType, Error> {
     Ok(value(node)?.and_then(|value| value.desc().dtype()).unwrap_or(DType::F32))
 }
 
-/// The value, if the node states one.
+/// Returns the value, if the node has one.
 fn value<'a>(node: &Node<'a>) -> Result<Option<ParamTensor<'a>>, Error> {
     if !node.has_param("value") {
         return Ok(None);
@@ -28,10 +28,10 @@ fn value<'a>(node: &Node<'a>) -> Result<Option<ParamTensor<'a>>, Error> {
     Ok(Some(value))
 }
 
-/// Fills so many elements with a value, or all of them.
+/// Fills `len` elements with a value, or the whole output.
 type Run = fn(u64, Option<usize>, Io<'_>) -> Result<(), ExecError>;
 
-/// Fills its output, whose shape is input 0 where only a run says it.
+/// Fills the output; if its shape is known only in the run, it is read from input 0.
 pub(crate) struct Filled {
     /// The bits of the value.
     value: u64,

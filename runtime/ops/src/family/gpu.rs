@@ -1,4 +1,4 @@
-//! What GPU kernels of several families share: arguments, and the elements of tensors that meet at strides.
+//! Building blocks of GPU kernels: arguments, storage types, and strided access to several tensors.
 
 use std::fmt::Write as _;
 
@@ -10,13 +10,13 @@ use udo_simd::gemm_f32::Activation;
 use crate::family::epilogue::{Fused, Takes};
 use crate::family::special::gelu;
 
-/// What the GPU computes with, in one of two storages.
+/// Floating-point storage types of GPU kernels; they compute in f32.
 pub(crate) const REAL: TypeSet = types::F32.or(types::F16);
 
-/// Products and sums round one by one, as in the same work item on an emulated GPU.
+/// Disables contraction to fused multiply-adds, so that results match the emulated GPU.
 pub(crate) const EXACT: &str = "#pragma OPENCL FP_CONTRACT OFF\n";
 
-/// What a source reads elements of a type as that it only moves.
+/// Returns the OpenCL type for moving elements of a type.
 pub(crate) fn width(dtype: Option<DType>) -> &'static str {
     match dtype.map(DType::size_bytes) {
         Some(1) => "uchar",
@@ -26,7 +26,7 @@ pub(crate) fn width(dtype: Option<DType>) -> &'static str {
     }
 }
 
-/// What a source reads integers or truths of a type as, and what `convert_` functions are called by.
+/// Returns the OpenCL type of an integer or bool, as in the names of `convert_` functions.
 pub(crate) fn integer(dtype: Option<DType>) -> Option<&'static str> {
     Some(match dtype? {
         DType::I8 => "char",
@@ -41,8 +41,8 @@ pub(crate) fn integer(dtype: Option<DType>) -> Option<&'static str> {
     })
 }
 
-/// `ELEMENT`, what tensors are arrays of, `NUMBER`, what is computed with, `LOAD` and `STORE`: of numbers of a storage, or of
-/// integers.
+/// Macros `ELEMENT` (array element), `NUMBER` (type of computation), `LOAD` and `STORE`, for a floating-point storage
+/// type or an integer type.
 pub(crate) const ELEMENTS: &str = "
 #ifdef INTEGER
 #define ELEMENT INTEGER
@@ -57,12 +57,12 @@ pub(crate) const ELEMENTS: &str = "
 #endif
 ";
 
-/// The build option that says what [`ELEMENTS`] are.
+/// Returns the build option that selects a branch of [`ELEMENTS`].
 pub(crate) fn elements(dtype: Option<DType>) -> String {
     integer(dtype).map_or_else(String::new, |element| format!("-DINTEGER={element}"))
 }
 
-/// `UDO_LOAD8(p, i)` and `UDO_LOAD16(p, i)`: so many neighbours as a vector of floats.
+/// `UDO_LOAD8(p, i)` and `UDO_LOAD16(p, i)` load consecutive elements as a vector of floats.
 pub(crate) const LOAD_VECTORS: &str = "
 float8 udo_load8_float(__global const float *p) { return vload8(0, p); }
 float8 udo_load8_half(__global const half *p) { return vload_half8(0, p); }
@@ -74,11 +74,11 @@ float16 udo_load16_half(__global const half *p) { return vload_half16(0, p); }
 #define UDO_LOAD16(p, i) UDO_IN(udo_load16_, UDO_STORAGE)((p) + (i))
 ";
 
-/// What an emulated GPU stores numbers as.
+/// A floating-point storage type of the emulated GPU.
 pub(crate) trait Storage: Element {
     fn number(self) -> f32;
 
-    /// The number of element `at` of those with these bytes, which may lie anywhere.
+    /// Reads element `at` from bytes of any alignment.
     fn of_bytes(bytes: &[u8], at: usize) -> Option<f32>;
 }
 
@@ -103,18 +103,18 @@ impl Storage for F16 {
     }
 }
 
-/// Sizes as arguments that a source reads as `int`.
+/// Converts sizes to `int` arguments.
 pub(crate) fn ints(sizes: impl IntoIterator<Item = usize>) -> Result<Vec<GpuArg>, Error> {
     sizes.into_iter().map(|size| int(size.cast_signed())).collect()
 }
 
-/// A number as an argument that a source reads as `int`.
+/// Converts a value to an `int` argument.
 pub(crate) fn int(number: isize) -> Result<GpuArg, Error> {
     let number = i32::try_from(number);
     number.map(GpuArg::i32).map_err(|_| Error::new("an extent has more than 31 bits"))
 }
 
-/// Refuses tensors whose elements an `int` cannot count.
+/// Checks that element counts of all tensors fit an `int`.
 pub(crate) fn check_lens(cx: &FinalizeCx<'_>) -> Result<(), Error> {
     let inputs = (0..cx.input_count()).filter(|&port| cx.has_input(port)).map(|p| cx.input(p));
     let outputs = (0..cx.output_count()).filter(|&port| cx.has_output(port)).map(|p| cx.output(p));
@@ -124,18 +124,18 @@ pub(crate) fn check_lens(cx: &FinalizeCx<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Where a tensor has its elements, as work items go through a box of extents.
+/// The strides at which work items read a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Steps {
-    /// The first one.
+    /// Offset of the first element.
     pub(crate) start: usize,
-    /// From one position to the next along each axis; 0 where it repeats.
+    /// Stride per axis; 0 where the tensor broadcasts.
     pub(crate) along: Vec<isize>,
 }
 
 impl Steps {
-    /// Through a tensor of shape `shape`, each of whose elements is `unit` others, along the axes of `dims` that it
-    /// broadcasts to.
+    /// Returns the strides of a tensor of shape `shape` that broadcasts to `dims`; each element is a block of `unit`
+    /// elements.
     pub(crate) fn broadcast(dims: &[usize], shape: &[usize], unit: usize) -> Self {
         let mut along = vec![0; dims.len()];
         let mut stride = unit.cast_signed();
@@ -147,9 +147,9 @@ impl Steps {
     }
 }
 
-/// How the elements of tensors meet, one work item for each position of a box, last axis fastest.
+/// Strided access to several tensors, one work item per position of a box, last axis fastest.
 ///
-/// Extents and strides are arguments, so that nodes of one rank share a source.
+/// Extents and strides are arguments, so that nodes of the same rank share a compiled source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Meeting {
     dims: Vec<usize>,
@@ -157,7 +157,7 @@ pub(crate) struct Meeting {
 }
 
 impl Meeting {
-    /// Neighbouring axes along which all tensors go on alike become one.
+    /// Merges neighbouring axes that all tensors traverse contiguously.
     pub(crate) fn of(dims: &[usize], tensors: &[Steps]) -> Self {
         let bare = tensors.iter().map(|steps| Steps { start: steps.start, along: Vec::new() });
         let mut all = Self { dims: Vec::new(), tensors: bare.collect() };
@@ -181,23 +181,23 @@ impl Meeting {
         all
     }
 
-    /// Tensors of these shapes, which broadcast to `dims`.
+    /// Returns the access to tensors of these shapes, which broadcast to `dims`.
     pub(crate) fn broadcast(dims: &[usize], shapes: &[&[usize]]) -> Self {
         let tensors = shapes.iter().map(|shape| Steps::broadcast(dims, shape, 1));
         Self::of(dims, &tensors.collect::<Vec<_>>())
     }
 
-    /// The extents of the box, and from one position of it to the next of each tensor.
+    /// Returns the extents of the box, and the strides of each tensor.
     pub(crate) fn walk(&self) -> (&[usize], impl Iterator<Item = &[isize]>) {
         (&self.dims, self.tensors.iter().map(|steps| steps.along.as_slice()))
     }
 
-    /// How many positions there are.
+    /// Returns the number of positions.
     pub(crate) fn len(&self) -> usize {
         self.dims.iter().product()
     }
 
-    /// The parameters of [`Self::args`], each with a comma before it.
+    /// Returns the kernel parameters for [`Self::args`], each preceded by a comma.
     pub(crate) fn params(&self) -> String {
         let mut text = String::new();
         for axis in 0..self.dims.len() {
@@ -212,7 +212,7 @@ impl Meeting {
         text
     }
 
-    /// Statements that set `p0`, `p1` and so on to the places of the tensors' elements, for position `i`.
+    /// Returns statements that set `p0`, `p1`, .. to the offsets of the tensors' elements at position `i`.
     pub(crate) fn places(&self) -> String {
         let mut text = "    int rest = i;\n".to_owned();
         for tensor in 0..self.tensors.len() {
@@ -237,7 +237,7 @@ impl Meeting {
         Ok(args)
     }
 
-    /// Where tensor `tensor` has its element for position `i`.
+    /// Returns the offset of tensor `tensor` at position `i`.
     pub(crate) fn place(&self, tensor: usize, i: usize) -> usize {
         let Some(steps) = self.tensors.get(tensor) else { return i };
         let (mut rest, mut place) = (i, steps.start.cast_signed());
@@ -249,12 +249,12 @@ impl Meeting {
     }
 }
 
-/// A bias, a residual and an activation, in this order.
+/// A fused bias, residual and activation, in this order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finish(Fused);
 
-/// The function that a source calls for each result, `x`: place `at` of the output, whose bias is place `channel`. A NaN stays.
-/// Needs the build options of [`Finish::options`].
+/// The function that a source calls for each result `x`: `at` is the output index, `channel` the bias index. NaN stays
+/// NaN. Needs the build options of [`Finish::options`].
 pub(crate) const FINISH: &str = "
 float udo_finish(float x, __global const UDO_STORAGE *bias, const int channel,
     __global const UDO_STORAGE *residual, const int at, const float low, const float high) {
@@ -276,17 +276,17 @@ float udo_finish(float x, __global const UDO_STORAGE *bias, const int channel,
 }
 ";
 
-/// The parameters that [`Finish::args`] are for.
+/// The kernel parameters for [`Finish::args`].
 pub(crate) const FINISH_PARAMS: &str = "__global const UDO_STORAGE *finish_bias,
     __global const UDO_STORAGE *residual, const float low, const float high";
 
 impl Finish {
-    /// How many steps of the epilogue a kernel does whose channels lie along `axis` of its output.
+    /// Returns how many epilogue steps a kernel with channels along `axis` of its output takes over.
     pub(crate) fn accept(cx: &AcceptCx<'_>, axis: usize) -> Result<usize, Error> {
         Ok(Self::leading(cx, axis)?.0)
     }
 
-    /// The steps that it took.
+    /// Returns the steps taken over.
     pub(crate) fn of(cx: &AcceptCx<'_>, axis: usize) -> Result<Self, Error> {
         Ok(Self::leading(cx, axis)?.1)
     }
@@ -295,7 +295,7 @@ impl Finish {
         let takes = Takes { bias: Some(axis), residual: true, quantized: false };
         let (count, fused) = takes.leading(cx.epilogue());
         let dtype = cx.output(0)?.dtype();
-        // One source reads all of them as one type.
+        // The source reads all tensors with one type.
         for port in [fused.bias, fused.residual].into_iter().flatten() {
             if cx.input(port)?.dtype() != dtype {
                 return Ok((0, Self(Fused::default())));
@@ -304,7 +304,7 @@ impl Finish {
         Ok((count, Self(fused)))
     }
 
-    /// The build options of [`FINISH`].
+    /// Returns the build options of [`FINISH`].
     pub(crate) fn options(&self) -> String {
         let Fused { bias, residual, activation, .. } = self.0;
         let by = match activation {
@@ -317,7 +317,7 @@ impl Finish {
         format!("-DFINISH_BIAS={bias} -DFINISH_RESIDUAL={residual} -DFINISH_BY={by}")
     }
 
-    /// What is left of a number at least and at most.
+    /// Returns the lower and upper bound of the activation.
     fn limits(&self) -> [f32; 2] {
         match self.0.activation {
             Activation::Relu => [0.0, f32::INFINITY],
@@ -327,14 +327,14 @@ impl Finish {
         }
     }
 
-    /// The arguments of [`FINISH_PARAMS`]. What is left out is a port that nobody reads.
+    /// Returns the arguments for [`FINISH_PARAMS`]. An absent input is replaced by port 0, which is not read.
     pub(crate) fn args(&self) -> [GpuArg; 4] {
         let port = |port: Option<usize>| GpuArg::input(port.unwrap_or(0) as u32);
         let [low, high] = self.limits();
         [port(self.0.bias), port(self.0.residual), GpuArg::f32(low), GpuArg::f32(high)]
     }
 
-    /// What is stored at place `at` of the output in the place of `x`.
+    /// Applies the steps to `x`, the result at output index `at`.
     pub(crate) fn apply(
         &self,
         buffers: &Buffers<'_>,

@@ -1,8 +1,8 @@
-//! The layouts in which kernels take images: as operators describe them, or channels last.
+//! Image layouts of kernels: channels second, as operators define them, or channels last.
 
 use udo_api::{Error, PortRule, Shape, Side, TensorDesc};
 
-/// Whether the first input and the first output of a kernel have their channels last.
+/// Whether the first input and the first output of a kernel have channels last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LayoutPorts {
     pub(crate) input: bool,
@@ -14,7 +14,7 @@ impl LayoutPorts {
     pub(crate) const OUTPUT: Self = Self { input: false, output: true };
     pub(crate) const BOTH: Self = Self { input: true, output: true };
 
-    /// The rules of a kernel's ports, with these layouts.
+    /// Applies the layouts to a kernel's port rules.
     pub(crate) const fn of<const N: usize>(self, mut rules: [PortRule; N]) -> [PortRule; N] {
         let mut at = 0;
         while at < N {
@@ -31,7 +31,7 @@ impl LayoutPorts {
         rules
     }
 
-    /// The same where rows of tensors whose channels are last may lie apart.
+    /// Does the same, and allows strided rows where channels are last.
     pub(crate) const fn pitched<const N: usize>(self, rules: [PortRule; N]) -> [PortRule; N] {
         let mut rules = self.pitched_output(rules);
         let mut at = 0;
@@ -44,7 +44,7 @@ impl LayoutPorts {
         rules
     }
 
-    /// The same where those of the output alone may.
+    /// Does the same, and allows strided rows for the output only.
     pub(crate) const fn pitched_output<const N: usize>(
         self,
         rules: [PortRule; N],
@@ -60,7 +60,7 @@ impl LayoutPorts {
         rules
     }
 
-    /// An input as the operator describes it, from what the kernel gets.
+    /// Returns a kernel's input as the operator describes it, channels second.
     pub(crate) fn described(self, x: &TensorDesc) -> Result<TensorDesc, Error> {
         match x.full_shape().iter().collect::<Vec<_>>()[..] {
             [batch, height, width, channels] if self.input => {
@@ -71,31 +71,31 @@ impl LayoutPorts {
     }
 }
 
-/// What a kernel takes, where an operator has a kernel for each layout.
+/// The layout of one kernel of an operator that has several.
 pub(crate) trait Layout: Send + Sync + 'static {
     const PORTS: LayoutPorts;
 
-    /// Whether an input of so many channels is for this kernel.
+    /// Checks that an input of this many channels suits the kernel.
     fn check(_channels: usize) -> Result<(), Error> {
         Ok(())
     }
 }
 
-/// Four dimensions, channels last.
+/// Rank 4, channels last.
 pub(crate) struct ChannelsLast;
 
 impl Layout for ChannelsLast {
     const PORTS: LayoutPorts = LayoutPorts::BOTH;
 }
 
-/// Any number of dimensions, in the layout of the operator.
+/// Any rank, in the operator's layout.
 pub(crate) struct ChannelsSecond;
 
 impl Layout for ChannelsSecond {
     const PORTS: LayoutPorts = LayoutPorts::NEITHER;
 }
 
-/// Images of so few channels that they are copied anyway, in the layout in which a model gets them.
+/// Images of so few channels that they are copied anyway; input in the operator's layout.
 pub(crate) struct FewChannels;
 
 impl FewChannels {

@@ -1,4 +1,4 @@
-//! Products of matrices: their extents, right sides that are packed once, and rows over threads.
+//! Matrix products: extents, prepacked right sides, and rows divided among threads.
 
 mod contraction;
 mod gemm;
@@ -34,7 +34,7 @@ enum Side {
     Right,
 }
 
-/// The dimension that an operand adds to the result, the one that is summed over, and the batch.
+/// Returns the operand's dimension in the output, the summed one, and the batch.
 fn split(x: &TensorDesc, side: Side) -> Result<(Option<Dim>, Dim, Shape), Error> {
     let dims: Vec<Dim> = x.full_shape().iter().collect();
     Ok(match (dims.as_slice(), side) {
@@ -45,12 +45,12 @@ fn split(x: &TensorDesc, side: Side) -> Result<(Option<Dim>, Dim, Shape), Error>
     })
 }
 
-/// Operands that do not multiply.
+/// Returns the error for operands whose extents do not match.
 pub(crate) fn misfit(a: &TensorDesc, b: &TensorDesc) -> Error {
     Error::new(format!("inputs are {a} and {b}, which do not multiply"))
 }
 
-/// The shape of the products of `a` and `b`, batched over the axes before the last two.
+/// Returns the shape of the products of `a` and `b`, batched over the axes before the last two.
 pub(crate) fn output_shape(a: &TensorDesc, b: &TensorDesc) -> Result<Shape, Error> {
     let (rows, depth, a_batch) = split(a, Side::Left)?;
     let (cols, b_depth, b_batch) = split(b, Side::Right)?;
@@ -61,24 +61,24 @@ pub(crate) fn output_shape(a: &TensorDesc, b: &TensorDesc) -> Result<Shape, Erro
     Shape::of_dims(&batch.iter().chain(rows).chain(cols).collect::<Vec<_>>())
 }
 
-/// The extents of every product of a batch, and which matrices meet.
+/// The extents of the products of a batch, and how the batches broadcast.
 pub(crate) struct Products {
     pub(crate) batch: Broadcast,
     pub(crate) rows: usize,
     pub(crate) depth: usize,
     pub(crate) cols: usize,
-    /// Right sides.
+    /// Number of right sides.
     pub(crate) rights: usize,
 }
 
 impl Products {
-    /// The products of the inputs at these ports.
+    /// Returns the products of the inputs at these ports.
     pub(crate) fn read(node: &Node<'_>, [a, b]: [usize; 2]) -> Result<Self, Error> {
         let (a, b) = (node.input(a)?, node.input(b)?);
         Self::of(a.shape(), b.shape()).ok_or_else(|| misfit(&a, &b))
     }
 
-    /// The products of operands of these extents; nothing if they do not multiply.
+    /// Returns the products of operands of these extents, or `None` if they do not match.
     pub(crate) fn of(a: &[usize], b: &[usize]) -> Option<Self> {
         let (a_batch, rows, depth) = match a {
             [batch @ .., rows, depth] => (batch, *rows, *depth),
@@ -92,7 +92,7 @@ impl Products {
         Some(Self { batch, rows, depth, cols, rights: b_batch.iter().product() })
     }
 
-    /// The extents of the results of operands of these extents, and how many they are.
+    /// Returns the extents of the output for operands of these extents, and their count.
     pub(crate) fn shape(&self, [a, b]: [&[usize]; 2]) -> (Axes, usize) {
         let batch = self.batch.shape().iter().copied();
         let rows = (a.len() > 1).then_some(self.rows);
@@ -104,7 +104,7 @@ impl Products {
         (shape, rank)
     }
 
-    /// The same with one tall left side in the place of those that meet the same right side.
+    /// Merges left sides that share a right side into one tall matrix.
     pub(crate) fn united(mut self) -> Self {
         if self.rights == 1
             && let Some(one) = Broadcast::of(&[], &[])
@@ -115,8 +115,8 @@ impl Products {
         self
     }
 
-    /// Calls `row` with a left row, a right side and a row of the result, for every row, on several threads where
-    /// there is much to do.
+    /// Calls `row` with a left row, a right side and an output row, for every row, on several threads if there is
+    /// enough work.
     pub(crate) fn each_row<A: Element, B: Element, Y: Element>(
         &self,
         parallel: Parallel<'_>,
@@ -144,7 +144,7 @@ impl Products {
     }
 }
 
-/// `y = a b` for one row `a`, term by term.
+/// Computes `y = a b` for one row `a`, term by term.
 pub(crate) fn multiply_row<T: Number>(a: &[T], b: &[T], y: &mut [T]) {
     y.fill(T::ZERO);
     for (&a, b) in a.iter().zip(b.chunks_exact(y.len())) {
@@ -154,7 +154,7 @@ pub(crate) fn multiply_row<T: Number>(a: &[T], b: &[T], y: &mut [T]) {
     }
 }
 
-/// The same of elements that are added up in `f32`, and rounded once.
+/// Does the same for stored types: sums in f32, rounds once.
 pub(crate) fn multiply_stored_row<T: Stored<f32>>(a: &[T], b: &[T], y: &mut [T]) {
     let cols = y.len();
     let mut sums = [0.0; BLOCK];

@@ -1,4 +1,4 @@
-//! Operators that put elements, of whatever type, in other places.
+//! Operators that copy elements of any type to other positions.
 
 mod along;
 mod blocks;
@@ -31,40 +31,40 @@ pub(crate) use strips::{Strips, join};
 pub(crate) use tuples::Tuples;
 pub(crate) use walks::{Beyond, Walk, Walks, tie_part};
 
-/// Where elements go. Its family has kernels for every element type, and tests.
+/// A movement of elements. The family provides kernels for every element type, and tests.
 pub(crate) trait Movement: Sized + Send + Sync + 'static {
     const SCHEMA: OpSchema;
     const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU)];
-    /// Where the elements of some tensors go.
+    /// Test cases.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the elements against it"))]
     const EXAMPLES: &'static [Example];
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error>;
 
-    /// Works out all that does not depend on the type of the elements.
+    /// Prepares everything that does not depend on the element type.
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error>;
 
-    /// Writes every output, elements as their bits.
+    /// Writes every output; elements are moved as bits.
     fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError>;
 }
 
-/// Where the elements of some tensors go. The elements of all inputs that move are numbered, one input after the other.
+/// A test case. Elements of all moved inputs are numbered consecutively.
 #[derive(Clone, Copy)]
 #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the elements against it"))]
 pub(crate) struct Example {
-    /// The extents of the inputs that move.
+    /// Extents of the moved inputs.
     pub(crate) inputs: &'static [&'static [usize]],
-    /// Constant inputs behind them: their extents and integers.
+    /// Constant integer inputs after them: extents and values.
     pub(crate) ints: &'static [(&'static [usize], &'static [i64])],
-    /// Constant lists of truths behind those.
+    /// Constant bool inputs after those.
     pub(crate) truths: &'static [&'static [bool]],
     pub(crate) params: &'static [(&'static str, Setting)],
-    /// The extents of the outputs, and the numbers of their elements.
+    /// Extents of the outputs, and the numbers of their elements.
     pub(crate) outputs: &'static [(&'static [usize], &'static [u8])],
 }
 
 impl Example {
-    /// Nothing.
+    /// An empty case, for struct update syntax.
     pub(crate) const NONE: Self =
         Self { inputs: &[], ints: &[], truths: &[], params: &[], outputs: &[] };
 }
@@ -78,7 +78,7 @@ pub(crate) enum Setting {
     Text(&'static str),
 }
 
-/// The operator that `M` says the movement of.
+/// Defines the operator of the movement `M`.
 pub(crate) const fn movement<M: Movement>() -> Def {
     let def = Def::of::<Described<M>>(M::KERNELS);
     #[cfg(test)]
@@ -96,17 +96,17 @@ impl<M: Movement> Op for Described<M> {
     }
 }
 
-/// The kernel that moves elements of any type on `core`.
+/// Returns the kernel that moves elements of any type on `core`.
 pub(crate) const fn kernel<M: Movement>(core: Core) -> KernelDef {
     const RULES: &[PortRule] = &[input(0, types::ANY), output_like(0, 0)];
     KernelDef::new::<Moved<M>>(M::SCHEMA.name(), core).ports(RULES)
 }
 
-/// Elements may be bounded.
+/// Port rules for a bounded input.
 pub(crate) const BOUNDED: &[PortRule] =
     &[input(0, types::ANY).bounded(), output_like(0, 0).bounded()];
 
-/// Elements may be bounded, and the indices that are input 1.
+/// Port rules for bounded data and bounded indices.
 pub(crate) const INDEXED: &[PortRule] = &[
     input(0, types::ANY).bounded(),
     input(1, types::INDEX).bounded(),
@@ -122,7 +122,7 @@ impl<M: Movement> Kernel for Moved<M> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let dtype = cx.input(0)?.dtype();
         let run = of_width!(dtype, B => M::execute::<B>)?;
-        // Of an input, what becomes elements of an output is read.
+        // Only as much of an input is read as the outputs have elements.
         let outputs = (0..cx.output_count()).filter_map(|output| cx.output(output).ok());
         let bytes = outputs.map(|output| output.size_bytes()).fold(0, usize::saturating_add);
         cx.work(Work::moves(bytes.saturating_mul(2)))?;
@@ -142,7 +142,7 @@ mod tests {
     use crate::number::Number;
     use crate::testing::{Bench, Tensor, bench, tensor};
 
-    /// What every member is tested for.
+    /// Runs all tests of a member.
     pub(super) fn all<M: Movement>(name: &str) {
         println!("{name}: a family member");
         assert!(!M::EXAMPLES.is_empty());
@@ -152,7 +152,7 @@ mod tests {
             check(name, example, kernel.core(), u8::of);
             check(name, example, kernel.core(), i16::of);
             check(name, example, kernel.core(), f32::of);
-            // Elements keep their bits: signs of zeros, and what differs between NaNs that signal.
+            // Elements keep their bits, including payloads of signalling NaNs.
             check(name, example, kernel.core(), |number| F16(0xfc01 + number as u16));
             check(name, example, kernel.core(), |number| if number < 1.0 { -0.0 } else { number });
             check(name, example, kernel.core(), i64::of);

@@ -1,4 +1,4 @@
-//! Operators that set each element against others: those along an axis, in its row, or in its channel.
+//! Normalization along an axis, of rows, or of channels.
 
 mod channels;
 mod gpu;
@@ -15,47 +15,47 @@ pub(crate) use groups::group_norm;
 pub(crate) use lanes::{LaneNorm, lane_norm};
 pub(crate) use rows::row_norm;
 
-/// The types of rows.
+/// The element types of rows.
 pub(crate) const ROWS: TypeSet = types::F32.or(types::F64);
 
-/// What becomes of a row. Its family reads axis and epsilon, and has schema, inference, kernels for `f32`, threading
-/// and tests.
+/// A row normalization. The family reads axis and epsilon, and provides schema, inference, f32 kernels, threading and
+/// tests.
 pub(crate) trait RowNorm: Send + Sync + 'static {
     const NAME: &'static str;
-    /// The rows, the scale of their positions, and their bias where there may be one.
+    /// Rows, scale, and an optional bias.
     const INPUTS: &'static [Port];
     /// The normalized rows, and [`Self::STATISTICS`].
     const OUTPUTS: &'static [Port];
-    /// Whether rows lose their mean.
+    /// Whether the mean is subtracted.
     const IS_CENTRED: bool;
-    /// How many numbers of a row are outputs as well.
+    /// Number of per-row statistics that are outputs as well.
     const STATISTICS: usize = 0;
-    /// The same in `f64`.
+    /// The f64 reference.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the rows against it"))]
     const TEST: RowReference;
 
-    /// Rows as long as `scale`; `bias` is empty where there is none.
+    /// Normalizes rows as long as `scale`; `bias` may be empty.
     fn rows(x: &[f32], scale: &[f32], bias: &[f32], epsilon: f32, y: &mut [f32]);
 
-    /// The same of one row of `f64`.
+    /// Normalizes one row of f64.
     fn row(x: &[f64], scale: &[f64], bias: &[f64], epsilon: f64, y: &mut [f64]);
 
-    /// Statistic `at` of a row.
+    /// Returns statistic `at` of a row.
     fn statistic<T: Number>(at: usize, x: &[T], epsilon: f64) -> f64 {
         let _ = (at, x, epsilon);
         0.0
     }
 }
 
-/// A row, the scale and the bias of its positions, and epsilon.
+/// A row, the scale and bias of its positions, and epsilon.
 pub(crate) type RowReference = fn(&[f64], [&[f64]; 2], f64) -> Vec<f64>;
 
-/// Which channels are a group. Its family has schema, inference, kernels for `f32` and `f64`, and threading.
+/// A group normalization. The family provides schema, inference, f32 and f64 kernels, and threading.
 pub(crate) trait GroupNorm: Send + Sync + 'static {
     const NAME: &'static str;
-    /// `epsilon` among them.
+    /// Includes `epsilon`.
     const PARAMS: &'static [Param];
 
-    /// How many groups so many channels fall into.
+    /// Returns the number of groups for this many channels.
     fn groups(node: &Node<'_>, channels: usize) -> Result<usize, Error>;
 }

@@ -1,14 +1,13 @@
-//! Numbers at the ends of their types, and what every family promises of results, for the tests of families. The
-//! promises are written down in `docs/numerics.md`.
+//! Edge-case values, and checks of the numerical guarantees in `docs/numerics.md`, for the tests of families.
 
 use udo_api::{Core, DType, Element, Encoding, FastMath, QuantizedType};
 
 use crate::testing::{Bench, Tensor, tensor};
 
-/// The least number that is not zero and has all its digits, halved: it is kept, never taken for 0.
+/// A denormal. Kernels must not flush it to 0.
 pub(crate) const SUBNORMAL: f32 = f32::MIN_POSITIVE / 2.0;
 
-/// Numbers that formulas go wrong at.
+/// Values at which formulas tend to fail.
 pub(crate) const EDGES: [f32; 13] = [
     f32::NAN,
     f32::INFINITY,
@@ -25,20 +24,20 @@ pub(crate) const EDGES: [f32; 13] = [
     -0.75,
 ];
 
-/// Lengths of whole vectors of any instruction set, and of what is left of one.
+/// Vector lengths of every instruction set, and remainders.
 pub(crate) const LENGTHS: [usize; 7] = [1, 3, 8, 16, 17, 31, 67];
 
-/// So many numbers at the ends of their types, from one of them on.
+/// Returns `len` edge-case values, starting with number `first`.
 pub(crate) fn edges(first: usize, len: usize) -> Vec<f32> {
     EDGES.iter().copied().cycle().skip(first).take(len).collect()
 }
 
-/// Each number as its bits, every NaN as the same: which one it is, is promised nowhere.
+/// Returns the bits of each value, with one pattern for all NaNs, since their payload is not guaranteed.
 pub(crate) fn bits(x: &[f32]) -> Vec<u32> {
     x.iter().map(|x| if x.is_nan() { f32::NAN } else { *x }.to_bits()).collect()
 }
 
-/// The only output of a node that has the same bits in each of two runs.
+/// Returns the only output of a node, after checking that a second run gives the same bits.
 #[track_caller]
 pub(crate) fn settled(run: &Bench) -> Tensor {
     let y = run.clone().one();
@@ -46,7 +45,7 @@ pub(crate) fn settled(run: &Bench) -> Tensor {
     y
 }
 
-/// The only output of a node that has the same bits in each of two runs, and on any number of threads.
+/// Returns the only output of a node, after checking that other runs and thread counts give the same bits.
 #[track_caller]
 pub(crate) fn settled_on_any_threads(run: &Bench) -> Tensor {
     let y = settled(run);
@@ -57,13 +56,13 @@ pub(crate) fn settled_on_any_threads(run: &Bench) -> Tensor {
     y
 }
 
-/// The only output of a node, of `f32`, which work items of the GPU compute as well.
+/// Returns the only f32 output of a node, after comparing it with the GPU's.
 #[track_caller]
 pub(crate) fn on_gpu_too(run: &Bench, within: f64) -> Tensor {
     let y = run.clone().one();
     let gpu = run.clone().on(Core::GPU).one();
     assert_eq!(gpu.dims(), y.dims());
-    // One core against the other: the caller holds one of them to a reference, which may be a constant.
+    // Compares the cores with each other; the caller compares one of them with a reference, which may be constant.
     for (found, wanted) in gpu.values::<f32>().into_iter().zip(y.values::<f32>()) {
         let is_same = found.to_bits() == wanted.to_bits() || found.is_nan() && wanted.is_nan();
         let (found, wanted) = (f64::from(found), f64::from(wanted));
@@ -73,15 +72,15 @@ pub(crate) fn on_gpu_too(run: &Bench, within: f64) -> Tensor {
     y
 }
 
-/// What each kernel that takes the node makes of its first output: one for every layout.
+/// Returns the first output of each kernel that accepts the node, one per layout.
 #[track_caller]
 pub(crate) fn of_kernels(run: &Bench) -> Vec<Vec<f32>> {
     let kernels = run.run().unwrap_or_else(|fault| panic!("{fault}"));
     kernels.iter().map(|kernel| kernel.outputs[0].values()).collect()
 }
 
-/// Asserts that products of a node of `f32`, its last input a constant, lie within the bound of factors rounded to bf16 where that is
-/// allowed, on one thread and three, and that they are rounded where the machine has such products.
+/// Asserts that f32 products with a constant last input are within the bf16 rounding bound if bf16 is allowed, on one
+/// thread and on three, and that they are rounded where the machine has bf16 instructions.
 #[track_caller]
 pub(crate) fn assert_rounds_factors(
     of: impl Fn() -> Bench,
@@ -111,8 +110,8 @@ pub(crate) fn assert_rounds_factors(
     }
 }
 
-/// Asserts that kernels which store quantized values in the place of numbers make them of the same numbers as without, whatever type
-/// they have, and that of the kernels that take the node so many do.
+/// Asserts that kernels which quantize their output in place give the same values as quantizing their f32 output, for
+/// every quantized type, and that `takers` kernels do so.
 #[track_caller]
 pub(crate) fn assert_quantized(run: &Bench, takers: usize) {
     quantized_of::<u8>(run, DType::U8, 128, takers);
@@ -146,34 +145,34 @@ fn quantized_of<T: QuantizedType + Element + PartialEq>(
     assert_eq!(count, takers, "kernels that quantize");
 }
 
-/// Asserts that a number is what one in `f64` rounds to: a NaN where that is one, infinite where it is, a zero of its
-/// sign, and within `tolerance` of it otherwise, relative to it however small it is.
+/// Asserts that `found` is `exact` rounded to f32: NaN, infinities and the sign of zero match, and the relative error
+/// is at most `tolerance`.
 #[track_caller]
 pub(crate) fn assert_rounded(found: f32, exact: f64, tolerance: f64, of: &str) {
     let wanted = exact as f32;
     let same = found.to_bits() == wanted.to_bits() || found.is_nan() && wanted.is_nan();
     let apart = (f64::from(found) - f64::from(wanted)).abs();
-    // Numbers that are not normal have fewer digits.
+    // Denormals have fewer digits.
     let bound = tolerance * f64::from(wanted).abs() + 2.0 * f64::from(f32::from_bits(1));
     let is_near = found.is_finite() && wanted.is_finite() && wanted != 0.0 && apart <= bound;
     assert!(same || is_near, "{of} is {found:e}, wanted {wanted:e}");
 }
 
-/// Each pair of the 8-bit integers.
+/// Returns all pairs of 8-bit integers.
 pub(crate) fn pairs_of_i8() -> (Vec<i8>, Vec<i8>) {
     let all = || i8::MIN..=i8::MAX;
     all().flat_map(|a| all().map(move |b| (a, b))).unzip()
 }
 
-/// Numbers of which the one at `place` is another.
+/// Returns `x` with the element at `place` replaced.
 pub(crate) fn with(x: &[f32], place: usize, number: f32) -> Vec<f32> {
     let mut x = x.to_vec();
     x[place] = number;
     x
 }
 
-/// What an 8-bit integer becomes of an exact result: it loses its fraction, then wraps; of what is not finite, 0.
-/// Nothing where `f64` cannot hold the exact result.
+/// Converts an exact result to i8: truncates, then wraps; 0 if not finite. `None` where f64 cannot hold the exact
+/// result.
 pub(crate) fn wrapped(exact: f64) -> Option<i8> {
     if !exact.is_finite() {
         return Some(0);

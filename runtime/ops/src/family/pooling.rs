@@ -1,4 +1,4 @@
-//! Operators that make one element of a window of each channel, or of the whole channel.
+//! Pooling over windows of a channel, or over the whole channel.
 
 mod global;
 mod gpu;

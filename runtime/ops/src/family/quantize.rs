@@ -1,5 +1,5 @@
-//! What operators share that convert between numbers and quantized values: where scales and zero points lie, and the
-//! runs of elements under each.
+//! Code shared by operators that quantize or dequantize: positions of scales and zero points, and runs of elements
+//! under each.
 
 use udo_api::{DType, Element, Error, ExecError, Io, Node, Parallel, Param, TypeSet, Value, types};
 use udo_simd::rows;
@@ -10,36 +10,36 @@ use crate::family::partition::{GRAIN, row_grain};
 /// The quantized types that have an encoding.
 pub(crate) const TYPES: TypeSet = types::U8.or(types::I8).or(types::U16).or(types::I16);
 
-/// Where the scales lie.
+/// The axis of the scales.
 pub(crate) const AXIS: Param = Param::scalar("axis", DType::I64).default(Value::int(1));
-/// How many neighbours along the axis have one scale.
+/// Consecutive elements along the axis that share a scale.
 pub(crate) const BLOCK_SIZE: Param = Param::scalar("block_size", DType::I64).default(Value::int(0));
-/// The type of the result.
+/// The type of the output.
 pub(crate) const OUTPUT_DTYPE: Param =
     Param::scalar("output_dtype", DType::I64).default(Value::int(0));
 
-/// The scales and zero points of a node whose inputs are elements, scale and zero point.
+/// The scales and zero points of a node with inputs `x`, scale and zero point.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scales {
     place: Place,
     has_zero: bool,
     /// Whether scales are integers.
     is_whole: bool,
-    /// Whether each run says how many elements there are.
+    /// Whether the number of elements is known only in the run.
     is_bounded: bool,
 }
 
-/// Where scales and zero points lie.
+/// The granularity of scales and zero points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// One per position of an axis, or one for all elements.
     PerAxis(AxisSplit),
-    /// One for so many neighbours along an axis.
+    /// One per block of consecutive elements along an axis.
     PerBlock(AxisSplit, usize),
 }
 
 impl Scales {
-    /// Where the node's scales lie.
+    /// Reads the layout of the node's scales.
     pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
         let (x, scale) = (node.input(0)?, node.input(1)?);
         let is_bounded = !x.full_shape().is_fixed();
@@ -52,8 +52,8 @@ impl Scales {
         Ok(Self { place: place(node)?, has_zero: node.has_input(2), is_whole, is_bounded })
     }
 
-    /// Calls `body` for each run of elements under one scale, with the scale and the zero point, on several threads
-    /// where there are many.
+    /// Calls `body` for each run of elements under one scale, with scale and zero point, on several threads if there
+    /// are many elements.
     pub(crate) fn each_run<X: Element, Z: Element, Y: Element>(
         self,
         io: Io<'_>,
@@ -91,13 +91,13 @@ impl Scales {
 }
 
 impl Place {
-    /// Elements behind the axis.
+    /// Returns the elements after the axis.
     fn inner(self) -> usize {
         let (Self::PerAxis(split) | Self::PerBlock(split, _)) = self;
         split.inner
     }
 
-    /// Calls `run` with the place of each scale of what lies behind position `row` of the axis.
+    /// Calls `run` with the index of each scale for the elements after position `row` of the axis.
     fn each_scale<X, Y>(
         self,
         row: usize,
@@ -162,24 +162,24 @@ fn per_block(node: &Node<'_>, block: i64) -> Result<Place, Error> {
     Ok(Place::PerBlock(AxisSplit::at(x.shape(), axis), block))
 }
 
-/// Elements that are quantized by their own range, 0 included, as u8.
+/// Quantization to u8 by the elements' own range, extended to include 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DynamicRange {
     len: usize,
 }
 
 impl DynamicRange {
-    /// That of so many elements.
+    /// Returns the range of `len` elements.
     pub(crate) fn of(len: usize) -> Self {
         Self { len }
     }
 
-    /// Elements of scratch: the ends of the range of each part.
+    /// Returns the scratch elements: minimum and maximum of each part.
     pub(crate) fn scratch_len(self) -> usize {
         2 * self.len.div_ceil(GRAIN)
     }
 
-    /// Scale and zero point of the elements. A NaN counts for nothing, and a range of nothing has scale 1.
+    /// Returns scale and zero point. NaN is ignored, and an empty range has scale 1.
     pub(crate) fn encoding(
         parallel: Parallel<'_>,
         x: &[f32],
@@ -226,7 +226,7 @@ mod tests {
             }
         }
     }
-    /// Halves of a step, the ends of the type and beyond, and what is no number.
+    /// Ties, ends of the type, values beyond them, and NaN.
     fn numbers(encoding: Encoding, from: usize, len: usize) -> Vec<f32> {
         let halves = (-300..300).map(|i| (i as f32 + 0.5) * encoding.scale);
         let ends = edges(0, 13).into_iter().chain([1e30, -1e30, SUBNORMAL]);
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    /// Half to even, saturating, and a NaN the least value, in vectors as in the one formula of the contract.
+    /// Half to even, saturating, NaN to the smallest value; vectors agree with the formula of the contract.
     #[test]
     fn numbers_at_the_ends_are_quantized_as_one_by_one() {
         for scale in [0.5f32, 0.1, 3.0, 1e-38, 1e38] {

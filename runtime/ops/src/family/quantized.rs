@@ -1,5 +1,5 @@
-//! Operators on 8-bit quantized values whose scales and zero points are inputs: they compute with what the values
-//! stand for, and quantize once.
+//! Operators on 8-bit quantized values whose scales and zero points are inputs. They compute in real arithmetic and
+//! quantize once.
 
 mod binary;
 pub(crate) mod byte_planes;
@@ -17,12 +17,12 @@ pub(crate) use binary::{QuantizedBinary, quantized_binary};
 pub(crate) use mean::{QuantizedMean, quantized_mean, sliding, whole};
 pub(crate) use unary::{QuantizedUnary, quantized_unary};
 
-/// A kernel of quantized values, which the CPU and the DSP run alike.
+/// Returns a kernel of quantized values for both the CPU and the DSP.
 pub(crate) const fn fixed_point(kernel: KernelDef) -> [KernelDef; 2] {
     [kernel, kernel.on(Core::DSP_V68)]
 }
 
-/// The only element of an input, which the node may leave out.
+/// Returns the single element of an optional input, or `none` if it is absent.
 pub(crate) fn first<T: Element>(inputs: &Inputs<'_>, port: usize, none: T) -> Result<T, ExecError> {
     if !inputs.has(port) {
         return Ok(none);
@@ -30,19 +30,19 @@ pub(crate) fn first<T: Element>(inputs: &Inputs<'_>, port: usize, none: T) -> Re
     inputs.get::<T>(port)?.first().copied().ok_or(ExecError::of(Status::BAD_CALL))
 }
 
-/// The types of quantized values.
+/// The quantized types.
 pub(crate) const VALUES: TypeSet = types::U8.or(types::I8);
 
-/// The ports of a scale and a zero point, each one for the whole of a tensor.
+/// The ports of a scalar scale and zero point.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EncodingPorts {
     pub(crate) scale: usize,
-    /// Left out, or beyond the inputs, where it is 0.
+    /// A zero point that is absent, or past the last input, is 0.
     pub(crate) zero: usize,
 }
 
 impl EncodingPorts {
-    /// Refuses a scale or zero point that is not for the whole of a tensor of type `values`.
+    /// Checks that scale and zero point are scalars and fit the type `values`.
     pub(crate) fn check(
         self,
         node: &Node<'_>,
@@ -67,7 +67,7 @@ impl EncodingPorts {
         Ok(())
     }
 
-    /// The encoding of values of type `T`, if it is known before the run.
+    /// Returns the encoding of values of type `T`, if it is known before the run.
     pub(crate) fn known<T: QuantizedType>(
         self,
         node: &Node<'_>,
@@ -81,7 +81,7 @@ impl EncodingPorts {
         Ok(Some(Encoding { scale, zero_point: zero.to_i32() }))
     }
 
-    /// The encoding of values of type `T` in a run.
+    /// Reads the encoding of values of type `T` in a run.
     pub(crate) fn read<T: QuantizedType>(self, inputs: &Inputs<'_>) -> Result<Encoding, ExecError> {
         let &[scale] = inputs.get::<f32>(self.scale)? else {
             return Err(ExecError::of(Status::BAD_CALL));

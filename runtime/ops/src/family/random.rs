@@ -1,5 +1,5 @@
-//! Random numbers, which follow from a seed and the place of an element alone: the same node gives the same ones in every
-//! run, on any number of threads.
+//! Counter-based random values: each depends on the seed and the index of the element only, so that a node yields the
+//! same values in every run and on any number of threads.
 
 use std::f64::consts::TAU;
 use std::marker::PhantomData;
@@ -13,34 +13,34 @@ use crate::Def;
 use crate::family::elementwise::GRAIN;
 use crate::number::OfReal;
 
-/// A distribution, and where the shape comes from. Its family has schema, inference, a kernel for every type with
-/// threads, and tests.
+/// A distribution and the source of the output shape. The family provides schema, inference, a kernel for every type
+/// with threads, and tests.
 pub(crate) trait Random: Send + Sync + 'static {
     const NAME: &'static str;
-    /// Whether an input has the shape, and the type where the node states none.
+    /// Whether an input gives the shape, and the type if the node does not.
     const IS_LIKE: bool;
-    /// Two numbers that say which of its kind the distribution is.
+    /// The two parameters of the distribution.
     const PARAMS: [Param; 2];
-    /// The mean and the variance, given those two.
+    /// Returns mean and variance for these parameters.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the numbers against it"))]
     const MOMENTS: fn([f64; 2]) -> [f64; 2];
 
     fn number(params: [f64; 2], draw: Draw) -> f64;
 }
 
-/// The 64 random bits of an element.
+/// 64 random bits of one element.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draw(u64);
 
-/// The bits that a node draws.
+/// The random bits of a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seed(u64);
 
-/// The parameter that two nodes with the same numbers have alike. The runtime makes one of the node's name where the
-/// model leaves it out.
+/// The seed; nodes with the same seed draw the same values. The runtime derives one from the node's name if the model
+/// has none.
 pub(crate) const SEED: Param = Param::scalar("seed", DType::F32).optional();
 
-/// The parameter that says of which type an output is.
+/// The parameter that selects the output type.
 pub(crate) const OUTPUT_TYPE: Param = Param::scalar("dtype", DType::I64).optional();
 
 impl Seed {
@@ -49,14 +49,14 @@ impl Seed {
         Ok(Self(mixed(seed.to_bits())))
     }
 
-    /// The bits for the element at a place.
+    /// Returns the random bits of the element at an index.
     #[inline]
     pub(crate) fn draw(self, at: usize) -> Draw {
         Draw(mixed(self.0.wrapping_add((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))))
     }
 }
 
-/// The finalizer of `SplitMix64`, by which every bit of the input changes half of the bits.
+/// The finalizer of SplitMix64 (Steele, Lea and Flood, 2014): each input bit flips half of the output bits on average.
 #[inline]
 fn mixed(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -65,13 +65,13 @@ fn mixed(bits: u64) -> u64 {
 }
 
 impl Draw {
-    /// A number from 0 up to 1, which is not among them.
+    /// Returns a uniform value in `0..1`, exclusive of 1.
     #[inline]
     pub(crate) fn uniform(self) -> f64 {
         (self.0 >> 11) as f64 * f64::exp2(-53.0)
     }
 
-    /// A number of mean 0 and variance 1, by the transform of Box and Muller.
+    /// Returns a value of the standard normal distribution, by the Box-Muller transform.
     #[inline]
     pub(crate) fn normal(self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
@@ -79,7 +79,7 @@ impl Draw {
     }
 }
 
-/// The type that a node states, or `else_of` where it states none.
+/// Returns the type that the node gives, or that of `else_of`.
 pub(crate) fn output_type(
     node: &Node<'_>,
     else_of: Option<DType>,
@@ -100,7 +100,7 @@ pub(crate) fn output_type(
         .ok_or_else(|| Error::new(format!("parameter \"dtype\" is {code}, wanted one of {wanted}")))
 }
 
-/// The operator that draws from the distribution `R`.
+/// Defines the operator of the distribution `R`.
 pub(crate) const fn random<R: Random>() -> Def {
     let def = Def::drawn::<Described<R>>(Described::<R>::KERNELS);
     #[cfg(test)]
@@ -176,7 +176,7 @@ impl<R: Random> Drawn<R> {
     fn execute_of<T: OfReal>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         let mut y = io.outputs.take::<T>(0)?;
         if R::IS_LIKE {
-            // What lies behind the extents of this run stays as it is.
+            // Elements past this run's extents stay as they are.
             let len = io.inputs.shape(0)?.iter().product();
             y = y.get_mut(..len).unwrap_or_default();
         }
@@ -207,11 +207,11 @@ mod tests {
         run.ints("shape", &dims)
     }
 
-    /// What every member is tested for.
+    /// Runs all tests of a member.
     pub(super) fn all<R: Random>(name: &str) {
         println!("{name}: a family member");
         if R::IS_LIKE {
-            // The bench finds what is written behind the extents.
+            // The bench detects writes past the run's extents.
             let x = tensor(&[5], &[0f32; 5]).bounded(&[udo_api::Dim::UpTo(7)]);
             assert_eq!(bench(R::NAME).input(x).one().dims(), [5]);
         }
@@ -237,7 +237,7 @@ mod tests {
         let y = of::<R>(&[count]).float(a, -1.0).float(b, 3.0).one().values::<f32>();
         let [mean, variance] = (R::MOMENTS)([-1.0, 3.0]);
         let found = y.iter().map(|&y| f64::from(y)).sum::<f64>() / count as f64;
-        // Four standard deviations of a mean of so many.
+        // Four standard deviations of the sample mean.
         assert!(
             (found - mean).abs() < 4.0 * (variance / count as f64).sqrt(),
             "{found}, wanted {mean}"

@@ -1,4 +1,4 @@
-//! Operators that go along a sequence and keep a state.
+//! Recurrent operators, which carry a state along a sequence.
 
 mod activations;
 mod kernel;
@@ -21,66 +21,66 @@ use kernel::Recurrent;
 use side::{Own, Side, Weights};
 use sizes::{Counts, Sizes};
 
-/// One step of the state. Its family has the ports and parameters of every cell, inference, directions, sequences of
-/// several lengths, the products with the weights, and tests of all that but the step itself.
+/// One step of a recurrent cell. The family provides ports, parameters, inference, directions, sequence lengths, the
+/// products with the weights, and tests of all but the step itself.
 pub(crate) trait Cell: Sized + Send + Sync + 'static {
     const NAME: &'static str;
-    /// Sums of input and state that a step takes, for each element of the state.
+    /// Gates of the cell: sums of input and state per state element.
     const GATES: usize;
-    /// A state besides the hidden one: the names of its first value and of its last.
+    /// Names of the initial and final value of a second state, such as the cell state of an LSTM.
     const MEMORY: Option<[&'static str; 2]> = None;
-    /// Weights of the memory for each of its elements, and the name of that input; none is 0.
+    /// Peephole weights per element of the second state, and the name of that input; 0 for none.
     const PEEPHOLES: (usize, &'static str) = (0, "");
-    /// What the activations of a direction are where a node does not say them.
+    /// The default activations of a direction.
     const ACTIVATIONS: &'static [&'static str];
-    /// Whether its weights are quantized values, each gate's numbers of which are a column. They come with a scale and a zero
-    /// point for each direction, or for each column of it, and what they are multiplied by is quantized by its own range.
+    /// Whether weights are quantized, with gates as columns, and a scale and zero point per direction or per column.
+    /// Inputs and states are then quantized in the run by their own range.
     const IS_QUANTIZED: bool = false;
-    /// Parameters besides those of every cell, one at most.
+    /// Additional parameters, at most one.
     const PARAMS: &'static [Param] = &[];
 
     /// Reads the parameters.
     fn read(node: &Node<'_>) -> Result<Self, Error>;
 
-    /// The gate whose state sums are made of what [`Cell::reset`] leaves of the hidden state, rather than of all of it.
+    /// Returns the gate whose state sums use the output of [`Cell::reset`] instead of the hidden state.
     fn late(&self) -> Option<usize> {
         None
     }
 
-    /// Writes what a late gate sees of the hidden state; the gates keep what is done to them.
+    /// Writes the late gate's argument from the hidden state, and may update the gates.
     fn reset(&self, _step: Step<'_>, _seen: &mut [f32]) {}
 
-    /// Makes of a row's state that of the next step.
+    /// Advances the state of a row by one step.
     fn step(&self, step: Step<'_>);
 }
 
-/// What one row of the batch has for a step.
+/// The data of one row of the batch for a step.
 pub(crate) struct Step<'a> {
-    /// What the input adds to each gate, gate by gate.
+    /// Input sums of each gate, gate by gate.
     pub(crate) input: &'a [f32],
-    /// What the hidden state adds to each gate; the cell may work in it.
+    /// State sums of each gate; the cell may overwrite them.
     pub(crate) gates: &'a mut [f32],
     pub(crate) hidden: &'a mut [f32],
-    /// Empty where the cell has none.
+    /// The second state; empty if the cell has none.
     pub(crate) memory: &'a mut [f32],
-    /// Empty where the node leaves them out.
+    /// Peephole weights; empty if the node has none.
     pub(crate) peepholes: &'a [f32],
-    /// What the late gate has of the hidden state; empty where no gate is late.
+    /// State sums of the late gate; empty if there is none.
     pub(crate) late: &'a [f32],
-    /// As many as the cell has.
+    /// The activations of the cell.
     pub(crate) activations: &'a [Activation],
 }
 
-/// The operator that `C` is the cell of.
+/// Defines the operator of the cell `C`.
 pub(crate) const fn recurrent<C: Cell>() -> Def {
     let def = Def::of::<Described<C>>(Described::<C>::KERNELS);
-    // One range for all rows makes each depend on the others.
+    // A common range for all rows makes each depend on the others, so rows cannot be tested separately.
     #[cfg(test)]
     let def = if C::IS_QUANTIZED { def } else { def.tested(tests::all::<C>) };
     def
 }
 
-// The inputs of every cell; those of one with a memory are behind them.
+// Inputs of every cell; those of a second state follow them.
 const X: usize = 0;
 const W: usize = 1;
 const R: usize = 2;
@@ -90,12 +90,12 @@ const FIRST_HIDDEN: usize = 5;
 const FIRST_MEMORY: usize = 6;
 const PEEPHOLES: usize = 7;
 
-/// The scales of quantized weights of the input, and their zero points.
+/// Scales and zero points of quantized input weights.
 const W_ENCODING: [usize; 2] = [8, 9];
-/// The same of those of the state.
+/// Scales and zero points of quantized state weights.
 const R_ENCODING: [usize; 2] = [10, 11];
 
-// The outputs.
+// Outputs.
 const Y: usize = 0;
 const LAST_HIDDEN: usize = 1;
 const LAST_MEMORY: usize = 2;

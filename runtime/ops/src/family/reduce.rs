@@ -1,4 +1,4 @@
-//! Operators that make one number of those along some axes.
+//! Operators that reduce some axes of a tensor to a single element each.
 
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 mod accumulate;
@@ -30,24 +30,24 @@ use gpu::ReduceGpu;
 pub(crate) use gpu::ReducedLanes;
 use plan::{Plan, Reduced};
 
-/// A way to make one number of many. Its family has schema, inference, kernels for every core, and tests.
+/// A reduction. The family provides schema, inference, kernels for every core, and tests.
 pub(crate) trait Reduce: Send + Sync + 'static {
     const NAME: &'static str;
-    /// How one number after the other is taken in.
+    /// The accumulation of elements.
     type By: Accumulate;
-    /// `end` as an OpenCL expression of the floats `y` and `count`.
+    /// OpenCL expression of the final step, in the floats `y` and `count`.
     const OPENCL_END: &'static str = "y";
-    /// The same of numbers in `f64`, which tests hold the other forms against.
+    /// The f64 reference for tests.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the reduction against it"))]
     const TEST: fn(&[f64]) -> f64;
 
-    /// What becomes of `y`, into which `count` numbers were taken.
+    /// Finishes the accumulator `y` of `count` elements.
     fn end<T: Number>(y: T, _count: usize) -> T {
         y
     }
 }
 
-/// The operator that reduces as `R` does.
+/// Defines the operator of the reduction `R`.
 pub(crate) const fn reduce<R: Reduce>() -> Def {
     let def = Def::of::<Described<R>>(Kernels::<R>::TAKEN);
     #[cfg(test)]
@@ -58,7 +58,7 @@ pub(crate) const fn reduce<R: Reduce>() -> Def {
 struct Described<R>(PhantomData<fn() -> R>);
 
 impl<R: Reduce> Described<R> {
-    /// Quantized values are for the DSP, unless the CPU computes them as numbers; the GPU stores halves.
+    /// Quantized types are for the DSP, except where the CPU computes them as integers; the GPU accepts f16 storage.
     const TYPES: TypeSet = {
         let types = R::By::TYPES.or(types::F16).or(types::U8).or(types::I8);
         if R::By::OF_TRUTHS { types.or(types::BOOL) } else { types }
@@ -100,10 +100,10 @@ impl<R: Reduce> Kernels<R> {
 
 const AXES: IntsArgument = IntsArgument { input: 1, name: "axes", what: "axes" };
 
-/// Which axes a node reduces.
+/// The axes that a node reduces.
 #[derive(Clone, Copy, Debug)]
 struct ReducedAxes {
-    /// A bit for each.
+    /// A bit per reduced axis.
     mask: u32,
     reduced: Reduced,
 }

@@ -1,11 +1,11 @@
-//! Regions of images, of each of which an output is made per channel.
+//! Operators with one output per region of interest and channel.
 
 use udo_api::{
     Dim, Element, Error, ExecError, MAX_RANK, Node, Outputs, Parallel, Shape, TensorDesc,
 };
 
-/// Calls `body` with the number of a region, one of its channels, and the outputs of that and of those behind it: of `cells`
-/// elements for each channel. Several threads share the regions, and their channels.
+/// Calls `body` with a region, its first channel, and the outputs from there on, `cells` elements per channel. Threads
+/// share regions and channels.
 pub(crate) fn each_region<T: Element>(
     parallel: Parallel<'_>,
     (channels, cells): (usize, usize),
@@ -28,7 +28,7 @@ pub(crate) fn each_region<T: Element>(
     })
 }
 
-/// The output of regions of images that are input 0, as `numbers` at each row of input 1 say.
+/// Returns the output for regions of input 0. Each row of input 1 must have `numbers` elements.
 pub(crate) fn output(
     node: &Node<'_>,
     numbers: usize,
@@ -51,7 +51,7 @@ fn misfit(x: &TensorDesc, rois: &TensorDesc, numbers: usize) -> Error {
     ))
 }
 
-/// Says how many regions, and channels, a bounded output has.
+/// Sets the number of regions and channels of a bounded output.
 pub(crate) fn set_extents(
     outputs: &mut Outputs<'_>,
     [regions, channels]: [usize; 2],
@@ -62,7 +62,7 @@ pub(crate) fn set_extents(
     outputs.set_shape(0, &extents[..4])
 }
 
-/// The image that `index`, of region `at`, means.
+/// Resolves the image index of region `at`.
 pub(crate) fn image_of(index: i64, images: usize, at: usize) -> Result<usize, ExecError> {
     let image = usize::try_from(index).ok().filter(|&image| image < images);
     image.ok_or(ExecError::bad_value(index, at))

@@ -1,5 +1,5 @@
-//! Tensors that are sampled at other places. Along each axis a table says which elements a new one is made of, and what
-//! they weigh; a new row is the weighted sum of some rows, of which each new element is one of a few neighbours.
+//! Resizing. A table per axis lists the input elements and weights of each output element. An output row is a weighted
+//! sum of input rows, then of a few neighbours within the row.
 
 mod axis;
 mod copies;

@@ -1,4 +1,4 @@
-//! How kernels of f32 store their results: as they are, or as quantized values, which a strip of them becomes while it is in cache.
+//! Output of f32 kernels: stored as f32, or quantized strip by strip while it is in cache.
 
 use udo_api::{
     DType, Element, Encoding, EpilogueOp, EpilogueStep, ExecError, Outputs, Parallel,
@@ -6,10 +6,10 @@ use udo_api::{
 };
 use udo_simd::rows::{self, Quantized};
 
-/// Results of a strip: an eighth of a second-level cache of 1 MiB.
+/// Elements of a strip: an eighth of a 1 MiB second-level cache.
 const STRIP: usize = 1 << 15;
 
-/// What a kernel stores in the place of numbers.
+/// The type and encoding of a quantized output.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct QuantizedAs {
     pub(crate) dtype: DType,
@@ -17,7 +17,7 @@ pub(crate) struct QuantizedAs {
 }
 
 impl QuantizedAs {
-    /// What the first of some steps asks for, if it quantizes and there are results of its type.
+    /// Returns the encoding of the first step, if it quantizes to a supported type.
     pub(crate) fn asked_first(steps: &[EpilogueStep]) -> Option<Self> {
         let step = steps.first().filter(|step| step.op() == Some(EpilogueOp::Quantize))?;
         let dtype = step.output().dtype()?;
@@ -27,10 +27,10 @@ impl QuantizedAs {
     }
 }
 
-/// The results of a kernel, which it computes in f32: pixels of so many channels, or rows of a matrix, which may lie apart.
+/// The output of an f32 kernel: pixels of some channels, or rows of a matrix, possibly strided.
 pub(crate) struct Results<'a> {
     values: Values<'a>,
-    /// Elements from one pixel to the next.
+    /// Stride between pixels.
     pitch: usize,
 }
 
@@ -42,60 +42,59 @@ enum Values<'a> {
     I16(&'a mut [i16], Encoding),
 }
 
-/// How results are cut among threads, by rows of pixels.
+/// How the output is divided among threads, by rows of pixels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
-    /// Pixels of a row: rows of a matrix are one each.
+    /// Pixels per row; 1 for a matrix row.
     pub(crate) pixels: usize,
-    /// Results of a pixel.
+    /// Elements per pixel.
     pub(crate) channels: usize,
-    /// Rows that a thread takes at a time.
+    /// Rows per grain.
     pub(crate) height: usize,
-    /// Rows that are computed at once where they become quantized values; at most `height` are.
+    /// Rows computed at once before they are quantized; at most `height`.
     pub(crate) strip: usize,
-    /// Elements of workspace that a thread has of its own meanwhile.
+    /// Workspace elements of each thread.
     pub(crate) workspace: usize,
 }
 
-/// Rows of results that are computed at once.
+/// Rows that are computed at once.
 pub(crate) struct Strip<'a> {
-    /// The number of the first.
+    /// Index of the first row.
     pub(crate) first: usize,
-    /// How many they are; of the last one there may be fewer pixels.
+    /// Number of rows; the last row may have fewer pixels.
     pub(crate) rows: usize,
     pub(crate) y: &'a mut [f32],
-    /// Elements from one pixel to the next.
+    /// Stride between pixels.
     pub(crate) pitch: usize,
 }
 
-/// Rows of so many results that are computed at once where they become quantized values: at least `least`.
+/// Returns the rows of `row` elements per strip: at least `least`.
 pub(crate) fn strip_rows(row: usize, least: usize) -> usize {
     (STRIP / row.max(1)).max(least)
 }
 
 impl Cut {
-    /// Results of a row.
+    /// Returns the elements of a row.
     pub(crate) fn row(&self) -> usize {
         self.pixels.saturating_mul(self.channels)
     }
 
-    /// Results of a strip.
+    /// Returns the elements of a strip.
     fn strip_len(&self) -> usize {
         self.strip.min(self.height).saturating_mul(self.row())
     }
 
-    /// Elements of workspace for the strips of `rows` rows that become quantized values, where they are cut into no more than
-    /// `chunks`.
+    /// Returns the workspace elements for quantizing `rows` rows in strips, divided into at most `chunks` chunks.
     pub(crate) fn strips_len(&self, rows: usize, chunks: usize) -> usize {
         let strip = self.strip_len();
-        // Only the last of the chunks may be shorter than a strip.
+        // Only the last chunk may be shorter than a strip.
         let all = rows.saturating_mul(self.row()).saturating_add(strip);
         chunks.saturating_mul(strip).min(all)
     }
 }
 
 impl<'a> Results<'a> {
-    /// Output 0, a pixel of which has so many channels.
+    /// Takes output 0, with `channels` channels per pixel.
     pub(crate) fn take(
         outputs: &mut Outputs<'a>,
         quantized: Option<QuantizedAs>,
@@ -116,7 +115,7 @@ impl<'a> Results<'a> {
         Ok(Self::of(values, if is_dense { channels } else { pitch }))
     }
 
-    /// Numbers, one pixel of so many channels behind the other.
+    /// Wraps f32 values, `channels` per pixel, without gaps.
     pub(crate) fn numbers(y: &'a mut [f32], channels: usize) -> Self {
         Self::of(Values::Numbers(y), channels)
     }
@@ -125,17 +124,17 @@ impl<'a> Results<'a> {
         Self { values, pitch: pitch.max(1) }
     }
 
-    /// `count` pixels from pixel `first` on.
+    /// Returns `count` pixels from pixel `first` on.
     pub(crate) fn part(&mut self, first: usize, count: usize) -> Results<'_> {
         self.run(first * self.pitch, count * self.pitch, self.pitch)
     }
 
-    /// The channels of the first pixel, as pixels of one each.
+    /// Returns the channels of the first pixel as single-channel pixels.
     pub(crate) fn channels(&mut self, count: usize) -> Results<'_> {
         self.run(0, count, 1)
     }
 
-    /// Elements from `from` on, as many as there are of `len`.
+    /// Returns up to `len` elements from `from` on.
     fn run(&mut self, from: usize, len: usize, pitch: usize) -> Results<'_> {
         let values = match &mut self.values {
             Values::Numbers(y) => Values::Numbers(run(y, from, len)),
@@ -147,7 +146,7 @@ impl<'a> Results<'a> {
         Results::of(values, pitch)
     }
 
-    /// The results and from one pixel to the next, where they stay numbers.
+    /// Returns the output and its pixel stride if it is stored as f32.
     pub(crate) fn as_numbers(&mut self) -> Option<(&mut [f32], usize)> {
         match &mut self.values {
             Values::Numbers(y) => Some((y, self.pitch)),
@@ -155,7 +154,7 @@ impl<'a> Results<'a> {
         }
     }
 
-    /// Has `body` compute rows, with its part of `workspace`.
+    /// Computes rows with `body`, which gets its part of `workspace`.
     pub(crate) fn compute(
         self,
         parallel: Parallel<'_>,
@@ -219,8 +218,8 @@ fn quantized<Q: Quantized + QuantizedType + Element>(
     })
 }
 
-/// Numbers as quantized values.
+/// Quantizes f32 values.
 pub(crate) fn quantize<Q: Quantized + QuantizedType>(x: &[f32], encoding: Encoding, y: &mut [Q]) {
-    // A zero point of 16 bits or fewer is an f32.
+    // Zero points of up to 16 bits are exact in f32.
     rows::quantize(x, encoding.scale, Q::from_f32(encoding.zero_point as f32), y);
 }

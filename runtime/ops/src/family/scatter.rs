@@ -1,4 +1,4 @@
-//! Operators that give back their data with updates that fall on some of its elements.
+//! Operators that copy their data and apply updates to some elements.
 
 mod combine;
 mod elements;
@@ -16,8 +16,8 @@ use crate::family::partition::GRAIN;
 pub(crate) use combine::{Combine, Width, combine_all};
 pub(crate) use elements::{Elements, ScatterAlong};
 
-/// Which elements updates fall on. Its family has inference, and a kernel for elements of every type, which copies the data
-/// or has it in place.
+/// The targets of updates. The family provides inference, and a kernel for every element type, which copies the data or
+/// updates it in place.
 pub(crate) trait Scatter: Sized + Send + Sync + 'static {
     const SCHEMA: OpSchema;
     const RULES: &'static [PortRule] = &[
@@ -27,13 +27,13 @@ pub(crate) trait Scatter: Sized + Send + Sync + 'static {
         output_like(0, 0).bounded(),
     ];
 
-    /// Works out what does not depend on elements.
+    /// Prepares everything that does not depend on element values.
     ///
     /// # Errors
-    /// Inputs that do not fit the data, or parameters that mean nothing.
+    /// Returns an error if inputs do not fit the data, or a parameter is invalid.
     fn plan(node: &Node<'_>) -> Result<Self, Error>;
 
-    /// Has all updates fall on `y`, which is the data: of several on one element, one after the other.
+    /// Applies all updates to `y`, a copy of the data; several updates of one element apply in order.
     fn scatter<B: Width>(
         &self,
         inputs: &Inputs<'_>,
@@ -43,7 +43,7 @@ pub(crate) trait Scatter: Sized + Send + Sync + 'static {
     ) -> Result<(), ExecError>;
 }
 
-/// The operator that `S` says where updates fall of.
+/// Defines the operator of the scatter `S`.
 pub(crate) const fn scatter<S: Scatter>() -> Def {
     Def::of::<Described<S>>(Described::<S>::KERNELS)
 }
@@ -90,7 +90,7 @@ impl<S: Scatter> Kernel for Scattered<S> {
 impl<S: Scatter> Scattered<S> {
     fn run<B: Width>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         let dims = io.inputs.shape(0)?;
-        // A bounded output has room for more than the run's elements.
+        // A bounded output buffer may be larger than this run's output.
         let len: usize = dims.iter().product();
         let y = match io.pair_bits::<B>(0, 0)? {
             Pair::Same(y) => &mut y[..len],

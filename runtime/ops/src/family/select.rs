@@ -1,4 +1,4 @@
-//! Operators that go by the order of elements: which is the greatest, the first `k`, or the same as another.
+//! Operators based on the order of elements: extremes, the top `k`, and distinct elements.
 
 mod extreme;
 mod gpu;
@@ -9,16 +9,16 @@ pub(crate) use extreme::extreme;
 pub(crate) use gpu::TopGpu;
 pub(crate) use rank::{Ranked, least, positions_fit};
 
-/// What is sought along an axis. Its family has schema, inference, a kernel for every type, and tests.
+/// An extreme along an axis. The family provides schema, inference, a kernel for every type, and tests.
 pub(crate) trait Extreme: Send + Sync + 'static {
     const NAME: &'static str;
-    /// Which of numbers in `f64` it is, the first of several.
+    /// The f64 reference: returns the index, the first one on ties.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the positions against it"))]
     const TEST: fn(&[f64]) -> usize;
 
-    /// The same of the numbers `x` and `best` in OpenCL, where neither is a NaN.
+    /// The comparison of `x` and `best` in OpenCL, where neither is NaN.
     const OPENCL: &'static str;
 
-    /// Whether `x` comes before `best` however late it is found.
+    /// Whether `x` replaces `best`.
     fn wins<T: Ranked>(x: T, best: T) -> bool;
 }

@@ -1,4 +1,4 @@
-//! Operators whose output is their input's elements under another shape.
+//! Operators that give their input another shape.
 
 use std::marker::PhantomData;
 
@@ -13,25 +13,25 @@ use crate::family::argument::IntsArgument;
 use crate::family::gpu::Meeting;
 use crate::family::movement::{Strided, strided};
 
-/// What becomes of a shape. Its family has schema, inference, kernels for every core, and tests.
+/// A change of shape. The family provides schema, inference, kernels for every core, and tests.
 pub(crate) trait View: Send + Sync + 'static {
     const NAME: &'static str;
-    /// The names of input and output.
+    /// Names of input and output.
     const PORTS: [&'static str; 2];
-    /// The integers of input 1, where there is one.
+    /// The integers of input 1, if there is one.
     const ARGUMENT: Option<IntsArgument> = None;
     const PARAMS: &'static [Param] = &[];
-    /// What passes may rely on besides what holds for every view. One that is elementwise keeps its shape.
+    /// Facts in addition to those of every view. An elementwise view keeps its shape.
     const FACTS: Facts = Facts::NONE;
-    /// What some shapes become.
+    /// Test cases.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the shapes against it"))]
     const EXAMPLES: &'static [Example];
 
-    /// The shape under which the elements of `x` come out.
+    /// Returns the output shape for input `x`.
     fn shape(node: &Node<'_>, x: &TensorDesc) -> Result<Shape, Error>;
 }
 
-/// What a shape becomes.
+/// A test case: a shape and its result.
 #[derive(Clone, Copy)]
 #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the shapes against it"))]
 pub(crate) struct Example {
@@ -46,20 +46,20 @@ impl Example {
         Self { from, to, argument: None, int: None }
     }
 
-    /// The same with these integers for input 1.
+    /// Sets the integers of input 1.
     pub(crate) const fn argument(mut self, ints: &'static [i64]) -> Self {
         self.argument = Some(ints);
         self
     }
 
-    /// The same with this value of a parameter.
+    /// Sets a parameter.
     pub(crate) const fn int(mut self, name: &'static str, value: i64) -> Self {
         self.int = Some((name, value));
         self
     }
 }
 
-/// The operator that `V` says the shape of.
+/// Defines the operator of the view `V`.
 pub(crate) const fn view<V: View>() -> Def {
     let def = Def::of::<Described<V>>(Described::<V>::KERNELS);
     #[cfg(test)]
@@ -92,7 +92,7 @@ const fn kernel(op: &'static str, core: Core) -> KernelDef {
 const FIXED: &[PortRule] = &[input(0, types::ANY), output_like(0, 0)];
 const BOUNDED: &[PortRule] = &[input(0, types::ANY).bounded(), output_like(0, 0).bounded()];
 
-/// A view may be where its input is.
+/// The output may share memory with the input.
 pub(crate) const IN_PLACE: &[InPlace] = &[InPlace { input: 0, output: 0 }];
 
 impl<V: View> Op for Described<V> {
@@ -106,7 +106,7 @@ impl<V: View> Op for Described<V> {
     }
 }
 
-/// Copies input 0 to output 0, or does nothing where they are in place.
+/// Copies input 0 to output 0; does nothing if they are in place.
 pub(crate) struct Copied {
     shape: RunShape,
     run: fn(&mut Io<'_>) -> Result<(), ExecError>,
@@ -119,15 +119,15 @@ impl Copied {
     }
 }
 
-/// What the shape of the output is in a run.
+/// How the output shape of a run is determined.
 enum RunShape {
-    /// That of the input.
+    /// Equal to the input's.
     Kept,
-    /// That of the plan, where nothing is bounded.
+    /// Fixed in the plan.
     Planned,
-    /// That of the plan but for these axes, which are as long as those of the input.
+    /// As planned, except for axes that have the extent of an input axis.
     Carried { planned: Shape, axes: Vec<(usize, usize)> },
-    /// That of the plan but for an axis, which takes the rest of the elements.
+    /// As planned, except for one axis that takes the remaining elements.
     Rest { planned: Shape, axis: usize },
 }
 
@@ -155,7 +155,7 @@ impl RunShape {
         }
     }
 
-    /// Says it of output 0.
+    /// Sets the shape of output 0.
     fn say(&self, io: &mut Io<'_>) -> Result<(), ExecError> {
         let from = io.inputs.shape(0)?;
         let planned = match self {
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
     use crate::testing::{Bench, bench, tensor};
 
-    /// What every member is tested for; `bench` adds calls in place.
+    /// Runs all tests of a member; `bench` adds calls in place.
     pub(super) fn all<V: View>(name: &str) {
         println!("{name}: a family member");
         assert!(!V::EXAMPLES.is_empty());
@@ -251,7 +251,7 @@ mod tests {
             };
             let y = run(tensor(from, &bytes));
             assert_eq!((y.dims().as_slice(), y.values::<u8>()), (to, bytes.clone()), "{}", V::NAME);
-            // Those of NaNs that signal among them.
+            // Includes signalling NaNs.
             let bits: Vec<F16> = bytes.iter().map(|&x| F16(0xfc01 + u16::from(x))).collect();
             assert_eq!(run(tensor(from, &bits)).values::<F16>(), bits, "{}", V::NAME);
             let y = run(tensor(from, &doubles));

@@ -1,4 +1,4 @@
-//! Signals: windows, and what they are made of.
+//! Signal processing: windows and Fourier transforms.
 
 pub(crate) mod transform;
 pub(crate) mod window;

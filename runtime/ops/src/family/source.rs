@@ -1,6 +1,6 @@
-//! The OpenCL C of a family, in which a member's expressions stand.
+//! OpenCL C templates of a family, into which an operator's expressions are inserted.
 
-/// OpenCL C, put together from pieces when the operators are compiled.
+/// OpenCL C source, concatenated in const evaluation.
 pub(crate) struct Source {
     bytes: [u8; 2048],
     len: usize,

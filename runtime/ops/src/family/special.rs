@@ -1,28 +1,28 @@
-//! Functions that `f64` does not have, and what operators of several domains compute.
+//! Functions that f64 lacks, and lane functions that several operators share.
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
 
 use udo_simd::{Map2, Simd};
 
-/// From here on the fraction is the better one.
+/// From here on the continued fraction converges faster than the series.
 const FAR: f64 = 3.0;
 
-/// The error function, to some units in the last place.
+/// Returns the error function, to a few ulp.
 pub(crate) fn erf(x: f64) -> f64 {
     if x.abs() < FAR { near(x) } else { (1.0 - fraction(x.abs())).copysign(x) }
 }
 
-/// `1 - erf(x)`, which keeps its digits far to the right.
+/// Returns `1 - erf(x)`, accurate for large `x`.
 pub(crate) fn erfc(x: f64) -> f64 {
     if x < FAR { 1.0 - erf(x) } else { fraction(x) }
 }
 
-/// `x` times the share of a normal distribution below it.
+/// Returns `x * Phi(x)`, with `Phi` the normal distribution function.
 pub(crate) fn gelu(x: f64) -> f64 {
     0.5 * x * erfc(-x * FRAC_1_SQRT_2)
 }
 
-/// The same of each lane.
+/// Computes the same for vector lanes.
 #[inline(always)]
 pub(crate) fn gelu_lanes<S: Simd>(s: S, x: S::F) -> S::F {
     let share = s.erf(s.mul(x, s.splat(FRAC_1_SQRT_2 as f32)));
@@ -46,7 +46,7 @@ pub(crate) fn swish_lanes<S: Simd>(s: S, x: S::F, alpha: f32) -> S::F {
     s.mul(x, s.sigmoid(s.mul(s.splat(alpha), x)))
 }
 
-/// `2 / sqrt(pi) * exp(-x^2) * sum of 2^n x^(2n+1) / (2n+1)!!`: no term cancels another.
+/// `erf` by the series `2 / sqrt(pi) * exp(-x^2) * sum of 2^n x^(2n+1) / (2n+1)!!`, whose terms have the same sign.
 fn near(x: f64) -> f64 {
     let (mut term, mut sum, mut n) = (x, x, 1.0);
     while term.abs() > 1e-17 * sum.abs() {
@@ -57,7 +57,7 @@ fn near(x: f64) -> f64 {
     sum * (-x * x).exp() * FRAC_2_SQRT_PI
 }
 
-/// `erfc(x)` for `x >= 3`, by its continued fraction.
+/// Returns `erfc(x)` for `x >= 3`, by its continued fraction.
 fn fraction(x: f64) -> f64 {
     if x > 30.0 {
         return 0.0;

@@ -1,25 +1,25 @@
-//! Numbers from a start up to a limit, or down, at a distance.
+//! Arithmetic progressions from a start to a limit.
 
 use udo_api::{Bf16, DType, Element, Error, ExecError, F16, Io, Node, TypeSet, types};
 
 use crate::family::partition::GRAIN;
 use crate::number::refuse_type;
 
-/// The types of the numbers.
+/// The element types.
 pub(crate) const NUMBERS: TypeSet = types::FLOATS.or(types::I16).or(types::I32).or(types::I64);
 
-/// The first number, and how far it is to the next.
+/// Start and difference of a progression.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Steps {
     Ints([i64; 2]),
     Floats([f64; 2]),
 }
 
-/// Beyond this a count is not exact.
+/// The largest count that f64 holds exactly.
 const MOST: f64 = (1u64 << 53) as f64;
 
 impl Steps {
-    /// The one type of start, limit and distance, which are inputs 0 to 2.
+    /// Returns the common type of start, limit and delta, inputs 0 to 2.
     pub(crate) fn dtype(node: &Node<'_>) -> Result<DType, Error> {
         let x = node.input(0)?;
         for port in [1, 2] {
@@ -31,15 +31,15 @@ impl Steps {
         x.dtype().ok_or_else(|| Error::new("input 0 is missing"))
     }
 
-    /// Numbers from a start to before a limit at a distance, and how many they are; nothing if they do not end.
+    /// Returns the progression up to a limit, exclusive, and its length; `None` if it does not end.
     pub(crate) fn floats([start, limit, delta]: [f64; 3]) -> Option<(Self, usize)> {
         let count = ((limit - start) / delta).ceil();
         let ends = delta != 0.0 && count.is_finite() && count <= MOST;
-        // What is negative becomes 0.
+        // A negative count saturates to 0.
         ends.then_some((Self::Floats([start, delta]), count as usize))
     }
 
-    /// The same of integers.
+    /// Does the same for integers.
     pub(crate) fn ints([start, limit, delta]: [i64; 3]) -> Option<(Self, usize)> {
         let between = i128::from(limit) - i128::from(start);
         let delta_wide = i128::from(delta);
@@ -48,7 +48,7 @@ impl Steps {
         Some((Self::Ints([start, delta]), usize::try_from(count.max(0)).ok()?))
     }
 
-    /// Number `at` of those that are integers.
+    /// Returns element `at` of an integer progression.
     fn int(self, at: usize) -> i64 {
         match self {
             Self::Ints([start, delta]) => start.wrapping_add(delta.wrapping_mul(at as i64)),
@@ -56,7 +56,7 @@ impl Steps {
         }
     }
 
-    /// Number `at` of those that are not, rounded by who stores it.
+    /// Returns element `at` of a real progression, to be rounded by the caller.
     fn float(self, at: usize) -> f64 {
         match self {
             Self::Ints(_) => 0.0,
@@ -65,10 +65,10 @@ impl Steps {
     }
 }
 
-/// Fills output 0 with so many numbers.
+/// Fills output 0 with this many elements.
 pub(crate) type Fill = fn(Steps, usize, Io<'_>) -> Result<(), ExecError>;
 
-/// What fills outputs of a type.
+/// Returns the function that fills outputs of a type.
 pub(crate) fn filler(dtype: Option<DType>) -> Result<Fill, Error> {
     Ok(match dtype {
         Some(DType::F32) => |steps, count, io| fill(count, io, |at| steps.float(at) as f32),

@@ -1,5 +1,5 @@
-//! What quantize and dequantize nodes are on a core that holds numbers as quantized values: these values themselves, or the same
-//! numbers in another encoding.
+//! Quantize and dequantize nodes on a core that stores all values as quantized ones: copies, or conversions between
+//! encodings.
 
 use udo_api::{
     Core, DType, Encoding, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, PortRule,
@@ -11,7 +11,7 @@ use super::partition::GRAIN;
 use super::quantize::TYPES;
 use super::shape::Copied;
 
-/// The kernel of a node that makes numbers of quantized values, which stay what they are.
+/// Returns the kernel of a dequantize node, which keeps the quantized values.
 pub(crate) const fn dequantized(op: &'static str) -> KernelDef {
     const FROM: TypeSet = TYPES.or(types::I32);
     const RULES: &[PortRule] = &[
@@ -22,14 +22,14 @@ pub(crate) const fn dequantized(op: &'static str) -> KernelDef {
     KernelDef::new::<Taken>(op, Core::DSP_V68).ports(RULES)
 }
 
-/// The kernel of a node that makes quantized values of numbers, which are such values already.
+/// Returns the kernel of a quantize node, whose input is already quantized.
 pub(crate) const fn quantized(op: &'static str) -> KernelDef {
     const RULES: &[PortRule] =
         &[input(0, TYPES).bounded(), input(1, types::F32), output(0, TYPES).bounded()];
     KernelDef::new::<Given>(op, Core::DSP_V68).ports(RULES)
 }
 
-/// Values that stay as they are.
+/// Copies values unchanged.
 struct Taken(Copied);
 
 impl Taken {
@@ -53,10 +53,10 @@ impl Kernel for Taken {
     }
 }
 
-/// Values that stay as they are, or change their encoding.
+/// Copies values, or converts their encoding.
 enum Given {
     Same(Taken),
-    /// 8-bit values of one type.
+    /// 8-bit values of one type, converted through a table.
     Tabled {
         bits: Box<[u8; 256]>,
         extents: Extents,

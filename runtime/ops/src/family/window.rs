@@ -1,29 +1,29 @@
-//! Sliding windows over up to three spatial axes, as convolutions and pools use them.
+//! Sliding windows over up to three spatial axes, for convolution and pooling.
 
 use udo_api::{Dim, Error, Node, Shape, TensorDesc};
 use udo_simd::indirect;
 
-/// A number per spatial axis; where a tensor has fewer than three, the first ones are of extent 1.
+/// One value per spatial axis; if a tensor has fewer than three, the first ones have extent 1.
 pub(crate) type Spatial = [usize; 3];
 
-/// What becomes of a last window that hangs over the edge.
+/// How a last window that exceeds the edge is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
     Floor,
     Ceil,
 }
 
-/// Where padding comes from.
+/// The source of the padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Padding {
     Explicit,
-    /// As much as a stride leaves of an input, the odd one behind.
+    /// Enough for `output = ceil(input / stride)`; an odd element goes to the end.
     SameUpper,
-    /// The same with the odd one in front.
+    /// The same, with an odd element at the start.
     SameLower,
 }
 
-/// Where windows lie over an input.
+/// The position of windows over an input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     pub(crate) input: Spatial,
@@ -35,12 +35,12 @@ pub(crate) struct Window {
     pub(crate) end_pads: Spatial,
 }
 
-/// The part of one window along one axis that lies inside the input.
+/// The part of a window inside the input, along one axis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taps {
-    /// The input position of the first tap inside.
+    /// Input position of the first tap inside.
     pub(crate) first: usize,
-    /// How many taps are inside.
+    /// Number of taps inside.
     pub(crate) len: usize,
 }
 
@@ -62,8 +62,8 @@ impl Window {
         Ok(window)
     }
 
-    /// The same of a transposed convolution, whose windows lie over its output: reads `output_padding` and `output_shape` as
-    /// well. Its pads are what is cut off of the output.
+    /// Reads the windows of a transposed convolution, which slide over its output; reads `output_padding` and
+    /// `output_shape` as well. Its pads crop the output.
     pub(crate) fn transposed(
         node: &Node<'_>,
         x: &TensorDesc,
@@ -83,7 +83,7 @@ impl Window {
         Ok(window)
     }
 
-    /// What a node states, with no output yet.
+    /// Reads the node's parameters; output extents are not yet set.
     fn given(node: &Node<'_>, x: &TensorDesc, kernel: &[usize]) -> Result<(Self, Padding), Error> {
         let spatial = match x.shape() {
             [_, _, spatial @ ..] if (1..=3).contains(&spatial.len()) => spatial,
@@ -123,7 +123,7 @@ impl Window {
         }
     }
 
-    /// Taps from the first to the last of a window, with the gaps between them.
+    /// Returns the extent of a window including dilation gaps.
     fn span(&self, axis: usize) -> Result<usize, Error> {
         (self.kernel[axis] - 1)
             .checked_mul(self.dilations[axis])
@@ -137,7 +137,8 @@ impl Window {
             .and_then(|n| n.checked_add(self.input[axis]));
         let (span, stride) = (self.span(axis)?, self.strides[axis]);
         let beyond = padded.and_then(|padded| span.checked_sub(padded));
-        // Rounded up there is a window that only begins in the input, unless a whole stride of it lies beyond.
+        // When rounding up, a window that starts inside the input counts, unless it starts a whole stride past the
+        // padded end.
         let ends_beyond =
             rounding == Rounding::Ceil && beyond.is_some_and(|beyond| beyond < stride);
         let free = padded.and_then(|padded| padded.checked_sub(span));
@@ -151,7 +152,7 @@ impl Window {
             Rounding::Floor => free / stride + 1,
             Rounding::Ceil => {
                 let count = free.div_ceil(stride) + 1;
-                // A window that starts in the padding behind the input is none.
+                // A window that starts in the padding after the input does not count.
                 let starts_behind = (count - 1) * stride >= self.input[axis] + self.pads[axis];
                 count - usize::from(starts_behind)
             }
@@ -159,7 +160,7 @@ impl Window {
         Ok(())
     }
 
-    /// Sets what a transposed convolution makes of an axis.
+    /// Sets the output extent of a transposed convolution along an axis.
     fn place_output(
         &mut self,
         axis: usize,
@@ -207,7 +208,7 @@ impl Window {
         Ok(())
     }
 
-    /// The output's shape: the batch of `x`, `channels`, and a position per window.
+    /// Returns the output's shape: the batch of `x`, `channels`, and one position per window.
     pub(crate) fn output_shape(&self, x: &TensorDesc, channels: Dim) -> Result<Shape, Error> {
         let full = x.full_shape();
         let rank = x.rank().saturating_sub(2).min(3);
@@ -218,7 +219,7 @@ impl Window {
         Shape::of_dims(&dims)
     }
 
-    /// The part of window `at` along `axis` that lies inside the input.
+    /// Returns the part of window `at` along `axis` that is inside the input.
     #[inline]
     pub(crate) fn taps(&self, axis: usize, at: usize) -> Taps {
         let (start, dilation) = (at * self.strides[axis], self.dilations[axis]);
@@ -234,7 +235,7 @@ impl Window {
         Taps { first, len: self.kernel[axis].saturating_sub(skipped).min(left) }
     }
 
-    /// How many taps of window `at` along `axis` lie inside the padded input.
+    /// Returns the number of taps of window `at` along `axis` inside the padded input.
     #[inline]
     pub(crate) fn padded_taps(&self, axis: usize, at: usize) -> usize {
         let padded = self.pads[axis] + self.input[axis] + self.end_pads[axis];
@@ -242,24 +243,24 @@ impl Window {
         left.div_ceil(self.dilations[axis]).min(self.kernel[axis])
     }
 
-    /// Elements of one channel of the input.
+    /// Returns the elements of one input channel.
     pub(crate) fn input_len(&self) -> usize {
         self.input.iter().product()
     }
 
-    /// Elements of one channel of the output.
+    /// Returns the elements of one output channel.
     pub(crate) fn output_len(&self) -> usize {
         self.output.iter().product()
     }
 
-    /// As the primitives take it.
+    /// Converts to the primitives' window.
     pub(crate) fn on_pixels(&self) -> indirect::Window {
         let Self { input, output, kernel, strides, dilations, pads, .. } = *self;
         indirect::Window { input, output, kernel, strides, dilations, pads }
     }
 }
 
-/// The extents that a node asks for; it may give those of batch and channels before.
+/// Reads the parameter `output_shape`, which may include batch and channels.
 fn output_shape(node: &Node<'_>, rank: usize) -> Result<Option<Vec<usize>>, Error> {
     if !node.has_param("output_shape") {
         return Ok(None);
@@ -281,7 +282,7 @@ fn per_axis(node: &Node<'_>, name: &str, rank: usize) -> Result<Vec<usize>, Erro
     if node.has_param(name) { sizes(node, name, rank, 1) } else { Ok(vec![1; rank]) }
 }
 
-/// The parameter `name` as `len` sizes, each at least `least`.
+/// Reads the parameter `name` as `len` sizes of at least `least`.
 pub(crate) fn sizes(
     node: &Node<'_>,
     name: &str,

@@ -1,4 +1,4 @@
-//! Attention as the definition says, in double precision.
+//! Attention in f64, directly by its definition.
 
 use udo_api::{Arithmetic, Error, ExecError, FinalizeCx, Io, Kernel, Workspace};
 
@@ -6,7 +6,7 @@ use super::given::{Given, Sides};
 use super::sizes::{Counts, Heads};
 use super::{Problem, SCORES, Sizes, Stage};
 
-/// Attention of `f64`.
+/// Kernel of f64 attention.
 pub(crate) struct Exact {
     problem: Problem,
     sides: Sides<f64>,
@@ -43,7 +43,7 @@ impl Kernel for Exact {
     }
 }
 
-/// The result for one query.
+/// Computes the output of one query.
 fn attend(
     problem: &Problem,
     given: &Given<'_, f64>,
@@ -100,7 +100,7 @@ fn attend(
         return;
     }
     let (values, step) = given.values.from([batch, shared, 0]);
-    // What does not take part may be anything.
+    // Only visible keys are read; the values of others may be anything.
     for (key, share) in scores[..visible].iter().enumerate() {
         let values = &values[key * step..][..y.len()];
         y.iter_mut().zip(values).for_each(|(y, value)| *y += share * value);

@@ -1,4 +1,4 @@
-//! What comes with a call: queries, and all keys and values, with those of earlier calls joined to them.
+//! Inputs of an attention call: queries, mask, and all keys and values with the cached ones in front.
 
 use std::marker::PhantomData;
 
@@ -10,15 +10,15 @@ use super::sizes::{Counts, Heads};
 use super::{K, MASK, PAST_KEY, PAST_VALUE, PRESENT_KEY, PRESENT_VALUE, Problem, Q, V};
 use super::{Mask, VALID_LENGTHS};
 
-/// Keys or values, and where all of them end up.
+/// Keys or values, and where the complete ones are stored.
 #[derive(Clone, Copy, Debug)]
 struct Side<T> {
     new: usize,
     past: usize,
     present: usize,
-    /// Elements of one of them.
+    /// Elements of a single key or value.
     elements: usize,
-    /// Elements of scratch that they are joined in.
+    /// Scratch elements for joining cached and new ones.
     room: usize,
     of: PhantomData<fn() -> T>,
 }
@@ -30,7 +30,7 @@ pub(super) struct Sides<T>([Side<T>; 2]);
 impl<T: Element> Sides<T> {
     pub(super) fn read(cx: &FinalizeCx<'_>, counts: &Counts) -> Self {
         let side = |new: usize, past: usize, present: usize, elements: usize| {
-            // Who leaves out what all of them are needs them joined all the same.
+            // Without an output for the complete keys, they are joined in scratch memory.
             let is_own = cx.has_input(past) && !cx.has_output(present);
             let room = if is_own { counts.cache_len(elements) } else { 0 };
             Side { new, past, present, elements, room, of: PhantomData }
@@ -41,14 +41,14 @@ impl<T: Element> Sides<T> {
         ])
     }
 
-    /// What is taken from scratch, and then by others.
+    /// Adds the scratch memory to that of the caller.
     pub(super) fn workspace(&self) -> Workspace {
         let [keys, values] = &self.0;
         Workspace::of::<T>(keys.room).and::<T>(values.room)
     }
 }
 
-/// Elements, and where the rows of heads lie among them.
+/// Elements, and the positions of the rows of heads in them.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a, T> {
     pub(super) data: &'a [T],
@@ -56,40 +56,40 @@ pub(super) struct Rows<'a, T> {
 }
 
 impl<'a, T> Rows<'a, T> {
-    /// From a row of a head on, and elements from a row to the next.
+    /// Returns the elements from a row of a head on, and the row stride.
     pub(super) fn from(&self, [batch, head, row]: [usize; 3]) -> (&'a [T], usize) {
         let step = self.heads.row;
         (&self.data[self.heads.at(batch, head) + row * step..], step)
     }
 }
 
-/// What comes with a call.
+/// The inputs of a call.
 pub(super) struct Given<'a, T> {
     pub(super) q: Rows<'a, T>,
     pub(super) keys: Rows<'a, T>,
     pub(super) values: Rows<'a, T>,
-    /// The mask, if it is added to scores.
+    /// The mask that is added to scores; empty if there is none.
     pub(super) numbers: &'a [T],
-    /// The mask, if it says which keys take part.
+    /// The mask that selects keys; empty if there is none.
     pub(super) truths: &'a [Bool],
-    /// How many keys each sequence has; nothing where that is all of them.
+    /// Keys of each sequence; empty if all keys are valid.
     pub(super) valid: &'a [i64],
-    /// How many of them come before those of its queries; nothing where that is the same for all.
+    /// Keys of each sequence that precede those of its queries; empty if the same for all.
     pub(super) past: &'a [i64],
-    /// What each head's sum of exponentials has besides those of scores; nothing where it has nothing.
+    /// An additional score of each head that only counts in the sum of exponentials; empty for none.
     pub(super) sinks: &'a [T],
-    /// All keys, and those before the ones of queries.
+    /// Reach of a sequence in which all keys are valid.
     pub(super) all: Reach,
 }
 
-/// How far a sequence reaches.
+/// The range of a sequence's keys.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reach {
-    /// Keys that there are.
+    /// Valid keys.
     pub(super) valid: usize,
-    /// Keys before the one at the place of the first query.
+    /// Keys before the position of the first query.
     past: usize,
-    /// Queries before the one at the place of the first key.
+    /// Queries before the position of the first key.
     missing: usize,
 }
 
@@ -98,7 +98,7 @@ impl Reach {
         Self { valid, past, missing: 0 }
     }
 
-    /// The same where so many queries end at the last key: some of them may come before the first one.
+    /// Returns the reach if `queries` queries end at the last key; some of them may precede the first key.
     pub(super) fn at_end(self, is_at_end: bool, queries: usize) -> Self {
         if !is_at_end {
             return self;
@@ -107,7 +107,7 @@ impl Reach {
         Self { past, missing: queries.saturating_sub(self.valid), ..self }
     }
 
-    /// Where the keys end up to the one at a query's place.
+    /// Returns the end of the keys up to a query's own position.
     pub(super) fn end(&self, query: usize) -> usize {
         (self.past + query + 1).saturating_sub(self.missing)
     }
@@ -146,7 +146,7 @@ impl<'a, T: Element> Given<'a, T> {
         Ok(Self { q, keys, values, numbers, truths, valid, past: &[], sinks: &[], all })
     }
 
-    /// How far a sequence reaches.
+    /// Returns the reach of a sequence.
     pub(super) fn reach(&self, problem: &Problem, batch: usize) -> Reach {
         let own = |each: &[i64], all: usize| {
             each.get(batch).map_or(all, |&len| usize::try_from(len).unwrap_or(0))
@@ -157,7 +157,7 @@ impl<'a, T: Element> Given<'a, T> {
 }
 
 impl<T: Element> Side<T> {
-    /// All keys or values: those that came, or the output in which they follow those of earlier calls, or `own` for it.
+    /// Returns all keys or values: the input itself, or cached and new ones joined in the output or in `own`.
     fn join<'a>(
         &self,
         counts: &Counts,

@@ -1,5 +1,4 @@
-//! Attention over a cache of keys and values that new ones are written into, each sequence's behind its own: as models
-//! of language run it step by step.
+//! Attention over a key-value cache that new keys and values are appended to, as language models run it step by step.
 
 use udo_api::{
     Core, Dim, Error, ExecError, FinalizeCx, Inputs, Io, Kernel, KernelDef, Node, Outputs,
@@ -26,7 +25,7 @@ const POSITIONS: usize = 9;
 const ADDED: usize = 10;
 const SINKS: usize = 11;
 
-/// The first of the inputs that quantized caches and normalized heads have.
+/// The first input of features that are not supported: quantized caches and normalized heads.
 const OTHERS: usize = 12;
 
 /// The kernels of the operator.
@@ -57,15 +56,15 @@ struct Sizes {
     kv_heads: usize,
     /// Elements of a head.
     elements: usize,
-    /// Whether the queries' rows have keys and values behind them.
+    /// Whether queries, keys and values are packed in one row.
     is_one_row: bool,
-    /// Keys that the cache has room for before the call, and after it.
+    /// Capacity of the cache in keys, before and after the call.
     room: [usize; 2],
-    /// All keys of the longest sequence.
+    /// Keys of the longest sequence.
     total: usize,
-    /// Pairs of a head that are turned; 0 for none.
+    /// Rotated pairs of a head; 0 for none.
     pairs: usize,
-    /// Whether a run says how many keys or queries there are.
+    /// Whether the number of keys or queries is known only in the run.
     is_bounded: bool,
 }
 
@@ -107,7 +106,7 @@ impl Sizes {
             }
         }
         let stated = total(node)?;
-        // A sequence has no keys but those of the cache and its new ones.
+        // A sequence has at most its cached keys and the new ones.
         let total = stated.unwrap_or(before.saturating_add(queries));
         let is_fixed = query.full_shape().is_fixed() && past.full_shape().is_fixed();
         let is_bounded = stated.is_none() || !is_fixed;
@@ -144,7 +143,7 @@ impl Sizes {
         let &[places, pairs] = cos.shape() else {
             return Err(Error::new(format!("input {COS} is {cos}, wanted rank 2")));
         };
-        // How many places a run wants is seen there where bounds alone are known.
+        // With bounds, the number of positions is checked in the run.
         let is_short = !self.is_bounded && places < self.total;
         if pairs == 0 || 2 * pairs > self.elements || is_short {
             let wanted = format!("wanted {} places by at most {}", self.total, self.elements / 2);
@@ -157,18 +156,18 @@ impl Sizes {
         Ok(pairs)
     }
 
-    /// Whether there is nothing before these queries.
+    /// Whether no keys precede these queries.
     fn is_prompt(&self) -> bool {
         self.queries == self.total
     }
 
-    /// Elements of a row of queries, and of keys and values behind them where they are there.
+    /// Returns the elements of a query row, including packed keys and values.
     fn row(&self) -> usize {
         let heads = if self.is_one_row { self.q_heads + 2 * self.kv_heads } else { self.q_heads };
         heads * self.elements
     }
 
-    /// The same with the extents of a run, which says those of all outputs.
+    /// Returns the extents of a run, and sets those of all outputs.
     fn in_run(&self, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) -> Result<Self, ExecError> {
         let misfit = ExecError::of(Status::BAD_VALUE);
         let &[batch, queries, _] = inputs.shape(QUERY)? else { return Err(misfit) };
@@ -217,7 +216,7 @@ impl Sizes {
         }
     }
 
-    /// The extents of all scores.
+    /// Returns the extents of the scores.
     fn scores(&self) -> [usize; 4] {
         [self.batch, self.q_heads, self.queries, self.total]
     }
@@ -225,7 +224,7 @@ impl Sizes {
     fn problem(&self, node: &Node<'_>) -> Result<Problem, Error> {
         let (elements, mut scores) = (self.elements, self.scores());
         if self.is_bounded && node.has_input(ADDED) {
-            // The bound of what is added may be another one than that of the keys.
+            // The bound of the attention bias may differ from that of the keys.
             let len = node.input(ADDED)?.shape().last().copied();
             scores[3] = scores[3].max(len.unwrap_or(0));
         }
@@ -257,7 +256,7 @@ fn expect(node: &Node<'_>, port: usize, wanted: &[usize]) -> Result<(), Error> {
     Err(Error::new(format!("input {port} is {found}, wanted {wanted:?}")))
 }
 
-/// How many keys the longest sequence has, if that is known before the run.
+/// Returns the key count of the longest sequence, if it is known before the run.
 fn total(node: &Node<'_>) -> Result<Option<usize>, Error> {
     let wanted =
         |found: String| Error::new(format!("input {TOTAL} is {found}, wanted a number of keys"));
@@ -281,7 +280,7 @@ pub(crate) struct GroupedShapes {
 }
 
 impl GroupedShapes {
-    /// Of a node that a kernel takes.
+    /// Returns the shapes for a node that a kernel accepts.
     pub(crate) fn of(node: &Node<'_>) -> Result<Self, Error> {
         for (flag, meaning) in [
             ("qk_output", "asks for scores"),
@@ -316,7 +315,7 @@ struct Grouped {
     sizes: Sizes,
     tiles: Tiles<f32>,
     is_interleaved: bool,
-    /// Whether sums of exponentials have a 1 more.
+    /// Whether sums of exponentials include an additional 1 (smooth softmax).
     is_smooth: bool,
 }
 
@@ -341,7 +340,7 @@ impl Kernel for Grouped {
         let run = &self.in_run(&io.inputs, &mut io.outputs)?;
         let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
         let Sizes { queries, q_heads, kv_heads, elements, room, .. } = run.sizes;
-        // There is room for the bounds.
+        // Scratch memory is reserved for the bounds.
         let (valid, past) = run.lengths(&inputs, scratch.take::<i64>(2 * self.sizes.batch)?)?;
         let sinks = self.sinks(&inputs, scratch.take::<f32>(q_heads)?)?;
         let turned = scratch.take::<f32>(self.turned_len())?;
@@ -359,7 +358,7 @@ impl Kernel for Grouped {
 }
 
 impl Grouped {
-    /// The same with the extents of a run.
+    /// Returns the kernel's state with the extents of a run.
     fn in_run(&self, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) -> Result<Self, ExecError> {
         if !self.sizes.is_bounded {
             return Ok(*self);
@@ -371,13 +370,13 @@ impl Grouped {
         Ok(Self { sizes, tiles: self.tiles.of(problem), ..*self })
     }
 
-    /// Elements of queries that are turned.
+    /// Returns the elements of rotated queries.
     fn turned_len(&self) -> usize {
         let Sizes { batch, queries, q_heads, elements, pairs, .. } = self.sizes;
         if pairs == 0 { 0 } else { batch * queries * q_heads * elements }
     }
 
-    /// How many keys each sequence has, and how many of them were there before.
+    /// Returns the key count of each sequence, and how many of those were cached.
     fn lengths<'a>(
         &self,
         inputs: &Inputs<'_>,
@@ -405,7 +404,7 @@ impl Grouped {
         Ok(if self.is_smooth { zeros } else { &[] })
     }
 
-    /// The angles of a place of a sequence.
+    /// Returns the cosines and sines of a position.
     fn angles<'a>(
         &self,
         inputs: &Inputs<'a>,
@@ -415,7 +414,7 @@ impl Grouped {
         let Sizes { queries, pairs, .. } = self.sizes;
         let position = if inputs.has(POSITIONS) {
             let given = inputs.get::<i64>(POSITIONS)?;
-            // Of a prompt the first position says all.
+            // In a prompt, the first position determines all.
             let is_prompt = self.sizes.is_prompt();
             if is_prompt { given[0] + place as i64 } else { given[batch * queries + place] }
         } else {
@@ -427,7 +426,7 @@ impl Grouped {
         Ok([cos, sin].map(|x| &x[at * pairs..][..pairs]))
     }
 
-    /// The queries, turned where they are to be.
+    /// Returns the queries, rotated if the node asks for it.
     fn queries<'a>(
         &self,
         inputs: &Inputs<'a>,
@@ -449,7 +448,7 @@ impl Grouped {
         Ok(turned)
     }
 
-    /// The caches with what they had and what is new.
+    /// Writes the caches: previous contents, then new keys and values.
     fn write<'a>(
         &self,
         inputs: &Inputs<'a>,

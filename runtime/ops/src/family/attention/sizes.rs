@@ -1,4 +1,4 @@
-//! The extents of an attention, and how its mask meets the scores.
+//! Extents of an attention, and how its mask broadcasts to the scores.
 
 use udo_api::{DType, Dim, Error, ExecError, Inputs, Node, Shape, Status, TensorDesc};
 
@@ -10,24 +10,25 @@ use crate::family::argument::count;
 pub(crate) struct Sizes {
     pub(crate) batch: Dim,
     pub(crate) q_heads: Dim,
-    /// Heads of keys and values: each is that of as many neighbouring heads of queries.
+    /// Heads of keys and values. Neighbouring query heads share one.
     pub(crate) kv_heads: Dim,
     pub(crate) queries: Dim,
-    /// Keys before those of input 1.
+    /// Cached keys that precede those of input 1.
     pub(crate) past: Dim,
     /// Keys of input 1.
     pub(crate) new: Dim,
-    /// Elements of a query and of a key.
+    /// Elements of a query or key.
     pub(crate) depth: Dim,
     /// Elements of a value.
     pub(crate) width: Dim,
-    /// Whether heads lie within rows: `[batch, length, heads * elements]` for `[batch, heads, length, elements]`.
+    /// Whether heads are packed in rows, `[batch, length, heads * elements]` instead of `[batch, heads, length,
+    /// elements]`.
     pub(crate) is_packed: bool,
-    /// Whether queries end where each sequence's keys do: those of a cache that others write, with a length for each.
+    /// Whether the last query is at the last key of its sequence: for an external cache with a length per sequence.
     pub(super) is_at_end: bool,
 }
 
-/// The same as numbers.
+/// The extents of a run, or the upper bounds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counts {
     pub(super) batch: usize,
@@ -44,12 +45,12 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Elements of all keys, or all values, whose own elements are so many.
+    /// Returns the elements of all keys or values, of `elements` each.
     pub(super) fn cache_len(&self, elements: usize) -> usize {
         self.batch * self.kv_heads * self.total * elements
     }
 
-    /// The same with the extents of a run.
+    /// Returns the counts with the extents of a run.
     pub(super) fn in_run(&self, inputs: &Inputs<'_>) -> Result<Self, ExecError> {
         let misfit = ExecError::of(Status::BAD_VALUE);
         let length_at = if self.is_packed { 1 } else { 2 };
@@ -71,17 +72,17 @@ impl Counts {
         fits.then_some(Self { batch, queries, past, new, total: past + new, ..*self }).ok_or(misfit)
     }
 
-    /// The head of keys that a head of queries meets.
+    /// Returns the key head that a query head uses.
     pub(super) fn shared_head(&self, head: usize) -> usize {
         head / (self.q_heads / self.kv_heads.max(1)).max(1)
     }
 
-    /// Queries of all heads.
+    /// Returns the number of queries in all heads.
     pub(super) fn rows(&self) -> usize {
         self.batch * self.q_heads * self.queries
     }
 
-    /// Which batch, head and query a row of the result is for.
+    /// Returns batch, head and query of an output row.
     pub(super) fn position(&self, row: usize) -> [usize; 3] {
         let head = row / self.queries;
         [head / self.q_heads, head % self.q_heads, row % self.queries]
@@ -174,7 +175,7 @@ impl Sizes {
         Err(Error::new(format!("input {VALID_LENGTHS} is {found}, {wanted}")))
     }
 
-    /// The extents, or their bounds.
+    /// Returns the extents, or their bounds.
     pub(super) fn counts(&self) -> Counts {
         let past = self.past.bound();
         Counts {
@@ -191,7 +192,7 @@ impl Sizes {
         }
     }
 
-    /// Whether a run says some of them: how many heads there are, and of how many elements, it does not.
+    /// Returns whether some extents are known only in the run; the number and size of heads must be fixed.
     pub(super) fn are_bounded(&self, node: &Node<'_>) -> Result<bool, Error> {
         let &Self { batch, q_heads, kv_heads, queries, past, new, depth, width, .. } = self;
         if [q_heads, kv_heads, depth, width].iter().any(|dim| dim.exact().is_none()) {
@@ -204,13 +205,13 @@ impl Sizes {
         Ok(dims.iter().any(|dim| dim.exact().is_none()) || !mask.full_shape().is_fixed())
     }
 
-    /// All keys.
+    /// Returns the number of all keys.
     pub(crate) fn total(&self) -> Dim {
         let (past, new) = (self.past, self.new);
         past.with_both(new, past.bound().saturating_add(new.bound()))
     }
 
-    /// The shape of the result.
+    /// Returns the shape of the output.
     pub(crate) fn output(&self) -> Result<Shape, Error> {
         let &Self { batch, q_heads, queries, width, .. } = self;
         if !self.is_packed {
@@ -220,18 +221,18 @@ impl Sizes {
         Shape::of_dims(&[batch, queries, width.with_both(q_heads, hidden)])
     }
 
-    /// The shape of all keys, or of all values, whose elements are as many.
+    /// Returns the shape of all keys or values, of `elements` each.
     pub(crate) fn cache(&self, elements: Dim) -> Result<Shape, Error> {
         Shape::of_dims(&[self.batch, self.kv_heads, self.total(), elements])
     }
 
-    /// The shape of the scores.
+    /// Returns the shape of the scores.
     pub(crate) fn scores(&self) -> Result<Shape, Error> {
         Shape::of_dims(&[self.batch, self.q_heads, self.queries, self.total()])
     }
 }
 
-/// The length of the keys and values of earlier calls, which come together or not at all.
+/// Returns the length of the cached keys and values, which must be given together.
 fn past(node: &Node<'_>, [batch, kv_heads, depth, width]: [Dim; 4]) -> Result<Dim, Error> {
     let (has_key, has_value) = (node.has_input(PAST_KEY), node.has_input(PAST_VALUE));
     if !has_key && !has_value {
@@ -257,14 +258,14 @@ fn past(node: &Node<'_>, [batch, kv_heads, depth, width]: [Dim; 4]) -> Result<Di
     Err(Error::new(format!("inputs {PAST_KEY} and {PAST_VALUE} are {key} and {value}, {wanted}")))
 }
 
-/// How a mask meets the scores.
+/// How a mask broadcasts to the scores.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mask {
-    /// Elements from one batch, head and query to the next; 0 where all meet the same.
+    /// Strides per batch, head and query; 0 where the mask broadcasts.
     strides: [usize; 3],
-    /// Keys that it is for; those behind take no part.
+    /// Number of keys in the mask; later keys are masked out.
     pub(super) len: usize,
-    /// Whether it says which keys take part, rather than what is added to scores.
+    /// Whether the mask selects keys instead of being added to scores.
     pub(super) is_bool: bool,
 }
 
@@ -273,7 +274,7 @@ impl Mask {
         Self::of(node, MASK, &sizes.scores()?)
     }
 
-    /// The mask of scores of these extents.
+    /// Returns the mask of scores of these extents.
     pub(super) fn of(node: &Node<'_>, port: usize, scores: &Shape) -> Result<Option<Self>, Error> {
         if !node.has_input(port) {
             return Ok(None);
@@ -287,7 +288,7 @@ impl Mask {
         Self::meeting(mask.shape(), scores.dims(), is_bool).map(Some).ok_or_else(misfit)
     }
 
-    /// The mask of such extents, if it meets scores of those.
+    /// Returns the mask of extents `dims`, or `None` if it does not broadcast to scores of extents `all`.
     fn meeting(dims: &[usize], all: &[usize], is_bool: bool) -> Option<Self> {
         let (&len, outer) = dims.split_last()?;
         if outer.len() > 3 || len > *all.get(3)? {
@@ -305,7 +306,7 @@ impl Mask {
         Some(Self { strides, len, is_bool })
     }
 
-    /// The same with the extents of a run, for scores of these.
+    /// Returns the mask with the extents of a run, for scores of extents `all`.
     pub(super) fn in_run(
         &self,
         inputs: &Inputs<'_>,
@@ -316,28 +317,28 @@ impl Mask {
         mask.ok_or(ExecError::of(Status::BAD_VALUE))
     }
 
-    /// Where the part for a batch, a head and a query starts.
+    /// Returns the start of the part for a batch, head and query.
     pub(super) fn at(&self, position: [usize; 3]) -> usize {
         self.strides.iter().zip(position).map(|(stride, at)| stride * at).sum()
     }
 
-    /// Elements from the part of a query to that of the next one.
+    /// Returns the stride between queries.
     pub(super) fn step(&self) -> usize {
         self.strides[2]
     }
 }
 
-/// Where the rows of heads lie in a tensor.
+/// Positions of the rows of heads in a tensor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heads {
     batch: usize,
     head: usize,
-    /// Elements from a row to the next.
+    /// Stride between rows.
     pub(super) row: usize,
 }
 
 impl Heads {
-    /// Heads of so many rows of so many elements, one after the other, or side by side in rows that all of them share.
+    /// Describes heads of `rows` rows of `elements`: one head after the other, or packed side by side in shared rows.
     pub(super) fn new(heads: usize, rows: usize, elements: usize, is_packed: bool) -> Self {
         let batch = heads * rows * elements;
         if is_packed {
@@ -346,12 +347,12 @@ impl Heads {
         Self { batch, head: rows * elements, row: elements }
     }
 
-    /// Heads side by side in rows of so many elements, some of which are another's.
+    /// Describes packed heads in rows that also hold other tensors.
     pub(super) fn within(row: usize, rows: usize, elements: usize) -> Self {
         Self { batch: rows * row, head: elements, row }
     }
 
-    /// Where a head's rows start.
+    /// Returns the start of a head's rows.
     pub(super) fn at(&self, batch: usize, head: usize) -> usize {
         batch * self.batch + head * self.head
     }

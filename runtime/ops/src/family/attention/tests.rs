@@ -1,4 +1,4 @@
-//! Attention against the definition, in `f64`.
+//! Attention compared with its definition in f64.
 
 use udo_api::Dim::{self, Fixed, UpTo};
 use udo_api::{Bf16, Bool, Element, F16};
@@ -17,15 +17,15 @@ struct Case {
     new: usize,
     depth: usize,
     width: usize,
-    /// Extents of a mask; none for no mask.
+    /// Extents of the mask; empty for no mask.
     mask: &'static [usize],
     is_bool: bool,
     is_causal: bool,
     softcap: f64,
-    /// How many keys each batch has; none for all of them.
+    /// Number of keys of each batch; empty if all keys are valid.
     valid: &'static [i64],
     is_packed: bool,
-    /// How many more there may be of what a run says then: sequences, queries and keys; 0 where the model says them.
+    /// How far the bounds of batches, queries and keys exceed the run's extents; 0 for fixed extents.
     more: usize,
 }
 
@@ -47,7 +47,7 @@ const CASE: Case = Case {
     more: 0,
 };
 
-/// Lengths on either side of a tile and of a block, every kind of mask, shared heads, and keys of earlier calls.
+/// Lengths on either side of a tile and a block, every kind of mask, shared heads, and cached keys.
 const CASES: &[Case] = &[
     CASE,
     Case { queries: 1, new: 1, depth: 1, width: 1, ..CASE },
@@ -58,7 +58,7 @@ const CASES: &[Case] = &[
     Case { batch: 2, mask: &[2, 5, 7], is_bool: true, softcap: 0.7, ..CASE },
     Case { batch: 2, mask: &[2, 2, 5, 7], softcap: 0.7, is_causal: true, ..CASE },
     Case { batch: 2, mask: &[1, 6], valid: &[3, 5], ..CASE },
-    // Queries end at the last key that a sequence has: those of the first one begin before its keys.
+    // Queries end at the last key of a sequence: those of the first one start before its keys.
     Case { batch: 3, valid: &[2, 5, 7], is_causal: true, ..CASE },
     Case { batch: 3, valid: &[0, 1, 7], is_causal: true, is_packed: true, ..CASE },
     Case { batch: 2, mask: &[5, 6], is_bool: true, valid: &[6, 4], is_causal: true, ..CASE },
@@ -82,17 +82,17 @@ impl Case {
         self.past + self.new
     }
 
-    /// An input with these extents, those bounded that are so many.
+    /// Declares an input with these extents, of which some are bounded.
     fn bounded(&self, x: Tensor, dims: &[Dim]) -> Tensor {
         if self.more == 0 { x } else { x.bounded(dims) }
     }
 
-    /// At most a few more than these.
+    /// Returns a bound a few above `extent`.
     fn up_to(&self, extent: usize) -> Dim {
         UpTo(extent + self.more)
     }
 
-    /// What the extents of a mask may be.
+    /// Returns the bounds of the mask's extents.
     fn mask_bounds(&self) -> Vec<Dim> {
         let last = self.mask.len().saturating_sub(1);
         let dim = |(axis, &extent): (usize, &usize)| match last - axis {
@@ -103,7 +103,7 @@ impl Case {
         self.mask.iter().enumerate().map(dim).collect()
     }
 
-    /// Numbers in the order of heads, as the node wants them.
+    /// Returns values in the order of heads that the node expects.
     fn packed<T: Element>(&self, x: &[T], [heads, rows, cols]: [usize; 3]) -> Tensor {
         let (batch, length) = (self.up_to(self.batch), self.up_to(rows));
         if !self.is_packed {
@@ -123,7 +123,7 @@ impl Case {
     }
 }
 
-/// Inputs, whose numbers all types store exactly enough: eighths below 1.
+/// Inputs of eighths below 1, which all types store exactly enough.
 struct Numbers {
     q: Vec<f64>,
     k: Vec<f64>,
@@ -154,7 +154,7 @@ impl Numbers {
     }
 }
 
-/// Results, and scores at each stage.
+/// Returns the expected outputs, and the scores of each stage.
 fn wanted(case: &Case, x: &Numbers) -> (Vec<f64>, [Vec<f64>; 4]) {
     let Case { q_heads, kv_heads, queries, past, new, depth, width, .. } = *case;
     let total = case.total();
@@ -306,7 +306,7 @@ fn bounded_extents_are_those_of_the_run() {
         check::<f64>(case, 1e-6);
         check::<F16>(case, 1e-3);
     }
-    // A run whose keys and values are not as many, or whose mask is another's, fails.
+    // A run fails if keys and values differ in number, or the mask's extents do not match.
     let x = |dims: &[usize], bounds: &[Dim]| {
         tensor(dims, &vec![0f32; dims.iter().product()]).bounded(bounds)
     };
@@ -370,14 +370,14 @@ fn who_sees_no_key_has_zeros_and_others_theirs() {
         load(both::<F16>(case, &x), 1e-3);
         load(both::<Bf16>(case, &x), 8e-3);
     }
-    // A NaN reaches the result of its query, or those of all that see it.
+    // NaN reaches the output of its query, or of all queries that see its key.
     let mut x = Numbers::of(&CASE);
     x.q[0] = f64::NAN;
     for y in [given::<f32>(&CASE, &x).one().values(), both::<f64>(&CASE, &x)[0].clone()] {
         let count = y.iter().filter(|y: &&f32| y.is_nan()).count();
         assert!(y[..CASE.width].iter().all(|y| y.is_nan()) && count == CASE.width);
     }
-    // One that is a key's of whom nobody sees stays there.
+    // NaN in a key that no query sees has no effect.
     let case = Case { batch: 2, valid: &[0, 7], is_causal: true, ..CASE };
     let mut x = Numbers::of(&case);
     x.v[0] = f64::NAN;

@@ -1,5 +1,5 @@
-//! Attention in single precision, tile by tile: a softmax runs over blocks of keys, and what earlier blocks gave is
-//! scaled whenever a greater score turns up (Dao et al., 2022).
+//! Attention in f32, tile by tile. An online softmax runs over blocks of keys and rescales earlier sums whenever a
+//! larger score appears (FlashAttention: Dao et al., 2022).
 
 use std::marker::PhantomData;
 
@@ -16,27 +16,27 @@ use super::{Problem, SCORES, Sizes, Stage};
 use crate::family::elementwise::Stored;
 use crate::family::partition;
 
-/// Queries of a tile: what keys and values are packed for once.
+/// Queries per tile, for which keys and values are packed once.
 const QUERIES: usize = 64;
-/// The most elements of keys, values and scores that are at hand at once: half of a second-level cache of 1 MiB.
+/// The most elements of keys, values and scores of a block: half of a 1 MiB second-level cache.
 const AT_HAND: usize = 1 << 17;
-/// Keys of a block are a multiple of so many, a register of any instruction set.
+/// The key count of a block is a multiple of this, a vector register of any instruction set.
 const KEYS: usize = 16;
 
-/// A type that numbers are stored in, and computed of in `f32`.
+/// A storage type whose values are computed in f32.
 pub(crate) trait Storage: Element {
-    /// Whether there has to be room to widen in.
+    /// Whether values need to be widened into a buffer.
     const IS_WIDENED: bool;
 
     fn number(self) -> f32;
-    /// Rows of numbers that lie apart, in `room` where they are not stored as such; and how far apart they lie then.
+    /// Returns rows of f32 values, widened into `room` where necessary, and their stride.
     fn widen<'a>(
         x: (&'a [Self], usize),
         extents: [usize; 2],
         room: &'a mut [f32],
     ) -> (&'a [f32], usize);
     fn store(x: &[f32], y: &mut [Self]);
-    /// Results that are computed where they are stored.
+    /// Returns the output as f32 if it can be computed in place.
     fn in_place(y: &mut [Self]) -> Option<&mut [f32]>;
 }
 
@@ -93,21 +93,21 @@ macro_rules! halves {
 
 halves!(F16, Bf16);
 
-/// How the work is cut.
+/// How the work is divided.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
-    /// Queries of a tile.
+    /// Queries per tile.
     queries: usize,
-    /// Keys of a block.
+    /// Keys per block.
     keys: usize,
-    /// The most parts that threads take.
+    /// The most parts that run concurrently.
     parts: usize,
-    /// Elements of results that are not computed where they are stored.
+    /// Elements of output that cannot be computed in place.
     results: usize,
     lens: Lens,
 }
 
-/// Elements that a part of the work has of its own.
+/// Scratch elements of each part.
 #[derive(Clone, Copy, Debug)]
 struct Lens {
     keys: usize,
@@ -115,18 +115,18 @@ struct Lens {
     queries: usize,
     scores: usize,
     mask: usize,
-    /// What earlier blocks gave, scaled.
+    /// Rescaled output of earlier blocks.
     before: usize,
-    /// Numbers that are stored as something else.
+    /// Values widened to f32.
     widened: usize,
-    /// A number for each query.
+    /// One element per query.
     running: usize,
 }
 
 impl Lens {
     fn of<T: Storage>(problem: &Problem, queries: usize, keys: usize) -> Self {
         let Counts { depth, width, total, queries: all, .. } = problem.counts;
-        // Pieces start where lines do.
+        // Buffers start at cache lines.
         let len = |len: usize| len.next_multiple_of(KEYS);
         let is_masked = problem.mask.is_some();
         Self {
@@ -147,7 +147,7 @@ impl Lens {
     }
 }
 
-/// What a part of the work has of its own.
+/// Scratch memory of each part.
 struct Own<'a> {
     keys: &'a mut [f32],
     values: &'a mut [f32],
@@ -183,7 +183,7 @@ impl<'a> Own<'a> {
     }
 }
 
-/// Attention of numbers that are computed in `f32`.
+/// Kernel of types that are computed in f32.
 pub(crate) struct Tiled<T> {
     tiles: Tiles<T>,
     sides: Sides<T>,
@@ -212,7 +212,7 @@ impl<T: Storage> Kernel for Tiled<T> {
     }
 }
 
-/// An attention of whatever comes with a call.
+/// An attention with the sizes of one call.
 #[derive(Clone, Copy)]
 pub(super) struct Tiles<T> {
     pub(super) problem: Problem,
@@ -226,7 +226,7 @@ impl<T: Storage> Tiles<T> {
         let queries = queries.min(QUERIES);
         let most = AT_HAND / (depth + width + queries).max(1) / KEYS * KEYS;
         let blocks = total.div_ceil(most.max(KEYS)).max(1);
-        // Scores that are an output are there for all keys.
+        // If the scores are an output, a block spans all keys.
         let keys = if has_scores { total } else { total.div_ceil(blocks) };
         let keys = keys.next_multiple_of(KEYS).min(total);
         let threads = cx.threads();
@@ -238,12 +238,12 @@ impl<T: Storage> Tiles<T> {
         Self { problem, cut, of: PhantomData }
     }
 
-    /// The same with the extents of a run.
+    /// Returns the tiles with the extents of a run.
     pub(super) fn of(&self, problem: Problem) -> Self {
         Self { problem, ..*self }
     }
 
-    /// What is taken from scratch, behind what callers take of it.
+    /// Adds the scratch memory to that of the caller, which comes first.
     pub(super) fn workspace(&self, before: Workspace) -> Workspace {
         let Cut { parts, results, lens, .. } = self.cut;
         before.and::<f32>(results).and::<f32>(parts.saturating_mul(lens.sum()))
@@ -259,7 +259,7 @@ impl<T: Storage> Tiles<T> {
     ) -> Result<(), ExecError> {
         let results = scratch.take::<f32>(self.cut.results)?;
         let own = scratch.take::<f32>(self.cut.parts * self.cut.lens.sum())?;
-        // A run may have fewer than there is room for.
+        // A bounded run may use fewer rows than reserved.
         let len = self.problem.counts.rows() * self.problem.counts.width;
         let (y, results) = (&mut y[..len], &mut results[..self.cut.results.min(len)]);
         if is_in_place::<T>(&self.problem.counts) {
@@ -271,13 +271,13 @@ impl<T: Storage> Tiles<T> {
     }
 }
 
-/// Whether results are computed where they are stored.
+/// Whether outputs are computed in place.
 fn is_in_place<T: Storage>(counts: &Counts) -> bool {
     !T::IS_WIDENED && !counts.is_packed
 }
 
 impl<T: Storage> Tiles<T> {
-    /// The results of all heads, one after the other.
+    /// Computes the outputs of all heads.
     fn compute(
         &self,
         given: &Given<'_, T>,
@@ -298,7 +298,7 @@ impl<T: Storage> Tiles<T> {
         let work = heads * queries * total * (depth + width);
         let grains = partition::grains(parallel, work, partition::F32_PRODUCTS);
         let grains = grains.min(self.cut.parts);
-        // Whole heads, or else parts of one.
+        // Parts are whole heads, or else parts of one head.
         let rows = if grains <= heads {
             heads.div_ceil(grains) * queries
         } else {
@@ -310,7 +310,7 @@ impl<T: Storage> Tiles<T> {
         })
     }
 
-    /// The results from a row on.
+    /// Computes the outputs from a row on.
     fn part(
         &self,
         given: &Given<'_, T>,
@@ -331,7 +331,7 @@ impl<T: Storage> Tiles<T> {
         }
     }
 
-    /// The results of a head from a query on.
+    /// Computes the outputs of a head from a query on.
     fn head(
         &self,
         given: &Given<'_, T>,
@@ -394,7 +394,7 @@ impl<T: Storage> Tiles<T> {
         let at = [batch, self.problem.counts.shared_head(head), key];
         let (x, step) = T::widen(given.keys.from(at), [keys, depth], own.widened);
         pack_b(x, step, Layout::Transposed, depth, keys, own.keys);
-        // Fewer numbers than there are scores, or queries of all tiles.
+        // Scales the keys, which are fewer than the scores and packed once for all tiles of queries.
         map2_in_place(
             Multiply,
             &mut own.keys[..packed_len(depth, keys)],
@@ -404,7 +404,7 @@ impl<T: Storage> Tiles<T> {
         pack_b(x, step, Layout::Rows, keys, width, own.values);
     }
 
-    /// The exponentials of a tile's scores, and what they add up to; `from` is its first query among those at hand.
+    /// Computes the exponentials of a tile's scores, and their sum; `from` is its first query in the block of queries.
     fn scores(
         &self,
         given: &Given<'_, T>,
@@ -427,7 +427,7 @@ impl<T: Storage> Tiles<T> {
         let mask = problem.mask.and_then(|mask| tile.mask(given, &mask, own.mask));
         let is_early = matches!(problem.stage, Stage::Scaled | Stage::Capped) && is_read;
         let scores = &mut own.scores[..count * keys];
-        // A product adds the mask as it stores, if nothing comes in between.
+        // The product adds the mask in its epilogue if no step comes between.
         let is_added = problem.softcap <= 0.0 && !is_early;
         let epilogue = Epilogue { residual: mask.filter(|_| is_added), ..Epilogue::default() };
         gemm(q, apart, count, depth, own.keys, keys, scores, keys, &epilogue);
@@ -442,7 +442,8 @@ impl<T: Storage> Tiles<T> {
                 map2_in_place(Add, scores, &mask[row * step..][..keys]);
             }
         }
-        // Later queries see no fewer keys, and begin no earlier.
+        // Both ends of the visible keys grow with the query, so the first query's end and the last query's start
+        // decide.
         let is_whole = tile.visible(problem, 0) >= tile.key + keys
             && problem.first(tile.reach, tile.query + count - 1) <= tile.key;
         let partial = if is_whole { &mut [][..] } else { &mut *scores };
@@ -460,7 +461,7 @@ impl<T: Storage> Tiles<T> {
         };
         softmax_block(scores, keys, running);
         if is_read && problem.stage == Stage::Normalized {
-            // All keys are in one block then.
+            // A score output implies one block of keys, so the sum is final.
             let (sum, inverse) = (&mut own.sum[from..][..count], &mut own.factor[..count]);
             for (sum, inverse) in sum.iter_mut().zip(&mut *inverse) {
                 let is_zeroed = problem.keyless.is_zeroed(f64::from(*sum));
@@ -471,7 +472,7 @@ impl<T: Storage> Tiles<T> {
         keep(Stage::Normalized, scores);
     }
 
-    /// The results, in the order and the type of the output.
+    /// Stores the outputs in the order and type of the output tensor.
     fn store(&self, parallel: Parallel<'_>, results: &[f32], y: &mut [T]) -> Result<(), ExecError> {
         let Counts { q_heads, queries, width, is_packed, .. } = self.problem.counts;
         if !is_packed {
@@ -496,7 +497,7 @@ impl<T: Storage> Tiles<T> {
     }
 }
 
-/// Some queries of a head, and some keys.
+/// Some queries of a head and some keys.
 struct Tile {
     batch: usize,
     head: usize,
@@ -505,17 +506,17 @@ struct Tile {
     key: usize,
     keys: usize,
     reach: Reach,
-    /// Whether there is no block before.
+    /// Whether this is the first block of keys.
     is_first: bool,
 }
 
 impl Tile {
-    /// How many keys take part for a query.
+    /// Returns how many of the keys a query sees.
     fn visible(&self, problem: &Problem, row: usize) -> usize {
         problem.visible(self.reach, self.query + row)
     }
 
-    /// What is added to the scores, and how far its rows lie apart.
+    /// Returns the part of the mask that is added to the scores, and its row stride.
     fn mask<'a, T: Storage>(
         &self,
         given: &Given<'a, T>,
@@ -532,7 +533,7 @@ impl Tile {
         }
         for (row, to) in room.chunks_exact_mut(keys).take(rows).enumerate() {
             let from = from + row * step;
-            // Keys that the mask is too short for take no part, whatever their scores are.
+            // Keys past the mask's end are masked out elsewhere, so any finite value will do.
             to[cols..].fill(0.0);
             if mask.is_bool {
                 let truths = to.iter_mut().zip(&given.truths[from..][..cols]);
@@ -545,7 +546,7 @@ impl Tile {
         Some((room, if step == 0 { 0 } else { keys }))
     }
 
-    /// Adds the block's values to the results of the blocks before, by their shares.
+    /// Adds `shares * values` of the block to the rescaled outputs of earlier blocks.
     fn add_values(&self, y: &mut [f32], own: &mut Own<'_>) {
         let &Self { count, keys, is_first, .. } = self;
         let width = y.len() / count;
@@ -580,7 +581,7 @@ impl Map2 for Add {
     }
 }
 
-/// Numbers bent to lie between a bound and its negative.
+/// `softcap * tanh(x / softcap)`: limits scores smoothly.
 #[derive(Clone, Copy)]
 struct Softcap {
     cap: f32,

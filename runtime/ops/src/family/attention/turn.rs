@@ -1,7 +1,7 @@
-//! Pairs of elements that are turned by an angle.
+//! Rotation of pairs of elements.
 
-/// Turns the first elements of a head, of which as many pairs are a cosine's and a sine's; those behind stay as they are.
-/// The elements of a pair are neighbours where they are interleaved, else as far apart as there are pairs.
+/// Rotates the first elements of a head by the angles of `cos` and `sin`, one pair each; the others are copied. The
+/// pairs are `(2i, 2i + 1)` if interleaved, else `(i, i + pairs)`.
 pub(crate) fn turn(is_interleaved: bool, x: &[f32], [cos, sin]: [&[f32]; 2], y: &mut [f32]) {
     let angles = cos.iter().zip(sin);
     let (turned, rest) = x.split_at(2 * cos.len());

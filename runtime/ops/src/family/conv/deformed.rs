@@ -1,5 +1,5 @@
-//! Convolutions whose taps lie where an input says: some positions at a time, first where their taps lie, then what lies
-//! there in each channel, and the products of that and the weights.
+//! Deformable convolution. For a block of positions, computes sampling positions, then samples each channel, then
+//! multiplies the samples by the weights.
 
 use std::marker::PhantomData;
 
@@ -20,17 +20,17 @@ const OFFSETS: usize = 2;
 const BIAS: usize = 3;
 const MASK: usize = 4;
 
-/// What is computed of which extents.
+/// The sizes of a deformable convolution.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Problem {
     pub(crate) window: Window,
-    /// Spatial axes.
+    /// Number of spatial axes.
     rank: usize,
     batch: usize,
     channels: usize,
     pub(crate) outputs: usize,
     groups: usize,
-    /// Groups of channels that share their offsets.
+    /// Groups of channels that share offsets.
     offset_groups: usize,
 }
 
@@ -69,7 +69,7 @@ impl Problem {
         Ok(problem)
     }
 
-    /// Refuses offsets, a bias and a mask of other extents.
+    /// Checks the extents of offsets, bias and mask.
     fn check(&self, node: &Node<'_>) -> Result<(), Error> {
         let rows = self.tap_rows();
         let of_positions = |rows: usize| {
@@ -93,29 +93,29 @@ impl Problem {
         self.window.kernel.iter().product()
     }
 
-    /// Taps of all groups of offsets.
+    /// Returns the number of taps in all offset groups.
     fn tap_rows(&self) -> usize {
         self.offset_groups.saturating_mul(self.taps())
     }
 
-    /// Elements around a tap.
+    /// Returns the number of elements around a sampling position.
     fn corners(&self) -> usize {
         1 << self.rank
     }
 
-    /// Taps of the channels of a group.
+    /// Returns the number of taps in the channels of a group.
     fn depth(&self) -> usize {
         self.channels / self.groups * self.taps()
     }
 }
 
-/// A type whose products are computed in it.
+/// A type with a matrix product.
 pub(crate) trait Product: Number + Element {
     const ARITHMETIC: Arithmetic;
 
     fn packed_len(k: usize, n: usize) -> usize;
     fn pack(columns: &[Self], n: usize, packed: &mut [Self]);
-    /// The product of `m` rows of weights and `n` columns, in rows that lie `apart`.
+    /// Computes the product of `m` rows of weights and `n` columns, into rows with a stride of `apart`.
     fn multiply(weights: &[Self], packed: &[Self], size: [usize; 3], y: &mut [Self], apart: usize);
 }
 
@@ -168,20 +168,20 @@ impl Product for f64 {
     }
 }
 
-/// Elements that are at hand at once, of all that is made for a product.
+/// The most elements of a block's intermediate data.
 const AT_HAND: usize = 1 << 20;
-/// Positions of a block are a multiple of so many, a register of any instruction set.
+/// The position count of a block is a multiple of this, a vector register of any instruction set.
 const POSITIONS: usize = 16;
 
-/// The convolution of a type.
+/// The kernel for one element type.
 pub(crate) struct Deformed<T> {
     problem: Problem,
-    /// Positions that are computed together.
+    /// Positions per block.
     block: usize,
     of: PhantomData<fn() -> T>,
 }
 
-/// Extents of a block's scratch.
+/// Lengths of a block's scratch memory.
 struct Lens {
     corners: usize,
     columns: usize,
@@ -246,7 +246,7 @@ impl<T: Product> Deformed<T> {
     }
 }
 
-/// What comes with a call.
+/// The inputs of a call.
 struct Given<'a, T> {
     x: &'a [T],
     weights: &'a [T],
@@ -278,7 +278,7 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// Which elements lie around each tap, and what share each of them has: a row of positions for each corner.
+    /// Computes the elements around each tap and their weights: a row of positions per corner.
     fn place<T: Product>(
         &self,
         given: &Given<'_, T>,
@@ -310,7 +310,7 @@ impl Block<'_> {
                     let found = corner_at(place, corner, window.input);
                     let (element, share) = found.unwrap_or((0, 0.0));
                     let share = if share > 0.0 { share * mask } else { 0.0 };
-                    // Images have fewer elements than that.
+                    // Images have fewer elements than u32 can count.
                     places[corner * len + at] = element as u32;
                     shares[corner * len + at] = T::of(share);
                 }
@@ -319,7 +319,7 @@ impl Block<'_> {
         })
     }
 
-    /// What lies where the taps are: a row of positions for each tap of each channel.
+    /// Interpolates the samples: a row of positions per tap and channel.
     fn gather<T: Product>(
         &self,
         given: &Given<'_, T>,
@@ -342,7 +342,7 @@ impl Block<'_> {
                 y.fill(T::ZERO);
                 for (shares, places) in shares.zip(places) {
                     for (y, (&share, &place)) in y.iter_mut().zip(shares.iter().zip(places)) {
-                        // What has no share may be anything.
+                        // An element of weight 0 must not contribute NaN.
                         if share != T::ZERO {
                             let x = x.get(place as usize).copied().unwrap_or(T::ZERO);
                             *y = y.add(share.mul(x));
@@ -354,7 +354,7 @@ impl Block<'_> {
         })
     }
 
-    /// The results of an image at these positions.
+    /// Computes the outputs of an image at these positions.
     fn multiply<T: Product>(
         &self,
         given: &Given<'_, T>,
@@ -386,12 +386,12 @@ impl Block<'_> {
     }
 }
 
-/// Where the element at a place lies along each axis.
+/// Splits an offset into coordinates.
 fn unravel(at: usize, [_, rows, cols]: Spatial) -> Spatial {
     [at / cols / rows, at / cols % rows, at % cols]
 }
 
-/// One of the elements around a place, and its share; nothing beyond the image.
+/// Returns one of the elements around a position and its weight, or `None` outside the image.
 fn corner_at(place: [f64; 3], corner: usize, extents: Spatial) -> Option<(usize, f64)> {
     let (mut element, mut share) = (0, 1.0);
     for (axis, (place, extent)) in place.into_iter().zip(extents).enumerate() {

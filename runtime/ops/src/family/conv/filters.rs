@@ -1,4 +1,4 @@
-//! The weights of a convolution of quantized values: packed, with their scales, zero points and bias.
+//! The weights of a quantized convolution: packed, with scales, zero points and bias.
 
 use udo_api::{
     DType, Element, Error, ExecError, FinalizeCx, Inputs, Node, Packed, PackedConstants,
@@ -11,7 +11,7 @@ use crate::family::quantized::first;
 /// A port that an operator does not have.
 const NONE: usize = usize::MAX;
 
-/// Where an operator has what; what it has not is at a port beyond all.
+/// The ports of an operator; [`NONE`] for those it lacks.
 pub(crate) struct ConvPorts {
     pub(crate) x_scale: usize,
     pub(crate) x_zero: usize,
@@ -24,7 +24,7 @@ pub(crate) struct ConvPorts {
 }
 
 impl ConvPorts {
-    /// Images and weights alone.
+    /// Only images and weights.
     pub(crate) const PLAIN: Self = Self {
         x_scale: NONE,
         x_zero: NONE,
@@ -37,39 +37,39 @@ impl ConvPorts {
     };
 }
 
-/// Where a convolution's weights are, and how their numbers lie.
+/// A convolution's weights, and the layout of their scales and zero points.
 pub(super) struct Filters {
     ports: &'static ConvPorts,
     recipe: QuantizedPacking,
     packed_len: usize,
     /// Output channels.
     pub(super) channels: usize,
-    /// Columns of sums.
+    /// Columns of the matrix product.
     columns: usize,
-    /// Output channels that weights have scales and zero points for: those of a group, where weights have them so.
+    /// Output channels with a scale and zero point: all, or those of one group for transposed convolutions.
     own: usize,
-    /// Absent where the weights come with each run.
+    /// Packed weights; `None` if they are not constant.
     weights: Option<Packed<i8>>,
     weights_len: usize,
     weight_type: Option<DType>,
-    /// How far apart the weights' scales and zero points lie: 0 where one serves all channels.
+    /// Strides of the weights' scales and zero points; 0 for scalars.
     scale_step: usize,
     zero_step: usize,
     pub(super) has_bias: bool,
 }
 
-/// What a run reads of them.
+/// Weights and parameters of a run.
 pub(super) struct FilterNumbers<'a> {
     pub(super) packed: &'a [i8],
-    /// One for each column.
+    /// One per column.
     pub(super) zeros: &'a [i8],
     pub(super) scales: &'a [f32],
-    /// One for each channel, or none.
+    /// One per channel, or empty.
     pub(super) bias: &'a [i32],
 }
 
 impl Filters {
-    /// Reads the weights of a node whose ports these are, and packs those that are constant.
+    /// Reads the weights of a node with these ports, and packs them if constant.
     pub(super) fn read(
         cx: &FinalizeCx<'_>,
         ports: &'static ConvPorts,
@@ -115,14 +115,14 @@ impl Filters {
         })
     }
 
-    /// Adds the scratch of a run to that which is taken before it.
+    /// Adds the scratch memory to that of the caller, which comes first.
     pub(super) fn workspace(&self, before: Workspace) -> Workspace {
         let [signed, packed] = self.packing_lens();
         let columns = before.and::<f32>(self.columns).and::<i8>(self.columns);
         columns.and::<i8>(signed).and::<i8>(packed)
     }
 
-    /// The numbers of a run, and its weights.
+    /// Returns weights and parameters of a run.
     pub(super) fn take<'a>(
         &self,
         inputs: &Inputs<'a>,
@@ -164,13 +164,13 @@ impl Filters {
         Ok(FilterNumbers { packed: weights, zeros, scales, bias })
     }
 
-    /// Elements of scratch for weights that come with each run: made signed, and packed.
+    /// Returns the scratch elements for weights that are not constant: sign-converted, and packed.
     fn packing_lens(&self) -> [usize; 2] {
         if self.weights.is_some() { [0; 2] } else { [self.weights_len, self.packed_len] }
     }
 }
 
-/// The step from one channel's element of input `port` to the next.
+/// Returns the stride of input `port` between channels.
 fn per_channel(node: &Node<'_>, port: usize, channels: usize) -> Result<usize, Error> {
     if !node.has_input(port) {
         return Ok(0);
@@ -197,7 +197,7 @@ fn pack<T: QuantizedType>(
     Ok(Some(cx.pack(&[w], &recipe, len, QuantizedPacking::fill::<T>)?))
 }
 
-/// The elements of an input, which the node may leave out.
+/// Returns the elements of an optional input.
 fn all<'a, T: Element>(
     inputs: &Inputs<'a>,
     port: usize,

@@ -1,4 +1,4 @@
-//! Operators that convolve floating-point numbers: of `f32` by the plan that suits the shape, of `f64` by the definition.
+//! Floating-point convolutions: f32 by the algorithm that suits the shape, f64 by the definition.
 
 use std::marker::PhantomData;
 
@@ -17,8 +17,8 @@ use crate::family::layout::{ChannelsLast, ChannelsSecond, FewChannels, Layout};
 use crate::family::matmul::Factors;
 use crate::family::results::Results;
 
-/// What a node means. Its family has the schema, inference, kernels for images in any layout and for the GPU,
-/// fused steps and threading.
+/// Reads a node as a convolution. The family provides schema, inference, kernels for images in any layout and for the
+/// GPU, fused steps and threading.
 pub(crate) trait FloatConv: Send + Sync + 'static {
     const NAME: &'static str;
     const PARAMS: &'static [Param];
@@ -27,7 +27,7 @@ pub(crate) trait FloatConv: Send + Sync + 'static {
     fn read(node: &Node<'_>, x: &TensorDesc, w: &TensorDesc) -> Result<Conv, Error>;
 }
 
-/// The operator that `C` reads the nodes of.
+/// Defines the operator whose nodes `C` reads.
 pub(crate) const fn float_conv<C: FloatConv>() -> Def {
     Def::of::<Described<C>>(Described::<C>::KERNELS)
 }
@@ -74,10 +74,10 @@ impl<C: FloatConv> Op for Described<C> {
 struct ConvF32<C, L> {
     of: PhantomData<fn() -> (C, L)>,
     plan: ConvPlan,
-    /// Absent where the weights come with each run.
+    /// Packed weights; `None` if they are not constant.
     weights: Option<Packed<f32>>,
     fused: Fused,
-    /// Elements of scratch for results that become quantized values.
+    /// Scratch elements for sums that are quantized.
     strips_len: usize,
 }
 
@@ -91,13 +91,13 @@ impl<C: FloatConv, L: Layout> ConvF32<C, L> {
 }
 
 impl<C, L> ConvF32<C, L> {
-    /// Elements of scratch for input, output and workspace of the plan.
+    /// Returns the scratch elements of the plan: input, output and workspace.
     fn scratch_lens(&self) -> [usize; 3] {
         let [input, output, workspace] = self.plan.scratch_lens();
         [input, output, workspace.saturating_add(self.strips_len)]
     }
 
-    /// Elements of scratch for weights that come with each run.
+    /// Returns the scratch elements for weights that are not constant.
     fn packed_len(&self) -> usize {
         if self.weights.is_some() { 0 } else { self.plan.packed_len() }
     }
@@ -108,11 +108,11 @@ impl<C: FloatConv, L: Layout> ConvF32<C, L> {
         C::read(node, &L::PORTS.described(&node.input(0)?)?, &node.input(1)?)
     }
 
-    /// What it can do before it stores its output.
+    /// Returns the epilogue steps that the kernel can take over.
     fn takes(node: &Node<'_>, conv: &Conv) -> Takes {
         let axis = if L::PORTS.output { 3 } else { 1 };
         let bias = (!node.has_input(2)).then_some(axis);
-        // Of images whose channels come second, a pass over the converted ones quantizes as fast.
+        // With channels second the output is converted anyway, and quantizing it afterwards is as fast.
         Takes {
             bias,
             residual: ConvPlan::takes_residual(conv, L::PORTS),
@@ -135,7 +135,7 @@ impl<C: FloatConv, L: Layout> Kernel for ConvF32<C, L> {
             .ok_or_else(|| Error::new("the convolution is larger than memory"))?;
         let (_, mut fused) = Self::takes(cx, &conv).leading(cx.epilogue());
         fused.bias = fused.bias.or(has_bias.then_some(2));
-        // Last, so that what is wrong with the node is said first.
+        // Checked last, so that errors of the node itself are reported first.
         L::check(conv.groups * conv.inputs)?;
         let weights = if is_constant {
             let recipe = plan.recipe().numbers();

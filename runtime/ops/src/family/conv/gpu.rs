@@ -1,4 +1,4 @@
-//! Convolutions on the GPU: a work item sums a few pixels of a few channels in registers, without barriers.
+//! Convolution on the GPU: a work item accumulates a tile of pixels and channels in registers, without barriers.
 
 use std::marker::PhantomData;
 
@@ -13,13 +13,13 @@ use crate::family::gpu::{
 };
 use crate::number::wrong_recipe;
 
-/// Neighbouring pixels of a tile: a vector.
+/// Consecutive pixels of a tile: a vector.
 const PIXELS: usize = 8;
-/// Channels of a tile, where a group has several.
+/// Channels of a tile, if a group has several.
 const CHANNELS: usize = 8;
 
-/// Taps come first and channels last, so that a place is found once for all channels. Where the pixels of a tap are neighbours,
-/// as those of most are, they are read at once, and what of them is padding is taken out again.
+/// The loop over taps is outside and that over channels inside, so that positions are computed once for all channels.
+/// If the pixels of a tap are consecutive, as is usual, they are loaded as a vector and padding is masked afterwards.
 const SOURCE: &str = "
 #ifdef PACKED
 #define WEIGHT float
@@ -130,12 +130,12 @@ __kernel void udo_conv(__global const UDO_STORAGE *x, __global const WEIGHT *w,
 }
 ";
 
-/// What a node of `C` means, in tiles.
+/// The GPU kernel of `C`.
 pub(super) struct ConvGpu<C> {
     conv: Conv,
     has_bias: bool,
     channels: usize,
-    /// The weights, where they are constant: those of a tile's channels lie together for each tap and input.
+    /// Packed weights, if constant: the channels of a tile are adjacent for each tap and input channel.
     weights: Option<Packed<f32>>,
     /// Elements of the input.
     x_all: usize,
@@ -144,7 +144,7 @@ pub(super) struct ConvGpu<C> {
     of: PhantomData<fn() -> C>,
 }
 
-/// Sums one tile, for the type of the elements and the channels of a tile.
+/// Computes one tile, per element type and tile height.
 type Tile<K> = fn(&K, WorkItem, &Buffers<'_>) -> Result<(), ExecError>;
 
 impl<C: FloatConv> ConvGpu<C> {
@@ -193,7 +193,7 @@ impl<C: FloatConv> GpuKernel for ConvGpu<C> {
             Direction::Transposed => " -DTRANSPOSED",
         };
         let channels = self.channels;
-        // A place before it is found to lie outside is no larger than this.
+        // The largest coordinate before the bounds check, which must fit an `int`.
         let padded = (0..3).map(|axis| {
             let inside = window.input[axis].max(window.output[axis]);
             inside.saturating_add(window.pads[axis]).saturating_add(window.end_pads[axis])
@@ -279,8 +279,8 @@ impl<C> ConvGpu<C> {
     }
 }
 
-/// The order of weights that are packed: tiles of channels, taps, inputs, and last the channels of a tile. A tile that has fewer
-/// repeats its last one.
+/// The order of packed weights: tile of channels, tap, input channel, channel within the tile. An incomplete tile
+/// repeats its last channel.
 struct Order {
     recipe: [u64; 6],
     len: usize,
@@ -331,7 +331,7 @@ impl Order {
         Ok(())
     }
 
-    /// Where the weights of a channel of a group begin as the model has them.
+    /// Returns the offset of the weights of a group's channel in the model's order.
     fn place(conv: &Conv, group: usize, own: usize) -> usize {
         let taps: usize = conv.window.kernel.iter().product();
         let filter = match conv.direction {
@@ -343,7 +343,7 @@ impl Order {
 }
 
 impl Conv {
-    /// The place of a plane of the input that a tap takes to place `at` of one of the output, if there is one.
+    /// Returns the input position that output position `at` reads through a tap, or `None` in the padding.
     fn reach(&self, at: usize, tap: usize) -> Option<usize> {
         let Self { direction, window, .. } = self;
         let ([_, y_rows, y_cols], [_, rows, cols]) = (window.output, window.kernel);

@@ -1,35 +1,35 @@
-//! The images on both sides of a convolution.
+//! The input and output images of a convolution.
 
 use udo_api::{Element, ExecError, Parallel};
 use udo_simd::rows::{transpose_grain, transpose_part};
 use udo_simd::{Bits, indirect};
 
-/// Images as the primitives see them: channels last.
+/// Images with channels last, as the primitives take them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Images {
     pub(crate) window: indirect::Window,
     pub(crate) batch: usize,
-    /// Channels of all groups, and pixels, of an input image and of an output image.
+    /// Channels of all groups, of an input image and of an output image; and their pixels.
     pub(crate) channels: [usize; 2],
     pub(crate) pixels: [usize; 2],
-    /// Lines of output pixels.
+    /// Output rows.
     pub(crate) lines: usize,
-    /// Multiply-adds of an image.
+    /// Multiply-adds per image.
     pub(crate) work: usize,
 }
 
 impl Images {
-    /// Elements of an input image, and of an output image.
+    /// Returns the elements of an input image and of an output image.
     pub(crate) fn lens(&self) -> [usize; 2] {
         [0, 1].map(|side| self.channels[side] * self.pixels[side])
     }
 
-    /// Pixels of a line of an output image.
+    /// Returns the pixels of an output row.
     pub(crate) fn line_pixels(&self) -> usize {
         self.pixels[1] / self.lines.max(1)
     }
 
-    /// An input image with its channels last, from one where they come second.
+    /// Converts an input image from channels second to channels last.
     pub(crate) fn put_channels_last<T: Element + Bits>(
         &self,
         parallel: Parallel<'_>,
@@ -39,7 +39,7 @@ impl Images {
         transpose(parallel, x, [self.channels[0], self.pixels[0]], y)
     }
 
-    /// An output image where channels come second, from one with its channels last.
+    /// Converts an output image from channels last to channels second.
     pub(crate) fn put_channels_second<T: Element + Bits>(
         &self,
         parallel: Parallel<'_>,
@@ -50,7 +50,7 @@ impl Images {
     }
 }
 
-/// `y[j, i] = x[i, j]` for `rows` rows of `cols` elements of `x`, shared out among threads.
+/// `y[j, i] = x[i, j]` for `rows` rows of `cols` elements of `x`, divided among threads.
 fn transpose<T: Element + Bits>(
     parallel: Parallel<'_>,
     x: &[T],

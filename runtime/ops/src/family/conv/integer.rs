@@ -1,5 +1,4 @@
-//! The kernel of convolutions of 8-bit integers: what scales and zero points there are, and weights that are packed
-//! once.
+//! The kernel of 8-bit integer convolutions, with optional scales and zero points and prepacked weights.
 
 use std::marker::PhantomData;
 
@@ -18,17 +17,17 @@ use crate::Def;
 use crate::family::layout::{ChannelsLast, ChannelsSecond, FewChannels, Layout};
 use crate::family::quantized::{VALUES, first};
 
-/// The images.
+/// The input port of images.
 pub(super) const X: usize = 0;
 
-/// A convolution of 8-bit integers: where it has what.
+/// An operator that is an 8-bit integer convolution, and its ports.
 pub(crate) trait IntegerConv: Op + Send + Sync + 'static {
     const NAME: &'static str;
     const PORTS: ConvPorts;
     const DIRECTION: Direction = Direction::Forward;
 }
 
-/// The operator `O`, all of whose values have 8 bits, with its kernels.
+/// Defines the operator `O`, all of whose values have 8 bits.
 pub(crate) const fn integer_conv<O: IntegerConv>() -> Def {
     Def::of::<O>(QuantizedConv::<O, ChannelsSecond>::ALL)
 }
@@ -55,7 +54,7 @@ pub(super) struct QuantizedConv<O, L> {
     of: PhantomData<fn() -> (O, L)>,
     plan: QuantizedConvPlan,
     filters: Filters,
-    /// Whether results are sums as they are.
+    /// Whether outputs are i32 sums.
     has_sums: bool,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
@@ -73,7 +72,7 @@ impl<O: IntegerConv, L: Layout> Kernel for QuantizedConv<O, L> {
         })??;
         let plan = plan.ok_or_else(too_large)?;
         let filters = Filters::read(cx, &O::PORTS, &conv, &plan)?;
-        // Last, so that what is wrong with the node is said first.
+        // Checked last, so that errors of the node itself are reported first.
         L::check(conv.groups * conv.inputs)?;
         let run = of_type!(cx.input(X)?.dtype(), [U8 = u8, I8 = i8], A => {
             of_type!(output, [U8 = u8, I8 = i8, I32 = i32], C => execute::<O, L, A, C>)
@@ -115,14 +114,14 @@ impl<O: IntegerConv, L: Layout> Kernel for QuantizedConv<O, L> {
 }
 
 impl<O, L> QuantizedConv<O, L> {
-    /// Elements of scratch for a bias that is repeated.
+    /// Returns the scratch elements for a repeated bias.
     fn repeated_bias(&self) -> usize {
         let repeats = self.plan.repeats();
         if self.filters.has_bias && repeats > 1 { self.filters.channels * repeats } else { 0 }
     }
 }
 
-/// What no plan is for.
+/// Returns the error for a convolution without a plan.
 pub(super) fn too_large() -> Error {
     Error::new(format!(
         "the convolution is larger than memory, or a window has more than {MAX_K} products"

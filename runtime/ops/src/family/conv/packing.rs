@@ -1,4 +1,4 @@
-//! How the weights of convolutions are packed: recipes that hold all that decides it, whatever the images.
+//! Packing of convolution weights. A recipe determines the packed layout, independent of the images.
 
 use udo_api::{Error, QuantizedType, Sources};
 use udo_simd::conv_f32::{Plan, Shape, Strides, Transposed};
@@ -10,28 +10,28 @@ use udo_simd::{conv_u8, depthwise};
 use super::quantized::signed;
 use crate::number::wrong_recipe;
 
-/// How weights of f32 are packed.
+/// How f32 weights are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum F32Packing {
-    /// For products whose rows are gathered: groups, outputs and channels of a group, taps.
+    /// For gathered products: groups, outputs and channels of a group, taps.
     Indirect([usize; 4]),
     /// The same, rounded to bf16.
     IndirectBf16([usize; 4]),
-    /// For Winograd's algorithm: input and output channels.
+    /// For Winograd: tile, input and output channels.
     Winograd(Tile, [usize; 2]),
-    /// For filters of one channel.
+    /// For depthwise convolution.
     Depthwise { taps: usize, channels: usize },
     /// For each phase of a transposed convolution.
     Transposed(Shape),
 }
 
 impl F32Packing {
-    /// For the phases of a shape.
+    /// Returns the recipe for the phases of a shape.
     pub(crate) fn transposed(shape: &Shape) -> Self {
         Self::Transposed(Shape { window: shape.window.whatever_the_images(), ..*shape })
     }
 
-    /// The recipe as numbers.
+    /// Returns the recipe as integers.
     pub(crate) fn numbers(self) -> Vec<u64> {
         let numbers = match self {
             Self::Indirect([groups, outputs, channels, taps]) => {
@@ -86,7 +86,7 @@ impl F32Packing {
             }
             Self::Depthwise { taps, channels } => depthwise::pack(weights, taps, channels, packed),
             Self::Transposed(shape) => {
-                // There is a plan, as there was one for more pixels.
+                // A plan exists, as there was one for more pixels.
                 if let Some(plan) = Transposed::new(&shape) {
                     plan.pack(weights, &Strides::onnx_transposed(&shape), packed);
                 }
@@ -94,7 +94,7 @@ impl F32Packing {
         }
     }
 
-    /// Packs by numbers.
+    /// Packs by a recipe's integers.
     pub(crate) fn fill(
         numbers: &[u64],
         sources: &Sources<'_>,
@@ -109,16 +109,16 @@ impl F32Packing {
 /// How 8-bit quantized weights are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QuantizedPacking {
-    /// For products whose rows are gathered.
+    /// For gathered products.
     Indirect(conv_u8::Shape),
-    /// For filters of one channel.
+    /// For depthwise convolution.
     Depthwise { kernel: [usize; 3], channels: usize },
     /// For each phase of a transposed convolution: groups, channels and outputs of a group.
     Transposed { window: Window, of: [usize; 3] },
 }
 
 impl QuantizedPacking {
-    /// The recipe as numbers.
+    /// Returns the recipe as integers.
     pub(crate) fn numbers(self) -> Vec<u64> {
         let numbers = match self {
             Self::Indirect(conv_u8::Shape { groups, channels, outputs, taps, run }) => {
@@ -179,7 +179,7 @@ impl QuantizedPacking {
         }
     }
 
-    /// Packs by numbers. Allocates for the signed weights.
+    /// Packs by a recipe's integers. Allocates for the signed weights.
     pub(crate) fn fill<B: QuantizedType>(
         numbers: &[u64],
         sources: &Sources<'_>,

@@ -1,4 +1,4 @@
-//! Convolutions of types that the primitives do not compute: by their definition, in `f64`.
+//! Convolution by the definition with f64 sums, for types that the primitives do not support.
 
 use std::marker::PhantomData;
 
@@ -7,7 +7,7 @@ use udo_api::{Arithmetic, Bf16, Error, ExecError, F16, FinalizeCx, Io, Kernel, W
 use super::{Conv, Direction, FloatConv, has_bias};
 use crate::family::elementwise::Stored;
 
-/// The most parts that outputs are cut into, each of which has sums of its own.
+/// The most parts of an output; each needs a buffer of sums.
 const PARTS: usize = 64;
 
 pub(super) struct PlainConv<C> {
@@ -93,10 +93,10 @@ impl Conv {
         }
     }
 
-    /// Calls `visit` with each place of the input and the place of the output that a tap takes it to.
+    /// Calls `visit` with each pair of input and output positions that a tap connects.
     fn each_pair(&self, tap: usize, mut visit: impl FnMut(usize, usize)) {
         let window = &self.window;
-        // Windows lie over the large side, one for each place of the other.
+        // Windows slide over the large side, one per position of the small side.
         let (small, large) = match self.direction {
             Direction::Forward => (window.output, window.input),
             Direction::Transposed => (window.input, window.output),

@@ -1,5 +1,5 @@
-//! How a convolution of f32 runs on the primitives, which take images channels last: an image whose channels come second
-//! is converted, convolved by what suits its shape, and converted back.
+//! f32 convolution on the primitives. They take channels last; images with channels second are converted, convolved by
+//! the algorithm that suits the shape, and converted back.
 
 use udo_api::{Arithmetic, ExecError, Parallel, Work};
 use udo_simd::conv_f32::{self, Plan, Shape, Transposed};
@@ -14,49 +14,49 @@ use crate::family::matmul::Factors;
 use crate::family::partition;
 use crate::family::results::{Cut, Results, Strip, strip_rows};
 
-/// The most threads that share an image by Winograd's algorithm, as each has a workspace of its own.
+/// The most threads for an image in Winograd's algorithm; each needs a workspace.
 const WINOGRAD_THREADS: usize = 4;
 
-/// The fewest outputs of a group for which it pays to round the elements of each window.
+/// The fewest outputs per group for which rounding the inputs of each window to bf16 pays off.
 const LEAST_ROUNDED: usize = 16;
 
-/// The fewest pixels of a strip: a product of a few rows takes its terms in another order.
+/// The fewest pixels of a strip: products of a few rows add their terms in another order.
 const STRIP_PIXELS: usize = 64;
 
-/// The fewest pixels that a thread takes at a time, if there are more threads' worth of them: each time it reads all weights.
+/// The fewest pixels per grain, unless threads would idle: each grain reads all weights.
 const LEAST_PIXELS: usize = 24;
 
-/// The fewest lines of a strip: those of an input that several lines need are read again for each.
+/// The fewest rows of a strip: input rows that overlapping windows share are read again for each strip.
 const STRIP_LINES: usize = 4;
 
-/// The images by which an algorithm is chosen that is to serve all sizes: Winograd's pays from 14 by 14 pixels on.
+/// The image size used to choose an algorithm that must serve all sizes; Winograd pays off from 14 by 14 pixels.
 const ANY_SIZE: [usize; 2] = [28; 2];
 
-/// A convolution of f32 with all that it needs but weights.
+/// An f32 convolution without its weights.
 pub(crate) struct ConvPlan {
     algorithm: Algorithm,
     images: Images,
     ports: LayoutPorts,
 }
 
-/// What an image is convolved with.
+/// Weights and tables of a convolution.
 #[derive(Clone, Copy)]
 pub(crate) struct Weights<'a> {
     pub(crate) packed: &'a [f32],
-    /// Where each tap lies, as [`ConvPlan::fill`] makes it.
+    /// Offsets of each tap, from [`ConvPlan::fill`].
     pub(crate) table: &'a [u32],
     pub(crate) epilogue: Epilogue<'a>,
 }
 
 enum Algorithm {
-    /// A product whose rows a table gathers.
+    /// A matrix product whose rows are gathered through a table.
     Indirect {
         factors: Factors,
         plan: Box<Plan>,
         /// Groups, outputs and channels of a group, taps.
         shape: [usize; 4],
     },
-    /// The same for each phase of the strides, by lines of output pixels.
+    /// A gathered product for each phase of the strides, by output rows.
     Transposed {
         plan: Box<Transposed>,
         shape: Shape,
@@ -69,8 +69,8 @@ enum Algorithm {
 }
 
 impl ConvPlan {
-    /// The plan for a shape, where a byte of packed weights costs `price` multiply-adds; none if it is beyond memory.
-    /// Weights that come with each run have no price, and are not worth Winograd's transform.
+    /// Returns the plan for a shape; `None` if sizes overflow. A byte of packed weights costs as much as `price`
+    /// multiply-adds. Weights that are not constant have no price; for them Winograd's transform does not pay off.
     pub(crate) fn of(
         conv: &Conv,
         price: Option<u32>,
@@ -102,7 +102,7 @@ impl ConvPlan {
         Some(Self { algorithm, images, ports })
     }
 
-    /// What all images take.
+    /// Returns the work of all images.
     pub(crate) fn work(&self) -> Work {
         let Images { batch, work, .. } = self.images;
         match &self.algorithm {
@@ -124,7 +124,7 @@ impl ConvPlan {
         }
     }
 
-    /// Elements of the packed weights.
+    /// Returns the elements of the packed weights.
     pub(crate) fn packed_len(&self) -> usize {
         match &self.algorithm {
             Algorithm::Indirect { factors: Factors::F32, plan, .. } => plan.packed_len(),
@@ -135,7 +135,7 @@ impl ConvPlan {
         }
     }
 
-    /// All that decides how weights are packed.
+    /// Returns the recipe that determines how weights are packed.
     pub(crate) fn recipe(&self) -> F32Packing {
         match &self.algorithm {
             Algorithm::Indirect { factors: Factors::F32, shape, .. } => {
@@ -150,7 +150,7 @@ impl ConvPlan {
         }
     }
 
-    /// Elements of scratch for [`Self::run`]: an input image and an output image with their channels last, and a workspace.
+    /// Returns the scratch elements of [`Self::run`]: input and output image with channels last, and workspace.
     pub(crate) fn scratch_lens(&self) -> [usize; 3] {
         let [input, output] = self.images.lens();
         let input = match &self.algorithm {
@@ -173,7 +173,7 @@ impl ConvPlan {
         [input, if self.ports.output { 0 } else { output }, workspace]
     }
 
-    /// Entries of the table of where each tap lies.
+    /// Returns the entries of the table of tap offsets.
     pub(crate) fn table_len(&self) -> usize {
         match &self.algorithm {
             Algorithm::Indirect { plan, .. } => plan.table_len(),
@@ -182,7 +182,7 @@ impl ConvPlan {
         }
     }
 
-    /// Fills the table; false if a position is beyond memory.
+    /// Fills the table; returns false if an offset overflows.
     pub(crate) fn fill(&self, table: &mut [u32]) -> bool {
         match &self.algorithm {
             Algorithm::Indirect { plan, .. } => plan.fill(table),
@@ -191,7 +191,7 @@ impl ConvPlan {
         }
     }
 
-    /// Elements of workspace for results that become quantized values, on so many threads.
+    /// Returns the workspace elements for sums that are quantized, on this many threads.
     pub(crate) fn strips_len(&self, threads: usize) -> usize {
         let cut = self.cut(1, 1);
         match &self.algorithm {
@@ -204,7 +204,7 @@ impl ConvPlan {
         }
     }
 
-    /// How the rows of an image are cut, among so many grains or threads.
+    /// Divides the rows of an image among grains or threads.
     fn cut(&self, grains: usize, threads: usize) -> Cut {
         let (channels, line) = (self.images.channels[1], self.images.line_pixels());
         match &self.algorithm {
@@ -215,7 +215,7 @@ impl ConvPlan {
                 Cut { pixels: 1, channels, height, strip, workspace: 0 }
             }
             Algorithm::Transposed { plan, .. } => {
-                // Phases of the stride meet in lines that a strip would cut.
+                // Phases of the strides share output rows, which a strip must not split.
                 let height = plan.lines().div_ceil(grains);
                 Cut { pixels: line, channels, height, strip: height, workspace: 0 }
             }
@@ -227,7 +227,7 @@ impl ConvPlan {
             Algorithm::Winograd { tile, layer } => {
                 let rows = winograd::tile_rows(*tile, layer);
                 let height = rows.div_ceil(threads.min(WINOGRAD_THREADS));
-                // Tiles meet in blocks that a strip would cut.
+                // Tiles are computed in blocks, which a strip must not split.
                 Cut {
                     pixels: tile.size().saturating_mul(line),
                     channels,
@@ -239,17 +239,17 @@ impl ConvPlan {
         }
     }
 
-    /// Channels of an output image.
+    /// Returns the channels of an output image.
     pub(crate) fn outputs(&self) -> usize {
         self.images.channels[1]
     }
 
-    /// Whether [`Self::run`] adds a residual, which lies like the output.
+    /// Whether [`Self::run`] can add a residual, which needs the output's layout.
     pub(crate) fn takes_residual(conv: &Conv, ports: LayoutPorts) -> bool {
         ports.output && !conv.is_depthwise()
     }
 
-    /// Convolves all images of `x`, whose pixels lie `pitch` elements apart if its channels are last.
+    /// Convolves all images of `x`; with channels last, its pixels have a stride of `pitch`.
     pub(crate) fn run(
         &self,
         parallel: Parallel<'_>,
@@ -304,7 +304,7 @@ impl ConvPlan {
         Ok(())
     }
 
-    /// Convolves one image; its channels are last, and those of `y`. Its pixels lie `step` elements apart.
+    /// Convolves one image with channels last and a pixel stride of `step`; `y` has channels last.
     fn image(
         &self,
         parallel: Parallel<'_>,
@@ -359,7 +359,7 @@ impl ConvPlan {
     }
 }
 
-/// Has the pixels of a signal lie below each other, so that threads may share its lines.
+/// Turns a 1-D signal into a column of pixels, so that threads can share its rows.
 fn lines_of_one_pixel(images: &mut Images) {
     let Window { input, output, kernel, strides, dilations, pads } = &mut images.window;
     if [input[1], output[1], kernel[1]] == [1; 3] && pads[1] == 0 {
@@ -370,13 +370,13 @@ fn lines_of_one_pixel(images: &mut Images) {
     }
 }
 
-/// An image of so many pixels, each of so many channels and so far from the next.
+/// Returns an image of `count` pixels with `channels` channels and a stride of `pitch`.
 fn pixels(x: &[f32], image: usize, count: usize, [channels, pitch]: [usize; 2]) -> &[f32] {
     let len = count.checked_sub(1).map_or(0, |gaps| gaps * pitch + channels);
     &x[image * count * pitch..][..len]
 }
 
-/// An epilogue from output pixel `first` on.
+/// Returns the epilogue from output pixel `first` on.
 fn from(epilogue: Epilogue<'_>, first: usize) -> Epilogue<'_> {
     let residual = epilogue.residual.map(|(data, pixel)| (&data[first * pixel..], pixel));
     Epilogue { residual, ..epilogue }
@@ -387,12 +387,12 @@ fn taps(shape: &depthwise::Shape) -> usize {
 }
 
 fn packed_len(shape: &depthwise::Shape) -> usize {
-    // `ConvPlan::of` has seen that there is a length.
+    // Checked by `ConvPlan::of`.
     depthwise::packed_len(taps(shape), shape.channels * shape.multiplier).unwrap_or(0)
 }
 
-/// Winograd's algorithm, where it takes the shape and is faster; where images of several sizes share weights, by one size
-/// for all.
+/// Returns Winograd's algorithm if it supports the shape and is faster. If images of several sizes share the weights,
+/// one size decides for all.
 fn winograd(
     images: &Images,
     &Conv { groups, is_open, .. }: &Conv,

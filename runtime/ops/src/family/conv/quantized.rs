@@ -1,5 +1,5 @@
-//! How a convolution of 8-bit quantized values runs on the primitives: as one of f32 does (see `plan.rs`), with
-//! signed inputs made unsigned and unsigned weights made signed, each with their zero points.
+//! 8-bit quantized convolution on the primitives, as `plan.rs` does for f32. The primitives take unsigned inputs and
+//! signed weights; other types are shifted by 128 together with their zero points.
 
 use udo_api::{Arithmetic, Element, ExecError, Parallel, QuantizedType, Status, Work};
 use udo_simd::Bits;
@@ -13,37 +13,37 @@ use super::{Conv, Direction, Images, QuantizedPacking};
 use crate::family::layout::LayoutPorts;
 use crate::family::partition;
 
-/// What lies between an unsigned quantized value and the signed one with the same bits but the highest.
+/// Difference between an unsigned value and the signed value with the same bits but the highest inverted.
 const MIDDLE: i32 = 128;
 
-/// A convolution of quantized values with all that it needs but weights.
+/// A quantized convolution without its weights.
 pub(crate) struct QuantizedConvPlan {
     algorithm: Algorithm,
     images: Images,
     ports: LayoutPorts,
-    /// Whether values are copied, to be flipped.
+    /// Whether values are copied to convert their sign.
     flips: bool,
 }
 
 enum Algorithm {
-    /// A product with the pixels as they lie, for kernels of one tap that meet each.
+    /// A matrix product on the pixels in place, for 1x1 kernels without strides.
     Pointwise(Shape),
-    /// A product whose rows a table gathers, from the image or from a copy with a border.
+    /// A matrix product whose rows are gathered through a table, from the image or from a padded copy.
     Indirect {
         shape: Shape,
-        /// The window whose taps are gathered.
+        /// The window of the gathered runs.
         gathered: Window,
         border: Option<Border>,
     },
     Depthwise(depthwise::Shape),
-    /// A product for each phase of the strides: groups, channels and outputs of a group.
+    /// A matrix product per phase of the strides: groups, channels and outputs of a group.
     Transposed {
         plan: Transposed,
         of: [usize; 3],
     },
 }
 
-/// Rows and columns of padding around an image, so that the taps of a kernel's row lie behind each other.
+/// Padding around a copy of the image, so that the taps of a kernel row are contiguous.
 #[derive(Clone, Copy)]
 struct Border {
     before: [usize; 2],
@@ -51,43 +51,43 @@ struct Border {
     after: [usize; 2],
 }
 
-/// Channels from which on taps are wide enough to be gathered one by one.
+/// With this many channels, single taps are wide enough to be gathered.
 const WIDE: usize = 16;
 
-/// The numbers of a run, and its memory.
+/// The operands and scratch memory of a run.
 pub(crate) struct Operands<'a, A, C> {
     pub(crate) x: &'a [A],
     pub(crate) x_zero: A,
     pub(crate) packed: &'a [i8],
-    /// Where each run of taps lies, as [`QuantizedConvPlan::fill`] makes it.
+    /// Offsets of each run of taps, from [`QuantizedConvPlan::fill`].
     pub(crate) table: &'a [u32],
-    /// One for each output channel.
+    /// One per output channel.
     pub(crate) w_zeros: &'a [i8],
     pub(crate) bias: &'a [i32],
-    /// One for each output channel; none where results are sums.
+    /// One per output channel; empty if outputs are sums.
     pub(crate) scales: &'a [f32],
-    /// With so many elements from one pixel to the next, where its channels are last.
+    /// The output and, with channels last, its pixel stride.
     pub(crate) y: (&'a mut [C], usize),
     pub(crate) y_zero: C,
     pub(crate) scratch: Scratch<'a, C>,
 }
 
-/// The lengths are those of [`QuantizedConvPlan::scratch_lens`].
+/// Scratch memory of the lengths [`QuantizedConvPlan::scratch_lens`].
 pub(crate) struct Scratch<'a, C> {
-    /// An input image of unsigned values, its channels last.
+    /// An unsigned input image with channels last.
     pub(crate) values: &'a mut [u8],
-    /// The same with a border.
+    /// The same with its border.
     pub(crate) bordered: &'a mut [u8],
     /// A row of padding.
     pub(crate) padding: &'a mut [u8],
-    /// Sums of an output image, phase by phase.
+    /// Output of an image, phase by phase.
     pub(crate) phases: &'a mut [C],
-    /// An output image with its channels last.
+    /// An output image with channels last.
     pub(crate) unconverted: &'a mut [C],
 }
 
 impl<C> Scratch<'_, C> {
-    /// The same for another run.
+    /// Reborrows the memory.
     pub(crate) fn again(&mut self) -> Scratch<'_, C> {
         let Self { values, bordered, padding, phases, unconverted } = self;
         Scratch { values, bordered, padding, phases, unconverted }
@@ -104,11 +104,11 @@ pub(crate) struct ScratchLens {
     pub(crate) unconverted: usize,
 }
 
-/// A quantized value that the primitives read, some of them after a flip.
+/// A quantized input type, possibly with its sign converted.
 pub(crate) trait QuantizedInput: QuantizedType {
-    /// The bits of values.
+    /// Returns the values as bytes.
     fn bits(values: &[Self]) -> &[u8];
-    /// What to flip in the bits to make them an unsigned value.
+    /// The bits to invert to make a value unsigned.
     const FLIP: u8;
 }
 
@@ -128,7 +128,7 @@ impl QuantizedInput for i8 {
     }
 }
 
-/// A quantized value that the primitives write, or a sum as it is.
+/// An output type of the primitives: quantized, or i32 sums.
 pub(crate) trait QuantizedOutput: QuantizedType + Bits {
     fn product(to: &mut [Self], scales: &[f32], zero: Self, run: impl FnOnce(gemm_u8::Output<'_>));
     fn depthwise(to: &mut [Self], zero: Self, run: impl FnOnce(depthwise::Output<'_>));
@@ -154,7 +154,7 @@ impl QuantizedOutput for i8 {
     }
 }
 
-/// The signed value that stands for what `value` stands for, next to zero points that are moved as well.
+/// Returns the signed value that corresponds to `value` if zero points are shifted as well.
 pub(crate) fn signed<B: QuantizedType>(value: B) -> i8 {
     let middle = if B::DTYPE == u8::DTYPE { MIDDLE } else { 0 };
     (value.to_i32() - middle) as i8
@@ -171,7 +171,7 @@ impl QuantizedOutput for i32 {
 }
 
 impl QuantizedConvPlan {
-    /// The plan for a shape; none if it is beyond memory, or a window beyond what its sums hold.
+    /// Returns the plan for a shape; `None` if sizes overflow, or a window has more terms than i32 sums hold.
     pub(crate) fn of<A: QuantizedInput, C: QuantizedOutput>(
         conv: &Conv,
         ports: LayoutPorts,
@@ -207,7 +207,7 @@ impl QuantizedConvPlan {
         Some(Self { algorithm, images, ports, flips: A::FLIP != 0 })
     }
 
-    /// What all images take.
+    /// Returns the work of all images.
     pub(crate) fn work(&self) -> Work {
         let Images { batch, work, .. } = self.images;
         let work = Work::products(&[batch, work]).with(Arithmetic::Int8);
@@ -219,9 +219,9 @@ impl QuantizedConvPlan {
         })
     }
 
-    /// Elements of the packed weights.
+    /// Returns the elements of the packed weights.
     pub(crate) fn packed_len(&self) -> usize {
-        // `of` has seen that there are lengths.
+        // Checked by `of`.
         match &self.algorithm {
             Algorithm::Pointwise(shape) | Algorithm::Indirect { shape, .. } => shape.packed_len(),
             Algorithm::Depthwise(shape) => {
@@ -232,7 +232,7 @@ impl QuantizedConvPlan {
         .unwrap_or(0)
     }
 
-    /// All that decides how weights are packed, apart from their type.
+    /// Returns the recipe that determines how weights are packed, apart from their type.
     pub(crate) fn recipe(&self) -> QuantizedPacking {
         match &self.algorithm {
             Algorithm::Pointwise(shape) | Algorithm::Indirect { shape, .. } => {
@@ -248,7 +248,7 @@ impl QuantizedConvPlan {
         }
     }
 
-    /// How often the numbers for each output channel are repeated.
+    /// Returns how often the parameters of each output channel are repeated.
     pub(crate) fn repeats(&self) -> usize {
         match &self.algorithm {
             Algorithm::Transposed { plan, .. } => plan.repeats(),
@@ -256,9 +256,9 @@ impl QuantizedConvPlan {
         }
     }
 
-    /// Entries of the table of where each run of taps lies.
+    /// Returns the entries of the table of tap offsets.
     pub(crate) fn table_len(&self) -> usize {
-        // `of` has seen that there is a length.
+        // Checked by `of`.
         match &self.algorithm {
             Algorithm::Indirect { gathered, .. } => gathered.table_len().unwrap_or(0),
             Algorithm::Transposed { plan, .. } => plan.table_len(),
@@ -266,7 +266,7 @@ impl QuantizedConvPlan {
         }
     }
 
-    /// Fills the table; false if a position is beyond memory.
+    /// Fills the table; returns false if an offset overflows.
     pub(crate) fn fill(&self, table: &mut [u32]) -> bool {
         match &self.algorithm {
             Algorithm::Indirect { gathered, .. } => gathered.fill(table),
@@ -275,7 +275,7 @@ impl QuantizedConvPlan {
         }
     }
 
-    /// The lengths of [`Scratch`].
+    /// Returns the lengths of [`Scratch`].
     pub(crate) fn scratch_lens(&self) -> ScratchLens {
         let [values, unconverted] = self.images.lens();
         let (bordered, padding) = match &self.algorithm {
@@ -345,7 +345,7 @@ impl QuantizedConvPlan {
         Ok(())
     }
 
-    /// The unsigned values of an image, channels last; in `converted`, where they do not lie so already.
+    /// Returns the unsigned values of an image with channels last, converted into `converted` if necessary.
     fn values<'a, A: QuantizedInput>(
         &self,
         parallel: Parallel<'_>,
@@ -365,7 +365,7 @@ impl QuantizedConvPlan {
         Ok(converted)
     }
 
-    /// Convolves one image; its channels are last, and those of `y`.
+    /// Convolves one image; input and `y` have channels last.
     fn image<C: QuantizedOutput>(
         &self,
         parallel: Parallel<'_>,
@@ -438,7 +438,7 @@ impl QuantizedConvPlan {
         }
     }
 
-    /// The sums of all phases of one image.
+    /// Computes the sums of all phases of one image.
     fn phases<C: QuantizedOutput>(
         &self,
         parallel: Parallel<'_>,
@@ -462,7 +462,7 @@ impl QuantizedConvPlan {
     }
 }
 
-/// Whether each output pixel is made of the input pixel at its place alone.
+/// Whether each output pixel depends on exactly the input pixel at its position.
 fn meets_each_pixel(window: &Window) -> bool {
     let one = [1; 3];
     window.kernel == one
@@ -471,8 +471,8 @@ fn meets_each_pixel(window: &Window) -> bool {
         && window.input == window.output
 }
 
-/// The border that lets the taps of a kernel's row be read as one, and the window over an image that has
-/// it, whose taps are those rows. Only flat kernels without holes along the row have one.
+/// Returns the border that makes the taps of a kernel row contiguous, and the window over the padded image, whose taps
+/// are those rows. Only 2-D kernels without dilation along the row have one.
 fn bordered(window: &Window) -> Option<(Border, Window)> {
     let Window { input, output, kernel, strides, dilations, pads } = *window;
     let flat = input[0] == 1 && output[0] == 1 && kernel[0] == 1 && pads[0] == 0;
@@ -496,19 +496,19 @@ fn bordered(window: &Window) -> Option<(Border, Window)> {
 }
 
 impl Border {
-    /// Pixels of an image with it.
+    /// Returns the pixels of a padded image.
     fn pixels(&self) -> usize {
         [0, 1].map(|axis| self.before[axis] + self.size[axis] + self.after[axis]).iter().product()
     }
 
-    /// Copies an image into its border.
+    /// Copies an image into a padded buffer.
     fn pad(&self, image: &[u8], channels: usize, fill: u8, to: &mut [u8]) -> Result<(), ExecError> {
         let fits = conv_u8::pad(image, self.size, channels, self.before, self.after, fill, to);
         if fits { Ok(()) } else { Err(ExecError::of(Status::BAD_CALL)) }
     }
 }
 
-/// What all grains of an image share.
+/// State shared by all grains of an image.
 struct Run<'a, C> {
     values: &'a [u8],
     padding: &'a [u8],

@@ -1,4 +1,4 @@
-//! What convolutions promise of numbers, by each algorithm and in each layout.
+//! Numerical guarantees of convolutions, for each algorithm and layout.
 
 use udo_api::Dim;
 
@@ -11,18 +11,18 @@ use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
 const EXTENT: usize = 9;
 
-/// A convolution of 3 by 3 whose images are padded by 1.
+/// A 3 by 3 convolution of images padded by 1.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     channels: usize,
     outputs: usize,
     groups: usize,
-    /// Pixels around one that is no number that may become none as well.
+    /// Pixels around a NaN or infinity that may become NaN as well.
     leak: usize,
 }
 
 const CASES: [Case; 3] = [
-    // A product of gathered rows, one by tiles of Winograd's, and filters of one channel.
+    // A product of gathered rows, Winograd, and depthwise.
     Case { channels: 3, outputs: 5, groups: 1, leak: 0 },
     Case { channels: 48, outputs: 64, groups: 1, leak: 5 },
     Case { channels: 20, outputs: 20, groups: 20, leak: 0 },
@@ -165,7 +165,7 @@ fn images_of_open_extents_of_any_size_match_the_definition() {
 
 #[test]
 fn factors_are_rounded_where_that_is_allowed() {
-    // One tap, several with padding and strides, few channels, and groups; large kernels keep Winograd away.
+    // One tap, several with padding and strides, few channels, and groups; kernels too large for Winograd.
     let cases = [
         ([2usize, 33, 9, 8], [20usize, 33, 1, 1], [1i64, 0, 1]),
         ([1, 18, 11, 10], [40, 18, 5, 3], [2, 2, 1]),

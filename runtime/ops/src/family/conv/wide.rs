@@ -1,5 +1,5 @@
-//! The kernel of convolutions of values of up to 16 bits, whose bytes are convolved one after the other (see `byte_planes.rs`), and
-//! operators with this kernel and that of 8-bit values.
+//! Convolution of values of up to 16 bits, as one 8-bit convolution per plane of bytes (see `byte_planes.rs`), and
+//! operators with this kernel and the 8-bit one.
 
 use std::marker::PhantomData;
 
@@ -16,8 +16,8 @@ use crate::family::layout::{ChannelsLast, ChannelsSecond, FewChannels, Layout};
 use crate::family::quantized::byte_planes::{self, BytePlanes, Channels, PlaneSums, UP_TO_16_BITS};
 use crate::family::quantized::{VALUES, fixed_point};
 
-/// The operator `O`, whose values have 8 or 16 bits, with its kernels. Those of 8-bit values are first, so that these kernels only get
-/// nodes with a value of 16 bits.
+/// Defines the operator `O` of 8- or 16-bit values. The 8-bit kernel is listed first, so that this kernel only gets
+/// nodes with 16-bit values.
 pub(crate) const fn quantized_conv<O: IntegerConv>() -> Def {
     Def::of::<O>(WideConv::<O, ChannelsSecond>::ALL)
 }
@@ -43,7 +43,7 @@ impl<O: IntegerConv> WideConv<O, ChannelsSecond> {
 
 struct WideConv<O, L> {
     of: PhantomData<fn() -> (O, L)>,
-    /// Of one plane of bytes, to sums.
+    /// Convolves one plane of bytes to i32 sums.
     plan: QuantizedConvPlan,
     filters: Filters,
     planes: BytePlanes,
@@ -139,7 +139,7 @@ impl<O: IntegerConv, L: Layout> Kernel for WideConv<O, L> {
 }
 
 impl<O, L> WideConv<O, L> {
-    /// Sums of high bytes.
+    /// Returns the number of sums of the high plane.
     fn high_len(&self) -> usize {
         if self.planes.count() > 1 { self.len } else { 0 }
     }

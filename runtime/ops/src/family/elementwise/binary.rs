@@ -1,4 +1,4 @@
-//! Operators of two operands, which broadcast as numpy's do: a function of each pair of elements.
+//! Elementwise operators of two operands, with NumPy broadcasting.
 
 use std::marker::PhantomData;
 
@@ -15,24 +15,24 @@ use super::stored::Stored;
 use super::{Broadcast, QUANTIZED, broadcast_shapes};
 use crate::Def;
 
-/// A function of two numbers as an operator. Its family has schema, inference, kernels for every core, and tests.
+/// A binary operator. The family provides schema, inference, kernels for every core, and tests.
 pub(crate) trait Binary: Pairs {
     const NAME: &'static str;
-    /// The names of inputs and output.
+    /// Names of inputs and output.
     const PORTS: [&'static str; 3] = ["A", "B", "C"];
     const PARAMS: &'static [Param] = &[];
     /// The types that the CPU computes.
     const TYPES: TypeSet = types::NUMBERS;
-    /// Which shapes the operands may have.
+    /// The shapes that operands may have.
     const SHAPES: Shapes = Shapes::Any;
-    /// An OpenCL expression of the floats `a` and `b`, if the GPU and the DSP compute it.
+    /// An OpenCL expression of the floats `a` and `b`, if the GPU and the DSP support the operator.
     const OPENCL: Option<&'static str>;
-    /// Whether that is the function of integers as well, which wrap, for the bits of both.
+    /// Whether the same expression is correct for wrapping integers, computed on unsigned bits.
     const OF_BITS: bool = false;
-    /// What the CPU computes where the second operand has a type of its own, if it may have one.
+    /// The computation for a second operand of another type, if allowed.
     const MIXED: Option<MixedOf> = None;
 
-    /// The function for elements of one type, which parameters may say.
+    /// Returns the function for elements of a type, which may depend on parameters.
     fn of_type(_cx: &FinalizeCx<'_>, dtype: Option<DType>) -> Result<Run, Error>
     where
         Self: Sized,
@@ -41,28 +41,28 @@ pub(crate) trait Binary: Pairs {
     }
 }
 
-/// Which shapes the operands of a function may have.
+/// The shapes that operands may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shapes {
     /// All that broadcast.
     Any,
-    /// Those whose result has the shape of the first.
+    /// Those that broadcast to the shape of the first.
     OfFirst,
 }
 
-/// For the types of the operands.
+/// Returns the computation for the types of the operands.
 pub(crate) type MixedOf = fn([Option<DType>; 2]) -> Result<Mixed, Error>;
 
-/// How operands of two types become results of the first one's: in `f64`.
+/// A computation in f64 for operands of two types; the output has the type of the first.
 #[derive(Clone, Copy)]
 pub(crate) struct Mixed {
-    /// The second operand in scratch memory.
+    /// Returns the second operand, converted into scratch memory.
     widened: for<'a> fn(&mut Io<'a>) -> Result<&'a [f64], ExecError>,
     run: fn(&Broadcast, &mut Io<'_>, &[f64]) -> Result<(), ExecError>,
 }
 
 impl Mixed {
-    /// By the function of `P`.
+    /// Returns the computation of the function `P`.
     pub(crate) fn of<P: Pairs>([a, b]: [Option<DType>; 2]) -> Result<Self, Error> {
         let run = of_type!(
             a,
@@ -111,7 +111,7 @@ fn mixed<P: Pairs, T: Stored<f64>>(
     }
 }
 
-/// The function of `P` for elements of one type.
+/// Returns the function of `P` for elements of a type.
 pub(crate) fn run_of<P: Pairs>(dtype: Option<DType>) -> Result<Run, Error> {
     of_computed!(dtype, T => {
         let run: Run = |plan, io| T::rows::<P>().run(plan, io);
@@ -119,7 +119,7 @@ pub(crate) fn run_of<P: Pairs>(dtype: Option<DType>) -> Result<Run, Error> {
     })
 }
 
-/// The operator that `B` is the function of.
+/// Defines the operator of the function `B`.
 pub(crate) const fn binary<B: Binary>() -> Def {
     let def = Def::of::<Described<B>>(Kernels::<B>::ALL);
     #[cfg(test)]
@@ -130,7 +130,7 @@ pub(crate) const fn binary<B: Binary>() -> Def {
 struct Described<B>(PhantomData<fn() -> B>);
 
 impl<B: Binary> Described<B> {
-    /// Quantized values are for the DSP alone; the GPU stores halves.
+    /// Quantized types are for the DSP only; the GPU accepts f16 storage.
     const TYPES: TypeSet = match B::OPENCL {
         Some(_) => B::TYPES.or(QUANTIZED).or(types::F16),
         None => B::TYPES,
@@ -160,7 +160,7 @@ impl<B: Binary> Op for Described<B> {
     }
 }
 
-/// The one type of both operands, and their common shape.
+/// Returns the common type and the broadcast shape of both operands.
 pub(super) fn broadcast_inputs(node: &Node<'_>) -> Result<(DType, Shape), Error> {
     let (a, b) = (node.input(0)?, node.input(1)?);
     let Some(dtype) = a.dtype().filter(|_| a.dtype() == b.dtype()) else {
@@ -178,11 +178,11 @@ impl<B: Binary> Kernels<B> {
     };
 }
 
-/// The function `B` of numbers, on the CPU.
+/// The CPU kernel of `B`.
 struct PairKernel<B> {
     fixed: Option<Broadcast>,
     run: Way,
-    /// Elements of the second operand, where they are widened.
+    /// Scratch elements for the converted second operand.
     widened_len: usize,
     of: PhantomData<fn() -> B>,
 }
@@ -229,11 +229,11 @@ impl<B: Binary> Kernel for PairKernel<B> {
     }
 }
 
-/// The function `B` of what 8-bit quantized values stand for, on the DSP.
+/// The DSP kernel of `B` for 8-bit quantized values.
 struct QuantKernel<B> {
     plan: Broadcast,
     encodings: [Encoding; 3],
-    /// For the type of the values.
+    /// The kernel for the element type.
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
     of: PhantomData<fn() -> B>,
 }
@@ -295,7 +295,7 @@ mod tests {
     };
     use crate::testing::{Tensor, assert_near, bench, noise, tensor};
 
-    /// What every member is tested for; `bench` adds calls in place.
+    /// Runs all tests of a member; `bench` adds calls in place.
     pub(super) fn all<B: Binary>(name: &str) {
         println!("{name}: a family member");
         shapes_broadcast_from_either_side::<B>(name);
@@ -313,7 +313,7 @@ mod tests {
         integers_wrap_and_are_0_over_0::<B>(name);
     }
 
-    /// Operands that no function is undefined for.
+    /// Returns operands for which every function is defined.
     fn operands(a_len: usize, b_len: usize) -> (Vec<f32>, Vec<f32>) {
         let mut a = noise(a_len + b_len);
         let b = a.split_off(a_len);
@@ -337,7 +337,7 @@ mod tests {
             (&[1, 3, 1], &[2, 1, 4], &[2, 3, 4]),
             (&[0, 3], &[3], &[0, 3]),
         ];
-        // Compared together: with one number on the left, all results of a case may be NaN.
+        // Collected over the case: with a scalar left operand, all outputs may be NaN.
         let (mut found, mut all) = (Vec::new(), Vec::new());
         for (a_dims, b_dims, dims) in cases {
             if B::SHAPES == Shapes::OfFirst && a_dims != dims {
@@ -488,7 +488,7 @@ mod tests {
         let y = pair(name, rows, cols).one().values::<f32>();
         for (i, y) in y.into_iter().enumerate() {
             let (a, b) = (EDGES[i / count], EDGES[i % count]);
-            // A NaN stays, but where the function has one value whatever that operand is.
+            // NaN propagates, unless the function has the same value for every operand.
             let of = format!("{} of {a:e} and {b:e}", B::NAME);
             assert_rounded(y, B::F64(a.into(), b.into()), 1e-6, &of);
         }

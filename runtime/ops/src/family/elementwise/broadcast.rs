@@ -1,4 +1,4 @@
-//! Numpy's broadcasting of two tensors.
+//! NumPy broadcasting.
 
 use udo_api::{Dim, Element, Error, ExecError, MAX_RANK, Parallel, Shape};
 
@@ -6,7 +6,7 @@ use super::GRAIN;
 use super::rows::Side;
 use crate::family::axes::{Axes, StridedIter};
 
-/// The shape of two broadcast tensors, bounded where either decides it and is bounded.
+/// Returns the shape of two broadcast tensors; a bound stays where it decides the extent.
 pub(crate) fn broadcast_shapes(a: Shape, b: Shape) -> Result<Shape, Error> {
     let rank = a.rank().max(b.rank());
     let at = |shape: Shape, axis: usize| {
@@ -18,7 +18,7 @@ pub(crate) fn broadcast_shapes(a: Shape, b: Shape) -> Result<Shape, Error> {
                 Ok(other.with_both(one, other.bound()))
             }
             (Dim::UpTo(x), Dim::UpTo(y)) => Ok(Dim::UpTo(x.max(y))),
-            // In each run the bounded one is 1 or the same.
+            // In each run the bounded extent must be 1 or equal.
             (known, Dim::UpTo(_)) | (Dim::UpTo(_), known) => Ok(known),
             (x, y) if x.bound() == y.bound() => Ok(x.with_both(y, x.bound())),
             _ => Err(Error::new(format!("shapes {a} and {b} do not broadcast"))),
@@ -27,21 +27,21 @@ pub(crate) fn broadcast_shapes(a: Shape, b: Shape) -> Result<Shape, Error> {
     Shape::of_dims(&dims)
 }
 
-/// How the elements of `N` tensors meet, with neighbouring axes merged.
+/// Broadcasting of `N` tensors, with neighbouring axes merged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Broadcast<const N: usize = 2> {
     out_rank: usize,
     out_dims: Axes,
     pub(super) rank: usize,
     pub(super) dims: Axes,
-    /// 0 along an axis on which a tensor repeats.
+    /// Strides of each tensor; 0 along an axis on which it broadcasts.
     pub(super) strides: [Axes; N],
-    /// Whether the elements are few and meet along one axis: a call of them costs little more than itself.
+    /// Whether there are few elements along a single axis, so that call overhead dominates.
     is_few: bool,
 }
 
 impl<const N: usize> Broadcast<N> {
-    /// Nothing if the shapes do not broadcast.
+    /// Returns `None` if the shapes do not broadcast.
     pub(crate) fn of_all(shapes: [&[usize]; N]) -> Option<Self> {
         let out_rank = shapes.iter().map(|dims| dims.len()).max().unwrap_or(0);
         let mut plan = Self {
@@ -89,12 +89,12 @@ impl<const N: usize> Broadcast<N> {
         Some(plan)
     }
 
-    /// The extents of the result.
+    /// Returns the extents of the output.
     pub(crate) fn shape(&self) -> &[usize] {
         &self.out_dims[..self.out_rank]
     }
 
-    /// Elements of the result.
+    /// Returns the elements of the output.
     pub(crate) fn len(&self) -> usize {
         self.dims[..self.rank].iter().product()
     }
@@ -114,7 +114,7 @@ impl<const N: usize> Broadcast<N> {
         StridedIter::new(&self.dims[..self.rank], self.strides)
     }
 
-    /// Calls `body` with each row of the result, where its operands start, and how far apart their elements are.
+    /// Calls `body` with each output row, the operands' offsets, and their strides.
     fn each_row<Y>(&self, y: &mut [Y], mut body: impl FnMut([usize; N], [usize; N], &mut [Y])) {
         let inner = self.rank - 1;
         let (cols, steps) = (self.dims[inner], self.steps(inner));
@@ -127,8 +127,8 @@ impl<const N: usize> Broadcast<N> {
         }
     }
 
-    /// Calls `body` with parts of the result, where their operands start, and their elements, on several threads
-    /// where there are many.
+    /// Calls `body` with parts of the output, the operands' offsets and strides, on several threads if there are many
+    /// elements.
     fn share<Y: Element>(
         &self,
         parallel: Parallel<'_>,
@@ -160,13 +160,13 @@ pub(super) type Row<'f, A, B, Y> = dyn Fn(Side<'_, A>, Side<'_, B>, &mut [Y]) + 
 pub(super) type RowInPlace<'f, A, B> = dyn Fn(&mut [A], Side<'_, B>) + Sync + 'f;
 
 impl Broadcast {
-    /// Nothing if the shapes do not broadcast.
+    /// Returns `None` if the shapes do not broadcast.
     pub(crate) fn of(a: &[usize], b: &[usize]) -> Option<Self> {
         Self::of_all([a, b])
     }
 
-    /// Calls `row` with each row of the result and of its operands, shared out among threads. Rows that are short are
-    /// taken many at a time.
+    /// Calls `row` with each row of output and operands, divided among threads. Short rows are processed many at a
+    /// time.
     #[inline]
     pub(crate) fn rows<A: Element, B: Element, Y: Element>(
         &self,
@@ -203,7 +203,7 @@ impl Broadcast {
         })
     }
 
-    /// The same where `y` holds the elements of `a`.
+    /// Does the same with `a` stored in `y`.
     #[inline]
     pub(super) fn rows_in_place<A: Element, B: Element>(
         &self,
@@ -244,8 +244,8 @@ impl Broadcast {
         })
     }
 
-    /// A bounded `a` may turn out shorter than the result. No element of it lies behind the place
-    /// that needs it, so from the last place on none is overwritten too early.
+    /// A bounded `a` may be smaller than the output. Its elements never lie after the outputs that need them, so
+    /// writing from the last position backwards overwrites none too early.
     fn rows_backwards<A: Element, B: Element>(
         &self,
         y: &mut [A],
@@ -270,7 +270,7 @@ impl Broadcast {
 type RowOf3<'f, A, B, C, Y> = dyn Fn((&[A], &[B], &[C]), [usize; 3], &mut [Y]) + Sync + 'f;
 
 impl Broadcast<3> {
-    /// `y[i] = f(a[..], b[..], c[..])` for every element of the result, shared out among threads.
+    /// `y[i] = f(a[..], b[..], c[..])` for every output element, divided among threads.
     pub(crate) fn apply_shared<A: Element, B: Element, C: Element, Y: Element>(
         &self,
         parallel: Parallel<'_>,

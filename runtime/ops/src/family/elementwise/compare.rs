@@ -1,4 +1,4 @@
-//! Comparisons of two operands, which broadcast as numpy's do: a truth for each pair of elements.
+//! Elementwise comparisons of two operands, with NumPy broadcasting and bool output.
 
 use std::marker::PhantomData;
 
@@ -15,7 +15,7 @@ use super::rows::{Computed, Question, Truths, truths_of_blocks};
 use super::{Broadcast, QUANTIZED};
 use crate::Def;
 
-/// A comparison of two numbers as an operator. Its family has schema, inference, kernels for every core, and tests.
+/// A comparison. The family provides schema, inference, kernels for every core, and tests.
 pub(crate) trait Compare: Question {
     const NAME: &'static str;
     /// The types that the CPU compares.
@@ -24,7 +24,7 @@ pub(crate) trait Compare: Question {
     const OPENCL: &'static str;
 }
 
-/// The operator that `C` is the comparison of.
+/// Defines the operator of the comparison `C`.
 pub(crate) const fn compare<C: Compare>() -> Def {
     let def = Def::of::<Described<C>>(Kernels::<C>::ALL);
     #[cfg(test)]
@@ -57,10 +57,10 @@ impl<C: Compare> Kernels<C> {
         &[NumberKernel::<C>::DEF, CompareGpu::<C>::DEF, QuantKernel::<C>::DEF];
 }
 
-/// The comparison `C` of numbers, on the CPU.
+/// The CPU kernel of `C`.
 struct NumberKernel<C> {
     fixed: Option<Broadcast>,
-    /// For the type of the elements.
+    /// The kernel for the element type.
     run: Run,
     of: PhantomData<fn() -> C>,
 }
@@ -94,11 +94,11 @@ fn execute<T: Element>(of: Truths<T>, plan: &Broadcast, io: &mut Io<'_>) -> Resu
     plan.rows(io.parallel, operands, y, &of)
 }
 
-/// The comparison `C` of what 8-bit quantized values stand for, on the DSP.
+/// The DSP kernel of `C` for 8-bit quantized values.
 struct QuantKernel<C> {
     plan: Broadcast,
     encodings: [Encoding; 2],
-    /// For the type of the values.
+    /// The kernel for the element type.
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
     of: PhantomData<fn() -> C>,
 }
@@ -159,7 +159,7 @@ mod tests {
     const A: [f32; 6] = [0.0, -0.0, 1.5, -2.0, f32::NAN, f32::INFINITY];
     const B: [f32; 6] = [-0.0, 1.0, 1.5, -3.0, 1.0, f32::INFINITY];
 
-    /// What every member is tested for.
+    /// Runs all tests of a member.
     pub(super) fn all<C: Compare>(name: &str) {
         println!("{name}: a family member");
         every_pair_is_compared::<C>();
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(y.values::<Bool>(), wanted);
         assert_eq!(run.input(tensor(&[], &[8i8])).error(), "input 1 has no encoding");
     }
-    /// Zeros are equal whatever their signs, numbers next to zero are not zero, and with a NaN nothing is true.
+    /// Zeros are equal whatever their sign, denormals are not 0, and comparisons with NaN are false.
     fn edges_are_compared_as_in_f64<C: Compare>() {
         let wide = |a: f32, b: f32| {
             let of = C::of(f64::from(a), f64::from(b));

@@ -1,4 +1,4 @@
-//! Calls of functions on the elements of a tensor.
+//! Calls of elementwise functions over a tensor.
 
 use udo_api::{
     DType, Element, Encoding, Error, ExecError, FinalizeCx, Io, Pair, QuantizedType, Status,
@@ -8,10 +8,10 @@ use udo_simd::rows::Quantized;
 use super::GRAIN;
 use crate::family::results::{QuantizedAs, quantize};
 
-/// Numbers that are computed before they become quantized values: they stay in a first-level cache.
+/// f32 elements computed before they are quantized; they fit a first-level cache.
 const STRIP: usize = 1 << 10;
 
-/// Whether a run may have fewer elements than there is room for.
+/// Whether a run may have fewer elements than the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extents {
     Fixed,
@@ -19,16 +19,16 @@ pub(crate) enum Extents {
 }
 
 impl Extents {
-    /// Those of output 0.
+    /// Returns the extents of output 0.
     pub(crate) fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let is_fixed = cx.output(0)?.full_shape().is_fixed();
         Ok(if is_fixed { Self::Fixed } else { Self::Bounded })
     }
 }
 
-/// Calls one of the functions on the elements, on several threads where there are many.
+/// Applies a function to all elements, on several threads if there are many.
 ///
-/// Small tensors of fixed extents take the least: a node of a few elements costs little more than its call.
+/// Small tensors of fixed extents take the shortest path, because the call overhead dominates there.
 #[inline]
 pub(crate) fn each<T: Element>(
     extents: Extents,
@@ -40,7 +40,7 @@ pub(crate) fn each<T: Element>(
         Ok(Pair::Same(y)) if extents == Extents::Fixed && y.len() <= GRAIN => in_place(y),
         Ok(Pair::Apart(x, y)) if extents == Extents::Fixed && y.len() <= GRAIN => apart(x, y),
         Ok(pair) => return share(io, pair, apart, in_place),
-        // What does not lie in one piece is no pair, and nothing was taken.
+        // Strided tensors cannot be in place, and nothing was taken yet.
         Err(_) => return each_row(io, apart),
     }
     Ok(())
@@ -55,7 +55,7 @@ fn share<T: Element>(
 ) -> Result<(), ExecError> {
     match pair {
         Pair::Apart(x, y) => {
-            // A bounded output has room for more than the run's elements.
+            // A bounded output buffer may be larger than this run's output.
             let len = x.len().min(y.len());
             io.parallel.chunks_mut(&mut y[..len], GRAIN, |chunk, y| {
                 apart(&x[chunk * GRAIN..][..y.len()], y);
@@ -84,10 +84,10 @@ fn each_row<T: Element>(
     })
 }
 
-/// What a function makes of some numbers.
+/// A function of a strip of f32 values.
 type StripFn<'a> = &'a (dyn Fn(&[f32], &mut [f32]) + Sync);
 
-/// Calls the function on the elements of input 0, and stores what comes of them as quantized values.
+/// Applies a function to the elements of input 0, and stores the results quantized.
 pub(crate) fn each_quantized(
     io: Io<'_>,
     QuantizedAs { dtype, encoding }: QuantizedAs,
@@ -123,7 +123,7 @@ fn strips_quantized<Q: Quantized + QuantizedType + Element>(
             Ok(())
         });
     }
-    // What does not lie in one piece was not taken.
+    // Strided tensors were not taken.
     let (x, mut y) = (io.inputs.rows::<f32>(0)?, io.outputs.take_rows::<Q>(0)?);
     io.parallel.rows_mut(&mut y, |row, y| {
         let x = x.get(row).filter(|x| x.len() == y.len());

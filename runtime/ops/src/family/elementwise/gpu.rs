@@ -1,4 +1,4 @@
-//! Functions of elements on the GPU, one element per work item.
+//! Elementwise functions on the GPU, one element per work item.
 
 use std::fmt::Write as _;
 use std::marker::PhantomData;
@@ -15,7 +15,7 @@ use crate::family::gpu::{EXACT, Meeting, REAL, integer, ints, width};
 use crate::family::source::Source;
 use crate::number::Number;
 
-/// The function `U` of each element.
+/// The unary function `U`.
 pub(super) struct UnaryGpu<U> {
     len: usize,
     params: [f32; 2],
@@ -59,10 +59,10 @@ impl<U: Unary> GpuKernel for UnaryGpu<U> {
     }
 }
 
-/// The function `B` of two operands.
+/// The binary function `B`.
 pub(super) struct BinaryGpu<B> {
     operands: Operands,
-    /// What integers are read as.
+    /// The OpenCL type of integers.
     integer: Option<&'static str>,
     item: Item<Self>,
     of: PhantomData<fn() -> B>,
@@ -121,7 +121,7 @@ impl<B: Binary> GpuKernel for BinaryGpu<B> {
     }
 }
 
-/// The function `R` of any number of operands.
+/// The repeated function `R`.
 pub(super) struct RepeatedGpu<R> {
     operands: Operands,
     of: PhantomData<fn() -> R>,
@@ -151,7 +151,7 @@ impl<R: Repeated> GpuKernel for RepeatedGpu<R> {
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
         let count = self.operands.count;
-        // A name of its own for each, and then what is made of it, in order.
+        // Loads each operand into a separate variable, then combines them in order.
         let operand = |port: usize| {
             let Operand { element, read } = real(&format!("x_{port}"), port);
             let taken = match port {
@@ -170,7 +170,7 @@ impl<R: Repeated> GpuKernel for RepeatedGpu<R> {
     }
 }
 
-/// The function `L` of a number and of two limits.
+/// The function `L` of an element and two limits.
 pub(super) struct LimitedGpu<L> {
     len: usize,
     given: [bool; 2],
@@ -214,7 +214,7 @@ impl<L: Limited> GpuKernel for LimitedGpu<L> {
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
         let [low, high] = self.given;
-        // A limit that is left out is a port that nobody reads.
+        // An absent limit reads port 0, and its value is not used.
         let ports = [Some(0), low.then_some(1), high.then_some(2)];
         let launch = Launch::new(Self::TEXT, "udo_limited")
             .args(ports.map(|port| GpuArg::input(port.unwrap_or(0))))
@@ -225,34 +225,34 @@ impl<L: Limited> GpuKernel for LimitedGpu<L> {
     }
 }
 
-/// Where work items have their operands.
+/// Strided access to the operands.
 struct Operands {
     count: usize,
     meeting: Meeting,
 }
 
-/// The type that a source reads an operand's elements as, and the statement that reads one.
+/// The OpenCL type of an operand's elements, and the statement that loads one.
 struct Operand {
     element: &'static str,
     read: String,
 }
 
-/// What a work item does, for the type of the elements.
+/// The body of a work item, per element type.
 type Item<K> = fn(&K, usize, &Buffers<'_>) -> Result<(), ExecError>;
 
-/// The element `name` of input `port`, which a source reads as it lies there.
+/// Loads the element `name` of input `port` without conversion.
 fn plain(element: &'static str, name: &str, port: usize) -> Operand {
     Operand { element, read: format!("const {element} {name} = x{port}[p{port}]") }
 }
 
-/// The number `name`, from input `port`.
+/// Loads the floating-point value `name` from input `port`.
 fn real(name: &str, port: usize) -> Operand {
     let read = format!("const float {name} = UDO_LOAD(x{port}, p{port})");
     Operand { element: "UDO_STORAGE", read }
 }
 
 impl Operands {
-    /// All inputs of a node, which broadcast to its output.
+    /// Returns the access to all inputs of a node, which broadcast to its output.
     fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let count = cx.input_count();
         let inputs = (0..count).map(|port| cx.input(port)).collect::<Result<Vec<_>, _>>()?;
@@ -264,7 +264,7 @@ impl Operands {
         std::array::from_fn(|port| self.meeting.place(port, i))
     }
 
-    /// A work item for each element of the output, whose type and statement are `y_type` and `y`.
+    /// Launches a work item per output element, of type `y_type` and computed by the statement `y`.
     fn launch(
         &self,
         name: &'static str,
@@ -289,12 +289,12 @@ impl Operands {
     }
 }
 
-// Functions of more types than floating-point numbers: bools and integers, and elements of any width.
+// Functions of further types: bools, integers, and elements of any width.
 
 /// The comparison `C` of two operands.
 pub(super) struct CompareGpu<C> {
     operands: Operands,
-    /// What integers are read as.
+    /// The OpenCL type of integers.
     integer: Option<&'static str>,
     item: Item<Self>,
     of: PhantomData<fn() -> C>,
@@ -349,7 +349,7 @@ impl<C: Compare> GpuKernel for CompareGpu<C> {
     }
 }
 
-/// One of two elements, by the truth in the first operand.
+/// Selects one of two elements by a bool.
 pub(super) struct TernaryGpu<F> {
     operands: Operands,
     element: &'static str,
@@ -391,7 +391,7 @@ impl<F: Ternary> GpuKernel for TernaryGpu<F> {
     }
 }
 
-/// The function `L` of bits, or of truths.
+/// The bitwise or logical function `L`.
 pub(super) struct BitsGpu<L> {
     operands: Operands,
     is_of_truths: bool,
@@ -421,7 +421,7 @@ impl<L: Logic + Bitwise> BitsGpu<L> {
     }
 }
 
-/// The last bits of 64.
+/// Truncation of u64 to a narrower type.
 trait Cut {
     fn cut(bits: u64) -> Self;
 }
@@ -469,7 +469,7 @@ impl<L: Logic + Bitwise> GpuKernel for BitsGpu<L> {
     }
 }
 
-/// The question `P` about each element.
+/// The predicate `P` of each element.
 pub(super) struct PredicateGpu<P> {
     len: usize,
     params: [bool; 2],

@@ -1,4 +1,4 @@
-//! Operators of one operand and of two limits, inputs of one element that may be left out.
+//! Operators of one operand and two optional scalar limits.
 
 use std::marker::PhantomData;
 
@@ -14,20 +14,20 @@ use super::{Extents, each, infer_like_input};
 use crate::Def;
 use crate::number::Number;
 
-/// A function of a number and of a lower and an upper limit. Its family has schema, inference, kernels for the CPU and the GPU,
+/// A function of an element, a lower and an upper limit. The family provides schema, inference, CPU and GPU kernels,
 /// and tests.
 pub(crate) trait Limited: Send + Sync + 'static {
     const NAME: &'static str;
-    /// The names of the limits.
+    /// Names of the limits.
     const LIMITS: [&'static str; 2];
     /// An OpenCL expression of the floats `x`, `low` and `high`.
     const OPENCL: &'static str;
 
-    /// The function itself. A limit that is left out is the lowest number of the type, or the highest.
+    /// Evaluates the function. An absent limit is the lowest or highest value of the type.
     fn of<T: Number>(x: T, low: T, high: T) -> T;
 }
 
-/// The operator that `L` is the function of.
+/// Defines the operator of the function `L`.
 pub(crate) const fn limited<L: Limited>() -> Def {
     let def = Def::of::<Described<L>>(Described::<L>::KERNELS);
     #[cfg(test)]
@@ -67,7 +67,7 @@ impl<L: Limited> Op for Described<L> {
     }
 }
 
-/// The function `L` of numbers, on the CPU.
+/// The CPU kernel of `L`.
 struct NumberKernel<L> {
     /// Which limits are inputs.
     given: [bool; 2],
@@ -105,7 +105,7 @@ impl<L: Limited> Kernel for NumberKernel<L> {
 }
 
 impl<L> NumberKernel<L> {
-    /// A limit that is given, if it is.
+    /// Returns a limit, if the node has it.
     fn limit<T: Element>(&self, inputs: &Inputs<'_>, side: usize) -> Result<Option<T>, ExecError> {
         if !self.given[side] {
             return Ok(None);
@@ -130,7 +130,7 @@ fn execute<L: Limited, T: Number>(kernel: &NumberKernel<L>, io: Io<'_>) -> Resul
     )
 }
 
-/// Computed in `f32`, in which limits that are left out are infinities.
+/// Computes in f32, with infinities for absent limits.
 fn halves<L: Limited, T: Stored<f32>>(
     kernel: &NumberKernel<L>,
     io: Io<'_>,
@@ -152,7 +152,7 @@ mod tests {
     use crate::family::partition::GRAIN;
     use crate::testing::{bench, tensor};
 
-    /// What every member is tested for; `bench` adds calls in place and over rows that lie apart.
+    /// Runs all tests of a member; `bench` adds calls in place and over strided rows.
     pub(super) fn all<L: Limited>(name: &str) {
         println!("{name}: a family member");
         edges_are_those_of_the_function::<L>();

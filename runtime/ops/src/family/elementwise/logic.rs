@@ -1,4 +1,4 @@
-//! Operators that combine truths or the bits of integers of two operands, which broadcast as numpy's do.
+//! Logical and bitwise operators of two operands, with NumPy broadcasting.
 
 use std::marker::PhantomData;
 
@@ -16,30 +16,30 @@ use super::rows::{Rows, Side, each, each_onto, of_blocks, onto_blocks};
 use super::stored::{Plain, Stored};
 use crate::Def;
 
-/// An operator on truths or bits. Its family has schema, inference, a kernel for the CPU, and tests.
+/// A logical or bitwise operator. The family provides schema, inference, a CPU kernel, and tests.
 pub(crate) trait Logic: Send + Sync + 'static {
     const NAME: &'static str;
-    /// The names of inputs and output.
+    /// Names of inputs and output.
     const PORTS: [&'static str; 3] = ["A", "B", "C"];
     const TYPES: TypeSet;
     const PARAMS: &'static [Param] = &[];
 
-    /// The kernel of the GPU, from [`on_gpu`], where there is one.
+    /// The GPU kernel from [`on_gpu`], if any.
     const GPU: Option<KernelDef> = None;
 
-    /// The function for elements of one type, which parameters may say.
+    /// Returns the function for elements of a type, which may depend on parameters.
     fn of_type(cx: &FinalizeCx<'_>, dtype: Option<DType>) -> Result<Run, Error>;
 }
 
-/// A function of 64 bits, or of one that is a truth. What lies beyond the bits of a type is lost.
+/// A bitwise function of u64, or of one bit for bools. Excess bits are truncated.
 pub(crate) trait Bitwise: Send + Sync + 'static {
-    /// The same of the integers, or truths, `a` and `b` in OpenCL.
+    /// The function of the integers or bools `a` and `b` in OpenCL.
     const OPENCL: &'static str;
 
     fn of(a: u64, b: u64) -> u64;
 }
 
-/// The function of `B` for elements of one type.
+/// Returns the function of `B` for elements of a type.
 pub(crate) fn bitwise<B: Bitwise>(dtype: Option<DType>) -> Result<Run, Error> {
     if dtype == Some(DType::Bool) {
         return Ok(|plan, io| truths::<B>().run(plan, io));
@@ -71,7 +71,7 @@ fn bits<B: Bitwise, T: Stored<u64>>() -> Rows<T> {
     }
 }
 
-/// The operator of `L`.
+/// Defines the operator of `L`.
 pub(crate) const fn logic<L: Logic>() -> Def {
     let def = Def::of::<Described<L>>(LogicKernel::<L>::ALL);
     #[cfg(test)]
@@ -96,7 +96,7 @@ impl<L: Logic> Op for Described<L> {
     }
 }
 
-/// The function `L` of truths or bits, on the CPU.
+/// The CPU kernel of `L`.
 struct LogicKernel<L> {
     fixed: Option<Broadcast>,
     run: Run,
@@ -113,14 +113,14 @@ impl<L: Logic> LogicKernel<L> {
         Some(_) => &[Self::CPU, Self::GPU],
         None => &[Self::CPU],
     };
-    /// Where there is one.
+    /// The GPU kernel, if there is one.
     const GPU: KernelDef = match L::GPU {
         Some(gpu) => gpu,
         None => Self::CPU,
     };
 }
 
-/// The kernel of the GPU for the operator `L`.
+/// Returns the GPU kernel of the operator `L`.
 pub(crate) const fn on_gpu<L: Logic + Bitwise>() -> KernelDef {
     BitsGpu::<L>::DEF
 }
@@ -145,7 +145,7 @@ mod tests {
     use crate::family::partition::GRAIN;
     use crate::testing::{Bench, bench, tensor};
 
-    /// What every member is tested for; `bench` adds calls in place.
+    /// Runs all tests of a member; `bench` adds calls in place.
     pub(super) fn all<L: Logic>(name: &str) {
         println!("{name}: a family member");
         if L::TYPES.has(DType::Bool) {
@@ -168,13 +168,13 @@ mod tests {
         assert_eq!(error, "shapes [2] and [3] do not broadcast");
     }
 
-    /// A node that has what it must.
+    /// Returns a node with its required parameters.
     fn with_params<L: Logic>() -> Bench {
         let must = L::PARAMS.iter().filter(|param| !param.is_optional());
         must.fold(bench(L::NAME), |node, param| node.text(param.name(), "LEFT"))
     }
 
-    /// All forms of broadcasting are those of pairs of scalars.
+    /// All kinds of broadcasting agree with pairs of scalars.
     fn shapes_broadcast_and_are_shared_out<L: Logic, T: Element>(of: impl Fn(usize) -> T) {
         let of_pair = |a: T, b: T| {
             let run = with_params::<L>().input(tensor(&[], &[a])).input(tensor(&[], &[b]));

@@ -1,10 +1,10 @@
-//! How the operands of a node meet: as finalize knows, or as each run says.
+//! Broadcasting of a node's operands, planned in finalize or in each run.
 
 use udo_api::{Error, ExecError, FinalizeCx, Io, Status};
 
 use super::Broadcast;
 
-/// How the first `N` inputs meet if all extents are known; bounded ones are left to each run.
+/// Returns the broadcasting of the first `N` inputs if all extents are known; `None` for bounded ones.
 pub(super) fn plan<const N: usize>(cx: &FinalizeCx<'_>) -> Result<Option<Broadcast<N>>, Error> {
     let inputs = (0..N).map(|port| cx.input(port)).collect::<Result<Vec<_>, _>>()?;
     if inputs.iter().any(|input| !input.full_shape().is_fixed()) {
@@ -17,10 +17,10 @@ pub(super) fn plan<const N: usize>(cx: &FinalizeCx<'_>) -> Result<Option<Broadca
     })
 }
 
-/// A kernel's execute, for the types of its operands.
+/// A kernel's execute function for the types of its operands.
 pub(crate) type Run<const N: usize = 2> = fn(&Broadcast<N>, &mut Io<'_>) -> Result<(), ExecError>;
 
-/// Calls `run` with the plan of finalize, or with that of this run.
+/// Calls `run` with the plan from finalize, or with that of this run.
 #[inline]
 pub(super) fn run_with<const N: usize>(
     fixed: Option<&Broadcast<N>>,

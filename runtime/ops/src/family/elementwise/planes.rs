@@ -1,4 +1,4 @@
-//! Rows that are short, many at a time: those of the last two axes together.
+//! Broadcasting of short rows, by processing the last two axes together.
 
 use udo_api::Element;
 
@@ -8,10 +8,10 @@ use super::rows::Side;
 use super::stored::BLOCK;
 use crate::family::axes::StridedIter;
 
-/// Elements of a row that are not worth a call of their own.
+/// Rows of fewer elements are not worth a call each.
 const SHORT: usize = 16;
 
-/// The same where the elements of an operand's row are those of every row.
+/// The same limit if an operand's row is the same for every row.
 const SHORT_AGAIN: usize = 64;
 
 /// Some rows of a plane.
@@ -23,8 +23,8 @@ struct Part {
 }
 
 impl Part {
-    /// What an operand has there, of which `x` is the plane: gathered where its elements do not lie as the result's do. The
-    /// first part of a plane has the most rows.
+    /// Returns an operand for these rows. `x` is its plane; elements that are not in the output's order are gathered.
+    /// The first part of a plane has the most rows.
     fn side<'a, T: Element>(
         self,
         x: &'a [T],
@@ -51,7 +51,7 @@ impl Part {
     }
 }
 
-/// The same elements again and again.
+/// Fills `to` with repetitions of `x`.
 fn again<T: Element>(x: &[T], to: &mut [T]) {
     to[..x.len()].copy_from_slice(x);
     let mut done = x.len();
@@ -63,7 +63,7 @@ fn again<T: Element>(x: &[T], to: &mut [T]) {
 }
 
 impl Broadcast {
-    /// Whether a call for each row costs more than gathering the operands of many.
+    /// Whether a call per row costs more than gathering the operands of many rows.
     pub(super) fn has_short_rows(&self) -> bool {
         if self.rank < 2 {
             return false;
@@ -72,13 +72,13 @@ impl Broadcast {
         self.dims[self.rank - 1] < if repeats { SHORT_AGAIN } else { SHORT }
     }
 
-    /// From a row to the next and from an element to the next, in the last two axes.
+    /// Returns the strides of the last two axes.
     fn plane_steps(&self, tensor: usize) -> [usize; 2] {
         let inner = self.rank - 1;
         [self.strides[tensor][inner - 1], self.strides[tensor][inner]]
     }
 
-    /// Calls `body` with the parts of every plane: the rows and where its operands' planes begin.
+    /// Calls `body` with the parts of every plane: rows, and offsets of the operands' planes.
     fn each_part<Y>(&self, y: &mut [Y], mut body: impl FnMut(Part, [usize; 2], &mut [Y])) {
         let outer = self.rank - 2;
         let (rows, cols) = (self.dims[outer], self.dims[outer + 1]);
@@ -126,7 +126,8 @@ impl Broadcast {
 mod tests {
     use super::*;
 
-    /// Planes whose operands repeat along rows, columns, both or none, of fewer rows than fit a block and of more.
+    /// Planes whose operands broadcast along rows, columns, both or neither, with fewer rows than a block and with
+    /// more.
     #[test]
     fn operands_meet_as_positions_say() {
         let shapes: [[&[usize]; 2]; 7] = [

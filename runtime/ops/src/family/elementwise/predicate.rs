@@ -1,4 +1,4 @@
-//! Operators of one operand that answer a question about each element.
+//! Elementwise predicates of one operand.
 
 use std::marker::PhantomData;
 
@@ -12,18 +12,18 @@ use super::gpu::PredicateGpu;
 use super::stored::Stored;
 use crate::Def;
 
-/// A question about a number. Its family has schema, inference, a kernel for the CPU, and tests.
+/// A predicate. The family provides schema, inference, a CPU kernel, and tests.
 pub(crate) trait Predicate: Send + Sync + 'static {
     const NAME: &'static str;
-    /// The types that it is asked about, of which `f64` holds every number.
+    /// The supported types. Each value must be exact in f64.
     const TYPES: TypeSet;
-    /// Truths, two at most.
+    /// Bool parameters, at most two.
     const PARAMS: &'static [Param] = &[];
 
-    /// The same of the float `x` and the parameters `p` and `q` in OpenCL.
+    /// The predicate of the float `x` and the parameters `p` and `q` in OpenCL.
     const OPENCL: &'static str;
 
-    /// The question itself, as parameters put it.
+    /// Evaluates the predicate.
     fn of(x: f64, params: [bool; 2]) -> bool;
 
     /// Reads the parameters.
@@ -36,7 +36,7 @@ pub(crate) trait Predicate: Send + Sync + 'static {
     }
 }
 
-/// The operator that `P` is the question of.
+/// Defines the operator of the predicate `P`.
 pub(crate) const fn predicate<P: Predicate>() -> Def {
     let def = Def::of::<Described<P>>(Answers::<P>::KERNELS);
     #[cfg(test)]
@@ -60,10 +60,10 @@ impl<P: Predicate> Op for Described<P> {
     }
 }
 
-/// The answers of `P`, on the CPU.
+/// The CPU kernel of `P`.
 struct Answers<P> {
     params: [bool; 2],
-    /// For the type of the elements.
+    /// The kernel for the element type.
     run: fn([bool; 2], Io<'_>) -> Result<(), ExecError>,
     of: PhantomData<fn() -> P>,
 }
@@ -96,7 +96,7 @@ fn execute<P: Predicate, T: Stored<f64>>(
 ) -> Result<(), ExecError> {
     let x = io.inputs.get::<T>(0)?;
     let y = io.outputs.take::<Bool>(0)?;
-    // A bounded output has room for more than the run's elements.
+    // A bounded output buffer may be larger than this run's output.
     let len = x.len().min(y.len());
     io.parallel.chunks_mut(&mut y[..len], GRAIN, |chunk, y| {
         let x = &x[chunk * GRAIN..];
@@ -115,14 +115,14 @@ mod tests {
     use crate::family::numerics::{EDGES, edges, settled_on_any_threads};
     use crate::testing::{bench, tensor};
 
-    /// What every member is tested for.
+    /// Runs all tests of a member.
     pub(super) fn all<P: Predicate>(name: &str) {
         println!("{name}: a family member");
         every_type_is_asked::<P>();
         large_and_bounded_tensors_are_asked::<P>();
     }
 
-    /// The question as it is where nothing is said: all parameters of members are true then.
+    /// The expected results with default parameters, which are true for all members.
     fn wanted<P: Predicate>(x: impl IntoIterator<Item = f64>) -> Vec<Bool> {
         x.into_iter().map(|x| Bool::from(P::of(x, [true; 2]))).collect()
     }

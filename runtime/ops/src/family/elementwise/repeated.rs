@@ -1,4 +1,4 @@
-//! Operators of any number of operands, which broadcast as numpy's do: a function of two numbers, again and again.
+//! Elementwise operators of any number of operands, which apply a binary function repeatedly, with NumPy broadcasting.
 
 use std::marker::PhantomData;
 
@@ -17,29 +17,29 @@ use crate::Def;
 use crate::family::axes::Axes;
 use crate::number::Number;
 
-/// A function of two numbers that is called again for each further operand. Its family has schema, inference,
-/// kernels for the CPU and the GPU, and tests.
+/// A binary function, applied again for each further operand. The family provides schema, inference, CPU and GPU
+/// kernels, and tests.
 pub(crate) trait Repeated: Pairs {
     const NAME: &'static str;
-    /// The name of the output.
+    /// Name of the output.
     const OUTPUT: &'static str;
     /// The types that the CPU computes.
     const TYPES: TypeSet;
     /// An OpenCL expression of the result so far, `y`, and the next operand, `x`.
     const OPENCL: &'static str;
-    /// What becomes of the last result.
+    /// The final step.
     const END: End = End::Itself;
 }
 
-/// What becomes of the last result.
+/// The final step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Itself,
-    /// It is divided by the number of operands.
+    /// Divides by the number of operands.
     Mean,
 }
 
-/// The operator that `R` is the function of.
+/// Defines the operator of the function `R`.
 pub(crate) const fn repeated<R: Repeated>() -> Def {
     let def = Def::of::<Described<R>>(Kernels::<R>::ALL);
     #[cfg(test)]
@@ -80,32 +80,32 @@ impl<R: Repeated> Kernels<R> {
     const ALL: &'static [KernelDef] = &[NumberKernel::<R>::DEF, RepeatedGpu::<R>::DEF];
 }
 
-/// The function `R` of numbers, on the CPU.
+/// The CPU kernel of `R`.
 struct NumberKernel<R> {
     operands: Operands,
     run: fn(&Operands, Io<'_>) -> Result<(), ExecError>,
     of: PhantomData<fn() -> R>,
 }
 
-/// How operands are taken in.
+/// How operands are combined.
 struct Operands {
-    /// Nothing where each run says the extents.
+    /// `None` if extents are known only in the run.
     start: Option<Start>,
-    /// How each further operand meets the result so far, where that is known.
+    /// Broadcasting of each further operand with the result so far, where known.
     further: Vec<Broadcast>,
     end: End,
 }
 
-/// What the result is before further operands are taken in.
+/// The initial result.
 enum Start {
-    /// The first operand.
+    /// The first operand, broadcast.
     First(Broadcast),
-    /// The function of the first two, which have the shape of the result together.
+    /// The function of the first two operands, if they broadcast to the output's shape.
     FirstTwo(Broadcast),
 }
 
 impl Start {
-    /// Of the extents of the first operands and those of the result.
+    /// Chooses the initial result from the extents of the first operands and the output.
     fn of(first: &[usize], second: Option<&[usize]>, y: &[usize]) -> Option<Self> {
         if let Some(second) = second {
             let pair = Broadcast::of(first, second)?;
@@ -116,7 +116,7 @@ impl Start {
         Broadcast::of(y, first).map(Self::First)
     }
 
-    /// Operands that are in it.
+    /// Returns the number of operands that it includes.
     fn operands(&self) -> usize {
         match self {
             Self::First(_) => 1,
@@ -211,7 +211,7 @@ fn execute<T: Stored<f64>>(
     Ok(())
 }
 
-/// The extents of what all operands of this run broadcast to, and how many they are.
+/// Returns the extents of this run's output, and their count.
 fn result(inputs: &Inputs<'_>) -> Result<(Axes, usize), ExecError> {
     let (mut shape, mut rank) = ([0; MAX_RANK], 0);
     for port in 0..inputs.len() {
@@ -223,7 +223,7 @@ fn result(inputs: &Inputs<'_>) -> Result<(Axes, usize), ExecError> {
     Ok((shape, rank))
 }
 
-/// What a mean ends with.
+/// Division by the number of operands.
 struct Quotient;
 
 impl Pairs for Quotient {
@@ -250,7 +250,7 @@ mod tests {
     use crate::family::partition::GRAIN;
     use crate::testing::{assert_near, bench, noise, tensor};
 
-    /// What every member is tested for.
+    /// Runs all tests of a member.
     pub(super) fn all<R: Repeated>(name: &str) {
         println!("{name}: a family member");
         one_to_many_operands_broadcast::<R>();
@@ -278,7 +278,7 @@ mod tests {
         }
     }
 
-    /// What becomes of the function of so many operands.
+    /// Applies the final step for this many operands.
     fn ended<R: Repeated>(y: impl Into<f64>, operands: u8) -> f64 {
         match R::END {
             End::Itself => y.into(),

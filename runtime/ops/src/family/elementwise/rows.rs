@@ -1,5 +1,4 @@
-//! Functions of two operands over the rows of a result: one for each type that is computed in, and for all others
-//! by blocks of those.
+//! Binary functions of output rows: a function per computed type; other types are converted in blocks.
 
 use std::marker::PhantomData;
 
@@ -10,7 +9,7 @@ use super::Broadcast;
 use super::stored::{BLOCK, Codec, Plain};
 use crate::number::Number;
 
-/// One operand of a row: an element for each result, or one for all.
+/// One operand of a row: an element per output, or one for all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Side<'a, T> {
     Each(&'a [T]),
@@ -27,7 +26,7 @@ impl<'a> From<Side<'a, f32>> for Operand<'a> {
 }
 
 impl<T> Side<'_, T> {
-    /// The one value, or all.
+    /// Returns the single value, or all values.
     pub(crate) fn values(&self) -> &[T] {
         match self {
             Self::One(value) => std::slice::from_ref(value),
@@ -37,12 +36,12 @@ impl<T> Side<'_, T> {
 }
 
 impl<'a, T: Element> Side<'a, T> {
-    /// Elements `step` apart, which is 0 or 1, for so many results.
+    /// Returns `len` elements with a stride of 0 or 1.
     pub(super) fn of(elements: &'a [T], step: usize, len: usize) -> Self {
         if step == 0 { Self::One(elements[0]) } else { Self::Each(&elements[..len]) }
     }
 
-    /// The elements of a block from `at` on, as what they stand for.
+    /// Converts a block of elements from `at` on.
     fn load<C: Element>(self, at: usize, to: &mut [C], codec: impl Codec<T, C>) -> Side<'_, C> {
         match self {
             Self::Each(x) => {
@@ -54,18 +53,18 @@ impl<'a, T: Element> Side<'a, T> {
     }
 }
 
-/// A function of two numbers.
+/// A function of two values.
 pub(crate) trait Pairs: Send + Sync + 'static {
-    /// The same in `f64`, which tests hold the other forms against.
+    /// The f64 reference for tests.
     const F64: fn(f64, f64) -> f64;
 
-    /// The function of numbers of any type but `f32`.
+    /// The function of values of any type but f32.
     fn of<T: Number>(a: T, b: T) -> T;
 
-    /// The function of each lane.
+    /// The function of vector lanes.
     fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::F;
 
-    /// The function of rows of `f32`.
+    /// Returns the function of rows of f32.
     fn singles() -> Rows<f32>
     where
         Self: Sized,
@@ -74,7 +73,7 @@ pub(crate) trait Pairs: Send + Sync + 'static {
     }
 }
 
-/// A function of rows of `f32`, by its lanes.
+/// Returns the function of f32 rows that uses [`Pairs::lanes`].
 pub(crate) fn singles<P: Pairs>() -> Rows<f32> {
     Rows {
         apart: |a, b, y| map2(Lanes::<P>(PhantomData), a, b, y),
@@ -82,7 +81,7 @@ pub(crate) fn singles<P: Pairs>() -> Rows<f32> {
     }
 }
 
-/// A function of lanes where there is no vector code.
+/// Applies a scalar function to each lane, where no vector version exists.
 #[inline(always)]
 pub(crate) fn lane_by_lane<S: Simd>(s: S, a: S::F, b: S::F, of: impl Fn(f32, f32) -> f32) -> S::F {
     let (mut y, b) = (s.to_array(a), s.to_array(b));
@@ -92,14 +91,14 @@ pub(crate) fn lane_by_lane<S: Simd>(s: S, a: S::F, b: S::F, of: impl Fn(f32, f32
     s.of_array(y)
 }
 
-/// A function of two rows, apart from the result and in place of the first.
+/// A function of two rows, with a separate output or in place of the first.
 pub(crate) struct Rows<T> {
     pub(crate) apart: fn(Side<'_, T>, Side<'_, T>, &mut [T]),
     pub(crate) onto: fn(&mut [T], Side<'_, T>),
 }
 
 impl<T: Element> Rows<T> {
-    /// Inputs 0 and 1 to output 0, of which the first may be overwritten.
+    /// Computes output 0 from inputs 0 and 1, of which the first may be overwritten.
     pub(super) fn run(&self, plan: &Broadcast, io: &mut Io<'_>) -> Result<(), ExecError> {
         let b = io.inputs.get::<T>(1)?;
         match io.pair::<T>(0, 0)? {
@@ -109,7 +108,7 @@ impl<T: Element> Rows<T> {
     }
 }
 
-/// A type that there are functions of rows for.
+/// A type with functions of rows.
 pub(super) trait Computed: Element {
     fn rows<P: Pairs>() -> Rows<Self>;
     fn truths<Q: Question>() -> Truths<Self>;
@@ -214,7 +213,7 @@ pub(super) fn each_onto<T: Copy>(y: &mut [T], b: Side<'_, T>, f: impl Fn(T, T) -
     }
 }
 
-/// [`Rows::apart`] of what elements stand for.
+/// [`Rows::apart`] of converted elements.
 pub(super) fn of_blocks<T: Element, C: Element, K: Codec<T, C>>(
     [a_is, b_is, y_is]: [K; 3],
     onto: fn(&mut [C], Side<'_, C>),
@@ -237,7 +236,7 @@ pub(super) fn of_blocks<T: Element, C: Element, K: Codec<T, C>>(
     }
 }
 
-/// [`Rows::onto`] of what elements stand for.
+/// [`Rows::onto`] of converted elements.
 pub(super) fn onto_blocks<T: Element, C: Element>(
     onto: fn(&mut [C], Side<'_, C>),
     y: &mut [T],
@@ -254,19 +253,19 @@ pub(super) fn onto_blocks<T: Element, C: Element>(
     }
 }
 
-/// A question about two numbers.
+/// A predicate of two values.
 pub(crate) trait Question: Send + Sync + 'static {
-    /// The question about numbers of any type but `f32`.
+    /// The predicate of values of any type but f32.
     fn of<T: Number>(a: T, b: T) -> bool;
 
-    /// The question about each lane.
+    /// The predicate of vector lanes.
     fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::M;
 }
 
-/// The answers for two rows.
+/// Evaluates a predicate for two rows.
 pub(super) type Truths<T> = fn(Side<'_, T>, Side<'_, T>, &mut [Bool]);
 
-/// The answers for what elements stand for.
+/// Evaluates a predicate for two rows of converted elements.
 pub(super) fn truths_of_blocks<T: Element, C: Element, K: Codec<T, C>>(
     [a_is, b_is]: [K; 2],
     of: Truths<C>,

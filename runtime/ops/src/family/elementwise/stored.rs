@@ -1,12 +1,12 @@
-//! Elements that are computed in another type than they are stored in: a block at a time, in arrays on the stack, so
-//! that there is one function for many types.
+//! Types that are computed in a wider type: blocks of elements are converted in arrays on the stack, so that one
+//! function serves several types.
 
 use udo_api::{Bf16, Bool, Element, Encoding, F16, QuantizedType};
 
-/// Elements that are computed together.
+/// Elements per block.
 pub(crate) const BLOCK: usize = 256;
 
-/// An element that a `C` is computed of; what does not fit wraps, or is rounded.
+/// A storage type that is computed as `C`; conversion back wraps or rounds.
 pub(crate) trait Stored<C>: Element {
     fn load(self) -> C;
     fn store(number: C) -> Self;
@@ -67,13 +67,13 @@ truths! {
     f64, x => x.abs() > 0.0;
 }
 
-/// What elements of type `T` stand for.
+/// The conversion between storage type `T` and `C`.
 pub(super) trait Codec<T, C>: Copy + Send + Sync {
     fn load(self, x: T) -> C;
     fn store(self, number: C) -> T;
 }
 
-/// Themselves.
+/// The identity.
 #[derive(Clone, Copy)]
 pub(super) struct Plain;
 
@@ -101,7 +101,7 @@ impl<T: QuantizedType> Codec<T, f32> for Encoding {
     }
 }
 
-/// `y[i] = of(x[i])` for functions of blocks.
+/// `y[i] = of(x[i])` in blocks.
 pub(super) fn map_blocks<T: Stored<C>, C: Element>(x: &[T], y: &mut [T], of: impl Fn(&mut [C])) {
     let mut block = [C::default(); BLOCK];
     for (x, y) in x.chunks(BLOCK).zip(y.chunks_mut(BLOCK)) {
@@ -112,7 +112,7 @@ pub(super) fn map_blocks<T: Stored<C>, C: Element>(x: &[T], y: &mut [T], of: imp
     }
 }
 
-/// The same in place.
+/// Does the same in place.
 pub(super) fn map_blocks_in_place<T: Stored<C>, C: Element>(y: &mut [T], of: impl Fn(&mut [C])) {
     let mut block = [C::default(); BLOCK];
     for y in y.chunks_mut(BLOCK) {

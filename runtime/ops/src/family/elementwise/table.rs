@@ -1,4 +1,4 @@
-//! Functions of 8-bit quantized values by a table of what each of the 256 becomes; on the DSP it is worked out in
+//! Functions of 8-bit quantized values, through a table of all 256 values. The DSP kernel computes the table in
 //! finalize.
 
 use std::marker::PhantomData;
@@ -12,12 +12,12 @@ use udo_simd::rows;
 use super::QUANTIZED;
 use super::{Extents, Unary, each};
 
-/// The function `U` of values of 8 bits.
+/// The function `U` of 8-bit values.
 pub(super) struct Table<U> {
-    /// The bits of the results by the bits of the argument.
+    /// Output bits, indexed by input bits.
     bits: [u8; 256],
     extents: Extents,
-    /// For the type of the values.
+    /// The kernel for the element type.
     run: fn(&[u8; 256], Extents, Io<'_>) -> Result<(), ExecError>,
     of: PhantomData<fn() -> U>,
 }
@@ -34,7 +34,7 @@ impl<U: Unary> Table<U> {
 
 impl<U: Unary> Kernel for Table<U> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        // A value without an encoding is the number itself.
+        // A value without an encoding is an integer: scale 1, zero point 0.
         let encoding =
             |desc: TensorDesc| desc.encoding().unwrap_or(Encoding { scale: 1.0, zero_point: 0 });
         let encodings = [encoding(cx.input(0)?), encoding(cx.output(0)?)];
@@ -56,7 +56,7 @@ fn bits_of<T: QuantizedType>([x_is, y_is]: [Encoding; 2], of: &dyn Fn(f32) -> f3
     tabulate(|x: T| y_is.quantize(of(x_is.dequantize(x))))
 }
 
-/// The bits of what each value becomes, by its own bits.
+/// Returns the output bits for each of the 256 input values.
 pub(crate) fn tabulate<T: QuantizedType>(of: impl Fn(T) -> T) -> [u8; 256] {
     let mut x = [T::default(); 256];
     for (bits, x) in (0..=u8::MAX).zip(bytes_of_mut(&mut x)) {
@@ -67,7 +67,7 @@ pub(crate) fn tabulate<T: QuantizedType>(of: impl Fn(T) -> T) -> [u8; 256] {
     bits
 }
 
-/// Makes of each element what the table says.
+/// Maps each element through the table.
 pub(crate) fn look_up<T: QuantizedType>(
     bits: &[u8; 256],
     extents: Extents,

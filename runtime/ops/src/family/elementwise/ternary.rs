@@ -1,4 +1,4 @@
-//! Operators of a truth and two elements, which broadcast as numpy's do.
+//! Elementwise operators of a bool and two elements, with NumPy broadcasting.
 
 use std::marker::PhantomData;
 
@@ -13,19 +13,19 @@ use super::operands::{Run, plan, run_with};
 use super::{Broadcast, QUANTIZED, broadcast_shapes};
 use crate::Def;
 
-/// A function of a truth and two elements. Its family has schema, inference, kernels for every core, and tests.
+/// A function of a bool and two elements. The family provides schema, inference, kernels for every core, and tests.
 pub(crate) trait Ternary: Send + Sync + 'static {
     const NAME: &'static str;
-    /// The names of the inputs and the output.
+    /// Names of inputs and output.
     const PORTS: [&'static str; 4];
-    /// An OpenCL expression of the truth `c` and the elements `a` and `b`, which are read as unsigned integers.
+    /// An OpenCL expression of the bool `c` and the elements `a` and `b`, which are loaded as unsigned integers.
     const OPENCL: &'static str;
 
-    /// The function itself.
+    /// Evaluates the function.
     fn of<T: Element>(c: bool, a: T, b: T) -> T;
 }
 
-/// The operator that `F` is the function of.
+/// Defines the operator of the function `F`.
 pub(crate) const fn ternary<F: Ternary>() -> Def {
     let def = Def::of::<Described<F>>(Kernels::<F>::ALL);
     #[cfg(test)]
@@ -66,7 +66,7 @@ impl<F: Ternary> Kernels<F> {
         &[AnyKernel::<F>::DEF, TernaryGpu::<F>::DEF, QuantKernel::<F>::DEF];
 }
 
-/// The function `F` of elements of any type, on the CPU.
+/// The CPU kernel of `F` for any element type.
 struct AnyKernel<F> {
     fixed: Option<Broadcast<3>>,
     run: Run<3>,
@@ -110,11 +110,11 @@ fn execute<B: Bits>(
     plan.apply_shared(io.parallel, operands, y, |c, a, b| of(c.get(), a, b))
 }
 
-/// The function `F` of what 8-bit quantized values stand for, on the DSP.
+/// The DSP kernel of `F` for 8-bit quantized values.
 struct QuantKernel<F> {
     plan: Broadcast<3>,
     encodings: [Encoding; 3],
-    /// For the type of the values.
+    /// The kernel for the element type.
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
     of: PhantomData<fn() -> F>,
 }
@@ -168,7 +168,7 @@ mod tests {
     use crate::family::partition::GRAIN;
     use crate::testing::{Bench, Tensor, bench, noise, tensor};
 
-    /// What every member is tested for.
+    /// Runs all tests of a member.
     pub(super) fn all<F: Ternary>(name: &str) {
         println!("{name}: a family member");
         three_shapes_broadcast::<F>();
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(run.error(), "shapes [2] and [3] do not broadcast");
     }
     fn elements_keep_their_bits<F: Ternary>() {
-        // NaNs that signal, and have digits of their own, among them.
+        // Includes signalling NaNs with payloads.
         let a: Vec<f32> = (0..67).map(|i| f32::from_bits(0xff80_0001 + i)).collect();
         let (b, c) = (edges(0, 67), [true, false].map(Bool::from));
         let c: Vec<Bool> = c.iter().copied().cycle().take(67).collect();

@@ -1,4 +1,4 @@
-//! Operators of one operand: a function of each element.
+//! Elementwise operators of one operand.
 
 use std::marker::PhantomData;
 
@@ -16,27 +16,27 @@ use super::{Extents, GRAIN, each, each_quantized, infer_like_input};
 use crate::Def;
 use crate::family::results::QuantizedAs;
 
-/// A function of one number, and of up to two that are parameters. Its family has schema, inference, kernels for every
-/// core, and tests.
+/// A function of one value and up to two parameters. The family provides schema, inference, kernels for every core, and
+/// tests.
 pub(crate) trait Unary: Send + Sync + 'static {
     const NAME: &'static str;
-    /// The names of input and output.
+    /// Names of input and output.
     const PORTS: [&'static str; 2] = ["X", "Y"];
-    /// Made by [`real`], unless [`Unary::params`] is written for others.
+    /// Built by [`real`], unless [`Unary::params`] is overridden.
     const PARAMS: &'static [Param] = &[];
-    /// The function in `f64`, which tests hold the other forms against.
+    /// The f64 version, the reference for tests.
     const F64: fn(f64, [f64; 2]) -> f64;
-    /// The integers that the CPU computes.
+    /// The integer types that the CPU computes.
     const INTS: TypeSet = TypeSet::EMPTY;
-    /// The function of integers; what does not fit their type wraps.
+    /// The integer function; results wrap to the type.
     const INT: fn(i128, [f64; 2]) -> i128 = |x, params| (Self::F64)(x as f64, params) as i128;
-    /// An OpenCL expression of the float `x`, and of the parameters `p` and `q`.
+    /// An OpenCL expression of the float `x` and the parameters `p` and `q`.
     const OPENCL: &'static str;
-    /// How far the function of lanes may lie from the one in `f64`, relative to it.
+    /// The largest relative error of the lane function.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the function against it"))]
     const WITHIN: f64 = 1e-6;
 
-    /// The values of the parameters.
+    /// Reads the parameters.
     fn params(cx: &FinalizeCx<'_>) -> Result<[f32; 2], Error> {
         let mut params = [0.0; 2];
         for (value, param) in params.iter_mut().zip(Self::PARAMS) {
@@ -45,21 +45,21 @@ pub(crate) trait Unary: Send + Sync + 'static {
         Ok(params)
     }
 
-    /// The function in `f64`, rounded.
+    /// Evaluates the f64 version and rounds.
     fn in_f64(x: f32, params: [f32; 2]) -> f32 {
         (Self::F64)(x.into(), params.map(f64::from)) as f32
     }
 
-    /// The function of each lane.
+    /// The function of vector lanes.
     fn lanes<S: Simd>(s: S, x: S::F, params: [f32; 2]) -> S::F;
 }
 
-/// A parameter that is a real number, and what it is where a node leaves it out.
+/// Declares a real parameter with a default.
 pub(crate) const fn real(name: &'static str, default: f32) -> Param {
     Param::scalar(name, DType::F32).default(Value::float(default as f64))
 }
 
-/// The operator that `U` is the function of.
+/// Defines the operator of the function `U`.
 pub(crate) const fn unary<U: Unary>() -> Def {
     let def = Def::of::<Described<U>>(Kernels::<U>::ALL);
     #[cfg(test)]
@@ -70,7 +70,7 @@ pub(crate) const fn unary<U: Unary>() -> Def {
 struct Described<U>(PhantomData<fn() -> U>);
 
 impl<U: Unary> Described<U> {
-    /// Quantized values are for the DSP alone.
+    /// Quantized types are for the DSP only.
     const TYPES: TypeSet = types::FLOATS.or(types::U8).or(types::I8).or(U::INTS);
     const IN: &'static [Port] = &[Port::required(U::PORTS[0], Self::TYPES)];
     const OUT: &'static [Port] = &[Port::required(U::PORTS[1], Self::TYPES)];
@@ -92,15 +92,15 @@ impl<U: Unary> Kernels<U> {
         &[NumberKernel::<U>::DEF, UnaryGpu::<U>::DEF, Table::<U>::DEF];
 }
 
-/// The function `U` of numbers, on the CPU.
+/// The CPU kernel of `U`.
 struct NumberKernel<U> {
     function: Function,
     extents: Extents,
-    /// Whether there are few numbers of f32, of which a node costs little more than its call.
+    /// Whether there are few f32 elements, so that call overhead dominates.
     is_few: bool,
-    /// For the type of the elements.
+    /// The kernel for the element type.
     run: Run,
-    /// What is stored in the place of numbers of f32.
+    /// Encoding of a quantized output.
     quantized: Option<QuantizedAs>,
     of: PhantomData<fn() -> U>,
 }
@@ -134,7 +134,7 @@ impl<U: Unary> Kernel for NumberKernel<U> {
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
-        // What does not lie in one piece is no pair, and nothing was taken.
+        // Strided tensors cannot be in place, and nothing was taken yet.
         if self.is_few
             && let Ok(pair) = io.pair::<f32>(0, 0)
         {
@@ -153,7 +153,7 @@ impl<U: Unary> Kernel for NumberKernel<U> {
     }
 }
 
-/// The forms of a function, and its parameters: what is the same for every member is compiled once.
+/// The versions of a function and its parameters, type-erased so that shared code is compiled once.
 struct Function {
     params: [f32; 2],
     apart: fn(&[f32], &mut [f32], [f32; 2]),
@@ -191,7 +191,7 @@ impl<U: Unary> Map1 for Lanes<U> {
     }
 }
 
-/// A kernel's execute, for the type of its elements.
+/// A kernel's execute function for the type of its elements.
 type Run = fn(&Function, Extents, Io<'_>) -> Result<(), ExecError>;
 
 fn run_of(dtype: Option<DType>) -> Result<Run, Error> {
@@ -265,7 +265,7 @@ mod tests {
     use crate::family::partition::GRAIN;
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
-    /// What every member is tested for; `bench` adds calls in place and over rows that lie apart.
+    /// Runs all tests of a member; `bench` adds calls in place and over strided rows.
     pub(super) fn all<U: Unary>(name: &str) {
         println!("{name}: a family member");
         lies_on_its_curve::<U>(name);
@@ -291,13 +291,13 @@ mod tests {
         assert_eq!(y[0].epilogue_steps, 0, "only f32 is quantized");
     }
 
-    /// Whether the parameters are two real numbers at most, which may be any.
+    /// Whether the parameters are at most two real values without constraints.
     fn takes_any<U: Unary>() -> bool {
         let is_real = |param: &Param| param.kind() == Some(udo_api::ParamKind::Scalar);
         !U::PARAMS.is_empty() && U::PARAMS.iter().all(is_real)
     }
 
-    /// A node, and its parameters: those that it has where nothing is said, and others.
+    /// Returns a node and its parameters: defaults, and others.
     fn nodes<U: Unary>(name: &str) -> Vec<(Bench, [f64; 2])> {
         let mut defaults = [0.0; 2];
         for (value, param) in defaults.iter_mut().zip(U::PARAMS) {
@@ -321,7 +321,7 @@ mod tests {
         x
     }
 
-    /// The function in `f64`, rounded as far as that what is too large is infinite.
+    /// Evaluates the f64 version; values beyond the f32 range become infinite.
     fn exact<U: Unary>(x: f64, params: [f64; 2]) -> f64 {
         let y = (U::F64)(x, params);
         if (y as f32).is_infinite() { (y as f32).into() } else { y }

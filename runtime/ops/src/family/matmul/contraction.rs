@@ -1,4 +1,5 @@
-//! Products of two tensors whose axes have labels, summed over those that nobody needs any more: batches of products of matrices.
+//! Contraction of two labelled tensors over the labels that later steps and the output do not need, as batched matrix
+//! products.
 
 use udo_api::{
     DType, Error, ExecError, FinalizeCx, MAX_RANK, Packed, PackedConstants, Parallel, Scratch,
@@ -11,19 +12,20 @@ use crate::family::movement::Permutation;
 use crate::family::partition::{self, GRAIN};
 use crate::number::Number;
 
-/// What an axis is called.
+/// The label of an axis.
 pub(crate) type Label = u16;
 
-/// An axis with more or fewer positions than one.
+/// A labelled axis of an extent other than 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LabeledAxis {
     pub(crate) label: Label,
     len: usize,
-    /// Elements from one position to the next.
+    /// Stride in elements.
     stride: usize,
 }
 
-/// The axes of a dense tensor, those with one position left out. Axes of one label are one axis, the diagonal of theirs.
+/// Returns the axes of a dense tensor, without those of extent 1. Axes with the same label are merged into their
+/// diagonal.
 pub(crate) fn labeled(labels: &[Label], dims: &[usize]) -> Vec<LabeledAxis> {
     let mut axes: Vec<LabeledAxis> = Vec::new();
     let mut stride = 1;
@@ -57,7 +59,7 @@ fn is_dense(axes: &[LabeledAxis]) -> bool {
     })
 }
 
-/// Extents and strides, as positions along them are counted by.
+/// Extents and strides for iteration.
 #[derive(Clone, Debug)]
 struct Positions {
     dims: Vec<usize>,
@@ -75,7 +77,7 @@ impl Positions {
         self.dims.iter().product()
     }
 
-    /// The last axis, and those before it.
+    /// Splits off the last axis; returns the other axes, its extent and its stride.
     fn split_last(mut self) -> (Self, usize, usize) {
         let len = self.dims.pop().unwrap_or(1);
         let stride = self.strides[self.dims.len()];
@@ -83,27 +85,27 @@ impl Positions {
     }
 }
 
-/// How a tensor comes to lie with the axes that are wanted, and no others.
+/// How a tensor is brought into a given order of axes.
 #[derive(Clone, Debug)]
 pub(crate) enum Arrangement {
-    /// It lies so.
+    /// It already has the order.
     Same,
     Permuted(Permutation),
     Summed(Sums),
 }
 
-/// Each element is a sum along axes that are not wanted, if only of one.
+/// Elements are copied or summed over the axes that the order lacks.
 #[derive(Clone, Debug)]
 pub(crate) struct Sums {
     kept: Positions,
     outer: Positions,
-    /// The positions of the innermost axis that is summed along, and how far they lie apart.
+    /// Extent and stride of the innermost summed axis.
     len: usize,
     stride: usize,
 }
 
 impl Arrangement {
-    /// That of a tensor whose axes are to be those of `wanted`, in their order.
+    /// Returns the arrangement of a tensor into the axes `wanted`, in their order.
     pub(crate) fn of(x: &[LabeledAxis], wanted: &[Label]) -> Self {
         let kept: Vec<LabeledAxis> =
             wanted.iter().filter_map(|&label| find(x, label)).copied().collect();
@@ -125,7 +127,7 @@ impl Arrangement {
         matches!(self, Self::Same)
     }
 
-    /// Elements of scratch for it.
+    /// Returns the scratch elements for it.
     fn scratch_len(&self) -> usize {
         match self {
             Self::Same => 0,
@@ -134,7 +136,7 @@ impl Arrangement {
         }
     }
 
-    /// Writes all of `y`.
+    /// Writes the whole of `y`.
     pub(crate) fn write<T: Number>(
         &self,
         parallel: Parallel<'_>,
@@ -149,7 +151,7 @@ impl Arrangement {
         Ok(())
     }
 
-    /// The elements as they are wanted.
+    /// Returns the arranged elements.
     pub(crate) fn arranged<'a, T: Number>(
         &self,
         call: &mut Call<'a>,
@@ -191,7 +193,7 @@ impl Sums {
         })
     }
 
-    /// The sum of what lies from the start of `x` on.
+    /// Sums the elements from the start of `x`.
     fn sum<T: Number>(&self, x: &[T]) -> T {
         let rows = StridedIter::new(&self.outer.dims, [self.outer.strides]);
         rows.fold(T::ZERO, |sum, [at]| {
@@ -207,7 +209,7 @@ impl Sums {
     }
 }
 
-/// Sums that go on side by side, for speed and exactness.
+/// Independent partial sums, for speed and precision.
 const LANES: usize = 8;
 
 fn sum_of<E, T: Number>(row: &[E], of: impl Fn(&E) -> T) -> T {
@@ -232,44 +234,44 @@ fn dot<T: Number>(a: &[T], b: &[T]) -> T {
     lanes.iter().fold(rest, |sum, &lane| sum.add(lane))
 }
 
-/// What a call has besides its tensors.
+/// Threads, scratch memory and packed constants of a call.
 pub(crate) struct Call<'a> {
     pub(crate) parallel: Parallel<'a>,
     pub(crate) scratch: Scratch<'a>,
     pub(crate) packed: PackedConstants<'a>,
 }
 
-/// The product of a tensor with an input.
+/// The contraction of a tensor with an input.
 pub(crate) struct Contraction {
     pub(crate) left: Arrangement,
-    /// Where it is not packed.
+    /// The right operand's arrangement, if it is not packed.
     pub(crate) right: Arrangement,
     batch: usize,
     product: Product,
     way: Way,
-    /// The axes of the result, which is dense.
+    /// The axes of the dense result.
     pub(crate) result: Vec<LabeledAxis>,
 }
 
 #[derive(Clone, Copy)]
 enum Way {
-    /// Term by term.
+    /// Computed term by term.
     Plain,
-    /// On the primitives, with scratch for so many right sides at once.
+    /// Computed on the primitives, with scratch memory for `sides` right sides.
     Floats { packed: Option<Packed<f32>>, sides: usize },
 }
 
-/// Multiply-adds of a product that is not worth packing.
+/// Products of fewer multiply-adds are not worth packing.
 const SMALL: usize = 1 << 9;
 
 impl Contraction {
-    /// Multiplications of all batches.
+    /// Returns the multiplications in all batches.
     pub(crate) fn products(&self) -> usize {
         let Product { rows, depth, cols, .. } = self.product;
         [rows, depth, cols].into_iter().fold(self.batch, usize::saturating_mul)
     }
 
-    /// That of `a` with the input at `port`, whose axes are `b`, summed over the labels that are not wanted.
+    /// Contracts `a` with the input at `port`, whose axes are `b`, over all labels that are not in `wanted`.
     pub(crate) fn of(
         cx: &FinalizeCx<'_>,
         a: &[LabeledAxis],
@@ -322,19 +324,19 @@ impl Contraction {
         Ok(Self { left, right, batch: count(&batch), product, way, result })
     }
 
-    /// Elements of the result.
+    /// Returns the elements of the result.
     pub(crate) fn len(&self) -> usize {
         count(&self.result)
     }
 
-    /// Elements of scratch for operands, for the result (as many as said) and for the product, in the order in which they
-    /// are taken.
+    /// Returns the scratch elements for operands, the result (`result` elements) and the product, in the order in which
+    /// they are taken.
     pub(crate) fn scratch(&self, result: usize) -> [usize; 4] {
         let right = if self.is_packed() { 0 } else { self.right.scratch_len() };
         [self.left.scratch_len(), right, result, self.sides_len()]
     }
 
-    /// Whether the input was packed before the run, which has no operand for it.
+    /// Whether the input was packed before the run.
     pub(crate) fn is_packed(&self) -> bool {
         matches!(self.way, Way::Floats { packed: Some(_), .. })
     }
@@ -348,7 +350,7 @@ impl Contraction {
 }
 
 impl Way {
-    /// Whether, and how, products are done on the primitives.
+    /// Chooses the primitives, if they pay off.
     fn floats(
         cx: &FinalizeCx<'_>,
         port: usize,
@@ -393,7 +395,7 @@ pub(crate) fn multiply<T: Number>(
     })
 }
 
-/// Multiplies on the primitives where that is worth it.
+/// Multiplies on the primitives if they pay off.
 pub(crate) fn multiply_floats(
     step: &Contraction,
     call: &mut Call<'_>,

@@ -1,8 +1,8 @@
-//! What a product of two matrices with an addend says of its operands.
+//! The operands of a Gemm node.
 
 use udo_api::{Error, Node};
 
-/// The extents of a product of two matrices, either of them transposed, and of what is added.
+/// The extents of a Gemm product, and the strides of its addend.
 #[derive(Clone, Copy)]
 pub(crate) struct GemmSizes {
     pub(crate) rows: usize,
@@ -10,12 +10,12 @@ pub(crate) struct GemmSizes {
     pub(crate) cols: usize,
     pub(crate) trans_a: bool,
     pub(crate) trans_b: bool,
-    /// Elements of C from one row to the next, and from one column to the next.
+    /// Strides of C between rows and columns; 0 where C broadcasts.
     pub(crate) c_steps: [usize; 2],
 }
 
 impl GemmSizes {
-    /// Of the inputs at these ports; the last may be left out.
+    /// Reads the sizes from the inputs at these ports; the last one is optional.
     pub(crate) fn read(node: &Node<'_>, [a, b, c]: [usize; 3]) -> Result<Self, Error> {
         let (a, b) = (node.input(a)?, node.input(b)?);
         let (trans_a, trans_b) = (node.flag("transA")?, node.flag("transB")?);

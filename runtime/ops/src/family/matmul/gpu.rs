@@ -1,4 +1,4 @@
-//! Products of matrices on the GPU: a work item sums a few rows by a few columns in registers, without barriers.
+//! Matrix products on the GPU: a work item accumulates a tile in registers, without barriers.
 
 use udo_api::{
     AcceptCx, Buffers, Error, ExecError, F16, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo,
@@ -13,10 +13,10 @@ use crate::family::gpu::{
 
 /// Columns of a tile: a vector.
 const COLS: usize = 8;
-/// Rows of a tile, where there are several.
+/// Rows of a tile, if there are several.
 const ROWS: usize = 8;
 
-/// What follows the parameters and the places of the matrices.
+/// Kernel body, after the parameters and the offsets of the matrices.
 const BODY: &str = "
     const int first = get_global_id(0) * COLS, row = get_global_id(1) * ROWS;
     // Where columns are neighbours, the last tile reads a whole vector of them as well, and leaves those of others alone.
@@ -53,26 +53,26 @@ const BODY: &str = "
 }
 ";
 
-/// `alpha * a * b + beta * c` of every pair of matrices.
+/// `alpha * a * b + beta * c` for every pair of matrices.
 struct Tiled {
     rows: usize,
     depth: usize,
     cols: usize,
-    /// Elements from one row, or place of the depth, to the next.
+    /// Strides of A between rows and along the depth.
     a_steps: [usize; 2],
-    /// From one place of the depth, or column, to the next.
+    /// Strides of B along the depth and between columns.
     b_steps: [usize; 2],
     scales: [f32; 2],
-    /// From one row, or column, of what is added to the next, where there is something.
+    /// Strides of the addend between rows and columns, if any.
     addend: Option<[usize; 2]>,
-    /// Where each pair of matrices starts.
+    /// Offsets of each pair of matrices.
     batch: Meeting,
     finish: Finish,
     tile: fn(&Self, WorkItem, &Buffers<'_>) -> Result<(), ExecError>,
 }
 
 impl Tiled {
-    /// Rows of a tile.
+    /// Returns the rows of a tile.
     fn height(&self) -> usize {
         if self.rows > 1 { ROWS } else { 1 }
     }
@@ -139,7 +139,7 @@ impl Tiled {
         Ok(())
     }
 
-    /// What a work item does for elements of the type of input 0.
+    /// Returns the body of a work item for the type of input 0.
     fn tile(cx: &FinalizeCx<'_>, rows: usize) -> Result<Tile, Error> {
         of_type!(cx.input(0)?.dtype(), [F32 = f32, F16 = F16], T => {
             let tile: Tile = if rows > 1 { Self::sum::<T, ROWS> } else { Self::sum::<T, 1> };
@@ -148,7 +148,7 @@ impl Tiled {
     }
 }
 
-/// The axis of the output along which columns lie.
+/// Returns the output axis of columns.
 fn channels(cx: &AcceptCx<'_>) -> Result<usize, Error> {
     Ok(cx.output(0)?.rank().saturating_sub(1))
 }
@@ -159,7 +159,7 @@ type Tile = fn(&Tiled, WorkItem, &Buffers<'_>) -> Result<(), ExecError>;
 pub(crate) struct MatMulGpu(Tiled);
 
 impl MatMulGpu {
-    /// The kernel of the operator `name`.
+    /// Returns the kernel of the operator `name`.
     pub(crate) const fn def(name: &'static str) -> KernelDef {
         const RULES: &[PortRule] = &[input(0, REAL), input_like(1, 0), output_like(0, 0)];
         KernelDef::gpu::<Self>(name).ports(RULES)
@@ -203,11 +203,11 @@ impl GpuKernel for MatMulGpu {
     }
 }
 
-/// `alpha * A * B + beta * C`, either matrix transposed.
+/// `alpha * A * B + beta * C`, with either matrix optionally transposed.
 pub(crate) struct GemmGpu(Tiled);
 
 impl GemmGpu {
-    /// The kernel of the operator `name`.
+    /// Returns the kernel of the operator `name`.
     pub(crate) const fn def(name: &'static str) -> KernelDef {
         const RULES: &[PortRule] =
             &[input(0, REAL), input_like(1, 0), input_like(2, 0), output_like(0, 0)];
@@ -229,7 +229,7 @@ impl GpuKernel for GemmGpu {
             GemmSizes::read(cx, [0, 1, 2])?;
         let one = Steps { start: 0, along: Vec::new() };
         let scales = [cx.float32("alpha")?, cx.float32("beta")?];
-        // What counts 0 times may be anything.
+        // With `beta` 0, C is not read.
         let is_added = cx.has_input(2) && scales[1] != 0.0;
         Ok(Self(Tiled {
             rows,

@@ -1,5 +1,4 @@
-//! Operators that multiply matrices of 8-bit integers: sums are exact, and stored as they are, as what they stand
-//! for, or quantized again.
+//! Products of 8-bit integer matrices. Sums are exact, and stored as i32, dequantized, or requantized.
 
 mod dynamic;
 mod left;
@@ -31,13 +30,13 @@ pub(crate) use wide::{quantized_or_plain_products, quantized_products};
 /// The types of operands.
 pub(crate) const OPERANDS: TypeSet = types::U8.or(types::I8);
 
-/// The types of results that are not quantized.
+/// The output types other than quantized ones.
 const PLAIN: TypeSet = types::I32.or(types::F32);
 
 /// A port that an operator does not have.
 pub(crate) const NONE: usize = usize::MAX;
 
-/// Where an operator has what; what it has not is at [`NONE`].
+/// The ports of an operator; [`NONE`] for those it lacks.
 pub(crate) struct Ports {
     pub(crate) a: usize,
     pub(crate) b: usize,
@@ -47,14 +46,14 @@ pub(crate) struct Ports {
     pub(crate) b_zero: usize,
     pub(crate) y_scale: usize,
     pub(crate) y_zero: usize,
-    /// `i32`, added to sums.
+    /// An i32 addend of the sums.
     pub(crate) addend: usize,
-    /// `f32`, added to what they stand for, one for each column.
+    /// An f32 bias of the dequantized sums, one per column.
     pub(crate) offset: usize,
 }
 
 impl Ports {
-    /// Operands alone.
+    /// Only operands.
     pub(crate) const PLAIN: Self = Self {
         a: 0,
         b: 1,
@@ -69,23 +68,23 @@ impl Ports {
     };
 }
 
-/// An operator on two matrices of 8-bit integers: where it has what.
+/// An operator on two 8-bit integer matrices, and its ports.
 pub(crate) trait IntegerProducts: udo_api::Op + Send + Sync + 'static {
     const NAME: &'static str;
     const PORTS: Ports;
     /// Whether it has the parameters of Gemm.
     const IS_GEMM: bool = false;
-    /// Whether its left side is `f32`, to be quantized by its own range.
+    /// Whether its left side is f32, quantized in the run by its own range.
     const QUANTIZES: bool = false;
 }
 
-/// An element that sums are stored as.
+/// An output type.
 pub(crate) trait ProductOutput: Element {
     fn output<'a>(to: &'a mut [Self], scales: &'a [f32], bias: &'a [f32], zero: Self)
     -> Output<'a>;
 }
 
-/// The operator `O`, both of whose sides have 8 bits and whose results are not quantized, with its kernels.
+/// Defines the operator `O` with 8-bit operands and outputs that are not quantized.
 pub(crate) const fn integer_products<O: IntegerProducts>() -> Def {
     Def::of::<O>(IntegerKernel::<O>::PLAIN)
 }
@@ -94,22 +93,22 @@ struct IntegerKernel<O> {
     product: IntegerProduct,
     batch: Broadcast,
     left: Left,
-    /// Absent where right sides come with each run.
+    /// Packed right sides; `None` if they are not constant.
     packed: Option<Packed<i8>>,
-    /// What to flip in the bits of right sides.
+    /// The bits to invert in right sides to make them signed.
     right_flip: u8,
     alpha: f32,
     numbers: Numbers,
-    /// From a row of the addend to the next, and how many columns it has.
+    /// Row stride of the addend, and its number of columns.
     addend: [usize; 2],
     has_offset: bool,
-    /// Whether each run says how many rows left sides have.
+    /// Whether the number of rows of left sides is known only in the run.
     is_bounded: bool,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
     of: PhantomData<fn() -> O>,
 }
 
-/// Where scales and zero points lie.
+/// The layout of scales and zero points.
 struct Numbers {
     a_scale: Lines,
     a_zero: Lines,
@@ -123,7 +122,7 @@ impl Numbers {
     fn read<O: IntegerProducts>(cx: &FinalizeCx<'_>, sizes: &Sizes) -> Result<Self, Error> {
         let Ports { a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, .. } = O::PORTS;
         let y = cx.output(0)?.shape().to_vec();
-        // What is one row or column without an axis of its own has numbers like any other.
+        // A vector operand counts as a matrix of one row or column.
         let whole = |shape: &[usize]| match shape {
             [] | [_] => vec![sizes.rows, sizes.cols],
             shape => shape.to_vec(),
@@ -155,12 +154,12 @@ impl Numbers {
         })
     }
 
-    /// Whether numbers of rows differ, or of matrices.
+    /// Whether parameters differ between rows or between matrices.
     fn are_of_rows(&self) -> bool {
         [self.a_scale, self.a_zero, self.y_scale, self.y_zero].iter().any(|lines| lines.count > 1)
     }
 
-    /// Rows and columns of the scales of a product.
+    /// Returns the rows and columns of a product's scales.
     fn scales(&self, cols: usize, rows: usize) -> [usize; 2] {
         let per_row = self.a_scale.count > 1 || self.y_scale.count > 1;
         let per_column = self.b_scale.count > 1;
@@ -168,7 +167,7 @@ impl Numbers {
     }
 }
 
-/// The extents of a node's products, and the shapes of its operands as matrices.
+/// The extents of a node's products, and its operands' shapes as matrices.
 struct Sizes {
     batch: Broadcast,
     rows: usize,
@@ -224,11 +223,12 @@ impl<O: IntegerProducts> IntegerKernel<O> {
     const QUANTIZED_RULES: &'static [PortRule] = &Self::rules(OPERANDS);
     const PLAIN_RULES: &'static [PortRule] = &Self::rules(PLAIN);
     const DEF: KernelDef = KernelDef::new::<Self>(O::NAME, Core::CPU);
-    // Apart, so that a fixed-point core that would store a result of `f32` in 8 bits leaves it as it is where no input says how.
+    // Listed separately: a fixed-point core that would store an f32 output in 8 bits must not do so for a node whose
+    // inputs give no output encoding.
     const QUANTIZED: &'static [KernelDef; 2] = &fixed_point(Self::DEF.ports(Self::QUANTIZED_RULES));
     const PLAIN: &'static [KernelDef; 2] = &fixed_point(Self::DEF.ports(Self::PLAIN_RULES));
 
-    /// Elements of scratch: zero points of columns, scales, a right side made signed, and packed.
+    /// Returns the scratch elements: column zero points, scales, a sign-converted right side, and a packed one.
     fn scratch_lens(&self) -> [usize; 4] {
         let IntegerProduct { rows, depth, cols, .. } = self.product;
         let [scale_rows, scale_cols] = self.numbers.scales(cols, rows);
@@ -243,7 +243,7 @@ impl<O: IntegerProducts> Kernel for IntegerKernel<O> {
         let mut sizes = Sizes::read::<O>(cx)?;
         let numbers = Numbers::read::<O>(cx, &sizes)?;
         if sizes.rights == 1 && !numbers.are_of_rows() {
-            // Every left side meets the same right side: together they are one tall left side.
+            // All left sides share the right side, so they form one tall matrix.
             sizes.rows *= sizes.batch.len();
             let one = Broadcast::of(&[], &[]);
             sizes.batch = one.ok_or_else(|| Error::new("scalars broadcast"))?;
@@ -352,14 +352,14 @@ fn execute<O: IntegerProducts, Y: ProductOutput>(
     Ok(())
 }
 
-/// Scratch for a right side that comes with the run.
+/// Scratch memory for a right side that is not constant.
 struct Own<'a> {
     signed: &'a mut [i8],
     packed: &'a mut [i8],
 }
 
 impl<O: IntegerProducts> IntegerKernel<O> {
-    /// The scales of the results of a product, as rows of columns.
+    /// Returns the scales of a product's output, as rows of columns.
     fn scale(
         &self,
         inputs: &Inputs<'_>,
@@ -381,7 +381,7 @@ impl<O: IntegerProducts> IntegerKernel<O> {
         Ok(())
     }
 
-    /// The zero points of a right side's columns: none where all are 0.
+    /// Returns the zero points of a right side's columns; empty if all are 0.
     fn right_zeros<'a>(
         &self,
         inputs: &Inputs<'_>,
@@ -401,7 +401,7 @@ impl<O: IntegerProducts> IntegerKernel<O> {
         Ok(if zeros.iter().all(|&zero| zero == 0) { &[] } else { zeros })
     }
 
-    /// A right side, packed; in `own`, where it comes with the run.
+    /// Returns a right side, packed; in `own` if it is not constant.
     fn right<'a>(
         &self,
         inputs: &Inputs<'_>,
@@ -440,7 +440,7 @@ impl<O: IntegerProducts> IntegerKernel<O> {
         };
         let row_step = if scale_rows > 1 { scale_cols } else { 0 };
         let scales = Grid { data: scales, width: scale_cols, row_step };
-        // Of integers and of numbers there are no zero points.
+        // i32 and f32 outputs have no zero points.
         let is_quantized = matches!(Y::DTYPE, DType::U8 | DType::I8);
         let zeros = if is_quantized { self.numbers.y_zero.get::<Y>(inputs, at)? } else { &[] };
         Ok(Finish { bias, scales, offset, zeros })

@@ -1,4 +1,4 @@
-//! Products of f32 matrices on the primitives: packed right sides, rows over threads.
+//! f32 matrix products on the primitives: packed right sides, rows divided among threads.
 
 use udo_api::{Arithmetic, Error, ExecError, FinalizeCx, Parallel, Sources, Work};
 use udo_simd::gemm_bf16::{self, Rows};
@@ -10,19 +10,19 @@ use crate::family::partition;
 use crate::family::results::{Cut, Results, Strip, strip_rows};
 use crate::number::wrong_recipe;
 
-/// Left sides of fewer rows are done before the right side is packed.
+/// With fewer left rows, packing the right side in the run costs more than it saves.
 const WORTH_PACKING: usize = 4;
 
-/// Parts of a right side for each thread that packs it.
+/// Parts of a right side per thread that packs it.
 const PARTS: usize = 4;
 
-/// The fewest rows of a strip of results that become quantized values: a product of a few takes its terms in another order.
+/// The fewest rows of a strip that is quantized: products of a few rows add their terms in another order.
 const STRIP_ROWS: usize = 64;
 
-/// The fewest rows that a thread takes of a product at a time: each time it reads all of the right side.
+/// The fewest rows per grain: each grain reads the whole right side.
 const LEAST_ROWS: usize = 12;
 
-/// What factors are rounded to before they are multiplied.
+/// The precision of the factors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Factors {
     F32,
@@ -30,7 +30,7 @@ pub(crate) enum Factors {
 }
 
 impl Factors {
-    /// Those of a product with a constant input: rounded where the user asked for it and the machine has it.
+    /// Returns bf16 for a constant input if the user allows it and the machine supports it, else f32.
     pub(crate) fn of(cx: &FinalizeCx<'_>, constant: usize) -> Self {
         let is_asked = cx.allows_bf16() && cx.is_constant(constant);
         if is_asked && gemm_bf16::is_available() { Self::Bf16 } else { Self::F32 }
@@ -43,13 +43,13 @@ pub(crate) struct Product {
     pub(crate) rows: usize,
     pub(crate) depth: usize,
     pub(crate) cols: usize,
-    /// How the right side lies in memory.
+    /// Memory layout of the right side.
     pub(crate) right: Layout,
     pub(crate) factors: Factors,
 }
 
 impl Product {
-    /// Elements of a packed right side, two numbers of 16 bits each where they are rounded.
+    /// Returns the f32 elements of a packed right side; a bf16 pair takes one.
     pub(crate) fn packed_len(&self) -> usize {
         match self.factors {
             Factors::F32 => packed_len(self.depth, self.cols),
@@ -57,7 +57,7 @@ impl Product {
         }
     }
 
-    /// Elements of a column of a packed right side.
+    /// Returns the elements of a packed column.
     fn packed_depth(&self) -> usize {
         match self.factors {
             Factors::F32 => self.depth,
@@ -65,7 +65,7 @@ impl Product {
         }
     }
 
-    /// What `batch` products take.
+    /// Returns the work of `batch` products.
     pub(crate) fn work(&self, batch: usize) -> Work {
         let work = Work::products(&[batch, self.rows, self.depth, self.cols]);
         match self.factors {
@@ -74,13 +74,13 @@ impl Product {
         }
     }
 
-    /// All that decides what [`Self::fill`] makes of right sides.
+    /// Returns the recipe that determines what [`Self::fill`] writes.
     pub(crate) fn recipe(&self) -> [u64; 4] {
         let (right, factors) = (self.right == Layout::Transposed, self.factors == Factors::Bf16);
         [right.into(), self.depth as u64, self.cols as u64, factors.into()]
     }
 
-    /// Packs right sides that lie one after the other, by their recipe.
+    /// Packs consecutive right sides by their recipe.
     pub(crate) fn fill(
         recipe: &[u64],
         sources: &Sources<'_>,
@@ -99,7 +99,7 @@ impl Product {
         Ok(())
     }
 
-    /// Packs a right side by chunks of its columns, which threads share.
+    /// Packs a right side in chunks of columns, on several threads.
     fn pack_parts(
         &self,
         b: &[[u8; 4]],
@@ -131,7 +131,7 @@ impl Product {
         }
     }
 
-    /// Whether a right side that is used once is better packed than read as it lies.
+    /// Whether packing a right side in the run is faster than reading it unpacked.
     pub(crate) fn is_worth_packing(&self) -> bool {
         self.rows >= WORTH_PACKING || self.right == Layout::Transposed
     }
@@ -155,8 +155,8 @@ impl Product {
         )
     }
 
-    /// The same with rows of the left side so far apart, where results may become quantized values: with so many elements of
-    /// scratch as [`Self::strips_len`] says.
+    /// Does the same for strided rows of the left side and outputs that may be quantized, with [`Self::strips_len`]
+    /// scratch elements.
     pub(crate) fn run_to(
         &self,
         parallel: Parallel<'_>,
@@ -209,20 +209,20 @@ impl Product {
         })
     }
 
-    /// Elements of scratch for results that become quantized values, on so many threads.
+    /// Returns the scratch elements for sums that are quantized, on this many threads.
     pub(crate) fn strips_len(&self, threads: usize) -> usize {
         let cut = self.cut(1);
         cut.strips_len(cut.height, partition::most_grains(threads))
     }
 
-    /// Whether rows are too few for all threads, so that these share the columns: each reads a part of the right side.
+    /// Whether there are too few rows for all threads, so that threads share the columns.
     fn is_cut_by_columns(&self, threads: usize) -> bool {
         threads > 1
             && (2..LEAST_ROWS.saturating_mul(threads)).contains(&self.rows)
             && self.factors == Factors::F32
     }
 
-    /// How the rows of the result are cut among so many grains, or the columns of a single row.
+    /// Divides the rows of the output among grains, or the columns of a single row.
     fn cut(&self, grains: usize) -> Cut {
         let &Self { rows, cols, .. } = self;
         if rows == 1 {
@@ -233,7 +233,7 @@ impl Product {
         Cut { pixels: 1, channels: cols, height, strip, workspace: 0 }
     }
 
-    /// Columns of a product of one row, from `first` on.
+    /// Computes columns of a single row, from `first` on.
     fn row(&self, first: usize, a: &[f32], packed: &[f32], y: &mut [f32], epilogue: &Epilogue<'_>) {
         let epilogue = from_column(first, epilogue);
         let packed = &packed[first * self.packed_depth()..];
@@ -247,7 +247,7 @@ impl Product {
         }
     }
 
-    /// `y = a b` with `b` as it lies, in rows; those of `a` and of `y` lie so far apart.
+    /// `y = a b` with `b` unpacked in rows, and strided rows of `a` and `y`.
     pub(crate) fn run_unpacked(
         &self,
         (a, lda): (&[f32], usize),
@@ -265,7 +265,7 @@ impl Product {
     }
 }
 
-/// What is done to the columns from `first` on.
+/// Returns the epilogue from column `first` on.
 fn from_column<'a>(first: usize, epilogue: &Epilogue<'a>) -> Epilogue<'a> {
     let bias = epilogue.bias.map(|bias| &bias[first..]);
     let residual = epilogue.residual.map(|(data, ld)| (&data[first..], ld));

@@ -1,19 +1,19 @@
-//! Right sides of f32 products, packed once where they are constant.
+//! Right sides of f32 products, packed once if they are constant.
 
 use udo_api::{Error, ExecError, FinalizeCx, Inputs, Packed, PackedConstants};
 
 use super::Product;
 
-/// One or several right sides of a shape, one after the other in an input.
+/// One or several right sides of the same shape, consecutive in an input.
 pub(crate) struct RightSide {
     port: usize,
     pub(crate) product: Product,
-    /// Absent where they come with each run.
+    /// Packed right sides; `None` if they are not constant.
     packed: Option<Packed<f32>>,
 }
 
 impl RightSide {
-    /// The `count` right sides of input `port`.
+    /// Reads the `count` right sides of input `port`.
     pub(crate) fn read(
         cx: &FinalizeCx<'_>,
         port: usize,
@@ -29,7 +29,7 @@ impl RightSide {
         Ok(Self { port, product, packed })
     }
 
-    /// The same of products of other extents, of the same right sides if those are packed.
+    /// Returns the same right sides for a product of other extents.
     pub(crate) fn with(&self, product: Product) -> Self {
         Self { product, ..*self }
     }
@@ -43,12 +43,12 @@ impl RightSide {
         self.is_packed() || self.product.is_worth_packing()
     }
 
-    /// Elements of scratch in which to pack one that comes with a run.
+    /// Returns the scratch elements for packing a right side in the run.
     pub(crate) fn scratch_len(&self) -> usize {
         if self.is_packed() { 0 } else { self.product.packed_len() }
     }
 
-    /// Right side `at`, packed; in `own`, where it comes with the run.
+    /// Returns right side `at`, packed; in `own` if it is not constant.
     pub(crate) fn get<'a>(
         &self,
         inputs: &Inputs<'_>,
@@ -65,7 +65,7 @@ impl RightSide {
         Ok(own)
     }
 
-    /// Right side `at` as it lies in the input.
+    /// Returns right side `at` as stored in the input.
     pub(crate) fn unpacked<'a>(
         &self,
         inputs: &Inputs<'a>,

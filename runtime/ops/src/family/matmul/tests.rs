@@ -1,14 +1,14 @@
-//! What products of matrices promise of numbers, packed and as they lie.
+//! Numerical guarantees of matrix products, packed and unpacked.
 
 use crate::family::numerics::{SUBNORMAL, assert_rounds_factors, settled, with};
 use crate::testing::{Bench, Tensor, assert_near, bench, noise, tensor};
 
-/// Every operator that multiplies matrices of `f32`.
+/// The operators that multiply f32 matrices.
 const MEMBERS: [&str; 2] = ["MatMul", "Gemm"];
-/// Rows, depth and columns of products that run in each way there is.
+/// Rows, depth and columns that cover every kernel path.
 const SIZES: [[usize; 3]; 4] = [[1, 37, 50], [3, 9, 17], [33, 40, 65], [70, 800, 19]];
 
-/// The product with a right side that is packed before the run, or comes with it.
+/// Returns the product with a constant right side, and with one that is an input of the run.
 fn products(op: &'static str, a: Tensor, b: &Tensor) -> [Bench; 2] {
     let run = bench(op).input(a);
     [run.clone().constant(b.clone()), run.input(b.clone())]
@@ -78,7 +78,7 @@ fn factors_are_rounded_where_that_is_allowed() {
         let inputs = [(&[rows, depth][..], &a[..]), (&[depth, cols], &b)];
         assert_rounds_factors(|| bench(op), inputs, depth);
     }
-    // Several right sides, and one that is transposed.
+    // Several right sides, and a transposed one.
     let (a, b) = (noise(3 * 9 * 17), noise(3 * 17 * 20));
     assert_rounds_factors(|| bench("MatMul"), [(&[3, 9, 17], &a), (&[3, 17, 20], &b)], 17);
     let (a, b) = (noise(9 * 33), noise(50 * 33));

@@ -1,21 +1,21 @@
-//! Indices of which each means a place along an axis, at its own position on all others.
+//! Indices that replace the coordinate along one axis and keep the others.
 
 use udo_api::{Error, ExecError, TensorDesc};
 
 use super::Indices;
 use crate::family::axes::{Axes, strides};
 
-/// Where indices mean places of a tensor.
+/// The tensor positions that indices refer to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Along {
     /// Indices along the last axis.
     pub(crate) row: usize,
-    /// How many rows of them there are.
+    /// Number of rows of indices.
     pub(crate) rows: usize,
-    /// Extents of the axes before the last.
+    /// Number of axes before the last.
     rank: usize,
     dims: Axes,
-    /// Elements of the tensor from one position to the next; 0 along the axis of the indices.
+    /// Strides of the tensor; 0 along the indexed axis.
     strides: Axes,
     last_stride: usize,
     extent: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Along {
 }
 
 impl Along {
-    /// Places along `axis` of a tensor with extents `data`, for indices with extents `indices`.
+    /// Computes the positions along `axis` of a tensor of extents `data` for indices of extents `indices`.
     pub(crate) fn of(axis: usize, data: &[usize], indices: &[usize]) -> Result<Self, ExecError> {
         for (at, (&wanted, &extent)) in indices.iter().zip(data).enumerate() {
             if at != axis && wanted > extent {
@@ -47,7 +47,7 @@ impl Along {
         })
     }
 
-    /// The elements of the tensor that the indices of row `row` mean.
+    /// Returns the tensor elements that the indices of row `row` refer to.
     #[inline]
     pub(crate) fn places<'a>(
         &'a self,
@@ -66,7 +66,7 @@ impl Along {
     }
 }
 
-/// Refuses indices that have no place in `data`.
+/// Checks that the indices fit a tensor like `data`.
 pub(crate) fn check_along(
     axis: usize,
     data: &TensorDesc,

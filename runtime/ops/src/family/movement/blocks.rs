@@ -1,8 +1,8 @@
-//! Images of which blocks of pixels become channels, or the other way.
+//! Rearranging blocks of pixels into channels and back.
 
 use udo_api::{Dim, Error, Node, Shape, TensorDesc};
 
-/// Images, and how many pixels a block is high and wide.
+/// Images and the side of a square block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Blocks {
     /// At least 1.
@@ -12,7 +12,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// `x` in blocks of the node's size.
+    /// Reads the node's block size for `x`.
     pub(crate) fn of(node: &Node<'_>, x: &TensorDesc) -> Result<Self, Error> {
         let found = node.int("blocksize")?;
         let size = usize::try_from(found).ok().filter(|&size| size > 0);
@@ -23,7 +23,7 @@ impl Blocks {
         Ok(Self { size, images: [n, c, h, w] })
     }
 
-    /// The shape of `x` with its channels laid out as blocks of pixels.
+    /// Returns the shape of `x` with channels rearranged into blocks of pixels.
     pub(crate) fn to_space(self, x: &TensorDesc) -> Result<Shape, Error> {
         let Self { size, images: [_, c, h, w] } = self;
         let wanted = || self.refusal(x, "channels");
@@ -33,7 +33,7 @@ impl Blocks {
         with_extents(x, [c / area, long(h)?, long(w)?])
     }
 
-    /// The shape of `x` with blocks of its pixels laid out as channels.
+    /// Returns the shape of `x` with blocks of pixels rearranged into channels.
     pub(crate) fn to_depth(self, x: &TensorDesc) -> Result<Shape, Error> {
         let Self { size, images: [_, c, h, w] } = self;
         let wanted = || self.refusal(x, "pixels");
@@ -50,7 +50,7 @@ impl Blocks {
     }
 }
 
-/// The shape of `x` with these extents behind the batch.
+/// Returns the shape of `x` with these extents after the batch.
 fn with_extents(x: &TensorDesc, extents: [usize; 3]) -> Result<Shape, Error> {
     let shape = x.full_shape();
     let mut dims: Vec<Dim> = shape.iter().collect();
@@ -58,19 +58,19 @@ fn with_extents(x: &TensorDesc, extents: [usize; 3]) -> Result<Shape, Error> {
     Shape::of_dims(&dims)
 }
 
-/// Images of which the pixels of blocks are, or become, batches of their own.
+/// Images and a block whose pixels are separate batches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchBlocks {
     /// Batch, channels, height and width.
     pub(crate) images: [usize; 4],
-    /// Pixels of a block, in height and width; at least 1.
+    /// Height and width of a block; at least 1.
     pub(crate) block: [usize; 2],
-    /// Rows above and below, columns before and behind: of padding, or cropped.
+    /// Rows above and below, columns before and after: padding or crop.
     pub(crate) around: [usize; 4],
 }
 
 impl BatchBlocks {
-    /// `x`, with the node's block, and what its parameter `name` says is around.
+    /// Reads the node's block, and the parameter `name` as padding or crop.
     pub(crate) fn of(node: &Node<'_>, name: &str, x: &TensorDesc) -> Result<Self, Error> {
         let &[n, c, h, w] = x.shape() else { return Err(no_images(x)) };
         let block = node.ints("block")?;
@@ -87,7 +87,7 @@ impl BatchBlocks {
         })
     }
 
-    /// How many blocks there are down and across, with what is around.
+    /// Returns the number of blocks down and across, including padding.
     pub(crate) fn blocks_padded(&self) -> [usize; 2] {
         let Self { images: [_, _, h, w], block: [high, wide], around } = self;
         let [above, below, before, behind] = around;

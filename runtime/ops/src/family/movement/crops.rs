@@ -1,4 +1,4 @@
-//! Parts of a tensor, with zeros where it has no elements: what is cut is known before a run.
+//! Parts of a tensor with zeros outside it, at positions known before the run.
 
 use std::marker::PhantomData;
 
@@ -7,21 +7,21 @@ use udo_api::{Bits, Core, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, 
 use super::{Example, Movement, Walk, Walked, Walks, kernel, movement, tie_part, walked};
 use crate::Def;
 
-/// What is cut from each axis. Its family has the kernels of CPU and GPU.
+/// A crop. The family provides the CPU and GPU kernels.
 pub(crate) trait Crop: Sized + Send + Sync + 'static {
     const SCHEMA: OpSchema;
     const KERNELS: &'static [KernelDef] =
         &[kernel::<Cropped<Self>>(Core::CPU), walked::<Cropped<Self>>()];
-    /// As of a [`Movement`].
+    /// As in [`Movement`].
     const EXAMPLES: &'static [Example];
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error>;
 
-    /// The walk along each axis of input 0.
+    /// Returns the walk along each axis of input 0.
     fn walks(cx: &FinalizeCx<'_>) -> Result<Vec<Walk>, Error>;
 }
 
-/// The operator that `C` says the cuts of.
+/// Defines the operator of the crop `C`.
 pub(crate) const fn crop<C: Crop>() -> Def {
     movement::<Cropped<C>>()
 }

@@ -1,4 +1,4 @@
-//! Elements of any width on the GPU, one per work item.
+//! Moving elements of any width on the GPU, one per work item.
 
 use std::fmt::Write as _;
 use std::marker::PhantomData;
@@ -13,21 +13,21 @@ use crate::family::gpu::{Meeting, check_lens, int, ints, width};
 
 const RULES: &[PortRule] = &[input(0, types::ANY), output_like(0, 0)];
 
-/// The build option that says what a source reads elements of a type as.
+/// Returns the build option that selects the element type of a source.
 pub(crate) fn element(dtype: Option<DType>) -> String {
     format!("-DELEMENT={}", width(dtype))
 }
 
-/// What a work item does, for the width of the elements.
+/// The body of a work item, per element width.
 type Item<K> = fn(&K, usize, &Buffers<'_>) -> Result<(), ExecError>;
 
-/// A movement that takes each element of the output from a place at strides.
+/// A movement that reads each output element at a strided position.
 pub(crate) trait Strided: Send + Sync + 'static {
-    /// How the places of the input, the only tensor of it, meet those of the output.
+    /// Returns how positions of the only input map to those of the output.
     fn meeting(cx: &FinalizeCx<'_>) -> Result<Meeting, Error>;
 }
 
-/// The GPU kernel of the operator `name`, whose elements move as `M` says.
+/// Returns the GPU kernel of the operator `name` for the movement `M`.
 pub(crate) const fn strided<M: Strided>(name: &'static str) -> KernelDef {
     KernelDef::gpu::<StridedGpu<M>>(name).ports(RULES)
 }
@@ -72,21 +72,21 @@ impl<M> StridedGpu<M> {
 
 /// A movement that walks along each axis of the input.
 pub(crate) trait Walked: Movement {
-    /// The input that says what lies beyond, where there is one; else it is 0.
+    /// The input with the fill value, if any; otherwise 0.
     const FILL: Option<u32> = None;
 
-    /// The walks, which have to be known.
+    /// Returns the walks, which must be known before the run.
     fn walks(cx: &FinalizeCx<'_>) -> Result<Walks, Error>;
 }
 
-/// The GPU kernel of the operator `M`.
+/// Returns the GPU kernel of the operator `M`.
 pub(crate) const fn walked<M: Walked>() -> KernelDef {
     const FILLED: &[PortRule] = &[input(0, types::ANY), input_like(2, 0), output_like(0, 0)];
     let rules = if M::FILL.is_some() { FILLED } else { RULES };
     KernelDef::gpu::<WalkedGpu<M>>(M::SCHEMA.name()).ports(rules)
 }
 
-/// Where a position lies in an axis, by the number of what lies beyond it; -1 where nothing of the axis does.
+/// Maps a position to the input axis for each [`Beyond`]; -1 where the fill value applies.
 const SOURCE_OF_AXIS: &str = "
 int udo_source(const int at, const int extent, const int beyond) {
     if (extent == 0 || (at >= 0 && at < extent)) return extent == 0 ? -1 : at;
@@ -101,7 +101,7 @@ int udo_source(const int at, const int extent, const int beyond) {
 
 struct WalkedGpu<M> {
     walks: Walks,
-    /// The input that says what lies beyond.
+    /// The input with the fill value.
     fill: Option<u32>,
     element: String,
     item: Item<Self>,
@@ -167,12 +167,12 @@ impl<M> WalkedGpu<M> {
     }
 }
 
-/// Which side of a movement of strips has rows of all of them.
+/// The side of a strip movement that has the whole rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// The only output, whose strips are the inputs.
+    /// Joins: the only output has the rows, its strips are the inputs.
     Join,
-    /// The only input, whose strips are the outputs.
+    /// Cuts: the only input has the rows, its strips are the outputs.
     Cut,
 }
 
@@ -183,12 +183,12 @@ pub(crate) trait Stripped: Movement {
     fn strips(cx: &FinalizeCx<'_>) -> Result<Strips, Error>;
 }
 
-/// The GPU kernel of the operator `M`.
+/// Returns the GPU kernel of the operator `M`.
 pub(crate) const fn stripped<M: Stripped>() -> KernelDef {
     KernelDef::gpu::<StripsGpu<M>>(M::SCHEMA.name()).ports(RULES)
 }
 
-/// One element of the whole per work item.
+/// GPU kernel: one element of the whole per work item.
 struct StripsGpu<M> {
     strips: Strips,
     len: usize,
@@ -213,7 +213,7 @@ impl<M: Stripped> GpuKernel for StripsGpu<M> {
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        // The whole and the parts as parameters, and the statement that copies element `i` of the whole.
+        // Parameters for the whole and the parts, and the statement that copies element `i` of the whole.
         let (whole, part) = match M::DIRECTION {
             Direction::Join => ("ELEMENT *whole", "const ELEMENT *part"),
             Direction::Cut => ("const ELEMENT *whole", "ELEMENT *part"),

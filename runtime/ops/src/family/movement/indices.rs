@@ -1,8 +1,8 @@
-//! Inputs that say which positions of an axis are meant.
+//! Inputs that hold indices along an axis.
 
 use udo_api::{DType, ExecError, Inputs, Status, resolve_axis};
 
-/// Indices of either type.
+/// Indices of type i32 or i64.
 #[derive(Clone, Copy)]
 pub(crate) enum Indices<'a> {
     I32(&'a [i32]),
@@ -10,7 +10,7 @@ pub(crate) enum Indices<'a> {
 }
 
 impl<'a> Indices<'a> {
-    /// Those of input `port`.
+    /// Reads the indices of input `port`.
     pub(crate) fn get(inputs: &Inputs<'a>, port: usize) -> Result<Self, ExecError> {
         match inputs.dtype(port)? {
             DType::I32 => inputs.get(port).map(Self::I32),
@@ -26,7 +26,7 @@ impl<'a> Indices<'a> {
         }
     }
 
-    /// Index `at` as it is.
+    /// Returns index `at` as stored.
     #[inline]
     pub(crate) fn value(self, at: usize) -> i64 {
         match self {
@@ -35,14 +35,14 @@ impl<'a> Indices<'a> {
         }
     }
 
-    /// The position, among `extent`, that index `at` means: a negative one counts from the end.
+    /// Returns the position in `0..extent` of index `at`; negative indices count from the end.
     #[inline]
     pub(crate) fn position(self, at: usize, extent: usize) -> Result<usize, ExecError> {
         position(self.value(at), at, extent)
     }
 }
 
-/// The position, among `extent`, that `index` means, which is the one at `at`: a negative one counts from the end.
+/// Returns the position in `0..extent` of `index`, which is number `at`; negative indices count from the end.
 #[inline]
 pub(crate) fn position(index: i64, at: usize, extent: usize) -> Result<usize, ExecError> {
     match usize::try_from(index) {

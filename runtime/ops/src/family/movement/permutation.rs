@@ -1,4 +1,4 @@
-//! The axes of a tensor, or of one with the same elements, in another order.
+//! Permuting the axes of a tensor, or of a reshaped view of it.
 
 use udo_api::{Bits, Element, ExecError, Io, MAX_RANK, bytes_of, bytes_of_mut};
 use udo_simd::rows;
@@ -6,16 +6,16 @@ use udo_simd::rows;
 use crate::family::axes::strides;
 use crate::family::gpu::{Meeting, Steps};
 
-/// The axes of input 0 seen under a shape, in another order.
+/// A permutation of the axes of input 0, viewed in a shape.
 #[derive(Clone, Debug)]
 pub(crate) struct Permutation {
     pub(crate) shape: Vec<usize>,
-    /// The input's axis behind each of the output.
+    /// The input axis of each output axis.
     pub(crate) perm: Vec<usize>,
 }
 
 impl Permutation {
-    /// Where each element of the output lies in the input.
+    /// Returns how output positions map to input positions.
     pub(crate) fn meeting(&self) -> Meeting {
         let own = strides(&self.shape);
         let dims: Vec<usize> = self.perm.iter().map(|&axis| self.shape[axis]).collect();
@@ -28,7 +28,7 @@ impl Permutation {
         Ok(())
     }
 
-    /// The same of axes that are as long as the input's in this run.
+    /// Permutes with the extents of the input in this run.
     pub(crate) fn execute_bounded<B: Bits>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         let (x, shape) = (io.inputs.get_bits::<B>(0)?, io.inputs.shape(0)?);
         let mut dims = [0; MAX_RANK];
@@ -38,7 +38,7 @@ impl Permutation {
         Ok(())
     }
 
-    /// Writes all of `y`.
+    /// Writes the whole of `y`.
     pub(crate) fn copy<E: Element>(&self, x: &[E], y: &mut [E]) {
         self.copy_of(x, &self.shape, y);
     }

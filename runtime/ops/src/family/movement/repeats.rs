@@ -1,10 +1,10 @@
-//! Elements repeated along axes of one.
+//! Broadcasting a tensor to a larger shape.
 
 use udo_api::{Bits, ExecError, Io, MAX_RANK};
 
 use super::{Walk, Walks};
 
-/// Repeats the elements of input 0 up to a shape that they broadcast to, and says what becomes of it.
+/// Broadcasts input 0 to `wanted`, and sets the shape of output 0.
 pub(crate) fn expand<B: Bits>(io: Io<'_>, wanted: &[usize]) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, parallel, .. } = io;
     let (x, dims) = (inputs.get_bits::<B>(0)?, inputs.shape(0)?);
@@ -16,7 +16,8 @@ pub(crate) fn expand<B: Bits>(io: Io<'_>, wanted: &[usize]) -> Result<(), ExecEr
     Walks::of(walks[..rank].iter().copied()).copy(parallel, x, y, B::default())
 }
 
-/// The walk along each axis of the result, and how many there are; else the axis that does not broadcast, and its extent.
+/// Returns the walk along each output axis, and their count; on failure the axis that does not broadcast, and its
+/// extent.
 pub(crate) fn repeats(
     dims: &[usize],
     wanted: &[usize],

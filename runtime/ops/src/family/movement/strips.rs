@@ -1,20 +1,20 @@
-//! Rows that are strips side by side, as where tensors meet along an axis, or one is cut along it.
+//! Rows made of strips side by side: concatenation and splitting along an axis.
 
 use udo_api::{Bits, Error, ExecError, Parallel, TensorDesc};
 
 use crate::family::axes::AxisSplit;
 use crate::family::partition::GRAIN;
 
-/// How the rows of a tensor, what lies behind the axes before one, are strips of other tensors.
+/// How rows of a tensor (all axes from one on) divide into strips of other tensors.
 pub(crate) struct Strips {
     /// Elements of a row.
     pub(super) row: usize,
-    /// Elements of each strip of it.
+    /// Elements of each strip.
     pub(super) widths: Vec<usize>,
 }
 
 impl Strips {
-    /// Rows of `whole` from `axis` on, and strips of `parts`.
+    /// Divides rows of `whole`, from `axis` on, into strips of `parts`.
     pub(crate) fn along(
         axis: usize,
         whole: &TensorDesc,
@@ -25,12 +25,12 @@ impl Strips {
         Ok(Self { row: len * inner, widths: widths.collect::<Result<_, Error>>()? })
     }
 
-    /// How many strips a row has.
+    /// Returns the number of strips.
     pub(crate) fn count(&self) -> usize {
         self.widths.len()
     }
 
-    /// The part that element `i` of the whole belongs to, and its place there.
+    /// Returns the part that holds element `i` of the whole, and the position in it.
     pub(super) fn place(&self, i: usize) -> Option<(usize, usize)> {
         let (row, mut col) = (i / self.row, i % self.row);
         for (part, &width) in self.widths.iter().enumerate() {
@@ -42,7 +42,7 @@ impl Strips {
         None
     }
 
-    /// Writes all strips of all rows of `y`; `parts` yields the tensors that they come from.
+    /// Writes all rows of `y` from the tensors that `parts` yields.
     pub(crate) fn join<'a, B: Bits>(
         &self,
         parallel: Parallel<'_>,
@@ -52,7 +52,7 @@ impl Strips {
         join(parallel, y, self.row, &self.widths.iter().copied(), parts)
     }
 
-    /// Reads the strips of all rows of `x` into the tensors that `parts` yields, one after the other.
+    /// Copies the strips of all rows of `x` to the tensors that `parts` yields.
     pub(crate) fn cut<'a, B: Bits>(
         &self,
         parallel: Parallel<'_>,
@@ -76,7 +76,7 @@ impl Strips {
     }
 }
 
-/// Writes rows of `row` elements, which are strips of so many, one after the other.
+/// Writes rows of `row` elements from strips of these widths.
 pub(crate) fn join<'a, B: Bits>(
     parallel: Parallel<'_>,
     y: &mut [B],
@@ -104,7 +104,7 @@ mod tests {
 
     const ROWS: usize = 20_000;
 
-    /// `cols` numbers for each row, from `from` on.
+    /// Returns `cols` values for each row, starting at `from`.
     fn part(from: i32, cols: usize) -> Vec<i32> {
         (0..(ROWS * cols) as i32).map(|i| from + i).collect()
     }

@@ -1,25 +1,25 @@
-//! Inputs whose last axis is tuples of indices, each of a slice.
+//! Inputs whose last axis holds tuples of indices, each selecting a slice.
 
 use udo_api::{ExecError, MAX_RANK};
 
 use super::Indices;
 
-/// Which slices tuples of indices mean.
+/// The slices selected by tuples of indices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tuples {
-    /// Indices of a tuple.
+    /// Indices per tuple.
     pub(crate) depth: usize,
-    /// How many tuples there are.
+    /// Number of tuples.
     pub(crate) count: usize,
-    /// Elements of a slice.
+    /// Elements per slice.
     pub(crate) inner: usize,
-    /// Tuples that mean slices of one batch, and its elements.
+    /// Tuples per batch, and elements per batch.
     batch: [usize; 2],
     extents: [usize; MAX_RANK],
 }
 
 impl Tuples {
-    /// Slices of a tensor of extents `data`; the first `batch_dims` axes of it and of `indices` are the same.
+    /// Computes the slices of a tensor of extents `data`. Its first `batch_dims` axes are those of `indices`.
     pub(crate) fn of(data: &[usize], indices: &[usize], batch_dims: usize) -> Self {
         let (depth, outer) =
             indices.split_last().map_or((0, indices), |(last, rest)| (*last, rest));
@@ -33,7 +33,7 @@ impl Tuples {
         Self { depth: own.len(), count: outer.iter().product(), inner, batch, extents }
     }
 
-    /// The first element of the slice that tuple `at` means.
+    /// Returns the first element of the slice of tuple `at`.
     #[inline]
     pub(crate) fn slice(&self, indices: Indices<'_>, at: usize) -> Result<usize, ExecError> {
         let mut slice = 0;

@@ -1,58 +1,59 @@
-//! Outputs each of whose axes is an axis of the input, walked along in steps: slices, repetitions, borders.
+//! Movements that walk along each input axis in fixed steps: slices, repetitions, padding.
 
 use udo_api::{Bits, Error, ExecError, FinalizeCx, MAX_RANK, Parallel};
 
 use crate::family::partition::GRAIN;
 
-/// What lies before and behind the input along an axis.
+/// The elements before and after the input along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beyond {
-    /// A value of its own.
+    /// A fill value.
     Fill,
     /// The element at that end.
     Edge,
-    /// The elements in reverse order, the one at the end not twice.
+    /// The elements in reverse order, without repeating the one at the end.
     Reflect,
-    /// The elements from the other end on.
+    /// The elements from the other end.
     Wrap,
 }
 
-/// Which positions of an axis of the input those of the output are: every `step`-th from `start` on.
+/// The input positions of an output axis: every `step`-th from `start` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Walk {
-    /// How many positions the output has.
+    /// Number of output positions.
     pub(crate) len: usize,
-    /// Where the first one is, which may lie before the input, or behind it.
+    /// Input position of the first one; may be before or after the input.
     pub(crate) start: isize,
-    /// 0 repeats one position. Less than 0 only where nothing lies beyond, more than 1 only there or with a value of its own.
+    /// 0 repeats one position. Negative steps require that nothing is beyond the input; steps above 1 allow a fill
+    /// value as well.
     pub(crate) step: isize,
-    /// How many positions the input has.
+    /// Number of input positions.
     pub(crate) input: usize,
-    /// The first one that counts, which `start` is counted from, and how many do.
+    /// The range of input positions that is used: its first position, from which `start` counts, and its length.
     pub(crate) from: usize,
     pub(crate) extent: usize,
     pub(crate) beyond: Beyond,
 }
 
-/// Positions of the output that come from the input in one way.
+/// Output positions that read the input in the same way.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     len: usize,
-    /// The first one's position in the input; none for what has a value of its own.
+    /// Input position of the first one; `None` for the fill value.
     from: Option<usize>,
     way: Way,
 }
 
-/// How a run goes on.
+/// How a run continues.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Step(isize),
-    /// So many positions, again and again.
+    /// This many positions, repeated.
     Cycle(usize),
 }
 
 impl Walk {
-    /// All of an axis.
+    /// Walks the whole axis.
     pub(crate) const fn whole(extent: usize) -> Self {
         Self {
             len: extent,
@@ -65,13 +66,13 @@ impl Walk {
         }
     }
 
-    /// `len` positions from `start` on, each `step` from the one before, all of them in the input.
+    /// Walks `len` positions from `start` on, `step` apart, all inside the input.
     pub(crate) const fn slice(extent: usize, start: usize, len: usize, step: isize) -> Self {
         let step = if len > 1 { step } else { 1 };
         Self { len, start: start as isize, step, ..Self::whole(extent) }
     }
 
-    /// An axis so many times.
+    /// Repeats the axis `times` times.
     pub(crate) const fn times(extent: usize, times: usize) -> Self {
         let len = extent.saturating_mul(times);
         if extent == 1 && times != 1 {
@@ -80,11 +81,11 @@ impl Walk {
         Self { len, beyond: Beyond::Wrap, ..Self::whole(extent) }
     }
 
-    /// `len` positions of an axis of which the first `before` lie before it. Where they are negative, the input is cut.
+    /// Walks `len` positions of which the first `before` precede the input. A negative `before` crops.
     pub(crate) fn padded(extent: usize, before: isize, len: usize, beyond: Beyond) -> Self {
         let cut = before.min(0).unsigned_abs();
         let start = -before.max(0);
-        // What is left of the input behind the cut, and not beyond the output's end where that is cut as well.
+        // The elements after the crop, up to the output's end if that is cropped as well.
         let left = extent.saturating_sub(cut);
         let end = len.saturating_sub(start.unsigned_abs());
         Self { len, start, step: 1, input: extent, from: cut, extent: left.min(end), beyond }
@@ -95,13 +96,13 @@ impl Walk {
         is_all && self.start == 0 && self.step == 1 && self.len == self.extent
     }
 
-    /// Where the output is a run of neighbours in the input, the first one's position.
+    /// Returns the first input position if the output is a contiguous run of the input.
     fn offset(&self) -> Option<usize> {
         let start = usize::try_from(self.start).ok()?;
         (self.step == 1 && start + self.len <= self.extent).then_some(self.from + start)
     }
 
-    /// Whether elements are asked for beyond an input that has none.
+    /// Whether positions outside an empty input would have to be read from it.
     const fn lacks_elements(&self) -> bool {
         self.extent == 0 && self.len > 0 && !matches!(self.beyond, Beyond::Fill)
     }
@@ -110,12 +111,12 @@ impl Walk {
         self.step == 0 && self.input == 1
     }
 
-    /// Where position `at` of the output comes from.
+    /// Returns the input position of output position `at`.
     fn source(&self, at: usize) -> Option<usize> {
         self.run(at, 1).from
     }
 
-    /// The run from position `at` of the output on, of at most `left` positions.
+    /// Returns the run from output position `at` on, of at most `left` positions.
     #[inline]
     fn run(&self, at: usize, left: usize) -> Run {
         let Self { start, step, extent, .. } = *self;
@@ -159,7 +160,7 @@ impl Walk {
         }
     }
 
-    /// The walk along two neighbouring axes at once, if there is one.
+    /// Merges the walks of two neighbouring axes, if possible.
     fn with_inner(&self, inner: &Self) -> Option<Self> {
         let whole = Self::whole(self.extent * inner.extent);
         if self.is_whole() && inner.is_whole() {
@@ -170,7 +171,7 @@ impl Walk {
     }
 }
 
-/// Says that output 0 is a part of input 0, or all of it, where the walks along its axes make it one.
+/// Declares output 0 as a view of input 0 where the walks select a contiguous part.
 pub(crate) fn tie_part(
     cx: &FinalizeCx<'_>,
     walks: impl Iterator<Item = Walk>,
@@ -186,13 +187,13 @@ pub(crate) fn tie_part(
     }
 }
 
-/// A walk for each axis of an output.
+/// One walk per output axis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walks {
-    /// How many walks there are; those along neighbouring axes are one where they can be.
+    /// Number of walks; neighbouring axes are merged where possible.
     rank: usize,
     along: [Walk; MAX_RANK],
-    /// Elements behind each position of the last walk.
+    /// Elements per position of the last walk.
     inner: usize,
     len: usize,
 }
@@ -211,7 +212,7 @@ impl Walks {
                 all.rank += 1;
             }
         }
-        // The last one's elements lie behind each other if all of them are wanted.
+        // If the last axis is complete, its elements are contiguous.
         if all.rank > 1 && all.along[all.rank - 1].is_whole() {
             all.rank -= 1;
             all.inner = all.along[all.rank].len;
@@ -220,12 +221,12 @@ impl Walks {
         all
     }
 
-    /// Elements of the output.
+    /// Returns the number of output elements.
     pub(super) const fn len(&self) -> usize {
         self.len
     }
 
-    /// Each walk, and how many elements of the input lie between two positions of it.
+    /// Returns each walk with its input stride.
     pub(super) fn axes(&self) -> Vec<(Walk, usize)> {
         let inner = (self.inner != 1).then_some(Walk::whole(self.inner));
         let mut axes: Vec<_> =
@@ -238,7 +239,7 @@ impl Walks {
         axes
     }
 
-    /// Where element `i` of the output comes from.
+    /// Returns the input position of output element `i`.
     pub(super) fn place(&self, i: usize) -> Option<usize> {
         let (mut rest, mut place) = (i / self.inner, i % self.inner);
         let mut stride = self.inner;
@@ -250,7 +251,7 @@ impl Walks {
         Some(place)
     }
 
-    /// Writes `y`, which is longer where it is bounded.
+    /// Writes `y`, of which a bounded output uses a prefix.
     pub(crate) fn copy<B: Bits>(
         &self,
         parallel: Parallel<'_>,
@@ -271,14 +272,14 @@ impl Walks {
         })
     }
 
-    /// As [`Walks::copy`], on the thread that it is called on.
+    /// Like [`Walks::copy`], on the calling thread.
     pub(crate) fn copy_alone<B: Bits>(&self, x: &[B], y: &mut [B], fill: B) {
         if self.len > 0 {
             self.copy_from(0, x, y, fill);
         }
     }
 
-    /// Writes `y`, which starts at position `first` of all that the last walk has in the output.
+    /// Writes `y` from position `first` of the last walk on, counted over the whole output.
     fn copy_from<B: Bits>(&self, first: usize, x: &[B], y: &mut [B], fill: B) {
         let last = self.along[self.rank - 1];
         let (mut rows, mut at) = (Rows::new(self, first / last.len), first % last.len);
@@ -295,7 +296,7 @@ impl Walks {
         }
     }
 
-    /// Writes part of a row of the output, from position `at` of the last walk on, from a row of the input.
+    /// Writes part of an output row, from position `at` of the last walk on, from an input row.
     fn copy_row<B: Bits>(&self, mut at: usize, x: &[B], mut y: &mut [B], fill: B) {
         let (last, inner) = (&self.along[self.rank - 1], self.inner);
         while !y.is_empty() {
@@ -311,7 +312,7 @@ impl Walks {
     }
 }
 
-/// Writes one run: `x` from its first position on, which is `from` of `row`.
+/// Writes one run: `x` is `row` from position `from` on.
 fn copy_run<B: Bits>(x: &[B], row: &[B], from: usize, way: Way, inner: usize, y: &mut [B]) {
     match way {
         Way::Step(1) => y.copy_from_slice(&x[..y.len()]),
@@ -334,7 +335,7 @@ fn copy_run<B: Bits>(x: &[B], row: &[B], from: usize, way: Way, inner: usize, y:
     }
 }
 
-/// Fills `y` with `x`, again and again.
+/// Fills `y` with repetitions of `x`.
 pub(crate) fn cycle<B: Bits>(x: &[B], y: &mut [B]) {
     if let [x] = x {
         return y.fill(*x);
@@ -348,10 +349,10 @@ pub(crate) fn cycle<B: Bits>(x: &[B], y: &mut [B]) {
     }
 }
 
-/// Where the rows of the input are that rows of the output come from, one row of the output after the other.
+/// Iterates over the input row of each output row.
 struct Rows<'a> {
     outer: &'a [Walk],
-    /// Elements of the input from a position to the next.
+    /// Input strides.
     strides: [usize; MAX_RANK],
     at: [usize; MAX_RANK],
     from: [Option<usize>; MAX_RANK],
@@ -378,7 +379,7 @@ impl<'a> Rows<'a> {
         self.from[axis] = self.outer[axis].source(at).map(|from| from * self.strides[axis]);
     }
 
-    /// The first element of the row; none if all of it has a value of its own.
+    /// Returns the first element of the row, or `None` if all of it is fill.
     fn from(&self) -> Option<usize> {
         self.from[..self.outer.len()].iter().try_fold(0, |sum, from| Some(sum + (*from)?))
     }

@@ -1,4 +1,4 @@
-//! Operators that scale each channel and add to it.
+//! Operators that apply a factor and a term to each channel.
 
 use std::marker::PhantomData;
 
@@ -14,13 +14,13 @@ use crate::family::axes::AxisSplit;
 use crate::family::layout::{ChannelsLast, ChannelsSecond, Layout};
 use crate::family::partition::row_grain;
 
-/// Channels that lie last are repeated in scratch up to about as many, so that a call has some work.
+/// With channels last, coefficients are repeated in scratch up to about this many, so that each call has enough work.
 const TILE: usize = 1 << 9;
 
-/// What channels are scaled by. Its family has kernels for `f32` with the channels second or last, and threading.
+/// The coefficients of channels. The family provides f32 kernels with channels second or last, and threading.
 pub(crate) trait ChannelNorm: Sized + Send + Sync + 'static {
     const SCHEMA: OpSchema;
-    /// The kernels of the GPU, and of the CPU in double precision.
+    /// The GPU kernel and the f64 CPU kernel.
     const OTHERS: [KernelDef; 2];
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error>;
@@ -28,7 +28,7 @@ pub(crate) trait ChannelNorm: Sized + Send + Sync + 'static {
     /// Reads the parameters.
     fn read(cx: &FinalizeCx<'_>) -> Result<Self, Error>;
 
-    /// Writes what each channel is multiplied by, and what is added to it then.
+    /// Writes the factor and the term of each channel.
     fn coefficients(
         &self,
         inputs: &Inputs<'_>,
@@ -37,7 +37,7 @@ pub(crate) trait ChannelNorm: Sized + Send + Sync + 'static {
     ) -> Result<(), ExecError>;
 }
 
-/// The operator that `N` says the coefficients of.
+/// Defines the operator of the coefficients `N`.
 pub(crate) const fn channel_norm<N: ChannelNorm>() -> Def {
     Def::of::<Described<N>>(Described::<N>::KERNELS)
 }
@@ -71,7 +71,7 @@ struct Scaled<N, L> {
 impl<N, L: Layout> Scaled<N, L> {
     const RULES: &'static [PortRule] = &L::PORTS.pitched([input(0, types::F32), output_like(0, 0)]);
 
-    /// Channels that are scaled by one call.
+    /// Returns the number of channels that one call scales.
     fn tile_len(&self) -> usize {
         let AxisSplit { len, inner, .. } = self.split;
         if inner == 1 { len * TILE.div_ceil(len.max(1)) } else { len }
@@ -113,7 +113,7 @@ impl<N: ChannelNorm, L: Layout> Kernel for Scaled<N, L> {
     }
 }
 
-/// `x * factor + term` within bounds, which a NaN is neither below nor above.
+/// `x * factor + term`, clamped to bounds; NaN stays NaN.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Scaling {
     low: f32,
@@ -132,7 +132,7 @@ impl Map3 for Scaling {
 impl Scaling {
     const UNBOUNDED: Self = Self { low: f32::NEG_INFINITY, high: f32::INFINITY };
 
-    /// The bounds that the first step sets, if it does just that.
+    /// Returns the bounds of the first step, if it only clamps.
     fn within(steps: &[EpilogueStep]) -> Option<Self> {
         match steps.first()?.op()? {
             EpilogueOp::Activation(Activation::Relu) => Some(Self { low: 0.0, ..Self::UNBOUNDED }),
@@ -143,7 +143,7 @@ impl Scaling {
         }
     }
 
-    /// By the factor and the term of each channel, which come as often as a tile has them.
+    /// Scales channels by their factors and terms, which are repeated to fill a tile.
     fn scale(
         self,
         parallel: Parallel<'_>,
@@ -168,7 +168,7 @@ impl Scaling {
 }
 
 impl Scaling {
-    /// The same where channels are last, and rows of them may lie apart.
+    /// Does the same for channels last, with strided rows.
     fn scale_rows(
         self,
         parallel: Parallel<'_>,
@@ -188,7 +188,7 @@ impl Scaling {
     }
 }
 
-/// The number of one channel, or the first `len` of all.
+/// Returns the coefficient of one channel as a scalar, or the first `len` of all.
 fn operand(numbers: &[f32], channel: Option<usize>, len: usize) -> Operand<'_> {
     match channel {
         Some(channel) => numbers[channel].into(),

@@ -1,4 +1,4 @@
-//! Lanes and rows on the GPU, one per work item.
+//! Normalization on the GPU, one lane or row per work item.
 
 use std::marker::PhantomData;
 
@@ -13,17 +13,16 @@ use crate::family::axes::AxisSplit;
 use crate::family::gpu::{EXACT, REAL, check_lens, ints};
 use crate::family::source::Source;
 
-/// A function of lanes that the GPU computes as well: of each element, of the greatest of its lane, and of the sum of the
-/// powers of e of what elements are less than that.
+/// A function of lanes with a GPU kernel: of each element, the lane's maximum, and the sum of `exp(x - maximum)`.
 pub(crate) trait LaneGpu: LaneNorm {
     /// An OpenCL expression of the floats `x`, `most` and `sum`.
     const OPENCL: &'static str;
 
-    /// The same.
+    /// The same function in Rust.
     fn of(x: f32, most: f32, sum: f32) -> f32;
 }
 
-/// The kernel of the operator `N`.
+/// Returns the GPU kernel of the operator `N`.
 pub(crate) const fn lane_gpu<N: LaneGpu>() -> KernelDef {
     const RULES: &[PortRule] = &[input(0, REAL), output_like(0, 0)];
     KernelDef::gpu::<LanesGpu<N>>(N::NAME).ports(RULES)
@@ -76,12 +75,12 @@ impl<N: LaneGpu> GpuKernel for LanesGpu<N> {
     }
 }
 
-/// The kernel of the operator `N`, with its bias where it may have one.
+/// Returns the GPU kernel of the operator `N`, with a bias if it may have one.
 pub(super) const fn row_gpu<N: RowNorm>() -> KernelDef {
     KernelDef::gpu::<RowsGpu<N>>(N::NAME).ports(RULES.split_at(1 + N::INPUTS.len()).0)
 }
 
-/// The kernel of the operator `N`.
+/// Returns the GPU kernel of the operator `N`.
 pub(super) const fn group_gpu<N: GroupNorm>() -> KernelDef {
     KernelDef::gpu::<GroupsGpu<N>>(N::NAME).ports(RULES)
 }
@@ -89,9 +88,9 @@ pub(super) const fn group_gpu<N: GroupNorm>() -> KernelDef {
 const RULES: &[PortRule] =
     &[input(0, types::F32), output_like(0, 0), input_like(1, 0), input_like(2, 0)];
 
-/// Elements are taken less the first one of their row, then less the mean of those differences, before squares are added up:
-/// a mean that is large beside the deviation costs no digits, not even those that its own rounding would. Of sums in parts of 64
-/// elements fewer digits are lost than of one after the other.
+/// Subtracts the row's first element, then the mean of those differences, before summing squares: a mean that is large
+/// compared to the deviation costs no precision. Summing in parts of 64 elements loses less precision than one long
+/// sum.
 const SOURCE: &str = "#pragma OPENCL FP_CONTRACT OFF
 __kernel void udo_row(__global const float *xs, __global const float *scale, __global const float *bias,
     __global float *ys, const int len, const int plane, const int channels, const int is_centred,
@@ -122,11 +121,11 @@ __kernel void udo_row(__global const float *xs, __global const float *scale, __g
 }
 ";
 
-/// Rows of neighbours that are normalized, then scaled by planes, one after the other.
+/// Normalizes rows of consecutive elements, then applies a scale and bias per plane.
 struct Normalized {
     rows: usize,
     row: usize,
-    /// Elements with one scale, and how many scales there are.
+    /// Elements that share a scale, and number of scales.
     plane: usize,
     channels: usize,
     is_centred: bool,

@@ -1,4 +1,4 @@
-//! Operators that normalize groups of channels of each image, and scale and move each channel.
+//! Operators that normalize groups of channels per image, and apply a scale and bias per channel.
 
 use std::marker::PhantomData;
 
@@ -16,7 +16,7 @@ use crate::family::elementwise::infer_like_input;
 use crate::family::partition::row_grain;
 use crate::number::Number;
 
-/// The operator that `N` says the groups of.
+/// Defines the operator of the groups `N`.
 pub(crate) const fn group_norm<N: GroupNorm>() -> Def {
     Def::of::<Described<N>>(Described::<N>::KERNELS)
 }
@@ -59,7 +59,7 @@ impl<N: GroupNorm> Op for Described<N> {
 }
 
 struct Groups<N> {
-    /// Channels of an image and of a group, and elements of each.
+    /// Channels of an image and of a group, and elements per channel.
     channels: usize,
     group: usize,
     plane: usize,
@@ -107,8 +107,9 @@ impl<N: GroupNorm> Groups<N> {
                 let planes = x.chunks_exact(plane).zip(y.chunks_exact_mut(plane));
                 for ((x, y), channel) in planes.zip(first..) {
                     let factor = inverse * scale[channel].to_f64();
-                    // What the mean loses where it is rounded, which counts where deviations are small beside it.
-                    // Beside an infinite factor it counts for nothing, and 0 times that would be NaN.
+                    // The rounding error of the mean matters where deviations are small in comparison, so the bias
+                    // corrects it. With an infinite factor the product would be NaN, and the correction does not
+                    // matter.
                     let lost = T::of(mean).to_f64() - mean;
                     let lost = if factor.is_finite() { lost * factor } else { 0.0 };
                     let bias = T::of(bias[channel].to_f64() + lost);
@@ -120,15 +121,15 @@ impl<N: GroupNorm> Groups<N> {
     }
 }
 
-/// Numbers whose mean and variance are taken.
+/// A type with mean and variance.
 trait Moments: Number {
     fn mean(x: &[Self]) -> f64;
     fn variance(x: &[Self], mean: f64) -> f64;
-    /// `(x - mean) * factor + bias`.
+    /// Computes `(x - mean) * factor + bias`.
     fn scale(x: &[Self], by: [Self; 3], y: &mut [Self]);
 }
 
-/// Numbers that are added in `f32`, before their sums are in `f64`.
+/// Elements summed in f32 before they are added to an f64 sum.
 const RUN: usize = 4096;
 
 impl Moments for f32 {
@@ -136,7 +137,8 @@ impl Moments for f32 {
         let of = |sum: &dyn Fn(&[f32]) -> f32| {
             x.chunks(RUN).map(|x| f64::from(sum(x))).sum::<f64>() / x.len() as f64
         };
-        // Sums of large elements are off by more than small deviations are; sums of what is left are not.
+        // The error of a plain sum of large elements can exceed their deviation. A second pass sums the differences
+        // from the approximate mean.
         let around = of(&rows::sum) as f32;
         f64::from(around) + of(&|x| fold(SumAround(around), x))
     }
@@ -144,7 +146,7 @@ impl Moments for f32 {
     fn variance(x: &[f32], mean: f64) -> f64 {
         let around = mean as f32;
         let squares = x.chunks(RUN).map(|x| f64::from(fold(SquaresAround(around), x)));
-        // Around the mean they add up to as much less.
+        // Var = E[(x - c)^2] - (mean - c)^2, with `c` the rounded mean.
         let apart = f64::from(around) - mean;
         (squares.sum::<f64>() / x.len() as f64 - apart * apart).max(0.0)
     }
@@ -168,7 +170,7 @@ impl Moments for f64 {
     }
 }
 
-/// The sum of distances.
+/// The sum of `x - c`.
 #[derive(Clone, Copy)]
 struct SumAround(f32);
 
@@ -186,7 +188,7 @@ impl Fold for SumAround {
     }
 }
 
-/// The sum of squared distances.
+/// The sum of `(x - c)^2`.
 #[derive(Clone, Copy)]
 struct SquaresAround(f32);
 

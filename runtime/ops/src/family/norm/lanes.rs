@@ -1,4 +1,4 @@
-//! Operators that make of the elements along an axis as many others.
+//! Operators that normalize the elements along an axis.
 
 use std::marker::PhantomData;
 
@@ -13,32 +13,32 @@ use crate::family::elementwise::infer_like_input;
 use crate::family::partition::row_grain;
 use crate::number::Real;
 
-/// What becomes of a lane, the elements along an axis. Its family reads the axis, and has schema, inference, kernels
-/// for `f32` and `f64`, threading and tests.
+/// A function of a lane, the elements along an axis. The family reads the axis, and provides schema, inference, f32 and
+/// f64 kernels, threading and tests.
 pub(crate) trait LaneNorm: Sized + Send + Sync + 'static {
     const NAME: &'static str;
-    /// `axis` among them.
+    /// Includes `axis`.
     const PARAMS: &'static [Param];
-    /// The kernel of the GPU, from [`super::lane_gpu`], where there is one.
+    /// The GPU kernel from [`super::lane_gpu`], if any.
     const GPU: Option<KernelDef> = None;
-    /// Whether what is no number makes a lane NaN.
+    /// Whether a NaN or infinite element makes the lane NaN.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the lanes against it"))]
     const YIELDS_NAN: bool = true;
-    /// The same in `f64`, for the parameters' defaults.
+    /// The f64 reference, with default parameters.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the lanes against it"))]
     const TEST: fn(&[f64]) -> Vec<f64>;
 
     /// Reads the parameters.
     fn read(node: &Node<'_>) -> Result<Self, Error>;
 
-    /// Lanes of `len` neighbours.
+    /// Computes lanes of `len` consecutive elements.
     fn rows(&self, x: &[f32], len: usize, y: &mut [f32]);
 
-    /// One lane, whose elements are the first and every `step`th behind it.
+    /// Computes one lane of elements `step` apart.
     fn lane<T: Real>(&self, x: &[T], step: usize, y: &mut [T]);
 }
 
-/// The operator that `N` is the lanes of.
+/// Defines the operator of the lanes `N`.
 pub(crate) const fn lane_norm<N: LaneNorm>() -> Def {
     let def = Def::of::<Described<N>>(Described::<N>::KERNELS);
     #[cfg(test)]
@@ -54,7 +54,7 @@ impl<N: LaneNorm> Described<N> {
         Some(_) => &[Self::CPU, Self::GPU],
         None => &[Self::CPU],
     };
-    /// Where there is one.
+    /// The GPU kernel, if there is one.
     const GPU: KernelDef = match N::GPU {
         Some(gpu) => gpu,
         None => Self::CPU,
@@ -82,7 +82,7 @@ struct Lanes<N> {
     norm: N,
     axis: usize,
     split: AxisSplit,
-    /// Whether each run says where lanes lie.
+    /// Whether extents are known only in the run.
     is_bounded: bool,
     run: fn(&Self, AxisSplit, Io<'_>) -> Result<(), ExecError>,
 }
@@ -118,7 +118,7 @@ fn axis(node: &Node<'_>) -> Result<usize, Error> {
     if x.rank() == 0 { Ok(0) } else { node.axis("axis", x.rank()) }
 }
 
-/// The elements of a lane, and those that lie between two of them.
+/// Returns the lanes of a node.
 pub(super) fn split(node: &Node<'_>) -> Result<AxisSplit, Error> {
     Ok(AxisSplit::at(node.input(0)?.shape(), axis(node)?))
 }
@@ -131,7 +131,7 @@ impl<N: LaneNorm> Lanes<N> {
         body: impl Fn(&[T], &mut [T]) + Sync,
     ) -> Result<(), ExecError> {
         let (x, y) = (io.inputs.get::<T>(0)?, io.outputs.take::<T>(0)?);
-        // A bounded output has room for more than the run's elements.
+        // A bounded output buffer may be larger than this run's output.
         let y = &mut y[..x.len()];
         let grain = row_grain(split.len * split.inner);
         io.parallel.chunks_mut(y, grain, |chunk, y| {
@@ -157,7 +157,7 @@ mod tests {
     use crate::family::partition::GRAIN;
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
-    /// What every member is tested for.
+    /// Runs all tests of a member.
     pub(super) fn all<N: LaneNorm>(name: &str) {
         println!("{name}: a family member");
         lanes_lie_along_any_axis::<N>();

@@ -1,4 +1,4 @@
-//! Operators that normalize rows, what lies behind an axis, and scale each of their positions.
+//! Operators that normalize rows, which span the axes from one on, and scale each position of a row.
 
 use std::marker::PhantomData;
 
@@ -33,7 +33,7 @@ impl Row for f64 {
     }
 }
 
-/// The operator that `N` is the rows of.
+/// Defines the operator of the rows `N`.
 pub(crate) const fn row_norm<N: RowNorm>() -> Def {
     let def = Def::of::<Described<N>>(Described::<N>::KERNELS);
     #[cfg(test)]
@@ -61,7 +61,7 @@ impl<N: RowNorm> Op for Described<N> {
         &[
             Param::scalar("axis", DType::I64).default(Value::int(-1)),
             Param::scalar("epsilon", DType::F32).default(Value::float(1e-5)),
-            // The type to compute in: f32.
+            // Kernels compute in f32 or wider for every value of this parameter.
             Param::scalar("stash_type", DType::I64).default(Value::int(1)),
         ],
     );
@@ -94,9 +94,9 @@ struct Rows<N> {
     row: usize,
     epsilon: f64,
     has_bias: bool,
-    /// Which statistics the node wants.
+    /// The statistics that the node has as outputs.
     statistics: Vec<usize>,
-    /// Whether each run says how many rows there are.
+    /// Whether the number of rows is known only in the run.
     is_bounded: bool,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
     norm: PhantomData<fn() -> N>,
@@ -162,7 +162,7 @@ mod tests {
     use crate::family::partition::GRAIN;
     use crate::testing::{assert_near, bench, noise, tensor};
 
-    /// What every member is tested for.
+    /// Runs all tests of a member.
     pub(super) fn all<N: RowNorm>(name: &str) {
         println!("{name}: a family member");
         for (axis, place) in [(-1, 2), (1, 1), (0, 0), (-2, 1)] {
@@ -186,7 +186,7 @@ mod tests {
             for (rows, cols) in [(3, 8), (2, 64), (2, 1000), (1, 9000)] {
                 let x: Vec<f32> = noise(rows * cols).iter().map(|x| mean + spread * x).collect();
                 let run = bench(N::NAME).input(tensor(&[rows, cols], &x));
-                // They differ, as rows that keep their mean become all but equal numbers.
+                // Scales differ, because rows that are not centred give almost equal values.
                 let scale: Vec<f32> = (0..cols).map(|at| 1.0 + 0.25 * (at % 5) as f32).collect();
                 let run = run.input(tensor(&[cols], &scale)).float("epsilon", 1e-12);
                 let doubles = |x: &[f32]| x.iter().copied().map(f64::from).collect::<Vec<_>>();
@@ -225,7 +225,7 @@ mod tests {
                 let y = run(&with(&x, at, number)).one().values::<f32>();
                 for (i, (y, plain)) in y.iter().zip(&plain).enumerate() {
                     let is_row = i / dims[1] == at / dims[1];
-                    // Nothing is left of a finite number over an infinite one.
+                    // A finite value over an infinite one is 0.
                     let is_lost = y.is_nan() || number.is_infinite() && *y == 0.0;
                     let found = if is_row { is_lost } else { y.to_bits() == plain.to_bits() };
                     assert!(found, "{} with {number} at {at} of {dims:?}: {y}", N::NAME);

@@ -1,4 +1,4 @@
-//! Operators that make one element of each channel.
+//! Pooling over all spatial positions of a channel.
 
 use std::marker::PhantomData;
 
@@ -16,24 +16,24 @@ use crate::family::layout::LayoutPorts;
 use crate::family::partition::row_grain;
 use crate::family::reduce::{Reduce, ReducedLanes};
 
-/// What is made of a channel. Its family has schema, inference, kernels for every core, threading and tests.
+/// A function of a whole channel. The family provides schema, inference, kernels for every core, threading and tests.
 pub(crate) trait GlobalPool: Send + Sync + 'static {
     const NAME: &'static str;
-    /// The elements of a channel, which has at least one.
+    /// Reduces the elements of a channel; at least one.
     const F32: fn(&[f32]) -> f32;
-    /// The same in `f64`.
+    /// The f64 version.
     const F64: fn(&[f64]) -> f64;
-    /// The reduction that the GPU makes of it.
+    /// The reduction that the GPU kernel uses.
     type Reduced: Reduce;
 
-    /// All channels of an image whose channels are last.
+    /// Reduces all channels of an image with channels last.
     fn pixels(x: Image<'_, f32>, pixels: usize, y: &mut [f32]);
 
-    /// The number that is made of quantized elements.
+    /// Reduces quantized elements to a real number.
     fn quantized<T: QuantizedType>(x: &[T], encoding: Encoding) -> f32;
 }
 
-/// The operator that `P` says the channels of.
+/// Defines the operator of `P`.
 pub(crate) const fn global_pool<P: GlobalPool>() -> Def {
     let def = Def::of::<Described<P>>(Described::<P>::KERNELS);
     #[cfg(test)]
@@ -83,7 +83,7 @@ impl<P: GlobalPool> Op for Described<P> {
     }
 }
 
-/// The positions of each channel, of which there is at least one.
+/// Returns the number of positions per channel, or an error if it is 0.
 fn positions(x: &TensorDesc, split: AxisSplit) -> Result<usize, Error> {
     match split.inner {
         0 => Err(Error::new(format!("input 0 is {x}, wanted at least one position"))),
@@ -91,7 +91,7 @@ fn positions(x: &TensorDesc, split: AxisSplit) -> Result<usize, Error> {
     }
 }
 
-/// Images whose channels are last.
+/// Kernel for images with channels last.
 struct Pixels<P> {
     positions: usize,
     channels: usize,
@@ -141,7 +141,7 @@ impl<P: GlobalPool> Plane<f64> for F64<P> {
     }
 }
 
-/// Channels one after the other.
+/// Kernel for channels on the second axis.
 struct Planes<P, T> {
     plane: usize,
     of: PhantomData<fn() -> (P, T)>,
@@ -164,7 +164,7 @@ impl<P: Plane<T>, T: Element> Kernel for Planes<P, T> {
     }
 }
 
-/// A channel per work item.
+/// GPU kernel: one channel per work item.
 struct OnGpu<P: GlobalPool>(ReducedLanes<P::Reduced>);
 
 impl<P: GlobalPool> GpuKernel for OnGpu<P> {
@@ -184,7 +184,7 @@ impl<P: GlobalPool> GpuKernel for OnGpu<P> {
     }
 }
 
-/// Quantized channels one after the other.
+/// DSP kernel for channels on the second axis.
 struct Quantized<P, T> {
     plane: usize,
     encodings: [Encoding; 2],
@@ -193,7 +193,7 @@ struct Quantized<P, T> {
 
 impl<P: GlobalPool, T: QuantizedType> Kernel for Quantized<P, T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        // A value without an encoding is the number itself.
+        // A value without an encoding is an integer: scale 1, zero point 0.
         let encoding =
             |desc: TensorDesc| desc.encoding().unwrap_or(Encoding { scale: 1.0, zero_point: 0 });
         let x = cx.input(0)?;
@@ -220,7 +220,7 @@ mod tests {
     };
     use crate::testing::{assert_near, bench, noise, tensor};
 
-    /// What every member is tested for.
+    /// Runs all tests of a member.
     pub(super) fn all<P: GlobalPool>(name: &str) {
         println!("{name}: a family member");
         for dims in

@@ -1,4 +1,4 @@
-//! Windows on the GPU, one per work item.
+//! Pooling on the GPU: one window per work item.
 
 use udo_api::{
     Error, ExecError, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, Launch, PortRule,
@@ -10,10 +10,10 @@ use crate::family::gpu::{EXACT, REAL, check_lens, ints};
 use crate::family::source::Source;
 use crate::family::window::Window;
 
-/// A pool that the GPU computes as well.
+/// A pool with a GPU kernel.
 pub(crate) trait PoolGpu: FoldWindow<f32> {
-    /// OpenCL expressions: of the result of no element; of the result `y` and one more element, `x`; of what becomes of
-    /// `y` with `count` taps.
+    /// OpenCL expressions: the initial value, the update of `y` by an element `x`, and the final step for `y` with
+    /// `count` taps.
     const OPENCL: [&'static str; 3];
 
     /// Whether taps in the padding count.
@@ -22,7 +22,7 @@ pub(crate) trait PoolGpu: FoldWindow<f32> {
     }
 }
 
-/// The kernel of the pool `P`.
+/// Returns the GPU kernel of the pool `P`.
 pub(crate) const fn gpu<P: PoolGpu>() -> KernelDef {
     const RULES: &[PortRule] = &[input(0, REAL), output_like(0, 0)];
     KernelDef::gpu::<WindowsGpu<P>>(P::NAME).ports(RULES)
@@ -86,7 +86,7 @@ impl<P: PoolGpu> GpuKernel for WindowsGpu<P> {
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
         let Window { input, output, kernel, strides, dilations, pads, end_pads } = self.window;
-        // A tap of the last window lies no further than this.
+        // The largest coordinate that a tap of the last window reaches.
         let reach = (0..3).map(|axis| {
             let last = output[axis].saturating_mul(strides[axis]);
             last.saturating_add(kernel[axis].saturating_mul(dilations[axis]))

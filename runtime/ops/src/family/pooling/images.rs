@@ -1,4 +1,4 @@
-//! Kernels for windows over images whose channels are last.
+//! Pooling of images with channels last.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -15,9 +15,9 @@ use crate::family::layout::LayoutPorts;
 use crate::family::partition;
 use crate::family::window::Window;
 
-/// A pool of elements of type `T` that computes all channels of a window at once.
+/// A pool with a kernel that computes all channels of a window at once.
 pub(crate) trait PoolImage<T>: Pool {
-    /// Computes these rows of windows over an image, a pixel `y_stride` elements behind the one before.
+    /// Computes rows of windows over an image; output pixels are `y_stride` elements apart.
     fn pool(
         &self,
         images: &Images,
@@ -28,13 +28,13 @@ pub(crate) trait PoolImage<T>: Pool {
     );
 }
 
-/// Images that are pooled pixel by pixel.
+/// Kernel for images with channels last.
 pub(crate) struct Images {
     pub(crate) window: indirect::Window,
     pub(crate) channels: usize,
 }
 
-/// The kernel that pools images of `T` whose channels are last.
+/// Returns the kernel for images of `T` with channels last.
 pub(crate) const fn pixels<P: PoolImage<T>, T: Element>() -> KernelDef {
     KernelDef::new::<Pixels<P, T>>(P::NAME, Core::CPU).ports(Pixels::<P, T>::RULES)
 }

@@ -1,4 +1,4 @@
-//! Windows over images whose channels come second, one channel after the other.
+//! Pooling of images with channels on the second axis, channel by channel.
 
 use std::marker::PhantomData;
 
@@ -12,22 +12,22 @@ use crate::Def;
 use crate::family::partition;
 use crate::family::window::{Rounding, Taps, Window, sizes};
 
-/// What is made of a window. Its family has parameters, schema, inference, kernels, threading and tests.
+/// A pooling function. The family provides parameters, schema, inference, kernels, threading and tests.
 pub(crate) trait Pool: Sized + Send + Sync + 'static {
     const NAME: &'static str;
     const TYPES: TypeSet;
-    /// Outputs behind the first, of `i64` and like it in shape.
+    /// Further outputs, of type i64 and the shape of the first.
     const MORE_OUTPUTS: &'static [Port] = &[];
-    /// Parameters besides those of every window, two at most.
+    /// Parameters in addition to those of every window, at most two.
     const PARAMS: &'static [Param] = &[];
-    /// That results lie in the range of the input, which holds of its elements and of their means, and not of their sums.
+    /// States that outputs are in the range of the input; true for maxima and means, but not for sums.
     const FACTS: Facts = Facts::SAME_ENCODING;
-    /// From [`super::pixels`], [`windows`] and [`stored_windows`].
+    /// Built by [`super::pixels`], [`windows`] and [`stored_windows`].
     const KERNELS: &'static [KernelDef];
-    /// What becomes of an element alone.
+    /// The output for a window of a single element.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the windows against it"))]
     const OF_ONE: fn(f32) -> f32 = |x| x;
-    /// One window in `f64`: the elements of its taps that lie inside, for the parameters' defaults.
+    /// The f64 reference: pools the taps inside the input, with default parameters.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the windows against it"))]
     const TEST: fn(&[f64]) -> f64;
 
@@ -35,25 +35,25 @@ pub(crate) trait Pool: Sized + Send + Sync + 'static {
     fn read(cx: &FinalizeCx<'_>, window: &Window) -> Result<Self, Error>;
 }
 
-/// A pool of elements of type `T` that takes them one after the other.
+/// A pool of `T` that accumulates a window's elements one after the other.
 pub(crate) trait FoldWindow<T>: Pool {
-    /// The result of no element.
+    /// The initial value.
     const START: T;
 
-    /// What an element counts for.
+    /// Maps an element before accumulation.
     fn take(&self, x: T) -> T {
         x
     }
 
-    /// The result of one more of those, or of the result of others.
+    /// Combines a result with a mapped element, or two partial results.
     fn fold(&self, result: T, x: T) -> T;
 
-    /// What becomes of the result, for the window at a position.
+    /// Finishes the result of the window at a position.
     fn finish(&self, _window: &Window, result: T, _taps: [Taps; 3], _at: [usize; 3]) -> T {
         result
     }
 
-    /// Writes the outputs behind the first.
+    /// Writes the further outputs.
     fn write_more(
         &self,
         _window: &Window,
@@ -64,7 +64,7 @@ pub(crate) trait FoldWindow<T>: Pool {
     }
 }
 
-/// The operator that `P` says the windows of.
+/// Defines the operator of the pool `P`.
 pub(crate) const fn pool<P: Pool>() -> Def {
     let def = Def::of::<Described<P>>(P::KERNELS);
     #[cfg(test)]
@@ -122,19 +122,19 @@ impl<P: Pool> Op for Described<P> {
     }
 }
 
-/// The windows of a pooling node over `x`.
+/// Returns the windows of a pooling node over `x`.
 pub(super) fn window(node: &Node<'_>, x: &TensorDesc) -> Result<Window, Error> {
     let kernel = sizes(node, "kernel_shape", x.rank().saturating_sub(2), 1)?;
     let rounding = if node.flag("ceil_mode")? { Rounding::Ceil } else { Rounding::Floor };
     Window::read(node, x, &kernel, rounding)
 }
 
-/// The kernel on `core` that pools elements of type `T`.
+/// Returns the kernel on `core` for elements of type `T`.
 pub(crate) const fn windows<P: FoldWindow<T>, T: Element>(core: Core) -> KernelDef {
     KernelDef::new::<Windows<P, T>>(P::NAME, core).ports(Windows::<P, T>::RULES)
 }
 
-/// The most threads that share the channels, as each has a line of its own.
+/// The most threads that share the channels; each needs a line buffer.
 const MOST_THREADS: usize = 8;
 
 struct Windows<P, T> {
@@ -179,8 +179,8 @@ impl<P: FoldWindow<T>, T: Element> Kernel for Windows<P, T> {
 impl<P: FoldWindow<T>, T: Element> Windows<P, T> {
     /// Writes each element of `y` from its window in its plane of `x`.
     ///
-    /// The lines of a window are folded first, all columns at once, so that `line` needs an element per input
-    /// column: that work is shared by the windows of a line, and is the compiler's to vectorize.
+    /// Folds the lines of a window into `line` first, element by element over all columns: vertically overlapping work
+    /// is done once per window row, and the loop vectorizes. Needs one element of `line` per input column.
     fn fold(&self, x: &[T], y: &mut [T], line: &mut [T]) {
         let Self { pool, window, .. } = self;
         let (in_len, out_len) = (window.input_len(), window.output_len());
@@ -188,7 +188,7 @@ impl<P: FoldWindow<T>, T: Element> Windows<P, T> {
         let [_, height, breadth] = window.output;
         let [outer_step, middle_step, step] = window.dilations;
         for (at, y) in y.chunks_exact_mut(breadth).enumerate() {
-            // A plane without elements still has windows, which lie in the padding.
+            // An empty plane still has windows, in the padding.
             let (plane, row) = (at / (out_len / breadth), at % (out_len / breadth));
             let plane = &x[plane * in_len..][..in_len];
             let (z, row) = (row / height, row % height);
@@ -215,7 +215,7 @@ impl<P: FoldWindow<T>, T: Element> Windows<P, T> {
     }
 }
 
-/// The kernel on the DSP that pools what quantized elements of type `T` stand for, where results have an encoding of their own.
+/// Returns the DSP kernel that dequantizes elements of `T` while pooling, for outputs with an encoding of their own.
 pub(crate) const fn stored_windows<P: FoldWindow<f32>, T: QuantizedType>() -> KernelDef {
     KernelDef::new::<Stored<P, T>>(P::NAME, Core::DSP_V68).ports(Windows::<P, T>::RULES)
 }
@@ -274,7 +274,7 @@ pub(crate) fn each_window<X, Y>(
     }
     let [_, height, breadth] = window.output;
     for (plane, y) in y.chunks_exact_mut(out_len).enumerate() {
-        // A plane without elements still has windows, which lie in the padding.
+        // An empty plane still has windows, in the padding.
         let x = &x[plane * in_len..][..in_len];
         for (i, y) in y.iter_mut().enumerate() {
             let at = [i / (height * breadth), i / breadth % height, i % breadth];
@@ -284,7 +284,7 @@ pub(crate) fn each_window<X, Y>(
     }
 }
 
-/// Folds the places in a plane of the taps of one window that lie inside the input.
+/// Folds over the positions in a plane of the window's taps inside the input.
 #[inline]
 pub(crate) fn fold_places<S>(
     window: &Window,
@@ -314,7 +314,7 @@ mod tests {
     };
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
-    /// Windows over two axes of one extent.
+    /// Windows over two axes of the same extent.
     #[derive(Clone, Copy, Debug)]
     struct Case {
         extent: usize,
@@ -329,7 +329,7 @@ mod tests {
     const PLAIN: Case =
         Case { extent: 5, channels: 2, kernel: 2, stride: 1, pads: [0; 2], dilation: 1, ceil: 0 };
 
-    /// What every member is tested for.
+    /// Runs all tests of a member.
     pub(super) fn all<P: Pool>(name: &str) {
         println!("{name}: a family member");
         let cases = [
@@ -415,7 +415,7 @@ mod tests {
         let error = bench(P::NAME).input(tensor(&[2], &x[..2])).ints("kernel_shape", &[]).error();
         assert_eq!(error, "input 0 is f32[2], wanted rank 3 to 5");
     }
-    /// In every layout and on any number of threads; what is infinite or next to zero is a number like any other.
+    /// Covers every layout and thread count. Infinities and denormals are ordinary values.
     fn a_nan_stays_in_its_windows<P: Pool>() {
         for (channels, extent) in [(2, 5), (19, 9), (35, 11)] {
             let dims = [2, channels, extent, extent];

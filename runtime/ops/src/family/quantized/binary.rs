@@ -12,13 +12,13 @@ use super::{EncodingPorts, VALUES, fixed_point};
 use crate::Def;
 use crate::family::elementwise::{Broadcast, broadcast_shapes};
 
-/// A function of two numbers, on quantized values.
+/// A function of two real values, applied to quantized ones.
 pub(crate) trait QuantizedBinary: Send + Sync + 'static {
     const NAME: &'static str;
     const MEETING: Meeting;
 }
 
-/// The operator that `B` is the function of.
+/// Defines the operator of the function `B`.
 pub(crate) const fn quantized_binary<B: QuantizedBinary>() -> Def {
     let def = Def::of::<Described<B>>(Pairs::<B>::KERNELS);
     #[cfg(test)]
@@ -50,7 +50,7 @@ impl<F: QuantizedBinary> Op for Described<F> {
         &[Port::required("C", VALUES)],
         &[],
     )
-    // Scales and zero points are one number each.
+    // Scales and zero points are scalars, so the operator stays elementwise.
     .facts(Facts::ELEMENTWISE);
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
@@ -118,7 +118,7 @@ mod tests {
     use crate::family::partition::GRAIN;
     use crate::testing::{Tensor, bench, tensor};
 
-    /// What every member is tested for.
+    /// Runs all tests of a member.
     pub(super) fn all<F: QuantizedBinary>(name: &str) {
         println!("{name}: a family member");
         let large = 2 * GRAIN / 6 + 5;

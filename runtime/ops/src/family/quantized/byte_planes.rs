@@ -1,5 +1,5 @@
-//! Values of up to 16 bits as planes of bytes, which the primitives of 8-bit values multiply: a product of 16-bit values is
-//! one of their high bytes, 256 times, and one of their low bytes, so that no sum of as many products as fit 8-bit ones overflows.
+//! Splits values of up to 16 bits into planes of bytes, which the 8-bit primitives multiply: `x w = 256 (high w) + (low
+//! w)`. Each plane's sums stay within the i32 range of 8-bit products.
 
 use udo_api::{
     DType, Element, Error, ExecError, Inputs, Outputs, Parallel, TensorDesc, TypeSet, types,
@@ -10,27 +10,27 @@ use super::first;
 use crate::family::partition::GRAIN;
 use crate::number::refuse_type;
 
-/// The types that are taken apart.
+/// The types that can be split.
 pub(crate) const UP_TO_16_BITS: TypeSet = types::U8.or(types::I8).or(types::U16).or(types::I16);
 
-/// What lies between the bits of a signed value and those of the unsigned one that stands for the same, in its highest byte.
+/// Turns the high byte of a signed value into that of the unsigned value 2^15 or 2^7 above it, and back.
 const FLIP: u8 = 1 << 7;
 
-/// How the values of an input become planes.
+/// How an input is split into planes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BytePlanes {
     dtype: DType,
     len: usize,
 }
 
-/// The planes of an input: those of the high bytes are empty where values have one byte. Zero points are as bytes are.
+/// The planes of an input, each with the zero point of its bytes. The high plane is empty for 8-bit values.
 pub(crate) struct Planes<'a> {
     pub(crate) high: (&'a [u8], u8),
     pub(crate) low: (&'a [u8], u8),
 }
 
 impl BytePlanes {
-    /// Those of an input of this type and shape.
+    /// Returns the planes for an input of this type and shape.
     pub(crate) fn of(x: &TensorDesc) -> Result<Self, Error> {
         match x.dtype() {
             Some(dtype @ (DType::U8 | DType::I8 | DType::U16 | DType::I16)) => {
@@ -40,17 +40,17 @@ impl BytePlanes {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of planes.
     pub(crate) fn count(self) -> usize {
         self.dtype.size_bytes()
     }
 
-    /// Elements of all of them.
+    /// Returns the scratch elements of all planes.
     pub(crate) fn scratch_len(self) -> usize {
         self.len.saturating_mul(self.count())
     }
 
-    /// Takes apart the values of input `port`, next to a zero point at `zero` that may be left out.
+    /// Splits the values of input `port`, with the optional zero point at `zero`.
     pub(crate) fn take_apart<'a>(
         self,
         inputs: &Inputs<'_>,
@@ -79,7 +79,7 @@ impl BytePlanes {
     }
 }
 
-/// A 16-bit value as its bytes.
+/// A 16-bit value as its high and low byte.
 trait Bytes: Element {
     fn bytes(self) -> [u8; 2];
 }
@@ -119,23 +119,23 @@ fn plane<T: Element>(
     })
 }
 
-/// How the results of a product lie, and the numbers of their channels: a bias for each, or none, and scales.
+/// The position of channels in the output, and their biases (or none) and scales.
 #[derive(Clone, Copy)]
 pub(crate) struct Channels<'a> {
     pub(crate) bias: &'a [i32],
     pub(crate) scales: &'a [f32],
-    /// Results of a channel that lie behind each other; 1 where channels are last.
+    /// Consecutive outputs of one channel; 1 with channels last.
     pub(crate) run: usize,
 }
 
-/// Sums of each plane of bytes, dense; those of the high ones are empty where there are none.
+/// Dense sums of each plane; those of the high plane are empty for 8-bit values.
 #[derive(Clone, Copy)]
 pub(crate) struct PlaneSums<'a> {
     pub(crate) high: &'a [i32],
     pub(crate) low: &'a [i32],
 }
 
-/// Puts sums together as quantized values: output 0, whose zero point is at `zero`.
+/// Combines and requantizes the sums into output 0, whose zero point is at `zero`.
 pub(crate) fn store(
     inputs: &Inputs<'_>,
     outputs: &mut Outputs<'_>,
@@ -160,7 +160,7 @@ fn store_as<C: Element + Quantized>(
 ) -> Result<(), ExecError> {
     let zero = first::<C>(inputs, zero, C::default())?;
     let y = outputs.take::<C>(0)?;
-    // Rows of all channels, or of one.
+    // A row spans all channels with channels last, else part of one channel.
     let row = if run == 1 { scales.len() } else { run };
     let rows = (GRAIN / row.max(1)).max(1);
     parallel.chunks_mut(y, rows * row, |chunk, y| {

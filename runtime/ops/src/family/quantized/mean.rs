@@ -1,4 +1,4 @@
-//! Means of windows of quantized values, whose channels come second or last.
+//! Means over windows of quantized values, with channels second or last.
 
 use std::marker::PhantomData;
 
@@ -14,25 +14,25 @@ use crate::family::layout::{ChannelsLast, ChannelsSecond, Layout};
 use crate::family::partition::GRAIN;
 use crate::family::window::{Rounding, Window, sizes};
 
-/// Which windows an operator takes the means of.
+/// The windows of an operator.
 pub(crate) trait QuantizedMean: Send + Sync + 'static {
     const NAME: &'static str;
-    /// Besides `channels_last`.
+    /// Parameters in addition to `channels_last`.
     const PARAMS: &'static [Param];
 
-    /// The windows over `x`, whose channels come second.
+    /// Returns the windows over `x`, described with channels second.
     fn window(node: &Node<'_>, x: &TensorDesc) -> Result<Window, Error>;
 
-    /// Whether padding counts as elements that are 0.
+    /// Whether padding counts as elements of value 0.
     fn counts_padding(node: &Node<'_>) -> Result<bool, Error>;
 }
 
-/// The operator whose windows `M` says.
+/// Defines the operator of the windows `M`.
 pub(crate) const fn quantized_mean<M: QuantizedMean>() -> Def {
     Def::of::<Described<M>>(Means::<M, ChannelsSecond>::KERNELS)
 }
 
-/// The window that is all of an image.
+/// Returns one window that covers the whole image.
 pub(crate) fn whole(x: &TensorDesc) -> Result<Window, Error> {
     let spatial = x.shape().get(2..).filter(|dims| (1..=3).contains(&dims.len()));
     let spatial =
@@ -51,14 +51,14 @@ pub(crate) fn whole(x: &TensorDesc) -> Result<Window, Error> {
     })
 }
 
-/// The windows that parameters say, as those of pooling do.
+/// Returns the windows of pooling parameters.
 pub(crate) fn sliding(node: &Node<'_>, x: &TensorDesc) -> Result<Window, Error> {
     let kernel = sizes(node, "kernel_shape", x.rank().saturating_sub(2), 1)?;
     let rounding = if node.flag("ceil_mode")? { Rounding::Ceil } else { Rounding::Floor };
     Window::read(node, x, &kernel, rounding)
 }
 
-/// Results whose images are summed up together.
+/// Outputs whose images are summed together.
 const TOGETHER: usize = 64;
 
 const X: EncodingPorts = EncodingPorts { scale: 1, zero: 2 };
@@ -106,7 +106,7 @@ impl<M: QuantizedMean> Op for Described<M> {
     }
 }
 
-/// Input 0 as if its channels came second.
+/// Describes input 0 with channels second.
 fn channels_second(node: &Node<'_>) -> Result<TensorDesc, Error> {
     let x = node.input(0)?;
     if x.rank() < 3 {
@@ -194,7 +194,7 @@ fn execute<M: QuantizedMean, L: Layout, T: QuantizedType>(
     parallel.chunks_mut(y, grain, |chunk, y| {
         for (at, y) in (chunk * grain..).zip(y) {
             let (sum, inside, all) = kernel.window_at(x, at);
-            // Padding stands for 0, as the zero point does.
+            // Padding stands for 0, as the zero point does, so only the elements inside contribute it.
             let sum = sum - inside as i64 * i64::from(x_is.zero_point);
             let count = if kernel.counts_padding { all } else { inside };
             *y = y_is.quantize(sum as f32 * x_is.scale / count.max(1) as f32);
@@ -204,19 +204,19 @@ fn execute<M: QuantizedMean, L: Layout, T: QuantizedType>(
 }
 
 impl<M, L> Means<M, L> {
-    /// Whether each window is all of an image.
+    /// Whether each window covers a whole image.
     fn is_whole(&self) -> bool {
         let Window { input, output, kernel, pads, end_pads, .. } = self.window;
         let none = [0; 3];
         output == [1; 3] && kernel == input && (pads, end_pads) == (none, none)
     }
 
-    /// The sums of the images of elements of the result from `at` on.
+    /// Sums the images of outputs from `at` on.
     fn sum_whole<T: QuantizedType>(&self, x: &[T], at: usize, sums: &mut [i64]) {
         let pixels = self.window.input_len();
         if !self.channels_last {
             for (sum, image) in sums.iter_mut().zip(x[at * pixels..].chunks(pixels.max(1))) {
-                // So few that their sum fits.
+                // 2^16 values of 8 bits cannot overflow an i32 sum.
                 let parts = image.chunks(1 << 16);
                 *sum =
                     parts.map(|part| i64::from(part.iter().map(|v| v.to_i32()).sum::<i32>())).sum();
@@ -236,7 +236,7 @@ impl<M, L> Means<M, L> {
         }
     }
 
-    /// The sum of the values of the window of element `at` of the result, and how many there are inside of the image
+    /// Returns the sum of the window of output `at`, the number of elements inside the image, and inside its padding.
     /// and of its padding.
     fn window_at<T: QuantizedType + Element>(&self, x: &[T], at: usize) -> (i64, usize, usize) {
         let Self { window, channels, .. } = self;
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn sums_of_large_windows_do_not_overflow() {
-        // More than so many values of 255 are beyond 32 bits.
+        // Enough values of 255 to exceed an i32 sum.
         let len = i32::MAX as usize / 255 + 2;
         let [one, zero] = [tensor(&[], &[1f32]), tensor(&[], &[0u8])];
         let run = bench("com.microsoft:QLinearGlobalAveragePool");

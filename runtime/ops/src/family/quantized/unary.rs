@@ -1,4 +1,4 @@
-//! Functions of one quantized operand: a table of what each of the 256 values becomes.
+//! Functions of one quantized operand, through a table of all 256 values.
 
 use std::marker::PhantomData;
 
@@ -11,17 +11,17 @@ use super::{EncodingPorts, VALUES, fixed_point};
 use crate::Def;
 use crate::family::elementwise::{Extents, infer_like_input, look_up, tabulate};
 
-/// A function of one number, on quantized values.
+/// A function of one real value, applied to quantized ones.
 pub(crate) trait QuantizedUnary: Send + Sync + 'static {
     const NAME: &'static str;
-    /// What parameter `alpha` is where the node does not say, if there is one.
+    /// The default of the parameter `alpha`, if the operator has it.
     const ALPHA: Option<f64> = None;
 
-    /// The function itself.
+    /// The function.
     fn of(x: f32, alpha: f32) -> f32;
 }
 
-/// The operator that `U` is the function of.
+/// Defines the operator of the function `U`.
 pub(crate) const fn quantized_unary<U: QuantizedUnary>() -> Def {
     let def = Def::of::<Described<U>>(Tabled::<U>::KERNELS);
     #[cfg(test)]
@@ -54,7 +54,7 @@ impl<U: QuantizedUnary> Op for Described<U> {
         &[Port::required("Y", VALUES)],
         Self::PARAMS,
     )
-    // Scales and zero points are one number each.
+    // Scales and zero points are scalars, so the operator stays elementwise.
     .facts(Facts::ELEMENTWISE);
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
@@ -64,7 +64,7 @@ impl<U: QuantizedUnary> Op for Described<U> {
 
 struct Tabled<U> {
     alpha: f32,
-    /// Worked out before any run, where the encodings are known.
+    /// The table, if the encodings are known before the run.
     bits: Option<[u8; 256]>,
     extents: Extents,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
@@ -130,7 +130,7 @@ mod tests {
     use crate::family::partition::GRAIN;
     use crate::testing::{Tensor, bench, tensor};
 
-    /// What every member is tested for.
+    /// Runs all tests of a member.
     pub(super) fn all<U: QuantizedUnary>(name: &str) {
         println!("{name}: a family member");
         values_are_those_of_the_function::<U, u8>(name, 128, 3);

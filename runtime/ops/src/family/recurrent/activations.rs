@@ -1,17 +1,17 @@
-//! What becomes of the sums of gates: the functions that a node names, with their numbers, and the clip before them.
+//! Activation functions of gates, with their parameters and the clip of their arguments.
 
 use udo_api::{Error, Node};
 use udo_simd::math;
 
-/// A function of the sums of a gate.
+/// An activation function of a gate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Activation {
     function: Function,
-    /// How far sums may lie from 0, if anything is said of it.
+    /// Arguments are clipped to this absolute value, if given.
     clip: Option<f32>,
 }
 
-/// With the numbers that ONNX calls alpha and beta.
+/// With ONNX's `alpha` and `beta`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Function {
     Affine(f32, f32),
@@ -27,12 +27,12 @@ enum Function {
     ThresholdedRelu(f32),
 }
 
-/// The names, as a node may spell them.
+/// Accepted names, for messages.
 const NAMES: &str = "Affine, Elu, HardSigmoid, LeakyRelu, Relu, ScaledTanh, Sigmoid, Softplus, Softsign, Tanh or ThresholdedRelu";
 
 impl Function {
-    /// The function of a name, which counts without case; its numbers are taken from the node's, in their order, as
-    /// far as those go.
+    /// Parses a function by its case-insensitive name; `alpha` and `beta` are taken from the front of the node's lists,
+    /// as far as they go.
     fn of(
         name: &str,
         alphas: &mut impl Iterator<Item = f32>,
@@ -79,7 +79,7 @@ impl Function {
 }
 
 impl Activation {
-    /// The functions of each direction, one after the other; those of the cell, where the node names none.
+    /// Reads the functions of each direction; the cell's defaults if the node does not name any.
     pub(super) fn read(node: &Node<'_>, dirs: usize, own: &[&str]) -> Result<Vec<Self>, Error> {
         let names = if node.has_param("activations") {
             node.texts("activations")?
@@ -111,12 +111,12 @@ impl Activation {
         names.iter().map(of).collect()
     }
 
-    /// Of numbers that are no sums.
+    /// Applies the function without clipping.
     pub(crate) fn apply(&self, x: &mut [f32]) {
         self.function.apply(x);
     }
 
-    /// Of the sums of a gate, which are clipped before.
+    /// Clips the sums of a gate, then applies the function.
     pub(crate) fn apply_to_sums(&self, sums: &mut [f32]) {
         if let Some(clip) = self.clip {
             for sum in &mut *sums {

@@ -1,4 +1,4 @@
-//! The kernel of recurrent operators: one product for the inputs of all steps, then one for the states of each.
+//! Kernel of recurrent operators: one matrix product for the inputs of all steps, then one per step for the state.
 
 use udo_api::{
     Arithmetic, Error, ExecError, FinalizeCx, Inputs, Io, Kernel, PackedConstants, Parallel, Work,
@@ -15,12 +15,12 @@ use crate::family::matmul::{Factors, Product, RightSide};
 pub(super) struct Recurrent<C> {
     cell: C,
     sizes: Sizes,
-    /// The weights of every direction.
+    /// The input weights of every direction.
     input: Side,
     state: Side,
-    /// The gate that is late, and the weights of every gate of every direction.
+    /// The late gate's index and state weights; the weights of all gates, per direction.
     late: Option<(usize, RightSide)>,
-    /// Those of every direction.
+    /// The activations of every direction.
     activations: Vec<Activation>,
     /// Inputs and outputs that the node has.
     inputs: [bool; 8],
@@ -77,7 +77,7 @@ impl<C: Cell> Kernel for Recurrent<C> {
         let own_late = scratch.take(self.own_late_len())?;
         let lengths = if self.inputs[LENGTHS] { inputs.get::<i32>(LENGTHS)? } else { &[] };
         check(lengths, steps)?;
-        // Steps behind the end of a sequence are 0.
+        // Outputs after the end of a sequence are 0.
         y.fill(0.0);
         if batch * hidden == 0 {
             return Ok(());
@@ -104,12 +104,12 @@ impl<C: Cell> Kernel for Recurrent<C> {
     }
 }
 
-/// Adds the bias of each column.
+/// Returns an epilogue that adds a bias per column.
 fn biased(bias: Option<&[f32]>) -> Epilogue<'_> {
     Epilogue { bias, ..Epilogue::default() }
 }
 
-/// Refuses lengths that are not those of sequences of so many steps.
+/// Checks that each sequence length is in `0..=steps`.
 fn check(lengths: &[i32], steps: usize) -> Result<(), ExecError> {
     for (row, &len) in lengths.iter().enumerate() {
         let fits = usize::try_from(len).is_ok_and(|len| len <= steps);
@@ -118,19 +118,19 @@ fn check(lengths: &[i32], steps: usize) -> Result<(), ExecError> {
     Ok(())
 }
 
-/// The states of all rows of the batch, and what their gates are made of.
+/// The states of all batch rows, and the sums of their gates.
 struct Rows<'a> {
     hidden: &'a mut [f32],
     memory: &'a mut [f32],
     gates: &'a mut [f32],
-    /// Of all steps.
+    /// Gate sums from the inputs of all steps.
     input: &'a mut [f32],
-    /// What a late gate sees of hidden states, and its sums of that.
+    /// The late gate's argument, and its sums.
     seen: &'a mut [f32],
     late: &'a mut [f32],
 }
 
-/// The weights of a direction; empty where the node leaves them out.
+/// The weights of a direction; empty where the node omits them.
 struct Direction<'a> {
     input: Weights<'a>,
     state: Weights<'a>,
@@ -142,7 +142,7 @@ struct Direction<'a> {
 }
 
 impl<C: Cell> Recurrent<C> {
-    /// The lengths of the slices of [`Rows`].
+    /// Returns the lengths of the slices of [`Rows`].
     fn scratch_lens(&self) -> [usize; 5] {
         let Sizes { steps, batch, hidden, .. } = self.sizes;
         let gates = batch * C::GATES * hidden;
@@ -151,7 +151,7 @@ impl<C: Cell> Recurrent<C> {
         [batch * hidden, memory, gates, steps * gates, late]
     }
 
-    /// Elements of scratch for the weights of a late gate that come with the run.
+    /// Returns the scratch elements for a late gate's weights that are not constant.
     fn own_late_len(&self) -> usize {
         self.late.as_ref().map_or(0, |(_, weights)| weights.scratch_len())
     }
@@ -190,7 +190,7 @@ impl<C: Cell> Recurrent<C> {
         })
     }
 
-    /// Loads the first states of a direction: 0 where the node leaves them out.
+    /// Loads the initial states of a direction, or zeros.
     fn start(&self, inputs: &Inputs<'_>, dir: usize, rows: &mut Rows<'_>) -> Result<(), ExecError> {
         let hidden = self.sizes.hidden;
         for (port, to) in [(FIRST_HIDDEN, &mut *rows.hidden), (FIRST_MEMORY, &mut *rows.memory)] {
@@ -206,7 +206,7 @@ impl<C: Cell> Recurrent<C> {
         Ok(())
     }
 
-    /// Takes all steps of a direction, each for all rows.
+    /// Runs all steps of a direction, each for all rows.
     fn run(
         &self,
         parallel: Parallel<'_>,
@@ -220,7 +220,7 @@ impl<C: Cell> Recurrent<C> {
         let Sizes { steps, batch, hidden, .. } = *sizes;
         let len = |row: usize| lengths.get(row).map_or(steps, |&len| len.max(0) as usize);
         for i in 0..(0..batch).map(len).max().unwrap_or(0) {
-            // The rows whose sequences have not ended, and the step that each takes.
+            // The rows whose sequences have not ended, and the step of each.
             let left = || {
                 (0..batch).filter_map(|row| {
                     let left = len(row).checked_sub(i + 1)?;
@@ -248,7 +248,7 @@ impl<C: Cell> Recurrent<C> {
         Ok(())
     }
 
-    /// What a row has for a step of its sequence, and where it writes what a late gate sees.
+    /// Returns one row's view of a step, and the buffer for the late gate's argument.
     fn of_row<'a>(
         &'a self,
         weights: &Direction<'a>,

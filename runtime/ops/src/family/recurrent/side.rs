@@ -1,4 +1,4 @@
-//! The weights that sequences or states are multiplied by: numbers, or quantized values.
+//! Weights of inputs or states: float or quantized.
 
 use udo_api::{
     Error, ExecError, FinalizeCx, Inputs, PackedConstants, Parallel, Scratch, Workspace,
@@ -10,26 +10,26 @@ use crate::family::matmul::{
     Buffers, DynamicPorts, DynamicRight, Factors, Product, Ready, RightSide,
 };
 
-/// Those of every direction.
+/// The weights of every direction.
 pub(super) enum Side {
     Numbers(RightSide),
     Quantized(DynamicRight),
 }
 
-/// The memory that a run takes for them.
+/// Scratch memory for the weights.
 pub(super) enum Own<'a> {
     Numbers(&'a mut [f32]),
     Quantized(Buffers<'a>),
 }
 
-/// Those of a direction.
+/// The weights of one direction.
 pub(super) enum Weights<'a> {
     Numbers(&'a [f32]),
     Quantized(Ready<'a>),
 }
 
 impl Side {
-    /// The weights at `port`, for so many rows of so many numbers at a time.
+    /// Reads the weights at `port`, for products of `rows` rows of `depth` elements.
     pub(super) fn read<C: Cell>(
         cx: &FinalizeCx<'_>,
         port: usize,
@@ -46,7 +46,7 @@ impl Side {
         RightSide::read(cx, port, product, dirs).map(Self::Numbers)
     }
 
-    /// What is there, and the memory that a run takes.
+    /// Adds the scratch memory to the workspace.
     pub(super) fn and(&self, workspace: Workspace) -> Workspace {
         match self {
             Self::Numbers(side) => workspace.and::<f32>(side.scratch_len()),
@@ -61,7 +61,7 @@ impl Side {
         })
     }
 
-    /// Those of a direction; in `own`, where they come with the run.
+    /// Returns the weights of a direction; those that are not constant are packed into `own`.
     pub(super) fn get<'a>(
         &self,
         inputs: &Inputs<'a>,

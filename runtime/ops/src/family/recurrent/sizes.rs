@@ -1,10 +1,10 @@
-//! The extents of a recurrent node, and where steps, rows and directions lie.
+//! Extents of a recurrent node, and offsets of steps, rows and directions.
 
 use udo_api::{Error, Node};
 
 use super::{BIAS, Cell, FIRST_HIDDEN, FIRST_MEMORY, LENGTHS, PEEPHOLES, R, W, X};
 
-/// What a cell has for each element of its state.
+/// Sums and weights per element of a cell's state.
 #[derive(Clone, Copy)]
 pub(super) struct Counts {
     pub(super) gates: usize,
@@ -99,7 +99,7 @@ impl Sizes {
         if batch_first { [batch, dirs, hidden] } else { [dirs, batch, hidden] }
     }
 
-    /// The shapes of the states of every step, and of the last ones.
+    /// Returns the shapes of the states of all steps, and of the last states.
     pub(super) fn output_shapes(&self) -> [Vec<usize>; 2] {
         let &Self { steps, batch, dirs, hidden, batch_first, .. } = self;
         let all = if batch_first {
@@ -110,23 +110,23 @@ impl Sizes {
         [all, self.state_shape().to_vec()]
     }
 
-    /// Whether a direction starts at the end of a sequence.
+    /// Whether a direction runs from the end of a sequence.
     pub(super) fn is_backward(&self, dir: usize) -> bool {
         dir == 1 || self.direction == Direction::Reverse
     }
 
-    /// Where the state of a direction and a row of the batch starts.
+    /// Returns the offset of the state of a direction and batch row.
     pub(super) fn state_at(&self, dir: usize, row: usize) -> usize {
         let place = if self.batch_first { row * self.dirs + dir } else { dir * self.batch + row };
         place * self.hidden
     }
 
-    /// Which row of the input a step and a row of the batch have.
+    /// Returns the input row of a step and batch row.
     pub(super) fn x_row(&self, step: usize, row: usize) -> usize {
         if self.batch_first { row * self.steps + step } else { step * self.batch + row }
     }
 
-    /// Where the output of a step starts.
+    /// Returns the offset of a step's output.
     pub(super) fn y_at(&self, step: usize, dir: usize, row: usize) -> usize {
         let place = if self.batch_first {
             (row * self.steps + step) * self.dirs + dir

@@ -1,4 +1,4 @@
-//! What every cell is tested for: directions, layouts, lengths and constants agree with plain forward runs.
+//! Tests of every cell: directions, layouts, lengths and constants agree with plain forward runs.
 
 use udo_api::ExecError;
 
@@ -63,7 +63,7 @@ fn x() -> Tensor {
     steps(&numbers())
 }
 
-/// A node over `x` with the weights of these directions.
+/// Returns a node over `x` with the weights of these directions.
 fn node<C: Cell>(x: Tensor, dirs: &[usize], add: fn(Bench, Tensor) -> Bench) -> Bench {
     let all = noise(2 * C::GATES * HIDDEN * (WIDTH + HIDDEN + 2));
     let mut from = 0;
@@ -82,13 +82,13 @@ fn node<C: Cell>(x: Tensor, dirs: &[usize], add: fn(Bench, Tensor) -> Bench) -> 
     run.input(weights([2 * gates, 1]))
 }
 
-/// Every output's values.
+/// Returns the values of all outputs.
 fn outputs<C: Cell>(run: Bench) -> Vec<Vec<f32>> {
     let outputs = run.outputs(if C::MEMORY.is_some() { 3 } else { 2 }).all();
     outputs.iter().map(Tensor::values).collect()
 }
 
-/// The steps of `x` the other way around, `step` elements each.
+/// Returns the steps of `x` in reverse order, `step` elements each.
 fn backwards(x: &[f32], step: usize) -> Vec<f32> {
     x.chunks(step).rev().flatten().copied().collect()
 }
@@ -111,7 +111,7 @@ fn directions_are_forward_runs_of_what_they_see<C: Cell>() {
     }
 }
 
-/// Rows of `cols` elements, `rows` of them, as columns.
+/// Transposes `rows` by `cols` groups of `inner` elements.
 fn transposed(x: &[f32], [rows, cols, inner]: [usize; 3]) -> Vec<f32> {
     let places = (0..cols).flat_map(|col| (0..rows).map(move |row| (row * cols + col) * inner));
     places.flat_map(|at| x[at..at + inner].to_vec()).collect()
@@ -155,7 +155,7 @@ fn states_go_on_where_others_ended<C: Cell>() {
     let whole = outputs::<C>(node::<C>(x(), &[0], Bench::input));
     let first =
         outputs::<C>(node::<C>(x(), &[0], Bench::input).input(tensor(&[BATCH], &[1i32; BATCH])));
-    // Behind its first step, the sequence goes on with the others.
+    // After its first step, the sequence continues with the others.
     let mut rest = numbers();
     rest.rotate_left(BATCH * WIDTH);
     let mut run = node::<C>(steps(&rest), &[0], Bench::input);

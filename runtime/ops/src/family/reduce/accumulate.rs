@@ -1,4 +1,4 @@
-//! The ways in which many numbers become one.
+//! Accumulators.
 
 use std::cmp::Ordering;
 
@@ -7,31 +7,31 @@ use udo_simd::{Fold, Simd};
 
 use crate::number::Number;
 
-/// A way in which many numbers become one, for every type and core. As a [`Fold`] it is that of `f32`.
+/// An accumulator for every type and core. Its [`Fold`] implementation is the f32 version.
 pub(crate) trait Accumulate: Fold + Default + Send + Sync + 'static {
     /// The types that the CPU computes.
     const TYPES: TypeSet = types::F32.or(types::F64).or(WIDE);
-    /// Whether the CPU computes it of truths as well.
+    /// Whether the CPU supports bools.
     const OF_TRUTHS: bool = false;
-    /// Whether integers are taken in as real numbers, as what they give on the way is none.
+    /// Whether integers are accumulated in f64, because intermediate results are not integers.
     const IN_F64: bool = false;
-    /// OpenCL expressions: what no numbers give, and what `y` becomes by the next one, `x`.
+    /// OpenCL expressions: the initial value, and the update of `y` by `x`.
     const OPENCL: [&'static str; 2];
 
-    /// What no numbers give.
+    /// Returns the initial value.
     fn none<T: Number>() -> T;
 
-    /// What `y` becomes by the next number.
+    /// Returns `y` updated by `x`.
     fn take<T: Number>(y: T, x: T) -> T;
 
-    /// What two runs of numbers give together.
+    /// Merges two partial results.
     fn merge<T: Number>(a: T, b: T) -> T;
 }
 
-/// The integers that numbers may be added up in.
+/// The integer types that sums may have.
 const WIDE: TypeSet = types::I32.or(types::I64).or(types::U32).or(types::U64);
 
-/// Sums of what each number counts for: a type, its vector form, its form for one number, and the OpenCL of that.
+/// Defines sums of a function of each element: type name, vector version, scalar version, OpenCL update.
 macro_rules! sums {
     ($($(#[$doc:meta])* $name:ident, |$s:ident, $v:ident, $sum:ident| $vector:expr, |$x:ident| $of:expr, $opencl:literal;)*) => {$(
         $(#[$doc])*
@@ -74,15 +74,15 @@ macro_rules! sums {
 }
 
 sums! {
-    /// The sum.
+    /// `sum(x)`.
     Sum, |s, x, sum| s.add(sum, x), |x| x, "y + x";
-    /// The sum without signs.
+    /// `sum(|x|)`.
     SumOfSizes, |s, x, sum| s.add(sum, s.abs(x)), |x| if x < T::ZERO { T::ZERO.sub(x) } else { x }, "y + fabs(x)";
-    /// The sum of squares.
+    /// `sum(x^2)`.
     SumOfSquares, |s, x, sum| s.fma(x, x, sum), |x| x.mul(x), "y + x * x";
 }
 
-/// The product.
+/// `product(x)`.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Product;
 
@@ -119,8 +119,8 @@ impl Accumulate for Product {
     }
 }
 
-/// The greatest, or the least, which is a NaN where there is one: a type, its start, what it does to vectors, how
-/// the number that stays compares with the other, and the OpenCL of that.
+/// Defines maximum and minimum, which propagate NaN: type name, initial value, vector operation, the ordering in which
+/// the current value stays, OpenCL.
 macro_rules! extremes {
     ($($(#[$doc:meta])* $name:ident, $start:expr, $limit:ident, $better:ident, $stays:pat, $opencl:expr;)*) => {$(
         $(#[$doc])*
@@ -132,7 +132,8 @@ macro_rules! extremes {
 
             #[inline(always)]
             fn step<S: Simd>(self, s: S, so_far: S::F, x: S::F) -> S::F {
-                // Of two operands the second stays where either is a NaN.
+                // `max` and `min` return the second operand if either is NaN, so a NaN `x` stays; the select keeps an
+                // earlier NaN.
                 s.select(s.eq(so_far, so_far), s.$better(so_far, x), so_far)
             }
 
@@ -157,7 +158,7 @@ macro_rules! extremes {
                 match y.partial_cmp(&x) {
                     Some($stays) => y,
                     Some(_) => x,
-                    // One of them is a NaN, and so is this.
+                    // One of them is NaN, and so is their sum.
                     None => y.add(x),
                 }
             }
@@ -171,13 +172,13 @@ macro_rules! extremes {
 }
 
 extremes! {
-    /// The greatest.
+    /// `max(x)`.
     Greatest, f32::NEG_INFINITY, LOWEST, max, Ordering::Greater, ["-INFINITY", "y > x || isnan(y) ? y : x"];
-    /// The least.
+    /// `min(x)`.
     Least, f32::INFINITY, HIGHEST, min, Ordering::Less, ["INFINITY", "y < x || isnan(y) ? y : x"];
 }
 
-/// The logarithm of the sum of the powers of e, which is found without them, as they may be too large.
+/// `log(sum(exp(x)))`, accumulated as `max(y, x) + log(1 + exp(-|y - x|))`, so that no exponential overflows.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct LogOfSumOfPowers;
 
@@ -187,7 +188,7 @@ impl Fold for LogOfSumOfPowers {
     #[inline(always)]
     fn step<S: Simd>(self, s: S, so_far: S::F, x: S::F) -> S::F {
         let apart = s.neg(s.abs(s.sub(so_far, x)));
-        // Infinities are no distance apart.
+        // Equal infinities would give NaN.
         let apart = s.select(s.eq(so_far, x), s.splat(0.0), apart);
         s.add(s.max(so_far, x), s.log(s.add(s.splat(1.0), s.exp(apart))))
     }

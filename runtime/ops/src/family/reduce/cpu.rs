@@ -1,4 +1,4 @@
-//! Reductions on the CPU: of numbers, and of truths.
+//! Reductions on the CPU, of numeric types and bools.
 
 use std::marker::PhantomData;
 
@@ -13,9 +13,9 @@ use super::plan::{Lane, Plan};
 use super::{Reduce, ReducedAxes};
 use crate::number::Number;
 
-/// Numbers of a row that are taken together; what becomes of them is merged in `f64`.
+/// Elements of a row accumulated in their own type; the partial results are merged in f64.
 const RUN: usize = 4096;
-/// Results side by side that need not wait for one another.
+/// Independent accumulators.
 const LANES: usize = 8;
 
 impl Lane for f32 {
@@ -64,7 +64,7 @@ fn row<A: Accumulate, T: Number>(x: &[T]) -> T {
     lanes.into_iter().fold(rest, A::merge)
 }
 
-/// Which elements become one if all extents are known; bounded ones are left to each run.
+/// The plan if all extents are known; bounded ones are planned in each run.
 pub(super) struct Extents {
     axes: ReducedAxes,
     fixed: Option<Plan>,
@@ -84,10 +84,10 @@ impl Extents {
     }
 }
 
-/// The reduction `R` of numbers.
+/// The reduction `R` of numeric types.
 pub(super) struct Numbers<R> {
     extents: Extents,
-    /// For the type of the elements.
+    /// The kernel for the element type.
     run: fn(&Extents, Io<'_>) -> Result<(), ExecError>,
     of: PhantomData<fn() -> R>,
 }
@@ -148,7 +148,7 @@ fn reduce_shared<R: Reduce, T: Lane>(
     })
 }
 
-/// The reduction `R` of truths, as of the numbers 0 and 1.
+/// The reduction `R` of bools, as the integers 0 and 1.
 pub(super) struct Truths<R> {
     extents: Extents,
     of: PhantomData<fn() -> R>,
@@ -171,7 +171,7 @@ impl<R: Reduce> Kernel for Truths<R> {
         let (x, y) = (io.inputs.get::<Bool>(0)?, io.outputs.take::<Bool>(0)?);
         let y = &mut y[..plan.len()];
         reduce_shared::<R, u8>(&plan, bytes_of(x), bytes_of_mut(y), &io)?;
-        // Of no numbers there are extremes beyond 1.
+        // Without elements, extremes have initial values outside 0..=1.
         for y in y {
             *y = Bool::from(y.get());
         }

@@ -1,4 +1,4 @@
-//! Reductions of 8-bit quantized values on the DSP, by what they stand for.
+//! Reductions of 8-bit quantized values on the DSP, in real arithmetic.
 
 use std::marker::PhantomData;
 
@@ -14,7 +14,7 @@ use super::{Reduce, ReducedAxes};
 pub(super) struct QuantKernel<R> {
     plan: Plan,
     encodings: [Encoding; 2],
-    /// For the type of the values.
+    /// The kernel for the element type.
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
     of: PhantomData<fn() -> R>,
 }

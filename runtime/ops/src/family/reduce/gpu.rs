@@ -1,4 +1,4 @@
-//! Reductions on the GPU, a work item for each result.
+//! Reductions on the GPU, one work item per output element.
 
 use std::fmt::Write as _;
 
@@ -17,9 +17,9 @@ use crate::family::source::Source;
 
 pub(super) struct ReduceGpu<R>(Way<R>);
 
-/// How the axes lie.
+/// The position of the reduced axes.
 enum Way<R> {
-    /// All of them are neighbours.
+    /// All reduced axes are adjacent.
     Lanes(ReducedLanes<R>),
     Apart(ReducedBoxes<R>),
 }
@@ -54,7 +54,7 @@ impl<R: Reduce> GpuKernel for ReduceGpu<R> {
     }
 }
 
-/// Elements along an axis of input 0, which become one of output 0 as `R` says.
+/// Reduces the elements along one axis of input 0 by `R`.
 pub(crate) struct ReducedLanes<R> {
     split: AxisSplit,
     of: PhantomData<fn() -> R>,
@@ -84,7 +84,7 @@ impl<R: Reduce> ReducedLanes<R> {
         Ok(Self { split, of: PhantomData })
     }
 
-    /// Writes one result.
+    /// Computes one output element.
     pub(crate) fn item(&self, item: WorkItem, buffers: &Buffers<'_>) -> Result<(), ExecError> {
         let ([i, ..], AxisSplit { len, inner, .. }) = (item.global_id, self.split);
         let first = i / inner * inner * len + i % inner;
@@ -103,11 +103,11 @@ impl<R: Reduce> ReducedLanes<R> {
     }
 }
 
-/// Elements along axes that lie apart, which become one of output 0 as `R` says.
+/// Reduces axes that are not adjacent by `R`.
 struct ReducedBoxes<R> {
-    /// Where the first elements of the results are.
+    /// Positions of the first element of each output.
     kept: Meeting,
-    /// Where the others are, from the first one on.
+    /// Positions of the other elements relative to the first.
     reduced: Meeting,
     of: PhantomData<fn() -> R>,
 }
@@ -138,7 +138,7 @@ impl<R: Reduce> ReducedBoxes<R> {
 
     fn launch(&self) -> Result<Launch, Error> {
         let (mut params, mut args) = (String::new(), Vec::new());
-        // Statements that add to `place` where position `rest` is.
+        // Statements that add the offset of position `rest` to `place`.
         let mut places = |name: &str, through: &Meeting| -> Result<String, Error> {
             let mut text = String::new();
             let (dims, mut along) = through.walk();

@@ -1,4 +1,4 @@
-//! Which elements become one.
+//! Which input elements contribute to each output element.
 
 use udo_api::MAX_RANK;
 
@@ -7,19 +7,19 @@ use crate::family::axes::{Axes, AxisSplit};
 use crate::family::partition::GRAIN;
 use crate::number::Number;
 
-/// Columns that a thread takes at least, so that it reads whole lines of memory.
+/// The fewest columns per grain, so that a thread reads whole cache lines.
 const COLUMNS: usize = 256;
 
-/// A type whose rows and columns become numbers.
+/// A type with row and column reductions.
 pub(super) trait Lane: Number {
-    /// Every row of `x: [y.len(), cols]` becomes a number of `y`.
+    /// Reduces every row of `x: [y.len(), cols]` to an element of `y`.
     fn rows<A: Accumulate>(x: &[Self], cols: usize, y: &mut [Self]);
 
-    /// Every column of `x: [_, y.len()]` is taken into a number of `y`.
+    /// Accumulates every column of `x: [_, y.len()]` into an element of `y`.
     fn columns<A: Accumulate>(x: &[Self], y: &mut [Self]);
 }
 
-/// Places along some axes, innermost first.
+/// Positions along some axes, innermost first.
 #[derive(Clone, Copy, Debug)]
 struct Grid {
     rank: usize,
@@ -39,7 +39,7 @@ impl Grid {
         self.dims.iter().product()
     }
 
-    /// Where place `index` of its `len` lies.
+    /// Returns the offset of position `index`.
     fn at(&self, mut index: usize) -> usize {
         let mut at = 0;
         for (dim, stride) in self.dims.iter().zip(&self.strides).take(self.rank) {
@@ -50,25 +50,26 @@ impl Grid {
     }
 }
 
-/// Which elements of a tensor become one, with neighbouring axes merged.
+/// The reduction of a tensor, with neighbouring axes merged.
 ///
-/// They lie in blocks: rows that become a number each, or rows whose columns do. A number may take several blocks.
+/// Elements form blocks. A block is either one row, reduced to one element, or several rows whose columns are reduced.
+/// An output element may take several blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    /// The extents of the result.
+    /// The extents of the output.
     dims: Axes,
     rank: usize,
-    /// Elements of a block.
+    /// Elements per block.
     block: usize,
-    /// Columns of a block; a row has one.
+    /// Columns per block; 1 for a row.
     width: usize,
-    /// Where the first blocks lie, of `width` results each.
+    /// Offsets of the first blocks, each of `width` outputs.
     kept: Grid,
-    /// Where the blocks that go into the same results lie.
+    /// Offsets of the blocks that contribute to the same outputs.
     reduced: Grid,
 }
 
-/// Whether the axes that are reduced stay, with one place.
+/// Whether reduced axes stay with extent 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reduced {
     Stay,
@@ -76,7 +77,7 @@ pub(super) enum Reduced {
 }
 
 impl Plan {
-    /// A tensor of these extents, of which the axes whose bits are in `mask` are reduced.
+    /// Plans the reduction of a tensor of these extents along the axes in `mask`.
     pub(super) fn of(dims: &[usize], mask: u32, axes: Reduced) -> Self {
         let mut plan = Self {
             dims: [1; MAX_RANK],
@@ -133,35 +134,35 @@ impl Plan {
         }
     }
 
-    /// The extents of the result.
+    /// Returns the extents of the output.
     pub(super) fn shape(&self) -> &[usize] {
         &self.dims[..self.rank]
     }
 
-    /// Elements of the result.
+    /// Returns the elements of the output.
     pub(super) fn len(&self) -> usize {
         self.kept.len() * self.width
     }
 
-    /// Elements that become one.
+    /// Returns the number of input elements per output element.
     pub(super) fn count(&self) -> usize {
         self.block / self.width.max(1) * self.reduced.len()
     }
 
-    /// Elements of the result that a thread takes at a time.
+    /// Returns the output elements per grain.
     pub(super) fn grain(&self) -> usize {
         let least = if self.width < COLUMNS { self.width } else { COLUMNS };
         let grain = GRAIN.div_ceil(self.count().max(1)).max(least).max(1);
         if grain < self.width { grain } else { grain.next_multiple_of(self.width.max(1)) }
     }
 
-    /// The one run of axes that are reduced, if there is no other.
+    /// Returns the reduced axis, if all reduced axes are adjacent.
     pub(super) fn axis_split(&self) -> Option<AxisSplit> {
         let is_one = self.reduced.rank == 0 && self.kept.rank <= 1;
         is_one.then(|| AxisSplit { outer: self.kept.len(), len: self.count(), inner: self.width })
     }
 
-    /// Where the elements lie that become element `place` of the result.
+    /// Returns the offsets of the elements that contribute to output `place`.
     pub(super) fn elements(&self, place: usize) -> impl Iterator<Item = usize> {
         let first = self.kept.at(place / self.width) + place % self.width;
         (0..self.reduced.len()).flat_map(move |index| {
@@ -170,7 +171,7 @@ impl Plan {
         })
     }
 
-    /// Writes the elements of the result from `first` on to `y`.
+    /// Computes the outputs from `first` on.
     pub(super) fn fold<A: Accumulate, T: Lane>(&self, x: &[T], first: usize, y: &mut [T]) {
         if self.width == 1 && self.axis_split().is_some() {
             return T::rows::<A>(&x[first * self.block..][..y.len() * self.block], self.block, y);
@@ -190,7 +191,7 @@ impl Plan {
         }
     }
 
-    /// Takes the columns of a block from `column` on into `y`, or its only row.
+    /// Accumulates the columns of a block from `column` on into `y`, or its only row.
     fn fold_block<A: Accumulate, T: Lane>(&self, block: &[T], column: usize, y: &mut [T]) {
         if self.width == 1 {
             let mut row = [A::none()];
@@ -210,7 +211,7 @@ impl Plan {
 mod tests {
     use super::*;
 
-    /// The elements of each place of the result, and its extents.
+    /// Returns the elements of each output position, and the output extents.
     fn laid(dims: &[usize], mask: u32) -> (Vec<Vec<usize>>, Vec<usize>) {
         let plan = Plan::of(dims, mask, Reduced::Go);
         let places = (0..plan.len()).map(|place| plan.elements(place).collect()).collect();

@@ -1,4 +1,4 @@
-//! What every member is tested for.
+//! Tests of every member.
 
 use udo_api::{Bool, Core, F16};
 
@@ -22,14 +22,14 @@ pub(super) fn all<R: Reduce>(name: &str) {
     integers_wrap::<R>();
 }
 
-/// Numbers that every reduction is near the same of in any order: without a sign where some sum of others has no result.
+/// Returns values whose reduction is stable in any order; positive where partial sums could cancel.
 fn numbers<R: Reduce>(len: usize) -> Vec<f32> {
     let is_of_magnitudes = R::TEST(&[-1.0]).is_nan();
     let signed = noise(len).into_iter().map(|x| x + if x < 0.0 { -0.5 } else { 0.5 });
     signed.map(|x| if is_of_magnitudes { x.abs() } else { x }).collect()
 }
 
-/// What becomes of `x` along the axes, by the definition.
+/// Reduces `x` along axes by the definition.
 fn wanted<R: Reduce>(dims: &[usize], axes: &[usize], x: &[f64]) -> Vec<f64> {
     let kept: Vec<usize> = (0..dims.len()).filter(|axis| !axes.contains(axis)).collect();
     let len = kept.iter().map(|&axis| dims[axis]).product();
@@ -72,7 +72,7 @@ fn every_set_of_axes_is_reduced<R: Reduce>() {
 }
 
 fn large_tensors_are_shared_out<R: Reduce>() {
-    // Rows, short and long; columns, few and many; and both.
+    // Short and long rows, few and many columns, and both.
     for (dims, axes) in [
         (vec![2 * GRAIN / 3 + 1, 3], vec![1]),
         (vec![3, 9001], vec![1]),
@@ -80,13 +80,13 @@ fn large_tensors_are_shared_out<R: Reduce>() {
         (vec![1500, 20, 3], vec![1]),
         (vec![3, 700, 41], vec![0, 2]),
     ] {
-        // Near 1, as products of many are to be numbers, and growing, as the largest of many would be the same in every row.
+        // Near 1, so that long products stay in range, and increasing, so that rows differ in their maximum.
         let len: usize = dims.iter().product();
         let growth = |at: usize| 1.0 + 1e-3 * at as f32 / len as f32;
         let x = noise(len).into_iter().enumerate();
         let x: Vec<f32> = x.map(|(at, x)| (0.05 * x).exp() * growth(at)).collect();
         let wanted = wanted::<R>(&dims, &axes, &doubles(&x));
-        // A number is made by one thread, so their count decides nothing.
+        // One thread computes each output, so the thread count does not change bits.
         let run = along(bench(R::NAME).input(tensor(&dims, &x)), &axes);
         assert_near(&settled_on_any_threads(&run).values::<f32>(), &wanted, 2e-5);
     }
@@ -176,7 +176,7 @@ fn axes_come_in_any_form<R: Reduce>() {
     assert_eq!(error, "input 1, the axes, is not known before the run");
 }
 
-/// In `f32` and `f64`, along rows that are short and long, and along columns; nothing else becomes one.
+/// In f32 and f64, along short and long rows and along columns; no other output becomes NaN.
 fn a_nan_stays_wherever_it_is<R: Reduce>() {
     for (dims, axis) in [([2, 3], 1), ([2, 70], 1), ([2, 5001], 1), ([70, 2], 0), ([33, 19], 0)] {
         let x: Vec<f32> = numbers::<R>(dims[0] * dims[1]).iter().map(|x| x.abs()).collect();
@@ -207,7 +207,7 @@ fn edges_are_those_of_the_definition<R: Reduce>() {
             assert_rounded(y.values::<f32>()[0], R::TEST(&doubles(&x)), 1e-5, &of);
         }
     }
-    // Squares of such numbers are no numbers of the type.
+    // Squares of such values underflow.
     let least = f64::MIN_POSITIVE / 2.0;
     if R::TEST(&[least]).to_bits() == least.to_bits() {
         let y = bench(R::NAME).input(tensor(&[1], &[SUBNORMAL])).one();
@@ -217,7 +217,7 @@ fn edges_are_those_of_the_definition<R: Reduce>() {
     }
 }
 
-/// Integers are taken in as those of more bits would be, and then lose the bits that are too many.
+/// Integers accumulate in a wider type and are truncated to their own width afterwards.
 fn integers_wrap<R: Reduce>() {
     if !R::By::TYPES.has(DType::I32) {
         return;

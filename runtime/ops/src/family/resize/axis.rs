@@ -1,21 +1,21 @@
-//! One axis: where the samples of its new elements lie, and which elements each is made of.
+//! One resized axis: sample coordinates, and the neighbours and weights of each output element.
 
 use crate::number::Real;
 
-/// The start of a sample outside of the region that counts.
+/// The start of a sample outside the region.
 pub(super) const OUTSIDE: u32 = u32::MAX;
 
-/// How an axis changes.
+/// The resizing of one axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Axis {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) scale: Scale,
-    /// Where the region that is resized begins and ends, of an extent of 1.
+    /// Start and end of the resized region, as fractions of the axis.
     pub(crate) region: [f32; 2],
 }
 
-/// A scale as a fraction of two integers, new elements over old ones. Both are exact: extents, or a number of single precision.
+/// A scale (output over input) as an exact fraction of integers, from extents or from an f32.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Scale {
     new: f64,
@@ -25,12 +25,12 @@ pub(crate) struct Scale {
 impl Scale {
     pub(super) const ONE: Self = Self { new: 1.0, old: 1.0 };
 
-    /// That of two extents.
+    /// Returns the scale between two extents.
     pub(super) fn of_extents(new: usize, old: usize) -> Self {
         Self { new: new as f64, old: old as f64 }
     }
 
-    /// That of a positive number.
+    /// Returns the exact scale of a positive f32.
     pub(super) fn of_number(scale: f32) -> Self {
         let (mut new, mut old) = (f64::from(scale), 1.0);
         while new.fract() != 0.0 {
@@ -39,23 +39,23 @@ impl Scale {
         Self { new, old }
     }
 
-    /// The nearest number.
+    /// Returns the nearest f64.
     pub(super) fn number(self) -> f64 {
         self.new / self.old
     }
 
-    /// Whether it is below another one, by their fractions.
+    /// Compares two fractions exactly.
     pub(super) fn is_below(self, other: Self) -> bool {
         self.new * other.old < other.new * self.old
     }
 
-    /// An extent times the scale, halves rounded up.
+    /// Returns `extent * scale`, rounded half up.
     pub(super) fn rounded(self, extent: usize) -> usize {
         ((2.0 * extent as f64 * self.new + self.old) / (2.0 * self.old)).floor() as usize
     }
 }
 
-/// Where the sample of a new element lies: names of ONNX.
+/// How an output index maps to an input coordinate; the variants have ONNX's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coordinates {
     HalfPixel,
@@ -67,7 +67,7 @@ pub(crate) enum Coordinates {
     TfCropAndResize,
 }
 
-/// Which of two neighbours is nearest.
+/// The choice between two neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nearest {
     RoundPreferFloor,
@@ -76,31 +76,31 @@ pub(crate) enum Nearest {
     Ceil,
 }
 
-/// What neighbours of a sample weigh.
+/// The interpolation filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Filter {
     Nearest(Nearest),
     Linear,
-    /// Keys' cubic convolution, with its coefficient.
+    /// Cubic convolution of Keys (1981), with its coefficient.
     Cubic(f64),
 }
 
-/// How all axes are sampled.
+/// How axes are sampled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Sampling {
     pub(crate) coordinates: Coordinates,
     pub(crate) filter: Filter,
-    /// Whether filters are as wide as what becomes one new element.
+    /// Whether filters widen when downsampling.
     pub(crate) antialias: bool,
-    /// Whether elements beyond the edge weigh nothing, rather than being the one at the edge.
+    /// Whether neighbours past the edge have weight 0 instead of repeating the edge element.
     pub(crate) excludes_outside: bool,
 }
 
 impl Coordinates {
-    /// Where the sample of element `at` lies. One division of two integers gives it, which are exact below 2^53, so that ties
-    /// between neighbours are those of exact arithmetic. Corners are aligned by the extent with its fraction, as ONNX's
-    /// reference does. Ends of regions such as 0.1 are rounded already, so there are no exact ties: those of ONNX Runtime, in
-    /// single precision, are taken.
+    /// Returns the input coordinate of output element `at`. A single division of integers below 2^53, which f64 holds
+    /// exactly, makes ties between neighbours those of exact arithmetic. `align_corners` uses the unrounded output
+    /// extent, as ONNX's reference does. Region ends such as 0.1 are rounded already and have no exact ties, so they
+    /// are computed in f32, as ONNX Runtime does.
     fn place(self, axis: &Axis, at: usize) -> f64 {
         let &Axis { from, to, scale: Scale { new, old }, region: [start, end] } = axis;
         let (x, edge) = (at as f32, from as f32 - 1.0);
@@ -137,7 +137,7 @@ impl Nearest {
 }
 
 impl Filter {
-    /// How far a sample sees its neighbours.
+    /// Returns the distance up to which neighbours contribute.
     fn radius(self) -> f64 {
         match self {
             Self::Nearest(_) => 0.5,
@@ -146,7 +146,7 @@ impl Filter {
         }
     }
 
-    /// What a neighbour weighs at a distance.
+    /// Returns the weight of a neighbour at a distance.
     fn weight(self, distance: f64) -> f64 {
         let d = distance.abs();
         match self {
@@ -160,7 +160,7 @@ impl Filter {
 }
 
 impl Sampling {
-    /// How much wider a filter is than its own radius, in both directions, and how many neighbours it then sees.
+    /// Returns the filter's radius after widening, and the number of neighbours within it.
     fn support(&self, axis: &Axis) -> (f64, usize) {
         let Scale { new, old } = axis.scale;
         let (old, new) = if self.antialias { (old.max(new), new) } else { (1.0, 1.0) };
@@ -168,12 +168,12 @@ impl Sampling {
         (support, (2.0 * support).ceil() as usize)
     }
 
-    /// Elements that a new one is made of.
+    /// Returns the number of input elements per output element.
     pub(super) fn taps(&self, axis: &Axis) -> usize {
         self.support(axis).1.min(axis.from)
     }
 
-    /// Weights of the axis: none where new elements are copies.
+    /// Returns the number of weights; 0 if output elements are copies, `None` on overflow.
     pub(super) fn weights_len(&self, axis: &Axis) -> Option<usize> {
         match self.filter {
             Filter::Nearest(_) => Some(0),
@@ -181,7 +181,7 @@ impl Sampling {
         }
     }
 
-    /// Writes for each new element the first element that it is made of, and what that and those behind it weigh.
+    /// Writes the first input element of each output element, and the weights from there on.
     pub(super) fn fill<W: Real>(&self, axis: &Axis, starts: &mut [u32], weights: &mut [W]) {
         let last = axis.from.saturating_sub(1) as f64;
         let taps = self.taps(axis);
@@ -198,8 +198,8 @@ impl Sampling {
         }
     }
 
-    /// Writes what the elements around `x` weigh, and returns the first of them. Those beyond an edge count for the one at
-    /// it, so that all lie inside.
+    /// Writes the weights of the elements around `x`, and returns the first of them. Weights past an edge are added to
+    /// the edge element's, so that all elements are inside.
     fn weigh<W: Real>(&self, axis: &Axis, x: f64, weights: &mut [W]) -> u32 {
         let (support, count) = self.support(axis);
         let stretch = self.filter.radius() / support;
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// A fraction, with a denominator above 0.
+    /// A fraction with a positive denominator.
     #[derive(Clone, Copy)]
     struct Fraction(i128, i128);
 
@@ -327,7 +327,7 @@ mod tests {
         }
     }
 
-    /// The place of a sample as ONNX's operator page writes it, in fractions.
+    /// The sample coordinate by the formulas of ONNX's operator page, in fractions.
     fn exact_place(of: Coordinates, [from, to, at]: [i128; 3], scale: Fraction) -> Fraction {
         let [whole, half] = [Fraction(from, 1), Fraction(1, 2)];
         let minus = |n: i128, d: i128| Fraction(-n, d);
@@ -351,7 +351,7 @@ mod tests {
         }
     }
 
-    /// Each element that is nearest, and what two neighbours weigh, for every kind of coordinates.
+    /// Checks nearest neighbours and linear weights for every coordinate mode.
     fn samples_are_exact(axis: &Axis, scale: Fraction) {
         let last = axis.from as i128 - 1;
         for coordinates in [
@@ -391,7 +391,7 @@ mod tests {
                 let part = part.0 as f64 / part.1 as f64;
                 let mut wanted = vec![0.0; taps];
                 for (at, weight) in [(place.floor(), 1.0 - part), (place.floor() + 1, part)] {
-                    // What weighs nothing may lie before the first.
+                    // Neighbours of weight 0 may precede the first element.
                     if let Some(slot) =
                         wanted.get_mut((at.clamp(0, last) - i128::from(start)) as usize)
                     {
@@ -421,7 +421,7 @@ mod tests {
             let dyadic =
                 [(1, 2), (1, 4), (3, 2), (5, 2), (2, 1), (3, 1), (3, 4), (5, 4), (1, 8), (13, 16)];
             let dyadic = dyadic.map(|(new, old)| (Fraction(new, old), new as f32 / old as f32));
-            // Others stand for the number of single precision that they are.
+            // Other scales mean exactly the f32 value they are stored as.
             let others = [0.6f32, 1.3, 1.7, 0.45, 1.02191, 1.0 / 3.0, 10.0 / 7.0, 64.0 / 26.0];
             let others = others.map(|scale| {
                 (Fraction((f64::from(scale) * 2f64.powi(26)) as i128, 1 << 26), scale)
@@ -441,7 +441,7 @@ mod tests {
             assert_eq!((fraction.number() as f32).to_bits(), scale.to_bits());
             assert!(fraction.new.fract() == 0.0 && fraction.old.fract() == 0.0);
         }
-        // 8 to 3 is 0.375, and of 4 that is 1.5, which is rounded up.
+        // 8 to 3 is 0.375; 4 times that is 1.5, which rounds up.
         assert_eq!(Scale::of_extents(3, 8).rounded(4), 2);
         assert!(Scale::of_extents(1, 3).is_below(Scale::of_extents(334, 1000)));
     }

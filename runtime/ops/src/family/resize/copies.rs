@@ -1,9 +1,9 @@
-//! New elements that are copies, by their width.
+//! Nearest-neighbour resizing, by element width.
 
 use super::axis::OUTSIDE;
 use super::rows::{Grid, Tables};
 
-/// Writes new rows from `first` on.
+/// Writes output rows from `first` on.
 pub(super) fn rows<const BYTES: usize>(
     grid: &Grid,
     tables: &Tables<'_, f32>,
@@ -62,7 +62,7 @@ fn row<const BYTES: usize>(
     }
 }
 
-/// How often each element comes, if all do equally often, from the first on.
+/// Returns the repeat count if all elements repeat equally often, starting with the first.
 fn repeats(starts: &[u32]) -> Option<usize> {
     let times = starts.iter().take_while(|&&start| start == 0).count();
     let is_whole =

@@ -1,5 +1,5 @@
-//! Resized tensors on the GPU, an element per work item. Where samples lie and what their neighbours weigh are tables that
-//! are packed, as the model is compiled.
+//! Resizing on the GPU, one output element per work item. Sample positions and weights are tables that are packed when
+//! the model is compiled.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use crate::family::axes::strides;
 use crate::family::gpu::{EXACT, REAL, check_lens, ints};
 use crate::number::wrong_recipe;
 
-/// The kernel of the operator `op`.
+/// Returns the GPU kernel of the operator `op`.
 pub(crate) const fn on_gpu(op: &'static str) -> KernelDef {
     const RULES: &[PortRule] = &[input(0, REAL), output_like(0, 0)];
     KernelDef::gpu::<ResizedGpu>(op).ports(RULES)
@@ -24,22 +24,22 @@ struct ResizedGpu {
     axes: Vec<GpuAxis>,
     starts: Packed<i32>,
     weights: Packed<f32>,
-    /// What samples outside become.
+    /// The value of samples outside the region.
     outside: f32,
     len: usize,
 }
 
-/// An axis of the output.
+/// One output axis.
 #[derive(Clone, Copy)]
 struct GpuAxis {
     to: usize,
-    /// Elements of the input from a position to the next.
+    /// Input stride.
     stride: usize,
-    /// Nothing where it stays as it is.
+    /// `None` if the axis is not resized.
     samples: Option<Samples>,
 }
 
-/// Where an axis has its samples in the tables, and of how many elements each is made.
+/// The position of an axis in the tables, and its neighbours per output element.
 #[derive(Clone, Copy)]
 struct Samples {
     starts: usize,
@@ -47,7 +47,7 @@ struct Samples {
     taps: usize,
 }
 
-/// The numbers of a table are those of its recipe.
+/// The recipe holds the table itself.
 fn fill_starts(recipe: &[u64], _: &Sources<'_>, starts: &mut [i32]) -> Result<(), Error> {
     fill(recipe, starts, u32::cast_signed)
 }
@@ -82,7 +82,7 @@ impl GpuKernel for ResizedGpu {
             let (first, first_weight) = (starts.len(), weights.len());
             starts.resize(first.checked_add(resized.to).ok_or_else(beyond)?, 0);
             let own = sampling.weights_len(resized).ok_or_else(beyond)?;
-            // A new element that is a copy is one that weighs 1.
+            // Copied elements have one neighbour of weight 1.
             weights.resize(first_weight + own.max(resized.to), 1.0);
             let (starts, weights) = (&mut starts[first..], &mut weights[first_weight..]);
             sampling.fill(resized, starts, if own == 0 { &mut [] } else { weights });
@@ -149,7 +149,7 @@ impl ResizedGpu {
         let [i, ..] = item.global_id;
         let (starts, weights) = (buffers.packed(self.starts)?, buffers.packed(self.weights)?);
         let (mut rest, mut place) = (i, 0);
-        // Of an axis that stays, one element that weighs 1.
+        // Axes that are not resized have one neighbour of weight 1.
         let mut samples: [(usize, &[f32]); MAX_RANK] = [(0, &[1.0]); MAX_RANK];
         for (axis, sample) in self.axes.iter().zip(&mut samples).rev() {
             let at = rest % axis.to;

@@ -1,4 +1,4 @@
-//! The kernels: for elements of any type that are copied, and for numbers that are weighted and summed.
+//! The CPU and DSP kernels: copies for elements of any type, weighted sums for numeric types.
 
 use std::marker::PhantomData;
 
@@ -17,16 +17,16 @@ use crate::family::layout::Layout;
 use crate::family::partition;
 use crate::number::{Number, Real};
 
-/// The most threads that share the rows, as each has a workspace of its own.
+/// The most threads that share the rows; each needs a workspace.
 const MOST_THREADS: usize = 8;
 
-/// The kernel on the CPU for images in a layout.
+/// Returns the CPU kernel for images in a layout.
 pub(crate) const fn kernel<L: Layout>(op: &'static str) -> KernelDef {
     KernelDef::new::<Resized<L>>(op, Core::CPU).ports(Resized::<L>::RULES)
 }
 
-/// The kernel on the DSP. What weighted values stand for is what stands for their weighted numbers, as weights sum to 1; where
-/// sums leave the range of the input, as cubic ones do, the output has an encoding of its own.
+/// Returns the DSP kernel. Weights sum to 1, so a weighted sum of quantized values is the quantized weighted sum. Where
+/// sums can leave the input's range, as with cubic filters, the output has a separate encoding.
 pub(crate) const fn on_dsp<L: Layout>(op: &'static str) -> KernelDef {
     const TYPES: TypeSet = types::U8.or(types::I8);
     const RULES: &[PortRule] = &[input(0, TYPES), output_like(0, 0)];
@@ -35,12 +35,12 @@ pub(crate) const fn on_dsp<L: Layout>(op: &'static str) -> KernelDef {
 
 struct Resized<L> {
     plan: Plan,
-    /// Elements of a workspace of each thread.
+    /// Workspace elements per thread.
     workspace_len: usize,
     dtype: DType,
-    /// What samples outside become, as the tensor holds it.
+    /// The value of samples outside the region, in the tensor's representation.
     outside: f64,
-    /// What makes sums of stored values those of the output's encoding, where that is another: a factor, and what is added.
+    /// Factor and offset that convert sums to the output's encoding, if it differs from the input's.
     recoded: Option<[f64; 2]>,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
     layout: PhantomData<L>,
@@ -52,12 +52,12 @@ impl<L: Layout> Resized<L> {
         if L::PORTS.input { [x, y] } else { [x.bounded(), y.bounded()] }
     };
 
-    /// The change of each axis as the tensor lies.
+    /// Returns the resizing of each axis in memory order.
     fn plan(cx: &FinalizeCx<'_>) -> Result<Plan, Error> {
         let x = L::PORTS.described(&cx.input(0)?)?;
         let mut plan = Plan::read(cx, &x)?;
         if L::PORTS.input {
-            // The order of sums is that of the axes, and with it their bits.
+            // Rotating axes would reorder the sums and change their bits.
             if plan.axes[..2].iter().any(Option::is_some) {
                 return Err(Error::new("batch or channels are resized, wanted rows and columns"));
             }
@@ -72,7 +72,7 @@ impl<L: Layout> Resized<L> {
     }
 }
 
-/// As `of_type`, over every type that is a [`Sample`].
+/// Like `of_type`, over every [`Sample`].
 macro_rules! of_sample {
     ($dtype:expr, $T:ident => $body:expr) => {
         of_type!(
@@ -157,7 +157,7 @@ impl<L: Layout> Kernel for Resized<L> {
 }
 
 impl<L: Layout> Resized<L> {
-    /// Whether weights are `f64`.
+    /// Whether weights are f64.
     fn is_wide(&self) -> bool {
         let is_wide =
             matches!(self.dtype, DType::F64 | DType::I32 | DType::I64 | DType::U32 | DType::U64);
@@ -250,7 +250,7 @@ impl<L: Layout> Resized<L> {
     }
 }
 
-/// A number as an element of a type that has so many bytes.
+/// Returns the bytes of `value` in type `dtype`.
 fn stored<const BYTES: usize>(dtype: DType, value: f64) -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
     let mut put = |element: &[u8]| bytes.copy_from_slice(element);

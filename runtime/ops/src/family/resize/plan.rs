@@ -1,4 +1,4 @@
-//! What a node asks for: how each axis changes, and how it is sampled.
+//! The parameters of a resizing node.
 
 use udo_api::{DType, Dim, Error, Node, Param, Port, Shape, TensorDesc, Value, types};
 
@@ -6,7 +6,7 @@ use super::axis::{Axis, Coordinates, Filter, Nearest, Sampling, Scale};
 use crate::family::argument::constant_floats;
 use crate::family::axes::resolve_axes;
 
-/// The parameters of a node.
+/// Parameters of `Resize`.
 pub(crate) const PARAMS: &[Param] = &[
     Param::scalar("antialias", DType::I64).default(Value::int(0)),
     Param::tensor("axes", DType::I64).optional(),
@@ -19,29 +19,29 @@ pub(crate) const PARAMS: &[Param] = &[
     Param::text("nearest_mode").default(Value::text("round_prefer_floor")),
 ];
 
-/// Where the region lies; read in one mode only, so that it has to be known in none but that.
+/// The region of `tf_crop_and_resize`. Other modes ignore it, so it need not be constant for them.
 pub(crate) const ROI: Port = Port::optional("roi", types::FLOATS);
 pub(crate) const SCALES: Port = Port::optional("scales", types::F32).constant();
 pub(crate) const SIZES: Port = Port::optional("sizes", types::I64).constant();
 
-/// The region that is all of an axis.
+/// The region that covers the whole axis.
 const WHOLE: [f32; 2] = [0.0, 1.0];
 
-/// Which of two scales is that of several axes; nothing where each keeps its own.
+/// Chooses one of two scales for all axes; `None` keeps a scale per axis.
 type Policy = Option<fn(Scale, Scale) -> Scale>;
 
 /// How a tensor is resized.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) sampling: Sampling,
-    /// For each axis how it changes; nothing where it stays as it is.
+    /// The resizing of each axis; `None` for those that stay.
     pub(crate) axes: Vec<Option<Axis>>,
-    /// What samples outside of the region become.
+    /// The value of samples outside the region.
     pub(crate) extrapolation: f64,
 }
 
 impl Plan {
-    /// What the node makes of `x`.
+    /// Reads the node's resizing of `x`.
     pub(crate) fn read(node: &Node<'_>, x: &TensorDesc) -> Result<Self, Error> {
         let sampling = sampling(node)?;
         let which = which_axes(node, x.rank())?;
@@ -67,7 +67,7 @@ impl Plan {
         Ok(Self { sampling, axes: all, extrapolation })
     }
 
-    /// The shape of what `x` becomes.
+    /// Returns the output's shape for input `x`.
     pub(crate) fn shape(&self, x: &TensorDesc) -> Result<Shape, Error> {
         let dims = x.full_shape();
         let dims = dims.iter().zip(&self.axes);
@@ -76,7 +76,7 @@ impl Plan {
     }
 }
 
-/// Whether an axis can be resized so.
+/// Checks that an axis can be resized.
 fn check(x: &TensorDesc, at: usize, axis: &Axis) -> Result<(), Error> {
     let wrong = |what: &str| Err(Error::new(format!("input 0 is {x}: axis {at} {what}")));
     if matches!(x.full_shape().dim(at), Some(Dim::UpTo(_))) {
@@ -91,7 +91,7 @@ fn check(x: &TensorDesc, at: usize, axis: &Axis) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a text parameter stands for.
+/// Maps a text parameter to its value.
 fn choice<T: Copy>(node: &Node<'_>, name: &str, known: &[(&str, T)]) -> Result<T, Error> {
     let found = node.text(name)?;
     let chosen = known.iter().find(|(known, _)| *known == found);
@@ -111,7 +111,7 @@ fn sampling(node: &Node<'_>) -> Result<Sampling, Error> {
             ("pytorch_half_pixel", Coordinates::PytorchHalfPixel),
             ("align_corners", Coordinates::AlignCorners),
             ("asymmetric", Coordinates::Asymmetric),
-            // Of operator sets 11 and 12.
+            // Opsets 11 and 12 only.
             ("tf_half_pixel_for_nn", Coordinates::TfHalfPixelForNn),
             ("tf_crop_and_resize", Coordinates::TfCropAndResize),
         ],
@@ -140,7 +140,7 @@ fn sampling(node: &Node<'_>) -> Result<Sampling, Error> {
     Ok(Sampling { coordinates, filter, antialias, excludes_outside })
 }
 
-/// The axes that scales, sizes and regions are for, in their order.
+/// Returns the axes that scales, sizes and regions refer to, in order.
 fn which_axes(node: &Node<'_>, rank: usize) -> Result<Vec<usize>, Error> {
     if !node.has_param("axes") {
         return Ok((0..rank).collect());
@@ -151,7 +151,7 @@ fn which_axes(node: &Node<'_>, rank: usize) -> Result<Vec<usize>, Error> {
     })
 }
 
-/// Whether the node gives input `port`; before operator set 13, an empty one was left out.
+/// Whether the node has input `port`. Before opset 13, an empty tensor stood for an absent one.
 fn gives(node: &Node<'_>, port: usize) -> Result<bool, Error> {
     Ok(node.has_input(port) && !node.input(port)?.is_empty())
 }
@@ -187,7 +187,7 @@ fn scaled(from: usize, scale: f32) -> Result<Axis, Error> {
     if !(scale.is_finite() && scale > 0.0) {
         return Err(Error::new(format!("input 2 has the scale {scale}, wanted more than 0")));
     }
-    // In single precision, as ONNX infers shapes, and ONNX Runtime does.
+    // In f32, as in ONNX's shape inference and ONNX Runtime.
     let length = from as f32 * scale;
     let to = if scale.to_bits() == 1f32.to_bits() { from } else { length.floor() as usize };
     Ok(Axis { from, to, scale: Scale::of_number(scale), region: WHOLE })
@@ -201,7 +201,7 @@ fn larger(one: Scale, other: Scale) -> Scale {
     if one.is_below(other) { other } else { one }
 }
 
-/// Axes of these sizes, or of one scale that the sizes bound.
+/// Returns axes of these sizes, or of a common scale that the sizes bound.
 fn sized(node: &Node<'_>, from: &[usize], sizes: &[i64]) -> Result<Vec<Axis>, Error> {
     let wrong = || Error::new(format!("input 3 is {sizes:?}, wanted sizes from 0"));
     let sizes: Option<Vec<usize>> = sizes.iter().map(|&size| usize::try_from(size).ok()).collect();
@@ -222,7 +222,7 @@ fn sized(node: &Node<'_>, from: &[usize], sizes: &[i64]) -> Result<Vec<Axis>, Er
     Ok(from.iter().map(axis).collect())
 }
 
-/// The region of each axis: all starts, then all ends.
+/// Reads the region of each axis: all starts, then all ends.
 fn region(node: &Node<'_>, count: usize) -> Result<Vec<[f32; 2]>, Error> {
     let wanted = || {
         Error::new(format!(

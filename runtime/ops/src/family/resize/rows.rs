@@ -1,4 +1,4 @@
-//! A tensor as rows, and the rows that a new one is made of.
+//! The rows of a resized tensor, and the input rows that contribute to each.
 
 use udo_api::MAX_RANK;
 
@@ -7,34 +7,34 @@ use super::plan::Plan;
 use crate::family::axes::Axes;
 use crate::number::Real;
 
-/// Which elements along an axis a new one is made of, and what they weigh.
+/// Input elements and weights of each output element along an axis.
 #[derive(Clone, Copy)]
 pub(super) struct Table<'a, W> {
     pub(super) starts: &'a [u32],
-    /// As many for each start; none where new elements are copies.
+    /// The same number for each start; empty if output elements are copies.
     pub(super) weights: &'a [W],
     pub(super) taps: usize,
 }
 
-/// The table of each axis that is resized.
+/// The table of each resized axis.
 pub(super) type Tables<'a, W> = [Option<Table<'a, W>>; MAX_RANK];
 
-/// How a tensor falls into rows: what lies from the last axis on that is resized.
+/// Division of a tensor into rows, which span the last resized axis and those after it.
 #[derive(Clone, Copy)]
 pub(super) struct Grid {
-    /// The axis along rows.
+    /// The last resized axis.
     pub(super) axis: usize,
-    /// New extents of the axes before it, and how far their elements lie apart in the input.
+    /// Output extents of the axes before it, and their input strides.
     to: Axes,
     strides: Axes,
-    /// Elements of the axis before and after, each of which is so many elements of the tensor.
+    /// Input and output extent of the axis, in units of the elements after it.
     pub(super) from: usize,
     pub(super) new: usize,
     pub(super) inner: usize,
 }
 
 impl Grid {
-    /// Of an input with these extents.
+    /// Returns the grid of an input with these extents.
     pub(super) fn of(plan: &Plan, dims: &[usize]) -> Self {
         let axis = plan.axes.iter().rposition(Option::is_some);
         let axis = axis.unwrap_or(dims.len().saturating_sub(1));
@@ -50,27 +50,27 @@ impl Grid {
         Self { axis, to, strides, from, new, inner }
     }
 
-    /// Elements of a row of the input.
+    /// Returns the elements of an input row.
     pub(super) fn line_len(&self) -> usize {
         self.from * self.inner
     }
 
-    /// Elements of a new row.
+    /// Returns the elements of an output row.
     pub(super) fn row_len(&self) -> usize {
         self.new * self.inner
     }
 
-    /// How many new rows there are.
+    /// Returns the number of output rows.
     pub(super) fn rows(&self) -> usize {
         self.to[..self.axis].iter().product()
     }
 
-    /// The extents of the output, for an input of this rank.
+    /// Returns the output's extents for an input of this rank.
     pub(super) fn dims(&self, rank: usize) -> &[usize] {
         &self.to[..rank]
     }
 
-    /// The rows of the input that new row `row` is made of; nothing if it lies outside of the region.
+    /// Returns the input rows that contribute to output row `row`, or `None` if it is outside the region.
     pub(super) fn sources<'a, W>(
         &self,
         row: usize,
@@ -108,7 +108,7 @@ impl Grid {
     }
 }
 
-/// Yields where each row of the input starts that a new one is made of, and what it weighs; not those that weigh nothing.
+/// Yields the offset and weight of each contributing input row, without those of weight 0.
 pub(super) struct Sources<'a, W> {
     weights: [&'a [W]; MAX_RANK],
     strides: Axes,

@@ -1,24 +1,24 @@
-//! Element types that are weighted and summed, and the type that this is done in.
+//! Element types that are resized, and the types of their weighted sums.
 
 use udo_api::{Bf16, Element, F16};
 use udo_simd::{Map1, Map2, Map3, Simd, map1, map2, map2_in_place, map3_in_place};
 
 use crate::number::{Number, Real};
 
-/// Slices that are shorter are not worth a call.
+/// Shorter slices are not worth a call.
 const SHORT: usize = 16;
 
-/// An element type that is weighted and summed.
+/// An element type with weighted sums.
 pub(super) trait Sample: Element {
-    /// The type in which it is.
+    /// The type of sums.
     type Wide: Real + Sample<Wide = Self::Wide>;
 
     fn widen(self) -> Self::Wide;
 
-    /// The nearest element: integers round halves to even, and saturate.
+    /// Converts a sum: integers round half to even, and saturate.
     fn narrow(wide: Self::Wide) -> Self;
 
-    /// The elements themselves, where they need not be widened.
+    /// Returns the elements themselves if they are of the wide type.
     fn wide(_: &[Self]) -> Option<&[Self::Wide]> {
         None
     }
@@ -27,25 +27,25 @@ pub(super) trait Sample: Element {
         None
     }
 
-    /// `y = x * weight`, or onto what `y` has.
+    /// Computes `y = x * weight` or `y += x * weight`.
     fn weigh_one(so_far: Begun, x: &[Self], weight: Self::Wide, y: &mut [Self::Wide]) {
         weigh_one(so_far, x, weight, y);
     }
 
-    /// The same with two terms, one after the other.
+    /// Does the same with two terms, added one after the other.
     fn weigh_two(so_far: Begun, x: [&[Self]; 2], by: [Self::Wide; 2], y: &mut [Self::Wide]) {
         weigh_two(so_far, x, by, y);
     }
 }
 
-/// Whether a sum has terms already.
+/// Whether a sum already has terms.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Begun {
     No,
     Yes,
 }
 
-/// The weighted sum of some runs of `x`, each as long as `y`.
+/// Computes the weighted sum of several runs of `x`, each as long as `y`.
 pub(super) fn combine<T: Sample>(
     x: &[T],
     mut sources: impl Iterator<Item = (usize, T::Wide)>,
@@ -166,7 +166,7 @@ impl Sample for f32 {
     }
 }
 
-/// Products and sums are rounded one by one, so that short slices get the same bits.
+/// Rounds after each product and each sum, so that short slices get the same bits.
 #[derive(Clone, Copy)]
 struct Weigh<const N: usize>([f32; N]);
 

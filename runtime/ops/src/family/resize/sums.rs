@@ -1,16 +1,16 @@
-//! New elements that are weighted sums.
+//! Resizing by weighted sums.
 
 use super::axis::OUTSIDE;
 use super::rows::{Grid, Table, Tables};
 use super::sample::{Sample, combine};
 use crate::number::Real;
 
-/// Elements of a thread's workspace: a row of the input, and a new one.
+/// Returns the workspace elements of a thread: an input row and an output row.
 pub(super) fn workspace_len(grid: &Grid) -> usize {
     grid.line_len().saturating_add(grid.row_len())
 }
 
-/// Writes new rows from `first` on; `finish` makes an element of a sum of what is not stored as it is summed.
+/// Computes output rows from `first` on; `finish` converts sums that are not stored in the type they are computed in.
 pub(super) fn rows<T: Sample>(
     grid: &Grid,
     tables: &Tables<'_, T::Wide>,
@@ -44,7 +44,7 @@ pub(super) fn rows<T: Sample>(
     }
 }
 
-/// A new row of what is left of those of the input.
+/// Computes an output row from an input row in which the other axes are already resized.
 fn row<W: Real + Sample<Wide = W>>(
     grid: &Grid,
     tables: &Tables<'_, W>,
@@ -75,7 +75,7 @@ fn row<W: Real + Sample<Wide = W>>(
     }
 }
 
-/// New elements of `TAPS` neighbours each. The start of one outside has no neighbours.
+/// Computes output elements with `TAPS` neighbours each. An output outside the region takes the extrapolation value.
 fn neighbours<W: Real, const TAPS: usize>(
     table: &Table<'_, W>,
     line: &[W],

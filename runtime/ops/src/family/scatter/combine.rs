@@ -1,13 +1,13 @@
-//! What becomes of an element on which an update falls, by element width: numbers are found in bits, and put back.
+//! Combining updates with elements. Functions work on element bits, so that one kernel per width serves all types.
 
 use udo_api::{Bf16, Bits, DType, Error, F16, Node};
 
 use crate::number::{Number, refuse_type};
 
-/// What an update does to an element; a function of both of their bits.
+/// The effect of an update on an element, as a function of the bits of both.
 #[derive(Clone, Copy)]
 pub(crate) enum Combine {
-    /// Takes its place.
+    /// The update overwrites the element.
     Replace,
     By1(fn(u8, u8) -> u8),
     By2(fn(u16, u16) -> u16),
@@ -15,9 +15,9 @@ pub(crate) enum Combine {
     By8(fn(u64, u64) -> u64),
 }
 
-/// Bits of elements that updates fall on.
+/// An unsigned integer that holds the bits of an element.
 pub(crate) trait Width: Bits {
-    /// The function for elements of this width; none where updates take the place of elements.
+    /// Returns the function for elements of this width, or `None` for overwriting.
     fn function(combine: Combine) -> Option<fn(Self, Self) -> Self>;
 }
 
@@ -36,7 +36,7 @@ macro_rules! widths {
 
 widths!(u8 => By1, u16 => By2, u32 => By4, u64 => By8);
 
-/// Two numbers become one.
+/// A reduction of two values.
 #[derive(Clone, Copy)]
 enum Reduction {
     Add,
@@ -45,12 +45,12 @@ enum Reduction {
     Min,
 }
 
-/// The larger, or whichever is no number.
+/// Returns the larger value, or NaN if either is NaN.
 fn larger<T: Number>(a: T, b: T) -> T {
     if a > b || is_nan(a) { a } else { b }
 }
 
-/// The smaller, or whichever is no number.
+/// Returns the smaller value, or NaN if either is NaN.
 fn smaller<T: Number>(a: T, b: T) -> T {
     if a < b || is_nan(a) { a } else { b }
 }
@@ -60,7 +60,7 @@ fn is_nan<T: Number>(a: T) -> bool {
     a != a
 }
 
-/// Functions of two numbers of type `$number`, which is `$of` the bits, and has `$bits_of`.
+/// Wraps functions of two values of `$number` as functions of their bits, using `$of` and `$bits_of`.
 macro_rules! of_bits {
     ($reduction:expr, $variant:ident, $of:expr, $bits_of:expr) => {
         Combine::$variant(match $reduction {
@@ -73,7 +73,7 @@ macro_rules! of_bits {
 }
 
 impl Combine {
-    /// What the node's parameter `reduction` asks for, if its operator has one.
+    /// Reads the parameter `reduction`, if the operator has it.
     pub(crate) fn of(node: &Node<'_>) -> Result<Self, Error> {
         if !node.has_param("reduction") {
             return Ok(Self::Replace);
@@ -94,7 +94,7 @@ impl Combine {
         Self::of_type(dtype, reduction).ok_or_else(|| refuse_type(Some(dtype)))
     }
 
-    /// The function for elements of a type.
+    /// Returns the function for a type.
     fn of_type(dtype: DType, by: Reduction) -> Option<Self> {
         Some(match dtype {
             DType::F32 => of_bits!(by, By4, f32::from_bits, f32::to_bits),
@@ -109,7 +109,7 @@ impl Combine {
             DType::U16 => of_bits!(by, By2, u16::from, u16::from),
             DType::U32 => of_bits!(by, By4, u32::from, u32::from),
             DType::U64 => of_bits!(by, By8, u64::from, u64::from),
-            // A sum of truths is whether there is one, a product whether all are.
+            // For bools, a sum or maximum is a logical or, a product or minimum a logical and.
             DType::Bool => Self::By1(match by {
                 Reduction::Add | Reduction::Max => |a, b| u8::from(a | b != 0),
                 Reduction::Mul | Reduction::Min => |a, b| u8::from(a != 0 && b != 0),
@@ -119,7 +119,7 @@ impl Combine {
     }
 }
 
-/// Has updates fall on elements, one on each.
+/// Combines each element with the update at the same index.
 #[inline]
 pub(crate) fn combine_all<B: Width>(combine: Combine, y: &mut [B], updates: &[B]) {
     match B::function(combine) {

@@ -1,4 +1,4 @@
-//! Updates each of which falls on a place along an axis, at its own position on all others.
+//! Updates at indices along one axis, with the other coordinates their own.
 
 use std::marker::PhantomData;
 
@@ -7,12 +7,12 @@ use udo_api::{Error, ExecError, Inputs, Node, OpSchema, Parallel};
 use super::{Combine, Scatter, Width};
 use crate::family::movement::{Along, Indices, check_along};
 
-/// An operator whose updates fall along its parameter `axis`.
+/// An operator with updates along its parameter `axis`.
 pub(crate) trait ScatterAlong: Send + Sync + 'static {
     const SCHEMA: OpSchema;
 }
 
-/// Where the updates of operator `S` fall.
+/// The targets of the updates of operator `S`.
 pub(crate) struct Elements<S> {
     axis: usize,
     of: PhantomData<fn() -> S>,
@@ -59,7 +59,7 @@ impl<S: ScatterAlong> Scatter for Elements<S> {
         if self.axis == 0 || outermost == 0 {
             return rows(0..along.rows, 0, y);
         }
-        // Updates stay at their place on the outermost axis, so threads have no element in common.
+        // Updates keep their position on the outermost axis, so threads that split it never share an element.
         let (each, block) = (along.rows / outermost, y.len() / data_dims[0].max(1));
         parallel.chunks_mut(y, block, |at, y| {
             if at < outermost { rows(at * each..(at + 1) * each, at * block, y) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! Where along an axis the greatest element is, or the least.
+//! The index of the largest or smallest element along an axis.
 
 use std::marker::PhantomData;
 
@@ -14,7 +14,7 @@ use crate::Def;
 use crate::family::axes::AxisSplit;
 use crate::family::partition::GRAIN;
 
-/// The operator that seeks `E`.
+/// Defines the operator of the extreme `E`.
 pub(crate) const fn extreme<E: Extreme>() -> Def {
     let def = Def::of::<Described<E>>(Described::<E>::KERNELS);
     #[cfg(test)]
@@ -65,16 +65,16 @@ struct Sought<E> {
     of: PhantomData<fn() -> E>,
 }
 
-/// From which end the axis is gone along: of several that are the same, the first that is met is meant.
+/// The direction of the search; on ties the first element found wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Forward,
     Backward,
 }
 
-/// Columns that are gone along side by side.
+/// Columns that are searched together.
 const COLUMNS: usize = 64;
-/// Lanes that a row is cut into.
+/// Lanes that a row is divided into.
 const LANES: usize = 16;
 
 impl<E: Extreme> Kernel for Sought<E> {
@@ -118,7 +118,7 @@ impl<E: Extreme> Sought<E> {
         io.outputs.set_shape(0, &extents[..dims.len() - gone])
     }
 
-    /// Writes the positions for the places from `first` on to `y`.
+    /// Writes the indices for the outputs from `first` on to `y`.
     fn seek<T: Ranked>(&self, x: &[T], split: AxisSplit, first: usize, y: &mut [i64]) {
         let AxisSplit { len, inner, .. } = split;
         if inner == 1 {
@@ -143,7 +143,7 @@ impl<E: Extreme> Sought<E> {
         }
     }
 
-    /// What is sought in each of the first `W` columns of `rows` rows, and its row.
+    /// Returns the extremes of the first `W` columns over `rows` rows, and their rows.
     #[inline]
     fn of_columns<T: Ranked, const W: usize>(
         &self,
@@ -166,7 +166,7 @@ impl<E: Extreme> Sought<E> {
         (best, found)
     }
 
-    /// The position in a row that has elements.
+    /// Returns the index of the extreme of a row, which is not empty.
     fn of_row<T: Ranked>(&self, row: &[T]) -> u32 {
         let whole = row.len() / LANES;
         if whole == 0 {
@@ -199,7 +199,7 @@ mod tests {
     use crate::number::Number;
     use crate::testing::{bench, noise, tensor};
 
-    /// What every member is tested for.
+    /// Runs all tests of a member.
     pub(super) fn all<E: Extreme>(name: &str) {
         println!("{name}: a family member");
         positions_are_along_any_axis::<E>();
@@ -221,7 +221,7 @@ mod tests {
 
     fn positions_are_along_any_axis<E: Extreme>() {
         for dims in [vec![3, 4, 5], vec![2, 100, 70], vec![1, 7, 33], vec![200, 300, 1]] {
-            // Few different numbers, so that many are the same.
+            // Few distinct values, so that there are many ties.
             let x: Vec<f32> =
                 noise(dims.iter().product()).iter().map(|x| (x * 20.0).round()).collect();
             for axis in 0..3 {

@@ -1,4 +1,4 @@
-//! Positions along an axis on the GPU, a lane per work item.
+//! Selection along an axis on the GPU, one lane per work item.
 
 use std::marker::PhantomData;
 
@@ -12,10 +12,10 @@ use super::rank::Ranked;
 use crate::family::axes::AxisSplit;
 use crate::family::gpu::{ELEMENTS, REAL, check_lens, elements, ints};
 
-/// What the GPU puts in order.
+/// The types that the GPU compares.
 const TYPES: TypeSet = REAL.or(types::INDEX);
 
-/// The arm's value with `$T` standing for a type of [`TYPES`].
+/// Evaluates the arm with `$T` bound to each type of [`TYPES`].
 macro_rules! of_ranked {
     ($dtype:expr, $T:ident => $body:expr) => {
         of_type!(
@@ -26,16 +26,16 @@ macro_rules! of_ranked {
     };
 }
 
-/// What a work item does, for the type of the elements.
+/// The body of a work item, per element type.
 type Item<K> = fn(&K, usize, &Buffers<'_>) -> Result<(), ExecError>;
 
-/// The first of a lane, and how many elements lie between two of it.
+/// Returns the first element of lane `i`, and its stride.
 fn lane(split: AxisSplit, i: usize) -> (usize, usize) {
     let AxisSplit { len, inner, .. } = split;
     (i / inner * inner * len + i % inner, inner)
 }
 
-/// Where in a lane `E` is.
+/// Kernel of [`Extreme`].
 pub(super) struct ExtremeGpu<E> {
     split: AxisSplit,
     is_last: bool,
@@ -104,10 +104,10 @@ impl<E: Extreme> GpuKernel for ExtremeGpu<E> {
     }
 }
 
-/// The best of each lane in order, each sought behind the one before.
+/// Selects the best elements of each lane in order: each is the best one after the previous.
 pub(crate) struct TopGpu {
     split: AxisSplit,
-    /// How many of them are wanted.
+    /// Number of selected elements.
     k: usize,
     is_greatest: bool,
     options: String,
@@ -145,7 +145,7 @@ __kernel void udo_top(__global const ELEMENT *xs, __global ELEMENT *values, __gl
 ";
 
 impl TopGpu {
-    /// The kernel of the operator `name`.
+    /// Returns the kernel of the operator `name`.
     pub(crate) const fn def(name: &'static str) -> KernelDef {
         const RULES: &[PortRule] =
             &[input(0, TYPES), input(1, types::I64), output_like(0, 0), output(1, types::I64)];

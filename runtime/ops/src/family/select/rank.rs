@@ -1,23 +1,22 @@
-//! The order of the elements of a type.
+//! A total order of the elements of each type.
 
 use udo_api::{Bf16, Bool, Element, Error, F16};
 
-/// An element type with an order: a NaN is greater than every number and the same as another NaN, and the two zeros
-/// are one.
+/// An element type with a total order: NaN is above all values and equal to NaN, and -0 equals 0.
 pub(crate) trait Ranked: Element {
-    /// The largest rank that there may be: `u32::MAX`, or `u64::MAX`.
+    /// The largest rank: `u32::MAX` or `u64::MAX`.
     const MOST: u64;
 
-    /// Numbers that are in the same order as the elements.
+    /// Maps elements to integers in the same order.
     fn rank(self) -> u64;
 
-    /// Whether it is greater than `other`.
+    /// Whether `self` is above `other`.
     #[inline]
     fn above(self, other: Self) -> bool {
         self.rank() > other.rank()
     }
 
-    /// Whether it is less than `other`, where a NaN is less than every number.
+    /// Whether `self` is below `other`, with NaN below all values.
     #[inline]
     fn below(self, other: Self) -> bool {
         self.rank() < other.rank()
@@ -59,7 +58,7 @@ macro_rules! floats {
                 if self.is_nan() {
                     return Self::MOST;
                 }
-                // A sum with 0 is not the negative zero.
+                // Adding 0 turns -0 into 0.
                 let bits = (self + 0.0).to_bits();
                 let sign = 1 << (<$bits>::BITS - 1);
                 (if bits & sign == 0 { bits | sign } else { !bits }) as u64
@@ -103,7 +102,7 @@ impl Ranked for Bool {
     }
 }
 
-/// The `count` least of `entries`, in order, which are moved to the front.
+/// Moves the `count` smallest of `entries` to the front, sorted.
 pub(crate) fn least<E: Ord>(entries: &mut [E], count: usize) -> &[E] {
     let count = count.min(entries.len());
     if 0 < count && count < entries.len() {
@@ -114,7 +113,7 @@ pub(crate) fn least<E: Ord>(entries: &mut [E], count: usize) -> &[E] {
     found
 }
 
-/// Refuses so many elements that their positions are no `u32`.
+/// Checks that positions of `len` elements fit a u32.
 pub(crate) fn positions_fit(len: usize) -> Result<(), Error> {
     match u32::try_from(len) {
         Ok(_) => Ok(()),

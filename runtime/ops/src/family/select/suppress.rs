@@ -1,17 +1,17 @@
-//! Boxes by their scores, without those that overlap one with a higher score.
+//! Non-maximum suppression.
 
 use super::{Ranked, least};
 
-/// What the four numbers of a box are.
+/// The meaning of a box's four values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Boxes {
-    /// Two corners that are opposite.
+    /// Two opposite corners.
     Corners,
-    /// The middle, width and height.
+    /// Centre, width and height.
     Middle,
 }
 
-/// Numbers of a box in the table: its least and greatest coordinates, and its area.
+/// Values per box in the table: smallest and largest coordinates, and area.
 pub(crate) const NUMBERS: usize = 5;
 
 impl Boxes {
@@ -24,18 +24,18 @@ impl Boxes {
     }
 }
 
-/// Which boxes are selected.
+/// Limits and thresholds of the selection.
 pub(crate) struct Rule {
-    /// The most boxes that are selected.
+    /// The most selected boxes.
     pub(crate) most: usize,
-    /// The most that two of them share of what they cover.
+    /// The largest allowed intersection over union of two selected boxes.
     pub(crate) most_overlap: f32,
-    /// What a score has to be above.
+    /// Scores must be greater than this.
     pub(crate) least_score: Option<f32>,
 }
 
 impl Rule {
-    /// Writes the positions of selected boxes to the third number of each row of `y`, and returns how many they are.
+    /// Writes the indices of selected boxes to the third element of each row of `y`, and returns their count.
     pub(crate) fn select(
         &self,
         boxes: &[[f32; NUMBERS]],
@@ -46,14 +46,14 @@ impl Rule {
         let mut count = 0;
         for (at, &score) in (0u64..).zip(scores) {
             if !score.is_nan() && self.least_score.is_none_or(|least| score > least) {
-                // The highest score comes first, and of several the first box.
+                // The complement of the rank sorts the highest score first; ties go to the lower index.
                 entries[count] = (score.rank() ^ f32::MOST) << 32 | at;
                 count += 1;
             }
         }
         let y = y.as_chunks_mut::<3>().0;
         let (mut left, mut found, mut step) = (&mut entries[..count], 0, self.most.max(64));
-        // Most often the first few are enough, and the others need no order.
+        // The first few boxes usually suffice, so only as many as needed are sorted.
         while !left.is_empty() && found < self.most {
             let taken = step.min(left.len());
             for entry in least(left, taken) {
@@ -73,8 +73,7 @@ impl Rule {
     }
 }
 
-/// Whether the area that two boxes share is more than `most` of what they cover together; boxes without an area
-/// share none.
+/// Whether the intersection of two boxes exceeds `most` times their union. Boxes without area do not intersect.
 fn overlap_more(a: &[f32; NUMBERS], b: &[f32; NUMBERS], most: f32) -> bool {
     let width = a[2].min(b[2]) - a[0].max(b[0]);
     let height = a[3].min(b[3]) - a[1].max(b[1]);

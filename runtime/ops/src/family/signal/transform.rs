@@ -1,4 +1,4 @@
-//! Fourier transforms along lines of a tensor: which numbers go in, which come out, and how threads share them.
+//! Fourier transforms along lines of a tensor: reading, writing and threading.
 
 use udo_api::{
     Element, Error, ExecError, FinalizeCx, Packed, PackedConstants, Parallel, Scratch, Sources,
@@ -6,30 +6,30 @@ use udo_api::{
 };
 use udo_simd::fft::{Fft, Lane, RealFft};
 
-/// Transforms side by side.
+/// Transforms computed side by side, one per vector lane.
 const LANES: usize = 16;
-/// The longest transform of which so many lie in a cache.
+/// The longest transform of which [`LANES`] fit a cache.
 const LONGEST: usize = 1 << 14;
 
-/// What is made of a line.
+/// The transform of a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    /// Elements of the transform.
+    /// Length of the transform.
     pub(crate) len: usize,
-    /// Numbers of each element that goes in: 1, or 2 of a complex one.
+    /// Values per input element: 1 for real, 2 for complex.
     pub(crate) parts: usize,
     pub(crate) is_inverse: bool,
-    /// Whether the spectrum is half of one, whose other half is its conjugate.
+    /// Whether only half of a conjugate-symmetric spectrum is stored.
     pub(crate) is_half: bool,
 }
 
 impl Wanted {
-    /// Elements of each line that comes out.
+    /// Returns the number of output elements per line.
     pub(crate) fn len_out(self) -> usize {
         if self.is_half && !self.is_inverse { self.len / 2 + 1 } else { self.len }
     }
 
-    /// Numbers of each of them.
+    /// Returns the number of values per output element.
     pub(crate) fn parts_out(self) -> usize {
         if self.is_half && self.is_inverse { 1 } else { 2 }
     }
@@ -39,12 +39,12 @@ impl Wanted {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'a, T> {
     pub(crate) x: &'a [T],
-    /// Elements of a line, and numbers from one to the next.
+    /// Elements of a line, and their stride.
     pub(crate) len: usize,
     pub(crate) step: usize,
-    /// Lines whose elements lie between each other's where they come out.
+    /// Number of lines that are interleaved in the output.
     pub(crate) inner: usize,
-    /// What elements are multiplied by.
+    /// Factors of the elements.
     pub(crate) window: Option<&'a [T]>,
 }
 
@@ -81,19 +81,19 @@ impl Plan {
     }
 }
 
-/// Transforms of one kind, with their table.
+/// A transform of one length and kind, with its table of roots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transform<T> {
     wanted: Wanted,
     plan: Plan,
     table: Packed<T>,
     lanes: usize,
-    /// Parts that threads take at once.
+    /// Parts processed concurrently.
     parts: usize,
 }
 
 impl<T: Lane + Element> Transform<T> {
-    /// A transform of `count` lines at most.
+    /// Prepares a transform of at most `count` lines.
     pub(crate) fn of(cx: &FinalizeCx<'_>, wanted: Wanted, count: usize) -> Result<Self, Error> {
         let is_real = wanted.parts == 1 && !wanted.is_inverse;
         let plan = Plan::of(wanted.len, is_real).ok_or_else(|| {
@@ -113,7 +113,7 @@ impl<T: Lane + Element> Transform<T> {
         Workspace::of::<T>(self.parts.saturating_mul(self.part_len()))
     }
 
-    /// Transforms lines `0..count`, which begin where `start` says, into `y`.
+    /// Transforms lines `0..count` into `y`; `start` returns the first element of a line.
     pub(crate) fn run(
         &self,
         line: Line<'_, T>,
@@ -164,7 +164,7 @@ struct Group<'a, T> {
     transform: &'a Transform<T>,
     line: &'a Line<'a, T>,
     table: &'a [T],
-    /// The first of them, counted from the first of its part.
+    /// Index of the first line within its part.
     first: usize,
 }
 
@@ -191,7 +191,7 @@ impl<T: Lane + Element> Group<'_, T> {
         }
     }
 
-    /// Element `k` of a line; zeros beyond its end.
+    /// Returns element `k` of a line, or zeros past its end.
     fn element(&self, start: usize, k: usize) -> [T; 2] {
         let Line { x, len, step, window, .. } = *self.line;
         if k >= len || window.is_some_and(|window| k >= window.len()) {
@@ -210,7 +210,8 @@ impl<T: Lane + Element> Group<'_, T> {
         if let Plan::Real(fft) = plan
             && fft.is_halved()
         {
-            // Even elements are real parts, odd ones imaginary parts, and so in order.
+            // A real line of even length is transformed as half as many complex values: even elements are real parts
+            // and odd ones imaginary parts, which is their order in memory.
             let known = self.line.len.min(len).min(self.line.window.map_or(len, <[T]>::len));
             let x = self.line.x[start..].iter().step_by(self.line.step).take(known);
             let (given, rest) = data[..len].split_at_mut(known);
@@ -225,7 +226,7 @@ impl<T: Lane + Element> Group<'_, T> {
         }
         let data = &mut data.as_chunks_mut::<2>().0[..len];
         let mut put = |k: usize, [re, im]: [T; 2]| {
-            // With its parts swapped before and after, a transform is an inverse one.
+            // Swapping real and imaginary parts before and after a forward transform gives the inverse.
             let [re, im] = if wanted.is_inverse { [im, re] } else { [re, im] };
             (data[k][0][lane], data[k][1][lane]) = (re, im);
         };
@@ -235,7 +236,7 @@ impl<T: Lane + Element> Group<'_, T> {
         for k in 0..=len / 2 {
             let [re, im] = self.element(start, k);
             let mirrored = (len - k) % len;
-            // What is its own conjugate is real.
+            // A bin that is its own conjugate is real.
             let im = if mirrored == k { T::default() } else { im };
             put(mirrored, [re, T::default() - im]);
             put(k, [re, im]);

@@ -1,4 +1,4 @@
-//! Windows: weights that fall off to both ends.
+//! Window functions for spectral analysis.
 
 use std::f64::consts::TAU;
 use std::marker::PhantomData;
@@ -12,15 +12,15 @@ use crate::Def;
 use crate::family::argument::IntsArgument;
 use crate::number::OfReal;
 
-/// A window. Its family has schema, inference, a kernel for every type, and tests.
+/// A window function. The family provides schema, inference, a kernel for every type, and tests.
 pub(crate) trait Window: Send + Sync + 'static {
     const NAME: &'static str;
 
-    /// The weight at `angle`, of the whole turn from one end to the other.
+    /// Returns the weight at `angle`, from 0 to 2 pi over the window.
     fn weight(angle: f64) -> f64;
 }
 
-/// The operator that makes the window `W`.
+/// Defines the operator of the window `W`.
 pub(crate) const fn window<W: Window>() -> Def {
     let def = Def::of::<Described<W>>(Described::<W>::KERNELS);
     #[cfg(test)]
@@ -28,11 +28,11 @@ pub(crate) const fn window<W: Window>() -> Def {
     def
 }
 
-/// The parameter that says of which type an output is.
+/// The parameter that selects the output type.
 pub(crate) const OUTPUT_TYPE: Param =
     Param::scalar("output_datatype", DType::I64).default(Value::int(1));
 
-/// The type of a node's output.
+/// Returns the type of a node's output.
 pub(crate) fn output_type(node: &Node<'_>) -> Result<DType, Error> {
     let code = node.int("output_datatype")?;
     DType::from_onnx(code).filter(|dtype| types::NUMBERS.has(*dtype)).ok_or_else(|| {
@@ -89,7 +89,7 @@ impl<W: Window> Kernel for Weights<W> {
 impl<W: Window> Weights<W> {
     fn execute_of<T: OfReal>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         let y = io.outputs.take::<T>(0)?;
-        // A window of one element is in its middle.
+        // A window of one element is at its centre.
         let turn = if self.is_periodic { y.len() } else { (y.len() - y.len().min(1)).max(2) };
         let first = usize::from(y.len() == 1 && !self.is_periodic);
         for (at, y) in (first..).zip(y) {
@@ -110,7 +110,7 @@ mod tests {
         bench(W::NAME).constant(tensor(&[], &[size]))
     }
 
-    /// What every member is tested for.
+    /// Runs all tests of a member.
     pub(super) fn all<W: Window>(name: &str) {
         println!("{name}: a family member");
         for size in [1, 2, 5, 400] {

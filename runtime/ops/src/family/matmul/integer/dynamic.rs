@@ -1,4 +1,4 @@
-//! Quantized right sides for left sides of numbers, which are quantized by their own range when they are multiplied.
+//! Quantized right sides of products whose left side is float and quantized in the run by its own range.
 
 use udo_api::{
     DType, Error, ExecError, FinalizeCx, Inputs, Node, Packed, PackedConstants, Parallel, Scratch,
@@ -11,7 +11,7 @@ use super::product::{FLIP, Finish, Grid, IntegerProduct, Sides, make_signed};
 use crate::family::partition::GRAIN;
 use crate::family::quantize::DynamicRange;
 
-/// Where values, scales and zero points are.
+/// The ports of values, scales and zero points.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DynamicPorts {
     pub(crate) values: usize,
@@ -19,19 +19,19 @@ pub(crate) struct DynamicPorts {
     pub(crate) zero: usize,
 }
 
-/// One or several right sides of a shape, one after the other in an input.
+/// One or several right sides of the same shape, consecutive in an input.
 pub(crate) struct DynamicRight {
     ports: DynamicPorts,
     product: IntegerProduct,
-    /// Absent where they come with each run.
+    /// Packed right sides; `None` if they are not constant.
     packed: Option<Packed<i8>>,
-    /// What to flip in the bits of values to make them signed.
+    /// The bits to invert to make values signed.
     flip: u8,
-    /// Scales of a right side, and zero points: one, or one for each column.
+    /// Scales and zero points per right side: 1, or one per column.
     scales: usize,
 }
 
-/// The memory of a run.
+/// Scratch memory of a run.
 pub(crate) struct Buffers<'a> {
     signed: &'a mut [i8],
     packed: &'a mut [i8],
@@ -41,7 +41,7 @@ pub(crate) struct Buffers<'a> {
     scales: &'a mut [f32],
 }
 
-/// A right side, and the memory that products with it take.
+/// A right side, and the scratch memory of its products.
 pub(crate) struct Ready<'a> {
     packed: &'a [i8],
     zeros: &'a [i8],
@@ -52,7 +52,7 @@ pub(crate) struct Ready<'a> {
 }
 
 impl DynamicRight {
-    /// The `count` right sides, for left sides of so many rows of the depth.
+    /// Reads `count` right sides, for left sides of `rows` rows.
     pub(crate) fn read(
         cx: &FinalizeCx<'_>,
         ports: DynamicPorts,
@@ -72,7 +72,7 @@ impl DynamicRight {
         Ok(Self { ports, product, packed, flip: if is_unsigned { FLIP } else { 0 }, scales })
     }
 
-    /// Elements of [`Buffers`], in their order.
+    /// Returns the lengths of [`Buffers`], in order.
     fn lens(&self) -> [usize; 6] {
         let IntegerProduct { rows, depth, cols, .. } = self.product;
         let own =
@@ -81,14 +81,14 @@ impl DynamicRight {
         [own[0], own[1], self.scales, rows * depth, parts, self.scales]
     }
 
-    /// What is there, and the memory of a run.
+    /// Adds the scratch memory to the workspace.
     pub(crate) fn and(&self, workspace: Workspace) -> Workspace {
         let [signed, packed, zeros, left, parts, scales] = self.lens();
         let right = workspace.and::<i8>(signed).and::<i8>(packed).and::<i8>(zeros);
         right.and::<u8>(left).and::<f32>(parts).and::<f32>(scales)
     }
 
-    /// That memory.
+    /// Takes the scratch memory.
     pub(crate) fn take<'a>(&self, scratch: &mut Scratch<'a>) -> Result<Buffers<'a>, ExecError> {
         let [signed, packed, zeros, left, parts, scales] = self.lens();
         Ok(Buffers {
@@ -101,7 +101,7 @@ impl DynamicRight {
         })
     }
 
-    /// Right side `at`.
+    /// Returns right side `at`.
     pub(crate) fn get<'a>(
         &self,
         inputs: &Inputs<'a>,
@@ -137,7 +137,7 @@ impl DynamicRight {
         })
     }
 
-    /// `y = x right + offset`, with `x` as values of 8 bits that span its own range.
+    /// `y = x right + offset`, with `x` quantized to 8 bits over its own range.
     pub(crate) fn run(
         &self,
         parallel: Parallel<'_>,
@@ -163,7 +163,7 @@ impl DynamicRight {
     }
 }
 
-/// Scales of each of `count` right sides, as many as their zero points.
+/// Returns the scales per right side, which must match the zero points.
 fn scale_count(
     node: &Node<'_>,
     ports: DynamicPorts,

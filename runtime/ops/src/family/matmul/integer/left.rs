@@ -1,4 +1,4 @@
-//! Left sides as the primitives take them: unsigned, in rows, and quantized where they are not.
+//! Left sides in the form that the primitives take: unsigned rows, quantized in the run if they are float.
 
 use udo_api::{DType, Error, ExecError, FinalizeCx, Inputs, Parallel, Scratch, Workspace};
 use udo_simd::rows::{self, transpose};
@@ -8,7 +8,7 @@ use super::product::FLIP;
 use crate::family::partition::GRAIN;
 use crate::family::quantize::DynamicRange;
 
-/// The left sides of a node, one after the other in an input.
+/// The left sides of a node, consecutive in an input.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Left {
     port: usize,
@@ -17,21 +17,21 @@ pub(super) struct Left {
     transposed: bool,
     dtype: Option<DType>,
     zeros: Lines,
-    /// Of all of them, where they are quantized here.
+    /// The common range of all left sides, if they are quantized in the run.
     range: Option<DynamicRange>,
-    /// Elements of all of them.
+    /// Elements of all left sides.
     len: usize,
 }
 
-/// The scratch of a run.
+/// Scratch memory of a run.
 pub(super) struct Values<'a> {
-    /// Of one left side, or of all where they are quantized here.
+    /// One left side, or all of them if they are quantized in the run.
     bytes: &'a mut [u8],
     zeros: &'a mut [u8],
     parts: &'a mut [f32],
 }
 
-/// The bits of an operand, and what to flip in them where they are those of unsigned values.
+/// Returns the bytes of an operand, and the bits to invert to make them signed.
 pub(super) fn bits<'a>(inputs: &Inputs<'a>, port: usize) -> Result<(&'a [u8], u8), ExecError> {
     match inputs.dtype(port)? {
         DType::U8 => Ok((inputs.get::<u8>(port)?, FLIP)),
@@ -40,7 +40,7 @@ pub(super) fn bits<'a>(inputs: &Inputs<'a>, port: usize) -> Result<(&'a [u8], u8
 }
 
 impl Left {
-    /// Left sides of `rows` by `depth` each, which may lie transposed.
+    /// Reads left sides of `rows` by `depth`, possibly transposed.
     pub(super) fn read(
         cx: &FinalizeCx<'_>,
         port: usize,
@@ -54,12 +54,12 @@ impl Left {
         Ok(Self { port, rows, depth, transposed, dtype, zeros, range, len })
     }
 
-    /// The same of a single left side of so many rows.
+    /// Returns a single left side of `rows` rows.
     pub(super) fn with_rows(self, rows: usize) -> Self {
         Self { rows, len: rows * self.depth, ..self }
     }
 
-    /// Elements of values, and of zero points.
+    /// Returns the scratch elements of values and zero points.
     fn scratch_lens(&self) -> [usize; 2] {
         let one = self.rows * self.depth;
         let is_as_it_lies = self.dtype == Some(DType::U8) && !self.transposed;
@@ -83,7 +83,7 @@ impl Left {
         })
     }
 
-    /// Quantizes what is not, and returns the scale; 1 where it is.
+    /// Quantizes float left sides, and returns their scale; 1 if they are quantized already.
     pub(super) fn start(
         &self,
         inputs: &Inputs<'_>,
@@ -103,7 +103,7 @@ impl Left {
         Ok(scale)
     }
 
-    /// Left side `at`, and the zero points of its rows.
+    /// Returns left side `at`, and the zero points of its rows.
     pub(super) fn get<'a>(
         &self,
         inputs: &Inputs<'a>,

@@ -1,19 +1,19 @@
-//! Scales and zero points of the operands of a product: one, one for each row or column, or such for each matrix.
+//! Scales and zero points of a product's operands: scalar, per row or column, and optionally per matrix.
 
 use udo_api::{Bf16, DType, Element, Error, ExecError, F16, Inputs, Node};
 
-/// Where the numbers of an input lie.
+/// The scales or zero points of an input.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lines {
     /// The input, if the node has it.
     port: Option<usize>,
-    /// Numbers for a matrix.
+    /// Elements per matrix.
     pub(super) count: usize,
-    /// Whether each matrix of a batch has its own.
+    /// Whether each matrix of a batch has separate ones.
     pub(super) is_batched: bool,
 }
 
-/// Which lines of an operand have numbers of their own.
+/// The lines of an operand that have separate parameters.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Along {
     Rows,
@@ -21,7 +21,7 @@ pub(super) enum Along {
 }
 
 impl Lines {
-    /// The numbers at `port` for an operand of this shape.
+    /// Reads the layout of `port` for an operand of this shape.
     pub(super) fn read(
         node: &Node<'_>,
         port: usize,
@@ -53,7 +53,7 @@ impl Lines {
         self.port.is_some()
     }
 
-    /// The numbers of matrix `at`; none if the node has no such input.
+    /// Returns the elements of matrix `at`; empty if the node lacks the input.
     pub(super) fn get<'a, T: Element>(
         &self,
         inputs: &Inputs<'a>,
@@ -63,20 +63,20 @@ impl Lines {
         self.of(inputs.get::<T>(port)?, at)
     }
 
-    /// Those among the numbers of all matrices.
+    /// Returns the elements of matrix `at` out of those of all matrices.
     pub(super) fn of<'a, T>(&self, all: &'a [T], at: usize) -> Result<&'a [T], ExecError> {
         let first = if self.is_batched { at * self.count } else { 0 };
         let bad = || ExecError::of(udo_api::Status::BAD_CALL);
         all.get(first..first + self.count).ok_or_else(bad)
     }
 
-    /// The port, which the node has if [`Self::is_there`].
+    /// Returns the port, which exists if [`Self::is_there`].
     pub(super) fn port(&self) -> usize {
         self.port.unwrap_or(usize::MAX)
     }
 }
 
-/// Real numbers in any type that they are stored in.
+/// Real values in any of their storage types.
 #[derive(Clone, Copy)]
 pub(super) enum Reals<'a> {
     F32(&'a [f32]),
@@ -85,7 +85,7 @@ pub(super) enum Reals<'a> {
 }
 
 impl<'a> Reals<'a> {
-    /// The numbers of matrix `at`; none if the node has no such input.
+    /// Returns the values of matrix `at`; empty if the node lacks the input.
     pub(super) fn get(lines: &Lines, inputs: &Inputs<'a>, at: usize) -> Result<Self, ExecError> {
         let Some(port) = lines.port else { return Ok(Self::F32(&[])) };
         Ok(match inputs.dtype(port)? {
@@ -95,7 +95,7 @@ impl<'a> Reals<'a> {
         })
     }
 
-    /// The number of a line, where there may be one for all, or none.
+    /// Returns the value of a line, which may be shared by all lines, or `None`.
     pub(super) fn of(self, line: usize) -> Option<f32> {
         fn of<T: Copy>(all: &[T], line: usize) -> Option<T> {
             all.get(line).or(all.first()).copied()

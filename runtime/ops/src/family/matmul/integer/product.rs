@@ -1,4 +1,4 @@
-//! Products of 8-bit matrices on the primitives: packed right sides, rows over threads.
+//! 8-bit matrix products on the primitives: packed right sides, rows divided among threads.
 
 use udo_api::{DType, Error, ExecError, Parallel, Sources, Status};
 use udo_simd::gemm_u8::{Lhs, MAX_K, Output, Rhs, Strides, gemm, pack_b, packed_len};
@@ -8,13 +8,13 @@ use super::ProductOutput;
 use crate::family::partition;
 use crate::number::wrong_recipe;
 
-/// Columns that are packed together, so that threads may share the columns of a single row.
+/// Columns packed together; threads share a single row by these parts.
 const PART: usize = 256;
 
-/// What lies between the bits of a signed value and those of the unsigned one that stands for the same.
+/// Turns a signed value into the unsigned one that is 128 larger, and back.
 pub(super) const FLIP: u8 = 1 << 7;
 
-/// `[rows, depth]` times `[depth, cols]`, or a right side that lies transposed.
+/// `[rows, depth]` times `[depth, cols]`, or times a transposed right side.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IntegerProduct {
     pub(super) rows: usize,
@@ -23,56 +23,56 @@ pub(super) struct IntegerProduct {
     pub(super) transposed: bool,
 }
 
-/// What is multiplied, as the primitives take it.
+/// The operands, as the primitives take them.
 pub(super) struct Sides<'a> {
     pub(super) a: &'a [u8],
-    /// One, or one for each row.
+    /// One, or one per row.
     pub(super) a_zeros: &'a [u8],
     pub(super) packed: &'a [i8],
-    /// None where all are 0, one, or one for each column.
+    /// Empty if all are 0, one, or one per column.
     pub(super) b_zeros: &'a [i8],
 }
 
-/// Numbers for the elements of a result: rows of `width`, which is 0, 1 or as many as there are columns.
+/// Parameters of output elements: rows of `width` columns, which is 0, 1 or the number of columns.
 #[derive(Clone, Copy)]
 pub(super) struct Grid<'a, T> {
     pub(super) data: &'a [T],
     pub(super) width: usize,
-    /// From a row to the next; 0 where one serves all.
+    /// Stride between rows; 0 if all rows share one.
     pub(super) row_step: usize,
 }
 
-/// What becomes of the sums.
+/// How sums are finished.
 pub(super) struct Finish<'a, Y> {
     pub(super) bias: Grid<'a, i32>,
     pub(super) scales: Grid<'a, f32>,
-    /// What is added to results that are no integers.
+    /// Added to float outputs.
     pub(super) offset: Grid<'a, f32>,
-    /// One, or one for each row.
+    /// One, or one per row.
     pub(super) zeros: &'a [Y],
 }
 
 impl<'a, T> Grid<'a, T> {
     pub(super) const NONE: Self = Self { data: &[], width: 0, row_step: 0 };
 
-    /// The numbers for `count` columns of a row.
+    /// Returns the parameters for `count` columns of a row.
     fn of(&self, row: usize, column: usize, count: usize) -> &'a [T] {
         let row = &self.data[row * self.row_step..][..self.width];
         if self.width > 1 { &row[column..][..count] } else { row }
     }
 }
 
-/// Columns that are packed together.
+/// Columns packed together.
 #[derive(Clone, Copy)]
 struct Part {
     column: usize,
     count: usize,
-    /// Where they begin in what is packed.
+    /// Offset in the packed data.
     at: usize,
 }
 
 impl IntegerProduct {
-    /// Refuses a product that is deeper than exact sums are, or beyond memory.
+    /// Checks that the depth is within that of exact i32 sums, and sizes do not overflow.
     pub(super) fn check(&self) -> Result<(), Error> {
         if self.depth > MAX_K {
             return Err(Error::new(format!(
@@ -86,12 +86,12 @@ impl IntegerProduct {
         fits.map(|_| ()).ok_or_else(beyond)
     }
 
-    /// Elements of a packed right side.
+    /// Returns the elements of a packed right side.
     pub(super) fn packed_len(&self) -> usize {
         self.parts().last().map_or(0, |part| part.at + self.part_len(part.count))
     }
 
-    /// `check` has seen that there is a length.
+    /// Checked by `check`.
     fn part_len(&self, columns: usize) -> usize {
         packed_len(self.depth, columns).unwrap_or(0)
     }
@@ -104,12 +104,12 @@ impl IntegerProduct {
         })
     }
 
-    /// All that decides what [`Self::fill`] makes of right sides.
+    /// Returns the recipe that determines what [`Self::fill`] writes.
     pub(super) fn recipe(&self) -> [u64; 3] {
         [u64::from(self.transposed), self.depth as u64, self.cols as u64]
     }
 
-    /// Packs right sides that lie one after the other, by their recipe.
+    /// Packs consecutive right sides by their recipe.
     pub(super) fn fill(
         recipe: &[u64],
         sources: &Sources<'_>,
@@ -131,7 +131,7 @@ impl IntegerProduct {
         Ok(())
     }
 
-    /// Packs a right side, which is made signed in `signed`.
+    /// Packs a right side, made signed in `signed`.
     pub(super) fn pack(&self, bits: &[u8], flip: u8, signed: &mut [i8], packed: &mut [i8]) {
         make_signed(bits, flip, signed);
         let strides = if self.transposed {
@@ -185,7 +185,7 @@ impl IntegerProduct {
         })
     }
 
-    /// Some rows and columns of the result, all with the numbers of the first of those rows.
+    /// Computes some rows and columns of the output, with the parameters of the first of those rows.
     fn tile<Y: ProductOutput>(
         &self,
         sides: &Sides<'_>,
@@ -217,24 +217,24 @@ impl IntegerProduct {
 }
 
 impl Finish<'_, i32> {
-    /// Sums stay as they are.
+    /// Stores the sums unchanged.
     pub(super) const SUMS: Self =
         Self { bias: Grid::NONE, scales: Grid::NONE, offset: Grid::NONE, zeros: &[] };
 }
 
 impl<Y> Finish<'_, Y> {
-    /// Whether rows differ in their numbers.
+    /// Whether parameters differ between rows.
     fn is_per_row(&self) -> bool {
         self.bias.row_step + self.scales.row_step + self.offset.row_step > 0 || self.zeros.len() > 1
     }
 }
 
-/// The one for a row, where there may be one for all; 0 where there is none.
+/// Returns the value of a row from a slice of one per row, one for all, or none (0).
 fn of_row<T: Copy + Default>(all: &[T], row: usize) -> T {
     all.get(row).or(all.first()).copied().unwrap_or_default()
 }
 
-/// The signed values that stand for what those with these bits do, next to zero points that are moved as well.
+/// Converts bytes to signed values; zero points must be shifted as well.
 pub(super) fn make_signed(bits: &[u8], flip: u8, signed: &mut [i8]) {
     signed.iter_mut().zip(bits).for_each(|(to, &bits)| *to = (bits ^ flip).cast_signed());
 }

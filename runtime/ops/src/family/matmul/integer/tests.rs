@@ -1,10 +1,10 @@
-//! Every form of operands, of their numbers and of results, next to sums in `i64`.
+//! All combinations of operands, scales and output types, compared with i64 sums.
 
 use udo_api::{Element, QuantizedType};
 
 use crate::testing::{Bench, Tensor, assert_near, bench, spread, tensor};
 
-/// Values all over their type.
+/// Returns values across the range of a type.
 fn values<T: QuantizedType>(len: usize, seed: usize) -> Vec<T> {
     let least = if T::DTYPE == u8::DTYPE { 0 } else { -128 };
     (0..len)
@@ -31,7 +31,7 @@ fn sums<A: QuantizedType, B: QuantizedType>(
     sums
 }
 
-/// The run with its right side in the model, and with one that comes with it, on one thread and several.
+/// Runs with a constant right side and with one that is an input, on one thread and several.
 fn ways(run: &Bench, b: &Tensor, rest: &dyn Fn(Bench) -> Bench) -> Vec<Tensor> {
     let mut all = Vec::new();
     for threads in [1, 3] {
@@ -269,7 +269,8 @@ fn misfits_are_named() {
     assert_eq!(error, "one of inputs 7 and 8, scale and zero point of the result, is missing");
 }
 
-/// Batches of left sides of 5 by `depth`, times one right side or two of `depth` by `cols`, with values of 16 bits among them.
+/// Batches of left sides of 5 by `depth`, times one or two right sides of `depth` by `cols`, with 16-bit values among
+/// them.
 struct WideCase {
     depth: usize,
     cols: usize,
@@ -333,7 +334,7 @@ fn sums_of_16_bit_values_are_exact() {
     }
 }
 
-/// Two 16-bit values times two columns, with zero points and scales as they are given.
+/// Two 16-bit values times two columns, with the given zero points and scales.
 fn wide_product<S: Element>(a_scales: &[S], b_zeros: &[i8], b_scale: S) -> Bench {
     bench("QLinearMatMul")
         .input(tensor(&[2, 2], &[1u16, 2, 3, 4]))
@@ -403,7 +404,7 @@ fn wide_gemm(trans: (i64, i64), alpha: f64, addend: &[i32]) -> Bench {
 #[test]
 fn right_sides_of_16_bit_values_may_lie_transposed() {
     let values = |node: Bench| node.one().values::<i16>();
-    // 20,000 and 10,000 above the zero point, nothing and 40,000 below it.
+    // 20,000 and 10,000 above the zero point, equal to it, and 40,000 below it.
     let plain = wide_gemm((0, 0), 1.0, &[0, 5000]);
     assert_eq!(values(plain), [1500, 20_300, -200, -32_768]);
     let transposed = wide_gemm((0, 1), 1.0, &[0, 5000]);
@@ -419,7 +420,7 @@ fn what_products_of_16_bit_values_do_not_take_is_refused() {
     assert_eq!(wide_gemm((0, 0), 1.0, &[1]).error(), wanted);
 }
 
-/// The kernel of 16-bit values takes such nodes as well, but needs scratch for its sums.
+/// The 16-bit kernel also accepts such nodes, but needs scratch memory for its sums.
 #[test]
 fn the_kernel_of_8_bits_comes_first_where_all_values_have_8() {
     let one = |value: f32| tensor(&[], &[value]);

@@ -1,5 +1,5 @@
-//! Products of values of up to 16 bits and 8-bit right sides, whose left sides' bytes are multiplied one after the other (see
-//! `byte_planes.rs`), and operators with this kernel and that of 8-bit values.
+//! Products of values of up to 16 bits with 8-bit right sides, as one 8-bit product per plane of bytes (see
+//! `byte_planes.rs`), and operators with this kernel and the 8-bit one.
 
 use std::marker::PhantomData;
 
@@ -16,13 +16,13 @@ use crate::family::elementwise::Broadcast;
 use crate::family::quantized::byte_planes::{self, BytePlanes, Channels, PlaneSums, UP_TO_16_BITS};
 use crate::family::quantized::fixed_point;
 
-/// The operator `O`, whose left sides have 8 or 16 bits, with its kernels. Those of 8-bit values are first, so that these kernels only
-/// get nodes with a value of 16 bits.
+/// Defines the operator `O` with 8- or 16-bit left sides. The 8-bit kernel is listed first, so that this kernel only
+/// gets nodes with 16-bit values.
 pub(crate) const fn quantized_products<O: IntegerProducts>() -> Def {
     Def::of::<O>(WideKernel::<O>::QUANTIZED)
 }
 
-/// The same where results need not be quantized.
+/// Does the same for operators whose output may be float or i32.
 pub(crate) const fn quantized_or_plain_products<O: IntegerProducts>() -> Def {
     Def::of::<O>(WideKernel::<O>::ALL)
 }
@@ -31,7 +31,7 @@ struct WideKernel<O> {
     product: IntegerProduct,
     batch: Broadcast,
     planes: BytePlanes,
-    /// Absent where right sides come with each run.
+    /// Packed right sides; `None` if they are not constant.
     packed: Option<Packed<i8>>,
     numbers: Numbers,
     alpha: f32,
@@ -57,23 +57,23 @@ impl<O: IntegerProducts> WideKernel<O> {
         [cpu, dsp, wide_cpu, wide_dsp, plain_cpu, plain_dsp]
     };
 
-    /// Sums of a plane of bytes.
+    /// Returns the number of sums per plane.
     fn sums_len(&self) -> usize {
         self.batch.len() * self.product.rows * self.product.cols
     }
 
-    /// Sums of high bytes.
+    /// Returns the number of sums of the high plane.
     fn high_len(&self) -> usize {
         if self.planes.count() > 1 { self.sums_len() } else { 0 }
     }
 
-    /// Elements of scratch for a right side that comes with the run: made signed, and packed.
+    /// Returns the scratch elements for a right side that is not constant: sign-converted, and packed.
     fn packing_lens(&self) -> [usize; 2] {
         let IntegerProduct { depth, cols, .. } = self.product;
         if self.packed.is_some() { [0; 2] } else { [depth * cols, self.product.packed_len()] }
     }
 
-    /// Right side `at`, packed; in `own`, where it comes with the run.
+    /// Returns right side `at`, packed; in `own` if it is not constant.
     fn right<'a>(
         &self,
         inputs: &Inputs<'_>,
@@ -91,7 +91,7 @@ impl<O: IntegerProducts> WideKernel<O> {
         Ok(own)
     }
 
-    /// The zero points of right sides: none where all are 0, one, or one for each column.
+    /// Returns the zero points of right sides: empty if all are 0, one, or one per column.
     fn right_zeros<'a>(
         &self,
         inputs: &Inputs<'_>,
@@ -109,7 +109,7 @@ impl<O: IntegerProducts> WideKernel<O> {
         Ok(if zeros.iter().all(|&zero| zero == 0) { &[] } else { zeros })
     }
 
-    /// The scales of columns.
+    /// Returns the scales of columns.
     fn scales<'a>(
         &self,
         inputs: &Inputs<'_>,
@@ -137,7 +137,7 @@ impl<O: IntegerProducts> Kernel for WideKernel<O> {
             ));
         }
         if sizes.rights == 1 {
-            // Every left side meets the same right side: together they are one tall left side.
+            // All left sides share the right side, so they form one tall matrix.
             sizes.rows *= sizes.batch.len();
             let one = Broadcast::of(&[], &[]);
             sizes.batch = one.ok_or_else(|| Error::new("scalars broadcast"))?;
