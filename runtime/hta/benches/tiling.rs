@@ -1,4 +1,4 @@
-//! What tiles and transfers cost: layers of `MobileNet` at 224, compiled for each SoC, next to the primitive on the whole
+//! The cost of tiling: layers of MobileNet at 224x224, compiled for each SoC, compared with the primitive on the whole
 //! image. `cargo bench -p udo-hta` prints a table of microseconds and ratios.
 #![expect(
     clippy::print_stdout,
@@ -19,7 +19,7 @@ use udo_simd::depthwise::{self, Image, QuantizedWeights};
 use udo_simd::gemm_u8::{self, Lhs, Output, Rhs};
 use udo_simd::indirect;
 
-/// Name, height and width, channels, outputs, kernel, stride; one by channel where the last is set.
+/// Name, height and width, channels, outputs, kernel, stride, and whether it is depthwise.
 const LAYERS: &[(&str, usize, usize, usize, usize, usize, bool)] = &[
     ("3x3 stride 2, 224, 3 to 32", 224, 3, 32, 3, 2, false),
     ("3x3 by channel, 112, 32", 112, 32, 32, 3, 1, true),
@@ -95,7 +95,7 @@ impl Case {
         Network::new(tensors, vec![layer], vec![x], vec![y]).expect("a network")
     }
 
-    /// Microseconds of the layer on a SoC, and what it gives.
+    /// Returns the layer's microseconds on a SoC, and its output.
     fn on(&self, soc: &Soc) -> (f64, Vec<u8>) {
         let bytes = compile(&self.network(), soc).expect("a layer that the SoC takes");
         let program = Program::load(&bytes, &Limits::DEFAULT).expect("a program");
@@ -109,7 +109,7 @@ impl Case {
         (time, output)
     }
 
-    /// The same by the primitive, on the whole image.
+    /// Returns the same for the primitive on the whole image.
     fn direct(&self) -> (f64, Vec<u8>) {
         let pair = |first: usize, [down, across]: [usize; 2]| [first, down, across];
         let ([height, width, channels], [down, across, outputs]) = (self.input, self.output);
@@ -190,7 +190,7 @@ impl Case {
     }
 }
 
-/// Microseconds of the fastest of several calls.
+/// Returns the microseconds of the fastest of several calls.
 fn fastest(mut call: impl FnMut()) -> f64 {
     let time = |_| {
         let start = Instant::now();
@@ -211,7 +211,7 @@ fn main() {
         let (wanted, values) = case.direct();
         print!("{:28} {wanted:>10.1}", row.0);
         for soc in SOCS {
-            // Layers from within networks, whose inputs have more channels.
+            // Inner layers of networks have more channels than inputs may have.
             let soc = Soc { input_channels: soc.extent, ..*soc };
             let (found, made) = case.on(&soc);
             assert!(made == values, "{} on {}", row.0, soc.name);

@@ -1,4 +1,4 @@
-//! The binary format: a head, instructions, constants. `docs/hta-bytecode.md` has every field.
+//! The binary format: header, instructions, constants. `docs/hta-bytecode.md` documents every field.
 
 mod instruction;
 mod words;
@@ -10,69 +10,69 @@ pub use instruction::{
 pub use words::{At, Space};
 pub(crate) use words::{Fault, Reader, Words};
 
-/// What bytecode begins with.
+/// The first bytes of bytecode.
 pub const MAGIC: [u8; 8] = *b"UDO-HTA\0";
 
-/// The version of the format. There is one.
+/// The format version.
 pub const VERSION: u32 = 1;
 
-/// Words of the head without the sizes of inputs and outputs.
+/// Words of the header before the sizes of inputs and outputs.
 const HEAD_WORDS: usize = 8;
 
-/// Bytecode in its parts.
+/// Decoded bytecode.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Image<'a> {
     /// The id of the SoC that it was compiled for.
     pub soc: u32,
-    /// On-chip memory that it uses.
+    /// Bytes of on-chip memory used.
     pub sram_bytes: u32,
-    /// Memory off the chip that it uses.
+    /// Bytes of off-chip memory used.
     pub ddr_bytes: u32,
-    /// The bytes of each input.
+    /// The size of each input in bytes.
     pub inputs: Vec<u32>,
-    /// The bytes of each output.
+    /// The size of each output in bytes.
     pub outputs: Vec<u32>,
-    /// What is done.
+    /// The instructions.
     pub code: Vec<Instruction>,
-    /// What it is done with.
+    /// Weights, tables and constant tensors.
     pub constants: &'a [u8],
 }
 
-/// Why bytes are no bytecode.
+/// An error of [`Image::decode`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// They begin with something else.
+    /// The magic bytes are missing.
     #[error("the section does not begin with \"UDO-HTA\", so it is no bytecode for the HTA")]
     Magic,
-    /// They are of another version.
+    /// The format version is not supported.
     #[error("the bytecode is of version {0}, wanted {VERSION}; compile the model again")]
     Version(u32),
-    /// They are not as long as their head says.
+    /// The length differs from what the header says.
     #[error(
         "the section has {found} bytes, and its head says {wanted}; it was cut off or is damaged"
     )]
     Length {
-        /// The bytes that there are.
+        /// The actual length in bytes.
         found: usize,
-        /// Those that the head needs, or names.
+        /// The length that the header needs or states.
         wanted: u64,
     },
-    /// An instruction is not one.
+    /// An instruction cannot be decoded.
     #[error("instruction {at} {fault}")]
     Instruction {
-        /// Which one.
+        /// Index of the instruction.
         at: usize,
-        /// What is wrong with it.
+        /// The fault.
         fault: String,
     },
 }
 
 impl<'a> Image<'a> {
-    /// The bytes of it.
+    /// Encodes the bytecode.
     ///
     /// # Errors
-    /// More of something than 32 bits count.
+    /// Returns an error if a count exceeds 32 bits.
     pub fn encode(&self) -> Result<Vec<u8>, std::num::TryFromIntError> {
         let mut code = Vec::new();
         self.code.iter().for_each(|instruction| instruction.put(&mut code));
@@ -87,10 +87,10 @@ impl<'a> Image<'a> {
         Ok(bytes)
     }
 
-    /// The parts of bytes. What the instructions mean is not looked at, which [`Program::load`](crate::Program::load) does.
+    /// Decodes bytecode without verifying the instructions; [`Program::load`](crate::Program::load) does both.
     ///
     /// # Errors
-    /// Says what is wrong.
+    /// Returns an error for bytes that do not follow the format.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let Some((magic, rest)) = bytes.split_first_chunk::<8>() else {
             return Err(DecodeError::Magic);

@@ -1,5 +1,5 @@
-//! Networks in, bytecode out: what the SoC takes is asked first, then all gets its place, then each layer its
-//! instructions, tile by tile. The same network gives the same bytes.
+//! Compiles a network to bytecode in three steps: checks the SoC's rules, assigns an address to everything, and emits
+//! instructions per layer and tile. Equal networks give equal bytes.
 
 mod emit;
 mod plan;
@@ -18,14 +18,14 @@ use crate::bytecode::{Image, Instruction, Lines, Space, Transfer};
 use crate::network::{Network, TensorId};
 use crate::soc::{Refusal, Soc};
 
-/// Why a network is not compiled.
+/// An error of [`compile()`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
-    /// The SoC does not take something of it.
+    /// The SoC does not support a layer or tensor.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// A layer has no room on the chip, cut as finely as it can be.
+    /// A single row of a layer's output does not fit the on-chip memory.
     #[error(
         "layer {layer:?} ({operator}) needs {bytes} bytes of on-chip memory for a row of its output, and {soc} has {room} (docs/hta-bytecode.md, rule \"rows\")"
     )]
@@ -34,22 +34,22 @@ pub enum CompileError {
         layer: String,
         /// Its operator.
         operator: &'static str,
-        /// What it needs at least.
+        /// Bytes needed for one row.
         bytes: usize,
         /// The SoC.
         soc: &'static str,
-        /// What that has.
+        /// On-chip memory of the SoC in bytes.
         room: u32,
     },
-    /// It has more bytes than addresses reach.
+    /// Sizes exceed 32-bit addresses.
     #[error("the network has more constants or activations than 32-bit addresses reach")]
     Addresses,
 }
 
-/// Compiles a network for a SoC.
+/// Compiles a network for a SoC. Returns the bytes of the bytecode section.
 ///
 /// # Errors
-/// What the SoC does not take, by layer and rule.
+/// Returns an error if the SoC does not support a layer, or its memory is too small.
 pub fn compile(network: &Network<'_>, soc: &Soc) -> Result<Vec<u8>, CompileError> {
     for id in network.inputs.iter().filter(|id| !network.inner.contains(id)) {
         network.tensors.get(id.0).map_or(Ok(()), |input| soc.takes_input(input))?;
@@ -57,7 +57,7 @@ pub fn compile(network: &Network<'_>, soc: &Soc) -> Result<Vec<u8>, CompileError
     network.layers.iter().try_for_each(|layer| soc.takes(layer, &network.tensors))?;
     let mut pool = Pool::default();
     let mut constants = Vec::new();
-    // What may be loaded lies together, as runs keep it.
+    // Tensors that runs load come first and together, so that a run can keep only this part of the constants.
     for tensor in &network.tensors {
         let values = tensor.values.map(|values| pool.put(values.iter().copied()));
         let at = values.map(|at| at.ok_or(CompileError::Addresses)).transpose()?;
@@ -81,7 +81,7 @@ pub fn compile(network: &Network<'_>, soc: &Soc) -> Result<Vec<u8>, CompileError
     bytes.ok_or(CompileError::Addresses)
 }
 
-/// None beyond 32 bits.
+/// Returns the bytecode, or `None` if sizes exceed 32 bits.
 fn image<'a>(
     network: &Network<'_>,
     soc: &Soc,
@@ -103,7 +103,7 @@ fn image<'a>(
     })
 }
 
-/// A network that becomes code. Functions give none beyond 32 bits.
+/// A network during code generation. Functions return `None` if sizes exceed 32 bits.
 struct Lowering<'n, 'a> {
     network: &'n Network<'a>,
     soc: &'n Soc,
@@ -143,7 +143,7 @@ impl Lowering<'_, '_> {
         self.plan.homes.get(id.0).copied().flatten()
     }
 
-    /// An input or constant that stays on the chip is brought there.
+    /// Loads an input or constant that stays on the chip.
     fn load_whole(&mut self, id: TensorId) -> Option<()> {
         if let Place::Chip(to) = self.place(id)? {
             let (space, from) = self.home(id)?;
@@ -152,7 +152,7 @@ impl Lowering<'_, '_> {
         Some(())
     }
 
-    /// An output that stays on the chip is written.
+    /// Stores an output that stays on the chip.
     fn store_whole(&mut self, id: TensorId) -> Option<()> {
         if let (Place::Chip(from), Some((space, to))) = (self.place(id)?, self.home(id)) {
             self.code.push(store(space, from, to, self.network.tensors.get(id.0)?.len())?);
@@ -160,7 +160,7 @@ impl Lowering<'_, '_> {
         Some(())
     }
 
-    /// What makes some rows of a layer's output, with what they take from elsewhere and where they go.
+    /// Emits the code for some rows of a layer's output, including loads and stores.
     fn tile(
         &self,
         job: &Job<'_, '_>,

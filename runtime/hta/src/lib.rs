@@ -1,33 +1,32 @@
-//! The HTA: what it takes, its bytecode, checked and run.
+//! The emulated HTA (hardware tensor accelerator): SoC rules, compiler, bytecode, verifier and interpreter.
 //!
-//! The HTA is a fixed-point accelerator that runs whole networks, or parts of them, which were compiled for it offline.
-//! It is emulated, and what is here is all of it: SoCs with their memories and rules ([`SOCS`]), a compiler from a
-//! [`Network`] to bytecode ([`compile()`]), a verifier ([`Program::load`]) and an interpreter ([`Prepared::run`]). It knows
-//! no files, no graphs of the runtime and no kernels; bytes come in and go out.
+//! The HTA is a fixed-point accelerator that runs networks, or parts of them, compiled ahead of time. This crate is the
+//! complete emulation: SoCs with their memories and rules ([`SOCS`]), a compiler from a [`Network`] to bytecode
+//! ([`compile()`]), a verifier ([`Program::load`]) and an interpreter ([`Prepared::run`]). It has no knowledge of
+//! files, of the runtime's graphs or of its kernels; its interface is bytes.
 //!
-//! | step | function | what it may do |
+//! | step | function | task |
 //! |---|---|---|
 //! | describe | [`Network::new`] | checks shapes, encodings and the order of layers |
-//! | compile | [`compile()`] | asks the SoC's rules, gives everything a static address, cuts layers into tiles |
-//! | load | [`Program::load`] | decodes bytes that nobody vouches for, and checks every access of every trip |
-//! | prepare | [`Program::prepare`] | packs weights for the machine's vectors; allocates |
-//! | run | [`Prepared::run`] | computes, without the heap |
+//! | compile | [`compile()`] | checks the SoC's rules, assigns static addresses, divides layers into tiles |
+//! | load | [`Program::load`] | decodes untrusted bytes, and verifies every access of every iteration |
+//! | prepare | [`Program::prepare`] | packs weights for the host's vector instructions; allocates |
+//! | run | [`Prepared::run`] | computes the outputs, without heap allocation |
 //!
-//! # Numbers
+//! # Arithmetic
 //!
-//! Values are unsigned bytes of one encoding per tensor. Sums of products are exact; what becomes of them is multiplied
-//! with an `f32` ratio, rounded half to even and saturated, as ONNX's quantized operators and the runtime's kernels for
-//! them do. Both rest on the same primitives (`udo_simd`), so results are the same bit for bit, and how a network is cut
-//! makes no difference to them.
+//! Values are unsigned bytes with one encoding per tensor. Sums of products are exact. They are multiplied by an `f32`
+//! factor, rounded half to even and saturated, as in ONNX's quantized operators and the runtime's kernels. Both use the
+//! primitives of `udo_simd`, so results agree bit for bit, and tiling does not change them.
 //!
 //! # Memory
 //!
-//! What a network fits into, stays on the chip from its maker to its last reader. Where there is too little room, the
-//! largest tensors at that point pass through the chip in tiles of output rows, with the rows around them that windows
-//! reach, and lie in memory off the chip meanwhile. Weights are read from the constants by way of a memory of their own;
-//! layers with more weights than it holds are cut by output channels.
+//! A tensor stays on the chip from its producer to its last consumer if it fits. Otherwise the largest tensors at that
+//! point are kept off the chip and pass through it in tiles of output rows, with the overlap that windows need. Weights
+//! are loaded from the constants into a separate memory; layers with more weights than it holds are divided by output
+//! channels.
 //!
-//! `docs/hta-bytecode.md` has the format field by field, and the rules of SoCs.
+//! `docs/hta-bytecode.md` documents the format field by field, and the rules of SoCs.
 //!
 //! # Example
 //!

@@ -1,138 +1,138 @@
-//! What is compiled: a network of layers on unsigned 8-bit values, its shapes checked.
+//! Networks: layers on unsigned 8-bit tensors, with checked shapes. The input of the compiler.
 
-/// A tensor of a network, by its place in [`Network::tensors`].
+/// A tensor of a network, as an index into [`Network::tensors`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TensorId(pub usize);
 
-/// How values stand for numbers: `number = scale * (value - zero_point)`.
+/// A quantization encoding: `real = scale * (value - zero_point)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Encoding {
-    /// What a step stands for.
+    /// The difference between two neighbouring values.
     pub scale: f32,
-    /// The value that stands for 0.
+    /// The value of 0.
     pub zero_point: u8,
 }
 
 /// A tensor of bytes.
 #[derive(Clone, Debug)]
 pub struct Tensor<'a> {
-    /// For messages.
+    /// The name, for messages.
     pub name: String,
     /// Batch, height, width and channels.
     pub shape: [usize; 4],
-    /// What its values stand for.
+    /// The encoding of its values.
     pub encoding: Encoding,
-    /// The values of one that is constant.
+    /// The values of a constant tensor.
     pub values: Option<&'a [u8]>,
 }
 
 /// A sliding window over height and width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Taps down and across.
+    /// Kernel size: height, width.
     pub kernel: [usize; 2],
-    /// From a window to the next.
+    /// Strides: down, across.
     pub strides: [usize; 2],
-    /// From a tap to the next.
+    /// Dilations: down, across.
     pub dilations: [usize; 2],
-    /// Padding above, left, below and right.
+    /// Padding: top, left, bottom, right.
     pub pads: [usize; 4],
 }
 
-/// Weights and their zero points, one for all output channels or one for each.
+/// Weights and their zero points: one zero point for all output channels, or one each.
 #[derive(Clone, Copy, Debug)]
 pub enum Values<'a> {
-    /// Signed ones.
+    /// Signed weights.
     I8 {
-        /// Output channel by output channel.
+        /// The weights, by output channel.
         weights: &'a [i8],
-        /// The values that stand for 0.
+        /// The zero points.
         zero_points: &'a [i8],
     },
-    /// Unsigned ones.
+    /// Unsigned weights.
     U8 {
-        /// Output channel by output channel.
+        /// The weights, by output channel.
         weights: &'a [u8],
-        /// The values that stand for 0.
+        /// The zero points.
         zero_points: &'a [u8],
     },
 }
 
-/// What a layer multiplies with, and adds.
+/// The weights of a layer, with scales and bias.
 #[derive(Clone, Copy, Debug)]
 pub struct Weights<'a> {
-    /// Of a convolution `[outputs, channels, height, width]`, of one by channel `[outputs, height, width]`, of a fully
-    /// connected layer `[outputs, depth]`.
+    /// Shape `[outputs, channels, height, width]` for a convolution, `[outputs, height, width]` for a depthwise one,
+    /// `[outputs, depth]` for a fully connected layer.
     pub values: Values<'a>,
-    /// One for all output channels, or one for each.
+    /// One scale for all output channels, or one each.
     pub scales: &'a [f32],
-    /// None, or one for each output channel, in steps of the input's scale times the weights'.
+    /// Empty, or one per output channel, in units of the input's scale times the weights' scale.
     pub bias: &'a [i32],
 }
 
-/// What an average divides by.
+/// The divisor of an average.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Divisor {
-    /// The taps within the image.
+    /// The number of taps inside the image.
     Inside,
-    /// All taps of the kernel.
+    /// The number of taps of the kernel.
     Kernel,
 }
 
-/// What a layer does.
+/// The operator of a layer, with its parameters.
 #[derive(Clone, Copy, Debug)]
 pub enum Op<'a> {
-    /// A convolution of all channels.
+    /// A convolution over all channels.
     Conv {
-        /// Where it goes.
+        /// The window.
         window: Window,
-        /// With what.
+        /// The weights.
         weights: Weights<'a>,
     },
-    /// A convolution of each channel by itself, which makes one or several of it.
+    /// A depthwise convolution, with one or several outputs per channel.
     Depthwise {
-        /// Where it goes.
+        /// The window.
         window: Window,
-        /// With what.
+        /// The weights.
         weights: Weights<'a>,
     },
-    /// The product of all that the input has with a matrix.
+    /// The product of the flattened input and a matrix.
     FullyConnected {
         /// The matrix.
         weights: Weights<'a>,
     },
-    /// The sum of two tensors, the second of the same shape or a number for each channel.
+    /// The sum of two tensors; the second has the same shape, or one value per channel.
     Add,
-    /// Their product.
+    /// The product of two tensors; shapes as for `Add`.
     Mul,
-    /// Tensors behind each other along the channels, brought to one encoding.
+    /// Concatenation along the channels, requantized to the output's encoding.
     Concat,
-    /// The greatest value of each window.
+    /// The maximum of each window.
     MaxPool {
-        /// Where they are.
+        /// The window.
         window: Window,
     },
-    /// The average of each window; of the whole image with a kernel of its size.
+    /// The mean of each window. A kernel of the image's size gives global pooling.
     AveragePool {
-        /// Where they are.
+        /// The window.
         window: Window,
-        /// What they are divided by.
+        /// The divisor.
         divisor: Divisor,
     },
-    /// For each value what a table has for it.
+    /// Maps each value through a table.
     Lookup {
         /// The table.
         table: &'a [u8; 256],
     },
     /// The same bytes as another shape.
     Reshape,
-    /// Each pixel several times, down and across: by how many the shapes say.
+    /// Repeats each pixel down and across; the shapes determine how often.
     Resize,
-    /// The share of each channel in a pixel's powers of e.
+    /// Softmax over the channels of each pixel.
     Softmax,
 }
 
-/// The operators, without what they are given.
+/// The operators, without their parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// [`Op::Conv`].
@@ -161,32 +161,32 @@ pub enum Kind {
     Softmax,
 }
 
-/// A layer: what it reads, what it makes of it, and where that goes.
+/// A layer: an operator with its inputs and output.
 #[derive(Clone, Debug)]
 pub struct Layer<'a> {
-    /// For messages.
+    /// The name, for messages.
     pub name: String,
-    /// What it does.
+    /// The operator.
     pub op: Op<'a>,
-    /// What it reads.
+    /// The input tensors.
     pub inputs: Vec<TensorId>,
-    /// What it makes.
+    /// The output tensor.
     pub output: TensorId,
 }
 
-/// What is compiled: layers in an order in which they can run.
+/// A checked network, whose layers are in a valid order of execution.
 #[derive(Clone, Debug)]
 pub struct Network<'a> {
     pub(crate) tensors: Vec<Tensor<'a>>,
     pub(crate) layers: Vec<Layer<'a>>,
     pub(crate) inputs: Vec<TensorId>,
     pub(crate) outputs: Vec<TensorId>,
-    /// The inputs that the DSP makes.
+    /// Inputs computed by the DSP.
     pub(crate) inner: Vec<TensorId>,
 }
 
 impl Kind {
-    /// As users read it.
+    /// Returns the name for users.
     pub fn name(self) -> &'static str {
         match self {
             Self::Conv => "Conv",
@@ -206,7 +206,7 @@ impl Kind {
 }
 
 impl<'a> Op<'a> {
-    /// Which operator it is.
+    /// Returns the operator without its parameters.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Conv { .. } => Kind::Conv,
@@ -224,7 +224,7 @@ impl<'a> Op<'a> {
         }
     }
 
-    /// Its window, if it has one.
+    /// Returns the window, if the operator has one.
     pub fn window(&self) -> Option<&Window> {
         match self {
             Self::Conv { window, .. }
@@ -242,7 +242,7 @@ impl<'a> Op<'a> {
         }
     }
 
-    /// Its weights, if it has some.
+    /// Returns the weights, if the operator has some.
     pub fn weights(&self) -> Option<&Weights<'a>> {
         match self {
             Self::Conv { weights, .. }
@@ -262,32 +262,32 @@ impl<'a> Op<'a> {
 }
 
 impl Tensor<'_> {
-    /// Its bytes; the most there are if that is beyond memory.
+    /// Returns the number of bytes, saturating at `usize::MAX`.
     pub fn len(&self) -> usize {
         self.shape.iter().fold(1, |len: usize, &extent| len.saturating_mul(extent))
     }
 
-    /// Whether it has none.
+    /// Returns whether the tensor has no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl Window {
-    /// A window of one tap that meets each pixel.
+    /// A 1x1 window without strides or padding.
     pub const ONE: Self = Self { kernel: [1; 2], strides: [1; 2], dilations: [1; 2], pads: [0; 4] };
 
-    /// Taps of the kernel.
+    /// Returns the number of taps of the kernel.
     pub fn taps(&self) -> usize {
         self.kernel[0].saturating_mul(self.kernel[1])
     }
 
-    /// Pixels along an axis from the first tap to the last, both included.
+    /// Returns the pixels along an axis that a window covers, including dilation gaps.
     pub(crate) fn reach(&self, axis: usize) -> usize {
         self.kernel[axis].saturating_sub(1).saturating_mul(self.dilations[axis]).saturating_add(1)
     }
 
-    /// Height and width of what it makes of an image; none if it has no place in it.
+    /// Returns the height and width of the output for an image of this size, or `None` if the window does not fit.
     pub fn output(&self, height: usize, width: usize) -> Option<[usize; 2]> {
         let along = |axis: usize, input: usize| {
             let padded = input.checked_add(self.pads[axis])?.checked_add(self.pads[axis + 2])?;
@@ -298,10 +298,11 @@ impl Window {
 }
 
 impl<'a> Network<'a> {
-    /// A network of these tensors and layers, in an order in which they can run.
+    /// Creates a network from tensors and layers in a valid order of execution.
     ///
     /// # Errors
-    /// Shapes that do not fit each other, layers that read what is not there yet, numbers that encode nothing.
+    /// Returns an error for shapes that do not fit, layers that read a tensor before it is written, and invalid
+    /// encodings.
     pub fn new(
         tensors: Vec<Tensor<'a>>,
         layers: Vec<Layer<'a>>,
@@ -313,52 +314,52 @@ impl<'a> Network<'a> {
         Ok(network)
     }
 
-    /// The same as a part of a larger network: inputs for which this is true are made by the DSP, whose memory the HTA shares,
-    /// and may have as many channels as a layer's.
+    /// Marks the network as part of a larger one: inputs for which `is_inner` returns true are computed by the DSP in
+    /// shared memory, and may have as many channels as any tensor.
     #[must_use]
     pub fn part(mut self, is_inner: impl Fn(TensorId) -> bool) -> Self {
         self.inner = self.inputs.iter().copied().filter(|&input| is_inner(input)).collect();
         self
     }
 
-    /// Its tensors.
+    /// Returns all tensors.
     pub fn tensors(&self) -> &[Tensor<'a>] {
         &self.tensors
     }
 
-    /// Its layers.
+    /// Returns all layers.
     pub fn layers(&self) -> &[Layer<'a>] {
         &self.layers
     }
 
-    /// The tensors that a run is given.
+    /// Returns the tensors that the caller supplies.
     pub fn inputs(&self) -> &[TensorId] {
         &self.inputs
     }
 
-    /// The tensors that a run gives.
+    /// Returns the tensors that a run computes for the caller.
     pub fn outputs(&self) -> &[TensorId] {
         &self.outputs
     }
 }
 
-/// Why something is no network: where, and what is wrong there.
+/// An invalid network: the layer or tensor, and its fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {fault}")]
 pub struct NetworkError {
     /// The layer or tensor.
     pub what: String,
-    /// What is wrong with it.
+    /// The fault.
     pub fault: String,
 }
 
-/// What is wrong with something.
+/// The fault of a layer or tensor, if any.
 type Checked = Result<(), String>;
 
-/// The most bytes of a tensor, as addresses have 32 bits.
+/// The most bytes of a tensor, since addresses have 32 bits.
 const MAX_BYTES: usize = 1 << 31;
 
-/// Checks that a network fits together: who makes what, shapes, encodings and weights.
+/// Checks the producers and consumers of all tensors, shapes, encodings and weights.
 fn check(network: &Network<'_>) -> Result<(), NetworkError> {
     let Network { tensors, layers, inputs, outputs, .. } = network;
     for one in tensors {
@@ -558,7 +559,7 @@ fn weights(weights: &Weights<'_>, depth: usize, x: &Tensor<'_>, y: &Tensor<'_>) 
     Ok(())
 }
 
-/// What a sum of products is multiplied with.
+/// Returns the requantization factor of a sum of products.
 pub(crate) fn ratio(x: f32, weights: f32, y: f32) -> f32 {
     x * weights / y
 }

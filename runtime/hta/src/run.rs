@@ -1,4 +1,4 @@
-//! The interpreter: runs what was prepared, without the heap.
+//! The interpreter. Runs a prepared program without heap allocation.
 #![expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -17,7 +17,7 @@ use memory::Memory;
 pub use parallel::{Alone, Call, Parallel};
 use prepare::{Block, Packed, Step};
 
-/// A program with its weights packed, for any number of runs and threads.
+/// A program with packed weights, for any number of runs on any number of threads.
 #[derive(Debug)]
 pub struct Prepared {
     blocks: Vec<Block>,
@@ -27,102 +27,101 @@ pub struct Prepared {
     outputs: Vec<usize>,
     constants: Vec<u8>,
     constants_at: usize,
-    /// Of memory off the chip, on it, an image with a border, and a row of padding.
+    /// Bytes of off-chip memory, on-chip memory, a padded image, and a row of padding.
     lens: [usize; 4],
 }
 
-/// A program whose sizes are beyond this machine's memory.
+/// An error of [`Program::prepare`](crate::Program::prepare): sizes exceed this machine's address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the program's sizes are beyond this machine's memory")]
 pub struct PrepareError;
 
-/// Why a run was not done.
+/// An error of [`Prepared::run`] or [`Prepared::run_on`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// There are not as many inputs as the program has.
+    /// The number of inputs is wrong.
     #[error("the run was given {found} inputs, wanted {wanted}")]
     Inputs {
-        /// Those given.
+        /// Number of inputs passed.
         found: usize,
-        /// Those of the program.
+        /// Number of inputs of the program.
         wanted: usize,
     },
-    /// There are not as many outputs as the program has.
+    /// The number of outputs is wrong.
     #[error("the run was given {found} outputs, wanted {wanted}")]
     Outputs {
-        /// Those given.
+        /// Number of outputs passed.
         found: usize,
-        /// Those of the program.
+        /// Number of outputs of the program.
         wanted: usize,
     },
-    /// An input has another length.
+    /// An input has the wrong length.
     #[error("input {at} has {found} bytes, wanted {wanted}")]
     Input {
-        /// Which one.
+        /// Index of the input.
         at: usize,
         /// Its bytes.
         found: usize,
-        /// Those of the program's.
+        /// Bytes that the program expects.
         wanted: usize,
     },
-    /// An output has another length.
+    /// An output has the wrong length.
     #[error("output {at} has {found} bytes, wanted {wanted}")]
     Output {
-        /// Which one.
+        /// Index of the output.
         at: usize,
         /// Its bytes.
         found: usize,
-        /// Those of the program's.
+        /// Bytes that the program expects.
         wanted: usize,
     },
-    /// There is too little scratch.
+    /// The scratch memory is too small.
     #[error("the run was given {found} bytes of scratch, wanted {wanted}")]
     Scratch {
-        /// The bytes given.
+        /// Bytes passed.
         found: usize,
-        /// Those that it needs.
+        /// Bytes needed.
         wanted: usize,
     },
-    /// The host has ended the run.
+    /// The host stopped the run.
     #[error("the run was stopped by its host")]
     Stopped,
-    /// An instruction left its memory, which no program that was checked does.
+    /// An instruction accessed memory out of bounds; impossible for a verified program.
     #[error("an instruction left its memory")]
     Broken,
 }
 
-/// Where memories of a run begin.
+/// Alignment of a run's memories in bytes.
 const ALIGNMENT: usize = 64;
 
 impl Prepared {
-    /// The bytes of scratch that a run takes.
+    /// Returns the bytes of scratch memory that a run needs.
     pub fn scratch_len(&self) -> usize {
         self.lens.iter().map(|len| len.next_multiple_of(ALIGNMENT)).sum::<usize>() + ALIGNMENT
     }
 
-    /// The bytes of each input.
+    /// Returns the size of each input in bytes.
     pub fn input_lens(&self) -> &[usize] {
         &self.inputs
     }
 
-    /// The bytes of each output.
+    /// Returns the size of each output in bytes.
     pub fn output_lens(&self) -> &[usize] {
         &self.outputs
     }
 
-    /// The bytes of packed weights and tables.
+    /// Returns the bytes of packed weights and tables.
     pub fn prepared_bytes(&self) -> usize {
         let packed: usize = self.packed.iter().map(|packed| packed.get().len()).sum();
         let entries: usize = self.tables.iter().map(Vec::len).sum();
         packed + entries * size_of::<u32>() + self.constants.len()
     }
 
-    /// Computes the outputs of inputs on the caller's thread. What is in the scratch, before and afterwards, does not
-    /// matter.
+    /// Computes the outputs on the calling thread. The contents of `scratch` are ignored, and unspecified afterwards.
     ///
     /// # Errors
-    /// Inputs, outputs or scratch of other sizes than the program's.
+    /// Returns an error if an input, an output or the scratch memory has the wrong size.
     pub fn run(
         &self,
         inputs: &[&[u8]],
@@ -132,10 +131,10 @@ impl Prepared {
         self.run_on(&Alone, inputs, outputs, scratch)
     }
 
-    /// As [`run`](Self::run), with threads that the caller lends.
+    /// Like [`run`](Self::run), with threads that the caller provides.
     ///
     /// # Errors
-    /// As `run`, and what the host says.
+    /// Returns the errors of `run`, and those of `parallel`.
     pub fn run_on(
         &self,
         parallel: &dyn Parallel,

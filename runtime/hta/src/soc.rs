@@ -1,56 +1,56 @@
-//! What each SoC has on its chip, and which layers it takes: rules as a table, and one function that asks them.
+//! The table of SoCs, with their memories and rules, and the checks of a network against them.
 
 use udo_simd::conv_u8::MAX_K;
 
 use crate::network::{Kind, Layer, Op, Tensor, Window};
 
-/// A system on a chip with an HTA. The numbers are this project's: the accelerator is emulated.
+/// A system on a chip with an HTA. The figures are those of this emulation, not of a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Soc {
-    /// As users write it.
+    /// The name that users pass, such as `hta100`.
     pub name: &'static str,
-    /// As bytecode has it.
+    /// The id in bytecode.
     pub id: u32,
-    /// On-chip memory for activations.
+    /// Bytes of on-chip memory for activations.
     pub sram_bytes: u32,
-    /// On-chip memory for the weights of one instruction.
+    /// Bytes of on-chip memory for the weights of one instruction.
     pub weight_bytes: u32,
-    /// Channels that an input has at most which comes from the caller.
+    /// The most channels of a network input that the caller supplies.
     pub input_channels: usize,
-    /// Height, width and channels that a tensor has at most.
+    /// The largest height, width and channel count of a tensor.
     pub extent: usize,
-    /// The operators that it takes.
+    /// The supported operators.
     pub operators: &'static [Limit],
 }
 
-/// An operator that a SoC takes, and how far. What has no window has a kernel of 1.
+/// An operator that a SoC supports, and its limits. Operators without a window count as kernel 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
     /// The operator.
     pub kind: Kind,
-    /// The greatest kernel along an axis.
+    /// The largest kernel along an axis.
     pub kernel: usize,
-    /// The greatest stride.
+    /// The largest stride.
     pub stride: usize,
-    /// The greatest dilation.
+    /// The largest dilation.
     pub dilation: usize,
     /// The most inputs.
     pub inputs: usize,
 }
 
-/// Why a SoC does not take something, in one sentence.
+/// A layer or tensor that a SoC does not support. The message names the violated rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {found}, and {soc} takes {wanted} (docs/hta-bytecode.md, rule {rule:?})")]
 pub struct Refusal {
     /// The layer or tensor.
     pub what: String,
-    /// What is wrong with it.
+    /// The property that violates the rule.
     pub found: String,
     /// The SoC's name.
     pub soc: &'static str,
-    /// What it takes instead.
+    /// The supported range.
     pub wanted: String,
-    /// The rule's name.
+    /// The rule's name in `docs/hta-bytecode.md`.
     pub rule: &'static str,
 }
 
@@ -64,7 +64,7 @@ const fn plain(kind: Kind, inputs: usize) -> Limit {
 
 const KIB: u32 = 1 << 10;
 
-/// All SoCs.
+/// All SoCs, least capable first.
 pub const SOCS: &[Soc] = &[
     Soc {
         name: "hta100",
@@ -131,26 +131,26 @@ pub const SOCS: &[Soc] = &[
 ];
 
 impl Soc {
-    /// What is meant where nobody says which: the one that takes most.
+    /// The default SoC: the most capable one.
     pub const DEFAULT: &'static Self = match SOCS.last() {
         Some(soc) => soc,
         None => panic!("there are SoCs"),
     };
 
-    /// The SoC of a name.
+    /// Returns the SoC with this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         SOCS.iter().find(|soc| soc.name == name)
     }
 
-    /// The SoC of an id.
+    /// Returns the SoC with this id.
     pub fn of_id(id: u32) -> Option<&'static Self> {
         SOCS.iter().find(|soc| soc.id == id)
     }
 
-    /// Whether a network may have this input.
+    /// Checks whether a network may have this input.
     ///
     /// # Errors
-    /// Says which rule is against it.
+    /// Returns the first violated rule.
     pub fn takes_input(&self, input: &Tensor<'_>) -> Result<(), Refusal> {
         let what = format!("input {:?}", input.name);
         self.takes_tensor(&what, input)?;
@@ -161,11 +161,11 @@ impl Soc {
         })
     }
 
-    /// Whether it takes a layer over these tensors, which are those of its network. What it says no to, it does so by
-    /// the first rule that is against it; a layer that it takes may still be too large for its memory.
+    /// Checks whether the SoC supports a layer over these tensors of its network. A supported layer may still be too
+    /// large for on-chip memory, which [`compile()`](crate::compile()) reports.
     ///
     /// # Errors
-    /// Says which rule is against it.
+    /// Returns the first violated rule.
     pub fn takes(&self, layer: &Layer<'_>, tensors: &[Tensor<'_>]) -> Result<(), Refusal> {
         let kind = layer.op.kind();
         let what = format!("layer {:?} ({})", layer.name, kind.name());
@@ -210,7 +210,7 @@ impl Soc {
         })
     }
 
-    /// `products` are those of a sum, `weights` those that are read together at least.
+    /// `products` are the terms of one sum, `weights` the fewest weights that must be loaded together.
     fn takes_sums(&self, what: &str, products: usize, weights: usize) -> Result<(), Refusal> {
         self.unless(products > MAX_K, "sums", what, || {
             (format!("sums up {products} products"), format!("{MAX_K} at most"))

@@ -1,5 +1,5 @@
-//! Whether bytecode does what it may, before any of it runs: each access of each trip in its memory, what is read written
-//! before, work and memory within limits.
+//! Verifies bytecode before it runs: every access of every iteration is inside its memory, everything read was written
+//! before, and work and memory are within limits.
 
 mod access;
 mod rules;
@@ -15,103 +15,103 @@ use written::Written;
 use crate::bytecode::{DecodeError, Image, Instruction, Space};
 use crate::soc::Soc;
 
-/// How much a program may do and take.
+/// Limits on the resources of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Instructions of a run, those of each trip counted.
+    /// Instructions per run, counting each loop iteration.
     pub instructions: u64,
-    /// Rows of memory that they touch, those that lie behind each other counted as one.
+    /// Memory rows per run that instructions access; contiguous rows count as one.
     pub rows: u64,
-    /// Multiplications, and bytes that are moved.
+    /// Multiplications and moved bytes per run.
     pub operations: u64,
-    /// Memory of a run, inputs and outputs included, and of what is prepared for it.
+    /// Bytes of a run's memory, including inputs, outputs and prepared weights.
     pub bytes: u64,
 }
 
 impl Limits {
-    /// What is enough for networks that devices run.
+    /// Suffices for networks that real devices run.
     pub const DEFAULT: Self =
         Self { instructions: 1 << 20, rows: 1 << 24, operations: 1 << 42, bytes: 1 << 32 };
 }
 
-/// Bytecode that does what it may. Nothing else runs.
+/// Verified bytecode. Only a `Program` can be prepared and run.
 #[derive(Clone, Debug)]
 pub struct Program<'a> {
     pub(crate) image: Image<'a>,
     pub(crate) blocks: Vec<Block>,
-    /// The constants that are loaded as activations are, from where to where.
+    /// Start and end of the constants that are loaded as tensors.
     pub(crate) loaded: [usize; 2],
     operations: u64,
 }
 
-/// Instructions that are done several times; once outside of loops.
+/// Instructions with a repeat count; 1 outside of loops.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     pub(crate) trips: u32,
     pub(crate) body: Vec<Instruction>,
-    /// The number of its first instruction.
+    /// Index of the first instruction.
     first: usize,
 }
 
-/// Why bytecode does not run.
+/// An error of [`Program::load`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The bytes are none.
+    /// The bytes are not bytecode.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// It is for a SoC that is not known.
+    /// The SoC id is unknown.
     #[error("the bytecode is for SoC {0}, which is not known here; compile the model again")]
     Soc(u32),
-    /// It wants more on-chip memory than its SoC has.
+    /// The program uses more on-chip memory than its SoC has.
     #[error("the bytecode uses {found} bytes of on-chip memory, and {soc} has {wanted}")]
     Sram {
-        /// What it wants.
+        /// Bytes that it uses.
         found: u32,
         /// The SoC.
         soc: &'static str,
-        /// What that has.
+        /// Bytes that the SoC has.
         wanted: u32,
     },
-    /// An instruction does what it may not.
+    /// An instruction is invalid.
     #[error("instruction {at} ({name}) {fault}")]
     Instruction {
-        /// Which one.
+        /// Index of the instruction.
         at: usize,
         /// Its name.
         name: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         fault: String,
     },
-    /// A loop has no end.
+    /// A loop is not closed.
     #[error("the bytecode ends within a loop")]
     Open,
-    /// An output is not written, or not all of it.
+    /// An output is not completely written.
     #[error("output {0} is not written in full")]
     Output(usize),
-    /// It does too much.
+    /// The program exceeds a limit.
     #[error("the bytecode takes more than {most} {what} of a run, the most that is allowed")]
     TooMuch {
-        /// What it does too much of.
+        /// The limited resource.
         what: &'static str,
-        /// How much is allowed.
+        /// The limit.
         most: u64,
     },
 }
 
 impl<'a> Program<'a> {
-    /// The program of bytes.
+    /// Decodes and verifies bytecode from an untrusted source.
     ///
     /// # Errors
-    /// Bytes that are no bytecode, and bytecode that does what it may not.
+    /// Returns an error for bytes that are not bytecode, and for programs that fail verification.
     pub fn load(bytes: &'a [u8], limits: &Limits) -> Result<Self, LoadError> {
         Self::of(Image::decode(bytes)?, limits)
     }
 
-    /// The program of decoded bytes.
+    /// Verifies decoded bytecode.
     ///
     /// # Errors
-    /// What it does and may not.
+    /// Returns the first rule that the program violates.
     pub fn of(image: Image<'a>, limits: &Limits) -> Result<Self, LoadError> {
         let soc = Soc::of_id(image.soc).ok_or(LoadError::Soc(image.soc))?;
         if image.sram_bytes > soc.sram_bytes {
@@ -152,28 +152,28 @@ impl<'a> Program<'a> {
         Ok(Self { image, blocks, loaded, operations })
     }
 
-    /// The bytes of each input.
+    /// Returns the size of each input in bytes.
     pub fn inputs(&self) -> &[u32] {
         &self.image.inputs
     }
 
-    /// The bytes of each output.
+    /// Returns the size of each output in bytes.
     pub fn outputs(&self) -> &[u32] {
         &self.image.outputs
     }
 
-    /// Multiplications of a run, and bytes that it moves.
+    /// Returns the multiplications of a run plus the bytes that it moves.
     pub fn operations(&self) -> u64 {
         self.operations
     }
 
-    /// The SoC that it was compiled for.
+    /// Returns the SoC that the program was compiled for.
     pub fn soc(&self) -> Option<&'static Soc> {
         Soc::of_id(self.image.soc)
     }
 }
 
-/// Bytes of what is prepared for an instruction; none beyond 64 bits.
+/// Returns the bytes prepared for an instruction, or `None` on overflow.
 fn prepared_bytes(instruction: &Instruction) -> Option<u64> {
     let (of, is_depthwise) = match instruction {
         Instruction::Conv(of) => (of, false),
@@ -193,7 +193,7 @@ fn prepared_bytes(instruction: &Instruction) -> Option<u64> {
     table.checked_add(u64::try_from(packed).ok()?)
 }
 
-/// Code as blocks, none of which is in another.
+/// Splits code into blocks; loops cannot be nested.
 fn blocks(code: &[Instruction]) -> Result<Vec<Block>, LoadError> {
     let mut blocks = Vec::new();
     let mut current = Block { trips: 1, body: Vec::new(), first: 0 };
@@ -224,10 +224,10 @@ fn blocks(code: &[Instruction]) -> Result<Vec<Block>, LoadError> {
     Ok(blocks)
 }
 
-/// A run without its numbers.
+/// Symbolic execution of a program, without values.
 struct Run<'a> {
     image: &'a Image<'a>,
-    /// By memory; none is the chip.
+    /// Written bytes per memory; the key `None` is the chip.
     written: BTreeMap<Option<Space>, Written>,
     left: Limits,
     limits: &'a Limits,
@@ -278,7 +278,7 @@ impl Run<'_> {
         })
     }
 
-    /// Whether what is read has been written.
+    /// Checks that everything read was written before.
     fn read(&mut self, rows: &Rows, from: [u64; 2]) -> Result<(), String> {
         let memory = match rows.memory {
             Memory::Elsewhere(Space::Input(_)) => return Ok(()),
@@ -299,7 +299,7 @@ impl Run<'_> {
         })
     }
 
-    /// From the first byte of rows to behind their last.
+    /// Returns the range of bytes from the first row to the last.
     fn range(&self, rows: &Rows, trip: u32) -> Result<[u64; 2], String> {
         let size = match rows.memory {
             Memory::Chip => u64::from(self.image.sram_bytes),
@@ -324,7 +324,7 @@ fn size(sizes: &[u32], index: u32) -> u64 {
         .map_or(0, |size| u64::from(*size))
 }
 
-/// Calls a function with each row, the first of which begins at `start`.
+/// Calls a function with each row; the first one begins at `start`.
 fn each(
     rows: &Rows,
     start: u64,

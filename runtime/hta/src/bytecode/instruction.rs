@@ -1,4 +1,4 @@
-//! The instructions: one declaration of each, from which its words and its reader follow.
+//! Instructions. One declaration of each generates its encoding and its decoder.
 
 use super::words::{At, Fault, Reader, Space, Words};
 
@@ -39,12 +39,12 @@ macro_rules! instructions {
             $($(#[$doc])* $name($block),)*
         }
 
-        /// Each instruction's code, name, and the names of its fields.
+        /// Each instruction's code, name, and field names.
         pub const INSTRUCTIONS: &[(u32, &str, &[&str])] =
             &[$(($code, stringify!($name), $block::FIELDS)),*];
 
         impl Instruction {
-            /// As the table of instructions has it.
+            /// Returns the name in [`INSTRUCTIONS`].
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Self::$name(_) => stringify!($name),)*
@@ -79,83 +79,83 @@ macro_rules! instructions {
 }
 
 instructions! {
-    /// What follows up to the next `End` is done several times.
+    /// Repeats the instructions up to the next `End`.
     1 Loop(Loop),
-    /// Where that ends.
+    /// Ends a loop.
     2 End(End),
-    /// Rows of bytes from elsewhere to the chip.
+    /// Copies rows of bytes to the chip.
     3 Load(Transfer),
-    /// Rows of bytes from the chip to elsewhere.
+    /// Copies rows of bytes from the chip.
     4 Store(Transfer),
-    /// Rows of bytes from the chip to the chip.
+    /// Copies rows of bytes within the chip.
     5 Copy(Lines),
-    /// A convolution of all channels.
+    /// A convolution over all channels.
     6 Conv(Convolution),
-    /// A convolution of each channel by itself.
+    /// A depthwise convolution.
     7 Depthwise(Convolution),
-    /// The greatest value of each window.
+    /// The maximum of each window.
     8 MaxPool(MaxPool),
-    /// The average of each window.
+    /// The mean of each window.
     9 AveragePool(AveragePool),
-    /// Sums of what values stand for.
+    /// The sum of two tensors, requantized.
     10 Add(Pair),
-    /// Products of what values stand for.
+    /// The product of two tensors, requantized.
     11 Mul(Pair),
-    /// For each byte what a table has for it.
+    /// Maps each byte through a table.
     12 Lookup(Lookup),
-    /// Each pixel several times.
+    /// Repeats each pixel.
     13 Resize(Resize),
-    /// The share of each value in its row's powers of e.
+    /// The softmax of each row.
     14 Softmax(Softmax),
 }
 
 blocks! {
     /// See [`Instruction::Loop`].
     Loop {
-        /// How often.
+        /// Number of iterations.
         trips: u32,
     }
 
     /// See [`Instruction::End`].
     End {}
 
-    /// Rows of bytes here, and where they go. See [`Instruction::Copy`].
+    /// Rows of bytes on the chip, and their destination. See [`Instruction::Copy`].
     Lines {
-        /// The first row.
+        /// Address of the first row.
         from: At,
-        /// From a row to the next.
+        /// Stride between rows.
         from_pitch: u32,
-        /// Where the first row goes.
+        /// Destination of the first row.
         to: At,
-        /// From a row to the next.
+        /// Stride between destination rows.
         to_pitch: u32,
-        /// How many rows.
+        /// Number of rows.
         rows: u32,
-        /// The bytes of a row.
+        /// Bytes per row.
         width: u32,
     }
 
     /// See [`Instruction::Load`] and [`Instruction::Store`].
     Transfer {
-        /// The memory that is not the chip's.
+        /// The memory other than the chip's.
         space: Space,
-        /// What is copied.
+        /// The rows to copy.
         lines: Lines,
     }
 
-    /// A window over height and width, down and across.
+    /// A sliding window; each pair is height, then width.
     Window {
         /// Pixels of the input.
         input: [u32; 2],
         /// Pixels of the output.
         output: [u32; 2],
-        /// Taps.
+        /// Kernel size.
         kernel: [u32; 2],
-        /// From a window to the next.
+        /// Strides.
         strides: [u32; 2],
-        /// From a tap to the next.
+        /// Dilations.
         dilations: [u32; 2],
-        /// Padding above and on the left.
+        /// Padding at the top and left.
         pads: [u32; 2],
     }
 
@@ -163,29 +163,29 @@ blocks! {
     Convolution {
         /// The first pixel of the input.
         from: At,
-        /// From a pixel to the next.
+        /// Stride between input pixels.
         from_pitch: u32,
         /// The first pixel of the output.
         to: At,
-        /// From a pixel to the next.
+        /// Stride between output pixels.
         to_pitch: u32,
-        /// Where it goes.
+        /// The window.
         window: Window,
-        /// Channels of a pixel of the input.
+        /// Channels of an input pixel.
         channels: u32,
-        /// Channels of a pixel of the output.
+        /// Channels of an output pixel.
         outputs: u32,
-        /// The input's value for 0.
+        /// Zero point of the input.
         from_zero: u32,
-        /// The output's value for 0.
+        /// Zero point of the output.
         to_zero: u32,
-        /// Where the constants have i8 for each output, channel and tap.
+        /// Offset in the constants of the i8 weights, by output, channel and tap.
         weights: u32,
-        /// Where they have an i8 for each output: the weight for 0.
+        /// Offset of the i8 zero points, one per output.
         zero_points: u32,
-        /// Where they have an i32 for each output, which its sums begin with.
+        /// Offset of the i32 biases, one per output; the initial values of the sums.
         bias: u32,
-        /// Where they have an f32 for each output, which its sums are multiplied with.
+        /// Offset of the f32 requantization factors, one per output.
         ratios: u32,
     }
 
@@ -195,7 +195,7 @@ blocks! {
         from: At,
         /// The first pixel of the output.
         to: At,
-        /// Where it goes.
+        /// The window.
         window: Window,
         /// Channels of a pixel.
         channels: u32,
@@ -207,53 +207,53 @@ blocks! {
         from: At,
         /// The first pixel of the output.
         to: At,
-        /// Where it goes.
+        /// The window.
         window: Window,
         /// Channels of a pixel.
         channels: u32,
-        /// 1 to divide by all taps of the kernel, 0 by those in the image.
+        /// 1 divides by all taps of the kernel, 0 by those inside the image.
         counts_padding: u32,
-        /// What a step of the input stands for.
+        /// Scale of the input.
         from_scale: f32,
-        /// The input's value for 0.
+        /// Zero point of the input.
         from_zero: u32,
-        /// What a step of the output stands for.
+        /// Scale of the output.
         to_scale: f32,
-        /// The output's value for 0.
+        /// Zero point of the output.
         to_zero: u32,
     }
 
     /// See [`Instruction::Add`] and [`Instruction::Mul`].
     Pair {
-        /// The first side.
+        /// The first operand.
         a: At,
-        /// The second side.
+        /// The second operand.
         b: At,
-        /// Where the results go.
+        /// Destination of the results.
         to: At,
-        /// Values of the first side and results.
+        /// Bytes of the first operand and of the results.
         len: u32,
-        /// Values of the second side, which meet those of the first side time and again; divides `len`.
+        /// Bytes of the second operand, which is repeated; divides `len`.
         b_len: u32,
-        /// What a step of the first side stands for.
+        /// Scale of the first operand.
         a_scale: f32,
-        /// Its value for 0.
+        /// Zero point of the first operand.
         a_zero: u32,
-        /// What a step of the second side stands for.
+        /// Scale of the second operand.
         b_scale: f32,
-        /// Its value for 0.
+        /// Zero point of the second operand.
         b_zero: u32,
-        /// What a step of the results stands for.
+        /// Scale of the results.
         to_scale: f32,
-        /// Their value for 0.
+        /// Zero point of the results.
         to_zero: u32,
     }
 
     /// See [`Instruction::Lookup`].
     Lookup {
-        /// What is looked up, and where the results go.
+        /// The rows to map, and their destination.
         lines: Lines,
-        /// Where the constants have the 256 bytes.
+        /// Offset in the constants of the 256 bytes.
         table: u32,
     }
 
@@ -263,9 +263,9 @@ blocks! {
         from: At,
         /// The first pixel of the output.
         to: At,
-        /// Pixels of the input, down and across.
+        /// Pixels of the input: height, width.
         input: [u32; 2],
-        /// Pixels made of each, down and across.
+        /// Repetitions of each pixel: down, across.
         times: [u32; 2],
         /// Channels of a pixel.
         channels: u32,
@@ -275,23 +275,23 @@ blocks! {
     Softmax {
         /// The first row.
         from: At,
-        /// Where its shares go.
+        /// Destination of the first row.
         to: At,
-        /// How many rows.
+        /// Number of rows.
         rows: u32,
-        /// The values of a row.
+        /// Values per row.
         width: u32,
-        /// What a step of the values stands for.
+        /// Scale of the input.
         from_scale: f32,
-        /// What a step of the shares stands for.
+        /// Scale of the output.
         to_scale: f32,
-        /// The share's value for 0.
+        /// Zero point of the output.
         to_zero: u32,
     }
 }
 
 impl Lines {
-    /// One row.
+    /// Returns a single row.
     pub(crate) fn one(from: u32, to: u32, width: u32) -> Self {
         let (from, to) = (At::fixed(from), At::fixed(to));
         Self { from, from_pitch: width, to, to_pitch: width, rows: 1, width }

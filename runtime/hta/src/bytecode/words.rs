@@ -1,19 +1,19 @@
-//! How fields become 32-bit words, and words fields.
+//! Encoding fields as 32-bit words, and decoding them.
 
 use std::slice::Iter;
 
-/// Why words are no instruction.
+/// A decoding error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// There are fewer than its fields take.
+    /// Fewer words than the fields need.
     Short,
-    /// No instruction has this code.
+    /// An unknown instruction code.
     Code(u32),
-    /// No space has this number.
+    /// An unknown memory space.
     Space(u32),
 }
 
-/// Words that are read one after the other.
+/// Reads words in order.
 #[derive(Debug)]
 pub(crate) struct Reader<'a>(Iter<'a, [u8; 4]>);
 
@@ -31,43 +31,43 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What becomes words.
+/// A field or group of fields that is encoded as words.
 pub(crate) trait Words: Sized {
     fn put(&self, to: &mut Vec<u32>);
     fn take(from: &mut Reader<'_>) -> Result<Self, Fault>;
-    /// Calls a function with each place of memory.
+    /// Calls a function with each address.
     fn places(&mut self, _: &mut dyn FnMut(&mut At)) {}
 }
 
-/// Where something begins, and how much further with each trip of the loop that it is in.
+/// An address, and its increment per iteration of the enclosing loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct At {
-    /// The first byte.
+    /// The first byte, in the first iteration.
     pub address: u32,
-    /// Bytes from a trip to the next; 0 outside of loops.
+    /// Bytes to the next iteration's address; 0 outside of loops.
     pub step: i32,
 }
 
-/// Memory that is not on the chip.
+/// Memory off the chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Space {
-    /// What a run is given, by number; read alone.
+    /// An input of the run, by number; read-only.
     Input(u32),
-    /// What a run gives, by number.
+    /// An output of the run, by number.
     Output(u32),
-    /// Those of the section; read alone.
+    /// The constants of the bytecode; read-only.
     Constants,
-    /// Memory of the run for what the chip has no room for.
+    /// Memory for tensors that do not fit the chip.
     Ddr,
 }
 
 impl At {
-    /// A place that is the same on every trip.
+    /// Returns an address that is the same in every iteration.
     pub fn fixed(address: u32) -> Self {
         Self { address, step: 0 }
     }
 
-    /// The first byte on a trip; none below 0.
+    /// Returns the address in an iteration, or `None` if it is negative.
     pub(crate) fn on(self, trip: u32) -> Option<u64> {
         let moved = i64::from(self.step) * i64::from(trip) + i64::from(self.address);
         u64::try_from(moved).ok()
@@ -118,7 +118,7 @@ impl Words for At {
     }
 }
 
-/// The number of a space is in the lowest byte, and that of an input or output above it.
+/// The kind of space is in the lowest byte, the number of an input or output above it.
 impl Words for Space {
     fn put(&self, to: &mut Vec<u32>) {
         to.push(match self {

@@ -1,4 +1,4 @@
-//! The instructions of a layer's tile, whose rows lie on the chip.
+//! Emits the instructions of a layer's tile, whose rows are on the chip.
 
 use std::ops::Range;
 
@@ -11,14 +11,14 @@ use crate::bytecode::{
 use crate::network::{self, Divisor, Encoding, Op};
 use crate::soc::Soc;
 
-/// Outputs of an instruction are a multiple of so many, where there are that many.
+/// Output channels of an instruction are a multiple of this, if possible.
 const LANES: u32 = 16;
 
-/// Where the constants of a layer are.
+/// Offsets of a layer's constants.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     filter: Option<Filter>,
-    /// By input, where one is needed.
+    /// By input; `None` if it needs no table.
     tables: Vec<Option<u32>>,
 }
 
@@ -47,7 +47,7 @@ impl Numbers {
     }
 }
 
-/// What each value of one encoding is in another.
+/// Returns the requantization table from one encoding to another.
 fn requantized(from: Encoding, to: Encoding) -> impl Iterator<Item = u8> {
     (0..=u8::MAX).map(move |value| {
         let number = f32::from(i16::from(value) - i16::from(from.zero_point)) * from.scale;
@@ -55,13 +55,13 @@ fn requantized(from: Encoding, to: Encoding) -> impl Iterator<Item = u8> {
     })
 }
 
-/// The nearest byte to an integral number; 0 of what is none.
+/// Rounds to the nearest byte, saturating; NaN becomes 0.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
 fn saturated(number: f32) -> u8 {
     number as u8
 }
 
-/// Appends the instructions that make rows `rows` of the output at `to`, of the rows of each input that it wants.
+/// Appends the instructions that compute rows `rows` of the output at `to`.
 pub(super) fn tile(
     job: &Job<'_, '_>,
     numbers: &Numbers,
@@ -154,7 +154,7 @@ fn words(numbers: [usize; 2]) -> Option<[u32; 2]> {
     Some([u32::try_from(numbers[0]).ok()?, u32::try_from(numbers[1]).ok()?])
 }
 
-/// The window of a tile: the rows that it has of the input, and what is left of the padding above.
+/// Returns the window of a tile: the input rows that it has, and the remaining padding at the top.
 fn window(job: &Job<'_, '_>, window: &network::Window, rows: &Range<usize>) -> Option<Window> {
     let height = job.rows(0, rows).len();
     let above = window.pads[0].saturating_sub(rows.start * window.strides[0]);
@@ -177,16 +177,16 @@ fn window_of(
     })
 }
 
-/// A layer with weights, whose outputs are cut.
+/// The output channels of a layer with weights, which may be divided.
 #[derive(Clone, Copy)]
 struct Cut {
-    /// Whether each channel is by itself, and makes some of the outputs.
+    /// Whether the layer is depthwise.
     depthwise: bool,
     channels: usize,
     outputs: usize,
 }
 
-/// A convolution, as many outputs at a time as there is room for weights.
+/// Emits a convolution, divided by output channels so that each instruction's weights fit the weight memory.
 fn convolutions(
     cut: Cut,
     filter: Filter,
@@ -196,7 +196,7 @@ fn convolutions(
     code: &mut Vec<Instruction>,
 ) -> Option<()> {
     let (channels, outputs) = (u32::try_from(cut.channels).ok()?, u32::try_from(cut.outputs).ok()?);
-    // Outputs that a channel makes stay together.
+    // Outputs of the same channel stay in one instruction.
     let multiplier = if cut.depthwise { outputs / channels } else { 1 };
     let room = soc.weight_bytes / filter.depth.max(1);
     let lanes = LANES.checked_mul(multiplier)?;
@@ -244,7 +244,7 @@ fn pair(job: &Job<'_, '_>, inputs: &[u32], to: u32, len: u32) -> Option<Pair> {
     })
 }
 
-/// The channels of each input next to those of the one before.
+/// Returns the channel offset of each input of a concatenation.
 fn parts(
     job: &Job<'_, '_>,
     numbers: &Numbers,

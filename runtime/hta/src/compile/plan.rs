@@ -1,5 +1,5 @@
-//! Where everything lies: which tensors stay on the chip from their maker to their last reader, which pass through it in
-//! tiles, and at which addresses.
+//! Memory planning: which tensors stay on the chip from producer to last consumer, which pass through it in tiles, and
+//! all addresses.
 
 use std::ops::Range;
 
@@ -8,27 +8,27 @@ use crate::bytecode::Space;
 use crate::network::{Network, Tensor, TensorId};
 use crate::soc::Soc;
 
-/// Where buffers on the chip begin.
+/// Alignment of on-chip buffers in bytes.
 const ALIGNMENT: usize = 64;
 
-/// Output rows that tiles should have before a tensor stays on the chip instead, the best first.
+/// Minimum output rows per tile, tried in order. A larger minimum moves more tensors off the chip.
 const WANTED_ROWS: [usize; 3] = [16, 4, 1];
 
-/// Where a tensor lies.
+/// The place of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// On the chip, from its maker to its last reader.
+    /// On the chip at this address, from its producer to its last consumer.
     Chip(usize),
-    /// Elsewhere alone.
+    /// Only off the chip.
     Elsewhere,
 }
 
-/// Where all lies.
+/// The addresses of a network.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     /// By tensor.
     pub(super) places: Vec<Place>,
-    /// By tensor: where it lies off the chip, if it does.
+    /// By tensor: the off-chip address, if any.
     pub(super) homes: Vec<Option<(Space, usize)>>,
     /// By layer.
     pub(super) tiles: Vec<Tiles>,
@@ -36,28 +36,28 @@ pub(super) struct Plan {
     pub(super) ddr_bytes: usize,
 }
 
-/// How a layer is cut.
+/// The tiling of a layer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tiles {
-    /// Output rows of a tile.
+    /// Output rows per tile.
     pub(super) rows: usize,
-    /// By input: where its rows are loaded to, unless it is on the chip anyway.
+    /// By input: the buffer of its rows, unless the whole tensor is on the chip.
     pub(super) inputs: Vec<Option<usize>>,
-    /// Where the output's rows are made, unless all of it is on the chip.
+    /// The buffer of the output's rows, unless the whole tensor is on the chip.
     pub(super) output: Option<usize>,
 }
 
-/// A layer that does not fit: which one, and the bytes that it takes at least.
+/// A layer that does not fit: its index, and the bytes that it needs at least.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TooLarge {
     pub(super) layer: usize,
     pub(super) bytes: usize,
 }
 
-/// From the layer that makes or first reads a tensor to the last that reads it.
+/// The layers from a tensor's producer or first consumer to its last consumer.
 type Life = Option<Range<usize>>;
 
-/// Plans a network for a SoC; `constants` is where the pool has a tensor's values.
+/// Plans a network for a SoC; `constants` has the offset of each constant tensor in the pool.
 pub(super) fn plan(
     network: &Network<'_>,
     soc: &Soc,
@@ -75,7 +75,7 @@ pub(super) fn plan(
                 }
                 Err(too_large) => fault = too_large,
             }
-            // The largest that is there at the time gives way.
+            // Moves the largest tensor that is alive at the failing layer off the chip, and tries again.
             let is_there = |id: usize| {
                 let life = lives.get(id).and_then(Option::as_ref);
                 life.is_some_and(|life| life.contains(&fault.layer))
@@ -107,8 +107,8 @@ fn lives(network: &Network<'_>) -> Vec<Life> {
     lives
 }
 
-/// Addresses on the chip with these tensors there in full, others in tiles of as many rows as have room, which are
-/// to be `wanted` at least.
+/// Assigns on-chip addresses to the tensors in `stays`, and tiles of at least `wanted` rows, as large as possible, to
+/// the others.
 fn place(
     network: &Network<'_>,
     soc: &Soc,
@@ -140,7 +140,7 @@ fn place(
     Ok((places, tiles, chip.peak))
 }
 
-/// Where tensors lie off the chip, and how much memory that takes besides inputs, outputs and constants.
+/// Assigns off-chip addresses; returns the memory needed in addition to inputs, outputs and constants.
 fn homes(
     network: &Network<'_>,
     lives: &[Life],
@@ -172,7 +172,7 @@ fn homes(
     (homes, ddr.peak)
 }
 
-/// A memory in which the first gap that is large enough is taken.
+/// A first-fit allocator.
 #[derive(Debug)]
 struct Gaps {
     room: usize,
@@ -185,7 +185,7 @@ struct Gaps {
 struct Taken {
     start: usize,
     end: usize,
-    /// The layer from which on it is free.
+    /// The first layer at which it is free again.
     until: usize,
 }
 
@@ -206,7 +206,7 @@ impl Gaps {
         Some(start)
     }
 
-    /// The largest tiles of a layer that have room; the bytes that the least take, if they have none.
+    /// Returns the largest tiles of a layer that fit, or the bytes that the smallest ones need.
     fn tiles(
         &mut self,
         job: &Job<'_, '_>,
@@ -255,7 +255,8 @@ impl Gaps {
     }
 }
 
-/// The bytes of each input's rows and of the output's, for tiles of so many; none of what is on the chip in full.
+/// Returns the bytes of each input's and the output's rows for tiles of `rows` rows; `None` for tensors that are on the
+/// chip as a whole.
 fn sizes(job: &Job<'_, '_>, places: &[Place], rows: usize) -> Vec<Option<usize>> {
     let passes = |id: TensorId| places.get(id.0) == Some(&Place::Elsewhere);
     let inputs = job.layer.inputs.iter().enumerate().map(|(input, &id)| {

@@ -1,21 +1,21 @@
-//! The constants of bytecode, as they are gathered.
+//! Collects the constants of bytecode.
 
 use crate::bytecode::{At, Convolution, Window};
 use crate::network::{Tensor, Values, Weights, ratio};
 
-/// What lies between an unsigned value and the signed one with the same bits but the highest.
+/// Difference between an unsigned value and the signed value with the same bits but the highest inverted.
 const MIDDLE: u8 = 1 << 7;
 
-/// Where constants begin.
+/// Alignment of constants in bytes.
 const ALIGNMENT: usize = 4;
 
 #[derive(Debug, Default)]
 pub(super) struct Pool(pub(super) Vec<u8>);
 
-/// The numbers of a layer with weights, and where they are.
+/// Offsets of the weights and parameters of a layer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Filter {
-    /// Weights of an output.
+    /// Weights per output.
     pub(super) depth: u32,
     from_zero: u32,
     to_zero: u32,
@@ -26,7 +26,7 @@ pub(super) struct Filter {
 }
 
 impl Pool {
-    /// Puts bytes behind what is there; none if they are beyond 32 bits.
+    /// Appends bytes, and returns their offset; `None` if it exceeds 32 bits.
     pub(super) fn put(&mut self, bytes: impl IntoIterator<Item = u8>) -> Option<u32> {
         self.0.resize(self.0.len().next_multiple_of(ALIGNMENT), 0);
         let at = u32::try_from(self.0.len()).ok()?;
@@ -34,7 +34,7 @@ impl Pool {
         u32::try_from(self.0.len()).ok().map(|_| at)
     }
 
-    /// Puts the numbers of a layer with weights.
+    /// Appends the weights and parameters of a layer.
     pub(super) fn filter(
         &mut self,
         of: &Weights<'_>,
@@ -69,7 +69,7 @@ impl Pool {
 }
 
 impl Filter {
-    /// The convolution of outputs from `first` on, over pixels that have nothing but what it reads and makes.
+    /// Returns the convolution of outputs from `first` on, for dense pixels.
     pub(super) fn convolution(&self, window: Window, first: u32) -> Convolution {
         Convolution {
             from: At::default(),

@@ -1,8 +1,8 @@
-//! Loops in the place of tiles that differ in nothing but where they lie, by the same bytes each time.
+//! Replaces tiles that differ only in addresses, by the same increment each, with loops.
 
 use crate::bytecode::{At, End, Instruction, Loop, Words};
 
-/// Tiles one after the other, as loops where three and more are alike.
+/// Appends the tiles, with a loop for each run of three or more similar ones.
 pub(super) fn roll(tiles: &[Vec<Instruction>], code: &mut Vec<Instruction>) {
     let mut rest = tiles;
     while let [first, others @ ..] = rest {
@@ -27,7 +27,7 @@ pub(super) fn roll(tiles: &[Vec<Instruction>], code: &mut Vec<Instruction>) {
     }
 }
 
-/// How much further the places of a tile are than those of the one before; none if they differ in more than that.
+/// Returns the address increments between two tiles, or `None` if they differ in anything else.
 fn steps(before: &[Instruction], tile: &[Instruction]) -> Option<Vec<i32>> {
     if before.len() != tile.len() {
         return None;
@@ -46,7 +46,7 @@ fn steps(before: &[Instruction], tile: &[Instruction]) -> Option<Vec<i32>> {
     Some(steps)
 }
 
-/// An instruction without its places, and these.
+/// Splits an instruction into itself without addresses, and the addresses.
 fn parted(mut instruction: Instruction) -> (Instruction, Vec<u32>) {
     let mut places = Vec::new();
     instruction.places(&mut |at| {

@@ -1,30 +1,30 @@
-//! What a layer needs of its inputs for some rows of its output.
+//! The input rows that a layer needs for some rows of its output.
 
 use std::ops::Range;
 
 use crate::network::{Layer, Network, Op, Tensor, TensorId, Window};
 
-/// A tensor as rows of bytes, as a layer takes it apart.
+/// A tensor as rows of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lines {
     pub(super) count: usize,
     pub(super) bytes: usize,
 }
 
-/// How the output rows of a layer follow from rows of an input.
+/// How output rows depend on the rows of an input.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Need {
-    /// Row by row.
+    /// On the same row.
     Same,
-    /// All of them each time.
+    /// On all rows.
     Whole,
-    /// Those that windows meet.
+    /// On the rows that windows cover.
     Windows(Window),
-    /// One for so many.
+    /// On one row for each group of this many output rows.
     Times(usize),
 }
 
-/// A layer and its tensors.
+/// A layer with its tensors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job<'n, 'a> {
     pub(super) layer: &'n Layer<'a>,
@@ -33,29 +33,29 @@ pub(super) struct Job<'n, 'a> {
 }
 
 impl<'n, 'a> Job<'n, 'a> {
-    /// None of a layer whose output is not there, which a network has none of.
+    /// Returns `None` for a layer without an output, which a checked network does not have.
     pub(super) fn of(network: &'n Network<'a>, layer: &'n Layer<'a>) -> Option<Self> {
         let y = network.tensors.get(layer.output.0)?;
         Some(Self { layer, tensors: &network.tensors, y })
     }
 
-    /// The input at a place.
+    /// Returns input number `input`.
     pub(super) fn x(&self, input: usize) -> Option<&'n Tensor<'a>> {
         self.layer.inputs.get(input).and_then(|id| self.tensors.get(id.0))
     }
 
-    /// A tensor of this layer as rows.
+    /// Returns a tensor of this layer as rows.
     pub(super) fn lines(&self, id: TensorId) -> Lines {
         let Some(tensor) = self.tensors.get(id.0) else { return Lines { count: 0, bytes: 0 } };
         let [_, height, width, channels] = tensor.shape;
         match self.layer.op {
-            // It minds no rows.
+            // Reshape copies bytes whatever their rows.
             Op::Reshape => Lines { count: tensor.len(), bytes: 1 },
             _ => Lines { count: height, bytes: width * channels },
         }
     }
 
-    /// Output rows that are made together at least.
+    /// Returns the fewest output rows that are computed together.
     pub(super) fn unit(&self) -> usize {
         match self.need(0) {
             Need::Times(times) => times,
@@ -83,7 +83,7 @@ impl<'n, 'a> Job<'n, 'a> {
         }
     }
 
-    /// The rows of an input that some rows of the output are made of.
+    /// Returns the input rows that some output rows depend on.
     pub(super) fn rows(&self, input: usize, of: &Range<usize>) -> Range<usize> {
         let count = self.layer.inputs.get(input).map_or(0, |&id| self.lines(id).count);
         match self.need(input) {
@@ -98,7 +98,7 @@ impl<'n, 'a> Job<'n, 'a> {
         }
     }
 
-    /// The most rows of an input that so many rows of the output are made of.
+    /// Returns the most input rows that any `rows` output rows depend on.
     pub(super) fn most_rows(&self, input: usize, rows: usize) -> usize {
         let count = self.layer.inputs.get(input).map_or(0, |&id| self.lines(id).count);
         match self.need(input) {

@@ -1,4 +1,4 @@
-//! Convolutions of tiles, by the primitives that the runtime's kernels run on.
+//! Convolution of tiles, on the primitives that the runtime's kernels use.
 
 use udo_simd::conv_u8::{self, Batch, Input};
 use udo_simd::depthwise::{self, Image, QuantizedWeights};
@@ -8,7 +8,7 @@ use super::memory::{Memory, apart, broken, range, span};
 use super::prepare::{Algorithm, Filter};
 use super::{Parallel, RunError};
 
-/// Products that are worth a thread.
+/// Products per grain; fewer are not worth a thread.
 const GRAIN: usize = 1 << 20;
 
 pub(super) fn run(
@@ -31,7 +31,7 @@ pub(super) fn run(
     let (others, to) = apart(chip, to)?;
     let values = others.get(from)?;
     let parts = (filter.products / GRAIN).clamp(1, parallel.threads().max(1));
-    // Pixels of a part.
+    // Pixels per grain.
     let grain = to_pixels.div_ceil(parts);
     match algorithm {
         Algorithm::Pointwise(shape) => parallel.chunks(to, grain * pitch, &|part, to| {

@@ -1,4 +1,4 @@
-//! The memories of a run, and their parts that instructions work on.
+//! The memories of a run, and the parts of them that instructions access.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use crate::bytecode::{At, Space};
 
 use super::RunError;
 
-/// What a run has.
+/// All memories of a run.
 #[derive(Debug)]
 pub(super) struct Memory<'r, 'i, 'o> {
     pub(super) inputs: &'r [&'i [u8]],
@@ -16,30 +16,30 @@ pub(super) struct Memory<'r, 'i, 'o> {
     pub(super) constants_at: usize,
     pub(super) ddr: &'r mut [u8],
     pub(super) chip: &'r mut [u8],
-    /// An image with a border.
+    /// A padded image.
     pub(super) bordered: &'r mut [u8],
     /// A row of padding.
     pub(super) padding: &'r mut [u8],
 }
 
-/// What a program that was checked does not come to.
+/// Returns `Broken` for `None`, which cannot occur for verified programs.
 pub(super) fn broken<T>(part: Option<T>) -> Result<T, RunError> {
     part.ok_or(RunError::Broken)
 }
 
-/// A place and a length as a range.
+/// Returns the range of `len` bytes from an address on.
 pub(super) fn range(at: At, trip: u32, len: usize) -> Result<Range<usize>, RunError> {
     let start = broken(at.on(trip).and_then(|start| usize::try_from(start).ok()))?;
     Ok(start..broken(start.checked_add(len))?)
 }
 
-/// The bytes that rows lie in.
+/// Returns the bytes that rows span.
 pub(super) fn span(rows: usize, pitch: usize, width: usize) -> usize {
     rows.saturating_sub(1).saturating_mul(pitch).saturating_add(width)
 }
 
 impl Memory<'_, '_, '_> {
-    /// A part of a memory off the chip, and one on the chip to write.
+    /// Returns a part of an off-chip memory, and a writable part of the chip.
     pub(super) fn incoming(
         &mut self,
         space: Space,
@@ -61,7 +61,7 @@ impl Memory<'_, '_, '_> {
         Ok((broken(from)?, broken(self.chip.get_mut(to))?))
     }
 
-    /// A part of the chip, and one off it to write.
+    /// Returns a part of the chip, and a writable part of an off-chip memory.
     pub(super) fn outgoing(
         &mut self,
         space: Space,
@@ -80,7 +80,7 @@ impl Memory<'_, '_, '_> {
         Ok((broken(self.chip.get(from))?, broken(to)?))
     }
 
-    /// A part of the chip to write, and what else is there.
+    /// Returns a writable part of the chip, and the rest of it.
     pub(super) fn on_chip(
         &mut self,
         to: Range<usize>,
@@ -89,12 +89,12 @@ impl Memory<'_, '_, '_> {
     }
 }
 
-/// What is on the chip besides a part of it.
+/// On-chip memory other than one part.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Others<'a> {
     before: &'a [u8],
     behind: &'a [u8],
-    /// Where the latter begins.
+    /// End of that part.
     end: usize,
 }
 
@@ -107,7 +107,7 @@ impl<'a> Others<'a> {
     }
 }
 
-/// A part of memory, and what else is there.
+/// Splits memory into one writable part and the rest.
 pub(super) fn apart(
     memory: &mut [u8],
     part: Range<usize>,

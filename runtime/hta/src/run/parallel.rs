@@ -1,25 +1,25 @@
-//! How a host lends threads to a run.
+//! Threads that a host provides to a run.
 
 use super::RunError;
 
-/// What is done with a chunk, by its number.
+/// The body of a parallel loop; called with a chunk and its index.
 pub type Call<'a> = dyn Fn(usize, &mut [u8]) -> Result<(), RunError> + Sync + 'a;
 
-/// Where threads come from. Calls of one parallel-for are made in any order, on any threads, and all have ended when it
+/// A provider of threads. The calls of one parallel loop run in any order on any threads, and have all ended when it
 /// returns.
 pub trait Parallel {
-    /// How many threads there are.
+    /// Returns the number of threads.
     fn threads(&self) -> usize;
 
-    /// Calls `each` with the number of each chunk of `len` bytes, the last of which may be shorter, and the chunk.
-    /// `len` is not 0. Does not use the heap.
+    /// Calls `each` with each chunk of `len` bytes and its index. The last chunk may be shorter; `len` is not 0. Does
+    /// not allocate.
     ///
     /// # Errors
-    /// One of those that calls returned, or [`RunError::Stopped`] if the host has ended the run.
+    /// Returns the error of one of the calls, or [`RunError::Stopped`] if the host stopped the run.
     fn chunks(&self, bytes: &mut [u8], len: usize, each: &Call<'_>) -> Result<(), RunError>;
 }
 
-/// The caller's thread alone.
+/// Runs everything on the calling thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Alone;
 

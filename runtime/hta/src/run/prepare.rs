@@ -1,4 +1,4 @@
-//! What is made of a program once: weights packed for the machine's vectors, tables of where the taps of windows lie.
+//! Prepares a program once: packs weights for the host's vector instructions, and computes tables of tap offsets.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use crate::bytecode::{
 };
 use crate::verify::{Program, slice};
 
-/// Channels from which on taps are wide enough to be gathered one by one.
+/// With this many channels, single taps are wide enough to be gathered.
 const WIDE: usize = 16;
-/// Where packed weights begin.
+/// Alignment of packed weights in bytes.
 const ALIGNMENT: usize = 64;
 
-/// Instructions that are done several times.
+/// Instructions with a repeat count.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) trips: u32,
     pub(super) steps: Vec<Step>,
 }
 
-/// An instruction with what it takes.
+/// An instruction with its prepared data.
 #[derive(Debug)]
 pub(super) enum Step {
     Load(Transfer),
@@ -35,7 +35,7 @@ pub(super) enum Step {
     Pair(Meeting, Pair),
     Lookup(Lines, Box<[u8; 256]>),
     Resize(Resize),
-    /// With the power of e of each distance from the greatest value.
+    /// With `exp(-scale * d)` for each distance `d` below the row's maximum.
     Softmax(Softmax, Box<[f32; 256]>),
 }
 
@@ -44,22 +44,22 @@ pub(super) enum Step {
 pub(super) struct Filter {
     pub(super) of: Convolution,
     pub(super) algorithm: Algorithm,
-    /// Products of a call.
+    /// Multiply-adds per call.
     pub(super) products: usize,
-    /// Which of the packed weights.
+    /// Index of the packed weights.
     pub(super) packed: usize,
-    /// None where all are 0.
+    /// Empty if all are 0.
     pub(super) zero_points: Vec<i8>,
     pub(super) bias: Vec<i32>,
     pub(super) ratios: Vec<f32>,
 }
 
-/// How one is computed.
+/// The algorithm of a convolution.
 #[derive(Debug)]
 pub(super) enum Algorithm {
-    /// A product with the pixels as they lie.
+    /// A matrix product on the pixels in place.
     Pointwise(conv_u8::Shape),
-    /// A product whose rows a table gathers: which table, and from the image or a copy with a border.
+    /// A matrix product whose rows are gathered through a table, from the image or from a padded copy.
     Indirect {
         shape: conv_u8::Shape,
         table: usize,
@@ -68,7 +68,7 @@ pub(super) enum Algorithm {
     Depthwise(depthwise::Shape),
 }
 
-/// An image with padding around it, so that the taps of a kernel's row lie behind each other.
+/// Padding around a copy of an image, so that the taps of a kernel row are contiguous.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Border {
     pub(super) before: [usize; 2],
@@ -76,7 +76,7 @@ pub(super) struct Border {
     pub(super) after: [usize; 2],
 }
 
-/// Packed weights, which begin at an address that vectors like.
+/// Packed weights, aligned for vector loads.
 #[derive(Debug)]
 pub(super) struct Packed {
     memory: Vec<i8>,
@@ -106,10 +106,10 @@ impl Border {
 }
 
 impl Program<'_> {
-    /// What a run works with. Allocates; runs do not.
+    /// Prepares the program. Allocates; runs do not.
     ///
     /// # Errors
-    /// A machine on which the program's sizes are beyond memory.
+    /// Returns an error if sizes exceed this machine's address space.
     pub fn prepare(&self) -> Result<Prepared, PrepareError> {
         let mut maker = Maker {
             constants: self.image.constants,
@@ -150,19 +150,19 @@ struct Maker<'a> {
     constants: &'a [u8],
     packed: Vec<Packed>,
     tables: Vec<Vec<u32>>,
-    /// By where the weights are, and all that decides how they are packed.
+    /// Indices of packed weights, by their offset and everything that determines packing.
     known_packed: BTreeMap<[usize; 6], usize>,
-    /// By the words of the window.
+    /// Indices of tables, by the words of the window.
     known_tables: BTreeMap<Vec<u32>, usize>,
     bordered: usize,
     padding: usize,
 }
 
 impl Maker<'_> {
-    /// None of sizes beyond memory.
+    /// Returns `None` if sizes overflow.
     fn step(&mut self, instruction: &Instruction) -> Option<Step> {
         Some(match *instruction {
-            // Blocks have none.
+            // Blocks contain neither.
             Instruction::Loop(_) | Instruction::End(_) => return None,
             Instruction::Load(of) => Step::Load(of),
             Instruction::Store(of) => Step::Store(of),
@@ -220,7 +220,7 @@ impl Maker<'_> {
         })
     }
 
-    /// How a convolution of all channels is computed.
+    /// Chooses the algorithm of a convolution over all channels.
     fn indirect(&mut self, of: &Convolution) -> Option<(conv_u8::Shape, Algorithm)> {
         let (channels, outputs) = (of.channels as usize, of.outputs as usize);
         let window = pixels(&of.window);
@@ -299,7 +299,7 @@ impl Maker<'_> {
     }
 }
 
-/// A window as the primitives take it.
+/// Converts to the primitives' window.
 pub(super) fn pixels(window: &Window) -> indirect::Window {
     let along = |first: usize, pair: [u32; 2]| [first, pair[0] as usize, pair[1] as usize];
     indirect::Window {
@@ -312,8 +312,8 @@ pub(super) fn pixels(window: &Window) -> indirect::Window {
     }
 }
 
-/// The border with which the taps of a kernel's row are read as one, and the window over an image that has it; none
-/// where there is one tap, or holes between them.
+/// Returns the border that makes the taps of a kernel row contiguous, and the window over the padded image; `None` for
+/// a single tap or dilated rows.
 fn bordered(window: &indirect::Window) -> Option<(Border, indirect::Window)> {
     let indirect::Window { input, output, kernel, strides, dilations, pads } = *window;
     if kernel[2] < 2 || dilations[2] != 1 {

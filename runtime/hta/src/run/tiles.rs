@@ -1,4 +1,4 @@
-//! What instructions without weights do to tiles.
+//! Instructions without weights, on tiles.
 
 use std::ops::Range;
 
@@ -12,10 +12,10 @@ use crate::bytecode::{AveragePool, Lines, MaxPool, Pair, Resize, Softmax, Transf
 
 type Done = Result<(), RunError>;
 
-/// Channels whose sums are made together.
+/// Channels that are summed together.
 const TOGETHER: usize = 64;
 
-/// Rows of bytes: where they lie on a trip, and where they go.
+/// Rows of bytes and their destination, in one iteration.
 struct Places {
     from: Range<usize>,
     to: Range<usize>,
@@ -33,7 +33,7 @@ impl Places {
         Ok(Self { from, to, from_pitch, to_pitch, width })
     }
 
-    /// Makes each row of that which it is made of.
+    /// Computes each destination row from its source row.
     fn each(&self, from: &[u8], to: &mut [u8], make: impl Fn(&[u8], &mut [u8])) -> Done {
         for (from, to) in from.chunks(self.from_pitch).zip(to.chunks_mut(self.to_pitch)) {
             make(broken(from.get(..self.width))?, broken(to.get_mut(..self.width))?);
@@ -87,7 +87,7 @@ pub(super) fn max_pool(of: &MaxPool, trip: u32, memory: &mut Memory<'_, '_, '_>)
     Ok(())
 }
 
-/// The mean of what values stand for, quantized once.
+/// Averages dequantized values, and quantizes once.
 pub(super) fn average_pool(of: &AveragePool, trip: u32, memory: &mut Memory<'_, '_, '_>) -> Done {
     let window = pixels(&of.window);
     let channels = of.channels as usize;
@@ -128,7 +128,7 @@ pub(super) fn average_pool(of: &AveragePool, trip: u32, memory: &mut Memory<'_, 
     Ok(())
 }
 
-/// Divided, rounded half to even, moved and saturated.
+/// Divides by the scale, rounds half to even, adds the zero point and saturates.
 fn quantized(number: f32, scale: f32, zero_point: u32) -> u8 {
     ((number / scale).round_ties_even() + zero_point as f32) as u8
 }
@@ -142,7 +142,7 @@ pub(super) fn pair(
     let (len, b_len) = (of.len as usize, of.b_len as usize);
     let (others, to) = memory.on_chip(range(of.to, trip, len)?)?;
     let (a, b) = (others.get(range(of.a, trip, len)?)?, others.get(range(of.b, trip, b_len)?)?);
-    // One value meets all of the other side at once.
+    // A single value is combined with the whole other operand in one call.
     let at_once = if b_len == 1 { len } else { b_len };
     let side = |values, scale, zero: u32| Operand { values, scale, zero_point: zero as u8 };
     for (a, to) in a.chunks(at_once).zip(to.chunks_mut(at_once)) {
@@ -170,7 +170,7 @@ pub(super) fn resize(of: &Resize, trip: u32, memory: &mut Memory<'_, '_, '_>) ->
     Ok(())
 }
 
-/// `powers` are those of e by how far a value lies below the greatest of its row.
+/// `powers[d]` is `exp(-scale * d)` for a value `d` below its row's maximum.
 pub(super) fn softmax(
     of: &Softmax,
     powers: &[f32; 256],

@@ -1,4 +1,4 @@
-//! Which bytes an instruction reads and writes, and how much it does.
+//! The memory accesses and the work of an instruction.
 
 use crate::bytecode::{At, Instruction, Lines, Lookup, Space, Window};
 
@@ -16,11 +16,11 @@ pub(super) struct Rows {
     pub(super) at: At,
     pub(super) count: u64,
     pub(super) width: u64,
-    /// From a row to the next, where there are several.
+    /// Stride between rows, if there are several.
     pub(super) pitch: u64,
 }
 
-/// What an instruction does to memory, and the operations that it takes; none where those are beyond 64 bits.
+/// Accesses of an instruction, and its operations; `None` if those overflow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
     pub(super) reads: [Option<Rows>; 2],
@@ -37,7 +37,7 @@ impl Rows {
         Self { memory: Memory::Chip, at, count: 1, width: len, pitch: len }
     }
 
-    /// Rows without anything between them are one.
+    /// Merges contiguous rows into one.
     fn joined(self) -> Self {
         match self.width.checked_mul(self.count) {
             Some(width) if self.pitch == self.width => {
@@ -47,7 +47,7 @@ impl Rows {
         }
     }
 
-    /// From the first byte to behind the last.
+    /// Returns the bytes from the first to the last row.
     pub(super) fn span(&self) -> Option<u64> {
         self.pitch.checked_mul(self.count.saturating_sub(1))?.checked_add(self.width)
     }
@@ -61,7 +61,7 @@ fn product(numbers: &[u64]) -> Option<u64> {
     numbers.iter().try_fold(1, |product: u64, &number| product.checked_mul(number))
 }
 
-/// Bytes of an image.
+/// Returns the bytes of an image.
 fn image(pixels: [u32; 2], channels: u32) -> u64 {
     area(pixels).saturating_mul(u64::from(channels))
 }
@@ -75,7 +75,7 @@ fn windows(from: At, to: At, window: &Window, channels: u32) -> Access {
     }
 }
 
-/// Rows from one memory to another.
+/// Returns the accesses of copying rows from one memory to another.
 fn copied(lines: &Lines, from: Memory, to: Memory) -> Access {
     let (count, width) = (u64::from(lines.rows), u64::from(lines.width));
     let rows = |memory, at, pitch| Rows { memory, ..Rows::chip(at, count, width, pitch) };
@@ -86,7 +86,7 @@ fn copied(lines: &Lines, from: Memory, to: Memory) -> Access {
     }
 }
 
-/// What an instruction does; none of what begins and ends loops.
+/// Returns the accesses of an instruction; `None` for `Loop` and `End`.
 pub(super) fn access(instruction: &Instruction) -> Option<Access> {
     let wide = u64::from;
     Some(match instruction {

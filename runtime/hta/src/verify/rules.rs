@@ -1,18 +1,18 @@
-//! Whether the fields of an instruction make sense by themselves: numbers in range, constants that are there.
+//! Checks of an instruction by itself: fields in range, constants present.
 
 use udo_simd::conv_u8::MAX_K;
 
 use crate::bytecode::{Convolution, Instruction, Lines, Window};
 use crate::soc::Soc;
 
-/// The greatest extent of an image, stride and dilation.
+/// The largest extent of an image, stride and dilation.
 const MAX_EXTENT: u32 = 1 << 16;
 /// The most taps of a kernel along an axis.
 const MAX_KERNEL: u32 = 1 << 10;
 
 type Checked = Result<(), String>;
 
-/// What is wrong with an instruction, if something is.
+/// Checks an instruction.
 pub(super) fn check(instruction: &Instruction, constants: &[u8], soc: &Soc) -> Checked {
     match instruction {
         Instruction::Loop(of) => least("trips", of.trips, 1),
@@ -111,7 +111,7 @@ fn window(window: &Window) -> Checked {
     }
 }
 
-/// `depth` are the channels that an output is made of.
+/// `depth` is the number of input channels per output.
 fn convolution(of: &Convolution, depth: u32, constants: &[u8], soc: &Soc) -> Checked {
     window(&of.window)?;
     least("channels", of.channels, 1)?;
@@ -142,7 +142,7 @@ fn constant<'a>(name: &str, constants: &'a [u8], at: u32, len: u64) -> Result<&'
         .ok_or_else(|| format!("has {name} at {at}, {len} bytes of {} constants", constants.len()))
 }
 
-/// So many constants from an address on.
+/// Returns `len` bytes of constants from an address on.
 pub(crate) fn slice(constants: &[u8], at: u32, len: u64) -> Option<&[u8]> {
     let (at, len) = (usize::try_from(at).ok()?, usize::try_from(len).ok()?);
     constants.get(at..at.checked_add(len)?)

@@ -1,8 +1,8 @@
-//! Which bytes of a memory have been written.
+//! The set of bytes of a memory that have been written.
 
 use std::collections::BTreeMap;
 
-/// Ranges of bytes that neither overlap nor touch: where each begins, and where it ends.
+/// Disjoint ranges that do not touch, as a map from start to end.
 #[derive(Debug, Default)]
 pub(super) struct Written(BTreeMap<u64, u64>);
 

@@ -1,4 +1,4 @@
-//! The page on the bytecode has every instruction, field, SoC and limit.
+//! `docs/hta-bytecode.md` lists every instruction, field, SoC and limit.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ fn page() -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// The cells of the row that begins with these.
+/// Returns the cells of the table row that begins with these.
 #[track_caller]
 fn row(page: &str, first: &[&str]) -> Vec<String> {
     let rows = page.lines().filter(|line| line.starts_with('|'));

@@ -1,4 +1,4 @@
-//! Each operator by itself, on each SoC, whole and in tiles.
+//! Tests of each operator alone, on each SoC, whole and tiled.
 
 use udo_hta::{Kind, SOCS};
 
@@ -7,7 +7,7 @@ use crate::{holds, reference};
 
 const CASES: u64 = 200;
 
-/// Cases that small memories had room for, of those of an operator on a SoC.
+/// Runs an operator's cases on each SoC, with memories that fit and with smaller ones.
 fn cases(kind: Kind) {
     for soc in SOCS.iter().filter(|soc| soc.operators.iter().any(|limit| limit.kind == kind)) {
         let mut tiled = 0;

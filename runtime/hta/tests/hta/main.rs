@@ -1,4 +1,4 @@
-//! Networks compiled and run, next to what their definitions give.
+//! Compiles and runs networks, and compares with a reference implementation.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![expect(
     clippy::cast_possible_truncation,
@@ -20,11 +20,11 @@ mod seeds;
 
 use udo_hta::{Limits, Network, Program, Soc, compile};
 
-/// Counts what runs take of the heap.
+/// Detects heap allocation in runs.
 #[global_allocator]
 static GUARD: udo_api::GuardAlloc = udo_api::GuardAlloc;
 
-/// What bytecode gives for inputs.
+/// Returns the outputs of bytecode for inputs.
 #[track_caller]
 fn run(bytes: &[u8], inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let program = Program::load(bytes, &Limits::DEFAULT).unwrap();
@@ -37,7 +37,7 @@ fn run(bytes: &[u8], inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
     outputs
 }
 
-/// Compiles for a SoC and compares with the reference; whether the SoC has room.
+/// Compiles for a SoC and compares with the reference; returns whether the network fits.
 #[track_caller]
 fn holds(
     what: &str,

@@ -1,4 +1,4 @@
-//! Bytecode that was changed anywhere is refused, or runs to its end within its memory.
+//! Bytecode with a random change either fails verification, or runs to its end inside its memory.
 
 use udo_hta::{Limits, Program, compile};
 
@@ -18,7 +18,7 @@ fn changed_programs_are_refused_or_run() {
         let Ok(mut bytes) = compile(&owned.network(), &small) else { continue };
         let head = 40.min(bytes.len() - 1);
         for _ in 0..random.within(1, 3) {
-            // Mostly behind the head, where there is more to find.
+            // Mostly after the header, where most fields are.
             let first = if random.chance(8) { 0 } else { head };
             let at = random.within(first, (bytes.len() - 1).min(2000));
             match random.within(0, 3) {

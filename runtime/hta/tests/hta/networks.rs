@@ -1,4 +1,4 @@
-//! Networks of several layers: in all of a chip's memory, and in so little that every layer is cut.
+//! Networks of several layers: with the whole on-chip memory, and with so little that every layer is tiled.
 
 use udo_hta::{Image, Instruction, compile};
 

@@ -1,4 +1,4 @@
-//! What is refused before it runs, and what runs are given.
+//! Verification errors, and errors of runs.
 
 use udo_hta::{
     Alone, At, Call, End, Image, Instruction, Kind, Limits, Lines, LoadError, Lookup, Loop, Pair,
@@ -20,7 +20,7 @@ fn store(from: At, to: At, rows: u32) -> Instruction {
     Instruction::Store(Transfer { space: Space::Output(0), lines: lines(from, to, rows) })
 }
 
-/// Rows of 8 bytes, 4 of which are the input, and 4 the output.
+/// Returns an image with rows of 8 bytes: 4 of input, 4 of output.
 fn image(code: Vec<Instruction>) -> Image<'static> {
     Image {
         soc: SOCS[0].id,
@@ -207,7 +207,7 @@ fn runs_leave_the_heap_alone() {
             program.outputs().iter().map(|&len| vec![0; len as usize]).collect();
         let mut outputs: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
         let mut scratch = vec![0; prepared.scratch_len()];
-        // What is asked of the machine is asked once.
+        // The first run detects CPU features, which may allocate.
         prepared.run(&inputs, &mut outputs, &mut scratch).unwrap();
         let before = udo_api::guard::thread_heap_calls();
         let done = prepared.run(&inputs, &mut outputs, &mut scratch);
@@ -238,7 +238,7 @@ fn runs_want_what_the_program_says() {
     assert_eq!(found, Err(RunError::Scratch { found: wanted - 1, wanted }));
 }
 
-/// A thread for each chunk.
+/// Runs each chunk on a thread.
 struct Threads;
 
 impl Parallel for Threads {
@@ -256,7 +256,7 @@ impl Parallel for Threads {
     }
 }
 
-/// One that ends every run.
+/// Stops every run.
 struct Stops;
 
 impl Parallel for Stops {

@@ -1,11 +1,11 @@
-//! Networks without a pattern, the same in every run.
+//! Random networks from fixed seeds.
 
 use udo_hta::{
     Divisor, Encoding, Kind, Layer, Network, Op, SOCS, Soc, Tensor, TensorId, Values, Weights,
     Window,
 };
 
-/// Numbers without a pattern.
+/// A random number generator.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -20,7 +20,7 @@ impl Random {
         self.0
     }
 
-    /// From the least to the most, both included.
+    /// Returns a value from `least` to `most`, inclusive.
     pub(crate) fn within(&mut self, least: usize, most: usize) -> usize {
         least + (self.next() >> 16) as usize % (most - least + 1)
     }
@@ -46,7 +46,7 @@ impl Random {
     }
 }
 
-/// What a network borrows.
+/// The data that a network borrows.
 #[derive(Default)]
 pub(crate) struct Owned {
     tensors: Vec<OwnedTensor>,
@@ -126,7 +126,7 @@ impl Owned {
         Network::new(tensors.collect(), layers.collect(), self.inputs.clone(), self.outputs.clone())
     }
 
-    /// Values for the inputs.
+    /// Returns values for the inputs.
     pub(crate) fn feeds(&self, random: &mut Random) -> Vec<Vec<u8>> {
         let len = |id: &TensorId| self.shape(*id).iter().product();
         self.inputs.iter().map(|id| random.bytes(len(id))).collect()
@@ -194,7 +194,7 @@ impl OwnedOp {
     }
 }
 
-/// A window that a SoC takes for an operator, and that an image has a place for.
+/// Returns a random window that a SoC supports for an operator and that fits an image.
 fn window(random: &mut Random, soc: &Soc, kind: Kind, [height, width]: [usize; 2]) -> Window {
     let limit = soc.operators.iter().find(|limit| limit.kind == kind).unwrap();
     loop {
@@ -218,7 +218,7 @@ fn window(random: &mut Random, soc: &Soc, kind: Kind, [height, width]: [usize; 2
     }
 }
 
-/// A convolution behind what is there.
+/// Appends a convolution.
 fn filter(
     owned: &mut Owned,
     random: &mut Random,
@@ -240,7 +240,7 @@ fn filter(
     owned.layer(OwnedOp::Filter(kind, window, weights), vec![from], y)
 }
 
-/// Puts a layer of an operator behind what is there, and gives its output.
+/// Appends a layer, and returns its output.
 pub(crate) fn append(
     owned: &mut Owned,
     random: &mut Random,
@@ -322,7 +322,7 @@ pub(crate) fn append(
     }
 }
 
-/// A network of several layers, each reading one of those before.
+/// Returns a network of several layers, each reading an earlier output.
 pub(crate) fn network(random: &mut Random, soc: &Soc, layers: usize) -> Owned {
     let mut owned = Owned::default();
     let shape = [1, random.within(1, 14), random.within(1, 14), random.within(1, 16)];
@@ -332,7 +332,7 @@ pub(crate) fn network(random: &mut Random, soc: &Soc, layers: usize) -> Owned {
         let kind = random.pick(soc.operators).kind;
         let from = if random.chance(4) { random.pick(&others) } else { last };
         let [_, height, width, channels] = owned.shape(from);
-        // Neither resized nor joined without end.
+        // Limits the growth by resizing and concatenation.
         let is_large = height * width * channels > 20_000;
         let grows = matches!(kind, Kind::Resize | Kind::Concat);
         let is_deep = kind == Kind::FullyConnected && height * width * channels > 2000;
@@ -349,12 +349,12 @@ pub(crate) fn network(random: &mut Random, soc: &Soc, layers: usize) -> Owned {
     owned
 }
 
-/// A SoC with other memories.
+/// Returns a SoC with other memory sizes.
 pub(crate) fn with_memory(soc: &Soc, sram_bytes: u32, weight_bytes: u32) -> Soc {
     Soc { sram_bytes, weight_bytes, ..*soc }
 }
 
-/// The SoC that takes all operators.
+/// Returns the SoC that supports all operators.
 pub(crate) fn full() -> &'static Soc {
     SOCS.last().unwrap()
 }

@@ -1,8 +1,8 @@
-//! What a network gives, computed as the definitions say: exact sums, numbers in `f32`, one loop for each sum.
+//! A reference implementation by the definitions: exact sums, f32 arithmetic, one loop per sum.
 
 use udo_hta::{Divisor, Encoding, Layer, Network, Op, Tensor, Values, Weights, Window};
 
-/// The outputs of a network.
+/// Returns the outputs of a network.
 pub(crate) fn run(network: &Network<'_>, inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut values: Vec<Option<Vec<u8>>> =
         network.tensors().iter().map(|tensor| tensor.values.map(<[u8]>::to_vec)).collect();
@@ -29,7 +29,7 @@ struct Image<'a> {
 }
 
 impl Image<'_> {
-    /// The value at a pixel, which may be outside.
+    /// Returns the value at a pixel, or `None` outside.
     fn at(&self, row: isize, column: isize, channel: usize) -> Option<u8> {
         let [_, height, width, channels] = self.tensor.shape;
         let row = usize::try_from(row).ok().filter(|row| *row < height)?;
@@ -115,7 +115,7 @@ fn met(inputs: &[Image<'_>], y: &Tensor<'_>, of: impl Fn(f32, f32) -> f32) -> Ve
     pairs.map(|(one, other)| quantize(of(a.number(*one), b.number(*other)), y.encoding)).collect()
 }
 
-/// All values of an image.
+/// Computes all values of an image.
 fn pooled(y: &Tensor<'_>, of: impl Fn(usize, usize, usize) -> u8) -> Vec<u8> {
     let [_, height, width, channels] = y.shape;
     let of = &of;
@@ -124,7 +124,7 @@ fn pooled(y: &Tensor<'_>, of: impl Fn(usize, usize, usize) -> u8) -> Vec<u8> {
     (0..height).flat_map(row).collect()
 }
 
-/// Where the taps of a window are, row by row.
+/// Yields the positions of a window's taps, row by row.
 fn taps(window: &Window, row: usize, column: usize) -> impl Iterator<Item = (isize, isize)> {
     let Window { kernel, strides, dilations, pads } = *window;
     let along = move |axis: usize, at: usize, tap: usize| {
@@ -135,7 +135,7 @@ fn taps(window: &Window, row: usize, column: usize) -> impl Iterator<Item = (isi
         .flat_map(move |i| (0..kernel[1]).map(move |j| (along(0, row, i), along(1, column, j))))
 }
 
-/// One product of a sum.
+/// Returns one product of a sum.
 fn term(x: &Image<'_>, value: u8, weights: &Weights<'_>, at: usize, output: usize) -> i64 {
     let of = |zeros: usize| if zeros == 1 { 0 } else { output };
     let weight = match weights.values {

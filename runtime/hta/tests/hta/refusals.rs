@@ -1,4 +1,4 @@
-//! What a SoC does not take, and what is no network, said by layer and rule.
+//! Errors for layers that a SoC does not support, and for invalid networks.
 
 use udo_hta::{
     Divisor, Encoding, Layer, Network, Op, SOCS, Soc, Tensor, TensorId, Values, Weights, Window,

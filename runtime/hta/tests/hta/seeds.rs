@@ -1,4 +1,4 @@
-//! What the fuzzer begins with is bytecode of today.
+//! The fuzzer's seeds are valid bytecode.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use udo_hta::{Kind, Limits, Program, compile};
 
 use crate::random::{Owned, Random, append, full, with_memory};
 
-/// Small programs, one for each operator, cut in tiles where that takes few bytes.
+/// Small programs, one per operator, tiled where that takes few bytes.
 #[test]
 fn seeds_of_the_fuzzer_are_programs() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/hta");
