@@ -43,14 +43,14 @@ pub struct Image<'a> {
 #[non_exhaustive]
 pub enum DecodeError {
     /// The magic bytes are missing.
-    #[error("the section does not begin with \"UDO-HTA\", so it is no bytecode for the HTA")]
+    #[error("the section does not begin with \"UDO-HTA\", so it is not HTA bytecode")]
     Magic,
     /// The format version is not supported.
-    #[error("the bytecode is of version {0}, wanted {VERSION}; compile the model again")]
+    #[error("the bytecode has version {0}, expected {VERSION}; compile the model again")]
     Version(u32),
     /// The length differs from what the header says.
     #[error(
-        "the section has {found} bytes, and its head says {wanted}; it was cut off or is damaged"
+        "the section has {found} bytes, expected {wanted} as its header says; it is truncated or damaged"
     )]
     Length {
         /// The actual length in bytes.
@@ -140,9 +140,9 @@ fn instructions(bytes: &[u8]) -> Result<Vec<Instruction>, DecodeError> {
     let mut code = Vec::new();
     while reader.left() > 0 {
         let said = |fault| match fault {
-            Fault::Short => "has fewer words than its fields take".to_owned(),
-            Fault::Code(code) => format!("has code {code}, which none has"),
-            Fault::Space(space) => format!("is about memory {space:#x}, which there is not"),
+            Fault::Short => "has fewer words than its fields need".to_owned(),
+            Fault::Code(code) => format!("has code {code}, which is not an instruction"),
+            Fault::Space(space) => format!("refers to memory {space:#x}, which does not exist"),
         };
         let read = Instruction::take(&mut reader);
         code.push(

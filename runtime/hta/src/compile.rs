@@ -27,7 +27,7 @@ pub enum CompileError {
     Refused(#[from] Refusal),
     /// A single row of a layer's output does not fit the on-chip memory.
     #[error(
-        "layer {layer:?} ({operator}) needs {bytes} bytes of on-chip memory for a row of its output, and {soc} has {room} (docs/hta-bytecode.md, rule \"rows\")"
+        "layer {layer:?} ({operator}) needs {bytes} bytes of on-chip memory for one output row, {soc} has {room} (docs/hta-bytecode.md, rule \"rows\")"
     )]
     Rows {
         /// The layer.
@@ -42,7 +42,7 @@ pub enum CompileError {
         room: u32,
     },
     /// Sizes exceed 32-bit addresses.
-    #[error("the network has more constants or activations than 32-bit addresses reach")]
+    #[error("the network's constants or activations exceed 32-bit addresses")]
     Addresses,
 }
 

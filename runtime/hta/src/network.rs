@@ -368,8 +368,8 @@ fn check(network: &Network<'_>) -> Result<(), NetworkError> {
     }
     let mut is_there: Vec<bool> = tensors.iter().map(|tensor| tensor.values.is_some()).collect();
     let mut made = |id: TensorId| match is_there.get_mut(id.0) {
-        None => Err(format!("is tensor {}, of which there are {}", id.0, tensors.len())),
-        Some(true) => Err("is there twice, or constant".to_owned()),
+        None => Err(format!("is tensor {}, but there are {}", id.0, tensors.len())),
+        Some(true) => Err("is defined twice or constant".to_owned()),
         Some(is_there) => {
             *is_there = true;
             Ok(())
@@ -390,12 +390,12 @@ fn check(network: &Network<'_>) -> Result<(), NetworkError> {
         let error = |fault| NetworkError { what: what(), fault };
         for &id in &one.inputs {
             if known.get(id.0) != Some(&true) {
-                let fault = format!("reads tensor {:?}, which no layer before it makes", name(id));
+                let fault = format!("reads tensor {:?}, which no earlier layer computes", name(id));
                 return Err(error(fault));
             }
         }
         made(one.output)
-            .map_err(|fault| error(format!("makes {:?}, which {fault}", name(one.output))))?;
+            .map_err(|fault| error(format!("computes {:?}, which {fault}", name(one.output))))?;
         if let Some(known) = known.get_mut(one.output.0) {
             *known = true;
         }
@@ -404,7 +404,7 @@ fn check(network: &Network<'_>) -> Result<(), NetworkError> {
     for (at, &id) in outputs.iter().enumerate() {
         let is_made = layers.iter().any(|layer| layer.output == id);
         if !is_made || outputs.iter().take(at).any(|other| *other == id) {
-            let fault = "is made by no layer, or there twice".to_owned();
+            let fault = "is not computed by any layer, or is listed twice".to_owned();
             return Err(NetworkError { what: format!("output {:?}", name(id)), fault });
         }
     }
@@ -418,11 +418,11 @@ fn check(network: &Network<'_>) -> Result<(), NetworkError> {
 fn tensor(tensor: &Tensor<'_>) -> Checked {
     let len = tensor.len();
     if len == 0 || len > MAX_BYTES {
-        return Err(format!("is {}, wanted 1 to {MAX_BYTES} bytes", shape(&tensor.shape)));
+        return Err(format!("is {}, expected 1 to {MAX_BYTES} bytes", shape(&tensor.shape)));
     }
     if let Some(values) = tensor.values.filter(|values| values.len() != len) {
         let found = values.len();
-        return Err(format!("is {}, and has {found} values", shape(&tensor.shape)));
+        return Err(format!("is {}, but has {found} values", shape(&tensor.shape)));
     }
     positive("scale", tensor.encoding.scale)
 }
@@ -443,7 +443,7 @@ fn layer(layer: &Layer<'_>, tensors: &[Tensor<'_>]) -> Checked {
         | Op::Softmax => 1..=1,
     };
     if !count.contains(&inputs.len()) {
-        return Err(format!("has {} inputs, wanted {}", inputs.len(), count.start()));
+        return Err(format!("has {} inputs, expected {}", inputs.len(), count.start()));
     }
     let (Some(&x), Some(y)) = (inputs.first(), tensors.get(layer.output.0)) else {
         return Err("has no input or output".to_owned());
@@ -453,14 +453,14 @@ fn layer(layer: &Layer<'_>, tensors: &[Tensor<'_>]) -> Checked {
     }
     let wanted = output_shape(&layer.op, &inputs, x, y)?;
     if y.shape != wanted {
-        return Err(format!("makes {}, and its output is {}", shape(&wanted), shape(&y.shape)));
+        return Err(format!("computes {}, but its output is {}", shape(&wanted), shape(&y.shape)));
     }
     match &layer.op {
         Op::Conv { window, weights: of } => weights(of, window.taps() * x.shape[3], x, y),
         Op::Depthwise { window, weights: of } => weights(of, window.taps(), x, y),
         Op::FullyConnected { weights: of } => weights(of, x.len(), x, y),
         Op::MaxPool { .. } | Op::Reshape | Op::Resize if x.encoding != y.encoding => {
-            Err("has an input and an output of different encodings, wanted the same".to_owned())
+            Err("has different encodings of input and output, expected the same".to_owned())
         }
         _ => Ok(()),
     }
@@ -483,7 +483,7 @@ fn output_shape(
         Op::Conv { window, .. } => windows(window, y.shape[3]),
         Op::Depthwise { window, .. } => {
             if !y.shape[3].is_multiple_of(channels) {
-                return Err(format!("makes {} channels of {channels}", y.shape[3]));
+                return Err(format!("computes {} channels from {channels}", y.shape[3]));
             }
             windows(window, y.shape[3])
         }
@@ -507,7 +507,7 @@ fn output_shape(
         }
         Op::Lookup { .. } | Op::Softmax => Ok(x.shape),
         Op::Reshape if x.len() == y.len() => Ok(y.shape),
-        Op::Reshape => Err(format!("makes {} of {}", shape(&y.shape), shape(&x.shape))),
+        Op::Reshape => Err(format!("computes {} from {}", shape(&y.shape), shape(&x.shape))),
         Op::Resize => {
             let times = |to: usize, from: usize| (to / from).saturating_mul(from);
             Ok([batch, times(y.shape[1], height), times(y.shape[2], width), channels])
@@ -521,14 +521,14 @@ fn window(window: &Window) -> Checked {
         [("kernel", kernel), ("strides", strides), ("dilations", dilations)]
     {
         if down == 0 || across == 0 {
-            return Err(format!("has a {name} of {down} x {across}, wanted 1 at least"));
+            return Err(format!("has a {name} of {down} x {across}, expected at least 1"));
         }
     }
     let [top, left, bottom, right] = pads;
     for (axis, pad) in [(0, top.max(bottom)), (1, left.max(right))] {
         if pad >= window.reach(axis) {
             let reach = window.reach(axis);
-            return Err(format!("has a padding of {pad} for windows of {reach}, wanted less"));
+            return Err(format!("has a padding of {pad} for windows of {reach}, expected less"));
         }
     }
     Ok(())
@@ -542,18 +542,18 @@ fn weights(weights: &Weights<'_>, depth: usize, x: &Tensor<'_>, y: &Tensor<'_>) 
     };
     let wanted = depth.saturating_mul(outputs);
     if len != wanted {
-        return Err(format!("has {len} weights, wanted {wanted}"));
+        return Err(format!("has {len} weights, expected {wanted}"));
     }
     for (name, found) in [("scales", weights.scales.len()), ("zero points", zeros)] {
         if found != 1 && found != outputs {
-            return Err(format!("has {found} {name} of weights, wanted 1 or {outputs}"));
+            return Err(format!("has {found} weight {name}, expected 1 or {outputs}"));
         }
     }
     if !weights.bias.is_empty() && weights.bias.len() != outputs {
-        return Err(format!("has a bias of {}, wanted none or {outputs}", weights.bias.len()));
+        return Err(format!("has a bias of {}, expected none or {outputs}", weights.bias.len()));
     }
     for &scale in weights.scales {
-        positive("scale of weights", scale)?;
+        positive("weight scale", scale)?;
         positive("ratio of scales", ratio(x.encoding.scale, scale, y.encoding.scale))?;
     }
     Ok(())
@@ -568,7 +568,7 @@ fn positive(name: &str, number: f32) -> Checked {
     if number.is_finite() && number > 0.0 {
         return Ok(());
     }
-    Err(format!("has a {name} of {number}, wanted a finite one above 0"))
+    Err(format!("has a {name} of {number}, expected a finite value above 0"))
 }
 
 fn shape(shape: &[usize; 4]) -> String {

@@ -33,7 +33,7 @@ pub struct Prepared {
 
 /// An error of [`Program::prepare`](crate::Program::prepare): sizes exceed this machine's address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the program's sizes are beyond this machine's memory")]
+#[error("the program's sizes exceed this machine's address space")]
 pub struct PrepareError;
 
 /// An error of [`Prepared::run`] or [`Prepared::run_on`].
@@ -41,7 +41,7 @@ pub struct PrepareError;
 #[non_exhaustive]
 pub enum RunError {
     /// The number of inputs is wrong.
-    #[error("the run was given {found} inputs, wanted {wanted}")]
+    #[error("the run got {found} inputs, expected {wanted}")]
     Inputs {
         /// Number of inputs passed.
         found: usize,
@@ -49,7 +49,7 @@ pub enum RunError {
         wanted: usize,
     },
     /// The number of outputs is wrong.
-    #[error("the run was given {found} outputs, wanted {wanted}")]
+    #[error("the run got {found} outputs, expected {wanted}")]
     Outputs {
         /// Number of outputs passed.
         found: usize,
@@ -57,7 +57,7 @@ pub enum RunError {
         wanted: usize,
     },
     /// An input has the wrong length.
-    #[error("input {at} has {found} bytes, wanted {wanted}")]
+    #[error("input {at} has {found} bytes, expected {wanted}")]
     Input {
         /// Index of the input.
         at: usize,
@@ -67,7 +67,7 @@ pub enum RunError {
         wanted: usize,
     },
     /// An output has the wrong length.
-    #[error("output {at} has {found} bytes, wanted {wanted}")]
+    #[error("output {at} has {found} bytes, expected {wanted}")]
     Output {
         /// Index of the output.
         at: usize,
@@ -77,7 +77,7 @@ pub enum RunError {
         wanted: usize,
     },
     /// The scratch memory is too small.
-    #[error("the run was given {found} bytes of scratch, wanted {wanted}")]
+    #[error("the run got {found} bytes of scratch memory, expected {wanted}")]
     Scratch {
         /// Bytes passed.
         found: usize,
@@ -88,7 +88,7 @@ pub enum RunError {
     #[error("the run was stopped by its host")]
     Stopped,
     /// An instruction accessed memory out of bounds; impossible for a verified program.
-    #[error("an instruction left its memory")]
+    #[error("an instruction accessed memory out of bounds")]
     Broken,
 }
 

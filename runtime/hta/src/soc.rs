@@ -40,7 +40,7 @@ pub struct Limit {
 
 /// A layer or tensor that a SoC does not support. The message names the violated rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} {found}, and {soc} takes {wanted} (docs/hta-bytecode.md, rule {rule:?})")]
+#[error("{what} {found}, {soc} supports {wanted} (docs/hta-bytecode.md, rule {rule:?})")]
 pub struct Refusal {
     /// The layer or tensor.
     pub what: String,
@@ -157,7 +157,7 @@ impl Soc {
         let channels = input.shape[3];
         let is_wide = channels > self.input_channels;
         self.unless(is_wide, "input channels", &what, || {
-            (format!("has {channels} channels"), format!("{} at most", self.input_channels))
+            (format!("has {channels} channels"), format!("at most {}", self.input_channels))
         })
     }
 
@@ -171,12 +171,12 @@ impl Soc {
         let what = format!("layer {:?} ({})", layer.name, kind.name());
         let Some(limit) = self.operators.iter().find(|limit| limit.kind == kind) else {
             let taken: Vec<_> = self.operators.iter().map(|limit| limit.kind.name()).collect();
-            let found = "is of an operator that it has not".to_owned();
+            let found = "has an unsupported operator".to_owned();
             return Err(self.refusal("operators", what, found, taken.join(", ")));
         };
         let count = layer.inputs.len();
         self.unless(count > limit.inputs, "inputs", &what, || {
-            (format!("has {count} inputs"), format!("{} at most", limit.inputs))
+            (format!("has {count} inputs"), format!("at most {}", limit.inputs))
         })?;
         for &id in layer.inputs.iter().chain([&layer.output]) {
             if let Some(tensor) = tensors.get(id.0) {
@@ -206,18 +206,18 @@ impl Soc {
         })?;
         let most = extents.into_iter().max().unwrap_or(0);
         self.unless(most > self.extent, "extents", what, || {
-            (format!("has an extent of {most}"), format!("{} at most", self.extent))
+            (format!("has an extent of {most}"), format!("at most {}", self.extent))
         })
     }
 
     /// `products` are the terms of one sum, `weights` the fewest weights that must be loaded together.
     fn takes_sums(&self, what: &str, products: usize, weights: usize) -> Result<(), Refusal> {
         self.unless(products > MAX_K, "sums", what, || {
-            (format!("sums up {products} products"), format!("{MAX_K} at most"))
+            (format!("sums {products} products"), format!("at most {MAX_K}"))
         })?;
         let room = usize::try_from(self.weight_bytes).unwrap_or(usize::MAX);
         self.unless(weights > room, "weights", what, || {
-            (format!("has {weights} weights per channel"), format!("{room} at most"))
+            (format!("has {weights} weights per channel"), format!("at most {room}"))
         })
     }
 
@@ -229,7 +229,7 @@ impl Soc {
         ];
         for (rule, name, [down, across], most) in rules {
             self.unless(down.max(across) > most, rule, what, || {
-                (format!("has {name} of {down} x {across}"), format!("{most} at most"))
+                (format!("has {name} of {down} x {across}"), format!("at most {most}"))
             })?;
         }
         Ok(())

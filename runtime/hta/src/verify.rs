@@ -61,10 +61,12 @@ pub enum LoadError {
     #[error(transparent)]
     Decode(#[from] DecodeError),
     /// The SoC id is unknown.
-    #[error("the bytecode is for SoC {0}, which is not known here; compile the model again")]
+    #[error(
+        "the bytecode is for SoC {0}, which this version does not support; compile the model again"
+    )]
     Soc(u32),
     /// The program uses more on-chip memory than its SoC has.
-    #[error("the bytecode uses {found} bytes of on-chip memory, and {soc} has {wanted}")]
+    #[error("the bytecode uses {found} bytes of on-chip memory, {soc} has {wanted}")]
     Sram {
         /// Bytes that it uses.
         found: u32,
@@ -84,13 +86,13 @@ pub enum LoadError {
         fault: String,
     },
     /// A loop is not closed.
-    #[error("the bytecode ends within a loop")]
+    #[error("the bytecode ends inside a loop")]
     Open,
     /// An output is not completely written.
-    #[error("output {0} is not written in full")]
+    #[error("output {0} is not completely written")]
     Output(usize),
     /// The program exceeds a limit.
-    #[error("the bytecode takes more than {most} {what} of a run, the most that is allowed")]
+    #[error("the bytecode exceeds the limit of {most} {what} per run")]
     TooMuch {
         /// The limited resource.
         what: &'static str,
@@ -208,7 +210,8 @@ fn blocks(code: &[Instruction]) -> Result<Vec<Block>, LoadError> {
             }
         };
         if begins.is_some() == is_loop {
-            let fault = if is_loop { "is in a loop, wanted its end" } else { "ends no loop" };
+            let fault =
+                if is_loop { "is inside a loop, expected its End" } else { "is outside a loop" };
             let name = instruction.name();
             return Err(LoadError::Instruction { at, name, fault: fault.to_owned() });
         }
@@ -247,7 +250,7 @@ impl Run<'_> {
                 let rows = rows.fold(0, |sum: u64, rows| sum.saturating_add(rows.count));
                 spend(&mut self.left.rows, rows, "rows", self.limits.rows)?;
                 self.access(&access, trip).map_err(|fault| {
-                    let fault = format!("{fault}, on trip {trip}");
+                    let fault = format!("{fault}, in iteration {trip}");
                     LoadError::Instruction { at, name: instruction.name(), fault }
                 })?;
             }
@@ -267,7 +270,7 @@ impl Run<'_> {
         let memory = match access.write.memory {
             Memory::Chip => None,
             Memory::Elsewhere(Space::Input(_) | Space::Constants) => {
-                return Err("writes what is read alone".to_owned());
+                return Err("writes read-only memory".to_owned());
             }
             Memory::Elsewhere(space) => Some(space),
         };
@@ -295,7 +298,7 @@ impl Run<'_> {
             if written.covers(start, end) {
                 return Ok(());
             }
-            Err(format!("reads bytes {start} to {end}, which nothing has written"))
+            Err(format!("reads bytes {start} to {end}, which are not initialized"))
         })
     }
 
@@ -312,7 +315,7 @@ impl Run<'_> {
         let end = start.zip(rows.span()).and_then(|(start, span)| start.checked_add(span));
         match start.zip(end) {
             Some((start, end)) if end <= size => Ok([start, end]),
-            _ => Err(format!("touches {rows:?}, and that memory has {size} bytes")),
+            _ => Err(format!("accesses {rows:?}, but that memory has {size} bytes")),
         }
     }
 }

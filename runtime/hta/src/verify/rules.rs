@@ -22,7 +22,7 @@ pub(super) fn check(instruction: &Instruction, constants: &[u8], soc: &Soc) -> C
         Instruction::Conv(of) => convolution(of, of.channels, constants, soc),
         Instruction::Depthwise(of) => {
             if of.channels == 0 || !of.outputs.is_multiple_of(of.channels) {
-                return Err(format!("makes {} channels of {}", of.outputs, of.channels));
+                return Err(format!("computes {} channels from {}", of.outputs, of.channels));
             }
             convolution(of, 1, constants, soc)
         }
@@ -37,7 +37,7 @@ pub(super) fn check(instruction: &Instruction, constants: &[u8], soc: &Soc) -> C
         Instruction::Add(of) | Instruction::Mul(of) => {
             least("len", of.len, 1)?;
             if of.b_len == 0 || !of.len.is_multiple_of(of.b_len) {
-                return Err(format!("has {} values that meet {}", of.b_len, of.len));
+                return Err(format!("has {} values for {}", of.b_len, of.len));
             }
             scales(&[of.a_scale, of.b_scale, of.to_scale])?;
             bytes(&[of.a_zero, of.b_zero, of.to_zero])
@@ -64,14 +64,14 @@ fn least(name: &str, found: u32, least: u32) -> Checked {
     if found >= least {
         return Ok(());
     }
-    Err(format!("has {name} of {found}, wanted {least} at least"))
+    Err(format!("has {name} of {found}, expected at least {least}"))
 }
 
 fn most(name: &str, found: u32, most: u32) -> Checked {
     if found <= most {
         return Ok(());
     }
-    Err(format!("has {name} of {found}, wanted {most} at most"))
+    Err(format!("has {name} of {found}, expected at most {most}"))
 }
 
 fn pairs(name: &str, found: [u32; 2], from: u32, to: u32) -> Checked {
@@ -85,7 +85,7 @@ fn bytes(zeros: &[u32]) -> Checked {
 fn scales(scales: &[f32]) -> Checked {
     match scales.iter().find(|scale| !scale.is_finite() || **scale <= 0.0) {
         None => Ok(()),
-        Some(scale) => Err(format!("has a scale of {scale}, wanted a finite one above 0")),
+        Some(scale) => Err(format!("has a scale of {scale}, expected a finite value above 0")),
     }
 }
 
@@ -107,7 +107,7 @@ fn window(window: &Window) -> Checked {
     pairs("pads", pads, 0, MAX_EXTENT)?;
     match usize::try_from(kernel[0] * kernel[1]) {
         Ok(taps) if taps <= MAX_K => Ok(()),
-        _ => Err(format!("has {} taps, wanted {MAX_K} at most", kernel[0] * kernel[1])),
+        _ => Err(format!("has {} taps, expected at most {MAX_K}", kernel[0] * kernel[1])),
     }
 }
 
@@ -122,12 +122,12 @@ fn convolution(of: &Convolution, depth: u32, constants: &[u8], soc: &Soc) -> Che
     let taps = u64::from(of.window.kernel[0]) * u64::from(of.window.kernel[1]);
     let products = taps * u64::from(depth);
     if usize::try_from(products).map_or(true, |products| products > MAX_K) {
-        return Err(format!("sums up {products} products, wanted {MAX_K} at most"));
+        return Err(format!("sums {products} products, expected at most {MAX_K}"));
     }
     let len = products * u64::from(of.outputs);
     if len > u64::from(soc.weight_bytes) {
         let room = soc.weight_bytes;
-        return Err(format!("has {len} weights, and {} has room for {room}", soc.name));
+        return Err(format!("has {len} weights, {} has memory for {room}", soc.name));
     }
     let each = u64::from(of.outputs);
     constant("weights", constants, of.weights, len)?;

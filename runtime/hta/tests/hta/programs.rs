@@ -58,42 +58,45 @@ fn accesses_are_held_to_memory() {
     let whole = store(At::fixed(0), At::fixed(0), 4);
     refused(
         vec![load(40, 4), whole],
-        "instruction 0 (Load) touches Rows { memory: Chip, at: At { address: 40, step: 0 }, count: 1, width: 32, pitch: 32 }, and that memory has 64 bytes, on trip 0",
+        "instruction 0 (Load) accesses Rows { memory: Chip, at: At { address: 40, step: 0 }, count: 1, width: 32, pitch: 32 }, but that memory has 64 bytes, in iteration 0",
     );
     let beyond = store(At { address: 16, step: -8 }, At::fixed(0), 1);
     refused(
         vec![load(0, 4), TRIPS, beyond, END],
-        "instruction 2 (Store) touches Rows { memory: Chip, at: At { address: 16, step: -8 }, count: 1, width: 8, pitch: 8 }, and that memory has 64 bytes, on trip 3",
+        "instruction 2 (Store) accesses Rows { memory: Chip, at: At { address: 16, step: -8 }, count: 1, width: 8, pitch: 8 }, but that memory has 64 bytes, in iteration 3",
     );
     refused(
         vec![load(8, 4), whole],
-        "instruction 1 (Store) reads bytes 0 to 32, which nothing has written, on trip 0",
+        "instruction 1 (Store) reads bytes 0 to 32, which are not initialized, in iteration 0",
     );
     refused(
         vec![load(0, 4), store(At::fixed(0), At::fixed(0), 3)],
-        "output 0 is not written in full",
+        "output 0 is not completely written",
     );
     let over = lines(At::fixed(0), At::fixed(4), 1);
     refused(
         vec![load(0, 4), Instruction::Copy(over), whole],
-        "instruction 1 (Copy) reads [0, 8] and writes [4, 12], which overlap, on trip 0",
+        "instruction 1 (Copy) reads [0, 8] and writes [4, 12], which overlap, in iteration 0",
     );
     let Instruction::Store(whole) = whole else { panic!("{whole:?}") };
     let into = Transfer { space: Space::Input(0), ..whole };
     refused(
         vec![load(0, 4), Instruction::Store(into)],
-        "instruction 1 (Store) writes what is read alone, on trip 0",
+        "instruction 1 (Store) writes read-only memory, in iteration 0",
     );
 }
 
 #[test]
 fn loops_neither_nest_nor_stay_open() {
-    refused(vec![TRIPS, load(0, 4), TRIPS], "instruction 2 (Loop) is in a loop, wanted its end");
-    refused(vec![load(0, 4), END], "instruction 1 (End) ends no loop");
-    refused(vec![TRIPS, load(0, 4)], "the bytecode ends within a loop");
+    refused(
+        vec![TRIPS, load(0, 4), TRIPS],
+        "instruction 2 (Loop) is inside a loop, expected its End",
+    );
+    refused(vec![load(0, 4), END], "instruction 1 (End) is outside a loop");
+    refused(vec![TRIPS, load(0, 4)], "the bytecode ends inside a loop");
     refused(
         vec![Instruction::Loop(Loop { trips: 0 }), END],
-        "instruction 0 (Loop) has trips of 0, wanted 1 at least",
+        "instruction 0 (Loop) has trips of 0, expected at least 1",
     );
 }
 
@@ -116,13 +119,13 @@ fn numbers_are_held_to_their_ranges() {
     let with = |pair| vec![load(0, 4), Instruction::Add(pair), store(At::fixed(32), at, 4)];
     refused(
         with(Pair { a_zero: 256, ..pair }),
-        "instruction 1 (Add) has a zero point of 256, wanted 255 at most",
+        "instruction 1 (Add) has a zero point of 256, expected at most 255",
     );
     refused(
         with(Pair { to_scale: f32::INFINITY, ..pair }),
-        "instruction 1 (Add) has a scale of inf, wanted a finite one above 0",
+        "instruction 1 (Add) has a scale of inf, expected a finite value above 0",
     );
-    refused(with(Pair { b_len: 5, ..pair }), "instruction 1 (Add) has 5 values that meet 32");
+    refused(with(Pair { b_len: 5, ..pair }), "instruction 1 (Add) has 5 values for 32");
     let lookup = Lookup { lines: lines(at, At::fixed(32), 4), table: 8 };
     refused(
         vec![load(0, 4), Instruction::Lookup(lookup)],
@@ -136,32 +139,32 @@ fn heads_are_read_with_care() {
     let error = |bytes: &[u8]| Program::load(bytes, &Limits::DEFAULT).unwrap_err().to_string();
     assert_eq!(
         error(b"hello"),
-        "the section does not begin with \"UDO-HTA\", so it is no bytecode for the HTA"
+        "the section does not begin with \"UDO-HTA\", so it is not HTA bytecode"
     );
     let with = |at: usize, value: u8| {
         let mut bytes = bytes.clone();
         bytes[at] = value;
         error(&bytes)
     };
-    assert_eq!(with(8, 2), "the bytecode is of version 2, wanted 1; compile the model again");
+    assert_eq!(with(8, 2), "the bytecode has version 2, expected 1; compile the model again");
     assert_eq!(
         with(12, 77),
-        "the bytecode is for SoC 77, which is not known here; compile the model again"
+        "the bytecode is for SoC 77, which this version does not support; compile the model again"
     );
     assert_eq!(
         with(19, 1),
-        "the bytecode uses 16777280 bytes of on-chip memory, and hta100 has 262144"
+        "the bytecode uses 16777280 bytes of on-chip memory, hta100 has 262144"
     );
     let found = bytes.len();
     assert_eq!(
         error(&bytes[..found - 1]),
         format!(
-            "the section has {} bytes, and its head says {found}; it was cut off or is damaged",
+            "the section has {} bytes, expected {found} as its header says; it is truncated or damaged",
             found - 1
         )
     );
-    assert_eq!(with(48, 99), "instruction 0 has code 99, which none has");
-    assert_eq!(with(52, 9), "instruction 0 is about memory 0x9, which there is not");
+    assert_eq!(with(48, 99), "instruction 0 has code 99, which is not an instruction");
+    assert_eq!(with(52, 9), "instruction 0 refers to memory 0x9, which does not exist");
 }
 
 #[test]
@@ -180,7 +183,7 @@ fn work_is_bounded() {
     assert_eq!(limits(|limits| limits.bytes = 1), too_much("bytes"));
     assert_eq!(
         limits(|limits| limits.rows = 1).to_string(),
-        "the bytecode takes more than 1 rows of a run, the most that is allowed"
+        "the bytecode exceeds the limit of 1 rows per run"
     );
 }
 
@@ -230,9 +233,9 @@ fn runs_want_what_the_program_says() {
     let (input, mut output) = ([0; 32], [0; 32]);
     let mut scratch = vec![0; prepared.scratch_len()];
     let found = prepared.run(&[&input[1..]], &mut [&mut output], &mut scratch);
-    assert_eq!(found.unwrap_err().to_string(), "input 0 has 31 bytes, wanted 32");
+    assert_eq!(found.unwrap_err().to_string(), "input 0 has 31 bytes, expected 32");
     let found = prepared.run(&[&input], &mut [&mut output[1..]], &mut scratch);
-    assert_eq!(found.unwrap_err().to_string(), "output 0 has 31 bytes, wanted 32");
+    assert_eq!(found.unwrap_err().to_string(), "output 0 has 31 bytes, expected 32");
     let wanted = scratch.len();
     let found = prepared.run(&[&input], &mut [&mut output], &mut scratch[1..]);
     assert_eq!(found, Err(RunError::Scratch { found: wanted - 1, wanted }));

@@ -44,63 +44,63 @@ fn socs_say_which_rule_is_against_a_layer() {
         Op::Softmax,
         [1, 1, 1, 4],
         [1, 1, 1, 4],
-        "layer \"one\" (Softmax) is of an operator that it has not, and hta100 takes Conv, Depthwise, FullyConnected, Add, Concat, MaxPool, AveragePool, Lookup, Reshape (docs/hta-bytecode.md, rule \"operators\")",
+        "layer \"one\" (Softmax) has an unsupported operator, hta100 supports Conv, Depthwise, FullyConnected, Add, Concat, MaxPool, AveragePool, Lookup, Reshape (docs/hta-bytecode.md, rule \"operators\")",
     );
     refused(
         small,
         Op::Reshape,
         [2, 1, 1, 4],
         [1, 2, 1, 4],
-        "input \"x\" has a batch of 2, and hta100 takes a batch of 1 (docs/hta-bytecode.md, rule \"batch\")",
+        "input \"x\" has a batch of 2, hta100 supports a batch of 1 (docs/hta-bytecode.md, rule \"batch\")",
     );
     refused(
         small,
         Op::Reshape,
         [1, 1, 1, 17],
         [1, 1, 17, 1],
-        "input \"x\" has 17 channels, and hta100 takes 16 at most (docs/hta-bytecode.md, rule \"input channels\")",
+        "input \"x\" has 17 channels, hta100 supports at most 16 (docs/hta-bytecode.md, rule \"input channels\")",
     );
     refused(
         small,
         Op::Reshape,
         [1, 2049, 1, 1],
         [1, 1, 2049, 1],
-        "input \"x\" has an extent of 2049, and hta100 takes 2048 at most (docs/hta-bytecode.md, rule \"extents\")",
+        "input \"x\" has an extent of 2049, hta100 supports at most 2048 (docs/hta-bytecode.md, rule \"extents\")",
     );
     refused(
         small,
         pool(Window { kernel: [4, 3], ..Window::ONE }),
         [1, 8, 8, 4],
         [1, 5, 6, 4],
-        "layer \"one\" (MaxPool) has a kernel of 4 x 3, and hta100 takes 3 at most (docs/hta-bytecode.md, rule \"kernel\")",
+        "layer \"one\" (MaxPool) has a kernel of 4 x 3, hta100 supports at most 3 (docs/hta-bytecode.md, rule \"kernel\")",
     );
     refused(
         small,
         pool(Window { strides: [1, 3], ..Window::ONE }),
         [1, 8, 8, 4],
         [1, 8, 3, 4],
-        "layer \"one\" (MaxPool) has strides of 1 x 3, and hta100 takes 2 at most (docs/hta-bytecode.md, rule \"stride\")",
+        "layer \"one\" (MaxPool) has strides of 1 x 3, hta100 supports at most 2 (docs/hta-bytecode.md, rule \"stride\")",
     );
     refused(
         small,
         pool(Window { kernel: [2, 2], dilations: [2, 1], ..Window::ONE }),
         [1, 8, 8, 4],
         [1, 6, 7, 4],
-        "layer \"one\" (MaxPool) has dilations of 2 x 1, and hta100 takes 1 at most (docs/hta-bytecode.md, rule \"dilation\")",
+        "layer \"one\" (MaxPool) has dilations of 2 x 1, hta100 supports at most 1 (docs/hta-bytecode.md, rule \"dilation\")",
     );
     refused(
         &with_memory(large, 1 << 20, 15),
         Op::FullyConnected { weights: WEIGHTS },
         [1, 1, 1, 16],
         [1, 1, 1, 4],
-        "layer \"one\" (FullyConnected) has 16 weights per channel, and hta300 takes 15 at most (docs/hta-bytecode.md, rule \"weights\")",
+        "layer \"one\" (FullyConnected) has 16 weights per channel, hta300 supports at most 15 (docs/hta-bytecode.md, rule \"weights\")",
     );
     refused(
         &with_memory(large, 127, 1024),
         Op::AveragePool { window: Window::ONE, divisor: Divisor::Inside },
         [1, 9, 8, 8],
         [1, 9, 8, 8],
-        "layer \"one\" (AveragePool) needs 128 bytes of on-chip memory for a row of its output, and hta300 has 127 (docs/hta-bytecode.md, rule \"rows\")",
+        "layer \"one\" (AveragePool) needs 128 bytes of on-chip memory for one output row, hta300 has 127 (docs/hta-bytecode.md, rule \"rows\")",
     );
 }
 
@@ -111,7 +111,7 @@ fn what_does_not_fit_together_is_no_network() {
     let square = [1, 4, 4, 4];
     assert_eq!(
         error(conv(Window::ONE), square, [1, 4, 4, 5]),
-        "layer \"one\" (Conv) has 64 weights, wanted 20"
+        "layer \"one\" (Conv) has 64 weights, expected 20"
     );
     assert_eq!(
         error(conv(Window { kernel: [5, 1], ..Window::ONE }), square, square),
@@ -119,28 +119,28 @@ fn what_does_not_fit_together_is_no_network() {
     );
     assert_eq!(
         error(conv(Window { strides: [0, 1], ..Window::ONE }), square, square),
-        "layer \"one\" (Conv) has a strides of 0 x 1, wanted 1 at least"
+        "layer \"one\" (Conv) has a strides of 0 x 1, expected at least 1"
     );
     assert_eq!(
         error(conv(Window { pads: [0, 1, 0, 0], ..Window::ONE }), square, square),
-        "layer \"one\" (Conv) has a padding of 1 for windows of 1, wanted less"
+        "layer \"one\" (Conv) has a padding of 1 for windows of 1, expected less"
     );
     assert_eq!(
         error(Op::Reshape, square, [1, 4, 4, 5]),
-        "layer \"one\" (Reshape) makes u8[1,4,4,5] of u8[1,4,4,4]"
+        "layer \"one\" (Reshape) computes u8[1,4,4,5] from u8[1,4,4,4]"
     );
     assert_eq!(
         error(Op::Resize, square, [1, 8, 9, 4]),
-        "layer \"one\" (Resize) makes u8[1,8,8,4], and its output is u8[1,8,9,4]"
+        "layer \"one\" (Resize) computes u8[1,8,8,4], but its output is u8[1,8,9,4]"
     );
-    assert_eq!(error(Op::Add, square, square), "layer \"one\" (Add) has 1 inputs, wanted 2");
+    assert_eq!(error(Op::Add, square, square), "layer \"one\" (Add) has 1 inputs, expected 2");
     assert_eq!(
         error(Op::Depthwise { window: Window::ONE, weights: WEIGHTS }, square, [1, 4, 4, 6]),
-        "layer \"one\" (Depthwise) makes 6 channels of 4"
+        "layer \"one\" (Depthwise) computes 6 channels from 4"
     );
     assert_eq!(
         error(Op::Softmax, square, [1, 0, 4, 4]),
-        "tensor \"y\" is u8[1,0,4,4], wanted 1 to 2147483648 bytes"
+        "tensor \"y\" is u8[1,0,4,4], expected 1 to 2147483648 bytes"
     );
 }
 
@@ -152,15 +152,15 @@ fn weights_and_encodings_are_checked() {
     };
     assert_eq!(
         of(Weights { scales: &[0.5; 3], ..WEIGHTS }),
-        "layer \"one\" (FullyConnected) has 3 scales of weights, wanted 1 or 4"
+        "layer \"one\" (FullyConnected) has 3 weight scales, expected 1 or 4"
     );
     assert_eq!(
         of(Weights { bias: &[0; 3], ..WEIGHTS }),
-        "layer \"one\" (FullyConnected) has a bias of 3, wanted none or 4"
+        "layer \"one\" (FullyConnected) has a bias of 3, expected none or 4"
     );
     assert_eq!(
         of(Weights { scales: &[-1.0], ..WEIGHTS }),
-        "layer \"one\" (FullyConnected) has a scale of weights of -1, wanted a finite one above 0"
+        "layer \"one\" (FullyConnected) has a weight scale of -1, expected a finite value above 0"
     );
     let mut tensors = vec![tensor("x", [1, 1, 1, 4]), tensor("y", [1, 1, 1, 4])];
     tensors[1].encoding.zero_point = 4;
@@ -170,18 +170,18 @@ fn weights_and_encodings_are_checked() {
     };
     assert_eq!(
         of(&tensors, vec![layer(Op::Reshape)], vec![Y]),
-        "layer \"one\" (Reshape) has an input and an output of different encodings, wanted the same"
+        "layer \"one\" (Reshape) has different encodings of input and output, expected the same"
     );
     tensors[1] = tensor("y", [1, 1, 1, 4]);
     tensors[1].values = Some(&[0; 3]);
     assert_eq!(
         of(&tensors, vec![layer(Op::Reshape)], vec![Y]),
-        "tensor \"y\" is u8[1,1,1,4], and has 3 values"
+        "tensor \"y\" is u8[1,1,1,4], but has 3 values"
     );
     tensors[1].values = Some(&[0; 4]);
     assert_eq!(
         of(&tensors, vec![layer(Op::Reshape)], vec![Y]),
-        "layer \"one\" (Reshape) makes \"y\", which is there twice, or constant"
+        "layer \"one\" (Reshape) computes \"y\", which is defined twice or constant"
     );
 }
 
@@ -203,16 +203,19 @@ fn layers_read_what_was_made_before() {
     });
     assert_eq!(
         of(circle.to_vec(), vec![X], vec![Y]),
-        "layer \"round\" (Softmax) reads tensor \"z\", which no layer before it makes"
+        "layer \"round\" (Softmax) reads tensor \"z\", which no earlier layer computes"
     );
-    assert_eq!(of(vec![layer(op)], vec![X, X], vec![Y]), "input \"x\" is there twice, or constant");
+    assert_eq!(
+        of(vec![layer(op)], vec![X, X], vec![Y]),
+        "input \"x\" is defined twice or constant"
+    );
     assert_eq!(
         of(vec![layer(op)], vec![TensorId(9)], vec![Y]),
-        "input \"?\" is tensor 9, of which there are 3"
+        "input \"?\" is tensor 9, but there are 3"
     );
     assert_eq!(
         of(vec![layer(op)], vec![X], vec![X]),
-        "output \"x\" is made by no layer, or there twice"
+        "output \"x\" is not computed by any layer, or is listed twice"
     );
     assert_eq!(of(vec![layer(op)], vec![X], vec![]), "the network has no outputs");
 }
