@@ -1,12 +1,12 @@
-//! Elements that are moved without a look at what they mean.
+//! Elements that are moved without interpretation.
 
 mod sealed {
     pub trait Sealed {}
 }
 
-/// An element of which every byte has a value: moving it by vectors reads nothing undefined.
+/// An element without padding bytes, which may be moved through vectors.
 ///
-/// Elements of other types are moved as the bytes that they are made of, as in `[u8; 2]`.
+/// Move elements of other types as byte arrays, such as `[u8; 2]`.
 pub trait Bits: sealed::Sealed + Copy + Send + Sync + 'static {}
 
 macro_rules! bits {

@@ -1,12 +1,12 @@
-//! Convolutions of `f32` without im2col: matrix products whose rows are gathered by a table
-//! (Dukhan, "The Indirect Convolution Algorithm", 2019).
+//! `f32` convolution without im2col: matrix products whose rows are gathered through a table (Dukhan, "The Indirect
+//! Convolution Algorithm", 2019).
 //!
-//! Images are NHWC: an image is pixels, `lda` elements apart, of `groups * channels` elements. Of a batch,
-//! each image is a call. A [`Plan`] is made of a shape once; it holds numbers only. Its table and its packed
-//! weights are memory that the caller lends, filled once. A call takes any range of output pixels, so that
-//! several threads can share an image. Bias, residual and activation are applied while a tile of the
-//! output is in registers. Padding is left out where it can be, so that whether weights that are not finite
-//! meet its zeros is unspecified. [`Transposed`] is the same for transposed convolutions.
+//! Images are NHWC: pixels of `groups * channels` elements, with a stride of `lda`. Each image of a batch is a call. A
+//! [`Plan`] is created once per shape and holds sizes only; the caller provides memory for its table and its packed
+//! weights, which are filled once. A call computes any range of output pixels, so that several threads can share an
+//! image. Bias, residual and activation are applied while an output tile is in registers. Padding is skipped where
+//! possible, so it is unspecified whether weights that are not finite meet its zeros. [`Transposed`] handles transposed
+//! convolutions.
 
 mod bf16;
 mod pack;
@@ -22,15 +22,15 @@ pub use transposed::Transposed;
 
 use crate::indirect::Window;
 
-/// A convolution of one image.
+/// The sizes of the convolution of one image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Where the taps lie.
+    /// The window.
     pub window: Window,
-    /// Input channels of each group.
+    /// Input channels per group.
     pub channels: usize,
-    /// Output channels of each group.
+    /// Output channels per group.
     pub outputs: usize,
-    /// Groups: each takes its own input channels to its own output channels.
+    /// Number of groups; each maps its own input channels to its own output channels.
     pub groups: usize,
 }

@@ -1,29 +1,25 @@
-//! Convolutions of 8-bit (or u16) quantized values with i8 weights and exact integer sums, over pixels whose
-//! channels are adjacent.
+//! Convolution of 8- or 16-bit unsigned values with i8 weights and exact integer sums, for images with channels last.
 //!
-//! A convolution is the product of [`gemm_u8`](super::gemm_u8) with rows that a table of
-//! [`indirect`](super::indirect) gathers: a row for each output pixel, of an input pixel for each tap
-//! (Dukhan, "The Indirect Convolution Algorithm", 2019). Tiles, sums, scales and [`Output`] are those of
-//! the product. A tap outside reads a row of padding that the caller lends, for which ONNX wants the
-//! input's zero point throughout.
+//! The convolution is the product of [`gemm_u8`](super::gemm_u8) with rows gathered through a table of
+//! [`indirect`](super::indirect): one row per output pixel, with one input pixel per tap (Dukhan, "The Indirect
+//! Convolution Algorithm", 2019). Tiles, sums, scales and [`Output`] are those of the product. A tap outside the image
+//! reads a row of padding from the caller, which for ONNX holds the input's zero point.
 //!
-//! Each entry of a table is checked, so that no table reads beyond the input. A caller with several
-//! threads gives each some rows of the table, and the output pixels that belong to them.
+//! Every table entry is checked, so that no table reads outside the input. A caller with several threads gives each
+//! some rows of the table, and the output pixels that belong to them.
 //!
-//! A kernel of 1 with stride 1 and no padding needs no table: `gemm_u8` computes it from the same
-//! packed weights, as those of one tap and one group are those of the matrix `[channels, outputs]`.
-//! A depthwise convolution comes out right but slow, for its groups are narrower than a vector.
-//! [`Transposed`] is the same for transposed convolutions.
+//! A 1x1 kernel with stride 1 and without padding needs no table: use `gemm_u8` with the same packed weights, since
+//! those of one tap and one group are packed like the matrix `[channels, outputs]`. Depthwise convolution gives correct
+//! results but is slow, because its groups are narrower than a vector. [`Transposed`] handles transposed convolutions.
 //!
 //! # Few channels
 //!
-//! Each tap takes its channels in groups of 4, so that 3 channels take a third more time than they need,
-//! and each tap looks its pixels up again. Where the input has no padding within the image, or was padded
-//! by [`pad`], the taps along the last axis lie behind each other in memory, and [`Shape::run`] reads
-//! them as one: then the first layer of ResNet-50 does 42 groups per pixel instead of 49, and the copy
-//! included takes less than half the time.
+//! Each tap takes its channels in groups of 4, so 3 channels cost as much as 4, and each tap looks up its pixel again.
+//! If the image has no padding, or was padded by [`pad`], the taps along the last axis are contiguous in memory, and
+//! [`Shape::run`] reads them as one. The first layer of ResNet-50 then takes 42 groups per pixel instead of 49, and
+//! less than half the time including the copy.
 
-// The tests' fences are Linux's.
+// Fenced memory needs Linux.
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod tests;
@@ -39,21 +35,21 @@ pub use transposed::Transposed;
 /// The shape of a convolution's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Parts of the channels, each with outputs of its own.
+    /// Number of groups.
     pub groups: usize,
-    /// Input channels of a group.
+    /// Input channels per group.
     pub channels: usize,
-    /// Output channels of a group.
+    /// Output channels per group.
     pub outputs: usize,
     /// Taps of the kernel, over all axes.
     pub taps: usize,
-    /// How many taps of the last axis are read as one, which the table names by the first of them: 1, or
-    /// a divisor of `taps` if there is one group and the channels of those taps are adjacent.
+    /// Number of taps along the last axis that are read as one run, which the table names by the first of them: 1, or a
+    /// divisor of `taps` if there is one group and the channels of those taps are contiguous.
     pub run: usize,
 }
 
 impl Shape {
-    /// Entries that a table has for each output pixel; none if the shape contradicts itself.
+    /// Returns the table entries per output pixel; `None` if the shape is inconsistent.
     pub fn columns(&self) -> Option<usize> {
         let whole = self.run > 0 && self.taps > 0 && self.taps.is_multiple_of(self.run);
         (whole && (self.run == 1 || self.groups == 1)).then(|| self.taps / self.run)
@@ -63,20 +59,20 @@ impl Shape {
         Some(Depth { taps: self.columns()?, channels: self.channels.checked_mul(self.run)? })
     }
 
-    /// Elements that a row of padding needs: the channels of a tap or run, and up to 3 more.
+    /// Returns the elements of a row of padding: the channels of a tap or run, and up to 3 more.
     pub fn padding_len(&self) -> Option<usize> {
         self.depth()?.channels.checked_next_multiple_of(4)
     }
 
-    /// Elements that [`pack`] writes; none if the shape contradicts itself or is beyond memory.
+    /// Returns the elements that [`pack`] writes; `None` if the shape is inconsistent or its size overflows.
     pub fn packed_len(&self) -> Option<usize> {
         let len = panels_len(self.depth()?, self.outputs)?.checked_mul(self.groups)?;
         (isize::try_from(len).is_ok()).then_some(len)
     }
 }
 
-/// Packs `weights` `[groups * outputs, channels, taps]`, in ONNX order, for [`conv`]. Returns whether it
-/// could: both slices must be as long as the shape says.
+/// Packs `weights` `[groups * outputs, channels, taps]`, in ONNX's order, for [`conv`]. Returns false if a slice does
+/// not have the length that the shape requires.
 #[must_use]
 pub fn pack(weights: &[i8], shape: &Shape, to: &mut [i8]) -> bool {
     let Shape { groups, channels, outputs, taps, run } = *shape;
@@ -96,61 +92,61 @@ pub fn pack(weights: &[i8], shape: &Shape, to: &mut [i8]) -> bool {
     true
 }
 
-/// Weights as [`pack`] wrote them.
+/// Weights packed by [`pack`].
 #[derive(Clone, Copy, Debug)]
 pub struct Weights<'a> {
     /// Their shape.
     pub shape: Shape,
-    /// [`Shape::packed_len`] elements; fastest if they begin at a multiple of 64 bytes.
+    /// [`Shape::packed_len`] elements; fastest if aligned to 64 bytes.
     pub packed: &'a [i8],
-    /// The values that stand for zero: none where all are 0, one for all outputs, or one for each.
+    /// Zero points: empty if all are 0, one for all outputs, or one each.
     pub zero_points: &'a [i8],
 }
 
-/// The pixels that a table names.
+/// The pixels that a table refers to.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a, T> {
-    /// Pixel by pixel, each pixel's channels adjacent, the groups behind each other.
+    /// The pixels, each with contiguous channels, group after group.
     pub data: &'a [T],
-    /// From a pixel to the next, in elements.
+    /// Elements between pixels.
     pub stride: usize,
-    /// The value that stands for zero.
+    /// The zero point.
     pub zero_point: T,
-    /// What a tap outside reads, [`Shape::padding_len`] elements; may be empty if no tap is outside.
+    /// The row that taps outside the image read, [`Shape::padding_len`] elements; may be empty if no tap is outside.
     pub padding: &'a [T],
 }
 
-/// Images that share a table, each so many elements behind the one before.
+/// Images that share a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// How many images.
+    /// Number of images.
     pub count: usize,
-    /// Elements from an input image to the next.
+    /// Elements between input images.
     pub input: usize,
-    /// Elements from an output image to the next; at least what an image takes.
+    /// Elements between output images; at least the elements of one.
     pub output: usize,
 }
 
 impl Batch {
-    /// One image.
+    /// A single image.
     pub const ONE: Self = Self { count: 1, input: 0, output: 0 };
 }
 
-/// Why a convolution was not computed: its arguments contradict each other.
+/// Inconsistent arguments of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConvError {
-    /// A sum has more products than [`MAX_K`], or than [`MAX_K_U16_SUMS`] where that holds.
+    /// A sum has more products than [`MAX_K`], or than [`MAX_K_U16_SUMS`] where that applies.
     TooDeep,
-    /// The weights have another length than their shape says, or the shape contradicts itself.
+    /// The weights do not have the length of their shape, or the shape is inconsistent.
     Weights,
-    /// The table has no whole rows, or names a pixel that the input does not have.
+    /// The table is not a whole number of rows, or refers to a pixel outside the input.
     Table,
-    /// A tap is outside, and the row of padding is too short.
+    /// A tap is outside the image, and the row of padding is too short.
     Padding,
-    /// Scales, zero points or a bias are neither for all outputs nor for each.
+    /// Scales, zero points or biases are neither one for all outputs nor one each.
     Columns,
-    /// The output has fewer elements than its pixels need, or its pixels overlap.
+    /// The output is too short, or its pixels overlap.
     Output,
 }
 
@@ -169,16 +165,15 @@ impl fmt::Display for ConvError {
 
 impl std::error::Error for ConvError {}
 
-/// Convolves each image of the batch: for each row of `table`, a pixel of `groups * outputs` channels,
-/// `stride` elements behind the one before. `bias` has no element, one, or one for each output channel.
+/// Convolves each image of the batch. Each row of `table` yields a pixel of `groups * outputs` channels, at a stride of
+/// `stride`. `bias` is empty, one for all, or one per output channel.
 ///
-/// With input values `x` of zero point `zx`, weights `w` of zero point `zw` for each output, the sum is
-/// `bias + Σ (x - zx) * (w - zw)` over the taps and channels, exact as for
-/// [`gemm`](super::gemm_u8::gemm()).
+/// With input values `x` of zero point `zx`, and weights `w` of zero point `zw` per output, a sum is `bias + Σ (x - zx)
+/// * (w - zw)` over taps and channels, exact as in [`gemm`](super::gemm_u8::gemm()).
 ///
 /// # Errors
 ///
-/// Refuses arguments that contradict each other; nothing is written then.
+/// Returns an error for inconsistent arguments; then nothing is written.
 pub fn conv(
     batch: &Batch,
     input: &Input<'_, u8>,
@@ -191,11 +186,11 @@ pub fn conv(
     conv_by(kernels(isa()), batch, input, weights, table, bias, output, stride)
 }
 
-/// As [`conv`] for u16 values; slower.
+/// Like [`conv`] for u16 values; slower.
 ///
 /// # Errors
 ///
-/// As `conv`, and if the sums are wanted and have more than [`MAX_K_U16_SUMS`] products.
+/// Returns an error like `conv`, and if the output is sums with more than [`MAX_K_U16_SUMS`] products.
 pub fn conv_u16(
     batch: &Batch,
     input: &Input<'_, u16>,
@@ -252,16 +247,16 @@ fn conv_u16_by(
     Ok(())
 }
 
-/// What the check of the arguments found out.
+/// Checked arguments.
 #[derive(Clone, Copy)]
 struct Checked {
     depth: Depth,
-    /// Output pixels of an image.
+    /// Output pixels per image.
     rows: usize,
 }
 
 impl Checked {
-    /// Does something for the product of each group of each image, and for where it goes.
+    /// Calls a function with the product of each group of each image, and its output position.
     #[expect(clippy::too_many_arguments, reason = "a part of the functions above")]
     fn each<T: Copy>(
         self,
@@ -357,9 +352,8 @@ fn check<T>(
     }
 }
 
-/// Copies an image of `[rows, columns]` pixels with adjacent channels into one with a border of `fill`:
-/// `before` and `after` are rows and columns of pixels. Returns whether it could: both slices must be as
-/// long as their image.
+/// Copies an image of `[rows, columns]` pixels with contiguous channels into one with a border of `fill`; `before` and
+/// `after` are rows and columns of pixels. Returns false if a slice does not have the length of its image.
 #[must_use]
 pub fn pad<T: Copy>(
     image: &[T],

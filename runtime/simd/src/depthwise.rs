@@ -1,14 +1,14 @@
-//! Depthwise convolution: each channel is filtered by its own kernel.
+//! Depthwise convolution: each channel has its own filters.
 //!
-//! Images are NHWC: a pixel is its channels, adjacent, and pixels lie a stride apart. Vectors run over
-//! channels, so that neither windows nor strides shuffle lanes. Square kernels of 3 and 5 at strides 1
-//! and 2, and 2 down and 1 across as in networks that read text, go along output rows in passes, with the sums of all windows that an input column is part of in
-//! registers, or go tile by tile where caches do badly with that; every other window, and a multiplier,
-//! run pixel by pixel over the taps in the image.
+//! Images are NHWC: the channels of a pixel are contiguous, and pixels have a stride. Vectors run over channels, so
+//! neither windows nor strides need shuffles. Kernels of 3x3 and 5x5 with strides 1 and 2 (and 2 down, 1 across, as in
+//! text recognition) make passes along output rows that keep the sums of all windows an input column belongs to in
+//! registers, or go tile by tile where passes conflict in the cache. All other windows, and channel multipliers, are
+//! computed pixel by pixel over the taps inside the image.
 //!
-//! A function computes output rows `rows` of one image: those of the window's second axis, for one
-//! plane of the first axis after the other. A caller with several threads splits them, and a caller
-//! with a batch takes its images one after the other. Nothing allocates.
+//! A function computes output rows `rows` of one image: those of the window's second axis, for each plane of the first
+//! axis in turn. A caller with several threads divides them; a caller with a batch makes a call per image. Nothing
+//! allocates.
 
 #[cfg(target_arch = "x86_64")]
 #[expect(
@@ -54,30 +54,29 @@ pub use float::{Weights, depthwise, pack, packed_len};
 pub use quantized::{MAX_TAPS, Output, depthwise_u8, pack_u8, packed_len_u8};
 pub use quantized_job::QuantizedWeights;
 
-/// What is convolved.
+/// The sizes of a depthwise convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// The kernel and where it goes.
+    /// The kernel, with its strides and padding.
     pub window: Window,
-    /// Channels of the input.
+    /// Input channels.
     pub channels: usize,
-    /// Output channels for each of them: those of input channel `c` are `c * multiplier` and the
-    /// following.
+    /// Output channels per input channel: input channel `c` yields those from `c * multiplier` on.
     pub multiplier: usize,
 }
 
 impl Shape {
-    /// Channels of the output; none if they are beyond what `usize` holds.
+    /// Returns the output channels; `None` on overflow.
     pub fn outputs(&self) -> Option<usize> {
         self.channels.checked_mul(self.multiplier)
     }
 }
 
-/// An image of the input: its pixels in sequence, row-major over the spatial axes.
+/// An input image: pixels in row-major order over the spatial axes.
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'a, T> {
-    /// A pixel's channels are adjacent.
+    /// The elements; the channels of a pixel are contiguous.
     pub data: &'a [T],
-    /// From a pixel to the next, in elements; at least the channels.
+    /// Elements between pixels; at least the number of channels.
     pub stride: usize,
 }

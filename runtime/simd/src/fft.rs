@@ -1,9 +1,9 @@
 //! Discrete Fourier transforms of any length, several side by side.
 //!
-//! A transform lies in memory as its elements one after the other, each of which is the real parts of all `L` transforms
-//! followed by their imaginary parts, so that every step of the algorithm is one of whole vectors. Lengths whose prime factors
-//! are small go by mixed radixes (Stockham's order, which needs no reversal of digits); others become a convolution of
-//! a length that is a power of two (Bluestein's algorithm). Nothing here allocates but [`Fft::fill`].
+//! In memory, each element of a transform holds the real parts of all `L` transforms, then their imaginary parts, so
+//! that every step works on whole vectors. Lengths with small prime factors use mixed radixes in Stockham's order,
+//! which needs no digit reversal. Other lengths become a convolution of a power-of-two length (Bluestein's algorithm).
+//! Only [`Fft::fill`] allocates.
 
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 mod butterfly;
@@ -18,12 +18,12 @@ pub use lane::Lane;
 use crate::isa::{Isa, dispatch, isa};
 use run::{Halves, Run};
 
-/// The largest factor that a pass goes by; larger ones would cost more than a convolution.
+/// The largest radix of a pass; beyond it, a convolution is cheaper.
 const MAX_RADIX: usize = 31;
-/// As many factors as a number of 64 bits has.
+/// The most factors of a 64-bit integer.
 const MAX_FACTORS: usize = 64;
 
-/// How transforms of one length are computed.
+/// The plan of transforms of one length.
 #[derive(Clone, Copy, Debug)]
 pub struct Fft {
     len: usize,
@@ -34,10 +34,10 @@ pub struct Fft {
 }
 
 impl Fft {
-    /// Transforms of `len` elements; nothing if tables of so many are more than memory has addresses.
+    /// Plans transforms of `len` elements; `None` if table sizes overflow.
     #[must_use]
     pub fn new(len: usize) -> Option<Self> {
-        // Four numbers a table for each of the most elements that a convolution takes, and room to count on.
+        // A table takes four values per element of a convolution; the rest is headroom.
         len.checked_mul(256)?;
         let mut fft = Self { len, size: len, factors: [0; MAX_FACTORS], count: 0 };
         if !fft.factor() {
@@ -47,7 +47,7 @@ impl Fft {
         Some(fft)
     }
 
-    /// Finds the factors of `size`; false if one is too large.
+    /// Factors `size`; returns false if a factor is too large.
     fn factor(&mut self) -> bool {
         (self.count, self.factors) = (0, [0; MAX_FACTORS]);
         let mut left = self.size.max(1);
@@ -65,32 +65,32 @@ impl Fft {
         self.size != self.len
     }
 
-    /// Elements of a transform.
+    /// Returns the elements of a transform.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether transforms have no elements.
+    /// Returns whether transforms have no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Numbers in the table of a plan.
+    /// Returns the values in the table of a plan.
     #[must_use]
     pub fn table_len(&self) -> usize {
         let convolution = if self.is_convolution() { self.len + self.size } else { 0 };
         2 * (self.size + convolution)
     }
 
-    /// Numbers in the memory of `lanes` transforms side by side, and in that beside them.
+    /// Returns the values in the data of `lanes` transforms side by side, and in the scratch buffer.
     #[must_use]
     pub fn memory_len(&self, lanes: usize) -> usize {
         2 * self.size * lanes
     }
 
-    /// Fills a table of [`Fft::table_len`] numbers. Allocates.
+    /// Fills a table of [`Fft::table_len`] values. Allocates.
     pub fn fill<T: Lane>(&self, table: &mut [T]) {
         let exact: Vec<f64> = self.table();
         table.iter_mut().zip(exact).for_each(|(to, from)| *to = T::of_f64(from));
@@ -101,7 +101,7 @@ impl Fft {
         if !self.is_convolution() {
             return table;
         }
-        // exp(-i pi k^2 / len), whose exponent repeats after twice the length.
+        // exp(-i pi k^2 / len), which has a period of twice the length.
         let chirp = |k: usize| root(k as u128 * k as u128, 2 * self.len);
         let mut filter = vec![0.0; 2 * self.size];
         for k in 0..self.len {
@@ -117,11 +117,11 @@ impl Fft {
         table
     }
 
-    /// Transforms the elements in `data`, of which the first [`Fft::len`] count; `table` is what [`Fft::fill`] made, and
-    /// `data` and `beside` have [`Fft::memory_len`] numbers.
+    /// Transforms the first [`Fft::len`] elements of `data` in place. `table` comes from [`Fft::fill`]; `data` and the
+    /// scratch buffer `beside` have [`Fft::memory_len`] values.
     ///
     /// # Panics
-    /// Slices are shorter than that.
+    /// Panics if a slice is shorter.
     pub fn run<T: Lane, const L: usize>(&self, table: &[T], data: &mut [T], beside: &mut [T]) {
         self.run_on::<T, L>(isa(), table, data, beside);
     }
@@ -137,7 +137,7 @@ impl Fft {
     }
 }
 
-/// How transforms of real numbers are computed: those of an even length as complex ones of half of it.
+/// The plan of transforms of real values; an even length uses a complex transform of half the length.
 #[derive(Clone, Copy, Debug)]
 pub struct RealFft {
     len: usize,
@@ -145,38 +145,39 @@ pub struct RealFft {
 }
 
 impl RealFft {
-    /// Transforms of `len` real numbers; as [`Fft::new`].
+    /// Plans transforms of `len` real values; see [`Fft::new`].
     #[must_use]
     pub fn new(len: usize) -> Option<Self> {
         let is_even = len > 0 && len.is_multiple_of(2);
         Some(Self { len, fft: Fft::new(if is_even { len / 2 } else { len })? })
     }
 
-    /// Whether element `k` lies as real part `2k` and imaginary part `2k + 1`; else imaginary parts are zeros.
+    /// Whether element `k` holds values `2k` and `2k + 1` as real and imaginary part; otherwise imaginary parts are
+    /// zeros.
     #[must_use]
     pub fn is_halved(&self) -> bool {
         self.fft.len != self.len
     }
 
-    /// Elements of half a spectrum, all that are not the conjugate of another.
+    /// Returns the elements of half a spectrum, without those that are conjugates of others.
     #[must_use]
     pub fn bins(&self) -> usize {
         self.len / 2 + 1
     }
 
-    /// As [`Fft::table_len`].
+    /// See [`Fft::table_len`].
     #[must_use]
     pub fn table_len(&self) -> usize {
         self.fft.table_len() + if self.is_halved() { 2 * self.bins() } else { 0 }
     }
 
-    /// As [`Fft::memory_len`].
+    /// See [`Fft::memory_len`].
     #[must_use]
     pub fn memory_len(&self, lanes: usize) -> usize {
         self.fft.memory_len(lanes).max(2 * self.bins() * lanes)
     }
 
-    /// As [`Fft::fill`].
+    /// See [`Fft::fill`].
     pub fn fill<T: Lane>(&self, table: &mut [T]) {
         let (first, roots) = table.split_at_mut(self.fft.table_len());
         self.fft.fill(first);
@@ -184,10 +185,10 @@ impl RealFft {
         roots.iter_mut().zip(exact).for_each(|(to, from)| *to = T::of_f64(from));
     }
 
-    /// As [`Fft::run`]; leaves the first [`RealFft::bins`] elements of the spectrum in `data`.
+    /// Like [`Fft::run`]; leaves the first [`RealFft::bins`] elements of the spectrum in `data`.
     ///
     /// # Panics
-    /// As [`Fft::run`].
+    /// Panics like [`Fft::run`].
     pub fn run<T: Lane, const L: usize>(&self, table: &[T], data: &mut [T], beside: &mut [T]) {
         self.run_on::<T, L>(isa(), table, data, beside);
     }
@@ -209,7 +210,7 @@ impl RealFft {
 
 /// exp(-2 pi i k / n).
 fn root(k: u128, n: usize) -> [f64; 2] {
-    // A small angle loses no digits, and quarters are exact.
+    // Reduces the angle to a quadrant: it stays accurate for large `k`, and quarter turns are exact.
     let n = n as u128;
     let (quarter, rest) = (4 * (k % n) / n, 4 * (k % n) % n);
     let angle = std::f64::consts::FRAC_PI_2 * (rest as f64 / n as f64);

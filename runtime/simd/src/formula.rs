@@ -1,4 +1,4 @@
-//! Drivers for formulas that are written once, for every instruction set.
+//! Drivers for formulas that are written once for every instruction set.
 //!
 #![doc = include_str!("../../../docs/formulas.md")]
 

@@ -1,16 +1,16 @@
-//! Matrix products whose factors are rounded to bf16, and whose sums are in `f32`: `C = epilogue(A x B)`.
+//! Matrix products with factors rounded to bf16 and sums in `f32`: `C = epilogue(A x B)`.
 //!
-//! AVX512-BF16 adds two products to each sum at once, of neighbours along the depth. So a word of packed `B` holds two rows of
-//! a column, and a word of `A` two columns of a row: with words for elements, a product is one of `f32` of half the depth, in
-//! the same panels and tiles ([`crate::gemm_f32`]). `B` is rounded when it is packed, `A` block by block on the stack, where rows
-//! that a table gathers come to lie behind each other as well.
+//! AVX512-BF16 adds the products of two neighbours along the depth to each sum. A 32-bit word of packed `B` therefore
+//! holds two rows of a column, and a word of `A` two columns of a row. With words as elements, this is a product of
+//! half the depth with the panels and tiles of [`crate::gemm_f32`]. `B` is rounded when it is packed, `A` block by
+//! block on the stack, where gathered rows become contiguous as well.
 //!
 //! # Accuracy
 //!
-//! A factor is off by at most `2^-8` of itself, or is a zero if it is denormal, so a product by `2^-7` and a little. Sums are
-//! rounded once per product at most, and one of `n` terms before the activation is off by at most
-//! `(2^-7 + 2^-16 + 1.2 (n + 3) eps / 2) * (sum of sizes)`, as long as nothing overflows or is denormal; denormal sums are
-//! zeros. A NaN or an infinity reaches the row or column that it stands in.
+//! A factor has a relative error of at most `2^-8` (denormals become 0), so a product has `2^-7` and a little more.
+//! Sums are rounded at most once per product. A sum of `n` terms before the activation is off by at most `(2^-7 + 2^-16
+//! + 1.2 (n + 3) eps / 2) * (sum of |a b|)`, as long as nothing overflows or is denormal; denormal sums become 0. NaN
+//! and infinities affect only their own row or column.
 
 use std::ops::Range;
 
@@ -22,56 +22,56 @@ mod tests;
 
 /// Words of the block of `A` on the stack: 64 KiB.
 const WORDS: usize = 1 << 14;
-/// Words of one for few rows, which is not worth as many zeros.
+/// The same for few rows, to zero less memory.
 const FEW_WORDS: usize = 1 << 10;
-/// The most words of a row of a block.
+/// The most words per row of a block.
 const MAX_DEPTH: usize = 256;
 
-/// Whether the machine multiplies bf16 numbers, and the instruction set in use does not forbid it.
+/// Whether the machine has bf16 products, and the instruction set in use permits them.
 pub fn is_available() -> bool {
     bf16_kernels().is_some()
 }
 
-/// Rows of `A`, which are rounded while they are read.
+/// Rows of `A`, which are rounded as they are read.
 #[derive(Clone, Copy, Debug)]
 pub enum Rows<'a> {
-    /// Rows so many elements apart.
+    /// Rows at a fixed stride.
     Strided {
-        /// The first row, and those behind it.
+        /// The rows.
         a: &'a [f32],
-        /// Elements from a row to the next.
+        /// Elements between rows.
         lda: usize,
     },
-    /// Each is some channels of a pixel per tap, one tap after the other.
+    /// Each row is the channels of one pixel per tap, tap after tap.
     Gathered {
-        /// Pixels.
+        /// The pixels.
         a: &'a [f32],
-        /// Elements from a pixel to the next.
+        /// Elements between pixels.
         lda: usize,
-        /// By rows, then by taps: the index of a pixel; any other stands for zeros.
+        /// By row, then by tap: the index of a pixel. Any index out of range stands for zeros.
         table: &'a [u32],
         /// Columns of the table.
         taps: usize,
-        /// The first channel of a pixel that counts, and how many do.
+        /// The first channel of a pixel that is used, and the number of channels.
         channels: (usize, usize),
     },
 }
 
-/// Words that a `k` x `n` matrix takes when packed.
+/// Returns the words of a packed `k` x `n` matrix.
 ///
 /// # Panics
 ///
-/// If the machine has no such products ([`is_available`]), or that is more than `usize` holds.
+/// Panics if the machine has no such products ([`is_available`]), or the size overflows `usize`.
 pub fn packed_len(k: usize, n: usize) -> usize {
     kernels().packed_len(k.div_ceil(2), n)
 }
 
-/// Packs a `k` x `n` matrix whose rows (columns, if `layout` is transposed) lie `ldb` elements apart into the first
-/// [`packed_len`] words of `out`.
+/// Packs a `k` x `n` matrix into the first [`packed_len`] words of `out`. Its rows (columns, if `layout` is transposed)
+/// have a stride of `ldb`.
 ///
 /// # Panics
 ///
-/// As [`packed_len`], and if `b` or `out` is too short.
+/// Panics like [`packed_len`], and if `b` or `out` is too short.
 pub fn pack_b<T: Stored>(b: &[T], ldb: usize, layout: Layout, k: usize, n: usize, out: &mut [f32]) {
     let place = |row: usize, col: usize| match layout {
         Layout::Rows => row * ldb + col,
@@ -80,7 +80,7 @@ pub fn pack_b<T: Stored>(b: &[T], ldb: usize, layout: Layout, k: usize, n: usize
     pack(k, n, |row, col| b[place(row, col)].number(), out);
 }
 
-/// The same of a matrix whose element in a row and a column `get` knows.
+/// Packs a matrix whose elements `get` returns by row and column.
 pub(crate) fn pack(k: usize, n: usize, get: impl Fn(usize, usize) -> f32, out: &mut [f32]) {
     let word = |pair: usize, col: usize| {
         let second = if 2 * pair + 1 < k { rounded(get(2 * pair + 1, col)) } else { 0 };
@@ -90,7 +90,7 @@ pub(crate) fn pack(k: usize, n: usize, get: impl Fn(usize, usize) -> f32, out: &
     kernels().pack_rows(words, n, &(0..words), word, out);
 }
 
-/// The upper half of a number, rounded to nearest, ties to even.
+/// Rounds to bf16, ties to even.
 fn rounded(x: f32) -> u16 {
     let bits = x.to_bits();
     let up = if x.is_nan() { 0x40_0000 } else { 0x7fff + (bits >> 16 & 1) };
@@ -98,12 +98,12 @@ fn rounded(x: f32) -> u16 {
     (bits >> 16) as u16
 }
 
-/// `C = epilogue(A x B)` with `A` of `m` x `k`, `B` of `k` x `n` as packed by [`pack_b`], and `C` of `m` x `n`, whose rows lie
-/// `ldc` elements apart.
+/// Computes `C = epilogue(A x B)` with `A` of `m` x `k`, `B` of `k` x `n` packed by [`pack_b`], and `C` of `m` x `n`
+/// with a row stride of `ldc`.
 ///
 /// # Panics
 ///
-/// As [`packed_len`], and if a slice is too short for its matrix, or `ldc` is less than `n`.
+/// Panics like [`packed_len`], and if a slice is too short for its matrix, or `ldc` is less than `n`.
 #[expect(clippy::too_many_arguments, reason = "the arguments of BLAS, in its order")]
 pub fn gemm(
     a: Rows<'_>,
@@ -125,7 +125,7 @@ pub fn gemm(
     }
 }
 
-/// A product, and the words of a block of depth.
+/// A product, and the words per row of a block of depth.
 struct Product<'a> {
     a: Rows<'a>,
     k: usize,
@@ -141,7 +141,7 @@ impl Product<'_> {
         let Self { a, k, depth, packed, n, ldc, epilogue } = *self;
         let (kernels, words) = (kernels(), k.div_ceil(2));
         let most = (WORDS / depth.max(1)).max(1);
-        // As many as the other blocks have, and few tiles that are not full.
+        // Blocks of equal height, with few partial tiles.
         let height = m.div_ceil(m.div_ceil(most).max(1)).next_multiple_of(8).min(most);
         let mut block = [0u32; WORDS];
         for first in (0..m).step_by(height.max(1)) {
@@ -173,15 +173,14 @@ fn kernels() -> &'static MicroKernels {
     kernels.unwrap_or_else(|| gemm_f32::kernels(Isa::Portable))
 }
 
-/// The same bits as the elements that micro-kernels take.
+/// Reinterprets words as the elements that micro-kernels take.
 fn as_words(words: &[u32]) -> &[f32] {
     // SAFETY: both types have 4 bytes, of which any are a value, and the same alignment.
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len()) }
 }
 
 impl Rows<'_> {
-    /// Writes the elements of a row in a range of depth, rounded, two to a word; the last word is half zero if there is one
-    /// element less.
+    /// Rounds the elements of a row in a range of depth, two per word. An odd last element is paired with zero.
     fn round(&self, row: usize, depth: Range<usize>, to: &mut [u32]) {
         match *self {
             Self::Strided { a, lda } => {
@@ -210,14 +209,14 @@ impl Rows<'_> {
     }
 }
 
-/// Halves of words that are written one after the other.
+/// The halves of words that are written in order.
 struct Halves<'a> {
     to: &'a mut [u32],
     len: usize,
 }
 
 impl Halves<'_> {
-    /// The halves from the next one on.
+    /// Returns the remaining halves.
     fn rest(&mut self) -> &mut [u16] {
         // SAFETY: each word of `to` is two halves, which any bits are a value of, and needs no smaller alignment.
         let halves = unsafe {
@@ -253,7 +252,7 @@ fn round(from: &[f32], to: &mut [u16]) {
 
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
-    //! The same by vectors.
+    //! The AVX512-BF16 version.
 
     use std::arch::x86_64::{
         __m512, __m512bh, __m512i, _mm512_cvtne2ps_pbh, _mm512_loadu_ps, _mm512_mask_storeu_epi16,
@@ -289,7 +288,7 @@ mod avx512 {
         unsafe { _mm512_mask_storeu_epi16(target.as_mut_ptr().cast(), mask, both) };
     }
 
-    /// The elements of two vectors, rounded.
+    /// Rounds the elements of two vectors.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bf16")]
     fn halves(low: __m512, high: __m512) -> __m512i {

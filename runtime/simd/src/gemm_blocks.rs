@@ -1,8 +1,8 @@
-//! Products of `f32` with right sides of 4- or 8-bit values, each block of which along the depth has a scale and a zero
-//! point of its own, as large language models are quantized: `C = A B'`.
+//! Products of `f32` with 4- or 8-bit block-quantized right sides: `C = A B'`. Each block along the depth of a column
+//! has its own scale and zero point, as in large language models.
 //!
-//! Few rows of `A` are multiplied while the values of a column are read, so that these are all that comes from memory.
-//! For more rows, callers make numbers of some columns and take [`gemm_f32`](crate::gemm_f32).
+//! For few rows of `A`, values are dequantized in registers as they are read, so that only the quantized matrix comes
+//! from memory. For more rows, callers dequantize some columns with [`numbers`] and use [`gemm_f32`](crate::gemm_f32).
 
 mod kernel;
 #[cfg(test)]
@@ -14,33 +14,33 @@ use crate::isa::{Isa, dispatch, isa};
 
 use kernel::{Multiply, Numbers};
 
-/// How many bits a value has.
+/// Bits per value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
-    /// Two values in a byte, the first in its lower half.
+    /// Two values per byte, the first one in the low half.
     Four,
-    /// One value in a byte.
+    /// One value per byte.
     Eight,
 }
 
 /// Zero points of blocks.
 #[derive(Clone, Copy, Debug)]
 pub enum Zeros<'a> {
-    /// All are the same.
+    /// The same for all blocks.
     Same(f32),
-    /// Values of as many bits as those of blocks; the ones of a column begin with a byte.
+    /// Quantized like the values; each column starts at a byte.
     Values(&'a [u8]),
-    /// Numbers.
+    /// Floating-point zero points.
     Numbers(&'a [f32]),
 }
 
-/// A right side: for each column its blocks one after the other.
+/// A quantized right side: column by column, each with its blocks in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Blocks<'a> {
     width: Width,
-    /// Values of a block.
+    /// Values per block.
     block: usize,
-    /// Blocks of a column.
+    /// Blocks per column.
     count: usize,
     columns: usize,
     values: &'a [u8],
@@ -48,11 +48,11 @@ pub struct Blocks<'a> {
     zeros: Zeros<'a>,
 }
 
-/// The fewest values of a block.
+/// The smallest block size.
 pub const LEAST_BLOCK: usize = 16;
 
 impl Width {
-    /// Bytes of so many values, the last one filled.
+    /// Returns the bytes of `values` values, rounded up.
     pub const fn bytes(self, values: usize) -> usize {
         match self {
             Self::Four => values.div_ceil(2),
@@ -62,7 +62,8 @@ impl Width {
 }
 
 impl<'a> Blocks<'a> {
-    /// Columns of `count` blocks of `block` values each, a multiple of [`LEAST_BLOCK`]; nothing if a slice is too short.
+    /// Describes columns of `count` blocks of `block` values each, a multiple of [`LEAST_BLOCK`]; `None` if a slice is
+    /// too short.
     pub fn new(
         width: Width,
         [block, count, columns]: [usize; 3],
@@ -82,12 +83,12 @@ impl<'a> Blocks<'a> {
         fits.then_some(Self { width, block, count, columns, values, scales, zeros })
     }
 
-    /// Numbers of a row of `A` as products take it.
+    /// Returns the elements of a row of `A` in the order of [`arrange`].
     pub const fn depth(&self) -> usize {
         self.block.saturating_mul(self.count)
     }
 
-    /// The scale of a block, and what is added to its values times that.
+    /// Returns `[scale, -zero_point * scale]` of a block.
     #[inline(always)]
     fn ends(&self, column: usize, block: usize) -> [f32; 2] {
         let at = column * self.count + block;
@@ -106,7 +107,7 @@ impl<'a> Blocks<'a> {
         [scale, -zero * scale]
     }
 
-    /// The bytes of a block.
+    /// Returns the bytes of a block.
     #[inline(always)]
     fn bytes(&self, column: usize, block: usize) -> &'a [u8] {
         let len = self.width.bytes(self.block);
@@ -114,13 +115,13 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Whether rows of `depth` numbers are what [`arrange`] would make of them.
+/// Whether [`arrange`] would leave rows of `depth` elements unchanged.
 pub fn is_arranged(b: &Blocks<'_>, depth: usize) -> bool {
     b.width == Width::Eight && depth == b.depth()
 }
 
-/// Brings rows of `depth` numbers into the order in which products take them: of each block the numbers with even places
-/// first, where two values share a byte, and zeros behind the last.
+/// Reorders rows of `depth` elements for the kernels: where two values share a byte, the elements at even positions of
+/// each block come first. The last block is padded with zeros.
 pub fn arrange(b: &Blocks<'_>, depth: usize, x: &[f32], y: &mut [f32]) {
     let rows = x.chunks_exact(depth.max(1)).zip(y.chunks_exact_mut(b.depth().max(1)));
     for (x, y) in rows {
@@ -139,12 +140,11 @@ pub fn arrange(b: &Blocks<'_>, depth: usize, x: &[f32], y: &mut [f32]) {
     }
 }
 
-/// Some columns of the product with rows that [`arrange`] made: each row's results lie `ldc` elements behind those of the
-/// row before.
+/// Computes some columns of the product for rows from [`arrange`]. Output rows have a stride of `ldc`.
 ///
 /// # Panics
 ///
-/// If there are no such columns, or a slice is too short.
+/// Panics if there are no such columns, or a slice is too short.
 pub fn multiply(b: &Blocks<'_>, columns: Range<usize>, a: &[f32], y: &mut [f32], ldc: usize) {
     multiply_on(isa(), b, columns, a, y, ldc);
 }
@@ -161,11 +161,11 @@ fn multiply_on(
     dispatch(isa, Multiply { b, columns, a, y, ldc });
 }
 
-/// What the values of some columns stand for, in the order of [`arrange`]: a row of [`Blocks::depth`] numbers for each.
+/// Dequantizes some columns in the order of [`arrange`]: a row of [`Blocks::depth`] elements for each.
 ///
 /// # Panics
 ///
-/// If there are no such columns.
+/// Panics if there are no such columns.
 pub fn numbers(b: &Blocks<'_>, columns: Range<usize>, y: &mut [f32]) {
     numbers_on(isa(), b, columns, y);
 }

@@ -1,12 +1,11 @@
-//! Matrix products of `f32` on packed weights: `C = epilogue(A x B)`.
+//! Matrix products of `f32` with packed weights: `C = epilogue(A x B)`.
 //!
-//! `A` and `C` are row-major with a row stride, so that a row is a pixel or a token with its
-//! channels. `B` is packed once, into panels of columns that the product then reads in sequence. How it
-//! is packed depends on the instruction set, not on the number of rows. Bias, residual and activation
-//! are applied while a tile of `C` is in registers. A caller with several threads splits the rows.
+//! `A` and `C` are row-major with a row stride; a row is a pixel or a token with its channels. `B` is packed once, into
+//! panels of columns that the product reads sequentially. The packed layout depends on the instruction set, but not on
+//! the number of rows. Bias, residual and activation are applied while a tile of `C` is in registers. A caller with
+//! several threads divides the rows.
 //!
-//! Rows of `A` may also be gathered, run by run, by a table (indirect GEMM): see [`IndirectA`], which convolutions
-//! rest on.
+//! Rows of `A` may also be gathered through a table (indirect GEMM): see [`IndirectA`], which convolutions use.
 
 use crate::isa::{Isa, isa};
 
@@ -35,69 +34,69 @@ pub use pack::{Layout, Stored};
 
 use source::Pixels;
 
-/// The micro-kernels of one instruction set (BLIS' word: what computes one tile of `C` in registers), and how
-/// they want `B` packed. What is packed for one instruction set, only the same reads.
+/// The micro-kernels of one instruction set, and its packed layout of `B`. In BLIS's terms, a micro-kernel computes one
+/// tile of `C` in registers. Data packed for one instruction set can be used only with it.
 #[derive(Debug)]
 pub struct MicroKernels {
-    /// Columns in one register.
+    /// Columns per register.
     lanes: usize,
     /// Registers per row of most panels.
     panel: usize,
-    /// By registers per row less one, then by rows less one: a tile whose rows of `A` are strided.
+    /// Kernels for strided rows of `A`, by registers per row less one, then by rows less one.
     strided: &'static [&'static [MicroKernel]],
-    /// The same for rows of `A` that a table gathers.
+    /// The same for gathered rows of `A`.
     indirect: &'static [&'static [MicroKernel]],
     isa: Isa,
-    /// Entries of a table to pointers.
+    /// Converts table entries to pointers.
     resolve: ResolveFn,
 }
 
-/// A micro-kernel: computes one tile. The machine must have the instruction set, and the pointers of the tile
-/// must be good for the elements that it names.
+/// Computes one tile. The machine must have the instruction set, and the tile's pointers must be valid for the elements
+/// that it names.
 type MicroKernel = unsafe fn(&Tile);
 
 /// Writes a pointer for each entry. The machine must have the instruction set.
 type ResolveFn = unsafe fn(&Pixels, &[u32], &mut [*const f32]);
 
-/// One tile of `C`: some rows by some registers, both known to the function that computes it.
+/// One tile of `C`: rows by registers, both constants of the kernel.
 #[derive(Debug)]
 struct Tile {
-    /// The first row of `A`, at the first of `depth` columns, if rows are strided.
+    /// The first row of `A`, at the first of `depth` columns, for strided rows.
     a: *const f32,
     lda: usize,
-    /// The first row's pixels, one per tap, if rows are gathered.
+    /// The first row's pixels, one per tap, for gathered rows.
     pixels: *const *const f32,
-    /// Pixels from a row to the next.
+    /// Pixel pointers between rows.
     ld_pixels: usize,
-    /// Elements from the start of a pixel to the first of `depth` columns.
+    /// Offset of the first of `depth` columns in a pixel.
     channel: usize,
-    /// The pixel whose elements are known to be zeros.
+    /// The pixel of zeros.
     zeros: *const f32,
-    /// Runs of `depth` columns: 1 if rows are strided.
+    /// Runs of `depth` columns; 1 for strided rows.
     taps: usize,
     /// Columns of `A` per tap.
     depth: usize,
-    /// `depth` rows per tap of whole registers, without gaps.
+    /// `depth` rows per tap, of whole registers without gaps.
     b: *const f32,
-    /// What to prefetch meanwhile, a cache line per step of depth. It is never read.
+    /// Address to prefetch, one cache line per step of depth; never dereferenced.
     prefetch: *const f32,
     c: *mut f32,
     ldc: usize,
-    /// Columns of `C`: the last register counts in part, the others in full.
+    /// Columns of `C`; only the last register may be partial.
     cols: usize,
-    /// A number per column to start from, or null.
+    /// Initial value per column, or null.
     bias: *const f32,
-    /// A matrix to add, or null: a residual, or `C` itself when depth comes in blocks.
+    /// A matrix to add, or null: a residual, or `C` itself if the depth is divided into blocks.
     add: *const f32,
     ld_add: usize,
     clamp: Option<(f32, f32)>,
 }
 
-/// The micro-kernels of an instruction set, which must be one that the machine has: see [`Isa::available`].
+/// Returns the micro-kernels of an instruction set from [`Isa::available`].
 ///
 /// # Panics
 ///
-/// If the machine does not have the instruction set.
+/// Panics if the machine does not have the instruction set.
 pub fn kernels(isa: Isa) -> &'static MicroKernels {
     assert!(Isa::available().contains(&isa), "this machine does not have the instruction set");
     match isa {
@@ -111,8 +110,8 @@ pub fn kernels(isa: Isa) -> &'static MicroKernels {
     }
 }
 
-/// Micro-kernels for words of two bf16 numbers each, where the machine has them and the instruction set in use does not forbid
-/// them.
+/// Returns the micro-kernels for words of two bf16 values, if the machine has them and the instruction set in use
+/// permits them.
 pub(crate) fn bf16_kernels() -> Option<&'static MicroKernels> {
     #[cfg(target_arch = "x86_64")]
     if isa().is_avx512() && has_bf16() {
@@ -126,7 +125,7 @@ fn has_bf16() -> bool {
     !cfg!(miri) && is_x86_feature_detected!("avx512bf16")
 }
 
-/// The micro-kernels of the instruction set in use.
+/// Returns the micro-kernels of the instruction set in use.
 fn chosen() -> &'static MicroKernels {
     match isa() {
         Isa::Portable => &portable::KERNELS,
@@ -139,31 +138,31 @@ fn chosen() -> &'static MicroKernels {
     }
 }
 
-/// Elements that a `k` x `n` matrix takes when packed.
+/// Returns the elements of a packed `k` x `n` matrix.
 ///
 /// # Panics
 ///
-/// If that is more than `usize` holds.
+/// Panics if the size overflows `usize`.
 pub fn packed_len(k: usize, n: usize) -> usize {
     chosen().packed_len(k, n)
 }
 
-/// Packs a `k` x `n` matrix whose rows (columns, if `layout` is transposed) lie `ldb` elements apart
-/// into the first [`packed_len`] elements of `out`. Products run best when `out` is aligned to 64 bytes.
+/// Packs a `k` x `n` matrix into the first [`packed_len`] elements of `out`. Its rows (columns, if `layout` is
+/// transposed) have a stride of `ldb`. Products are fastest if `out` is aligned to 64 bytes.
 ///
 /// # Panics
 ///
-/// If `b` or `out` is too short.
+/// Panics if `b` or `out` is too short.
 pub fn pack_b<T: Stored>(b: &[T], ldb: usize, layout: Layout, k: usize, n: usize, out: &mut [f32]) {
     chosen().pack_b(b, ldb, layout, k, n, out);
 }
 
-/// `C = epilogue(A x B)` with `A` of `m` x `k`, `B` of `k` x `n` as packed by [`pack_b`], and `C` of
-/// `m` x `n`. Rows of `A` lie `lda` elements apart, and may overlap; rows of `C` lie `ldc` apart.
+/// Computes `C = epilogue(A x B)` with `A` of `m` x `k`, `B` of `k` x `n` packed by [`pack_b`], and `C` of `m` x `n`.
+/// Rows of `A` have a stride of `lda` and may overlap; rows of `C` have a stride of `ldc`.
 ///
 /// # Panics
 ///
-/// If a slice is too short for its matrix, or `ldc` is less than `n`.
+/// Panics if a slice is too short for its matrix, or `ldc` is less than `n`.
 #[expect(clippy::too_many_arguments, reason = "the arguments of BLAS, in its order")]
 pub fn gemm(
     a: &[f32],
@@ -179,22 +178,23 @@ pub fn gemm(
     chosen().gemm(a, lda, m, k, packed, n, c, ldc, epilogue);
 }
 
-/// `y = epilogue(x B)` with `x` of `k` elements, `B` of `k` x `n` as packed by [`pack_b`], and `y` of
-/// `n` elements. `B` is read once, in sequence.
+/// Computes `y = epilogue(x B)` with `x` of `k` elements, `B` of `k` x `n` packed by [`pack_b`], and `y` of `n`
+/// elements. `B` is read once, sequentially.
 ///
 /// # Panics
 ///
-/// If a slice is too short.
+/// Panics if a slice is too short.
 pub fn gemv(x: &[f32], k: usize, packed: &[f32], n: usize, y: &mut [f32], epilogue: &Epilogue<'_>) {
     chosen().gemm(x, k, 1, k, packed, n, y, n, epilogue);
 }
 
-/// [`gemm`] by chunks of columns, at most so many. `run` gets their number and what computes one that is left, and calls that
-/// as often, on any threads; each chunk is computed once, whatever it does.
+/// Computes [`gemm`] in at most `chunks` chunks of columns. `run` gets the number of chunks and a function that
+/// computes the next one, which it calls that often on any threads. Each chunk is computed exactly once, even if `run`
+/// calls too seldom or too often.
 ///
 /// # Panics
 ///
-/// As [`gemm`].
+/// Panics like [`gemm`].
 #[expect(clippy::too_many_arguments, reason = "those of `gemm`, and how columns are shared")]
 pub fn gemm_by_columns(
     a: &[f32],
@@ -212,32 +212,32 @@ pub fn gemm_by_columns(
     chosen().gemm_by_columns(a, lda, m, k, packed, n, c, ldc, epilogue, chunks, run);
 }
 
-/// Columns of each chunk but the last, if `B` is to be cut into so many at most: a chunk from column `j` on is
-/// itself a packed matrix, from `j * k` on.
+/// Returns the columns of each chunk but the last, for at most `chunks` chunks of `B`. A chunk from column `j` on is
+/// itself a packed matrix, at `j * k`.
 pub fn columns_of_chunk(n: usize, chunks: usize) -> usize {
     chosen().columns_of_chunk(n, chunks)
 }
 
-/// How the matrices of a batch lie: each so many elements behind the one before.
+/// The strides between the matrices of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Products.
+    /// Number of products.
     pub count: usize,
-    /// Elements from one `A` to the next; 0 if all share it.
+    /// Elements between `A` matrices; 0 if shared.
     pub a: usize,
-    /// Elements from one packed `B` to the next; 0 if all share it.
+    /// Elements between packed `B` matrices; 0 if shared.
     pub packed: usize,
-    /// Elements from one `C` to the next.
+    /// Elements between `C` matrices.
     pub c: usize,
-    /// Elements from one residual to the next; 0 if all share it.
+    /// Elements between residuals; 0 if shared.
     pub residual: usize,
 }
 
-/// [`gemm`] for each product of a batch. All share the bias.
+/// Computes [`gemm`] for each product of a batch. The bias is shared.
 ///
 /// # Panics
 ///
-/// As [`gemm`], for each of the products.
+/// Panics like [`gemm`], for each of the products.
 #[expect(clippy::too_many_arguments, reason = "the arguments of `gemm`, and the batch")]
 pub fn gemm_batched(
     batch: &Batch,

@@ -1,14 +1,13 @@
-//! Matrix products of 8-bit quantized values with exact integer sums: u8 (or u16) times i8, the left side row
-//! by row as it lies in memory, the right side packed beforehand, the sums finished on the way out.
+//! Matrix products of quantized values with exact integer sums: a u8 or u16 left side, row by row in place, times a
+//! packed i8 right side, with sums finished in registers.
 //!
-//! With left values `a` of zero point `za`, right values `b` with a zero point `zb` for each column,
-//! `sum[i][j] = bias[j] + Σ (a[i][k] - za) * (b[k][j] - zb[j])`, exact while it fits an i32 and
-//! modulo 2^32 if only the bias takes it beyond. [`Output`] says what becomes of the sums. Every
-//! instruction set gives the same bits. Nothing allocates.
+//! With left values `a` of zero point `za`, and right values `b` of zero point `zb` per column, `sum[i][j] = bias[j] +
+//! Σ (a[i][k] - za) * (b[k][j] - zb[j])`, exact while it fits an i32, and modulo 2^32 if only the bias exceeds that.
+//! [`Output`] selects the form of the output. Every instruction set gives the same bits. Nothing allocates.
 //!
-//! Unsigned weights are the same product with 128 taken off the values and off their zero points.
+//! For unsigned weights, subtract 128 from values and zero points.
 //!
-//! A caller with several threads splits the rows; to split the columns, it packs each part by itself.
+//! A caller with several threads divides the rows; to divide the columns, it packs each part separately.
 
 #![expect(
     clippy::inline_always,
@@ -27,7 +26,7 @@ mod pack;
 mod portable;
 mod product;
 mod requant;
-// The tests' fences are Linux's.
+// Fenced memory needs Linux.
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod tests;
@@ -44,109 +43,107 @@ use requant::Columns;
 pub(crate) use requant::MAX_I32;
 pub use wide::gemm_u16;
 
-/// The deepest product, in elements of k: beyond it a sum of products of 255 and 255 may not fit an
-/// i32.
+/// The greatest depth: beyond it a sum of products of 255 and 255 may overflow an i32.
 pub const MAX_K: usize = 33_025;
 
-/// The deepest product of u16 values that may give its sums as i32, in elements of k.
+/// The greatest depth of products of u16 values with i32 sums as output.
 pub const MAX_K_U16_SUMS: usize = 128;
 
-/// The left side: `rows` rows of as many values as the right side is deep.
+/// The left side: `rows` rows, each of the depth of the right side.
 #[derive(Clone, Copy, Debug)]
 pub struct Lhs<'a, T> {
-    /// Row by row, each row's values adjacent.
+    /// The values, row by row, each row contiguous.
     pub data: &'a [T],
-    /// How many rows.
+    /// Number of rows.
     pub rows: usize,
-    /// From a row to the next, in elements; at least the depth.
+    /// Elements between rows; at least the depth.
     pub stride: usize,
-    /// The value that stands for zero.
+    /// The zero point.
     pub zero_point: T,
 }
 
 /// The right side, `[k, n]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Rhs<'a> {
-    /// What [`pack_b`] wrote, [`packed_len`] elements; fastest if it begins at a multiple of 64
-    /// bytes.
+    /// Packed by [`pack_b`], [`packed_len`] elements; fastest if aligned to 64 bytes.
     pub packed: &'a [i8],
-    /// The depth, in elements.
+    /// The depth.
     pub k: usize,
-    /// How many columns.
+    /// Number of columns.
     pub n: usize,
-    /// The values that stand for zero: none where all are 0, one for all columns, or one for each.
+    /// Zero points: empty if all are 0, one for all columns, or one each.
     pub zero_points: &'a [i8],
 }
 
-/// What becomes of the sums, and where it goes: rows of n elements, `stride` elements apart.
+/// The form of the output, and its memory: rows of `n` elements, at a stride of `stride`.
 ///
-/// `scales` has one element for all columns or one for each.
+/// `scales` has one element for all columns, or one each.
 #[derive(Debug)]
 pub enum Output<'a> {
-    /// The sums as they are.
+    /// The plain sums.
     I32(&'a mut [i32]),
-    /// `sum * scale + bias`, in two rounded steps; `bias` has no element, one, or one per column.
+    /// `sum * scale + bias`, rounded twice; `bias` is empty, one for all, or one per column.
     F32 {
-        /// Where the numbers go.
+        /// The output memory.
         to: &'a mut [f32],
         /// The scale of the left side times the scale of the right side.
         scales: &'a [f32],
-        /// In the unit of the result.
+        /// In units of the output.
         bias: &'a [f32],
-        /// What is done after that.
+        /// The activation.
         activation: Activation,
     },
     /// `sum * scale`, rounded half to even, plus the zero point, saturated; NaN gives 0.
     U8 {
-        /// Where the values go.
+        /// The output memory.
         to: &'a mut [u8],
-        /// The scales of both sides multiplied, over the scale of the result.
+        /// The product of both sides' scales, over the output's scale.
         scales: &'a [f32],
-        /// The value that stands for zero.
+        /// The zero point.
         zero_point: u8,
     },
     /// The same, signed; NaN gives -128.
     I8 {
-        /// Where the values go.
+        /// The output memory.
         to: &'a mut [i8],
-        /// The scales of both sides multiplied, over the scale of the result.
+        /// The product of both sides' scales, over the output's scale.
         scales: &'a [f32],
-        /// The value that stands for zero.
+        /// The zero point.
         zero_point: i8,
     },
     /// The same, 16 bits wide; NaN gives 0.
     U16 {
-        /// Where the values go.
+        /// The output memory.
         to: &'a mut [u16],
-        /// The scales of both sides multiplied, over the scale of the result.
+        /// The product of both sides' scales, over the output's scale.
         scales: &'a [f32],
-        /// The value that stands for zero.
+        /// The zero point.
         zero_point: u16,
     },
 }
 
-/// What is done to a number before it is written.
+/// An activation of dequantized sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
-    /// Nothing.
+    /// The identity.
     None,
-    /// Negative numbers become 0.
+    /// `max(0, x)`.
     Relu,
 }
 
-/// Why a product was not computed: its arguments contradict each other.
+/// Inconsistent arguments of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GemmError {
-    /// The depth is beyond [`MAX_K`], or beyond [`MAX_K_U16_SUMS`] where that holds.
+    /// The depth exceeds [`MAX_K`], or [`MAX_K_U16_SUMS`] where that applies.
     TooDeep,
-    /// The left side has fewer values than its rows need, or its rows overlap.
+    /// The left side is too short for its rows, or its rows overlap.
     Lhs,
-    /// The right side has another length than [`packed_len`] of its shape.
+    /// The right side does not have the [`packed_len`] of its shape.
     Rhs,
-    /// Scales, zero points or a bias are neither for all columns nor for each.
+    /// Scales, zero points or biases are neither one for all columns nor one each.
     Columns,
-    /// The output has fewer elements than its rows need, or its rows overlap.
+    /// The output is too short, or its rows overlap.
     Output,
 }
 
@@ -164,11 +161,11 @@ impl fmt::Display for GemmError {
 
 impl std::error::Error for GemmError {}
 
-/// How many lanes a vector of sums has.
+/// Lanes per vector of sums.
 const LANES: usize = 16;
 /// The widest tile, in vectors.
 const MAX_VECTORS: usize = 4;
-/// Rows of the tallest tile, by its width in vectors less 1: 24 sums stay in registers.
+/// Rows of the tallest tile, by its width in vectors less 1: 24 accumulators fit the registers.
 const MR: [usize; MAX_VECTORS] = [8, 8, 8, 6];
 const MAX_MR: usize = 8;
 const MAX_NR: usize = MAX_VECTORS * LANES;
@@ -186,12 +183,12 @@ impl Accumulators {
     }
 }
 
-/// What a kernel multiplies: `count` times `rows` rows of `taps` times `4 * groups + tail` values with `vectors`
-/// times 16 columns.
+/// The operands of a kernel: `count` times `rows` rows of `taps` times `4 * groups + tail` values, and `vectors` times
+/// 16 columns.
 ///
-/// The values of a tap begin at `a` plus the row times `stride`, or plus the tap's entry in `table`
-/// times `stride` unless that is null; a tap outside reads `padding`. So many values are readable there.
-/// `b` is good for 64 bytes for each vector of each group, tails included.
+/// The values of a tap start at `a` plus the row times `stride`, or plus the tap's entry in `table` times `stride` if
+/// `table` is not null; a tap outside the image reads `padding`. All these values are readable, and `b` has 64 bytes
+/// for each vector of each group, tails included.
 #[derive(Clone, Copy)]
 struct Tile {
     a: *const u8,
@@ -205,24 +202,24 @@ struct Tile {
     rows: usize,
     vectors: usize,
     b: *const i8,
-    /// What to fetch while at it, and where that ends; any address, for it is never read.
+    /// Address to prefetch, and the end of the range; never dereferenced.
     prefetch: *const i8,
     prefetch_end: *const i8,
-    /// The sum of the values of each row, if the columns have zero points.
+    /// The sum of each row's values, if columns have zero points.
     row_sums: *const i32,
 }
 
-/// Where a tile goes, and as what.
+/// The output of a tile, by type.
 #[derive(Clone, Copy)]
 enum Out {
     I32(*mut i32),
     F32(*mut f32, Activation),
-    /// With the zero point as of u8, and what to flip in the values afterwards.
+    /// With the zero point as an unsigned value, and the bits to invert afterwards.
     U8(*mut u8, i16, u8),
 }
 
 impl Out {
-    /// So many elements further on.
+    /// Returns the output `by` elements further.
     #[inline(always)]
     fn skip(self, by: usize) -> Self {
         match self {
@@ -233,15 +230,15 @@ impl Out {
     }
 }
 
-/// The micro-kernels of one instruction set; what they need of the machine makes them unsafe to call.
+/// The micro-kernels of one instruction set; unsafe to call because of its CPU features.
 pub(crate) struct MicroKernels {
-    /// Computes tiles below each other and writes them, with so many elements from a row to the next.
+    /// Computes tiles below each other and writes them, with a row stride.
     tiles: unsafe fn(&Tile, &Columns, Out, usize),
-    /// The sum of values.
+    /// Sums values.
     sum: unsafe fn(&[u8]) -> i32,
-    /// The highest entry of a table with 1 added, in which one outside is 0, and whether there is one outside.
+    /// Returns the largest entry of a table plus 1, where out-of-range entries count as 0, and whether there are any.
     reach: unsafe fn(&[u32]) -> (u32, bool),
-    /// What a thread does before and after its tiles.
+    /// Called by a thread before and after its tiles.
     configure: unsafe fn(),
     release: unsafe fn(),
     /// Rows of the tallest tile, by its width in vectors less 1.
@@ -249,17 +246,17 @@ pub(crate) struct MicroKernels {
     fallback: Option<Fallback>,
 }
 
-/// What is faster for at most so many rows, or so many groups of 4 of the depth.
+/// Kernels that are faster for up to this many rows, or groups of 4 along the depth.
 struct Fallback {
     rows: usize,
     groups: usize,
-    /// Groups of the depth where a table gathers the rows, which have to be copied next to each other else.
+    /// Groups along the depth if a table gathers the rows, which would have to be copied otherwise.
     gathered: usize,
     kernels: &'static MicroKernels,
 }
 
 impl MicroKernels {
-    /// The faster ones for so many rows and groups of a depth.
+    /// Returns the faster kernels for these rows and groups.
     fn pick(&'static self, rows: usize, groups: usize, is_gathered: bool) -> &'static Self {
         match &self.fallback {
             Some(Fallback { rows: least, groups: few, gathered, kernels })
@@ -271,19 +268,19 @@ impl MicroKernels {
         }
     }
 
-    /// The highest entry of a table with 1 added, in which one outside is 0, and whether there is one outside.
+    /// Returns the largest entry of a table plus 1, where out-of-range entries count as 0, and whether there are any.
     pub(super) fn reach(&self, table: &[u32]) -> (u32, bool) {
         // SAFETY: `kernels` hands out only what this machine has.
         unsafe { (self.reach)(table) }
     }
 
-    /// Those that hold sums as [`Accumulators`] does.
+    /// Returns the kernels that store sums as [`Accumulators`].
     fn small(&'static self) -> &'static Self {
         self.pick(0, 0, false)
     }
 }
 
-/// A thread that is configured for its tiles, until this is dropped.
+/// Configures a thread for its tiles until it is dropped.
 struct Configured(&'static MicroKernels);
 
 impl Configured {
@@ -304,10 +301,10 @@ impl Drop for Configured {
     }
 }
 
-/// Nothing to do before or after.
+/// For kernels that need no configuration.
 fn no_op() {}
 
-/// What AMX does at most, as [`peak_ops8`](super::peak_ops8) says.
+/// The AMX part of [`peak_ops8`](super::peak_ops8).
 ///
 /// # Safety
 ///
@@ -318,7 +315,7 @@ pub(super) unsafe fn amx_peak(steps: usize) -> f64 {
     unsafe { amx::peak(steps) }
 }
 
-/// The micro-kernels for `isa`, or for the best that this machine has where that is less.
+/// Returns the micro-kernels for `isa`, or for the best that this machine has if that is less.
 pub(super) fn kernels(isa: Isa) -> &'static MicroKernels {
     let best = Isa::available().last().copied().unwrap_or(Isa::Portable);
     match isa.min(best) {
@@ -332,12 +329,12 @@ pub(super) fn kernels(isa: Isa) -> &'static MicroKernels {
     }
 }
 
-/// Multiplies `lhs` `[rows, k]` by `rhs` `[k, n]`, adds `bias` (none, one or n elements) and
-/// writes `[rows, n]` to `output`, whose rows are `stride` elements apart.
+/// Multiplies `lhs` `[rows, k]` by `rhs` `[k, n]`, adds `bias` (empty, one or n elements) and writes `[rows, n]` to
+/// `output`, with a row stride of `stride`.
 ///
 /// # Errors
 ///
-/// Refuses arguments that contradict each other; nothing is written then.
+/// Returns an error for inconsistent arguments; then nothing is written.
 pub fn gemm(
     lhs: &Lhs<'_, u8>,
     rhs: &Rhs<'_>,
@@ -348,11 +345,11 @@ pub fn gemm(
     gemm_on(isa(), lhs, rhs, bias, output, stride)
 }
 
-/// As [`gemm`] by an instruction set, or by the best that this machine has where that is less.
+/// Like [`gemm`] with an instruction set, or the best that this machine has if that is less.
 ///
 /// # Errors
 ///
-/// As `gemm`.
+/// Returns an error like `gemm`.
 pub fn gemm_on(
     isa: Isa,
     lhs: &Lhs<'_, u8>,
@@ -369,7 +366,7 @@ pub fn gemm_on(
     Ok(())
 }
 
-/// The product of two matrices.
+/// Checks the arguments, and returns the product of two matrices.
 fn product<'a, T: Copy>(
     kernels: &'static MicroKernels,
     lhs: &Lhs<'a, T>,
@@ -414,7 +411,7 @@ fn check<T>(
 }
 
 impl Output<'_> {
-    /// What is so many elements further on; none beyond the end.
+    /// Returns the output `by` elements further; `None` past the end.
     pub(super) fn behind(&mut self, by: usize) -> Option<Output<'_>> {
         Some(match self {
             Self::I32(to) => Output::I32(to.get_mut(by..)?),
@@ -433,7 +430,7 @@ impl Output<'_> {
         })
     }
 
-    /// The elements that there is room for.
+    /// Returns the number of elements.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::I32(to) => to.len(),
@@ -444,7 +441,7 @@ impl Output<'_> {
         }
     }
 
-    /// Whether what there is of numbers for `n` columns is for all of them or for each.
+    /// Whether all parameters for `n` columns are one for all or one each.
     pub(super) fn fits(&self, n: usize, zero_points: &[i8], bias: &[i32]) -> bool {
         let fits = |len: usize| len == 1 || len == n;
         let own = match self {
@@ -461,7 +458,7 @@ impl Output<'_> {
     }
 }
 
-/// Whether `rows` rows of `width` elements, `stride` apart, lie in `len` elements.
+/// Whether `rows` rows of `width` elements, at a stride of `stride`, fit `len` elements.
 pub(super) fn holds(len: usize, rows: usize, stride: usize, width: usize) -> bool {
     let Some(gaps) = rows.checked_sub(1) else { return true };
     let end = gaps.checked_mul(stride).and_then(|start| start.checked_add(width));

@@ -1,33 +1,33 @@
-//! Indirection tables: where each tap of each window lies, so that a convolution is a matrix product whose rows of
-//! `A` are gathered (Dukhan, "The Indirect Convolution Algorithm", 2019).
+//! Indirection tables: the position of each tap of each window, so that a convolution is a matrix product with gathered
+//! rows of `A` (Dukhan, "The Indirect Convolution Algorithm", 2019).
 //!
-//! A table has a row for each output pixel and a column for each tap. An entry is the index of an input
-//! pixel within one image, row-major over the spatial axes, or [`PADDING`]. It is the same for all images
-//! of a batch, all groups and all element types, and is made once.
+//! A table has a row for each output pixel and a column for each tap. An entry is the index of an input pixel within
+//! one image, row-major over the spatial axes, or [`PADDING`]. It is the same for all images of a batch, all groups and
+//! all element types, and is computed once.
 
-/// The entry of a tap in the padding: a kernel reads its row of zeros instead.
+/// The entry of a tap in the padding; a kernel reads its row of zeros instead.
 pub const PADDING: u32 = u32::MAX;
 
-/// Windows over up to three spatial axes, the slowest first; an axis that is not there has extent 1,
-/// kernel 1, stride 1, dilation 1 and no padding.
+/// A window over up to three spatial axes, slowest first; a missing axis has extent 1, kernel 1, stride 1, dilation 1
+/// and no padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Input pixels along each axis.
     pub input: [usize; 3],
-    /// Output pixels along each axis. Windows may hang over the end as far as they like.
+    /// Output pixels along each axis. Windows may extend past the end arbitrarily far.
     pub output: [usize; 3],
     /// Taps along each axis.
     pub kernel: [usize; 3],
-    /// Input pixels from a window to the next.
+    /// Input pixels between windows.
     pub strides: [usize; 3],
-    /// Input pixels from a tap to the next.
+    /// Input pixels between taps.
     pub dilations: [usize; 3],
-    /// Padding pixels in front of the first input pixel.
+    /// Padding pixels before the first input pixel.
     pub pads: [usize; 3],
 }
 
 impl Window {
-    /// A kernel of `taps` next to each other that meets its input once.
+    /// Returns a window of `taps` adjacent taps that covers its input once.
     pub(super) fn line(taps: usize) -> Self {
         let unit = [1; 3];
         let along = [1, 1, taps];
@@ -41,11 +41,11 @@ impl Window {
         }
     }
 
-    /// A window over an image of height and width, padded by the same on each side.
+    /// Returns a window over an image of height and width, with the same padding on each side.
     ///
     /// # Panics
     ///
-    /// If the stride is 0.
+    /// Panics if the stride is 0.
     pub fn square(input: [usize; 2], kernel: usize, stride: usize, pad: usize) -> Self {
         let output = input.map(|n| ((n + 2 * pad).saturating_sub(kernel)) / stride + 1);
         Self {
@@ -58,29 +58,29 @@ impl Window {
         }
     }
 
-    /// Input pixels of one image; none if that is more than a table can name.
+    /// Returns the input pixels of one image; `None` if a table cannot index them.
     pub fn input_len(&self) -> Option<usize> {
         product(self.input).filter(|&len| u32::try_from(len).is_ok())
     }
 
-    /// Output pixels of one image: the rows of its table; none if that is beyond memory.
+    /// Returns the output pixels of one image, which are the rows of its table; `None` on overflow.
     pub fn rows(&self) -> Option<usize> {
         product(self.output)
     }
 
-    /// Taps of a window: the columns of its table; none if that is beyond memory.
+    /// Returns the taps of a window, which are the columns of its table; `None` on overflow.
     pub fn taps(&self) -> Option<usize> {
         product(self.kernel)
     }
 
-    /// Entries of the table; none if that is beyond memory, or a pixel beyond what an entry names, or a position beyond
-    /// `usize`.
+    /// Returns the entries of the table; `None` if that overflows, a pixel exceeds the range of entries, or a position
+    /// exceeds `usize`.
     pub fn table_len(&self) -> Option<usize> {
         self.input_len().filter(|_| (0..3).all(|axis| self.reaches(axis)))?;
         self.rows()?.checked_mul(self.taps()?)
     }
 
-    /// Fills the table, row by row. Returns whether it could: `table` must have [`Self::table_len`] entries.
+    /// Fills the table, row by row. Returns false if `table` does not have [`Self::table_len`] entries.
     #[must_use]
     pub fn fill(&self, table: &mut [u32]) -> bool {
         if self.table_len() != Some(table.len()) {
@@ -100,7 +100,7 @@ impl Window {
         true
     }
 
-    /// The entry of a tap of the window at an output pixel.
+    /// Returns the entry of a tap of the window at an output pixel.
     pub fn pixel(&self, at: [usize; 3], tap: [usize; 3]) -> u32 {
         let mut pixel = 0;
         for axis in 0..3 {
@@ -113,7 +113,7 @@ impl Window {
         u32::try_from(pixel).unwrap_or(PADDING)
     }
 
-    /// Whether the last tap of the last window along an axis has a position.
+    /// Whether the position of the last tap of the last window along an axis fits `usize`.
     fn reaches(&self, axis: usize) -> bool {
         let last = self.output[axis].saturating_sub(1).checked_mul(self.strides[axis]);
         let tap = self.kernel[axis].saturating_sub(1).checked_mul(self.dilations[axis]);
@@ -125,19 +125,19 @@ fn product(extents: [usize; 3]) -> Option<usize> {
     extents[0].checked_mul(extents[1])?.checked_mul(extents[2])
 }
 
-/// Every position within extents, the last axis fastest.
+/// Yields every position within extents, last axis fastest.
 fn positions([outer, middle, inner]: [usize; 3]) -> impl Iterator<Item = [usize; 3]> + use<> {
     (0..outer).flat_map(move |d| (0..middle).flat_map(move |r| (0..inner).map(move |c| [d, r, c])))
 }
 
-// Windows over the output, as transposed convolutions have them, taken apart: output pixels whose coordinates leave the
-// same remainders by the strides, a phase, are met by the same taps, and next to each other in a phase they read
-// input pixels next to each other.
+// Windows over the output, as in transposed convolutions, are divided into phases: output pixels whose coordinates have
+// the same remainders by the strides. The pixels of a phase are reached by the same taps, and neighbours in a phase
+// read neighbouring input pixels.
 //
-// Of such a window, `pads` are the output pixels cut off in front, and tap `k` of input pixel `i` goes to output pixel
-// `i * stride + k * dilation - pad` if there is one.
+// The window's `pads` crop output pixels at the start. Tap `k` of input pixel `i` contributes to output pixel `i *
+// stride + k * dilation - pad`, if that exists.
 
-/// Output pixels that leave the same remainders.
+/// Output pixels with the same remainders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Phase {
     /// The remainders.
@@ -147,7 +147,7 @@ pub(crate) struct Phase {
     taps: [AxisTaps; 3],
 }
 
-/// The taps along an axis that meet a phase.
+/// The taps along an axis that reach a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct AxisTaps {
     first: usize,
@@ -156,17 +156,17 @@ struct AxisTaps {
 }
 
 impl Phase {
-    /// Output pixels.
+    /// Returns the number of output pixels.
     pub(crate) fn rows(&self) -> usize {
         self.extents.iter().product()
     }
 
-    /// How many taps meet it.
+    /// Returns the number of taps that reach it.
     pub(crate) fn taps(&self) -> usize {
         self.taps.iter().map(|taps| taps.count).product()
     }
 
-    /// One of the taps that meet it, the last axis fastest.
+    /// Returns one of the taps that reach it, last axis fastest.
     pub(crate) fn tap(&self, index: usize) -> [usize; 3] {
         let [_, rows, cols] = self.taps.map(|taps| taps.count.max(1));
         let places = [index / cols / rows, index / cols % rows, index % cols];
@@ -175,7 +175,7 @@ impl Phase {
 }
 
 impl Window {
-    /// Whether phases have positions and tables; they have none where a stride is 0.
+    /// Whether phases have positions and tables; false if a stride is 0 or a size overflows.
     pub(crate) fn has_phases(&self) -> bool {
         let is_within = |axis: usize| {
             let end = self.output[axis].checked_add(self.pads[axis]);
@@ -185,7 +185,8 @@ impl Window {
         !self.strides.contains(&0) && (0..3).all(is_within) && self.table_len().is_some()
     }
 
-    /// A window whose phases are met by the same taps: the images matter only where they have fewer pixels than a stride.
+    /// Returns a window whose phases are reached by the same taps, for any image size: the size matters only if an
+    /// image has fewer pixels than a stride.
     #[must_use]
     pub fn whatever_the_images(&self) -> Self {
         let each = |of: fn(usize, usize) -> usize, a: [usize; 3]| {
@@ -196,14 +197,14 @@ impl Window {
         Self { input: [1; 3], output, pads, ..*self }
     }
 
-    /// The phases that have output pixels.
+    /// Yields the phases that have output pixels.
     pub(crate) fn phases(&self) -> impl Iterator<Item = Phase> + use<> {
         let window = *self;
         let ends = [0, 1, 2].map(|axis| window.strides[axis].min(window.output[axis]));
         positions(ends).map(move |at| window.phase(at))
     }
 
-    /// The phase of these remainders.
+    /// Returns the phase of these remainders.
     fn phase(&self, at: [usize; 3]) -> Phase {
         let extent = |axis: usize| (self.output[axis] - at[axis]).div_ceil(self.strides[axis]);
         let taps = [0, 1, 2].map(|axis| self.axis_taps(at[axis], axis));
@@ -221,7 +222,7 @@ impl Window {
         AxisTaps { first, step, count: (kernel - first).div_ceil(step) }
     }
 
-    /// Lines of a phase before an output line.
+    /// Returns the lines of a phase before an output line.
     pub(crate) fn lines_before(&self, phase: &Phase, line: usize) -> usize {
         let (plane, line) = (line / self.output[1], line % self.output[1]);
         let count = |axis: usize, end: usize| {
@@ -231,7 +232,7 @@ impl Window {
         count(0, plane) * phase.extents[1] + rest
     }
 
-    /// The entries of the tables of a phase's output pixels, row by row.
+    /// Yields the table entries of a phase's output pixels, row by row.
     pub(crate) fn phase_table(&self, phase: Phase) -> impl Iterator<Item = u32> + use<> {
         let window = *self;
         let taps = phase.taps();
@@ -240,7 +241,7 @@ impl Window {
         })
     }
 
-    /// The input pixel that a tap takes to a place of a phase.
+    /// Returns the input pixel that a tap connects to a position of a phase.
     fn phase_pixel(&self, phase: &Phase, place: [usize; 3], tap: [usize; 3]) -> u32 {
         let mut pixel = 0;
         for axis in 0..3 {

@@ -1,11 +1,10 @@
-//! Instruction sets: which one is in use, what each offers to formulas and to loops over memory, and the
-//! dispatch of work that is written once.
+//! Instruction sets: selection, the operations of each, and dispatch of generic operations.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod amx;
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 mod amx {
-    /// No other system is asked.
+    /// Only Linux is supported.
     pub(super) fn is_granted() -> bool {
         false
     }

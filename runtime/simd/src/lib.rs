@@ -1,12 +1,11 @@
-//! Compute primitives at the machine's limit: pure functions over slices, no allocation.
+//! Compute primitives at the machine's limit: pure functions over slices, without allocation.
 //!
-//! One folder per primitive, with kernels in portable Rust, AVX2 and AVX-512: written by hand where that is
-//! faster, else once over the trait [`Simd`]. Which kernels run is decided once, by [`isa()`]. [`formula`] has
-//! drivers for formulas of one's own.
-//! Nothing here knows operators, tensors or the host, and nothing depends on them.
+//! Each primitive is a folder, with kernels in portable Rust, AVX2 and AVX-512: written by hand where that is faster,
+//! else once over the trait [`Simd`]. [`isa()`] selects the kernels once per process. [`formula`] has drivers for
+//! custom formulas. The crate has no knowledge of operators, tensors or the host.
 //!
-//! Functions are safe whatever slices they are given. What becomes of slices that do not fit each other, each
-//! function says: an error, a panic, or the part that all of them have.
+//! Functions are safe for slices of any length. Each function documents how it treats slices that do not fit each
+//! other: with an error, a panic, or by processing the common part.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,

@@ -1,11 +1,9 @@
 //! Elementary functions of `f32` slices.
 //!
-//! Every function is a formula over [`Simd`], compiled for every instruction set; those that tables in
-//! registers make shorter have another for AVX-512.
-//! NaNs, infinities, signed zeros and subnormal numbers come out as the functions of `f64`, rounded,
-//! would have them. The error that a function states, in units in the last place of the exact
-//! result, holds over all of `f32` and for every instruction set. No function allocates. Slices of two
-//! lengths are the caller's fault, over which builds with debug assertions panic.
+//! Every function is a formula over [`Simd`], compiled for every instruction set; where tables in registers are faster,
+//! AVX-512 has a different formula. NaN, infinities, signed zeros and denormals give the same results as the `f64`
+//! functions, rounded. The documented error, in ulp of the exact result, holds for all of `f32` and every instruction
+//! set. No function allocates. Slices of different lengths are a bug of the caller: builds with debug assertions panic.
 
 #[expect(
     clippy::inline_always,
@@ -26,7 +24,7 @@ macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident, $in_place:ident, $formula:ident;)*) => {$(
         $(#[$doc])*
         ///
-        /// `y[i]` of `x[i]`; the slices are of one length, or the shorter one's counts.
+        /// Computes `y[i]` from `x[i]`; processes the shorter length if the slices differ.
         #[inline]
         pub fn $name(x: &[f32], y: &mut [f32]) {
             map1($formula, x, y);
@@ -52,42 +50,42 @@ macro_rules! functions {
 }
 
 functions! {
-    /// The exponential function, to 1.1 ulp.
+    /// The exponential function, within 1.1 ulp.
     exp, exp_in_place, Exp;
-    /// The natural logarithm, to 1 ulp; a NaN for negative numbers.
+    /// The natural logarithm, within 1 ulp; NaN for negative values.
     log, log_in_place, Log;
-    /// The hyperbolic tangent, to 2.5 ulp.
+    /// The hyperbolic tangent, within 2.5 ulp.
     tanh, tanh_in_place, Tanh;
-    /// `1 / (1 + exp(-x))`, to 2.5 ulp.
+    /// `1 / (1 + exp(-x))`, within 2.5 ulp.
     sigmoid, sigmoid_in_place, Sigmoid;
-    /// The error function, to 1.2 ulp.
+    /// The error function, within 1.2 ulp.
     erf, erf_in_place, Erf;
-    /// The sine of radians, to 2 ulp however large they are; a NaN for infinities.
+    /// The sine of radians, within 2 ulp for arguments of any size; NaN for infinities.
     sin, sin_in_place, Sin;
-    /// The cosine of radians, to 2 ulp however large they are; a NaN for infinities.
+    /// The cosine of radians, within 2 ulp for arguments of any size; NaN for infinities.
     cos, cos_in_place, Cos;
-    /// `1 / sqrt(x)`, to 1.5 ulp; infinite for zeros, with their sign, and a NaN for negative numbers.
+    /// `1 / sqrt(x)`, within 1.5 ulp; infinite for zeros, with their sign, and NaN for negative values.
     rsqrt, rsqrt_in_place, Rsqrt;
-    /// `exp(x) - 1`, to 2 ulp.
+    /// `exp(x) - 1`, within 2 ulp.
     expm1, expm1_in_place, Expm1;
-    /// `log(1 + x)`, to 2 ulp; a NaN below -1.
+    /// `log(1 + x)`, within 2 ulp; NaN below -1.
     log1p, log1p_in_place, Log1p;
-    /// The tangent of radians, to 4 ulp however large they are; a NaN for infinities.
+    /// The tangent of radians, within 4 ulp for arguments of any size; NaN for infinities.
     tan, tan_in_place, Tan;
-    /// The inverse sine, to 3 ulp; a NaN beyond 1.
+    /// The inverse sine, within 3 ulp; NaN outside -1..=1.
     asin, asin_in_place, Asin;
-    /// The inverse cosine, to 3 ulp; a NaN beyond 1.
+    /// The inverse cosine, within 3 ulp; NaN outside -1..=1.
     acos, acos_in_place, Acos;
-    /// The inverse tangent, to 3 ulp.
+    /// The inverse tangent, within 3 ulp.
     atan, atan_in_place, Atan;
-    /// The hyperbolic sine, to 4 ulp.
+    /// The hyperbolic sine, within 4 ulp.
     sinh, sinh_in_place, Sinh;
-    /// The hyperbolic cosine, to 4 ulp.
+    /// The hyperbolic cosine, within 4 ulp.
     cosh, cosh_in_place, Cosh;
-    /// The inverse hyperbolic sine, to 4 ulp.
+    /// The inverse hyperbolic sine, within 4 ulp.
     asinh, asinh_in_place, Asinh;
-    /// The inverse hyperbolic cosine, to 4 ulp; a NaN below 1.
+    /// The inverse hyperbolic cosine, within 4 ulp; NaN below 1.
     acosh, acosh_in_place, Acosh;
-    /// The inverse hyperbolic tangent, to 4 ulp; a NaN beyond 1.
+    /// The inverse hyperbolic tangent, within 4 ulp; NaN outside -1..=1.
     atanh, atanh_in_place, Atanh;
 }

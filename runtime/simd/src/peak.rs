@@ -1,9 +1,9 @@
-//! Multiply-adds that stay in registers: the most that this core can do, for benchmarks to measure against.
+//! Peak throughput of multiply-adds in registers, the limit that benchmarks compare with.
 
 use crate::isa::{Isa, isa};
 
-/// Runs `steps` rounds of independent multiply-adds and returns how many operations that was, in
-/// floating-point operations: two per multiply-add and lane.
+/// Runs `steps` rounds of independent multiply-adds, and returns the number of floating-point operations: two per
+/// multiply-add and lane.
 pub fn peak_flops(steps: usize) -> f64 {
     match isa() {
         #[cfg(target_arch = "x86_64")]
@@ -27,10 +27,10 @@ fn portable(steps: usize) -> f64 {
     (steps * 32 * 2) as f64
 }
 
-/// As [`peak_flops`] for products of 8-bit values summed in 32 bits, in operations: two per product.
+/// Like [`peak_flops`] for products of 8-bit values with 32-bit sums; two operations per product.
 ///
-/// AMX multiplies 16 rows of 64 values with 16 columns, AVX-512 takes four products per lane and instruction. The others widen to
-/// 16 bits first, to be exact: two products per lane in AVX2.
+/// An AMX instruction multiplies 16 rows of 64 values by 16 columns; AVX-512 takes four products per lane and
+/// instruction. Other instruction sets widen to 16 bits first to be exact: two products per lane with AVX2.
 pub fn peak_ops8(steps: usize) -> f64 {
     match isa() {
         #[cfg(target_arch = "x86_64")]
@@ -57,7 +57,7 @@ fn portable_ops8(steps: usize) -> f64 {
     (steps * 32 * 2) as f64
 }
 
-/// As [`peak_flops`] for products of bf16 numbers summed in `f32`; nothing where the machine has none.
+/// Like [`peak_flops`] for bf16 products with `f32` sums; `None` if the machine lacks them.
 pub fn peak_bf16(steps: usize) -> Option<f64> {
     #[cfg(target_arch = "x86_64")]
     if isa().is_avx512() && is_x86_feature_detected!("avx512bf16") {

@@ -1,11 +1,10 @@
 //! Pooling: maxima and averages over windows, and averages over whole images.
 //!
-//! Images are NHWC: a pixel is its channels, adjacent, and pixels lie a stride apart; vectors run over
-//! channels. Windows of 8-bit values, and those of `f32` that overlap by more than half, are pooled down the
-//! columns first and then across, so that what they share is added or compared once. Padding is never
-//! part of a maximum. As in `depthwise`, a function computes output rows `rows` of one image: those of
-//! the window's second axis, for one plane of the first axis after the other; what it writes begins with
-//! the first of them. Nothing allocates.
+//! Images are NHWC: the channels of a pixel are contiguous, and pixels have a stride; vectors run over channels. 8-bit
+//! windows, and `f32` windows that overlap by more than half, are pooled down the columns first and then across, so
+//! that shared work is done once. Padding never takes part in a maximum. As in `depthwise`, a function computes output
+//! rows `rows` of one image, which are those of the window's second axis for each plane of the first axis in turn; its
+//! output starts with the first of them. Nothing allocates.
 
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 mod bytes;
@@ -47,18 +46,18 @@ pub use float::{average_pool, max_pool};
 pub use global::{global_average, global_sums};
 pub use quantized::{average_pool_u8, max_pool_u8};
 
-/// What an average divides by.
+/// The divisor of an average.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Divisor {
-    /// The taps that lie in the image.
+    /// The number of taps inside the image.
     Inside,
-    /// Those that lie in the image or its padding, of which there are so many pixels behind the last
-    /// input pixel of each axis: ONNX's `count_include_pad`.
+    /// The number of taps inside the image or its padding, which extends this many pixels past the last input pixel of
+    /// each axis: ONNX's `count_include_pad`.
     Padded([usize; 3]),
 }
 
 impl Divisor {
-    /// What the window at an output pixel divides by, at least 1; `inside` are the taps in the image.
+    /// Returns the divisor of the window at an output pixel, at least 1; `inside` are its taps inside the image.
     fn at(self, window: &Window, at: [usize; 3], inside: &[Range<usize>; 3]) -> usize {
         let count = |axis: usize| match self {
             Self::Inside => inside[axis].len(),
@@ -72,7 +71,7 @@ impl Divisor {
     }
 }
 
-/// What is pooled: channels of windows, and the output rows.
+/// Channels of windows to pool, and the output rows.
 #[derive(Clone, Copy)]
 struct Job<'a> {
     window: &'a Window,
@@ -83,7 +82,7 @@ struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// Checks all that the loops rest on; none if there is nothing to do.
+    /// Checks everything that the loops rely on; `None` if there is nothing to do.
     fn new<T>(
         window: &'a Window,
         channels: usize,
@@ -104,8 +103,8 @@ impl<'a> Job<'a> {
         some.then_some(Self { window, channels, x_stride: x.stride, rows, y_stride })
     }
 
-    /// Of the window at an output pixel: the element that the first tap in the image begins at, 0 if
-    /// there is none, and the elements from a tap to the next along each axis.
+    /// Returns, for the window at an output pixel, the element of the first tap inside the image (0 if there is none),
+    /// and the strides between taps along each axis.
     fn first(&self, at: [usize; 3], taps: &[Range<usize>; 3]) -> (usize, [usize; 3]) {
         let window = self.window;
         if taps.iter().any(Range::is_empty) {
@@ -116,22 +115,22 @@ impl<'a> Job<'a> {
             [0, 1, 2].map(|axis| bounds::pixel(window, axis, at[axis], taps[axis].start));
         let [planes, rows, cols] = window.dilations;
         let first = ((plane * height + row) * width + col) * self.x_stride;
-        // Of an axis with a single tap there is no next one, wherever that would be.
+        // An axis with a single tap has no next one, so its stride does not matter.
         let row = width.wrapping_mul(self.x_stride);
         let plane = height.wrapping_mul(row);
         let steps = [planes.wrapping_mul(plane), rows.wrapping_mul(row)];
         (first, [steps[0], steps[1], cols.wrapping_mul(self.x_stride)])
     }
 
-    /// The plane and the row within it of an output row, and the taps in the image of its windows; those
-    /// along the row are [`Self::along`].
+    /// Returns the plane of an output row, the row within the plane, and the taps inside the image of its windows,
+    /// other than along the row.
     fn row(&self, row: usize) -> ([usize; 2], [Range<usize>; 3]) {
         let height = self.window.output[1];
         let at = [row / height, row % height];
         (at, [bounds::inside(self.window, 0, at[0]), bounds::inside(self.window, 1, at[1]), 0..0])
     }
 
-    /// The taps in the image along the row, of the window at an output column.
+    /// Returns the taps inside the image along the row, for the window at an output column.
     fn along(&self, col: usize) -> Range<usize> {
         bounds::inside(self.window, 2, col)
     }

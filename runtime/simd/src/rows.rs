@@ -1,7 +1,6 @@
-//! Primitives over rows and blocks: softmax, layer norm, local response norm, reductions, transposes,
-//! conversions and table look-ups. No function allocates. Slices that do not fit each other are the caller's
-//! fault, over which builds with debug assertions panic; others compute the rows that all of them have, or
-//! nothing.
+//! Primitives over rows and blocks: softmax, layer norm, local response norm, reductions, transposes, conversions and
+//! table look-ups. No function allocates. Slices that do not fit each other are a bug of the caller: builds with debug
+//! assertions panic; others process the common rows, or nothing.
 
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 mod byte_sums;

@@ -1,4 +1,4 @@
-//! What the tests of primitives share: guarded memory, numbers without a pattern, and comparisons.
+//! Helpers for tests of primitives: fenced memory, pseudo-random values, comparisons.
 
 use std::ffi::{c_int, c_long};
 use std::ops::{Deref, DerefMut};
@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 #[global_allocator]
 static GUARD: udo_api::GuardAlloc = udo_api::GuardAlloc;
 
-/// Numbers between -1 and 1 without a pattern, the same in every run.
+/// Returns pseudo-random values between -1 and 1, the same in every run.
 pub(crate) fn noise(len: usize) -> Vec<f32> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut next = || {
@@ -16,8 +16,8 @@ pub(crate) fn noise(len: usize) -> Vec<f32> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Asserts that every number lies within `tolerance` of the one wanted, relative to it where it is above 1. The wanted numbers vary by more
-/// than that, so that no constant passes.
+/// Asserts that every value is within `tolerance` of the expected one, relative to it if that is above 1. The expected
+/// values must vary by more than that, so that no constant passes.
 #[track_caller]
 pub(crate) fn assert_near(found: &[f32], wanted: &[f64], tolerance: f64) {
     let reach = |of: f64| tolerance * of.abs().max(1.0);
@@ -55,14 +55,14 @@ unsafe extern "C" {
     fn munmap(at: *mut u8, bytes: usize) -> c_int;
 }
 
-/// Where a slice touches a forbidden page.
+/// The end of a slice that touches a protected page.
 #[derive(Clone, Copy)]
 pub(crate) enum Edge {
     Start,
     End,
 }
 
-/// A slice; an access beyond its edge ends the process.
+/// A slice next to a protected page; access past its edge ends the process.
 pub(crate) struct Guarded<T> {
     map: *mut u8,
     map_bytes: usize,
@@ -71,17 +71,17 @@ pub(crate) struct Guarded<T> {
 }
 
 impl<T: Copy> Guarded<T> {
-    /// A copy of `values` that ends at a forbidden page.
+    /// Copies `values` so that they end at a protected page.
     pub(crate) fn of(values: &[T]) -> Self {
         Self::new(values, Edge::End)
     }
 
-    /// All of it.
+    /// Returns the whole slice.
     pub(crate) fn slice(&mut self) -> &mut [T] {
         self
     }
 
-    /// A copy of `values` that touches a forbidden page at `edge`.
+    /// Copies `values` so that they touch a protected page at `edge`.
     pub(crate) fn new(values: &[T], edge: Edge) -> Self {
         let bytes = size_of_val(values);
         let inner_bytes = bytes.next_multiple_of(PAGE_BYTES).max(PAGE_BYTES);

@@ -1,31 +1,29 @@
-//! Convolutions of 3 by 3 by Winograd's minimal filtering: stride 1, dilation 1, any padding, `f32`, NHWC.
+//! 3x3 convolution by Winograd's minimal filtering: stride 1, dilation 1, any padding, `f32`, NHWC.
 //!
-//! Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2015). A tile of the input is
-//! transformed to its values at a few points, where the filter is a product of numbers, and the products,
-//! summed over the channels, are transformed to a tile of the output. `F(2x2, 3x3)` needs 16 products where
-//! the sum has 36, and `F(4x4, 3x3)` 36 where it has 144. The sums over the channels are one matrix
-//! product per point, of tiles by channels; weights are transformed and packed once. [`choose()`] says
-//! where that pays.
+//! Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2015). An input tile is transformed to its
+//! values at a few points, where the filter is an elementwise product. The products, summed over the channels, are
+//! transformed to an output tile. `F(2x2, 3x3)` needs 16 products where direct convolution needs 36, and `F(4x4, 3x3)`
+//! 36 instead of 144. The sums over the channels are one matrix product per point, of tiles by channels; weights are
+//! transformed and packed once. [`choose()`] decides where this pays off.
 //!
 //! # Accuracy
 //!
-//! What a tile reads cancels in its outputs, so that errors depend on all of its `M + 2` by `M + 2`
-//! pixels. Let `X[c]` be the largest `|x|` there of channel `c`, and `W[c]` the largest `|w|` from `c` to
-//! the output's channel. Before the activation, each output is off by at most
+//! Transformed values cancel in the outputs, so errors depend on all `M + 2` by `M + 2` pixels of a tile. Let `X[c]` be
+//! the largest `|x|` in the tile of channel `c`, and `W[c]` the largest `|w|` from `c` to the output's channel. Before
+//! the activation, the error of each output is at most
 //!
 //! ```text
 //! growth (channels + 20) eps / 2 * (sum over c of X[c] W[c])  +  2 eps (|bias| + |residual| + |output|)
 //! ```
 //!
-//! with [`Tile::growth`] of 64 or 564, as long as nothing overflows or is subnormal. A chain of `n`
-//! roundings is off by `n eps / 2`: one of the weight, up to 4 along each axis of the input and of the
-//! output, and one per channel; `growth` is the largest sum of `|A| |G| |B|` along an axis, squared.
-//! Errors are mostly far below: on noise their root mean square is 1.8 times that of a direct sum for
-//! `F(4x4, 3x3)`, and below that of one for `F(2x2, 3x3)`.
+//! with [`Tile::growth`] of 64 or 564, as long as nothing overflows or is denormal. A chain of `n` roundings has an
+//! error of `n eps / 2`: one for the weight, up to 4 along each axis of input and output, and one per channel; `growth`
+//! is the largest sum of `|A| |G| |B|` along an axis, squared. Typical errors are far smaller: on noise the root mean
+//! square is 1.8 times that of direct convolution for `F(4x4, 3x3)`, and below it for `F(2x2, 3x3)`.
 //!
-//! A NaN or an infinity makes all outputs that depend on it NaN or infinite, and may do so to any other
-//! output of the tiles that read it. So may a sum of the `X[c] W[c]` within `growth` of the largest
-//! number, where a direct sum is finite.
+//! A NaN or infinity makes all outputs that depend on it NaN or infinite, and possibly any other output of the tiles
+//! that read it. The same applies if a sum of `X[c] W[c]` is within `growth` of the largest float, although direct
+//! convolution would be finite.
 
 mod choose;
 mod driver;
@@ -50,7 +48,7 @@ pub use choose::{Algorithm, choose};
 use crate::gemm_f32::{self, Epilogue, Stored};
 use crate::isa::{Isa, isa};
 
-/// How many outputs a tile has.
+/// The output size of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tile {
     /// `F(2x2, 3x3)`: 2 by 2.
@@ -59,35 +57,35 @@ pub enum Tile {
     F4x4,
 }
 
-/// A convolution of 3 by 3. Images lie one behind the other, without gaps other than between pixels.
+/// A 3x3 convolution. Images are contiguous except for gaps between pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layer {
     /// Images.
     pub images: usize,
     /// Input pixels: height and width.
     pub input: [usize; 2],
-    /// Output pixels: height and width. Windows may hang over the end as far as they like.
+    /// Output height and width. Windows may extend past the end arbitrarily far.
     pub output: [usize; 2],
-    /// Padding pixels above and to the left of the first input pixel.
+    /// Padding pixels above and left of the first input pixel.
     pub pads: [usize; 2],
-    /// Channels of the input and of the output.
+    /// Input and output channels.
     pub channels: [usize; 2],
-    /// Elements from an input pixel, and from an output pixel, to the next.
+    /// Elements between input pixels, and between output pixels.
     pub pixel_strides: [usize; 2],
 }
 
 impl Layer {
-    /// A layer over images of height and width, padded by 1 on each side, without gaps between pixels.
+    /// Returns a layer over images of height and width, padded by 1 on each side, with contiguous pixels.
     pub fn same(images: usize, size: [usize; 2], channels: [usize; 2]) -> Self {
         Self { images, input: size, output: size, pads: [1, 1], channels, pixel_strides: channels }
     }
 }
 
 impl Tile {
-    /// Every tile.
+    /// All tile sizes.
     pub const ALL: [Self; 2] = [Self::F2x2, Self::F4x4];
 
-    /// Output pixels along an axis.
+    /// Returns the output pixels along an axis.
     pub const fn size(self) -> usize {
         match self {
             Self::F2x2 => 2,
@@ -95,7 +93,7 @@ impl Tile {
         }
     }
 
-    /// By how much errors may grow: see the module.
+    /// Returns the factor by which errors may grow; see the module's documentation.
     pub const fn growth(self) -> f64 {
         match self {
             Self::F2x2 => 64.0,
@@ -103,7 +101,7 @@ impl Tile {
         }
     }
 
-    /// Input pixels along an axis.
+    /// Returns the input pixels along an axis.
     const fn extent(self) -> usize {
         self.size() + 2
     }
@@ -113,12 +111,12 @@ impl Tile {
     }
 }
 
-/// Rows of tiles of all images: what [`conv`] takes a range of.
+/// Returns the rows of tiles of all images, of which [`conv`] computes a range.
 pub fn tile_rows(tile: Tile, layer: &Layer) -> usize {
     layer.images.saturating_mul(layer.output[0].div_ceil(tile.size()))
 }
 
-/// Rows of output pixels, counted over all images, that a range of rows of tiles computes.
+/// Returns the rows of output pixels, counted over all images, of a range of tile rows.
 pub fn pixel_rows(tile: Tile, layer: &Layer, rows: Range<usize>) -> Range<usize> {
     let down = layer.output[0].div_ceil(tile.size()).max(1);
     let row = |i: usize| {
@@ -128,40 +126,39 @@ pub fn pixel_rows(tile: Tile, layer: &Layer, rows: Range<usize>) -> Range<usize>
     row(rows.start)..row(rows.end)
 }
 
-/// Multiplications of the matrix products of a layer, one for each point of its tiles; transforms do not count.
+/// Returns the multiplications of a layer's matrix products at all points, without the transforms.
 pub fn products(tile: Tile, layer: &Layer) -> usize {
     let across = layer.output[1].div_ceil(tile.size());
     let factors = [across, tile.points(), layer.channels[0], layer.channels[1]];
     factors.into_iter().fold(tile_rows(tile, layer), usize::saturating_mul)
 }
 
-/// Elements that the weights take when packed.
+/// Returns the elements of the packed weights.
 ///
 /// # Panics
 ///
-/// If that is more than `usize` holds.
+/// Panics if the size overflows `usize`.
 pub fn packed_len(tile: Tile, channels: [usize; 2]) -> usize {
     packed_len_on(isa(), tile, channels)
 }
 
-/// Elements that [`pack()`] wants as workspace.
+/// Returns the workspace elements of [`pack()`].
 ///
 /// # Panics
 ///
-/// If that is more than `usize` holds.
+/// Panics if the size overflows `usize`.
 pub fn pack_workspace_len(channels: [usize; 2]) -> usize {
     let len = channels[0].checked_mul(channels[1]);
     assert!(len.is_some(), "the weights are larger than memory");
     len.unwrap_or(0)
 }
 
-/// Transforms and packs weights, `[out, in, 3, 3]` as ONNX has them, into the first [`packed_len`] elements
-/// of `out`. Layers run best when `out` is aligned to 64 bytes. `channels` are those of the input and
-/// of the output.
+/// Transforms and packs weights, `[out, in, 3, 3]` as in ONNX, into the first [`packed_len`] elements of `out`. Layers
+/// are fastest if `out` is aligned to 64 bytes. `channels` are input and output channels.
 ///
 /// # Panics
 ///
-/// If a slice is too short.
+/// Panics if a slice is too short.
 pub fn pack<T: Stored>(
     tile: Tile,
     weights: &[T],
@@ -172,24 +169,24 @@ pub fn pack<T: Stored>(
     pack_on(isa(), tile, weights, channels, out, workspace);
 }
 
-/// Elements that [`conv`] wants as workspace, whatever its rows: each thread its own.
+/// Returns the workspace elements of [`conv`] for any rows; each thread needs a workspace.
 ///
 /// # Panics
 ///
-/// If that, or the extent of an image, is more than `usize` holds.
+/// Panics if the size, or the extent of an image, overflows `usize`.
 pub fn workspace_len(tile: Tile, layer: &Layer) -> usize {
     Plan::new(isa(), tile, layer).workspace_len()
 }
 
-/// The layer's output in a range of the [`tile_rows`], from weights that [`pack()`] has packed for the tile.
+/// Computes a range of the [`tile_rows`] of the layer's output, from weights packed by [`pack()`] for the tile.
 ///
-/// `x` is the whole input. `y`, and the residual of the epilogue, start at the first of the range's
-/// [`pixel_rows`], so that threads may share an output. Only channels are written, not the gaps
-/// between pixels. What `workspace` holds before and after means nothing; it is best aligned to 64 bytes.
+/// `x` is the whole input. `y` and the epilogue's residual start at the first of the range's [`pixel_rows`], so that
+/// threads may share an output. Gaps between pixels are not written. The contents of `workspace` are ignored, and
+/// unspecified afterwards; it is best aligned to 64 bytes.
 ///
 /// # Panics
 ///
-/// If a slice is too short, output pixels overlap, or the range goes beyond the [`tile_rows`].
+/// Panics if a slice is too short, output pixels overlap, or the range exceeds the [`tile_rows`].
 #[expect(
     clippy::too_many_arguments,
     reason = "the operands of a convolution, and its share of the work"
@@ -235,33 +232,33 @@ fn pack_on<T: Stored>(
 /// Elements of a cache line.
 const LINE: usize = 16;
 
-/// A layer cut into tiles.
+/// A layer divided into tiles.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     isa: Isa,
     tile: Tile,
     layer: Layer,
-    /// Tiles from the left to the right of an image, and from its top down.
+    /// Tiles per row of an image, and rows of tiles per image.
     tiles_per_row: usize,
     tile_rows_per_image: usize,
-    /// The most tiles of a block: those that are transformed before they are multiplied.
+    /// The most tiles of a block, which are transformed before they are multiplied.
     max_tiles: usize,
-    /// How transformed tiles lie, and their products.
+    /// The layouts of transformed tiles, and of their products.
     inputs: Rows,
     outputs: Rows,
 }
 
-/// Matrices of a row per tile, one for each point.
+/// One matrix per point, with a row per tile.
 #[derive(Clone, Copy, Debug)]
 struct Rows {
-    /// Elements from a tile to the next: whole lines.
+    /// Elements between tiles: whole cache lines.
     row: usize,
-    /// Elements from a point to the next: an odd number of lines, so that the points of a tile do not
-    /// fall on the same few places of a cache.
+    /// Elements between points: an odd number of cache lines, so that the points of a tile do not share a few cache
+    /// sets.
     point: usize,
 }
 
-/// Where a tile of the output starts.
+/// The start of an output tile.
 #[derive(Clone, Copy, Debug)]
 struct TileOrigin {
     image: usize,

@@ -56,7 +56,7 @@ impl Seed {
     }
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea and Flood, 2014): each input bit flips half of the output bits on average.
+/// The finalizer of `SplitMix64` (Steele, Lea and Flood, 2014): each input bit flips half of the output bits on average.
 #[inline]
 fn mixed(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

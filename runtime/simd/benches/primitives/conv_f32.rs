@@ -1,4 +1,4 @@
-//! Rows of `conv_f32`.
+//! Benchmarks of `conv_f32`.
 #![expect(clippy::unwrap_used, reason = "the shapes are within memory")]
 
 use std::hint::black_box;
@@ -9,8 +9,8 @@ use udo_simd::indirect::Window;
 
 use crate::harness::{self, Lines, Summary, Unit, geomean, section};
 
-/// A layer: height and width, channels in and out of all groups, kernel, stride, dilation, groups. Outputs are
-/// as many as inputs, divided by the stride.
+/// A layer: height and width, input and output channels of all groups, kernel, stride, dilation, groups. The output
+/// size is the input size divided by the stride.
 type Layer = (&'static str, usize, usize, usize, usize, usize, usize, usize);
 
 /// The 3x3 layers of ResNet-50.
@@ -21,7 +21,7 @@ const RESNET: &[Layer] = &[
     ("resnet50 3x3", 7, 512, 512, 3, 1, 1, 1),
 ];
 
-/// Others.
+/// Layers of other networks.
 const OTHERS: &[Layer] = &[
     ("resnet50 3x3 s2", 56, 128, 128, 3, 2, 1, 1),
     ("resnet50 3x3 s2", 28, 256, 256, 3, 2, 1, 1),

@@ -1,4 +1,4 @@
-//! Rows of `conv_u8`: weights and table made beforehand, sums scaled back to values.
+//! Benchmarks of `conv_u8`: prepacked weights and prepared table, requantized output.
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on stops")]
 
 use std::hint::black_box;
@@ -8,7 +8,7 @@ use udo_simd::indirect::Window;
 
 use crate::harness::{self, Lines, Summary, Unit, geomean, section};
 
-/// Of ResNet-50: pixels along a side, channels, output channels, stride; all 3x3 with a border of 1.
+/// ResNet-50: side length in pixels, channels, output channels, stride; all 3x3 with a padding of 1.
 const LAYERS: &[(usize, usize, usize, usize)] = &[
     (56, 64, 64, 1),
     (28, 128, 128, 1),
@@ -40,7 +40,7 @@ pub(crate) fn run(summary: &mut Summary) {
     row("7x7 224x224x3->64 stride 2, padded, in runs", &runs, shape, Some(3));
 }
 
-/// Prints a row, with the copy into a border if there is one.
+/// Prints a row, including the copy into a padded image if there is one.
 fn row(name: &str, window: &Window, shape: Shape, border: Option<usize>) -> f64 {
     let Shape { channels, outputs, taps, .. } = shape;
     let mut table = vec![0; window.table_len().unwrap()];

@@ -1,4 +1,4 @@
-//! Rows of `depthwise`: against a copy of the bytes or the multiply-adds, whichever takes longer.
+//! Benchmarks of `depthwise`, relative to the slower of copying the bytes and computing the multiply-adds.
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on stops")]
 
 use std::hint::black_box;
@@ -12,7 +12,7 @@ use udo_simd::isa;
 
 use crate::harness::{self, Lines, Summary, Unit, geomean, section};
 
-/// Of `MobileNet` and `EfficientNet`: pixels along a side of the input, channels, kernel, stride.
+/// `MobileNet` and `EfficientNet`: side length of the input in pixels, channels, kernel, stride.
 const SHAPES: &[(usize, usize, usize, usize)] = &[
     (112, 32, 3, 1),
     (112, 64, 3, 2),
@@ -24,10 +24,10 @@ const SHAPES: &[(usize, usize, usize, usize)] = &[
     (56, 72, 5, 2),
 ];
 
-/// AVX-512 instructions that turn a vector of 16 sums into values, on the ports of the products: two
-/// conversions and a product, and a quarter of three packs, two additions and a flip.
+/// AVX-512 instructions per vector of 16 sums for requantization, on the ports of the products: two conversions and a
+/// product, and a quarter of three packs, two additions and an inversion.
 const REQUANTIZE: f64 = 4.5;
-/// Operations of a vector of products.
+/// Operations per vector of products.
 const PRODUCTS: f64 = 128.0;
 
 /// Prints the rows.
@@ -40,7 +40,7 @@ pub(crate) fn run(summary: &mut Summary) {
     }
 }
 
-/// The window, and how many taps of it lie in the image.
+/// Returns the window, and the number of its taps inside the image.
 fn window(side: usize, kernel: usize, stride: usize) -> (Window, usize) {
     let window = Window::square([side, side], kernel, stride, kernel / 2);
     let mut table = vec![0; window.table_len().unwrap()];
@@ -60,7 +60,7 @@ fn float((side, channels, kernel, stride): (usize, usize, usize, usize)) -> f64 
     pack(&weights, kernel * kernel, channels, packed.slice());
     let bias = vec![0.5; channels];
     let (x, y, packed) = (x.slice(), y.slice(), packed.slice());
-    // The clamp at the end takes the place of two multiply-adds.
+    // The final clamp takes as long as two multiply-adds.
     let (bytes, ops) =
         (((inputs + outputs) * 4) as f64, (2 * (taps * channels + 2 * outputs)) as f64);
     let name = format!("f32 {side}x{side}x{channels}, {kernel}x{kernel} by {stride}");
@@ -84,7 +84,7 @@ fn quantized((side, channels, kernel, stride): (usize, usize, usize, usize)) -> 
     let (bias, scales) = (vec![77; channels], vec![0.000_3; channels]);
     let (x, y, packed) = (x.slice(), y.slice(), packed.slice());
     let name = format!("u8 {side}x{side}x{channels}, {kernel}x{kernel} by {stride}");
-    // What turns sums into values takes the place of products.
+    // Requantization competes with the products for ports.
     let quantized =
         if isa().is_avx512() { outputs as f64 / 16.0 * REQUANTIZE * PRODUCTS } else { 0.0 };
     let (bytes, ops) = ((inputs + outputs) as f64, (2 * taps * channels) as f64 + quantized);

@@ -1,4 +1,4 @@
-//! Rows of `gemm_bf16`.
+//! Benchmarks of `gemm_bf16`.
 #![expect(
     clippy::many_single_char_names,
     reason = "matrices have the letters that BLAS gives them"
@@ -11,7 +11,7 @@ use udo_simd::gemm_f32::{self, Epilogue, Layout};
 
 use crate::harness::{self, Lines, Summary, geomean, section};
 
-/// Layers of known networks, as those of `gemm_f32`: output channels, pixels or tokens, depth.
+/// Layers of well-known networks, as in `gemm_f32`: output channels, pixels or tokens, depth.
 const SHAPES: &[(&str, usize, usize, usize)] = &[
     ("resnet50 1x1", 64, 3136, 64),
     ("resnet50 3x3", 128, 784, 1152),
@@ -36,7 +36,7 @@ pub(crate) fn run(summary: &mut Summary) {
     summary.add("bf16_gemm", ratio);
 }
 
-/// How many times as fast as `gemm_f32`.
+/// Returns the speed relative to `gemm_f32`.
 fn row(&(name, n, m, k): &(&str, usize, usize, usize)) -> f64 {
     let mut a = Lines::new(m * k);
     a.slice().iter_mut().enumerate().for_each(|(i, x)| *x = (i % 17) as f32 / 17.0 - 0.5);

@@ -1,4 +1,4 @@
-//! Rows of `gemm_blocks`.
+//! Benchmarks of `gemm_blocks`.
 #![expect(clippy::unwrap_used, reason = "without a right side nothing is measured")]
 
 use std::hint::black_box;
@@ -7,11 +7,11 @@ use udo_simd::gemm_blocks::{Blocks, Width, Zeros, arrange, multiply};
 
 use crate::harness::{self, Lines, Summary, Unit, section};
 
-/// Layers of models of language: rows, depth, columns, and values of a block.
+/// Layers of language models: rows, depth, columns, and values per block.
 const SHAPES: &[(usize, usize, usize, usize)] =
     &[(1, 2048, 2048, 32), (1, 4096, 4096, 32), (1, 4096, 4096, 128), (4, 4096, 4096, 32)];
 
-/// Prints the rows, which count in no mean.
+/// Prints the rows. They do not count towards the summary.
 pub(crate) fn run(_: &mut Summary) {
     section("gemm_blocks: rows x depth x columns of 4 and of 8 bits");
     for &(rows, depth, columns, block) in SHAPES {

@@ -1,4 +1,4 @@
-//! Rows of `gemm_f32`.
+//! Benchmarks of `gemm_f32`.
 #![expect(
     clippy::many_single_char_names,
     clippy::unwrap_used,
@@ -13,7 +13,7 @@ use udo_simd::gemm_f32::{Epilogue, Layout, gemm, pack_b, packed_len};
 
 use crate::harness::{self, Lines, Summary, Unit, geomean, section};
 
-/// Layers of known networks: output channels, pixels or tokens, depth.
+/// Layers of well-known networks: output channels, pixels or tokens, depth.
 const SHAPES: &[(&str, usize, usize, usize)] = &[
     ("resnet50 1x1", 64, 3136, 64),
     ("resnet50 1x1", 256, 3136, 64),
@@ -32,7 +32,7 @@ const SHAPES: &[(&str, usize, usize, usize)] = &[
     ("transformer", 384, 128, 1536),
 ];
 
-/// A fully connected layer, bound by reading its weights.
+/// A fully connected layer, limited by reading its weights.
 const FC: (&str, usize, usize, usize) = ("fully connected", 1000, 1, 2048);
 
 /// Prints the rows.
@@ -46,7 +46,7 @@ pub(crate) fn run(summary: &mut Summary) {
     summary.add("f32_gemm", fraction);
 }
 
-/// The fraction of the peak, and how many times as fast as rten-gemm.
+/// Returns the fraction of the peak, and the speed relative to rten-gemm.
 fn row(&(name, n, m, k): &(&str, usize, usize, usize)) -> (f64, f64) {
     let (mut a, mut packed, mut c) =
         (Lines::new(m * k), Lines::new(packed_len(k, n)), Lines::new(m * n));
@@ -73,7 +73,7 @@ fn row(&(name, n, m, k): &(&str, usize, usize, usize)) -> (f64, f64) {
         gemm(a, k, m, k, packed, n, c, n, &Epilogue::default());
         black_box(&mut *c);
     };
-    // On the one thread of the pool, as rten-gemm takes the pool that it is called on.
+    // In the pool's single thread, because rten-gemm uses the pool that it is called from.
     let ratio = pool.install(|| harness::ratio("", own, other));
     (fraction, ratio)
 }

@@ -1,6 +1,6 @@
-//! Rows of `gemm_u8`: weights packed beforehand, sums scaled back to values.
+//! Benchmarks of `gemm_u8`: prepacked weights, requantized output.
 //!
-//! Under each row, the sums alone next to `rten-gemm`'s, which must be the same numbers.
+//! Below each row, the plain sums compared with `rten-gemm`, which must be equal.
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on stops")]
 
 use std::hint::black_box;
@@ -12,7 +12,7 @@ use udo_simd::{Isa, isa};
 
 use crate::harness::{self, Lines, Summary, Unit, geomean, section};
 
-/// Of networks in wide use: the layer, output channels, pixels or tokens, depth.
+/// Layers of widely used networks: name, output channels, pixels or tokens, depth.
 const SHAPES: &[(&str, usize, usize, usize)] = &[
     ("ResNet 1x1", 64, 3136, 64),
     ("ResNet 1x1", 256, 3136, 64),
@@ -34,15 +34,15 @@ const SHAPES: &[(&str, usize, usize, usize)] = &[
 /// Output channels, pixels and depth of a layer that reads each weight once.
 const FULLY_CONNECTED: (usize, usize, usize) = (1000, 1, 2048);
 
-/// What stands for zero on the left.
+/// Zero point of the left side.
 const ZERO_POINT: u8 = 9;
 
-/// AVX-512 instructions that a vector of 16 sums takes to become values, on the ports of the products: two
-/// conversions and a product, and a quarter of two packs to 16 bits, one to 8, a permutation and a flip.
-/// At a depth of 32, whose products take 8, they alone leave 65 %.
+/// AVX-512 instructions per vector of 16 sums for requantization, on the ports of the products: two conversions and a
+/// product, and a quarter of two packs to 16 bits, one to 8, a permutation and an inversion. At a depth of 32, whose
+/// products take 8 instructions, this alone limits the products to 65 %.
 const REQUANTIZE: f64 = 4.25;
 
-/// Prints the rows: those of vectors, and then those of AMX where the machine has it.
+/// Prints the rows of the vector kernels, then those of AMX if the machine has it.
 pub(crate) fn run(summary: &mut Summary) {
     let vectors = isa().without_amx();
     section(
@@ -65,7 +65,7 @@ pub(crate) fn run(summary: &mut Summary) {
     }
 }
 
-/// The fraction of the products where values take [`REQUANTIZE`] besides.
+/// Returns the attainable fraction of the products, given [`REQUANTIZE`].
 fn bound(products: f64) -> f64 {
     products / (products + REQUANTIZE)
 }
@@ -76,7 +76,7 @@ fn rows(isa: Isa) -> f64 {
         let mut layer = Layer::new(n, m, k);
         let (name, work) = (format!("{name} {n}x{m}x{k}"), (2 * m * n * k) as f64);
         let fraction = harness::row(&name, Unit::Ops8, work, || layer.quantized(isa));
-        // On the one thread of the pool, as rten-gemm takes the pool that it is called on.
+        // In the pool's single thread, because rten-gemm uses the pool that it is called from.
         (fraction, pool.install(|| layer.ratio(isa)))
     };
     let (fractions, ratios): (Vec<f64>, Vec<f64>) = SHAPES.iter().map(row).unzip();
@@ -85,7 +85,7 @@ fn rows(isa: Isa) -> f64 {
     fraction
 }
 
-/// A product, and room for what comes of it.
+/// A product with its output memory.
 struct Layer {
     shape: (usize, usize, usize),
     left: Lines<u8>,
@@ -124,7 +124,7 @@ impl Layer {
         gemm_on(isa, &left, &right, bias, output, *n).unwrap();
     }
 
-    /// How many times as fast as rten-gemm its sums come.
+    /// Returns the speed of its sums relative to rten-gemm.
     fn ratio(&mut self, isa: Isa) -> f64 {
         let Self { shape: (n, m, k), left, weights, packed, bias, sums, .. } = self;
         let (n, m, k) = (*n, *m, *k);

@@ -1,8 +1,8 @@
-//! Times closures, and prints them as fractions of a limit that is sampled between them.
+//! Times closures and prints them as fractions of a limit that is sampled in between.
 //!
-//! The clock of a core follows the power that it draws: under matrix products it can be a tenth lower than
-//! under multiply-adds that stay in registers, and it rises a millisecond or two after the last product. So
-//! a limit has a short sample right behind each sample of what it limits, and with that the same clock.
+//! The clock of a core follows its power draw: under matrix products it can be a tenth lower than under multiply-adds
+//! in registers, and it recovers a millisecond or two after the last product. So each sample is followed by a short
+//! sample of its limit, at the same clock.
 
 use std::hint::black_box;
 use std::marker::PhantomData;
@@ -12,34 +12,34 @@ use udo_api::Element;
 use udo_graph::memory::{Buffer, elements_mut};
 use udo_simd::{peak_flops, peak_ops8};
 
-/// What a row is measured in.
+/// The unit of a row, and the limit to compare with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Unit {
-    /// Floating-point operations, against multiply-adds that stay in registers.
+    /// Floating-point operations, compared with multiply-adds in registers.
     Flops,
-    /// Operations on 8-bit values, against products that stay in registers.
+    /// Operations on 8-bit values, compared with products in registers.
     Ops8,
-    /// Bytes read and written, against a copy of as many.
+    /// Bytes read and written, compared with a copy of as many.
     Bytes,
 }
 
-/// The figures of the last line.
+/// The results of the summary line.
 #[derive(Default)]
 pub(crate) struct Summary(Vec<(String, f64)>);
 
-/// The least rounds of samples, and the least seconds of all of them.
+/// The fewest rounds of samples, and the fewest seconds for all of them.
 const ROUNDS: usize = 7;
 const SECONDS: f64 = 0.4;
-/// Seconds of a sample of what is measured, and of a sample of its limit.
+/// Seconds per sample of the measured function, and per sample of its limit.
 const SAMPLE: f64 = 0.004;
 const LIMIT_SAMPLE: f64 = 0.001;
-/// The least times that a sample is timed, so that the best is one of several for long calls as well.
+/// The fewest calls per sample, so that long calls also have a best of several.
 const TIMES: usize = 3;
-/// Steps of a peak: some 20 microseconds.
+/// Steps of a peak measurement: about 20 microseconds.
 const STEPS: usize = 4096;
 
 impl Summary {
-    /// Adds a figure.
+    /// Adds a result.
     pub(crate) fn add(&mut self, name: &str, figure: f64) {
         self.0.push((name.to_owned(), figure));
     }
@@ -51,12 +51,12 @@ impl Summary {
     }
 }
 
-/// A heading for the rows that follow.
+/// Prints a heading.
 pub(crate) fn section(title: &str) {
     println!("\n{title}");
 }
 
-/// Times `body`, which does `work` units, and prints a row; returns the fraction of the limit.
+/// Times `body`, which does `work` units, and prints a row. Returns the fraction of the limit.
 pub(crate) fn row(name: &str, unit: Unit, work: f64, mut body: impl FnMut()) -> f64 {
     let mut limited = |limit: &mut dyn FnMut(), limit_work: f64| {
         let (seconds, [times]) = samples(&mut body, [(limit, LIMIT_SAMPLE)]);
@@ -85,9 +85,8 @@ pub(crate) fn row(name: &str, unit: Unit, work: f64, mut body: impl FnMut()) -> 
     fraction
 }
 
-/// Times `body`, which reads and writes `bytes` and does `ops` operations of a unit; prints its fraction of
-/// a copy of as many bytes, and its fraction of whichever of the two limits binds, which it returns.
-/// `place` is where the bytes lie.
+/// Times `body`, which reads and writes `bytes` and does `ops` operations. Prints its fraction of a copy of as many
+/// bytes, and of the binding limit, which it returns. `place` names where the data is.
 pub(crate) fn bound(
     name: &str,
     place: &str,
@@ -119,21 +118,21 @@ pub(crate) fn bound(
     fraction
 }
 
-/// Prints how many times as fast as `other` `body` is, and returns it.
+/// Prints and returns the speed of `body` relative to `other`.
 pub(crate) fn ratio(name: &str, body: impl FnMut(), other: impl FnMut()) -> f64 {
     let ratio = times(body, other);
     println!("  {name:<44} {ratio:>9.2} x");
     ratio
 }
 
-/// How many times as fast as `other` `body` is.
+/// Returns the speed of `body` relative to `other`.
 pub(crate) fn times(mut body: impl FnMut(), mut other: impl FnMut()) -> f64 {
     let (_, [times]) = samples(&mut body, [(&mut other, SAMPLE)]);
     times
 }
 
-/// The best seconds of a call of `body`, and how many times as long one of each limit takes, behind samples of
-/// `body` and for so many seconds: medians, as the clock and the neighbours change from one moment to the next.
+/// Returns the best time of a call of `body` in seconds, and the time of each limit relative to it. Each limit is
+/// sampled after `body`; the ratios are medians, because clock and neighbours vary.
 fn samples<const N: usize>(
     body: &mut dyn FnMut(),
     mut limits: [(&mut dyn FnMut(), f64); N],
@@ -158,7 +157,7 @@ fn samples<const N: usize>(
     (best, times.map(median))
 }
 
-/// Seconds of one call: the best of a sample of so many seconds, as noise only ever adds.
+/// Returns the seconds of one call: the best of a sample of this length, since noise only adds time.
 fn sample(body: &mut dyn FnMut(), seconds: f64) -> f64 {
     body();
     let (mut best, mut calls) = (f64::INFINITY, 1u32);
@@ -180,12 +179,12 @@ fn sample(body: &mut dyn FnMut(), seconds: f64) -> f64 {
     best
 }
 
-/// The geometric mean.
+/// Returns the geometric mean.
 pub(crate) fn geomean(fractions: &[f64]) -> f64 {
     (fractions.iter().map(|s| s.ln()).sum::<f64>() / fractions.len().max(1) as f64).exp()
 }
 
-/// Memory for values as the engine's tensors have it.
+/// Memory aligned like the engine's tensors.
 pub(crate) struct Lines<T> {
     memory: Buffer,
     values: PhantomData<T>,

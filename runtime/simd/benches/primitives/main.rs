@@ -1,7 +1,7 @@
-//! Every compute primitive against the machine's limit, measured in the same run.
+//! Measures every compute primitive against the machine's limit, sampled in the same run.
 //!
-//! `cargo bench -p udo-simd` prints a table per primitive and ends with one summary line. Arguments are
-//! the names of the primitives to run, all of them if there are none.
+//! `cargo bench -p udo-simd` prints a table per primitive and a summary line. Arguments select primitives by name; the
+//! default is all.
 #![expect(
     clippy::print_stdout,
     clippy::cast_precision_loss,
@@ -24,7 +24,7 @@ mod winograd;
 
 use harness::Summary;
 
-/// Prints the rows of a primitive, and adds its figure.
+/// Prints the rows of a primitive, and adds its result to the summary.
 type Run = fn(&mut Summary);
 
 const PRIMITIVES: &[(&str, Run)] = &[

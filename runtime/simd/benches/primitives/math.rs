@@ -1,9 +1,9 @@
-//! Rows of `math` and of the primitives over rows: fractions of the limit that binds them.
+//! Benchmarks of `math` and of row primitives: fractions of the binding limit.
 //!
-//! Behind each row's bytes stands how many slots of the two ports for vectors the AVX-512 code takes
-//! for 16 elements: one per instruction, or what those take that keep a port longer (the estimates of
-//! reciprocal roots 3; divisions 20 and roots 24, as they do not overlap), two per shuffle where
-//! shuffles are more than half, as only one of the ports has them.
+//! After each row's bytes comes the number of slots that the AVX-512 code takes on the two vector ports per 16
+//! elements: one per instruction, or the measured occupancy of longer ones (3 for reciprocal root estimates, 20 for
+//! divisions, 24 for roots, as they do not overlap), and two per shuffle where shuffles are more than half, since only
+//! one port has them.
 
 use std::hint::black_box;
 
@@ -11,7 +11,7 @@ use udo_simd::{isa, math, rows};
 
 use crate::harness::{self, Lines, Summary, Unit, bound, geomean, section};
 
-/// Elements that stay in the second cache, and that do not.
+/// Element counts that fit the second-level cache, and that do not.
 const LENS: [(usize, &str); 2] = [(64 << 10, "L2"), (32 << 20, "L3/DRAM")];
 const COLS: usize = 1024;
 
@@ -38,8 +38,8 @@ const TRANSPOSES: [(&str, Axes); 4] = [
     ("5-D, reversed", |len| (vec![32, 8, 1, len / 8192, 32], &[4, 3, 2, 1, 0])),
 ];
 
-/// What takes as long as so many issues of a vector instruction: a multiply-add of 16 lanes each. Only the
-/// AVX-512 kernels are counted.
+/// Returns the work equal to issuing this many vector instructions, as multiply-adds of 16 lanes. Only the AVX-512
+/// kernels are modelled.
 fn issues(vectors: f64) -> (Unit, f64) {
     (Unit::Flops, if isa().is_avx512() { vectors * 32.0 } else { 0.0 })
 }
@@ -138,7 +138,7 @@ fn bytes_rows(len: usize, place: &str, transposes: &mut Vec<f64>) {
         let (shape, perm) = axes(len);
         let area: usize = shape.iter().product();
         let name = format!("transpose u8, {name}");
-        // Two slots for each of the 64 shuffles of 16 vectors of 64 values.
+        // Two slots for each of the 64 shuffles per 16 vectors of 64 values.
         transposes.push(bound(
             &name,
             place,

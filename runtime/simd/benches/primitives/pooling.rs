@@ -1,4 +1,4 @@
-//! Rows of `pooling`: against a copy of as many bytes as are read and written.
+//! Benchmarks of `pooling`, relative to copying as many bytes as are read and written.
 
 use std::hint::black_box;
 
@@ -10,11 +10,11 @@ use udo_simd::pooling::{
 
 use crate::harness::{self, Lines, Summary, Unit, geomean, section};
 
-/// Of networks in wide use: pixels along a side of the input, channels, kernel, stride.
+/// Layers of widely used networks: side length of the input in pixels, channels, kernel, stride.
 const SHAPES: &[(usize, usize, usize, usize)] =
     &[(112, 64, 3, 2), (56, 128, 2, 2), (28, 256, 3, 1), (14, 512, 2, 2)];
 
-/// Pixels along a side, channels.
+/// Side length in pixels, channels.
 const GLOBAL: &[(usize, usize)] = &[(7, 1024), (7, 2048), (14, 512), (112, 32)];
 
 /// Prints the rows.

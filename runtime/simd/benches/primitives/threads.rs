@@ -1,4 +1,4 @@
-//! How much faster two threads of the runtime's pool are than one, on large products.
+//! The speedup of two threads of the runtime's pool over one, on large products.
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on stops")]
 
 use std::hint::black_box;
@@ -15,13 +15,13 @@ use crate::harness::{Lines, Summary, geomean, section, times};
 const SHAPES: [(usize, usize, usize); 5] =
     [(64, 3136, 576), (128, 784, 1152), (256, 3136, 64), (384, 512, 384), (1536, 512, 384)];
 
-/// Pieces for each thread: more than one, so that a thread that starts late takes less.
+/// Chunks per thread: more than one, so that a thread that starts late takes fewer.
 const CHUNKS: usize = 2;
 
-/// How often everything is measured: a neighbour may hold the second core for seconds.
+/// Number of measurements; a neighbouring process may occupy the second core for seconds.
 const PASSES: usize = 3;
 
-/// Prints the rows: the median of the passes.
+/// Prints the median of the passes.
 pub(crate) fn run(summary: &mut Summary) {
     section("two threads against one; channels x pixels x depth");
     let pool = Pool::new(NonZero::new(2).unwrap()).unwrap();
@@ -42,7 +42,7 @@ pub(crate) fn run(summary: &mut Summary) {
     summary.add("two_threads", geomean(&figures));
 }
 
-/// Microseconds until both threads are at work: with a worker that is awake, and with one that sleeps.
+/// Prints the microseconds until both threads work, with the worker awake and asleep.
 fn wakes(pool: &Pool) {
     for (name, pause) in [("awake", Duration::ZERO), ("asleep", Duration::from_millis(1))] {
         let mut times: Vec<f64> = (0..201).map(|_| meet(pool, pause)).collect();
@@ -52,7 +52,7 @@ fn wakes(pool: &Pool) {
     }
 }
 
-/// Microseconds of a parallel-for whose two calls wait for each other, after a pause.
+/// Returns the microseconds of a parallel loop whose two calls wait for each other, after a pause.
 fn meet(pool: &Pool, pause: Duration) -> f64 {
     let from = Instant::now();
     while from.elapsed() < pause {
@@ -71,7 +71,7 @@ fn meet(pool: &Pool, pause: Duration) -> f64 {
     from.elapsed().as_secs_f64() * 1e6
 }
 
-/// Rows of each chunk of `m`.
+/// Returns the rows per chunk of `m` rows.
 fn rows(pool: &Pool, m: usize) -> usize {
     m.div_ceil(pool.width() * CHUNKS)
 }

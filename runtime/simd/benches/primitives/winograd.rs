@@ -1,4 +1,4 @@
-//! Rows of `winograd`: against the direct sum, and what bounds them.
+//! Benchmarks of `winograd`, relative to direct convolution and to its own limits.
 #![expect(
     clippy::many_single_char_names,
     clippy::unwrap_used,
@@ -15,7 +15,7 @@ use udo_simd::winograd::{self, Layer, Tile};
 
 use crate::harness::{self, Lines, Summary, Unit, geomean, ratio, section};
 
-/// Layers of known networks: height and width, and channels.
+/// Layers of well-known networks: height and width, and channels.
 const LAYERS: [(&str, usize, usize); 6] = [
     ("ResNet", 56, 64),
     ("ResNet", 28, 128),
@@ -56,7 +56,7 @@ pub(crate) fn run(summary: &mut Summary) {
     summary.add("winograd", figure);
 }
 
-/// How many times as fast as the direct sum a layer is.
+/// Returns the speed of a layer relative to direct convolution.
 fn row(name: &str, tile: Tile, layer: Layer) -> f64 {
     let Layer { channels: [c, k], input: [height, width], .. } = layer;
     let pixels = height * width;
@@ -82,7 +82,7 @@ fn row(name: &str, tile: Tile, layer: Layer) -> f64 {
     found
 }
 
-/// The direct sum: the indirect convolution.
+/// Direct convolution: the indirect algorithm.
 struct Direct {
     plan: Plan,
     table: Vec<u32>,
@@ -111,7 +111,7 @@ impl Direct {
     }
 }
 
-/// The products of a layer without the transforms, in blocks of as many tiles.
+/// The matrix products of a layer without the transforms, in blocks of the same number of tiles.
 struct Products {
     a: Lines<f32>,
     c: Lines<f32>,

@@ -1,4 +1,4 @@
-//! The same convolutions with factors that are rounded to bf16.
+//! Convolution with factors rounded to bf16.
 
 use std::ops::Range;
 
@@ -7,20 +7,21 @@ use crate::gemm_bf16::{self, Rows};
 use crate::gemm_f32::{Epilogue, Stored};
 
 impl Plan {
-    /// Words of weights of so many groups, outputs and channels of a group, and taps, packed in bf16.
+    /// Returns the words of packed bf16 weights for these groups, outputs and channels per group, and taps.
     ///
     /// # Panics
     ///
-    /// If the machine has no such products ([`gemm_bf16::is_available`]).
+    /// Panics if the machine has no such products ([`gemm_bf16::is_available`]).
     pub fn packed_len_bf16([groups, outputs, channels, taps]: [usize; 4]) -> usize {
         groups * gemm_bf16::packed_len(taps * channels, outputs)
     }
 
-    /// Packs weights in ONNX's order in bf16, for every plan with as many groups, outputs and channels of a group, and taps.
+    /// Packs weights in ONNX's order as bf16, for every plan with these groups, outputs and channels per group, and
+    /// taps.
     ///
     /// # Panics
     ///
-    /// As [`Self::packed_len_bf16`], and if `weights` or `out` is too short.
+    /// Panics like [`Self::packed_len_bf16`], and if `weights` or `out` is too short.
     pub fn pack_onnx_bf16<T: Stored>(shape: [usize; 4], weights: &[T], out: &mut [f32]) {
         let [groups, outputs, channels, taps] = shape;
         let (k, len) = (taps * channels, Self::packed_len_bf16(shape) / groups.max(1));
@@ -33,11 +34,11 @@ impl Plan {
         }
     }
 
-    /// As [`Self::run`], with weights as [`Self::pack_onnx_bf16`] packs them.
+    /// Like [`Self::run`], with weights packed by [`Self::pack_onnx_bf16`].
     ///
     /// # Panics
     ///
-    /// As [`Self::run`] and [`Self::packed_len_bf16`].
+    /// Panics like [`Self::run`] and [`Self::packed_len_bf16`].
     #[expect(clippy::too_many_arguments, reason = "those of `run`")]
     pub fn run_bf16(
         &self,

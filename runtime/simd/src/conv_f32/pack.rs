@@ -1,36 +1,36 @@
-//! Where weights lie before they are packed.
+//! The layout of weights before they are packed.
 
 use super::Shape;
 use crate::gemm_f32::{MicroKernels, Stored};
 
-/// How many elements lie between weights that are neighbours along each axis; taps are row-major.
+/// Strides of weights along each axis, in elements; taps are row-major.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strides {
-    /// From a group to the next.
+    /// Between groups.
     pub group: usize,
-    /// From an output channel of a group to the next.
+    /// Between output channels of a group.
     pub output: usize,
-    /// From an input channel of a group to the next.
+    /// Between input channels of a group.
     pub channel: usize,
-    /// From a tap to the next.
+    /// Between taps.
     pub tap: usize,
 }
 
 impl Strides {
-    /// ONNX's order for `Conv`: output channels of all groups, input channels of one, taps.
+    /// Returns ONNX's order for `Conv`: output channels of all groups, input channels of one, taps.
     pub fn onnx(shape: &Shape) -> Self {
         let taps = shape.window.kernel.iter().product();
         let output = shape.channels * taps;
         Self { group: shape.outputs * output, output, channel: taps, tap: 1 }
     }
 
-    /// Taps, input channels of one group, output channels of all.
+    /// Returns the order taps, input channels of one group, output channels of all.
     pub fn hwio(shape: &Shape) -> Self {
         let channel = shape.groups * shape.outputs;
         Self { group: shape.outputs, output: 1, channel, tap: shape.channels * channel }
     }
 
-    /// ONNX's order for `ConvTranspose`: input channels of all groups, output channels of one, taps.
+    /// Returns ONNX's order for `ConvTranspose`: input channels of all groups, output channels of one, taps.
     pub fn onnx_transposed(shape: &Shape) -> Self {
         let taps = shape.window.kernel.iter().product();
         let channel = shape.outputs * taps;

@@ -1,4 +1,4 @@
-//! How a convolution of a shape is done.
+//! Plans the convolution of a shape.
 
 use std::ops::Range;
 
@@ -7,29 +7,28 @@ use crate::gemm_f32::{Epilogue, IndirectA, MicroKernels, RowMap, Stored, kernels
 use crate::indirect::Window;
 use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
-/// The most input channels with which the taps of a row of the kernel are read as one run.
+/// The most input channels with which the taps of a kernel row are read as one run.
 const FEW: usize = 4;
 
-/// How a convolution is computed.
+/// The algorithm of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// A plain matrix product: one tap, and the output pixels are the input pixels.
+    /// A plain matrix product: one tap, and output pixels match input pixels.
     Gemm,
-    /// Indirect GEMM, with a table of where each tap lies in the image.
+    /// Indirect GEMM, with a table of each tap's position in the image.
     Indirect,
-    /// Indirect GEMM, with a table of where each row of taps lies in a padded copy of the image, where the taps of a row
-    /// are one run of memory. For up to 4 channels in one group: with as many more, the copy costs more than
-    /// the longer runs save.
+    /// Indirect GEMM on a padded copy of the image, where the taps of a kernel row are contiguous; the table has the
+    /// position of each row. For up to 4 channels in one group: with more, the copy costs more than longer runs save.
     IndirectRows,
 }
 
-/// A convolution ready to run, but for its memory.
+/// A convolution ready to run, except for its memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     kernels: &'static MicroKernels,
     pub(super) shape: Shape,
     pub(super) algorithm: Algorithm,
-    /// Of the table: where the rows of taps are in the padded image if the algorithm is that.
+    /// The window of the table; its taps are kernel rows of the padded image for [`Algorithm::IndirectRows`].
     window: Window,
     pub(super) taps: usize,
     rows: usize,
@@ -41,19 +40,18 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A plan for the instruction set in use; none if a size is beyond memory, or more pixels than a table
-    /// can name.
+    /// Plans for the instruction set in use; `None` if sizes overflow, or there are more pixels than a table can index.
     pub fn new(shape: &Shape) -> Option<Self> {
         Self::of(narrow(shape.outputs), shape)
     }
 
-    /// Packs weights in ONNX's order for every plan of [`Plan::new`] with as many groups, outputs and channels of a
-    /// group, and taps: neither the image nor the steps of the window matter. What `out` has behind the weights
-    /// becomes zeros, which taps in the padding read.
+    /// Packs weights in ONNX's order for every [`Plan::new`] with these groups, outputs and channels per group, and
+    /// taps; image size, strides and dilations do not matter. The rest of `out` becomes zeros, which taps in the
+    /// padding read.
     ///
     /// # Panics
     ///
-    /// If `weights` or `out` is too short.
+    /// Panics if `weights` or `out` is too short.
     pub fn pack_onnx<T: Stored>(
         [groups, outputs, channels, taps]: [usize; 4],
         weights: &[T],
@@ -67,7 +65,7 @@ impl Plan {
         zeros.fill(0.0);
     }
 
-    /// A plan for these micro-kernels.
+    /// Plans for these micro-kernels.
     pub fn of(kernels: &'static MicroKernels, shape: &Shape) -> Option<Self> {
         let Shape { window, channels, outputs, groups } = *shape;
         let taps = window.taps()?;
@@ -103,22 +101,22 @@ impl Plan {
         })
     }
 
-    /// How the convolution is computed.
+    /// Returns the algorithm.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// Output pixels.
+    /// Returns the number of output pixels.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Entries of the table.
+    /// Returns the entries of the table.
     pub fn table_len(&self) -> usize {
         self.table_len
     }
 
-    /// Fills the table. Returns whether it could: `table` must have [`Self::table_len`] entries.
+    /// Fills the table. Returns false if `table` does not have [`Self::table_len`] entries.
     #[must_use]
     pub fn fill(&self, table: &mut [u32]) -> bool {
         match self.algorithm {
@@ -127,17 +125,17 @@ impl Plan {
         }
     }
 
-    /// Elements of the packed weights.
+    /// Returns the elements of the packed weights.
     pub fn packed_len(&self) -> usize {
         self.weights_len + self.zeros_len
     }
 
-    /// Packs the weights into the first [`Self::packed_len`] elements of `out`. Convolutions run best when
-    /// that is aligned to 64 bytes.
+    /// Packs the weights into the first [`Self::packed_len`] elements of `out`. Convolutions are fastest if it is
+    /// aligned to 64 bytes.
     ///
     /// # Panics
     ///
-    /// If `weights` or `out` is too short.
+    /// Panics if `weights` or `out` is too short.
     pub fn pack<T: Stored>(&self, weights: &[T], strides: &Strides, out: &mut [f32]) {
         let (packed, zeros) = out[..self.packed_len()].split_at_mut(self.weights_len);
         let taps = self.shape.window.kernel.iter().product();
@@ -145,31 +143,31 @@ impl Plan {
         zeros.fill(0.0);
     }
 
-    /// Elements of the padded copy of an image: 0 if there is none.
+    /// Returns the elements of the padded copy of an image; 0 if none is needed.
     pub fn workspace_len(&self) -> usize {
         self.workspace_len
     }
 
-    /// Elements of a line of the padded copy, which so many lines make; 0 if there is none.
+    /// Returns the elements of a line of the padded copy; 0 if none is needed.
     pub fn padded_line_len(&self) -> usize {
         if self.workspace_len == 0 { 0 } else { self.window.input[2] * self.shape.channels }
     }
 
-    /// Makes the padded copy of an image, whose pixels lie `strides[0]` elements apart and the channels of
-    /// a pixel `strides[1]`, so that it need not be NHWC. Without a padded copy, does nothing.
+    /// Writes the padded copy of an image whose pixels have a stride of `strides[0]` and the channels of a pixel
+    /// `strides[1]`, so that it need not be NHWC. Does nothing if no copy is needed.
     ///
     /// # Panics
     ///
-    /// If the image or the workspace is too short.
+    /// Panics if the image or the workspace is too short.
     pub fn pad(&self, image: &[f32], strides: [usize; 2], workspace: &mut [f32]) {
         self.pad_lines(image, strides, 0, &mut workspace[..self.workspace_len]);
     }
 
-    /// The same for the lines from `first` on that `out` has room for, so that threads may share a copy.
+    /// Writes the lines from `first` on that `out` has space for, so that threads may share a copy.
     ///
     /// # Panics
     ///
-    /// If the image is too short, or has no such lines.
+    /// Panics if the image is too short, or has no such lines.
     pub fn pad_lines(&self, image: &[f32], strides: [usize; 2], first: usize, out: &mut [f32]) {
         self.pad_lines_on(isa(), image, strides, first, out);
     }
@@ -204,15 +202,15 @@ impl Plan {
         }
     }
 
-    /// Computes the output pixels `rows`, the first of which is the first of `c`, and of the residual.
+    /// Computes the output pixels `rows`; `c` and the residual start at the first of them.
     ///
-    /// `a` is the image, its pixels `lda` elements apart; if there is a padded copy, it is that, and `lda`
-    /// counts for nothing. Output pixels lie `ldc` elements apart, at least `groups * outputs`. The table and
-    /// the packed weights are those that this plan has filled; with others the result is unspecified.
+    /// `a` is the image, with a pixel stride of `lda`; or the padded copy if there is one, and then `lda` is ignored.
+    /// Output pixels have a stride of `ldc`, at least `groups * outputs`. The table and the packed weights must come
+    /// from this plan; with others the result is unspecified.
     ///
     /// # Panics
     ///
-    /// If `rows` are not within [`Self::rows`], or a slice is too short.
+    /// Panics if `rows` exceeds [`Self::rows`], or a slice is too short.
     #[expect(clippy::too_many_arguments, reason = "three matrices and what is done to them")]
     pub fn run(
         &self,
@@ -279,7 +277,7 @@ impl Plan {
     }
 }
 
-/// Copies pixels, so many elements apart, and their channels, so many apart, to where all lie behind each other.
+/// Strided pixels with strided channels, to be copied to contiguous memory.
 struct Pixels<'a> {
     from: &'a [f32],
     strides: [usize; 2],
@@ -311,7 +309,7 @@ impl SimdOp for Pixels<'_> {
     }
 }
 
-/// Pixels of `N` channels out of as many planes.
+/// Interleaves `N` planes into pixels of `N` channels.
 #[inline(always)]
 fn interleave<const N: usize>(planes: [&[f32]; N], pixels: &mut [f32]) {
     let (pixels, _) = pixels.as_chunks_mut::<N>();
@@ -321,8 +319,8 @@ fn interleave<const N: usize>(planes: [&[f32]; N], pixels: &mut [f32]) {
     }
 }
 
-/// The micro-kernels in use, but AVX2's where its registers hold all outputs of a group: it loads more of the smaller
-/// registers per cycle.
+/// Returns the micro-kernels in use, or AVX2's if its registers hold all outputs of a group, since it loads more of the
+/// smaller registers per cycle.
 pub(super) fn narrow(outputs: usize) -> &'static MicroKernels {
     kernels(if outputs <= 8 { isa().min(Isa::Avx2) } else { isa() })
 }
@@ -338,7 +336,7 @@ fn algorithm(shape: &Shape) -> Algorithm {
     }
 }
 
-/// The windows of an image padded to all that they reach, a tap of which is a row of taps.
+/// Returns the window over an image padded to everything that windows reach; its taps are kernel rows.
 fn padded(window: &Window) -> Option<Window> {
     let mut padded = Window { pads: [0; 3], ..*window };
     for axis in 0..3 {

@@ -1,4 +1,4 @@
-//! Every instruction set against a naive convolution.
+//! Every instruction set compared with a naive convolution.
 
 use super::*;
 use crate::gemm_f32;
@@ -8,15 +8,15 @@ use crate::isa::Isa;
 use crate::testing::Guarded;
 use crate::testing::noise;
 
-/// How a case lies in memory, and what is done to its sums.
+/// The memory layout of a case, and its epilogue.
 #[derive(Clone, Copy, Debug)]
 struct With {
-    /// Elements that pixels are farther apart than they must be.
+    /// Gap between pixels in elements.
     gap: usize,
     bias: bool,
     residual: bool,
     activation: Activation,
-    /// Parts that the output comes in.
+    /// Parts that the output is computed in.
     parts: usize,
 }
 
@@ -64,7 +64,7 @@ fn conv_reads(w: &Window) -> Reads {
     reads
 }
 
-/// By scattering, as the operator is defined.
+/// By scattering, the definition of the operator.
 fn transposed_reads(w: &Window) -> Reads {
     let mut reads = vec![vec![]; positions(w.output).len()];
     for place in positions(w.input) {
@@ -91,7 +91,7 @@ fn activate(activation: Activation, x: f64) -> f64 {
     }
 }
 
-/// One image and what belongs to it, fenced.
+/// One image with its operands, on fenced memory.
 struct Memory {
     a: Guarded<f32>,
     lda: usize,
@@ -128,7 +128,7 @@ impl Memory {
         }
     }
 
-    /// What a part of the output that starts at a pixel is called with.
+    /// Returns the arguments for a part of the output that starts at a pixel.
     fn part(&mut self, pixel: usize, with: With) -> (&[f32], &mut [f32], Epilogue<'_>) {
         let from = |len: usize, ld: usize| (pixel * ld).min(len);
         let residual = &self.residual[from(self.residual.len(), self.ld_residual)..];
@@ -141,7 +141,7 @@ impl Memory {
         (&self.a, &mut self.c[c..], epilogue)
     }
 
-    /// Compares each element. A sum of `k` products is off by at most `(k + 3) eps sum |a b|`.
+    /// Compares each element. The error of a sum of `k` products is at most `(k + 3) eps sum |a b|`.
     fn check(&self, shape: &Shape, strides: &Strides, reads: &Reads, with: With) {
         let Shape { channels, outputs, groups, .. } = *shape;
         for (i, &found) in self.c.iter().enumerate() {
@@ -176,7 +176,7 @@ impl Memory {
     }
 }
 
-/// Ends of nearly equal parts.
+/// Returns the ranges of nearly equal parts.
 fn parts(len: usize, count: usize) -> Vec<std::ops::Range<usize>> {
     (0..count).map(|i| len * i / count..len * (i + 1) / count).collect()
 }
@@ -392,7 +392,7 @@ fn padded_copies_of_planar_images_are_the_same() {
             let image = noise(pixels * channels);
             let planar: Vec<f32> =
                 (0..image.len()).map(|i| image[i % pixels * channels + i / pixels]).collect();
-            // Pixels with a gap between them, of which the last has none.
+            // Pixels with gaps between them, except after the last.
             let mut spaced = vec![f32::NAN; pixels * (channels + 2) - 2];
             for (to, from) in spaced.chunks_mut(channels + 2).zip(image.chunks(channels)) {
                 to[..channels].copy_from_slice(from);
@@ -429,7 +429,7 @@ fn weights_in_onnx_order_are_packed_as_every_plan_packs_them() {
         let shape = shape(square(12, kernel, 1, kernel / 2), channels, outputs, groups);
         let weights = noise(groups * outputs * channels * kernel * kernel);
         let plan = Plan::new(&shape).unwrap();
-        // What was there before must not show, least of all in the zeros that padding reads.
+        // Previous contents must not affect the result, in particular the zeros that padding reads.
         let [mut one, mut other] = [1e30, 2e30].map(|before| vec![before; plan.packed_len()]);
         plan.pack(&weights, &Strides::onnx(&shape), &mut one);
         Plan::pack_onnx([groups, outputs, channels, kernel * kernel], &weights, &mut other);
@@ -464,7 +464,7 @@ fn convolutions_make_no_thread_heap_calls() {
             let mut table = vec![0; plan.table_len()];
             let mut workspace = vec![0.0; plan.workspace_len()];
             let mut c = vec![0.0; 81 * 100];
-            // Other tests call the heap meanwhile, should the count not be this thread's own.
+            // Other tests may allocate meanwhile, if the count is not per thread.
             let quiet = (0..1000).any(|_| {
                 let before = udo_api::guard::thread_heap_calls();
                 let filled = plan.fill(&mut table);

@@ -1,5 +1,5 @@
-//! Transposed convolutions: a convolution per phase of the strides, so that nothing is scattered and no
-//! zeros are multiplied.
+//! Transposed convolution, as one convolution per phase of the strides: nothing is scattered, and no zeros are
+//! multiplied.
 
 use std::ops::Range;
 
@@ -8,11 +8,10 @@ use super::{Shape, Strides};
 use crate::gemm_f32::{Epilogue, IndirectA, MicroKernels, RowMap, Stored};
 use crate::indirect::{Phase, Window};
 
-/// A transposed convolution ready to run, but for its memory.
+/// A transposed convolution ready to run, except for its memory.
 ///
-/// Of its window, `pads` are the output pixels cut off in front, and tap `k` of input pixel `i` goes to output
-/// pixel `i * stride + k * dilation - pad` if there is one. Output pixels beyond all taps are as good as any
-/// other.
+/// The window's `pads` crop output pixels at the start. Tap `k` of input pixel `i` contributes to output pixel `i *
+/// stride + k * dilation - pad`, if that exists. Output pixels that no tap reaches are valid.
 #[derive(Clone, Copy, Debug)]
 pub struct Transposed {
     kernels: &'static MicroKernels,
@@ -22,7 +21,7 @@ pub struct Transposed {
     weights_len: usize,
 }
 
-/// A phase, and where its table and weights start.
+/// A phase, and the offsets of its table and weights.
 #[derive(Clone, Copy)]
 struct Part {
     phase: Phase,
@@ -40,13 +39,13 @@ impl Part {
 }
 
 impl Transposed {
-    /// A plan for the instruction set in use; none if a size or a position is beyond memory, there are more
-    /// pixels than a table can name, or a stride is 0.
+    /// Plans for the instruction set in use; `None` if sizes or positions overflow, there are more pixels than a table
+    /// can index, or a stride is 0.
     pub fn new(shape: &Shape) -> Option<Self> {
         Self::of(narrow(shape.outputs), shape)
     }
 
-    /// A plan for these micro-kernels.
+    /// Plans for these micro-kernels.
     pub fn of(kernels: &'static MicroKernels, shape: &Shape) -> Option<Self> {
         let Shape { window, channels, outputs, groups } = *shape;
         if !window.has_phases() {
@@ -65,17 +64,17 @@ impl Transposed {
         Some(plan)
     }
 
-    /// Output lines: rows of pixels of all planes, which a call takes a range of.
+    /// Returns the number of output lines: rows of pixels of all planes, of which a call computes a range.
     pub fn lines(&self) -> usize {
         self.shape.window.output[0] * self.shape.window.output[1]
     }
 
-    /// Entries of the table.
+    /// Returns the entries of the table.
     pub fn table_len(&self) -> usize {
         self.table_len
     }
 
-    /// Fills the table. Returns whether it could: `table` must have [`Self::table_len`] entries.
+    /// Fills the table. Returns false if `table` does not have [`Self::table_len`] entries.
     #[must_use]
     pub fn fill(&self, table: &mut [u32]) -> bool {
         if table.len() != self.table_len {
@@ -87,17 +86,17 @@ impl Transposed {
         true
     }
 
-    /// Elements of the packed weights.
+    /// Returns the elements of the packed weights.
     pub fn packed_len(&self) -> usize {
         self.weights_len + self.shape.groups * self.shape.channels
     }
 
-    /// Packs the weights into the first [`Self::packed_len`] elements of `out`. Convolutions run best when
-    /// that is aligned to 64 bytes.
+    /// Packs the weights into the first [`Self::packed_len`] elements of `out`. Convolutions are fastest if it is
+    /// aligned to 64 bytes.
     ///
     /// # Panics
     ///
-    /// If `weights` or `out` is too short.
+    /// Panics if `weights` or `out` is too short.
     pub fn pack<T: Stored>(&self, weights: &[T], strides: &Strides, out: &mut [f32]) {
         let [_, rows, cols] = self.shape.window.kernel;
         let (packed, zeros) = out[..self.packed_len()].split_at_mut(self.weights_len);
@@ -111,15 +110,14 @@ impl Transposed {
         zeros.fill(0.0);
     }
 
-    /// Computes the output lines `lines`, the first pixel of which is the first of `c`, and of the residual.
+    /// Computes the output lines `lines`; `c` and the residual start at the first pixel of them.
     ///
-    /// `a` is the image, its pixels `lda` elements apart. Output pixels lie `ldc` elements apart, at least
-    /// `groups * outputs`. The table and the packed weights are those that this plan has filled; with others
-    /// the result is unspecified.
+    /// `a` is the image, with a pixel stride of `lda`. Output pixels have a stride of `ldc`, at least `groups *
+    /// outputs`. The table and the packed weights must come from this plan; with others the result is unspecified.
     ///
     /// # Panics
     ///
-    /// If `lines` are not within [`Self::lines`], or a slice is too short.
+    /// Panics if `lines` exceeds [`Self::lines`], or a slice is too short.
     #[expect(clippy::too_many_arguments, reason = "three matrices and what is done to them")]
     pub fn run(
         &self,
@@ -163,7 +161,7 @@ impl Transposed {
         }
     }
 
-    /// The phases that have output pixels.
+    /// Yields the phases that have output pixels.
     fn parts(&self) -> impl Iterator<Item = Part> {
         let Shape { window, channels, outputs, groups } = self.shape;
         let (mut table, mut packed) = (0, 0);

@@ -1,4 +1,4 @@
-//! Every instruction set against sums of 64 bits, tap by tap.
+//! Every instruction set compared with 64-bit sums, tap by tap.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::indirect::Window;
 use crate::isa::Isa;
 use crate::testing::Guarded;
 
-/// Numbers that repeat from run to run.
+/// Pseudo-random numbers, the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -28,7 +28,7 @@ impl Random {
     }
 }
 
-/// A convolution and what goes with it; values are at most 255 where they are for `conv`.
+/// A convolution with its parameters; values are at most 255 for `conv`.
 struct Case {
     shape: Shape,
     batch: Batch,
@@ -44,7 +44,7 @@ struct Case {
 }
 
 impl Case {
-    /// With a table over images of so many pixels.
+    /// Creates a case with a table over images of this many pixels.
     fn new(
         random: &mut Random,
         shape: Shape,
@@ -107,7 +107,7 @@ impl Case {
         sum
     }
 
-    /// Runs every instruction set with every output against the sums; `wide` with values of 16 bits.
+    /// Compares every instruction set and output with the sums; `wide` uses 16-bit values.
     fn check(&self, wide: bool) {
         let Self { shape, batch, stride, .. } = *self;
         let n = shape.groups * shape.outputs;
@@ -158,7 +158,7 @@ impl Case {
         }
     }
 
-    /// Runs with every output, against the sum and the column of each element that is one.
+    /// Runs with every output, and compares with the sum and column of each element.
     fn compare(
         &self,
         sums: &[Option<(i64, usize)>],
@@ -306,7 +306,7 @@ fn blocks_of_rows_and_of_depth_join() {
     }
 }
 
-/// The images of a case with taps read one by one, and padded with taps read in runs.
+/// Compares unpadded images read tap by tap with padded ones read in runs.
 #[test]
 fn runs_of_a_padded_image_are_its_taps() {
     let (size, channels, outputs, zero) = ([9, 8], 3, 20, 77u8);
@@ -422,7 +422,7 @@ fn no_convolution_uses_the_heap() {
     let mut packed = vec![0; shape.packed_len().unwrap()];
     let (values8, values16) = (vec![200u8; 36 * 7], vec![60_000u16; 36 * 7]);
     let mut to = vec![0u8; 36 * 40];
-    // The count is of all threads, so another test may add to it; not every time, though.
+    // The count covers all threads, so other tests may add to it, but not in every run.
     let clean = (0..1000).any(|_| {
         let before = udo_api::guard::thread_heap_calls();
         assert!(window.fill(&mut table));
@@ -464,9 +464,9 @@ fn the_stride_of_a_single_pixel_does_not_matter() {
     }
 }
 
-// Transposed convolutions by every instruction set, against sums that scatter each input pixel.
+// Transposed convolution on every instruction set, compared with scattering each input pixel.
 
-/// Sums of a transposed convolution by scattering each input pixel: output pixels with their channels last.
+/// Returns the sums of a transposed convolution by scattering each input pixel: output pixels with channels last.
 fn scattered(
     window: &Window,
     [groups, channels, outputs]: [usize; 3],
@@ -504,7 +504,7 @@ fn scattered(
     sums
 }
 
-/// By every instruction set, the rows in parts.
+/// Checks every instruction set, with the rows computed in parts.
 fn transposed_is_right(random: &mut Random, window: Window, shape: [usize; 3]) {
     let [groups, channels, outputs] = shape;
     let plan = Transposed::new(window, groups, channels, outputs).unwrap();

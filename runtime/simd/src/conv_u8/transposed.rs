@@ -1,8 +1,8 @@
-//! Transposed convolutions: a convolution per phase of the strides, each with some of the taps, so that nothing is scattered
-//! and no zeros are multiplied.
+//! Transposed convolution, as one convolution per phase of the strides, each with some of the taps: nothing is
+//! scattered, and no zeros are multiplied.
 //!
-//! Phases lie behind each other, a row of sums for each of their pixels, and are put in order afterwards, which moves
-//! values of a byte. Where no output pixel is met by two taps, all taps are columns of one product.
+//! Phases are stored one after the other, with a row of sums for each of their pixels, and are reordered afterwards,
+//! when values have one byte each. If no output pixel is reached by two taps, all taps are columns of a single product.
 
 use std::ops::Range;
 
@@ -11,18 +11,17 @@ use crate::gemm_u8::{Depth, GemmError, Lhs, Rhs, gemm_on, kernels, pack_panels};
 use crate::indirect::{PADDING, Phase, Window};
 use crate::isa::{Isa, isa};
 
-/// A transposed convolution ready to run, but for its memory.
+/// A transposed convolution ready to run, except for its memory.
 ///
-/// Of its window, `pads` are the output pixels cut off in front, and tap `k` of input pixel `i` goes to output
-/// pixel `i * stride + k * dilation - pad` if there is one. Output pixels beyond all taps are as good as any
-/// other.
+/// The window's `pads` crop output pixels at the start. Tap `k` of input pixel `i` contributes to output pixel `i *
+/// stride + k * dilation - pad`, if that exists. Output pixels that no tap reaches are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transposed {
     window: Window,
     groups: usize,
     channels: usize,
     outputs: usize,
-    /// Whether each output pixel is met by one tap of one input pixel.
+    /// Whether each output pixel is reached by exactly one tap of one input pixel.
     apart: bool,
     rows: usize,
     table_len: usize,
@@ -39,12 +38,12 @@ struct Part {
 }
 
 impl Transposed {
-    /// A plan for so many channels of a group; none if a size or a position is beyond memory, there are more pixels than a
-    /// table can name, or a stride is 0.
+    /// Plans for these channels per group; `None` if sizes or positions overflow, there are more pixels than a table
+    /// can index, or a stride is 0.
     pub fn new(window: Window, groups: usize, channels: usize, outputs: usize) -> Option<Self> {
         let taps = window.taps().filter(|_| window.has_phases())?;
         window.rows()?.checked_mul(groups.checked_mul(outputs)?)?;
-        // No phase has more taps than all have.
+        // No phase has more taps than the kernel.
         let whole = Shape { groups, channels, outputs, taps: taps.max(1), run: 1 };
         whole.packed_len()?.checked_mul(taps.max(1))?;
         let apart = groups == 1 && meets_once(&window);
@@ -72,39 +71,39 @@ impl Transposed {
         Some(Self { rows, table_len, packed_len, ..plan })
     }
 
-    /// Rows of sums, of all phases.
+    /// Returns the rows of sums of all phases.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// How many columns of sums there are for each output channel. Scales, zero points and biases that are for each output channel
-    /// are repeated as often, behind each other.
+    /// Returns the columns of sums per output channel. Scales, zero points and biases per output channel must be
+    /// repeated that often, as a whole.
     pub fn repeats(&self) -> usize {
         if self.apart { self.window.kernel.iter().product() } else { 1 }
     }
 
-    /// Columns of sums.
+    /// Returns the columns of sums.
     pub fn columns(&self) -> usize {
         self.groups * self.outputs * self.repeats()
     }
 
-    /// Whether rows of sums are output pixels in order, so that there is nothing to [`arrange`](Self::arrange).
+    /// Returns whether rows of sums are output pixels in order, so that [`arrange`](Self::arrange) is not needed.
     pub fn is_in_order(&self) -> bool {
         self.window.strides == [1; 3]
     }
 
-    /// Entries of the table.
+    /// Returns the entries of the table.
     pub fn table_len(&self) -> usize {
         self.table_len
     }
 
-    /// Fills the table. Returns whether it could: `table` must have [`Self::table_len`] entries.
+    /// Fills the table. Returns false if `table` does not have [`Self::table_len`] entries.
     #[must_use]
     pub fn fill(&self, table: &mut [u32]) -> bool {
         if table.len() != self.table_len {
             return false;
         }
-        // What no tap meets has one outside.
+        // Output pixels that no tap reaches get one tap in the padding.
         table.fill(PADDING);
         for Part { phase, table: from, .. } in self.parts() {
             let entries = table.get_mut(from..).unwrap_or(&mut []).iter_mut();
@@ -113,25 +112,25 @@ impl Transposed {
         true
     }
 
-    /// Elements that a row of padding needs.
+    /// Returns the elements of a row of padding.
     pub fn padding_len(&self) -> usize {
         self.channels.next_multiple_of(4)
     }
 
-    /// A window that has its weights packed alike, whatever the images.
+    /// Returns a window with the same packed weights, for images of any size.
     pub fn window_of_weights(&self) -> Window {
         let window = self.window.whatever_the_images();
-        // With more pixels the taps would not lie apart.
+        // With more pixels, taps would overlap.
         Window { input: if self.apart { [1; 3] } else { [2; 3] }, ..window }
     }
 
-    /// Elements of the packed weights.
+    /// Returns the elements of the packed weights.
     pub fn packed_len(&self) -> usize {
         self.packed_len
     }
 
-    /// Packs weights in ONNX's order: input channels of all groups, output channels of one, taps. Returns whether it could: both
-    /// slices must be as long as the shape says.
+    /// Packs weights in ONNX's order: input channels of all groups, output channels of one, taps. Returns false if a
+    /// slice does not have the length that the shape requires.
     #[must_use]
     pub fn pack(&self, weights: &[i8], to: &mut [i8]) -> bool {
         let Self { window, groups, channels, outputs, .. } = *self;
@@ -169,13 +168,13 @@ impl Transposed {
         true
     }
 
-    /// Computes rows of sums, the first of which is the first of `output`, `stride` elements apart.
+    /// Computes rows of sums; `output` starts at the first of them, with a stride of `stride`.
     ///
-    /// The table and the packed weights are those that this plan has filled; with others the result is unspecified.
+    /// The table and the packed weights must come from this plan; with others the result is unspecified.
     ///
     /// # Errors
     ///
-    /// As [`conv`](super::conv); what was written then is unspecified.
+    /// Returns an error like [`conv`](super::conv); then the contents of the output are unspecified.
     #[expect(clippy::too_many_arguments, reason = "those of `conv`, and which rows")]
     pub fn run(
         &self,
@@ -190,11 +189,11 @@ impl Transposed {
         self.run_on(isa(), rows, input, (packed, zero_points), table, bias, output, stride)
     }
 
-    /// As [`Self::run`] by an instruction set, or by the best that this machine has where that is less.
+    /// Like [`Self::run`] with an instruction set, or the best that this machine has if that is less.
     ///
     /// # Errors
     ///
-    /// As `run`.
+    /// Returns an error like `run`.
     #[expect(clippy::too_many_arguments, reason = "those of `run`, and the instruction set")]
     pub fn run_on(
         &self,
@@ -235,19 +234,19 @@ impl Transposed {
         Ok(())
     }
 
-    /// Puts rows of all phases in order: the output lines `lines`, rows of pixels of all planes, the first pixel of which is
-    /// the first of `to`, and whose pixels lie `pitch` elements apart.
+    /// Reorders the rows of all phases into output lines `lines`, which are rows of pixels of all planes; `to` starts
+    /// at their first pixel, with a pixel stride of `pitch`.
     ///
     /// # Panics
     ///
-    /// If `lines` are beyond those of the output, or a slice is too short.
+    /// Panics if `lines` exceeds those of the output, or a slice is too short.
     pub fn arrange<T: Copy>(&self, from: &[T], lines: Range<usize>, to: &mut [T], pitch: usize) {
         let Window { output: [_, height, width], strides, .. } = self.window;
         let (columns, channels) = (self.columns(), self.groups * self.outputs);
         if channels == 0 || width == 0 {
             return;
         }
-        // Taps of a line lie behind each other on both sides where pixels of the output do.
+        // If output pixels are contiguous, so are the taps of a line on both sides.
         let is_joined = self.apart && pitch == channels;
         let (unit, phases) =
             if is_joined { (channels * strides[2], 1) } else { (channels, strides[2].min(width)) };
@@ -265,7 +264,7 @@ impl Transposed {
         }
     }
 
-    /// Where the sums of an output pixel that is the first of its phase in its line lie.
+    /// Returns the position of the sums of an output pixel that is the first of its phase in its line.
     fn place(&self, at: [usize; 3]) -> usize {
         let Window { input, output, kernel, strides, .. } = self.window;
         let places = [0, 1, 2].map(|axis| at[axis] / strides[axis]);
@@ -275,7 +274,7 @@ impl Transposed {
             let tap = (rests[0] * kernel[1] + rests[1]) * kernel[2] + rests[2];
             return row * self.columns() + tap * self.outputs;
         }
-        // Output pixels of all phases before this one, by axes.
+        // Output pixels of all phases before this one, by axis.
         let before = |axis: usize| {
             let (all, stride) = (output[axis], strides[axis]);
             rests[axis] * (all / stride) + rests[axis].min(all % stride)
@@ -286,13 +285,13 @@ impl Transposed {
         (phase + (places[0] * extent(1) + places[1]) * extent(2)) * self.columns()
     }
 
-    /// The products of all phases.
+    /// Yields the products of all phases.
     fn parts(&self) -> impl Iterator<Item = Part> + use<> {
         let Self { window, groups, channels, outputs, apart, .. } = *self;
         let (mut row, mut table, mut packed) = (0, 0, 0);
         window.phases().filter(move |_| !apart).map(move |phase| {
             let shape = Shape { groups, channels, outputs, taps: phase.taps().max(1), run: 1 };
-            // There is a length, as there is one for all taps.
+            // The length exists, as it does for all taps together.
             let len = shape.packed_len().unwrap_or(0);
             let part = Part {
                 phase,
@@ -309,7 +308,7 @@ impl Transposed {
     }
 }
 
-/// Whether each output pixel is met by one tap of one input pixel.
+/// Whether each output pixel is reached by exactly one tap of one input pixel.
 fn meets_once(window: &Window) -> bool {
     let Window { input, output, kernel, strides, dilations, pads } = *window;
     (0..3).all(|axis| {

@@ -1,8 +1,8 @@
-//! Kernels of 3 x 3 and 5 x 5 of 8-bit values in AVX-512: passes along output rows.
+//! 3x3 and 5x5 kernels of 8-bit values in AVX-512: passes along output rows.
 //!
-//! As in the passes of `f32`, each input column is loaded once. Four rows of it are interleaved, so that a
-//! `vpdpbusd` takes up four taps of 16 channels; that shares the shuffles among all windows that the
-//! column is part of. Packing the results is the same shuffle backwards.
+//! As in the passes of `f32`, each input column is loaded once. Four of its rows are interleaved, so that one
+//! `vpdpbusd` processes four taps of 16 channels; the shuffles are shared by all windows that the column belongs to.
+//! Packing the results is the reverse shuffle.
 
 use std::arch::x86_64::{
     __m256i, __m512, __m512i, __mmask32, __mmask64, _mm_loadu_si128, _mm256_loadu_si256,
@@ -19,12 +19,12 @@ use std::arch::x86_64::{
 use super::quantized_job::{Job, STRIP, VectorLayout, first_channel};
 use crate::gemm_u8::MAX_I32;
 
-/// Vectors of sums that a vector of values has.
+/// Vectors of sums per vector of bytes.
 const QUADS: usize = 4;
-/// Weights of 1 for as many of four rows.
+/// Weights of 1 for up to four rows.
 const ONES: [i32; 5] = [0, 1, 0x101, 0x1_0101, 0x101_0101];
 
-/// All rows under a kernel of `K` x `K`, `R` at a time, whose input rows come in `GROUPS` of four.
+/// Computes all rows of a kernel of `K` x `K`, `R` at a time, with input rows in `GROUPS` of four.
 ///
 /// # Safety
 ///
@@ -56,12 +56,12 @@ pub(super) unsafe fn row_passes<
     }
 }
 
-/// Output rows that the packed weights are for.
+/// Returns the output rows that the packed weights are arranged for.
 const fn packed_rows(k: usize) -> usize {
     if k == 3 { 2 } else { 1 }
 }
 
-/// How many of its vectors' lanes a strip has channels for: all, at most half of them, so that two rows of the output share a
+/// The channels of a strip: all lanes, at most half of them, so that two output rows share a vector, or another number.
 /// vector, or some.
 enum Width {
     Whole,
@@ -75,23 +75,23 @@ const PART: u8 = 2;
 /// Channels of half a strip.
 const HALF_STRIP: usize = STRIP / 2;
 
-/// 64 channels, or fewer where there are no more, with their numbers; those of half a strip stand there twice.
+/// Up to 64 channels with their parameters; those of half a strip are stored twice.
 struct Strip<'a> {
     job: &'a Job<'a>,
     first: usize,
     mask: __mmask64,
     weights: *const i8,
     start: [__m512i; QUADS],
-    /// The weights' zero points, and whether there are any but 0.
+    /// The weights' zero points, and whether any is not 0.
     zeros: [__m512i; QUADS],
     has_zeros: bool,
     scales: [__m512; QUADS],
-    /// The output's zero point, and what to flip in its values.
+    /// The output's zero point, and the bits to invert in outputs.
     zero_point: __m512i,
     flip: __m512i,
-    /// Whether all scales are below 1, so that a scaled sum fits an i32 as the sum did.
+    /// Whether all scales are below 1, so that scaled sums fit an i32 as well.
     shrink: bool,
-    /// A pixel of the padding.
+    /// A pixel of padding.
     padding: [u8; STRIP],
 }
 
@@ -118,7 +118,7 @@ impl<'a> Strip<'a> {
             scales.copy_within(..HALF_STRIP, HALF_STRIP);
             zeros.copy_within(..HALF_STRIP, HALF_STRIP);
         }
-        // What the zero points of input and weights make of each other, for every tap.
+        // The product of the zero points of input and weights, for every tap.
         let taps = i32::from(job.weights.zero_point) * (layout.k * layout.k) as i32;
         for (bias, zero) in bias.iter_mut().zip(zeros) {
             *bias = bias.wrapping_add(taps * zero);
@@ -156,12 +156,12 @@ impl<'a> Strip<'a> {
         }
     }
 
-    /// All rows.
+    /// Computes all rows.
     ///
     /// # Safety
     ///
-    /// As for [`row_passes`]; `WIDTH` is that of the strip, or of a narrower one. Without `ZEROS`, the weights' zero points
-    /// are 0; with it, `R` is 1.
+    /// As for [`row_passes`]; `WIDTH` is that of the strip or narrower. Without `ZEROS`, the weights' zero points are
+    /// 0; with it, `R` is 1.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     unsafe fn rows<
         const K: usize,
@@ -200,7 +200,7 @@ impl<'a> Strip<'a> {
         }
     }
 
-    /// `R` output rows from `row` on; where the strip is `HALF` as wide, `R` more behind them, in the upper lanes.
+    /// Computes `R` output rows from `row` on; for a `HALF` strip, also the following `R` rows in the upper lanes.
     ///
     /// # Safety
     ///
@@ -226,7 +226,7 @@ impl<'a> Strip<'a> {
             ([[[self.padding.as_ptr(); 4]; GROUPS]; 2], [[[0; 4]; GROUPS]; 2]);
         for (half, row) in [row, row + R].into_iter().enumerate() {
             for i in 0..(R - 1) * STRIDE + K {
-                // Above the first row is beyond any height.
+                // Rows above the first wrap around to a number past any height.
                 let y = (row * STRIDE + i).wrapping_sub(top);
                 if y < height {
                     from[half][i / 4][i % 4] = x.wrapping_add(y * width * job.x.stride);
@@ -236,12 +236,12 @@ impl<'a> Strip<'a> {
         }
         let first = (row - job.rows.start) * across * job.y_stride + self.first;
         let mut to = job.y.wrapping_add(first);
-        // Output columns that share an input column, the one that is complete next first.
+        // Output columns that share an input column, the one completed next first.
         let live = K.div_ceil(STRIDE);
         let mut sums = [[self.start; R]; K];
-        // Of values under each window, for the weights' zero points.
+        // Sums of the values in each window, for the weights' zero points.
         let mut totals = [[_mm512_set1_epi32(0); QUADS]; K];
-        // The last `STRIDE` columns of the first window that is complete, which lies before the image.
+        // The last `STRIDE` columns of the first complete window, which is before the image.
         let mut col = (K - STRIDE).wrapping_sub(left.wrapping_add((live - 1) * STRIDE));
         let padding = _mm512_set1_epi8(job.weights.zero_point.cast_signed());
         for done in 0..live - 1 + across {
@@ -252,7 +252,7 @@ impl<'a> Strip<'a> {
                         let mut rows = [padding; 4];
                         for i in 0..4 {
                             let at = [from[0][group][i], from[1][group][i]];
-                            // Of rows that no tap is at, whatever is loaded counts 0 times.
+                            // Rows without a tap have weight 0, so any load will do.
                             if group * 4 + i < (R - 1) * STRIDE + K {
                                 // SAFETY: the pixel at `col` has the strip's channels, as has the
                                 // padding.
@@ -328,7 +328,7 @@ impl<'a> Strip<'a> {
         }
     }
 
-    /// The channels of a pixel; where the strip is `HALF` as wide, those of the other behind them.
+    /// Loads the channels of a pixel; for a `HALF` strip, followed by those of the other pixel.
     ///
     /// # Safety
     ///
@@ -356,26 +356,26 @@ impl<'a> Strip<'a> {
         let mut values = sums;
         for i in 0..QUADS {
             let value = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[i]), self.scales[i]);
-            // NaN comes through as the second operand and, like what is too low, becomes i32::MIN.
+            // NaN passes as the second operand and becomes i32::MIN, like values that are too low.
             let value =
                 if self.shrink { value } else { _mm512_min_ps(_mm512_set1_ps(MAX_I32), value) };
             values[i] = _mm512_cvtps_epi32(value);
         }
-        // Saturating to i16 before the zero point is added changes nothing that fits 8 bits.
+        // Saturating to i16 before adding the zero point changes nothing that fits 8 bits.
         let low = _mm512_adds_epi16(_mm512_packs_epi32(values[0], values[1]), self.zero_point);
         let high = _mm512_adds_epi16(_mm512_packs_epi32(values[2], values[3]), self.zero_point);
         _mm512_xor_si512(_mm512_packus_epi16(low, high), self.flip)
     }
 }
 
-/// The lanes, and once more above them.
+/// Repeats the lanes in the upper half.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn twice(lanes: __m256i) -> __m512i {
     _mm512_broadcast_i64x4(lanes)
 }
 
-/// Four values of each channel next to each other; every fourth run of four channels in each vector.
+/// Puts four values of each channel next to each other; each vector gets every fourth run of four channels.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn interleave([a, b, c, d]: [__m512i; 4]) -> [__m512i; QUADS] {
@@ -385,7 +385,7 @@ fn interleave([a, b, c, d]: [__m512i; 4]) -> [__m512i; QUADS] {
     [low, next, _mm512_unpacklo_epi16(ab, cd), _mm512_unpackhi_epi16(ab, cd)]
 }
 
-/// Every fourth run of four numbers from the `i`th on: the order that [`interleave`] leaves.
+/// Returns every fourth run of four parameters from the `i`th on: the order of [`interleave`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
 fn runs(numbers: &[i32; STRIP], i: usize) -> __m512i {

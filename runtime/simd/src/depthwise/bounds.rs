@@ -1,12 +1,12 @@
-//! Which taps of a window lie in the image.
+//! The taps of a window that are inside the image.
 
 use std::ops::Range;
 
 use crate::indirect::Window;
 
-/// The taps along an axis of the window at `at` that lie in the image.
+/// Returns the taps along an axis of the window at `at` that are inside the image.
 ///
-/// The window is one that [`is_sound`] takes.
+/// The window must satisfy [`is_sound`].
 pub(crate) fn inside(window: &Window, axis: usize, at: usize) -> Range<usize> {
     let from = at * window.strides[axis];
     let (pad, dilation) = (window.pads[axis], window.dilations[axis]);
@@ -16,17 +16,17 @@ pub(crate) fn inside(window: &Window, axis: usize, at: usize) -> Range<usize> {
     taps(pad.saturating_sub(from)).min(end)..end
 }
 
-/// The input pixel along an axis of a tap that lies in the image.
+/// Returns the input pixel along an axis of a tap inside the image.
 pub(crate) fn pixel(window: &Window, axis: usize, at: usize, tap: usize) -> usize {
     at * window.strides[axis] + tap * window.dilations[axis] - window.pads[axis]
 }
 
-/// The output rows of a window: those of all planes.
+/// Returns the output rows of a window, over all planes.
 pub(crate) fn rows(window: &Window) -> Option<usize> {
     window.output[0].checked_mul(window.output[1])
 }
 
-/// Whether every tap of every window has a position, and taps differ in theirs.
+/// Whether the positions of all taps fit `usize`, and the taps of a window have distinct positions.
 pub(crate) fn is_sound(window: &Window) -> bool {
     (0..3).all(|axis| {
         let last = window.output[axis].saturating_sub(1).checked_mul(window.strides[axis]);
@@ -37,7 +37,7 @@ pub(crate) fn is_sound(window: &Window) -> bool {
     })
 }
 
-/// Whether `count` pixels of `channels` elements, `stride` apart, lie in `len` elements.
+/// Whether `count` pixels of `channels` elements, at a stride of `stride`, fit `len` elements.
 pub(crate) fn holds(len: usize, count: Option<usize>, stride: usize, channels: usize) -> bool {
     let Some(count) = count else { return false };
     let Some(gaps) = count.checked_sub(1) else { return true };

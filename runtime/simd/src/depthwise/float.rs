@@ -1,4 +1,4 @@
-//! `f32`: what is checked, packed and chosen before the loops.
+//! `f32` depthwise convolution: checks, packing and choice of algorithm.
 
 use std::ops::Range;
 
@@ -9,33 +9,31 @@ use super::{Activation, Image, Shape, bounds};
 use crate::gemm_f32::Stored;
 use crate::isa::{Isa, dispatch, highest, isa};
 
-/// Elements of input and output beyond which they do not stay in a second-level cache.
+/// Input and output of more elements do not fit a second-level cache.
 const FAR: usize = 1 << 19;
 
-/// The kernels, and what is done to the sums before they are stored: `activation(sum + bias)`.
+/// The kernels, and the epilogue `activation(sum + bias)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Weights<'a> {
-    /// What [`pack`] wrote, [`packed_len`] elements.
+    /// Kernels packed by [`pack`], [`packed_len`] elements.
     pub packed: &'a [f32],
-    /// A number per output channel.
+    /// One element per output channel.
     pub bias: Option<&'a [f32]>,
-    /// The last step.
+    /// The activation.
     pub activation: Activation,
 }
 
-/// The elements that kernels of `taps` for `channels` output channels take when packed; none if that is
-/// beyond memory.
+/// Returns the elements of packed kernels of `taps` for `channels` output channels; `None` on overflow.
 pub fn packed_len(taps: usize, channels: usize) -> Option<usize> {
     let channels = channels.checked_next_multiple_of(STRIP)?;
     taps.checked_mul(channels).filter(|&len| isize::try_from(len).is_ok())
 }
 
-/// Packs kernels, `[output channels, 1, taps..]` as in ONNX. The result is the same for every
-/// instruction set.
+/// Packs kernels, `[output channels, 1, taps..]` as in ONNX. The packed layout is the same for every instruction set.
 ///
 /// # Panics
 ///
-/// If `weights` does not have an element per tap and channel, or `packed` not [`packed_len`].
+/// Panics if `weights` does not have an element per tap and channel, or `packed` does not have [`packed_len`].
 pub fn pack<T: Stored>(weights: &[T], taps: usize, channels: usize, packed: &mut [f32]) {
     assert_eq!(Some(weights.len()), taps.checked_mul(channels), "a weight per tap and channel");
     assert_eq!(Some(packed.len()), packed_len(taps, channels), "room for the packed weights");
@@ -50,17 +48,16 @@ pub fn pack<T: Stored>(weights: &[T], taps: usize, channels: usize, packed: &mut
     }
 }
 
-/// Convolves the image `x` and writes output rows `rows`, all of their pixels: `y` begins with the
-/// first of them, and its pixels lie `y_stride` elements apart.
+/// Convolves the image `x` and writes all pixels of output rows `rows`; `y` starts with the first of them, and its
+/// pixels have a stride of `y_stride`.
 ///
-/// Taps in the padding count as zeros. Sums are accumulated in `f32`, in an order that depends on the
-/// window; whether the padding takes part in them does too, so that an infinite weight may make a NaN
-/// there, as it does of zeros in the image.
+/// Taps in the padding count as zeros. Sums are accumulated in `f32`. Their order, and whether padding takes part,
+/// depend on the window; an infinite weight may therefore give NaN in the padding, as it does for zeros in the image.
 ///
 /// # Panics
 ///
-/// If a slice is too short, pixels overlap, rows are not the window's, the packed weights are not of
-/// this shape, a dilation is 0, or a position is beyond what `usize` holds.
+/// Panics if a slice is too short, pixels overlap, rows are not the window's, the packed weights are not of this shape,
+/// a dilation is 0, or a position overflows `usize`.
 pub fn depthwise(
     shape: &Shape,
     x: Image<'_, f32>,
@@ -111,7 +108,7 @@ pub(super) fn depthwise_on(
         y_stride,
         channels: outputs,
     };
-    // What fills half of the widest vector fills one that is half as wide.
+    // Half of the widest vector is a whole vector of the next narrower set.
     let is_half = outputs == STRIP / 2 && isa.min(highest()) >= Isa::Avx2;
     let isa = if is_half { Isa::Avx2 } else { isa };
     let fills = outputs >= STRIP || is_half;

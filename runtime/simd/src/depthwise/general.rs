@@ -1,13 +1,13 @@
-//! Any window: pixel by pixel, over the taps that lie in the image.
+//! Any window: pixel by pixel, over the taps inside the image.
 
 use super::bounds;
 use super::float_job::{Job, STRIP};
 use crate::isa::{SimdOp, Vector};
 
-/// Strips whose sums are taken at the same time.
+/// Strips accumulated at the same time.
 const STRIPS: usize = 4;
 
-/// Every pixel.
+/// Computes every pixel.
 pub(super) struct General<'a>(pub(super) &'a Job<'a>);
 
 impl SimdOp for General<'_> {
@@ -22,7 +22,7 @@ impl SimdOp for General<'_> {
             for col in 0..width {
                 let pixel = Pixel::new(job, [row / height, row % height, col]);
                 let (mut strip, strips) = (0, job.channels.div_ceil(STRIP));
-                // The last strip lies elsewhere than the others' order says.
+                // The last strip overlaps, so it does not continue the order of the others.
                 while strip + STRIPS < strips && job.shape.multiplier == 1 {
                     let mut lane = 0;
                     while lane < STRIP {
@@ -47,7 +47,7 @@ impl SimdOp for General<'_> {
     }
 }
 
-/// An output pixel: the taps in the image along each axis, and the input pixel that tap 0 would have.
+/// An output pixel: its taps inside the image along each axis, and the input pixel of tap 0, which may be outside.
 struct Pixel {
     taps: [std::ops::Range<usize>; 3],
     at: [usize; 3],
@@ -61,7 +61,7 @@ impl Pixel {
     }
 }
 
-/// Computes `V` vectors of the pixel, `len` channels of as many strips from `lane` on.
+/// Computes `V` vectors of the pixel: `len` channels of each of `V` strips, from `lane` on.
 #[inline(always)]
 fn sum<S: Vector, const V: usize>(
     simd: S,
@@ -111,7 +111,7 @@ fn sum<S: Vector, const V: usize>(
     for (v, sum) in sums.iter().enumerate() {
         let mut sum = *sum;
         if let Some((low, high)) = job.clamp {
-            // NaN comes through as the second operand.
+            // `min` and `max` return their second operand for NaN.
             sum = simd.min(simd.splat(high), simd.max(simd.splat(low), sum));
         }
         // SAFETY: `len` channels of the vector lie within the output pixel.
@@ -119,7 +119,7 @@ fn sum<S: Vector, const V: usize>(
     }
 }
 
-/// The first `len` lanes.
+/// Loads the first `len` lanes.
 ///
 /// # Safety
 ///
@@ -132,7 +132,7 @@ unsafe fn load<S: Vector>(simd: S, from: *const f32, len: usize) -> S::F {
     }
 }
 
-/// The input channels of `len` output channels from `c` on.
+/// Loads the input channels of `len` output channels from `c` on.
 ///
 /// # Safety
 ///
@@ -154,7 +154,7 @@ unsafe fn repeat_channels<S: Vector>(
     unsafe { simd.load(lanes.as_ptr()) }
 }
 
-/// Applies an activation that is more than a clamp to all rows.
+/// Applies an activation other than a clamp to all rows.
 #[inline(always)]
 pub(super) fn curve<S: Vector>(simd: S, job: &Job<'_>) {
     let Some(curve) = job.activation.curve() else { return };

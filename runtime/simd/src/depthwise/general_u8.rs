@@ -4,10 +4,10 @@ use super::bounds;
 use super::quantized_job::{Job, STRIP};
 use crate::isa::{SimdOp, Vector};
 
-/// Every pixel.
+/// Computes every pixel.
 pub(super) struct GeneralU8<'a> {
     pub(super) job: &'a Job<'a>,
-    /// Where sums go as they are; the job's output has no values then.
+    /// Destination of plain sums; then the job's output is unused.
     pub(super) sums: Option<*mut i32>,
 }
 
@@ -43,7 +43,7 @@ impl SimdOp for GeneralU8<'_> {
     }
 }
 
-/// The ONNX rule: scale, round half to even, add the zero point, saturate; NaN becomes the lowest.
+/// The ONNX rule: scales, rounds half to even, adds the zero point, saturates; NaN becomes the smallest value.
 #[inline(always)]
 fn requantize(sum: f32, scale: f32, zero_point: f32) -> u8 {
     let value = (sum * scale).round_ties_even() + zero_point;
@@ -51,7 +51,7 @@ fn requantize(sum: f32, scale: f32, zero_point: f32) -> u8 {
     (if value > 255.0 { 255.0 } else { value }) as u8
 }
 
-/// Some channels, with their numbers.
+/// Some channels with their parameters.
 struct Strip<'a> {
     job: &'a Job<'a>,
     first: usize,
@@ -59,7 +59,7 @@ struct Strip<'a> {
     zeros: [i16; STRIP],
     start: [i32; STRIP],
     count: usize,
-    /// One for each channel; none where sums stay as they are.
+    /// One per channel; empty if the output is sums.
     scales: &'a [f32],
 }
 
@@ -80,7 +80,7 @@ impl<'a> Strip<'a> {
         Self { job, first, weights: job.plain(), zeros, start, count, scales }
     }
 
-    /// The sums of an output pixel over the taps that lie in the image: those in the padding are 0.
+    /// Sums an output pixel over the taps inside the image; those in the padding contribute 0.
     #[inline(always)]
     fn sums(&self, at: [usize; 3]) -> [i32; STRIP] {
         let (job, window) = (self.job, &self.job.shape.window);

@@ -1,4 +1,4 @@
-//! 8-bit values: what is checked, packed and chosen before the loops.
+//! 8-bit depthwise convolution: checks, packing and choice of algorithm.
 
 use std::ops::Range;
 
@@ -9,32 +9,32 @@ use super::quantized_job::{Job, QUAD, QuantizedWeights, STRIP, VectorLayout, fir
 use super::{Image, Shape, bounds};
 use crate::isa::{Isa, dispatch, isa};
 
-/// The most taps of a window: with more, a sum of products of 255 and 255 may not fit an i32.
+/// The most taps of a window: with more, a sum of products of 255 and 255 may overflow an i32.
 pub const MAX_TAPS: usize = 33_025;
 
-/// Where the values go: pixels of output rows.
+/// The output: pixels of output rows.
 #[derive(Debug)]
 pub enum Output<'a> {
     /// Unsigned.
     U8 {
-        /// The first pixel of the first row comes first.
+        /// Starts with the first pixel of the first row.
         to: &'a mut [u8],
         /// The zero point.
         zero_point: u8,
     },
     /// Signed.
     I8 {
-        /// The first pixel of the first row comes first.
+        /// Starts with the first pixel of the first row.
         to: &'a mut [i8],
         /// The zero point.
         zero_point: i8,
     },
-    /// The sums as they are, for which there are no scales. The first pixel of the first row comes first.
+    /// The plain sums, without scales. Starts with the first pixel of the first row.
     I32(&'a mut [i32]),
 }
 
-/// The elements that kernels for `channels` output channels take when packed; none if that is beyond
-/// memory, or if the kernel has more than [`MAX_TAPS`].
+/// Returns the elements of packed kernels for `channels` output channels; `None` on overflow, or if the kernel has more
+/// than [`MAX_TAPS`].
 pub fn packed_len_u8(kernel: [usize; 3], channels: usize) -> Option<usize> {
     let taps = kernel[0].checked_mul(kernel[1])?.checked_mul(kernel[2])?;
     let strips = match VectorLayout::of(kernel) {
@@ -45,12 +45,12 @@ pub fn packed_len_u8(kernel: [usize; 3], channels: usize) -> Option<usize> {
     (taps <= MAX_TAPS && isize::try_from(len).is_ok()).then_some(len)
 }
 
-/// Packs kernels, `[output channels, 1, taps..]` as in ONNX. The result is the same for every
-/// instruction set. Unsigned weights are signed ones with 128 taken off the values and the zero points.
+/// Packs kernels, `[output channels, 1, taps..]` as in ONNX. The packed layout is the same for every instruction set.
+/// For unsigned weights, subtract 128 from values and zero points.
 ///
 /// # Panics
 ///
-/// If `weights` does not have an element per tap and channel, or `packed` not [`packed_len_u8`].
+/// Panics if `weights` does not have an element per tap and channel, or `packed` does not have [`packed_len_u8`].
 pub fn pack_u8(weights: &[i8], kernel: [usize; 3], channels: usize, packed: &mut [i8]) {
     assert_eq!(Some(packed.len()), packed_len_u8(kernel, channels), "room for the weights");
     let taps = kernel[0] * kernel[1] * kernel[2];
@@ -73,7 +73,7 @@ pub fn pack_u8(weights: &[i8], kernel: [usize; 3], channels: usize, packed: &mut
             totals[place..place + QUAD].copy_from_slice(&total.to_ne_bytes().map(u8::cast_signed));
             for (tap, &weight) in weights.iter().enumerate() {
                 for r in 0..layout.rows {
-                    // The row of the pass's input that the tap is at for its output row `r`.
+                    // The input row of the pass that the tap reads for its output row `r`.
                     let row = tap / layout.k + r;
                     let at = (row / QUAD * layout.k + tap % layout.k) * layout.rows + r;
                     quads[at * QUAD * STRIP + place + row % QUAD] = weight;
@@ -83,23 +83,21 @@ pub fn pack_u8(weights: &[i8], kernel: [usize; 3], channels: usize, packed: &mut
     }
 }
 
-/// Where a channel's sum is among those of its strip, four vectors: interleaving bytes of four rows
-/// leaves every fourth run of four channels in each.
+/// Returns the position of a channel's sum within a strip of four vectors: interleaving the bytes of four rows puts
+/// every fourth run of four channels into each vector.
 pub(super) fn place_of(channel: usize) -> usize {
     channel / 4 % 4 * 16 + channel / 16 * 4 + channel % 4
 }
 
-/// Convolves the image `x` and writes output rows `rows`, all of their pixels, whose values lie `stride`
-/// elements apart.
+/// Convolves the image `x` and writes all pixels of output rows `rows`, with a stride of `stride`.
 ///
-/// Windows of 3 x 3 and 5 x 5 without dilation or multiplier have a vector kernel, which is fastest where
-/// the weights' zero points are all 0.
+/// Windows of 3x3 and 5x5 without dilation or multiplier have a vector kernel, which is fastest if the weights' zero
+/// points are all 0.
 ///
 /// # Panics
 ///
-/// If a slice is too short, pixels overlap, rows are not the window's, the packed weights are not of
-/// this shape, a dilation is 0, a position is beyond what `usize` holds, or the window has more than
-/// [`MAX_TAPS`].
+/// Panics if a slice is too short, pixels overlap, rows are not the window's, the packed weights are not of this shape,
+/// a dilation is 0, a position overflows `usize`, or the window has more than [`MAX_TAPS`].
 pub fn depthwise_u8(
     shape: &Shape,
     x: Image<'_, u8>,
@@ -131,7 +129,7 @@ pub(super) fn depthwise_u8_on(
             sums = Some(to.as_mut_ptr());
             (std::ptr::null_mut(), to.len(), 0, 0)
         }
-        // Signed values are unsigned ones 128 higher.
+        // Signed values are computed as unsigned ones that are 128 larger.
         Output::I8 { to, zero_point } => {
             (to.as_mut_ptr().cast(), to.len(), i16::from(zero_point) + 128, 128)
         }

@@ -1,39 +1,37 @@
-//! 8-bit values: what the loops work on.
+//! The operands of the 8-bit loops.
 
 use std::ops::Range;
 
 use super::{Image, Shape};
 use crate::indirect::Window;
 
-/// Channels of a vector of values.
+/// Channels per vector of bytes.
 pub(super) const STRIP: usize = 64;
-/// The values that a vector multiplies for each of its sums.
+/// Values that a vector instruction multiplies per sum.
 pub(super) const QUAD: usize = 4;
 
-/// The kernels of 8-bit values, and what becomes of the sums.
+/// The kernels of 8-bit values, and the requantization parameters.
 ///
-/// A sum is `bias + Σ (x - zero_point) * (weight - weight's zero point)`, exact while it fits an i32,
-/// and modulo 2^32 if the bias takes it beyond. Its value is `sum * scale`, rounded half to even, plus
-/// the output's zero point, saturated; a NaN becomes the least value. Every instruction set gives the
-/// same bits.
+/// A sum is `bias + Σ (x - zero_point) * (weight - weight's zero point)`, exact while it fits an i32, and modulo 2^32
+/// if the bias exceeds that. The output is `sum * scale`, rounded half to even, plus the output's zero point,
+/// saturated; NaN becomes the smallest value. Every instruction set gives the same bits.
 #[derive(Clone, Copy, Debug)]
 pub struct QuantizedWeights<'a> {
-    /// What [`pack_u8`](super::pack_u8) wrote, [`packed_len_u8`](super::packed_len_u8) elements; fastest if it
-    /// begins at a multiple of 64 bytes.
+    /// Kernels packed by [`pack_u8`](super::pack_u8), [`packed_len_u8`](super::packed_len_u8) elements; fastest if
+    /// aligned to 64 bytes.
     pub packed: &'a [i8],
-    /// The input's zero point, which the padding has.
+    /// The input's zero point, also the value of the padding.
     pub zero_point: u8,
-    /// The weights' zero points: none where all are 0, or one per output channel.
+    /// The weights' zero points: empty if all are 0, or one per output channel.
     pub zero_points: &'a [i8],
-    /// None, or one per output channel.
+    /// Empty, or one per output channel.
     pub bias: &'a [i32],
-    /// The scales of input and weights multiplied, over that of the output; one per output channel, or none for an output of
-    /// sums.
+    /// `input scale * weight scale / output scale`, one per output channel; empty if the output is sums.
     pub scales: &'a [f32],
 }
 
-/// How the weights of windows that have a vector kernel are packed: their width, groups of four input rows that a
-/// vector of sums takes up, and output rows at a time.
+/// The packed layout of weights for windows with a vector kernel: kernel width, groups of four input rows per vector of
+/// sums, and output rows per pass.
 #[derive(Clone, Copy)]
 pub(super) struct VectorLayout {
     pub(super) k: usize,
@@ -50,21 +48,21 @@ impl VectorLayout {
         }
     }
 
-    /// Bytes of a strip: the sum of each channel's weights, and then the weights in fours along
-    /// the kernel's columns, by group, kernel column and output row.
+    /// Returns the bytes of a strip: the sum of each channel's weights, then the weights in fours along the kernel's
+    /// columns, by group, kernel column and output row.
     pub(super) const fn strip_len(self) -> usize {
         QUAD * STRIP * (1 + self.groups * self.k * self.rows)
     }
 }
 
-/// The first channel of a strip. The last strip overlaps the one before rather than be less than
-/// whole, unless it is the only one.
+/// Returns the first channel of a strip. The last strip overlaps the one before instead of being partial, unless it is
+/// the only one.
 pub(super) fn first_channel(strip: usize, channels: usize) -> usize {
     (strip * STRIP).min(channels.saturating_sub(STRIP))
 }
 
-/// What the loops work on. `depthwise_u8` has checked that all pixels of the input lie in `x`, that `y` has room
-/// for those of the rows, and that there are weights, scales and bias for all channels.
+/// The operands of the loops. `depthwise_u8` has checked that all pixels of the input are inside `x`, that `y` has
+/// space for those of the rows, and that there are weights, scales and biases for all channels.
 pub(super) struct Job<'a> {
     pub(super) shape: &'a Shape,
     pub(super) x: Image<'a, u8>,
@@ -73,7 +71,7 @@ pub(super) struct Job<'a> {
     /// The first of the rows.
     pub(super) y: *mut u8,
     pub(super) y_stride: usize,
-    /// The output's zero point as of unsigned values, and what to flip in them afterwards.
+    /// The output's zero point as an unsigned value, and the bits to invert in outputs afterwards.
     pub(super) y_zero: i16,
     pub(super) flip: u8,
     /// Output channels.
@@ -90,7 +88,7 @@ impl Job<'_> {
             && (strides[1..] == [1, 1] || strides[1..] == [2, 2])
     }
 
-    /// The weights by taps, each with all output channels.
+    /// Returns the weights by tap, each with all output channels.
     pub(super) fn plain(&self) -> &[i8] {
         let packed = self.weights.packed;
         let taps = self.shape.window.kernel.iter().product::<usize>();

@@ -1,16 +1,16 @@
 //! Square kernels of 3 and 5 at strides 1 and 2, and 2 down and 1 across: passes along output rows.
 //!
-//! A pass computes a few output rows of 16 channels, from the first pixel to the last. Each input
-//! column is loaded once and added to every output column that wants it; those stay in registers until
-//! they are complete. So no border is special: columns of the padding are passed over, and rows of the
-//! padding read zeros. What an output adds up is in the same order however the rows are split.
+//! A pass computes a few output rows of 16 channels, from the first pixel to the last. Each input column is loaded once
+//! and added to every output column that it contributes to; their sums stay in registers until they are complete.
+//! Borders need no special code: columns of padding are skipped, and rows of padding read zeros. The order of additions
+//! does not depend on how rows are divided.
 
 use super::float_job::{Job, STRIP};
 use super::general::curve;
 use super::tile;
 use crate::isa::{SimdOp, Vector};
 
-/// What rows of the padding read.
+/// The row of zeros for the padding.
 static ZEROS: [f32; STRIP] = [0.0; STRIP];
 
 /// The most output rows of a pass.
@@ -18,7 +18,7 @@ const ROWS: usize = 4;
 /// The most input rows of a pass.
 const INPUT_ROWS: usize = (ROWS - 1) * 2 + 5;
 
-/// All rows under a kernel of `K` x `K`, from one to the next `DOWN` and `ACROSS`.
+/// All rows of a kernel of `K` x `K`, with strides `DOWN` and `ACROSS`.
 pub(super) struct RowPasses<'a, const K: usize, const DOWN: usize, const ACROSS: usize>(
     pub(super) &'a Job<'a>,
 );
@@ -31,7 +31,7 @@ impl<const K: usize, const DOWN: usize, const ACROSS: usize> SimdOp
     #[inline(always)]
     fn run<S: Vector>(self, simd: S) {
         let job = self.0;
-        // Fewer registers make for smaller tiles, which read too much again.
+        // With fewer registers, tiles are smaller and read too much twice.
         if (K, DOWN, ACROSS, S::LANES) == (3, 1, 1, 16) && tile::suits(job) {
             tile::tiles(simd, job);
             curve(simd, job);
@@ -41,7 +41,7 @@ impl<const K: usize, const DOWN: usize, const ACROSS: usize> SimdOp
         let mut row = job.rows.start;
         while row < job.rows.end {
             let left = job.rows.end - row;
-            // Evenly, as passes of a row or so have too few sums to keep the arithmetic busy.
+            // Divides evenly, because passes of one row have too few sums to hide latency.
             let count = left.div_ceil(left.div_ceil(most));
             match count {
                 4 if most > 3 => strips::<S, K, DOWN, ACROSS, 4>(simd, job, row),
@@ -55,10 +55,10 @@ impl<const K: usize, const DOWN: usize, const ACROSS: usize> SimdOp
     }
 }
 
-/// Output rows of a pass: as many as there are registers for their sums and for what they share.
+/// Returns the output rows of a pass: as many as fit the registers with their sums and shared operands.
 const fn most<S: Vector>(k: usize, stride: usize) -> usize {
     match (S::LANES, k, stride) {
-        // Vectors of plain Rust are several registers each.
+        // A portable vector takes several machine registers.
         _ if !S::FUSED => 1,
         (16, ..) => ROWS,
         (_, 5, 1) => 1,
@@ -66,7 +66,7 @@ const fn most<S: Vector>(k: usize, stride: usize) -> usize {
     }
 }
 
-/// `R` output rows from `row` on.
+/// Computes `R` output rows from `row` on.
 #[inline(always)]
 fn strips<S: Vector, const K: usize, const DOWN: usize, const ACROSS: usize, const R: usize>(
     simd: S,
@@ -77,7 +77,7 @@ fn strips<S: Vector, const K: usize, const DOWN: usize, const ACROSS: usize, con
     let top = job.shape.window.pads[1];
     let mut rows = Rows { from: [ZEROS.as_ptr(); INPUT_ROWS], step: [0; INPUT_ROWS] };
     for i in 0..(R - 1) * DOWN + K {
-        // Above the first row is beyond any height.
+        // Rows above the first wrap around to a number past any height.
         let y = (row * DOWN + i).wrapping_sub(top);
         if y < height {
             rows.from[i] = job.x.wrapping_add(y * width * job.x_stride);
@@ -86,7 +86,7 @@ fn strips<S: Vector, const K: usize, const DOWN: usize, const ACROSS: usize, con
     }
     let last = ((row + R - 1) * DOWN).wrapping_sub(top);
     let is_inside = row * DOWN >= top && last.saturating_add(K) <= height;
-    // The first row that the next passes read and these do not.
+    // The first row that the next pass reads and this one does not.
     let new = ((row + R - 1) * DOWN).wrapping_add(K);
     let mut ahead = job.x.wrapping_add(new.wrapping_sub(top).wrapping_mul(width * job.x_stride));
     let across = job.shape.window.output[2];
@@ -126,7 +126,7 @@ fn strips<S: Vector, const K: usize, const DOWN: usize, const ACROSS: usize, con
                 start,
                 to: to.wrapping_add(channel),
             };
-            // What has too few registers anyway gains nothing from a variant of its own.
+            // Without fused multiply-adds there are too few registers, and a separate variant gains nothing.
             if is_inside && S::FUSED {
                 pass.run::<DOWN, ACROSS, R, true>(simd);
             } else {
@@ -138,12 +138,12 @@ fn strips<S: Vector, const K: usize, const DOWN: usize, const ACROSS: usize, con
     }
 }
 
-/// Output columns that share an input column.
+/// Returns the number of output columns that share an input column.
 const fn live(k: usize, stride: usize) -> usize {
     k.div_ceil(stride)
 }
 
-/// Brings a cache line closer; any address will do.
+/// Prefetches a cache line; any address is permitted.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
 fn prefetch(at: *const f32) {
@@ -155,12 +155,12 @@ fn prefetch(at: *const f32) {
 #[cfg(not(target_arch = "x86_64"))]
 fn prefetch(_: *const f32) {}
 
-/// Whether taps are held in registers.
+/// Whether taps are kept in registers.
 const fn keeps_taps<S: Vector>(k: usize) -> bool {
     k == 3 && S::LANES == 16
 }
 
-/// The input rows of a pass: where they begin, and how far their pixels lie apart.
+/// The input rows of a pass: their start, and the pixel stride.
 struct Rows {
     from: [*const f32; INPUT_ROWS],
     step: [usize; INPUT_ROWS],
@@ -169,25 +169,25 @@ struct Rows {
 /// One vector of channels of a few rows.
 struct RowPass<'a, S: Vector, const K: usize> {
     job: &'a Job<'a>,
-    /// The input rows at the column that comes next, and how far the one after that is; if all of them
-    /// lie in the image, the first row is enough.
+    /// The next column of the input rows, and the stride to the one after it; if all rows are inside the image, only
+    /// the first row is used.
     from: [*const f32; INPUT_ROWS],
     step: [usize; INPUT_ROWS],
-    /// From a row of the image to the next.
+    /// Stride between image rows.
     pitch: usize,
-    /// Input of the next passes, in sequence: whatever order the passes themselves read in, the memory
-    /// behind the caches sees a stream.
+    /// Input of the next passes in sequential order, for prefetching: memory sees a stream whatever order the passes
+    /// read in.
     ahead: *const f32,
-    /// The taps of the strip, and their vectors where they are held in registers.
+    /// The taps of the strip, and their vectors if kept in registers.
     taps: *const f32,
     tap_vectors: [[S::F; K]; K],
-    /// What sums start with.
+    /// Initial sums.
     start: S::F,
     to: *mut f32,
 }
 
 impl<S: Vector, const K: usize> RowPass<'_, S, K> {
-    /// From the first column to the last. `INSIDE` means that all input rows lie in the image.
+    /// Processes all columns. `INSIDE` means that all input rows are inside the image.
     #[inline(always)]
     fn run<const DOWN: usize, const ACROSS: usize, const R: usize, const INSIDE: bool>(
         &mut self,
@@ -195,12 +195,13 @@ impl<S: Vector, const K: usize> RowPass<'_, S, K> {
     ) {
         let window = &self.job.shape.window;
         let live = live(K, ACROSS);
-        // Of output columns that share an input column. They stay where they are, and those that are
-        // complete make room for the next: moves would take the arithmetic's place.
+        // Sums of the output columns that share an input column. They rotate in place: completed columns are reused for
+        // new ones, because moves would compete with arithmetic.
         let mut sums = [[self.start; R]; K];
-        // The last `ACROSS` columns of the first window; before the first column is beyond any width.
+        // The last `ACROSS` columns of the first window; columns before the first wrap around to a number past any
+        // width.
         let mut col = (K - ACROSS).wrapping_sub(window.pads[2].wrapping_add((live - 1) * ACROSS));
-        // Output columns in front of the image, and those of it.
+        // Output columns before the image, and those inside it.
         let mut before = live - 1;
         let mut left = live - 1 + window.output[2];
         loop {
@@ -229,8 +230,8 @@ impl<S: Vector, const K: usize> RowPass<'_, S, K> {
         }
     }
 
-    /// Adds input column `col`, the one numbered `s` of those that come with an output column. The
-    /// output column that is complete next is at `PHASE`.
+    /// Adds input column `col`, number `s` of those that complete an output column. The output column completed next is
+    /// at `PHASE`.
     #[inline(always)]
     fn column<
         const DOWN: usize,
@@ -258,7 +259,7 @@ impl<S: Vector, const K: usize> RowPass<'_, S, K> {
         }
         let mut x = [self.start; INPUT_ROWS];
         for i in 0..rows {
-            // One pointer for all rows, as there are no registers for more.
+            // One pointer for all rows, because there are no registers for more.
             let from =
                 if INSIDE { self.from[0].wrapping_add(i * self.pitch) } else { self.from[i] };
             // SAFETY: the row's pixel at `col` has a vector at the channel; zeros have one.
@@ -287,14 +288,14 @@ impl<S: Vector, const K: usize> RowPass<'_, S, K> {
         }
     }
 
-    /// Stores an output column and goes on to the next.
+    /// Stores an output column and advances to the next.
     #[inline(always)]
     fn store<const R: usize>(&mut self, simd: S, sums: [S::F; R]) {
         let row = self.job.shape.window.output[2] * self.job.y_stride;
         for r in 0..R {
             let mut sum = sums[r];
             if let Some((low, high)) = self.job.clamp {
-                // NaN comes through as the second operand.
+                // `min` and `max` return their second operand for NaN.
                 sum = simd.min(simd.splat(high), simd.max(simd.splat(low), sum));
             }
             // SAFETY: a vector at the channel of a pixel of the output.

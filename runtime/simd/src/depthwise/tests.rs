@@ -1,4 +1,4 @@
-//! Every instruction set against sums of `f64` or `i64`, on fenced memory.
+//! Every instruction set compared with `f64` or `i64` sums, on fenced memory.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::testing::noise;
 const CHANNELS: &[usize] =
     &[1, 2, 3, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 63, 64, 65, 79, 80, 127, 130];
 
-/// Square windows, and others: sizes, strides, dilations and pads of all kinds, all axes.
+/// Square and other windows: sizes, strides, dilations and pads of all kinds, on all axes.
 fn windows() -> Vec<Window> {
     let mut windows = Vec::new();
     for kernel in [1, 2, 3, 5] {
@@ -23,14 +23,14 @@ fn windows() -> Vec<Window> {
             }
             windows.push(Window::square([11, 8], kernel, stride, 0));
         }
-        // Text lies along rows, of which networks take fewer and fewer.
+        // Stride 2 down and 1 across, as in text recognition networks.
         let down = Window::square([9, 13], kernel, 1, kernel / 2);
         let rows = (9 + kernel / 2 * 2 - kernel) / 2 + 1;
         windows.push(Window { strides: [1, 2, 1], output: [1, rows, down.output[2]], ..down });
     }
     let plain = Window::square([7, 9], 3, 1, 1);
     windows.extend([
-        // More padding than kernel, and windows that hang over the end.
+        // More padding than kernel, and windows past the end.
         Window { pads: [0, 4, 5], output: [1, 14, 17], ..plain },
         Window { pads: [0, 0, 1], output: [1, 9, 12], strides: [1, 2, 2], ..plain },
         Window { dilations: [1, 2, 3], pads: [0, 2, 3], ..plain },
@@ -51,7 +51,7 @@ fn windows() -> Vec<Window> {
     windows
 }
 
-/// Every output pixel of some rows, with the places of its taps that lie in the image.
+/// Returns, for each output pixel of some rows, its taps inside the image and their pixels.
 fn pixels(window: &Window, rows: Range<usize>) -> Vec<Vec<(usize, usize)>> {
     let [_, height, width] = window.output;
     let [depth, tall, wide] = window.kernel;
@@ -82,7 +82,7 @@ fn activate(activation: Activation, x: f64) -> f64 {
         Activation::Clamp(low, high) => x.clamp(low.into(), high.into()),
         Activation::Silu => x / (1.0 + (-x).exp()),
         Activation::Gelu => {
-            // By the series of the error function, which converges for what tests give.
+            // By the series of the error function, which converges for the tested arguments.
             let z = x / std::f64::consts::SQRT_2;
             let (mut term, mut sum) = (z, z);
             for i in 1..80 {
@@ -94,7 +94,7 @@ fn activate(activation: Activation, x: f64) -> f64 {
     }
 }
 
-/// Checks a window on every instruction set: `gap` elements lie between pixels, and `rows` are computed.
+/// Checks a window on every instruction set; `gap` elements separate pixels, and `rows` are computed.
 fn check(shape: Shape, gap: usize, rows: Range<usize>, bias: bool, activation: Activation) {
     let window = &shape.window;
     let outputs = shape.outputs().unwrap();
@@ -284,7 +284,7 @@ fn what_is_not_finite_reaches_its_windows_alone() {
     }
 }
 
-/// Checks a window of values on every instruction set.
+/// Checks a window of 8-bit values on every instruction set.
 fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: bool) {
     let window = &shape.window;
     let outputs = shape.outputs().unwrap();
@@ -301,7 +301,7 @@ fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: b
     let zero_points: Vec<i8> = random(outputs, 3).iter().map(|&x| x as i8).collect();
     let zero_points = if zeros { &zero_points[..] } else { &[] };
     let bias: Vec<i32> = random(outputs, 4).iter().map(|x| x * 50).collect();
-    // Some scales are above 1, and one is not a number.
+    // Some scales are above 1, and one is NaN.
     let mut scales: Vec<f32> =
         noise(outputs).iter().map(|x| if gap > 2 { x * 3.0 } else { x.abs() * 0.01 }).collect();
     if gap > 2 {
@@ -464,7 +464,7 @@ fn convolutions_make_no_thread_heap_calls() {
     let mut packed_values = vec![0; packed_len_u8([1, 3, 3], 70).unwrap()];
     let scales = vec![0.5; 70];
     for &isa in Isa::available() {
-        // Other tests call the heap meanwhile, should the count not be this thread's own.
+        // Other tests may allocate meanwhile, if the count is not per thread.
         let quiet = (0..1000).any(|_| {
             let before = udo_api::guard::thread_heap_calls();
             pack(&weights, 9, 70, &mut packed);

@@ -1,23 +1,22 @@
-//! Kernels of 3 x 3 at stride 1, pixel by pixel: tiles of the output, each with all of its channels in
-//! sequence.
+//! 3x3 kernels at stride 1 by tiles of output pixels, each over all of its channels.
 //!
-//! A pass touches a line or so of each pixel before it takes the next. Where pixels lie a large power of
-//! two apart, those lines share a few sets of the first cache and evict each other while they are on
-//! their way; where the image lies in memory, they are no stream. A tile reads every pixel as a stream,
-//! and reads some of them again for the next tile.
+//! A pass reads about one cache line of each pixel before the next pixel. If pixels are a large power of two apart,
+//! these lines share a few sets of the first-level cache and evict each other; if the image is in main memory, the
+//! hardware sees no stream. A tile reads every pixel sequentially, at the price of reading some of them again for the
+//! next tile.
 
 use super::float_job::{Job, STRIP};
 use crate::isa::Vector;
 
-/// Output rows and columns of a tile: as many as let the next one reuse pixels that are still close.
+/// Output rows and columns of a tile, small enough that the next tile finds shared pixels in cache.
 const ROWS: usize = 4;
 const COLS: usize = 2;
-/// Strips that are taken through all tiles of a row before the ones after them, for the same reason.
+/// Strips processed for all tiles of a row before the next strips, for the same reason.
 const STRIPS: usize = 16;
-/// Elements between pixels of which 48 KiB in 12 ways hold no more than 48 pixels' lines.
+/// Pixel strides of a multiple of this conflict: 48 KiB in 12 ways hold the lines of at most 48 such pixels.
 const CONFLICT: usize = 256;
 
-/// Whether tiles are faster than passes, and at most one row or column on each side lies in the padding.
+/// Whether tiles are faster than passes, and at most one row or column of padding is on each side.
 #[inline(always)]
 pub(super) fn suits(job: &Job<'_>) -> bool {
     let window = &job.shape.window;
@@ -27,7 +26,7 @@ pub(super) fn suits(job: &Job<'_>) -> bool {
     (job.exceeds_l2 || job.x_stride.is_multiple_of(CONFLICT)) && close(1) && close(2)
 }
 
-/// All rows.
+/// Computes all rows.
 #[inline(always)]
 pub(super) fn tiles<S: Vector>(simd: S, job: &Job<'_>) {
     let strips = job.channels.div_ceil(STRIP);
@@ -36,7 +35,7 @@ pub(super) fn tiles<S: Vector>(simd: S, job: &Job<'_>) {
         let mut row = job.rows.start;
         while row < job.rows.end {
             let left = job.rows.end - row;
-            // No last row alone.
+            // Avoids a single last row.
             let count = if left > ROWS { left.min(2 * ROWS).div_ceil(2) } else { left };
             match count {
                 1 => across::<S, 1>(simd, job, row, strips),
@@ -49,7 +48,7 @@ pub(super) fn tiles<S: Vector>(simd: S, job: &Job<'_>) {
     }
 }
 
-/// All tiles of `R` output rows.
+/// Computes all tiles of `R` output rows.
 #[inline(always)]
 fn across<S: Vector, const R: usize>(simd: S, job: &Job<'_>, row: usize, strips: (usize, usize)) {
     let width = job.shape.window.output[2];
@@ -63,7 +62,7 @@ fn across<S: Vector, const R: usize>(simd: S, job: &Job<'_>, row: usize, strips:
     }
 }
 
-/// A tile of `R` rows and `C` columns, the first of which is `at`.
+/// Computes a tile of `R` rows and `C` columns from `at` on.
 #[inline(always)]
 fn tile<S: Vector, const R: usize, const C: usize>(
     simd: S,
@@ -77,7 +76,7 @@ fn tile<S: Vector, const R: usize, const C: usize>(
     let is_above = at[0] + R + 1 - top < height;
     let is_before = at[1] + C + 1 - left < width;
     let step = job.x_stride;
-    // The pixel of the first tap, which may lie in the padding.
+    // The pixel of the first tap, possibly in the padding.
     let from = (at[0] * width + at[1]).wrapping_sub(top * width + left);
     let from = job.x.wrapping_add(from.wrapping_mul(step));
     let across = window.output[2];
@@ -120,7 +119,7 @@ fn tile<S: Vector, const R: usize, const C: usize>(
             for c in 0..C {
                 let mut sum = sums[r][c];
                 if let Some((low, high)) = job.clamp {
-                    // NaN comes through as the second operand.
+                    // `min` and `max` return their second operand for NaN.
                     sum = simd.min(simd.splat(high), simd.max(simd.splat(low), sum));
                 }
                 let to = to.wrapping_add((r * across + c) * job.y_stride + channel);

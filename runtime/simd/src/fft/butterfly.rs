@@ -1,4 +1,4 @@
-//! Complex numbers in lanes, and transforms of a few of them.
+//! Complex arithmetic in lanes, and transforms of a few elements.
 
 use super::lane::Lane;
 
@@ -31,25 +31,25 @@ pub(super) fn negative<T: Lane, const L: usize>(a: [T; L]) -> [T; L] {
     both(a, a, |a, _| T::default() - a)
 }
 
-/// `a` with both parts `by` times as large.
+/// Scales both parts of `a` by `by`.
 #[inline(always)]
 pub(super) fn scale<T: Lane, const L: usize>(a: Complex<T, L>, by: T) -> Complex<T, L> {
     [both(a[0], a[0], |a, _| a * by), both(a[1], a[1], |a, _| a * by)]
 }
 
-/// `a` times one complex number.
+/// Multiplies `a` by one complex number.
 #[inline(always)]
 pub(super) fn mul<T: Lane, const L: usize>(a: Complex<T, L>, [re, im]: [T; 2]) -> Complex<T, L> {
     [both(a[0], a[1], |x, y| x * re - y * im), both(a[0], a[1], |x, y| x * im + y * re)]
 }
 
-/// `a - ib`.
+/// `a - i b`.
 #[inline(always)]
 fn sub_i<T: Lane, const L: usize>(a: Complex<T, L>, b: Complex<T, L>) -> Complex<T, L> {
     [both(a[0], b[1], |a, b| a + b), both(a[1], b[0], |a, b| a - b)]
 }
 
-/// `a + ib`.
+/// `a + i b`.
 #[inline(always)]
 fn add_i<T: Lane, const L: usize>(a: Complex<T, L>, b: Complex<T, L>) -> Complex<T, L> {
     [both(a[0], b[1], |a, b| a - b), both(a[1], b[0], |a, b| a + b)]

@@ -1,13 +1,13 @@
-//! The types of numbers that are transformed.
+//! The element types of transforms.
 
 use std::ops::{Add, Mul, Sub};
 
 mod sealed {
-    /// What only the types of this file are.
+    /// Restricts implementations to the types of this file.
     pub trait Sealed {}
 }
 
-/// A type of real numbers.
+/// A type of real values.
 pub trait Lane:
     sealed::Sealed
     + Copy
@@ -17,7 +17,7 @@ pub trait Lane:
     + Mul<Output = Self>
     + 'static
 {
-    /// The number nearest to it.
+    /// Converts to the nearest value.
     fn of_f64(number: f64) -> Self;
 }
 

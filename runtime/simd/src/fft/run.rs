@@ -5,7 +5,7 @@ use super::butterfly::{Complex, add, mul, negative, of_2, of_3, of_4, of_5, scal
 use super::lane::Lane;
 use crate::isa::{SimdOp, Vector};
 
-/// Transforms side by side, and the memory that they take.
+/// Transforms side by side, and their memory.
 pub(super) struct Run<'a, T, const L: usize> {
     pub(super) fft: &'a Fft,
     pub(super) table: &'a [T],
@@ -22,14 +22,14 @@ impl<T: Lane, const L: usize> SimdOp for Run<'_, T, L> {
     }
 }
 
-/// Elements of all lanes.
+/// Returns the elements of all lanes.
 #[inline(always)]
 fn elements<T, const L: usize>(data: &mut [T]) -> &mut [Complex<T, L>] {
     data.as_chunks_mut::<L>().0.as_chunks_mut::<2>().0
 }
 
 impl<T: Lane, const L: usize> Run<'_, T, L> {
-    /// Transforms the elements by the factors of their number.
+    /// Transforms the elements by the factors of their length.
     #[inline(always)]
     pub(super) fn passes(&mut self) {
         let (fft, roots) = (self.fft, self.table.as_chunks::<2>().0);
@@ -55,8 +55,8 @@ impl<T: Lane, const L: usize> Run<'_, T, L> {
         }
     }
 
-    /// Bluestein's algorithm: `2nk = n^2 + k^2 - (k - n)^2` makes a convolution of the transform, which is a product of
-    /// transforms that have other lengths.
+    /// Bluestein's algorithm: `2nk = n^2 + k^2 - (k - n)^2` turns the transform into a convolution, which is computed
+    /// by transforms of another length.
     #[inline(always)]
     fn convolve(&mut self) {
         let (size, len) = (self.fft.size, self.fft.len);
@@ -70,7 +70,7 @@ impl<T: Lane, const L: usize> Run<'_, T, L> {
         padding.fill([[T::default(); L]; 2]);
         self.passes();
         for (x, &w) in elements::<T, L>(self.data).iter_mut().zip(filter) {
-            // With its parts swapped before and after, a transform is an inverse one.
+            // Swapping real and imaginary parts before and after a forward transform gives the inverse.
             let [re, im] = mul(*x, w);
             *x = [im, re];
         }
@@ -81,7 +81,7 @@ impl<T: Lane, const L: usize> Run<'_, T, L> {
     }
 }
 
-/// One factor of a transform of `size` elements, those before it having made groups of `stride` neighbours.
+/// One factor of a transform of `size` elements; earlier factors have formed groups of `stride` neighbours.
 struct Pass<'a, T> {
     size: usize,
     stride: usize,
@@ -123,7 +123,7 @@ impl<T: Lane> Pass<'_, T> {
         }
     }
 
-    /// By any factor, at a cost of its square.
+    /// Handles any factor, in quadratic time.
     #[inline(always)]
     fn by_odd<const L: usize>(&self, x: &[Complex<T, L>], y: &mut [Complex<T, L>], radix: usize) {
         let Self { size, stride, roots } = *self;
@@ -141,9 +141,10 @@ impl<T: Lane> Pass<'_, T> {
     }
 }
 
-/// The spectra of real numbers, of which the even ones were transformed as real parts and the odd ones as imaginary parts.
+/// Computes the spectra of real values whose even elements were transformed as real parts and odd ones as imaginary
+/// parts.
 pub(super) struct Halves<'a, T, const L: usize> {
-    /// Elements that were transformed.
+    /// Length of the complex transform.
     pub(super) len: usize,
     pub(super) roots: &'a [T],
     pub(super) data: &'a mut [T],

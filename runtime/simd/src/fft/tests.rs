@@ -1,4 +1,4 @@
-//! Every length next to the definition, and every instruction set next to plain Rust.
+//! Every length compared with the definition, and every instruction set with plain Rust.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn noise(len: usize) -> Vec<f64> {
     std::iter::repeat_with(next).take(len).collect()
 }
 
-/// The definition: complex elements, one after the other.
+/// The definition, on complex elements.
 fn exact(x: &[[f64; 2]]) -> Vec<[f64; 2]> {
     let n = x.len();
     let of = |k: usize| {
@@ -105,7 +105,7 @@ fn real_numbers_have_half_a_spectrum() {
     }
 }
 
-/// How far the bin of a tone 100 dB below another one is off, relative to itself.
+/// Returns the relative error of the bin of a tone 100 dB below another one.
 fn error_of_a_small_bin(len: usize) -> f64 {
     let (loud, quiet) = (len / 9, len / 3);
     let tones = |i: usize| {

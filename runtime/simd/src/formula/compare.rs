@@ -1,17 +1,17 @@
-//! Comparisons, whose results are a byte for each element.
+//! Comparisons, with one byte of output per element.
 
 use super::operand::{Operand, Scalar, Slice, Source, common_len};
 use crate::isa::{Isa, Simd, SimdOp, Vector, dispatch, isa};
 
-/// A question about two numbers.
+/// A comparison of two values.
 pub trait Compare2: Copy {
-    /// The answer in each lane. Must be `#[inline(always)]`, as all that it calls.
+    /// Compares each lane. Must be `#[inline(always)]`, like everything that it calls.
     fn of<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::M;
 }
 
-/// `y[i]` is 1 where `f(a[i], b[i])`, else 0; either operand may be one number for all elements.
+/// Sets `y[i]` to 1 if `f(a[i], b[i])`, else to 0. Either operand may be a scalar.
 ///
-/// The slices are of one length, or the shortest one's counts.
+/// Processes the shortest length if the slices differ.
 #[inline]
 pub fn compare2<'a, F: Compare2>(
     f: F,
@@ -42,7 +42,7 @@ pub(super) fn compare2_on<F: Compare2>(isa: Isa, f: F, [a, b]: [Operand<'_>; 2],
     }
 }
 
-/// Both sources have as many elements to read as `y` has bytes.
+/// Both sources have as many elements as `y` has bytes.
 struct Bytes<'a, F, A, B> {
     f: F,
     a: A,

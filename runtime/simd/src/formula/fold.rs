@@ -1,26 +1,26 @@
-//! Many numbers folded to one.
+//! Reductions of many values to one.
 
 use crate::isa::{Isa, Simd, SimdOp, Vector, dispatch, isa};
 
-/// A formula that takes one number after another into a result.
+/// A reduction step.
 ///
-/// Numbers are folded in several runs side by side, which are combined at the end: how many depends on the
-/// instruction set, so sums of floats may differ in their last bits between two of them.
+/// Values are accumulated in several independent accumulators, which are combined at the end. Their number depends on
+/// the instruction set, so sums of floats may differ in their last bits between sets.
 pub trait Fold: Copy {
-    /// What no numbers fold to; combined with a result it changes nothing.
+    /// The result for no values, neutral in [`Fold::combine`].
     const IDENTITY: f32;
 
-    /// The result with `x` taken in. Must be `#[inline(always)]`, as all that it calls.
+    /// Accumulates `x`. Must be `#[inline(always)]`, like everything that it calls.
     fn step<S: Simd>(self, s: S, so_far: S::F, x: S::F) -> S::F;
 
-    /// The result of two runs. Must be `#[inline(always)]`, as all that it calls.
+    /// Combines two accumulators. Must be `#[inline(always)]`, like everything that it calls.
     fn combine<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F;
 }
 
-/// Runs side by side, so that one step need not wait for another.
+/// Independent accumulators, which hide the latency of a step.
 const ACCUMULATORS: usize = 4;
 
-/// All numbers folded to one.
+/// Reduces all values to one.
 #[inline]
 pub fn fold<F: Fold>(f: F, x: &[f32]) -> f32 {
     let mut y = [F::IDENTITY];
@@ -28,18 +28,18 @@ pub fn fold<F: Fold>(f: F, x: &[f32]) -> f32 {
     y[0]
 }
 
-/// Every row of `x: [y.len(), cols]` folded to a number of `y`.
+/// Reduces every row of `x: [y.len(), cols]` to an element of `y`.
 ///
-/// Of rows that `x` lacks the numbers stay as they were.
+/// If `x` has too few rows, the other elements of `y` stay unchanged.
 #[inline]
 pub fn fold_rows<F: Fold>(f: F, x: &[f32], cols: usize, y: &mut [f32]) {
     fold_rows_on(isa(), f, x, cols, y);
 }
 
-/// Every column of `x: [rows, y.len()]` taken into what `y` has for it: [`Fold::IDENTITY`], or the result of
-/// rows before.
+/// Accumulates every column of `x: [rows, y.len()]` into an element of `y`, which starts as [`Fold::IDENTITY`] or the
+/// result of previous rows.
 ///
-/// What is behind the last whole row counts for the columns that it has.
+/// Elements after the last whole row are accumulated into the columns that they reach.
 #[inline]
 pub fn fold_columns<F: Fold>(f: F, x: &[f32], y: &mut [f32]) {
     fold_columns_on(isa(), f, x, y);
@@ -100,7 +100,7 @@ fn fold_row<S: Vector, F: Fold>(simd: S, f: F, row: &[f32]) -> f32 {
     }
     let [a, b, c, d] = accumulators;
     let mut lanes = simd.to_array(f.combine(simd, f.combine(simd, a, b), f.combine(simd, c, d)));
-    // Upper halves are combined with lower ones until one lane is left.
+    // Combines upper halves with lower ones until one lane is left.
     let mut half = S::LANES / 2;
     while half > 0 {
         let mut upper = [F::IDENTITY; 16];
@@ -113,7 +113,7 @@ fn fold_row<S: Vector, F: Fold>(simd: S, f: F, row: &[f32]) -> f32 {
     lanes[0]
 }
 
-/// The mask of the first `len` lanes.
+/// Returns the mask of the first `len` lanes.
 #[inline(always)]
 fn first<S: Simd>(simd: S, len: usize) -> S::M {
     const LANES: [f32; 16] = {

@@ -1,43 +1,43 @@
-//! Formulas of one, two and three numbers, applied to slices.
+//! Formulas of one, two and three values, applied to slices.
 
 use super::operand::{Any, Operand, Scalar, Slice, Source, common_len};
 use crate::isa::{Isa, Simd, SimdOp, Vector, dispatch, isa};
 
-/// A formula of one number.
+/// A formula of one value.
 pub trait Map1: Copy {
-    /// The result in each lane. Must be `#[inline(always)]`, as all that it calls.
+    /// Evaluates each lane. Must be `#[inline(always)]`, like everything that it calls.
     fn of<S: Simd>(self, s: S, x: S::F) -> S::F;
 }
 
-/// A formula of two numbers.
+/// A formula of two values.
 pub trait Map2: Copy {
-    /// The result in each lane. Must be `#[inline(always)]`, as all that it calls.
+    /// Evaluates each lane. Must be `#[inline(always)]`, like everything that it calls.
     fn of<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F;
 }
 
-/// A formula of three numbers.
+/// A formula of three values.
 pub trait Map3: Copy {
-    /// The result in each lane. Must be `#[inline(always)]`, as all that it calls.
+    /// Evaluates each lane. Must be `#[inline(always)]`, like everything that it calls.
     fn of<S: Simd>(self, s: S, a: S::F, b: S::F, c: S::F) -> S::F;
 }
 
-/// A formula and where its numbers come from.
+/// A formula with its sources.
 trait Lanes: Copy {
-    /// The results from element `i` on.
+    /// Evaluates the vector from element `i` on.
     ///
     /// # Safety
     /// Every source has `S::LANES` elements to read from `i` on.
     unsafe fn at<S: Vector>(self, simd: S, i: usize) -> S::F;
 
-    /// The first `len` results from element `i` on.
+    /// Evaluates the first `len` lanes from element `i` on.
     ///
     /// # Safety
     /// Every source has `len` elements to read from `i` on; `len` is at most `S::LANES`.
     unsafe fn tail<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F;
 }
 
-/// The sources of `lanes` have `len` elements to read, and `y` as many to write; each source is the memory
-/// of `y`, or shares none with it.
+/// The sources of `lanes` have `len` readable elements, and `y` as many writable ones; each source is either `y` itself
+/// or does not overlap it.
 struct Map<L> {
     lanes: L,
     y: *mut f32,
@@ -51,7 +51,7 @@ impl<L: Lanes> SimdOp for Map<L> {
     fn run<S: Vector>(self, simd: S) {
         let Self { lanes, y, len } = self;
         let mut i = 0;
-        // Two in flight, as a formula is one chain of instructions.
+        // Two vectors at a time hide the latency, because a formula is one dependency chain.
         while i + 2 * S::LANES <= len {
             // SAFETY: two vectors from `i` on lie within the `len` elements of the sources.
             let a = unsafe { lanes.at(simd, i) };
@@ -139,7 +139,7 @@ impl<F: Map3, A: Source> Lanes for Of3<F, A> {
 
 /// `y[i] = f(x[i])`.
 ///
-/// The slices are of one length, or the shorter one's counts.
+/// Processes the shorter length if the slices differ.
 #[inline]
 pub fn map1<F: Map1>(f: F, x: &[f32], y: &mut [f32]) {
     map1_on(isa(), f, x, y);
@@ -163,9 +163,9 @@ pub(crate) fn map1_in_place_on<F: Map1>(isa: Isa, f: F, x: &mut [f32]) {
     dispatch(isa, Map { lanes: Of1(f, Slice(y)), y, len: x.len() });
 }
 
-/// `y[i] = f(a[i], b[i])`; either operand may be one number for all elements.
+/// `y[i] = f(a[i], b[i])`; either operand may be a scalar.
 ///
-/// The slices are of one length, or the shortest one's counts.
+/// Processes the shortest length if the slices differ.
 #[inline]
 pub fn map2<'a, F: Map2>(
     f: F,
@@ -176,17 +176,17 @@ pub fn map2<'a, F: Map2>(
     map2_on(isa(), f, [a.into(), b.into()], y);
 }
 
-/// `a[i] = f(a[i], b[i])`; `b` may be one number for all elements.
+/// `a[i] = f(a[i], b[i])`; `b` may be a scalar.
 ///
-/// The slices are of one length, or the shorter one's counts.
+/// Processes the shorter length if the slices differ.
 #[inline]
 pub fn map2_in_place<'a, F: Map2>(f: F, a: &mut [f32], b: impl Into<Operand<'a>>) {
     map2_in_place_on(isa(), f, a, b.into());
 }
 
-/// `b[i] = f(a[i], b[i])`; `a` may be one number for all elements.
+/// `b[i] = f(a[i], b[i])`; `a` may be a scalar.
 ///
-/// The slices are of one length, or the shorter one's counts.
+/// Processes the shorter length if the slices differ.
 #[inline]
 pub fn map2_onto<'a, F: Map2>(f: F, a: impl Into<Operand<'a>>, b: &mut [f32]) {
     map2_onto_on(isa(), f, a.into(), b);
@@ -238,9 +238,9 @@ pub(super) fn map2_onto_on<F: Map2>(isa: Isa, f: F, a: Operand<'_>, b: &mut [f32
     }
 }
 
-/// `y[i] = f(a[i], b[i], c[i])`; any operand may be one number for all elements.
+/// `y[i] = f(a[i], b[i], c[i])`; any operand may be a scalar.
 ///
-/// The slices are of one length, or the shortest one's counts.
+/// Processes the shortest length if the slices differ.
 #[inline]
 pub fn map3<'a, F: Map3>(
     f: F,
@@ -252,9 +252,9 @@ pub fn map3<'a, F: Map3>(
     map3_on(isa(), f, [a.into(), b.into(), c.into()], y);
 }
 
-/// `a[i] = f(a[i], b[i], c[i])`; `b` and `c` may be one number for all elements.
+/// `a[i] = f(a[i], b[i], c[i])`; `b` and `c` may be scalars.
 ///
-/// The slices are of one length, or the shortest one's counts.
+/// Processes the shortest length if the slices differ.
 #[inline]
 pub fn map3_in_place<'a, F: Map3>(
     f: F,

@@ -1,13 +1,13 @@
-//! What a formula of several numbers reads: one for each element, or one for all.
+//! Operands of formulas: one value per element, or one for all.
 
 use crate::isa::Vector;
 
-/// One side of a formula.
+/// An operand of a formula.
 #[derive(Clone, Copy, Debug)]
 pub enum Operand<'a> {
-    /// A number for each element.
+    /// One value per element.
     Slice(&'a [f32]),
-    /// One number for all elements.
+    /// One value for all elements.
     Scalar(f32),
 }
 
@@ -24,7 +24,7 @@ impl From<f32> for Operand<'_> {
 }
 
 impl Operand<'_> {
-    /// How many elements it has a number for, if not for any.
+    /// Returns the number of elements, or `None` for a scalar.
     pub(super) fn len(&self) -> Option<usize> {
         match self {
             Self::Slice(numbers) => Some(numbers.len()),
@@ -33,22 +33,22 @@ impl Operand<'_> {
     }
 }
 
-/// Where a loop reads vectors from.
+/// The source of a loop's vectors.
 pub(super) trait Source: Copy {
-    /// The vector from element `i` on.
+    /// Returns the vector from element `i` on.
     ///
     /// # Safety
     /// `S::LANES` elements from `i` on are readable.
     unsafe fn read<S: Vector>(self, simd: S, i: usize) -> S::F;
 
-    /// The vector from element `i` on, of which `len` are read; the others are 1.
+    /// Returns the vector from element `i` on, of which `len` lanes are read; the others are 1.
     ///
     /// # Safety
     /// `len` elements from `i` on are readable; `len` is at most `S::LANES`.
     unsafe fn read_tail<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F;
 }
 
-/// Numbers in a row in memory.
+/// Contiguous values in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slice(pub(super) *const f32);
 
@@ -66,7 +66,7 @@ impl Source for Slice {
     }
 }
 
-/// The same number everywhere.
+/// A scalar.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scalar(pub(super) f32);
 
@@ -120,7 +120,8 @@ impl Source for Any {
     }
 }
 
-/// How many elements all operands and a result of `len` have; a debug assertion that they are as many.
+/// Returns the common length of all operands and a result of `len` elements: the shortest, with a debug assertion that
+/// they are equal.
 pub(super) fn common_len<const N: usize>(operands: [Operand<'_>; N], len: usize) -> usize {
     let lens = operands.iter().filter_map(Operand::len);
     debug_assert!(lens.clone().all(|of| of == len), "slices of one length");

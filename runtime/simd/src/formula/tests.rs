@@ -7,7 +7,7 @@ use super::*;
 use crate::isa::{Isa, Simd};
 use crate::testing::{Guarded, noise};
 
-/// `a - 2 b`, which tells its operands apart, and has the same bits everywhere.
+/// `a - 2 b`, which is not symmetric and has the same bits on every set.
 #[derive(Clone, Copy)]
 struct Less2;
 
@@ -47,7 +47,7 @@ impl Compare2 for Le {
     }
 }
 
-/// The number farthest from zero, without its sign.
+/// The largest absolute value.
 #[derive(Clone, Copy)]
 struct Farthest;
 
@@ -69,7 +69,7 @@ fn farthest<'a>(x: impl Iterator<Item = &'a f32>) -> f32 {
     x.fold(0.0, |far, x| far.max(x.abs()))
 }
 
-/// How many there are: any number that is taken in twice, or not at all, shows.
+/// Counts elements, so that one processed twice or not at all shows.
 #[derive(Clone, Copy)]
 struct Count;
 
@@ -87,7 +87,7 @@ impl Fold for Count {
     }
 }
 
-/// A method of `Simd` with one operand.
+/// Wraps a method of `Simd` with one operand.
 macro_rules! formula1 {
     ($name:ident, $s:ident, $x:ident => $body:expr) => {
         #[derive(Clone, Copy)]
@@ -210,7 +210,7 @@ fn folds_take_every_number_once() {
     }
 }
 
-/// `f` gives the bits of `of` on every instruction set.
+/// Checks that `f` gives the bits of `of` on every instruction set.
 fn check<F: Map1>(name: &str, f: F, x: &[f32], of: impl Fn(f32) -> f32) {
     for &isa in Isa::available() {
         let mut y = vec![9.0; x.len()];
@@ -253,7 +253,7 @@ fn methods_are_those_of_scalars_for_all_kinds_of_numbers() {
 fn no_driver_allocates() {
     let x = [0.5f32; 77];
     let (mut y, mut bytes) = ([0.0f32; 77], [0; 77]);
-    // Other threads' calls count as well, so one quiet run in many is what shows it.
+    // Other threads are counted as well, so one quiet run out of many is enough.
     let quiet = (0..100_000).any(|_| {
         let before = udo_api::guard::thread_heap_calls();
         map2(Less2, x.as_slice(), 0.5, &mut y);

@@ -1,15 +1,15 @@
-//! Against a naive product, on a machine that has bf16; on others there is nothing to call.
+//! Compared with a naive product, on machines that have bf16 instructions.
 
 use super::*;
 use crate::gemm_f32::Activation;
 use crate::testing::{Guarded, noise};
 
-/// What is off at most of a sum of so many terms, as a share of the sum of sizes.
+/// Returns the error bound of a sum of `terms` terms, relative to the sum of absolute values.
 fn bound(terms: usize) -> f64 {
     2f64.powi(-7) + 2f64.powi(-16) + (terms as f64 + 3.0) * 1.2e-7
 }
 
-/// Runs a product with everything that an epilogue has, and compares each element.
+/// Runs a product with a full epilogue, and compares each element.
 fn check(a: Rows<'_>, [m, k, n]: [usize; 3], element: impl Fn(usize, usize) -> f32) {
     let ldc = n + 1;
     let (b, bias, residual) = (noise(k * n), noise(n), noise(m * n));

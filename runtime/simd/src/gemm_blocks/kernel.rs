@@ -32,7 +32,7 @@ impl SimdOp for Multiply<'_> {
     }
 }
 
-/// Results of `R` rows, of `C` columns at a time.
+/// Computes `R` rows, `C` columns at a time.
 #[inline(always)]
 fn all<S: Vector, const R: usize, const C: usize>(
     simd: S,
@@ -66,7 +66,7 @@ fn store<const R: usize, const C: usize>(
     }
 }
 
-/// Results of `R` rows for `C` columns.
+/// Computes `R` rows of `C` columns.
 #[inline(always)]
 fn some<S: Vector, const R: usize, const C: usize>(
     simd: S,
@@ -97,10 +97,10 @@ fn some<S: Vector, const R: usize, const C: usize>(
     results
 }
 
-/// Two sums for each of `R` rows and `C` columns.
+/// Two accumulators for each of `R` rows and `C` columns.
 type Sums<S, const R: usize, const C: usize> = [[[<S as Simd>::F; 2]; C]; R];
 
-/// Sums of blocks that are whole vectors of bytes, each of which has two values where `FOUR` says so.
+/// Adds the products of blocks that are whole vectors of bytes, with two values per byte if `FOUR`.
 ///
 /// # Safety
 ///
@@ -157,7 +157,7 @@ unsafe fn whole<S: Vector, const R: usize, const C: usize, const FOUR: bool>(
     sums
 }
 
-/// The same of blocks of any length.
+/// Does the same for blocks of any length.
 #[inline(always)]
 fn short<S: Vector, const R: usize, const C: usize>(
     simd: S,
@@ -193,7 +193,7 @@ fn short<S: Vector, const R: usize, const C: usize>(
     sums
 }
 
-/// Some numbers, a vector at most, and zeros behind them.
+/// Loads up to a vector of values, followed by zeros.
 #[inline(always)]
 fn row<S: Vector>(simd: S, x: &[f32]) -> S::F {
     if x.len() == S::LANES {
@@ -204,7 +204,7 @@ fn row<S: Vector>(simd: S, x: &[f32]) -> S::F {
     unsafe { simd.load_tail(x.as_ptr(), x.len(), simd.splat(0.0)) }
 }
 
-/// Stores some numbers, a vector at most.
+/// Stores up to a vector of values.
 #[inline(always)]
 fn store_row<S: Vector>(simd: S, y: &mut [f32], x: S::F) {
     if y.len() == S::LANES {
@@ -215,7 +215,7 @@ fn store_row<S: Vector>(simd: S, y: &mut [f32], x: S::F) {
     unsafe { simd.store_tail(y.as_mut_ptr(), y.len(), x) }
 }
 
-/// What some bytes stand for, a vector's at most: their lower halves and their upper ones, or themselves.
+/// Dequantizes up to a vector of bytes: their low and high halves, or the bytes themselves.
 #[inline(always)]
 fn parts<S: Vector>(simd: S, width: Width, [scale, zero]: [S::F; 2], bytes: &[u8]) -> [S::F; 2] {
     let values = if bytes.len() == S::LANES {

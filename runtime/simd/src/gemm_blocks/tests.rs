@@ -1,10 +1,10 @@
-//! Products against their definition in `f64`, by every instruction set, beside memory that must not be touched.
+//! Products compared with their definition in `f64`, for every instruction set, on fenced memory.
 
 use super::*;
 use crate::gemm_f32::{Epilogue, Layout, gemm, pack_b, packed_len};
 use crate::testing::{Guarded, assert_near, noise};
 
-/// A right side, and what its values stand for.
+/// A right side and its dequantized values.
 struct Case {
     width: Width,
     block: usize,
@@ -95,7 +95,7 @@ fn products_are_those_of_what_values_stand_for() {
     }
 }
 
-/// The same by way of numbers.
+/// Computes the same by dequantizing first.
 fn dense(isa: Isa, b: &Blocks<'_>, a: &[f32], rows: usize) -> Vec<f32> {
     let (depth, columns) = (b.depth(), b.columns);
     let mut numbers = Guarded::of(&vec![0.0; columns * depth]);

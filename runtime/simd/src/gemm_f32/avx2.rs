@@ -1,4 +1,4 @@
-//! Tiles in AVX2: 6 rows by 16 columns, or 10 by 8.
+//! AVX2 micro-kernels: 6 rows by 16 columns, or 10 by 8.
 #![expect(
     clippy::multiple_unsafe_ops_per_block,
     reason = "all accesses of a tile rest on the same promise"
@@ -16,9 +16,9 @@ use super::{MicroKernel, MicroKernels, Tile};
 use crate::isa::Isa;
 
 const LANES: usize = 8;
-/// Steps at once where that saves more than it costs.
+/// Steps computed together where the sums would otherwise be latency-bound.
 const STEPS: usize = 4;
-/// How far ahead a single row reads weights, in elements.
+/// Prefetch distance of a single row's weights, in elements.
 const STREAM: usize = 1024;
 
 pub(super) static KERNELS: MicroKernels = MicroKernels {
@@ -30,7 +30,7 @@ pub(super) static KERNELS: MicroKernels = MicroKernels {
     resolve,
 };
 
-/// The tiles by how they find their rows of `A`.
+/// The tiles of a row source.
 struct Table<S>(PhantomData<S>);
 
 impl<S: Source> Table<S> {
@@ -80,7 +80,7 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
             continue;
         };
         let mut step = 0;
-        // One register per row is limited by loads of rows' addresses, unless each serves some steps.
+        // With one register per row, loading row addresses is the bottleneck, so each serves several steps.
         while V == 1 && step + STEPS <= tile.depth {
             let mut weights = [_mm256_setzero_ps(); STEPS];
             for (i, weights) in weights.iter_mut().enumerate() {
@@ -127,7 +127,7 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
     if let Some((low, high)) = tile.clamp {
         let (low, high) = (_mm256_set1_ps(low), _mm256_set1_ps(high));
         for sum in sums.as_flattened_mut() {
-            // With the sum second, NaN stays NaN.
+            // `min` and `max` return their second operand for NaN.
             *sum = _mm256_min_ps(high, _mm256_max_ps(low, *sum));
         }
     }
@@ -140,7 +140,7 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
     }
 }
 
-/// The sums of a tile of one row, which reads each weight once: four steps at a time hide the latency.
+/// Computes a tile of one row, which reads each weight once: four independent steps hide the latency.
 ///
 /// # Safety
 ///
@@ -189,7 +189,7 @@ unsafe fn row<const V: usize, S: Source>(tile: &Tile, start: [__m256; V]) -> [__
     total
 }
 
-/// Which lanes of each register are columns.
+/// Returns the mask of valid columns for each register.
 #[target_feature(enable = "avx2")]
 fn masks<const V: usize>(cols: usize) -> [__m256i; V] {
     let lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -201,7 +201,7 @@ fn masks<const V: usize>(cols: usize) -> [__m256i; V] {
     masks
 }
 
-/// What a row of sums starts from.
+/// Returns the initial sums of a row.
 ///
 /// # Safety
 ///

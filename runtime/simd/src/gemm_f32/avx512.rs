@@ -1,6 +1,7 @@
-//! Tiles in AVX-512: 8 rows by 48 columns, 6 by 64, 14 by 32, or 16 by 16.
+//! AVX-512 micro-kernels: 8 rows by 48 columns, 6 by 64, 14 by 32, or 16 by 16.
 //!
-//! Those are 24, 24, 28 and 16 sums: enough to hide the latency of a multiply-add, and in registers.
+//! That is 24, 24, 28 and 16 accumulators, enough to hide the latency of multiply-adds and few enough for the
+//! registers.
 #![expect(
     clippy::multiple_unsafe_ops_per_block,
     reason = "all accesses of a tile rest on the same promise"
@@ -17,15 +18,15 @@ use super::{MicroKernel, MicroKernels, Tile};
 use crate::isa::Isa;
 
 const LANES: usize = 16;
-/// How far ahead a tile reads weights into the first-level cache, in steps.
+/// Prefetch distance of a tile's weights, in steps.
 const NEAR: usize = 16;
-/// Steps of a single row at once.
+/// Steps of a single row computed together.
 const STEPS: usize = 4;
-/// How far ahead a single row reads weights, in elements.
+/// Prefetch distance of a single row's weights, in elements.
 const STREAM: usize = 1024;
 
-/// Adds to sums, clamps and stores them, which `C`, and what is added unless null, must have room for. As a function it is not
-/// inlined in all tiles, and sums would go by memory.
+/// Adds the residual, clamps and stores the sums. A macro, because a function would not be inlined in all tiles, and
+/// sums would go through memory.
 macro_rules! finish {
     ($tile:ident, $sums:ident, $masks:ident) => {
         use std::arch::x86_64::{
@@ -45,7 +46,7 @@ macro_rules! finish {
         if let Some((low, high)) = $tile.clamp {
             let (low, high) = (_mm512_set1_ps(low), _mm512_set1_ps(high));
             for sum in $sums.as_flattened_mut() {
-                // With the sum second, NaN stays NaN.
+                // `min` and `max` return their second operand for NaN.
                 *sum = _mm512_min_ps(high, _mm512_max_ps(low, *sum));
             }
         }
@@ -69,7 +70,7 @@ pub(super) static KERNELS: MicroKernels = MicroKernels {
     resolve,
 };
 
-/// The tiles by how they find their rows of `A`.
+/// The tiles of a row source.
 struct Table<S>(PhantomData<S>);
 
 impl<S: Source> Table<S> {
@@ -182,7 +183,7 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
     finish!(tile, sums, masks);
 }
 
-/// The sums of a tile of one row, which reads each weight once: four steps at a time hide the latency.
+/// Computes a tile of one row, which reads each weight once: four independent steps hide the latency.
 ///
 /// # Safety
 ///
@@ -231,7 +232,7 @@ unsafe fn row<const V: usize, S: Source>(tile: &Tile, start: [__m512; V]) -> [__
     total
 }
 
-/// Which lanes of each register are columns.
+/// Returns the mask of valid columns for each register.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn masks<const V: usize>(cols: usize) -> [__mmask16; V] {
@@ -241,7 +242,7 @@ pub(super) fn masks<const V: usize>(cols: usize) -> [__mmask16; V] {
     })
 }
 
-/// What a row of sums starts from.
+/// Returns the initial sums of a row.
 ///
 /// # Safety
 ///

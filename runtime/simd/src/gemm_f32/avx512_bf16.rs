@@ -1,5 +1,5 @@
-//! Tiles in AVX512-BF16, of as many rows and columns as those in AVX-512. A step of depth is a pair: each word of `A` and of
-//! packed `B` holds two numbers of 16 bits, the earlier one in its lower half.
+//! AVX512-BF16 micro-kernels with the tile sizes of AVX-512. A step of depth is a pair: each word of `A` and of packed
+//! `B` holds two bf16 values, the earlier one in the low half.
 #![expect(
     clippy::multiple_unsafe_ops_per_block,
     reason = "all accesses of a tile rest on the same promise"
@@ -16,7 +16,7 @@ use super::{MicroKernel, MicroKernels, Tile};
 use crate::isa::Isa;
 
 const LANES: usize = 16;
-/// How far ahead a tile reads weights into the first-level cache, in steps.
+/// Prefetch distance for weights, in steps.
 const NEAR: usize = 16;
 
 pub(super) static KERNELS: MicroKernels = MicroKernels {
@@ -112,7 +112,7 @@ unsafe fn tile<const R: usize, const V: usize>(tile: &Tile) {
     finish!(tile, sums, masks);
 }
 
-/// The words as pairs of numbers of 16 bits.
+/// Reinterprets words as pairs of bf16.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bf16")]
 fn pairs(words: __m512i) -> __m512bh {

@@ -1,4 +1,4 @@
-//! The loops around the micro-kernels: cuts a product into tiles, after checking that all of them lie within the
+//! The loops around the micro-kernels: divides a product into tiles, after checking that all of them are inside the
 //! slices.
 
 use std::ops::Range;
@@ -8,26 +8,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::{Epilogue, MicroKernel, MicroKernels, Tile};
 use crate::math::Curve;
 
-/// The most steps of depth at once: `C` is added to once more per block of so many.
+/// The most steps of depth per block; `C` is read and written once more for each block.
 const MAX_DEPTH: usize = 768;
-/// The most elements of a block of `A`: half of a second-level cache of 1 MiB.
+/// The most elements of a block of `A`: half of a 1 MiB second-level cache.
 const MAX_BLOCK: usize = 1 << 17;
-/// Packed weights up to so many elements stay in cache anyway, so that blocks of `A` may be small, and
-/// rows of `C` are written one after the other.
+/// Packed weights of up to this many elements stay in cache anyway, so blocks of `A` may be small, and rows of `C` are
+/// written in order.
 const SMALL_WEIGHTS: usize = 1 << 15;
-/// The most elements of a block of `A` then.
+/// The most elements of a block of `A` in that case.
 const SMALL_BLOCK: usize = 1 << 12;
 /// Elements of a cache line.
 const LINE: usize = 16;
 
 impl MicroKernels {
-    /// Registers per row of the next panel, when so many are left: mostly `panel`, but one more rather
-    /// than a panel of one, which is limited by loads and reads `A` again.
+    /// Returns the registers per row of the next panel when `left` are left: usually `panel`, but one more rather than
+    /// leaving a panel of one, which is limited by loads and reads `A` again.
     pub(super) fn panel(&self, left: usize) -> usize {
         if left <= self.strided.len() { left } else { self.panel }
     }
 
-    /// Computes a tile of so many rows, and applies the curve to it.
+    /// Computes a tile of `rows` rows, and applies the curve to it.
     ///
     /// # Safety
     ///
@@ -62,7 +62,7 @@ impl MicroKernels {
     ///
     /// # Panics
     ///
-    /// If a slice is too short for its matrix, or `ldc` is less than `n`.
+    /// Panics if a slice is too short for its matrix, or `ldc` is less than `n`.
     #[expect(clippy::too_many_arguments, reason = "the arguments of BLAS, in its order")]
     pub fn gemm(
         &self,
@@ -120,7 +120,7 @@ impl MicroKernels {
             let epilogue = &Epilogue { bias, residual, ..*epilogue };
             let (packed, n) = (&packed[first * k..], columns.min(n - first));
             let product = Product { kernels: self, a, lda, from: 0, k, packed, n, ldc, epilogue };
-            // Each chunk has columns of its own, and `next` lets it out once.
+            // Chunks have disjoint columns, and `next` hands out each one once.
             product.run(m, to.at(first));
             true
         };
@@ -130,12 +130,12 @@ impl MicroKernels {
         while chunk() {}
     }
 
-    /// What a range of depth adds to a product: `a` has those columns of `m` rows alone, one row behind the other. Ranges come in
-    /// order; the first one begins with the bias and the residual, the last one ends with the activation.
+    /// Adds the products of a range of depth: `a` holds only those columns of `m` rows, without gaps. Ranges must come
+    /// in order; the first one starts with bias and residual, the last one ends with the activation.
     ///
     /// # Panics
     ///
-    /// As [`Self::gemm`].
+    /// Panics like [`Self::gemm`].
     #[expect(clippy::too_many_arguments, reason = "those of `gemm`, and a range")]
     pub(crate) fn gemm_part(
         &self,
@@ -160,7 +160,7 @@ impl MicroKernels {
         product.block(Block { row: 0, rows: m, k: from, depth: lda }, c.as_mut_ptr());
     }
 
-    /// Refuses slices that are too short for all but `A`.
+    /// Panics if a slice other than `A` is too short.
     #[expect(clippy::too_many_arguments, reason = "those of `gemm`")]
     fn check(
         &self,
@@ -184,13 +184,13 @@ impl MicroKernels {
     }
 }
 
-/// Whether rows so far apart lie within the slice.
+/// Whether rows at this stride are inside the slice.
 pub(super) fn holds<T>(data: &[T], rows: usize, cols: usize, stride: usize) -> bool {
     let len = (rows - 1).checked_mul(stride).and_then(|before| before.checked_add(cols));
     cols == 0 || len.is_some_and(|len| len <= data.len())
 }
 
-/// The first element of a matrix whose columns threads share.
+/// The first element of a matrix whose columns are shared among threads.
 struct Shared(*mut f32);
 
 // SAFETY: threads write columns of their own, as `gemm_by_columns` sees to, and nothing else is done with the pointer.
@@ -202,12 +202,12 @@ impl Shared {
     }
 }
 
-/// A product whose slices are known to be long enough.
+/// A product whose slice lengths have been checked.
 struct Product<'a> {
     kernels: &'a MicroKernels,
     a: &'a [f32],
     lda: usize,
-    /// The column that `a` begins with.
+    /// The column that `a` starts with.
     from: usize,
     k: usize,
     packed: &'a [f32],
@@ -225,7 +225,7 @@ struct Block {
     depth: usize,
 }
 
-/// Columns of `C`, and where their panel starts.
+/// Columns of `C`, and the start of their panel.
 #[derive(Clone, Copy)]
 struct Panel {
     col: usize,
@@ -233,9 +233,9 @@ struct Panel {
 }
 
 impl Product<'_> {
-    /// `c` has `m` rows of `n` columns, `ldc` apart.
+    /// Computes `m` rows of `n` columns of `c`, with a stride of `ldc`.
     fn run(&self, m: usize, c: *mut f32) {
-        // Few rows use each panel once, so that there is nothing to keep in cache: better one long read.
+        // With few rows each panel is used once, so caching blocks is useless and one long read is better.
         let one_tile = m <= self.kernels.strided[self.kernels.panel - 1].len();
         let parts = if one_tile { 1 } else { self.k.div_ceil(MAX_DEPTH).max(1) };
         let depth = self.k.div_ceil(parts).next_multiple_of(8).min(self.k);
@@ -275,7 +275,7 @@ impl Product<'_> {
         let (first, last) = (block.k == 0, block.k + block.depth == self.k);
         let bias = epilogue.bias.filter(|_| first).map_or(null(), |bias| bias[col..].as_ptr());
         let b = self.packed[col * self.k + block.k * width..].as_ptr();
-        // Columns before a panel times `k` is where it starts, and the next one is mostly as wide.
+        // A panel starts at its first column times `k`; the next one usually has the same width.
         let next = b.wrapping_add(self.k * width);
         let lines = block.depth * width / LINE;
         let mut prefetched = 0;
@@ -318,7 +318,7 @@ impl Product<'_> {
     }
 }
 
-/// Cuts `len` into the fewest parts of at most `most`, and those as equal as can be.
+/// Divides `len` into the fewest parts of at most `most` and of nearly equal size.
 pub(super) fn ranges(len: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
     let parts = len.div_ceil(most);
     let (short, long) = (len / parts.max(1), len % parts.max(1));

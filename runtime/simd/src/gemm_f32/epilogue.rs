@@ -1,14 +1,14 @@
-//! What becomes of a sum before it is stored.
+//! Operations on sums before they are stored.
 
 use crate::math::Activation;
 
-/// What is done to the sums before they are stored: `activation(sum + bias + residual)`.
+/// The operations applied to sums before they are stored: `activation(sum + bias + residual)`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Epilogue<'a> {
-    /// A number per column.
+    /// One element per column.
     pub bias: Option<&'a [f32]>,
-    /// A matrix as large as `C`, and how many elements its rows lie apart.
+    /// A matrix of the size of `C`, and its row stride.
     pub residual: Option<(&'a [f32], usize)>,
-    /// The last step.
+    /// The activation.
     pub activation: Activation,
 }

@@ -1,7 +1,7 @@
-//! Indirect GEMM: products whose rows of `A` are gathered by a table, for convolutions without im2col.
+//! Indirect GEMM: products whose rows of `A` are gathered through a table, for convolution without im2col.
 //!
-//! For each block of rows the table becomes a list of pointers, once for all groups and panels. The depth
-//! of a product is then walked tap by tap; taps that are padding for all rows of a tile are left out.
+//! For each block of rows, table entries become a list of pointers, once for all groups and panels. The loop over the
+//! depth runs tap by tap, and skips taps that are padding for all rows of a tile.
 
 use std::ops::Range;
 use std::ptr::null;
@@ -10,68 +10,68 @@ use super::driver::{holds, ranges};
 use super::source::Pixels;
 use super::{Epilogue, MicroKernels, Tile};
 
-/// Pointers that a block of rows has room for: 16 KiB on the stack.
+/// Pointers of a block of rows: 16 KiB on the stack.
 const POINTERS: usize = 2048;
-/// The most taps of a block, so that it has room for the rows of every tile.
+/// The most taps of a block, so that the pointers of the tallest tile fit.
 const MAX_TAPS: usize = 64;
-/// The most steps of depth at once, unless twice as many are all: `C` is added to once more per block.
+/// The most steps of depth per block, unless twice as many cover all; `C` is read and written once more for each block.
 const MAX_DEPTH: usize = 768;
 /// The most elements of the pixels of a block of rows.
 const MAX_BLOCK: usize = 1 << 17;
 /// Elements of a cache line.
 const LINE: usize = 16;
 
-/// Rows of `A`: each is the channels of one pixel per tap, one tap after the other.
+/// Rows of `A`: each is the channels of one pixel per tap, tap after tap.
 #[derive(Clone, Copy, Debug)]
 pub struct IndirectA<'a> {
     /// Pixels with the channels of all groups.
     pub a: &'a [f32],
-    /// Elements from a pixel to the next. Pixels may overlap.
+    /// Elements between pixels. Pixels may overlap.
     pub lda: usize,
-    /// By rows, then by taps: the index of a pixel. An index that is not of a pixel within `a`, such as
-    /// [`PADDING`](crate::indirect::PADDING), stands for zeros.
+    /// By row, then by tap: the index of a pixel. An index out of range, such as [`PADDING`](crate::indirect::PADDING),
+    /// stands for zeros.
     pub table: &'a [u32],
     /// Columns of the table.
     pub taps: usize,
-    /// Channels of each group: its elements of a pixel.
+    /// Channels per group: the elements of a pixel that a group reads.
     pub channels: usize,
-    /// Groups: each takes its own channels of `A` to its own columns of `C`, by its own weights.
+    /// Number of groups; each maps its own channels of `A` to its own columns of `C`, with its own weights.
     pub groups: usize,
     /// A zero per channel of all groups.
     pub zeros: &'a [f32],
-    /// Which row of `C` each row is.
+    /// Maps rows of the table to rows of `C`.
     pub row_map: RowMap,
 }
 
-/// Where rows of the table lie in `C`: the rows are lines of some pixels, and planes of some lines.
+/// The positions of table rows in `C`: rows form lines, and lines form planes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowMap {
-    /// Rows of the table in a line.
+    /// Rows of the table per line.
     pub width: usize,
-    /// Lines of a plane.
+    /// Lines per plane.
     pub lines: usize,
-    /// Rows of `C` from a plane, a line and a row of the table to the next one.
+    /// Strides in rows of `C` for a plane, a line and a row of the table.
     pub steps: [usize; 3],
-    /// The first row that the table given has, of all rows of the map.
+    /// Position in the map of the first row of the table passed.
     pub first: usize,
-    /// The row of `C` of the very first row of the map.
+    /// The row of `C` of the map's first row.
     pub start: usize,
-    /// The first row that the `C` given has.
+    /// The first row of the `C` passed.
     pub origin: usize,
 }
 
 impl RowMap {
-    /// Row by row in lines of `width`, from row `first` on.
+    /// Maps to contiguous rows in lines of `width`, from row `first` on.
     pub fn lines(width: usize, first: usize) -> Self {
         Self { width, lines: usize::MAX, steps: [0, width, 1], first, start: 0, origin: first }
     }
 
-    /// Whether lines follow each other without gaps, so that a tile may go on in the next.
+    /// Whether lines follow each other without gaps, so that a tile may span lines.
     fn is_dense(&self) -> bool {
         self.lines == usize::MAX && self.steps[1..] == [self.width, 1]
     }
 
-    /// The row of `C` of a row of the table; none if there is none.
+    /// Returns the row of `C` of a table row, or `None` if it does not exist.
     pub(super) fn place(&self, row: usize) -> Option<usize> {
         let row = self.first.checked_add(row)?;
         let (line, x) = (row / self.width, row % self.width);
@@ -83,7 +83,7 @@ impl RowMap {
         at.checked_sub(self.origin)
     }
 
-    /// Cuts rows at the ends of lines.
+    /// Splits rows at the ends of lines.
     fn cut(self, rows: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         let (first, width) = (self.first, self.width);
         let mut from = rows.start;
@@ -97,7 +97,7 @@ impl RowMap {
         })
     }
 
-    /// Whether all rows lie within a matrix of `cols` columns, `ld` apart.
+    /// Whether all rows are inside a matrix of `cols` columns with a stride of `ld`.
     fn fits(&self, m: usize, data: &[f32], cols: usize, ld: usize) -> bool {
         self.cut(0..m).all(|line| {
             let (rows, step) = (line.len(), self.steps[2].checked_mul(ld));
@@ -109,13 +109,13 @@ impl RowMap {
 }
 
 impl MicroKernels {
-    /// `C = epilogue(A x B)` with `A` of `m` rows as gathered, and for each group a `B` of
-    /// `taps * channels` x `n` as packed for these kernels, one behind the other. Columns of the groups lie
-    /// side by side in `C`, in the bias and in the residual.
+    /// Computes `C = epilogue(A x B)` with `A` of `m` gathered rows, and for each group a `B` of `taps * channels` x
+    /// `n` packed for these kernels, one after the other. The columns of groups are adjacent in `C`, in the bias and in
+    /// the residual.
     ///
     /// # Panics
     ///
-    /// If a slice is too short for its matrix, or rows of `C` are not `groups * n` apart.
+    /// Panics if a slice is too short for its matrix, or the stride of `C` is less than `groups * n`.
     #[expect(clippy::too_many_arguments, reason = "the arguments of BLAS, in its order")]
     pub fn igemm(
         &self,
@@ -153,7 +153,7 @@ impl MicroKernels {
     }
 }
 
-/// A product whose slices are known to be long enough.
+/// A product whose slice lengths have been checked.
 struct Product<'a> {
     kernels: &'a MicroKernels,
     a: &'a IndirectA<'a>,
@@ -165,16 +165,16 @@ struct Product<'a> {
     epilogue: &'a Epilogue<'a>,
 }
 
-/// Rows whose pointers are known for a range of taps.
+/// Rows whose pointers are resolved for a range of taps.
 struct Block<'a> {
     rows: Range<usize>,
     taps: Range<usize>,
     zeros: *const f32,
-    /// By rows, then by taps.
+    /// By row, then by tap.
     pointers: &'a [*const f32],
 }
 
-/// Columns of `C`, and where their weights start.
+/// Columns of `C`, and the start of their weights.
 #[derive(Clone, Copy)]
 struct Panel {
     group: usize,
@@ -182,7 +182,7 @@ struct Panel {
     registers: usize,
 }
 
-/// Some taps with all their channels, or one tap with some.
+/// Several taps with all their channels, or part of one tap.
 struct Depth {
     taps: Range<usize>,
     channel: usize,
@@ -291,7 +291,7 @@ impl Product<'_> {
         let all_cols = group * self.n + col;
         let bias = epilogue.bias.filter(|_| first).map_or(null(), |bias| bias[all_cols..].as_ptr());
         let b = self.packed[group * self.len + col * taps * channels + k * width..].as_ptr();
-        // What is read next follows.
+        // The data read next follows.
         let len = depth.taps.len() * depth.channels;
         let next = b.wrapping_add(len * width);
         let lines = len * width / LINE;
@@ -343,7 +343,7 @@ impl Product<'_> {
 }
 
 impl RowMap {
-    /// Rows from a block to the next: at most `most`, whole lines if there is room for one.
+    /// Returns the rows per block: at most `most`, in whole lines if one fits.
     fn step(&self, m: usize, most: usize) -> usize {
         let Some(lines) = most.checked_div(self.width).filter(|&lines| lines > 0) else {
             return m.div_ceil(m.div_ceil(most)).max(1);
@@ -352,9 +352,9 @@ impl RowMap {
         all.div_ceil(all.div_ceil(lines)) * self.width
     }
 
-    /// Cuts rows into ranges of which each is cut into tiles of at most `height` rows: at the ends of
-    /// lines if `C` has gaps there, and if that leaves the tiles nearly full, as a tile within one line
-    /// of an image has more taps that are padding for all of its rows.
+    /// Divides rows into ranges for tiles of at most `height` rows. Splits at the ends of lines if `C` has gaps there,
+    /// and if tiles stay nearly full: a tile within one line of an image has more taps that are padding for all of its
+    /// rows.
     fn lines_of(self, rows: Range<usize>, height: usize) -> impl Iterator<Item = Range<usize>> {
         let full = self.width.div_ceil(height).saturating_mul(height);
         let whole = self.is_dense() && self.width.saturating_mul(8) < full.saturating_mul(7);

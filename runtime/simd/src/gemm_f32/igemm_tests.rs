@@ -1,11 +1,11 @@
-//! Every instruction set against a naive product of gathered rows.
+//! Every instruction set compared with a naive product of gathered rows.
 
 use super::*;
 use crate::indirect::PADDING;
 use crate::testing::Guarded;
 use crate::testing::noise;
 
-/// A product to check: pixels that there are, the table's extents, and the matrices'.
+/// A product: number of pixels, extents of the table, and matrix sizes.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     pixels: usize,
@@ -18,12 +18,12 @@ struct Case {
     row_map: RowMap,
 }
 
-/// Rows of `C` one after the other, in one line.
+/// Returns a map to contiguous rows of `C`.
 fn dense() -> RowMap {
     RowMap::lines(usize::MAX, 0)
 }
 
-/// The numbers of an unknown order.
+/// Returns pseudo-random entries.
 fn entries(len: usize, pixels: usize) -> Vec<u32> {
     let odd = [PADDING, pixels as u32, PADDING - 1, pixels as u32 + 1, 1 << 31];
     let entry = |(i, x): (usize, f32)| match i % 7 {
@@ -33,7 +33,7 @@ fn entries(len: usize, pixels: usize) -> Vec<u32> {
     noise(len).into_iter().enumerate().map(entry).collect()
 }
 
-/// Runs the case by the kernels of an instruction set on fenced memory, and compares each element.
+/// Runs the case with the kernels of an instruction set on fenced memory, and compares each element.
 fn check(kernels: &MicroKernels, case: Case) {
     let Case { pixels, lda, m, taps, channels, groups, n, row_map } = case;
     let (all, cols, k) = (groups * channels, groups * n, taps * channels);
@@ -71,7 +71,7 @@ fn check(kernels: &MicroKernels, case: Case) {
                 let (tap, channel) = (l / channels, l % channels);
                 let entry = table[row * taps + tap];
                 let pixel = entry as usize;
-                // Pixels that all start at the same element never end.
+                // With a stride of 0, every index is valid.
                 if pixel < pixels || (lda == 0 && entry != PADDING) {
                     let a = a[pixel * lda + group * channels + channel];
                     let product = f64::from(a) * f64::from(b[(group * k + l) * n + j]);
@@ -211,7 +211,7 @@ fn slices_too_short_for_gathered_rows_are_refused() {
         std::panic::catch_unwind(|| {
             let (a, table, zeros) = ([0.0; 12], vec![0; table], vec![0.0; zeros]);
             let (packed, residual, mut c) = (vec![0.0; packed], vec![0.0; residual], vec![0.0; c]);
-            // Four rows in lines of two, the lines three apart.
+            // Four rows in lines of two; the lines are three rows apart.
             let row_map =
                 RowMap { width: 2, lines: 9, steps: [0, 3, 1], first: 0, start: 0, origin: 0 };
             let indirect = IndirectA {

@@ -1,14 +1,14 @@
-//! Packs weights into panels: the rows of a panel are whole registers, one after the other.
+//! Packs weights into panels. Rows of a panel are whole registers, without gaps.
 //!
-//! A panel starts at its first column times `k`, and columns beyond the last are zeros.
+//! A panel starts at its first column times `k`; columns past the last one are zeros.
 
 use super::MicroKernels;
 use super::driver::holds;
 use crate::isa::{SimdOp, Vector, dispatch};
 
-/// A number as weights hold it: as such, or as its bytes, which a file has anywhere.
+/// An element of unpacked weights: a value, or its bytes from a file, of any alignment.
 pub trait Stored: Copy {
-    /// The number.
+    /// Returns the value.
     fn number(self) -> f32;
 }
 
@@ -24,7 +24,7 @@ impl Stored for [u8; 4] {
     }
 }
 
-/// How a matrix to pack lies in memory.
+/// The memory layout of a matrix to pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// `k` rows of `n` elements.
@@ -38,7 +38,7 @@ impl MicroKernels {
     ///
     /// # Panics
     ///
-    /// If that is more than `usize` holds.
+    /// Panics if the size overflows `usize`.
     pub fn packed_len(&self, k: usize, n: usize) -> usize {
         let len = n.checked_next_multiple_of(self.lanes).and_then(|n| n.checked_mul(k));
         assert!(len.is_some(), "the packed matrix is larger than memory");
@@ -48,7 +48,7 @@ impl MicroKernels {
     /// [`columns_of_chunk`](super::columns_of_chunk) for these kernels.
     pub fn columns_of_chunk(&self, n: usize, chunks: usize) -> usize {
         let width = self.panel * self.lanes;
-        // A last chunk of so few would have been part of the panel before it.
+        // A last chunk this narrow would have been part of the panel before it.
         let few = self.strided.len().saturating_sub(self.panel) * self.lanes;
         let mut columns = n.div_ceil(chunks.max(1)).next_multiple_of(width);
         while columns < n && (1..=few).contains(&(n % columns)) {
@@ -61,7 +61,7 @@ impl MicroKernels {
     ///
     /// # Panics
     ///
-    /// If `b` or `out` is too short.
+    /// Panics if `b` or `out` is too short.
     pub fn pack_b<T: Stored>(
         &self,
         b: &[T],
@@ -95,12 +95,11 @@ impl MicroKernels {
 }
 
 impl MicroKernels {
-    /// Packs a `k` x `n` matrix whose element in a row and a column `get` knows; rows have the names that
-    /// `rows` gives them.
+    /// Packs a `k` x `n` matrix whose elements `get` returns by row and column; `rows` yields the row identifiers.
     ///
     /// # Panics
     ///
-    /// If `out` is too short.
+    /// Panics if `out` is too short.
     pub(crate) fn pack_rows<R: Copy>(
         &self,
         k: usize,
@@ -141,8 +140,8 @@ fn pack_rows<T: Stored>(
     }
 }
 
-/// `cols` rows of `depth` elements, `ldb` apart, which can be read at `b`, aligned or not, as the columns of a panel of `depth` rows of
-/// `width` elements, which has as many columns at least.
+/// `cols` rows of `depth` elements at `b`, of any alignment and with a stride of `ldb`, to be packed as columns of a
+/// panel. The panel has `depth` rows of `width` elements, and `width` is at least `cols`.
 struct Transposed<'a> {
     b: *const u32,
     ldb: usize,

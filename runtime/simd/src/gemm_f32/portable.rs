@@ -1,4 +1,4 @@
-//! Tiles in plain Rust: up to 4 rows by 16 columns.
+//! Micro-kernels in plain Rust: up to 4 rows by 16 columns.
 #![expect(
     clippy::multiple_unsafe_ops_per_block,
     reason = "all accesses of a tile rest on the same promise"
@@ -21,7 +21,7 @@ pub(super) static KERNELS: MicroKernels = MicroKernels {
     resolve,
 };
 
-/// The tiles by how they find their rows of `A`.
+/// The tiles of a row source.
 struct Table<S>(PhantomData<S>);
 
 impl<S: Source> Table<S> {
@@ -64,8 +64,8 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
     unsafe { finish(tile, sums) };
 }
 
-/// Adds, clamps and stores. Apart from the sums' loop, as a column that is only known at run time
-/// would keep them out of registers there.
+/// Adds, clamps and stores. A separate function, because a column count known only at run time would keep the sums out
+/// of registers in the main loop.
 ///
 /// # Safety
 ///

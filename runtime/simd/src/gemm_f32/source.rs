@@ -2,23 +2,23 @@
 
 use super::Tile;
 
-/// Where the rows of a tile start, tap by tap.
+/// The source of a tile's rows, tap by tap.
 pub(super) trait Source {
-    /// Taps of the tile.
+    /// Returns the number of taps of the tile.
     fn taps(tile: &Tile) -> usize;
 
-    /// The rows at a tap, or none if all of them are zeros.
+    /// Returns the rows at a tap, or `None` if all of them are zeros.
     ///
     /// # Safety
     ///
-    /// The tile must be one of this source, with `R` rows and more than `tap` taps.
+    /// The tile must use this source, with `R` rows and more than `tap` taps.
     unsafe fn rows<const R: usize>(tile: &Tile, tap: usize) -> Option<[*const f32; R]>;
 }
 
-/// Rows so many elements apart, with one tap.
+/// Rows at a fixed stride, with one tap.
 pub(super) struct Strided;
 
-/// Rows that a list of pointers names.
+/// Rows from a list of pointers.
 pub(super) struct Indirect;
 
 impl Source for Strided {
@@ -54,22 +54,22 @@ impl Source for Indirect {
     }
 }
 
-/// What turns entries of a table into pointers.
+/// Converts table entries to pointers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pixels {
     /// The first pixel.
     pub(super) a: *const f32,
-    /// Elements from a pixel to the next.
+    /// Elements between pixels.
     pub(super) lda: usize,
-    /// Pixels that there are.
+    /// Number of pixels.
     pub(super) count: u32,
-    /// The row that all other entries stand for.
+    /// The row for entries out of range.
     pub(super) zeros: *const f32,
 }
 
 impl Pixels {
-    /// Where the pixel of each entry starts. Without branches, so that it becomes vector code of the
-    /// instruction set of whoever calls.
+    /// Writes the start of the pixel of each entry. Without branches, so that it is vectorized for the caller's
+    /// instruction set.
     #[expect(clippy::inline_always, reason = "it must take on the caller's instruction set")]
     #[inline(always)]
     pub(super) fn resolve(&self, entries: &[u32], pointers: &mut [*const f32]) {

@@ -1,17 +1,17 @@
-//! Every instruction set against a naive product.
+//! Every instruction set compared with a naive product.
 #![expect(clippy::float_cmp, reason = "numbers that are exact, or infinite")]
 
 use super::*;
 use crate::testing::Guarded;
 use crate::testing::noise;
 
-/// Zero, one, primes, and each side of a register, a panel and a block of rows.
+/// Zero, one, primes, and either side of a register, a panel and a block of rows.
 const ROWS: &[usize] = &[1, 2, 3, 5, 6, 7, 8, 9, 13, 15, 16, 17, 25, 31];
 const COLS: &[usize] =
     &[1, 2, 7, 8, 9, 15, 16, 17, 23, 31, 33, 47, 48, 49, 63, 64, 65, 80, 96, 97, 127, 131];
 const DEPTHS: &[usize] = &[0, 1, 2, 3, 4, 5, 7, 16, 31];
 
-/// A product to check: sizes, and how far rows are longer than they must be.
+/// A product: sizes, and the gaps between rows.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     m: usize,
@@ -59,7 +59,7 @@ fn activate(activation: Activation, x: f64) -> f64 {
     }
 }
 
-/// By its series where that converges fast, by its continued fraction elsewhere.
+/// Computes erf by its series where that converges fast, else by its continued fraction.
 fn erf(x: f64) -> f64 {
     let z = x.abs();
     let value = if z < 2.5 {
@@ -76,9 +76,9 @@ fn erf(x: f64) -> f64 {
     value.copysign(x)
 }
 
-/// Runs the case by the kernels of an instruction set on fenced memory, and compares each element. A sum of
-/// `k` products is off
-/// by at most `(k + 3) eps sum |a b|`, bias and residual counted; the activations have slopes up to
+/// Runs the case with the kernels of an instruction set on fenced memory, and compares each element. A sum of `k`
+/// products is off by at most `(k + 3) eps sum |a b|`, including bias and residual; activations have slopes up to 1.2
+/// and an error of their own.
 /// 1.2, and their own error on top.
 fn check(kernels: &MicroKernels, case: Case) {
     let Case { m, k, n, gap, layout, with, activation } = case;
@@ -199,7 +199,7 @@ fn columns_that_threads_share_are_those_of_the_whole() {
             let activation = Activation::Relu;
             let epilogue =
                 Epilogue { bias: Some(&bias), residual: Some((&residual, ldc)), activation };
-            // Chunks in blocks of their own are right by the tests above.
+            // Chunks as separate blocks are covered by the tests above.
             let chunks = 4;
             let columns = kernels.columns_of_chunk(n, chunks);
             let mut wanted = vec![-7.5; len(n, ldc)];
@@ -210,7 +210,7 @@ fn columns_that_threads_share_are_those_of_the_whole() {
                 let (packed, c) = (&packed[first * k..], &mut wanted[first..]);
                 kernels.gemm(&a, lda, m, k, packed, width, c, ldc, &epilogue);
             }
-            // As often as asked for on two threads, too seldom, and too often.
+            // On two threads: exactly as often as required, too seldom, and too often.
             for calls in [|n: usize| n, |_| 0, |n| n + 3] {
                 let mut c = Guarded::of(&vec![-7.5; len(n, ldc)]);
                 let run = |count: usize, chunk: &(dyn Fn() + Sync)| {
@@ -366,7 +366,7 @@ fn products_make_no_thread_heap_calls() {
         let mut packed = vec![0.0; kernels.packed_len(k, n)];
         let mut c = vec![0.0; m * n];
         let epilogue = Epilogue { activation: Activation::Silu, ..Epilogue::default() };
-        // Other tests call the heap meanwhile, should the count not be this thread's own.
+        // Other tests may allocate meanwhile, if the count is not per thread.
         let quiet = (0..1000).any(|_| {
             let before = udo_api::guard::thread_heap_calls();
             kernels.pack_b(&b, n, Layout::Rows, k, n, &mut packed);

@@ -1,9 +1,7 @@
-//! AMX: an instruction multiplies 16 rows of 64 values with 16 columns, eight times what AVX-512 does in
-//! that time.
+//! AMX micro-kernels. An instruction multiplies 16 rows of 64 values by 16 columns, at eight times the rate of AVX-512.
 //!
-//! The tile registers take 16 rows of a panel at a time, some steps of 64 of the depth. Between the steps,
-//! AVX-512 brings the values of the next rows together and ends the rows before, so that neither waits for
-//! the other.
+//! The tile registers process 16 rows of a panel at a time, for some steps of 64 along the depth. In between, AVX-512
+//! packs the values of the next rows and finishes the previous ones, so that both units stay busy.
 
 #![expect(
     clippy::inline_always,
@@ -37,21 +35,21 @@ pub(super) static KERNELS: MicroKernels = MicroKernels {
     fallback: Some(Fallback { rows: 6, groups: 6, gathered: 12, kernels: &avx512::KERNELS }),
 };
 
-/// Groups of 4 values in a step.
+/// Groups of 4 values per step.
 const GROUPS: usize = STEP / 4;
-/// Rows and steps that are multiplied before the next, so that the weights of these steps stay in the
-/// first-level cache.
+/// Rows multiplied for the same steps before moving on, so that the weights of these steps stay in the first-level
+/// cache.
 const ROWS: usize = 128;
 const STEPS: usize = 6;
 const _: () = assert!(ROWS.is_power_of_two() && TILE.is_power_of_two());
 
-/// What the tile registers read and write.
+/// Memory that the tile registers read and write.
 #[repr(C, align(64))]
 struct Scratch {
     sums: [Row; ROWS],
-    /// Of the rows at hand and of the next.
+    /// Packed values of the current rows and of the next.
     packed_a: [[TileRows; STEPS]; 2],
-    /// The groups of the last step, and zeros behind them.
+    /// The groups of an incomplete last step, followed by zeros.
     weights: [[i8; LINE]; GROUPS * MAX_VECTORS],
 }
 
@@ -75,23 +73,24 @@ unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
     }
 }
 
-/// The products of a tile of any height.
+/// The product of a tile of any height.
 struct Run<'a, const VECTORS: usize> {
     tile: &'a Tile,
-    /// Steps of the depth, and how many of them have all their groups.
+    /// Steps of the depth, and how many of them are complete.
     steps: usize,
     whole: usize,
     /// Rows at the end whose steps would read past the last value.
     spare: usize,
     sums: *mut Row,
-    /// What of a row says where its sums lie: all of it, or its place among 16, where no sums are kept for a later part.
+    /// Mask that maps a row to its sums: its position among `ROWS` rows, or among `TILE` if no sums are kept for a later
+    /// part.
     kept: usize,
     packed_a: [*mut [TileRows; STEPS]; 2],
-    /// Of the last step, if it has not all its groups.
+    /// Weights of the last step, if incomplete.
     weights: *const i8,
 }
 
-/// Where the values of 16 rows lie: from a row to the next, and from a step to the next, in bytes.
+/// The values of 16 rows, with strides between rows and between steps in bytes.
 struct Lhs {
     first: *const u8,
     apart: usize,
@@ -140,7 +139,7 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn all(&self, columns: &Columns, out: Out, stride: usize) {
         let each = self.steps.div_ceil(self.steps.div_ceil(STEPS));
-        // What there is to fetch of the next panel.
+        // Remaining range of the next panel to prefetch.
         let mut prefetch = self.tile.prefetch;
         for top in (0..self.tile.rows).step_by(ROWS) {
             let rows = top..(top + ROWS).min(self.tile.rows);
@@ -165,7 +164,7 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
         }
     }
 
-    /// Adds the products of some steps of some rows, and has those rows ended whose last steps they are.
+    /// Adds the products of some steps of some rows, and finishes those rows after their last step.
     ///
     /// # Safety
     ///
@@ -223,7 +222,7 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
         }
     }
 
-    /// The weights of a step.
+    /// Returns the weights of a step.
     fn weights(&self, step: usize) -> *const i8 {
         if step < self.whole {
             self.tile.b.wrapping_add(step * GROUPS * VECTORS * LINE)
@@ -232,17 +231,17 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
         }
     }
 
-    /// Whether 16 rows from `row` on can be read where they lie.
+    /// Whether 16 rows from `row` on can be read in place.
     fn is_ready(&self, row: usize) -> bool {
         self.tile.table.is_null() && row + TILE + self.spare <= self.tile.rows
     }
 
-    /// The packing that 16 rows need.
+    /// Returns the packing that 16 rows need, if any.
     fn pack(&self, row: usize, step: usize) -> Option<PackA<'a>> {
         (!self.is_ready(row)).then(|| PackA::new(self.tile, row, step))
     }
 
-    /// Where 16 rows lie: in their place, or where they were copied to.
+    /// Returns the position of 16 rows: in place, or in their copy.
     fn left(&self, row: usize, step: usize, copied: *mut [TileRows; STEPS]) -> Lhs {
         if self.is_ready(row) {
             let first = self.tile.a.wrapping_add(row * self.tile.stride + step * STEP);
@@ -252,10 +251,10 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
         }
     }
 
-    /// Brings the values of a step of 16 rows closer, as rows far apart are no stream to the machine.
+    /// Prefetches the values of a step of 16 rows, because the hardware does not recognize distant rows as a stream.
     #[inline(always)]
     fn fetch(&self, row: usize, step: usize) {
-        // There need not be such rows, nor need their places be ones that `usize` holds.
+        // The rows may not exist, and their addresses may overflow.
         let place = |row: usize| row.wrapping_mul(self.tile.stride).wrapping_add(step * STEP);
         for i in 0..TILE {
             let at = self.tile.a.wrapping_add(place(row + i));

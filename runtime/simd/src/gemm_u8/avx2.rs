@@ -1,4 +1,4 @@
-//! AVX2: products of values widened to 16 bits, which do not saturate, sums modulo 2^32.
+//! AVX2 micro-kernels: values are widened to 16 bits, so that products do not saturate; sums are modulo 2^32.
 #![cfg_attr(
     not(test),
     expect(clippy::wildcard_imports, reason = "the intrinsics have names of their own")
@@ -79,10 +79,10 @@ unsafe fn multiply(tile: &Tile, sums: &mut Accumulators) {
     }
 }
 
-/// The sums of 16 columns of some rows, eight to a vector.
+/// The sums of 16 columns of some rows, eight per vector.
 type Totals<const ROWS: usize> = [[__m256i; 2]; ROWS];
 
-/// 16 columns of `ROWS` rows.
+/// Computes 16 columns of `ROWS` rows.
 ///
 /// # Safety
 ///
@@ -124,8 +124,8 @@ unsafe fn rows<const ROWS: usize>(tile: &Tile, row: usize, vector: usize, sums: 
     }
 }
 
-/// Adds the products of four values of each row and those of each column. Even values and odd ones are widened apart, as that takes
-/// shifts and no shuffles.
+/// Adds the products of four values of each row and of each column. Even and odd values are widened separately, which
+/// takes shifts instead of shuffles.
 ///
 /// # Safety
 ///
@@ -151,11 +151,11 @@ unsafe fn group<const ROWS: usize>(fours: [i32; ROWS], b: *const i8, totals: &mu
     }
 }
 
-/// Sums that are scaled, rounded half to even, moved by the zero point, saturated to 8 bits, and then with `flip`.
+/// Scales sums, rounds half to even, adds the zero point, saturates to 8 bits, and inverts the bits in `flip`.
 ///
 /// # Safety
 ///
-/// `to` is good for as many rows of the columns, `stride` apart.
+/// `to` is valid for the rows of the columns, with a stride of `stride`.
 #[target_feature(enable = "avx2")]
 unsafe fn quantized(
     sums: &[Row],
@@ -164,9 +164,9 @@ unsafe fn quantized(
     (zero_point, flip): (i16, u8),
     stride: usize,
 ) {
-    // The lanes of two vectors of 16 bits, as packs puts them.
+    // The order of lanes that packs leave in two vectors of 16 bits.
     let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    // Values are made signed, saturated as such, and made unsigned again where they were.
+    // Values are saturated as signed ones, and then converted to unsigned if necessary.
     let zero_point = _mm256_set1_epi16(zero_point - 128);
     let flip = _mm256_set1_epi8((flip ^ 128).cast_signed());
     let most = _mm256_set1_ps(MAX_I32);
@@ -178,11 +178,11 @@ unsafe fn quantized(
                 let sum = unsafe { _mm256_loadu_si256(sums[at * 8..][..8].as_ptr().cast()) };
                 // SAFETY: these are eight of the 32 scales.
                 let scale = unsafe { _mm256_loadu_ps(scales[at * 8..][..8].as_ptr()) };
-                // NaN comes through, and becomes i32::MIN as what is below it.
+                // NaN passes through and becomes i32::MIN, like values that are too low.
                 let value = _mm256_min_ps(most, _mm256_mul_ps(_mm256_cvtepi32_ps(sum), scale));
                 _mm256_cvtps_epi32(value)
             };
-            // Saturating to i16 before the zero point is added changes nothing that fits 8 bits.
+            // Saturating to i16 before adding the zero point changes nothing that fits 8 bits.
             let sixteen =
                 |at| _mm256_adds_epi16(_mm256_packs_epi32(eight(at), eight(at + 1)), zero_point);
             let values = _mm256_packs_epi16(sixteen(0), sixteen(2));

@@ -1,8 +1,8 @@
-//! AVX-512 with VNNI: four products per lane and instruction, sums modulo 2^32, which stay in registers
-//! until they are written.
+//! AVX-512 VNNI micro-kernels: four products per lane and instruction; sums modulo 2^32 stay in registers until they
+//! are written.
 //!
-//! Products and requantization share two ports. A vector of 16 sums takes an instruction per group of 4
-//! of the depth, and 4.25 to 4.75 more to become values: at a depth of 32 that is a third of the time.
+//! Products and requantization share two ports. A vector of 16 sums takes one instruction per group of 4 along the
+//! depth, and 4.25 to 4.75 for requantization: a third of the time at a depth of 32.
 #![cfg_attr(
     not(test),
     expect(clippy::wildcard_imports, reason = "the intrinsics have names of their own")
@@ -32,9 +32,9 @@ static RUNS: [&[Run]; 4] = [
     &[run::<1, 4>, run::<2, 4>, run::<3, 4>, run::<4, 4>, run::<5, 4>, run::<6, 4>],
 ];
 
-/// How far ahead weights are brought into the first-level cache, in groups.
+/// Prefetch distance for weights into the first-level cache, in groups.
 const NEAR: usize = 8;
-/// The bytes of a panel that stays in that cache anyway, where fetching would only take time.
+/// Panels of up to this many bytes stay in that cache anyway, so prefetching them would only cost time.
 const NEAR_PANEL: usize = 16 << 10;
 
 /// # Safety
@@ -95,7 +95,7 @@ unsafe fn run<const ROWS: usize, const VECTORS: usize>(
         let plain = table.is_null();
         let next = first.wrapping_add(if plain { ROWS * apart } else { 0 });
         let mut b = tile.b;
-        // Past the end of the next panel, this one is as good as any.
+        // Past the end of the next panel, any valid address will do.
         let mut bring = if prefetch < tile.prefetch_end { prefetch } else { b };
         prefetch = prefetch.wrapping_add(steps);
         for tap in 0..tile.taps {
@@ -147,13 +147,13 @@ unsafe fn run<const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-// What follows takes on the instruction set of the tile, as only so its sums stay in registers.
+// The following functions are inlined into the tile's function; only then do its sums stay in registers.
 
-/// Adds the products of so many groups; with `FETCH`, brings weights closer meanwhile.
+/// Adds the products of `groups` groups; with `FETCH`, prefetches weights.
 ///
 /// # Safety
 ///
-/// The caller has the features of [`run`]; the rows have so many groups of values, and so has `b` of
+/// The caller has the features of [`run`]; the rows have this many groups of values, and `b` this many groups of
 /// vectors.
 #[inline(always)]
 unsafe fn products<const ROWS: usize, const VECTORS: usize, const FETCH: bool>(
@@ -191,8 +191,7 @@ unsafe fn products<const ROWS: usize, const VECTORS: usize, const FETCH: bool>(
 
 /// # Safety
 ///
-/// The caller has the features of [`run`]; `out` is good for so many rows of the columns, and those fit
-/// the vectors.
+/// The caller has the features of [`run`]; `out` is valid for the rows of the columns, which fit the vectors.
 #[inline(always)]
 pub(super) unsafe fn write<const ROWS: usize, const VECTORS: usize>(
     totals: [[__m512i; VECTORS]; ROWS],
@@ -226,7 +225,7 @@ pub(super) unsafe fn write<const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-/// The mask of those of 16 lanes from `vector` times 16 on that are below `count`.
+/// Returns the mask of the 16 lanes from `16 * vector` on that are below `count`.
 fn mask(count: usize, vector: usize) -> __mmask16 {
     let left = count.saturating_sub(vector * LANES).min(LANES);
     ((1u32 << left) - 1) as __mmask16
@@ -255,7 +254,7 @@ unsafe fn numbers<const ROWS: usize, const VECTORS: usize>(
             let bias = _mm512_load_ps(columns.bias.as_ptr().add(v * LANES));
             for (i, row) in totals.iter().enumerate() {
                 let number = _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(row[v]), scale), bias);
-                // The second operand comes through if it is NaN or -0.
+                // `max` returns its second operand for NaN and for -0.
                 let number = _mm512_max_ps(lowest, number);
                 let to = to.wrapping_add(i * stride + v * LANES);
                 _mm512_mask_storeu_ps(to, mask(columns.count, v), number);
@@ -264,7 +263,7 @@ unsafe fn numbers<const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-/// Values of i8 with their zero point, and then with `flip`.
+/// Requantizes to i8 with a zero point, and inverts the bits in `flip`.
 ///
 /// # Safety
 ///
@@ -292,11 +291,11 @@ unsafe fn quantized<const ROWS: usize, const VECTORS: usize, const SHRINK: bool>
             for (v, &total) in row.iter().enumerate() {
                 let scale = _mm512_load_ps(columns.scales.as_ptr().add(v * LANES));
                 let value = _mm512_mul_ps(_mm512_cvtepi32_ps(total), scale);
-                // NaN comes through, and becomes i32::MIN as what is below it.
+                // NaN passes through and becomes i32::MIN, like values that are too low.
                 let value = if SHRINK { value } else { _mm512_min_ps(most, value) };
                 values[v] = _mm512_cvtps_epi32(value);
             }
-            // Saturating to i16 before the zero point is added changes nothing that fits 8 bits.
+            // Saturating to i16 before adding the zero point changes nothing that fits 8 bits.
             let mut low = _mm512_packs_epi32(values[0], values[1]);
             let mut high = _mm512_packs_epi32(values[2], values[3]);
             if shift {

@@ -1,4 +1,4 @@
-//! The loops around the micro-kernels: cuts a product into tiles.
+//! The loops around the micro-kernels: divides a product into tiles.
 
 use super::pack::{self, LINE};
 use super::product::{Product, Rows};
@@ -8,7 +8,7 @@ use super::{
     PADDING, Tile,
 };
 
-/// Rows are taken in blocks of at most so many, and so many bytes of the left side.
+/// Rows are processed in blocks of at most this many rows, and of `BLOCK_BYTES` of the left side.
 const BLOCK_ROWS: usize = 512;
 const BLOCK_BYTES: usize = 512 << 10;
 
@@ -22,12 +22,12 @@ struct Block {
 }
 
 impl Product<'_, u8> {
-    /// Computes the first `count` rows, which begin at `at` in the output, `stride` apart.
+    /// Computes the first `count` rows, which start at `at` in the output, with a stride of `stride`.
     ///
     /// # Safety
     ///
-    /// The kernels are those of an instruction set that this machine has. All values of the rows are within `data`,
-    /// as is each pixel that a table names, and `packed` is as long as the depth and the columns say.
+    /// The kernels are those of an instruction set that this machine has. All values of the rows, or pixels that a
+    /// table names, are inside `data`, and `packed` has the length that depth and columns require.
     pub(crate) unsafe fn run(
         &self,
         count: usize,
@@ -64,7 +64,7 @@ impl Product<'_, u8> {
         }
     }
 
-    /// The kernels that are the fastest for so many rows.
+    /// Returns the fastest kernels for this many rows.
     fn pick(&self, rows: usize) -> &'static MicroKernels {
         let is_gathered = matches!(self.rows, Rows::Table { .. });
         self.kernels.pick(rows, self.depth.groups().unwrap_or(0), is_gathered)
@@ -85,7 +85,7 @@ impl Product<'_, u8> {
         let columns = Columns::new(self, vector, vectors, output);
         let panel = pack::Panel::new(self.packed, self.depth, vector, vectors);
         let (b, lines) = (panel.weights.as_ptr(), panel.weights.len() / LINE);
-        // The next panel is mostly as wide; behind the last there is none to bring.
+        // The next panel usually has the same width; after the last one there is nothing to prefetch.
         let next = panel.rest.as_ptr();
         let lines = lines.min(panel.rest.len() / LINE);
         let steps = self.depth.taps * self.depth.channels.div_ceil(4);
@@ -94,7 +94,7 @@ impl Product<'_, u8> {
         let single = matches!(output, Output::U16 { .. });
         let kernels = if single { self.kernels.small() } else { self.pick(rows) };
         let tiles = rows.div_ceil(kernels.mr[vectors - 1]);
-        // Tiles of a block differ by one row at most.
+        // The heights of a block's tiles differ by at most one row.
         let (height, taller) = (rows / tiles, rows % tiles);
         let (mut done, mut index) = (0, 0);
         while index < tiles {
@@ -152,7 +152,7 @@ impl Product<'_, u8> {
         }
     }
 
-    /// What a tile reads from a row on: values, their stride, the table and the padding.
+    /// Returns the tile's data from a row on: values, stride, table and padding.
     fn place(&self, row: usize) -> (*const u8, usize, *const u32, *const u8) {
         match self.rows {
             Rows::Apart(stride) => {
@@ -166,8 +166,8 @@ impl Product<'_, u8> {
         }
     }
 
-    /// Whether so many rows may read whole groups of 4 values, even where the depth ends within one: what
-    /// is behind the last value is multiplied by 0.
+    /// Whether these rows may be read in whole groups of 4 values, even if the depth ends within one: values past the
+    /// depth are multiplied by 0.
     fn whole(&self, row: usize, count: usize) -> bool {
         let width = self.depth.channels.next_multiple_of(4);
         if width == self.depth.channels {
@@ -179,13 +179,13 @@ impl Product<'_, u8> {
             Rows::Table { table, stride, .. } => {
                 let pixels = last / stride.max(1);
                 let entries = &table[row * self.depth.taps..][..count * self.depth.taps];
-                // What is outside reads the padding.
+                // Entries out of range read the padding.
                 self.kernels.reach(entries).0 as usize <= pixels + 1
             }
         }
     }
 
-    /// The sum of the values of a row.
+    /// Returns the sum of a row's values.
     fn row_sum(&self, row: usize) -> i32 {
         let width = self.depth.channels;
         // SAFETY: `kernels` hands out only what this machine has.
@@ -205,7 +205,7 @@ impl Product<'_, u8> {
 }
 
 impl Tile {
-    /// Does something for each tile, and for where it goes.
+    /// Calls a function with each tile and its output.
     #[inline(always)]
     pub(super) fn each(&self, mut out: Out, stride: usize, mut body: impl FnMut(&Tile, Out)) {
         let mut tile = Self { count: 1, ..*self };
@@ -221,7 +221,7 @@ impl Tile {
         }
     }
 
-    /// Where the values of a tap of a row begin.
+    /// Returns the first value of a tap of a row.
     ///
     /// # Safety
     ///
@@ -240,7 +240,7 @@ impl Tile {
         }
     }
 
-    /// The last values of a tap, fewer than 4, and zeros behind them.
+    /// Returns the last values of a tap, fewer than 4, followed by zeros.
     ///
     /// # Safety
     ///
@@ -256,5 +256,5 @@ impl Tile {
     }
 }
 
-/// The most vectors of a tile are those that a row of sums has.
+/// The widest tile must fit a row of accumulators.
 const _: () = assert!(MAX_VECTORS * LANES == MAX_NR);

@@ -1,38 +1,38 @@
-//! The packed right side: panels of mostly 64 columns, each the sums of its columns and then its values
-//! in groups of 4 of the depth, as `vpdpbusd` takes them.
+//! The packed right side: panels of usually 64 columns. A panel holds the sums of its columns, then its values in
+//! groups of 4 along the depth, as `vpdpbusd` takes them.
 
 use super::{Depth, LANES};
 
-/// The bytes of a group of 4 for a vector's columns, and of their sums.
+/// Bytes of a group of 4 for a vector's columns, and of their sums.
 pub(super) const LINE: usize = LANES * 4;
 
-/// How far apart the elements of a matrix `[k, n]` lie, in elements.
+/// Strides of a matrix `[k, n]`, in elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Strides {
-    /// From a row to the next.
+    /// Between rows.
     pub k: usize,
-    /// From a column to the next.
+    /// Between columns.
     pub n: usize,
 }
 
-/// How many of the vectors left the next panel takes: 4 where that comes out even, else 3.
+/// Returns the width of the next panel in vectors when `left` are left: 4 where that comes out even, else 3.
 pub(super) fn width(left: usize) -> usize {
     if left.is_multiple_of(4) { 4 } else { left.min(3) }
 }
 
-/// How many elements [`pack_b`] writes for a matrix `[k, n]`; none if that is beyond memory.
+/// Returns the elements that [`pack_b`] writes for a matrix `[k, n]`; `None` on overflow.
 pub fn packed_len(k: usize, n: usize) -> Option<usize> {
     panels_len(Depth { taps: 1, channels: k }, n)
 }
 
-/// How many elements [`pack_panels`] writes; none if that is beyond memory.
+/// Returns the elements that [`pack_panels`] writes; `None` on overflow.
 pub(crate) fn panels_len(depth: Depth, n: usize) -> Option<usize> {
     let vector = depth.groups()?.checked_add(1)?.checked_mul(LINE)?;
     n.div_ceil(LANES).checked_mul(vector).filter(|&len| isize::try_from(len).is_ok())
 }
 
-/// Packs `b` `[k, n]`, whose elements lie `strides` apart, for `gemm`. Returns whether it could:
-/// `b` has to hold the matrix, and `to` exactly [`packed_len`] elements.
+/// Packs the strided matrix `b` `[k, n]` for `gemm`. Returns false if `b` does not hold the matrix, or `to` does not
+/// have exactly [`packed_len`] elements.
 #[must_use]
 pub fn pack_b(b: &[i8], strides: Strides, k: usize, n: usize, to: &mut [i8]) -> bool {
     let last = |count: usize, stride: usize| count.checked_sub(1)?.checked_mul(stride);
@@ -66,7 +66,7 @@ pub(crate) fn pack_panels(
         let (sums, weights) = panel.split_at_mut(columns * 4);
         weights.fill(0);
         for column in 0..columns {
-            // Modulo 2^32, as the sums of a product that is too deep are refused there.
+            // Wraps modulo 2^32; products that are too deep are rejected later.
             let mut total = 0i32;
             let is_there = first + column < n && groups > 0;
             for tap in 0..if is_there { depth.taps } else { 0 } {
@@ -85,7 +85,7 @@ pub(crate) fn pack_panels(
     }
 }
 
-/// A panel of a packed right side, and what is behind it.
+/// A panel of a packed right side, and the panels after it.
 pub(super) struct Panel<'a> {
     sums: &'a [i8],
     pub(super) weights: &'a [i8],
@@ -93,7 +93,7 @@ pub(super) struct Panel<'a> {
 }
 
 impl<'a> Panel<'a> {
-    /// The panel of the columns of `vectors` vectors from `first` on.
+    /// Returns the panel of `vectors` vectors of columns from vector `first` on.
     pub(super) fn new(packed: &'a [i8], depth: Depth, first: usize, vectors: usize) -> Self {
         let len = (depth.taps * depth.channels.div_ceil(4) + 1) * LINE;
         let (panel, rest) = packed[first * len..].split_at(vectors * len);
@@ -101,7 +101,7 @@ impl<'a> Panel<'a> {
         Self { sums, weights, rest }
     }
 
-    /// The sum of the values of each column.
+    /// Yields the sum of each column's values.
     pub(super) fn sums(&self) -> impl Iterator<Item = i32> {
         let (sums, _) = self.sums.as_chunks::<4>();
         sums.iter().map(|bytes| i32::from_ne_bytes(bytes.map(i8::cast_unsigned)))

@@ -1,4 +1,4 @@
-//! Plain Rust.
+//! Micro-kernels in plain Rust.
 
 use super::{
     Accumulators, Columns, LANES, MR, MicroKernels, Out, Tile, no_op, pack::LINE, requant,

@@ -1,9 +1,9 @@
-//! A product of quantized values: what is multiplied, and where its rows lie.
+//! A product of quantized values: its operands, and the positions of its rows.
 
 use super::MicroKernels;
 
-/// How deep a product is: so many values at each of so many places. Places are groups of 4 values
-/// apart in the packed right side.
+/// The depth of a product: `channels` values at each of `taps` taps. In the packed right side, each tap starts a new
+/// group of 4.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depth {
     pub(crate) taps: usize,
@@ -11,28 +11,28 @@ pub(crate) struct Depth {
 }
 
 impl Depth {
-    /// The groups of 4 values; none if that is beyond memory.
+    /// Returns the number of groups of 4 values; `None` on overflow.
     pub(crate) fn groups(self) -> Option<usize> {
         self.taps.checked_mul(self.channels.div_ceil(4))
     }
 }
 
-/// Where the values of a row lie.
+/// The positions of rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rows<'a, T> {
-    /// So many elements behind those of the row before; for a depth of one tap.
+    /// At a fixed stride, for a depth of one tap.
     Apart(usize),
-    /// At the pixels of a table with a row of taps for each row.
+    /// Gathered through a table with a row of taps for each row.
     Table {
         table: &'a [u32],
-        /// Elements from a pixel to the next.
+        /// Elements between pixels.
         stride: usize,
-        /// What a tap outside reads: the values of a tap, in whole groups.
+        /// The values of a tap outside the image, in whole groups.
         padding: &'a [T],
     },
 }
 
-/// A product that is known to lie within its slices.
+/// A product whose slice lengths have been checked.
 pub(crate) struct Product<'a, T> {
     pub(crate) kernels: &'static MicroKernels,
     pub(crate) data: &'a [T],
@@ -42,7 +42,7 @@ pub(crate) struct Product<'a, T> {
     /// The panels of `n` columns.
     pub(crate) packed: &'a [i8],
     pub(crate) n: usize,
-    /// Where the first column is in what has an element for each.
+    /// Index of the first column in slices of one element per column.
     pub(crate) column: usize,
     pub(crate) zero_points: &'a [i8],
     pub(crate) bias: &'a [i32],

@@ -1,30 +1,30 @@
-//! Requantization of sums before they are stored, and the numbers for each column.
+//! Requantization of sums, and the parameters of each column.
 
 use super::pack::Panel;
 use super::product::Product;
 use super::{Accumulators, Activation, LANES, MAX_NR, Out, Output, PADDING, Row, Tile};
 
-/// The largest number of `f32` that is one of `i32`.
+/// The largest `f32` that fits an i32.
 pub(crate) const MAX_I32: f32 = 2_147_483_520.0;
 
-/// The numbers for each column of a tile; those beyond the last column are 0.
+/// The parameters of a tile's columns; those past the last column are 0.
 #[repr(C, align(64))]
 pub(super) struct Columns {
-    /// What the sums begin with.
+    /// Initial values of the sums.
     pub(super) start: [i32; MAX_NR],
     pub(super) scales: [f32; MAX_NR],
     pub(super) bias: [f32; MAX_NR],
     pub(super) zero_points: [i32; MAX_NR],
-    /// Whether there are zero points, so that the sums of rows count.
+    /// Whether there are zero points, so that row sums are needed.
     pub(super) shifted: bool,
-    /// How many columns there are.
+    /// Number of columns.
     pub(super) count: usize,
-    /// Whether all scales are below 1, so that a scaled sum fits an i32 as the sum did.
+    /// Whether all scales are below 1, so that scaled sums fit an i32 as well.
     pub(super) shrink: bool,
 }
 
 impl Columns {
-    /// Of the columns of `vectors` vectors from `vector` on, with sums that begin with nothing.
+    /// Returns the columns of `vectors` vectors from `vector` on, with zero initial sums.
     pub(super) fn plain<T>(product: &Product<'_, T>, vector: usize, vectors: usize) -> Self {
         Self {
             start: [0; MAX_NR],
@@ -37,7 +37,7 @@ impl Columns {
         }
     }
 
-    /// Of the columns of `vectors` vectors from `vector` on.
+    /// Returns the columns of `vectors` vectors from `vector` on.
     pub(super) fn new(
         product: &Product<'_, u8>,
         vector: usize,
@@ -73,8 +73,8 @@ impl Columns {
         columns
     }
 
-    /// What the sums of a tile begin with: with the right side's zero points times the sums of the left
-    /// side's rows taken off.
+    /// Initializes the sums of a tile, including the right side's zero points times the sums of the left side's rows,
+    /// which are subtracted.
     ///
     /// # Safety
     ///
@@ -94,7 +94,8 @@ impl Columns {
     }
 }
 
-/// Fills `to` with the elements of `from` from `first` on, with its only one, or not at all.
+/// Fills `to` with the elements of `from` from `first` on, or with its only one; leaves it unchanged if `from` is
+/// empty.
 fn broadcast<T: Copy, U: Copy>(to: &mut [U], from: &[T], first: usize, as_is: impl Fn(T) -> U) {
     match from {
         [] => {}
@@ -103,7 +104,7 @@ fn broadcast<T: Copy, U: Copy>(to: &mut [U], from: &[T], first: usize, as_is: im
     }
 }
 
-/// The ONNX rule: scale, round half to even, add the zero point, saturate; NaN becomes the lowest.
+/// The ONNX rule: scales, rounds half to even, adds the zero point, saturates; NaN becomes the smallest value.
 #[inline(always)]
 pub(super) fn requantize(sum: f32, scale: f32, zero_point: f32, highest: f32) -> f32 {
     let value = (sum * scale).round_ties_even() + zero_point;
@@ -121,11 +122,11 @@ pub(super) fn dequantize(sum: f32, scale: f32, bias: f32, activation: Activation
     }
 }
 
-/// Writes the sums of a tile, `stride` elements from a row to the next.
+/// Writes the sums of a tile, with a row stride of `stride`.
 ///
 /// # Safety
 ///
-/// `out` is good for as many rows of as many columns.
+/// `out` is valid for the rows and columns of the tile.
 #[inline(always)]
 pub(super) unsafe fn finish(sums: &[Row], columns: &Columns, out: Out, stride: usize) {
     let count = columns.count;
@@ -173,13 +174,13 @@ pub(super) fn finish_u16(
     }
 }
 
-/// The sum of values, modulo 2^32.
+/// Returns the sum of values, modulo 2^32.
 #[inline(always)]
 pub(super) fn sum(values: &[u8]) -> i32 {
     values.iter().fold(0, |sum, &value| sum.wrapping_add(i32::from(value)))
 }
 
-/// The highest entry of a table with 1 added, in which one outside is 0, and whether there is one outside.
+/// Returns the largest entry of a table plus 1, where out-of-range entries count as 0, and whether there are any.
 #[inline(always)]
 pub(super) fn reach(table: &[u32]) -> (u32, bool) {
     let (mut highest, mut inside) = (0, 0);

@@ -1,9 +1,9 @@
-//! Every instruction set against sums of 64 bits.
+//! Every instruction set compared with 64-bit sums.
 
 use super::{wide::gemm_u16_by, *};
 use crate::testing::Guarded;
 
-/// Numbers that repeat from run to run.
+/// Pseudo-random numbers, the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -19,7 +19,7 @@ impl Random {
     }
 }
 
-/// A product and what goes with it; left values are at most 255 where they are for `gemm`.
+/// A product with its parameters; left values are at most 255 for `gemm`.
 struct Case {
     m: usize,
     n: usize,
@@ -51,7 +51,7 @@ impl Case {
         let columns = |random: &mut Random| [0, 1, n][random.below(3)];
         let (zeros, biases) = (columns(random), columns(random));
         let some = if random.below(2) == 0 { 1 } else { n };
-        // About as much as brings the sums into the range of values; some far beyond, some odd.
+        // Scales that bring most sums into range, with some far larger and some invalid.
         let unit = 1.0 / (f32::from(highest) * (k.max(1) as f32).sqrt());
         let scale = |random: &mut Random| match random.below(40) {
             0 => f32::NAN,
@@ -85,7 +85,7 @@ impl Case {
         products.sum::<i64>() + i64::from(pick(&self.bias, column).unwrap_or(0))
     }
 
-    /// Runs every instruction set with every output against the sums; `wide` with values of 16 bits.
+    /// Compares every instruction set and output with the sums; `wide` uses 16-bit values.
     fn check(&self, wide: bool) {
         let Self { m, n, k, stride, .. } = *self;
         let len = (m * stride).saturating_sub(stride - n);
@@ -172,12 +172,12 @@ fn pick<T: Copy>(values: &[T], column: usize) -> Option<T> {
     if let [one] = values { Some(*one) } else { values.get(column).copied() }
 }
 
-/// The bits, with one pattern for every NaN.
+/// Returns the bits, with one pattern for every NaN.
 fn canonical(value: f32) -> u32 {
     if value.is_nan() { f32::NAN.to_bits() } else { value.to_bits() }
 }
 
-/// Compares rows, and what lies between them with what was there before.
+/// Compares rows, and checks that gaps between them are unchanged.
 fn same<T: Copy + PartialEq + std::fmt::Debug>(
     found: &[T],
     n: usize,
@@ -275,7 +275,7 @@ fn halves_round_to_even() {
     let left = Lhs { data: &[1u8], rows: 1, stride: 1, zero_point: 0 };
     let right = Rhs { packed: &packed, k, n, zero_points: &[] };
     gemm(&left, &right, &[], Output::I8 { to: &mut to, scales: &[0.5], zero_point: 0 }, n).unwrap();
-    // Of -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 2.5.
+    // Rounded from -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 2.5.
     assert_eq!(to[21..30], [-2, -1, 0, 0, 0, 1, 2, 2, 2]);
 }
 
@@ -323,7 +323,7 @@ fn no_product_uses_the_heap() {
     let mut packed = vec![0; packed_len(k, n).unwrap()];
     let (a8, a16) = (vec![200u8; m * k], vec![60_000u16; m * k]);
     let mut to = vec![0u8; m * n];
-    // The count is of all threads, so another test may add to it; not every time, though.
+    // The count covers all threads, so other tests may add to it, but not in every run.
     let clean = (0..1000).any(|_| {
         let before = udo_api::guard::thread_heap_calls();
         assert!(pack_b(&b, Strides { k: n, n: 1 }, k, n, &mut packed));

@@ -1,4 +1,4 @@
-//! Products of u16 values: their bytes are multiplied apart, and the sums put together in 64 bits.
+//! Products of u16 values: low and high bytes are multiplied separately, and combined in 64 bits.
 
 use super::{
     Accumulators, Columns, GemmError, LANES, Lhs, MAX_K_U16_SUMS, MAX_NR, MicroKernels, Out,
@@ -8,20 +8,20 @@ use super::{
 };
 use crate::indirect::PADDING;
 
-/// The most rows of a tile: each takes two of a kernel's.
+/// The most rows of a tile: each takes two of a kernel's rows.
 const ROWS: usize = 3;
-/// How deep a tile goes at a time, in groups of 4.
+/// The depth of a tile in groups of 4.
 const GROUPS: usize = 256;
-/// The bytes of a tile's rows, the low ones of a row before its high ones.
+/// The bytes of a tile's rows: for each row the low bytes, then the high ones.
 type Bytes = [[[u8; 4]; GROUPS]; ROWS * 2];
 
-/// As [`gemm`](super::gemm) for u16 values on the left; slower.
+/// Like [`gemm`](super::gemm) for u16 values on the left; slower.
 ///
-/// Sums are exact in 64 bits, and go from there to f32 or, for [`Output::I32`], to i32.
+/// Sums are exact in 64 bits, and are converted to f32 or, for [`Output::I32`], to i32.
 ///
 /// # Errors
 ///
-/// As `gemm`, and if the sums are wanted and the depth is beyond [`MAX_K_U16_SUMS`].
+/// Returns an error like `gemm`, and if the output is sums and the depth exceeds [`MAX_K_U16_SUMS`].
 pub fn gemm_u16(
     lhs: &Lhs<'_, u16>,
     rhs: &Rhs<'_>,
@@ -51,12 +51,12 @@ pub(super) fn gemm_u16_by(
 }
 
 impl Product<'_, u16> {
-    /// Computes the first `count` rows, which begin at `at` in the output, `stride` apart.
+    /// Computes the first `count` rows, which start at `at` in the output, with a stride of `stride`.
     ///
     /// # Safety
     ///
-    /// The kernels are those of an instruction set that this machine has, and `packed` is as long as the depth and
-    /// the columns say.
+    /// The kernels are those of an instruction set that this machine has, and `packed` has the length that depth and
+    /// columns require.
     pub(crate) unsafe fn run_wide(
         &self,
         count: usize,
@@ -94,12 +94,12 @@ impl Product<'_, u16> {
         }
     }
 
-    /// The products of rows with a panel.
+    /// Computes the products of rows and a panel.
     ///
     /// # Safety
     ///
     /// The kernels are those of an instruction set that this machine has; the rows are of the product, and the panel
-    /// is as wide as said.
+    /// has this width.
     unsafe fn totals(
         &self,
         first: usize,
@@ -149,7 +149,7 @@ impl Product<'_, u16> {
         totals
     }
 
-    /// The values of a tap of a row.
+    /// Returns the values of a tap of a row.
     fn tap(&self, row: usize, tap: usize) -> &[u16] {
         let width = self.depth.channels;
         match self.rows {
@@ -161,7 +161,7 @@ impl Product<'_, u16> {
         }
     }
 
-    /// The low and the high bytes of a group of 4 values, with zeros behind the last of a tap.
+    /// Returns the low and the high bytes of a group of 4 values, with zeros after the last value of a tap.
     fn group(&self, row: usize, group: usize) -> ([u8; 4], [u8; 4]) {
         let groups = self.depth.channels.div_ceil(4);
         let values = &self.tap(row, group / groups)[group % groups * 4..];
@@ -177,7 +177,7 @@ impl Product<'_, u16> {
         taps.map(|&value| i64::from(value)).sum()
     }
 
-    /// The sum of a row and a column, from that of their products and those of their values.
+    /// Combines the sum of a row and a column from the sum of products and the sums of their values.
     fn sum(&self, column: usize, total: i64, row_sum: i64, column_sum: i32) -> i64 {
         let zero = i64::from(of(self.zero_points, column).unwrap_or(0));
         let k = (self.depth.taps * self.depth.channels) as i64;
@@ -187,7 +187,7 @@ impl Product<'_, u16> {
     }
 }
 
-/// Writes the sum of a column to where it belongs.
+/// Writes the finished sum of a column.
 fn write(output: &mut Output<'_>, at: usize, column: usize, sum: i64) {
     let scale = |scales: &[f32]| of(scales, column).unwrap_or(0.0);
     match output {
@@ -212,7 +212,7 @@ fn write(output: &mut Output<'_>, at: usize, column: usize, sum: i64) {
     }
 }
 
-/// The element for `column` of a slice with one for each, one for all, or none.
+/// Returns the element for `column` of a slice with one per column, one for all, or none.
 fn of<T: Copy>(values: &[T], column: usize) -> Option<T> {
     if let [one] = values { Some(*one) } else { values.get(column).copied() }
 }

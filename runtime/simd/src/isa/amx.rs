@@ -1,11 +1,11 @@
-//! Whether this process may use the tile registers: Linux keeps them for those that ask, as they make the
-//! state of a thread much larger ("Using XSTATE features in user space applications", kernel.org).
+//! Permission to use the tile registers. Linux grants them on request, because they enlarge each thread's saved state
+//! ("Using XSTATE features in user space applications", kernel.org).
 
 use std::arch::x86_64::__cpuid_count;
 use std::ffi::{c_int, c_long};
 use std::sync::OnceLock;
 
-/// `arch_prctl`, its request of `asm/prctl.h`, and the state that it asks for.
+/// The system call `arch_prctl`, its request from `asm/prctl.h`, and the requested state.
 const ARCH_PRCTL: c_long = 158;
 const ARCH_REQ_XCOMP_PERM: c_int = 0x1023;
 const XFEATURE_XTILEDATA: c_long = 18;
@@ -18,7 +18,7 @@ unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
 }
 
-/// Whether the machine has AMX for values of 8 bits, and the system lets this process use it from now on.
+/// Requests the registers; returns whether the machine has AMX-INT8 and the system permits its use.
 pub(super) fn is_granted() -> bool {
     static GRANTED: OnceLock<bool> = OnceLock::new();
     *GRANTED.get_or_init(|| has_amx() && ask())

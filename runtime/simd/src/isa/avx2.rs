@@ -1,4 +1,4 @@
-//! 8 lanes of AVX2.
+//! The AVX2 instruction set, with 8 lanes.
 
 use std::arch::x86_64::*;
 
@@ -17,7 +17,7 @@ macro_rules! ops {
     )*};
 }
 
-/// The mask of the first `len` lanes.
+/// Returns the mask of the first `len` lanes.
 #[inline(always)]
 fn tail_mask(len: usize) -> __m256i {
     // SAFETY: called by holders of a token only.
@@ -197,7 +197,7 @@ impl Vector for Avx2 {
             let (low, high) = (_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
             let bytes =
                 if signed { _mm256_packs_epi16(low, high) } else { _mm256_packus_epi16(low, high) };
-            // Packs keep to each half: of four vectors it has four lanes each.
+            // Packs work within each 128-bit half, so the result has four lanes of each of the four vectors.
             let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
             _mm256_storeu_si256(to.cast(), _mm256_permutevar8x32_epi32(bytes, order));
         }
@@ -300,7 +300,7 @@ pub(super) unsafe fn quad(x: *const u32, x_stride: usize, y: *mut u32, y_stride:
     }
 }
 
-/// The columns of four rows of four elements.
+/// Returns the columns of four rows of four elements.
 #[inline(always)]
 pub(super) fn columns4([a, b, c, d]: [__m128i; 4]) -> [__m128i; 4] {
     // SAFETY: called by holders of a token only; touches no memory.
@@ -336,7 +336,7 @@ unsafe fn long32(x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
     }
 }
 
-/// 16 bytes from a row and from the one `APART` after it.
+/// Loads 16 bytes from a row and from the one `APART` rows further.
 ///
 /// # Safety
 /// 16 bytes are readable at `x` and at `x + APART * stride`.

@@ -1,4 +1,4 @@
-//! 16 lanes of AVX-512.
+//! The AVX-512 instruction set, with 16 lanes.
 
 use std::arch::x86_64::*;
 
@@ -19,7 +19,7 @@ macro_rules! ops {
     )*};
 }
 
-/// Combines the lanes of each of four vectors: neighbours, then pairs, then lanes of 128 bits.
+/// Combines the lanes of each of four vectors: neighbours, then pairs, then 128-bit lanes.
 macro_rules! combine4 {
     ($x:ident, $whole:ident, $half:ident, $quarter:ident) => {{
         let [a, b, c, d] = $x;
@@ -36,7 +36,7 @@ macro_rules! combine4 {
     }};
 }
 
-/// The mask of the first `len` lanes.
+/// Returns the mask of the first `len` lanes.
 #[inline(always)]
 fn tail_mask(len: usize) -> __mmask16 {
     ((1u32 << len) - 1) as __mmask16
@@ -171,7 +171,7 @@ impl Vector for Avx512 {
     fn half(self, x: __m512i, scale: __m512, zero: __m512) -> __m512 {
         const PLACES: [f32; 16] =
             [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0];
-        // A table of what all sixteen values stand for, which looks at four bits of each lane.
+        // A table of all sixteen dequantized values, indexed by the low four bits of each lane.
         let table = self.fma(self.of_array(PLACES), scale, zero);
         // SAFETY: the token shows that the machine has the instruction, which touches no memory.
         unsafe { _mm512_permutexvar_ps(x, table) }
@@ -223,7 +223,7 @@ impl Vector for Avx512 {
             let (low, high) = (_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
             let bytes =
                 if signed { _mm512_packs_epi16(low, high) } else { _mm512_packus_epi16(low, high) };
-            // Packs keep to each quarter: of four vectors it has four lanes each.
+            // Packs work within each 128-bit quarter, so the result has four lanes of each of the four vectors.
             let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
             _mm512_storeu_si512(to.cast(), _mm512_permutexvar_epi32(order, bytes));
         }
@@ -293,7 +293,7 @@ impl Vector for Avx512 {
         while four < cols {
             let wide = 4.min(cols - four);
             let mask = tail_mask(wide) as __mmask8;
-            // Rows that there are not are taken from the last one, and not stored.
+            // Missing rows are loaded from the last one, and not stored.
             macro_rules! row {
                 ($i:expr) => {
                     _mm_maskz_loadu_epi32(
@@ -395,13 +395,13 @@ impl Vector for Avx512 {
     }
 }
 
-/// Transposes 16 rows of 16 elements, by non-temporal stores or not, and reads the tiles at `ahead` of `x` and
-/// of `y` ahead if `AHEAD`; the latter not if `PAST`. Each row is read at once, as lines of rows far
-/// apart may share a place of the first cache. Not inlined, as there would be more multiples of the
-/// strides to keep from one tile to the next than there are registers.
+/// Transposes 16 rows of 16 elements. With `PAST`, uses non-temporal stores. With `AHEAD`, prefetches the tiles at
+/// `ahead` of `x` and, without `PAST`, of `y`. Each row is loaded at once, because lines of distant rows may share a
+/// set of the first-level cache. Not inlined: the caller's loop would keep more multiples of the strides than there are
+/// registers.
 ///
 /// # Safety
-/// The rows are readable and writable at these strides; those of `y` start at lines if `PAST`.
+/// The rows are readable and writable at these strides; those of `y` start at cache lines if `PAST`.
 #[expect(clippy::needless_range_loop, reason = "indices of lanes and of rows in memory at once")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline(never)]
@@ -452,11 +452,11 @@ unsafe fn tile16<const AHEAD: bool, const PAST: bool>(
     }
 }
 
-/// Transposes 64 rows of 16 bytes, past the caches or not. Not inlined, as [`tile16`].
+/// Transposes 64 rows of 16 bytes. With `PAST`, uses non-temporal stores. Not inlined, like [`tile16`].
 ///
 /// # Safety
-/// 64 rows of 16 bytes are readable and 16 of 64 writable at these strides; those of `y` start at
-/// lines if `PAST`.
+/// 64 rows of 16 bytes are readable and 16 of 64 writable at these strides; those of `y` start at cache lines if
+/// `PAST`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline(never)]
 unsafe fn long64<const PAST: bool>(x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
@@ -480,7 +480,7 @@ unsafe fn long64<const PAST: bool>(x: *const u8, x_stride: usize, y: *mut u8, y_
     }
 }
 
-/// Four columns, of vectors whose lane `g` holds four elements of row `4g + k`.
+/// Returns four columns of vectors whose lane `g` holds four elements of row `4g + k`.
 #[inline(always)]
 fn columns_of_lanes([w0, w1, w2, w3]: [__m512i; 4]) -> [__m512d; 4] {
     // SAFETY: called by holders of a token only; touches no memory.
@@ -498,7 +498,7 @@ fn columns_of_lanes([w0, w1, w2, w3]: [__m512i; 4]) -> [__m512d; 4] {
     }
 }
 
-/// 16 bytes from four rows, each `APART` after the one before.
+/// Loads 16 bytes from four rows, `APART` rows from one to the next.
 ///
 /// # Safety
 /// 16 bytes are readable at `x + i * APART * stride` for `i` from 0 to 3.

@@ -1,4 +1,4 @@
-//! Work that is written once, over [`Vector`], and runs with the instructions chosen.
+//! Dispatch of operations that are written once over [`Vector`].
 
 use super::set::{Isa, highest};
 use super::token::Portable;
@@ -6,15 +6,16 @@ use super::token::Portable;
 use super::token::{Avx2, Avx512};
 use super::vector::Vector;
 
-/// An op: work that is written once and compiled for every instruction set.
+/// An operation that is compiled for every instruction set.
 pub(crate) trait SimdOp {
     type Out;
 
-    /// Must be `#[inline(always)]`, as all that it calls, so that it takes on the features of its caller.
+    /// Runs the operation. Must be `#[inline(always)]`, like everything that it calls, to be compiled with the caller's
+    /// features.
     fn run<S: Vector>(self, simd: S) -> Self::Out;
 }
 
-/// Runs an op with the instructions of `isa`, or the best that this machine has.
+/// Runs an operation with the instructions of `isa`, or the best that this machine supports if that is less.
 #[inline]
 pub(crate) fn dispatch<O: SimdOp>(isa: Isa, op: O) -> O::Out {
     match isa.min(highest()) {
@@ -28,7 +29,7 @@ pub(crate) fn dispatch<O: SimdOp>(isa: Isa, op: O) -> O::Out {
     }
 }
 
-/// Apart from `dispatch`, so that there is one copy of it however often an op is called.
+/// A separate function, so that each operation is compiled once for the portable set.
 #[inline(never)]
 fn dispatch_portable<O: SimdOp>(op: O) -> O::Out {
     op.run(Portable)

@@ -1,4 +1,4 @@
-//! Elementary functions of vectors, as formulas over [`Simd`](super::Simd) that need no tables.
+//! Elementary functions as formulas over [`Simd`](super::Simd), without tables.
 
 pub(super) mod erf;
 pub(super) mod exp;
@@ -10,7 +10,7 @@ pub(super) mod sigmoid;
 pub(super) mod tanh;
 pub(super) mod trig;
 
-/// Methods of an instruction set that are these formulas.
+/// Implements methods of an instruction set by these formulas.
 macro_rules! by_formula {
     ($($name:ident = $formula:path),* $(,)?) => {$(
         #[inline(always)]

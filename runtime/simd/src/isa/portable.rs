@@ -1,4 +1,4 @@
-//! Arrays of lanes in plain Rust, which compilers turn into whatever the machine has.
+//! The portable instruction set: arrays of lanes in plain Rust, which the compiler vectorizes for the target.
 
 use super::elementary::{by_formula, erf, exp, log, rsqrt, sigmoid, tanh, trig};
 use super::simd::{Simd, sealed::Sealed};

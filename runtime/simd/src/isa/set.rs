@@ -1,13 +1,13 @@
-//! Which instruction set the primitives use.
+//! The instruction sets that the primitives support.
 
 use std::sync::OnceLock;
 
 use super::amx;
 
-/// An instruction set that the primitives have kernels for, the better one greater.
+/// An instruction set; better ones compare greater.
 ///
-/// Who has one, from [`isa()`] or [`Isa::available`], knows that the machine has it: other crates cannot
-/// name one that it may lack.
+/// A value, from [`isa()`] or [`Isa::available`], implies that the machine supports the set: other crates cannot
+/// construct one that it may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isa {
     /// Plain Rust.
@@ -19,34 +19,34 @@ pub enum Isa {
     /// x86-64 with AVX-512 F, BW, DQ, VL and VNNI.
     #[non_exhaustive]
     Avx512,
-    /// The same, and AMX for products of 8-bit values.
+    /// The same, with AMX for products of 8-bit values.
     #[non_exhaustive]
     Amx,
 }
 
 impl Isa {
-    /// Every instruction set that this machine has, the worst first.
+    /// Returns all instruction sets that this machine supports, worst first.
     pub fn available() -> &'static [Self] {
         let all = &[Self::Portable, Self::Avx2, Self::Avx512, Self::Amx];
         all.get(..=highest() as usize).unwrap_or(&all[..1])
     }
 
-    /// A number that tells them apart, for keys of what is packed for one of them.
+    /// Returns a number for each set, for keys of data packed for it.
     pub fn code(self) -> usize {
         self as usize
     }
 
-    /// Whether vectors have 512 bits.
+    /// Returns whether vectors have 512 bits.
     pub fn is_avx512(self) -> bool {
         self >= Self::Avx512
     }
 
-    /// Whether products of 8-bit values go by AMX.
+    /// Returns whether products of 8-bit values use AMX.
     pub fn is_amx(self) -> bool {
         self == Self::Amx
     }
 
-    /// This one, or the best without AMX.
+    /// Returns this set, or the best without AMX.
     #[must_use]
     pub fn without_amx(self) -> Self {
         self.min(Self::Avx512)
@@ -63,15 +63,15 @@ impl Isa {
     }
 }
 
-/// The best that the machine has: one load, as small calls ask for it again and again.
+/// Returns the best set of the machine. A single load, because small calls query it often.
 #[inline]
 pub(crate) fn highest() -> Isa {
     static HIGHEST: OnceLock<Isa> = OnceLock::new();
     *HIGHEST.get_or_init(|| best(Isa::Amx))
 }
 
-/// The instruction set in use: the best that the machine has, or a lower one that the environment
-/// variable `UDO_ISA` (`portable`, `avx2`, `avx512`, `amx`) asks for.
+/// Returns the instruction set in use: the best that the machine supports, or a lower one from the environment variable
+/// `UDO_ISA` (`portable`, `avx2`, `avx512`, `amx`).
 #[inline]
 pub fn isa() -> Isa {
     static CHOSEN: OnceLock<Isa> = OnceLock::new();
@@ -81,7 +81,7 @@ pub fn isa() -> Isa {
     })
 }
 
-/// The best that the machine has, but no better than `highest`.
+/// Returns the best set of the machine, but none better than `highest`.
 fn best(highest: Isa) -> Isa {
     match vectors() {
         Isa::Avx512 if highest == Isa::Amx && amx::is_granted() => Isa::Amx,

@@ -1,19 +1,19 @@
-//! `exp`, `log`, `tanh`, `erf` and `rsqrt` for AVX-512, where a table of 16 or 32 numbers stays in
-//! registers and one instruction looks up a whole vector.
+//! `exp`, `log`, `tanh`, `erf` and `rsqrt` for AVX-512, where a table of 16 or 32 values fits registers and one
+//! instruction looks up a whole vector.
 //!
-//! A table cuts the range into pieces so narrow that a short polynomial does. Polynomials
-//! interpolate at Chebyshev's nodes of their pieces; all was made in 160 bits.
+//! A table divides the range into pieces narrow enough for a short polynomial. Polynomials interpolate at the Chebyshev
+//! nodes of their pieces; all constants were computed in 160 bits.
 
 use std::arch::x86_64::*;
 
 use super::simd::Simd;
 use super::token::Avx512;
 
-/// Added to a float below 2^18 it leaves the nearest sixteenth in the low bits.
+/// Adding it to a float below 2^18 leaves the nearest sixteenth in the low bits.
 const SIXTEENTHS: f32 = 786_432.0;
-/// Added to a float below 2^19 it leaves the nearest eighth in the low bits.
+/// Adding it to a float below 2^19 leaves the nearest eighth in the low bits.
 const EIGHTHS: f32 = 1_572_864.0;
-/// Added to a float below 2^22 it leaves the nearest integer in the low bits.
+/// Adding it to a float below 2^22 leaves the nearest integer in the low bits.
 const WHOLES: f32 = 12_582_912.0;
 
 const LN2_LOW: f32 = -1.904_654_2e-9;
@@ -26,8 +26,8 @@ const POWERS: [f32; 16] = [
     1.915_206_6,
 ];
 
-/// `c` near `1 / (1 + (j + 0.5) / 16)` with a logarithm of few bits; 1 and 1/2 at the ends, so that
-/// logarithms near 0 stay exact.
+/// Values `c` near `1 / (1 + (j + 0.5) / 16)` whose logarithms have few bits; 1 and 1/2 at the ends, so that logarithms
+/// near 0 are exact.
 #[rustfmt::skip]
 const INVERSES: [f32; 16] = [
     1.0, 0.913_123_1, 0.864_103_56, 0.821_086_8, 0.777_262_9, 0.742_485_4, 0.709_924_4,
@@ -43,7 +43,7 @@ const LOGS: [f32; 16] = [
     0.935_424_8, 1.0,
 ];
 
-/// `erf(a) / a` around `a = j / 8`: what the constant lacks follows it, then the powers of `a - j / 8`.
+/// `erf(a) / a` around `a = j / 8`: the constant term, its rounding error, then the powers of `a - j / 8`.
 #[expect(clippy::approx_constant, reason = "rounded down, so that what it lacks is positive")]
 #[rustfmt::skip]
 const ERF: [[f32; 32]; 6] = [
@@ -155,14 +155,14 @@ const TANH: [[f32; 32]; 6] = [
     ],
 ];
 
-/// The entries of a table at the low 4 bits of every lane.
+/// Looks up the low 4 bits of every lane in a table.
 #[inline(always)]
 fn look_up(table: &[f32; 16], at: __m512i) -> __m512 {
     // SAFETY: called by holders of a token only; a table has 16 entries.
     unsafe { _mm512_permutexvar_ps(at, _mm512_loadu_ps(table.as_ptr())) }
 }
 
-/// The entries of a table at the low 5 bits of every lane.
+/// Looks up the low 5 bits of every lane in a table.
 #[inline(always)]
 fn look_up_32(table: &[f32; 32], at: __m512i) -> __m512 {
     // SAFETY: called by holders of a token only; a table has 32 entries.
@@ -173,7 +173,7 @@ fn look_up_32(table: &[f32; 32], at: __m512i) -> __m512 {
     }
 }
 
-/// `2^n * 2^(j / 16) * exp(r)`, to 1.1 ulp.
+/// `2^n * 2^(j / 16) * exp(r)`, within 1.1 ulp.
 #[inline(always)]
 pub(super) fn exp(simd: Avx512, x: __m512) -> __m512 {
     let magic = simd.splat(SIXTEENTHS);
@@ -181,21 +181,21 @@ pub(super) fn exp(simd: Avx512, x: __m512) -> __m512 {
     let n = simd.sub(at, magic);
     let r = simd.fnma(n, simd.splat(std::f32::consts::LN_2), x);
     let r = simd.fnma(n, simd.splat(LN2_LOW), r);
-    // Where `n` is so large that `r` is senseless, any small number does: `n` decides. The lesser
-    // size with the sign of the first; the other one for a NaN, which `n` then is as well.
+    // Where `n` is very large, `r` is meaningless and any small value will do. This takes the smaller absolute value
+    // with the sign of the first operand, and the second operand for NaN; then `n` is NaN as well.
     // SAFETY: the token shows that the machine has the instruction, which touches no memory.
     let r = unsafe { _mm512_range_ps::<0b0010>(r, simd.splat(0.03)) };
     let power = look_up(&POWERS, simd.bits(at));
     let q = simd.fma(r, simd.splat(0.166_668_62), simd.splat(0.500_009_8));
     let q = simd.fma(q, r, simd.splat(1.0));
     let y = simd.fma(simd.mul(power, r), q, power);
-    // By the whole part of `n`.
+    // Scales by the whole part of `n`.
     simd.scale(y, n)
 }
 
 /// `(e - log2 c) ln 2 + log(1 + (c m - 1))` for `x = 2^e m`.
 ///
-/// The instructions that take `x` apart know subnormal numbers, zeros, infinities and NaNs.
+/// The instructions that split `x` handle denormals, zeros, infinities and NaN.
 #[inline(always)]
 pub(super) fn log(simd: Avx512, x: __m512) -> __m512 {
     // SAFETY: the token shows that the machine has the instructions, which touch no memory.
@@ -211,10 +211,10 @@ pub(super) fn log(simd: Avx512, x: __m512) -> __m512 {
     simd.fma(s, simd.splat(std::f32::consts::LN_2), y)
 }
 
-/// `x * g(|x|)`, with `g` by pieces.
+/// `x * g(|x|)`, with a piecewise `g`.
 #[inline(always)]
 pub(super) fn erf(simd: Avx512, x: __m512) -> __m512 {
-    // From 3.93 on the result rounds to 1. A NaN stays, as the second operand.
+    // From 3.93 on the result rounds to 1. NaN passes as the second operand.
     let x = simd.min(simd.splat(3.93), simd.max(simd.splat(-3.93), x));
     let (a, magic) = (simd.abs(x), simd.splat(EIGHTHS));
     let at = simd.add(a, magic);
@@ -229,10 +229,10 @@ pub(super) fn erf(simd: Avx512, x: __m512) -> __m512 {
     simd.fma(x, look_up_32(constant, at), low)
 }
 
-/// As [`erf`], without what the constants lack.
+/// Like [`erf`], without the correction of the constant term.
 #[inline(always)]
 pub(super) fn tanh(simd: Avx512, x: __m512) -> __m512 {
-    // From 9.02 on the result rounds to 1. A NaN stays, as the second operand.
+    // From 9.02 on the result rounds to 1. NaN passes as the second operand.
     let x = simd.min(simd.splat(9.05), simd.max(simd.splat(-9.05), x));
     let (a, magic, steps) = (simd.abs(x), simd.splat(WHOLES), simd.splat(3.4));
     let at = simd.fma(a, steps, magic);
@@ -246,14 +246,14 @@ pub(super) fn tanh(simd: Avx512, x: __m512) -> __m512 {
     simd.mul(x, simd.fma(p, d, look_up_32(&TANH[0], at)))
 }
 
-/// Newton's step from an estimate of 14 bits.
+/// One Newton step from an estimate of 14 bits.
 #[inline(always)]
 pub(super) fn rsqrt(simd: Avx512, x: __m512) -> __m512 {
     // SAFETY: the token shows that the machine has the instructions, which touch no memory.
     unsafe {
         let y = _mm512_rsqrt14_ps(x);
         let error = simd.fnma(simd.mul(x, y), y, simd.splat(1.0));
-        // Zeros and infinities have no error but a NaN, and the estimate is exact.
+        // For zeros and infinities the error is NaN, and the estimate is exact.
         let regular = _mm512_cmp_ps_mask::<_CMP_ORD_Q>(error, error);
         _mm512_mask3_fmadd_ps(simd.mul(y, simd.splat(0.5)), error, y, regular)
     }

@@ -1,10 +1,10 @@
-//! Tokens: who holds one may use the instructions of its set.
+//! Tokens: having one permits use of the instructions of its set.
 
-/// Plain Rust: needs no feature, so anyone may make the token.
+/// Plain Rust needs no CPU feature, so the token can be constructed anywhere.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Portable;
 
-/// Shows that the machine has AVX2, FMA and F16C.
+/// Implies that the machine has AVX2, FMA and F16C.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx2(());
@@ -19,7 +19,7 @@ impl Avx2 {
     }
 }
 
-/// Shows that the machine has AVX-512 F, BW, DQ and VL, AVX2, FMA and F16C.
+/// Implies that the machine has AVX-512 F, BW, DQ and VL, AVX2, FMA and F16C.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx512(());

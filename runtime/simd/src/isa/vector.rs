@@ -1,17 +1,17 @@
-//! What the crate's own loops need besides numbers: vectors from and to memory, and tiles transposed.
+//! Operations for the crate's own loops: loads, stores and transposes of tiles.
 
 use super::simd::Simd;
 
-/// An instruction set whose vectors reach memory.
+/// An instruction set with memory access.
 ///
-/// The pointer methods want memory for `LANES` elements of the pointer's type, or for the first
-/// `len` where they take a `len`, which is at most `LANES`; no alignment is needed.
+/// Pointer methods require memory for `LANES` elements of the pointer's type, or for the first `len` if they take a
+/// `len`, which is at most `LANES`. No alignment is required.
 pub(crate) trait Vector: Simd {
-    /// Rows and columns of the tile that `tile4` transposes.
+    /// Rows and columns of a tile of `tile4`.
     const TILE4: usize;
-    /// Rows and columns of the tile that `tile1` transposes.
+    /// Rows and columns of a tile of `tile1`.
     const TILE1: usize;
-    /// Rows that `long1` transposes, a multiple of `TILE1`; `TILE1` divides 16.
+    /// Rows of `long1`, a multiple of `TILE1`; `TILE1` divides 16.
     const LONG1: usize;
 
     /// # Safety
@@ -20,7 +20,7 @@ pub(crate) trait Vector: Simd {
     /// # Safety
     /// See the trait.
     unsafe fn store(self, to: *mut f32, x: Self::F);
-    /// The lanes from `len` on are `fill`'s.
+    /// Fills the lanes from `len` on with those of `fill`.
     ///
     /// # Safety
     /// See the trait.
@@ -45,7 +45,7 @@ pub(crate) trait Vector: Simd {
     /// See the trait.
     unsafe fn store_u16(self, to: *mut u16, x: Self::I);
 
-    /// Stores the lanes of four vectors, saturated to `u8`, or to `i8` where they are `signed`.
+    /// Stores the lanes of four vectors, saturated to `u8`, or to `i8` if `signed`.
     ///
     /// # Safety
     /// Four times `LANES` bytes are writable at `to`.
@@ -61,18 +61,18 @@ pub(crate) trait Vector: Simd {
         }
     }
 
-    /// The low four bits of each lane as a number, times `scale`, plus `zero`.
+    /// Returns the low four bits of each lane as an integer, times `scale`, plus `zero`.
     #[inline(always)]
     fn half(self, x: Self::I, scale: Self::F, zero: Self::F) -> Self::F {
         self.fma(self.int_to_float(self.and(x, self.splat_i(15))), scale, zero)
     }
 
-    /// The sums of four vectors, each added pairwise.
+    /// Returns the sums of four vectors, each added pairwise.
     #[inline(always)]
     fn sum4(self, x: [Self::F; 4]) -> [f32; 4] {
         [self.sum(x[0]), self.sum(x[1]), self.sum(x[2]), self.sum(x[3])]
     }
-    /// As [`Vector::sum4`], in every four lanes.
+    /// Like [`Vector::sum4`], repeated in every group of four lanes.
     #[inline(always)]
     fn sums4(self, x: [Self::F; 4]) -> Self::F {
         let [a, b, c, d] = self.sum4(x);
@@ -80,7 +80,7 @@ pub(crate) trait Vector: Simd {
         // SAFETY: a vector has 16 lanes at most.
         unsafe { self.load(lanes.as_ptr()) }
     }
-    /// Each of the first four lanes, of every four the same, in all lanes.
+    /// Broadcasts each of the first four lanes; every group of four lanes holds the same values.
     #[inline(always)]
     fn broadcast4(self, x: Self::F) -> [Self::F; 4] {
         let mut lanes = [0.0; 16];
@@ -88,13 +88,13 @@ pub(crate) trait Vector: Simd {
         unsafe { self.store(lanes.as_mut_ptr(), x) }
         [self.splat(lanes[0]), self.splat(lanes[1]), self.splat(lanes[2]), self.splat(lanes[3])]
     }
-    /// The greatest lanes of four vectors.
+    /// Returns the largest lanes of four vectors.
     #[inline(always)]
     fn max4(self, x: [Self::F; 4]) -> [f32; 4] {
         [self.max_lane(x[0]), self.max_lane(x[1]), self.max_lane(x[2]), self.max_lane(x[3])]
     }
 
-    /// Brings the line at `at` into the first cache; any address will do.
+    /// Prefetches the cache line at `at` into the first-level cache; any address is permitted.
     #[inline(always)]
     fn prefetch(self, at: *const f32) {
         let _ = at;
@@ -105,7 +105,7 @@ pub(crate) trait Vector: Simd {
     /// # Safety
     /// `TILE4` rows of as many elements are readable and writable at these strides.
     unsafe fn tile4(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize);
-    /// As [`Vector::tile4`], and reads the tiles at `ahead` of `x` and of `y` ahead; any addresses will do.
+    /// Like [`Vector::tile4`], and prefetches the tiles at `ahead` of `x` and of `y`; any addresses are permitted.
     ///
     /// # Safety
     /// As for [`Vector::tile4`].
@@ -127,7 +127,7 @@ pub(crate) trait Vector: Simd {
         // SAFETY: `TILE4` rows of as many elements are readable at `x` and writable at `y`.
         unsafe { self.tile4(x, x_stride, y, y_stride) }
     }
-    /// As [`Vector::tile4`] for four rows of four elements.
+    /// Like [`Vector::tile4`], for four rows of four elements.
     ///
     /// # Safety
     /// Four rows of as many elements are readable and writable at these strides.
@@ -144,10 +144,10 @@ pub(crate) trait Vector: Simd {
             }
         }
     }
-    /// As [`Vector::tile4`] for `rows` times `cols` elements, each from 1 to `TILE4`.
+    /// Like [`Vector::tile4`], for `rows` by `cols` elements, each from 1 to `TILE4`.
     ///
     /// # Safety
-    /// So many elements are readable and writable at these strides.
+    /// `rows` by `cols` elements are readable and writable at these strides.
     #[inline(always)]
     unsafe fn part4(
         self,
@@ -189,10 +189,10 @@ pub(crate) trait Vector: Simd {
     /// `TILE1` rows of as many elements are readable and writable at these strides.
     unsafe fn tile1(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize);
 
-    /// As [`Vector::tile4_prefetch`], by non-temporal stores where there are such; [`Vector::fence`] must follow.
+    /// Like [`Vector::tile4_prefetch`], with non-temporal stores if available; [`Vector::fence`] must follow.
     ///
     /// # Safety
-    /// As for [`Vector::tile4`]; the rows of `y` start at lines.
+    /// As for [`Vector::tile4`]; the rows of `y` start at cache lines.
     #[inline(always)]
     unsafe fn tile4_stream(
         self,
@@ -205,21 +205,21 @@ pub(crate) trait Vector: Simd {
         // SAFETY: `TILE4` rows of as many elements are readable at `x` and writable at `y`, at lines.
         unsafe { self.tile4_prefetch(x, x_stride, y, y_stride, [ahead, y.cast_const()]) }
     }
-    /// As [`Vector::long1`], by non-temporal stores where there are such; [`Vector::fence`] must follow.
+    /// Like [`Vector::long1`], with non-temporal stores if available; [`Vector::fence`] must follow.
     ///
     /// # Safety
-    /// As for [`Vector::long1`]; the rows of `y` start at lines.
+    /// As for [`Vector::long1`]; the rows of `y` start at cache lines.
     #[inline(always)]
     unsafe fn long1_stream(self, x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
         // SAFETY: `LONG1` rows of 16 bytes are readable at `x` and 16 of `LONG1` writable at `y`, at
         // lines.
         unsafe { self.long1(x, x_stride, y, y_stride) }
     }
-    /// Orders non-temporal stores before all later writes.
+    /// Orders non-temporal stores before all later stores.
     #[inline(always)]
     fn fence(self) {}
 
-    /// Reads halves of IEEE 754, exactly.
+    /// Loads IEEE 754 half-precision values, exactly.
     ///
     /// # Safety
     /// See the trait.
@@ -228,7 +228,7 @@ pub(crate) trait Vector: Simd {
         // SAFETY: `LANES` u16 are readable at `from`.
         let half = unsafe { self.load_u16(from) };
         let size = self.and(half, self.splat_i(0x7fff));
-        // Moved to the upper end, exponents are off by 112; the multiplication also normalizes.
+        // After the shift the exponent is too small by 112; the multiplication corrects it and normalizes denormals.
         let moved = self.shl::<13>(size);
         let finite = self.mul(self.float(moved), self.splat(f32::from_bits((127 + 112) << 23)));
         let endless = self.float(self.or(moved, self.splat_i(0x7f80_0000)));
@@ -238,7 +238,7 @@ pub(crate) trait Vector: Simd {
         self.float(self.or(size, sign))
     }
 
-    /// Writes halves of IEEE 754, ties to even, too large ones as infinity, NaNs quiet.
+    /// Stores IEEE 754 half-precision values: ties to even, overflow to infinity, NaN quiet.
     ///
     /// # Safety
     /// See the trait.
@@ -249,7 +249,7 @@ pub(crate) trait Vector: Simd {
         let odd = self.and(self.shr::<13>(size), self.splat_i(1));
         let rebased = self.add_i(size, self.splat_i(0xfff - (112 << 23)));
         let normal = self.shr::<13>(self.add_i(rebased, odd));
-        // Beside 0.5, the unit in the last place is the smallest half.
+        // Added to 0.5, the unit in the last place is the smallest half-precision value.
         let half = self.splat(0.5);
         let small = self.sub_i(self.bits(self.add(self.float(size), half)), self.bits(half));
         let is_small = self.lt_i(size, self.splat_i(0x3880_0000));

@@ -1,26 +1,26 @@
-//! What networks do to a sum before it is stored.
+//! Activations that are applied to sums before they are stored.
 
 use crate::isa::{Isa, SimdOp, Vector, dispatch};
 
-/// A function of one number. All of them hand NaN on.
+/// An activation function. All of them propagate NaN.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Activation {
-    /// The number itself.
+    /// The identity.
     #[default]
     None,
-    /// At least 0.
+    /// `max(0, x)`.
     Relu,
-    /// Between 0 and 6.
+    /// `min(max(0, x), 6)`.
     Relu6,
-    /// At least the first, then at most the second.
+    /// `min(max(first, x), second)`.
     Clamp(f32, f32),
-    /// `x / (1 + exp(-x))`, within 4 units in the last place or `3e-37`.
+    /// `x / (1 + exp(-x))`, within 4 ulp or `3e-37`.
     Silu,
     /// `x / 2 (1 + erf(x / sqrt 2))`, within `3e-7 |x|`.
     Gelu,
 }
 
-/// An activation that is more than a clamp.
+/// An activation other than a clamp.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Curve {
     Silu,
@@ -51,7 +51,7 @@ impl Activation {
         if let Some((low, high)) = self.clamp() {
             let (low, high) = (simd.splat(low), simd.splat(high));
             for sum in sums {
-                // With the sum second, NaN stays NaN.
+                // `min` and `max` return their second operand for NaN.
                 *sum = simd.min(high, simd.max(low, *sum));
             }
         } else if let Some(curve) = self.curve() {
@@ -63,7 +63,7 @@ impl Activation {
 }
 
 impl Curve {
-    /// The value for every lane.
+    /// Evaluates the curve for every lane.
     #[inline(always)]
     pub(crate) fn of<S: Vector>(self, simd: S, x: S::F) -> S::F {
         match self {
@@ -72,7 +72,7 @@ impl Curve {
         }
     }
 
-    /// Applies the curve to each number.
+    /// Applies the curve to each element.
     pub(crate) fn apply(self, isa: Isa, values: &mut [f32]) {
         dispatch(isa, OfSlice { curve: self, values });
     }
@@ -105,7 +105,7 @@ fn silu<S: Vector>(simd: S, x: S::F) -> S::F {
     simd.div(x, simd.add(simd.splat(1.0), simd.exp(minus)))
 }
 
-/// By Abramowitz and Stegun 7.1.26, which gives 1 - erf directly: the left tail keeps its digits.
+/// Uses Abramowitz and Stegun 7.1.26, which approximates 1 - erf and so stays accurate in the left tail.
 #[inline(always)]
 #[expect(clippy::excessive_precision, reason = "coefficients are as published")]
 fn gelu<S: Vector>(simd: S, x: S::F) -> S::F {

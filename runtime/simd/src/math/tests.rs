@@ -1,4 +1,4 @@
-//! The functions against `f64`, over all exponents.
+//! The functions compared with `f64`, over all exponents.
 
 use super::{
     Acos, Acosh, Asin, Asinh, Atan, Atanh, Cos, Cosh, Erf, Exp, Expm1, Log, Log1p, Rsqrt, Sigmoid,
@@ -8,7 +8,7 @@ use crate::formula::{Map1, map1_in_place_on, map1_on};
 use crate::isa::Isa;
 use crate::testing::{Edge, Guarded};
 
-/// Every sign and exponent with the ends of the mantissas and many between, and special values.
+/// Returns every sign and exponent with extreme and many other mantissas, and special values.
 fn sweep() -> Vec<f32> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut values = Vec::new();
@@ -23,12 +23,12 @@ fn sweep() -> Vec<f32> {
             values.push(f32::from_bits(high << 23 | (state >> 41) as u32));
         }
     }
-    // Neighbours of multiples of an eighth turn, where sines and cosines are small or change form.
+    // Neighbours of multiples of an eighth turn, where sine and cosine are small or the reduction changes.
     for n in 0..20_000 {
         let near = (f64::from(n) * std::f64::consts::FRAC_PI_4) as f32;
         values.extend([near.next_down(), near, near.next_up(), -near]);
     }
-    // The worst arguments known for reductions of `f32`.
+    // The worst known arguments for the reduction of `f32`.
     values.extend([
         16_367_173.0 * 2f32.powi(72),
         5.378_252e36,
@@ -43,7 +43,7 @@ fn sweep() -> Vec<f32> {
     values
 }
 
-/// The distance to the exact value, in units of the last place that `f32` has there.
+/// Returns the distance to the exact value in ulp.
 pub(crate) fn ulps(y: f32, exact: f64) -> f64 {
     if exact.is_nan() || y.is_nan() {
         return if exact.is_nan() && y.is_nan() { 0.0 } else { f64::INFINITY };
@@ -76,7 +76,7 @@ fn check<F: Map1>(formula: F, bound: f64, exact: impl Fn(f64) -> f64) {
     assert!(failures.is_empty(), "beyond {bound} ulp: {failures:?}");
 }
 
-/// `2 / sqrt(pi) * exp(-x^2) * sum of 2^n x^(2n+1) / (2n+1)!!`: no term cancels another.
+/// Computes erf by `2 / sqrt(pi) * exp(-x^2) * sum of 2^n x^(2n+1) / (2n+1)!!`, whose terms have the same sign.
 fn erf_exact(x: f64) -> f64 {
     if x.is_nan() || x == 0.0 {
         return x;
@@ -190,7 +190,7 @@ fn lengths_end_where_slices_end() {
 fn no_function_allocates() {
     let x = [0.5f32; 77];
     let mut y = [0.0f32; 77];
-    // Other threads' calls count as well, so one quiet run in many is what shows it.
+    // Other threads are counted as well, so one quiet run out of many is enough.
     let quiet = (0..100_000).any(|_| {
         let before = udo_api::guard::thread_heap_calls();
         super::exp(&x, &mut y);

@@ -1,4 +1,4 @@
-//! Vectors of 8-bit values, their maxima, and averages of them in 16 bits.
+//! Vectors of 8-bit values: maxima, and averages with 16-bit arithmetic.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
@@ -11,13 +11,13 @@ use std::arch::x86_64::{
     _mm512_storeu_si512, _mm512_sub_epi16,
 };
 
-/// A vector of values.
+/// A vector of bytes.
 ///
 /// # Safety
 ///
-/// Whoever uses one has its instruction set; pointers have memory for `LEN` values.
+/// Callers must run on a machine with the vector's instruction set; pointers must be valid for `LEN` bytes.
 pub(super) trait ByteVector: Copy {
-    /// A 16-bit sum of each value.
+    /// A 16-bit sum per value.
     type Sums: Copy;
 
     const LEN: usize;
@@ -34,7 +34,7 @@ pub(super) trait ByteVector: Copy {
     /// # Safety
     /// See the trait.
     unsafe fn store(self, to: *mut u8);
-    /// The sums of this vector alone.
+    /// Returns the sums of this vector.
     ///
     /// # Safety
     /// See the trait.
@@ -42,27 +42,26 @@ pub(super) trait ByteVector: Copy {
     /// # Safety
     /// See the trait.
     unsafe fn add(one: Self::Sums, other: Self::Sums) -> Self::Sums;
-    /// The quotients of sums.
+    /// Divides sums.
     ///
     /// # Safety
     /// See the trait.
     unsafe fn divide(sums: Self::Sums, by: Quotient) -> Self;
 }
 
-/// Division of 16-bit sums of values, rounded half to even, in 16 bits.
+/// Division of 16-bit sums, rounded half to even, in 16-bit arithmetic.
 ///
-/// Of a small divisor, the product with the inverse, rounded up, is rounded half up: its error stays
-/// below a step of the sum. What is odd then is taken again of a sum that is less by 1, which makes a
-/// difference to halves alone.
+/// For small divisors, multiplies by the inverse, rounded up, and rounds half up; the error is less than a step of the
+/// sum. An odd quotient is recomputed from the sum less 1, which changes it only if it was a tie.
 ///
-/// Of others, half of the divisor but 1 is added, and the product rounded down. A sum half way to the next
-/// quotient lacks 1, which is added if the quotient is odd. The error is below `divisor` times the sum,
-/// and the sum below 256 times the divisor, hence exact if `256 * divisor^2 <= 2^(16 + shift)`.
+/// For other divisors, adds half the divisor less 1, multiplies and rounds down. A sum halfway to the next quotient
+/// lacks 1, which is added if the quotient is odd. The error is below `divisor` times the sum, and the sum below 256
+/// times the divisor, so the result is exact if `256 * divisor^2 <= 2^(16 + shift)`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quotient {
-    /// What is added to every sum.
+    /// Added to every sum.
     term: u16,
-    /// 2^15, or `2^(16 + shift)`, over the divisor.
+    /// `2^15 / divisor` or `2^(16 + shift) / divisor`.
     inverse: u16,
     /// 0 for a small divisor.
     shift: u8,
@@ -71,11 +70,11 @@ pub(super) struct Quotient {
 }
 
 impl Quotient {
-    /// The greatest divisor.
+    /// The largest divisor.
     pub(super) const MOST: usize = 128;
 
-    /// By `divisor`, from 1 to [`Self::MOST`], of sums of values with `padding` added, which together are
-    /// at most 255 times the divisor.
+    /// Prepares division by `divisor`, from 1 to [`Self::MOST`], of sums plus `padding`, which together are at most 255
+    /// times the divisor.
     pub(super) fn by(divisor: usize, padding: usize) -> Self {
         let even = u16::from(divisor.is_multiple_of(2));
         let inverse = (1usize << 15).div_ceil(divisor).min((1 << 15) - 1);
@@ -147,7 +146,7 @@ impl<const N: usize> ByteVector for [u8; N] {
     }
 }
 
-/// A vector register.
+/// Implements the trait for a vector register.
 macro_rules! register {
     (
         $vector:ty, $len:literal, $zero:ident, $load:ident, $store:ident, $max:ident, $add:ident,
@@ -156,8 +155,8 @@ macro_rules! register {
     ) => {
         #[cfg(target_arch = "x86_64")]
         impl ByteVector for $vector {
-            /// Of all values, pairs of them as 16-bit numbers, modulo 2^16; and of every second value. The
-            /// sums of the others are what is left of the first.
+            /// The sums of pairs as 16-bit values, modulo 2^16, and those of every second value; the sums of the other
+            /// values are the difference.
             type Sums = [Self; 2];
 
             const LEN: usize = $len;

@@ -1,4 +1,4 @@
-//! `f32` over windows.
+//! Pooling of `f32`.
 
 use std::ops::Range;
 
@@ -6,16 +6,16 @@ use super::separable::{Fold, Separable, suits};
 use super::{Divisor, Image, Job, Window, bounds};
 use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
-/// Vectors that are pooled at the same time.
+/// Vectors pooled at the same time.
 const VECTORS: usize = 4;
 
-/// The greatest of each window; a NaN if there is one, as in ONNX's reference and numpy, and minus
-/// infinity where no tap lies in the image.
+/// Computes the maximum of each window: NaN if it contains one, as in ONNX's reference and NumPy, and minus infinity if
+/// no tap is inside the image.
 ///
 /// # Panics
 ///
-/// If a slice is too short, pixels overlap, rows are not the window's, a dilation is 0, or a position is
-/// beyond what `usize` holds.
+/// Panics if a slice is too short, pixels overlap, rows are not the window's, a dilation is 0, or a position overflows
+/// `usize`.
 pub fn max_pool(
     window: &Window,
     channels: usize,
@@ -27,12 +27,12 @@ pub fn max_pool(
     pool_on(isa(), window, channels, x, None, rows, y, y_stride);
 }
 
-/// The average of each window, 0 where no tap lies in the image. Taps are added in `f32`, in a sequence
-/// that the window and the channels decide, and the rows asked for do not.
+/// Computes the average of each window; 0 if no tap is inside the image. Taps are added in `f32`, in an order that
+/// depends on the window and the channels, but not on `rows`.
 ///
 /// # Panics
 ///
-/// As [`max_pool`].
+/// Panics like [`max_pool`].
 pub fn average_pool(
     window: &Window,
     channels: usize,
@@ -45,7 +45,7 @@ pub fn average_pool(
     pool_on(isa(), window, channels, x, Some(divisor), rows, y, y_stride);
 }
 
-/// The average with a divisor, or else the greatest.
+/// Averages if there is a divisor, else takes the maximum.
 #[expect(
     clippy::too_many_arguments,
     reason = "the arguments of `average_pool`, and the instruction set"
@@ -68,7 +68,7 @@ pub(super) fn pool_on(
     }
 }
 
-/// The rows of a job, whose pixels lie where `x` and `y` say.
+/// The rows of a job on images `x` and `y`.
 struct Rows<'a, const MAX: bool> {
     job: Job<'a>,
     x: *const f32,
@@ -83,7 +83,7 @@ impl<const MAX: bool> SimdOp for Rows<'_, MAX> {
     fn run<S: Vector>(self, simd: S) {
         let job = &self.job;
         let fold = FloatFold::<S, MAX> { simd, divisor: self.divisor };
-        // Where windows share less than half, a buffer costs more than what it saves.
+        // If windows overlap by less than half, the buffer costs more than it saves.
         if suits(fold, job) && job.window.strides[2] < job.window.kernel[2].div_ceil(2) {
             // SAFETY: who has `simd` has the instructions; `Job::new` checked that the pixels of the job lie
             // within `x` and `y`.
@@ -113,7 +113,7 @@ impl<const MAX: bool> SimdOp for Rows<'_, MAX> {
     }
 }
 
-/// Vectors of a window's taps, and what the average divides by.
+/// Vectors of a window's taps, and the divisor of the average.
 #[derive(Clone, Copy)]
 struct FloatFold<S, const MAX: bool> {
     simd: S,
@@ -123,7 +123,7 @@ struct FloatFold<S, const MAX: bool> {
 impl<S: Vector, const MAX: bool> Fold for FloatFold<S, MAX> {
     type Item = f32;
     type Acc = S::F;
-    /// The inverse of the divisor in two parts, both above 0; or the divisor.
+    /// The inverse of the divisor as the sum of two positive parts; or the divisor.
     type Scale = [S::F; 2];
 
     const LEN: usize = S::LANES;
@@ -150,7 +150,7 @@ impl<S: Vector, const MAX: bool> Fold for FloatFold<S, MAX> {
     #[inline(always)]
     unsafe fn scale(self, divisor: usize, _: usize) -> Self::Scale {
         let inverse = 1.0 / divisor as f64;
-        // With both of them above 0, infinity remains what it is.
+        // Both parts are positive, so infinity stays infinity.
         let high = (inverse as f32).next_down();
         let low = (inverse - f64::from(high)) as f32;
         let parts = if S::FUSED { [high, low] } else { [divisor as f32, 0.0] };
@@ -171,7 +171,7 @@ impl<S: Vector, const MAX: bool> Fold for FloatFold<S, MAX> {
     }
 }
 
-/// An output pixel: its taps in the image, and what its average divides by.
+/// An output pixel: its taps inside the image, and the divisor of its average.
 struct Pixel<'a> {
     at: [usize; 3],
     taps: &'a [Range<usize>; 3],
@@ -179,7 +179,7 @@ struct Pixel<'a> {
 }
 
 impl<const MAX: bool> Rows<'_, MAX> {
-    /// Pools `V` vectors from channel `c` on, the last one of `len` channels.
+    /// Pools `V` vectors from channel `c` on; the last one has `len` channels.
     #[inline(always)]
     fn pool<S: Vector, const V: usize>(
         &self,
@@ -227,10 +227,10 @@ impl<const MAX: bool> Rows<'_, MAX> {
     }
 }
 
-/// The greater one, or the NaN.
+/// Returns the larger value, or NaN.
 #[inline(always)]
 fn max<S: Vector>(simd: S, x: S::F, best: S::F) -> S::F {
-    // `best` where either is a NaN.
+    // `max` returns `best` if either is NaN.
     let greater = simd.max(x, best);
     simd.select(simd.eq(x, x), greater, x)
 }

@@ -4,20 +4,21 @@ use super::quads::Quads;
 use super::{Image, bounds};
 use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
-/// Vectors that are added up at the same time.
+/// Vectors accumulated at the same time.
 const VECTORS: usize = 4;
-/// Pixels that one sum takes up before it goes to the total: both stay short.
+/// Pixels per partial sum before it is added to the total, which limits the rounding error.
 const DEPTH: usize = 64;
 /// The most lanes of a vector.
 const LANES: usize = 16;
 
-/// The average of each channel over `pixels` pixels; `y` has an element per channel. A NaN for none.
+/// Computes the average of each channel over `pixels` pixels; `y` has one element per channel. NaN if there are no
+/// pixels.
 ///
-/// Sums are off by at most `(64 + pixels / 64)` times half a unit in the last place of the sum of sizes.
+/// The error of a sum is at most `(64 + pixels / 64)` times half an ulp of the sum of absolute values.
 ///
 /// # Panics
 ///
-/// If `x` is too short, or its pixels overlap.
+/// Panics if `x` is too short, or its pixels overlap.
 pub fn global_average(x: Image<'_, f32>, pixels: usize, y: &mut [f32]) {
     global_average_on(isa(), x, pixels, y);
 }
@@ -27,11 +28,11 @@ pub(super) fn global_average_on(isa: Isa, x: Image<'_, f32>, pixels: usize, y: &
     dispatch(isa, Averages { x, pixels, y });
 }
 
-/// The sum of each channel's values over `pixels` pixels, modulo 2^32; `y` has an element per channel.
+/// Computes the sum of each channel over `pixels` pixels, modulo 2^32; `y` has one element per channel.
 ///
 /// # Panics
 ///
-/// As [`global_average`].
+/// Panics like [`global_average`].
 pub fn global_sums(x: Image<'_, u8>, pixels: usize, y: &mut [u32]) {
     global_sums_on(isa(), x, pixels, y);
 }
@@ -65,7 +66,7 @@ impl SimdOp for Averages<'_> {
 }
 
 impl Averages<'_> {
-    /// `V` vectors from channel `c` on, the last one of `len` channels.
+    /// Averages `V` vectors from channel `c` on; the last one has `len` channels.
     #[inline(always)]
     fn average<S: Vector, const V: usize>(&mut self, simd: S, c: usize, len: usize) {
         let zero = simd.splat(0.0);
@@ -146,7 +147,7 @@ impl SimdOp for Sums<'_> {
     }
 }
 
-/// The sums of `V` vectors of values from channel `c` on.
+/// Sums `V` vectors of values from channel `c` on.
 #[inline(always)]
 fn block<S: Vector, const V: usize>(
     simd: S,

@@ -1,10 +1,9 @@
-//! Sums of 8-bit values, four to a lane.
+//! Sums of bytes, four per 32-bit lane.
 
 use crate::isa::Vector;
 
-/// Sums of vectors of four values per lane, without a shuffle: those of the second and fourth values in
-/// 16 bits each, and those of all four values as if each vector were of 32-bit numbers, modulo 2^32, of
-/// which the others are what is left.
+/// Adds vectors of four bytes per lane without shuffles. It keeps the sums of the second and fourth bytes in 16 bits
+/// each, and the sum of whole 32-bit lanes modulo 2^32; the sums of the first and third bytes follow by subtraction.
 #[derive(Clone, Copy)]
 pub(super) struct Quads<S: Vector> {
     all: S::I,
@@ -12,7 +11,7 @@ pub(super) struct Quads<S: Vector> {
 }
 
 impl<S: Vector> Quads<S> {
-    /// The most values whose sum fits 16 bits.
+    /// The most vectors whose sums fit 16 bits.
     pub(super) const MAX_COUNT: usize = 257;
 
     #[inline(always)]
@@ -27,7 +26,7 @@ impl<S: Vector> Quads<S> {
         self.odd = simd.add_i(self.odd, odd);
     }
 
-    /// The sums of the first values of each lane, of the second ones, and so on.
+    /// Returns the sums of the first bytes of each lane, of the second ones, and so on.
     #[inline(always)]
     pub(super) fn sums(self, simd: S) -> [S::I; 4] {
         let even = simd.sub_i(self.all, simd.shl::<8>(self.odd));

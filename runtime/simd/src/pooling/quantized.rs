@@ -1,4 +1,4 @@
-//! 8-bit values over windows.
+//! Pooling of 8-bit values.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__m256i, __m512i};
@@ -15,12 +15,11 @@ const LANES: usize = 16;
 /// The most taps whose sum is exact in `f32`.
 const MAX_TAPS: usize = (1 << 24) / 255;
 
-/// The greatest value of each window, 0 where no tap lies in the image. Signed values are unsigned ones
-/// whose highest bit is flipped.
+/// Computes the maximum of each window; 0 if no tap is inside the image. For signed values, invert the highest bit.
 ///
 /// # Panics
 ///
-/// As [`super::max_pool`].
+/// Panics like [`super::max_pool`].
 pub fn max_pool_u8(
     window: &Window,
     channels: usize,
@@ -50,13 +49,13 @@ pub(super) fn max_on(
     }
 }
 
-/// The average value of each window: the sum as `f32` over the divisor, rounded half to even. The padding
-/// that a divisor counts has the value `padding`, which is the input's zero point; so have windows with
-/// no tap that counts. Every instruction set gives the same bits.
+/// Computes the average of each window: the sum as `f32` over the divisor, rounded half to even. Padding that the
+/// divisor counts has the value `padding`, the input's zero point; so does the output of windows without counted taps.
+/// Every instruction set gives the same bits.
 ///
 /// # Panics
 ///
-/// As [`super::max_pool`], or if the window has more than 65793 taps, whose sum may not be exact.
+/// Panics like [`super::max_pool`], or if the window has more than 65793 taps, whose sum may not be exact.
 #[expect(clippy::too_many_arguments, reason = "as `average_pool`, and the value of the padding")]
 pub fn average_pool_u8(
     window: &Window,
@@ -71,7 +70,7 @@ pub fn average_pool_u8(
     average_on(isa(), window, channels, x, Average { divisor, padding }, rows, y, y_stride);
 }
 
-/// What an average divides by, and the value of the padding.
+/// The divisor of an average, and the value of the padding.
 #[derive(Clone, Copy)]
 pub(super) struct Average {
     pub(super) divisor: Divisor,
@@ -99,7 +98,7 @@ pub(super) fn average_on(
     }
 }
 
-/// An output pixel: its taps in the image, and where they begin.
+/// An output pixel: its taps inside the image, and the first one's element.
 struct Pixel {
     taps: [usize; 3],
     first: usize,
@@ -113,22 +112,22 @@ impl Pixel {
         Self { taps: [0, 1, 2].map(|axis| taps[axis].len()), first, steps }
     }
 
-    /// Where the first tap in the image of row `j` of plane `i` is.
+    /// Returns the first tap inside the image of row `j` of plane `i`.
     #[inline(always)]
     fn row(&self, i: usize, j: usize) -> usize {
         self.first + i * self.steps[0] + j * self.steps[1]
     }
 }
 
-/// How windows of 8-bit values are pooled, for any vector.
+/// A pooling of 8-bit values, generic over the vector.
 trait Pool: Copy {
     type WithVector<B: ByteVector>: Fold<Item = u8>;
 
-    /// The fold by vectors `B`.
+    /// The fold for vectors `B`.
     fn with_vector<B: ByteVector>(self) -> Self::WithVector<B>;
 }
 
-/// The greatest values.
+/// Maximum.
 #[derive(Clone, Copy)]
 struct Maxima;
 
@@ -230,8 +229,7 @@ impl<B: ByteVector> Fold for AveragesOf<B> {
     }
 }
 
-/// Pools a job whose pixels lie where `x` and `y` say, by vectors that it has channels for; whether there
-/// are such.
+/// Pools a job on images `x` and `y` with vectors that its channels fill; returns whether there are such.
 fn separably(isa: Isa, pool: impl Pool, job: &Job<'_>, x: *const u8, y: *mut u8) -> bool {
     let best = Isa::available().last().copied().unwrap_or(Isa::Portable);
     let isa = isa.min(best);
@@ -283,11 +281,11 @@ unsafe fn avx2(separable: Separable<'_, impl Fold>) -> bool {
     true
 }
 
-/// Any maxima, pixel by pixel.
+/// Maximum of any window, pixel by pixel.
 ///
 /// # Safety
 ///
-/// The pixels of the job's windows lie within `x` and `y`.
+/// The pixels of the job's windows are inside `x` and `y`.
 unsafe fn maxima_by_pixel(job: &Job<'_>, x: *const u8, y: *mut u8) {
     let mut to = y;
     for row in job.rows.0..job.rows.1 {
@@ -317,7 +315,7 @@ unsafe fn maxima_by_pixel(job: &Job<'_>, x: *const u8, y: *mut u8) {
     }
 }
 
-/// The averages of a job, whose pixels lie where `x` and `y` say.
+/// The averages of a job on images `x` and `y`.
 struct Averages<'a> {
     job: Job<'a>,
     x: *const u8,
@@ -339,7 +337,7 @@ impl SimdOp for Averages<'_> {
                 let at = [plane, row, col];
                 let count = self.average.divisor.at(job.window, at, &taps);
                 let inside = taps[0].len() * taps[1].len() * taps[2].len();
-                // With nothing that counts, the divisor is 1 and the only value is the padding's.
+                // If nothing counts, the divisor is 1 and the padding is the only value.
                 let padding = count.saturating_sub(inside) as i32 * i32::from(self.average.padding);
                 let (count, inverse) = (count as f32, 1.0 / count as f32);
                 let sum = Sum { pixel: Pixel::new(job, at, &taps), count, inverse, padding };
@@ -354,7 +352,7 @@ impl SimdOp for Averages<'_> {
     }
 }
 
-/// An output pixel: the divisor and its inverse, and the sum of the padding.
+/// The divisor of an output pixel, its inverse, and the sum of the padding.
 struct Sum {
     pixel: Pixel,
     count: f32,
@@ -363,13 +361,13 @@ struct Sum {
 }
 
 impl Sum {
-    /// The values of sums.
+    /// Divides sums.
     #[inline(always)]
     fn values<S: Vector>(&self, simd: S, sums: S::I) -> S::I {
         let sum = simd.int_to_float(simd.add_i(sums, simd.splat_i(self.padding)));
         let count = simd.splat(self.count);
         let average = if S::FUSED {
-            // Markstein's correction gives the quotient rounded as a division would.
+            // Markstein's correction gives the same rounding as a division.
             let inverse = simd.splat(self.inverse);
             let near = simd.mul(sum, inverse);
             simd.fma(simd.fnma(near, count, sum), inverse, near)

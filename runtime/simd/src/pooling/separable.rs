@@ -1,45 +1,44 @@
-//! Separable pooling: windows in two steps, down the columns of the input, and then across them.
+//! Separable pooling: down the columns of the input first, then across.
 //!
-//! What the columns under a row of windows come to lies in a buffer that the first cache holds, so that
-//! an input is taken up once for all windows of the row, or once for two rows where they follow each
-//! other pixel by pixel. Vectors run over channels, the last of which overlap rather than be less than
-//! whole.
+//! Column results under a row of windows are kept in a buffer that fits the first-level cache. Each input element is
+//! read once per row of windows, or once per two rows for stride 1. Vectors run over channels; the last vector of a
+//! pixel overlaps the one before rather than being partial.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::{Divisor, Job, bounds};
 
-/// Vectors of a pixel that are pooled at the same time.
+/// Vectors of a pixel pooled at the same time.
 const VECTORS: usize = 4;
 /// Bytes of the buffer of a row.
 const BUFFER: usize = 1 << 14;
 /// Bytes of an input row of a tile.
 const TILE: usize = 6 << 10;
-/// Bytes that the second cache holds, with room for others.
+/// Bytes that fit the second-level cache, with room for other data.
 const NEAR: usize = 7 << 18;
 
-/// How vectors of channels become one.
+/// The reduction of vectors of channels.
 ///
 /// # Safety
 ///
-/// Whoever calls has the instruction set; pointers have memory for `LEN` items.
+/// Callers must run on a machine with the instruction set; pointers must be valid for `LEN` items.
 pub(super) trait Fold: Copy {
-    /// An element of the input and the output.
+    /// An element of input and output.
     type Item: Copy;
-    /// An accumulator: what some taps come to.
+    /// An accumulator of taps.
     type Acc: Copy;
-    /// What the accumulator of a window is scaled by.
+    /// The final scale of a window's accumulator.
     type Scale: Copy;
 
-    /// Items of a vector.
+    /// Items per vector.
     const LEN: usize;
-    /// Whether there are registers for several vectors at a time.
+    /// Whether there are enough registers for several vectors at a time.
     const IS_WIDE: bool;
-    /// Whether any bracketing of `combine` has the same bits.
+    /// Whether `combine` gives the same bits in any grouping.
     const ASSOCIATIVE: bool;
 
-    /// The accumulator of no tap.
+    /// Returns the neutral accumulator.
     ///
     /// # Safety
     /// See the trait.
@@ -50,9 +49,9 @@ pub(super) trait Fold: Copy {
     /// # Safety
     /// See the trait.
     unsafe fn combine(self, one: Self::Acc, next: Self::Acc) -> Self::Acc;
-    /// What a window is divided by, if it is.
+    /// Returns the divisor of windows, if any.
     fn divisor(self) -> Divisor;
-    /// The scale of a window with a divisor and so many taps in the image.
+    /// Returns the scale of a window with this divisor and `inside` taps inside the image.
     ///
     /// # Safety
     /// See the trait.
@@ -62,28 +61,28 @@ pub(super) trait Fold: Copy {
     unsafe fn store(self, whole: Self::Acc, end: Self::Scale, to: *mut Self::Item);
 }
 
-/// Whether a job's windows can be pooled so.
+/// Whether this algorithm suits a job's windows.
 pub(super) fn suits<F: Fold>(_: F, job: &Job<'_>) -> bool {
     let window = job.window;
     let buffer = BUFFER / (VECTORS * size_of::<F::Acc>());
     let span = span(job);
     job.channels >= F::LEN
         && window.kernel[2] > 0
-        // Many columns that no window has would be for nothing.
+        // Strides that skip many columns would make their reduction useless work.
         && (1..=span.saturating_mul(2)).contains(&window.strides[2])
         && span <= buffer
 }
 
-/// Input columns from the first to the last tap of a window.
+/// Returns the input columns that a window spans.
 fn span(job: &Job<'_>) -> usize {
     (job.window.kernel[2].saturating_sub(1) * job.window.dilations[2]).saturating_add(1)
 }
 
-/// A line for each vector: loads and stores that straddle lines take twice as long.
+/// Aligned to cache lines: loads and stores that straddle lines take twice as long.
 #[repr(C, align(64))]
 struct Buffer([MaybeUninit<u8>; 2 * BUFFER]);
 
-/// A job whose pixels lie where `x` and `y` say.
+/// A job on images `x` and `y`.
 #[derive(Clone, Copy)]
 pub(super) struct Separable<'a, F: Fold> {
     pub(super) fold: F,
@@ -92,8 +91,7 @@ pub(super) struct Separable<'a, F: Fold> {
     pub(super) y: *mut F::Item,
 }
 
-/// An output row or two that follow each other: the taps of the first, where they begin, and the
-/// elements from each to the next.
+/// One or two consecutive output rows: the taps of the first, their first element, and the strides between taps.
 struct Band {
     at: [usize; 2],
     taps: [Range<usize>; 3],
@@ -102,7 +100,7 @@ struct Band {
     rows: usize,
 }
 
-/// Output columns, and the input columns under them.
+/// Output columns, and the input columns that they need.
 struct ColumnBlock {
     outputs: Range<usize>,
     inputs: Range<usize>,
@@ -111,8 +109,8 @@ struct ColumnBlock {
 impl<F: Fold> Separable<'_, F> {
     /// # Safety
     ///
-    /// The machine has the instructions of the fold, the job suits it, and the pixels of its windows lie within `x`
-    /// and `y`.
+    /// The machine has the instructions of the fold, the job suits it, and the pixels of its windows are inside `x` and
+    /// `y`.
     #[inline(always)]
     pub(super) unsafe fn run(&self) {
         let job = self.job;
@@ -147,9 +145,9 @@ impl<F: Fold> Separable<'_, F> {
         }
     }
 
-    /// Output columns of a tile, at least 1. Where windows follow each other pixel by pixel in images
-    /// that the second cache holds, the first one keeps the input from a row to the next; what comes from
-    /// further is best read in sequence.
+    /// Returns the output columns of a tile, at least 1. For stride 1, and images that fit the second-level cache,
+    /// tiles keep the input of a row in the first-level cache for the next row. Larger images are best read
+    /// sequentially.
     fn tile(&self) -> usize {
         let (job, window) = (self.job, self.job.window);
         let pixels = |axes: [usize; 3]| axes.into_iter().fold(1, usize::saturating_mul);
@@ -166,7 +164,7 @@ impl<F: Fold> Separable<'_, F> {
     fn band(&self, row: usize) -> Band {
         let (job, window) = (self.job, self.job.window);
         let (at, mut taps) = job.row(row);
-        // Those along the row are `ColumnBlock`'s.
+        // The taps along the row are `ColumnBlock`'s.
         taps[2] = 0..usize::from(window.input[2] > 0);
         let full = |at: usize| bounds::inside(window, 1, at) == (0..window.kernel[1]);
         let two = row + 1 < job.rows.1
@@ -188,7 +186,7 @@ impl<F: Fold> Separable<'_, F> {
         Band { at, taps, first, steps, rows: 1 + usize::from(two) }
     }
 
-    /// `V` vectors from channel `c` on of a band's rows, the first of which is at `to`.
+    /// Computes `V` vectors from channel `c` on of a band's rows, of which the first is at `to`.
     ///
     /// # Safety
     ///
@@ -216,7 +214,7 @@ impl<F: Fold> Separable<'_, F> {
                 outputs: col..col + count,
                 inputs: start..end.saturating_sub(pad).min(width),
             };
-            // Of windows behind the image there are no columns, wherever they would be.
+            // A window outside the image has no columns, so its position does not matter.
             let first = band.first.wrapping_add(start.wrapping_mul(job.x_stride));
             let from = self.x.wrapping_add(first).wrapping_add(c);
             let parts = [parts, parts.wrapping_add(part.inputs.len() * V)];
@@ -240,7 +238,7 @@ impl<F: Fold> Separable<'_, F> {
         }
     }
 
-    /// What each of `count` columns from `from` on comes to, of `N` rows.
+    /// Reduces `N` rows of `count` columns from `from` on.
     ///
     /// # Safety
     ///
@@ -272,7 +270,7 @@ impl<F: Fold> Separable<'_, F> {
         }
     }
 
-    /// As [`Self::down`], for two rows of windows, the second of which begins a pixel below.
+    /// Like [`Self::down`], for two rows of windows, the second one pixel further down.
     ///
     /// # Safety
     ///
@@ -311,7 +309,7 @@ impl<F: Fold> Separable<'_, F> {
         }
     }
 
-    /// As [`Self::down`], for the band's taps, whatever they are.
+    /// Like [`Self::down`], for any taps.
     ///
     /// # Safety
     ///
@@ -346,7 +344,7 @@ impl<F: Fold> Separable<'_, F> {
         }
     }
 
-    /// The outputs of a part, from its columns.
+    /// Computes the outputs of a part from its columns.
     ///
     /// # Safety
     ///
@@ -362,7 +360,7 @@ impl<F: Fold> Separable<'_, F> {
     ) {
         let window = self.job.window;
         let (stride, pad) = (window.strides[2], window.pads[2]);
-        // All taps of these lie in the image.
+        // All taps of these windows are inside the image.
         let first = pad.div_ceil(stride);
         let room = (window.input[2] + pad).checked_sub(span(self.job));
         let last = room.map_or(0, |room| room / stride + 1);
@@ -387,7 +385,7 @@ impl<F: Fold> Separable<'_, F> {
         }
     }
 
-    /// Windows with all `K` taps along the row in the image, or with as many as the kernel has for 0.
+    /// Computes windows whose taps along the row are all inside the image: `K` taps, or the kernel's number for 0.
     ///
     /// # Safety
     ///
@@ -404,7 +402,7 @@ impl<F: Fold> Separable<'_, F> {
         let (job, window) = (self.job, self.job.window);
         let [plane, row] = columns.at;
         let taps = if K == 0 { window.kernel[2] } else { K };
-        // A window with a single tap has no next one.
+        // A single tap has no next one.
         let step = window.dilations[2].wrapping_mul(V);
         // SAFETY: the caller has the instruction set; no memory is touched.
         let end = unsafe { self.end(&columns.band.taps[0], [plane, row, cols.start]) };
@@ -429,7 +427,7 @@ impl<F: Fold> Separable<'_, F> {
         }
     }
 
-    /// Any window.
+    /// Computes any window.
     ///
     /// # Safety
     ///
@@ -454,7 +452,7 @@ impl<F: Fold> Separable<'_, F> {
         }
     }
 
-    /// How a window ends, which has the taps `planes` along the first axis.
+    /// Returns the scale of a window with the taps `planes` along the first axis.
     ///
     /// # Safety
     ///
@@ -469,7 +467,7 @@ impl<F: Fold> Separable<'_, F> {
     }
 }
 
-/// What the columns of a row come to, from the input column `inputs` on, and where the row's outputs go.
+/// Column results of a row, from input column `inputs` on, and the destination of the row's outputs.
 struct Columns<'a, F: Fold> {
     band: &'a Band,
     at: [usize; 2],

@@ -1,4 +1,4 @@
-//! Every instruction set against values of `f64` or `i64`, on fenced memory.
+//! Every instruction set compared with `f64` or `i64` references, on fenced memory.
 
 use super::bytes::{ByteVector, Quotient};
 use super::float::pool_on;
@@ -24,16 +24,16 @@ fn windows() -> Vec<Window> {
         plain,
         Window { output: [1, 5, 6], ..plain },
         Window { dilations: [1, 2, 3], pads: [0, 2, 3], output: [1, 4, 5], ..plain },
-        // Windows without a tap in the image.
+        // Windows without a tap inside the image.
         Window { pads: [0, 5, 4], output: [1, 8, 8], ..plain },
-        // More columns than a buffer holds, and then more in a single window.
+        // More columns than a buffer holds, then more in a single window.
         Window::square([5, 140], 3, 1, 1),
         Window::square([4, 290], 3, 2, 1),
         Window { dilations: [1, 1, 40], output: [1, 5, 12], ..Window::square([5, 90], 3, 1, 1) },
-        // Windows that leave columns out.
+        // Strides that skip columns.
         Window::square([9, 8], 1, 2, 0),
         Window::square([9, 10], 2, 5, 1),
-        // Many taps, and more than 16 bits hold the sum of.
+        // Many taps, with a sum that does not fit 16 bits.
         Window::square([12, 13], 6, 3, 2),
         Window::square([18, 17], 17, 1, 2),
         Window { output: [1, 0, 4], ..plain },
@@ -50,7 +50,7 @@ fn windows() -> Vec<Window> {
     windows
 }
 
-/// The pixels in the image of each window of some rows, and the taps in the image or its padding.
+/// Returns, for each window of some rows, its pixels inside the image, and its taps inside the image or the padding.
 fn pixels(window: &Window, rows: Range<usize>, behind: [usize; 3]) -> Vec<(Vec<usize>, usize)> {
     let [_, height, width] = window.output;
     let [depth, tall, wide] = window.kernel;
@@ -240,7 +240,7 @@ fn vectors_are_divided_as_values_are() {
     for divisor in 1..=Quotient::MOST {
         let (input, kernel) = ([1, 1, divisor], [1, 1, divisor]);
         let window = Window { input, kernel, output: [1; 3], ..Window::square([1, 1], 1, 1, 0) };
-        // Sums from none to all.
+        // Sums from the smallest to the largest.
         let sum = |channel: usize| 255 * divisor * channel / (channels - 1);
         let quantized: Vec<u8> = (0..divisor)
             .flat_map(|pixel| (0..channels).map(move |c| (pixel, c)))
@@ -301,7 +301,7 @@ fn pooling_makes_no_thread_heap_calls() {
     let (x, quantized) = (noise(36 * 70), vec![9; 36 * 70]);
     let (mut y, mut y_quantized, mut sums) = (vec![0.0; 36 * 70], vec![0; 36 * 70], vec![0; 70]);
     for &isa in Isa::available() {
-        // Other tests call the heap meanwhile, should the count not be this thread's own.
+        // Other tests may allocate meanwhile, if the count is not per thread.
         let quiet = (0..1000).any(|_| {
             let before = udo_api::guard::thread_heap_calls();
             let image = Image { data: &x, stride: 70 };
@@ -350,7 +350,7 @@ fn what_no_tap_takes_may_lie_beyond_memory() {
         dilations: [1, 1, dilation],
         ..Window::square([1, 1], 1, 1, 0)
     };
-    // The second window is behind the image.
+    // The second window is outside the image.
     let two = Window { output: [1, 1, 2], ..one };
     for window in [two, taps(1, usize::MAX - 5), taps(2, usize::MAX), taps(3, usize::MAX / 2)] {
         let count = window.output[2];

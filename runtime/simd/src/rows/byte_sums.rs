@@ -1,27 +1,27 @@
-//! Sums of products of 16-bit values, put together from those of their bytes, as quantized values.
+//! Requantizes sums of products of 16-bit values, given as sums of their bytes' products.
 
 use super::quantize::Quantized;
 use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
-/// Sums that are put together at a time.
+/// Sums combined at a time.
 const BLOCK: usize = 16;
 
-/// Sums of products of some elements' bytes, and what is added to them. Each has an element for each sum; `bias` and
-/// `scales` may have one for all, and all but `low` and `scales` none.
+/// Sums of byte products, and their addends. Each slice has one element per sum; `bias` and `scales` may have one for
+/// all, and slices other than `low` and `scales` may be empty.
 #[derive(Clone, Copy, Debug)]
 pub struct ByteSums<'a> {
-    /// Those of the high bytes, which count 256 times.
+    /// Sums of the high bytes, weighted by 256.
     pub high: &'a [i32],
-    /// Those of the low bytes.
+    /// Sums of the low bytes.
     pub low: &'a [i32],
-    /// What is added to the sums.
+    /// Added to the sums.
     pub bias: &'a [i32],
-    /// What whole sums are multiplied by.
+    /// Factors of the complete sums.
     pub scales: &'a [f32],
 }
 
-/// `saturate(round((256 high + low + bias) * scale) + zero_point)` with ties to even, of the exact sum rounded once to `f32`; a NaN
-/// is the least value.
+/// Computes `saturate(round((256 high + low + bias) * scale) + zero_point)` with ties to even; the exact sum is rounded
+/// once to `f32`, and NaN gives the smallest value.
 pub fn requantize<Q: Quantized>(sums: ByteSums<'_>, zero_point: Q, y: &mut [Q]) {
     requantize_on(isa(), sums, zero_point, y);
 }
@@ -80,7 +80,7 @@ fn requantize_block<Q: Quantized>(
 ) {
     let (least, greatest) = (Q::LEAST as f32, Q::GREATEST as f32);
     for i in 0..BLOCK {
-        // Of integers below 2^53, so that only the conversion rounds.
+        // Integers below 2^53, so that only the conversion rounds.
         let sum = f64::from(high[i]) * 256.0 + f64::from(low[i]) + f64::from(bias[i]);
         let number = (sum as f32 * scales[i]).round_ties_even() + zero_point;
         let number = if number >= least { number } else { least };
@@ -90,7 +90,7 @@ fn requantize_block<Q: Quantized>(
     }
 }
 
-/// Elements in blocks: none are 0, and one is for all.
+/// Elements in blocks: an empty slice stands for zeros, a single element for all.
 struct Blocks<'a, T> {
     whole: &'a [[T; BLOCK]],
     rest: &'a [T],
@@ -115,7 +115,7 @@ impl<'a, T: Copy + Default> Blocks<'a, T> {
         self.whole.get(block).unwrap_or(&self.all)
     }
 
-    /// Those behind the last whole block.
+    /// Returns the elements after the last whole block.
     #[inline(always)]
     fn rest(&self) -> [T; BLOCK] {
         let mut rest = self.all;
@@ -136,7 +136,7 @@ mod tests {
         };
         for &isa in Isa::available() {
             for &len in LENS {
-                // Sums of the most products that there are, and small ones, with the scale that brings them in range.
+                // Sums of the largest depth, and small ones, with scales that bring them into range.
                 for (most, scale) in [(2e9, 2e-7), (3e4, 0.01), (60.0, 4.0 / 256.0)] {
                     let (high, low) = (ints(len, 1, most), ints(len, 2, most));
                     let bias = if len % 2 == 0 { ints(1, 5, most) } else { ints(len, 5, most) };

@@ -1,4 +1,4 @@
-//! Conversions between `f32` and the halves, and the loop that all conversions share.
+//! Conversions between `f32` and 16-bit floats, and the loop that all conversions share.
 
 use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
@@ -7,7 +7,7 @@ pub(super) trait Convert: Copy {
     type X: Copy + Default;
     type Y: Copy + Default;
 
-    /// Must be `#[inline(always)]`.
+    /// Converts a vector. Must be `#[inline(always)]`.
     ///
     /// # Safety
     /// `S::LANES` elements are readable at `x` and writable at `y`.
@@ -30,7 +30,7 @@ impl<C: Convert> SimdOp for Each<'_, C> {
         let (x, y) = (self.x.as_ptr(), self.y.as_mut_ptr());
         let mut i = 0;
         while i < whole {
-            // The processor reads ahead what is loaded, but not enough of what is stored.
+            // The hardware prefetches loads, but too little of the destination.
             simd.prefetch(y.wrapping_add(i + 8 * S::LANES).cast_const().cast());
             // SAFETY: a vector from `i` on lies within `len`.
             unsafe { self.op.step(simd, x.add(i), y.add(i)) }
@@ -55,22 +55,22 @@ pub(super) fn convert<C: Convert>(isa: Isa, op: C, x: &[C::X], y: &mut [C::Y]) {
     dispatch(isa, Each { op, x, y });
 }
 
-/// The bits of IEEE 754 halves as `f32`, exactly.
+/// Converts IEEE 754 half-precision bits to `f32`, exactly.
 pub fn f16_to_f32(x: &[u16], y: &mut [f32]) {
     convert(isa(), FromF16, x, y);
 }
 
-/// `f32` as the bits of IEEE 754 halves: the nearest, ties to even; too large ones are infinite.
+/// Converts `f32` to IEEE 754 half-precision bits: nearest, ties to even, overflow to infinity.
 pub fn f32_to_f16(x: &[f32], y: &mut [u16]) {
     convert(isa(), ToF16, x, y);
 }
 
-/// The bits of bfloat16 as `f32`, exactly.
+/// Converts bfloat16 bits to `f32`, exactly.
 pub fn bf16_to_f32(x: &[u16], y: &mut [f32]) {
     convert(isa(), FromBf16, x, y);
 }
 
-/// `f32` as the bits of bfloat16: the nearest, ties to even; NaNs become quiet.
+/// Converts `f32` to bfloat16 bits: nearest, ties to even; NaN becomes quiet.
 pub fn f32_to_bf16(x: &[f32], y: &mut [u16]) {
     convert(isa(), ToBf16, x, y);
 }

@@ -1,15 +1,15 @@
-//! Layer norm over the last axis, in three stages: the mean, the deviations from it, the result.
+//! Layer normalization over the last axis, in three stages: mean, deviations, result.
 //!
-//! The sums that end a stage take longer than a short row does, and a stage that reads from the second
-//! cache leaves no time for one that computes. So the three stages of three groups of rows that follow
-//! each other go together. A row's result does not depend on its neighbours.
+//! The horizontal sums that end a stage take longer than a short row, and memory access and arithmetic alternate
+//! between stages. Therefore the three stages of three consecutive groups of rows run interleaved. The result of a row
+//! does not depend on its neighbours.
 
 use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
-/// `(x - mean) / sqrt(variance + epsilon) * scale + bias` of every row of `x: [rows, scale.len()]`.
+/// Computes `(x - mean) / sqrt(variance + epsilon) * scale + bias` for every row of `x: [rows, scale.len()]`.
 ///
-/// `bias` is as long as `scale`, or empty for none. The variance is that of the whole row, divided
-/// by its length, and corrected for the rounding of the mean (Chan, Golub and `LeVeque` 1983).
+/// `bias` has the length of `scale`, or is empty. The variance is divided by the row's length, and corrected for the
+/// rounding of the mean (Chan, Golub and `LeVeque` 1983).
 pub fn layer_norm(x: &[f32], scale: &[f32], bias: &[f32], epsilon: f32, y: &mut [f32]) {
     layer_norm_on(isa(), x, scale, bias, epsilon, y);
 }
@@ -34,7 +34,8 @@ pub(super) fn layer_norm_on(
     }
 }
 
-/// `scale` is not empty, `bias` is empty or as long, and the others are as many whole rows, one at least.
+/// `scale` is not empty, `bias` is empty or of its length, and the others hold the same number of whole rows, at least
+/// one.
 struct LayerNorm<'a> {
     x: &'a [f32],
     scale: &'a [f32],
@@ -58,7 +59,7 @@ impl SimdOp for LayerNorm<'_> {
                 }
             };
         }
-        // Vectors of plain Rust are several registers each.
+        // A portable vector takes several machine registers.
         let (in_registers, wide) = (S::FUSED, S::LANES == 16);
         let more = in_registers && !wide;
         match cols.div_ceil(S::LANES) {
@@ -72,14 +73,15 @@ impl SimdOp for LayerNorm<'_> {
             8 if more => short!(8),
             ..=64 => self.groups::<S, 2, 1>(simd),
             _ if wide => self.groups::<S, 1, 4>(simd),
-            // As many sums as there are registers for.
+            // As many accumulators as there are registers.
             _ => self.groups::<S, 1, 2>(simd),
         }
     }
 }
 
 impl LayerNorm<'_> {
-    /// Rows of `N` vectors, the last one of `last` elements, by fours. Deviations stay in registers.
+    /// Processes rows of `N` vectors, the last one of `last` elements, four rows at a time. Deviations stay in
+    /// registers.
     #[inline(always)]
     fn short<S: Vector, const N: usize>(self, simd: S, last: usize) {
         let Self { x, scale, bias, epsilon, y } = self;
@@ -99,12 +101,12 @@ impl LayerNorm<'_> {
             }
             n += 1;
         }
-        // Fewer than four rows go one by one, each of them as four that are the same.
+        // Fewer than four rows are processed one by one, as four copies of the same row.
         let (at_once, pitch) = if rows < 4 { (1, 0) } else { (rows, cols) };
         for (x, y) in x.chunks(at_once * cols).zip(y.chunks_mut(at_once * cols)) {
             let (from, to) = (x.as_ptr(), y.as_mut_ptr());
-            // The last group overlaps the one before. Steps that go beyond the groups repeat the first
-            // or the last one; what they write is written again.
+            // The last group overlaps the one before. Steps outside the range of groups repeat the first or last group,
+            // and rewrite the same output.
             let start = |group: usize| (group * 4).min(at_once.saturating_sub(4)) * cols;
             let mut deviations = [[zero; N]; 4];
             let (mut means, mut stats) =
@@ -158,7 +160,7 @@ impl LayerNorm<'_> {
         }
     }
 
-    /// Groups of `R` rows, one or two, with `U` sums of each.
+    /// Processes groups of `R` rows, one or two, with `U` accumulators each.
     #[inline(always)]
     fn groups<S: Vector, const R: usize, const U: usize>(self, simd: S) {
         let Self { x, scale, bias, epsilon, y } = self;
@@ -174,7 +176,7 @@ impl LayerNorm<'_> {
             let stats = Stats::new(simd, rests, squares, cols, epsilon);
             let old = means;
             means = means_of(simd, total(simd, sums.values), cols);
-            // A last group of fewer rows has its last one twice.
+            // In an incomplete last group, its last row is repeated.
             let places = |group: usize| {
                 let mut places = [0; R];
                 let mut r = 0;
@@ -211,15 +213,15 @@ impl LayerNorm<'_> {
     }
 }
 
-/// What the first stage adds up, and the second one.
+/// Accumulators of the first and the second stage.
 struct Sums<S: Vector, const R: usize, const U: usize> {
     values: [[S::F; U]; R],
-    /// Of deviations from the rounded means.
+    /// Sums of deviations from the rounded means.
     rests: [[S::F; U]; R],
     squares: [[S::F; U]; R],
 }
 
-/// What makes `deviation * factor + shift` of the deviations of four rows.
+/// Factors of `deviation * factor + shift` for four rows.
 #[derive(Clone, Copy, Debug)]
 struct Stats<S: Vector> {
     factors: [S::F; 4],
@@ -227,7 +229,8 @@ struct Stats<S: Vector> {
 }
 
 impl<S: Vector> Stats<S> {
-    /// Of the sums of deviations from the rounded mean and of their squares, in every four lanes.
+    /// Computes the factors from the sums of deviations from the rounded mean and of their squares, repeated in every
+    /// group of four lanes.
     #[inline(always)]
     fn new(simd: S, rests: S::F, squares: S::F, cols: usize, epsilon: f32) -> Self {
         let (zero, part) = (simd.splat(0.0), simd.splat(1.0 / cols as f32));
@@ -240,13 +243,13 @@ impl<S: Vector> Stats<S> {
     }
 }
 
-/// The means of four rows, of their sums in every four lanes.
+/// Returns the means of four rows, from their sums in every group of four lanes.
 #[inline(always)]
 fn means_of<S: Vector>(simd: S, sums: S::F, cols: usize) -> [S::F; 4] {
     simd.broadcast4(simd.mul(sums, simd.splat(1.0 / cols as f32)))
 }
 
-/// The sums of `R` rows in every four lanes, of the `U` that each has.
+/// Returns the sums of `R` rows in every group of four lanes, from `U` accumulators each.
 #[inline(always)]
 fn total<S: Vector, const R: usize, const U: usize>(simd: S, sums: [[S::F; U]; R]) -> S::F {
     let mut rows = [simd.splat(0.0); 4];
@@ -263,22 +266,22 @@ fn total<S: Vector, const R: usize, const U: usize>(simd: S, sums: [[S::F; U]; R
     simd.sums4(rows)
 }
 
-/// A stage each of three groups of rows, the first stage first.
+/// One stage each for three groups of rows, first stage first.
 struct Stages<'a, S: Vector, const R: usize> {
     x: *const f32,
     y: *mut f32,
     scale: &'a [f32],
-    /// As long as `scale`, or empty.
+    /// The length of `scale`, or empty.
     bias: &'a [f32],
-    /// The elements that the rows of each stage start at.
+    /// The first element of each row, by stage.
     places: [[usize; R]; 3],
-    /// Those for the second stage and for the third.
+    /// For the second stage and for the third.
     means: [[S::F; 4]; 2],
     stats: Stats<S>,
 }
 
 impl<S: Vector, const R: usize> Stages<'_, S, R> {
-    /// Those of the three stages that are asked for.
+    /// Runs the selected stages.
     #[inline(always)]
     fn go<const U: usize, const A: bool, const B: bool, const C: bool>(
         self,
@@ -318,11 +321,11 @@ impl<S: Vector, const R: usize> Stages<'_, S, R> {
         sums
     }
 
-    /// One vector of each row, or the first `count` elements of one, to the sums with index `u`.
+    /// Processes one vector of each row, or the first `count` elements of one, with accumulator `u`.
     ///
     /// # Safety
-    /// `count` elements from `i` on lie within a row, and the rows of the stages asked for within
-    /// `x`, and within `y` for the third.
+    /// `count` elements from `i` on are inside a row; the rows of the selected stages are inside `x`, and for the third
+    /// inside `y`.
     #[inline(always)]
     unsafe fn step<
         const U: usize,
@@ -373,8 +376,8 @@ impl<S: Vector, const R: usize> Stages<'_, S, R> {
             }
             r += 1;
         }
-        // All are read before any is written: with rows of whole pages, a write to one of them
-        // would hold up the read of the next.
+        // All loads come before any store: if rows are a multiple of the page size apart, a store to one would delay
+        // the load of the next.
         r = 0;
         while C && r < R {
             // SAFETY: the rows of `third` have `count` elements from `i` on in `self.y`.
@@ -384,7 +387,7 @@ impl<S: Vector, const R: usize> Stages<'_, S, R> {
     }
 }
 
-/// Loads `count` elements, `fill` behind them.
+/// Loads `count` elements, followed by `fill`.
 ///
 /// # Safety
 /// `count` elements are readable.

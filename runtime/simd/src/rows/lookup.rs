@@ -1,4 +1,4 @@
-//! Bytes replaced by what a table has for them.
+//! Table look-ups of bytes.
 
 use crate::isa::{Isa, isa};
 
@@ -28,7 +28,7 @@ fn portable(x: &[u8], table: &[u8; 256], y: &mut [u8]) {
     }
 }
 
-/// Two look-ups of 128 bytes, one chosen by the top bit.
+/// Two look-ups in 128 bytes each; the top bit selects one.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn vbmi(x: &[u8], table: &[u8; 256], y: &mut [u8]) {

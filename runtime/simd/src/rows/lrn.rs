@@ -1,33 +1,33 @@
-//! Local response normalization across channels, as ONNX's `LRN`.
+//! Local response normalization across channels: ONNX's `LRN`.
 //!
-//! Squares of some rows go to a buffer in the first cache, with zeros between the rows; sums of
-//! windows are then sums of shifted reads. Squares are written well before they are read, as a read
-//! of what two recent writes have left waits for both.
+//! Squares of some rows go to a buffer in the first-level cache, separated by zeros; window sums are then sums of
+//! shifted loads. Squares are stored well before they are loaded, because a load that spans two recent stores waits for
+//! both.
 
 use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
-/// Elements of the buffer of squares, in vectors of any instruction set.
+/// Elements of the buffer of squares, for vectors of any instruction set.
 const BUFFER: usize = 4096;
 
-/// The parameters of [`lrn`], with the names that ONNX gives them.
+/// The parameters of [`lrn`], named as in ONNX.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lrn {
-    /// Channels of a window: `(size - 1) / 2` before the one in question, and `size / 2` behind it.
+    /// Channels of a window: `(size - 1) / 2` before the channel, and `size / 2` after it.
     pub size: usize,
-    /// Weight of the mean of squares over the window; channels that there are not count as zeros.
+    /// Factor of the mean of squares over the window; missing channels count as zeros.
     pub alpha: f32,
-    /// The power.
+    /// The exponent.
     pub beta: f32,
     /// Added to the weighted mean.
     pub bias: f32,
 }
 
-/// `x / (bias + alpha / size * sum of x^2 over a window of channels)^beta` of every row of
-/// `x: [rows, channels]`, such as the pixels of an NHWC image.
+/// Computes `x / (bias + alpha / size * sum of x^2 over a window of channels)^beta` for every row of `x: [rows,
+/// channels]`, such as the pixels of an NHWC image.
 ///
-/// The relative error is `1e-6 + 1e-7 * beta * size` if `bias` and `alpha` are not negative, and
-/// `1e-7 * beta * |log(base)|` more for powers other than 0.5, 0.75 and 1. A base below zero gives
-/// NaNs. If the slices are not as many whole rows, or `size` is 0, `y` is left as it was.
+/// The relative error is `1e-6 + 1e-7 * beta * size` if `bias` and `alpha` are not negative, plus `1e-7 * beta *
+/// |log(base)|` for exponents other than 0.5, 0.75 and 1. A negative base gives NaN. If the slices do not hold the same
+/// number of whole rows, or `size` is 0, `y` stays unchanged.
 pub fn lrn(x: &[f32], channels: usize, lrn: &Lrn, y: &mut [f32]) {
     lrn_on(isa(), x, channels, lrn, y);
 }
@@ -39,7 +39,7 @@ pub(super) fn lrn_on(isa: Isa, x: &[f32], channels: usize, lrn: &Lrn, y: &mut [f
     if !fits {
         return;
     }
-    // A window that reaches beyond the row is cut to it.
+    // A window is clipped to the row.
     let before = ((lrn.size - 1) / 2).min(channels - 1);
     let behind = (lrn.size / 2).min(channels - 1);
     let weight = lrn.alpha / lrn.size as f32;
@@ -52,8 +52,7 @@ pub(super) fn lrn_on(isa: Isa, x: &[f32], channels: usize, lrn: &Lrn, y: &mut [f
     }
 }
 
-/// The slices are of one length, a multiple of `channels`, which is not 0; `before` and `behind` are
-/// less.
+/// The slices have the same length, a multiple of `channels`, which is not 0; `before` and `behind` are less.
 struct Rows<'a> {
     x: &'a [f32],
     channels: usize,
@@ -69,9 +68,9 @@ struct Normalize<'a, P> {
     power: P,
 }
 
-/// A power to divide by.
+/// The divisor's exponent.
 trait Power: Copy {
-    /// `x / base^self`. Must be `#[inline(always)]`.
+    /// Computes `x / base^self`. Must be `#[inline(always)]`.
     fn under<S: Vector>(self, simd: S, x: S::F, base: S::F) -> S::F;
 }
 
@@ -131,12 +130,12 @@ impl<P: Power> SimdOp for Normalize<'_, P> {
 }
 
 impl Rows<'_> {
-    /// With windows of `SIZE`, or of any size if it is 0.
+    /// Processes windows of `SIZE` channels, or of any size if it is 0.
     #[inline(always)]
     fn normalize<S: Vector, P: Power, const SIZE: usize>(self, simd: S, power: P) {
         let channels = self.channels;
         let mut buffer = [0.0; BUFFER];
-        // Zeros before and behind a row, in whole vectors.
+        // Zeros before and after a row, in whole vectors.
         let gap = self.before.max(self.behind).next_multiple_of(S::LANES);
         let pitch = channels.next_multiple_of(S::LANES) + gap;
         if gap > BUFFER / 4 {
@@ -164,7 +163,7 @@ impl Rows<'_> {
             for (x, y) in rows {
                 let mut from = 0;
                 while from < channels {
-                    // A chunk and what its windows reach; before the first one there is nothing.
+                    // A chunk and the reach of its windows; positions before the first one do not exist.
                     let first = gap.saturating_sub(from);
                     buffer[..first].fill(0.0);
                     squares(simd, x, from.saturating_sub(gap), &mut buffer[first..]);
@@ -179,7 +178,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Windows too wide for the buffer.
+    /// Processes windows too wide for the buffer.
     #[inline(always)]
     fn wide<S: Vector, P: Power>(self, simd: S, power: P) {
         let channels = self.channels;
@@ -200,7 +199,7 @@ impl Rows<'_> {
     }
 }
 
-/// Writes the squares of a row from `from` on to whole vectors of `to`, zeros behind them.
+/// Writes the squares of a row from `from` on to whole vectors of `to`, followed by zeros.
 #[inline(always)]
 fn squares<S: Vector>(simd: S, row: &[f32], from: usize, to: &mut [f32]) {
     let zero = simd.splat(0.0);
@@ -234,7 +233,7 @@ impl Window {
         Self { size: before + behind + 1, weight, bias }
     }
 
-    /// Where `squares[c..c + size]` is the window of `x[c]`, for all of the last vector.
+    /// Requires that `squares[c..c + size]` is the window of `x[c]`, up to the whole last vector.
     #[inline(always)]
     fn normalize<S: Vector, P: Power, const SIZE: usize>(
         self,

@@ -1,9 +1,9 @@
-//! Sums and products of quantized values, which are quantized again.
+//! Elementwise sums and products of quantized values, requantized.
 
 use super::quantize::{Dequantize, Quantize, Quantized};
 use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
-/// What is made of two numbers.
+/// A function of two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meeting {
     /// Their sum.
@@ -12,19 +12,19 @@ pub enum Meeting {
     Product,
 }
 
-/// One side of [`meet`].
+/// An operand of [`meet`].
 #[derive(Clone, Copy, Debug)]
 pub struct Operand<'a, Q> {
-    /// One value for all results, or one for each.
+    /// One value for all results, or one each.
     pub values: &'a [Q],
-    /// What a step of the values stands for.
+    /// The scale.
     pub scale: f32,
-    /// The value that stands for 0.
+    /// The zero point.
     pub zero_point: Q,
 }
 
-/// What the values of both sides stand for, as [`dequantize`](super::dequantize) says, added or multiplied, and stored as
-/// [`quantize`](super::quantize()) does.
+/// Dequantizes both operands like [`dequantize`](super::dequantize), adds or multiplies them, and stores the results
+/// like [`quantize`](super::quantize()).
 pub fn meet<Q: Quantized>(
     of: Meeting,
     a: Operand<'_, Q>,
@@ -54,12 +54,12 @@ pub(super) fn meet_on<Q: Quantized>(
     }
 }
 
-/// Vectors that are stored together.
+/// Vectors stored together.
 const AT_ONCE: usize = 4;
 /// The most lanes of them.
 const MOST: usize = 16 * AT_ONCE;
 
-/// Each side has one value or as many as `y`.
+/// Each operand has one value, or as many as `y`.
 struct Meet<'a, Q, const SUM: bool> {
     a: Operand<'a, Q>,
     b: Operand<'a, Q>,
@@ -72,13 +72,13 @@ impl<Q: Quantized> Operand<'_, Q> {
         Dequantize { scale: self.scale, zero_point: self.zero_point }
     }
 
-    /// The most that a value stands for, in size.
+    /// Returns the largest absolute value that can be represented.
     fn size(&self) -> f32 {
         (Q::GREATEST - Q::LEAST) as f32 * self.scale.abs()
     }
 }
 
-/// Where a side has its values: the number of the only one, or the place of the first.
+/// The position of an operand's values: the dequantized scalar, or the first element.
 #[derive(Clone, Copy)]
 enum Place<F, Q> {
     One(F),
@@ -86,16 +86,16 @@ enum Place<F, Q> {
 }
 
 impl<Q: Quantized, const SUM: bool> Meet<'_, Q, SUM> {
-    /// Whether no result is so large that it is saturated before it is stored.
+    /// Whether no result is so large that it saturates before it is stored.
     fn is_near(&self) -> bool {
         let [a, b] = [self.a.size(), self.b.size()];
         size_of::<Q>() == 1 && self.quantize.is_near(if SUM { a + b } else { a * b })
     }
 
-    /// The numbers of some lanes from `at` on.
+    /// Dequantizes the lanes from `at` on.
     ///
     /// # Safety
-    /// A side of several values has as many lanes from `at` on.
+    /// An operand of several values has `LANES` of them from `at` on.
     #[inline(always)]
     unsafe fn load<S: Vector>(
         simd: S,
@@ -110,10 +110,10 @@ impl<Q: Quantized, const SUM: bool> Meet<'_, Q, SUM> {
         }
     }
 
-    /// The results of `AT_ONCE` vectors from `at` on.
+    /// Computes the results of `AT_ONCE` vectors from `at` on.
     ///
     /// # Safety
-    /// Sides of several values have as many lanes from `at` on, and so many are writable at `y`.
+    /// Operands of several values have enough lanes from `at` on, and as many are writable at `y`.
     #[inline(always)]
     unsafe fn step<S: Vector, const NEAR: bool>(
         &self,

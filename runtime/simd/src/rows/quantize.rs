@@ -1,4 +1,4 @@
-//! `QuantizeLinear` and `DequantizeLinear` of runs under one scale.
+//! `QuantizeLinear` and `DequantizeLinear` of elements under one scale.
 
 use std::marker::PhantomData;
 
@@ -10,13 +10,13 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// An integer type that tensors are quantized to.
+/// An integer type of quantized values.
 pub trait Quantized: sealed::Sealed + Copy + Default + Into<i32> {
-    /// The least value.
+    /// The smallest value.
     const LEAST: i32;
-    /// The greatest value.
+    /// The largest value.
     const GREATEST: i32;
-    /// The value that is `value`, which lies between the two.
+    /// Converts an integer, which must be in range.
     fn of(value: i32) -> Self;
 }
 
@@ -35,17 +35,17 @@ macro_rules! quantized {
 }
 quantized!(u8, i8, u16, i16);
 
-/// `saturate(round(x / scale) + zero_point)` with ties to even, as ONNX has it; a NaN is the least value.
+/// Computes `saturate(round(x / scale) + zero_point)` with ties to even, as ONNX; NaN gives the smallest value.
 pub fn quantize<Q: Quantized>(x: &[f32], scale: f32, zero_point: Q, y: &mut [Q]) {
     convert(isa(), Quantize::new(scale, zero_point), x, y);
 }
 
-/// `(x - zero_point) * scale`, rounded once.
+/// Computes `(x - zero_point) * scale`, rounded once.
 pub fn dequantize<Q: Quantized>(x: &[Q], scale: f32, zero_point: Q, y: &mut [f32]) {
     convert(isa(), Dequantize { scale, zero_point }, x, y);
 }
 
-/// The bits of signed values.
+/// Reinterprets signed values as bytes.
 pub fn bits(values: &[i8]) -> &[u8] {
     // SAFETY: the bytes are those of the slice; `i8` and `u8` are of one size and take any bits.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), values.len()) }
@@ -54,7 +54,7 @@ pub fn bits(values: &[i8]) -> &[u8] {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quantize<Q> {
     scale: f32,
-    /// `1 / scale` where no remainder of a division by `scale` can be subnormal, or 0.
+    /// `1 / scale` if no remainder of a division by `scale` can be denormal, else 0.
     inverse: f32,
     zero_point: i32,
     type_of: PhantomData<Q>,
@@ -68,11 +68,11 @@ impl<Q: Quantized> Quantize<Q> {
 }
 
 impl<Q: Quantized> Quantize<Q> {
-    /// The values that numbers are stored as.
+    /// Quantizes and saturates.
     #[inline(always)]
     pub(super) fn values<S: Vector>(self, simd: S, x: S::F) -> S::I {
         let q = if S::FUSED && self.inverse != 0.0 {
-            // The bound lies beyond all that is not saturated, and keeps infinities out.
+            // The bound is beyond everything that does not saturate, and excludes infinities.
             let bound = simd.splat(262_144.0);
             let q = simd.mul(x, simd.splat(self.inverse));
             let q = simd.min(bound, simd.max(simd.sub(simd.splat(0.0), bound), q));
@@ -80,13 +80,13 @@ impl<Q: Quantized> Quantize<Q> {
         } else {
             simd.div(x, simd.splat(self.scale))
         };
-        // NaN gives way to the second operand.
+        // `max` returns its second operand for NaN.
         let q = simd.max(q, simd.splat((Q::LEAST - self.zero_point) as f32));
         let q = simd.min(q, simd.splat((Q::GREATEST - self.zero_point) as f32));
         simd.add_i(simd.to_int(q), simd.splat_i(self.zero_point))
     }
 
-    /// The same before they are saturated, for numbers that are [near](Self::is_near).
+    /// Quantizes without saturation, for values that are [near](Self::is_near).
     #[inline(always)]
     pub(super) fn unsaturated<S: Vector>(self, simd: S, x: S::F) -> S::I {
         let q = if S::FUSED && self.inverse != 0.0 {
@@ -97,14 +97,14 @@ impl<Q: Quantized> Quantize<Q> {
         simd.add_i(simd.to_int(q), simd.splat_i(self.zero_point))
     }
 
-    /// Whether all numbers up to `size` are few enough steps for [`Self::unsaturated`].
+    /// Whether all values up to `size` are few enough steps for [`Self::unsaturated`].
     pub(super) fn is_near(self, size: f32) -> bool {
         const MOST: f32 = 1e6;
         (size / self.scale).abs() < MOST
     }
 
-    /// A quotient by the scale, of the product with its inverse: by Markstein's correction ("Computation of elementary functions
-    /// on the IBM RISC System/6000 processor", 1990) it is rounded as a division would.
+    /// Corrects a quotient computed by the inverse of the scale to the rounding of a division: Markstein's correction
+    /// ("Computation of elementary functions on the IBM RISC System/6000 processor", 1990).
     #[inline(always)]
     fn corrected<S: Vector>(self, simd: S, x: S::F, q: S::F) -> S::F {
         simd.fma(simd.fnma(q, simd.splat(self.scale), x), simd.splat(self.inverse), q)
@@ -136,7 +136,7 @@ pub(super) struct Dequantize<Q> {
 }
 
 impl<Q: Quantized> Dequantize<Q> {
-    /// The numbers that the values at `x` stand for.
+    /// Dequantizes the values at `x`.
     ///
     /// # Safety
     /// `LANES` values are readable at `x`.

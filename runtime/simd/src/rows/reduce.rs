@@ -2,14 +2,14 @@
 
 use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
-/// Vectors that one accumulator takes up in `f32` before it goes to `f64`.
+/// Vectors per `f32` accumulator before it is added to the `f64` sum.
 const DEPTH: usize = 32;
 
-/// Elements that a maximum or a minimum reads ahead: it takes so many instructions for each that few lines
-/// would be under way from memory.
+/// Prefetch distance of maxima and minima in elements: they need so many instructions per element that out-of-order
+/// execution alone covers few cache lines.
 const AHEAD: usize = 512;
 
-/// What a row is reduced to.
+/// A reduction of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reduction {
     Sum,
@@ -17,34 +17,34 @@ pub(super) enum Reduction {
     Min,
 }
 
-/// The sum: to 4e-6 of the sum of sizes, however many there are; 0 for none.
+/// Returns the sum, with an error of at most 4e-6 of the sum of absolute values for any length; 0 for an empty slice.
 ///
-/// Runs of up to 2048 are added in `f32`, in 32 or more interleaved sums, and the runs in `f64`.
+/// Runs of up to 2048 elements are summed in `f32`, in 32 or more interleaved accumulators, and the runs in `f64`.
 pub fn sum(x: &[f32]) -> f32 {
     reduce(isa(), Reduction::Sum, x)
 }
 
-/// The greatest; a NaN if there is one, minus infinity for none.
+/// Returns the maximum: NaN if there is one, minus infinity for an empty slice.
 pub fn max(x: &[f32]) -> f32 {
     reduce(isa(), Reduction::Max, x)
 }
 
-/// The least; a NaN if there is one, infinity for none.
+/// Returns the minimum: NaN if there is one, infinity for an empty slice.
 pub fn min(x: &[f32]) -> f32 {
     reduce(isa(), Reduction::Min, x)
 }
 
-/// The [`sum`] of every row of `x: [y.len(), cols]`.
+/// Computes the [`sum`] of every row of `x: [y.len(), cols]`.
 pub fn row_sums(x: &[f32], cols: usize, y: &mut [f32]) {
     rows(isa(), Reduction::Sum, x, cols, y);
 }
 
-/// The [`max`] of every row of `x: [y.len(), cols]`.
+/// Computes the [`max`] of every row of `x: [y.len(), cols]`.
 pub fn row_maxima(x: &[f32], cols: usize, y: &mut [f32]) {
     rows(isa(), Reduction::Max, x, cols, y);
 }
 
-/// The [`min`] of every row of `x: [y.len(), cols]`.
+/// Computes the [`min`] of every row of `x: [y.len(), cols]`.
 pub fn row_minima(x: &[f32], cols: usize, y: &mut [f32]) {
     rows(isa(), Reduction::Min, x, cols, y);
 }
@@ -85,7 +85,7 @@ impl SimdOp for Rows<'_> {
     }
 }
 
-/// The sum of a row.
+/// Sums a row.
 #[inline(always)]
 pub(super) fn sum_of<S: Vector>(simd: S, row: &[f32]) -> f32 {
     let block = 4 * S::LANES * DEPTH;
@@ -124,7 +124,7 @@ fn better<S: Vector, const MAX: bool>(simd: S, a: S::F, b: S::F) -> S::F {
     if MAX { simd.max(a, b) } else { simd.min(a, b) }
 }
 
-/// The greatest or the least of a row and `start`, or a NaN.
+/// Returns the maximum or minimum of a row and `start`, or NaN.
 #[inline(always)]
 pub(super) fn extreme_of<S: Vector, const MAX: bool>(simd: S, row: &[f32], start: f32) -> f32 {
     let first = simd.splat(start);
@@ -173,7 +173,7 @@ pub(super) fn extreme_of<S: Vector, const MAX: bool>(simd: S, row: &[f32], start
     lanes[0]
 }
 
-/// `flaws`, negative as well where `x` is a NaN.
+/// Returns `flaws`, made negative where `x` is NaN.
 #[inline(always)]
 fn flaw<S: Vector>(simd: S, flaws: S::I, x: S::F) -> S::I {
     let size = simd.and(simd.bits(x), simd.splat_i(i32::MAX));

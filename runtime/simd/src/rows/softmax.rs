@@ -1,25 +1,24 @@
 //! Softmax over the last axis: `exp(x - max) / sum of exp(x - max)`.
 //!
-//! A short row stays in registers. A longer one is read three times: for its maximum, for the
-//! exponentials, which go to the result, and for their division by the sum. One that no cache next
-//! to the core holds is read twice, the sum being scaled whenever a greater maximum turns up
-//! (Milakov and Gimelshein, 2018).
+//! A short row stays in registers. A longer one is read three times: for its maximum, for the exponentials, which go to
+//! the output, and for their division by the sum. A row larger than the core's own caches is read twice, with the sum
+//! rescaled whenever a larger maximum appears (Milakov and Gimelshein, 2018).
 
 use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
-/// Elements of a row of which four, with their results, stay in the first cache.
+/// Rows of up to this many elements fit the first-level cache four at a time, with their outputs.
 const MEDIUM: usize = 1280;
 
-/// Elements of a row whose result and itself no longer fit the second cache.
+/// Rows of this many elements and their outputs exceed the second-level cache.
 const LONG: usize = 128 << 10;
 
-/// Elements of the chunks of a long row that are read twice from the first cache.
+/// Elements per chunk of a long row, which is read twice from the first-level cache.
 const CHUNK: usize = 4096;
 
-/// The softmax of every row of `x: [rows, cols]` in `y`, of the same shape; the relative error is
-/// 1e-6 and half a unit in the last place of `x - max`.
+/// Computes the softmax of every row of `x: [rows, cols]` in `y`, of the same shape. The relative error is 1e-6 plus
+/// half an ulp of `x - max`.
 ///
-/// A row with a NaN, with plus infinity or of nothing but minus infinities becomes NaNs.
+/// A row with NaN or plus infinity, or of only minus infinities, becomes NaN.
 pub fn softmax(x: &[f32], cols: usize, y: &mut [f32]) {
     softmax_on(isa(), x, cols, y);
 }
@@ -60,7 +59,7 @@ impl SimdOp for Softmax<'_> {
     }
 }
 
-/// Rows of `N` vectors, the last one perhaps not whole, four rows at a time.
+/// Processes rows of `N` vectors, of which the last may be partial, four rows at a time.
 #[inline(always)]
 fn short<S: Vector, const N: usize>(simd: S, x: &[f32], cols: usize, y: &mut [f32]) {
     let rows = x.len().min(y.len()) / cols;
@@ -82,7 +81,7 @@ fn short<S: Vector, const N: usize>(simd: S, x: &[f32], cols: usize, y: &mut [f3
     }
 }
 
-/// Four rows in registers, or `count` of them.
+/// Processes four rows in registers, or `count` of them.
 ///
 /// # Safety
 /// `count` rows of `cols` elements are readable and writable; `cols` is `N - 1` vectors and `last`
@@ -109,7 +108,7 @@ unsafe fn four<S: Vector, const N: usize>(
     unsafe { store_four::<S, N>(simd, to, cols, last, count, values, inverses) }
 }
 
-/// Four rows, of which those from `count` on are zeros; what is left of the last vector is minus infinity.
+/// Loads four rows; those from `count` on are zeros, and missing lanes of the last vector minus infinity.
 ///
 /// # Safety
 /// `count` rows of `cols` elements are readable; `cols` is `N - 1` vectors and `last` elements, a vector at most.
@@ -142,7 +141,8 @@ unsafe fn load_four<S: Vector, const N: usize>(
     values
 }
 
-/// Makes four rows exponentials of them less the greatest of their elements and of `least`: that greatest one, and their sums.
+/// Replaces four rows by exponentials relative to the maximum of their elements and `least`; returns that maximum and
+/// their sums.
 #[inline(always)]
 fn exponentials_of_four<S: Vector, const N: usize>(
     simd: S,
@@ -176,7 +176,7 @@ fn exponentials_of_four<S: Vector, const N: usize>(
     (max, sums)
 }
 
-/// Stores `count` rows, each times a number of its own.
+/// Stores `count` rows, each multiplied by its factor.
 ///
 /// # Safety
 /// `count` rows of `cols` elements are writable; `cols` is `N - 1` vectors and `last` elements, a vector at most.
@@ -210,7 +210,7 @@ unsafe fn store_four<S: Vector, const N: usize>(
     }
 }
 
-/// Four rows at a time, so that the ends of one row's sums meet the start of the next one's.
+/// Processes four rows at a time, so that the horizontal sums of one row overlap with the next.
 #[inline(always)]
 fn medium<S: Vector>(simd: S, x: &[f32], cols: usize, y: &mut [f32]) {
     let (mut fours, mut to) = (x.chunks_exact(4 * cols), y.chunks_exact_mut(4 * cols));
@@ -227,7 +227,7 @@ fn medium<S: Vector>(simd: S, x: &[f32], cols: usize, y: &mut [f32]) {
     }
 }
 
-/// Rows and their results, all of one length.
+/// Processes rows of equal length.
 #[inline(always)]
 fn group<S: Vector, const R: usize>(simd: S, x: [&[f32]; R], y: &mut [&mut [f32]; R]) {
     let zero = simd.splat(0.0);
@@ -255,7 +255,7 @@ fn group<S: Vector, const R: usize>(simd: S, x: [&[f32]; R], y: &mut [&mut [f32]
     }
 }
 
-/// Multiplies a row.
+/// Multiplies a row by a scalar.
 #[inline(always)]
 fn multiply<S: Vector>(simd: S, y: &mut [f32], by: S::F) {
     let (to, len) = (y.as_mut_ptr(), y.len());
@@ -299,7 +299,7 @@ fn long<S: Vector>(simd: S, x: &[f32], y: &mut [f32]) {
     let _ = exponentials::<S, true>(simd, x, simd.splat(max), inverse, y);
 }
 
-/// The greatest that is not a NaN, but a finite number at least: what is less gives zeros.
+/// Returns the maximum, ignoring NaN; at least the smallest finite value, below which everything gives zeros.
 #[inline(always)]
 fn greatest<S: Vector>(simd: S, row: &[f32]) -> f32 {
     let least = simd.splat(f32::MIN);
@@ -324,8 +324,8 @@ fn greatest<S: Vector>(simd: S, row: &[f32]) -> f32 {
     simd.max_lane(simd.max(simd.max(best[0], best[1]), simd.max(best[2], best[3])))
 }
 
-/// The sums of `exp(x - max)`; with `STORE`, `factor` times the exponentials go to `y`, which is as
-/// long as `x`.
+/// Returns the sums of `exp(x - max)`; with `STORE`, writes `factor` times the exponentials to `y`, which has the
+/// length of `x`.
 #[inline(always)]
 fn exponentials<S: Vector, const STORE: bool>(
     simd: S,
@@ -339,7 +339,7 @@ fn exponentials<S: Vector, const STORE: bool>(
     unsafe { exponentials_to::<S, STORE>(simd, [max, factor], x.as_ptr(), y.as_mut_ptr(), len) }
 }
 
-/// The same for `len` elements from `from` on.
+/// Does the same for `len` elements from `from` on.
 ///
 /// # Safety
 /// `len` elements are readable at `from` and, with `STORE`, writable at `to`, which may be `from`.
@@ -384,22 +384,22 @@ unsafe fn exponentials_to<S: Vector, const STORE: bool>(
     simd.add(even, odd)
 }
 
-/// What a softmax knows of rows that it gets block by block.
+/// The state of a softmax over rows that arrive block by block.
 #[derive(Debug)]
 pub struct Running<'a> {
-    /// The greatest element of each row so far; [`f32::MIN`] at first.
+    /// The maximum of each row so far; initially [`f32::MIN`].
     pub max: &'a mut [f32],
-    /// The sum of each row's exponentials so far; 0 at first.
+    /// The sum of each row's exponentials so far; initially 0.
     pub sum: &'a mut [f32],
-    /// What exponentials of the blocks before are to be multiplied by, now that a greater element may have turned up.
+    /// The factor for exponentials of earlier blocks, since the maximum may have grown.
     pub factor: &'a mut [f32],
 }
 
-/// The next block of columns of a softmax: every row of `x: [rows, cols]` becomes `exp(x - max)`, with the greatest
-/// element of this block and those before. Divided by the sum after the last block, exponentials are the softmax: the
-/// error is that of [`softmax()`], and as much again for each greater element that turned up in a later block.
+/// Processes the next block of columns of a softmax: replaces every row of `x: [rows, cols]` by `exp(x - max)`, with
+/// the maximum of this block and all before. After the last block, exponentials divided by the sum are the softmax. The
+/// error is that of [`softmax()`], once more for each later block in which the maximum grew.
 ///
-/// A row with a NaN or plus infinity ends with a sum that is NaN, one of nothing but minus infinities with 0.
+/// A row with NaN or plus infinity ends with a NaN sum, one of only minus infinities with 0.
 pub fn softmax_block(x: &mut [f32], cols: usize, running: Running<'_>) {
     softmax_block_on(isa(), x, cols, running);
 }
@@ -408,7 +408,7 @@ pub(super) fn softmax_block_on(isa: Isa, x: &mut [f32], cols: usize, running: Ru
     dispatch(isa, Block { x, cols, running });
 }
 
-/// Multiplies the elements of every row of `x: [rows, cols]` by a number of its own.
+/// Multiplies every row of `x: [rows, cols]` by its own factor.
 pub fn multiply_rows(x: &mut [f32], cols: usize, by: &[f32]) {
     multiply_rows_on(isa(), x, cols, by);
 }
@@ -470,7 +470,7 @@ impl SimdOp for Block<'_> {
     }
 }
 
-/// The next block of rows of `N` vectors, the last one perhaps not whole, four rows at a time.
+/// Processes the next block of rows of `N` vectors, of which the last may be partial, four rows at a time.
 #[inline(always)]
 fn short_block<S: Vector, const N: usize>(
     simd: S,
@@ -510,7 +510,7 @@ fn short_block<S: Vector, const N: usize>(
     }
 }
 
-/// The next block of some rows, of which the others are what is known at first.
+/// Processes the next block of some rows; the other rows keep the initial state.
 #[inline(always)]
 fn block_rows<S: Vector, const R: usize>(
     simd: S,

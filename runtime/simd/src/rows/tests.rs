@@ -1,4 +1,4 @@
-//! Rows against `f64`, and bits against bits.
+//! Rows compared with `f64` references, or bit by bit.
 
 use super::convert::{Convert, FromBf16, FromF16, ToBf16, ToF16, convert};
 use super::layer_norm::layer_norm_on;
@@ -71,7 +71,7 @@ fn every_half_is_itself_as_f32_and_back() {
 
 #[test]
 fn halves_are_the_nearest_with_ties_to_even() {
-    // Every half's neighbours in the middle between it and the next.
+    // The midpoints between neighbouring half-precision values, and their neighbours.
     let mut x = Vec::new();
     for bits in 0..0x7c00u16 {
         let middle = f64::midpoint(
@@ -121,7 +121,7 @@ fn quantizes<Q: Quantized + PartialEq + std::fmt::Debug + TryFrom<i64>>(zero_poi
 }
 
 fn meets<Q: Quantized + PartialEq + std::fmt::Debug>(all: &[Q], zeros: [Q; 3]) {
-    // Steps within reach of each other, and ones by which everything is saturated or nothing.
+    // Scales of similar size, and some for which all or no values saturate.
     let scales = [[0.05f32, 0.02, 0.06], [0.3, 7e-3, 1e-9], [1e-3, 1e-3, 1e38], [1e30, 1e30, 0.1]];
     let turned: Vec<Q> = all.iter().cycle().skip(all.len() / 3).take(all.len()).copied().collect();
     for ([a, b, c], &isa) in
@@ -188,7 +188,7 @@ fn softmax_of_rows_is_near_that_of_f64() {
                 let sum: f64 = x.iter().map(|x| f64::from(*x).exp()).sum();
                 for (x, y) in x.iter().zip(y) {
                     let exact = f64::from(*x).exp() / sum;
-                    // Half a unit in the last place of `x - max` comes on top.
+                    // Plus half an ulp of `x - max`.
                     assert!(
                         (f64::from(*y) - exact).abs() < 4e-6 * exact,
                         "{isa:?} {cols} {y} {exact}"
@@ -262,12 +262,12 @@ fn reductions_keep_their_error_and_nans() {
 #[test]
 fn softmax_of_long_rows_is_near_that_of_f64() {
     for &isa in Isa::available() {
-        // Rows of every kind, in groups of four and what is left of them.
+        // Rows of every kind, in groups of four and remainders.
         for (rows, cols) in
             [(4, 64), (9, 61), (5, 130), (9, 1280), (2, 1281), (1, 131_073), (2, 200_001)]
         {
             let mut x: Vec<f32> = random(rows * cols, 5).iter().map(|x| x * 20.0).collect();
-            // The maximum turns up late.
+            // The maximum appears late.
             x[rows * cols - 2] = 60.0;
             let mut y = Guarded::new(&vec![0.0; x.len()], Edge::End);
             softmax_on(isa, &Guarded::new(&x, Edge::End), cols, &mut y);
@@ -307,7 +307,7 @@ fn softmax_of_blocks_is_that_of_whole_rows() {
         ] {
             let cols: usize = blocks.iter().sum();
             let mut x: Vec<f32> = random(rows * cols, 5).iter().map(|x| x * 40.0 - 20.0).collect();
-            // Rows of nothing, and with what is no number, in their first and last block.
+            // Rows of minus infinity, and with NaN or infinity, in their first and last block.
             x[..cols].fill(f32::NEG_INFINITY);
             if rows > 2 {
                 (x[cols], x[3 * cols - 1]) = (f32::NAN, f32::INFINITY);
@@ -526,7 +526,7 @@ fn lookups_read_the_table() {
 fn no_primitive_allocates() {
     let x = random(770, 1);
     let (mut y, mut bytes) = (vec![0.0; 770], vec![0u8; 770]);
-    // Other threads' calls count as well, so one quiet run in many is what shows it.
+    // Other threads are counted as well, so one quiet run out of many is enough.
     let quiet = (0..100_000).any(|_| {
         let before = udo_api::guard::thread_heap_calls();
         super::softmax(&x, 77, &mut y);

@@ -6,26 +6,25 @@ use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 /// The most axes.
 const MAX_RANK: usize = 8;
 
-/// Rows and columns of a block: its pages stay in the translation buffer, its lines in the second
-/// cache.
+/// Rows and columns of a block, whose pages fit the TLB and whose lines fit the second-level cache.
 const BLOCK: usize = 256;
 
 const PAGE_BYTES: usize = 4096;
 
-/// Bytes of a result that goes past the caches: what they hold of so much is gone before anyone
-/// reads it. Tests want less of it.
+/// Outputs of this size use non-temporal stores, because caches would evict them before they are read. Smaller in
+/// tests.
 const STREAM_BYTES: usize = if cfg!(test) { 1 << 20 } else { 32_000_000 };
 
-/// Bytes of a line: who has read some of them reads the others as well before they are gone.
+/// Bytes of a cache line, which should be read completely before it is evicted.
 const LINE_BYTES: usize = 64;
 
-/// Elements that are not worth a second thread.
+/// Fewer elements are not worth a second thread.
 const SMALL: usize = 1 << 14;
 
-/// Bytes of a matrix that the second cache holds, and its transpose.
+/// A matrix of this many bytes fits the second-level cache together with its transpose.
 const NEAR_BYTES: usize = 512 << 10;
 
-/// An axis of the result: how long it is, and how far apart its elements lie on either side.
+/// An axis of the output: its extent, and its strides in input and output.
 #[derive(Clone, Copy, Debug, Default)]
 struct Axis {
     extent: usize,
@@ -33,10 +32,10 @@ struct Axis {
     to: usize,
 }
 
-/// `y[i0, i1, ..]` is the element of `x: shape` with `perm[k]`th index `ik`, as `Transpose` of ONNX.
+/// Writes `y[i0, i1, ..]`, the element of `x: shape` whose index `perm[k]` is `ik`, as ONNX's `Transpose`.
 ///
-/// `perm` holds every axis once; there are 8 at most, and both slices have as many elements as
-/// `shape`. Otherwise `y` is left as it was.
+/// `perm` must hold every axis once, at most 8 axes, and both slices must have the elements of `shape`. Otherwise `y`
+/// stays unchanged.
 pub fn transpose<T: Bits>(x: &[T], shape: &[usize], perm: &[usize], y: &mut [T]) {
     transpose_on(isa(), x, shape, perm, y);
 }
@@ -56,11 +55,11 @@ pub(super) fn transpose_on<T: Bits>(
     permute(isa, axes, rank, x, y);
 }
 
-/// The axes must not reach beyond `x` and `y`, and each element of `y` at most once.
+/// The axes must stay inside `x` and `y`, and reach each element of `y` at most once.
 fn permute<T: Bits>(isa: Isa, axes: [Axis; MAX_RANK], rank: usize, x: &[T], y: &mut [T]) {
     let (from, to) = (x.as_ptr(), y.as_mut_ptr());
     match size_of::<T>() {
-        // Arrays of bytes have no alignment that elements of the same size might lack.
+        // Byte arrays have no alignment that elements of the same size might lack.
         1 => dispatch(isa, Permute { axes, rank, x: from.cast::<u8>(), y: to.cast::<u8>() }),
         2 => dispatch(
             isa,
@@ -78,11 +77,10 @@ fn permute<T: Bits>(isa: Isa, axes: [Axis; MAX_RANK], rank: usize, x: &[T], y: &
     }
 }
 
-/// `y[j, i] = x[i, j]` for `rows` rows of `cols` elements of `x`, whose rows lie `x_stride` elements apart,
-/// and those of `y` `y_stride`: a part of a transpose, for callers with several threads.
+/// `y[j, i] = x[i, j]` for `rows` rows of `cols` elements of `x`, with row strides of `x_stride` and `y_stride`: a part
+/// of a transpose, for callers with several threads.
 ///
-/// Both slices reach to the last of those elements, and rows of `y` do not overlap. Otherwise `y` is left
-/// as it was.
+/// Both slices must reach the last of those elements, and rows of `y` must not overlap. Otherwise `y` stays unchanged.
 pub fn transpose_part<T: Bits>(
     x: &[T],
     x_stride: usize,
@@ -119,15 +117,15 @@ pub(super) fn transpose_part_on<T: Bits>(
     }
 }
 
-/// How many columns of a matrix, which are rows of its transpose, one of several threads takes at a time:
-/// all of them where a second thread is not worth it, else whole cache lines of `f32`.
+/// Returns how many columns of a matrix (rows of its transpose) each thread should take at a time: all if a second
+/// thread is not worth it, else whole cache lines of `f32`.
 pub fn transpose_grain([rows, cols]: [usize; 2], threads: usize) -> usize {
     let chunks = if rows.saturating_mul(cols) < SMALL { 1 } else { threads.max(1) };
     cols.div_ceil(chunks).next_multiple_of(LINE_BYTES / size_of::<f32>())
 }
 
-/// The axes of the result, outermost first, without those of one element and with neighbours that
-/// stay neighbours made one; and how many there are.
+/// Returns the axes of the output, outermost first, and their count; axes of extent 1 are dropped, and axes that stay
+/// adjacent are merged.
 fn plan(shape: &[usize], perm: &[usize]) -> Option<([Axis; MAX_RANK], usize)> {
     if shape.len() != perm.len() || shape.len() > MAX_RANK {
         return None;
@@ -165,7 +163,7 @@ fn plan(shape: &[usize], perm: &[usize]) -> Option<([Axis; MAX_RANK], usize)> {
     Some((axes, rank))
 }
 
-/// The axes lie within `x` and `y`, and reach each element once; the products do not overflow.
+/// The axes stay inside `x` and `y`, and reach each element once; products do not overflow.
 struct Permute<T> {
     axes: [Axis; MAX_RANK],
     rank: usize,
@@ -182,7 +180,7 @@ impl<T: Copy> SimdOp for Permute<T> {
         let one = Axis { extent: 1, from: 0, to: 0 };
         let last = if rank == 0 { one } else { axes[rank - 1] };
         let mut outer = rank.saturating_sub(1);
-        // The other axis of the planes: the one along which `x` is contiguous.
+        // The other axis of the planes, along which `x` is contiguous.
         let mut inner = one;
         if last.from != 1 && outer != 0 {
             let at = axes[..outer].iter().position(|axis| axis.from == 1).unwrap_or(outer - 1);
@@ -196,7 +194,7 @@ impl<T: Copy> SimdOp for Permute<T> {
             .fold(size_of::<T>(), |bytes, axis| bytes.wrapping_mul(axis.extent));
         let stream = bytes >= STREAM_BYTES;
         let plane_of = Plane { rows: last, cols: inner, stream };
-        // Planes that are small have nobody to read them ahead.
+        // Small planes get no prefetch from the hardware.
         let ahead = bytes > NEAR_BYTES && last.extent * inner.extent * size_of::<T>() <= PAGE_BYTES;
         let mut index = [0; MAX_RANK];
         let (mut from, mut to) = (0, 0);
@@ -242,12 +240,12 @@ impl<T: Copy> SimdOp for Permute<T> {
 struct Plane {
     rows: Axis,
     cols: Axis,
-    /// Whether it is written past the caches.
+    /// Whether to use non-temporal stores.
     stream: bool,
 }
 
 impl Plane {
-    /// Reads a small plane ahead.
+    /// Prefetches a small plane.
     #[inline(always)]
     fn prefetch<S: Vector, T>(self, simd: S, x: *const T, y: *mut T) {
         let Self { rows, cols, stream } = self;
@@ -293,16 +291,16 @@ impl Plane {
         let bytes = rows.extent.saturating_mul(cols.extent).saturating_mul(size_of::<T>());
         let apart = cols.to.wrapping_mul(size_of::<T>());
         let far = bytes > NEAR_BYTES;
-        // The second cache wants neither side's lines to be whole pages apart: two columns of tiles
-        // at a time, and down. Beyond it, along the rows of `x`, which are read ahead that way, unless
-        // the rows of `y` are whole pages apart.
+        // In the second-level cache, lines of either side must not be page multiples apart: the order is two columns of
+        // tiles at a time, downwards. Beyond it, tiles go along the rows of `x`, which the hardware then prefetches,
+        // unless the rows of `y` are page multiples apart.
         let order = match (far, apart.is_multiple_of(PAGE_BYTES)) {
             (false, _) => Order::Pairs,
             (true, true) => Order::Down,
             (true, false) => Order::Across,
         };
-        // Rows that are whole pages apart share so few places of the first cache that what is read ahead
-        // is gone when it is needed.
+        // Rows that are page multiples apart share so few sets of the first-level cache that prefetched lines are
+        // evicted before use.
         let x_apart = rows.from.wrapping_mul(size_of::<T>());
         let crowded = !far && (apart | x_apart).is_multiple_of(PAGE_BYTES);
         let ahead = match (far, size_of::<T>()) {
@@ -332,7 +330,7 @@ impl Plane {
                 }
                 at = 0;
                 while at < down * across {
-                    // Nothing is ahead of the last tiles of a block but themselves.
+                    // The last tiles of a block have no next one, and prefetch themselves.
                     let next = if ahead < down * across - at { there } else { here };
                     there = order.next(there, down, across);
                     let (i, j) = start(next);
@@ -371,13 +369,12 @@ impl Plane {
 enum Order {
     Down,
     Across,
-    /// Two columns at a time, and down.
+    /// Two columns at a time, downwards.
     Pairs,
 }
 
 impl Order {
-    /// The row and the column of the tile after that of `i` and `j`, in a block of `down` times
-    /// `across`.
+    /// Returns the row and column of the tile after `(i, j)` in a block of `down` by `across`.
     #[inline(always)]
     fn next(self, (i, j): (usize, usize), down: usize, across: usize) -> (usize, usize) {
         match self {
@@ -391,22 +388,20 @@ impl Order {
     }
 }
 
-/// The largest tile: `TILE4` rows and columns of 4-byte elements, or `LONG1` rows of `LINE_BYTES` 1-byte
-/// ones.
+/// The largest tile: `TILE4` rows and columns of 4-byte elements, or `LONG1` rows of `LINE_BYTES` 1-byte elements.
 #[derive(Clone, Copy, Debug)]
 struct Tile<T> {
     x: *const T,
     y: *mut T,
-    /// In elements, of `x` and of `y`.
+    /// Strides of `x` and `y` in elements.
     strides: [usize; 2],
 }
 
 impl<T: Copy> Tile<T> {
-    /// Transposes it, and reads `ahead` what is to follow.
+    /// Transposes the tile, and prefetches `ahead`.
     ///
     /// # Safety
-    /// The tile is readable at `x` and writable at `y`; if it is to go past the caches, rows of `y`
-    /// start at lines.
+    /// The tile is readable at `x` and writable at `y`; with `stream`, rows of `y` start at cache lines.
     #[inline(always)]
     unsafe fn transpose<S: Vector>(self, simd: S, ahead: Option<Self>, stream: bool) {
         let Self { x, y, strides: [x_stride, y_stride] } = self;
@@ -456,11 +451,10 @@ impl<T: Copy> Tile<T> {
     }
 }
 
-/// Transposes rows of `count` bytes, if they are 2 to 4. Returns whether they are.
+/// Transposes rows of `count` bytes if there are 2 to 4; returns whether it did.
 ///
 /// # Safety
-/// So many rows, `apart` from each other, are readable at `x`, and as many times `count` bytes writable at `y`, which has none
-/// of them.
+/// `rows` rows with a stride of `apart` are readable at `x`, and `rows * count` bytes writable at `y`, without overlap.
 #[inline(always)]
 unsafe fn interleave(x: *const u8, [rows, apart]: [usize; 2], y: *mut u8, count: usize) -> bool {
     // SAFETY: what holds for `rows` rows holds for the number that they are matched with.
@@ -475,7 +469,7 @@ unsafe fn interleave(x: *const u8, [rows, apart]: [usize; 2], y: *mut u8, count:
     true
 }
 
-/// As [`interleave`] for `N` rows: few enough that the compiler makes shuffles of the loop.
+/// Like [`interleave`] for `N` rows, few enough for the compiler to turn the loop into shuffles.
 ///
 /// # Safety
 /// As of [`interleave`].
@@ -489,12 +483,11 @@ unsafe fn interleave_rows<const N: usize>(x: *const u8, apart: usize, y: *mut u8
     }
 }
 
-/// Transposes what is too small for tiles, by smaller ones and singly: rows `i0..i1` and columns
-/// `j0..j1` of the matrix.
+/// Transposes an area too small for tiles, by smaller tiles and single elements: rows `i0..i1` and columns `j0..j1` of
+/// the matrix.
 ///
 /// # Safety
-/// The elements that the axes reach are readable at `x` and writable at `y`; the ranges lie within
-/// the extents.
+/// The elements that the axes reach are readable at `x` and writable at `y`; the ranges are inside the extents.
 #[inline(always)]
 unsafe fn area<S: Vector, T: Copy>(
     simd: S,
@@ -535,7 +528,7 @@ unsafe fn area<S: Vector, T: Copy>(
                     simd.part4(x.cast(), rows.from, y.cast(), cols.to, tall, wide);
                 }
             } else {
-                // Tiles that reach beyond the range overlap others.
+                // Tiles that would exceed the range overlap others.
                 let (i, j) = (i.min(rows.extent - tile), j.min(cols.extent - tile));
                 // SAFETY: a tile from `i` and `j` on lies within the matrix; elements have 1 byte.
                 unsafe {

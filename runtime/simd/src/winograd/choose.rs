@@ -1,41 +1,40 @@
-//! Where Winograd's algorithm pays.
+//! Chooses between Winograd's algorithm and direct convolution.
 
 use super::{Isa, Layer, Tile, isa};
 
-/// How to compute a convolution of 3 by 3.
+/// An algorithm for 3x3 convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// As the sum that it is, of nine products per channel.
+    /// Direct: nine products per channel.
     Direct,
-    /// By the points of tiles.
+    /// Winograd's algorithm with tiles of this size.
     Winograd(Tile),
 }
 
-/// What a number costs to transform, both ways, where a multiply-add costs 1.
+/// Cost of transforming one element, both ways, in multiply-adds.
 const TRANSFORM: f64 = 12.0;
-/// What starting a product costs.
+/// Cost of starting a product, in multiply-adds.
 const START: f64 = 1000.0;
-/// Weights that stay in a second-level cache of 2 MiB.
+/// Weights that fit a 2 MiB second-level cache.
 const CACHED: f64 = (1 << 19) as f64;
-/// What has to be won by, as the direct sum is more exact.
+/// The required speedup, because direct convolution is more accurate.
 const MARGIN: f64 = 1.1;
 
-/// The algorithm that is faster on one core for a layer, or for as much of one as that core computes.
+/// Returns the faster algorithm on one core for a layer, or for the part of a layer that the core computes.
 ///
-/// Compares estimates in multiply-adds, whose constants fit measurements of layers of 7 by 7 to 112 by
-/// 112 pixels and 3 to 512 channels with AVX-512. From 14 by 14 pixels and 16 channels on it is mostly
-/// `F(4x4, 3x3)`. With fewer tiles than that, and weights beyond the second-level cache, reading those
-/// takes longer than the products: `F(2x2, 3x3)` has fewer weights, and more tiles to each. Few channels
-/// do not make up for the transforms. Threads that share a layer have fewer tiles each.
+/// Compares cost estimates in multiply-adds, with constants fitted to AVX-512 measurements of layers of 7x7 to 112x112
+/// pixels and 3 to 512 channels. From 14x14 pixels and 16 channels on, `F(4x4, 3x3)` mostly wins. With fewer tiles, and
+/// weights larger than the second-level cache, reading the weights dominates: `F(2x2, 3x3)` has fewer weights and more
+/// tiles. With few channels the transforms do not pay off. Threads that share a layer have fewer tiles each.
 ///
-/// Weights have a value at each point: four times as many bytes, or nearly two. Where those are scarce, a byte
-/// costs `price` multiply-adds.
+/// Transformed weights take nearly two or four times as many bytes. Where memory is scarce, a byte costs `price`
+/// multiply-adds.
 pub fn choose(layer: &Layer, price: u32) -> Algorithm {
     choose_on(isa(), layer, price)
 }
 
 pub(super) fn choose_on(isa: Isa, layer: &Layer, price: u32) -> Algorithm {
-    // What a weight costs to read from beyond the second-level cache, next to its multiply-adds.
+    // Cost of reading a weight from beyond the second-level cache, in multiply-adds.
     let read = match isa {
         Isa::Portable => 1.0,
         Isa::Avx2 => 4.0,

@@ -1,4 +1,4 @@
-//! Cuts a layer into blocks of tiles, after checking that all of them lie within the slices.
+//! Divides a layer into blocks of tiles, after checking that all of them are inside the slices.
 
 use std::ops::Range;
 
@@ -7,11 +7,11 @@ use super::{LINE, Layer, Plan, Rows, Tile, packed_len_on, pixel_rows, tile_rows}
 use crate::gemm_f32::{self, Epilogue};
 use crate::isa::{Isa, dispatch};
 
-/// Elements of the transformed tiles and products of a block: a quarter of a second-level cache of 2 MiB,
-/// which the weights pass through meanwhile.
+/// Elements of the transformed tiles and products of a block: a quarter of a 2 MiB second-level cache, through which
+/// the weights stream meanwhile.
 const MAX_BLOCK: usize = 1 << 17;
-/// The fewest tiles of a block, though they leave that cache: weights that lie beyond it are read once per
-/// block, and would take longer than the products.
+/// The fewest tiles of a block, even if they do not fit that cache: weights are read once per block, which would take
+/// longer than the products.
 const MIN_TILES: usize = 32;
 
 impl Plan {
@@ -21,7 +21,7 @@ impl Plan {
         let max_tiles = block_len(tile, layer.channels);
         let rows = |channels: usize| {
             let row = channels.checked_next_multiple_of(LINE)?;
-            // So that both halves of the workspace have a length, whatever the number of tiles.
+            // Ensures that both halves of the workspace have a length, whatever the number of tiles.
             max_tiles.checked_mul(row)?.checked_add(LINE)?.checked_mul(2 * tile.points())?;
             let tiles = max_tiles.min(tile_rows(tile, layer).checked_mul(tiles_per_row)?);
             Some(Rows { row, point: ((tiles * row / LINE) | 1) * LINE })
@@ -92,7 +92,7 @@ impl Plan {
         }
     }
 
-    /// That the whole input, and the rows of pixels of the output, have all their channels.
+    /// Checks that the whole input, and the rows of pixels of the output, have all their channels.
     fn check(&self, pixels: &Range<usize>, x: &[f32], y: &[f32], epilogue: &Epilogue<'_>) {
         let layer = &self.layer;
         let [inputs, outputs] = layer.channels;
@@ -109,22 +109,22 @@ impl Plan {
     }
 }
 
-/// The most tiles of a block.
+/// Returns the most tiles of a block.
 pub(super) fn block_len(tile: Tile, [inputs, outputs]: [usize; 2]) -> usize {
     let one = inputs.saturating_add(outputs).saturating_mul(tile.points());
     (MAX_BLOCK / one.max(1)).max(MIN_TILES)
 }
 
-/// Cuts tiles into the fewest blocks, and those as equal as can be: the first tile and how many.
+/// Divides tiles into the fewest blocks of nearly equal size; yields the first tile and the count.
 fn blocks(tiles: Range<usize>, most: usize) -> impl Iterator<Item = (usize, usize)> {
     let parts = tiles.len().div_ceil(most).max(1);
     let (short, long) = (tiles.len() / parts, tiles.len() % parts);
     (0..parts).map(move |i| (tiles.start + i * short + i.min(long), short + usize::from(i < long)))
 }
 
-/// Nothing, unless the input, the output, and every place that a tile may read have their offsets.
+/// Checks that the offsets of the input, the output, and every position that a tile may read fit `usize`.
 fn reaches(layer: &Layer) -> Option<()> {
-    // The largest tile ends so far behind the last output.
+    // The largest tile extends this far past the last output.
     const BEHIND: usize = 8;
     let pixel = layer.pixel_strides[0];
     let row = layer.input[1].checked_mul(pixel)?;
@@ -139,7 +139,7 @@ fn reaches(layer: &Layer) -> Option<()> {
     Some(())
 }
 
-/// Whether so many pixels lie within the slice.
+/// Whether this many pixels are inside the slice.
 fn holds(data: &[f32], pixels: usize, channels: usize, stride: usize) -> bool {
     if pixels == 0 || channels == 0 {
         return true;

@@ -1,10 +1,10 @@
-//! Weights at each point, as one packed matrix per point.
+//! Weights transformed to each point, as one packed matrix per point.
 
 use super::Tile;
 use super::points::{Filter, Transform};
 use crate::gemm_f32::{Layout, MicroKernels, Stored};
 
-/// As [`pack`](super::pack()); the slices are as long as they must be.
+/// See [`pack`](super::pack()); the lengths of slices have been checked.
 pub(super) fn pack<T: Stored>(
     products: &MicroKernels,
     tile: Tile,
@@ -24,7 +24,7 @@ pub(super) fn pack<T: Stored>(
     }
 }
 
-/// Each filter's value at a point, rounded once.
+/// Evaluates each filter at a point, rounded once.
 fn at_point<T: Stored, const A: usize>(
     g: &[[f64; 3]; A],
     point: usize,

@@ -1,4 +1,4 @@
-//! Every instruction set against a naive sum.
+//! Every instruction set compared with a naive sum.
 
 use super::points::{Filter, Transform};
 use super::*;
@@ -16,7 +16,7 @@ struct Case {
     tile: Tile,
     with: (bool, bool),
     activation: Activation,
-    /// Rows of tiles at once.
+    /// Rows of tiles per call.
     step: usize,
     /// Where the memory of inputs and outputs is fenced.
     edge: Edge,
@@ -35,7 +35,7 @@ impl Case {
     }
 }
 
-/// Elements of pixels so far apart.
+/// Returns the elements of `pixels` pixels at a stride.
 fn len(pixels: usize, channels: usize, stride: usize) -> usize {
     if pixels == 0 || channels == 0 { 0 } else { (pixels - 1) * stride + channels }
 }
@@ -56,13 +56,13 @@ fn activate(activation: Activation, x: f64) -> f64 {
     }
 }
 
-/// The numbers of a case.
+/// The data of a case.
 struct Numbers {
     x: Vec<f32>,
     weights: Vec<f32>,
     bias: Vec<f32>,
     residual: Vec<f32>,
-    /// Elements from a pixel of the residual to the next.
+    /// Elements between pixels of the residual.
     ld: usize,
 }
 
@@ -81,7 +81,7 @@ impl Numbers {
     }
 }
 
-/// Runs a case by the kernels of an instruction set, in ranges of rows, on fenced memory.
+/// Runs a case with the kernels of an instruction set, in ranges of rows, on fenced memory.
 fn run(isa: Isa, case: Case, numbers: &Numbers) -> Vec<f32> {
     let Case { layer, tile, with, activation, step, edge } = case;
     let [c, k] = layer.channels;
@@ -115,7 +115,7 @@ fn run(isa: Isa, case: Case, numbers: &Numbers) -> Vec<f32> {
     y
 }
 
-/// What a pixel's sums are made of, per input channel: its taps, and the largest that its tile reads.
+/// Returns the terms of a pixel's sum per input channel: its taps, and the largest absolute value in its tile.
 fn reads(case: Case, x: &[f32], image: usize, at: [usize; 2]) -> Vec<([f64; 9], f64)> {
     let Case { layer, tile, .. } = case;
     let read = |row: usize, col: usize, c: usize| {
@@ -135,8 +135,8 @@ fn reads(case: Case, x: &[f32], image: usize, at: [usize; 2]) -> Vec<([f64; 9], 
     (0..layer.channels[0]).map(channel).collect()
 }
 
-/// Compares each output with its sum, within the bound that the module states. Returns the
-/// largest share of the bound, and the root mean square error as a multiple of a direct sum's in `f32`.
+/// Compares each output with its sum, within the bound documented in the module. Returns the largest fraction of the
+/// bound, and the root mean square error relative to a direct sum in `f32`.
 fn check(isa: Isa, case: Case, numbers: &Numbers) -> (f64, f64) {
     let Case { layer, tile, with, activation, .. } = case;
     let y = run(isa, case, numbers);
@@ -292,7 +292,7 @@ fn errors_stay_within_the_bound() {
             check(isa, case, &numbers);
         }
 
-        // Numbers of every size, next to each other.
+        // Values of all magnitudes, next to each other.
         let mut numbers = Numbers::noise(&layer);
         for (i, x) in numbers.x.iter_mut().enumerate() {
             *x *= 2.0f32.powi((i * 7 % 41) as i32 - 20);
@@ -333,7 +333,7 @@ fn what_is_not_finite_stays_in_the_tiles_that_read_it() {
     }
 }
 
-/// `growth` from the transforms of unit vectors.
+/// `growth` computed from the transforms of unit vectors.
 struct Growth(Tile);
 
 impl SimdOp for Growth {
@@ -395,7 +395,7 @@ fn the_rule_follows_the_measurements() {
     {
         assert_eq!(chosen(size, channels), Algorithm::Direct, "{size}, {channels:?}");
     }
-    // Where products take longer, weights have the time to arrive.
+    // Longer products hide the latency of loading weights.
     let small = Layer::same(1, [7, 7], [512, 512]);
     assert_eq!(choose::choose_on(Isa::Avx2, &small, 0), four);
     assert_eq!(choose(&small, 0), choose::choose_on(isa(), &small, 0));
@@ -482,7 +482,7 @@ fn layers_make_no_thread_heap_calls() {
         let (mut room, mut y) = (vec![0.0; 600], vec![0.0; 81 * 30]);
         let mut workspace = vec![0.0; plan.workspace_len()];
         let epilogue = Epilogue { activation: Activation::Gelu, ..Epilogue::default() };
-        // Other tests call the heap meanwhile, should the count not be this thread's own.
+        // Other tests may allocate meanwhile, if the count is not per thread.
         let quiet = (0..1000).any(|_| {
             let before = udo_api::guard::thread_heap_calls();
             pack_on(isa, tile, &numbers.weights, layer.channels, &mut packed, &mut room);

@@ -1,23 +1,23 @@
-//! The transforms of tiles, over vectors of channels.
+//! The input and output transforms of tiles, over vectors of channels.
 
 use super::points::{Filter, Transform};
 use super::{Plan, Tile, TileOrigin};
 use crate::gemm_f32::Epilogue;
 use crate::isa::{SimdOp, Vector};
 
-/// Writes tiles of the input, transformed: a row per tile in the matrix of each point.
+/// Transforms tiles of the input; each point has a matrix with one row per tile.
 pub(super) struct Input<'a> {
     pub(super) plan: &'a Plan,
-    /// The first tile, and how many.
+    /// The first tile, and the number of tiles.
     pub(super) first: usize,
     pub(super) tiles: usize,
     /// All images.
     pub(super) x: *const f32,
-    /// Room for [`Plan::inputs`] at each point.
+    /// Memory for [`Plan::inputs`] at each point.
     pub(super) to: *mut f32,
 }
 
-/// Where a tile reads: the pixel at its corner, which may lie outside, and its pixels within the image.
+/// The input of a tile: its corner pixel, which may be outside the image, and its pixels inside the image.
 struct Window {
     corner: *const f32,
     row: usize,
@@ -118,7 +118,7 @@ impl Window {
     }
 }
 
-/// One tile of a vector of channels.
+/// Transforms one tile of a vector of channels.
 ///
 /// # Safety
 ///
@@ -153,21 +153,21 @@ unsafe fn transform_input<S: Vector, const M: usize, const A: usize>(
     }
 }
 
-/// Writes tiles of the output, from a row per tile in the matrix of each point.
+/// Transforms products back to tiles of the output, from one row per tile in each point's matrix.
 pub(super) struct Output<'a> {
     pub(super) plan: &'a Plan,
-    /// The first tile, and how many.
+    /// The first tile, and the number of tiles.
     pub(super) first: usize,
     pub(super) tiles: usize,
     /// The sums of [`Plan::outputs`] at each point.
     pub(super) from: *const f32,
-    /// Row of pixels that `y` and the residual start at, counted over all images.
+    /// The row of pixels that `y` and the residual start at, counted over all images.
     pub(super) top: usize,
     pub(super) y: *mut f32,
     pub(super) epilogue: &'a Epilogue<'a>,
 }
 
-/// Where a tile writes its pixels, and how many of them are there.
+/// The output of a tile: its first pixel, and how many pixels exist.
 struct Target {
     y: *mut f32,
     row: usize,
@@ -231,7 +231,7 @@ impl Output<'_> {
         }
     }
 
-    /// Adds, activates and stores a vector of channels.
+    /// Adds bias and residual, activates and stores a vector of channels.
     ///
     /// # Safety
     ///
@@ -288,7 +288,7 @@ impl Output<'_> {
     }
 }
 
-/// One tile of a vector of channels.
+/// Transforms one tile of a vector of channels.
 ///
 /// # Safety
 ///

@@ -1,5 +1,5 @@
 //! Attention in f32, tile by tile. An online softmax runs over blocks of keys and rescales earlier sums whenever a
-//! larger score appears (FlashAttention: Dao et al., 2022).
+//! larger score appears (`FlashAttention`: Dao et al., 2022).
 
 use std::marker::PhantomData;
 

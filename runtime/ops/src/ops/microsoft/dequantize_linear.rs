@@ -1,3 +1,3 @@
-//! Uses ONNX's DequantizeLinear, whose newest version accepts all that this operator does.
+//! Uses ONNX's `DequantizeLinear`, whose newest version accepts all that this operator does.
 
 pub(crate) use crate::ops::dequantize_linear::DEF;

@@ -1,3 +1,3 @@
-//! Uses ONNX's QuantizeLinear, whose newest version accepts all that this operator does.
+//! Uses ONNX's `QuantizeLinear`, whose newest version accepts all that this operator does.
 
 pub(crate) use crate::ops::quantize_linear::DEF;

@@ -1,4 +1,4 @@
-//! The epilogue: what becomes of sums that the tile registers wrote.
+//! The epilogue: finishes sums that the tile registers have stored.
 
 use std::arch::x86_64::{
     _mm512_load_si512, _mm512_mullo_epi32, _mm512_set1_epi32, _mm512_setzero_si512,
@@ -8,27 +8,27 @@ use std::ops::Range;
 
 use crate::gemm_u8::{Columns, LANES, Out, Row, Tile, avx512};
 
-/// Rows whose sums are complete, some of which are written already.
+/// Rows with complete sums, of which some are already written.
 pub(super) struct Epilogue<'a, const VECTORS: usize> {
     pub(super) tile: &'a Tile,
     pub(super) columns: &'a Columns,
     pub(super) out: Out,
     pub(super) stride: usize,
-    /// The sums of the rows from `top` on.
+    /// Sums of the rows from `top` on.
     pub(super) sums: *mut Row,
-    /// As [`Run`](super::Run) says.
+    /// See [`Run`](super::Run).
     pub(super) kept: usize,
     pub(super) top: usize,
-    /// Those that are left to write.
+    /// The rows left to write.
     pub(super) rows: Range<usize>,
 }
 
 impl<const VECTORS: usize> Epilogue<'_, VECTORS> {
-    /// Writes at most so many rows.
+    /// Writes at most `count` rows.
     ///
     /// # Safety
     ///
-    /// The sums of the rows that are left are there, and `out` is good for all rows of the columns.
+    /// The sums of the remaining rows are stored, and `out` is valid for all rows of the columns.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) unsafe fn write_rows(&mut self, count: usize) {
@@ -61,7 +61,7 @@ impl<const VECTORS: usize> Epilogue<'_, VECTORS> {
         }
     }
 
-    /// Takes the columns' zero points times the sum of the row's values off.
+    /// Subtracts the columns' zero points times the sum of the row's values.
     #[target_feature(enable = "avx512f")]
     fn shift(&self, sums: &mut Row, row_sum: i32) {
         let row_sum = _mm512_set1_epi32(row_sum);

@@ -1,5 +1,5 @@
-//! Rows of the left side packed next to each other: those that a table gathers, and those at the end of
-//! the values, which may not be read in whole steps.
+//! Packs rows of the left side contiguously: gathered rows, and rows at the end of the data, which cannot be read in
+//! whole steps.
 
 use std::arch::x86_64::{
     _mm256_maskz_loadu_epi32, _mm512_add_epi64, _mm512_cmpeq_epi64_mask, _mm512_cvtepu32_epi64,
@@ -14,32 +14,32 @@ use crate::gemm_u8::{PADDING, Tile};
 /// Taps whose pixels are looked up at a time.
 const TAPS: usize = 8;
 
-/// The values of 16 rows in a step of the depth.
+/// The values of 16 rows in one step of the depth.
 #[repr(C, align(64))]
 pub(super) struct TileRows([[u8; STEP]; TILE]);
 
-/// Packs rows of a tile, one step after the other, with zeros behind the depth.
+/// Packs the rows of a tile, step by step, with zeros past the depth.
 pub(super) struct PackA<'a> {
     tile: &'a Tile,
     row: usize,
     height: usize,
-    /// Values of a tap, and with those that make its last group whole.
+    /// Values per tap, and the same rounded up to whole groups.
     width: usize,
     padded: usize,
-    /// Where the packing stands.
+    /// The current position.
     tap: usize,
     within: usize,
-    /// Where taps begin, of the eight that were looked up last.
+    /// Addresses of the eight taps looked up last.
     pixels: Pixels,
     looked_up: usize,
 }
 
-/// Addresses, as vectors compute them; what they lie in is exposed.
+/// Addresses computed by vectors; the provenance of the data they point to is exposed.
 #[repr(align(64))]
 struct Pixels([[usize; TAPS]; TILE]);
 
 impl<'a> PackA<'a> {
-    /// Of at most 16 rows from `row` on, from a step of the depth on.
+    /// Starts packing at most 16 rows from `row` on, from a step of the depth on.
     pub(super) fn new(tile: &'a Tile, row: usize, step: usize) -> Self {
         let width = tile.groups * 4 + tile.tail;
         let padded = width.next_multiple_of(4);
@@ -60,7 +60,7 @@ impl<'a> PackA<'a> {
     ///
     /// # Safety
     ///
-    /// The pointers of the tile are good for what [`Tile`] says, and it has these rows; the machine has the features.
+    /// The tile's pointers are valid as [`Tile`] states, and it has these rows; the machine has the features.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) unsafe fn step(&mut self, to: &mut TileRows) {
@@ -114,7 +114,7 @@ impl<'a> PackA<'a> {
         }
     }
 
-    /// Finds the pixels of eight taps.
+    /// Looks up the pixels of eight taps.
     ///
     /// # Safety
     ///

@@ -1,7 +1,7 @@
-//! The tile registers, by hand: the intrinsics are not stable yet.
+//! The tile registers, by inline assembly, because the intrinsics are not stable yet.
 //!
-//! The first four registers hold sums from one function to the next. That holds because the compiler uses no tile
-//! register of its own: it would need a feature that is on nowhere here.
+//! The first four registers hold sums across functions. This is sound because the compiler never uses tile registers:
+//! that would need a target feature that is not enabled anywhere here.
 
 use std::arch::asm;
 
@@ -9,10 +9,10 @@ use crate::gemm_u8::{Row, pack::LINE};
 
 /// Rows of a register.
 pub(super) const TILE: usize = 16;
-/// Values in a row of a register.
+/// Bytes per row of a register.
 pub(super) const STEP: usize = 64;
 
-/// The shapes of the registers: "Intel 64 and IA-32 Architectures Software Developer's Manual", volume 1, 18.2.
+/// The shapes of the registers ("Intel 64 and IA-32 Architectures Software Developer's Manual", volume 1, 18.2).
 #[repr(C, align(64))]
 struct Config {
     palette: u8,
@@ -41,7 +41,7 @@ pub(super) unsafe fn configure() {
     unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIG, options(nostack, readonly)) }
 }
 
-/// Releases the registers, so that the system need not keep them for the thread.
+/// Releases the registers, so that the system need not save them for the thread.
 ///
 /// # Safety
 ///
@@ -51,7 +51,7 @@ pub(super) unsafe fn release() {
     unsafe { asm!("tilerelease", options(nostack, nomem)) }
 }
 
-/// Sums begin with `VECTORS` lines for each row, so many bytes from row to row.
+/// Loads initial sums: `VECTORS` cache lines per row, with a row stride of `apart` bytes.
 ///
 /// # Safety
 ///
@@ -80,8 +80,8 @@ pub(super) unsafe fn load<const VECTORS: usize>(from: *const i32, apart: usize) 
     }
 }
 
-/// Adds the products of 16 rows of 64 values, `apart` bytes from row to row, with 16 groups of `VECTORS`
-/// lines of weights.
+/// Adds the products of 16 rows of 64 values, with a stride of `apart` bytes, and 16 groups of `VECTORS` cache lines of
+/// weights.
 ///
 /// # Safety
 ///
@@ -119,7 +119,7 @@ pub(super) unsafe fn step<const VECTORS: usize>(a: *const u8, apart: usize, b: *
     }
 }
 
-/// Writes the sums of 16 rows.
+/// Stores the sums of 16 rows.
 ///
 /// # Safety
 ///
@@ -147,8 +147,8 @@ pub(super) unsafe fn store<const VECTORS: usize>(to: *mut Row) {
     }
 }
 
-/// Products that stay in the registers, `steps` times sixteen instructions of them. Returns how many operations that was: two
-/// per product.
+/// Executes products in registers, `steps` times sixteen instructions. Returns the number of operations: two per
+/// product.
 ///
 /// # Safety
 ///

@@ -1,11 +1,11 @@
 //! `erf`: a polynomial in `x^2` below 0.9, and `1 - exp(p(x))` above.
 //!
-//! Both polynomials are least-squares fits with Lawson's weights, made in 120 bits: the first for
-//! the relative error (1.2e-8), the second for the error of the result (8e-10).
+//! Both polynomials are least-squares fits with Lawson's weights, computed in 120 bits: the first minimizes the
+//! relative error (1.2e-8), the second the error of the result (8e-10).
 
 use crate::isa::Simd;
 
-/// `erf` of every lane, without tables.
+/// Computes `erf` of every lane, without tables.
 #[inline(always)]
 pub(in crate::isa) fn erf_of<S: Simd>(simd: S, x: S::F) -> S::F {
     // From 3.93 on the result rounds to 1.

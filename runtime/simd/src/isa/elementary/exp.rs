@@ -2,20 +2,20 @@
 
 use crate::isa::Simd;
 
-/// 10 bits of `ln 2`, so that a multiple of up to 14 bits is exact.
+/// The leading 10 bits of `ln 2`, so that its product with an integer of up to 14 bits is exact.
 const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = -2.121_944_4e-4;
 
-/// `exp` of every lane, without tables.
+/// Computes `exp` of every lane, without tables.
 #[inline(always)]
 pub(in crate::isa) fn exp_of<S: Simd>(simd: S, x: S::F) -> S::F {
-    // Beyond these the result is infinite, or zero. A NaN stays, as the second operand.
+    // Outside this range the result is infinite or 0. NaN passes as the second operand.
     let x = simd.min(simd.splat(89.0), simd.max(simd.splat(-104.0), x));
     let (n, p) = reduced(simd, x);
     simd.scale(simd.add(p, simd.splat(1.0)), n)
 }
 
-/// `exp(x) - 1` for `x` in 0..=87.
+/// Computes `exp(x) - 1` for `x` in 0..=87.
 #[inline(always)]
 pub(in crate::isa) fn exp_less_one<S: Simd>(simd: S, x: S::F) -> S::F {
     let (n, p) = reduced(simd, x);
@@ -23,20 +23,20 @@ pub(in crate::isa) fn exp_less_one<S: Simd>(simd: S, x: S::F) -> S::F {
     simd.fma(p, power, simd.sub(power, simd.splat(1.0)))
 }
 
-/// `exp(x) - 1` of every lane.
+/// Computes `exp(x) - 1` of every lane.
 #[inline(always)]
 pub(in crate::isa) fn expm1_of<S: Simd>(simd: S, x: S::F) -> S::F {
-    // Beyond these the result is infinite, or rounds to -1. A NaN stays, as the second operand.
+    // Outside this range the result is infinite or rounds to -1. NaN passes as the second operand.
     let within = simd.min(simd.splat(89.0), simd.max(simd.splat(-18.0), x));
     let (n, p) = reduced(simd, within);
-    // Half of it, as the power itself may be too large.
+    // Half the power of two, which may itself overflow.
     let power = simd.power(simd.to_int(simd.sub(n, simd.splat(1.0))));
     let half = simd.fma(p, power, simd.sub(power, simd.splat(0.5)));
     let tiny = simd.lt(simd.abs(x), simd.splat(1e-8));
     simd.select(tiny, x, simd.add(half, half))
 }
 
-/// `n` and `exp(r) - 1` where `x = n ln 2 + r` and `n` is whole, and `r` in -0.35..=0.35.
+/// Returns `n` and `exp(r) - 1`, where `x = n ln 2 + r`, with `n` whole and `r` in -0.35..=0.35.
 #[inline(always)]
 fn reduced<S: Simd>(simd: S, x: S::F) -> (S::F, S::F) {
     let n = simd.round_small(simd.mul(x, simd.splat(std::f32::consts::LOG2_E)));

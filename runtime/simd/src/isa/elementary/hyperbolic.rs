@@ -1,14 +1,14 @@
-//! Hyperbolic functions and their inverses, by exponentials and logarithms that keep small arguments exact.
+//! Hyperbolic functions and their inverses, by `expm1` and `log1p`, which are accurate for small arguments.
 
 use crate::isa::Simd;
 
-/// Above this, the smaller exponential is less than the error of the larger one.
+/// Above this, the smaller exponential is below the rounding error of the larger one.
 const FAR: f32 = 20.0;
 
-/// Above this, the square of a number and of one next to it have one root.
+/// Above this, `x^2` and `x^2 + 1` have the same root.
 const LARGE: f32 = 8192.0;
 
-/// `sinh` of every lane.
+/// Computes `sinh` of every lane.
 #[inline(always)]
 pub(in crate::isa) fn sinh_of<S: Simd>(simd: S, x: S::F) -> S::F {
     let (size, half) = (simd.abs(x), simd.splat(0.5));
@@ -17,7 +17,7 @@ pub(in crate::isa) fn sinh_of<S: Simd>(simd: S, x: S::F) -> S::F {
     simd.with_sign(far_or(simd, size, simd.mul(half, near)), x)
 }
 
-/// `cosh` of every lane.
+/// Computes `cosh` of every lane.
 #[inline(always)]
 pub(in crate::isa) fn cosh_of<S: Simd>(simd: S, x: S::F) -> S::F {
     let (size, half) = (simd.abs(x), simd.splat(0.5));
@@ -25,8 +25,8 @@ pub(in crate::isa) fn cosh_of<S: Simd>(simd: S, x: S::F) -> S::F {
     far_or(simd, size, simd.mul(half, simd.add(e, simd.div(simd.splat(1.0), e))))
 }
 
-/// Half the exponential of `size` where it is large, in two factors, as it may be finite where the exponential is
-/// not; `near` elsewhere.
+/// Computes half the exponential of a large `size` as two factors, since it may be finite where the exponential
+/// overflows; `near` elsewhere.
 #[inline(always)]
 fn far_or<S: Simd>(simd: S, size: S::F, near: S::F) -> S::F {
     let half = simd.splat(0.5);
@@ -35,7 +35,7 @@ fn far_or<S: Simd>(simd: S, size: S::F, near: S::F) -> S::F {
     simd.select(simd.lt(simd.splat(FAR), size), far, near)
 }
 
-/// `asinh` of every lane.
+/// Computes `asinh` of every lane.
 #[inline(always)]
 pub(in crate::isa) fn asinh_of<S: Simd>(simd: S, x: S::F) -> S::F {
     let (size, one) = (simd.abs(x), simd.splat(1.0));
@@ -45,7 +45,7 @@ pub(in crate::isa) fn asinh_of<S: Simd>(simd: S, x: S::F) -> S::F {
     simd.with_sign(log_of_double_or(simd, size, near), x)
 }
 
-/// `acosh` of every lane; a NaN below 1.
+/// Computes `acosh` of every lane; NaN below 1.
 #[inline(always)]
 pub(in crate::isa) fn acosh_of<S: Simd>(simd: S, x: S::F) -> S::F {
     let one = simd.splat(1.0);
@@ -55,14 +55,14 @@ pub(in crate::isa) fn acosh_of<S: Simd>(simd: S, x: S::F) -> S::F {
     simd.select(simd.le(one, x), y, simd.splat(f32::NAN))
 }
 
-/// `log(2 x)` where `x` is large, `near` elsewhere.
+/// Computes `log(2 x)` where `x` is large; `near` elsewhere.
 #[inline(always)]
 fn log_of_double_or<S: Simd>(simd: S, x: S::F, near: S::F) -> S::F {
     let far = simd.add(simd.log(x), simd.splat(std::f32::consts::LN_2));
     simd.select(simd.lt(simd.splat(LARGE), x), far, near)
 }
 
-/// `atanh` of every lane; a NaN beyond 1.
+/// Computes `atanh` of every lane; NaN outside -1..=1.
 #[inline(always)]
 pub(in crate::isa) fn atanh_of<S: Simd>(simd: S, x: S::F) -> S::F {
     let size = simd.abs(x);

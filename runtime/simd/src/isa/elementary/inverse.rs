@@ -1,10 +1,10 @@
-//! `asin`, `acos` and `atan`: reduced to small arguments, then Cephes' polynomials (`asinf.c`, `atanf.c`).
+//! `asin`, `acos` and `atan`: reduction to small arguments, then Cephes' polynomials (`asinf.c`, `atanf.c`).
 
 use std::f32::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
 use crate::isa::Simd;
 
-/// `asin` of every lane; a NaN beyond 1.
+/// Computes `asin` of every lane; NaN outside -1..=1.
 #[inline(always)]
 pub(in crate::isa) fn asin_of<S: Simd>(simd: S, x: S::F) -> S::F {
     let size = simd.abs(x);
@@ -13,7 +13,7 @@ pub(in crate::isa) fn asin_of<S: Simd>(simd: S, x: S::F) -> S::F {
     simd.with_sign(simd.select(is_large, large, y), x)
 }
 
-/// `acos` of every lane; a NaN beyond 1.
+/// Computes `acos` of every lane; NaN outside -1..=1.
 #[inline(always)]
 pub(in crate::isa) fn acos_of<S: Simd>(simd: S, x: S::F) -> S::F {
     let zero = simd.splat(0.0);
@@ -23,7 +23,8 @@ pub(in crate::isa) fn acos_of<S: Simd>(simd: S, x: S::F) -> S::F {
     simd.select(is_large, large, simd.sub(simd.splat(FRAC_PI_2), simd.with_sign(y, x)))
 }
 
-/// `asin` of `size` up to a half; above, that of `sqrt((1 - size) / 2)`, which is half the angle that is left to a right one.
+/// Computes `asin` of `size` up to 1/2. Above, returns `asin(sqrt((1 - size) / 2))`, half the complementary angle, and
+/// true in the mask.
 #[inline(always)]
 fn small_angle<S: Simd>(simd: S, size: S::F) -> (S::F, S::M) {
     let half = simd.splat(0.5);
@@ -36,11 +37,11 @@ fn small_angle<S: Simd>(simd: S, size: S::F) -> (S::F, S::M) {
     (simd.fma(simd.mul(p, square), r, r), is_large)
 }
 
-/// `atan` of every lane.
+/// Computes `atan` of every lane.
 #[inline(always)]
 pub(in crate::isa) fn atan_of<S: Simd>(simd: S, x: S::F) -> S::F {
     let (size, one) = (simd.abs(x), simd.splat(1.0));
-    // Tangents of three eighths and of an eighth of a half turn.
+    // tan(3 pi / 8) and tan(pi / 8).
     let is_far = simd.lt(simd.splat(2.414_213_6), size);
     let is_near = simd.le(size, simd.splat(0.414_213_57));
     let above = simd.select(is_far, simd.splat(-1.0), simd.sub(size, one));

@@ -1,17 +1,17 @@
-//! `log`: the exponent apart, then Cephes' polynomial (`logf.c`).
+//! `log`: splits off the exponent, then evaluates Cephes' polynomial (`logf.c`).
 
 use crate::isa::Simd;
 
 const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = -2.121_944_4e-4;
 
-/// `log` of every lane, without tables.
+/// Computes `log` of every lane, without tables.
 #[inline(always)]
 pub(in crate::isa) fn log_of<S: Simd>(simd: S, x: S::F) -> S::F {
     let tiny = simd.lt(x, simd.splat(f32::MIN_POSITIVE));
     let normal = simd.select(tiny, simd.mul(x, simd.splat(8_388_608.0)), x);
     let offset = simd.select(tiny, simd.splat(-23.0), simd.splat(0.0));
-    // The mantissa lies within a factor of the square root of 2 around 1.
+    // The mantissa is within a factor of sqrt(2) of 1.
     let bits = simd.bits(normal);
     let base = simd.splat_i(std::f32::consts::FRAC_1_SQRT_2.to_bits().cast_signed());
     let exponent = simd.sar::<23>(simd.sub_i(bits, base));
@@ -45,18 +45,18 @@ pub(in crate::isa) fn log_of<S: Simd>(simd: S, x: S::F) -> S::F {
     simd.select(simd.lt(zero, x), y, odd)
 }
 
-/// `log(1 + x)` of every lane.
+/// Computes `log(1 + x)` of every lane.
 #[inline(always)]
 pub(in crate::isa) fn log1p_of<S: Simd>(simd: S, x: S::F) -> S::F {
     let one = simd.splat(1.0);
     let sum = simd.add(one, x);
-    // What the sum lost of the smaller one.
+    // The rounding error of `1 + x`.
     let (size, is_large) = (simd.abs(x), simd.lt(one, x));
     let lost =
         simd.sub(simd.select(is_large, one, x), simd.sub(sum, simd.select(is_large, x, one)));
     let y = simd.add(simd.log(sum), simd.div(lost, sum));
     let y = simd.select(simd.lt(size, simd.splat(1e-8)), x, y);
-    // Where the quotient is of zeros or of infinities.
+    // The correction's quotient would be 0/0 or inf/inf.
     let ends = simd.mask_or(simd.eq(x, simd.splat(-1.0)), simd.eq(x, simd.splat(f32::INFINITY)));
     simd.select(ends, simd.log(sum), y)
 }

@@ -1,8 +1,8 @@
-//! `1 / (1 + exp(-x))`, with the exponential of a negative number on either side of zero.
+//! `1 / (1 + exp(-x))`, computed with the exponential of `-|x|`, which cannot overflow.
 
 use crate::isa::Simd;
 
-/// `sigmoid` of every lane.
+/// Computes `sigmoid` of every lane.
 #[inline(always)]
 pub(in crate::isa) fn sigmoid_of<S: Simd>(simd: S, x: S::F) -> S::F {
     let one = simd.splat(1.0);

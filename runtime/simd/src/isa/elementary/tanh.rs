@@ -1,9 +1,9 @@
-//! `tanh` as `e / (e + 2)` with `e = exp(2x) - 1`, which keeps small arguments exact.
+//! `tanh` as `e / (e + 2)` with `e = exp(2x) - 1`, which is accurate for small arguments.
 
 use super::exp::exp_less_one;
 use crate::isa::Simd;
 
-/// `tanh` of every lane, without tables.
+/// Computes `tanh` of every lane, without tables.
 #[inline(always)]
 pub(in crate::isa) fn tanh_of<S: Simd>(simd: S, x: S::F) -> S::F {
     // From 9.02 on the result rounds to 1.

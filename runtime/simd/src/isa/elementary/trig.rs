@@ -1,28 +1,28 @@
-//! `sin` and `cos`: reduced by multiples of a half turn, then one polynomial.
+//! `sin` and `cos`: reduction by multiples of a half turn, then one polynomial.
 //!
-//! Up to 8192 the reduction is Cody and Waite's, in three steps where a multiply-add rounds once and
-//! in four elsewhere; beyond, it is Payne and Hanek's, in integers and lane by lane. The polynomial
-//! interpolates `(sin(r) / r - 1) / r^2` at Chebyshev's nodes.
+//! Up to 8192 the reduction is Cody and Waite's, in three steps with fused multiply-adds and in four without. Beyond,
+//! it is Payne and Hanek's, in integers and lane by lane. The polynomial interpolates `(sin(r) / r - 1) / r^2` at
+//! Chebyshev nodes.
 
 use crate::isa::Simd;
 
-/// Above this, multiples of the first two parts of a half turn would no longer be exact.
+/// Above this, multiples of the first two parts of a half turn are no longer exact.
 const LARGE: f32 = 8192.0;
 
-/// A half turn in parts of 24 bits each, all positive, which keeps zeros so.
+/// A half turn in parts of 24 bits each, all positive, which preserves the sign of zeros.
 const HALF: [f32; 3] = [3.141_592_5, 1.509_957_9e-7, 1.078_060_6e-14];
 
 /// A half turn in parts of 8, 11, 11 and 24 bits.
 const HALF_SHORT: [f32; 4] = [3.140_625, 9.675_026e-4, 1.509_906_7e-7, 5.126_688e-12];
 
-/// The bits of `2 / pi` behind 64 zeros.
+/// The bits of `2 / pi` after 64 zeros.
 const TWO_OVER_PI: [u64; 5] =
     [0, 0xa2f9_836e_4e44_1529, 0xfc27_57d1_f534_ddc0, 0xdb62_9599_3c43_9041, 0xfe51_63ab_debb_c561];
 
-/// 1.5 * 2^23: added to a float below 2^22 it leaves the nearest integer in the low bits.
+/// 1.5 * 2^23: adding it to a float below 2^22 leaves the nearest integer in the low bits.
 const MAGIC: f32 = 12_582_912.0;
 
-/// `sin` of every lane.
+/// Computes `sin` of every lane.
 #[inline(always)]
 pub(in crate::isa) fn sin_of<S: Simd>(simd: S, x: S::F) -> S::F {
     let (size, magic) = (simd.abs(x), simd.splat(MAGIC));
@@ -32,7 +32,7 @@ pub(in crate::isa) fn sin_of<S: Simd>(simd: S, x: S::F) -> S::F {
     simd.float(simd.xor(simd.bits(y), sign))
 }
 
-/// `cos` of every lane.
+/// Computes `cos` of every lane.
 #[inline(always)]
 pub(in crate::isa) fn cos_of<S: Simd>(simd: S, x: S::F) -> S::F {
     let (size, magic, half) = (simd.abs(x), simd.splat(MAGIC), simd.splat(0.5));
@@ -42,18 +42,18 @@ pub(in crate::isa) fn cos_of<S: Simd>(simd: S, x: S::F) -> S::F {
     turned(simd, size, n, at, 1)
 }
 
-/// The sine of `x >= 0` and `quarters` of a turn, `n` half turns away from 0; the lowest bit of `at` says
-/// whether the sign changes.
+/// Computes the sine of `x >= 0` plus `quarters` of a turn, `n` half turns away from 0; the lowest bit of `at`
+/// determines the sign.
 #[inline(always)]
 fn turned<S: Simd>(simd: S, x: S::F, n: S::F, at: S::F, quarters: u32) -> S::F {
     let r = if S::FUSED { less(simd, x, n, HALF) } else { less(simd, x, n, HALF_SHORT) };
     let y = wave(simd, r, simd.bits(at));
-    // Not so for a NaN, which is one by now.
+    // The comparison is false for NaN, and `y` is NaN already.
     let is_large = simd.lt(simd.splat(LARGE), x);
     if simd.any(is_large) { large(simd, x, y, quarters) } else { y }
 }
 
-/// `x` less `n` times the sum of `parts`.
+/// Subtracts `n` times the sum of `parts` from `x`.
 #[inline(always)]
 fn less<S: Simd, const N: usize>(simd: S, x: S::F, n: S::F, parts: [f32; N]) -> S::F {
     let mut r = x;
@@ -65,7 +65,7 @@ fn less<S: Simd, const N: usize>(simd: S, x: S::F, n: S::F, parts: [f32; N]) -> 
     r
 }
 
-/// The sine of `r` in a quarter turn around 0, with the other sign if `n` is odd.
+/// Computes the sine of `r` within a quarter turn of 0, negated if `n` is odd.
 #[inline(always)]
 fn wave<S: Simd>(simd: S, r: S::F, n: S::I) -> S::F {
     let z = simd.mul(r, r);
@@ -75,7 +75,7 @@ fn wave<S: Simd>(simd: S, r: S::F, n: S::I) -> S::F {
     simd.float(simd.xor(simd.bits(y), simd.shl::<31>(n)))
 }
 
-/// Replaces the results of the lanes whose `x` is large.
+/// Replaces the results of lanes with a large `x`.
 #[inline(always)]
 fn large<S: Simd>(simd: S, x: S::F, y: S::F, quarters: u32) -> S::F {
     let (mut rests, mut counts) = ([0.0; 16], [0.0; 16]);
@@ -88,8 +88,8 @@ fn large<S: Simd>(simd: S, x: S::F, y: S::F, quarters: u32) -> S::F {
     simd.select(simd.lt(simd.splat(LARGE), x), wave(simd, r, n), y)
 }
 
-/// Payne and Hanek's reduction of `x > 8192` and `quarters` of a turn: the rest, and the count of
-/// half turns modulo 2.
+/// Payne and Hanek's reduction of `x > 8192` plus `quarters` of a turn: returns the remainder, and the number of half
+/// turns modulo 2.
 #[inline(never)]
 fn payne_hanek(x: f32, quarters: u32) -> (f32, f32) {
     if x == f32::INFINITY {
@@ -97,9 +97,9 @@ fn payne_hanek(x: f32, quarters: u32) -> (f32, f32) {
     }
     let bits = x.to_bits();
     let mantissa = u128::from(bits & 0x7f_ffff | 0x80_0000);
-    // With `x = mantissa * 2^e`, the bits of `2 / pi` that weigh `2^127..=2^0` in the product
-    // `x * 2 / pi * 2^126`; those above make whole turns, those below are less than its error.
-    // The one that weighs `2^127` is bit `e - 1` behind the point, and thus at `e + 62`.
+    // With `x = mantissa * 2^e`, selects the bits of `2 / pi` of weight `2^127..=2^0` in the product `x * 2 / pi *
+    // 2^126`. Higher bits make whole turns, lower ones are below the error. The bit of weight `2^127` is number `e - 1`
+    // after the point, and thus at `e + 62`.
     let at = (bits >> 23) as usize + 62 - 150;
     let (word, shift) = (at / 64, at % 64);
     let window = u128::from(TWO_OVER_PI[word]) << 64 | u128::from(TWO_OVER_PI[word + 1]);
