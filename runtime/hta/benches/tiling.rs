@@ -208,14 +208,14 @@ fn main() {
     println!();
     for row in LAYERS {
         let case = Case::new(row);
-        let (wanted, values) = case.direct();
-        print!("{:28} {wanted:>10.1}", row.0);
+        let (expected, values) = case.direct();
+        print!("{:28} {expected:>10.1}", row.0);
         for soc in SOCS {
             // Inner layers of networks have more channels than inputs may have.
             let soc = Soc { input_channels: soc.extent, ..*soc };
             let (found, made) = case.on(&soc);
             assert!(made == values, "{} on {}", row.0, soc.name);
-            print!(" {found:>10.1} ({:.2}x)", found / wanted);
+            print!(" {found:>10.1} ({:.2}x)", found / expected);
         }
         println!();
     }

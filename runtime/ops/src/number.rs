@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn powers_of_integers_wrap_and_lose_their_fraction() {
-        for (base, exponent, wanted) in [
+        for (base, exponent, expected) in [
             (3, 4, 81),
             (-3, 3, -27),
             (-3, 5, 13),
@@ -309,7 +309,7 @@ mod tests {
             (2, -1, 0),
             (3, i8::MIN, 0),
         ] {
-            assert_eq!(Number::pow(base, exponent), wanted, "{base} to the {exponent}");
+            assert_eq!(Number::pow(base, exponent), expected, "{base} to the {exponent}");
         }
         assert_eq!(Number::pow(u64::MAX, u64::MAX), u64::MAX);
         assert_eq!(Number::pow(3i64, i64::MIN), 0);

@@ -352,9 +352,9 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         files.sort();
-        let wanted =
+        let expected =
             ["def.rs", "family", "family.rs", "lib.rs", "number.rs", "ops", "ops.rs", "testing.rs"];
-        assert_eq!(files, wanted);
+        assert_eq!(files, expected);
     }
 
     #[test]

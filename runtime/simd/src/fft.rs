@@ -16,7 +16,7 @@ mod tests;
 pub use lane::Lane;
 
 use crate::isa::{Isa, dispatch, isa};
-use run::{Halves, Run};
+use run::{RealSpectra, Run};
 
 /// The largest radix of a pass; beyond it, a convolution is cheaper.
 const MAX_RADIX: usize = 31;
@@ -203,7 +203,7 @@ impl RealFft {
         let (first, roots) = table.split_at(self.fft.table_len());
         self.fft.run_on::<T, L>(isa, first, data, beside);
         if self.is_halved() {
-            dispatch(isa, Halves::<T, L> { len: self.fft.len, roots, data });
+            dispatch(isa, RealSpectra::<T, L> { len: self.fft.len, roots, data });
         }
     }
 }

@@ -184,13 +184,13 @@ impl Rows<'_> {
     fn round(&self, row: usize, depth: Range<usize>, to: &mut [u32]) {
         match *self {
             Self::Strided { a, lda } => {
-                let mut to = Halves { to, len: 0 };
+                let mut to = HalfWords { to, len: 0 };
                 to.push(&a[row * lda..][depth.clone()]);
                 to.end();
             }
             Self::Gathered { a, lda, table, taps, channels: (first, count) } => {
                 let entries = &table[row * taps..][..taps];
-                let mut to = Halves { to, len: 0 };
+                let mut to = HalfWords { to, len: 0 };
                 let mut at = depth.start;
                 while at < depth.end {
                     let (tap, channel) = (at / count, at % count);
@@ -210,19 +210,19 @@ impl Rows<'_> {
 }
 
 /// The halves of words that are written in order.
-struct Halves<'a> {
+struct HalfWords<'a> {
     to: &'a mut [u32],
     len: usize,
 }
 
-impl Halves<'_> {
+impl HalfWords<'_> {
     /// Returns the remaining halves.
     fn rest(&mut self) -> &mut [u16] {
         // SAFETY: each word of `to` is two halves, which any bits are a value of, and needs no smaller alignment.
-        let halves = unsafe {
+        let rounded_pair = unsafe {
             std::slice::from_raw_parts_mut(self.to.as_mut_ptr().cast::<u16>(), self.to.len() * 2)
         };
-        &mut halves[self.len..]
+        &mut rounded_pair[self.len..]
     }
 
     fn push(&mut self, from: &[f32]) {
@@ -273,7 +273,7 @@ mod avx512 {
             let low = unsafe { _mm512_loadu_ps(from.as_ptr()) };
             // SAFETY: `second` points to the last 16 of the 32 elements of `from`.
             let high = unsafe { _mm512_loadu_ps(second) };
-            let both = halves(low, high);
+            let both = rounded_pair(low, high);
             // SAFETY: `to` has 32 halves.
             unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), both) };
         }
@@ -283,7 +283,7 @@ mod avx512 {
         let low = unsafe { _mm512_maskz_loadu_ps(mask as u16, rest.as_ptr()) };
         // SAFETY: lanes outside the mask are not read, and `rest` has the others from its 17th element on.
         let high = unsafe { _mm512_maskz_loadu_ps((mask >> 16) as u16, second) };
-        let both = halves(low, high);
+        let both = rounded_pair(low, high);
         // SAFETY: lanes outside the mask are not written, and `target` is as long as `rest`.
         unsafe { _mm512_mask_storeu_epi16(target.as_mut_ptr().cast(), mask, both) };
     }
@@ -291,7 +291,7 @@ mod avx512 {
     /// Rounds the elements of two vectors.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bf16")]
-    fn halves(low: __m512, high: __m512) -> __m512i {
+    fn rounded_pair(low: __m512, high: __m512) -> __m512i {
         let both = _mm512_cvtne2ps_pbh(high, low);
         // SAFETY: both types are 512 bits, of which any are a value.
         unsafe { std::mem::transmute::<__m512bh, __m512i>(both) }

@@ -412,7 +412,7 @@ fn check<T>(
 
 impl Output<'_> {
     /// Returns the output `by` elements further; `None` past the end.
-    pub(super) fn behind(&mut self, by: usize) -> Option<Output<'_>> {
+    pub(super) fn advanced(&mut self, by: usize) -> Option<Output<'_>> {
         Some(match self {
             Self::I32(to) => Output::I32(to.get_mut(by..)?),
             Self::F32 { to, scales, bias, activation } => {

@@ -19,19 +19,19 @@ pub(crate) fn noise(len: usize) -> Vec<f32> {
 /// Asserts that every value is within `tolerance` of the expected one, relative to it if that is above 1. The expected
 /// values must vary by more than that, so that no constant passes.
 #[track_caller]
-pub(crate) fn assert_near(found: &[f32], wanted: &[f64], tolerance: f64) {
+pub(crate) fn assert_near(found: &[f32], expected: &[f64], tolerance: f64) {
     let reach = |of: f64| tolerance * of.abs().max(1.0);
-    let low = wanted.iter().map(|&of| of - reach(of)).fold(f64::NEG_INFINITY, f64::max);
-    let high = wanted.iter().map(|&of| of + reach(of)).fold(f64::INFINITY, f64::min);
-    assert!(wanted.len() < 2 || low > high, "a constant is within {tolerance} of {wanted:?}");
-    assert_eq!(found.len(), wanted.len(), "elements");
-    for (i, (&found, &wanted)) in found.iter().zip(wanted).enumerate() {
+    let low = expected.iter().map(|&of| of - reach(of)).fold(f64::NEG_INFINITY, f64::max);
+    let high = expected.iter().map(|&of| of + reach(of)).fold(f64::INFINITY, f64::min);
+    assert!(expected.len() < 2 || low > high, "a constant is within {tolerance} of {expected:?}");
+    assert_eq!(found.len(), expected.len(), "elements");
+    for (i, (&found, &expected)) in found.iter().zip(expected).enumerate() {
         let found = f64::from(found);
-        let same = found.total_cmp(&wanted).is_eq() || found.is_nan() && wanted.is_nan();
-        let apart = (found - wanted).abs() / wanted.abs().max(1.0);
+        let same = found.total_cmp(&expected).is_eq() || found.is_nan() && expected.is_nan();
+        let apart = (found - expected).abs() / expected.abs().max(1.0);
         assert!(
             same || apart <= tolerance,
-            "element {i} is {found}, wanted {wanted} within {tolerance}"
+            "element {i} is {found}, wanted {expected} within {tolerance}"
         );
     }
 }

@@ -12,7 +12,7 @@ use crate::soc::Soc;
 const ALIGNMENT: usize = 64;
 
 /// Minimum output rows per tile, tried in order. A larger minimum moves more tensors off the chip.
-const WANTED_ROWS: [usize; 3] = [16, 4, 1];
+const MIN_ROWS: [usize; 3] = [16, 4, 1];
 
 /// The place of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,10 +65,10 @@ pub(super) fn plan(
 ) -> Result<Plan, TooLarge> {
     let lives = lives(network);
     let mut fault = TooLarge { layer: 0, bytes: 0 };
-    for wanted in WANTED_ROWS {
+    for min_rows in MIN_ROWS {
         let mut stays = vec![true; network.tensors.len()];
         loop {
-            match place(network, soc, &lives, &stays, wanted) {
+            match place(network, soc, &lives, &stays, min_rows) {
                 Ok((places, tiles, sram_bytes)) => {
                     let (homes, ddr_bytes) = homes(network, &lives, &places, constants);
                     return Ok(Plan { places, homes, tiles, sram_bytes, ddr_bytes });
@@ -107,21 +107,21 @@ fn lives(network: &Network<'_>) -> Vec<Life> {
     lives
 }
 
-/// Assigns on-chip addresses to the tensors in `stays`, and tiles of at least `wanted` rows, as large as possible, to
+/// Assigns on-chip addresses to the tensors in `stays`, and tiles of at least `min_rows` rows, as large as possible, to
 /// the others.
 fn place(
     network: &Network<'_>,
     soc: &Soc,
     lives: &[Life],
     stays: &[bool],
-    wanted: usize,
+    min_rows: usize,
 ) -> Result<(Vec<Place>, Vec<Tiles>, usize), TooLarge> {
-    let room = usize::try_from(soc.sram_bytes).unwrap_or(usize::MAX);
+    let capacity = usize::try_from(soc.sram_bytes).unwrap_or(usize::MAX);
     let mut places = vec![Place::Elsewhere; network.tensors.len()];
-    let mut chip = Gaps { room, taken: Vec::new(), peak: 0 };
+    let mut chip = FirstFit { capacity, allocations: Vec::new(), peak: 0 };
     let mut tiles = Vec::new();
     for (at, layer) in network.layers.iter().enumerate() {
-        chip.taken.retain(|taken| taken.until > at);
+        chip.allocations.retain(|allocation| allocation.until > at);
         let Some(job) = Job::of(network, layer) else { continue };
         for &id in layer.inputs.iter().chain([&layer.output]) {
             let life = lives.get(id.0).and_then(Option::as_ref);
@@ -134,7 +134,8 @@ fn place(
             *place = Place::Chip(address);
         }
         tiles.push(
-            chip.tiles(&job, &places, at, wanted).map_err(|bytes| TooLarge { layer: at, bytes })?,
+            chip.tiles(&job, &places, at, min_rows)
+                .map_err(|bytes| TooLarge { layer: at, bytes })?,
         );
     }
     Ok((places, tiles, chip.peak))
@@ -147,7 +148,7 @@ fn homes(
     places: &[Place],
     constants: &[Option<usize>],
 ) -> (Vec<Option<(Space, usize)>>, usize) {
-    let mut ddr = Gaps { room: usize::MAX, taken: Vec::new(), peak: 0 };
+    let mut ddr = FirstFit { capacity: usize::MAX, allocations: Vec::new(), peak: 0 };
     let number = |ids: &[TensorId], id: usize| {
         let at = ids.iter().position(|other| other.0 == id)?;
         u32::try_from(at).ok()
@@ -160,7 +161,7 @@ fn homes(
         *home = input.or(output).or(constant);
     }
     for (at, layer) in network.layers.iter().enumerate() {
-        ddr.taken.retain(|taken| taken.until > at);
+        ddr.allocations.retain(|allocation| allocation.until > at);
         let id = layer.output.0;
         let life = lives.get(id).and_then(Option::as_ref);
         let (Some(home), Some(life)) = (homes.get_mut(id), life) else { continue };
@@ -174,34 +175,34 @@ fn homes(
 
 /// A first-fit allocator.
 #[derive(Debug)]
-struct Gaps {
-    room: usize,
+struct FirstFit {
+    capacity: usize,
     /// By address.
-    taken: Vec<Taken>,
+    allocations: Vec<Allocation>,
     peak: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Taken {
+struct Allocation {
     start: usize,
     end: usize,
     /// The first layer at which it is free again.
     until: usize,
 }
 
-impl Gaps {
+impl FirstFit {
     fn take(&mut self, bytes: usize, until: usize) -> Option<usize> {
         let mut start = 0usize;
-        let mut place = self.taken.len();
-        for (at, taken) in self.taken.iter().enumerate() {
-            if start.checked_add(bytes)? <= taken.start {
+        let mut place = self.allocations.len();
+        for (at, allocation) in self.allocations.iter().enumerate() {
+            if start.checked_add(bytes)? <= allocation.start {
                 place = at;
                 break;
             }
-            start = taken.end.next_multiple_of(ALIGNMENT);
+            start = allocation.end.next_multiple_of(ALIGNMENT);
         }
-        let end = start.checked_add(bytes).filter(|end| *end <= self.room)?;
-        self.taken.insert(place, Taken { start, end, until });
+        let end = start.checked_add(bytes).filter(|end| *end <= self.capacity)?;
+        self.allocations.insert(place, Allocation { start, end, until });
         self.peak = self.peak.max(end);
         Some(start)
     }
@@ -212,11 +213,11 @@ impl Gaps {
         job: &Job<'_, '_>,
         places: &[Place],
         at: usize,
-        wanted: usize,
+        min_rows: usize,
     ) -> Result<Tiles, usize> {
         let (unit, count) = (job.unit(), job.lines(job.layer.output).count);
         let units = count.div_ceil(unit);
-        let least = units.min(wanted.div_ceil(unit)).max(1);
+        let least = units.min(min_rows.div_ceil(unit)).max(1);
         let mut rows = usize::MAX;
         for parts in 1..=units.div_ceil(least) {
             let next = units.div_ceil(parts).max(least) * unit;
@@ -239,13 +240,13 @@ impl Gaps {
         at: usize,
         rows: usize,
     ) -> Option<Tiles> {
-        let (taken, peak) = (self.taken.clone(), self.peak);
+        let (allocations, peak) = (self.allocations.clone(), self.peak);
         let sizes = sizes(job, places, rows);
         let mut buffers = Vec::new();
         for size in sizes {
             let buffer = size.map(|size| self.take(size, at + 1));
             if buffer == Some(None) {
-                (self.taken, self.peak) = (taken, peak);
+                (self.allocations, self.peak) = (allocations, peak);
                 return None;
             }
             buffers.push(buffer.flatten());

@@ -7,9 +7,9 @@ pub(super) fn roll(tiles: &[Vec<Instruction>], code: &mut Vec<Instruction>) {
     let mut rest = tiles;
     while let [first, others @ ..] = rest {
         let steps = others.first().and_then(|second| steps(first, second));
-        let alike = steps.as_ref().map_or(0, |wanted| {
+        let alike = steps.as_ref().map_or(0, |first_steps| {
             let pairs = rest.iter().zip(others);
-            pairs.take_while(|(a, b)| self::steps(a, b).as_ref() == Some(wanted)).count()
+            pairs.take_while(|(a, b)| self::steps(a, b).as_ref() == Some(first_steps)).count()
         });
         let (Some(steps), Ok(trips @ 3..)) = (steps, u32::try_from(alike + 1)) else {
             code.extend(first);

@@ -56,13 +56,13 @@ fn every_soc_has_its_limits_there() {
     ];
     for soc in SOCS {
         let cells = row(&page, &[&format!("`{}`", soc.name)]);
-        let wanted = [
+        let expected = [
             soc.id.to_string(),
             format!("{} KiB", soc.sram_bytes >> 10),
             format!("{} KiB", soc.weight_bytes >> 10),
             soc.extent.to_string(),
         ];
-        assert_eq!(cells[1..5], wanted, "{}", soc.name);
+        assert_eq!(cells[1..5], expected, "{}", soc.name);
     }
     for kind in kinds {
         let limits = SOCS.iter().map(|soc| soc.operators.iter().find(|limit| limit.kind == kind));

@@ -21,12 +21,12 @@ fn cases(kind: Kind) {
             owned.outputs.push(y);
             let network = owned.network();
             let inputs = owned.feeds(&mut random);
-            let wanted = reference::run(&network, &inputs);
+            let expected = reference::run(&network, &inputs);
             let what = format!("{} on {}, seed {seed}", kind.name(), soc.name);
-            assert!(holds(&what, &network, soc, &inputs, &wanted), "{what}: there is room");
+            assert!(holds(&what, &network, soc, &inputs, &expected), "{what}: there is room");
             for sram_bytes in [512, 1024, 2048, 4096] {
                 let small = with_memory(soc, sram_bytes, random.within(200, 2000) as u32);
-                tiled += u64::from(holds(&what, &network, &small, &inputs, &wanted));
+                tiled += u64::from(holds(&what, &network, &small, &inputs, &expected));
             }
         }
         assert!(tiled > CASES, "{} on {}: {tiled} ran in small memories", kind.name(), soc.name);

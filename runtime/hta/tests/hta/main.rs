@@ -44,7 +44,7 @@ fn holds(
     network: &Network<'_>,
     soc: &Soc,
     inputs: &[Vec<u8>],
-    wanted: &[Vec<u8>],
+    expected: &[Vec<u8>],
 ) -> bool {
     let bytes = match compile(network, soc) {
         Ok(bytes) => bytes,
@@ -53,6 +53,6 @@ fn holds(
         }
         Err(other) => panic!("{what}: {other}"),
     };
-    assert!(run(&bytes, inputs) == wanted, "{what}: {network:?} for {soc:?}");
+    assert!(run(&bytes, inputs) == expected, "{what}: {network:?} for {soc:?}");
     true
 }

@@ -14,12 +14,12 @@ fn networks_give_the_same_whole_and_in_tiles() {
         let owned = network(&mut random, full(), layers);
         let network = owned.network();
         let inputs = owned.feeds(&mut random);
-        let wanted = reference::run(&network, &inputs);
+        let expected = reference::run(&network, &inputs);
         let what = format!("seed {seed}");
-        assert!(holds(&what, &network, full(), &inputs, &wanted), "{what}: there is room");
+        assert!(holds(&what, &network, full(), &inputs, &expected), "{what}: there is room");
         for sram_bytes in [1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14] {
             let soc = with_memory(full(), sram_bytes, random.within(300, 5000) as u32);
-            if !holds(&what, &network, &soc, &inputs, &wanted) {
+            if !holds(&what, &network, &soc, &inputs, &expected) {
                 continue;
             }
             small += 1;

@@ -34,9 +34,9 @@ fn image(code: Vec<Instruction>) -> Image<'static> {
 }
 
 #[track_caller]
-fn refused(code: Vec<Instruction>, wanted: &str) {
+fn refused(code: Vec<Instruction>, expected: &str) {
     let bytes = image(code).encode().unwrap();
-    assert_eq!(Program::load(&bytes, &Limits::DEFAULT).unwrap_err().to_string(), wanted);
+    assert_eq!(Program::load(&bytes, &Limits::DEFAULT).unwrap_err().to_string(), expected);
 }
 
 const TRIPS: Instruction = Instruction::Loop(Loop { trips: 4 });
@@ -49,8 +49,8 @@ fn loops_step_through_memory() {
     let code = vec![load(8, 4), TRIPS, store(At { address: 32, ..down }, up, 1), END];
     let bytes = image(code).encode().unwrap();
     let input: Vec<u8> = (0..32).collect();
-    let wanted: Vec<u8> = (0..4).rev().flat_map(|row| row * 8..row * 8 + 8).collect();
-    assert_eq!(crate::run(&bytes, &[input]), [wanted]);
+    let expected: Vec<u8> = (0..4).rev().flat_map(|row| row * 8..row * 8 + 8).collect();
+    assert_eq!(crate::run(&bytes, &[input]), [expected]);
 }
 
 #[test]
@@ -236,9 +236,9 @@ fn runs_want_what_the_program_says() {
     assert_eq!(found.unwrap_err().to_string(), "input 0 has 31 bytes, expected 32");
     let found = prepared.run(&[&input], &mut [&mut output[1..]], &mut scratch);
     assert_eq!(found.unwrap_err().to_string(), "output 0 has 31 bytes, expected 32");
-    let wanted = scratch.len();
+    let expected = scratch.len();
     let found = prepared.run(&[&input], &mut [&mut output], &mut scratch[1..]);
-    assert_eq!(found, Err(RunError::Scratch { found: wanted - 1, wanted }));
+    assert_eq!(found, Err(RunError::Scratch { found: expected - 1, wanted: expected }));
 }
 
 /// Runs each chunk on a thread.

@@ -61,8 +61,8 @@ fn compute(layer: &Layer<'_>, inputs: &[Image<'_>], y: &Tensor<'_>) -> Vec<u8> {
                 scaled(sum.sum(), x, weights, output, y)
             })
             .collect(),
-        Op::Add => met(inputs, y, |a, b| a + b),
-        Op::Mul => met(inputs, y, |a, b| a * b),
+        Op::Add => elementwise(inputs, y, |a, b| a + b),
+        Op::Mul => elementwise(inputs, y, |a, b| a * b),
         Op::Concat => {
             let pixels = y.shape[1] * y.shape[2];
             let of_pixel = |pixel| {
@@ -109,7 +109,7 @@ fn shares(x: &Image<'_>, row: &[u8], y: &Tensor<'_>) -> Vec<u8> {
     row.iter().map(|value| quantize(power(value) / sum, y.encoding)).collect()
 }
 
-fn met(inputs: &[Image<'_>], y: &Tensor<'_>, of: impl Fn(f32, f32) -> f32) -> Vec<u8> {
+fn elementwise(inputs: &[Image<'_>], y: &Tensor<'_>, of: impl Fn(f32, f32) -> f32) -> Vec<u8> {
     let [a, b] = inputs else { panic!("{} inputs", inputs.len()) };
     let pairs = a.values.iter().zip(b.values.iter().cycle());
     pairs.map(|(one, other)| quantize(of(a.number(*one), b.number(*other)), y.encoding)).collect()

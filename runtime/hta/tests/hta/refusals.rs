@@ -30,9 +30,9 @@ fn network(op: Op<'static>, x: [usize; 4], y: [usize; 4]) -> Result<Network<'sta
 }
 
 #[track_caller]
-fn refused(soc: &Soc, op: Op<'static>, x: [usize; 4], y: [usize; 4], wanted: &str) {
+fn refused(soc: &Soc, op: Op<'static>, x: [usize; 4], y: [usize; 4], expected: &str) {
     let network = network(op, x, y).unwrap();
-    assert_eq!(compile(&network, soc).unwrap_err().to_string(), wanted);
+    assert_eq!(compile(&network, soc).unwrap_err().to_string(), expected);
 }
 
 #[test]

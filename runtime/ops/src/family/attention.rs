@@ -1,26 +1,26 @@
 //! Attention: `softmax(scale Q K^T + mask) V` for every head, computed in tiles of queries and keys, so that the score
 //! matrix is never stored as a whole.
 
+mod arguments;
 mod exact;
-mod given;
 mod grouped;
+mod rotate;
 mod sizes;
 #[cfg(test)]
 mod tests;
 mod tiles;
-mod turn;
 
 use udo_api::{
     Bf16, Core, DType, Error, ExecError, F16, InferCx, Io, KernelDef, Node, TensorDesc, TypeSet,
     Work, input, input_like, output_like, types,
 };
 
+use arguments::Reach;
 use exact::Exact;
-use given::Reach;
 pub(crate) use grouped::{GROUPED, GroupedShapes};
+pub(crate) use rotate::rotate;
 use sizes::{Counts, Mask, Sizes};
 use tiles::Tiled;
-pub(crate) use turn::turn;
 
 /// Inputs.
 const Q: usize = 0;
@@ -87,8 +87,8 @@ pub(crate) fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
             x.dtype() == q.dtype() || port == MASK && x.dtype() == Some(DType::Bool)
         };
         if !is_fine(found) {
-            let wanted = q.dtype().map_or("a type", DType::name);
-            return Err(Error::new(format!("input {port} is {found}, wanted {wanted}")));
+            let expected = q.dtype().map_or("a type", DType::name);
+            return Err(Error::new(format!("input {port} is {found}, wanted {expected}")));
         }
     }
     let sizes = Sizes::read(cx)?;
@@ -173,9 +173,9 @@ impl Problem {
             2 => Stage::Masked,
             3 => Stage::Normalized,
             mode => {
-                let wanted = "wanted 0, 1, 2 or 3";
+                let expected = "wanted 0, 1, 2 or 3";
                 let name = "qk_matmul_output_mode";
-                return Err(Error::new(format!("parameter {name:?} is {mode}, {wanted}")));
+                return Err(Error::new(format!("parameter {name:?} is {mode}, {expected}")));
             }
         };
         let softcap = if node.has_param("softcap") { node.float("softcap")? } else { 0.0 };

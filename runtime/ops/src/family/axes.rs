@@ -85,9 +85,9 @@ impl AxisSplit {
 }
 
 /// Resolves axes in a tensor of rank `rank`; `None` if one does not exist or occurs twice.
-pub(crate) fn resolve_axes(wanted: &[i64], rank: usize) -> Option<Vec<usize>> {
-    let mut found = Vec::with_capacity(wanted.len());
-    for &axis in wanted {
+pub(crate) fn resolve_axes(requested: &[i64], rank: usize) -> Option<Vec<usize>> {
+    let mut found = Vec::with_capacity(requested.len());
+    for &axis in requested {
         let axis = resolve_axis(axis, rank).filter(|axis| !found.contains(axis))?;
         found.push(axis);
     }

@@ -18,23 +18,23 @@ pub(crate) fn shape(node: &Node<'_>) -> Result<Shape, Error> {
     };
     let dims: Option<Vec<Dim>> = least.iter().zip(most).map(dim).collect();
     let dims = dims.filter(|_| least.len() == most.len()).ok_or_else(|| {
-        let wanted = "wanted extents of one rank, none above its most";
-        Error::new(format!("\"least\" is {least:?} and \"most\" is {most:?}, {wanted}"))
+        let expected = "wanted extents of one rank, none above its most";
+        Error::new(format!("\"least\" is {least:?} and \"most\" is {most:?}, {expected}"))
     })?;
     Shape::of_dims(&dims)
 }
 
 /// Reads the extents from an input of this run, and their count.
-pub(crate) fn wanted(inputs: &Inputs<'_>, port: usize) -> Result<(Axes, usize), ExecError> {
+pub(crate) fn read_extents(inputs: &Inputs<'_>, port: usize) -> Result<(Axes, usize), ExecError> {
     let stated = inputs.get::<i64>(port)?;
-    let mut wanted = [0; MAX_RANK];
-    if stated.len() > wanted.len() {
+    let mut extents = [0; MAX_RANK];
+    if stated.len() > extents.len() {
         return Err(ExecError::of(Status::BOUND_EXCEEDED));
     }
-    for (axis, (to, &extent)) in wanted.iter_mut().zip(stated).enumerate() {
+    for (axis, (to, &extent)) in extents.iter_mut().zip(stated).enumerate() {
         *to = usize::try_from(extent).map_err(|_| ExecError::bad_value(extent, axis))?;
     }
-    Ok((wanted, stated.len()))
+    Ok((extents, stated.len()))
 }
 
 #[cfg(test)]
@@ -51,9 +51,9 @@ mod tests {
         assert_eq!(y.desc().full_shape().to_string(), "[<=4,3]");
         assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 3], vec![0.0; 6]));
         let error = run(&[5], &[4], &[2]).error();
-        let wanted = "wanted extents of one rank, none above its most";
-        assert_eq!(error, format!("\"least\" is [5] and \"most\" is [4], {wanted}"));
-        assert!(run(&[1], &[4, 4], &[2]).error().ends_with(wanted));
+        let expected = "wanted extents of one rank, none above its most";
+        assert_eq!(error, format!("\"least\" is [5] and \"most\" is [4], {expected}"));
+        assert!(run(&[1], &[4, 4], &[2]).error().ends_with(expected));
         for shape in [&[5i64, 3][..], &[2, 2], &[-1, 3], &[2], &[1; 9]] {
             run(&[1, 3], &[4, 3], shape).error();
         }

@@ -44,7 +44,7 @@ mod tests {
         let facts = [Facts::BRANCHES, Facts::LOOP, Facts::SCAN];
         let stated: Vec<_> = facts.iter().filter(|fact| schema.known_facts().has(**fact)).collect();
         let graphs = schema.params().iter().filter(|p| p.kind() == Some(ParamKind::Graph)).count();
-        let wanted = if stated == [&Facts::BRANCHES] { 2 } else { 1 };
-        assert_eq!((stated.len(), graphs), (1, wanted), "{name}");
+        let expected = if stated == [&Facts::BRANCHES] { 2 } else { 1 };
+        assert_eq!((stated.len(), graphs), (1, expected), "{name}");
     }
 }

@@ -41,12 +41,12 @@ struct Described<C>(PhantomData<fn() -> C>);
 
 impl<C: Cumulative> Described<C> {
     const KERNELS: &'static [KernelDef] = &[
-        KernelDef::new::<Taken<C>>(C::NAME, Core::CPU).ports(&[
+        KernelDef::new::<Accumulated<C>>(C::NAME, Core::CPU).ports(&[
             input(0, TYPES).bounded(),
             input(1, types::INDEX),
             output_like(0, 0).bounded(),
         ]),
-        KernelDef::gpu::<TakenGpu<C>>(C::NAME)
+        KernelDef::gpu::<AccumulatedGpu<C>>(C::NAME)
             .ports(&[input(0, REAL.or(types::INDEX)), output_like(0, 0)]),
     ];
 }
@@ -107,7 +107,7 @@ widened! {
     u64, u64, x => x, x;
 }
 
-struct Taken<C> {
+struct Accumulated<C> {
     is_exclusive: bool,
     is_reverse: bool,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
@@ -117,7 +117,7 @@ struct Taken<C> {
 /// Columns that are accumulated together.
 const COLUMNS: usize = 64;
 
-impl<C: Cumulative> Kernel for Taken<C> {
+impl<C: Cumulative> Kernel for Accumulated<C> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let run = of_type!(
             cx.input(0)?.dtype(),
@@ -136,7 +136,7 @@ impl<C: Cumulative> Kernel for Taken<C> {
     }
 }
 
-impl<C: Cumulative> Taken<C> {
+impl<C: Cumulative> Accumulated<C> {
     fn execute_of<T: Widened>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         let (x, dims) = (io.inputs.get::<T>(0)?, io.inputs.shape(0)?);
         let axis = Indices::get(&io.inputs, 1)?.position(0, dims.len())?;
@@ -175,7 +175,7 @@ impl<C: Cumulative> Taken<C> {
 }
 
 /// GPU kernel: one lane per work item.
-struct TakenGpu<C> {
+struct AccumulatedGpu<C> {
     split: AxisSplit,
     is_exclusive: bool,
     is_reverse: bool,
@@ -184,7 +184,7 @@ struct TakenGpu<C> {
     by: PhantomData<fn() -> C>,
 }
 
-impl<C: Cumulative> GpuKernel for TakenGpu<C> {
+impl<C: Cumulative> GpuKernel for AccumulatedGpu<C> {
     const WORK_ITEM: Option<WorkItemFn<Self>> =
         Some(|kernel, item, buffers| (kernel.item)(kernel, item.global_id[0], buffers));
 
@@ -231,7 +231,7 @@ impl<C: Cumulative> GpuKernel for TakenGpu<C> {
     }
 }
 
-impl<C: Cumulative> TakenGpu<C> {
+impl<C: Cumulative> AccumulatedGpu<C> {
     fn item<T: Widened>(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
         let AxisSplit { len, inner, .. } = self.split;
         let first = i / inner * inner * len + i % inner;
@@ -257,7 +257,7 @@ mod tests {
     }
 
     /// The f64 reference.
-    fn wanted<C: Cumulative>(x: &[f64], ends: [i64; 2]) -> Vec<f64> {
+    fn expected<C: Cumulative>(x: &[f64], ends: [i64; 2]) -> Vec<f64> {
         let [is_exclusive, is_reverse] = ends.map(|flag| flag != 0);
         let mut so_far = C::FIRST;
         let mut y = vec![0.0; x.len()];
@@ -288,7 +288,7 @@ mod tests {
                 let y = run.clone().on(core).one().values::<i32>();
                 assert_eq!(
                     y.iter().map(|&y| f64::from(y)).collect::<Vec<_>>(),
-                    wanted::<C>(&x.map(f64::from), ends),
+                    expected::<C>(&x.map(f64::from), ends),
                     "{core}"
                 );
             }
@@ -310,8 +310,13 @@ mod tests {
         fn check<C: Cumulative, T: Widened + PartialEq + std::fmt::Debug>(of: impl Fn(u8) -> T) {
             let run = bench(C::NAME).input(tensor(&[3], &[1, 2, 4].map(&of)));
             let y = run.constant(tensor(&[], &[0i32])).one().values::<T>();
-            let wanted = wanted::<C>(&[1.0, 2.0, 4.0], [0, 0]);
-            assert_eq!(y, wanted.iter().map(|&y| of(y as u8)).collect::<Vec<_>>(), "{}", T::DTYPE);
+            let expected = expected::<C>(&[1.0, 2.0, 4.0], [0, 0]);
+            assert_eq!(
+                y,
+                expected.iter().map(|&y| of(y as u8)).collect::<Vec<_>>(),
+                "{}",
+                T::DTYPE
+            );
         }
         check::<C, _>(f32::from);
         check::<C, _>(f64::from);
@@ -347,10 +352,10 @@ mod tests {
                 let row = at / inner % len;
                 let column: Vec<f64> =
                     (0..=row).rev().map(|back| f64::from(x[at - back * inner])).collect();
-                let wanted = wanted::<C>(&column, [0, 0])[row];
+                let expected = expected::<C>(&column, [0, 0])[row];
                 assert!(
-                    (f64::from(*y) - wanted).abs() < 1e-5 * wanted,
-                    "{y} at {at}, wanted {wanted}"
+                    (f64::from(*y) - expected).abs() < 1e-5 * expected,
+                    "{y} at {at}, wanted {expected}"
                 );
             }
         }

@@ -29,7 +29,7 @@ pub(crate) use logic::{Bitwise, Logic, bitwise, logic, on_gpu};
 pub(crate) use operands::Run;
 pub(crate) use predicate::{Predicate, predicate};
 pub(crate) use repeated::{End, Repeated, repeated};
-pub(crate) use rows::{Pairs, Question, Rows, Side, lane_by_lane, singles};
+pub(crate) use rows::{PairPredicate, Pairs, Rows, Side, lane_by_lane, singles};
 pub(crate) use stored::{BLOCK, Stored};
 pub(crate) use table::{look_up, tabulate};
 pub(crate) use ternary::{Ternary, ternary};

@@ -45,7 +45,7 @@ impl Takes {
                     fused.activation = in_f32(activation);
                 }
                 Some(EpilogueOp::Quantize) if self.quantized => {
-                    fused.quantized = QuantizedAs::asked_first(&steps[at..]);
+                    fused.quantized = QuantizedAs::first_quantization(&steps[at..]);
                     return (count + usize::from(fused.quantized.is_some()), fused);
                 }
                 _ => break,
@@ -115,10 +115,10 @@ mod tests {
             (all, &[quantized, relu], 1),
             (none, &[relu, quantized], 1),
         ];
-        for (takes, ops, wanted) in cases {
+        for (takes, ops, expected) in cases {
             let steps: Vec<_> = ops.iter().map(|&op| EpilogueStep::new(op, output)).collect();
             let (count, fused) = takes.leading(&steps);
-            assert_eq!(count, wanted, "{ops:?}");
+            assert_eq!(count, expected, "{ops:?}");
             let has = |op| ops[..count].contains(&op);
             assert_eq!(fused.bias, has(bias).then_some(3), "{ops:?}");
             assert_eq!(fused.residual, has(residual).then_some(2), "{ops:?}");

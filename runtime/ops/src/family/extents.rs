@@ -38,7 +38,7 @@ struct Described<E>(PhantomData<fn() -> E>);
 impl<E: Extents> Described<E> {
     const IN: &'static [Port] = &[Port::required(E::PORTS[0], types::ANY)];
     const OUT: &'static [Port] = &[Port::required(E::PORTS[1], types::I64)];
-    const KERNELS: &'static [KernelDef] = &[KernelDef::new::<Said<E>>(E::NAME, Core::CPU)
+    const KERNELS: &'static [KernelDef] = &[KernelDef::new::<ExtentsKernel<E>>(E::NAME, Core::CPU)
         .ports(&[input(0, types::ANY).bounded(), output(0, types::I64)])];
 }
 
@@ -52,9 +52,9 @@ impl<E: Extents> Op for Described<E> {
     }
 }
 
-struct Said<E>(E);
+struct ExtentsKernel<E>(E);
 
-impl<E: Extents> Kernel for Said<E> {
+impl<E: Extents> Kernel for ExtentsKernel<E> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         E::plan(cx, cx.input(0)?.rank()).map(Self)
     }

@@ -4,7 +4,7 @@ use udo_api::{
     Bits, DType, Error, ExecError, FinalizeCx, Io, Kernel, Node, Param, ParamTensor, types,
 };
 
-use crate::family::bounded::wanted;
+use crate::family::bounded::read_extents;
 use crate::family::partition::GRAIN;
 
 /// The value; 0 by default.
@@ -55,7 +55,7 @@ impl Kernel for Filled {
         if !self.is_bounded {
             return (self.run)(self.value, None, io);
         }
-        let (shape, rank) = wanted(&io.inputs, 0)?;
+        let (shape, rank) = read_extents(&io.inputs, 0)?;
         let shape = &shape[..rank];
         io.outputs.set_shape(0, shape)?;
         (self.run)(self.value, Some(shape.iter().product()), io)

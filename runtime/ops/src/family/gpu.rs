@@ -151,12 +151,12 @@ impl Steps {
 ///
 /// Extents and strides are arguments, so that nodes of the same rank share a compiled source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Meeting {
+pub(crate) struct StridedAccess {
     dims: Vec<usize>,
     tensors: Vec<Steps>,
 }
 
-impl Meeting {
+impl StridedAccess {
     /// Merges neighbouring axes that all tensors traverse contiguously.
     pub(crate) fn of(dims: &[usize], tensors: &[Steps]) -> Self {
         let bare = tensors.iter().map(|steps| Steps { start: steps.start, along: Vec::new() });
@@ -368,27 +368,27 @@ mod tests {
 
     #[test]
     fn axes_that_go_on_alike_are_one() {
-        let meeting = Meeting::broadcast(&[2, 3, 4, 5], &[&[2, 3, 4, 5], &[3, 1, 1]]);
-        assert_eq!(meeting.dims, [2, 3, 20]);
-        assert_eq!(meeting.tensors[1].along, [0, 1, 0]);
-        assert_eq!(meeting.len(), 120);
-        assert_eq!([meeting.place(0, 119), meeting.place(1, 119)], [119, 2]);
-        assert_eq!(Meeting::broadcast(&[4, 5], &[&[4, 5], &[4, 5]]).dims, [20]);
-        assert_eq!(Meeting::broadcast(&[1, 1], &[&[1, 1]]).dims, [0; 0]);
+        let access = StridedAccess::broadcast(&[2, 3, 4, 5], &[&[2, 3, 4, 5], &[3, 1, 1]]);
+        assert_eq!(access.dims, [2, 3, 20]);
+        assert_eq!(access.tensors[1].along, [0, 1, 0]);
+        assert_eq!(access.len(), 120);
+        assert_eq!([access.place(0, 119), access.place(1, 119)], [119, 2]);
+        assert_eq!(StridedAccess::broadcast(&[4, 5], &[&[4, 5], &[4, 5]]).dims, [20]);
+        assert_eq!(StridedAccess::broadcast(&[1, 1], &[&[1, 1]]).dims, [0; 0]);
     }
 
     #[test]
     fn places_may_go_backwards() {
         let back = Steps { start: 5, along: vec![-3, 1] };
-        let meeting = Meeting::of(&[2, 3], &[back]);
-        let places: Vec<_> = (0..6).map(|i| meeting.place(0, i)).collect();
+        let access = StridedAccess::of(&[2, 3], &[back]);
+        let places: Vec<_> = (0..6).map(|i| access.place(0, i)).collect();
         assert_eq!(places, [5, 6, 7, 2, 3, 4]);
     }
 
     #[test]
     fn extents_beyond_an_int_are_refused() {
-        let meeting = Meeting::of(&[1 << 20, 1 << 20], &[]);
-        let error = meeting.args().expect_err("too large");
+        let access = StridedAccess::of(&[1 << 20, 1 << 20], &[]);
+        let error = access.args().expect_err("too large");
         assert_eq!(error.to_string(), "an extent has more than 31 bits");
     }
 }

@@ -57,7 +57,7 @@ pub(crate) struct Example {
     /// Constant integer inputs after them: extents and values.
     pub(crate) ints: &'static [(&'static [usize], &'static [i64])],
     /// Constant bool inputs after those.
-    pub(crate) truths: &'static [&'static [bool]],
+    pub(crate) bools: &'static [&'static [bool]],
     pub(crate) params: &'static [(&'static str, Setting)],
     /// Extents of the outputs, and the numbers of their elements.
     pub(crate) outputs: &'static [(&'static [usize], &'static [u8])],
@@ -66,7 +66,7 @@ pub(crate) struct Example {
 impl Example {
     /// An empty case, for struct update syntax.
     pub(crate) const NONE: Self =
-        Self { inputs: &[], ints: &[], truths: &[], params: &[], outputs: &[] };
+        Self { inputs: &[], ints: &[], bools: &[], params: &[], outputs: &[] };
 }
 
 /// The value of a parameter.
@@ -170,8 +170,8 @@ mod tests {
             first = end;
         }
         run = example.ints.iter().fold(run, |run, (dims, ints)| run.constant(tensor(dims, ints)));
-        for truths in example.truths {
-            let values: Vec<Bool> = truths.iter().map(|&truth| Bool::from(truth)).collect();
+        for bools in example.bools {
+            let values: Vec<Bool> = bools.iter().map(|&truth| Bool::from(truth)).collect();
             run = run.constant(tensor(&[values.len()], &values));
         }
         let run = example.params.iter().fold(run, |run, &(name, setting)| match setting {
@@ -181,13 +181,13 @@ mod tests {
         });
         let of_node = Bench::all(run);
         let found: Vec<_> = of_node.iter().map(|y: &Tensor| (y.dims(), y.values::<T>())).collect();
-        let wanted = example.outputs.iter();
-        let wanted: Vec<_> = wanted
+        let expected = example.outputs.iter();
+        let expected: Vec<_> = expected
             .map(|(dims, places)| (dims.to_vec(), places.iter().map(of).collect::<Vec<T>>()))
             .collect();
-        assert_eq!(found, wanted, "{name} of {} on {core}", T::DTYPE);
-        for (y, (_, wanted)) in of_node.iter().zip(&wanted) {
-            assert!(y.bytes() == udo_api::bytes_of(wanted), "{name} of {} on {core}", T::DTYPE);
+        assert_eq!(found, expected, "{name} of {} on {core}", T::DTYPE);
+        for (y, (_, expected)) in of_node.iter().zip(&expected) {
+            assert!(y.bytes() == udo_api::bytes_of(expected), "{name} of {} on {core}", T::DTYPE);
         }
     }
 }

@@ -63,11 +63,11 @@ pub(crate) fn on_gpu_too(run: &Bench, within: f64) -> Tensor {
     let gpu = run.clone().on(Core::GPU).one();
     assert_eq!(gpu.dims(), y.dims());
     // Compares the cores with each other; the caller compares one of them with a reference, which may be constant.
-    for (found, wanted) in gpu.values::<f32>().into_iter().zip(y.values::<f32>()) {
-        let is_same = found.to_bits() == wanted.to_bits() || found.is_nan() && wanted.is_nan();
-        let (found, wanted) = (f64::from(found), f64::from(wanted));
-        let is_near = (found - wanted).abs() / wanted.abs().max(1.0) <= within;
-        assert!(is_same || is_near, "the GPU makes {found:e}, and the CPU {wanted:e}");
+    for (found, expected) in gpu.values::<f32>().into_iter().zip(y.values::<f32>()) {
+        let is_same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+        let (found, expected) = (f64::from(found), f64::from(expected));
+        let is_near = (found - expected).abs() / expected.abs().max(1.0) <= within;
+        assert!(is_same || is_near, "the GPU makes {found:e}, and the CPU {expected:e}");
     }
     y
 }
@@ -93,16 +93,16 @@ pub(crate) fn assert_rounds_factors(
         let run = of().input(tensor(x_dims, &wide(x)));
         run.constant(tensor(w_dims, &wide(w))).one().values::<f64>()
     };
-    let (wanted, sizes) = (in_f64(|x| x), in_f64(f64::abs));
+    let (expected, sizes) = (in_f64(|x| x), in_f64(f64::abs));
     let share = 2f64.powi(-7) + 2f64.powi(-16) + (terms as f64 + 3.0) * 1.2e-7;
     let run = of().input(tensor(x_dims, x)).constant(tensor(w_dims, w));
     for threads in [1, 3] {
         let exact = of_kernels(&run.clone().threads(threads));
         let rounded = of_kernels(&run.clone().threads(threads).fast_math(FastMath::Bf16));
         for (found, exact) in rounded.iter().zip(&exact) {
-            for ((&found, &wanted), &size) in found.iter().zip(&wanted).zip(&sizes) {
-                let apart = (f64::from(found) - wanted).abs();
-                assert!(apart <= share * size, "{found} is off {wanted} by {apart}, of {size}");
+            for ((&found, &expected), &size) in found.iter().zip(&expected).zip(&sizes) {
+                let apart = (f64::from(found) - expected).abs();
+                assert!(apart <= share * size, "{found} is off {expected} by {apart}, of {size}");
             }
             let is_rounded = found.iter().zip(exact).any(|(a, b)| a.to_bits() != b.to_bits());
             assert_eq!(is_rounded, udo_simd::gemm_bf16::is_available());
@@ -136,10 +136,10 @@ fn quantized_of<T: QuantizedType + Element + PartialEq>(
     let taken = quantized.iter().zip(numbers).filter(|(kernel, _)| kernel.epilogue_steps == 1);
     let mut count = 0;
     for (kernel, numbers) in taken {
-        let wanted: Vec<T> = numbers.into_iter().map(|x| encoding.quantize(x)).collect();
+        let expected: Vec<T> = numbers.into_iter().map(|x| encoding.quantize(x)).collect();
         let found = kernel.outputs[0].values::<T>();
-        let differs = found.iter().zip(&wanted).position(|(found, wanted)| found != wanted);
-        assert_eq!((found.len(), differs), (wanted.len(), None), "quantized values of {dtype}");
+        let differs = found.iter().zip(&expected).position(|(found, expected)| found != expected);
+        assert_eq!((found.len(), differs), (expected.len(), None), "quantized values of {dtype}");
         count += 1;
     }
     assert_eq!(count, takers, "kernels that quantize");
@@ -149,13 +149,13 @@ fn quantized_of<T: QuantizedType + Element + PartialEq>(
 /// is at most `tolerance`.
 #[track_caller]
 pub(crate) fn assert_rounded(found: f32, exact: f64, tolerance: f64, of: &str) {
-    let wanted = exact as f32;
-    let same = found.to_bits() == wanted.to_bits() || found.is_nan() && wanted.is_nan();
-    let apart = (f64::from(found) - f64::from(wanted)).abs();
+    let expected = exact as f32;
+    let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+    let apart = (f64::from(found) - f64::from(expected)).abs();
     // Denormals have fewer digits.
-    let bound = tolerance * f64::from(wanted).abs() + 2.0 * f64::from(f32::from_bits(1));
-    let is_near = found.is_finite() && wanted.is_finite() && wanted != 0.0 && apart <= bound;
-    assert!(same || is_near, "{of} is {found:e}, wanted {wanted:e}");
+    let bound = tolerance * f64::from(expected).abs() + 2.0 * f64::from(f32::from_bits(1));
+    let is_near = found.is_finite() && expected.is_finite() && expected != 0.0 && apart <= bound;
+    assert!(same || is_near, "{of} is {found:e}, wanted {expected:e}");
 }
 
 /// Returns all pairs of 8-bit integers.

@@ -149,14 +149,14 @@ fn per_block(node: &Node<'_>, block: i64) -> Result<Place, Error> {
         Error::new(format!("parameter \"block_size\" is {block}, wanted 0 or more"))
     })?;
     let axis = node.axis("axis", x.rank())?;
-    let mut wanted = x.shape().to_vec();
-    if let Some(extent) = wanted.get_mut(axis) {
+    let mut expected = x.shape().to_vec();
+    if let Some(extent) = expected.get_mut(axis) {
         *extent = extent.div_ceil(block);
     }
-    let zero_fits = !node.has_input(2) || node.input(2)?.shape() == wanted;
-    if scale.shape() != wanted || !zero_fits {
+    let zero_fits = !node.has_input(2) || node.input(2)?.shape() == expected;
+    if scale.shape() != expected || !zero_fits {
         return Err(Error::new(format!(
-            "the scale is {scale}, wanted scale and zero point of shape {wanted:?}: one per {block} positions of axis {axis} of {x}"
+            "the scale is {scale}, wanted scale and zero point of shape {expected:?}: one per {block} positions of axis {axis} of {x}"
         )));
     }
     Ok(Place::PerBlock(AxisSplit::at(x.shape(), axis), block))
@@ -221,8 +221,8 @@ mod tests {
             let y = run.input(tensor(&[count], &zeros)).one().values::<i8>();
             for (at, (x, y)) in x.iter().zip(y).enumerate() {
                 let channel = at / dims[2] % dims[1] % count;
-                let wanted = (x / scales[channel]).round_ties_even() + f32::from(zeros[channel]);
-                assert_eq!(y, wanted.clamp(-128.0, 127.0) as i8, "{x} at {at}");
+                let expected = (x / scales[channel]).round_ties_even() + f32::from(zeros[channel]);
+                assert_eq!(y, expected.clamp(-128.0, 127.0) as i8, "{x} at {at}");
             }
         }
     }
@@ -242,9 +242,9 @@ mod tests {
             let x = numbers(encoding, from, len);
             let run = bench("QuantizeLinear").input(tensor(&[len], &x));
             let run = run.input(tensor(&[], &[scale])).input(tensor(&[], &[zero_point]));
-            let wanted: Vec<T> = x.iter().map(|&x| encoding.quantize(x)).collect();
+            let expected: Vec<T> = x.iter().map(|&x| encoding.quantize(x)).collect();
             let y = settled_on_any_threads(&run).values::<T>();
-            assert_eq!(y, wanted, "{x:?} by {encoding:?}");
+            assert_eq!(y, expected, "{x:?} by {encoding:?}");
         }
     }
 
@@ -269,8 +269,8 @@ mod tests {
             let run = bench("DequantizeLinear").input(tensor(&[256], &x));
             let run = run.input(tensor(&[], &[scale])).input(tensor(&[], &[zero]));
             let exact = |x: i8| f64::from(i32::from(x) - i32::from(zero)) * f64::from(scale);
-            let wanted: Vec<f32> = x.iter().map(|&x| exact(x) as f32).collect();
-            assert_eq!(settled_on_any_threads(&run).values::<f32>(), wanted);
+            let expected: Vec<f32> = x.iter().map(|&x| exact(x) as f32).collect();
+            assert_eq!(settled_on_any_threads(&run).values::<f32>(), expected);
         }
     }
 }

@@ -59,9 +59,9 @@ impl EncodingPorts {
         }
         if node.has_input(self.zero) && node.input(self.zero)?.dtype() != values {
             let (port, found) = (self.zero, node.input(self.zero)?);
-            let wanted = values.map_or("absent", udo_api::DType::name);
+            let expected = values.map_or("absent", udo_api::DType::name);
             return Err(Error::new(format!(
-                "input {port}, a zero point, is {found}, wanted {wanted} as its quantized values"
+                "input {port}, a zero point, is {found}, wanted {expected} as its quantized values"
             )));
         }
         Ok(())

@@ -83,21 +83,21 @@ impl Draw {
 pub(crate) fn output_type(
     node: &Node<'_>,
     else_of: Option<DType>,
-    wanted: TypeSet,
+    allowed: TypeSet,
 ) -> Result<DType, Error> {
     if !node.has_param("dtype") {
         let refused = || {
             let found = else_of.map_or("absent", DType::name);
             Error::new(format!(
-                "there is no parameter \"dtype\" and the type is {found}, wanted {wanted}"
+                "there is no parameter \"dtype\" and the type is {found}, wanted {allowed}"
             ))
         };
-        return else_of.filter(|dtype| wanted.has(*dtype)).ok_or_else(refused);
+        return else_of.filter(|dtype| allowed.has(*dtype)).ok_or_else(refused);
     }
     let code = node.int("dtype")?;
-    DType::from_onnx(code)
-        .filter(|dtype| wanted.has(*dtype))
-        .ok_or_else(|| Error::new(format!("parameter \"dtype\" is {code}, wanted one of {wanted}")))
+    DType::from_onnx(code).filter(|dtype| allowed.has(*dtype)).ok_or_else(|| {
+        Error::new(format!("parameter \"dtype\" is {code}, wanted one of {allowed}"))
+    })
 }
 
 /// Defines the operator of the distribution `R`.

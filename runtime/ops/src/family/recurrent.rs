@@ -18,7 +18,7 @@ use crate::Def;
 use crate::family::matmul::OPERANDS;
 pub(crate) use activations::Activation;
 use kernel::Recurrent;
-use side::{Own, Side, Weights};
+use side::{Side, WeightScratch, Weights};
 use sizes::{Counts, Sizes};
 
 /// One step of a recurrent cell. The family provides ports, parameters, inference, directions, sequence lengths, the

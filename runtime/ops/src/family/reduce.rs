@@ -24,7 +24,7 @@ use crate::Def;
 use crate::family::argument::IntsArgument;
 use crate::family::axes::resolve_axes;
 use crate::number::Number;
-use cpu::{Numbers, Truths};
+use cpu::{Bools, Numbers};
 use dsp::QuantKernel;
 use gpu::ReduceGpu;
 pub(crate) use gpu::ReducedLanes;
@@ -61,7 +61,7 @@ impl<R: Reduce> Described<R> {
     /// Quantized types are for the DSP, except where the CPU computes them as integers; the GPU accepts f16 storage.
     const TYPES: TypeSet = {
         let types = R::By::TYPES.or(types::F16).or(types::U8).or(types::I8);
-        if R::By::OF_TRUTHS { types.or(types::BOOL) } else { types }
+        if R::By::SUPPORTS_BOOL { types.or(types::BOOL) } else { types }
     };
     const IN: &'static [Port] = &[Port::required("data", Self::TYPES), AXES.port()];
     const OUT: &'static [Port] = &[Port::required("reduced", Self::TYPES)];
@@ -93,9 +93,9 @@ struct Kernels<R>(PhantomData<fn() -> R>);
 
 impl<R: Reduce> Kernels<R> {
     const ALL: [KernelDef; 4] =
-        [Numbers::<R>::DEF, ReduceGpu::<R>::DEF, QuantKernel::<R>::DEF, Truths::<R>::DEF];
+        [Numbers::<R>::DEF, ReduceGpu::<R>::DEF, QuantKernel::<R>::DEF, Bools::<R>::DEF];
     const TAKEN: &'static [KernelDef] =
-        if R::By::OF_TRUTHS { &Self::ALL } else { Self::ALL.split_at(3).0 };
+        if R::By::SUPPORTS_BOOL { &Self::ALL } else { Self::ALL.split_at(3).0 };
 }
 
 const AXES: IntsArgument = IntsArgument { input: 1, name: "axes", what: "axes" };

@@ -18,7 +18,7 @@ pub(crate) struct QuantizedAs {
 
 impl QuantizedAs {
     /// Returns the encoding of the first step, if it quantizes to a supported type.
-    pub(crate) fn asked_first(steps: &[EpilogueStep]) -> Option<Self> {
+    pub(crate) fn first_quantization(steps: &[EpilogueStep]) -> Option<Self> {
         let step = steps.first().filter(|step| step.op() == Some(EpilogueOp::Quantize))?;
         let dtype = step.output().dtype()?;
         let encoding = step.output().encoding()?;

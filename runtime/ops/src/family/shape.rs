@@ -10,7 +10,7 @@ use udo_api::{
 
 use crate::Def;
 use crate::family::argument::IntsArgument;
-use crate::family::gpu::Meeting;
+use crate::family::gpu::StridedAccess;
 use crate::family::movement::{Strided, strided};
 
 /// A change of shape. The family provides schema, inference, kernels for every core, and tests.
@@ -199,10 +199,10 @@ impl Kernel for Copied {
 }
 
 impl Strided for Copied {
-    fn meeting(cx: &FinalizeCx<'_>) -> Result<Meeting, Error> {
+    fn access(cx: &FinalizeCx<'_>) -> Result<StridedAccess, Error> {
         Self::finalize(cx)?;
         let len = cx.output(0)?.len();
-        Ok(Meeting::broadcast(&[len], &[&[len]]))
+        Ok(StridedAccess::broadcast(&[len], &[&[len]]))
     }
 }
 
@@ -230,7 +230,7 @@ mod tests {
         }
     }
 
-    fn given<V: View>(example: &Example, core: Core) -> Bench {
+    fn bench_with<V: View>(example: &Example, core: Core) -> Bench {
         let run = bench(V::NAME).on(core);
         example.int.into_iter().fold(run, |run, (name, value)| run.int(name, value))
     }
@@ -245,7 +245,7 @@ mod tests {
         let doubles: Vec<f64> = bytes.iter().copied().map(f64::from).collect();
         for core in [Core::CPU, Core::GPU, Core::DSP_V68] {
             let run = |x| {
-                let run = given::<V>(example, core).input(x);
+                let run = bench_with::<V>(example, core).input(x);
                 let constant = argument.map(|ints| tensor(&[ints.len()], ints));
                 constant.into_iter().fold(run, Bench::constant).one()
             };
@@ -290,7 +290,7 @@ mod tests {
         let Some(IntsArgument { what, .. }) = V::ARGUMENT else {
             panic!("{} has no input 1", V::NAME)
         };
-        let run = given::<V>(example, Core::CPU).input(tensor(from, &numbers(from)));
+        let run = bench_with::<V>(example, Core::CPU).input(tensor(from, &numbers(from)));
         let error = run.input(tensor(&[ints.len()], ints)).error();
         assert_eq!(error, format!("input 1, the {what}, is not known before the run"));
     }

@@ -3,4 +3,4 @@
 pub(crate) mod transform;
 pub(crate) mod window;
 
-pub(crate) use transform::{Line, Transform, Wanted};
+pub(crate) use transform::{Line, Transform, TransformSpec};

@@ -81,11 +81,11 @@ mod tests {
             (40.0, 1.0),
             (f64::NEG_INFINITY, -1.0),
         ];
-        for (x, wanted) in points {
-            assert!((erf(x) - wanted).abs() < 1e-15, "of {x} is {}", erf(x));
+        for (x, expected) in points {
+            assert!((erf(x) - expected).abs() < 1e-15, "of {x} is {}", erf(x));
         }
-        for (x, wanted) in [(2.0, 4.677_734_981_047_266e-3), (5.0, 1.537_459_794_428_035e-12)] {
-            assert!((erfc(x) / wanted - 1.0).abs() < 1e-12, "1 - erf({x}) is {}", erfc(x));
+        for (x, expected) in [(2.0, 4.677_734_981_047_266e-3), (5.0, 1.537_459_794_428_035e-12)] {
+            assert!((erfc(x) / expected - 1.0).abs() < 1e-12, "1 - erf({x}) is {}", erfc(x));
         }
         assert!(erf(f64::NAN).is_nan() && erfc(f64::NAN).is_nan());
         assert_eq!(erf(-0.0).to_bits(), (-0.0f64).to_bits());

@@ -19,20 +19,20 @@ pub(crate) const fn dequantized(op: &'static str) -> KernelDef {
         input(1, types::F32),
         output(0, FROM).per_axis().bounded(),
     ];
-    KernelDef::new::<Taken>(op, Core::DSP_V68).ports(RULES)
+    KernelDef::new::<Unchanged>(op, Core::DSP_V68).ports(RULES)
 }
 
 /// Returns the kernel of a quantize node, whose input is already quantized.
 pub(crate) const fn quantized(op: &'static str) -> KernelDef {
     const RULES: &[PortRule] =
         &[input(0, TYPES).bounded(), input(1, types::F32), output(0, TYPES).bounded()];
-    KernelDef::new::<Given>(op, Core::DSP_V68).ports(RULES)
+    KernelDef::new::<Recoded>(op, Core::DSP_V68).ports(RULES)
 }
 
 /// Copies values unchanged.
-struct Taken(Copied);
+struct Unchanged(Copied);
 
-impl Taken {
+impl Unchanged {
     fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let (x, y) = (cx.input(0)?, cx.output(0)?);
         if x.dtype() != y.dtype() {
@@ -43,7 +43,7 @@ impl Taken {
     }
 }
 
-impl Kernel for Taken {
+impl Kernel for Unchanged {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         Self::of(cx)
     }
@@ -54,8 +54,8 @@ impl Kernel for Taken {
 }
 
 /// Copies values, or converts their encoding.
-enum Given {
-    Same(Taken),
+enum Recoded {
+    Same(Unchanged),
     /// 8-bit values of one type, converted through a table.
     Tabled {
         bits: Box<[u8; 256]>,
@@ -72,7 +72,7 @@ enum Given {
 type Run = fn(&[u8; 256], Extents, Io<'_>) -> Result<(), ExecError>;
 type Recode = fn(Encoding, Encoding, Io<'_>) -> Result<(), ExecError>;
 
-impl Kernel for Given {
+impl Kernel for Recoded {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let (x, y) = (cx.input(0)?, cx.output(0)?);
         let encoding = |what: &str, desc: TensorDesc| {
@@ -82,7 +82,7 @@ impl Kernel for Given {
         };
         let (from, to) = (encoding("input", x)?, encoding("output", y)?);
         if x.dtype() == y.dtype() && from == to {
-            return Taken::of(cx).map(Self::Same);
+            return Unchanged::of(cx).map(Self::Same);
         }
         if x.dtype() == y.dtype() && types::U8.or(types::I8).has(x.dtype().unwrap_or(DType::F32)) {
             let (bits, run) = of_type!(y.dtype(), [U8 = u8, I8 = i8], T => {
@@ -154,10 +154,10 @@ mod tests {
         let wide: Vec<u16> = (0..70_000).map(|i| (i % 65_536) as u16).collect();
         let run = run.input(tensor(&[70_000], &wide).encoded(0.01, 300));
         let y = run.constant(tensor(&[], &[0.5f32])).constant(tensor(&[], &[-3i8])).one();
-        let wanted = wide.iter().map(|&x| {
+        let expected = wide.iter().map(|&x| {
             let number = (f32::from(x) - 300.0) * 0.01;
             ((number / 0.5).round_ties_even() - 3.0).clamp(-128.0, 127.0) as i8
         });
-        assert_eq!(y.values::<i8>(), wanted.collect::<Vec<_>>());
+        assert_eq!(y.values::<i8>(), expected.collect::<Vec<_>>());
     }
 }

@@ -52,7 +52,7 @@ impl Window {
         kernel: &[usize],
         rounding: Rounding,
     ) -> Result<Self, Error> {
-        let (mut window, mode) = Self::given(node, x, kernel)?;
+        let (mut window, mode) = Self::read_parameters(node, x, kernel)?;
         for axis in 3 - kernel.len()..3 {
             match mode {
                 Padding::Explicit => window.place_windows(axis, rounding)?,
@@ -69,22 +69,31 @@ impl Window {
         x: &TensorDesc,
         kernel: &[usize],
     ) -> Result<Self, Error> {
-        let (mut window, mode) = Self::given(node, x, kernel)?;
+        let (mut window, mode) = Self::read_parameters(node, x, kernel)?;
         let rank = kernel.len();
         let extra = if node.has_param("output_padding") {
             sizes(node, "output_padding", rank, 0)?
         } else {
             vec![0; rank]
         };
-        let wanted = output_shape(node, rank)?;
+        let requested = output_shape(node, rank)?;
         for (at, axis) in (3 - rank..3).enumerate() {
-            window.place_output(axis, mode, extra[at], wanted.as_ref().map(|wanted| wanted[at]))?;
+            window.place_output(
+                axis,
+                mode,
+                extra[at],
+                requested.as_ref().map(|requested| requested[at]),
+            )?;
         }
         Ok(window)
     }
 
     /// Reads the node's parameters; output extents are not yet set.
-    fn given(node: &Node<'_>, x: &TensorDesc, kernel: &[usize]) -> Result<(Self, Padding), Error> {
+    fn read_parameters(
+        node: &Node<'_>,
+        x: &TensorDesc,
+        kernel: &[usize],
+    ) -> Result<(Self, Padding), Error> {
         let spatial = match x.shape() {
             [_, _, spatial @ ..] if (1..=3).contains(&spatial.len()) => spatial,
             _ => return Err(Error::new(format!("input 0 is {x}, wanted rank 3 to 5"))),
@@ -166,23 +175,23 @@ impl Window {
         axis: usize,
         mode: Padding,
         extra: usize,
-        wanted: Option<usize>,
+        requested: Option<usize>,
     ) -> Result<(), Error> {
         let beyond = || Error::new("the output is larger than memory");
         let full = self.input[axis].saturating_sub(1).checked_mul(self.strides[axis]);
         let full = full.and_then(|n| n.checked_add(self.span(axis).ok()?));
         let full = full.and_then(|n| n.checked_add(extra)).ok_or_else(beyond)?;
-        let wanted = match (wanted, mode) {
+        let requested = match (requested, mode) {
             (None, Padding::SameUpper | Padding::SameLower) => {
                 Some(self.input[axis].checked_mul(self.strides[axis]).ok_or_else(beyond)?)
             }
-            (wanted, _) => wanted,
+            (requested, _) => requested,
         };
-        if let Some(wanted) = wanted {
-            let total = full.saturating_sub(wanted);
+        if let Some(requested) = requested {
+            let total = full.saturating_sub(requested);
             let (less, rest) = (total / 2, total - total / 2);
             let (begin, end) = if mode == Padding::SameUpper { (less, rest) } else { (rest, less) };
-            (self.pads[axis], self.end_pads[axis], self.output[axis]) = (begin, end, wanted);
+            (self.pads[axis], self.end_pads[axis], self.output[axis]) = (begin, end, requested);
             return Ok(());
         }
         let cut = self.pads[axis].checked_add(self.end_pads[axis]);
@@ -265,8 +274,13 @@ fn output_shape(node: &Node<'_>, rank: usize) -> Result<Option<Vec<usize>>, Erro
     if !node.has_param("output_shape") {
         return Ok(None);
     }
-    let given = node.ints("output_shape")?.len();
-    let mut shape = sizes(node, "output_shape", if given == rank + 2 { given } else { rank }, 1)?;
+    let read_parameters = node.ints("output_shape")?.len();
+    let mut shape = sizes(
+        node,
+        "output_shape",
+        if read_parameters == rank + 2 { read_parameters } else { rank },
+        1,
+    )?;
     Ok(Some(shape.split_off(shape.len() - rank)))
 }
 

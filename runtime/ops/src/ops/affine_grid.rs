@@ -129,8 +129,8 @@ mod tests {
         let same = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0];
         let y = grid(&same, &[1, 2, 3], &[1, 3, 2, 2]).one();
         assert_eq!(y.dims(), [1, 2, 2, 2]);
-        let wanted = [-0.5, -0.5, 0.5, -0.5, -0.5, 0.5, 0.5, 0.5];
-        assert_near(&y.values::<f32>(), &wanted, 1e-6);
+        let expected = [-0.5, -0.5, 0.5, -0.5, -0.5, 0.5, 0.5, 0.5];
+        assert_near(&y.values::<f32>(), &expected, 1e-6);
         let y = grid(&same, &[1, 2, 3], &[1, 3, 1, 3]).int("align_corners", 1).one();
         assert_near(&y.values::<f32>(), &[-1.0, 0.0, 0.0, 0.0, 1.0, 0.0], 1e-6);
         // The second image is scaled by 2 and translated, and its x and y are exchanged.
@@ -145,8 +145,8 @@ mod tests {
         let run = grid(&theta, &[1, 3, 4], &[1, 1, 20, 30, 50]).int("align_corners", 1).threads(3);
         let along = |at: usize, len: usize| 2.0 * at as f64 / (len - 1) as f64 - 1.0;
         let place = |at: usize| [along(at % 50, 50), along(at / 50 % 30, 30), along(at / 1500, 20)];
-        let wanted: Vec<f64> = (0..20 * 30 * 50).flat_map(place).collect();
-        assert_near(&run.one().values::<f32>(), &wanted, 1e-6);
+        let expected: Vec<f64> = (0..20 * 30 * 50).flat_map(place).collect();
+        assert_near(&run.one().values::<f32>(), &expected, 1e-6);
     }
 
     #[test]

@@ -80,11 +80,11 @@ mod tests {
     #[test]
     fn padding_may_be_counted_but_not_what_lies_behind_it() {
         let x = tensor(&[1, 1, 4], &[1f32, 2.0, 3.0, 4.0]);
-        for (count, wanted) in [(0, [1.0, 2.5, 4.0]), (1, [0.5, 2.5, 4.0 / 2.0])] {
+        for (count, expected) in [(0, [1.0, 2.5, 4.0]), (1, [0.5, 2.5, 4.0 / 2.0])] {
             let run = bench("AveragePool").input(x.clone()).ints("kernel_shape", &[2]);
             let run = run.ints("strides", &[2]).ints("pads", &[1, 1]);
             let y = on_gpu_too(&run.int("count_include_pad", count), 1e-6);
-            assert_near(&y.values::<f32>(), &wanted, 1e-6);
+            assert_near(&y.values::<f32>(), &expected, 1e-6);
         }
         let run = bench("AveragePool").input(x).ints("kernel_shape", &[3]).ints("strides", &[3]);
         let run = run.int("ceil_mode", 1).int("count_include_pad", 1).ints("pads", &[1, 0]);

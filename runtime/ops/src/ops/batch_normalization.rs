@@ -217,7 +217,7 @@ mod tests {
             let channels = dims.get(1).copied().unwrap_or(1);
             let inner: usize = dims.iter().skip(2).product();
             let x = noise(dims.iter().product());
-            let wanted: Vec<f64> = x
+            let expected: Vec<f64> = x
                 .iter()
                 .enumerate()
                 .map(|(at, &x)| {
@@ -227,7 +227,7 @@ mod tests {
                 })
                 .collect();
             let y = on_gpu_too(&run(&dims, channels).float("epsilon", 1e-3).threads(2), 1e-6);
-            assert_near(&y.values::<f32>(), &wanted, 1e-5);
+            assert_near(&y.values::<f32>(), &expected, 1e-5);
         }
     }
 
@@ -240,8 +240,8 @@ mod tests {
         let y = run.float("epsilon", 0.5).threads(3).one().values::<f64>();
         for (at, (y, x)) in y.iter().zip(&x).enumerate() {
             let [scale, bias, mean, variance] = of.map(|of| of[at / 5 % 3]);
-            let wanted = (x - mean) / (variance + 0.5f64).sqrt() * scale + bias;
-            assert!((y - wanted).abs() < 1e-14, "{y}, wanted {wanted}");
+            let expected = (x - mean) / (variance + 0.5f64).sqrt() * scale + bias;
+            assert!((y - expected).abs() < 1e-14, "{y}, wanted {expected}");
         }
     }
 
@@ -278,9 +278,9 @@ mod tests {
         let run = run.float("epsilon", 0.0);
         settled_on_any_threads(&run);
         // The kernel adds a bias of 0, which turns -0 into 0.
-        let wanted: Vec<f32> = x.iter().map(|x| x + 0.0).collect();
+        let expected: Vec<f32> = x.iter().map(|x| x + 0.0).collect();
         for y in of_kernels(&run) {
-            assert_eq!(bits(&y), bits(&wanted));
+            assert_eq!(bits(&y), bits(&expected));
         }
     }
 
@@ -297,9 +297,9 @@ mod tests {
                 let bounded = plain.clone().then_activation(bounds);
                 assert_eq!(bounded.clone().run().unwrap()[0].epilogue_steps, 1);
                 let pairs = of_kernels(&plain).into_iter().zip(of_kernels(&bounded));
-                for (wanted, found) in pairs {
-                    let wanted: Vec<f32> = wanted.iter().map(|y| y.clamp(low, high)).collect();
-                    assert_eq!(found, wanted, "{bounds:?} of {dims:?}");
+                for (expected, found) in pairs {
+                    let expected: Vec<f32> = expected.iter().map(|y| y.clamp(low, high)).collect();
+                    assert_eq!(found, expected, "{bounds:?} of {dims:?}");
                 }
             }
             let y = plain.then_activation(Silu).run().unwrap();

@@ -55,8 +55,8 @@ mod tests {
     fn a_type_of_another_width_is_refused() {
         for to in [11, 99] {
             let run = bench("BitCast").input(tensor(&[1], &[1f32])).int("to", to);
-            let wanted = "wanted a type with as many bits as f32[1]";
-            assert_eq!(run.error(), format!("parameter \"to\" is {to}, {wanted}"));
+            let expected = "wanted a type with as many bits as f32[1]";
+            assert_eq!(run.error(), format!("parameter \"to\" is {to}, {expected}"));
         }
     }
 

@@ -161,9 +161,9 @@ impl GpuKernel for ConvertGpu {
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let (x, y) = (cx.input(0)?, cx.output(0)?);
-        let wanted =
+        let expected =
             if cx.has_input(1) { cx.input(1)?.dtype() } else { DType::from_onnx(cx.int("to")?) };
-        let is_rounded = (wanted, y.dtype()) == (Some(DType::Bf16), Some(DType::F32));
+        let is_rounded = (expected, y.dtype()) == (Some(DType::Bf16), Some(DType::F32));
         let store =
             of_converted!(y.dtype(), D => store::<D> as fn(&Buffers<'_>, usize, Number) -> _)?;
         Ok(Self {
@@ -377,7 +377,7 @@ mod tests {
             (bench("Cast").input(tensor(&[2], &[Bool(1), Bool(0)])), 2),
         ] {
             let run = run.int("to", 16);
-            let wanted: Vec<u32> = run
+            let expected: Vec<u32> = run
                 .clone()
                 .one()
                 .values::<Bf16>()
@@ -385,7 +385,7 @@ mod tests {
                 .map(|y| y.to_f32().to_bits())
                 .collect();
             let y = run.on(Core::GPU).output_of::<f32>(&[len]).one().values::<f32>();
-            assert_eq!(y.into_iter().map(f32::to_bits).collect::<Vec<_>>(), wanted);
+            assert_eq!(y.into_iter().map(f32::to_bits).collect::<Vec<_>>(), expected);
         }
         let like = bench("CastLike").on(Core::GPU).input(tensor(&[8], &numbers));
         let like = like.input(tensor(&[1], &[Bf16(0)])).output_of::<f32>(&[8]).one();

@@ -76,21 +76,21 @@ impl Row {
             _ => None,
         };
         let past = past.ok_or_else(|| {
-            let wanted = format!("wanted [{channels},1,1 or more]");
-            Error::new(format!("input {WEIGHT} is {weight}, {wanted}"))
+            let expected = format!("wanted [{channels},1,1 or more]");
+            Error::new(format!("input {WEIGHT} is {weight}, {expected}"))
         })?;
-        for (port, wanted) in [(BIAS, &[channels][..]), (PAST, &[batch, channels, past])] {
-            if node.has_input(port) && node.input(port)?.shape() != wanted {
+        for (port, expected) in [(BIAS, &[channels][..]), (PAST, &[batch, channels, past])] {
+            if node.has_input(port) && node.input(port)?.shape() != expected {
                 let found = node.input(port)?;
-                return Err(Error::new(format!("input {port} is {found}, wanted {wanted:?}")));
+                return Err(Error::new(format!("input {port} is {found}, wanted {expected:?}")));
             }
         }
         let has_swish = match node.text("activation")? {
             "none" => false,
             "silu" | "swish" => true,
             other => {
-                let wanted = "wanted \"none\", \"silu\" or \"swish\"";
-                return Err(Error::new(format!("parameter \"activation\" is {other:?}, {wanted}")));
+                let expected = "wanted \"none\", \"silu\" or \"swish\"";
+                return Err(Error::new(format!("parameter \"activation\" is {other:?}, {expected}")));
             }
         };
         Ok(Self { channels, length, past, has_swish })
@@ -199,7 +199,7 @@ mod tests {
         })
     }
 
-    fn given(case: &([usize; 4], bool, bool), activation: &str) -> Bench {
+    fn bench_with(case: &([usize; 4], bool, bool), activation: &str) -> Bench {
         let &([b, c, l, k], has_bias, has_past) = case;
         let [x, weight, bias, past] = numbers(case);
         let run = bench("CausalConvWithState").input(tensor(&[b, c, l], &x));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     /// The expected output and state.
-    fn wanted(case: &([usize; 4], bool, bool), has_swish: bool) -> [Vec<f64>; 2] {
+    fn expected(case: &([usize; 4], bool, bool), has_swish: bool) -> [Vec<f64>; 2] {
         let &([b, c, l, k], has_bias, has_past) = case;
         let [x, weight, bias, past] = numbers(case);
         let (mut y, mut present) = (Vec::new(), Vec::new());
@@ -237,8 +237,8 @@ mod tests {
         for case in CASES {
             for activation in ["none", "silu", "swish"] {
                 println!("{case:?} {activation}");
-                let [y, present] = wanted(case, activation != "none");
-                let run = given(case, activation);
+                let [y, present] = expected(case, activation != "none");
+                let run = bench_with(case, activation);
                 let alone = settled_on_any_threads(&run);
                 assert_near(&alone.values::<f32>(), &y, 1e-6);
                 let both = run.outputs(2).all();
@@ -288,3 +288,4 @@ mod tests {
         );
     }
 }
+

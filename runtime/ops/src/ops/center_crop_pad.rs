@@ -69,18 +69,18 @@ fn walk(extent: usize, len: Option<usize>) -> Walk {
 
 /// Returns the requested extent of each axis; `None` for an axis that the node does not name.
 fn lens(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<Option<usize>>, Error> {
-    let wanted = SHAPE.required(node)?;
+    let requested = SHAPE.required(node)?;
     let axes: Vec<i64> = if node.has_param("axes") {
         node.ints("axes")?.to_vec()
     } else {
         (0..).take(x.rank()).collect()
     };
-    let extents: Vec<usize> = wanted.iter().filter_map(|&n| usize::try_from(n).ok()).collect();
+    let extents: Vec<usize> = requested.iter().filter_map(|&n| usize::try_from(n).ok()).collect();
     let found = resolve_axes(&axes, x.rank());
-    let found = found.filter(|axes| axes.len() == wanted.len() && extents.len() == wanted.len());
+    let found = found.filter(|axes| axes.len() == requested.len() && extents.len() == requested.len());
     let found = found.ok_or_else(|| {
         Error::new(format!(
-            "input 1 is {wanted:?}, wanted an extent for each of axes {axes:?} of {x}"
+            "input 1 is {requested:?}, wanted an extent for each of axes {axes:?} of {x}"
         ))
     })?;
     let mut lens = vec![None; x.rank()];
@@ -111,8 +111,8 @@ mod tests {
             let run = bench("CenterCropPad").input(tensor(&[1, 2], &[1u8, 2]));
             run.constant(tensor(&[shape.len()], shape)).error()
         };
-        let wanted = "wanted an extent for each of axes [0, 1] of u8[1,2]";
-        assert_eq!(run(&[1]), format!("input 1 is [1], {wanted}"));
-        assert_eq!(run(&[1, -1]), format!("input 1 is [1, -1], {wanted}"));
+        let expected = "wanted an extent for each of axes [0, 1] of u8[1,2]";
+        assert_eq!(run(&[1]), format!("input 1 is [1], {expected}"));
+        assert_eq!(run(&[1, -1]), format!("input 1 is [1, -1], {expected}"));
     }
 }

@@ -189,7 +189,7 @@ struct Added {
 impl Kernel for Added {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let run = match cx.input(0)?.dtype() {
-            Some(DType::Bool) => truths,
+            Some(DType::Bool) => bools,
             dtype => of_number!(dtype, T => numbers::<T>)?,
         };
         Ok(Self { blocks: Blocks::read(cx)?, run })
@@ -204,7 +204,7 @@ fn numbers<T: Number>(blocks: &Blocks, io: Io<'_>) -> Result<(), ExecError> {
     execute(blocks, io, (T::ZERO, T::add))
 }
 
-fn truths(blocks: &Blocks, io: Io<'_>) -> Result<(), ExecError> {
+fn bools(blocks: &Blocks, io: Io<'_>) -> Result<(), ExecError> {
     execute(blocks, io, (Bool::from(false), |a: Bool, b: Bool| Bool::from(a.get() || b.get())))
 }
 
@@ -263,7 +263,7 @@ mod tests {
         };
         let y = run().one();
         assert_eq!(y.dims(), [2, 3, 5, 6, 7]);
-        let mut wanted = vec![0i32; 2 * 3 * 210];
+        let mut expected = vec![0i32; 2 * 3 * 210];
         for at in 0..dims.iter().product::<usize>() {
             let (channel, element, block) = (at / 288, at / 36 % 8, at % 36);
             let place = [
@@ -273,11 +273,11 @@ mod tests {
             ];
             if place[0] < 5 && place[1] < 6 && place[2] < 7 {
                 let place = (place[0] * 6 + place[1]) * 7 + place[2];
-                wanted[channel * 210 + place] += at as i32 + 1;
+                expected[channel * 210 + place] += at as i32 + 1;
             }
         }
-        assert_eq!(y.values::<i32>(), wanted);
-        assert_eq!(run().threads(3).one().values::<i32>(), wanted);
+        assert_eq!(y.values::<i32>(), expected);
+        assert_eq!(run().threads(3).one().values::<i32>(), expected);
     }
 
     #[test]

@@ -30,21 +30,21 @@ impl Movement for Compress {
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[3, 2]],
-            truths: &[&[false, true, true]],
+            bools: &[&[false, true, true]],
             params: &[("axis", Setting::Int(0))],
             outputs: &[(&[2, 2], &[2, 3, 4, 5])],
             ..Example::NONE
         },
         Example {
             inputs: &[&[3, 2]],
-            truths: &[&[false, true]],
+            bools: &[&[false, true]],
             params: &[("axis", Setting::Int(-1))],
             outputs: &[(&[3, 1], &[1, 3, 5])],
             ..Example::NONE
         },
         Example {
             inputs: &[&[3, 2]],
-            truths: &[&[false, true, false, false, true]],
+            bools: &[&[false, true, false, false, true]],
             outputs: &[(&[2], &[1, 4])],
             ..Example::NONE
         },
@@ -62,8 +62,8 @@ impl Movement for Compress {
             None => dims.drain(..).fold(Dim::Fixed(1), |all, dim| all.with_both(dim, x.len())),
         };
         let kept = match cx.constant::<Bool>(1)? {
-            Some(truths) => {
-                all.with(truths.iter().take(all.bound()).filter(|truth| truth.get()).count())
+            Some(bools) => {
+                all.with(bools.iter().take(all.bound()).filter(|truth| truth.get()).count())
             }
             None => Dim::UpTo(condition.len().min(all.bound())),
         };
@@ -86,11 +86,11 @@ impl Movement for Compress {
         let flat = [x.len()];
         let (axis, dims) = self.axis.map_or((0, &flat[..]), |axis| (axis, dims));
         let AxisSplit { len, inner, .. } = AxisSplit::at(dims, axis);
-        let truths = inputs.get::<Bool>(1)?;
-        let truths = &truths[..truths.len().min(len)];
+        let bools = inputs.get::<Bool>(1)?;
+        let bools = &bools[..bools.len().min(len)];
         let mut left = outputs.take_bits::<B>(0)?;
         for block in x.chunks_exact((len * inner).max(1)) {
-            let slices = block.chunks_exact(inner.max(1)).zip(truths);
+            let slices = block.chunks_exact(inner.max(1)).zip(bools);
             for (slice, _) in slices.filter(|(_, truth)| truth.get()) {
                 let (y, rest) = left.split_at_mut(inner);
                 y.copy_from_slice(slice);
@@ -99,7 +99,7 @@ impl Movement for Compress {
         }
         let mut extents = [0; MAX_RANK];
         extents.iter_mut().zip(dims).for_each(|(to, &extent)| *to = extent);
-        extents[axis] = truths.iter().filter(|truth| truth.get()).count();
+        extents[axis] = bools.iter().filter(|truth| truth.get()).count();
         outputs.set_shape(0, &extents[..dims.len()])
     }
 }
@@ -109,30 +109,30 @@ mod tests {
     use super::*;
     use crate::testing::{Bench, bench, tensor};
 
-    fn given(truths: &[bool]) -> Bench {
-        let truths: Vec<Bool> = truths.iter().map(|&truth| Bool::from(truth)).collect();
+    fn bench_with(bools: &[bool]) -> Bench {
+        let bools: Vec<Bool> = bools.iter().map(|&truth| Bool::from(truth)).collect();
         let run = bench("Compress").input(tensor(&[2, 2], &[1u8, 2, 3, 4]));
-        run.input(tensor(&[truths.len()], &truths))
+        run.input(tensor(&[bools.len()], &bools))
     }
 
     #[test]
     fn what_is_kept_is_known_in_the_run() {
-        let y = given(&[true, false]).int("axis", 1).one();
+        let y = bench_with(&[true, false]).int("axis", 1).one();
         assert_eq!(y.desc().full_shape().to_string(), "[2,<=2]");
         assert_eq!((y.dims(), y.values::<u8>()), (vec![2, 1], vec![1, 3]));
-        let y = given(&[false, true, true]).one();
+        let y = bench_with(&[false, true, true]).one();
         assert_eq!(y.desc().full_shape().to_string(), "[<=3]");
         assert_eq!(y.values::<u8>(), [2, 3]);
-        let y = given(&[true, true, true, false, true, true]).one();
+        let y = bench_with(&[true, true, true, false, true, true]).one();
         assert_eq!((y.dims(), y.values::<u8>()), (vec![3], vec![1, 2, 3]), "some are beyond");
-        assert_eq!(given(&[]).one().dims(), [0]);
+        assert_eq!(bench_with(&[]).one().dims(), [0]);
     }
 
     #[test]
     fn bounded_tensors_are_those_of_the_run() {
         let x = tensor(&[1, 2], &[1i64, 2]).bounded(&[Dim::UpTo(3), Dim::Fixed(2)]);
-        let truths = tensor(&[3], &[Bool::from(true); 3]);
-        let y = bench("Compress").input(x).constant(truths).int("axis", 0).one();
+        let bools = tensor(&[3], &[Bool::from(true); 3]);
+        let y = bench("Compress").input(x).constant(bools).int("axis", 0).one();
         assert_eq!(y.desc().full_shape().to_string(), "[<=3,2]");
         assert_eq!((y.dims(), y.values::<i64>()), (vec![1, 2], vec![1, 2]));
     }
@@ -144,3 +144,4 @@ mod tests {
         assert_eq!(error, "input 1 is bool[1,1], wanted a list");
     }
 }
+

@@ -23,10 +23,10 @@ impl Op for ConstantOfShape {
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let wanted = SHAPE.required(cx)?;
-        let dims: Vec<usize> = wanted.iter().filter_map(|&n| usize::try_from(n).ok()).collect();
-        if dims.len() < wanted.len() {
-            return Err(Error::new(format!("input 0 is {wanted:?}, wanted extents")));
+        let requested = SHAPE.required(cx)?;
+        let dims: Vec<usize> = requested.iter().filter_map(|&n| usize::try_from(n).ok()).collect();
+        if dims.len() < requested.len() {
+            return Err(Error::new(format!("input 0 is {requested:?}, wanted extents")));
         }
         let dtype = dtype(cx)?;
         cx.set_output(0, TensorDesc::new(dtype, Shape::new(&dims)?))

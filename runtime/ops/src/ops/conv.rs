@@ -129,11 +129,11 @@ mod tests {
             ("SAME_LOWER", &[10.0, 21.0, 32.0, 43.0]),
             ("VALID", &[21.0, 32.0, 43.0]),
         ];
-        for (mode, wanted) in cases {
+        for (mode, expected) in cases {
             let run = bench("Conv").input(x.clone()).input(w.clone());
             assert_eq!(
                 on_gpu_too(&run.text("auto_pad", mode), 0.0).values::<f32>(),
-                wanted,
+                expected,
                 "{mode}"
             );
         }
@@ -144,8 +144,8 @@ mod tests {
         let x: Vec<f32> = (0..27u8).map(f32::from).collect();
         let run = bench("Conv").input(tensor(&[1, 1, 3, 3, 3], &x));
         let y = run.input(tensor(&[1, 1, 2, 2, 2], &[1f32; 8])).one();
-        let wanted = [52.0, 60.0, 76.0, 84.0, 124.0, 132.0, 148.0, 156.0];
-        assert_near(&y.values::<f32>(), &wanted, 1e-6);
+        let expected = [52.0, 60.0, 76.0, 84.0, 124.0, 132.0, 148.0, 156.0];
+        assert_near(&y.values::<f32>(), &expected, 1e-6);
     }
 
     #[test]
@@ -247,15 +247,15 @@ mod tests {
                     if steps > 2 { sum.clamp(-0.5, 0.75) } else { sum }
                 };
                 let sums = before.outputs[0].values::<f32>().into_iter().enumerate();
-                let wanted: Vec<f64> = sums.map(finish).map(f64::from).collect();
+                let expected: Vec<f64> = sums.map(finish).map(f64::from).collect();
                 // The fused kernel adds biases and residuals in another order.
-                assert_near(&after.outputs[0].values::<f32>(), &wanted, 1e-5);
+                assert_near(&after.outputs[0].values::<f32>(), &expected, 1e-5);
             }
             let cut = plain().then_activation(udo_api::Activation::Clip(-0.5, 0.75));
             for (before, after) in before.iter().zip(cut.run().unwrap()) {
                 let sums = before.outputs[0].values::<f32>().into_iter();
-                let wanted: Vec<f32> = sums.map(|sum| sum.clamp(-0.5, 0.75)).collect();
-                assert_eq!(after.outputs[0].values::<f32>(), wanted, "case {number}");
+                let expected: Vec<f32> = sums.map(|sum| sum.clamp(-0.5, 0.75)).collect();
+                assert_eq!(after.outputs[0].values::<f32>(), expected, "case {number}");
             }
             // All cases but the one with channels on the second axis.
             assert_quantized(&plain(), before.len() - 1);

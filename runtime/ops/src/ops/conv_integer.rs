@@ -55,7 +55,7 @@ mod tests {
         let w = values::<B>(outputs * channels / groups * 9, 37);
         let (x_zero, w_zeros) = (values::<A>(3, 50)[2], values::<B>(outputs, 11));
         let (own, per_group) = (channels / groups, outputs / groups);
-        let mut wanted = Vec::new();
+        let mut expected = Vec::new();
         for (o, r, c) in (0..outputs * 25).map(|i| (i / 25, i / 5 % 5, i % 5)) {
             let mut sum = 0;
             for (i, k) in (0..own).flat_map(|i| (0..9).map(move |k| (i, k))) {
@@ -66,7 +66,7 @@ mod tests {
                     sum += (x - x_zero.to_i32()) * (w - w_zeros[o].to_i32());
                 }
             }
-            wanted.push(sum);
+            expected.push(sum);
         }
         for (threads, constant) in [(1, true), (3, true), (1, false)] {
             let run = bench("ConvInteger").threads(threads).input(tensor(&[1, channels, 5, 5], &x));
@@ -74,7 +74,7 @@ mod tests {
             let run = if constant { run.constant(weights) } else { run.input(weights) };
             let run = run.input(tensor(&[], &[x_zero])).input(tensor(&[outputs], &w_zeros));
             let y = run.ints("pads", &[1; 4]).int("group", groups as i64).one();
-            assert_eq!((y.dims(), y.values::<i32>()), (vec![1, outputs, 5, 5], wanted.clone()));
+            assert_eq!((y.dims(), y.values::<i32>()), (vec![1, outputs, 5, 5], expected.clone()));
         }
     }
 

@@ -113,7 +113,7 @@ mod tests {
             }
             let x = noise(dims.iter().product());
             let w = noise(filter.iter().product());
-            let (wanted, [height, width]) = naive(case, rows, [&x, &w]);
+            let (expected, [height, width]) = naive(case, rows, [&x, &w]);
             for threads in [1, 3] {
                 let run = bench("ConvTranspose").threads(threads).input(tensor(&dims, &x));
                 for run in
@@ -122,18 +122,18 @@ mod tests {
                     let y = on_gpu_too(&node(case, axes, run), 1e-5);
                     assert_eq!(y.dims().last(), Some(&width), "{case:?}");
                     assert_eq!(y.dims()[2], if rows == 0 { width } else { height });
-                    assert_near(&y.values::<f32>(), &wanted, 1e-5);
+                    assert_near(&y.values::<f32>(), &expected, 1e-5);
                 }
             }
             let wide = |x: &[f32]| x.iter().copied().map(f64::from).collect::<Vec<_>>();
             let run = bench("ConvTranspose").input(tensor(&dims, &wide(&x)));
             let y = node(case, axes, run.input(tensor(&filter, &wide(&w)))).one();
-            assert_near(&y.values::<f64>(), &wanted, 1e-6);
+            assert_near(&y.values::<f64>(), &expected, 1e-6);
             let halve = |x: &[f32]| x.iter().copied().map(F16::from_f32).collect::<Vec<_>>();
             let run = bench("ConvTranspose").threads(3).input(tensor(&dims, &halve(&x)));
             let y = node(case, axes, run.input(tensor(&filter, &halve(&w)))).one();
             let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
-            assert_near(&y, &wanted, 4e-3);
+            assert_near(&y, &expected, 4e-3);
         }
     }
 
@@ -160,10 +160,10 @@ mod tests {
             ("NOTSET", &[1, 1, 4], &[10.0, 102.0, 20.0, 200.0]),
             ("NOTSET", &[6], &[1.0, 10.0, 102.0, 20.0, 200.0, 0.0]),
         ];
-        for (mode, shape, wanted) in cases {
+        for (mode, shape, expected) in cases {
             let run = run().text("auto_pad", mode);
             let run = if shape.is_empty() { run } else { run.ints("output_shape", shape) };
-            assert_near(&on_gpu_too(&run, 1e-6).values::<f32>(), wanted, 1e-6);
+            assert_near(&on_gpu_too(&run, 1e-6).values::<f32>(), expected, 1e-6);
         }
         let error = run().ints("pads", &[3, 2]).error();
         assert_eq!(error, "the pads [0, 0, 3] and [0, 0, 2] cut off all of an output of 5");
@@ -194,9 +194,9 @@ mod tests {
                 let sum = if after.epilogue_steps > 2 { sum.clamp(-0.5, 0.75) } else { sum };
                 f64::from(sum)
             };
-            let wanted: Vec<f64> =
+            let expected: Vec<f64> =
                 sums.values::<f32>().into_iter().enumerate().map(finish).collect();
-            assert_near(&after.outputs[0].values::<f32>(), &wanted, 1e-5);
+            assert_near(&after.outputs[0].values::<f32>(), &expected, 1e-5);
         }
     }
 }

@@ -141,7 +141,7 @@ mod tests {
             })
         }
 
-        fn given<T: udo_api::Element>(&self, of: fn(f64) -> T) -> Bench {
+        fn bench_with<T: udo_api::Element>(&self, of: fn(f64) -> T) -> Bench {
             let is_there = [true, true, true, self.has_bias, self.has_mask];
             let all = self.numbers().into_iter().zip(self.dims()).zip(is_there);
             let run = all.fold(bench("DeformConv"), |run, ((x, dims), is_there)| {
@@ -157,7 +157,7 @@ mod tests {
             run.ints("pads", &each(self.pad, 2 * rank))
         }
 
-        fn wanted(&self) -> Vec<f64> {
+        fn expected(&self) -> Vec<f64> {
             let [x, weights, offsets, bias, mask] = self.numbers();
             let (output, rank) = (self.output(), self.kernel.len());
             let [area, taps, all] =
@@ -212,19 +212,19 @@ mod tests {
     fn taps_lie_where_the_offsets_say() {
         for case in &CASES[..CASES.len() - 1] {
             println!("{case:?}");
-            let (y, wanted) = (case.given(|x| x as f32).one(), case.wanted());
-            assert_near(&y.values::<f32>(), &wanted, 1e-5);
-            let exact = settled_on_any_threads(&case.given(|x| x));
-            assert_near(&exact.values::<f64>(), &wanted, 1e-12);
+            let (y, expected) = (case.bench_with(|x| x as f32).one(), case.expected());
+            assert_near(&y.values::<f32>(), &expected, 1e-5);
+            let exact = settled_on_any_threads(&case.bench_with(|x| x));
+            assert_near(&exact.values::<f64>(), &expected, 1e-12);
         }
     }
 
     #[test]
     fn several_blocks_and_threads_give_the_same() {
         let case = CASES[CASES.len() - 1];
-        let exact = settled_on_any_threads(&case.given(|x| x)).values::<f64>();
+        let exact = settled_on_any_threads(&case.bench_with(|x| x)).values::<f64>();
         for threads in [1, 3] {
-            let y = case.given(|x| x as f32).threads(threads).one();
+            let y = case.bench_with(|x| x as f32).threads(threads).one();
             assert_near(&y.values::<f32>(), &exact, 1e-4);
         }
     }
@@ -276,3 +276,4 @@ mod tests {
         assert_eq!(error, "input 4 is f32[1,4,2,3], wanted [1, 4, 2, 2]");
     }
 }
+

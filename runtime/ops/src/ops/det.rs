@@ -134,7 +134,7 @@ mod tests {
     fn products_of_triangles_have_the_product_of_their_diagonals() {
         let (count, size) = (9, 24);
         let numbers = noise(count * size * size);
-        let (mut x, mut wanted) = (vec![0f64; count * size * size], Vec::new());
+        let (mut x, mut expected) = (vec![0f64; count * size * size], Vec::new());
         for (at, x) in x.chunks_exact_mut(size * size).enumerate() {
             let number =
                 |row: usize, col: usize| f64::from(numbers[(at * size + row) * size + col]);
@@ -146,11 +146,11 @@ mod tests {
                 let (row, col) = (i / size, i % size);
                 *x = (0..=row.min(col)).map(|k| lower(row, k) * upper(k, col)).sum();
             }
-            wanted.push(on_diagonal.powi(size as i32));
+            expected.push(on_diagonal.powi(size as i32));
         }
         for threads in [1, 3] {
             let y = bench("Det").threads(threads).input(tensor(&[count, size, size], &x)).one();
-            assert_near(&y.values::<f64>(), &wanted, 1e-3);
+            assert_near(&y.values::<f64>(), &expected, 1e-3);
         }
     }
 

@@ -10,7 +10,7 @@ use udo_simd::fft::Lane;
 use crate::Def;
 use crate::family::argument::IntsArgument;
 use crate::family::axes::AxisSplit;
-use crate::family::signal::{Line, Transform, Wanted};
+use crate::family::signal::{Line, Transform, TransformSpec};
 
 pub(crate) const DEF: Def = Def::of::<Dft>(KERNELS);
 
@@ -46,21 +46,21 @@ impl Op for Dft {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
-        let (axis, wanted) = read(cx)?;
+        let (axis, spec) = read(cx)?;
         let mut dims: Vec<Dim> = x.full_shape().iter().collect();
         let last = dims.len() - 1;
         dims[axis] = if cx.has_input(LENGTH.input) {
-            Dim::Fixed(wanted.len_out())
+            Dim::Fixed(spec.len_out())
         } else {
-            dims[axis].with(wanted.len_out())
+            dims[axis].with(spec.len_out())
         };
-        dims[last] = Dim::Fixed(wanted.parts_out());
+        dims[last] = Dim::Fixed(spec.parts_out());
         cx.set_output(0, x.with_shape(Shape::of_dims(&dims)?))
     }
 }
 
 /// Returns the axis and the transform of each line along it.
-fn read(node: &Node<'_>) -> Result<(usize, Wanted), Error> {
+fn read(node: &Node<'_>) -> Result<(usize, TransformSpec), Error> {
     let x = node.input(0)?;
     let &[.., parts @ (1 | 2)] = x.shape() else {
         return Err(Error::new(format!("input 0 is {x}, wanted a last axis of 1 or 2")));
@@ -84,7 +84,7 @@ fn read(node: &Node<'_>) -> Result<(usize, Wanted), Error> {
     let len = len.filter(|&len| len > 0).ok_or_else(|| {
         Error::new(format!("the transform along axis {axis} of {x} has no length"))
     })?;
-    Ok((axis, Wanted { len, parts, is_inverse, is_half }))
+    Ok((axis, TransformSpec { len, parts, is_inverse, is_half }))
 }
 
 /// Returns the single value of an optional input.
@@ -101,15 +101,15 @@ fn one(argument: IntsArgument, node: &Node<'_>) -> Result<Option<i64>, Error> {
 
 struct Lines<T> {
     axis: usize,
-    wanted: Wanted,
+    spec: TransformSpec,
     transform: Transform<T>,
 }
 
 impl<T: Lane + Element> Kernel for Lines<T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let (axis, wanted) = read(cx)?;
-        let count = cx.output(0)?.len() / (wanted.len_out() * wanted.parts_out());
-        Ok(Self { axis, wanted, transform: Transform::of(cx, wanted, count)? })
+        let (axis, spec) = read(cx)?;
+        let count = cx.output(0)?.len() / (spec.len_out() * spec.parts_out());
+        Ok(Self { axis, spec, transform: Transform::of(cx, spec, count)? })
     }
 
     fn workspace(&self) -> Workspace {
@@ -120,17 +120,17 @@ impl<T: Lane + Element> Kernel for Lines<T> {
         let Io { inputs, mut outputs, scratch, parallel, packed, .. } = io;
         let (x, dims) = (inputs.get::<T>(0)?, inputs.shape(0)?);
         let y = outputs.take::<T>(0)?;
-        let Wanted { parts, .. } = self.wanted;
+        let TransformSpec { parts, .. } = self.spec;
         let AxisSplit { outer, len, inner } = AxisSplit::at(dims, self.axis);
         let inner = inner / parts;
-        let len_out = outer * inner * self.wanted.len_out() * self.wanted.parts_out();
+        let len_out = outer * inner * self.spec.len_out() * self.spec.parts_out();
         let line = Line { x, len, step: inner * parts, inner, window: None };
         let start = |at: usize| (at / inner * len * inner + at % inner) * parts;
         self.transform.run(line, start, &mut y[..len_out], (parallel, scratch, packed))?;
         let mut extents = [0; MAX_RANK];
         extents[..dims.len()].copy_from_slice(dims);
-        extents[self.axis] = self.wanted.len_out();
-        extents[dims.len() - 1] = self.wanted.parts_out();
+        extents[self.axis] = self.spec.len_out();
+        extents[dims.len() - 1] = self.spec.parts_out();
         outputs.set_shape(0, &extents[..dims.len()])
     }
 }
@@ -164,7 +164,7 @@ mod tests {
         let AxisSplit { outer, len, inner } = AxisSplit::at(dims, axis);
         let inner = inner / parts;
         let out = if half == 1 { n / 2 + 1 } else { n };
-        let mut wanted = vec![0.0; outer * out * inner * 2];
+        let mut expected = vec![0.0; outer * out * inner * 2];
         for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
             let element = |k: usize| {
                 let at = ((o * len + k) * inner + i) * parts;
@@ -173,16 +173,16 @@ mod tests {
             let line: Vec<[f64; 2]> = (0..len).map(element).collect();
             for k in 0..out {
                 let at = ((o * out + k) * inner + i) * 2;
-                wanted[at..at + 2].copy_from_slice(&exact(&line, n, k));
+                expected[at..at + 2].copy_from_slice(&exact(&line, n, k));
             }
         }
         let given = (n != len).then_some(n as i64);
         let run = dft(&tensor(dims, &x), given, axis as i64).int("onesided", half);
         let y = settled_on_any_threads(&run);
-        assert_near(&y.values::<f32>(), &wanted, 4e-6);
+        assert_near(&y.values::<f32>(), &expected, 4e-6);
         let doubles: Vec<f64> = x.iter().map(|&x| x.into()).collect();
         let run = dft(&tensor(dims, &doubles), given, axis as i64).int("onesided", half);
-        assert_near(&run.one().values::<f64>(), &wanted, 1e-12);
+        assert_near(&run.one().values::<f64>(), &expected, 1e-12);
     }
 
     #[test]
@@ -201,14 +201,14 @@ mod tests {
         for n in [1, 2, 9, 16, 37] {
             let x = tensor(&[5, n, 2], &noise(10 * n));
             let back = dft(&dft(&x, None, 1).one(), None, 1).int("inverse", 1).one();
-            let wanted: Vec<f64> = x.values::<f32>().into_iter().map(f64::from).collect();
-            assert_near(&back.values::<f32>(), &wanted, 1e-6);
+            let expected: Vec<f64> = x.values::<f32>().into_iter().map(f64::from).collect();
+            assert_near(&back.values::<f32>(), &expected, 1e-6);
             let x = tensor(&[5, n, 1], &noise(5 * n));
             let half = dft(&x, None, -2).int("onesided", 1).one();
             let back = dft(&half, Some(n as i64), -2).int("onesided", 1).int("inverse", 1).one();
-            let wanted: Vec<f64> = x.values::<f32>().into_iter().map(f64::from).collect();
+            let expected: Vec<f64> = x.values::<f32>().into_iter().map(f64::from).collect();
             assert_eq!(back.dims(), [5, n, 1]);
-            assert_near(&back.values::<f32>(), &wanted, 1e-6);
+            assert_near(&back.values::<f32>(), &expected, 1e-6);
         }
         let half = tensor(&[1, 5, 2], &noise(10));
         let back = dft(&half, None, 1).int("onesided", 1).int("inverse", 1).one();
@@ -249,7 +249,7 @@ mod tests {
         let error = dft(&x, Some(0), 0).error();
         assert_eq!(error, "the transform along axis 0 of f32[2,1] has no length");
         let run = bench("DFT").input(x).constant(tensor(&[2], &[1i64, 1]));
-        let wanted = "input 1, the length of the transform, is [1, 1], wanted one number";
-        assert_eq!(run.error(), wanted);
+        let expected = "input 1, the length of the transform, is [1, 1], wanted one number";
+        assert_eq!(run.error(), expected);
     }
 }

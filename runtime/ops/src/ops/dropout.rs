@@ -13,7 +13,7 @@ use crate::family::shape::{Copied, IN_PLACE};
 pub(crate) const DEF: Def = Def::of::<Dropout>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[
-    KernelDef::new::<Kept>("Dropout", Core::CPU)
+    KernelDef::new::<PassThrough>("Dropout", Core::CPU)
         .ports(&[input(0, TYPES), output_like(0, 0)])
         .in_place(IN_PLACE),
     KernelDef::gpu::<OnGpu>("Dropout").ports(&[input(0, REAL), output_like(0, 0)]),
@@ -54,12 +54,12 @@ impl Op for Dropout {
 }
 
 /// Copies the input and fills the mask, if requested, with true.
-struct Kept {
+struct PassThrough {
     data: Copied,
     has_mask: bool,
 }
 
-impl Kernel for Kept {
+impl Kernel for PassThrough {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         Ok(Self { data: Copied::finalize(cx)?, has_mask: cx.has_output(1) })
     }

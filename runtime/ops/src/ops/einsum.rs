@@ -310,12 +310,12 @@ mod tests {
             ("ii,jj->ij", &[2, 2], &[5, 8, 20, 32]),
             ("ij,kl->", &[], &[260]),
         ];
-        for (equation, dims, wanted) in cases {
+        for (equation, dims, expected) in cases {
             let count = equation.split(',').count();
             let y = einsum(equation, &[a.clone(), b.clone()][..count]).one();
             assert_eq!(
                 (y.dims(), y.values::<i64>()),
-                (dims.to_vec(), wanted.to_vec()),
+                (dims.to_vec(), expected.to_vec()),
                 "{equation}"
             );
         }
@@ -374,8 +374,8 @@ mod tests {
         let y = y.values::<i32>();
         for (at, found) in y.iter().enumerate() {
             let (c, a) = (at / 70, at % 70);
-            let wanted: i32 = (0..90).map(|b| x[(a * 90 + b) * 40 + c]).sum();
-            assert_eq!(*found, wanted, "at {c}, {a}");
+            let expected: i32 = (0..90).map(|b| x[(a * 90 + b) * 40 + c]).sum();
+            assert_eq!(*found, expected, "at {c}, {a}");
         }
     }
 
@@ -395,8 +395,8 @@ mod tests {
             ("i...->i", 1, "wanted an ellipsis in the output as well"),
         ];
         for (equation, count, why) in cases {
-            let wanted = format!("parameter \"equation\" is {equation:?}, {why}");
-            assert_eq!(error(equation, count), wanted);
+            let expected = format!("parameter \"equation\" is {equation:?}, {why}");
+            assert_eq!(error(equation, count), expected);
         }
         assert_eq!(
             error("ij,jk->ik", 2),

@@ -4,7 +4,7 @@ use udo_api::{TypeSet, types};
 use udo_simd::Simd;
 
 use crate::Def;
-use crate::family::elementwise::{Compare, Question, compare};
+use crate::family::elementwise::{Compare, PairPredicate, compare};
 use crate::number::Number;
 
 pub(crate) const DEF: Def = compare::<Equal>();
@@ -17,7 +17,7 @@ impl Compare for Equal {
     const OPENCL: &'static str = "a == b";
 }
 
-impl Question for Equal {
+impl PairPredicate for Equal {
     #[inline]
     fn of<T: Number>(a: T, b: T) -> bool {
         a == b

@@ -18,7 +18,7 @@ const SHAPE: IntsArgument = IntsArgument { input: 1, name: "shape", what: "shape
 
 struct Expand {
     /// The shape to broadcast to; aligned with the input at the last axis.
-    wanted: Shape,
+    target: Shape,
 }
 
 impl Movement for Expand {
@@ -63,34 +63,34 @@ impl Movement for Expand {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
-        let shape = broadcast_shapes(x.full_shape(), wanted(cx)?)?;
+        let shape = broadcast_shapes(x.full_shape(), target_shape(cx)?)?;
         cx.set_output(0, x.with_shape(shape))
     }
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { wanted: wanted(cx)? })
+        Ok(Self { target: target_shape(cx)? })
     }
 
     fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
-        expand::<B>(io, self.wanted.dims())
+        expand::<B>(io, self.target.dims())
     }
 }
 
 impl Walked for Expand {
     fn walks(cx: &FinalizeCx<'_>) -> Result<Walks, Error> {
-        let (x, wanted) = (cx.input(0)?, wanted(cx)?);
-        let found = repeats(x.shape(), wanted.dims());
+        let (x, target) = (cx.input(0)?, target_shape(cx)?);
+        let found = repeats(x.shape(), target.dims());
         let (walks, rank) =
-            found.map_err(|_| Error::new(format!("{x} does not become {wanted}")))?;
+            found.map_err(|_| Error::new(format!("{x} does not become {target}")))?;
         Ok(Walks::of(walks.into_iter().take(rank)))
     }
 }
 
-fn wanted(node: &Node<'_>) -> Result<Shape, Error> {
-    let wanted = SHAPE.required(node)?;
-    let dims: Vec<usize> = wanted.iter().filter_map(|&dim| usize::try_from(dim).ok()).collect();
-    if dims.len() < wanted.len() {
-        return Err(Error::new(format!("input 1 is {wanted:?}, wanted extents")));
+fn target_shape(node: &Node<'_>) -> Result<Shape, Error> {
+    let target = SHAPE.required(node)?;
+    let dims: Vec<usize> = target.iter().filter_map(|&dim| usize::try_from(dim).ok()).collect();
+    if dims.len() < target.len() {
+        return Err(Error::new(format!("input 1 is {target:?}, wanted extents")));
     }
     Shape::new(&dims)
 }

@@ -8,7 +8,7 @@ use udo_api::{
 
 use crate::Def;
 use crate::family::axes::strides;
-use crate::family::gpu::{Meeting, Steps, check_lens, ints};
+use crate::family::gpu::{StridedAccess, Steps, check_lens, ints};
 use crate::family::movement::{
     Along, Example, INDEXED, Indices, Movement, Setting, check_along, element, kernel, movement,
     position,
@@ -102,7 +102,7 @@ impl Movement for GatherElements {
 /// GPU kernel: one element per work item. A device cannot report errors, so an index out of range yields zeros.
 struct OnGpu {
     /// Offset of the element at axis position 0, for each index in output order.
-    first: Meeting,
+    first: StridedAccess,
     len: usize,
     /// Stride of the gathered axis in elements.
     step: usize,
@@ -128,7 +128,7 @@ impl GpuKernel for OnGpu {
             item
         })?;
         Ok(Self {
-            first: Meeting::of(indices.shape(), &[Steps { start: 0, along }]),
+            first: StridedAccess::of(indices.shape(), &[Steps { start: 0, along }]),
             len: data.shape()[axis],
             step: strides[axis],
             is_long: indices.dtype() == Some(DType::I64),
@@ -185,8 +185,8 @@ mod tests {
         let run = bench("GatherElements").threads(3).input(tensor(&[rows as usize, 5], &data));
         let run = run.input(tensor(&[rows as usize, cols as usize], &indices)).int("axis", 1);
         for (at, y) in run.one().values::<i32>().into_iter().enumerate() {
-            let wanted = at / 3 * 5 + indices[at].rem_euclid(5) as usize;
-            assert_eq!(y, wanted as i32, "{at}");
+            let expected = at / 3 * 5 + indices[at].rem_euclid(5) as usize;
+            assert_eq!(y, expected as i32, "{at}");
         }
     }
 
@@ -211,8 +211,8 @@ mod tests {
             let indices = tensor(dims, &vec![0i64; dims.iter().product()]);
             bench("GatherElements").input(tensor(&[2, 1], &[1u8, 2])).input(indices).error()
         };
-        let wanted = "no more of any axis than u8[2,1] but for axis 0";
-        assert_eq!(run(&[2]), format!("input 1 is i64[2], wanted {wanted}"));
-        assert_eq!(run(&[2, 2]), format!("input 1 is i64[2,2], wanted {wanted}"));
+        let expected = "no more of any axis than u8[2,1] but for axis 0";
+        assert_eq!(run(&[2]), format!("input 1 is i64[2], wanted {expected}"));
+        assert_eq!(run(&[2, 2]), format!("input 1 is i64[2,2], wanted {expected}"));
     }
 }

@@ -63,11 +63,11 @@ mod tests {
         let x: Vec<f32> = (-80..=80).map(|i| i as f32 / 16.0).collect();
         let node = bench("Gelu").input(tensor(&[x.len()], &x));
         for (name, by_tanh) in [("none", 0.0), ("tanh", 1.0)] {
-            let wanted = x.iter().map(|&x| (Gelu::F64)(x.into(), [by_tanh, 0.0]));
-            let wanted: Vec<f64> = wanted.collect();
+            let expected = x.iter().map(|&x| (Gelu::F64)(x.into(), [by_tanh, 0.0]));
+            let expected: Vec<f64> = expected.collect();
             for core in [Core::CPU, Core::GPU] {
                 let y = node.clone().on(core).text("approximate", name).one();
-                assert_near(&y.values::<f32>(), &wanted, 1e-6);
+                assert_near(&y.values::<f32>(), &expected, 1e-6);
             }
         }
         let error = node.text("approximate", "erf").error();
@@ -78,18 +78,18 @@ mod tests {
     fn what_is_nearly_nothing_keeps_its_digits() {
         let node = bench("Gelu").text("approximate", "tanh").input(tensor(&[2], &[-6f32, -8.0]));
         let y = node.one().values::<f32>();
-        let wanted = [-6f64, -8.0].map(|x| (Gelu::F64)(x, [1.0, 0.0]));
-        for (y, wanted) in y.iter().zip(wanted) {
-            assert!((f64::from(*y) / wanted - 1.0).abs() < 1e-4, "{y:e} {wanted:e}");
+        let expected = [-6f64, -8.0].map(|x| (Gelu::F64)(x, [1.0, 0.0]));
+        for (y, expected) in y.iter().zip(expected) {
+            assert!((f64::from(*y) / expected - 1.0).abs() < 1e-4, "{y:e} {expected:e}");
         }
     }
 
     #[test]
     fn both_are_at_known_points() {
-        for (params, wanted) in
+        for (params, expected) in
             [([0.0; 2], 0.841_344_746_068_542_9), ([1.0, 0.0], 0.841_191_990_607_766)]
         {
-            assert!(((Gelu::F64)(1.0, params) - wanted).abs() < 1e-12, "{params:?}");
+            assert!(((Gelu::F64)(1.0, params) - expected).abs() < 1e-12, "{params:?}");
         }
     }
 }

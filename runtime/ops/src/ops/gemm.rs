@@ -101,25 +101,25 @@ impl GemmF32 {
         let addend = Addend::read(cx, sizes)?;
         let is_plain = cx.float32("alpha")?.to_bits() == 1f32.to_bits();
         let is_fixed = cx.output(0)?.full_shape().is_fixed();
-        let own = match addend {
-            Some(Addend { beta: 1.0, steps: [0, 1] }) if is_plain => Own::Bias,
-            Some(Addend { beta: 1.0, steps: [_, 1] }) if is_plain => Own::Residual,
-            None if is_plain => Own::Nothing,
-            Some(_) | None => Own::Pass,
+        let mode = match addend {
+            Some(Addend { beta: 1.0, steps: [0, 1] }) if is_plain => AddendMode::Bias,
+            Some(Addend { beta: 1.0, steps: [_, 1] }) if is_plain => AddendMode::Residual,
+            None if is_plain => AddendMode::Nothing,
+            Some(_) | None => AddendMode::Pass,
         };
-        let free = own == Own::Nothing;
+        let free = mode == AddendMode::Nothing;
         let takes = Takes {
             bias: free.then_some(1),
-            residual: matches!(own, Own::Nothing | Own::Bias),
+            residual: matches!(mode, AddendMode::Nothing | AddendMode::Bias),
             quantized: is_fixed,
         };
-        let (count, mut fused) = takes.leading(if own == Own::Pass { &[] } else { cx.epilogue() });
-        match own {
-            Own::Bias => fused.bias = Some(2),
-            Own::Residual => fused.residual = Some(2),
-            Own::Nothing | Own::Pass => {}
+        let (count, mut fused) = takes.leading(if mode == AddendMode::Pass { &[] } else { cx.epilogue() });
+        match mode {
+            AddendMode::Bias => fused.bias = Some(2),
+            AddendMode::Residual => fused.residual = Some(2),
+            AddendMode::Nothing | AddendMode::Pass => {}
         }
-        Ok(Ending { count, fused, addend: addend.filter(|_| own == Own::Pass) })
+        Ok(Ending { count, fused, addend: addend.filter(|_| mode == AddendMode::Pass) })
     }
 
     /// Returns the scratch elements for the transposed left side, the packed right side, and sums that are quantized.
@@ -131,7 +131,7 @@ impl GemmF32 {
 
 /// The way in which the node's own addend is applied.
 #[derive(Clone, Copy, PartialEq)]
-enum Own {
+enum AddendMode {
     Nothing,
     Bias,
     Residual,
@@ -169,8 +169,8 @@ impl Kernel for GemmF32 {
         if is_bounded
             && (trans_a || !is_one_row || a.full_shape().dim(1).and_then(Dim::exact).is_none())
         {
-            let wanted = "wanted rows of one length that meet one row of C, without transA";
-            return Err(Error::new(format!("input 0 is {a}, {wanted}")));
+            let expected = "wanted rows of one length that meet one row of C, without transA";
+            return Err(Error::new(format!("input 0 is {a}, {expected}")));
         }
         let alpha = cx.float32("alpha")?;
         Ok(Self { b, trans_a, alpha, addend, fused, scratch_len, is_bounded })
@@ -334,7 +334,7 @@ mod tests {
                 .float("alpha", alpha)
                 .float("beta", beta);
             let y = on_gpu_too(&run, 1e-5);
-            let mut wanted = Vec::new();
+            let mut expected = Vec::new();
             for (m, n) in (0..rows).flat_map(|m| (0..cols).map(move |n| (m, n))) {
                 let sum: f64 = (0..depth)
                     .map(|k| {
@@ -349,9 +349,9 @@ mod tests {
                     [5] | [1, 5] => n,
                     _ => 0,
                 };
-                wanted.push(alpha * sum + beta * f64::from(c[at]));
+                expected.push(alpha * sum + beta * f64::from(c[at]));
             }
-            assert_near(&y.values::<f32>(), &wanted, 1e-5);
+            assert_near(&y.values::<f32>(), &expected, 1e-5);
         }
     }
 
@@ -371,9 +371,9 @@ mod tests {
             let run = run.input(tensor(dims, &vec![T::store(c); dims.iter().product()]));
             let run = run.int("transB", trans).float("alpha", 2.0).float("beta", 0.0);
             let y: Vec<f64> = run.one().values::<T>().into_iter().map(Stored::load).collect();
-            let wanted =
+            let expected =
                 if trans == 1 { [10.0, 22.0, 22.0, 50.0] } else { [14.0, 20.0, 30.0, 44.0] };
-            assert_eq!(y, wanted, "{c} {dims:?}");
+            assert_eq!(y, expected, "{c} {dims:?}");
         }
         for dims in [&[][..], &[1], &[2], &[1, 2], &[2, 1], &[2, 2]] {
             for c in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
@@ -407,8 +407,8 @@ mod tests {
         let sums = plain.clone().one().values::<f32>();
         let after = plain.then_bias(1, tensor(&[2], &[1f32, 2.0])).run().unwrap().swap_remove(0);
         assert_eq!(after.epilogue_steps, 1);
-        let wanted = sums.iter().enumerate().map(|(at, sum)| f64::from(*sum) + [1.0, 2.0][at % 2]);
-        assert_near(&after.outputs[0].values::<f32>(), &wanted.collect::<Vec<_>>(), 1e-6);
+        let expected = sums.iter().enumerate().map(|(at, sum)| f64::from(*sum) + [1.0, 2.0][at % 2]);
+        assert_near(&after.outputs[0].values::<f32>(), &expected.collect::<Vec<_>>(), 1e-6);
         // `alpha` 0 still multiplies, so NaN stays NaN, as in ONNX Runtime and ONNX's reference.
         let run = bench("Gemm").input(tensor(&[1, 1], &[f32::NAN])).input(tensor(&[1, 1], &[1f32]));
         assert!(on_gpu_too(&run.float("alpha", 0.0), 0.0).values::<f32>()[0].is_nan());
@@ -443,11 +443,11 @@ mod tests {
         let widen = |x: &[F16]| x.iter().map(|x| x.to_f32()).collect::<Vec<_>>();
         let run = bench("Gemm").input(tensor(&[rows, depth], &widen(&a)));
         let wide = run.input(tensor(&[depth, cols], &widen(&b))).one().values::<f32>();
-        let wanted: Vec<f64> = wide.into_iter().map(f64::from).collect();
+        let expected: Vec<f64> = wide.into_iter().map(f64::from).collect();
         for threads in [1, 4] {
             let run = bench("Gemm").threads(threads).input(tensor(&[rows, depth], &a));
             let y = run.input(tensor(&[depth, cols], &b)).one().values::<F16>();
-            assert_near(&widen(&y), &wanted, 1e-3);
+            assert_near(&widen(&y), &expected, 1e-3);
         }
     }
 
@@ -463,7 +463,7 @@ mod tests {
             (&[3, 1], 1.0, 0, 0),
             (&[], 1.0, 0, 0),
         ];
-        for (dims, beta, wanted, takers) in cases {
+        for (dims, beta, expected, takers) in cases {
             let c = tensor(dims, &c[..dims.iter().product()]);
             let plain = || {
                 bench("Gemm")
@@ -476,9 +476,9 @@ mod tests {
             let run = plain().then_residual(tensor(&[3, 7], &residual));
             let after =
                 run.then_activation(udo_api::Activation::Relu).run().unwrap().swap_remove(0);
-            assert_eq!(after.epilogue_steps, wanted, "{dims:?}");
+            assert_eq!(after.epilogue_steps, expected, "{dims:?}");
             let ends = sums.iter().zip(&residual).map(|(sum, r)| (sum + r).max(0.0));
-            let ends: Vec<f32> = if wanted == 0 { sums.clone() } else { ends.collect() };
+            let ends: Vec<f32> = if expected == 0 { sums.clone() } else { ends.collect() };
             let ends: Vec<f64> = ends.into_iter().map(f64::from).collect();
             assert_near(&after.outputs[0].values::<f32>(), &ends, 1e-5);
             assert_quantized(&plain(), takers);

@@ -393,13 +393,13 @@ mod tests {
         ) {
             let places = [-0.75f32, 0.0, 0.125].map(|x| [x, 0.0]).concat();
             let wide: Vec<f64> = places.iter().copied().map(f64::from).collect();
-            for (mode, wanted) in [("linear", linear), ("nearest", nearest)] {
+            for (mode, expected) in [("linear", linear), ("nearest", nearest)] {
                 let run =
                     || bench("GridSample").input(tensor(&[1, 1, 1, 4], &x)).text("mode", mode);
                 let y = run().input(tensor(&[1, 1, 3, 2], &places)).one().values::<X>();
-                assert_eq!(y, wanted, "{mode} of {}", X::DTYPE);
+                assert_eq!(y, expected, "{mode} of {}", X::DTYPE);
                 let y = run().input(tensor(&[1, 1, 3, 2], &wide)).one().values::<X>();
-                assert_eq!(y, wanted, "{mode} of {} by f64", X::DTYPE);
+                assert_eq!(y, expected, "{mode} of {} by f64", X::DTYPE);
             }
         }
         of([1i8, -2, 5, 8], [1, 1, 3], [1, 5, 5]);
@@ -462,14 +462,14 @@ mod tests {
         let y = settled_on_any_threads(&run);
         assert_eq!(y.dims(), [2, 5, 7, 3, 6]);
         let y = y.values::<f32>();
-        let mut wanted = Vec::new();
+        let mut expected = Vec::new();
         for (at, _) in y.iter().enumerate() {
             let (image, sample) = (at / 126, at % 126);
             let place = &grid[(image / 5 * 126 + sample) * 3..][..3];
             let axis = |n: usize, len: f64| ((f64::from(place[2 - n]) + 1.0) * len - 1.0) / 2.0;
             let at = [axis(0, 3.0), axis(1, 4.0), axis(2, 5.0)];
             let all = (0..60).map(|i| (i, [i / 20, i / 5 % 4, i % 5]));
-            wanted.push(
+            expected.push(
                 all.map(|(i, of)| {
                     let weights = (0..3).map(|n| (1.0 - (at[n] - of[n] as f64).abs()).max(0.0));
                     f64::from(x[image * 60 + i]) * weights.product::<f64>()
@@ -477,7 +477,7 @@ mod tests {
                 .sum::<f64>(),
             );
         }
-        assert_near(&y, &wanted, 1e-5);
+        assert_near(&y, &expected, 1e-5);
     }
 
     #[test]

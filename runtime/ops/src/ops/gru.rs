@@ -133,10 +133,10 @@ mod tests {
             let run = run.input(tensor(&[1, 2 * GATES], &node.bias));
             let y = run.int("linear_before_reset", resets_sums).outputs(2).all();
             let rows = [0, 1].map(|row| node.naive(row, resets_sums == 1));
-            let wanted = (0..STEPS).flat_map(|step| [rows[0][step], rows[1][step]].concat());
-            let wanted: Vec<f64> = wanted.collect();
-            assert_near(&y[0].values::<f32>(), &wanted, 1e-5);
-            assert_near(&y[1].values::<f32>(), &wanted[wanted.len() - BATCH * HIDDEN..], 1e-5);
+            let expected = (0..STEPS).flat_map(|step| [rows[0][step], rows[1][step]].concat());
+            let expected: Vec<f64> = expected.collect();
+            assert_near(&y[0].values::<f32>(), &expected, 1e-5);
+            assert_near(&y[1].values::<f32>(), &expected[expected.len() - BATCH * HIDDEN..], 1e-5);
         }
     }
 }

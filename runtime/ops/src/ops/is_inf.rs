@@ -35,8 +35,8 @@ mod tests {
         for (negative, positive) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
             let run = bench("IsInf").input(x.clone());
             let y = run.int("detect_negative", negative).int("detect_positive", positive).one();
-            let wanted = [positive == 1, negative == 1, false].map(Bool::from);
-            assert_eq!(y.values::<Bool>(), wanted, "{negative} {positive}");
+            let expected = [positive == 1, negative == 1, false].map(Bool::from);
+            assert_eq!(y.values::<Bool>(), expected, "{negative} {positive}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use udo_simd::Simd;
 
 use crate::Def;
-use crate::family::elementwise::{Compare, Question, compare};
+use crate::family::elementwise::{Compare, PairPredicate, compare};
 use crate::number::Number;
 
 pub(crate) const DEF: Def = compare::<LessOrEqual>();
@@ -15,7 +15,7 @@ impl Compare for LessOrEqual {
     const OPENCL: &'static str = "a <= b";
 }
 
-impl Question for LessOrEqual {
+impl PairPredicate for LessOrEqual {
     #[inline]
     fn of<T: Number>(a: T, b: T) -> bool {
         a <= b

@@ -121,8 +121,8 @@ impl Problem {
             _ => None,
         };
         let (batch, length, depth, width) = fitting.ok_or_else(|| {
-            let wanted = format!("wanted rows of {q_heads}, {kv_heads} and {kv_heads} heads");
-            Error::new(format!("inputs are {q}, {k} and {v}, {wanted}"))
+            let expected = format!("wanted rows of {q_heads}, {kv_heads} and {kv_heads} heads");
+            Error::new(format!("inputs are {q}, {k} and {v}, {expected}"))
         })?;
         if depth == 0 || width == 0 {
             return Err(Error::new("heads have 0 elements, wanted 1 or more"));
@@ -160,8 +160,8 @@ fn factors(
         "delta" => (false, true),
         "gated_delta" => (true, true),
         _ => {
-            let wanted = "wanted \"linear\", \"gated\", \"delta\" or \"gated_delta\"";
-            return Err(Error::new(format!("parameter \"update_rule\" is {rule:?}, {wanted}")));
+            let expected = "wanted \"linear\", \"gated\", \"delta\" or \"gated_delta\"";
+            return Err(Error::new(format!("parameter \"update_rule\" is {rule:?}, {expected}")));
         }
     };
     let read = |port: usize, is_wanted: bool, sizes: [usize; 2]| {
@@ -178,8 +178,8 @@ fn factors(
         let size = sizes.into_iter().find(|&size| found.shape() == [batch, length, size]);
         size.ok_or_else(|| {
             let [a, b] = sizes;
-            let wanted = format!("wanted [{batch},{length},{a} or {b}]");
-            Error::new(format!("input {port} is {found}, {wanted}"))
+            let expected = format!("wanted [{batch},{length},{a} or {b}]");
+            Error::new(format!("input {port} is {found}, {expected}"))
         })
     };
     let decays = read(DECAY, has_decays, [heads, heads.saturating_mul(depth)])?;
@@ -214,14 +214,14 @@ impl Kernel for Recurrent {
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
         let &Problem { length, depth, width, decays, rates, .. } = &self.problem;
-        let given = |port| if inputs.has(port) { inputs.get::<f32>(port) } else { Ok(&[][..]) };
-        let given = Given {
-            q: given(Q)?,
-            k: given(K)?,
-            v: given(V)?,
-            past: given(PAST)?,
-            decay: if decays > 0 { given(DECAY)? } else { &[] },
-            rate: if rates > 0 { given(BETA)? } else { &[] },
+        let input = |port| if inputs.has(port) { inputs.get::<f32>(port) } else { Ok(&[][..]) };
+        let arguments = Arguments {
+            q: input(Q)?,
+            k: input(K)?,
+            v: input(V)?,
+            past: input(PAST)?,
+            decay: if decays > 0 { input(DECAY)? } else { &[] },
+            rate: if rates > 0 { input(BETA)? } else { &[] },
         };
         let (own_len, results_len) = (self.own_len(), self.results_len());
         let own = scratch.take::<f32>(self.parts() * own_len)?;
@@ -237,7 +237,7 @@ impl Kernel for Recurrent {
             |chunk, own, results| {
                 for (at, own) in own.chunks_exact_mut(own_len).enumerate() {
                     let results = &mut results[at * results_len..][..results_len];
-                    self.part(&given, chunk * each + at, own, results);
+                    self.part(&arguments, chunk * each + at, own, results);
                 }
                 Ok(())
             },
@@ -261,7 +261,7 @@ impl Kernel for Recurrent {
 const LEAST: usize = 32;
 
 /// The inputs of a call. An absent one is empty; an empty `past` stands for zeros.
-struct Given<'a> {
+struct Arguments<'a> {
     q: &'a [f32],
     k: &'a [f32],
     v: &'a [f32],
@@ -292,7 +292,7 @@ impl Recurrent {
     }
 
     /// Computes one part: some columns of one state, and their outputs.
-    fn part(&self, given: &Given<'_>, index: usize, own: &mut [f32], results: &mut [f32]) {
+    fn part(&self, arguments: &Arguments<'_>, index: usize, own: &mut [f32], results: &mut [f32]) {
         let problem = &self.problem;
         let &Problem { length, kv_heads, depth, width, decays, rates, scale, .. } = problem;
         let (state_at, first) = (index / self.blocks(), index % self.blocks() * self.columns);
@@ -302,17 +302,17 @@ impl Recurrent {
         let (value, factors) = own.split_at_mut(self.columns);
         let (state, value) = (&mut state[..depth * columns], &mut value[..columns]);
         for (row, to) in state.chunks_exact_mut(columns).enumerate() {
-            match given.past.get((state_at * depth + row) * width + first..) {
+            match arguments.past.get((state_at * depth + row) * width + first..) {
                 Some(past) if !past.is_empty() => to.copy_from_slice(&past[..columns]),
                 _ => to.fill(0.0),
             }
         }
         for step in 0..length {
             let at = (batch * length + step) * kv_heads + head;
-            let key = &given.k[at * depth..][..depth];
+            let key = &arguments.k[at * depth..][..depth];
             let factors = &mut factors[..decays];
             if decays > 0 {
-                exp(&given.decay[at * decays..][..decays], factors);
+                exp(&arguments.decay[at * decays..][..decays], factors);
             }
             for (row, state) in state.chunks_exact_mut(columns).enumerate() {
                 match *factors {
@@ -321,18 +321,18 @@ impl Recurrent {
                     _ => map1_in_place(Times(factors[row]), state),
                 }
             }
-            value.copy_from_slice(&given.v[at * width + first..][..columns]);
+            value.copy_from_slice(&arguments.v[at * width + first..][..columns]);
             if rates > 0 {
                 for (&key, state) in key.iter().zip(state.chunks_exact(columns)) {
                     map2_in_place(PlusWeighed(-key), value, state);
                 }
                 let rate = if rates == 1 { at / kv_heads } else { at };
-                map1_in_place(Times(given.rate[rate]), value);
+                map1_in_place(Times(arguments.rate[rate]), value);
             }
             for (&key, state) in key.iter().zip(state.chunks_exact_mut(columns)) {
                 map2_in_place(PlusWeighed(key), state, &*value);
             }
-            let queries = given.q[at * group * depth..].chunks_exact(depth);
+            let queries = arguments.q[at * group * depth..].chunks_exact(depth);
             let results = results[step * group * columns..].chunks_exact_mut(columns);
             for (query, result) in queries.zip(results).take(group) {
                 result.fill(0.0);
@@ -481,7 +481,7 @@ mod tests {
             }
         }
 
-        fn given(&self) -> Bench {
+        fn bench_with(&self) -> Bench {
             let tensors = Numbers::of(self).tensors(self);
             let run = tensors.into_iter().fold(bench("LinearAttention"), |run, x| match x {
                 Some(x) => run.input(x),
@@ -493,7 +493,7 @@ mod tests {
         }
 
         /// The expected outputs and states.
-        fn wanted(&self) -> [Vec<f64>; 2] {
+        fn expected(&self) -> [Vec<f64>; 2] {
             let Self { batch, length, q_heads, kv_heads, depth, width, .. } = *self;
             let Numbers(x) = Numbers::of(self);
             let [q, k, v, past, decay, rate] =
@@ -538,8 +538,8 @@ mod tests {
     fn states_take_in_one_step_after_the_other() {
         for case in CASES {
             println!("{case:?}");
-            let [y, states] = case.wanted();
-            let run = case.given();
+            let [y, states] = case.expected();
+            let run = case.bench_with();
             let alone = settled_on_any_threads(&run);
             assert_near(&alone.values::<f32>(), &y, 2e-5);
             for threads in [1, 4] {
@@ -590,3 +590,4 @@ mod tests {
         assert_eq!(error, "input 5 is there, and parameter \"update_rule\" is \"gated\"");
     }
 }
+

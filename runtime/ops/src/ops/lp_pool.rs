@@ -81,18 +81,18 @@ mod tests {
                 let run = bench("LpPool").input(x).ints("kernel_shape", &[3, 2]).int("p", p);
                 run.ints("pads", &[1, 0, 1, 0]).threads(threads)
             };
-            let wanted = run(tensor(&dims, &numbers)).one().values::<f32>();
+            let expected = run(tensor(&dims, &numbers)).one().values::<f32>();
             let x = tensor(&dims, &stored).encoded(x_is.scale, x_is.zero_point);
             let run = run(x).on(Core::DSP_V68).output_encoding(0, y_is.scale, y_is.zero_point);
             let y = run.one().values::<T>();
             let y: Vec<f32> = y.into_iter().map(|y| y_is.dequantize(y)).collect();
-            let wanted: Vec<f64> = wanted.into_iter().map(f64::from).collect();
-            assert!(wanted.iter().any(|&y| y > 4.0), "beyond the input's range");
+            let expected: Vec<f64> = expected.into_iter().map(f64::from).collect();
+            assert!(expected.iter().any(|&y| y > 4.0), "beyond the input's range");
             // Half an ulp of the output.
-            let is_near = |(y, wanted): (&f32, &f64)| {
-                (f64::from(*y) - wanted).abs() <= f64::from(y_is.scale) * 0.501
+            let is_near = |(y, expected): (&f32, &f64)| {
+                (f64::from(*y) - expected).abs() <= f64::from(y_is.scale) * 0.501
             };
-            assert!(y.iter().zip(&wanted).all(is_near), "p {p}: {y:?} {wanted:?}");
+            assert!(y.iter().zip(&expected).all(is_near), "p {p}: {y:?} {expected:?}");
         }
     }
 
@@ -110,9 +110,9 @@ mod tests {
     #[test]
     fn powers_are_of_any_exponent() {
         let run = || bench("LpPool").input(tensor(&[1, 1, 2], &[-3f32, 4.0]));
-        for (p, wanted) in [(1, 7.0), (2, 5.0), (3, 91f64.cbrt())] {
+        for (p, expected) in [(1, 7.0), (2, 5.0), (3, 91f64.cbrt())] {
             let y = run().ints("kernel_shape", &[2]).int("p", p).one();
-            assert_near(&y.values::<f32>(), &[wanted], 1e-6);
+            assert_near(&y.values::<f32>(), &[expected], 1e-6);
         }
         let error = run().ints("kernel_shape", &[2]).int("p", 0).error();
         assert_eq!(error, "parameter \"p\" is 0, wanted 1 or more");

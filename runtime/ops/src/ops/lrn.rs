@@ -221,8 +221,8 @@ mod tests {
                 let near = near.filter(|c| (0..5).contains(c));
                 let squares: f64 =
                     near.map(|c| x[image * 15 + c as usize * 3 + place].powi(2)).sum();
-                let wanted = own / (2.0 + 0.5 / size as f64 * squares).powf(0.75);
-                assert!((y - wanted).abs() < 1e-14, "{y}, wanted {wanted}");
+                let expected = own / (2.0 + 0.5 / size as f64 * squares).powf(0.75);
+                assert!((y - expected).abs() < 1e-14, "{y}, wanted {expected}");
             }
         }
     }
@@ -238,7 +238,7 @@ mod tests {
             let run = bench("LRN").input(tensor(&dims, &x)).int("size", size);
             let run = run.float("alpha", 0.5).float("beta", 0.6).float("bias", 2.0);
             let y = on_gpu_too(&run, 1e-6);
-            let mut wanted = Vec::new();
+            let mut expected = Vec::new();
             for at in 0..len {
                 let channel = (at / inner % channels) as i64;
                 let mut sum = 0.0;
@@ -248,9 +248,9 @@ mod tests {
                         sum += f64::from(x[from as usize]).powi(2);
                     }
                 }
-                wanted.push(f64::from(x[at]) / (2.0 + 0.5 / size as f64 * sum).powf(0.6));
+                expected.push(f64::from(x[at]) / (2.0 + 0.5 / size as f64 * sum).powf(0.6));
             }
-            assert_near(&y.values::<f32>(), &wanted, 1e-5);
+            assert_near(&y.values::<f32>(), &expected, 1e-5);
         }
     }
 

@@ -151,7 +151,7 @@ mod tests {
                 .int("hidden_size", 2)
                 .outputs(3)
                 .all();
-            let mut wanted = vec![0.0; STEPS * dirs * BATCH * HIDDEN];
+            let mut expected = vec![0.0; STEPS * dirs * BATCH * HIDDEN];
             let (mut last_h, mut last_c) = (Vec::new(), Vec::new());
             for (dir, row) in (0..dirs).flat_map(|d| (0..BATCH).map(move |b| (d, b))) {
                 let mut order: Vec<usize> = (0..[4, 3][row]).collect();
@@ -162,12 +162,12 @@ mod tests {
                     naive(&node, [dir, row], &order, (couples == 1, clip.unwrap_or(1e9)));
                 for (&step, h) in order.iter().zip(&all) {
                     let at = ((step * dirs + dir) * BATCH + row) * HIDDEN;
-                    wanted[at..at + 2].copy_from_slice(h);
+                    expected[at..at + 2].copy_from_slice(h);
                 }
                 last_h.extend(all[all.len() - 1]);
                 last_c.extend(c);
             }
-            assert_near(&y[0].values::<f32>(), &wanted, 1e-5);
+            assert_near(&y[0].values::<f32>(), &expected, 1e-5);
             assert_near(&y[1].values::<f32>(), &last_h, 1e-5);
             assert_near(&y[2].values::<f32>(), &last_c, 1e-5);
         }

@@ -253,9 +253,9 @@ mod tests {
             (pair.clone(), two_by_two, vec![2], vec![13, 24]),
             (pair.clone(), pair, vec![], vec![101]),
         ];
-        for (a, b, dims, wanted) in cases {
+        for (a, b, dims, expected) in cases {
             let y = bench("MatMul").input(a).input(b).one();
-            assert_eq!((y.dims(), y.values::<i32>()), (dims, wanted));
+            assert_eq!((y.dims(), y.values::<i32>()), (dims, expected));
         }
     }
 
@@ -265,14 +265,14 @@ mod tests {
         let run = bench("MatMul").input(tensor(&[2, 1, 3, 4], &a));
         let y = on_gpu_too(&run.input(tensor(&[5, 4, 6], &b)), 1e-5);
         assert_eq!(y.dims(), [2, 5, 3, 6]);
-        let mut wanted = Vec::new();
+        let mut expected = Vec::new();
         for i in 0..2 * 5 * 3 * 6usize {
             let (p, q, m, n) = (i / 90, i / 18 % 5, i / 6 % 3, i % 6);
             let term =
                 |k: usize| f64::from(a[(p * 3 + m) * 4 + k]) * f64::from(b[(q * 4 + k) * 6 + n]);
-            wanted.push((0..4).map(term).sum());
+            expected.push((0..4).map(term).sum());
         }
-        assert_near(&y.values::<f32>(), &wanted, 1e-5);
+        assert_near(&y.values::<f32>(), &expected, 1e-5);
     }
 
     #[test]
@@ -287,8 +287,8 @@ mod tests {
         for threads in [1, 3] {
             let run = bench("MatMul").threads(threads).input(tensor(&[rows, depth], &a));
             let y = run.input(tensor(&[depth, cols], &b)).one().values::<F16>();
-            let wanted: Vec<f64> = wide.iter().copied().map(f64::from).collect();
-            assert_near(&widen(&y), &wanted, 1e-3);
+            let expected: Vec<f64> = wide.iter().copied().map(f64::from).collect();
+            assert_near(&widen(&y), &expected, 1e-3);
         }
         // Adding ones in bf16 stops at 256, where neighbouring values are 2 apart.
         let ones = vec![Bf16::from_f32(1.0); 259];
@@ -346,8 +346,8 @@ mod tests {
             assert_eq!(run.epilogue_steps, 3);
             run.outputs[0].values::<f32>()
         };
-        let wanted: Vec<f64> = of(1).into_iter().map(f64::from).collect();
-        assert_near(&of(4), &wanted, 1e-5);
+        let expected: Vec<f64> = of(1).into_iter().map(f64::from).collect();
+        assert_near(&of(4), &expected, 1e-5);
     }
 
     #[test]
@@ -372,8 +372,8 @@ mod tests {
         for (a_dims, a_bounds, b_dims, b_bounds) in cases {
             let of = |dims: &[usize]| tensor(dims, &noise(dims.iter().product()));
             let (a, b) = (of(a_dims), of(b_dims));
-            let wanted = bench("MatMul").input(a.clone()).input(b.clone()).one();
-            let wide: Vec<f64> = wanted.values::<f32>().into_iter().map(f64::from).collect();
+            let expected = bench("MatMul").input(a.clone()).input(b.clone()).one();
+            let wide: Vec<f64> = expected.values::<f32>().into_iter().map(f64::from).collect();
             let run = bench("MatMul").threads(2).input(a.bounded(a_bounds));
             let mut ways = vec![run.clone().input(b.clone().bounded(b_bounds))];
             if b_bounds.iter().all(|dim| matches!(dim, Fixed(_))) {
@@ -381,7 +381,7 @@ mod tests {
             }
             for run in ways {
                 let y = run.one();
-                assert_eq!(y.dims(), wanted.dims());
+                assert_eq!(y.dims(), expected.dims());
                 assert_near(&y.values::<f32>(), &wide, 1e-6);
             }
         }
@@ -400,8 +400,8 @@ mod tests {
         let plain = bench("MatMul").input(tensor(&[5, 17], &noise(85)));
         let plain = plain.constant(tensor(&[17, 7], &noise(119))).one().values::<f32>();
         let finish = |(i, y): (usize, f32)| f64::from((y + bias[i % 7] + sums[i]).max(0.0));
-        let wanted: Vec<f64> = plain.into_iter().enumerate().map(finish).collect();
-        assert_near(&run.outputs[0].values::<f32>(), &wanted, 1e-5);
+        let expected: Vec<f64> = plain.into_iter().enumerate().map(finish).collect();
+        assert_near(&run.outputs[0].values::<f32>(), &expected, 1e-5);
         with(rows(4).bounded(&bounds)).error();
         // A run whose extents do not match.
         let run = bench("MatMul").input(tensor(&[1, 2], &[1f32; 2]).bounded(&[Fixed(1), UpTo(4)]));
@@ -437,8 +437,8 @@ mod tests {
         let run = run.then_residual(tensor(&[2, 3, 7], &residual));
         let y = run.then_activation(udo_api::Activation::Relu).one();
         let finish = |(i, sum): (usize, f32)| (sum + bias[i % 7] + residual[i]).max(0.0);
-        let wanted: Vec<f64> = sums.into_iter().enumerate().map(finish).map(f64::from).collect();
-        assert_near(&y.values::<f32>(), &wanted, 1e-5);
+        let expected: Vec<f64> = sums.into_iter().enumerate().map(finish).map(f64::from).collect();
+        assert_near(&y.values::<f32>(), &expected, 1e-5);
         // Right sides that are not constant, and batches with a right side each, take another kernel.
         assert_quantized(&plain(), 1);
         let run = bench("MatMul").input(a).input(b);

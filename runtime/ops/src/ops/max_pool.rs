@@ -163,11 +163,11 @@ mod tests {
         let x = [1.0, nan, 2.0, 3.0, low, low, nan, nan, 5.0, 4.0];
         let run = bench("MaxPool").input(tensor(&[1, 1, 1, 10], &x)).ints("kernel_shape", &[1, 2]);
         let run = run.ints("strides", &[1, 2]);
-        let wanted = [nan, 3.0, low, nan, 5.0];
+        let expected = [nan, 3.0, low, nan, 5.0];
         let alike = |found: Vec<f32>| {
             found
                 .iter()
-                .zip(wanted)
+                .zip(expected)
                 .all(|(a, b)| a.total_cmp(&b).is_eq() || a.is_nan() && b.is_nan())
         };
         assert!(alike(run.clone().one().values()));
@@ -210,7 +210,7 @@ mod tests {
             f32::NEG_INFINITY, f32::NEG_INFINITY, 5.0,
             f32::NEG_INFINITY, f32::NEG_INFINITY, 6.0,
         ];
-        for (order, wanted) in [(0, [1, 1, 6, 11]), (1, [2, 2, 6, 11])] {
+        for (order, expected) in [(0, [1, 1, 6, 11]), (1, [2, 2, 6, 11])] {
             let outputs = bench("MaxPool")
                 .input(tensor(&[1, 2, 2, 3], &x))
                 .ints("kernel_shape", &[2, 2])
@@ -220,7 +220,7 @@ mod tests {
             assert_eq!(outputs[0].values::<f32>(), [9.0, 9.0, f32::NEG_INFINITY, 6.0]);
             assert_eq!(
                 (outputs[1].dims(), outputs[1].values::<i64>()),
-                (vec![1, 2, 1, 2], wanted.to_vec())
+                (vec![1, 2, 1, 2], expected.to_vec())
             );
         }
     }

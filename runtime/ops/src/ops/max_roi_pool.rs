@@ -151,8 +151,8 @@ mod tests {
             let inside = (0..42).filter(|i| {
                 (roi[1]..=roi[3]).contains(&(i % 7)) && (roi[2]..=roi[4]).contains(&(i / 7))
             });
-            let wanted = inside.map(|i| x[i]).fold(f32::MIN, f32::max);
-            assert_eq!(found.to_bits(), wanted.to_bits(), "at {at}");
+            let expected = inside.map(|i| x[i]).fold(f32::MIN, f32::max);
+            assert_eq!(found.to_bits(), expected.to_bits(), "at {at}");
         }
     }
 

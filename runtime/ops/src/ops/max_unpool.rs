@@ -112,14 +112,14 @@ fn extents(node: &Node<'_>) -> Result<(Vec<usize>, Vec<usize>), Error> {
             Error::new(format!("the pads {pads:?} cut off all of an output of {full}"))
         })?;
     }
-    let Some(wanted) = SHAPE.read(node)? else { return Ok((pooled.clone(), pooled)) };
-    let output: Vec<usize> = wanted.iter().filter_map(|&n| usize::try_from(n).ok()).collect();
-    let fits = output.len() == wanted.len()
+    let Some(requested) = SHAPE.read(node)? else { return Ok((pooled.clone(), pooled)) };
+    let output: Vec<usize> = requested.iter().filter_map(|&n| usize::try_from(n).ok()).collect();
+    let fits = output.len() == requested.len()
         && output.len() == pooled.len()
         && output.iter().zip(&pooled).all(|(output, pooled)| output >= pooled);
     if !fits {
         return Err(Error::new(format!(
-            "input 2 is {wanted:?}, wanted a shape with room for {pooled:?}"
+            "input 2 is {requested:?}, wanted a shape with room for {pooled:?}"
         )));
     }
     Ok((pooled, output))
@@ -139,13 +139,13 @@ mod tests {
     fn elements_lie_where_they_were() {
         let y = unpool(&[5, 7, 13, 15]).one();
         assert_eq!(y.dims(), [1, 1, 4, 4]);
-        let mut wanted = [0.0; 16];
-        (wanted[5], wanted[7], wanted[13], wanted[15]) = (1.0, 2.0, 3.0, 4.0);
-        assert_eq!(y.values::<f32>(), wanted);
+        let mut expected = [0.0; 16];
+        (expected[5], expected[7], expected[13], expected[15]) = (1.0, 2.0, 3.0, 4.0);
+        assert_eq!(y.values::<f32>(), expected);
         let y = unpool(&[5, 7, 13, 15]).constant(tensor(&[4], &[1i64, 1, 5, 6])).one();
-        let mut wanted = [0.0; 30];
-        (wanted[7], wanted[9], wanted[19], wanted[21]) = (1.0, 2.0, 3.0, 4.0);
-        assert_eq!((y.dims(), y.values::<f32>()), (vec![1, 1, 5, 6], wanted.to_vec()));
+        let mut expected = [0.0; 30];
+        (expected[7], expected[9], expected[19], expected[21]) = (1.0, 2.0, 3.0, 4.0);
+        assert_eq!((y.dims(), y.values::<f32>()), (vec![1, 1, 5, 6], expected.to_vec()));
         let y = unpool(&[0, 0, 3, 1]).ints("pads", &[1, 1, 1, 1]).one();
         assert_eq!(y.values::<f32>(), [2.0, 4.0, 0.0, 3.0], "the last one of several stays");
     }

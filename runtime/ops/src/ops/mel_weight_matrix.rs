@@ -141,8 +141,8 @@ mod tests {
         assert_eq!(band(7), [0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
         let y = run(2, 32).one().values::<f32>();
         let second: Vec<f32> = y.into_iter().skip(1).step_by(2).take(10).collect();
-        let wanted = [0.0, 0.0, 1.0 / 3.0, 2.0 / 3.0, 1.0, 0.8, 0.6, 0.4, 0.2, 0.0];
-        assert_near(&second, &wanted, 1e-6);
+        let expected = [0.0, 0.0, 1.0 / 3.0, 2.0 / 3.0, 1.0, 0.8, 0.6, 0.4, 0.2, 0.0];
+        assert_near(&second, &expected, 1e-6);
     }
 
     #[test]

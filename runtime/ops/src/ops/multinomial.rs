@@ -110,12 +110,12 @@ mod tests {
             for class in 0..4 {
                 let drawn = y.iter().filter(|&&y| y == class).count() as f32 / count as f32;
                 let at = if row == 0 { class } else { 3 - class } as usize;
-                let wanted = weights[at] / 8.0;
+                let expected = weights[at] / 8.0;
                 assert!(
-                    (drawn - wanted).abs() < 0.012,
-                    "{drawn} of class {class}, wanted {wanted}"
+                    (drawn - expected).abs() < 0.012,
+                    "{drawn} of class {class}, wanted {expected}"
                 );
-                assert!(wanted > 0.0 || drawn == 0.0);
+                assert!(expected > 0.0 || drawn == 0.0);
             }
         }
     }

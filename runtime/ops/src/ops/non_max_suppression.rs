@@ -192,8 +192,8 @@ mod tests {
         let scores = [0.5, 0.9, 0.8, 0.1, 0.7, 0.2, 0.7, 0.0];
         let y = run(2, &scores, 4).one();
         assert_eq!(y.desc().full_shape().to_string(), "[<=8,3]");
-        let wanted = [[0, 0, 1], [0, 0, 3], [0, 1, 0], [0, 1, 2], [0, 1, 3]];
-        assert_eq!(y.values::<i64>(), wanted.concat());
+        let expected = [[0, 0, 1], [0, 0, 3], [0, 1, 0], [0, 1, 2], [0, 1, 3]];
+        assert_eq!(y.values::<i64>(), expected.concat());
         let y = run(2, &scores, 1).constant(tensor(&[], &[0.75f32])).one();
         assert_eq!((y.dims(), y.values::<i64>()), (vec![1, 3], vec![0, 0, 1]));
         assert_eq!(run(2, &scores, 0).one().dims(), [0, 3]);
@@ -229,7 +229,7 @@ mod tests {
         let run = run.constant(tensor(&[], &[50i64])).constant(tensor(&[], &[0.1f32]));
         let y = crate::family::numerics::settled_on_any_threads(&run).values::<i64>();
         let number = |at: i64, n: usize| f64::from(boxes[at as usize * 4 + n]);
-        let mut wanted = Vec::new();
+        let mut expected = Vec::new();
         for (batch, class) in (0..2).flat_map(|b| (0..9).map(move |c| (b, c))) {
             let scores = &scores[(batch * 9 + class) * 2000..][..2000];
             let mut order: Vec<usize> = (0..2000).collect();
@@ -256,10 +256,10 @@ mod tests {
                 }
             }
             for at in kept {
-                wanted.extend([batch as i64, class as i64, at - batch as i64 * 2000]);
+                expected.extend([batch as i64, class as i64, at - batch as i64 * 2000]);
             }
         }
-        assert_eq!(y, wanted);
+        assert_eq!(y, expected);
     }
 
     #[test]

@@ -133,21 +133,21 @@ mod tests {
     use super::*;
     use crate::testing::{Bench, bench, tensor};
 
-    fn given(indices: &[i64], depth: i64) -> Bench {
+    fn bench_with(indices: &[i64], depth: i64) -> Bench {
         let run = bench("OneHot").input(tensor(&[indices.len()], indices));
         run.constant(tensor(&[], &[depth])).input(tensor(&[2], &[0u8, 7]))
     }
 
     #[test]
     fn indices_point_from_either_end_and_to_nothing() {
-        let y = given(&[0, -1, 3, -4], 3).one();
+        let y = bench_with(&[0, -1, 3, -4], 3).one();
         assert_eq!(
             (y.dims(), y.values::<u8>()),
             (vec![4, 3], vec![7, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0])
         );
-        let y = given(&[1, 0], 2).int("axis", 0).one();
+        let y = bench_with(&[1, 0], 2).int("axis", 0).one();
         assert_eq!(y.values::<u8>(), [0, 7, 7, 0]);
-        assert_eq!(given(&[1, 0], 0).one().dims(), [2, 0]);
+        assert_eq!(bench_with(&[1, 0], 0).one().dims(), [2, 0]);
     }
 
     #[test]
@@ -181,14 +181,15 @@ mod tests {
 
     #[test]
     fn what_means_nothing_is_refused() {
-        assert_eq!(given(&[0], -1).error(), "input 1, the depth, is -1");
+        assert_eq!(bench_with(&[0], -1).error(), "input 1, the depth, is -1");
         let run = bench("OneHot").input(tensor(&[1], &[0i64])).input(tensor(&[], &[2i64]));
         let error = run.input(tensor(&[2], &[0u8, 1])).error();
         assert_eq!(error, "input 1, the depth, is not one known number");
-        let error = given(&[0], 2).int("axis", 2).error();
+        let error = bench_with(&[0], 2).int("axis", 2).error();
         assert_eq!(error, "parameter \"axis\" is 2, wanted an axis of rank 2");
         let run = bench("OneHot").input(tensor(&[1], &[0i64])).constant(tensor(&[], &[2i64]));
         let error = run.input(tensor(&[3], &[0u8, 1, 2])).error();
         assert_eq!(error, "input 2 is u8[3], wanted what is off and on");
     }
 }
+

@@ -164,15 +164,15 @@ fn pads(node: &Node<'_>, x: &TensorDesc) -> Result<Pad, Error> {
         "reflect" => Beyond::Reflect,
         "wrap" => Beyond::Wrap,
         mode => {
-            let wanted = "constant, edge, reflect or wrap";
-            return Err(Error::new(format!("parameter \"mode\" is {mode:?}, wanted {wanted}")));
+            let expected = "constant, edge, reflect or wrap";
+            return Err(Error::new(format!("parameter \"mode\" is {mode:?}, wanted {expected}")));
         }
     };
     let numbers = PADS.required(node)?;
-    let wanted = AXES.read(node)?;
-    let wanted = wanted.unwrap_or_else(|| (0..).take(x.rank()).collect());
-    let axes = resolve_axes(&wanted, x.rank()).ok_or_else(|| {
-        Error::new(format!("axes {wanted:?} are not axes of {x}, each of them once"))
+    let requested = AXES.read(node)?;
+    let requested = requested.unwrap_or_else(|| (0..).take(x.rank()).collect());
+    let axes = resolve_axes(&requested, x.rank()).ok_or_else(|| {
+        Error::new(format!("axes {requested:?} are not axes of {x}, each of them once"))
     })?;
     let count = axes.len();
     let sides: Vec<isize> = numbers.iter().filter_map(|&n| isize::try_from(n).ok()).collect();
@@ -217,8 +217,8 @@ mod tests {
         for (at, y) in y.values::<i32>().into_iter().enumerate() {
             let [n, h, w, c] = [at / (32 * 54 * 3), at / (54 * 3) % 32, at / 3 % 54, at % 3];
             let inside = n < 40 && (2..32).contains(&h) && (1..51).contains(&w);
-            let wanted = if inside { x[((n * 30 + h - 2) * 50 + w - 1) * 3 + c] } else { -1 };
-            assert_eq!(y, wanted, "{n}, {h}, {w}, {c}");
+            let expected = if inside { x[((n * 30 + h - 2) * 50 + w - 1) * 3 + c] } else { -1 };
+            assert_eq!(y, expected, "{n}, {h}, {w}, {c}");
         }
     }
 

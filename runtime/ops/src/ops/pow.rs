@@ -98,9 +98,9 @@ mod tests {
             let each = bench("Pow").input(tensor(&[8], &x)).input(exponents).one();
             let [one, each] = [one, each].map(|y| bits(&y.values()));
             assert_eq!(one, each, "to the {exponent}");
-            let wanted = x.map(|x| f64::from(x).powf(exponent.into()));
-            for (y, wanted) in one.into_iter().zip(wanted) {
-                assert_rounded(f32::from_bits(y), wanted, 2e-7, "a power");
+            let expected = x.map(|x| f64::from(x).powf(exponent.into()));
+            for (y, expected) in one.into_iter().zip(expected) {
+                assert_rounded(f32::from_bits(y), expected, 2e-7, "a power");
             }
         }
     }

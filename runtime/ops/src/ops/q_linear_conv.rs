@@ -64,7 +64,7 @@ mod tests {
         let (x_scale, y_scale, x_zero, y_zero) = (0.02f32, 0.9f32, 121u8, 7i8);
         let (w_scales, w_zeros) = ([0.5f32, 0.01, 1.3], [0i8, -3, 9]);
         let bias = [5i32, -1000, 77];
-        let mut wanted = Vec::new();
+        let mut expected = Vec::new();
         for i in 0..3 * 4 * 4 {
             let (o, r, c) = (i / 16, i / 4 % 4, i % 4);
             let mut sum = bias[o];
@@ -77,7 +77,7 @@ mod tests {
                 }
             }
             let scaled = (sum as f32 * (x_scale * w_scales[o] / y_scale)).round_ties_even();
-            wanted.push((scaled + f32::from(y_zero)).clamp(-128.0, 127.0) as i8);
+            expected.push((scaled + f32::from(y_zero)).clamp(-128.0, 127.0) as i8);
         }
         for constant in [false, true] {
             let run = bench("QLinearConv")
@@ -95,7 +95,7 @@ mod tests {
                 .ints("pads", &[1; 4])
                 .one();
             assert_eq!(y.dims(), [1, 3, 4, 4]);
-            assert_eq!(y.values::<i8>(), wanted);
+            assert_eq!(y.values::<i8>(), expected);
         }
     }
 
@@ -159,7 +159,7 @@ mod tests {
         let bias: Vec<i32> = (0..outputs as i32).map(|i| i * 131 - 500).collect();
         let span = dilation as usize * (kernel - 1) + 1;
         let out = (SIDE + 2 * pad as usize - span) / stride as usize + 1;
-        let mut wanted = Vec::new();
+        let mut expected = Vec::new();
         for i in 0..2 * outputs * out * out {
             let (image, o) = (i / (outputs * out * out), i / (out * out) % outputs);
             let at = [i / out % out, i % out].map(|p| p as i64 * stride - pad);
@@ -176,7 +176,7 @@ mod tests {
                 }
             }
             let scaled = (sum as f32 * (x_scale * w_scales[o] / y_scale)).round_ties_even();
-            wanted.push(C::from_f32(scaled + y_zero.to_i32() as f32));
+            expected.push(C::from_f32(scaled + y_zero.to_i32() as f32));
         }
         for (constant, threads) in [(true, 1), (false, 1), (true, 3)] {
             let weights = tensor(&[outputs, inputs, kernel, kernel], &w);
@@ -198,8 +198,8 @@ mod tests {
                 .ints("pads", &[pad; 4])
                 .one();
             let found: Vec<i32> = y.values::<C>().iter().map(|c| c.to_i32()).collect();
-            let wanted: Vec<i32> = wanted.iter().map(|c| c.to_i32()).collect();
-            assert_eq!(found, wanted);
+            let expected: Vec<i32> = expected.iter().map(|c| c.to_i32()).collect();
+            assert_eq!(found, expected);
         }
     }
 
@@ -291,9 +291,9 @@ mod tests {
             .input(tensor(&[], &[0u8]))
             .input(tensor(&[], &[1f32]))
             .input(tensor(&[], &[0u8]));
-        let wanted =
+        let expected =
             "the convolution is larger than memory, or a window has more than 33025 products";
-        assert_eq!(run.error(), wanted);
+        assert_eq!(run.error(), expected);
     }
 
     #[test]

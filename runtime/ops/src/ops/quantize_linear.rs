@@ -185,10 +185,10 @@ mod tests {
         };
         let y = node(&[2, 2, 2]).input(tensor(&[2, 2, 2], &[0i8, 0, 0, 0, 10, 0, 0, 0])).one();
         assert_eq!(y.values::<i8>(), [4, 2, 4, 2, 1, 8, 14, 2, 14, 2, 1, 8]);
-        let wanted = "one per 2 positions of axis 1 of f32[2,3,2]";
+        let expected = "one per 2 positions of axis 1 of f32[2,3,2]";
         for run in [node(&[4, 2]), node(&[2, 2, 2]).input(tensor(&[8], &[0i8; 8]))] {
             let error = run.error();
-            assert!(error.ends_with(wanted), "{error}");
+            assert!(error.ends_with(expected), "{error}");
         }
     }
 }

@@ -94,14 +94,14 @@ mod tests {
     use super::*;
     use crate::testing::{Bench, bench, tensor};
 
-    fn given<T: Element>(of: [T; 3]) -> Bench {
+    fn bench_with<T: Element>(of: [T; 3]) -> Bench {
         let run = |run: Bench, value: T| run.constant(tensor(&[], &[value]));
         of.into_iter().fold(bench("Range"), run)
     }
 
     #[test]
     fn numbers_go_up_and_down_to_before_the_limit() {
-        let ints = |of: [i64; 3]| given(of).one().values::<i64>();
+        let ints = |of: [i64; 3]| bench_with(of).one().values::<i64>();
         assert_eq!(ints([3, 9, 3]), [3, 6]);
         assert_eq!(ints([3, 10, 3]), [3, 6, 9]);
         assert_eq!(ints([10, 4, -2]), [10, 8, 6]);
@@ -109,23 +109,23 @@ mod tests {
         assert_eq!(ints([10, 4, 2]), [0i64; 0]);
         assert_eq!(ints([4, 4, -1]), [0i64; 0]);
         assert_eq!(ints([i64::MIN, i64::MAX, i64::MAX]), [i64::MIN, -1, i64::MAX - 1]);
-        assert_eq!(given([5i16, -5, -4]).one().values::<i16>(), [5, 1, -3]);
-        assert_eq!(given([0i32, 3, 1]).one().values::<i32>(), [0, 1, 2]);
-        let floats = given([1f32, 0.0, -0.25]).one().values::<f32>();
+        assert_eq!(bench_with([5i16, -5, -4]).one().values::<i16>(), [5, 1, -3]);
+        assert_eq!(bench_with([0i32, 3, 1]).one().values::<i32>(), [0, 1, 2]);
+        let floats = bench_with([1f32, 0.0, -0.25]).one().values::<f32>();
         assert_eq!(floats, [1.0, 0.75, 0.5, 0.25]);
-        assert_eq!(given([0.0f64, 1.1, 0.5]).one().values::<f64>(), [0.0, 0.5, 1.0]);
-        let halves = given([0.0, 2.0, 0.75].map(F16::from_f32)).one().values::<F16>();
+        assert_eq!(bench_with([0.0f64, 1.1, 0.5]).one().values::<f64>(), [0.0, 0.5, 1.0]);
+        let halves = bench_with([0.0, 2.0, 0.75].map(F16::from_f32)).one().values::<F16>();
         assert_eq!(halves, [0.0, 0.75, 1.5].map(F16::from_f32));
-        let large = given([0i32, 100_000, 1]).threads(3).one().values::<i32>();
+        let large = bench_with([0i32, 100_000, 1]).threads(3).one().values::<i32>();
         assert!(large.into_iter().eq(0..100_000));
     }
 
     #[test]
     fn what_does_not_end_is_refused() {
-        assert_eq!(given([1i64, 2, 0]).error(), "1 to 2 by 0 does not end");
-        assert_eq!(given([1f32, 2.0, 0.0]).error(), "1 to 2 by 0 does not end");
-        assert_eq!(given([1f32, f32::INFINITY, 1.0]).error(), "1 to inf by 1 does not end");
-        assert_eq!(given([1f32, f32::NAN, 1.0]).error(), "1 to NaN by 1 does not end");
+        assert_eq!(bench_with([1i64, 2, 0]).error(), "1 to 2 by 0 does not end");
+        assert_eq!(bench_with([1f32, 2.0, 0.0]).error(), "1 to 2 by 0 does not end");
+        assert_eq!(bench_with([1f32, f32::INFINITY, 1.0]).error(), "1 to inf by 1 does not end");
+        assert_eq!(bench_with([1f32, f32::NAN, 1.0]).error(), "1 to NaN by 1 does not end");
     }
 
     #[test]
@@ -138,3 +138,4 @@ mod tests {
         assert_eq!(error, "input 1 is i32[], input 0 is i64[]");
     }
 }
+

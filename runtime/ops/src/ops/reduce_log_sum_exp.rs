@@ -22,11 +22,11 @@ mod tests {
     #[test]
     fn powers_too_large_for_any_type_have_a_logarithm() {
         let x = tensor(&[2, 3], &[1000f32, 1000.0, 990.0, f32::NEG_INFINITY, -2000.0, -2000.0]);
-        let wanted = [1000.0 + (2.0 + (-10f64).exp()).ln(), -2000.0 + 2f64.ln()];
+        let expected = [1000.0 + (2.0 + (-10f64).exp()).ln(), -2000.0 + 2f64.ln()];
         for core in [Core::CPU, Core::GPU] {
             let y = bench("ReduceLogSumExp").on(core).input(x.clone());
             let y = y.constant(tensor(&[1], &[1i64])).one();
-            assert_near(&y.values::<f32>(), &wanted, 1e-6);
+            assert_near(&y.values::<f32>(), &expected, 1e-6);
         }
     }
 

@@ -31,12 +31,12 @@ impl View for Reshape {
     }
 }
 
-/// Resolves `wanted` for elements of shape `from`: 0 copies the input's extent, -1 takes the remaining elements.
-fn resolve(from: Shape, wanted: &[i64], allow_zero: bool) -> Result<Shape, Error> {
-    let refused = || Error::new(format!("shape {from} cannot become {wanted:?}"));
+/// Resolves `requested` for elements of shape `from`: 0 copies the input's extent, -1 takes the remaining elements.
+fn resolve(from: Shape, requested: &[i64], allow_zero: bool) -> Result<Shape, Error> {
+    let refused = || Error::new(format!("shape {from} cannot become {requested:?}"));
     let mut rest = None;
-    let mut dims = Vec::with_capacity(wanted.len());
-    for (axis, &extent) in wanted.iter().enumerate() {
+    let mut dims = Vec::with_capacity(requested.len());
+    for (axis, &extent) in requested.iter().enumerate() {
         dims.push(match extent {
             -1 if rest.replace(axis).is_some() => return Err(refused()),
             -1 => Dim::Fixed(1),
@@ -89,10 +89,10 @@ mod tests {
             (&[2, 3, 4, 0], false, "refused"),
             (&[-2, 12], false, "refused"),
         ];
-        for (wanted, allow_zero, found) in cases {
-            let shape = resolve(from, wanted, allow_zero);
+        for (expected, allow_zero, found) in cases {
+            let shape = resolve(from, expected, allow_zero);
             let shape = shape.map_or("refused".to_owned(), |s| s.to_string());
-            assert_eq!(shape, found, "{wanted:?}");
+            assert_eq!(shape, found, "{expected:?}");
         }
         let empty = Shape::new(&[0, 3]).unwrap();
         assert_eq!(resolve(empty, &[3, 0], true).unwrap().dims(), [3, 0]);
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(resolve(from, &[-1, 2], false).unwrap().to_string(), "[<=12,2]");
         let from = Shape::of_dims(&[Dim::Open(6), Dim::Fixed(4)]).unwrap();
         let dims =
-            |wanted: &[i64]| resolve(from, wanted, false).unwrap().iter().collect::<Vec<_>>();
+            |expected: &[i64]| resolve(from, expected, false).unwrap().iter().collect::<Vec<_>>();
         assert_eq!(dims(&[0, 2, -1]), [Dim::Open(6), Dim::Fixed(2), Dim::Fixed(2)]);
         assert_eq!(dims(&[-1, 2]), [Dim::Open(12), Dim::Fixed(2)]);
     }

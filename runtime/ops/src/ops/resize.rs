@@ -106,40 +106,40 @@ mod tests {
             let sizes: Vec<i64> = to.iter().map(|&to| to as i64).collect();
             for (mode, is_cubic) in [("linear", false), ("cubic", true)] {
                 let mut dims = from.to_vec();
-                let mut wanted: Vec<f64> = x.iter().copied().map(f64::from).collect();
+                let mut expected: Vec<f64> = x.iter().copied().map(f64::from).collect();
                 for (axis, &to) in to.iter().enumerate().filter(|&(axis, to)| from[axis] != *to) {
-                    wanted = along(axis, &mut dims, &wanted, to, is_cubic);
+                    expected = along(axis, &mut dims, &expected, to, is_cubic);
                 }
                 for threads in [1, 3] {
                     let run = resize(from, &x, sized(&sizes)).text("mode", mode).threads(threads);
                     let y = run.one();
                     assert_eq!(y.dims(), to);
-                    assert_near(&y.values::<f32>(), &wanted, 1e-5);
+                    assert_near(&y.values::<f32>(), &expected, 1e-5);
                 }
                 let wide: Vec<f64> = x.iter().copied().map(f64::from).collect();
                 let y = resize(from, &wide, sized(&sizes)).text("mode", mode).one();
-                assert_near(&y.values::<f64>(), &wanted, 1e-5);
+                assert_near(&y.values::<f64>(), &expected, 1e-5);
             }
         }
     }
 
     fn copies<T: Element>(of: impl Fn(u8) -> T) {
         let x: Vec<T> = (0..12).map(&of).collect();
-        let found = |y: crate::testing::Tensor, wanted: &[u8]| {
-            let wanted: Vec<T> = wanted.iter().map(|&i| of(i)).collect();
-            assert!(y.bytes() == udo_api::bytes_of(&wanted), "{}", T::DTYPE);
+        let found = |y: crate::testing::Tensor, expected: &[u8]| {
+            let expected: Vec<T> = expected.iter().map(|&i| of(i)).collect();
+            assert!(y.bytes() == udo_api::bytes_of(&expected), "{}", T::DTYPE);
         };
         let twice = resize(&[1, 2, 2, 3], &x, scaled(&[1.0, 1.0, 2.0, 2.0])).one();
         assert_eq!(twice.dims(), [1, 2, 4, 6]);
         let rows = [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]];
-        let wanted: Vec<u8> = rows
+        let expected: Vec<u8> = rows
             .iter()
             .flat_map(|row| {
                 let row: Vec<u8> = row.iter().flat_map(|&i| [i, i]).collect();
                 [row.clone(), row].concat()
             })
             .collect();
-        found(twice, &wanted);
+        found(twice, &expected);
         let run = resize(&[3, 4], &x, sized(&[2, 3]))
             .text("coordinate_transformation_mode", "asymmetric");
         found(run.text("nearest_mode", "floor").one(), &[0, 1, 2, 4, 5, 6]);
@@ -173,7 +173,7 @@ mod tests {
             ),
             (13, 7, "half_pixel_symmetric", "floor", &[0, 2, 4, 6, 7, 9, 11]),
         ];
-        for (from, to, coordinates, nearest, wanted) in cases {
+        for (from, to, coordinates, nearest, expected) in cases {
             let x: Vec<u8> = (0..from as u8).collect();
             let with = |run: Bench| {
                 let run = sized(&[1, 1, 1, to as i64])(run);
@@ -182,11 +182,11 @@ mod tests {
             };
             let numbers: Vec<f32> = x.iter().copied().map(f32::from).collect();
             let y = on_gpu_too(&with(bench(NAME).input(tensor(&[1, 1, 1, from], &numbers))), 0.0);
-            let wide: Vec<f64> = wanted.iter().copied().map(f64::from).collect();
+            let wide: Vec<f64> = expected.iter().copied().map(f64::from).collect();
             assert_near(&y.values::<f32>(), &wide, 0.0);
             let stored = tensor(&[1, 1, 1, from], &x).encoded(0.5, 0);
             let y = with(bench(NAME).on(Core::DSP_V68).input(stored)).output_encoding(0, 0.5, 0);
-            assert_eq!(y.one().values::<u8>(), wanted, "{from} to {to}, {coordinates}, {nearest}");
+            assert_eq!(y.one().values::<u8>(), expected, "{from} to {to}, {coordinates}, {nearest}");
         }
         // Rounds exactly 1.5 half up: 4 elements by the scale 3/8 of another axis.
         let run = bench(NAME).input(tensor(&[8, 4], &noise(32))).absent().absent();
@@ -241,11 +241,11 @@ mod tests {
 
     #[test]
     fn quantized_values_keep_their_encoding() {
-        for (mode, wanted) in [("nearest", [10u8, 10, 20, 20]), ("linear", [10, 12, 18, 20])] {
+        for (mode, expected) in [("nearest", [10u8, 10, 20, 20]), ("linear", [10, 12, 18, 20])] {
             let x = tensor(&[1, 1, 2], &[10u8, 20]).encoded(0.5, 10);
             let run = scaled(&[1.0, 1.0, 2.0])(bench(NAME).on(Core::DSP_V68).input(x));
             let y = run.text("mode", mode).output_encoding(0, 0.5, 10).one();
-            assert_eq!(y.values::<u8>(), wanted);
+            assert_eq!(y.values::<u8>(), expected);
             assert_eq!(y.desc().encoding(), Some(Encoding { scale: 0.5, zero_point: 10 }));
         }
     }
@@ -259,14 +259,14 @@ mod tests {
         let numbers: Vec<f32> = x.iter().map(|&x| is.dequantize(x)).collect();
         let [low, high] = [0u8, 255].map(|end| is.dequantize(end));
         let check = |of: &dyn Fn(Bench) -> Bench| {
-            let wanted = of(bench(NAME).input(tensor(&dims, &numbers))).one().values::<f32>();
-            assert!(wanted.iter().any(|y| *y < low - 2.0 || *y > high + 2.0), "beyond the range");
+            let expected = of(bench(NAME).input(tensor(&dims, &numbers))).one().values::<f32>();
+            assert!(expected.iter().any(|y| *y < low - 2.0 || *y > high + 2.0), "beyond the range");
             let stored = tensor(&dims, &x).encoded(is.scale, is.zero_point);
             let run = of(bench(NAME).on(Core::DSP_V68).input(stored));
             let y = run.output_encoding(0, own.scale, own.zero_point).one().values::<u8>();
-            for (y, wanted) in y.into_iter().zip(wanted) {
-                let off = (own.dequantize(y) - wanted).abs();
-                assert!(off <= own.scale * 0.501, "{} for {wanted}", own.dequantize(y));
+            for (y, expected) in y.into_iter().zip(expected) {
+                let off = (own.dequantize(y) - expected).abs();
+                assert!(off <= own.scale * 0.501, "{} for {expected}", own.dequantize(y));
             }
         };
         check(&|run| sized(&[1, 2, 6, 15])(run).text("mode", "cubic"));
@@ -317,25 +317,25 @@ mod tests {
     #[test]
     fn sizes_may_bound_one_scale() {
         let x = noise(24);
-        for (policy, wanted) in [("not_larger", [2, 4, 5]), ("not_smaller", [2, 6, 8])] {
+        for (policy, expected) in [("not_larger", [2, 4, 5]), ("not_smaller", [2, 6, 8])] {
             let to = |run: Bench| {
                 run.absent().absent().constant(tensor(&[2], &[8i64, 4])).ints("axes", &[2, -2])
             };
             let run = resize(&[2, 3, 4], &x, to).text("keep_aspect_ratio_policy", policy);
-            assert_eq!(run.one().dims(), wanted, "{policy}");
+            assert_eq!(run.one().dims(), expected, "{policy}");
         }
     }
 
     #[test]
     fn axes_that_stay_may_be_bounded() {
         let x = tensor(&[2, 2], &[1f32, 2.0, 3.0, 4.0]).bounded(&[Dim::UpTo(5), Dim::Fixed(2)]);
-        for (mode, wanted) in [
+        for (mode, expected) in [
             ("nearest", [1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 4.0]),
             ("linear", [1.0, 1.25, 1.75, 2.0, 3.0, 3.25, 3.75, 4.0]),
         ] {
             let y = scaled(&[1.0, 2.0])(bench(NAME).input(x.clone())).text("mode", mode).one();
             assert_eq!(y.desc().full_shape().to_string(), "[<=5,4]");
-            assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 4], wanted.to_vec()));
+            assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 4], expected.to_vec()));
         }
         let error = scaled(&[2.0, 1.0])(bench(NAME).input(x)).error();
         assert_eq!(error, "input 0 is f32[<=5,2]: axis 0 is to be resized, wanted a fixed extent");
@@ -351,8 +351,8 @@ mod tests {
         let both = both.constant(tensor(&[1], &[2i64]));
         assert_eq!(error(both), "inputs 2 and 3 are both there, wanted scales or sizes");
         for scale in [0.0, -1.0, f32::NAN, f32::INFINITY] {
-            let wanted = format!("input 2 has the scale {scale}, wanted more than 0");
-            assert_eq!(error(resize(&[2], &x, scaled(&[scale]))), wanted);
+            let expected = format!("input 2 has the scale {scale}, wanted more than 0");
+            assert_eq!(error(resize(&[2], &x, scaled(&[scale]))), expected);
         }
         assert_eq!(error(resize(&[2], &x, sized(&[-1]))), "input 3 is [-1], wanted sizes from 0");
         let none = error(resize::<f32>(&[0], &[], sized(&[2])));

@@ -50,16 +50,16 @@ impl Movement for ReverseSequence {
             (0, 1) => 0,
             (1, 0) => 1,
             _ => {
-                let wanted = "wanted 0 and 1, or 1 and 0";
+                let expected = "wanted 0 and 1, or 1 and 0";
                 return Err(Error::new(format!(
-                    "parameters \"batch_axis\" and \"time_axis\" are {axes:?}, {wanted}"
+                    "parameters \"batch_axis\" and \"time_axis\" are {axes:?}, {expected}"
                 )));
             }
         };
         let batch = x.shape().get(batch_axis).copied();
         if x.rank() < 2 || lens.rank() != 1 || lens.shape().first().copied() != batch {
-            let wanted = format!("a length for each position of axis {batch_axis} of {x}");
-            return Err(Error::new(format!("input 1 is {lens}, wanted {wanted}")));
+            let expected = format!("a length for each position of axis {batch_axis} of {x}");
+            return Err(Error::new(format!("input 1 is {lens}, wanted {expected}")));
         }
         cx.set_output(0, x)
     }
@@ -105,25 +105,25 @@ mod tests {
     use super::*;
     use crate::testing::{Bench, bench, tensor};
 
-    fn given(lens: &[i64]) -> Bench {
+    fn bench_with(lens: &[i64]) -> Bench {
         let run = bench("ReverseSequence").input(tensor(&[2, 2], &[1u8, 2, 3, 4]));
         run.input(tensor(&[lens.len()], lens))
     }
 
     #[test]
     fn lengths_that_mean_nothing_are_refused() {
-        assert_eq!(given(&[3, 0]).error(), ExecError::bad_value(3, 0).to_string());
-        assert_eq!(given(&[0, -1]).error(), ExecError::bad_value(-1, 1).to_string());
-        let error = given(&[1]).error();
+        assert_eq!(bench_with(&[3, 0]).error(), ExecError::bad_value(3, 0).to_string());
+        assert_eq!(bench_with(&[0, -1]).error(), ExecError::bad_value(-1, 1).to_string());
+        let error = bench_with(&[1]).error();
         assert_eq!(
             error,
             "input 1 is i64[1], wanted a length for each position of axis 1 of u8[2,2]"
         );
-        let error = given(&[1, 1]).int("batch_axis", 0).error();
-        let wanted = "wanted 0 and 1, or 1 and 0";
+        let error = bench_with(&[1, 1]).int("batch_axis", 0).error();
+        let expected = "wanted 0 and 1, or 1 and 0";
         assert_eq!(
             error,
-            format!("parameters \"batch_axis\" and \"time_axis\" are (0, 0), {wanted}")
+            format!("parameters \"batch_axis\" and \"time_axis\" are (0, 0), {expected}")
         );
     }
 
@@ -141,3 +141,4 @@ mod tests {
         }
     }
 }
+

@@ -42,15 +42,15 @@ mod tests {
             .input(tensor(&[1, 2, 2], r))
             .input(tensor(&[1, 4], bias))
             .one();
-        let (mut h, mut wanted) = ([0f64; 2], Vec::new());
+        let (mut h, mut expected) = ([0f64; 2], Vec::new());
         for x in x.chunks(3) {
             h = [0, 1].map(|k| {
                 let input: f64 = (0..3).map(|i| f64::from(x[i]) * f64::from(w[k * 3 + i])).sum();
                 let state: f64 = (0..2).map(|i| h[i] * f64::from(r[k * 2 + i])).sum();
                 (input + state + f64::from(bias[k]) + f64::from(bias[2 + k])).tanh()
             });
-            wanted.extend(h);
+            expected.extend(h);
         }
-        assert_near(&y.values::<f32>(), &wanted, 1e-5);
+        assert_near(&y.values::<f32>(), &expected, 1e-5);
     }
 }

@@ -285,11 +285,11 @@ mod tests {
         let all = || square([0.0, 0.0, 4.0, 4.0]).int("output_height", 2).int("output_width", 2);
         let y = all().one();
         assert_eq!(y.dims(), [1, 2, 2, 2]);
-        let wanted = [2.5, 4.5, 10.5, 12.5, 18.5, 20.5, 26.5, 28.5];
-        assert_near(&y.values::<f32>(), &wanted, 1e-6);
+        let expected = [2.5, 4.5, 10.5, 12.5, 18.5, 20.5, 26.5, 28.5];
+        assert_near(&y.values::<f32>(), &expected, 1e-6);
         // One sample in the centre of each cell; without the offset it is half an element further.
         let one = || all().int("sampling_ratio", 1);
-        assert_near(&one().one().values::<f32>(), &wanted, 1e-6);
+        assert_near(&one().one().values::<f32>(), &expected, 1e-6);
         let whole = one().text("coordinate_transformation_mode", "output_half_pixel").one();
         assert_near(&whole.values::<f32>()[..4], &[5.0, 7.0, 13.0, 15.0], 1e-6);
         let half = square([0.0, 0.0, 8.0, 8.0]).float("spatial_scale", 0.5).one();

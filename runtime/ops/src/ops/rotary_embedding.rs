@@ -7,7 +7,7 @@ use udo_api::{
 
 use crate::Def;
 use crate::family::argument::count;
-use crate::family::attention::turn;
+use crate::family::attention::rotate;
 use crate::family::partition::row_grain;
 
 pub(crate) const DEF: Def = Def::of::<RotaryEmbedding>(KERNELS);
@@ -74,13 +74,13 @@ impl Rule {
             [_, _, hidden] => {
                 let name = "num_heads";
                 if !node.has_param(name) {
-                    let wanted = format!("which asks for parameter {name:?}");
-                    return Err(Error::new(format!("input {X} is {x}, {wanted}")));
+                    let expected = format!("which asks for parameter {name:?}");
+                    return Err(Error::new(format!("input {X} is {x}, {expected}")));
                 }
                 let heads = count(node, name)?;
                 if !hidden.is_multiple_of(heads) {
-                    let wanted = format!("wanted rows of {heads} heads");
-                    return Err(Error::new(format!("input {X} is {x}, {wanted}")));
+                    let expected = format!("wanted rows of {heads} heads");
+                    return Err(Error::new(format!("input {X} is {x}, {expected}")));
                 }
                 (Some(heads), hidden / heads)
             }
@@ -91,8 +91,8 @@ impl Rule {
         let turned = if found == 0 { Some(elements) } else { usize::try_from(found).ok() };
         let turned = turned.filter(|&turned| turned <= elements && turned % 2 == 0 && turned > 0);
         let turned = turned.ok_or_else(|| {
-            let wanted = format!("wanted an even number of the {elements} elements of a head");
-            Error::new(format!("parameter {name:?} is {found}, {wanted}"))
+            let expected = format!("wanted an even number of the {elements} elements of a head");
+            Error::new(format!("parameter {name:?} is {found}, {expected}"))
         })?;
         let is_interleaved = node.flag("interleaved")?;
         Ok(Self { packed, elements, pairs: turned / 2, is_interleaved })
@@ -107,8 +107,8 @@ impl Rule {
         let fits = if node.has_input(POSITIONS) {
             let positions = node.input(POSITIONS)?;
             if positions.shape() != places {
-                let wanted = format!("wanted a position for each of {places:?}");
-                return Err(Error::new(format!("input {POSITIONS} is {positions}, {wanted}")));
+                let expected = format!("wanted a position for each of {places:?}");
+                return Err(Error::new(format!("input {POSITIONS} is {positions}, {expected}")));
             }
             matches!(*cos.shape(), [_, pairs] if pairs == self.pairs)
         } else {
@@ -118,8 +118,8 @@ impl Rule {
             return Ok(());
         }
         let of = if node.has_input(POSITIONS) { "positions" } else { "batch and length" };
-        let wanted = format!("wanted the {of} of {x} by {} angles", self.pairs);
-        Err(Error::new(format!("inputs {COS} and {SIN} are {cos} and {sin}, {wanted}")))
+        let expected = format!("wanted the {of} of {x} by {} angles", self.pairs);
+        Err(Error::new(format!("inputs {COS} and {SIN} are {cos} and {sin}, {expected}")))
     }
 }
 
@@ -166,7 +166,7 @@ impl Kernel for Turned {
                     Some(heads) => row / heads,
                     None => row / (heads * length) * length + row % length,
                 };
-                turn(is_interleaved, x, angles_of(place)?, y);
+                rotate(is_interleaved, x, angles_of(place)?, y);
             }
             Ok(())
         })?;
@@ -229,7 +229,7 @@ mod tests {
             [noise(len), noise(angles + 1).split_off(1), noise(angles + 2).split_off(2)]
         }
 
-        fn given(&self) -> Bench {
+        fn bench_with(&self) -> Bench {
             let [batch, heads, length, elements] = self.extents;
             let [x, cos, sin] = self.numbers();
             let dims = [batch, length, heads * elements];
@@ -250,7 +250,7 @@ mod tests {
             if is_whole { run } else { run.int("rotary_embedding_dim", self.turned as i64) }
         }
 
-        fn wanted(&self) -> Vec<f64> {
+        fn expected(&self) -> Vec<f64> {
             let [batch, heads, length, elements] = self.extents;
             let [x, cos, sin] = self.numbers().map(|x| x.into_iter().map(f64::from).collect());
             let (x, cos, sin): (Vec<f64>, Vec<f64>, Vec<f64>) = (x, cos, sin);
@@ -284,8 +284,8 @@ mod tests {
     fn pairs_are_turned_by_their_angles() {
         for case in CASES {
             println!("{case:?}");
-            let y = settled_on_any_threads(&case.given());
-            assert_near(&y.values::<f32>(), &case.wanted(), 1e-6);
+            let y = settled_on_any_threads(&case.bench_with());
+            assert_near(&y.values::<f32>(), &case.expected(), 1e-6);
         }
     }
 
@@ -332,3 +332,4 @@ mod tests {
         );
     }
 }
+

@@ -31,7 +31,7 @@ mod tests {
 
     use crate::testing::{Bench, bench, tensor};
 
-    fn given<T: Element>(data: &[T], indices: &[i64], updates: &[T]) -> Bench {
+    fn bench_with<T: Element>(data: &[T], indices: &[i64], updates: &[T]) -> Bench {
         let run = bench("ScatterElements").input(tensor(&[data.len()], data));
         let run = run.input(tensor(&[indices.len()], indices));
         run.input(tensor(&[updates.len()], updates))
@@ -49,14 +49,14 @@ mod tests {
     #[test]
     fn several_updates_of_one_element_fall_in_order() {
         let run = |reduction: &str| {
-            given(&[1i8, 2, 3], &[1, -2, 1], &[100, 100, -7]).text("reduction", reduction).one()
+            bench_with(&[1i8, 2, 3], &[1, -2, 1], &[100, 100, -7]).text("reduction", reduction).one()
         };
         assert_eq!(run("none").values::<i8>(), [1, -7, 3]);
         assert_eq!(run("add").values::<i8>(), [1, 2i8.wrapping_add(100).wrapping_add(93), 3]);
         assert_eq!(run("max").values::<i8>(), [1, 100, 3]);
         assert_eq!(run("min").values::<i8>(), [1, -7, 3]);
         assert_eq!(
-            given(&[1u8, 3], &[1, 1], &[5, 2]).text("reduction", "mul").one().values::<u8>(),
+            bench_with(&[1u8, 3], &[1, 1], &[5, 2]).text("reduction", "mul").one().values::<u8>(),
             [1, 30]
         );
     }
@@ -64,11 +64,11 @@ mod tests {
     #[test]
     fn numbers_of_every_type_are_combined() {
         fn check<T: Element>(of: impl Fn(f32) -> T) {
-            for (reduction, wanted) in [("add", 8.0), ("mul", 15.0), ("max", 5.0), ("min", 3.0)] {
-                let run = given(&[of(3.0), of(1.0)], &[0], &[of(5.0)]).text("reduction", reduction);
+            for (reduction, expected) in [("add", 8.0), ("mul", 15.0), ("max", 5.0), ("min", 3.0)] {
+                let run = bench_with(&[of(3.0), of(1.0)], &[0], &[of(5.0)]).text("reduction", reduction);
                 assert_eq!(
                     run.one().values::<T>(),
-                    [of(wanted), of(1.0)],
+                    [of(expected), of(1.0)],
                     "{reduction} of {}",
                     T::DTYPE
                 );
@@ -87,9 +87,9 @@ mod tests {
         check(|x| x as u32);
         check(|x| x as u64);
         let [no, yes] = [false, true].map(Bool::from);
-        for (reduction, wanted) in [("add", yes), ("mul", no), ("max", yes), ("min", no)] {
-            let run = given(&[yes, no], &[0, 1], &[no, no]).text("reduction", reduction);
-            assert_eq!(run.one().values::<Bool>(), [wanted, no], "{reduction}");
+        for (reduction, expected) in [("add", yes), ("mul", no), ("max", yes), ("min", no)] {
+            let run = bench_with(&[yes, no], &[0, 1], &[no, no]).text("reduction", reduction);
+            assert_eq!(run.one().values::<Bool>(), [expected, no], "{reduction}");
         }
     }
 
@@ -97,7 +97,7 @@ mod tests {
     fn what_is_no_number_stays() {
         for reduction in ["add", "mul", "max", "min"] {
             let run =
-                given(&[f32::NAN, 1.0], &[0, 1], &[1.0, f32::NAN]).text("reduction", reduction);
+                bench_with(&[f32::NAN, 1.0], &[0, 1], &[1.0, f32::NAN]).text("reduction", reduction);
             assert!(run.one().values::<f32>().iter().all(|y| y.is_nan()), "{reduction}");
         }
     }
@@ -112,11 +112,11 @@ mod tests {
         let run = bench("ScatterElements").threads(3).input(tensor(&dims(90), &data));
         let run = run.input(tensor(&dims(50), &indices)).input(tensor(&dims(50), &updates));
         let y = run.int("axis", 1).text("reduction", "add").one().values::<i32>();
-        let mut wanted = data;
+        let mut expected = data;
         for (at, update) in updates.into_iter().enumerate() {
-            wanted[at / 50 * 90 + indices[at] as usize] += update;
+            expected[at / 50 * 90 + indices[at] as usize] += update;
         }
-        assert!(y == wanted);
+        assert!(y == expected);
     }
 
     #[test]
@@ -130,12 +130,13 @@ mod tests {
 
     #[test]
     fn updates_that_do_not_fit_are_refused() {
-        let error = given(&[1f32, 2.0], &[0, 1], &[1.0]).error();
+        let error = bench_with(&[1f32, 2.0], &[0, 1], &[1.0]).error();
         assert_eq!(error, "input 2 is f32[1], input 1 is i64[2]");
-        let error = given(&[1f32], &[-2], &[1.0]).error();
+        let error = bench_with(&[1f32], &[-2], &[1.0]).error();
         assert_eq!(error, ExecError::bad_value(-2, 0).to_string());
-        let error = given(&[1f32], &[0], &[1.0]).text("reduction", "sub").error();
-        let wanted = "wanted none, add, mul, max or min";
-        assert_eq!(error, format!("parameter \"reduction\" is \"sub\", {wanted}"));
+        let error = bench_with(&[1f32], &[0], &[1.0]).text("reduction", "sub").error();
+        let expected = "wanted none, add, mul, max or min";
+        assert_eq!(error, format!("parameter \"reduction\" is \"sub\", {expected}"));
     }
 }
+

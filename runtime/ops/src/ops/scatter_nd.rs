@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use crate::testing::{Bench, bench, tensor};
 
-    fn given(indices: &[usize], of: &[i64], updates: &[usize]) -> Bench {
+    fn bench_with(indices: &[usize], of: &[i64], updates: &[usize]) -> Bench {
         let data: Vec<u16> = (0..6).collect();
         let values: Vec<u16> = (10..).take(updates.iter().product()).collect();
         let run = bench("ScatterND").input(tensor(&[3, 2], &data));
@@ -72,18 +72,18 @@ mod tests {
 
     #[test]
     fn updates_fall_on_slices_and_on_elements() {
-        let y = given(&[2, 1], &[-1, 0], &[2, 2]).one();
+        let y = bench_with(&[2, 1], &[-1, 0], &[2, 2]).one();
         assert_eq!(y.values::<u16>(), [12, 13, 2, 3, 10, 11]);
-        let y = given(&[1, 2, 2], &[0, 1, -2, -2], &[1, 2]).one();
+        let y = bench_with(&[1, 2, 2], &[0, 1, -2, -2], &[1, 2]).one();
         assert_eq!(y.values::<u16>(), [0, 10, 11, 3, 4, 5]);
-        let y = given(&[1, 0], &[], &[1, 3, 2]).one();
+        let y = bench_with(&[1, 0], &[], &[1, 3, 2]).one();
         assert_eq!(y.values::<u16>(), [10, 11, 12, 13, 14, 15], "a tuple of none means everything");
-        assert_eq!(given(&[0, 1], &[], &[0, 2]).one().values::<u16>(), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(bench_with(&[0, 1], &[], &[0, 2]).one().values::<u16>(), [0, 1, 2, 3, 4, 5]);
     }
 
     #[test]
     fn several_updates_of_one_slice_fall_in_order() {
-        let run = || given(&[2, 1], &[1, 1], &[2, 2]);
+        let run = || bench_with(&[2, 1], &[1, 1], &[2, 2]);
         assert_eq!(run().one().values::<u16>(), [0, 1, 12, 13, 4, 5]);
         let sum = run().text("reduction", "add").one();
         assert_eq!(sum.values::<u16>(), [0, 1, 24, 27, 4, 5]);
@@ -105,9 +105,10 @@ mod tests {
         let message = |indices: &str, updates: &str| {
             format!("input 1 is i64{indices} and input 2 u16{updates}, input 0 is u16[3,2]")
         };
-        assert_eq!(given(&[2, 1], &[0, 0], &[2, 3]).error(), message("[2,1]", "[2,3]"));
-        assert_eq!(given(&[1, 3], &[0, 0, 0], &[1]).error(), message("[1,3]", "[1]"));
-        let error = given(&[1, 1], &[3], &[1, 2]).error();
+        assert_eq!(bench_with(&[2, 1], &[0, 0], &[2, 3]).error(), message("[2,1]", "[2,3]"));
+        assert_eq!(bench_with(&[1, 3], &[0, 0, 0], &[1]).error(), message("[1,3]", "[1]"));
+        let error = bench_with(&[1, 1], &[3], &[1, 2]).error();
         assert_eq!(error, ExecError::bad_value(3, 0).to_string());
     }
 }
+

@@ -213,11 +213,11 @@ fn axes(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<usize>, Error> {
             return Err(Error::new(format!("input {port} is {list}, wanted {count} numbers")));
         }
     }
-    let wanted = AXES.read(node)?;
-    let wanted = wanted.unwrap_or_else(|| (0..).take(count).collect());
-    let axes = resolve_axes(&wanted, x.rank()).filter(|axes| axes.len() == count);
+    let requested = AXES.read(node)?;
+    let requested = requested.unwrap_or_else(|| (0..).take(count).collect());
+    let axes = resolve_axes(&requested, x.rank()).filter(|axes| axes.len() == count);
     axes.ok_or_else(|| {
-        Error::new(format!("axes {wanted:?} are not {count} axes of {x}, each of them once"))
+        Error::new(format!("axes {requested:?} are not {count} axes of {x}, each of them once"))
     })
 }
 
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
     use crate::testing::{Bench, bench, tensor};
 
-    fn given(extent: usize, cut: [i64; 3]) -> Bench {
+    fn bench_with(extent: usize, cut: [i64; 3]) -> Bench {
         let x: Vec<u16> = (0..extent as u16).collect();
         let [start, end, step] = cut.map(|number| tensor(&[1], &[number]));
         let axes = tensor(&[1], &[0i64]);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     /// The elements of a Python slice, from its definition.
-    fn kept(extent: i64, [start, end, step]: [i64; 3]) -> Vec<u16> {
+    fn sliced(extent: i64, [start, end, step]: [i64; 3]) -> Vec<u16> {
         let from_end = |at: i64| if at < 0 { at.saturating_add(extent) } else { at };
         let (mut at, end) = (from_end(start), from_end(end));
         let mut found = Vec::new();
@@ -276,13 +276,13 @@ mod tests {
                 for end in [i64::MIN, -6, -1, 0, 3, i64::MAX] {
                     for step in [-7, -2, -1, 1, 3] {
                         let cut = [start, end, step];
-                        let y = given(extent, cut).one();
+                        let y = bench_with(extent, cut).one();
                         assert_eq!(y.desc().full_shape().to_string(), format!("[<={extent}]"));
-                        let wanted = kept(extent as i64, cut);
-                        assert_eq!(y.values::<u16>(), wanted, "{cut:?} of {extent}");
+                        let expected = sliced(extent as i64, cut);
+                        assert_eq!(y.values::<u16>(), expected, "{cut:?} of {extent}");
                         let most = Cut { start, end, step }.most(extent);
                         for shorter in 0..=extent {
-                            let len = kept(shorter as i64, cut).len();
+                            let len = sliced(shorter as i64, cut).len();
                             assert!(len <= most, "{cut:?} of {shorter}, at most {extent}");
                         }
                     }
@@ -309,14 +309,14 @@ mod tests {
         let run = bench("Slice").threads(3).input(tensor(&[rows as usize, cols as usize], &x));
         let run = run.constant(list(&[690, 1])).constant(list(&[1, 200])).constant(list(&[0, 1]));
         let y = run.constant(list(&[-3, 1])).one().values::<i32>();
-        let wanted =
+        let expected =
             (2..=690).rev().step_by(3).flat_map(|row| (1..200).map(move |c| row * cols + c));
-        assert_eq!(y, wanted.collect::<Vec<i32>>());
+        assert_eq!(y, expected.collect::<Vec<i32>>());
     }
 
     #[test]
     fn cuts_that_mean_nothing_are_refused() {
-        let run = given(3, [0, 3, 0]);
+        let run = bench_with(3, [0, 3, 0]);
         assert_eq!(run.error(), ExecError::bad_value(0, 0).to_string());
         let list = |ints: &[i64]| tensor(&[ints.len()], ints);
         let run = |starts: &[i64], ends: &[i64]| {
@@ -331,3 +331,5 @@ mod tests {
         assert_eq!(run.error(), "input 4 is 0 at 0, wanted a step");
     }
 }
+
+

@@ -6,7 +6,7 @@ use udo_api::{
 };
 
 use crate::Def;
-use crate::family::gpu::Meeting;
+use crate::family::gpu::StridedAccess;
 use crate::family::movement::{
     Blocks, Example, Movement, Permutation, Setting, Strided, kernel, movement, strided,
 };
@@ -53,8 +53,8 @@ impl Movement for SpaceToDepth {
 }
 
 impl Strided for SpaceToDepth {
-    fn meeting(cx: &FinalizeCx<'_>) -> Result<Meeting, Error> {
-        Ok(Self::plan(cx)?.0.meeting())
+    fn access(cx: &FinalizeCx<'_>) -> Result<StridedAccess, Error> {
+        Ok(Self::plan(cx)?.0.access())
     }
 }
 

@@ -8,7 +8,7 @@ use udo_simd::fft::Lane;
 
 use crate::Def;
 use crate::family::argument::IntsArgument;
-use crate::family::signal::{Line, Transform, Wanted};
+use crate::family::signal::{Line, Transform, TransformSpec};
 
 pub(crate) const DEF: Def = Def::of::<Stft>(KERNELS);
 
@@ -44,17 +44,17 @@ impl Op for Stft {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
-        let Cut { wanted, step } = Cut::of(cx)?;
+        let Cut { spec, step } = Cut::of(cx)?;
         let dims: Vec<Dim> = x.full_shape().iter().collect();
         let len = dims[1].bound();
-        if dims[1].exact().is_some() && len < wanted.len {
+        if dims[1].exact().is_some() && len < spec.len {
             return Err(Error::new(format!(
                 "input 0 is {x}, which is shorter than a frame of {}",
-                wanted.len
+                spec.len
             )));
         }
-        let frames = dims[1].with(frames(len, wanted.len, step));
-        let shape = [dims[0], frames, Dim::Fixed(wanted.len_out()), Dim::Fixed(2)];
+        let frames = dims[1].with(frames(len, spec.len, step));
+        let shape = [dims[0], frames, Dim::Fixed(spec.len_out()), Dim::Fixed(2)];
         cx.set_output(0, x.with_shape(Shape::of_dims(&shape)?))
     }
 }
@@ -67,7 +67,7 @@ fn frames(signal: usize, frame: usize, step: usize) -> usize {
 /// How a signal is cut into frames and each is transformed.
 #[derive(Clone, Copy)]
 struct Cut {
-    wanted: Wanted,
+    spec: TransformSpec,
     step: usize,
 }
 
@@ -103,7 +103,7 @@ impl Cut {
             ));
         }
         let is_half = node.flag("onesided")?;
-        Ok(Self { wanted: Wanted { len, parts, is_inverse: false, is_half }, step })
+        Ok(Self { spec: TransformSpec { len, parts, is_inverse: false, is_half }, step })
     }
 }
 
@@ -127,7 +127,7 @@ impl<T: Lane + Element> Kernel for Frames<T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let cut = Cut::of(cx)?;
         let count = cx.output(0)?.shape().iter().take(2).product();
-        Ok(Self { cut, transform: Transform::of(cx, cut.wanted, count)? })
+        Ok(Self { cut, transform: Transform::of(cx, cut.spec, count)? })
     }
 
     fn workspace(&self) -> Workspace {
@@ -137,17 +137,17 @@ impl<T: Lane + Element> Kernel for Frames<T> {
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, scratch, parallel, packed, .. } = io;
         let (x, dims) = (inputs.get::<T>(0)?, inputs.shape(0)?);
-        let (&[batches, signal], Cut { wanted, step }) = (&dims[..2], self.cut) else {
+        let (&[batches, signal], Cut { spec, step }) = (&dims[..2], self.cut) else {
             return Err(ExecError::bad_value(dims.len() as i64, 0));
         };
         let window = if inputs.has(2) { Some(inputs.get::<T>(2)?) } else { None };
         let y = outputs.take::<T>(0)?;
-        let frames = frames(signal, wanted.len, step);
-        let line = Line { x, len: wanted.len, step: wanted.parts, inner: 1, window };
-        let start = |at: usize| (at / frames * signal + at % frames * step) * wanted.parts;
-        let y = &mut y[..batches * frames * wanted.len_out() * 2];
+        let frames = frames(signal, spec.len, step);
+        let line = Line { x, len: spec.len, step: spec.parts, inner: 1, window };
+        let start = |at: usize| (at / frames * signal + at % frames * step) * spec.parts;
+        let y = &mut y[..batches * frames * spec.len_out() * 2];
         self.transform.run(line, start, y, (parallel, scratch, packed))?;
-        outputs.set_shape(0, &[batches, frames, wanted.len_out(), 2])
+        outputs.set_shape(0, &[batches, frames, spec.len_out(), 2])
     }
 }
 
@@ -180,7 +180,7 @@ mod tests {
         let frames = (signal - n) / step + 1;
         let bins = if half == 1 { n / 2 + 1 } else { n };
         let places = (0..2).flat_map(|b| (0..frames).map(move |f| b * signal + f * step));
-        let wanted: Vec<f64> = places
+        let expected: Vec<f64> = places
             .flat_map(|at| (0..bins).map(move |k| (at, k)))
             .flat_map(|(at, k)| exact(&x[at..at + n], &weights, n, k))
             .collect();
@@ -188,7 +188,7 @@ mod tests {
         let run = run.constant(tensor(&[], &[n as i64])).int("onesided", half);
         let y = settled_on_any_threads(&run);
         assert_eq!(y.dims(), [2, frames, bins, 2]);
-        assert_near(&y.values::<f32>(), &wanted, 1e-5);
+        assert_near(&y.values::<f32>(), &expected, 1e-5);
     }
 
     #[test]

@@ -56,8 +56,8 @@ impl Scatter for TensorScatter {
         let fits =
             |(at, (new, all)): (usize, (&usize, &usize))| new == all || at == axis && new < all;
         if update.rank() != cache.rank() || !extents.all(fits) {
-            let wanted = format!("no more than {cache} along axis {axis}, and the same else");
-            return Err(Error::new(format!("input 1 is {update}, wanted {wanted}")));
+            let expected = format!("no more than {cache} along axis {axis}, and the same else");
+            return Err(Error::new(format!("input 1 is {update}, wanted {expected}")));
         }
         let batch = &cache.shape()[..1];
         if node.has_input(2) && node.input(2)?.shape() != batch {
@@ -70,8 +70,8 @@ impl Scatter for TensorScatter {
             "linear" => PastTheEnd::Refused,
             "circular" => PastTheEnd::Wrapped,
             mode => {
-                let wanted = "wanted linear or circular";
-                return Err(Error::new(format!("parameter \"mode\" is {mode:?}, {wanted}")));
+                let expected = "wanted linear or circular";
+                return Err(Error::new(format!("parameter \"mode\" is {mode:?}, {expected}")));
             }
         };
         Ok(Self { axis, past_the_end })
@@ -121,7 +121,7 @@ mod tests {
     use crate::testing::{Bench, bench, tensor};
 
     /// Two sequences of four steps of two elements, and two new steps for each.
-    fn given(starts: &[i64]) -> Bench {
+    fn bench_with(starts: &[i64]) -> Bench {
         let update: Vec<i32> = (1..=8).collect();
         let run = bench("TensorScatter").input(tensor(&[2, 4, 2], &[0i32; 16]));
         run.input(tensor(&[2, 2, 2], &update)).input(tensor(&[starts.len()], starts))
@@ -129,9 +129,9 @@ mod tests {
 
     #[test]
     fn steps_are_written_from_where_each_sequence_is() {
-        let y = given(&[0, 2]).one().values::<i32>();
+        let y = bench_with(&[0, 2]).one().values::<i32>();
         assert_eq!(y, [1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0, 5, 6, 7, 8]);
-        let y = given(&[3, 5]).text("mode", "circular").one().values::<i32>();
+        let y = bench_with(&[3, 5]).text("mode", "circular").one().values::<i32>();
         assert_eq!(y, [3, 4, 0, 0, 0, 0, 1, 2, 0, 0, 5, 6, 7, 8, 0, 0]);
         let run = bench("TensorScatter").input(tensor(&[1, 2, 2], &[0u8; 4]));
         let y = run.input(tensor(&[1, 2, 1], &[7u8, 8])).int("axis", 2).one();
@@ -140,18 +140,19 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let error = given(&[0, 3]).error();
+        let error = bench_with(&[0, 3]).error();
         assert_eq!(error, ExecError::bad_value(3, 1).to_string());
-        let error = given(&[-1, 0]).error();
+        let error = bench_with(&[-1, 0]).error();
         assert_eq!(error, ExecError::bad_value(-1, 0).to_string());
-        let error = given(&[0]).error();
+        let error = bench_with(&[0]).error();
         assert_eq!(error, "input 2 is i64[1], wanted one index for each of [2]");
-        let error = given(&[0, 0]).int("axis", 0).error();
+        let error = bench_with(&[0, 0]).int("axis", 0).error();
         assert_eq!(error, "parameter \"axis\" is that of the batch");
-        let error = given(&[0, 0]).int("axis", 2).error();
-        let wanted = "no more than i32[2,4,2] along axis 2, and the same else";
-        assert_eq!(error, format!("input 1 is i32[2,2,2], wanted {wanted}"));
-        let error = given(&[0, 0]).text("mode", "ring").error();
+        let error = bench_with(&[0, 0]).int("axis", 2).error();
+        let expected = "no more than i32[2,4,2] along axis 2, and the same else";
+        assert_eq!(error, format!("input 1 is i32[2,2,2], wanted {expected}"));
+        let error = bench_with(&[0, 0]).text("mode", "ring").error();
         assert_eq!(error, "parameter \"mode\" is \"ring\", wanted linear or circular");
     }
 }
+

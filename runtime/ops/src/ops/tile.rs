@@ -98,8 +98,8 @@ fn times(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<usize>, Error> {
     let repeats = REPEATS.required(node)?;
     let times: Vec<usize> = repeats.iter().filter_map(|&n| usize::try_from(n).ok()).collect();
     if times.len() != x.rank() || repeats.len() != x.rank() {
-        let wanted = x.rank();
-        return Err(Error::new(format!("input 1 is {repeats:?}, wanted {wanted} counts for {x}")));
+        let expected = x.rank();
+        return Err(Error::new(format!("input 1 is {repeats:?}, wanted {expected} counts for {x}")));
     }
     Ok(times)
 }

@@ -103,8 +103,8 @@ impl Best {
     fn execute_of<T: Ranked>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         let (x, dims) = (io.inputs.get::<T>(0)?, io.inputs.shape(0)?);
         let split @ AxisSplit { outer, len, inner } = AxisSplit::at(dims, self.axis);
-        let wanted = io.inputs.get::<i64>(1)?.first().copied().unwrap_or(0);
-        let k = count_of(wanted, len).ok_or(ExecError::bad_value(wanted, 0))?;
+        let requested = io.inputs.get::<i64>(1)?.first().copied().unwrap_or(0);
+        let k = count_of(requested, len).ok_or(ExecError::bad_value(requested, 0))?;
         let values = io.outputs.take::<T>(0)?;
         let indices = io.outputs.take::<i64>(1)?;
         let entries = io.scratch.take::<u64>(self.parts * self.room)?;
@@ -189,17 +189,17 @@ mod tests {
     #[test]
     fn every_type_and_axis_has_an_order() {
         let x = [3, -1, 7, 0, 7, 2];
-        for (axis, wanted) in [(0, [2, 4, 4, 2].as_slice()), (1, &[0, 1, 0, 1, 0, 1])] {
+        for (axis, expected) in [(0, [2, 4, 4, 2].as_slice()), (1, &[0, 1, 0, 1, 0, 1])] {
             let run = |x| top(x, 2).int("axis", axis).all()[1].values::<i64>();
-            let wanted: Vec<i64> = match axis {
-                0 => wanted.iter().map(|at| at / 2).collect(),
+            let expected: Vec<i64> = match axis {
+                0 => expected.iter().map(|at| at / 2).collect(),
                 _ => vec![0, 1, 0, 1, 0, 1],
             };
-            assert_eq!(run(tensor(&[3, 2], &x.map(i64::from))), wanted);
-            assert_eq!(run(tensor(&[3, 2], &x.map(|x| x as i8))), wanted);
-            assert_eq!(run(tensor(&[3, 2], &x.map(f64::from))), wanted);
-            assert_eq!(run(tensor(&[3, 2], &x.map(|x| (x + 1) as u64))), wanted);
-            assert_eq!(run(tensor(&[3, 2], &x.map(|x| F16::from_f32(x as f32)))), wanted);
+            assert_eq!(run(tensor(&[3, 2], &x.map(i64::from))), expected);
+            assert_eq!(run(tensor(&[3, 2], &x.map(|x| x as i8))), expected);
+            assert_eq!(run(tensor(&[3, 2], &x.map(f64::from))), expected);
+            assert_eq!(run(tensor(&[3, 2], &x.map(|x| (x + 1) as u64))), expected);
+            assert_eq!(run(tensor(&[3, 2], &x.map(|x| F16::from_f32(x as f32)))), expected);
         }
     }
 
@@ -243,13 +243,13 @@ mod tests {
         for (dims, axis) in [([70, 301, 3], 1), ([4, 2, 3], 0), ([2, 0, 3], 1), ([0, 5, 3], 1)] {
             let x = tensor(&dims, &noise(dims.iter().product()));
             let run = bench("TopK").input(x).int("axis", axis).outputs(2).threads(3);
-            let mut wanted = dims;
-            wanted[axis as usize] = 0;
+            let mut expected = dims;
+            expected[axis as usize] = 0;
             for run in
                 [run.clone().constant(tensor(&[1], &[0i64])), run.input(tensor(&[1], &[0i64]))]
             {
                 let y = run.all();
-                assert_eq!((y[0].dims(), y[1].dims()), (wanted.to_vec(), wanted.to_vec()));
+                assert_eq!((y[0].dims(), y[1].dims()), (expected.to_vec(), expected.to_vec()));
             }
         }
     }
@@ -260,8 +260,8 @@ mod tests {
             let x = tensor(&[2], &[1f32, 2.0]);
             bench("TopK").input(x).constant(tensor(&[k.len()], k)).outputs(2).error()
         };
-        let wanted = "input 1, the number of elements, is 3, wanted 0 to 2 as input 0 is f32[2]";
-        assert_eq!(run(&[3]), wanted);
+        let expected = "input 1, the number of elements, is 3, wanted 0 to 2 as input 0 is f32[2]";
+        assert_eq!(run(&[3]), expected);
         assert_eq!(run(&[1, 1]), "input 1 has 2 numbers, wanted 1");
         // The axis is shorter in this run than its bound.
         let x = tensor(&[1], &[1f32]).bounded(&[Dim::UpTo(3)]);

@@ -6,7 +6,7 @@ use udo_api::{
 };
 
 use crate::Def;
-use crate::family::gpu::Meeting;
+use crate::family::gpu::StridedAccess;
 use crate::family::movement::{
     BOUNDED, Example, Movement, Permutation, Setting, Strided, kernel, movement, strided,
 };
@@ -71,8 +71,8 @@ impl Movement for Transpose {
 }
 
 impl Strided for Transpose {
-    fn meeting(cx: &FinalizeCx<'_>) -> Result<Meeting, Error> {
-        Ok(Self::plan(cx)?.order.meeting())
+    fn access(cx: &FinalizeCx<'_>) -> Result<StridedAccess, Error> {
+        Ok(Self::plan(cx)?.order.access())
     }
 }
 
@@ -108,8 +108,8 @@ mod tests {
                 let at = [i / (out[1] * out[2]), i / out[2] % out[1], i % out[2]];
                 let mut from = [0; 3];
                 (0..3).for_each(|axis| from[perm[axis]] = at[axis]);
-                let wanted = x[(from[0] * 3 + from[1]) * 4 + from[2]];
-                assert_eq!(found, wanted, "{perm:?} at {at:?}");
+                let expected = x[(from[0] * 3 + from[1]) * 4 + from[2]];
+                assert_eq!(found, expected, "{perm:?} at {at:?}");
             }
         }
     }

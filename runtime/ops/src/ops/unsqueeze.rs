@@ -49,8 +49,8 @@ mod tests {
         for axes in [[0, 0], [0, -4], [4, 0], [-5, 0], [i64::MIN, 0]] {
             let run = bench("Unsqueeze").input(tensor(&[1, 1], &[1f32]));
             let error = run.constant(tensor(&[2], &axes)).error();
-            let wanted = format!("axes {axes:?} are not for a tensor of shape [1,1]");
-            assert_eq!(error, wanted);
+            let expected = format!("axes {axes:?} are not for a tensor of shape [1,1]");
+            assert_eq!(error, expected);
         }
     }
 }

@@ -165,13 +165,13 @@ impl Memory {
             }
             with.bias.then(|| add(self.bias[col].into()));
             with.residual.then(|| add(self.residual[pixel * self.ld_residual + col].into()));
-            let wanted = activate(with.activation, sum);
+            let expected = activate(with.activation, sum);
             let steps = (reads[pixel].len() * channels) as f64 + 3.0;
             let eps = f64::from(f32::EPSILON);
-            let bound = 1.2 * steps * eps * size + 4.0 * eps * wanted.abs();
-            let apart = (f64::from(found) - wanted).abs();
+            let bound = 1.2 * steps * eps * size + 4.0 * eps * expected.abs();
+            let apart = (f64::from(found) - expected).abs();
             let case = (shape, with);
-            assert!(apart <= bound, "({pixel}, {col}) of {case:?} is {found}, wanted {wanted}");
+            assert!(apart <= bound, "({pixel}, {col}) of {case:?} is {found}, wanted {expected}");
         }
     }
 }
@@ -402,7 +402,7 @@ fn padded_copies_of_planar_images_are_the_same() {
                 let [line, x] = [line, x].map(|at| at.checked_sub(pad).filter(|&at| at < extent));
                 line.zip(x).map_or(0.0, |(line, x)| image[(line * extent + x) * channels + channel])
             };
-            let wanted: Vec<f32> = (0..len)
+            let expected: Vec<f32> = (0..len)
                 .map(|i| at(i / channels / width, i / channels % width, i % channels))
                 .collect();
             for (image, strides) in
@@ -415,7 +415,7 @@ fn padded_copies_of_planar_images_are_the_same() {
                     let mut image = Guarded::of(image);
                     plan.pad_lines_on(*isa, image.slice(), strides, index * 4, copy);
                 }
-                assert_eq!(copy.slice(), wanted, "{channels} channels, {isa:?}");
+                assert_eq!(copy.slice(), expected, "{channels} channels, {isa:?}");
             }
         }
     }

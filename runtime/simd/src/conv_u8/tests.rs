@@ -193,20 +193,20 @@ impl Case {
             "{label}"
         );
         for (at, (found, sum)) in to.iter().zip(sums).enumerate() {
-            let wanted = sum.map_or(7.0, |(sum, column)| {
+            let expected = sum.map_or(7.0, |(sum, column)| {
                 let number = sum as f32 * scale(column) + 0.25;
                 if number < 0.0 { 0.0 } else { number }
             });
-            let same = found.to_bits() == wanted.to_bits() || found.is_nan() && wanted.is_nan();
-            assert!(same, "{label} at {at}: {found} for {wanted}");
+            let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+            assert!(same, "{label} at {at}: {found} for {expected}");
         }
 
         for zero_point in [0, 128, 131] {
             let mut to = Guarded::of(&vec![7u8; len]);
             assert_eq!(run(Output::U8 { to: to.slice(), scales, zero_point }), Ok(()), "{label}");
             for (at, (&found, sum)) in to.iter().zip(sums).enumerate() {
-                let wanted = sum.map_or(7, |sum| coded(sum, f32::from(zero_point)) as u8);
-                assert_eq!(found, wanted, "{label} at {at}");
+                let expected = sum.map_or(7, |sum| coded(sum, f32::from(zero_point)) as u8);
+                assert_eq!(found, expected, "{label} at {at}");
             }
         }
 
@@ -214,8 +214,8 @@ impl Case {
             let mut to = Guarded::of(&vec![7i8; len]);
             assert_eq!(run(Output::I8 { to: to.slice(), scales, zero_point }), Ok(()), "{label}");
             for (at, (&found, sum)) in to.iter().zip(sums).enumerate() {
-                let wanted = sum.map_or(7, |sum| coded(sum, f32::from(zero_point)) as i8);
-                assert_eq!(found, wanted, "{label} at {at}");
+                let expected = sum.map_or(7, |sum| coded(sum, f32::from(zero_point)) as i8);
+                assert_eq!(found, expected, "{label} at {at}");
             }
         }
 
@@ -223,8 +223,8 @@ impl Case {
         let zero_point = 40_000;
         assert_eq!(run(Output::U16 { to: to.slice(), scales, zero_point }), Ok(()), "{label}");
         for (at, (&found, sum)) in to.iter().zip(sums).enumerate() {
-            let wanted = sum.map_or(7, |sum| coded(sum, 40_000.0) as u16);
-            assert_eq!(found, wanted, "{label} at {at}");
+            let expected = sum.map_or(7, |sum| coded(sum, 40_000.0) as u16);
+            assert_eq!(found, expected, "{label} at {at}");
         }
     }
 }
@@ -327,7 +327,7 @@ fn runs_of_a_padded_image_are_its_taps() {
         sums
     };
     let shape = one_group(channels, outputs, 25);
-    let wanted = convolved(shape, &image, &filled(&window));
+    let expected = convolved(shape, &image, &filled(&window));
     let padded_size = [size[0] + 4, size[1] + 4];
     let mut padded = vec![0; padded_size[0] * padded_size[1] * channels];
     assert!(pad(&image, size, channels, [2, 2], [2, 2], zero, &mut padded));
@@ -338,7 +338,7 @@ fn runs_of_a_padded_image_are_its_taps() {
         ..window
     };
     let shape = Shape { run: 5, ..shape };
-    assert_eq!(convolved(shape, &padded, &filled(&runs)), wanted);
+    assert_eq!(convolved(shape, &padded, &filled(&runs)), expected);
     Case::new(&mut random, shape, filled(&runs), runs.input_len().unwrap() - 4, 255).check(false);
     Case::new(&mut random, shape, filled(&runs), runs.input_len().unwrap() - 4, 65_535).check(true);
 }
@@ -516,7 +516,7 @@ fn transposed_is_right(random: &mut Random, window: Window, shape: [usize; 3]) {
     let zeros = signed(bytes(n));
     let bias: Vec<i32> = bytes(n).into_iter().map(|b| i32::from(b) * 31 - 4000).collect();
     let zero = bytes(1)[0];
-    let wanted = scattered(&window, shape, (&values, zero), (&weights, &zeros), &bias);
+    let expected = scattered(&window, shape, (&values, zero), (&weights, &zeros), &bias);
     let mut packed = Guarded::of(&vec![0x55i8; plan.packed_len()]);
     assert!(plan.pack(&Guarded::of(&weights), packed.slice()));
     let mut table = Guarded::of(&vec![7u32; plan.table_len()]);
@@ -543,13 +543,13 @@ fn transposed_is_right(random: &mut Random, window: Window, shape: [usize; 3]) {
             let (top, bottom) = y.split_at_mut(split * window.output[2] * pitch);
             plan.arrange(&sums, 0..split, top, pitch);
             plan.arrange(&sums, split..lines, bottom, pitch);
-            for (at, wanted) in wanted.iter().enumerate() {
+            for (at, expected) in expected.iter().enumerate() {
                 let found = y[at / n * pitch + at % n];
-                assert_eq!(found, *wanted, "{isa:?} {window:?} {shape:?} at {at}");
+                assert_eq!(found, *expected, "{isa:?} {window:?} {shape:?} at {at}");
             }
             assert!(pitch == n || y.chunks(pitch).all(|pixel| pixel[n..] == [-1; 3]));
         }
-        assert!(!plan.is_in_order() || sums[..] == wanted[..]);
+        assert!(!plan.is_in_order() || sums[..] == expected[..]);
     }
 }
 

@@ -227,7 +227,7 @@ impl Transposed {
                 let table = &table[entry(from)..entry(to)];
                 let weights = Weights { shape, packed: &packed[own], zero_points };
                 let to = (from - rows.start).checked_mul(stride).ok_or(ConvError::Output)?;
-                let output = output.behind(to).ok_or(ConvError::Output)?;
+                let output = output.advanced(to).ok_or(ConvError::Output)?;
                 conv_by(kernels(isa), &Batch::ONE, input, &weights, table, bias, output, stride)?;
             }
         }

@@ -105,9 +105,9 @@ fn check(shape: Shape, gap: usize, rows: Range<usize>, bias: bool, activation: A
     let biases = noise(outputs + 3)[3..].to_vec();
     let mut packed = Guarded::of(&vec![f32::NAN; packed_len(taps, outputs).unwrap()]);
     pack(Guarded::of(&weights).slice(), taps, outputs, packed.slice());
-    let wanted = pixels(window, rows.clone());
+    let expected = pixels(window, rows.clone());
     for &isa in Isa::available() {
-        let mut y = Guarded::of(&vec![-7.5; len(wanted.len(), y_stride, outputs)]);
+        let mut y = Guarded::of(&vec![-7.5; len(expected.len(), y_stride, outputs)]);
         let mut fenced = Guarded::of(&biases);
         let weights_of =
             Weights { packed: packed.slice(), bias: bias.then_some(fenced.slice()), activation };
@@ -121,7 +121,7 @@ fn check(shape: Shape, gap: usize, rows: Range<usize>, bias: bool, activation: A
             }
             let mut sum = if bias { f64::from(biases[c]) } else { 0.0 };
             let mut size = sum.abs();
-            for &(tap, place) in &wanted[pixel] {
+            for &(tap, place) in &expected[pixel] {
                 let value = f64::from(x[place * x_stride + c / shape.multiplier]);
                 let product = value * f64::from(weights[c * taps + tap]);
                 (sum, size) = (sum + product, size + product.abs());
@@ -310,7 +310,7 @@ fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: b
     let mut packed = Guarded::of(&vec![99; packed_len_u8(window.kernel, outputs).unwrap()]);
     pack_u8(Guarded::of(&weights).slice(), window.kernel, outputs, packed.slice());
     let (zero_point, y_zero) = (131u8, if signed { -3 } else { 77 });
-    let wanted = pixels(window, rows.clone());
+    let expected = pixels(window, rows.clone());
     for &isa in Isa::available() {
         let (mut x, mut zero_points, mut bias_of, mut scales_of) =
             (Guarded::of(&x), Guarded::of(zero_points), Guarded::of(&bias), Guarded::of(&scales));
@@ -322,7 +322,7 @@ fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: b
             scales: scales_of.slice(),
         };
         let image = Image { data: x.slice(), stride: x_stride };
-        let mut y = Guarded::of(&vec![85u8; len(wanted.len(), y_stride, outputs)]);
+        let mut y = Guarded::of(&vec![85u8; len(expected.len(), y_stride, outputs)]);
         let mut y_signed = Guarded::of(&vec![85i8; y.len()]);
         let output = if signed {
             Output::I8 { to: y_signed.slice(), zero_point: y_zero as i8 }
@@ -342,7 +342,7 @@ fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: b
                 continue;
             }
             let mut sum = i64::from(bias[c]);
-            for &(tap, place) in &wanted[pixel] {
+            for &(tap, place) in &expected[pixel] {
                 let value = i64::from(x[place * x_stride + c / shape.multiplier]);
                 let zero = zero_points.get(c).copied().map_or(0, i64::from);
                 let weight = i64::from(weights[c * taps + tap]) - zero;

@@ -143,14 +143,14 @@ impl<T: Lane> Pass<'_, T> {
 
 /// Computes the spectra of real values whose even elements were transformed as real parts and odd ones as imaginary
 /// parts.
-pub(super) struct Halves<'a, T, const L: usize> {
+pub(super) struct RealSpectra<'a, T, const L: usize> {
     /// Length of the complex transform.
     pub(super) len: usize,
     pub(super) roots: &'a [T],
     pub(super) data: &'a mut [T],
 }
 
-impl<T: Lane, const L: usize> SimdOp for Halves<'_, T, L> {
+impl<T: Lane, const L: usize> SimdOp for RealSpectra<'_, T, L> {
     type Out = ();
 
     #[inline(always)]

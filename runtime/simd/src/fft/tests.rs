@@ -42,17 +42,17 @@ fn spread<T: Lane, const L: usize>(signals: &[Vec<[f64; 2]>], memory: usize) -> 
 
 fn assert_spectra<T: Lane + Into<f64>, const L: usize>(
     data: &[T],
-    wanted: &[Vec<[f64; 2]>],
+    expected: &[Vec<[f64; 2]>],
     bins: usize,
     within: f64,
 ) {
-    for (lane, wanted) in wanted.iter().enumerate() {
-        let size = wanted.iter().flatten().fold(1e-3f64, |size, x| size.max(x.abs()));
-        for (k, wanted) in wanted.iter().take(bins).enumerate() {
-            for (part, wanted) in wanted.iter().enumerate() {
+    for (lane, expected) in expected.iter().enumerate() {
+        let size = expected.iter().flatten().fold(1e-3f64, |size, x| size.max(x.abs()));
+        for (k, expected) in expected.iter().take(bins).enumerate() {
+            for (part, expected) in expected.iter().enumerate() {
                 let found: f64 = data[2 * L * k + L * part + lane].into();
-                let near = (found - wanted).abs() <= within * size;
-                assert!(near, "part {part} of {k} in lane {lane} is {found}, wanted {wanted}");
+                let near = (found - expected).abs() <= within * size;
+                assert!(near, "part {part} of {k} in lane {lane} is {found}, wanted {expected}");
             }
         }
     }
@@ -61,14 +61,14 @@ fn assert_spectra<T: Lane + Into<f64>, const L: usize>(
 fn check<T: Lane + Into<f64>, const L: usize>(len: usize, within: f64) {
     let fft = Fft::new(len).unwrap();
     let signals = signals(len, L);
-    let wanted: Vec<_> = signals.iter().map(|signal| exact(signal)).collect();
+    let expected: Vec<_> = signals.iter().map(|signal| exact(signal)).collect();
     let mut table = vec![T::default(); fft.table_len()];
     fft.fill(&mut table);
     for &isa in Isa::available() {
         let mut data = spread::<T, L>(&signals, fft.memory_len(L));
         let mut beside = vec![T::of_f64(f64::NAN); fft.memory_len(L)];
         fft.run_on::<T, L>(isa, &table, &mut data, &mut beside);
-        assert_spectra::<T, L>(&data, &wanted, len, within);
+        assert_spectra::<T, L>(&data, &expected, len, within);
     }
 }
 
@@ -87,7 +87,7 @@ fn real_numbers_have_half_a_spectrum() {
         let fft = RealFft::new(len).unwrap();
         let mut signals = signals(len, 4);
         signals.iter_mut().flatten().for_each(|x| x[1] = 0.0);
-        let wanted: Vec<_> = signals.iter().map(|signal| exact(signal)).collect();
+        let expected: Vec<_> = signals.iter().map(|signal| exact(signal)).collect();
         let given: Vec<Vec<[f64; 2]>> = if fft.is_halved() {
             let halved = |x: &Vec<[f64; 2]>| x.chunks(2).map(|x| [x[0][0], x[1][0]]).collect();
             signals.iter().map(halved).collect()
@@ -100,7 +100,7 @@ fn real_numbers_have_half_a_spectrum() {
             let mut data = spread::<f32, 4>(&given, fft.memory_len(4));
             let mut beside = vec![f32::NAN; fft.memory_len(4)];
             fft.run_on::<f32, 4>(isa, &table, &mut data, &mut beside);
-            assert_spectra::<f32, 4>(&data, &wanted, fft.bins(), 1e-6);
+            assert_spectra::<f32, 4>(&data, &expected, fft.bins(), 1e-6);
         }
     }
 }
@@ -114,7 +114,7 @@ fn error_of_a_small_bin(len: usize) -> f64 {
         f64::from((re + 1e-5 * other) as f32)
     };
     let signal: Vec<_> = (0..len).map(|i| [tones(i), 0.0]).collect();
-    let wanted = exact(&signal)[quiet];
+    let expected = exact(&signal)[quiet];
     let fft = RealFft::new(len).unwrap();
     let signal = if fft.is_halved() {
         signal.chunks(2).map(|x| [x[0][0], x[1][0]]).collect()
@@ -127,8 +127,8 @@ fn error_of_a_small_bin(len: usize) -> f64 {
         let mut data = spread::<f32, 1>(std::slice::from_ref(&signal), fft.memory_len(1));
         let mut beside = vec![f32::NAN; fft.memory_len(1)];
         fft.run_on::<f32, 1>(isa, &table, &mut data, &mut beside);
-        let [re, im] = [0, 1].map(|part| f64::from(data[2 * quiet + part]) - wanted[part]);
-        re.hypot(im) / wanted[0].hypot(wanted[1])
+        let [re, im] = [0, 1].map(|part| f64::from(data[2 * quiet + part]) - expected[part]);
+        re.hypot(im) / expected[0].hypot(expected[1])
     };
     Isa::available().iter().map(error).fold(0.0, f64::max)
 }

@@ -136,19 +136,19 @@ fn formulas_of_two_numbers_take_slices_and_single_numbers() {
                 Operand::Slice(of) => of[i],
                 Operand::Scalar(of) => of,
             };
-            let wanted: Vec<f32> = (0..len).map(|i| less2(number(x, i), number(y, i))).collect();
+            let expected: Vec<f32> = (0..len).map(|i| less2(number(x, i), number(y, i))).collect();
             let mut found = Guarded::of(&vec![9.0; len]);
             map2_on(isa, Less2, [x, y], &mut found);
-            assert_eq!(*found, wanted, "{isa:?} {len}");
+            assert_eq!(*found, expected, "{isa:?} {len}");
             if let Operand::Slice(x) = x {
                 let mut found = Guarded::of(x);
                 map2_in_place_on(isa, Less2, &mut found, y);
-                assert_eq!(*found, wanted, "{isa:?} {len} in place");
+                assert_eq!(*found, expected, "{isa:?} {len} in place");
             }
             if let Operand::Slice(y) = y {
                 let mut found = Guarded::of(y);
                 map2_onto_on(isa, Less2, x, &mut found);
-                assert_eq!(*found, wanted, "{isa:?} {len} onto the second");
+                assert_eq!(*found, expected, "{isa:?} {len} onto the second");
             }
             let mut bytes = Guarded::of(&vec![9; len]);
             compare2_on(isa, Le, [x, y], &mut bytes);
@@ -172,12 +172,12 @@ fn formulas_of_three_numbers_take_slices_and_single_numbers() {
             [Operand::Slice(&a), Operand::Slice(&b), Operand::Slice(&c)],
             &mut found,
         );
-        let wanted: Vec<f32> = (0..len).map(|i| choose(a[i], b[i], c[i])).collect();
-        assert_eq!(*found, wanted, "{isa:?} {len}");
+        let expected: Vec<f32> = (0..len).map(|i| choose(a[i], b[i], c[i])).collect();
+        assert_eq!(*found, expected, "{isa:?} {len}");
         let mut found = Guarded::of(&a);
         map3_in_place_on(isa, Choose, &mut found, [Operand::Scalar(5.0), Operand::Slice(&c)]);
-        let wanted: Vec<f32> = (0..len).map(|i| choose(a[i], 5.0, c[i])).collect();
-        assert_eq!(*found, wanted, "{isa:?} {len} in place");
+        let expected: Vec<f32> = (0..len).map(|i| choose(a[i], 5.0, c[i])).collect();
+        assert_eq!(*found, expected, "{isa:?} {len} in place");
     }
 }
 
@@ -191,14 +191,14 @@ fn folds_take_every_number_once() {
         assert_eq!(*found, [cols as f32; 7], "{isa:?} {cols}");
         fold_rows_on(isa, Farthest, &x, cols, &mut found);
         for (row, found) in found.iter().enumerate() {
-            let wanted = farthest(x[row * cols..][..cols].iter());
-            assert_eq!(found.to_bits(), wanted.to_bits(), "{isa:?} {cols} {row}");
+            let expected = farthest(x[row * cols..][..cols].iter());
+            assert_eq!(found.to_bits(), expected.to_bits(), "{isa:?} {cols} {row}");
         }
         let mut found = Guarded::of(&vec![0.0; cols]);
         fold_columns_on(isa, Farthest, &x, &mut found);
         for (column, found) in found.iter().enumerate() {
-            let wanted = farthest(x.iter().skip(column).step_by(cols));
-            assert_eq!(found.to_bits(), wanted.to_bits(), "{isa:?} {cols} {column}");
+            let expected = farthest(x.iter().skip(column).step_by(cols));
+            assert_eq!(found.to_bits(), expected.to_bits(), "{isa:?} {cols} {column}");
         }
         fold_columns_on(isa, Count, &x, &mut found);
         fold_columns_on(isa, Count, &x, &mut found);
@@ -216,9 +216,9 @@ fn check<F: Map1>(name: &str, f: F, x: &[f32], of: impl Fn(f32) -> f32) {
         let mut y = vec![9.0; x.len()];
         map1_on(isa, f, x, &mut y);
         for (&x, y) in x.iter().zip(y) {
-            let wanted = of(x);
-            let same = y.to_bits() == wanted.to_bits() || y.is_nan() && wanted.is_nan();
-            assert!(same, "{isa:?} {name}({x:e}) is {y:e}, wanted {wanted:e}");
+            let expected = of(x);
+            let same = y.to_bits() == expected.to_bits() || y.is_nan() && expected.is_nan();
+            assert!(same, "{isa:?} {name}({x:e}) is {y:e}, wanted {expected:e}");
         }
     }
 }

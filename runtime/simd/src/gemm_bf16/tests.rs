@@ -37,8 +37,8 @@ fn check(a: Rows<'_>, [m, k, n]: [usize; 3], element: impl Fn(usize, usize) -> f
                     size += term.abs();
                 }
                 let added = f64::from(bias[col]) + f64::from(residual[row * n + col]);
-                let wanted = (sum + added).max(0.0);
-                let apart = (f64::from(c[row * ldc + col]) - wanted).abs();
+                let expected = (sum + added).max(0.0);
+                let apart = (f64::from(c[row * ldc + col]) - expected).abs();
                 let most = bound(k) * (size + added.abs() + 1e-6);
                 assert!(
                     apart <= most,

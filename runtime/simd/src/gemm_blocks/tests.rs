@@ -53,7 +53,7 @@ impl Case {
         (self.value(own, at % self.block) - zero) * scale
     }
 
-    fn wanted(&self, kind: usize, x: &[f32], depth: usize) -> Vec<f64> {
+    fn expected(&self, kind: usize, x: &[f32], depth: usize) -> Vec<f64> {
         let rows = x.chunks(depth);
         let sum = |x: &[f32], column: usize| {
             let terms = x.iter().enumerate();
@@ -81,13 +81,13 @@ fn products_are_those_of_what_values_stand_for() {
                     let x = noise(rows * depth);
                     let mut a = Guarded::of(&vec![f32::NAN; rows * b.depth()]);
                     arrange(&b, depth, &x, &mut a);
-                    let wanted = case.wanted(kind, &x, depth);
+                    let expected = case.expected(kind, &x, depth);
                     for &isa in Isa::available() {
                         let mut y = Guarded::of(&vec![0.0; rows * columns]);
                         multiply_on(isa, &b, 0..columns, &a, &mut y, columns);
-                        assert_near(&y, &wanted, 1e-4);
+                        assert_near(&y, &expected, 1e-4);
                         let all = dense(isa, &b, &a, rows);
-                        assert_near(&all, &wanted, 1e-4);
+                        assert_near(&all, &expected, 1e-4);
                     }
                 }
             }

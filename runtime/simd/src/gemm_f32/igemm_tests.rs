@@ -62,7 +62,7 @@ fn check(kernels: &MicroKernels, case: Case) {
         row_map,
     };
     kernels.igemm(&indirect, m, packed.slice(), n, c.slice(), ldc, &Epilogue::default());
-    let mut wanted = vec![None; last];
+    let mut expected = vec![None; last];
     for (row, place) in places.iter().enumerate() {
         for col in 0..cols {
             let (group, j) = (col / n, col % n);
@@ -79,15 +79,15 @@ fn check(kernels: &MicroKernels, case: Case) {
                     size += product.abs();
                 }
             }
-            wanted[place * ldc + col] = Some((sum, (k as f64 + 3.0) * 1.2e-7 * size));
+            expected[place * ldc + col] = Some((sum, (k as f64 + 3.0) * 1.2e-7 * size));
         }
     }
-    for (i, (&found, wanted)) in c.iter().zip(wanted).enumerate() {
-        match wanted {
+    for (i, (&found, expected)) in c.iter().zip(expected).enumerate() {
+        match expected {
             None => assert_eq!(found.to_bits(), (-7.5f32).to_bits(), "{i} of {case:?} is not C's"),
-            Some((wanted, bound)) => {
-                let apart = (f64::from(found) - wanted).abs();
-                assert!(apart <= bound, "{i} of {case:?} is {found}, wanted {wanted} +- {bound}");
+            Some((expected, bound)) => {
+                let apart = (f64::from(found) - expected).abs();
+                assert!(apart <= bound, "{i} of {case:?} is {found}, wanted {expected} +- {bound}");
             }
         }
     }

@@ -120,12 +120,12 @@ fn check(kernels: &MicroKernels, case: Case) {
         }
         with.0.then(|| add(bias[j].into()));
         with.1.then(|| add(residual[i * ldr + j].into()));
-        let wanted = activate(activation, sum);
+        let expected = activate(activation, sum);
         let eps = f64::from(f32::EPSILON);
-        let bound = 1.2 * (k as f64 + 3.0) * eps * size + 4.0 * eps * wanted.abs();
+        let bound = 1.2 * (k as f64 + 3.0) * eps * size + 4.0 * eps * expected.abs();
         let bound = if activation == Activation::Gelu { bound + 3e-7 * sum.abs() } else { bound };
-        let apart = (f64::from(found) - wanted).abs();
-        assert!(apart <= bound, "({i}, {j}) of {case:?} is {found}, wanted {wanted} +- {bound}");
+        let apart = (f64::from(found) - expected).abs();
+        assert!(apart <= bound, "({i}, {j}) of {case:?} is {found}, wanted {expected} +- {bound}");
     }
 }
 
@@ -202,12 +202,12 @@ fn columns_that_threads_share_are_those_of_the_whole() {
             // Chunks as separate blocks are covered by the tests above.
             let chunks = 4;
             let columns = kernels.columns_of_chunk(n, chunks);
-            let mut wanted = vec![-7.5; len(n, ldc)];
+            let mut expected = vec![-7.5; len(n, ldc)];
             for first in (0..n).step_by(columns) {
                 let width = columns.min(n - first);
                 let residual = Some((&residual[first..], ldc));
                 let epilogue = Epilogue { bias: Some(&bias[first..]), residual, activation };
-                let (packed, c) = (&packed[first * k..], &mut wanted[first..]);
+                let (packed, c) = (&packed[first * k..], &mut expected[first..]);
                 kernels.gemm(&a, lda, m, k, packed, width, c, ldc, &epilogue);
             }
             // On two threads: exactly as often as required, too seldom, and too often.
@@ -222,7 +222,7 @@ fn columns_that_threads_share_are_those_of_the_whole() {
                 let c = c.slice();
                 kernels.gemm_by_columns(&a, lda, m, k, &packed, n, c, ldc, &epilogue, chunks, run);
                 let stored = |c: &[f32]| c.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-                assert_eq!(stored(c), stored(&wanted), "{m} x {k} x {n}, {gap} more");
+                assert_eq!(stored(c), stored(&expected), "{m} x {k} x {n}, {gap} more");
             }
         }
     }
@@ -254,11 +254,11 @@ fn curves_are_right_over_their_whole_range() {
             let epilogue = Epilogue { activation, ..Epilogue::default() };
             kernels.gemm(&x, 1, x.len(), 1, &one, 1, &mut y, 1, &epilogue);
             for (&x, &y) in x.iter().zip(&y) {
-                let wanted = activate(activation, x.into());
+                let expected = activate(activation, x.into());
                 let own = if activation == Activation::Gelu { 3e-7 * x.abs() } else { 0.0 };
-                let bound = 5e-7 * wanted.abs() + f64::from(own) + 3e-37;
-                let apart = f64::from(y) - wanted;
-                assert!(y == wanted as f32 || apart.abs() <= bound, "{activation:?}({x}) is {y}");
+                let bound = 5e-7 * expected.abs() + f64::from(own) + 3e-37;
+                let apart = f64::from(y) - expected;
+                assert!(y == expected as f32 || apart.abs() <= bound, "{activation:?}({x}) is {y}");
             }
         }
     }
@@ -324,9 +324,9 @@ fn a_batch_is_its_products() {
     gemm_batched(&batch, &a, k, m, k, &packed, n, &mut c, n, &epilogue);
     for (i, c) in c.chunks_exact(m * n).enumerate() {
         let (a, packed) = (&a[i * m * k..][..m * k], &packed[i * len..][..len]);
-        let mut wanted = vec![0.0; m * n];
-        gemm(a, k, m, k, packed, n, &mut wanted, n, &epilogue);
-        assert_eq!(c, wanted);
+        let mut expected = vec![0.0; m * n];
+        gemm(a, k, m, k, packed, n, &mut expected, n, &epilogue);
+        assert_eq!(c, expected);
         let mut row = vec![0.0; n];
         gemv(&a[..k], k, packed, n, &mut row, &Epilogue::default());
         let rows = row.iter().zip(&residual).map(|(y, r)| f64::from(y + r)).collect::<Vec<_>>();

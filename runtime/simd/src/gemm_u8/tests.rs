@@ -184,12 +184,12 @@ fn same<T: Copy + PartialEq + std::fmt::Debug>(
     stride: usize,
     before: T,
     label: &str,
-    wanted: impl Fn(usize) -> T,
+    expected: impl Fn(usize) -> T,
 ) {
     for (i, &found) in found.iter().enumerate() {
         let (row, column) = (i / stride, i % stride);
-        let wanted = if column < n { wanted(row * n + column) } else { before };
-        assert_eq!(found, wanted, "{label}: row {row}, column {column}");
+        let expected = if column < n { expected(row * n + column) } else { before };
+        assert_eq!(found, expected, "{label}: row {row}, column {column}");
     }
 }
 

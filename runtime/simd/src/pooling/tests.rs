@@ -85,8 +85,8 @@ fn check(window: &Window, channels: usize, gap: usize, rows: Range<usize>) {
     let x_quantized: Vec<u8> = x.iter().map(|x| (x * 127.0 + 128.0) as u8).collect();
     let mut x_quantized = Guarded::of(&x_quantized);
     let behind = [0, 1, 2];
-    let wanted = pixels(window, rows.clone(), behind);
-    let y_len = len(wanted.len(), y_stride, channels);
+    let expected = pixels(window, rows.clone(), behind);
+    let y_len = len(expected.len(), y_stride, channels);
     for &isa in Isa::available() {
         for divisor in [None, Some(Divisor::Inside), Some(Divisor::Padded(behind))] {
             let mut y = Guarded::of(&vec![-7.5; y_len]);
@@ -109,7 +109,7 @@ fn check(window: &Window, channels: usize, gap: usize, rows: Range<usize>) {
                     assert_eq!((found.to_bits(), value), ((-7.5f32).to_bits(), 99), "{label:?}");
                     continue;
                 }
-                let (inside, padded) = &wanted[pixel];
+                let (inside, padded) = &expected[pixel];
                 let values = inside.iter().map(|i| x[i * x_stride + c]);
                 let quantized = inside.iter().map(|i| x_quantized[i * x_stride + c]);
                 let count = match divisor {
@@ -196,8 +196,8 @@ fn whole_images_are_averaged() {
                     global_sums_on(isa, image, pixels, sums.slice());
                     for c in 0..channels {
                         let all = (0..pixels).map(|i| f64::from(x[i * stride + c]));
-                        let wanted = all.sum::<f64>() / pixels as f64;
-                        let apart = (f64::from(y[c]) - wanted).abs();
+                        let expected = all.sum::<f64>() / pixels as f64;
+                        let apart = (f64::from(y[c]) - expected).abs();
                         assert!(apart < 1e-5 || pixels == 0 && y[c].is_nan(), "{isa:?}");
                         let all = (0..pixels).map(|i| u32::from(quantized[i * stride + c]));
                         assert_eq!(sums[c], all.sum::<u32>(), "{isa:?}");
@@ -212,11 +212,11 @@ fn whole_images_are_averaged() {
 fn halves_are_rounded_to_even() {
     let window = Window::square([1, 2], 2, 2, 0);
     let window = Window { kernel: [1, 1, 2], output: [1, 1, 1], ..window };
-    for (quantized, wanted) in [([0, 1], 0), ([1, 2], 2), ([2, 3], 2), ([254, 255], 254)] {
+    for (quantized, expected) in [([0, 1], 0), ([1, 2], 2), ([2, 3], 2), ([254, 255], 254)] {
         let mut y = [0];
         let x = Image { data: &quantized, stride: 1 };
         average_pool_u8(&window, 1, x, Divisor::Inside, 0, 0..1, &mut y, 1);
-        assert_eq!(y, [wanted]);
+        assert_eq!(y, [expected]);
     }
 }
 
@@ -226,10 +226,10 @@ fn sums_are_divided_as_values_are() {
         for sum in 0..=255 * divisor {
             let padding = sum % 77;
             let quotient = Quotient::by(divisor, padding);
-            let wanted = (sum as f32 / divisor as f32).round_ties_even() as u8;
+            let expected = (sum as f32 / divisor as f32).round_ties_even() as u8;
             // SAFETY: plain Rust, which reads and writes no memory.
             let found = unsafe { <[u8; 1]>::divide([(sum - padding) as u16], quotient) };
-            assert_eq!(found, [wanted], "{sum} / {divisor}");
+            assert_eq!(found, [expected], "{sum} / {divisor}");
         }
     }
 }
@@ -252,8 +252,8 @@ fn vectors_are_divided_as_values_are() {
             let average = Average { divisor: Divisor::Inside, padding: 0 };
             average_on(isa, &window, channels, image, average, 0..1, &mut y, channels);
             for (c, &y) in y.iter().enumerate() {
-                let wanted = (sum(c) as f32 / divisor as f32).round_ties_even() as u8;
-                assert_eq!(y, wanted, "{isa:?} {} / {divisor}", sum(c));
+                let expected = (sum(c) as f32 / divisor as f32).round_ties_even() as u8;
+                assert_eq!(y, expected, "{isa:?} {} / {divisor}", sum(c));
             }
         }
     }
@@ -358,8 +358,8 @@ fn what_no_tap_takes_may_lie_beyond_memory() {
             let (mut y, mut y_quantized) = (vec![0.0; count * 70], vec![0; count * 70]);
             let x = Image { data: &numbers, stride: usize::MAX };
             pool_on(isa, &window, 70, x, None, 0..1, &mut y, 70);
-            let wanted = [&numbers[..], &[f32::NEG_INFINITY; 70]].concat();
-            assert_eq!(y, wanted[..y.len()], "{isa:?} {window:?}");
+            let expected = [&numbers[..], &[f32::NEG_INFINITY; 70]].concat();
+            assert_eq!(y, expected[..y.len()], "{isa:?} {window:?}");
             let x = Image { data: &image, stride: usize::MAX };
             max_on(isa, &window, 70, x, 0..1, &mut y_quantized, 70);
             assert_eq!(

@@ -157,8 +157,12 @@ mod tests {
                             let number = f64::from((sum as f32 * scales[i]).round_ties_even());
                             let number = number + f64::from(zero_point.into());
                             let number = number.max(Q::LEAST.into()).min(Q::GREATEST.into());
-                            let wanted = Q::of(number as i32);
-                            assert_eq!(y[i], wanted, "{isa:?} {i} of {len}: {sum} * {}", scales[i]);
+                            let expected = Q::of(number as i32);
+                            assert_eq!(
+                                y[i], expected,
+                                "{isa:?} {i} of {len}: {sum} * {}",
+                                scales[i]
+                            );
                         }
                     }
                 }

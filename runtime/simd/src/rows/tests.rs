@@ -149,8 +149,8 @@ fn meets<Q: Quantized + PartialEq + std::fmt::Debug>(all: &[Q], zeros: [Q; 3]) {
                     .map(|i| (number(left, i), number(right, i)))
                     .map(|(a, b)| if of == Meeting::Sum { a + b } else { a * b })
                     .collect();
-                let wanted = converted(isa, quantize, &numbers);
-                assert_eq!(y, wanted, "{isa:?} {of:?} {a} {b} {c}");
+                let expected = converted(isa, quantize, &numbers);
+                assert_eq!(y, expected, "{isa:?} {of:?} {a} {b} {c}");
             }
         }
     }
@@ -559,8 +559,8 @@ fn parts_of_transposes_touch_nothing_else() {
                 );
                 for (at, &found) in y.iter().enumerate() {
                     let (j, i) = (at / y_stride, at % y_stride);
-                    let wanted = if i < rows { (i * x_stride + j) as u32 } else { u32::MAX };
-                    assert_eq!(found, wanted, "{isa:?} {rows}x{cols} gap {gap} at {j}, {i}");
+                    let expected = if i < rows { (i * x_stride + j) as u32 } else { u32::MAX };
+                    assert_eq!(found, expected, "{isa:?} {rows}x{cols} gap {gap} at {j}, {i}");
                 }
             }
         }

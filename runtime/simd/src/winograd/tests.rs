@@ -165,16 +165,16 @@ fn check(isa: Isa, case: Case, numbers: &Numbers) -> (f64, f64) {
             let bias = if with.0 { f64::from(numbers.bias[k]) } else { 0.0 };
             let added = if with.1 { numbers.residual[pixel * numbers.ld + k].into() } else { 0.0 };
             sum += bias + added;
-            let wanted = activate(activation, sum);
+            let expected = activate(activation, sum);
             let bound = growth * size + 2.0 * eps * (bias.abs() + added.abs() + sum.abs());
             let bound = match activation {
                 Activation::Silu | Activation::Gelu => 1.2 * bound + 4e-7 * sum.abs(),
                 _ => bound,
             };
-            let apart = (f64::from(found) - wanted).abs();
+            let apart = (f64::from(found) - expected).abs();
             assert!(
                 apart <= bound,
-                "{at:?}, channel {k} is {found}, wanted {wanted} +- {bound}, {}",
+                "{at:?}, channel {k} is {found}, wanted {expected} +- {bound}, {}",
                 case.name(isa)
             );
             share = share.max(apart / bound.max(f64::MIN_POSITIVE));

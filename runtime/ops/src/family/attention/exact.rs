@@ -2,7 +2,7 @@
 
 use udo_api::{Arithmetic, Error, ExecError, FinalizeCx, Io, Kernel, Workspace};
 
-use super::given::{Given, Sides};
+use super::arguments::{Arguments, Sides};
 use super::sizes::{Counts, Heads};
 use super::{Problem, SCORES, Sizes, Stage};
 
@@ -27,8 +27,8 @@ impl Kernel for Exact {
         let problem = &self.problem.in_run(&mut io)?;
         let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
         let Counts { q_heads, queries, total, width, is_packed, .. } = problem.counts;
-        let given =
-            Given::take(problem, &self.sides, &inputs, &mut outputs, &mut scratch, parallel)?;
+        let arguments =
+            Arguments::take(problem, &self.sides, &inputs, &mut outputs, &mut scratch, parallel)?;
         let y = outputs.take::<f64>(0)?;
         let read = if outputs.has(SCORES) { outputs.take::<f64>(SCORES)? } else { &mut [] };
         let scores = scratch.take::<f64>(total)?;
@@ -37,7 +37,7 @@ impl Kernel for Exact {
             let at @ [batch, head, query] = problem.counts.position(row);
             let read = read.chunks_exact_mut(total.max(1)).nth(row);
             let from = heads.at(batch, head) + query * heads.row;
-            attend(problem, &given, at, scores, read, &mut y[from..][..width]);
+            attend(problem, &arguments, at, scores, read, &mut y[from..][..width]);
         }
         Ok(())
     }
@@ -46,7 +46,7 @@ impl Kernel for Exact {
 /// Computes the output of one query.
 fn attend(
     problem: &Problem,
-    given: &Given<'_, f64>,
+    arguments: &Arguments<'_, f64>,
     at @ [batch, head, query]: [usize; 3],
     scores: &mut [f64],
     read: Option<&mut [f64]>,
@@ -54,10 +54,10 @@ fn attend(
 ) {
     let Counts { depth, .. } = problem.counts;
     let shared = problem.counts.shared_head(head);
-    let (q, keys) = (given.q.from(at).0, given.keys.from([batch, shared, 0]));
+    let (q, keys) = (arguments.q.from(at).0, arguments.keys.from([batch, shared, 0]));
     let mut read = read.map(|read| (problem.stage, read));
     let mut keep = |stage: Stage, scores: &[f64]| {
-        if let Some((_, read)) = read.iter_mut().find(|(wanted, _)| *wanted == stage) {
+        if let Some((_, read)) = read.iter_mut().find(|(expected, _)| *expected == stage) {
             read.copy_from_slice(scores);
         }
     };
@@ -72,14 +72,14 @@ fn attend(
         }
     }
     keep(Stage::Capped, scores);
-    let visible = problem.visible(given.reach(problem, batch), query);
+    let visible = problem.visible(arguments.reach(problem, batch), query);
     if let Some(mask) = problem.mask {
         let from = mask.at(at);
         for (key, score) in scores.iter_mut().enumerate().take(visible) {
-            if mask.is_bool && !given.truths[from + key].get() {
+            if mask.is_bool && !arguments.bools[from + key].get() {
                 *score = f64::NEG_INFINITY;
             } else if !mask.is_bool {
-                *score += given.numbers[from + key];
+                *score += arguments.numbers[from + key];
             }
         }
     }
@@ -99,7 +99,7 @@ fn attend(
     if is_zeroed {
         return;
     }
-    let (values, step) = given.values.from([batch, shared, 0]);
+    let (values, step) = arguments.values.from([batch, shared, 0]);
     // Only visible keys are read; the values of others may be anything.
     for (key, share) in scores[..visible].iter().enumerate() {
         let values = &values[key * step..][..y.len()];

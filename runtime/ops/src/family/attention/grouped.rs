@@ -5,10 +5,10 @@ use udo_api::{
     Parallel, Shape, Status, TensorDesc, Workspace, input, input_like, output_like, types,
 };
 
-use super::given::{Given, Reach, Rows};
+use super::arguments::{Arguments, Reach, Rows};
+use super::rotate::rotate;
 use super::sizes::{Counts, Heads, Mask};
 use super::tiles::Tiles;
-use super::turn::turn;
 use super::{Keyless, Problem, Stage};
 use crate::family::argument::count;
 
@@ -82,8 +82,8 @@ impl Sizes {
             return Err(Error::new(format!("input {QUERY} is {query}, wanted rank 3")));
         };
         if row == 0 || !row.is_multiple_of(heads) {
-            let wanted = format!("wanted rows of {heads} heads");
-            return Err(Error::new(format!("input {QUERY} is {query}, {wanted}")));
+            let expected = format!("wanted rows of {heads} heads");
+            return Err(Error::new(format!("input {QUERY} is {query}, {expected}")));
         }
         let elements = row / heads;
         let rows = [batch, queries, kv_heads * elements];
@@ -101,8 +101,8 @@ impl Sizes {
             let shape = x.full_shape();
             let mut dims = shape.iter().enumerate().skip(1);
             if dims.any(|(axis, dim)| axis != length && dim.exact().is_none()) {
-                let wanted = "wanted heads, and their elements, that are known before the run";
-                return Err(Error::new(format!("an input is {x}, {wanted}")));
+                let expected = "wanted heads, and their elements, that are known before the run";
+                return Err(Error::new(format!("an input is {x}, {expected}")));
             }
         }
         let stated = total(node)?;
@@ -146,8 +146,8 @@ impl Sizes {
         // With bounds, the number of positions is checked in the run.
         let is_short = !self.is_bounded && places < self.total;
         if pairs == 0 || 2 * pairs > self.elements || is_short {
-            let wanted = format!("wanted {} places by at most {}", self.total, self.elements / 2);
-            return Err(Error::new(format!("input {COS} is {cos}, {wanted}")));
+            let expected = format!("wanted {} places by at most {}", self.total, self.elements / 2);
+            return Err(Error::new(format!("input {COS} is {cos}, {expected}")));
         }
         expect(node, SIN, &[places, pairs])?;
         if node.has_input(POSITIONS) {
@@ -171,14 +171,14 @@ impl Sizes {
     fn in_run(&self, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) -> Result<Self, ExecError> {
         let misfit = ExecError::of(Status::BAD_VALUE);
         let &[batch, queries, _] = inputs.shape(QUERY)? else { return Err(misfit) };
-        let given = inputs.get::<i32>(TOTAL)?.first().copied().ok_or(misfit)?;
+        let arguments = inputs.get::<i32>(TOTAL)?.first().copied().ok_or(misfit)?;
         let (kv_heads, elements) = (self.kv_heads, self.elements);
         let has_past = inputs.has(PAST_KEY);
         let before = if has_past { inputs.shape(PAST_KEY)?.get(2).copied() } else { Some(0) };
         let before = before.ok_or(misfit)?;
-        let total = usize::try_from(given).ok();
+        let total = usize::try_from(arguments).ok();
         let total = total.filter(|all| (queries..=self.room[1]).contains(all));
-        let total = total.ok_or(ExecError::bad_value(i64::from(given), 0))?;
+        let total = total.ok_or(ExecError::bad_value(i64::from(arguments), 0))?;
         let (rows, cache) =
             ([batch, queries, kv_heads * elements], [batch, kv_heads, before, elements]);
         let expected: [(usize, &[usize]); 6] = [
@@ -189,8 +189,8 @@ impl Sizes {
             (LENGTHS, &[batch]),
             (POSITIONS, &[batch, queries]),
         ];
-        for (port, wanted) in expected.into_iter().filter(|(port, _)| inputs.has(*port)) {
-            (inputs.shape(port)? == wanted).then_some(()).ok_or(misfit)?;
+        for (port, expected) in expected.into_iter().filter(|(port, _)| inputs.has(*port)) {
+            (inputs.shape(port)? == expected).then_some(()).ok_or(misfit)?;
         }
         let room = [before, before.max(total)];
         outputs.set_shape(0, &[batch, queries, self.q_heads * elements])?;
@@ -248,29 +248,29 @@ impl Sizes {
     }
 }
 
-fn expect(node: &Node<'_>, port: usize, wanted: &[usize]) -> Result<(), Error> {
+fn expect(node: &Node<'_>, port: usize, expected: &[usize]) -> Result<(), Error> {
     let found = node.input(port)?;
-    if found.shape() == wanted {
+    if found.shape() == expected {
         return Ok(());
     }
-    Err(Error::new(format!("input {port} is {found}, wanted {wanted:?}")))
+    Err(Error::new(format!("input {port} is {found}, wanted {expected:?}")))
 }
 
 /// Returns the key count of the longest sequence, if it is known before the run.
 fn total(node: &Node<'_>) -> Result<Option<usize>, Error> {
-    let wanted =
+    let misfit =
         |found: String| Error::new(format!("input {TOTAL} is {found}, wanted a number of keys"));
     let Some(found) = node.constant_ints(TOTAL)? else {
         let x = node.input(TOTAL)?;
         return if x.full_shape().is_fixed() && x.len() == 1 {
             Ok(None)
         } else {
-            Err(wanted(x.to_string()))
+            Err(misfit(x.to_string()))
         };
     };
     let one = <[i64; 1]>::try_from(&*found).ok();
     let total = one.and_then(|[total]| usize::try_from(total).ok());
-    total.map(Some).ok_or_else(|| wanted(format!("{found:?}")))
+    total.map(Some).ok_or_else(|| misfit(format!("{found:?}")))
 }
 
 /// The shapes of the outputs.
@@ -294,8 +294,8 @@ impl GroupedShapes {
             }
         }
         if let Some(port) = (OTHERS..node.input_count()).find(|&port| node.has_input(port)) {
-            let wanted = "wanted none: caches are numbers, and heads come normalized";
-            return Err(Error::new(format!("input {port} is there, {wanted}")));
+            let expected = "wanted none: caches are numbers, and heads come normalized";
+            return Err(Error::new(format!("input {port} is there, {expected}")));
         }
         let sizes = Sizes::read(node)?;
         sizes.problem(node)?;
@@ -352,8 +352,8 @@ impl Kernel for Grouped {
         let q = Rows { data: q, heads: Heads::within(row, queries, elements) };
         let numbers = if inputs.has(ADDED) { inputs.get::<f32>(ADDED)? } else { &[] };
         let all = Reach::new(room[1], 0);
-        let given = Given { q, keys, values, numbers, truths: &[], valid, past, sinks, all };
-        run.tiles.run(&given, outputs.take::<f32>(0)?, None, &mut scratch, parallel)
+        let arguments = Arguments { q, keys, values, numbers, bools: &[], valid, past, sinks, all };
+        run.tiles.run(&arguments, outputs.take::<f32>(0)?, None, &mut scratch, parallel)
     }
 }
 
@@ -383,9 +383,10 @@ impl Grouped {
         lengths: &'a mut [i64],
     ) -> Result<(&'a [i64], &'a [i64]), ExecError> {
         let Sizes { queries, total, room, .. } = self.sizes;
-        let given = inputs.get::<i32>(LENGTHS)?;
-        let (valid, past) = lengths.split_at_mut(given.len());
-        for (at, ((valid, past), &last)) in valid.iter_mut().zip(&mut *past).zip(given).enumerate()
+        let arguments = inputs.get::<i32>(LENGTHS)?;
+        let (valid, past) = lengths.split_at_mut(arguments.len());
+        for (at, ((valid, past), &last)) in
+            valid.iter_mut().zip(&mut *past).zip(arguments).enumerate()
         {
             let all = i64::from(last) + 1;
             let before = if self.sizes.is_prompt() { 0 } else { all - queries as i64 };
@@ -413,10 +414,10 @@ impl Grouped {
     ) -> Result<[&'a [f32]; 2], ExecError> {
         let Sizes { queries, pairs, .. } = self.sizes;
         let position = if inputs.has(POSITIONS) {
-            let given = inputs.get::<i64>(POSITIONS)?;
+            let arguments = inputs.get::<i64>(POSITIONS)?;
             // In a prompt, the first position determines all.
             let is_prompt = self.sizes.is_prompt();
-            if is_prompt { given[0] + place as i64 } else { given[batch * queries + place] }
+            if is_prompt { arguments[0] + place as i64 } else { arguments[batch * queries + place] }
         } else {
             past[batch] + place as i64
         };
@@ -442,7 +443,7 @@ impl Grouped {
         parallel.chunks_mut(turned, q_heads * elements, |at, to| {
             let angles = self.angles(inputs, past, [at / queries, at % queries])?;
             let heads = x[at * row..].chunks_exact(elements).zip(to.chunks_exact_mut(elements));
-            heads.for_each(|(x, to)| turn(self.is_interleaved, x, angles, to));
+            heads.for_each(|(x, to)| rotate(self.is_interleaved, x, angles, to));
             Ok(())
         })?;
         Ok(turned)
@@ -482,7 +483,7 @@ impl Grouped {
                     let x = &x[from..][..elements];
                     if side == 0 && pairs > 0 {
                         let angles = self.angles(inputs, past, [batch, place])?;
-                        turn(self.is_interleaved, x, angles, to);
+                        rotate(self.is_interleaved, x, angles, to);
                     } else {
                         to.copy_from_slice(x);
                     }

@@ -109,8 +109,8 @@ impl Input {
             }
             (&[batch, length, hidden], Some(stated)) => {
                 if !hidden.bound().is_multiple_of(stated) {
-                    let wanted = format!("wanted rows of {stated} heads");
-                    return Err(Error::new(format!("input {port} is {x}, {wanted}")));
+                    let expected = format!("wanted rows of {stated} heads");
+                    return Err(Error::new(format!("input {port} is {x}, {expected}")));
                 }
                 let elements = hidden.with(hidden.bound() / stated);
                 Ok(Self([batch, Dim::Fixed(stated), length, elements]))
@@ -171,8 +171,8 @@ impl Sizes {
         if found.shape() == [self.batch.bound()] {
             return Ok(());
         }
-        let wanted = format!("wanted a length for each of {}", self.batch.bound());
-        Err(Error::new(format!("input {VALID_LENGTHS} is {found}, {wanted}")))
+        let expected = format!("wanted a length for each of {}", self.batch.bound());
+        Err(Error::new(format!("input {VALID_LENGTHS} is {found}, {expected}")))
     }
 
     /// Returns the extents, or their bounds.
@@ -197,8 +197,8 @@ impl Sizes {
         let &Self { batch, q_heads, kv_heads, queries, past, new, depth, width, .. } = self;
         if [q_heads, kv_heads, depth, width].iter().any(|dim| dim.exact().is_none()) {
             let (q, k, v) = (node.input(Q)?, node.input(K)?, node.input(V)?);
-            let wanted = "wanted heads, and their elements, that are known before the run";
-            return Err(Error::new(format!("inputs are {q}, {k} and {v}, {wanted}")));
+            let expected = "wanted heads, and their elements, that are known before the run";
+            return Err(Error::new(format!("inputs are {q}, {k} and {v}, {expected}")));
         }
         let mask = if node.has_input(MASK) { node.input(MASK)? } else { TensorDesc::ABSENT };
         let dims = [batch, queries, past, new];
@@ -246,7 +246,7 @@ fn past(node: &Node<'_>, [batch, kv_heads, depth, width]: [Dim; 4]) -> Result<Di
     if fits(&key, depth) && fits(&value, width) {
         return Ok(len);
     }
-    let wanted = format!(
+    let expected = format!(
         "wanted [{},{},length,{}] and [{},{},length,{}]",
         batch.bound(),
         kv_heads.bound(),
@@ -255,7 +255,7 @@ fn past(node: &Node<'_>, [batch, kv_heads, depth, width]: [Dim; 4]) -> Result<Di
         kv_heads.bound(),
         width.bound()
     );
-    Err(Error::new(format!("inputs {PAST_KEY} and {PAST_VALUE} are {key} and {value}, {wanted}")))
+    Err(Error::new(format!("inputs {PAST_KEY} and {PAST_VALUE} are {key} and {value}, {expected}")))
 }
 
 /// How a mask broadcasts to the scores.
@@ -281,15 +281,15 @@ impl Mask {
         }
         let mask = node.input(port)?;
         let misfit = || {
-            let wanted = format!("what broadcasts to {scores}, or has fewer keys");
-            Error::new(format!("input {port} is {mask}, wanted {wanted}"))
+            let expected = format!("what broadcasts to {scores}, or has fewer keys");
+            Error::new(format!("input {port} is {mask}, wanted {expected}"))
         };
         let is_bool = mask.dtype() == Some(DType::Bool);
-        Self::meeting(mask.shape(), scores.dims(), is_bool).map(Some).ok_or_else(misfit)
+        Self::broadcasting(mask.shape(), scores.dims(), is_bool).map(Some).ok_or_else(misfit)
     }
 
     /// Returns the mask of extents `dims`, or `None` if it does not broadcast to scores of extents `all`.
-    fn meeting(dims: &[usize], all: &[usize], is_bool: bool) -> Option<Self> {
+    fn broadcasting(dims: &[usize], all: &[usize], is_bool: bool) -> Option<Self> {
         let (&len, outer) = dims.split_last()?;
         if outer.len() > 3 || len > *all.get(3)? {
             return None;
@@ -313,7 +313,7 @@ impl Mask {
         port: usize,
         scores: &[usize; 4],
     ) -> Result<Self, ExecError> {
-        let mask = Self::meeting(inputs.shape(port)?, scores, self.is_bool);
+        let mask = Self::broadcasting(inputs.shape(port)?, scores, self.is_bool);
         mask.ok_or(ExecError::of(Status::BAD_VALUE))
     }
 

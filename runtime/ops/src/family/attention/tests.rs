@@ -155,7 +155,7 @@ impl Numbers {
 }
 
 /// Returns the expected outputs, and the scores of each stage.
-fn wanted(case: &Case, x: &Numbers) -> (Vec<f64>, [Vec<f64>; 4]) {
+fn expected(case: &Case, x: &Numbers) -> (Vec<f64>, [Vec<f64>; 4]) {
     let Case { q_heads, kv_heads, queries, past, new, depth, width, .. } = *case;
     let total = case.total();
     let row = |side: usize, b: usize, h: usize, key: usize| {
@@ -216,7 +216,7 @@ fn wanted(case: &Case, x: &Numbers) -> (Vec<f64>, [Vec<f64>; 4]) {
     (y, stages)
 }
 
-fn given<T: Stored<f64>>(case: &Case, x: &Numbers) -> Bench {
+fn bench_with<T: Stored<f64>>(case: &Case, x: &Numbers) -> Bench {
     let Case { batch, q_heads, kv_heads, queries, past, new, depth, width, .. } = *case;
     let of = |x: &[f64]| x.iter().map(|&x| T::store(x)).collect::<Vec<_>>();
     let run = bench("Attention").input(case.packed(&of(&x.q), [q_heads, queries, depth]));
@@ -226,8 +226,8 @@ fn given<T: Stored<f64>>(case: &Case, x: &Numbers) -> Bench {
         ([], _) => run.absent(),
         (dims, false) => run.input(case.bounded(tensor(dims, &of(&x.mask)), &case.mask_bounds())),
         (dims, true) => {
-            let truths: Vec<Bool> = x.mask.iter().map(|&x| Bool::from(x > -0.5)).collect();
-            run.input(case.bounded(tensor(dims, &truths), &case.mask_bounds()))
+            let bools: Vec<Bool> = x.mask.iter().map(|&x| Bool::from(x > -0.5)).collect();
+            run.input(case.bounded(tensor(dims, &bools), &case.mask_bounds()))
         }
     };
     let run = if past == 0 {
@@ -255,17 +255,17 @@ fn check<T: Stored<f64>>(case: &Case, within: f64) {
     println!("{case:?}");
     let Case { batch, q_heads, kv_heads, queries, depth, width, .. } = *case;
     let x = Numbers::of(case);
-    let (y, stages) = wanted(case, &x);
+    let (y, stages) = expected(case, &x);
     let load =
         |y: &Tensor| y.values::<T>().into_iter().map(|y| y.load() as f32).collect::<Vec<_>>();
     let y_dims = case.packed(&y, [q_heads, queries, width]);
     for threads in [1, 3] {
-        let found = given::<T>(case, &x).threads(threads).one();
+        let found = bench_with::<T>(case, &x).threads(threads).one();
         assert_eq!(found.dims(), y_dims.dims());
         assert_near(&load(&found), &y_dims.values::<f64>(), within);
     }
-    for (mode, wanted) in stages.iter().enumerate() {
-        let run = given::<T>(case, &x).int("qk_matmul_output_mode", mode as i64).outputs(4);
+    for (mode, expected) in stages.iter().enumerate() {
+        let run = bench_with::<T>(case, &x).int("qk_matmul_output_mode", mode as i64).outputs(4);
         let outputs = run.run().unwrap().remove(0).outputs;
         assert_near(&load(&outputs[0]), &y_dims.values::<f64>(), within);
         assert_eq!(outputs[1].dims(), [batch, kv_heads, case.total(), depth]);
@@ -278,13 +278,13 @@ fn check<T: Stored<f64>>(case: &Case, within: f64) {
         let values = last(&outputs[2], width);
         assert_near(&values[..case.new * width], &first(&x.v, width), 1e-6);
         let found = load(&outputs[3]);
-        assert_eq!(found.len(), wanted.len());
-        for (found, wanted) in found.iter().zip(wanted) {
+        assert_eq!(found.len(), expected.len());
+        for (found, expected) in found.iter().zip(expected) {
             let found = f64::from(*found);
-            let near = (found - wanted).abs() <= within * wanted.abs().max(1.0);
+            let near = (found - expected).abs() <= within * expected.abs().max(1.0);
             assert!(
-                near || found.to_bits() == wanted.to_bits(),
-                "mode {mode}: {found}, wanted {wanted}"
+                near || found.to_bits() == expected.to_bits(),
+                "mode {mode}: {found}, wanted {expected}"
             );
         }
     }
@@ -322,9 +322,9 @@ fn bounded_extents_are_those_of_the_run() {
     let elements = [Fixed(1), Fixed(1), Fixed(2), UpTo(4)];
     let q = bench("Attention").input(x(&[1, 1, 2, 2], &elements));
     let run = q.input(x(&[1, 1, 2, 2], &elements)).input(x(&[1, 1, 2, 2], &elements));
-    let wanted = "wanted heads, and their elements, that are known before the run";
+    let expected = "wanted heads, and their elements, that are known before the run";
     let error = run.error();
-    assert!(error.ends_with(wanted), "{error}");
+    assert!(error.ends_with(expected), "{error}");
 }
 
 #[test]
@@ -338,7 +338,7 @@ fn elements_of_16_bits_are_computed_in_f32() {
 #[test]
 fn who_sees_no_key_has_zeros_and_others_theirs() {
     fn both<T: Stored<f64>>(case: &Case, x: &Numbers) -> [Vec<f32>; 2] {
-        let run = given::<T>(case, x).int("qk_matmul_output_mode", 3).outputs(4).all();
+        let run = bench_with::<T>(case, x).int("qk_matmul_output_mode", 3).outputs(4).all();
         [&run[0], &run[3]].map(|y| y.values::<T>().into_iter().map(|y| y.load() as f32).collect())
     }
     let [never, small] = [f64::NEG_INFINITY, 0.5];
@@ -358,10 +358,10 @@ fn who_sees_no_key_has_zeros_and_others_theirs() {
             x.mask = dead(2);
         }
         println!("{case:?}");
-        let (wanted, stages) = wanted(case, &x);
-        assert!(wanted.chunks(case.width).any(|row| row.iter().all(|y| *y == 0.0)));
+        let (expected, stages) = expected(case, &x);
+        assert!(expected.chunks(case.width).any(|row| row.iter().all(|y| *y == 0.0)));
         let load = |found: [Vec<f32>; 2], within: f64| {
-            let (y, scores) = (case.packed(&wanted, [2, 5, case.width]), &stages[3]);
+            let (y, scores) = (case.packed(&expected, [2, 5, case.width]), &stages[3]);
             assert_near(&found[0], &y.values::<f64>(), within);
             assert_near(&found[1], scores, within);
         };
@@ -373,7 +373,7 @@ fn who_sees_no_key_has_zeros_and_others_theirs() {
     // NaN reaches the output of its query, or of all queries that see its key.
     let mut x = Numbers::of(&CASE);
     x.q[0] = f64::NAN;
-    for y in [given::<f32>(&CASE, &x).one().values(), both::<f64>(&CASE, &x)[0].clone()] {
+    for y in [bench_with::<f32>(&CASE, &x).one().values(), both::<f64>(&CASE, &x)[0].clone()] {
         let count = y.iter().filter(|y: &&f32| y.is_nan()).count();
         assert!(y[..CASE.width].iter().all(|y| y.is_nan()) && count == CASE.width);
     }
@@ -388,10 +388,10 @@ fn who_sees_no_key_has_zeros_and_others_theirs() {
 fn keys_of_earlier_calls_are_joined_without_an_output_for_them() {
     let case = Case { past: 4, ..CASE };
     let x = Numbers::of(&case);
-    let run = given::<f32>(&case, &x);
+    let run = bench_with::<f32>(&case, &x);
     let outcome = run.run().unwrap().remove(0);
     assert!(outcome.scratch_used_bytes > 0);
-    assert_near(&outcome.outputs[0].values::<f32>(), &wanted(&case, &x).0, 2e-6);
+    assert_near(&outcome.outputs[0].values::<f32>(), &expected(&case, &x).0, 2e-6);
 }
 
 #[test]
@@ -455,8 +455,8 @@ fn what_does_not_fit_is_refused() {
             "parameter \"qk_matmul_output_mode\" is 4, wanted 0, 1, 2 or 3",
         ),
     ];
-    for (run, wanted) in cases {
-        assert_eq!(run.error(), wanted);
+    for (run, expected) in cases {
+        assert_eq!(run.error(), expected);
     }
     let run = run(four, four, four).absent().absent().absent().input(tensor(&[1], &[4i64]));
     assert_eq!(run.error(), udo_api::ExecError::bad_value(4, 0).to_string());

@@ -10,7 +10,7 @@ use udo_simd::gemm_f32::{Epilogue, Layout, gemm, pack_b, packed_len};
 use udo_simd::rows::{Running, multiply_rows, softmax_block};
 use udo_simd::{Map1, Map2, Simd, map1_in_place, map2_in_place};
 
-use super::given::{Given, Reach, Sides};
+use super::arguments::{Arguments, Reach, Sides};
 use super::sizes::{Counts, Heads, Mask};
 use super::{Problem, SCORES, Sizes, Stage};
 use crate::family::elementwise::Stored;
@@ -148,7 +148,7 @@ impl Lens {
 }
 
 /// Scratch memory of each part.
-struct Own<'a> {
+struct PartScratch<'a> {
     keys: &'a mut [f32],
     values: &'a mut [f32],
     queries: &'a mut [f32],
@@ -161,7 +161,7 @@ struct Own<'a> {
     factor: &'a mut [f32],
 }
 
-impl<'a> Own<'a> {
+impl<'a> PartScratch<'a> {
     fn of(lens: &Lens, mut all: &'a mut [f32]) -> Self {
         let mut take = |len: usize| {
             let (piece, rest) = std::mem::take(&mut all).split_at_mut(len);
@@ -204,11 +204,11 @@ impl<T: Storage> Kernel for Tiled<T> {
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         let problem = self.tiles.problem.in_run(&mut io)?;
         let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
-        let given =
-            Given::take(&problem, &self.sides, &inputs, &mut outputs, &mut scratch, parallel)?;
+        let arguments =
+            Arguments::take(&problem, &self.sides, &inputs, &mut outputs, &mut scratch, parallel)?;
         let y = outputs.take::<T>(0)?;
         let read = if outputs.has(SCORES) { Some(outputs.take::<T>(SCORES)?) } else { None };
-        self.tiles.of(problem).run(&given, y, read, &mut scratch, parallel)
+        self.tiles.of(problem).run(&arguments, y, read, &mut scratch, parallel)
     }
 }
 
@@ -251,7 +251,7 @@ impl<T: Storage> Tiles<T> {
 
     pub(super) fn run(
         &self,
-        given: &Given<'_, T>,
+        arguments: &Arguments<'_, T>,
         y: &mut [T],
         read: Option<&mut [T]>,
         scratch: &mut Scratch<'_>,
@@ -264,9 +264,9 @@ impl<T: Storage> Tiles<T> {
         let (y, results) = (&mut y[..len], &mut results[..self.cut.results.min(len)]);
         if is_in_place::<T>(&self.problem.counts) {
             let Some(y) = T::in_place(y) else { return Ok(()) };
-            return self.compute(given, parallel, y, read, own);
+            return self.compute(arguments, parallel, y, read, own);
         }
-        self.compute(given, parallel, results, read, own)?;
+        self.compute(arguments, parallel, results, read, own)?;
         self.store(parallel, results, y)
     }
 }
@@ -280,7 +280,7 @@ impl<T: Storage> Tiles<T> {
     /// Computes the outputs of all heads.
     fn compute(
         &self,
-        given: &Given<'_, T>,
+        arguments: &Arguments<'_, T>,
         parallel: Parallel<'_>,
         results: &mut [f32],
         read: Option<&mut [T]>,
@@ -292,7 +292,7 @@ impl<T: Storage> Tiles<T> {
             return Ok(());
         }
         if let Some(read) = read {
-            self.part(given, 0, results, Some(read), &mut Own::of(lens, own));
+            self.part(arguments, 0, results, Some(read), &mut PartScratch::of(lens, own));
             return Ok(());
         }
         let work = heads * queries * total * (depth + width);
@@ -305,7 +305,7 @@ impl<T: Storage> Tiles<T> {
             queries.div_ceil(grains / heads)
         };
         parallel.chunks_mut_with(results, rows * width, own, lens.sum(), |part, results, own| {
-            self.part(given, part * rows, results, None, &mut Own::of(lens, own));
+            self.part(arguments, part * rows, results, None, &mut PartScratch::of(lens, own));
             Ok(())
         })
     }
@@ -313,11 +313,11 @@ impl<T: Storage> Tiles<T> {
     /// Computes the outputs from a row on.
     fn part(
         &self,
-        given: &Given<'_, T>,
+        arguments: &Arguments<'_, T>,
         first: usize,
         mut results: &mut [f32],
         mut read: Option<&mut [T]>,
-        own: &mut Own<'_>,
+        own: &mut PartScratch<'_>,
     ) {
         let Counts { queries, total, width, .. } = self.problem.counts;
         let mut row = first;
@@ -326,7 +326,7 @@ impl<T: Storage> Tiles<T> {
             let count = (queries - at[2]).min(results.len() / width);
             let (y, rest) = results.split_at_mut(count * width);
             let read = read.as_mut().map(|read| &mut read[row * total..][..count * total]);
-            self.head(given, at, y, read, own);
+            self.head(arguments, at, y, read, own);
             (results, row) = (rest, row + count);
         }
     }
@@ -334,15 +334,15 @@ impl<T: Storage> Tiles<T> {
     /// Computes the outputs of a head from a query on.
     fn head(
         &self,
-        given: &Given<'_, T>,
+        arguments: &Arguments<'_, T>,
         [batch, head, first]: [usize; 3],
         y: &mut [f32],
         mut read: Option<&mut [T]>,
-        own: &mut Own<'_>,
+        own: &mut PartScratch<'_>,
     ) {
         let Counts { total, width, .. } = self.problem.counts;
         let queries = y.len() / width;
-        let reach = given.reach(&self.problem, batch);
+        let reach = arguments.reach(&self.problem, batch);
         let seen = self.problem.visible(reach, first + queries - 1);
         let seen = if read.is_some() { total } else { seen };
         let step = self.cut.keys.max(1);
@@ -354,7 +354,7 @@ impl<T: Storage> Tiles<T> {
         }
         for key in (start..seen).step_by(step) {
             let keys = self.cut.keys.min(seen - key);
-            self.pack(given, [batch, head, key], keys, own);
+            self.pack(arguments, [batch, head, key], keys, own);
             for from in (0..queries).step_by(self.cut.queries) {
                 let count = self.cut.queries.min(queries - from);
                 let (query, is_first) = (first + from, key == start);
@@ -364,11 +364,11 @@ impl<T: Storage> Tiles<T> {
                     continue;
                 }
                 let read = read.as_mut().map(|read| &mut read[from * total..][..count * total]);
-                self.scores(given, &tile, from, read, own);
+                self.scores(arguments, &tile, from, read, own);
                 tile.add_values(&mut y[from * width..][..count * width], own);
             }
         }
-        if let Some(sink) = given.sinks.get(head) {
+        if let Some(sink) = arguments.sinks.get(head) {
             let sums = own.sum.iter_mut().zip(&*own.max).take(queries);
             sums.for_each(|(sum, max)| *sum += (sink.number() - max).exp());
         }
@@ -385,14 +385,14 @@ impl<T: Storage> Tiles<T> {
     /// Packs the keys and values of a block.
     fn pack(
         &self,
-        given: &Given<'_, T>,
+        arguments: &Arguments<'_, T>,
         [batch, head, key]: [usize; 3],
         keys: usize,
-        own: &mut Own<'_>,
+        own: &mut PartScratch<'_>,
     ) {
         let Counts { depth, width, .. } = self.problem.counts;
         let at = [batch, self.problem.counts.shared_head(head), key];
-        let (x, step) = T::widen(given.keys.from(at), [keys, depth], own.widened);
+        let (x, step) = T::widen(arguments.keys.from(at), [keys, depth], own.widened);
         pack_b(x, step, Layout::Transposed, depth, keys, own.keys);
         // Scales the keys, which are fewer than the scores and packed once for all tiles of queries.
         map2_in_place(
@@ -400,23 +400,23 @@ impl<T: Storage> Tiles<T> {
             &mut own.keys[..packed_len(depth, keys)],
             self.problem.scale as f32,
         );
-        let (x, step) = T::widen(given.values.from(at), [keys, width], own.widened);
+        let (x, step) = T::widen(arguments.values.from(at), [keys, width], own.widened);
         pack_b(x, step, Layout::Rows, keys, width, own.values);
     }
 
     /// Computes the exponentials of a tile's scores, and their sum; `from` is its first query in the block of queries.
     fn scores(
         &self,
-        given: &Given<'_, T>,
+        arguments: &Arguments<'_, T>,
         tile: &Tile,
         from: usize,
         mut read: Option<&mut [T]>,
-        own: &mut Own<'_>,
+        own: &mut PartScratch<'_>,
     ) {
         let problem = &self.problem;
         let Counts { depth, .. } = problem.counts;
         let &Tile { batch, head, query, count, keys, .. } = tile;
-        let q = given.q.from([batch, head, query]);
+        let q = arguments.q.from([batch, head, query]);
         let (q, apart) = T::widen(q, [count, depth], own.queries);
         let is_read = read.is_some();
         let mut keep = |stage: Stage, scores: &[f32]| {
@@ -424,7 +424,7 @@ impl<T: Storage> Tiles<T> {
                 T::store(scores, read);
             }
         };
-        let mask = problem.mask.and_then(|mask| tile.mask(given, &mask, own.mask));
+        let mask = problem.mask.and_then(|mask| tile.mask(arguments, &mask, own.mask));
         let is_early = matches!(problem.stage, Stage::Scaled | Stage::Capped) && is_read;
         let scores = &mut own.scores[..count * keys];
         // The product adds the mask in its epilogue if no step comes between.
@@ -519,7 +519,7 @@ impl Tile {
     /// Returns the part of the mask that is added to the scores, and its row stride.
     fn mask<'a, T: Storage>(
         &self,
-        given: &Given<'a, T>,
+        arguments: &Arguments<'a, T>,
         mask: &Mask,
         room: &'a mut [f32],
     ) -> Option<(&'a [f32], usize)> {
@@ -528,7 +528,7 @@ impl Tile {
         let (from, step) = (mask.at([batch, head, query]) + key, mask.step());
         let rows = if step == 0 { 1 } else { count };
         if !mask.is_bool && cols == keys {
-            let (x, apart) = T::widen((&given.numbers[from..], step), [rows, keys], room);
+            let (x, apart) = T::widen((&arguments.numbers[from..], step), [rows, keys], room);
             return Some((x, if step == 0 { 0 } else { apart }));
         }
         for (row, to) in room.chunks_exact_mut(keys).take(rows).enumerate() {
@@ -536,10 +536,10 @@ impl Tile {
             // Keys past the mask's end are masked out elsewhere, so any finite value will do.
             to[cols..].fill(0.0);
             if mask.is_bool {
-                let truths = to.iter_mut().zip(&given.truths[from..][..cols]);
-                truths.for_each(|(to, x)| *to = if x.get() { 0.0 } else { f32::NEG_INFINITY });
+                let bools = to.iter_mut().zip(&arguments.bools[from..][..cols]);
+                bools.for_each(|(to, x)| *to = if x.get() { 0.0 } else { f32::NEG_INFINITY });
             } else {
-                let numbers = to.iter_mut().zip(&given.numbers[from..][..cols]);
+                let numbers = to.iter_mut().zip(&arguments.numbers[from..][..cols]);
                 numbers.for_each(|(to, x)| *to = x.number());
             }
         }
@@ -547,7 +547,7 @@ impl Tile {
     }
 
     /// Adds `shares * values` of the block to the rescaled outputs of earlier blocks.
-    fn add_values(&self, y: &mut [f32], own: &mut Own<'_>) {
+    fn add_values(&self, y: &mut [f32], own: &mut PartScratch<'_>) {
         let &Self { count, keys, is_first, .. } = self;
         let width = y.len() / count;
         let mut epilogue = Epilogue::default();

@@ -40,8 +40,8 @@ impl Problem {
         let (&[outputs, per_group, ref kernel @ ..], &[batch, channels, ..]) =
             (weights.shape(), x.shape())
         else {
-            let wanted = "wanted images and weights of rank 3 to 5";
-            return Err(Error::new(format!("inputs are {x} and {weights}, {wanted}")));
+            let expected = "wanted images and weights of rank 3 to 5";
+            return Err(Error::new(format!("inputs are {x} and {weights}, {expected}")));
         };
         let window = Window::read(node, &x, kernel, Rounding::Floor)?;
         if node.has_param("kernel_shape") {
@@ -57,8 +57,8 @@ impl Problem {
             && outputs.is_multiple_of(groups)
             && channels.is_multiple_of(offset_groups);
         if !fits {
-            let wanted = format!("wanted {groups} groups, and {offset_groups} of offsets");
-            return Err(Error::new(format!("inputs are {x} and {weights}, {wanted}")));
+            let expected = format!("wanted {groups} groups, and {offset_groups} of offsets");
+            return Err(Error::new(format!("inputs are {x} and {weights}, {expected}")));
         }
         if u32::try_from(window.input_len()).is_err() {
             return Err(Error::new(format!("input {X} is {x}, wanted smaller images")));
@@ -78,12 +78,12 @@ impl Problem {
             dims
         };
         let offsets = of_positions(rows.saturating_mul(self.rank));
-        for (port, wanted) in
+        for (port, expected) in
             [(OFFSETS, offsets), (BIAS, vec![self.outputs]), (MASK, of_positions(rows))]
         {
-            if node.has_input(port) && node.input(port)?.shape() != wanted {
+            if node.has_input(port) && node.input(port)?.shape() != expected {
                 let found = node.input(port)?;
-                return Err(Error::new(format!("input {port} is {found}, wanted {wanted:?}")));
+                return Err(Error::new(format!("input {port} is {found}, wanted {expected:?}")));
             }
         }
         Ok(())
@@ -210,7 +210,7 @@ impl<T: Product> Kernel for Deformed<T> {
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
         let problem = &self.problem;
-        let given = Given::<T>::take(&inputs)?;
+        let arguments = Arguments::<T>::take(&inputs)?;
         let y = outputs.take::<T>(0)?;
         let lens = self.lens();
         let shares = scratch.take::<T>(lens.corners)?;
@@ -226,9 +226,9 @@ impl<T: Product> Kernel for Deformed<T> {
             for first in (0..all).step_by(self.block) {
                 let len = self.block.min(all - first);
                 let block = Block { problem, parallel, image, first, len };
-                block.place(&given, shares, places)?;
-                block.gather(&given, shares, places, columns)?;
-                block.multiply(&given, columns, packed, y)?;
+                block.place(&arguments, shares, places)?;
+                block.gather(&arguments, shares, places, columns)?;
+                block.multiply(&arguments, columns, packed, y)?;
             }
         }
         Ok(())
@@ -247,7 +247,7 @@ impl<T: Product> Deformed<T> {
 }
 
 /// The inputs of a call.
-struct Given<'a, T> {
+struct Arguments<'a, T> {
     x: &'a [T],
     weights: &'a [T],
     offsets: &'a [T],
@@ -255,15 +255,15 @@ struct Given<'a, T> {
     mask: Option<&'a [T]>,
 }
 
-impl<'a, T: Element> Given<'a, T> {
+impl<'a, T: Element> Arguments<'a, T> {
     fn take(inputs: &Inputs<'a>) -> Result<Self, ExecError> {
-        let given = |port| inputs.has(port).then(|| inputs.get::<T>(port)).transpose();
+        let arguments = |port| inputs.has(port).then(|| inputs.get::<T>(port)).transpose();
         Ok(Self {
             x: inputs.get(X)?,
             weights: inputs.get(WEIGHTS)?,
             offsets: inputs.get(OFFSETS)?,
-            bias: given(BIAS)?,
-            mask: given(MASK)?,
+            bias: arguments(BIAS)?,
+            mask: arguments(MASK)?,
         })
     }
 }
@@ -281,7 +281,7 @@ impl Block<'_> {
     /// Computes the elements around each tap and their weights: a row of positions per corner.
     fn place<T: Product>(
         &self,
-        given: &Given<'_, T>,
+        arguments: &Arguments<'_, T>,
         shares: &mut [T],
         places: &mut [u32],
     ) -> Result<(), ExecError> {
@@ -292,8 +292,8 @@ impl Block<'_> {
         let (shares, places) = (&mut shares[..rows * row], &mut places[..rows * row]);
         self.parallel.chunks_mut_with(shares, row, places, row, |tap, shares, places| {
             let from = image * rows + tap;
-            let offsets = &given.offsets[from * rank * all..][..rank * all];
-            let mask = given.mask.map(|mask| &mask[from * all..][..all]);
+            let offsets = &arguments.offsets[from * rank * all..][..rank * all];
+            let mask = arguments.mask.map(|mask| &mask[from * all..][..all]);
             let tap = unravel(tap % problem.taps(), window.kernel);
             for at in 0..len {
                 let position = first + at;
@@ -322,7 +322,7 @@ impl Block<'_> {
     /// Interpolates the samples: a row of positions per tap and channel.
     fn gather<T: Product>(
         &self,
-        given: &Given<'_, T>,
+        arguments: &Arguments<'_, T>,
         shares: &[T],
         places: &[u32],
         columns: &mut [T],
@@ -333,7 +333,7 @@ impl Block<'_> {
         let corners = problem.corners() * len;
         let columns = &mut columns[..channels * taps * len];
         self.parallel.chunks_mut(columns, taps * len, |channel, columns| {
-            let x = &given.x[(image * channels + channel) * area..][..area];
+            let x = &arguments.x[(image * channels + channel) * area..][..area];
             let group = channel / (channels / offset_groups);
             for (tap, y) in columns.chunks_exact_mut(len).enumerate() {
                 let from = (group * taps + tap) * corners;
@@ -357,7 +357,7 @@ impl Block<'_> {
     /// Computes the outputs of an image at these positions.
     fn multiply<T: Product>(
         &self,
-        given: &Given<'_, T>,
+        arguments: &Arguments<'_, T>,
         columns: &[T],
         packed: &mut [T],
         y: &mut [T],
@@ -373,9 +373,9 @@ impl Block<'_> {
             self.parallel.chunks_mut(y, rows * all, |chunk, y| {
                 let output = group * outputs + chunk * rows;
                 let m = y.len() / all;
-                let weights = &given.weights[output * k..][..m * k];
+                let weights = &arguments.weights[output * k..][..m * k];
                 T::multiply(weights, packed, [m, k, len], &mut y[first..], all);
-                let Some(bias) = given.bias else { return Ok(()) };
+                let Some(bias) = arguments.bias else { return Ok(()) };
                 for (y, &bias) in y.chunks_exact_mut(all).zip(&bias[output..]) {
                     y[first..][..len].iter_mut().for_each(|y| *y = y.add(bias));
                 }

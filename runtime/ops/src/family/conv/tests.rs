@@ -81,14 +81,14 @@ fn a_nan_reaches_what_depends_on_it_and_by_winograd_its_tiles() {
 fn subnormal_numbers_are_kept_and_sums_overflow_to_infinity() {
     for groups in [1, 2] {
         let x = [SUBNORMAL, f32::MAX, -SUBNORMAL, -f32::MAX];
-        for (factor, wanted) in [
+        for (factor, expected) in [
             (1f32, x),
             (2.0, [2.0 * SUBNORMAL, f32::INFINITY, -2.0 * SUBNORMAL, f32::NEG_INFINITY]),
         ] {
             let run = bench("Conv").input(tensor(&[1, groups, 1, 4], &x.repeat(groups)));
             let w = tensor(&[groups, 1, 1, 1], &vec![factor; groups]);
             let y = run.input(w).int("group", groups as i64).one();
-            assert_eq!(y.values::<f32>(), wanted.repeat(groups), "{groups} groups by {factor}");
+            assert_eq!(y.values::<f32>(), expected.repeat(groups), "{groups} groups by {factor}");
         }
     }
 }
@@ -141,7 +141,7 @@ fn images_of_open_extents_of_any_size_match_the_definition() {
             let is_inside = row < size[0] && col < size[1];
             if is_inside { f64::from(x[at([row, col])]) } else { 0.0 }
         };
-        let mut wanted = Vec::new();
+        let mut expected = Vec::new();
         for i in 0..2 * outputs * out[0] * out[1] {
             let (image, o) = (i / (outputs * out[0] * out[1]), i / (out[0] * out[1]) % outputs);
             let (row, col) = (i / out[1] % out[0], i % out[1]);
@@ -150,7 +150,7 @@ fn images_of_open_extents_of_any_size_match_the_definition() {
                     [(row + k / 3 % 3).wrapping_sub(pads[0]), (col + k % 3).wrapping_sub(pads[1])];
                 pixel(image, k / 9, at) * f64::from(w[o * channels * 9 + k])
             };
-            wanted.push((0..channels * 9).map(tap).sum::<f64>());
+            expected.push((0..channels * 9).map(tap).sum::<f64>());
         }
         let open = [2, channels, size[0], size[1]].map(Dim::Open);
         let x = tensor(&[2, channels, size[0], size[1]], &x).bounded(&open);
@@ -158,7 +158,7 @@ fn images_of_open_extents_of_any_size_match_the_definition() {
             let run = bench("Conv").input(x.clone()).constant(tensor(&dims, &w)).threads(threads);
             let y = run.ints("pads", &pads.map(|p| p as i64)).one();
             assert_eq!(y.dims(), [2, outputs, out[0], out[1]], "{size:?}, {pads:?}");
-            assert_near(&y.values::<f32>(), &wanted, 1e-4);
+            assert_near(&y.values::<f32>(), &expected, 1e-4);
         }
     }
 }

@@ -181,13 +181,13 @@ impl<B: Binary> Kernels<B> {
 /// The CPU kernel of `B`.
 struct PairKernel<B> {
     fixed: Option<Broadcast>,
-    run: Way,
+    run: Computation,
     /// Scratch elements for the converted second operand.
     widened_len: usize,
     of: PhantomData<fn() -> B>,
 }
 
-enum Way {
+enum Computation {
     Alike(Run),
     Mixed(Mixed),
 }
@@ -208,8 +208,8 @@ impl<B: Binary> Kernel for PairKernel<B> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let [a, b] = [cx.input(0)?.dtype(), cx.input(1)?.dtype()];
         let (run, widened_len) = match B::MIXED {
-            Some(of) if a != b => (Way::Mixed(of([a, b])?), cx.input(1)?.len()),
-            _ => (Way::Alike(B::of_type(cx, a)?), 0),
+            Some(of) if a != b => (Computation::Mixed(of([a, b])?), cx.input(1)?.len()),
+            _ => (Computation::Alike(B::of_type(cx, a)?), 0),
         };
         Ok(Self { fixed: plan(cx)?, run, widened_len, of: PhantomData })
     }
@@ -220,8 +220,8 @@ impl<B: Binary> Kernel for PairKernel<B> {
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         match &self.run {
-            Way::Alike(run) => run_with(self.fixed.as_ref(), io, run),
-            Way::Mixed(mixed) => run_with(self.fixed.as_ref(), io, |plan, io| {
+            Computation::Alike(run) => run_with(self.fixed.as_ref(), io, run),
+            Computation::Mixed(mixed) => run_with(self.fixed.as_ref(), io, |plan, io| {
                 let b = (mixed.widened)(io)?;
                 (mixed.run)(plan, io, b)
             }),
@@ -247,11 +247,11 @@ impl<B: Binary> QuantKernel<B> {
 
 impl<B: Binary> Kernel for QuantKernel<B> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let wanted = |what: &str| Error::new(format!("{what} has no encoding"));
+        let no_encoding = |what: &str| Error::new(format!("{what} has no encoding"));
         let encodings = [
-            cx.input(0)?.encoding().ok_or_else(|| wanted("input 0"))?,
-            cx.input(1)?.encoding().ok_or_else(|| wanted("input 1"))?,
-            cx.output(0)?.encoding().ok_or_else(|| wanted("output 0"))?,
+            cx.input(0)?.encoding().ok_or_else(|| no_encoding("input 0"))?,
+            cx.input(1)?.encoding().ok_or_else(|| no_encoding("input 1"))?,
+            cx.output(0)?.encoding().ok_or_else(|| no_encoding("output 0"))?,
         ];
         let plan =
             plan(cx)?.ok_or_else(|| Error::new("an input is bounded, wanted fixed shapes"))?;
@@ -324,7 +324,7 @@ mod tests {
         bench(name).input(a).input(b)
     }
 
-    fn wanted<B: Binary>(pairs: impl Iterator<Item = (f32, f32)>) -> Vec<f64> {
+    fn expected<B: Binary>(pairs: impl Iterator<Item = (f32, f32)>) -> Vec<f64> {
         pairs.map(|(a, b)| B::F64(f64::from(a), f64::from(b))).collect()
     }
 
@@ -361,7 +361,7 @@ mod tests {
             let len = dims.iter().product();
             let pairs = (0..len).map(|i| (a[place(a_dims, i)], b[place(b_dims, i)]));
             found.extend(y.values::<f32>());
-            all.extend(wanted::<B>(pairs));
+            all.extend(expected::<B>(pairs));
         }
         assert_near(&found, &all, 1e-6);
     }
@@ -388,7 +388,7 @@ mod tests {
             };
             let pairs =
                 (0..len).map(|i| (a[place(a_len, &a_dims, i)], b[place(b_len, &b_dims, i)]));
-            assert_near(&y.values::<f32>(), &wanted::<B>(pairs), 1e-6);
+            assert_near(&y.values::<f32>(), &expected::<B>(pairs), 1e-6);
         }
     }
 
@@ -397,12 +397,12 @@ mod tests {
         let a = tensor(&[2, 2], &values).bounded(&[Dim::UpTo(5), Dim::Fixed(2)]);
         let y = pair(name, a, tensor(&[1, 2], &row)).one();
         assert_eq!(y.desc().full_shape().to_string(), "[<=5,2]");
-        let wanted: Vec<i32> = (0..4).map(|i| <B as Pairs>::of(values[i], row[i % 2])).collect();
-        assert_eq!((y.dims(), y.values::<i32>()), (vec![2, 2], wanted));
+        let expected: Vec<i32> = (0..4).map(|i| <B as Pairs>::of(values[i], row[i % 2])).collect();
+        assert_eq!((y.dims(), y.values::<i32>()), (vec![2, 2], expected));
         let a = tensor(&[1], &[1i32]).bounded(&[Dim::UpTo(3)]);
         let b = tensor(&[3], &[1i32, 2, 3]).bounded(&[Dim::UpTo(3)]);
-        let wanted: Vec<i32> = (1..4).map(|b| B::of(1, b)).collect();
-        assert_eq!(pair(name, a, b).one().values::<i32>(), wanted);
+        let expected: Vec<i32> = (1..4).map(|b| B::of(1, b)).collect();
+        assert_eq!(pair(name, a, b).one().values::<i32>(), expected);
     }
 
     fn quantized_values_are_computed<B: Binary>(name: &str) {
@@ -428,13 +428,13 @@ mod tests {
         let (a, b) = operands(3, 3);
         let y = pair(name, tensor(&[3], &a), tensor(&[], &b[..1])).on(Core::GPU).one();
         let pairs = a.iter().map(|&a| (a, b[0]));
-        assert_near(&y.values::<f32>(), &wanted::<B>(pairs), 1e-6);
+        assert_near(&y.values::<f32>(), &expected::<B>(pairs), 1e-6);
         let halves = |values: &[f32]| values.iter().map(|&v| F16::from_f32(v)).collect::<Vec<_>>();
         let (a, b) = (halves(&a), halves(&b));
         let y = pair(name, tensor(&[3], &a), tensor(&[3], &b)).on(Core::GPU).one();
         let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
         let pairs = a.into_iter().zip(b).map(|(a, b)| (a.to_f32(), b.to_f32()));
-        assert_near(&y, &wanted::<B>(pairs), 1e-3);
+        assert_near(&y, &expected::<B>(pairs), 1e-3);
     }
 
     fn halves_are_computed_in_f32<B: Binary>(name: &str) {
@@ -447,14 +447,14 @@ mod tests {
         let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
         let pairs = (0..600).map(|i| (a[i].to_f32(), b[i % 3].to_f32()));
         let rounded = |y: f64| f64::from(F16::from_f32(y as f32).to_f32());
-        let wanted_halves: Vec<f64> = wanted::<B>(pairs).into_iter().map(rounded).collect();
+        let wanted_halves: Vec<f64> = expected::<B>(pairs).into_iter().map(rounded).collect();
         assert_near(&y, &wanted_halves, 1e-3);
         let narrow = |x: &[F16]| x.iter().map(|x| Bf16::from_f32(x.to_f32())).collect::<Vec<_>>();
         let (a, b) = (narrow(&a), narrow(&b));
         let y = pair(name, tensor(&[3, 200], &a), tensor(&[3, 1], &b)).one();
         let y: Vec<f32> = y.values::<Bf16>().into_iter().map(Bf16::to_f32).collect();
         let pairs = (0..600).map(|i| (a[i].to_f32(), b[i / 200].to_f32()));
-        assert_near(&y, &wanted::<B>(pairs), 8e-3);
+        assert_near(&y, &expected::<B>(pairs), 8e-3);
     }
 
     fn misfits_are_named<B: Binary>(name: &str) {
@@ -472,12 +472,12 @@ mod tests {
             return;
         }
         let (floats, ints) = ([0.3f32, -1.5, 2.0, 0.1], [3i64, -2, 0, -1]);
-        let wanted: Vec<f64> = (0..4).map(|i| B::F64(floats[i].into(), ints[i] as f64)).collect();
+        let expected: Vec<f64> = (0..4).map(|i| B::F64(floats[i].into(), ints[i] as f64)).collect();
         let y = pair(name, tensor(&[4], &floats), tensor(&[4], &ints)).one();
-        assert_near(&y.values::<f32>(), &wanted, 1e-6);
+        assert_near(&y.values::<f32>(), &expected, 1e-6);
         let y = pair(name, tensor(&[4], &ints), tensor(&[1], &[2.5f64])).one();
-        let wanted: Vec<i64> = ints.iter().map(|&x| B::F64(x as f64, 2.5) as i64).collect();
-        assert_eq!(y.values::<i64>(), wanted);
+        let expected: Vec<i64> = ints.iter().map(|&x| B::F64(x as f64, 2.5) as i64).collect();
+        assert_eq!(y.values::<i64>(), expected);
         let error = pair(name, tensor(&[1], &[1u8]), tensor(&[1], &[1f32])).error();
         assert_eq!(error, "the element type is u8, which the kernel does not take");
     }
@@ -499,17 +499,17 @@ mod tests {
             let (a, b) = (tensor(&[len], &edges(0, len)), tensor(&[len], &vec![second; len]));
             let one = tensor(&[], &[second]);
             let column = |x: &Tensor| tensor(&[len, 1], &x.values::<f32>());
-            let wanted = bits(&pair(name, a.clone(), b.clone()).one().values());
+            let expected = bits(&pair(name, a.clone(), b.clone()).one().values());
             let y = pair(name, a.clone(), one.clone()).one();
-            assert_eq!(bits(&y.values()), wanted, "{len} with {second:e}");
+            assert_eq!(bits(&y.values()), expected, "{len} with {second:e}");
             if B::SHAPES == Shapes::OfFirst {
                 continue;
             }
             let y = pair(name, column(&a), tensor(&[1, 2], &[second; 2])).one().values::<f32>();
             let y: Vec<f32> = y.into_iter().step_by(2).collect();
-            assert_eq!(bits(&y), wanted, "a column of {len} with {second:e}");
-            let wanted = bits(&pair(name, b, a.clone()).one().values());
-            assert_eq!(bits(&pair(name, one, a).one().values()), wanted, "{second:e} with {len}");
+            assert_eq!(bits(&y), expected, "a column of {len} with {second:e}");
+            let expected = bits(&pair(name, b, a.clone()).one().values());
+            assert_eq!(bits(&pair(name, one, a).one().values()), expected, "{second:e} with {len}");
         }
         let len = 2 * GRAIN + 7;
         let a = tensor(&[len], &edges(0, len));
@@ -520,8 +520,8 @@ mod tests {
         let (a, b) = pairs_of_i8();
         let y = pair(name, tensor(&[a.len()], &a), tensor(&[b.len()], &b)).one().values::<i8>();
         for ((&a, &b), y) in a.iter().zip(&b).zip(y) {
-            let wanted = wrapped(B::F64(a.into(), b.into())).unwrap_or(y);
-            assert_eq!(y, wanted, "{} of {a} and {b}", B::NAME);
+            let expected = wrapped(B::F64(a.into(), b.into())).unwrap_or(y);
+            assert_eq!(y, expected, "{} of {a} and {b}", B::NAME);
         }
     }
 }

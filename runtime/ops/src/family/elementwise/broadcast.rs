@@ -355,10 +355,10 @@ mod tests {
             (UpTo(6), UpTo(3), UpTo(6)),
             (Fixed(3), Fixed(3), Fixed(3)),
         ];
-        for (a, b, wanted) in cases {
+        for (a, b, expected) in cases {
             let shape =
                 broadcast_shapes(Shape::of_dims(&[a]).unwrap(), Shape::of_dims(&[b]).unwrap());
-            assert_eq!(shape.unwrap().dim(0), Some(wanted), "{a:?} and {b:?}");
+            assert_eq!(shape.unwrap().dim(0), Some(expected), "{a:?} and {b:?}");
         }
     }
 }

@@ -11,12 +11,12 @@ use udo_api::{
 use super::binary::broadcast_inputs;
 use super::gpu::CompareGpu;
 use super::operands::{Run, plan, run_with};
-use super::rows::{Computed, Question, Truths, truths_of_blocks};
+use super::rows::{Bools, Computed, PairPredicate, bools_of_blocks};
 use super::{Broadcast, QUANTIZED};
 use crate::Def;
 
 /// A comparison. The family provides schema, inference, kernels for every core, and tests.
-pub(crate) trait Compare: Question {
+pub(crate) trait Compare: PairPredicate {
     const NAME: &'static str;
     /// The types that the CPU compares.
     const TYPES: TypeSet = types::NUMBERS;
@@ -77,7 +77,7 @@ impl<C: Compare> NumberKernel<C> {
 impl<C: Compare> Kernel for NumberKernel<C> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let run = of_any!(cx.input(0)?.dtype(), T => {
-            let run: Run = |plan, io| execute::<T>(T::truths::<C>(), plan, io);
+            let run: Run = |plan, io| execute::<T>(T::bools::<C>(), plan, io);
             run
         })?;
         Ok(Self { fixed: plan(cx)?, run, of: PhantomData })
@@ -88,7 +88,7 @@ impl<C: Compare> Kernel for NumberKernel<C> {
     }
 }
 
-fn execute<T: Element>(of: Truths<T>, plan: &Broadcast, io: &mut Io<'_>) -> Result<(), ExecError> {
+fn execute<T: Element>(of: Bools<T>, plan: &Broadcast, io: &mut Io<'_>) -> Result<(), ExecError> {
     let operands = (io.inputs.get::<T>(0)?, io.inputs.get::<T>(1)?);
     let y = io.outputs.take::<Bool>(0)?;
     plan.rows(io.parallel, operands, y, &of)
@@ -113,8 +113,8 @@ impl<C: Compare> QuantKernel<C> {
 impl<C: Compare> Kernel for QuantKernel<C> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let encoding = |port: usize| {
-            let wanted = || Error::new(format!("input {port} has no encoding"));
-            cx.input(port)?.encoding().ok_or_else(wanted)
+            let no_encoding = || Error::new(format!("input {port} has no encoding"));
+            cx.input(port)?.encoding().ok_or_else(no_encoding)
         };
         let encodings = [encoding(0)?, encoding(1)?];
         let plan =
@@ -133,18 +133,18 @@ fn execute_quantized<C: Compare, T: QuantizedType>(
     kernel: &QuantKernel<C>,
     io: Io<'_>,
 ) -> Result<(), ExecError> {
-    quantized::<T>(&kernel.plan, kernel.encodings, f32::truths::<C>(), io)
+    quantized::<T>(&kernel.plan, kernel.encodings, f32::bools::<C>(), io)
 }
 
 fn quantized<T: QuantizedType>(
     plan: &Broadcast,
     encodings: [Encoding; 2],
-    of: Truths<f32>,
+    of: Bools<f32>,
     mut io: Io<'_>,
 ) -> Result<(), ExecError> {
     let operands = (io.inputs.get::<T>(0)?, io.inputs.get::<T>(1)?);
     let y = io.outputs.take::<Bool>(0)?;
-    plan.rows(io.parallel, operands, y, &|a, b, y| truths_of_blocks(encodings, of, a, b, y))
+    plan.rows(io.parallel, operands, y, &|a, b, y| bools_of_blocks(encodings, of, a, b, y))
 }
 
 #[cfg(test)]
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(error.error(), "shapes [2] and [3] do not broadcast");
     }
 
-    fn truths(of: impl IntoIterator<Item = bool>) -> Vec<Bool> {
+    fn bools(of: impl IntoIterator<Item = bool>) -> Vec<Bool> {
         of.into_iter().map(Bool::from).collect()
     }
 
@@ -178,15 +178,15 @@ mod tests {
         for core in [Core::CPU, Core::GPU] {
             let run = bench(C::NAME).on(core).input(tensor(&[2, 3], &A));
             let y = run.clone().input(tensor(&[2, 3], &B)).one();
-            assert_eq!(y.values::<Bool>(), truths((0..6).map(|i| C::of(A[i], B[i]))), "{core}");
+            assert_eq!(y.values::<Bool>(), bools((0..6).map(|i| C::of(A[i], B[i]))), "{core}");
             let y = run.input(tensor(&[], &[0f32])).one();
-            assert_eq!(y.values::<Bool>(), truths(A.map(|a| C::of(a, 0.0))), "{core}");
+            assert_eq!(y.values::<Bool>(), bools(A.map(|a| C::of(a, 0.0))), "{core}");
         }
         let halves = |x: [f32; 6]| tensor(&[6], &x.map(F16::from_f32));
         let y = bench(C::NAME).on(Core::GPU).input(halves(A)).input(halves(B)).one();
-        assert_eq!(y.values::<Bool>(), truths((0..6).map(|i| C::of(A[i], B[i]))));
+        assert_eq!(y.values::<Bool>(), bools((0..6).map(|i| C::of(A[i], B[i]))));
         let y = bench(C::NAME).input(tensor(&[2, 3], &A)).input(tensor(&[3], &B[..3])).one();
-        assert_eq!(y.values::<Bool>(), truths((0..6).map(|i| C::of(A[i], B[i % 3]))));
+        assert_eq!(y.values::<Bool>(), bools((0..6).map(|i| C::of(A[i], B[i % 3]))));
     }
 
     fn integers_and_bounded_shapes_are_compared<C: Compare>() {
@@ -194,25 +194,25 @@ mod tests {
         let a: Vec<i64> = (0..len as i64).collect();
         let b: Vec<i64> = a.iter().map(|x| x + (x % 3) - 1).collect();
         let (x, y) = (tensor(&[len], &a), tensor(&[len], &b));
-        let wanted = truths(a.iter().zip(&b).map(|(&a, &b)| C::of(a, b)));
+        let expected = bools(a.iter().zip(&b).map(|(&a, &b)| C::of(a, b)));
         let run = bench(C::NAME).threads(3).input(x).input(y);
-        assert!(run.clone().one().values::<Bool>() == wanted);
-        assert!(run.on(Core::GPU).one().values::<Bool>() == wanted);
+        assert!(run.clone().one().values::<Bool>() == expected);
+        assert!(run.on(Core::GPU).one().values::<Bool>() == expected);
         let [a, b] = [[i32::MIN, 7, i32::MAX], [i32::MAX, 7, -1]];
         let run = bench(C::NAME).on(Core::GPU).input(tensor(&[3], &a)).input(tensor(&[3], &b));
-        assert_eq!(run.one().values::<Bool>(), truths((0..3).map(|i| C::of(a[i], b[i]))));
+        assert_eq!(run.one().values::<Bool>(), bools((0..3).map(|i| C::of(a[i], b[i]))));
         let a = tensor(&[2], &[1u8, 3]).bounded(&[Dim::UpTo(5)]);
         let y = bench(C::NAME).input(a).input(tensor(&[1], &[2u8])).one();
         assert_eq!(y.desc().full_shape().to_string(), "[<=5]");
-        assert_eq!(y.values::<Bool>(), truths([C::of(1, 2), C::of(3, 2)]));
+        assert_eq!(y.values::<Bool>(), bools([C::of(1, 2), C::of(3, 2)]));
     }
 
     fn quantized_values_are_compared_by_what_they_stand_for<C: Compare>() {
         let a = tensor(&[3], &[10i8, 20, 30]).encoded(0.5, 0);
         let run = bench(C::NAME).on(Core::DSP_V68).input(a);
         let y = run.clone().input(tensor(&[], &[8i8]).encoded(1.0, -2)).one();
-        let wanted = truths([5.0f32, 10.0, 15.0].map(|a| C::of(a, 10.0)));
-        assert_eq!(y.values::<Bool>(), wanted);
+        let expected = bools([5.0f32, 10.0, 15.0].map(|a| C::of(a, 10.0)));
+        assert_eq!(y.values::<Bool>(), expected);
         assert_eq!(run.input(tensor(&[], &[8i8])).error(), "input 1 has no encoding");
     }
     /// Zeros are equal whatever their sign, denormals are not 0, and comparisons with NaN are false.
@@ -226,11 +226,11 @@ mod tests {
             let x = edges(3, len);
             let (a, b) = (tensor(&[len], &x), tensor(&[1], &[second]));
             let y = bench(C::NAME).input(a.clone()).input(b.clone()).one();
-            let wanted = truths(x.iter().map(|&x| wide(x, second)));
-            assert_eq!(y.values::<Bool>(), wanted, "{len} with {second:e}");
+            let expected = bools(x.iter().map(|&x| wide(x, second)));
+            assert_eq!(y.values::<Bool>(), expected, "{len} with {second:e}");
             let y = bench(C::NAME).input(b).input(a).one();
-            let wanted = truths(x.iter().map(|&x| wide(second, x)));
-            assert_eq!(y.values::<Bool>(), wanted, "{second:e} with {len}");
+            let expected = bools(x.iter().map(|&x| wide(second, x)));
+            assert_eq!(y.values::<Bool>(), expected, "{second:e} with {len}");
         }
     }
 }

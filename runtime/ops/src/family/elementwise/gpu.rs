@@ -10,8 +10,8 @@ use udo_api::{
 };
 
 use super::{Binary, End, Limited, Repeated, Unary};
-use crate::family::elementwise::{Bitwise, Compare, Logic, Predicate, Question, Ternary};
-use crate::family::gpu::{EXACT, Meeting, REAL, integer, ints, width};
+use crate::family::elementwise::{Bitwise, Compare, Logic, PairPredicate, Predicate, Ternary};
+use crate::family::gpu::{EXACT, REAL, StridedAccess, integer, ints, width};
 use crate::family::source::Source;
 use crate::number::Number;
 
@@ -136,10 +136,10 @@ impl<R: Repeated> RepeatedGpu<R> {
 
 impl<R: Repeated> GpuKernel for RepeatedGpu<R> {
     const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
-        let ([i, ..], Operands { count, meeting }) = (item.global_id, &kernel.operands);
-        let mut y = buffers.load(0, meeting.place(0, i))?;
+        let ([i, ..], Operands { count, access }) = (item.global_id, &kernel.operands);
+        let mut y = buffers.load(0, access.place(0, i))?;
         for port in 1..*count {
-            y = R::of(y, buffers.load(port, meeting.place(port, i))?);
+            y = R::of(y, buffers.load(port, access.place(port, i))?);
         }
         let y = if R::END == End::Mean { y / *count as f32 } else { y };
         buffers.store(0, i, y)
@@ -228,7 +228,7 @@ impl<L: Limited> GpuKernel for LimitedGpu<L> {
 /// Strided access to the operands.
 struct Operands {
     count: usize,
-    meeting: Meeting,
+    access: StridedAccess,
 }
 
 /// The OpenCL type of an operand's elements, and the statement that loads one.
@@ -257,11 +257,11 @@ impl Operands {
         let count = cx.input_count();
         let inputs = (0..count).map(|port| cx.input(port)).collect::<Result<Vec<_>, _>>()?;
         let shapes: Vec<_> = inputs.iter().map(TensorDesc::shape).collect();
-        Ok(Self { count, meeting: Meeting::broadcast(cx.output(0)?.shape(), &shapes) })
+        Ok(Self { count, access: StridedAccess::broadcast(cx.output(0)?.shape(), &shapes) })
     }
 
     fn places<const N: usize>(&self, i: usize) -> [usize; N] {
-        std::array::from_fn(|port| self.meeting.place(port, i))
+        std::array::from_fn(|port| self.access.place(port, i))
     }
 
     /// Launches a work item per output element, of type `y_type` and computed by the statement `y`.
@@ -276,16 +276,16 @@ impl Operands {
         for (port, Operand { element, .. }) in operands.iter().enumerate() {
             let _ = write!(text, "__global const {element} *x{port}, ");
         }
-        let _ = writeln!(text, "__global {y_type} *ys{}) {{", self.meeting.params());
+        let _ = writeln!(text, "__global {y_type} *ys{}) {{", self.access.params());
         text += "    const int i = get_global_id(0);\n";
-        text += &self.meeting.places();
+        text += &self.access.places();
         for Operand { read, .. } in operands {
             let _ = writeln!(text, "    {read};");
         }
         let _ = writeln!(text, "    {y};\n}}");
         let inputs = (0..).take(self.count).map(GpuArg::input);
         let launch = Launch::new(text, name).args(inputs).args([GpuArg::output(0)]);
-        Ok(launch.args(self.meeting.args()?).global_size([self.meeting.len(), 1, 1]))
+        Ok(launch.args(self.access.args()?).global_size([self.access.len(), 1, 1]))
     }
 }
 
@@ -318,7 +318,7 @@ impl<C: Compare> CompareGpu<C> {
         buffers: &Buffers<'_>,
     ) -> Result<(), ExecError> {
         let [a, b] = self.operands.places(i);
-        let is_so = <C as Question>::of(buffers.get::<T>(0, a)?, buffers.get::<T>(1, b)?);
+        let is_so = <C as PairPredicate>::of(buffers.get::<T>(0, a)?, buffers.get::<T>(1, b)?);
         buffers.set(0, i, Bool::from(is_so))
     }
 }

@@ -91,8 +91,8 @@ impl<L: Limited> Kernel for NumberKernel<L> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let dtype = cx.input(0)?.dtype();
         let run = match dtype {
-            Some(DType::F16) => halves::<L, F16>,
-            Some(DType::Bf16) => halves::<L, Bf16>,
+            Some(DType::F16) => half_precision::<L, F16>,
+            Some(DType::Bf16) => half_precision::<L, Bf16>,
             _ => of_number!(dtype, T => execute::<L, T>)?,
         };
         let given = [1, 2].map(|port| cx.has_input(port));
@@ -131,7 +131,7 @@ fn execute<L: Limited, T: Number>(kernel: &NumberKernel<L>, io: Io<'_>) -> Resul
 }
 
 /// Computes in f32, with infinities for absent limits.
-fn halves<L: Limited, T: Stored<f32>>(
+fn half_precision<L: Limited, T: Stored<f32>>(
     kernel: &NumberKernel<L>,
     io: Io<'_>,
 ) -> Result<(), ExecError> {
@@ -170,8 +170,8 @@ mod tests {
                 let x = edges(2, len);
                 let run = bench(L::NAME).input(tensor(&[len], &x)).input(tensor(&[], &[low]));
                 let y = on_gpu_too(&run.input(tensor(&[1], &[high])), 0.0).values::<f32>();
-                let wanted: Vec<f32> = x.iter().map(|&x| L::of(x, low, high)).collect();
-                assert_eq!(bits(&y), bits(&wanted), "{len} between {low:e} and {high:e}");
+                let expected: Vec<f32> = x.iter().map(|&x| L::of(x, low, high)).collect();
+                assert_eq!(bits(&y), bits(&expected), "{len} between {low:e} and {high:e}");
                 let stays = x.iter().zip(&y).all(|(x, y)| !x.is_nan() || y.is_nan());
                 assert!(stays, "{} of a NaN between {low:e} and {high:e}", L::NAME);
             }
@@ -197,15 +197,15 @@ mod tests {
         let x = EDGES.map(F16::from_f32);
         let run = bench(L::NAME).input(tensor(&[x.len()], &x));
         let y = run.input(tensor(&[], &[F16::from_f32(-0.5)])).absent().one();
-        let wanted = x.map(|x| F16::from_f32(L::of(x.to_f32(), -0.5, f32::INFINITY)).to_f32());
+        let expected = x.map(|x| F16::from_f32(L::of(x.to_f32(), -0.5, f32::INFINITY)).to_f32());
         let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
-        assert_eq!(bits(&y), bits(&wanted));
+        assert_eq!(bits(&y), bits(&expected));
         let x = EDGES.map(Bf16::from_f32);
         let run = bench(L::NAME).input(tensor(&[x.len()], &x)).absent();
         let y = run.input(tensor(&[], &[Bf16::from_f32(0.5)])).one();
-        let wanted = x.map(|x| L::of(x.to_f32(), f32::NEG_INFINITY, 0.5));
+        let expected = x.map(|x| L::of(x.to_f32(), f32::NEG_INFINITY, 0.5));
         let y: Vec<f32> = y.values::<Bf16>().into_iter().map(Bf16::to_f32).collect();
-        assert_eq!(bits(&y), bits(&wanted));
+        assert_eq!(bits(&y), bits(&expected));
     }
 
     fn large_and_bounded_tensors_are_computed<L: Limited>() {
@@ -214,8 +214,8 @@ mod tests {
             run.input(tensor(&[], &[-5i32])).input(tensor(&[], &[40_000i32]))
         };
         let y = settled_on_any_threads(&limits(bench(L::NAME).input(tensor(&[x.len()], &x))));
-        let wanted: Vec<i32> = x.iter().map(|&x| L::of(x, -5, 40_000)).collect();
-        assert!(y.values::<i32>() == wanted);
+        let expected: Vec<i32> = x.iter().map(|&x| L::of(x, -5, 40_000)).collect();
+        assert!(y.values::<i32>() == expected);
         let y = limits(bench(L::NAME).input(tensor(&[2], &[-9i32, 9]).bounded(&[Dim::UpTo(7)])));
         let y = y.one();
         assert_eq!(

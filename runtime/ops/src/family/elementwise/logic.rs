@@ -42,7 +42,7 @@ pub(crate) trait Bitwise: Send + Sync + 'static {
 /// Returns the function of `B` for elements of a type.
 pub(crate) fn bitwise<B: Bitwise>(dtype: Option<DType>) -> Result<Run, Error> {
     if dtype == Some(DType::Bool) {
-        return Ok(|plan, io| truths::<B>().run(plan, io));
+        return Ok(|plan, io| bools::<B>().run(plan, io));
     }
     of_type!(
         dtype,
@@ -54,7 +54,7 @@ pub(crate) fn bitwise<B: Bitwise>(dtype: Option<DType>) -> Result<Run, Error> {
     )
 }
 
-fn truths<B: Bitwise>() -> Rows<Bool> {
+fn bools<B: Bitwise>() -> Rows<Bool> {
     fn of<B: Bitwise>(a: Bool, b: Bool) -> Bool {
         Bool::from(B::of(a.get().into(), b.get().into()) != 0)
     }
@@ -187,18 +187,18 @@ mod tests {
         let b: Vec<T> = (0..cols).map(&of).collect();
         let run = with_params::<L>().input(tensor(&[rows, cols], &a));
         let y = settled_on_any_threads(&run.clone().input(tensor(&[cols], &b)));
-        let wanted: Vec<T> = (0..a.len()).map(|i| seven[i % 7][i % cols]).collect();
-        assert!(y.values::<T>() == wanted, "{} of {}", L::NAME, T::DTYPE);
+        let expected: Vec<T> = (0..a.len()).map(|i| seven[i % 7][i % cols]).collect();
+        assert!(y.values::<T>() == expected, "{} of {}", L::NAME, T::DTYPE);
         if L::GPU.is_some() {
             let y = run.clone().input(tensor(&[cols], &b)).on(Core::GPU).one();
-            assert!(y.values::<T>() == wanted, "{} of {} on the GPU", L::NAME, T::DTYPE);
+            assert!(y.values::<T>() == expected, "{} of {} on the GPU", L::NAME, T::DTYPE);
         }
         let y = run.input(tensor(&[1], &[of(3)])).one();
-        let wanted: Vec<T> = (0..a.len()).map(|i| seven[i % 7][3]).collect();
-        assert!(y.values::<T>() == wanted, "{} of {} and a scalar", L::NAME, T::DTYPE);
+        let expected: Vec<T> = (0..a.len()).map(|i| seven[i % 7][3]).collect();
+        assert!(y.values::<T>() == expected, "{} of {} and a scalar", L::NAME, T::DTYPE);
         let a = tensor(&[2, 1], &[of(1), of(2)]).bounded(&[Dim::UpTo(5), Dim::Fixed(1)]);
         let y = with_params::<L>().input(a).input(tensor(&[20], &[of(4); 20])).one();
-        let wanted: Vec<T> = (0..40).map(|i| seven[1 + i / 20][4]).collect();
-        assert_eq!((y.dims(), y.values::<T>()), (vec![2, 20], wanted));
+        let expected: Vec<T> = (0..40).map(|i| seven[1 + i / 20][4]).collect();
+        assert_eq!((y.dims(), y.values::<T>()), (vec![2, 20], expected));
     }
 }

@@ -146,7 +146,7 @@ mod tests {
                 (0..).take(dims.iter().product()).map(|i: u32| i * 7 % 1000).collect()
             };
             let (a, b) = (numbers(a_dims), numbers(b_dims));
-            let wanted: Vec<u32> = plan.positions().map(|[i, j]| a[i] * 1000 + b[j]).collect();
+            let expected: Vec<u32> = plan.positions().map(|[i, j]| a[i] * 1000 + b[j]).collect();
             let at = |side: &Side<'_, u32>, i: usize| match side {
                 Side::Each(x) => x[i],
                 Side::One(x) => *x,
@@ -156,14 +156,14 @@ mod tests {
                 y.iter_mut().enumerate().for_each(|(i, y)| *y = at(&a, i) * 1000 + at(&b, i));
             };
             plan.short_rows((&a, &b), &mut y, &row);
-            assert_eq!(y, wanted, "{a_dims:?} and {b_dims:?}");
+            assert_eq!(y, expected, "{a_dims:?} and {b_dims:?}");
             if a_dims.iter().product::<usize>() == plan.len() {
                 let mut y = a.clone();
                 let row = |y: &mut [u32], b: Side<'_, u32>| {
                     y.iter_mut().enumerate().for_each(|(i, y)| *y = *y * 1000 + at(&b, i));
                 };
                 plan.short_rows_in_place(&mut y, &b, &row);
-                assert_eq!(y, wanted, "{a_dims:?} in place and {b_dims:?}");
+                assert_eq!(y, expected, "{a_dims:?} in place and {b_dims:?}");
             }
         }
     }

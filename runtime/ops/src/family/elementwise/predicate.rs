@@ -123,19 +123,19 @@ mod tests {
     }
 
     /// The expected results with default parameters, which are true for all members.
-    fn wanted<P: Predicate>(x: impl IntoIterator<Item = f64>) -> Vec<Bool> {
+    fn expected<P: Predicate>(x: impl IntoIterator<Item = f64>) -> Vec<Bool> {
         x.into_iter().map(|x| Bool::from(P::of(x, [true; 2]))).collect()
     }
 
     fn ask<P: Predicate, T: Stored<f64>>(of: impl Fn(f32) -> T) {
         let run = bench(P::NAME).input(tensor(&[EDGES.len()], &EDGES.map(&of)));
         if P::TYPES.has(T::DTYPE) {
-            let wanted = wanted::<P>(EDGES.map(|x| of(x).load()));
+            let expected = expected::<P>(EDGES.map(|x| of(x).load()));
             if REAL.or(types::BOOL).has(T::DTYPE) {
                 let y = run.clone().on(Core::GPU).one();
-                assert_eq!(y.values::<Bool>(), wanted, "{} of {} on the GPU", P::NAME, T::DTYPE);
+                assert_eq!(y.values::<Bool>(), expected, "{} of {} on the GPU", P::NAME, T::DTYPE);
             }
-            assert_eq!(run.one().values::<Bool>(), wanted, "{} of {}", P::NAME, T::DTYPE);
+            assert_eq!(run.one().values::<Bool>(), expected, "{} of {}", P::NAME, T::DTYPE);
         } else {
             let error = run.error();
             assert!(error.starts_with("no kernel on cpu takes"), "{error}");
@@ -154,16 +154,16 @@ mod tests {
         let x = edges(1, 2 * GRAIN + 7);
         if P::TYPES.has(DType::F32) {
             let y = settled_on_any_threads(&bench(P::NAME).input(tensor(&[x.len()], &x)));
-            assert!(y.values::<Bool>() == wanted::<P>(x.iter().map(|&x| f64::from(x))));
+            assert!(y.values::<Bool>() == expected::<P>(x.iter().map(|&x| f64::from(x))));
         }
         let x: Vec<Bool> = x.iter().map(|&x| Bool::from(x > 0.0)).collect();
         if P::TYPES.has(DType::Bool) {
             let y = settled_on_any_threads(&bench(P::NAME).input(tensor(&[x.len()], &x)));
-            assert!(y.values::<Bool>() == wanted::<P>(x.iter().map(|x| x.load())));
+            assert!(y.values::<Bool>() == expected::<P>(x.iter().map(|x| x.load())));
             let y = bench(P::NAME).input(tensor(&[2], &x[..2]).bounded(&[Dim::UpTo(7)])).one();
             assert_eq!(
                 (y.dims(), y.values::<Bool>()),
-                (vec![2], wanted::<P>([x[0].load(), x[1].load()]))
+                (vec![2], expected::<P>([x[0].load(), x[1].load()]))
             );
         }
     }

@@ -296,14 +296,14 @@ mod tests {
         let y = on_gpu_too(&run.clone().input(x_is), 0.0);
         assert_eq!(y.values::<f32>(), x.map(|x| ended::<R>(of(x, x), 2) as f32));
         let y = on_gpu_too(&run.input(row_is.clone()).input(column_is.clone()), 1e-6);
-        let wanted: Vec<f32> =
+        let expected: Vec<f32> =
             (0..4).map(|i| ended::<R>(of(of(x[i], row[i % 2]), column[i / 2]), 3) as f32).collect();
-        assert_eq!(y.values::<f32>(), wanted);
+        assert_eq!(y.values::<f32>(), expected);
         let y = bench(R::NAME).input(row_is.clone()).input(row_is).input(column_is).one();
-        let wanted: Vec<f32> = (0..4)
+        let expected: Vec<f32> = (0..4)
             .map(|i| ended::<R>(of(of(row[i % 2], row[i % 2]), column[i / 2]), 3) as f32)
             .collect();
-        assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 2], wanted));
+        assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 2], expected));
     }
 
     fn large_tensors_are_shared_out<R: Repeated>() {
@@ -324,16 +324,16 @@ mod tests {
         for (a, b) in [(0.5f32, -3.0), (-2.0, 4.0)] {
             let run = bench(R::NAME).input(tensor(&[1], &[F16::from_f32(a)]));
             let y = run.input(tensor(&[1], &[F16::from_f32(b)])).one();
-            let wanted = F16::from_f32(ended::<R>(R::F64(a.into(), b.into()), 2) as f32);
-            assert_eq!(y.values::<F16>(), [wanted]);
+            let expected = F16::from_f32(ended::<R>(R::F64(a.into(), b.into()), 2) as f32);
+            assert_eq!(y.values::<F16>(), [expected]);
             let run = bench(R::NAME).input(tensor(&[1], &[Bf16::from_f32(a)]));
             let y = run.input(tensor(&[1], &[Bf16::from_f32(b)])).one();
-            assert_near(&[y.values::<Bf16>()[0].to_f32()], &[wanted.to_f32().into()], 0.0);
+            assert_near(&[y.values::<Bf16>()[0].to_f32()], &[expected.to_f32().into()], 0.0);
         }
         let ints = bench(R::NAME).input(tensor(&[2], &[5u8, 6])).input(tensor(&[1], &[7u8]));
         if R::TYPES.has(udo_api::DType::U8) {
-            let wanted = [R::F64(5.0, 7.0) as u8, R::F64(6.0, 7.0) as u8];
-            assert_eq!(ints.one().values::<u8>(), wanted);
+            let expected = [R::F64(5.0, 7.0) as u8, R::F64(6.0, 7.0) as u8];
+            assert_eq!(ints.one().values::<u8>(), expected);
         } else {
             assert_eq!(ints.error(), "no kernel on cpu takes u8[2], u8[1]");
         }
@@ -357,12 +357,12 @@ mod tests {
             let run = bench(R::NAME).input(a.clone()).input(b.clone());
             let y = on_gpu_too(&run.input(tensor(&[1], &[third])), 1e-6).values::<f32>();
             let of = |a: f32, b: f32| R::F64(f64::from(a), f64::from(b)) as f32;
-            let wanted: Vec<f32> = rows
+            let expected: Vec<f32> = rows
                 .iter()
                 .zip(&cols)
                 .map(|(&a, &b)| ended::<R>(of(of(a, b), third), 3) as f32)
                 .collect();
-            assert_eq!(bits(&y), bits(&wanted), "{} with {third:e}", R::NAME);
+            assert_eq!(bits(&y), bits(&expected), "{} with {third:e}", R::NAME);
             for ((a, b), y) in rows.iter().zip(&cols).zip(y) {
                 let is_nan = a.is_nan() || b.is_nan() || third.is_nan();
                 assert!(!is_nan || y.is_nan(), "{} of {a}, {b} and {third}", R::NAME);
@@ -376,8 +376,8 @@ mod tests {
         }
         let (a, b) = pairs_of_i8();
         let run = bench(R::NAME).input(tensor(&[a.len()], &a)).input(tensor(&[b.len()], &b));
-        let wanted = a.iter().zip(&b).map(|(&a, &b)| wrapped(R::F64(a.into(), b.into())));
-        let wanted: Option<Vec<i8>> = wanted.collect();
-        assert_eq!(Some(run.one().values::<i8>()), wanted);
+        let expected = a.iter().zip(&b).map(|(&a, &b)| wrapped(R::F64(a.into(), b.into())));
+        let expected: Option<Vec<i8>> = expected.collect();
+        assert_eq!(Some(run.one().values::<i8>()), expected);
     }
 }

@@ -111,7 +111,7 @@ impl<T: Element> Rows<T> {
 /// A type with functions of rows.
 pub(super) trait Computed: Element {
     fn rows<P: Pairs>() -> Rows<Self>;
-    fn truths<Q: Question>() -> Truths<Self>;
+    fn bools<Q: PairPredicate>() -> Bools<Self>;
 }
 
 struct Lanes<P>(PhantomData<fn() -> P>);
@@ -131,7 +131,7 @@ impl<P: Pairs> Map2 for Lanes<P> {
     }
 }
 
-impl<Q: Question> Compare2 for Lanes<Q> {
+impl<Q: PairPredicate> Compare2 for Lanes<Q> {
     #[inline(always)]
     fn of<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::M {
         Q::lanes(s, a, b)
@@ -143,7 +143,7 @@ impl Computed for f32 {
         P::singles()
     }
 
-    fn truths<Q: Question>() -> Truths<Self> {
+    fn bools<Q: PairPredicate>() -> Bools<Self> {
         |a, b, y| compare2(Lanes::<Q>(PhantomData), a, b, udo_api::bytes_of_mut(y))
     }
 }
@@ -155,7 +155,7 @@ macro_rules! computed {
                 Rows { apart: |a, b, y| each(a, b, y, P::of), onto: |y, b| each_onto(y, b, P::of) }
             }
 
-            fn truths<Q: Question>() -> Truths<Self> {
+            fn bools<Q: PairPredicate>() -> Bools<Self> {
                 |a, b, y| each(a, b, y, |a, b| Bool::from(Q::of(a, b)))
             }
         }
@@ -174,8 +174,8 @@ macro_rules! by_blocks {
                 }
             }
 
-            fn truths<Q: Question>() -> Truths<Self> {
-                |a, b, y| truths_of_blocks([Plain; 2], <$c>::truths::<Q>(), a, b, y)
+            fn bools<Q: PairPredicate>() -> Bools<Self> {
+                |a, b, y| bools_of_blocks([Plain; 2], <$c>::bools::<Q>(), a, b, y)
             }
         }
     )*)*};
@@ -254,7 +254,7 @@ pub(super) fn onto_blocks<T: Element, C: Element>(
 }
 
 /// A predicate of two values.
-pub(crate) trait Question: Send + Sync + 'static {
+pub(crate) trait PairPredicate: Send + Sync + 'static {
     /// The predicate of values of any type but f32.
     fn of<T: Number>(a: T, b: T) -> bool;
 
@@ -263,12 +263,12 @@ pub(crate) trait Question: Send + Sync + 'static {
 }
 
 /// Evaluates a predicate for two rows.
-pub(super) type Truths<T> = fn(Side<'_, T>, Side<'_, T>, &mut [Bool]);
+pub(super) type Bools<T> = fn(Side<'_, T>, Side<'_, T>, &mut [Bool]);
 
 /// Evaluates a predicate for two rows of converted elements.
-pub(super) fn truths_of_blocks<T: Element, C: Element, K: Codec<T, C>>(
+pub(super) fn bools_of_blocks<T: Element, C: Element, K: Codec<T, C>>(
     [a_is, b_is]: [K; 2],
-    of: Truths<C>,
+    of: Bools<C>,
     a: Side<'_, T>,
     b: Side<'_, T>,
     y: &mut [Bool],

@@ -50,7 +50,7 @@ macro_rules! halves {
 
 halves!(F16, Bf16);
 
-macro_rules! truths {
+macro_rules! bools {
     ($($c:ty, $number:ident => $is_true:expr;)*) => {$(
         impl Stored<$c> for Bool {
             #[inline]
@@ -61,7 +61,7 @@ macro_rules! truths {
     )*};
 }
 
-truths! {
+bools! {
     i64, x => x != 0;
     u64, x => x != 0;
     f64, x => x.abs() > 0.0;

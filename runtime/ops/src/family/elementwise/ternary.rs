@@ -129,11 +129,11 @@ impl<F: Ternary> QuantKernel<F> {
 
 impl<F: Ternary> Kernel for QuantKernel<F> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let wanted = |what: &str| Error::new(format!("{what} has no encoding"));
+        let no_encoding = |what: &str| Error::new(format!("{what} has no encoding"));
         let encodings = [
-            cx.input(1)?.encoding().ok_or_else(|| wanted("input 1"))?,
-            cx.input(2)?.encoding().ok_or_else(|| wanted("input 2"))?,
-            cx.output(0)?.encoding().ok_or_else(|| wanted("output 0"))?,
+            cx.input(1)?.encoding().ok_or_else(|| no_encoding("input 1"))?,
+            cx.input(2)?.encoding().ok_or_else(|| no_encoding("input 2"))?,
+            cx.output(0)?.encoding().ok_or_else(|| no_encoding("output 0"))?,
         ];
         let plan =
             plan(cx)?.ok_or_else(|| Error::new("an input is bounded, wanted fixed shapes"))?;
@@ -180,7 +180,7 @@ mod tests {
         elements_keep_their_bits::<F>();
     }
 
-    fn truths(of: &[u8]) -> Vec<Bool> {
+    fn bools(of: &[u8]) -> Vec<Bool> {
         of.iter().map(|&c| Bool::from(c != 0)).collect()
     }
 
@@ -189,30 +189,30 @@ mod tests {
     }
 
     fn three_shapes_broadcast<F: Ternary>() {
-        let c = truths(&[1, 0]);
+        let c = bools(&[1, 0]);
         let (a, b) = ([1f32, 2.0, 3.0], [-1f32, -2.0, -3.0, -4.0, -5.0, -6.0]);
         let y = node::<F>(tensor(&[2, 1], &c), tensor(&[3], &a), tensor(&[2, 3], &b)).one();
-        let wanted: Vec<f32> = (0..6).map(|i| F::of(c[i / 3].get(), a[i % 3], b[i])).collect();
-        assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 3], wanted));
-        let c = truths(&[1, 0, 0]);
+        let expected: Vec<f32> = (0..6).map(|i| F::of(c[i / 3].get(), a[i % 3], b[i])).collect();
+        assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 3], expected));
+        let c = bools(&[1, 0, 0]);
         for core in [Core::CPU, Core::GPU] {
             let (c_of, a_of) = (tensor(&[3], &c), tensor(&[3], &a));
             let y = node::<F>(c_of, a_of, tensor(&[], &[7f32])).on(core).one();
-            let wanted: Vec<f32> = (0..3).map(|i| F::of(c[i].get(), a[i], 7.0)).collect();
-            assert_eq!(y.values::<f32>(), wanted, "{core}");
+            let expected: Vec<f32> = (0..3).map(|i| F::of(c[i].get(), a[i], 7.0)).collect();
+            assert_eq!(y.values::<f32>(), expected, "{core}");
         }
         let halves = |x: [f32; 3]| tensor(&[3], &x.map(F16::from_f32));
         let y = node::<F>(tensor(&[3], &c), halves(a), halves([0.5; 3])).on(Core::GPU).one();
-        let wanted: Vec<F16> =
+        let expected: Vec<F16> =
             (0..3).map(|i| F16::from_f32(F::of(c[i].get(), a[i], 0.5))).collect();
-        assert_eq!(y.values::<F16>(), wanted);
+        assert_eq!(y.values::<F16>(), expected);
         let empty = node::<F>(tensor(&[1], &c[..1]), tensor::<i8>(&[0], &[]), tensor(&[], &[1i8]));
         assert_eq!(empty.one().dims(), [0]);
     }
 
     fn every_type_is_taken<F: Ternary>() {
         fn check<F: Ternary, T: Element + PartialEq>(a: T, b: T) {
-            let c = truths(&[1, 0]);
+            let c = bools(&[1, 0]);
             let run = node::<F>(tensor(&[2], &c), tensor(&[], &[a]), tensor(&[2], &[b; 2]));
             for core in [Core::CPU, Core::GPU] {
                 let y = run.clone().on(core).one();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     fn bounded_shapes_are_those_of_the_run<F: Ternary>() {
-        let c = truths(&[1, 0]);
+        let c = bools(&[1, 0]);
         let a = tensor(&[2], &[1i32, 2]).bounded(&[Dim::UpTo(5)]);
         let y =
             node::<F>(tensor(&[2], &c).bounded(&[Dim::UpTo(5)]), a, tensor(&[1], &[9i32])).one();
@@ -247,18 +247,18 @@ mod tests {
     }
 
     fn quantized_values_are_taken_for_what_they_stand_for<F: Ternary>() {
-        let c = tensor(&[2], &truths(&[1, 0]));
+        let c = tensor(&[2], &bools(&[1, 0]));
         let a = tensor(&[2], &[10u8, 20]).encoded(0.5, 0);
         let run = node::<F>(c, a, tensor(&[], &[12u8]).encoded(1.0, 2)).on(Core::DSP_V68);
         let y_is = Encoding { scale: 0.25, zero_point: 1 };
         let y = run.clone().output_encoding(0, y_is.scale, y_is.zero_point).one();
-        let wanted = [F::of(true, 5.0f32, 10.0), F::of(false, 10.0, 10.0)];
-        assert_eq!(y.values::<u8>(), wanted.map(|y| y_is.quantize::<u8>(y)));
+        let expected = [F::of(true, 5.0f32, 10.0), F::of(false, 10.0, 10.0)];
+        assert_eq!(y.values::<u8>(), expected.map(|y| y_is.quantize::<u8>(y)));
         assert_eq!(run.error(), "output 0 has no encoding");
     }
 
     fn misfits_are_named<F: Ternary>() {
-        let c = || tensor(&[2], &truths(&[1, 0]));
+        let c = || tensor(&[2], &bools(&[1, 0]));
         let run = node::<F>(c(), tensor(&[2], &[1f32; 2]), tensor(&[2], &[1f64; 2]));
         assert_eq!(run.error(), "inputs are f32[2] and f64[2], wanted one element type");
         let run = node::<F>(c(), tensor(&[3], &[1f32; 3]), tensor(&[], &[1f32]));
@@ -270,8 +270,8 @@ mod tests {
         let (b, c) = (edges(0, 67), [true, false].map(Bool::from));
         let c: Vec<Bool> = c.iter().copied().cycle().take(67).collect();
         let y = node::<F>(tensor(&[67], &c), tensor(&[67], &a), tensor(&[67], &b)).one();
-        let wanted = (0..67).map(|i| F::of(c[i].get(), a[i].to_bits(), b[i].to_bits()));
+        let expected = (0..67).map(|i| F::of(c[i].get(), a[i].to_bits(), b[i].to_bits()));
         let y: Vec<u32> = y.values::<f32>().into_iter().map(f32::to_bits).collect();
-        assert_eq!(y, wanted.collect::<Vec<_>>());
+        assert_eq!(y, expected.collect::<Vec<_>>());
     }
 }

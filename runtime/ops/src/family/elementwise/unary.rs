@@ -118,14 +118,14 @@ impl<U: Unary> NumberKernel<U> {
 impl<U: Unary> Kernel for NumberKernel<U> {
     fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
         let is_f32 = cx.input(0)?.dtype() == Some(DType::F32);
-        Ok(usize::from(is_f32 && QuantizedAs::asked_first(cx.epilogue()).is_some()))
+        Ok(usize::from(is_f32 && QuantizedAs::first_quantization(cx.epilogue()).is_some()))
     }
 
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let function = Function::of::<U>(U::params(cx)?);
         let run = run_of(cx.input(0)?.dtype())?;
         let (x, extents) = (cx.input(0)?, Extents::of(cx)?);
-        let quantized = QuantizedAs::asked_first(cx.epilogue());
+        let quantized = QuantizedAs::first_quantization(cx.epilogue());
         let is_few = quantized.is_none()
             && extents == Extents::Fixed
             && x.dtype() == Some(DType::F32)
@@ -198,8 +198,8 @@ fn run_of(dtype: Option<DType>) -> Result<Run, Error> {
     match dtype {
         Some(DType::F32) => Ok(singles),
         Some(DType::F64) => Ok(doubles),
-        Some(DType::F16) => Ok(halves::<F16>),
-        Some(DType::Bf16) => Ok(halves::<Bf16>),
+        Some(DType::F16) => Ok(half_precision::<F16>),
+        Some(DType::Bf16) => Ok(half_precision::<Bf16>),
         _ => of_type!(
             dtype,
             [I8 = i8, I16 = i16, I32 = i32, I64 = i64, U8 = u8, U16 = u16, U32 = u32, U64 = u64],
@@ -218,7 +218,7 @@ fn singles(function: &Function, extents: Extents, io: Io<'_>) -> Result<(), Exec
     )
 }
 
-fn halves<T: Stored<f32>>(
+fn half_precision<T: Stored<f32>>(
     function: &Function,
     extents: Extents,
     io: Io<'_>,
@@ -332,14 +332,14 @@ mod tests {
         let dims = [1, x.len()];
         let floats: Vec<f32> = x.iter().map(|&x| x as f32).collect();
         for (node, params) in nodes::<U>(name) {
-            let wanted: Vec<f64> = x.iter().map(|&x| exact::<U>(x, params)).collect();
+            let expected: Vec<f64> = x.iter().map(|&x| exact::<U>(x, params)).collect();
             for core in [Core::CPU, Core::GPU] {
                 let y = node.clone().on(core).input(tensor(&dims, &floats)).one();
-                assert_near(&y.values::<f32>(), &wanted, U::WITHIN);
+                assert_near(&y.values::<f32>(), &expected, U::WITHIN);
             }
-            let wanted: Vec<f64> = x.iter().map(|&x| (U::F64)(x, params)).collect();
+            let expected: Vec<f64> = x.iter().map(|&x| (U::F64)(x, params)).collect();
             let y = node.input(tensor(&dims, &x)).one().values::<f64>();
-            assert_near(&y, &wanted, 0.0);
+            assert_near(&y, &expected, 0.0);
         }
     }
 
@@ -347,39 +347,39 @@ mod tests {
         let x: Vec<F16> = points().into_iter().map(|x| F16::from_f32(x as f32)).collect();
         let dims = [x.len()];
         for (node, params) in nodes::<U>(name) {
-            let wanted = x.iter().map(|x| exact::<U>(x.to_f32().into(), params));
-            let wanted: Vec<f64> = wanted.collect();
+            let expected = x.iter().map(|x| exact::<U>(x.to_f32().into(), params));
+            let expected: Vec<f64> = expected.collect();
             for core in [Core::CPU, Core::GPU] {
                 let y = node.clone().on(core).input(tensor(&dims, &x)).one();
                 let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
                 let rounded = |&x: &f64| f64::from(F16::from_f32(x as f32).to_f32());
-                assert_near(&y, &wanted.iter().map(rounded).collect::<Vec<_>>(), 1e-3);
+                assert_near(&y, &expected.iter().map(rounded).collect::<Vec<_>>(), 1e-3);
             }
             let x: Vec<Bf16> = x.iter().map(|x| Bf16::from_f32(x.to_f32())).collect();
-            let wanted = x.iter().map(|x| exact::<U>(x.to_f32().into(), params));
-            let wanted: Vec<f64> = wanted.collect();
+            let expected = x.iter().map(|x| exact::<U>(x.to_f32().into(), params));
+            let expected: Vec<f64> = expected.collect();
             let y = node.input(tensor(&dims, &x)).one();
             let y: Vec<f32> = y.values::<Bf16>().into_iter().map(Bf16::to_f32).collect();
-            assert_near(&y, &wanted, 8e-3);
+            assert_near(&y, &expected, 8e-3);
         }
     }
 
     fn is_shared_out_and_bounded<U: Unary>(name: &str) {
         let (node, params) = nodes::<U>(name).swap_remove(0);
         let x = points();
-        let wanted: Vec<f64> = x.iter().map(|&x| exact::<U>(x, params)).collect();
+        let expected: Vec<f64> = x.iter().map(|&x| exact::<U>(x, params)).collect();
         let count = x.len();
         let len = 2 * GRAIN + 7;
         let of_all = |values: &[f64]| values.iter().copied().cycle().take(len).collect::<Vec<_>>();
         let x: Vec<f32> = of_all(&x).into_iter().map(|x| x as f32).collect();
         for threads in [1, 3] {
             let y = node.clone().threads(threads).input(tensor(&[len], &x)).one();
-            assert_near(&y.values::<f32>(), &of_all(&wanted), U::WITHIN);
+            assert_near(&y.values::<f32>(), &of_all(&expected), U::WITHIN);
         }
         let x = tensor(&[count], &x[..count]).bounded(&[Dim::UpTo(40_000)]);
         let y = node.input(x).one();
         assert_eq!(y.dims(), [count]);
-        assert_near(&y.values::<f32>(), &wanted, U::WITHIN);
+        assert_near(&y.values::<f32>(), &expected, U::WITHIN);
     }
 
     fn quantized_values_are_those_of_a_table<T: QuantizedType, U: Unary>(
@@ -399,9 +399,9 @@ mod tests {
             let run = node.on(Core::DSP_V68).input(x.clone());
             let y = run.output_encoding(0, y_is.scale, y_is.zero_point).one();
             let of = |x: f32| (U::F64)(x.into(), params) as f32;
-            let wanted: Vec<T> =
+            let expected: Vec<T> =
                 all.iter().map(|&x| y_is.quantize(of(x_is.dequantize(x)))).collect();
-            assert!(y.values::<T>() == wanted, "quantized values of {}", U::NAME);
+            assert!(y.values::<T>() == expected, "quantized values of {}", U::NAME);
         }
     }
 
@@ -423,8 +423,8 @@ mod tests {
         for (node, params) in nodes::<U>(name) {
             let run = node.input(tensor(&[5], &x));
             if U::INTS.has(T::DTYPE) {
-                let wanted = x.map(|x| T::store((U::INT)(x.load(), params)));
-                assert_eq!(run.one().values::<T>(), wanted, "{} of {}", U::NAME, T::DTYPE);
+                let expected = x.map(|x| T::store((U::INT)(x.load(), params)));
+                assert_eq!(run.one().values::<T>(), expected, "{} of {}", U::NAME, T::DTYPE);
             } else {
                 let error = run.error();
                 assert!(error.starts_with("no kernel on cpu takes"), "{error}");
@@ -445,11 +445,11 @@ mod tests {
 
     fn an_element_has_its_bits_wherever_it_lies<U: Unary>(name: &str) {
         let alone = |x: f32| bench(name).input(tensor(&[], &[x])).one().values::<f32>()[0];
-        let wanted = bits(&EDGES.map(alone));
+        let expected = bits(&EDGES.map(alone));
         for (len, first) in LENGTHS.into_iter().flat_map(|len| [0, 5].map(|first| (len, first))) {
             let y = bench(name).input(tensor(&[len], &edges(first, len))).one();
-            let wanted = wanted.iter().copied().cycle().skip(first).take(len);
-            assert_eq!(bits(&y.values()), wanted.collect::<Vec<_>>(), "{len} from {first} on");
+            let expected = expected.iter().copied().cycle().skip(first).take(len);
+            assert_eq!(bits(&y.values()), expected.collect::<Vec<_>>(), "{len} from {first} on");
         }
         let len = 2 * GRAIN + 7;
         settled_on_any_threads(&bench(name).input(tensor(&[len], &edges(0, len))));

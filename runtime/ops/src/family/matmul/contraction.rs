@@ -105,12 +105,12 @@ pub(crate) struct Sums {
 }
 
 impl Arrangement {
-    /// Returns the arrangement of a tensor into the axes `wanted`, in their order.
-    pub(crate) fn of(x: &[LabeledAxis], wanted: &[Label]) -> Self {
+    /// Returns the arrangement of a tensor into the axes `order`, in their order.
+    pub(crate) fn of(x: &[LabeledAxis], order: &[Label]) -> Self {
         let kept: Vec<LabeledAxis> =
-            wanted.iter().filter_map(|&label| find(x, label)).copied().collect();
+            order.iter().filter_map(|&label| find(x, label)).copied().collect();
         if kept.len() < x.len() || !is_dense(x) {
-            let others = x.iter().filter(|axis| !wanted.contains(&axis.label));
+            let others = x.iter().filter(|axis| !order.contains(&axis.label));
             let summed = Positions::of(&others.copied().collect::<Vec<_>>());
             let (outer, len, stride) = summed.split_last();
             return Self::Summed(Sums { kept: Positions::of(&kept), outer, len, stride });
@@ -248,13 +248,13 @@ pub(crate) struct Contraction {
     pub(crate) right: Arrangement,
     batch: usize,
     product: Product,
-    way: Way,
+    method: Method,
     /// The axes of the dense result.
     pub(crate) result: Vec<LabeledAxis>,
 }
 
 #[derive(Clone, Copy)]
-enum Way {
+enum Method {
     /// Computed term by term.
     Plain,
     /// Computed on the primitives, with scratch memory for `sides` right sides.
@@ -271,7 +271,7 @@ impl Contraction {
         [rows, depth, cols].into_iter().fold(self.batch, usize::saturating_mul)
     }
 
-    /// Contracts `a` with the input at `port`, whose axes are `b`, over all labels that are not in `wanted`.
+    /// Contracts `a` with the input at `port`, whose axes are `b`, over all labels that are not in `order`.
     pub(crate) fn of(
         cx: &FinalizeCx<'_>,
         a: &[LabeledAxis],
@@ -299,15 +299,15 @@ impl Contraction {
         let mut right = Arrangement::of(b, &labels([&batch, &depth, &cols]));
         let is_float = cx.input(port)?.dtype() == Some(DType::F32);
         let work = product.rows.saturating_mul(product.depth).saturating_mul(product.cols);
-        let mut way = Way::Plain;
+        let mut method = Method::Plain;
         if is_float && product.cols > 1 && work >= SMALL {
             let transposed = Arrangement::of(b, &labels([&batch, &cols, &depth]));
             if transposed.is_same() && !right.is_same() {
                 (product.right, right) = (Layout::Transposed, transposed);
             }
-            way = Way::floats(cx, port, &product, count(&batch), right.is_same())?;
+            method = Method::floats(cx, port, &product, count(&batch), right.is_same())?;
         }
-        if matches!(way, Way::Plain) && product.right == Layout::Transposed {
+        if matches!(method, Method::Plain) && product.right == Layout::Transposed {
             product.right = Layout::Rows;
             right = Arrangement::of(b, &labels([&batch, &depth, &cols]));
         }
@@ -321,7 +321,7 @@ impl Contraction {
         }
         let dims: Vec<usize> = lens.iter().map(|axis| axis.len).collect();
         let result = labeled(&labels([&batch, &rows, &cols]), &dims);
-        Ok(Self { left, right, batch: count(&batch), product, way, result })
+        Ok(Self { left, right, batch: count(&batch), product, method, result })
     }
 
     /// Returns the elements of the result.
@@ -338,18 +338,18 @@ impl Contraction {
 
     /// Whether the input was packed before the run.
     pub(crate) fn is_packed(&self) -> bool {
-        matches!(self.way, Way::Floats { packed: Some(_), .. })
+        matches!(self.method, Method::Floats { packed: Some(_), .. })
     }
 
     fn sides_len(&self) -> usize {
-        match self.way {
-            Way::Floats { packed: None, sides } => sides * self.product.packed_len(),
-            Way::Floats { .. } | Way::Plain => 0,
+        match self.method {
+            Method::Floats { packed: None, sides } => sides * self.product.packed_len(),
+            Method::Floats { .. } | Method::Plain => 0,
         }
     }
 }
 
-impl Way {
+impl Method {
     /// Chooses the primitives, if they pay off.
     fn floats(
         cx: &FinalizeCx<'_>,
@@ -402,7 +402,9 @@ pub(crate) fn multiply_floats(
     (a, b): (&[f32], &[f32]),
     y: &mut [f32],
 ) -> Result<(), ExecError> {
-    let Way::Floats { packed, sides } = step.way else { return multiply(step, call, (a, b), y) };
+    let Method::Floats { packed, sides } = step.method else {
+        return multiply(step, call, (a, b), y);
+    };
     let (batch, product) = (step.batch, step.product);
     let Product { rows, depth, cols, .. } = product;
     let (len, epilogue) = (product.packed_len(), Epilogue::default());

@@ -7,8 +7,8 @@ use udo_api::{
 
 use super::{GemmSizes, Products, Side, split};
 use crate::family::gpu::{
-    EXACT, FINISH, FINISH_PARAMS, Finish, LOAD_VECTORS, Meeting, REAL, Steps, Storage, check_lens,
-    ints,
+    EXACT, FINISH, FINISH_PARAMS, Finish, LOAD_VECTORS, REAL, Steps, Storage, StridedAccess,
+    check_lens, ints,
 };
 
 /// Columns of a tile: a vector.
@@ -66,7 +66,7 @@ struct Tiled {
     /// Strides of the addend between rows and columns, if any.
     addend: Option<[usize; 2]>,
     /// Offsets of each pair of matrices.
-    batch: Meeting,
+    batch: StridedAccess,
     finish: Finish,
     tile: fn(&Self, WorkItem, &Buffers<'_>) -> Result<(), ExecError>,
 }
@@ -191,7 +191,7 @@ impl GpuKernel for MatMulGpu {
             b_steps: [cols, 1],
             scales: [1.0, 0.0],
             addend: None,
-            batch: Meeting::of(batch.shape(), &steps),
+            batch: StridedAccess::of(batch.shape(), &steps),
             finish: Finish::of(cx, channels(cx)?)?,
             tile: Tiled::tile(cx, rows)?,
         }))
@@ -239,7 +239,7 @@ impl GpuKernel for GemmGpu {
             b_steps: if trans_b { [1, depth] } else { [cols, 1] },
             scales,
             addend: is_added.then_some(c_steps),
-            batch: Meeting::of(&[], &[one.clone(), one]),
+            batch: StridedAccess::of(&[], &[one.clone(), one]),
             finish: Finish::of(cx, channels(cx)?)?,
             tile: Tiled::tile(cx, rows)?,
         }))

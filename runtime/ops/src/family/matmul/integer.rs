@@ -132,9 +132,9 @@ impl Numbers {
         let of_result = |port| Lines::read(cx, port, &whole(&y), Along::Rows);
         for (zero, of) in [(a_zero, O::PORTS.a), (b_zero, O::PORTS.b)] {
             if cx.has_input(zero) && cx.input(zero)?.dtype() != cx.input(of)?.dtype() {
-                let (found, wanted) = (cx.input(zero)?, cx.input(of)?);
+                let (found, expected) = (cx.input(zero)?, cx.input(of)?);
                 return Err(Error::new(format!(
-                    "input {zero} is {found}, wanted a zero point of the type of {wanted}"
+                    "input {zero} is {found}, wanted a zero point of the type of {expected}"
                 )));
             }
         }
@@ -280,8 +280,8 @@ impl<O: IntegerProducts> Kernel for IntegerKernel<O> {
         let is_one = packed.is_some() && rights == 1 && !numbers.are_of_rows() && !O::IS_GEMM;
         let has_depth = a.full_shape().iter().last().is_some_and(|dim| dim.exact().is_some());
         if is_bounded && !(is_one && has_depth && a.rank() > 1) {
-            let wanted = "wanted rows of one length, one scale, and a constant right side";
-            return Err(Error::new(format!("input {} is {a}, {wanted}", O::PORTS.a)));
+            let expected = "wanted rows of one length, one scale, and a constant right side";
+            return Err(Error::new(format!("input {} is {a}, {expected}", O::PORTS.a)));
         }
         Ok(Self {
             product,
@@ -337,7 +337,8 @@ fn execute<O: IntegerProducts, Y: ProductOutput>(
     let [zeros_len, scales_len, signed_len, packed_len] = kernel.scratch_lens();
     let zeros = scratch.take::<i8>(zeros_len)?;
     let scales = scratch.take::<f32>(scales_len)?;
-    let mut own = Own { signed: scratch.take(signed_len)?, packed: scratch.take(packed_len)? };
+    let mut own =
+        RightScratch { signed: scratch.take(signed_len)?, packed: scratch.take(packed_len)? };
     for ([a_at, b_at], y) in
         kernel.batch.positions().zip(y.chunks_exact_mut(product.rows * product.cols))
     {
@@ -353,7 +354,7 @@ fn execute<O: IntegerProducts, Y: ProductOutput>(
 }
 
 /// Scratch memory for a right side that is not constant.
-struct Own<'a> {
+struct RightScratch<'a> {
     signed: &'a mut [i8],
     packed: &'a mut [i8],
 }
@@ -407,7 +408,7 @@ impl<O: IntegerProducts> IntegerKernel<O> {
         inputs: &Inputs<'_>,
         packed: &PackedConstants<'a>,
         at: usize,
-        own: &'a mut Own<'_>,
+        own: &'a mut RightScratch<'_>,
     ) -> Result<&'a [i8], ExecError> {
         let IntegerProduct { depth, cols, .. } = self.product;
         if let Some(constant) = self.packed {

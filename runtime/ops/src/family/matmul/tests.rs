@@ -57,8 +57,8 @@ fn subnormal_numbers_are_kept_and_sums_overflow_to_infinity() {
     let a = [SUBNORMAL, -SUBNORMAL, f32::MAX, f32::MIN];
     for op in MEMBERS {
         for run in products(op, tensor(&[4, 1], &a), &tensor(&[1, 2], &[1f32, 2.0])) {
-            let wanted: Vec<f32> = a.iter().flat_map(|&a| [a, 2.0 * a]).collect();
-            assert_eq!(run.one().values::<f32>(), wanted, "{op}");
+            let expected: Vec<f32> = a.iter().flat_map(|&a| [a, 2.0 * a]).collect();
+            assert_eq!(run.one().values::<f32>(), expected, "{op}");
         }
     }
 }

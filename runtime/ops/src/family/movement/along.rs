@@ -25,9 +25,9 @@ pub(crate) struct Along {
 impl Along {
     /// Computes the positions along `axis` of a tensor of extents `data` for indices of extents `indices`.
     pub(crate) fn of(axis: usize, data: &[usize], indices: &[usize]) -> Result<Self, ExecError> {
-        for (at, (&wanted, &extent)) in indices.iter().zip(data).enumerate() {
-            if at != axis && wanted > extent {
-                return Err(ExecError::bad_value(wanted as i64, at));
+        for (at, (&requested, &extent)) in indices.iter().zip(data).enumerate() {
+            if at != axis && requested > extent {
+                return Err(ExecError::bad_value(requested as i64, at));
             }
         }
         let mut steps = strides(data);
@@ -73,10 +73,11 @@ pub(crate) fn check_along(
     indices: &TensorDesc,
 ) -> Result<(), Error> {
     let mut extents = indices.shape().iter().zip(data.shape()).enumerate();
-    let fits = |(at, (wanted, extent)): (usize, (&usize, &usize))| at == axis || wanted <= extent;
+    let fits =
+        |(at, (requested, extent)): (usize, (&usize, &usize))| at == axis || requested <= extent;
     if indices.rank() == data.rank() && extents.all(fits) {
         return Ok(());
     }
-    let wanted = format!("no more of any axis than {data} but for axis {axis}");
-    Err(Error::new(format!("input 1 is {indices}, wanted {wanted}")))
+    let expected = format!("no more of any axis than {data} but for axis {axis}");
+    Err(Error::new(format!("input 1 is {indices}, wanted {expected}")))
 }

@@ -26,22 +26,22 @@ impl Blocks {
     /// Returns the shape of `x` with channels rearranged into blocks of pixels.
     pub(crate) fn to_space(self, x: &TensorDesc) -> Result<Shape, Error> {
         let Self { size, images: [_, c, h, w] } = self;
-        let wanted = || self.refusal(x, "channels");
+        let misfit = || self.refusal(x, "channels");
         let area = size.checked_mul(size).filter(|&area| c.is_multiple_of(area));
-        let area = area.ok_or_else(wanted)?;
-        let long = |extent: usize| extent.checked_mul(size).ok_or_else(wanted);
+        let area = area.ok_or_else(misfit)?;
+        let long = |extent: usize| extent.checked_mul(size).ok_or_else(misfit);
         with_extents(x, [c / area, long(h)?, long(w)?])
     }
 
     /// Returns the shape of `x` with blocks of pixels rearranged into channels.
     pub(crate) fn to_depth(self, x: &TensorDesc) -> Result<Shape, Error> {
         let Self { size, images: [_, c, h, w] } = self;
-        let wanted = || self.refusal(x, "pixels");
+        let misfit = || self.refusal(x, "pixels");
         if !h.is_multiple_of(size) || !w.is_multiple_of(size) {
-            return Err(wanted());
+            return Err(misfit());
         }
         let area = size.checked_mul(size).and_then(|area| area.checked_mul(c));
-        with_extents(x, [area.ok_or_else(wanted)?, h / size, w / size])
+        with_extents(x, [area.ok_or_else(misfit)?, h / size, w / size])
     }
 
     fn refusal(self, x: &TensorDesc, of: &str) -> Error {
@@ -75,8 +75,8 @@ impl BatchBlocks {
         let &[n, c, h, w] = x.shape() else { return Err(no_images(x)) };
         let block = node.ints("block")?;
         let around = if node.has_param(name) { node.ints(name)? } else { &[0; 4] };
-        let refused = |name: &str, found: &[i64], wanted: &str| {
-            Error::new(format!("parameter {name:?} is {found:?}, wanted {wanted}"))
+        let refused = |name: &str, found: &[i64], expected: &str| {
+            Error::new(format!("parameter {name:?} is {found:?}, wanted {expected}"))
         };
         let extents = extents(block).filter(|block: &[usize; 2]| !block.contains(&0));
         let sides = "rows above and below, columns before and behind";

@@ -9,7 +9,7 @@ use udo_api::{
 };
 
 use super::{Movement, Strips, Walks};
-use crate::family::gpu::{Meeting, check_lens, int, ints, width};
+use crate::family::gpu::{StridedAccess, check_lens, int, ints, width};
 
 const RULES: &[PortRule] = &[input(0, types::ANY), output_like(0, 0)];
 
@@ -24,7 +24,7 @@ type Item<K> = fn(&K, usize, &Buffers<'_>) -> Result<(), ExecError>;
 /// A movement that reads each output element at a strided position.
 pub(crate) trait Strided: Send + Sync + 'static {
     /// Returns how positions of the only input map to those of the output.
-    fn meeting(cx: &FinalizeCx<'_>) -> Result<Meeting, Error>;
+    fn access(cx: &FinalizeCx<'_>) -> Result<StridedAccess, Error>;
 }
 
 /// Returns the GPU kernel of the operator `name` for the movement `M`.
@@ -33,7 +33,7 @@ pub(crate) const fn strided<M: Strided>(name: &'static str) -> KernelDef {
 }
 
 struct StridedGpu<M> {
-    meeting: Meeting,
+    access: StridedAccess,
     element: String,
     item: Item<Self>,
     of: PhantomData<fn() -> M>,
@@ -47,26 +47,26 @@ impl<M: Strided> GpuKernel for StridedGpu<M> {
         check_lens(cx)?;
         let dtype = cx.input(0)?.dtype();
         let item = of_width!(dtype, B => Self::item::<B> as Item<Self>)?;
-        Ok(Self { meeting: M::meeting(cx)?, element: element(dtype), item, of: PhantomData })
+        Ok(Self { access: M::access(cx)?, element: element(dtype), item, of: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
         let text = format!(
             "__kernel void udo_move(__global const ELEMENT *x, __global ELEMENT *y{}) {{\n    \
              const int i = get_global_id(0);\n{}    y[i] = x[p0];\n}}\n",
-            self.meeting.params(),
-            self.meeting.places()
+            self.access.params(),
+            self.access.places()
         );
         let launch = Launch::new(text, "udo_move").options(self.element.clone());
-        let launch = launch.args([GpuArg::input(0), GpuArg::output(0)]).args(self.meeting.args()?);
-        info.push_launch(launch.global_size([self.meeting.len(), 1, 1]));
+        let launch = launch.args([GpuArg::input(0), GpuArg::output(0)]).args(self.access.args()?);
+        info.push_launch(launch.global_size([self.access.len(), 1, 1]));
         Ok(())
     }
 }
 
 impl<M> StridedGpu<M> {
     fn item<B: Bits>(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
-        buffers.set_bits(0, i, buffers.get_bits::<B>(0, self.meeting.place(0, i))?)
+        buffers.set_bits(0, i, buffers.get_bits::<B>(0, self.access.place(0, i))?)
     }
 }
 

@@ -4,7 +4,7 @@ use udo_api::{Bits, Element, ExecError, Io, MAX_RANK, bytes_of, bytes_of_mut};
 use udo_simd::rows;
 
 use crate::family::axes::strides;
-use crate::family::gpu::{Meeting, Steps};
+use crate::family::gpu::{Steps, StridedAccess};
 
 /// A permutation of the axes of input 0, viewed in a shape.
 #[derive(Clone, Debug)]
@@ -16,11 +16,11 @@ pub(crate) struct Permutation {
 
 impl Permutation {
     /// Returns how output positions map to input positions.
-    pub(crate) fn meeting(&self) -> Meeting {
+    pub(crate) fn access(&self) -> StridedAccess {
         let own = strides(&self.shape);
         let dims: Vec<usize> = self.perm.iter().map(|&axis| self.shape[axis]).collect();
         let along = self.perm.iter().map(|&axis| own[axis].cast_signed()).collect();
-        Meeting::of(&dims, &[Steps { start: 0, along }])
+        StridedAccess::of(&dims, &[Steps { start: 0, along }])
     }
 
     pub(crate) fn execute<B: Bits>(&self, mut io: Io<'_>) -> Result<(), ExecError> {

@@ -4,11 +4,11 @@ use udo_api::{Bits, ExecError, Io, MAX_RANK};
 
 use super::{Walk, Walks};
 
-/// Broadcasts input 0 to `wanted`, and sets the shape of output 0.
-pub(crate) fn expand<B: Bits>(io: Io<'_>, wanted: &[usize]) -> Result<(), ExecError> {
+/// Broadcasts input 0 to `target`, and sets the shape of output 0.
+pub(crate) fn expand<B: Bits>(io: Io<'_>, target: &[usize]) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, parallel, .. } = io;
     let (x, dims) = (inputs.get_bits::<B>(0)?, inputs.shape(0)?);
-    let (walks, rank) = repeats(dims, wanted)
+    let (walks, rank) = repeats(dims, target)
         .map_err(|(axis, extent)| ExecError::bad_value(extent as i64, axis))?;
     let extents = walks.map(|walk| walk.len);
     outputs.set_shape(0, &extents[..rank])?;
@@ -20,17 +20,17 @@ pub(crate) fn expand<B: Bits>(io: Io<'_>, wanted: &[usize]) -> Result<(), ExecEr
 /// extent.
 pub(crate) fn repeats(
     dims: &[usize],
-    wanted: &[usize],
+    target: &[usize],
 ) -> Result<([Walk; MAX_RANK], usize), (usize, usize)> {
-    let rank = dims.len().max(wanted.len());
+    let rank = dims.len().max(target.len());
     let at = |dims: &[usize], axis: usize| {
         (axis + dims.len()).checked_sub(rank).map_or(1, |axis| dims[axis])
     };
     let mut walks = [Walk::whole(1); MAX_RANK];
     for (axis, walk) in walks.iter_mut().enumerate().take(rank) {
-        *walk = match (at(dims, axis), at(wanted, axis)) {
+        *walk = match (at(dims, axis), at(target, axis)) {
             (1, times) => Walk::times(1, times),
-            (extent, wanted) if wanted == 1 || wanted == extent => Walk::whole(extent),
+            (extent, target) if target == 1 || target == extent => Walk::whole(extent),
             (extent, _) => return Err((axis, extent)),
         };
     }

@@ -41,12 +41,12 @@ struct Run {
     len: usize,
     /// Input position of the first one; `None` for the fill value.
     from: Option<usize>,
-    way: Way,
+    advance: Advance,
 }
 
 /// How a run continues.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum Advance {
     Step(isize),
     /// This many positions, repeated.
     Cycle(usize),
@@ -121,40 +121,42 @@ impl Walk {
     fn run(&self, at: usize, left: usize) -> Run {
         let Self { start, step, extent, .. } = *self;
         let (at, end) = (start + at as isize * step, extent as isize);
-        let here = |len: usize, from: isize, way: Way| Run {
+        let here = |len: usize, from: isize, advance: Advance| Run {
             len: len.min(left),
             from: usize::try_from(from).ok().map(|from| self.from + from),
-            way,
+            advance,
         };
         if (0..end).contains(&at) {
             return match step {
-                0 => here(left, at, Way::Cycle(1)),
+                0 => here(left, at, Advance::Cycle(1)),
                 1 if self.beyond == Beyond::Wrap && at == 0 && left > extent => {
-                    here(left, at, Way::Cycle(extent))
+                    here(left, at, Advance::Cycle(extent))
                 }
-                1.. => here(((end - at) as usize).div_ceil(step as usize), at, Way::Step(step)),
-                _ => here(at as usize / step.unsigned_abs() + 1, at, Way::Step(step)),
+                1.. => here(((end - at) as usize).div_ceil(step as usize), at, Advance::Step(step)),
+                _ => here(at as usize / step.unsigned_abs() + 1, at, Advance::Step(step)),
             };
         }
         let until_input =
             if at < 0 { at.unsigned_abs().div_ceil(step.unsigned_abs().max(1)) } else { left };
         match self.beyond {
-            _ if extent == 0 => Run { len: left, from: None, way: Way::Step(1) },
-            Beyond::Fill => Run { len: until_input.min(left), from: None, way: Way::Step(1) },
-            Beyond::Edge => here(until_input, at.clamp(0, end - 1), Way::Cycle(1)),
-            Beyond::Reflect if extent == 1 => here(left, 0, Way::Cycle(1)),
+            _ if extent == 0 => Run { len: left, from: None, advance: Advance::Step(1) },
+            Beyond::Fill => {
+                Run { len: until_input.min(left), from: None, advance: Advance::Step(1) }
+            }
+            Beyond::Edge => here(until_input, at.clamp(0, end - 1), Advance::Cycle(1)),
+            Beyond::Reflect if extent == 1 => here(left, 0, Advance::Cycle(1)),
             Beyond::Wrap => {
                 let at = at.rem_euclid(end);
-                let way = if at == 0 { Way::Cycle(extent) } else { Way::Step(1) };
-                here(if at == 0 { left } else { (end - at) as usize }, at, way)
+                let advance = if at == 0 { Advance::Cycle(extent) } else { Advance::Step(1) };
+                here(if at == 0 { left } else { (end - at) as usize }, at, advance)
             }
             Beyond::Reflect => {
                 let period = 2 * (end - 1);
                 let at = at.rem_euclid(period);
                 if at < end - 1 {
-                    here((end - 1 - at) as usize, at, Way::Step(1))
+                    here((end - 1 - at) as usize, at, Advance::Step(1))
                 } else {
-                    here((period - at) as usize, period - at, Way::Step(-1))
+                    here((period - at) as usize, period - at, Advance::Step(-1))
                 }
             }
         }
@@ -303,7 +305,7 @@ impl Walks {
             let run = last.run(at, y.len() / inner);
             let (part, rest) = y.split_at_mut(run.len * inner);
             match run.from {
-                Some(from) => copy_run(&x[from * inner..], x, from, run.way, inner, part),
+                Some(from) => copy_run(&x[from * inner..], x, from, run.advance, inner, part),
                 None => part.fill(fill),
             }
             at += run.len;
@@ -313,11 +315,11 @@ impl Walks {
 }
 
 /// Writes one run: `x` is `row` from position `from` on.
-fn copy_run<B: Bits>(x: &[B], row: &[B], from: usize, way: Way, inner: usize, y: &mut [B]) {
-    match way {
-        Way::Step(1) => y.copy_from_slice(&x[..y.len()]),
-        Way::Cycle(len) => cycle(&x[..len * inner], y),
-        Way::Step(step) if inner == 1 => {
+fn copy_run<B: Bits>(x: &[B], row: &[B], from: usize, advance: Advance, inner: usize, y: &mut [B]) {
+    match advance {
+        Advance::Step(1) => y.copy_from_slice(&x[..y.len()]),
+        Advance::Cycle(len) => cycle(&x[..len * inner], y),
+        Advance::Step(step) if inner == 1 => {
             let far = step.unsigned_abs();
             if step > 0 {
                 y.iter_mut().zip(x.iter().step_by(far)).for_each(|(y, x)| *y = *x);
@@ -326,7 +328,7 @@ fn copy_run<B: Bits>(x: &[B], row: &[B], from: usize, way: Way, inner: usize, y:
                 y.iter_mut().zip(back).for_each(|(y, x)| *y = *x);
             }
         }
-        Way::Step(step) => {
+        Advance::Step(step) => {
             for (at, y) in y.chunks_exact_mut(inner).enumerate() {
                 let position = (from as isize + at as isize * step) as usize;
                 y.copy_from_slice(&row[position * inner..][..inner]);

@@ -264,10 +264,10 @@ mod tests {
         let x: Vec<f32> = noise(DIMS.iter().product()).iter().map(|x| x * 3.0 + 50.0).collect();
         let wide: Vec<f64> = x.iter().copied().map(f64::from).collect();
         for groups in [1, 2, 3, 6] {
-            let wanted = naive(groups, &wide);
+            let expected = naive(groups, &wide);
             on_gpu_too(&run("GroupNormalization", groups, &x), 1e-4);
             let y = settled_on_any_threads(&run("GroupNormalization", groups, &x));
-            assert_near(&y.values::<f32>(), &wanted, 1e-4);
+            assert_near(&y.values::<f32>(), &expected, 1e-4);
         }
         let y = on_gpu_too(&run("InstanceNormalization", 6, &x).threads(3), 1e-4);
         assert_near(&y.values::<f32>(), &naive(6, &wide), 1e-4);
@@ -287,10 +287,10 @@ mod tests {
             for groups in [2, 6] {
                 let op = if groups == 6 { "InstanceNormalization" } else { "GroupNormalization" };
                 let run = run_with(1e-12, op, groups, &x);
-                let wanted = naive_with(1e-12, groups, &wide);
+                let expected = naive_with(1e-12, groups, &wide);
                 for core in [udo_api::Core::CPU, udo_api::Core::GPU] {
                     let y = run.clone().on(core).one().values::<f32>();
-                    assert_near(&y, &wanted, 2e-4);
+                    assert_near(&y, &expected, 2e-4);
                 }
             }
         }

@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    fn wanted<N: LaneNorm>(x: &[f64], AxisSplit { outer, len, inner }: AxisSplit) -> Vec<f64> {
+    fn expected<N: LaneNorm>(x: &[f64], AxisSplit { outer, len, inner }: AxisSplit) -> Vec<f64> {
         let mut y = vec![0.0; x.len()];
         for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
             let at = |k: usize| (o * len + k) * inner + i;
@@ -195,12 +195,12 @@ mod tests {
     fn check<N: LaneNorm>(dims: &[usize], split: AxisSplit, given: impl Fn(Bench) -> Bench) {
         let floats: Vec<f32> = noise(dims.iter().product()).iter().map(|x| x * 4.0).collect();
         let doubles: Vec<f64> = floats.iter().copied().map(f64::from).collect();
-        let wanted = wanted::<N>(&doubles, split);
+        let expected = expected::<N>(&doubles, split);
         let run = given(bench(N::NAME).input(tensor(dims, &floats)));
         let y = if N::GPU.is_some() { on_gpu_too(&run, 1e-6) } else { run.one() };
-        assert_near(&y.values::<f32>(), &wanted, 1e-6);
+        assert_near(&y.values::<f32>(), &expected, 1e-6);
         let y = given(bench(N::NAME).input(tensor(dims, &doubles))).one();
-        assert_near(&y.values::<f64>(), &wanted, 1e-12);
+        assert_near(&y.values::<f64>(), &expected, 1e-12);
     }
 
     fn lanes_lie_along_any_axis<N: LaneNorm>() {

@@ -192,11 +192,11 @@ mod tests {
                 let doubles = |x: &[f32]| x.iter().copied().map(f64::from).collect::<Vec<_>>();
                 let (rows, scale) = (x.chunks(cols).map(doubles), doubles(&scale));
                 let normed = |x: Vec<f64>| (N::TEST)(&x, [&scale, &[]], f64::from(1e-12f32));
-                let wanted: Vec<f64> = rows.flat_map(normed).collect();
+                let expected: Vec<f64> = rows.flat_map(normed).collect();
                 for core in [Core::CPU, Core::GPU] {
                     println!("{} {core:?}: {mean} with {spread}, {cols} elements", N::NAME);
                     let y = run.clone().on(core).one().values::<f32>();
-                    assert_near(&y, &wanted, 1e-4);
+                    assert_near(&y, &expected, 1e-4);
                 }
             }
         }
@@ -248,21 +248,21 @@ mod tests {
         let wide = |x: &[f32]| x.iter().copied().map(f64::from).collect::<Vec<_>>();
         let (scale, bias) = (wide(&scale), wide(&bias));
         let rows = x.chunks(row).map(wide);
-        let wanted: Vec<f64> =
+        let expected: Vec<f64> =
             rows.flat_map(|x| (N::TEST)(&x, [&scale, &bias], f64::from(1e-3f32))).collect();
-        assert_near(&found[0].values::<f32>(), &wanted, 1e-5);
+        assert_near(&found[0].values::<f32>(), &expected, 1e-5);
         let run = bench(N::NAME).threads(3).input(tensor(&dims, &wide(&x))).int("axis", axis);
         let run = run.input(tensor(&dims[place..], &scale)).float("epsilon", 1e-3);
         let run = if has_bias { run.input(tensor(&dims[place..], &bias)) } else { run };
-        assert_near(&run.one().values::<f64>(), &wanted, 1e-9);
+        assert_near(&run.one().values::<f64>(), &expected, 1e-9);
         let mut statistics = dims;
         statistics[place..].fill(1);
         for (at, found) in found[1..].iter().enumerate() {
             assert_eq!(found.dims(), statistics);
             let epsilon = f64::from(1e-3f32);
-            let wanted: Vec<f32> =
+            let expected: Vec<f32> =
                 x.chunks(row).map(|x| N::statistic(at, x, epsilon) as f32).collect();
-            assert_eq!(found.values::<f32>(), wanted);
+            assert_eq!(found.values::<f32>(), expected);
         }
     }
 }

@@ -240,16 +240,16 @@ mod tests {
         let floats = noise(dims.iter().product());
         let doubles: Vec<f64> = floats.iter().copied().map(f64::from).collect();
         let plane = dims[2..].iter().product();
-        let wanted: Vec<f64> = doubles.chunks(plane).map(P::F64).collect();
+        let expected: Vec<f64> = doubles.chunks(plane).map(P::F64).collect();
         for threads in [1, 3] {
             let run = bench(P::NAME).threads(threads);
             let y = on_gpu_too(&run.clone().input(tensor(dims, &floats)), 1e-5);
             let mut ones = dims.to_vec();
             ones[2..].fill(1);
             assert_eq!(y.dims(), ones);
-            assert_near(&y.values::<f32>(), &wanted, 1e-5);
+            assert_near(&y.values::<f32>(), &expected, 1e-5);
             let y = run.input(tensor(dims, &doubles)).one();
-            assert_near(&y.values::<f64>(), &wanted, 1e-12);
+            assert_near(&y.values::<f64>(), &expected, 1e-12);
         }
     }
 
@@ -260,9 +260,9 @@ mod tests {
         let is = Encoding { scale: 0.5, zero_point: 10 };
         for (x, y) in x.chunks(4).zip(y.one().values::<u8>()) {
             let numbers: Vec<f64> = x.iter().map(|&x| f64::from(is.dequantize(x))).collect();
-            let wanted =
+            let expected =
                 Encoding { scale: 0.75, zero_point: 9 }.quantize::<u8>((P::F64)(&numbers) as f32);
-            assert_eq!(y, wanted);
+            assert_eq!(y, expected);
         }
     }
     fn a_nan_stays_in_its_channel<P: GlobalPool>() {

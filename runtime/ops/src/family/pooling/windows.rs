@@ -230,10 +230,10 @@ struct Stored<P, T> {
 impl<P: FoldWindow<f32>, T: QuantizedType> Kernel for Stored<P, T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let (x, y) = (cx.input(0)?, cx.output(0)?);
-        let wanted = |what: &str| Error::new(format!("{what} has no encoding"));
+        let no_encoding = |what: &str| Error::new(format!("{what} has no encoding"));
         let encodings = [
-            x.encoding().ok_or_else(|| wanted("input 0"))?,
-            y.encoding().ok_or_else(|| wanted("output 0"))?,
+            x.encoding().ok_or_else(|| no_encoding("input 0"))?,
+            y.encoding().ok_or_else(|| no_encoding("output 0"))?,
         ];
         let window = window(cx, &x)?;
         Ok(Self { pool: P::read(cx, &window)?, window, encodings, of: PhantomData })
@@ -349,7 +349,7 @@ mod tests {
         a_nan_stays_in_its_windows::<P>();
     }
 
-    fn given(
+    fn bench_with(
         run: Bench,
         Case { kernel, stride, pads: [pad, end], dilation, ceil, .. }: Case,
     ) -> Bench {
@@ -364,7 +364,7 @@ mod tests {
         for (ceil, stride) in [(0, 2), (1, 1)] {
             let case = Case { extent: 2, channels: 1, kernel: 3, stride, ceil, ..PLAIN };
             let x = tensor(&[1, 1, 2, 2], &noise(4));
-            let error = given(bench(P::NAME).input(x), case).error();
+            let error = bench_with(bench(P::NAME).input(x), case).error();
             assert!(error.contains("is larger than the padded input [1, 2, 2]"), "{error}");
         }
     }
@@ -373,7 +373,7 @@ mod tests {
         let Case { extent, channels, kernel, stride, pads: [pad, _], dilation, .. } = case;
         let dims = [2, channels, extent, extent];
         let floats = noise(dims.iter().product());
-        let mut wanted = Vec::new();
+        let mut expected = Vec::new();
         for at in 0..2 * channels * out * out {
             let (plane, row, col) = (at / (out * out), at / out % out, at % out);
             let taps = (0..kernel * kernel).filter_map(|tap| {
@@ -382,18 +382,18 @@ mod tests {
                 let inside = row < extent && col < extent;
                 inside.then(|| f64::from(floats[(plane * extent + row) * extent + col]))
             });
-            wanted.push((P::TEST)(&taps.collect::<Vec<_>>()));
+            expected.push((P::TEST)(&taps.collect::<Vec<_>>()));
         }
         let doubles: Vec<f64> = floats.iter().copied().map(f64::from).collect();
         for threads in [1, 3] {
             let run = bench(P::NAME).threads(threads);
-            let run_of_f32 = given(run.clone().input(tensor(&dims, &floats)), case);
+            let run_of_f32 = bench_with(run.clone().input(tensor(&dims, &floats)), case);
             let has_gpu = P::KERNELS.iter().any(|kernel| kernel.core() == Core::GPU);
             let y = if has_gpu { on_gpu_too(&run_of_f32, 1e-6) } else { run_of_f32.one() };
             assert_eq!(y.dims(), [2, channels, out, out], "{case:?}");
-            assert_near(&y.values::<f32>(), &wanted, 1e-6);
-            let y = given(run.input(tensor(&dims, &doubles)), case).one();
-            assert_near(&y.values::<f64>(), &wanted, 1e-12);
+            assert_near(&y.values::<f32>(), &expected, 1e-6);
+            let y = bench_with(run.input(tensor(&dims, &doubles)), case).one();
+            assert_near(&y.values::<f64>(), &expected, 1e-12);
         }
     }
 
@@ -403,15 +403,15 @@ mod tests {
             (P::TEST)(&taps.iter().map(|&at| f64::from(x[at])).collect::<Vec<_>>())
         };
         let run = bench(P::NAME).input(tensor(&[1, 4, 4], &x)).ints("kernel_shape", &[4]);
-        let wanted = [0, 4, 8, 12].map(|at| of(&[at, at + 1, at + 2, at + 3]));
-        assert_near(&run.one().values::<f32>(), &wanted, 1e-6);
+        let expected = [0, 4, 8, 12].map(|at| of(&[at, at + 1, at + 2, at + 3]));
+        assert_near(&run.one().values::<f32>(), &expected, 1e-6);
         let run =
             bench(P::NAME).input(tensor(&[1, 1, 2, 2, 4], &x)).ints("kernel_shape", &[2, 1, 3]);
         let y = run.ints("strides", &[1, 1, 3]).int("ceil_mode", 1).one();
         assert_eq!(y.dims(), [1, 1, 1, 2, 2]);
-        let wanted =
+        let expected =
             [of(&[0, 1, 2, 8, 9, 10]), of(&[3, 11]), of(&[4, 5, 6, 12, 13, 14]), of(&[7, 15])];
-        assert_near(&y.values::<f32>(), &wanted, 1e-6);
+        assert_near(&y.values::<f32>(), &expected, 1e-6);
         let error = bench(P::NAME).input(tensor(&[2], &x[..2])).ints("kernel_shape", &[]).error();
         assert_eq!(error, "input 0 is f32[2], wanted rank 3 to 5");
     }

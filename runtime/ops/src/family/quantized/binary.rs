@@ -169,7 +169,7 @@ mod tests {
             let (a, b) = (a_is.dequantize(a[i]), b_is.dequantize(b[j]));
             c_is.quantize::<T>(if F::MEETING == Meeting::Sum { a + b } else { a * b })
         };
-        let wanted: Vec<T> = positions.positions().map(of).collect();
-        assert!(y.values::<T>() == wanted, "{name} of {a_dims:?} and {b_dims:?}");
+        let expected: Vec<T> = positions.positions().map(of).collect();
+        assert!(y.values::<T>() == expected, "{name} of {a_dims:?} and {b_dims:?}");
     }
 }

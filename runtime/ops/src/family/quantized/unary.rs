@@ -161,18 +161,18 @@ mod tests {
             [tensor(&[], &[x_is.scale]), zero(x_zero), tensor(&[1], &[y_is.scale]), zero(y_zero)];
         let len = 2 * GRAIN + 7;
         let x: Vec<T> = all.iter().copied().cycle().take(len).collect();
-        let wanted: Vec<T> =
+        let expected: Vec<T> =
             x.iter().map(|&x| y_is.quantize(U::of(x_is.dequantize(x), alpha))).collect();
         let x = tensor(&[1, len], &x);
         let given = |feed: fn(crate::testing::Bench, Tensor) -> crate::testing::Bench| {
             let run = bench(name).threads(3).input(x.clone());
             numbers.clone().into_iter().fold(run, feed).one().values::<T>()
         };
-        assert_eq!(given(crate::testing::Bench::input), wanted, "{name}");
-        assert_eq!(given(crate::testing::Bench::constant), wanted, "{name}");
+        assert_eq!(given(crate::testing::Bench::input), expected, "{name}");
+        assert_eq!(given(crate::testing::Bench::constant), expected, "{name}");
         let run = bench(name).input(tensor(&[2], &all[..2]).bounded(&[Dim::UpTo(70)]));
         let y = numbers.into_iter().fold(run, crate::testing::Bench::input).one();
-        assert_eq!((y.dims(), y.values::<T>()), (vec![2], wanted[..2].to_vec()));
+        assert_eq!((y.dims(), y.values::<T>()), (vec![2], expected[..2].to_vec()));
     }
 
     fn zero_points_may_be_left_out<U: QuantizedUnary>(name: &str) {
@@ -180,8 +180,8 @@ mod tests {
         let y = run.absent().input(tensor(&[], &[0.02f32])).one();
         let alpha = U::ALPHA.map_or(0.0, |alpha| alpha as f32);
         let [x_is, y_is] = [0.1, 0.02].map(|scale| Encoding { scale, zero_point: 0 });
-        let wanted = [10u8, 200].map(|x| y_is.quantize::<u8>(U::of(x_is.dequantize(x), alpha)));
-        assert_eq!(y.values::<u8>(), wanted);
+        let expected = [10u8, 200].map(|x| y_is.quantize::<u8>(U::of(x_is.dequantize(x), alpha)));
+        assert_eq!(y.values::<u8>(), expected);
     }
 
     fn misfits_are_named(name: &str) {

@@ -154,15 +154,15 @@ mod tests {
             let function = Function::of(name, &mut numbers(), &mut [0.25f32].into_iter());
             let mut y = x.clone();
             function.unwrap().apply(&mut y);
-            let wanted: Vec<f64> = x.iter().map(|&x| curve(x.into())).collect();
-            assert_near(&y, &wanted, 2e-6);
+            let expected: Vec<f64> = x.iter().map(|&x| curve(x.into())).collect();
+            assert_near(&y, &expected, 2e-6);
         }
         let mut alphas = [0.5f32, 0.25].into_iter();
         let mut none = [].into_iter();
         let names = ["LeakyRelu", "Tanh", "Elu", "Elu"];
         let found = names.map(|name| Function::of(name, &mut alphas, &mut none).unwrap());
-        let wanted =
+        let expected =
             [Function::LeakyRelu(0.5), Function::Tanh, Function::Elu(0.25), Function::Elu(1.0)];
-        assert_eq!(found, wanted);
+        assert_eq!(found, expected);
     }
 }

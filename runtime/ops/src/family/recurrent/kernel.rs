@@ -8,7 +8,7 @@ use udo_simd::gemm_f32::{Epilogue, Layout};
 
 use super::{
     Activation, BIAS, Cell, Counts, FIRST_HIDDEN, FIRST_MEMORY, LAST_HIDDEN, LAST_MEMORY, LENGTHS,
-    Own, PEEPHOLES, R, Side, Sizes, Step, W, Weights, X, Y,
+    PEEPHOLES, R, Side, Sizes, Step, W, WeightScratch, Weights, X, Y,
 };
 use crate::family::matmul::{Factors, Product, RightSide};
 
@@ -165,7 +165,7 @@ impl<C: Cell> Recurrent<C> {
         inputs: &Inputs<'a>,
         packed: &PackedConstants<'a>,
         dir: usize,
-        [input, state]: [&'a mut Own<'_>; 2],
+        [input, state]: [&'a mut WeightScratch<'_>; 2],
         late: &'a mut [f32],
     ) -> Result<Direction<'a>, ExecError> {
         let gates = C::GATES * self.sizes.hidden;

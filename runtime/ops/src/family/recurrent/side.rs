@@ -17,7 +17,7 @@ pub(super) enum Side {
 }
 
 /// Scratch memory for the weights.
-pub(super) enum Own<'a> {
+pub(super) enum WeightScratch<'a> {
     Numbers(&'a mut [f32]),
     Quantized(Buffers<'a>),
 }
@@ -54,10 +54,13 @@ impl Side {
         }
     }
 
-    pub(super) fn take<'a>(&self, scratch: &mut Scratch<'a>) -> Result<Own<'a>, ExecError> {
+    pub(super) fn take<'a>(
+        &self,
+        scratch: &mut Scratch<'a>,
+    ) -> Result<WeightScratch<'a>, ExecError> {
         Ok(match self {
-            Self::Numbers(side) => Own::Numbers(scratch.take(side.scratch_len())?),
-            Self::Quantized(side) => Own::Quantized(side.take(scratch)?),
+            Self::Numbers(side) => WeightScratch::Numbers(scratch.take(side.scratch_len())?),
+            Self::Quantized(side) => WeightScratch::Quantized(side.take(scratch)?),
         })
     }
 
@@ -67,13 +70,13 @@ impl Side {
         inputs: &Inputs<'a>,
         packed: &PackedConstants<'a>,
         dir: usize,
-        own: &'a mut Own<'_>,
+        own: &'a mut WeightScratch<'_>,
     ) -> Result<Weights<'a>, ExecError> {
         Ok(match (self, own) {
-            (Self::Numbers(side), Own::Numbers(own)) => {
+            (Self::Numbers(side), WeightScratch::Numbers(own)) => {
                 Weights::Numbers(side.get(inputs, packed, dir, own)?)
             }
-            (Self::Quantized(side), Own::Quantized(own)) => {
+            (Self::Quantized(side), WeightScratch::Quantized(own)) => {
                 Weights::Quantized(side.get(inputs, packed, dir, own)?)
             }
             _ => return Err(ExecError::of(udo_api::Status::BAD_CALL)),

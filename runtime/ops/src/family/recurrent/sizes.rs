@@ -76,7 +76,7 @@ impl Sizes {
             let all = gates * hidden;
             if is_quantized { [dirs, depth, all] } else { [dirs, all, depth] }
         };
-        let wanted: [(usize, &[usize]); 7] = [
+        let expected: [(usize, &[usize]); 7] = [
             (W, &weights(width)),
             (R, &weights(hidden)),
             (BIAS, &[dirs, 2 * gates * hidden]),
@@ -85,7 +85,7 @@ impl Sizes {
             (FIRST_MEMORY, &state),
             (PEEPHOLES, &[dirs, peepholes * hidden]),
         ];
-        for (port, shape) in wanted {
+        for (port, shape) in expected {
             if node.has_input(port) && node.input(port)?.shape() != shape {
                 let found = node.input(port)?;
                 return Err(Error::new(format!("input {port} is {found}, wanted {shape:?}")));

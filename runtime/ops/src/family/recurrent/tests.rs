@@ -38,8 +38,8 @@ fn activations_are_those_of_the_cell<C: Cell>() {
     assert_eq!(outputs::<C>(run(&names)), outputs::<C>(silent));
     let error = run(C::ACTIVATIONS).error();
     let count = C::ACTIVATIONS.len();
-    let wanted = format!("wanted {count} for each of 2 directions");
-    assert_eq!(error, format!("parameter \"activations\" has {count} texts, {wanted}"));
+    let expected = format!("wanted {count} for each of 2 directions");
+    assert_eq!(error, format!("parameter \"activations\" has {count} texts, {expected}"));
     let silent = outputs::<C>(node::<C>(x(), &[0], Bench::input));
     let clipped = |clip| outputs::<C>(node::<C>(x(), &[0], Bench::input).float("clip", clip));
     assert_eq!(clipped(1e3), silent);
@@ -123,8 +123,8 @@ fn the_batch_may_come_first<C: Cell>() {
     let run = node::<C>(turned, &[0], Bench::input).int("layout", 1);
     let found = run.outputs(steps_first.len()).all();
     assert_eq!(found[0].dims(), [BATCH, STEPS, 1, HIDDEN]);
-    let wanted = transposed(&steps_first[0], [STEPS, BATCH, HIDDEN]);
-    assert_eq!(found[0].values::<f32>(), wanted);
+    let expected = transposed(&steps_first[0], [STEPS, BATCH, HIDDEN]);
+    assert_eq!(found[0].values::<f32>(), expected);
     assert_eq!(found[1].values::<f32>(), steps_first[1]);
 }
 
@@ -136,8 +136,8 @@ fn sequences_end_where_they_say<C: Cell>() {
     for (step, row) in (0..STEPS).flat_map(|step| (0..BATCH).map(move |row| (step, row))) {
         let at = (step * BATCH + row) * HIDDEN;
         let (found, whole) = (&found[0][at..at + HIDDEN], &whole[0][at..at + HIDDEN]);
-        let wanted = if step < lengths[row] as usize { whole } else { &[0.0; HIDDEN] };
-        assert_eq!(found, wanted, "step {step} of row {row}");
+        let expected = if step < lengths[row] as usize { whole } else { &[0.0; HIDDEN] };
+        assert_eq!(found, expected, "step {step} of row {row}");
     }
     let last: Vec<f32> = [3, 0, 1]
         .iter()

@@ -12,7 +12,7 @@ pub(crate) trait Accumulate: Fold + Default + Send + Sync + 'static {
     /// The types that the CPU computes.
     const TYPES: TypeSet = types::F32.or(types::F64).or(WIDE);
     /// Whether the CPU supports bools.
-    const OF_TRUTHS: bool = false;
+    const SUPPORTS_BOOL: bool = false;
     /// Whether integers are accumulated in f64, because intermediate results are not integers.
     const IN_F64: bool = false;
     /// OpenCL expressions: the initial value, and the update of `y` by `x`.
@@ -145,7 +145,7 @@ macro_rules! extremes {
 
         impl Accumulate for $name {
             const TYPES: TypeSet = <Sum as Accumulate>::TYPES.or(types::I8).or(types::U8);
-            const OF_TRUTHS: bool = true;
+            const SUPPORTS_BOOL: bool = true;
             const OPENCL: [&'static str; 2] = $opencl;
 
             #[inline]

@@ -149,19 +149,19 @@ fn reduce_shared<R: Reduce, T: Lane>(
 }
 
 /// The reduction `R` of bools, as the integers 0 and 1.
-pub(super) struct Truths<R> {
+pub(super) struct Bools<R> {
     extents: Extents,
     of: PhantomData<fn() -> R>,
 }
 
-impl<R: Reduce> Truths<R> {
+impl<R: Reduce> Bools<R> {
     pub(super) const DEF: KernelDef = {
         const RULES: &[PortRule] = &[input(0, types::BOOL).bounded(), output_like(0, 0).bounded()];
         KernelDef::new::<Self>(R::NAME, Core::CPU).ports(RULES)
     };
 }
 
-impl<R: Reduce> Kernel for Truths<R> {
+impl<R: Reduce> Kernel for Bools<R> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         Ok(Self { extents: Extents::of(cx)?, of: PhantomData })
     }

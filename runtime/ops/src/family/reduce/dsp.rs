@@ -30,10 +30,10 @@ impl<R: Reduce> QuantKernel<R> {
 impl<R: Reduce> Kernel for QuantKernel<R> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let (x, y) = (cx.input(0)?, cx.output(0)?);
-        let wanted = |what: &str| Error::new(format!("{what} has no encoding"));
+        let no_encoding = |what: &str| Error::new(format!("{what} has no encoding"));
         let encodings = [
-            x.encoding().ok_or_else(|| wanted("input 0"))?,
-            y.encoding().ok_or_else(|| wanted("output 0"))?,
+            x.encoding().ok_or_else(|| no_encoding("input 0"))?,
+            y.encoding().ok_or_else(|| no_encoding("output 0"))?,
         ];
         let run = of_type!(x.dtype(), [U8 = u8, I8 = i8], T => execute::<R, T>)?;
         Ok(Self { plan: ReducedAxes::of(cx)?.plan(x.shape()), encodings, run, of: PhantomData })

@@ -12,13 +12,13 @@ use udo_api::{
 use super::accumulate::Accumulate;
 use super::{Reduce, ReducedAxes};
 use crate::family::axes::{AxisSplit, strides};
-use crate::family::gpu::{EXACT, Meeting, REAL, Steps, check_lens, int, ints};
+use crate::family::gpu::{EXACT, REAL, Steps, StridedAccess, check_lens, int, ints};
 use crate::family::source::Source;
 
-pub(super) struct ReduceGpu<R>(Way<R>);
+pub(super) struct ReduceGpu<R>(AxisLayout<R>);
 
 /// The position of the reduced axes.
-enum Way<R> {
+enum AxisLayout<R> {
     /// All reduced axes are adjacent.
     Lanes(ReducedLanes<R>),
     Apart(ReducedBoxes<R>),
@@ -33,22 +33,22 @@ impl<R: Reduce> ReduceGpu<R> {
 
 impl<R: Reduce> GpuKernel for ReduceGpu<R> {
     const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| match &kernel.0 {
-        Way::Lanes(lanes) => lanes.item(item, buffers),
-        Way::Apart(boxes) => boxes.item(item, buffers),
+        AxisLayout::Lanes(lanes) => lanes.item(item, buffers),
+        AxisLayout::Apart(boxes) => boxes.item(item, buffers),
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let (axes, x) = (ReducedAxes::of(cx)?, cx.input(0)?);
         Ok(Self(match axes.plan(x.shape()).axis_split() {
-            Some(split) => Way::Lanes(ReducedLanes::of(cx, split)?),
-            None => Way::Apart(ReducedBoxes::of(cx, axes, x.shape())?),
+            Some(split) => AxisLayout::Lanes(ReducedLanes::of(cx, split)?),
+            None => AxisLayout::Apart(ReducedBoxes::of(cx, axes, x.shape())?),
         }))
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
         info.push_launch(match &self.0 {
-            Way::Lanes(lanes) => lanes.launch()?,
-            Way::Apart(boxes) => boxes.launch()?,
+            AxisLayout::Lanes(lanes) => lanes.launch()?,
+            AxisLayout::Apart(boxes) => boxes.launch()?,
         });
         Ok(())
     }
@@ -106,9 +106,9 @@ impl<R: Reduce> ReducedLanes<R> {
 /// Reduces axes that are not adjacent by `R`.
 struct ReducedBoxes<R> {
     /// Positions of the first element of each output.
-    kept: Meeting,
+    kept: StridedAccess,
     /// Positions of the other elements relative to the first.
-    reduced: Meeting,
+    reduced: StridedAccess,
     of: PhantomData<fn() -> R>,
 }
 
@@ -121,7 +121,7 @@ impl<R: Reduce> ReducedBoxes<R> {
             let (dims, along) = own
                 .map(|(_, (&dim, stride))| (dim, stride.cast_signed()))
                 .unzip::<_, _, Vec<_>, _>();
-            Meeting::of(&dims, &[Steps { start: 0, along }])
+            StridedAccess::of(&dims, &[Steps { start: 0, along }])
         };
         Ok(Self { kept: through(false), reduced: through(true), of: PhantomData })
     }
@@ -139,7 +139,7 @@ impl<R: Reduce> ReducedBoxes<R> {
     fn launch(&self) -> Result<Launch, Error> {
         let (mut params, mut args) = (String::new(), Vec::new());
         // Statements that add the offset of position `rest` to `place`.
-        let mut places = |name: &str, through: &Meeting| -> Result<String, Error> {
+        let mut places = |name: &str, through: &StridedAccess| -> Result<String, Error> {
             let mut text = String::new();
             let (dims, mut along) = through.walk();
             let steps = dims.iter().zip(along.next().unwrap_or_default()).enumerate();

@@ -30,7 +30,7 @@ fn numbers<R: Reduce>(len: usize) -> Vec<f32> {
 }
 
 /// Reduces `x` along axes by the definition.
-fn wanted<R: Reduce>(dims: &[usize], axes: &[usize], x: &[f64]) -> Vec<f64> {
+fn expected<R: Reduce>(dims: &[usize], axes: &[usize], x: &[f64]) -> Vec<f64> {
     let kept: Vec<usize> = (0..dims.len()).filter(|axis| !axes.contains(axis)).collect();
     let len = kept.iter().map(|&axis| dims[axis]).product();
     let mut groups = vec![Vec::new(); len];
@@ -55,20 +55,20 @@ fn every_set_of_axes_is_reduced<R: Reduce>() {
     let x = numbers::<R>(60);
     for mask in 1..16 {
         let axes: Vec<usize> = (0..4).filter(|axis| mask >> axis & 1 == 1).collect();
-        let wanted = wanted::<R>(&dims, &axes, &doubles(&x));
+        let expected = expected::<R>(&dims, &axes, &doubles(&x));
         let run = along(bench(R::NAME).input(tensor(&dims, &x)), &axes).int("keepdims", 0);
         let y = run.clone().one();
-        assert_near(&y.values::<f32>(), &wanted, 1e-5);
+        assert_near(&y.values::<f32>(), &expected, 1e-5);
         let y = along(bench(R::NAME).input(tensor(&dims, &doubles(&x))), &axes).one();
         assert_eq!(y.dims().len(), 4);
-        assert_near(&y.values::<f64>(), &wanted, 1e-12);
-        assert_near(&run.on(Core::GPU).one().values::<f32>(), &wanted, 1e-5);
+        assert_near(&y.values::<f64>(), &expected, 1e-12);
+        assert_near(&run.on(Core::GPU).one().values::<f32>(), &expected, 1e-5);
     }
     let halves: Vec<F16> = x.iter().map(|&x| F16::from_f32(x)).collect();
     let y = along(bench(R::NAME).on(Core::GPU).input(tensor(&dims, &halves)), &[1]).one();
     let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
     let x: Vec<f64> = halves.iter().map(|x| x.to_f32().into()).collect();
-    assert_near(&y, &wanted::<R>(&dims, &[1], &x), 2e-3);
+    assert_near(&y, &expected::<R>(&dims, &[1], &x), 2e-3);
 }
 
 fn large_tensors_are_shared_out<R: Reduce>() {
@@ -85,10 +85,10 @@ fn large_tensors_are_shared_out<R: Reduce>() {
         let growth = |at: usize| 1.0 + 1e-3 * at as f32 / len as f32;
         let x = noise(len).into_iter().enumerate();
         let x: Vec<f32> = x.map(|(at, x)| (0.05 * x).exp() * growth(at)).collect();
-        let wanted = wanted::<R>(&dims, &axes, &doubles(&x));
+        let expected = expected::<R>(&dims, &axes, &doubles(&x));
         // One thread computes each output, so the thread count does not change bits.
         let run = along(bench(R::NAME).input(tensor(&dims, &x)), &axes);
-        assert_near(&settled_on_any_threads(&run).values::<f32>(), &wanted, 2e-5);
+        assert_near(&settled_on_any_threads(&run).values::<f32>(), &expected, 2e-5);
     }
 }
 
@@ -110,22 +110,22 @@ fn bounded_shapes_are_those_of_the_run<R: Reduce>() {
     let run = bench(R::NAME).input(tensor(&[2, 3], &x).bounded(&[Dim::UpTo(5), Dim::Fixed(3)]));
     let y = along(run.clone(), &[1]).int("keepdims", 0).one();
     assert_eq!((y.desc().full_shape().to_string(), y.dims()), ("[<=5]".to_owned(), vec![2]));
-    assert_near(&y.values::<f32>(), &wanted::<R>(&[2, 3], &[1], &doubles(&x)), 1e-5);
+    assert_near(&y.values::<f32>(), &expected::<R>(&[2, 3], &[1], &doubles(&x)), 1e-5);
     let y = along(run, &[0]).one();
-    assert_near(&y.values::<f32>(), &wanted::<R>(&[2, 3], &[0], &doubles(&x)), 1e-5);
+    assert_near(&y.values::<f32>(), &expected::<R>(&[2, 3], &[0], &doubles(&x)), 1e-5);
 }
 
 fn integers_are_reduced<R: Reduce>() {
     let x = [3i64, 1, 2, -7, 0, 5];
-    let wanted = wanted::<R>(&[2, 3], &[1], &x.map(|x| x as f64));
-    let wanted: Vec<i64> = wanted.into_iter().map(|y| y as i64).collect();
+    let expected = expected::<R>(&[2, 3], &[1], &x.map(|x| x as f64));
+    let expected: Vec<i64> = expected.into_iter().map(|y| y as i64).collect();
     if R::By::TYPES.has(DType::I64) {
         let y = along(bench(R::NAME).input(tensor(&[2, 3], &x)), &[1]).one();
-        assert_eq!(y.values::<i64>(), wanted);
+        assert_eq!(y.values::<i64>(), expected);
     }
     if R::By::TYPES.has(DType::I8) {
         let y = along(bench(R::NAME).input(tensor(&[2, 3], &x.map(|x| x as i8))), &[1]).one();
-        assert_eq!(y.values::<i8>(), wanted.iter().map(|&y| y as i8).collect::<Vec<_>>());
+        assert_eq!(y.values::<i8>(), expected.iter().map(|&y| y as i8).collect::<Vec<_>>());
     }
 }
 
@@ -136,23 +136,23 @@ fn quantized_values_are_reduced_by_what_they_stand_for<R: Reduce>() {
     let run = along(run.input(tensor(&[2, 3], &x).encoded(scale, zero_point)), &[0]);
     let y = run.clone().output_encoding(0, 0.05, 3).one();
     let numbers = x.map(|x| f64::from(x) * 0.25 - 2.5);
-    let wanted = wanted::<R>(&[2, 3], &[0], &numbers);
+    let expected = expected::<R>(&[2, 3], &[0], &numbers);
     let y_is = udo_api::Encoding { scale: 0.05, zero_point: 3 };
-    let wanted: Vec<u8> = wanted.into_iter().map(|y| y_is.quantize(y as f32)).collect();
-    assert_eq!(y.values::<u8>(), wanted);
+    let expected: Vec<u8> = expected.into_iter().map(|y| y_is.quantize(y as f32)).collect();
+    assert_eq!(y.values::<u8>(), expected);
     assert_eq!(run.error(), "output 0 has no encoding");
 }
 
 fn truths_are_reduced<R: Reduce>() {
-    if !R::By::OF_TRUTHS {
+    if !R::By::SUPPORTS_BOOL {
         return;
     }
-    let truths = [true, false, true, true, false, false].map(Bool::from);
-    let y = along(bench(R::NAME).input(tensor(&[3, 2], &truths)), &[1]).int("keepdims", 0).one();
-    let numbers = truths.map(|x| f64::from(u8::from(x.get())));
-    let wanted = wanted::<R>(&[3, 2], &[1], &numbers);
-    let wanted: Vec<Bool> = wanted.into_iter().map(|y| Bool::from(y != 0.0)).collect();
-    assert_eq!(y.values::<Bool>(), wanted);
+    let bools = [true, false, true, true, false, false].map(Bool::from);
+    let y = along(bench(R::NAME).input(tensor(&[3, 2], &bools)), &[1]).int("keepdims", 0).one();
+    let numbers = bools.map(|x| f64::from(u8::from(x.get())));
+    let expected = expected::<R>(&[3, 2], &[1], &numbers);
+    let expected: Vec<Bool> = expected.into_iter().map(|y| Bool::from(y != 0.0)).collect();
+    assert_eq!(y.values::<Bool>(), expected);
     let y = along(bench(R::NAME).input(tensor::<Bool>(&[0, 1], &[])), &[0]).one();
     assert_eq!(y.values::<Bool>(), [Bool::from(R::TEST(&[]) > 0.0)]);
 }
@@ -160,7 +160,7 @@ fn truths_are_reduced<R: Reduce>() {
 fn axes_come_in_any_form<R: Reduce>() {
     let x = numbers::<R>(6);
     let run = || bench(R::NAME).input(tensor(&[2, 3], &x));
-    let of = |axes: &[usize]| wanted::<R>(&[2, 3], axes, &doubles(&x));
+    let of = |axes: &[usize]| expected::<R>(&[2, 3], axes, &doubles(&x));
     let near =
         |run: Bench, axes: &[usize]| assert_near(&run.one().values::<f32>(), &of(axes), 1e-5);
     near(run(), &[0, 1]);

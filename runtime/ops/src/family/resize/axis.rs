@@ -290,14 +290,14 @@ mod tests {
 
     #[test]
     fn halves_go_where_the_mode_says() {
-        for (nearest, wanted) in [
+        for (nearest, expected) in [
             (Nearest::RoundPreferFloor, [-1.0, 0.0, 1.0, 1.0, 2.0]),
             (Nearest::RoundPreferCeil, [0.0, 1.0, 1.0, 2.0, 2.0]),
             (Nearest::Floor, [-1.0, 0.0, 1.0, 1.0, 1.0]),
             (Nearest::Ceil, [0.0, 1.0, 1.0, 2.0, 2.0]),
         ] {
             let found = [-0.5, 0.5, 1.0, 1.5, 1.75].map(|x| nearest.of(x) as f32);
-            assert_near(&found, &wanted, 0.0);
+            assert_near(&found, &expected, 0.0);
         }
     }
 
@@ -374,12 +374,12 @@ mod tests {
                     Nearest::Floor => place.floor(),
                     Nearest::Ceil => place.ceil(),
                 };
-                let wanted = places.iter().map(|place| of(place).clamp(0, last) as u32);
+                let expected = places.iter().map(|place| of(place).clamp(0, last) as u32);
                 let filter = Filter::Nearest(nearest);
                 let found = table(Sampling { coordinates, filter, ..PLAIN }, axis).0;
                 assert_eq!(
                     found,
-                    wanted.collect::<Vec<_>>(),
+                    expected.collect::<Vec<_>>(),
                     "{coordinates:?} {nearest:?} {axis:?}"
                 );
             }
@@ -389,18 +389,18 @@ mod tests {
             for ((place, start), weights) in places.iter().zip(starts).zip(weights.chunks(taps)) {
                 let part = place.add(Fraction(-place.floor(), 1));
                 let part = part.0 as f64 / part.1 as f64;
-                let mut wanted = vec![0.0; taps];
+                let mut expected = vec![0.0; taps];
                 for (at, weight) in [(place.floor(), 1.0 - part), (place.floor() + 1, part)] {
                     // Neighbours of weight 0 may precede the first element.
                     if let Some(slot) =
-                        wanted.get_mut((at.clamp(0, last) - i128::from(start)) as usize)
+                        expected.get_mut((at.clamp(0, last) - i128::from(start)) as usize)
                     {
                         *slot += weight;
                     }
                 }
-                let pairs = weights.iter().zip(&wanted);
-                pairs.for_each(|(found, wanted)| {
-                    assert!((found - wanted).abs() < 1e-12, "{axis:?}");
+                let pairs = weights.iter().zip(&expected);
+                pairs.for_each(|(found, expected)| {
+                    assert!((found - expected).abs() < 1e-12, "{axis:?}");
                 });
             }
         }

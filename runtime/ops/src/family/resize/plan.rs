@@ -158,10 +158,10 @@ fn gives(node: &Node<'_>, port: usize) -> Result<bool, Error> {
 
 fn extents(node: &Node<'_>, x: &TensorDesc, which: &[usize]) -> Result<Vec<Axis>, Error> {
     let count_is = |port: usize, found: usize| {
-        let wanted = which.len();
+        let expected = which.len();
         let wrong =
-            || format!("input {port} has {found} numbers, wanted one for each of {wanted} axes");
-        if found == wanted { Ok(()) } else { Err(Error::new(wrong())) }
+            || format!("input {port} has {found} numbers, wanted one for each of {expected} axes");
+        if found == expected { Ok(()) } else { Err(Error::new(wrong())) }
     };
     let unknown = |port: usize| Error::new(format!("input {port} is not known before the run"));
     let from: Vec<usize> = which.iter().map(|&at| x.shape()[at]).collect();
@@ -224,20 +224,20 @@ fn sized(node: &Node<'_>, from: &[usize], sizes: &[i64]) -> Result<Vec<Axis>, Er
 
 /// Reads the region of each axis: all starts, then all ends.
 fn region(node: &Node<'_>, count: usize) -> Result<Vec<[f32; 2]>, Error> {
-    let wanted = || {
+    let misfit = || {
         Error::new(format!(
             "mode \"tf_crop_and_resize\" wants {} numbers in input 1, the roi, known before the run",
             2 * count
         ))
     };
     if !gives(node, 1)? {
-        return if count == 0 { Ok(Vec::new()) } else { Err(wanted()) };
+        return if count == 0 { Ok(Vec::new()) } else { Err(misfit()) };
     }
     let roi = match node.input(1)?.dtype() {
         Some(DType::F64) => node.constant::<f64>(1)?.map(|x| x.iter().map(|&x| x as f32).collect()),
         _ => constant_floats(node, 1)?,
     };
-    let roi = roi.filter(|roi| roi.len() == 2 * count).ok_or_else(wanted)?;
+    let roi = roi.filter(|roi| roi.len() == 2 * count).ok_or_else(misfit)?;
     let (starts, ends) = roi.split_at(count);
     Ok(starts.iter().zip(ends).map(|(&start, &end)| [start, end]).collect())
 }

@@ -210,7 +210,7 @@ mod tests {
         an_empty_axis_is_refused::<E>();
     }
 
-    fn wanted<E: Extreme>(dims: &[usize], axis: usize, x: &[f32]) -> Vec<i64> {
+    fn expected<E: Extreme>(dims: &[usize], axis: usize, x: &[f32]) -> Vec<i64> {
         let AxisSplit { outer, len, inner } = AxisSplit::at(dims, axis);
         let lane = |o: usize, i: usize| -> Vec<f64> {
             (0..len).map(|k| f64::from(x[(o * len + k) * inner + i])).collect()
@@ -227,8 +227,8 @@ mod tests {
             for axis in 0..3 {
                 let run = bench(E::NAME).input(tensor(&dims, &x)).int("axis", axis as i64);
                 let y = settled_on_any_threads(&run);
-                let wanted = wanted::<E>(&dims, axis, &x);
-                assert_eq!(y.values::<i64>(), wanted, "{} along {axis} of {dims:?}", E::NAME);
+                let expected = expected::<E>(&dims, axis, &x);
+                assert_eq!(y.values::<i64>(), expected, "{} along {axis} of {dims:?}", E::NAME);
                 if dims.iter().product::<usize>() < 1000 {
                     assert_eq!(run.clone().on(Core::GPU).one().values::<i64>(), y.values::<i64>());
                 }
@@ -296,8 +296,8 @@ mod tests {
     fn bounded_extents_are_those_of_the_run<E: Extreme>() {
         let x = tensor(&[2, 3], &[3u8, 1, 2, 0, 5, 4]).bounded(&[Dim::UpTo(4), Dim::Fixed(3)]);
         let y = bench(E::NAME).input(x).int("axis", 1).int("keepdims", 0).one();
-        let wanted = [(E::TEST)(&[3.0, 1.0, 2.0]) as i64, (E::TEST)(&[0.0, 5.0, 4.0]) as i64];
-        assert_eq!((y.dims(), y.values::<i64>()), (vec![2], wanted.to_vec()));
+        let expected = [(E::TEST)(&[3.0, 1.0, 2.0]) as i64, (E::TEST)(&[0.0, 5.0, 4.0]) as i64];
+        assert_eq!((y.dims(), y.values::<i64>()), (vec![2], expected.to_vec()));
         assert_eq!(y.desc().full_shape().to_string(), "[<=4]");
     }
 

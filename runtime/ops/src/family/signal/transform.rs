@@ -13,7 +13,7 @@ const LONGEST: usize = 1 << 14;
 
 /// The transform of a line.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct TransformSpec {
     /// Length of the transform.
     pub(crate) len: usize,
     /// Values per input element: 1 for real, 2 for complex.
@@ -23,7 +23,7 @@ pub(crate) struct Wanted {
     pub(crate) is_half: bool,
 }
 
-impl Wanted {
+impl TransformSpec {
     /// Returns the number of output elements per line.
     pub(crate) fn len_out(self) -> usize {
         if self.is_half && !self.is_inverse { self.len / 2 + 1 } else { self.len }
@@ -84,7 +84,7 @@ impl Plan {
 /// A transform of one length and kind, with its table of roots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transform<T> {
-    wanted: Wanted,
+    spec: TransformSpec,
     plan: Plan,
     table: Packed<T>,
     lanes: usize,
@@ -94,15 +94,19 @@ pub(crate) struct Transform<T> {
 
 impl<T: Lane + Element> Transform<T> {
     /// Prepares a transform of at most `count` lines.
-    pub(crate) fn of(cx: &FinalizeCx<'_>, wanted: Wanted, count: usize) -> Result<Self, Error> {
-        let is_real = wanted.parts == 1 && !wanted.is_inverse;
-        let plan = Plan::of(wanted.len, is_real).ok_or_else(|| {
-            Error::new(format!("a transform of {} elements is beyond memory", wanted.len))
+    pub(crate) fn of(
+        cx: &FinalizeCx<'_>,
+        spec: TransformSpec,
+        count: usize,
+    ) -> Result<Self, Error> {
+        let is_real = spec.parts == 1 && !spec.is_inverse;
+        let plan = Plan::of(spec.len, is_real).ok_or_else(|| {
+            Error::new(format!("a transform of {} elements is beyond memory", spec.len))
         })?;
-        let recipe = [wanted.len as u64, is_real.into()];
+        let recipe = [spec.len as u64, is_real.into()];
         let table = cx.pack(&[], &recipe, plan.table_len(), fill_table::<T>)?;
-        let lanes = if count < LANES / 4 || wanted.len > LONGEST { 1 } else { LANES };
-        Ok(Self { wanted, plan, table, lanes, parts: cx.threads().min(count).max(1) })
+        let lanes = if count < LANES / 4 || spec.len > LONGEST { 1 } else { LANES };
+        Ok(Self { spec, plan, table, lanes, parts: cx.threads().min(count).max(1) })
     }
 
     fn part_len(&self) -> usize {
@@ -123,7 +127,7 @@ impl<T: Lane + Element> Transform<T> {
     ) -> Result<(), ExecError> {
         let table = packed.get(self.table)?;
         let memory = scratch.take::<T>(self.parts * self.part_len())?;
-        let block = self.wanted.len_out() * self.wanted.parts_out() * line.inner;
+        let block = self.spec.len_out() * self.spec.parts_out() * line.inner;
         let blocks = y.len() / block.max(1);
         let mut each = blocks.div_ceil(self.parts);
         if line.inner == 1 {
@@ -176,13 +180,13 @@ impl<T: Lane + Element> Group<'_, T> {
         memory: &mut [T],
         y: &mut [T],
     ) {
-        let Transform { wanted, plan, .. } = self.transform;
+        let Transform { spec, plan, .. } = self.transform;
         let (data, beside) = memory.split_at_mut(plan.memory_len(L));
         for lane in 0..lanes {
             self.load::<L>(lane, start(lane), data);
         }
         plan.run::<T, L>(self.table, data, &mut beside[..plan.memory_len(L)]);
-        let (len_out, parts) = (wanted.len_out(), wanted.parts_out());
+        let (len_out, parts) = (spec.len_out(), spec.parts_out());
         let inner = self.line.inner;
         for lane in 0..lanes {
             let at = self.first + lane;
@@ -198,15 +202,14 @@ impl<T: Lane + Element> Group<'_, T> {
             return [T::default(); 2];
         }
         let at = start + k * step;
-        let parts =
-            [x[at], if self.transform.wanted.parts == 2 { x[at + 1] } else { T::default() }];
+        let parts = [x[at], if self.transform.spec.parts == 2 { x[at + 1] } else { T::default() }];
         window.map_or(parts, |window| parts.map(|x| x * window[k]))
     }
 
     fn load<const L: usize>(&self, lane: usize, start: usize, data: &mut [T]) {
-        let Transform { wanted, plan, .. } = self.transform;
+        let Transform { spec, plan, .. } = self.transform;
         let data = data.as_chunks_mut::<L>().0;
-        let len = wanted.len;
+        let len = spec.len;
         if let Plan::Real(fft) = plan
             && fft.is_halved()
         {
@@ -227,10 +230,10 @@ impl<T: Lane + Element> Group<'_, T> {
         let data = &mut data.as_chunks_mut::<2>().0[..len];
         let mut put = |k: usize, [re, im]: [T; 2]| {
             // Swapping real and imaginary parts before and after a forward transform gives the inverse.
-            let [re, im] = if wanted.is_inverse { [im, re] } else { [re, im] };
+            let [re, im] = if spec.is_inverse { [im, re] } else { [re, im] };
             (data[k][0][lane], data[k][1][lane]) = (re, im);
         };
-        if !(wanted.is_inverse && wanted.is_half) {
+        if !(spec.is_inverse && spec.is_half) {
             return (0..len).for_each(|k| put(k, self.element(start, k)));
         }
         for k in 0..=len / 2 {
@@ -244,27 +247,27 @@ impl<T: Lane + Element> Group<'_, T> {
     }
 
     fn store<const L: usize>(&self, lane: usize, data: &[T], y: &mut [T]) {
-        let Transform { wanted, plan, .. } = self.transform;
+        let Transform { spec, plan, .. } = self.transform;
         let data = data.as_chunks::<L>().0.as_chunks::<2>().0;
-        let step = self.line.inner * wanted.parts_out();
-        let scale = T::of_f64(1.0 / wanted.len as f64);
-        if wanted.is_inverse && wanted.is_half {
-            for (y, x) in y.iter_mut().step_by(step).zip(&data[..wanted.len]) {
+        let step = self.line.inner * spec.parts_out();
+        let scale = T::of_f64(1.0 / spec.len as f64);
+        if spec.is_inverse && spec.is_half {
+            for (y, x) in y.iter_mut().step_by(step).zip(&data[..spec.len]) {
                 *y = x[1][lane] * scale;
             }
             return;
         }
         let whole = match plan {
-            Plan::Complex(_) => wanted.len_out(),
-            Plan::Real(fft) => fft.bins().min(wanted.len_out()),
+            Plan::Complex(_) => spec.len_out(),
+            Plan::Real(fft) => fft.bins().min(spec.len_out()),
         };
         for (y, x) in y.chunks_mut(step).zip(&data[..whole]) {
             let [re, im] = [x[0][lane], x[1][lane]];
-            let parts = if wanted.is_inverse { [im * scale, re * scale] } else { [re, im] };
+            let parts = if spec.is_inverse { [im * scale, re * scale] } else { [re, im] };
             y[..2].copy_from_slice(&parts);
         }
-        for k in whole..wanted.len_out() {
-            let [re, im] = data[wanted.len - k];
+        for k in whole..spec.len_out() {
+            let [re, im] = data[spec.len - k];
             y[k * step..][..2].copy_from_slice(&[re[lane], T::default() - im[lane]]);
         }
     }

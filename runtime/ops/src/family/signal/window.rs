@@ -90,10 +90,10 @@ impl<W: Window> Weights<W> {
     fn execute_of<T: OfReal>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         let y = io.outputs.take::<T>(0)?;
         // A window of one element is at its centre.
-        let turn = if self.is_periodic { y.len() } else { (y.len() - y.len().min(1)).max(2) };
+        let period = if self.is_periodic { y.len() } else { (y.len() - y.len().min(1)).max(2) };
         let first = usize::from(y.len() == 1 && !self.is_periodic);
         for (at, y) in (first..).zip(y) {
-            *y = T::of_real(W::weight(TAU * at as f64 / turn as f64));
+            *y = T::of_real(W::weight(TAU * at as f64 / period as f64));
         }
         Ok(())
     }
@@ -114,8 +114,8 @@ mod tests {
     pub(super) fn all<W: Window>(name: &str) {
         println!("{name}: a family member");
         for size in [1, 2, 5, 400] {
-            let weights = |turn: i64| -> Vec<f64> {
-                (0..size).map(|at| W::weight(TAU * at as f64 / turn as f64)).collect()
+            let weights = |period: i64| -> Vec<f64> {
+                (0..size).map(|at| W::weight(TAU * at as f64 / period as f64)).collect()
             };
             assert_near(&of::<W>(size).one().values::<f32>(), &weights(size), 1e-7);
             let y = of::<W>(size).int("periodic", 0).int("output_datatype", 11).one();

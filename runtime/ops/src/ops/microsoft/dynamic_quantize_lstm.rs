@@ -121,10 +121,10 @@ mod tests {
         let (x, bias) = all.split_at(STEPS * BATCH * WIDTH);
         for per_column in [false, true] {
             let (w, r) = (Weights::of(WIDTH, per_column), Weights::of(HIDDEN, per_column));
-            let wanted = naive(x, bias, &w, &r);
+            let expected = naive(x, bias, &w, &r);
             for (signed, constant) in [(false, false), (false, true), (true, false), (true, true)] {
                 let y = node(x, bias, [&w, &r], signed, constant).all();
-                assert_near(&y[0].values::<f32>(), &wanted, 1e-5);
+                assert_near(&y[0].values::<f32>(), &expected, 1e-5);
                 assert_eq!(y[1].dims(), [2, BATCH, HIDDEN]);
             }
         }

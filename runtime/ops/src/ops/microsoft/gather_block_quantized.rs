@@ -83,10 +83,10 @@ impl Table {
         let last = data.rank().checked_sub(1).filter(|&last| last > 0);
         let last = last
             .ok_or_else(|| Error::new(format!("input {DATA} is {data}, wanted rank 2 or more")))?;
-        for (name, wanted) in [("gather_axis", 0), ("quantize_axis", last)] {
+        for (name, expected) in [("gather_axis", 0), ("quantize_axis", last)] {
             let found = node.axis(name, data.rank())?;
-            if found != wanted {
-                return Err(Error::new(format!("parameter {name:?} is {found}, wanted {wanted}")));
+            if found != expected {
+                return Err(Error::new(format!("parameter {name:?} is {found}, wanted {expected}")));
             }
         }
         let line = data.shape()[last].saturating_mul(8 / bits);
@@ -187,7 +187,7 @@ impl Gathered {
 mod tests {
     use crate::testing::{Bench, bench, tensor};
 
-    fn given(bits: i64, columns: usize, values: &[u8]) -> Bench {
+    fn bench_with(bits: i64, columns: usize, values: &[u8]) -> Bench {
         let run = bench("com.microsoft:GatherBlockQuantized");
         let run = run.input(tensor(&[values.len() / columns, columns], values));
         run.int("bits", bits).int("block_size", 2)
@@ -196,23 +196,23 @@ mod tests {
     #[test]
     fn rows_are_what_their_values_stand_for() {
         let scales = tensor(&[2, 2], &[1f32, 2.0, 0.5, 4.0]);
-        let run = given(4, 2, &[0x98, 0x7a, 0xf0, 0x21]).input(tensor(&[3], &[1i64, -2, 2]));
+        let run = bench_with(4, 2, &[0x98, 0x7a, 0xf0, 0x21]).input(tensor(&[3], &[1i64, -2, 2]));
         let run = run.input(scales);
         let y = run.clone().one();
         assert_eq!(y.dims(), [3, 4]);
-        let wanted = [-4.0, 3.5, -28.0, -24.0, 0.0, 1.0, 4.0, -2.0, 0.0, 0.0, 0.0, 0.0f32];
-        assert_eq!(y.values::<f32>(), wanted);
+        let expected = [-4.0, 3.5, -28.0, -24.0, 0.0, 1.0, 4.0, -2.0, 0.0, 0.0, 0.0, 0.0f32];
+        assert_eq!(y.values::<f32>(), expected);
         let y = run.input(tensor(&[2, 1], &[0x21u8, 0x43])).one().values::<f32>();
         assert_eq!(y[..4], [-1.5, 6.0, -12.0, -8.0]);
         assert_eq!(y[4..8], [7.0, 8.0, 16.0, 10.0]);
-        let run = given(8, 3, &[128, 130, 127]).input(tensor(&[1, 1], &[0i32]));
+        let run = bench_with(8, 3, &[128, 130, 127]).input(tensor(&[1, 1], &[0i32]));
         let y = run.input(tensor(&[1, 2], &[0.5f32, 2.0])).one();
         assert_eq!((y.dims(), y.values::<f32>()), (vec![1, 1, 3], vec![0.0, 1.0, -2.0]));
     }
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let run = |bits| given(bits, 2, &[0; 4]).input(tensor(&[1], &[0i64]));
+        let run = |bits| bench_with(bits, 2, &[0; 4]).input(tensor(&[1], &[0i64]));
         let scales = |blocks: usize| tensor(&[2, blocks], &vec![0f32; 2 * blocks]);
         assert_eq!(run(2).input(scales(2)).error(), "parameter \"bits\" is 2, wanted 4 or 8");
         assert_eq!(run(4).input(scales(1)).error(), "input 2 is f32[2,1], wanted [2, 2]");
@@ -222,3 +222,4 @@ mod tests {
         assert_eq!(error, "parameter \"gather_axis\" is 1, wanted 0");
     }
 }
+

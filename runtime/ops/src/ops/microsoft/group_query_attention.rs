@@ -70,7 +70,7 @@ mod tests {
     const SIZE: usize = 4;
 
     /// Two query heads sharing one key head, with rotary angles of 9 positions.
-    fn given(places: std::ops::Range<usize>, past: Option<[Tensor; 2]>) -> Bench {
+    fn bench_with(places: std::ops::Range<usize>, past: Option<[Tensor; 2]>) -> Bench {
         given_with(places, past, Bench::constant)
     }
 
@@ -108,20 +108,20 @@ mod tests {
         for (window, softcap) in [(-1, 0.0), (3, 0.0), (-1, 0.5)] {
             let with =
                 |run: Bench| shared(run).int("local_window_size", window).float("softcap", softcap);
-            let whole = with(given(0..9, None)).all();
+            let whole = with(bench_with(0..9, None)).all();
             let mut caches = None;
             let mut rows = Vec::new();
             for places in [0..4, 4..7, 7..8, 8..9] {
-                let made = with(given(places, caches.take())).all();
+                let made = with(bench_with(places, caches.take())).all();
                 rows.extend(made[0].values::<f32>());
                 let [_, keys, values] = <[Tensor; 3]>::try_from(made).ok().unwrap();
                 caches = Some([keys, values]);
             }
-            let wanted =
+            let expected =
                 |x: &Tensor| -> Vec<f64> { x.values::<f32>().into_iter().map(f64::from).collect() };
-            assert_near(&rows, &wanted(&whole[0]), 1e-5);
+            assert_near(&rows, &expected(&whole[0]), 1e-5);
             for (cache, whole) in caches.unwrap().iter().zip(&whole[1..]) {
-                assert_near(&cache.values::<f32>(), &wanted(whole), 1e-6);
+                assert_near(&cache.values::<f32>(), &expected(whole), 1e-6);
             }
         }
     }
@@ -130,7 +130,7 @@ mod tests {
     fn a_cache_with_room_is_written_behind_what_it_has() {
         let room = |x: &[f32]| tensor(&[1, 1, 6, SIZE], x);
         let past: Vec<f32> = noise(6 * SIZE);
-        let made = shared(given(3..5, Some([room(&past), room(&past)]))).all();
+        let made = shared(bench_with(3..5, Some([room(&past), room(&past)]))).all();
         assert_eq!(made[1].dims(), [1, 1, 6, SIZE]);
         let values = made[2].values::<f32>();
         assert_eq!(values[..3 * SIZE], past[..3 * SIZE]);
@@ -152,14 +152,15 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let error = given(0..3, None).int("kv_num_heads", 4).error();
+        let error = bench_with(0..3, None).int("kv_num_heads", 4).error();
         assert_eq!(error, "2 heads of queries are no multiple of 4 heads of keys");
-        let error = shared(given(0..3, None)).int("qk_output", 1).error();
+        let error = shared(bench_with(0..3, None)).int("qk_output", 1).error();
         assert_eq!(error, "parameter \"qk_output\" is 1, which asks for scores, wanted 0");
         let cache = || tensor(&[1, 1, 1, SIZE], &[0f32; SIZE]);
-        let error = shared(given(3..5, Some([cache(), cache()]))).error();
+        let error = shared(bench_with(3..5, Some([cache(), cache()]))).error();
         assert_eq!(error, ExecError::bad_value(4, 0).to_string());
-        let error = shared(given(0..3, None)).absent().absent().absent().input(cache()).error();
+        let error = shared(bench_with(0..3, None)).absent().absent().absent().input(cache()).error();
         assert!(error.starts_with("input 12 is there, wanted none"), "{error}");
     }
 }
+

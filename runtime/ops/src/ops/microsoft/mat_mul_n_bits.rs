@@ -98,12 +98,12 @@ impl Sizes {
             }
         };
         if !block.is_power_of_two() || block < LEAST_BLOCK {
-            let wanted = format!("wanted a power of two from {LEAST_BLOCK} on");
-            return Err(Error::new(format!("parameter \"block_size\" is {block}, {wanted}")));
+            let expected = format!("wanted a power of two from {LEAST_BLOCK} on");
+            return Err(Error::new(format!("parameter \"block_size\" is {block}, {expected}")));
         }
         if node.flag("weight_prepacked")? {
-            let wanted = "wanted values in the order of ONNX Runtime's document";
-            return Err(Error::new(format!("parameter \"weight_prepacked\" is 1, {wanted}")));
+            let expected = "wanted values in the order of ONNX Runtime's document";
+            return Err(Error::new(format!("parameter \"weight_prepacked\" is 1, {expected}")));
         }
         if node.has_input(GROUPS) {
             return Err(Error::new(format!(
@@ -126,9 +126,9 @@ impl Sizes {
         let is_packed =
             node.has_input(ZERO_POINTS) && node.input(ZERO_POINTS)?.dtype() == Some(DType::U8);
         let zeros = if is_packed { columns.saturating_mul(self.bytes(blocks)) } else { all };
-        let wanted =
+        let expected =
             [(B, all.saturating_mul(self.bytes(block))), (SCALES, all), (ZERO_POINTS, zeros)];
-        for (port, len) in wanted.into_iter().chain([(BIAS, columns)]) {
+        for (port, len) in expected.into_iter().chain([(BIAS, columns)]) {
             if node.has_input(port) && node.input(port)?.len() != len {
                 let found = node.input(port)?;
                 return Err(Error::new(format!("input {port} is {found}, wanted {len} elements")));
@@ -452,7 +452,7 @@ mod tests {
             [noise(self.rows * self.depth), noise(all + 1).split_off(1), zeros, noise(self.columns)]
         }
 
-        fn given(&self) -> Bench {
+        fn bench_with(&self) -> Bench {
             self.given_with(Bench::constant)
         }
 
@@ -476,7 +476,7 @@ mod tests {
             run.int("bits", bits as i64).int("block_size", block as i64)
         }
 
-        fn wanted(&self) -> Vec<f64> {
+        fn expected(&self) -> Vec<f64> {
             let &Self { rows, depth, columns, bits, block, .. } = self;
             let (blob, blocks, [x, scales, zeros, bias]) =
                 (block * bits / 8, self.blocks(), self.numbers());
@@ -511,13 +511,13 @@ mod tests {
         for case in CASES {
             println!("{case:?}");
             let y = if case.rows > 12 {
-                case.given().threads(3).one()
+                case.bench_with().threads(3).one()
             } else {
-                settled_on_any_threads(&case.given())
+                settled_on_any_threads(&case.bench_with())
             };
-            assert_near(&y.values::<f32>(), &case.wanted(), 2e-4);
+            assert_near(&y.values::<f32>(), &case.expected(), 2e-4);
             let y = case.given_with(Bench::input).one();
-            assert_near(&y.values::<f32>(), &case.wanted(), 2e-4);
+            assert_near(&y.values::<f32>(), &case.expected(), 2e-4);
         }
     }
 
@@ -547,3 +547,4 @@ mod tests {
         assert_eq!(error, "input 4, an order of rows, is there, wanted none");
     }
 }
+

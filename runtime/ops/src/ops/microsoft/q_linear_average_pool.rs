@@ -37,13 +37,13 @@ mod tests {
 
     #[test]
     fn padding_counts_where_it_is_said_to() {
-        for (count, wanted) in [(0, [10i8, 25, 40]), (1, [5, 25, 20])] {
+        for (count, expected) in [(0, [10i8, 25, 40]), (1, [5, 25, 20])] {
             let run = bench("com.microsoft:QLinearAveragePool");
             let run = run.input(tensor(&[1, 1, 4], &[10i8, 20, 30, 40]));
             let run = run.input(tensor(&[], &[0.5f32])).absent().input(tensor(&[], &[0.5f32]));
             let run = run.absent().ints("kernel_shape", &[2]).ints("strides", &[2]);
             let y = run.ints("pads", &[1, 1]).int("count_include_pad", count).one();
-            assert_eq!(y.values::<i8>(), wanted);
+            assert_eq!(y.values::<i8>(), expected);
         }
     }
 }

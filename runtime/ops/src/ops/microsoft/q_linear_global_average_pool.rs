@@ -30,7 +30,7 @@ mod tests {
     #[test]
     fn means_are_quantized_in_either_layout() {
         let x = [10u8, 20, 100, 30, 200, 50];
-        for (dims, channels_last, wanted) in
+        for (dims, channels_last, expected) in
             [([1, 2, 3], 0, [21 + 5, 46 + 5]), ([1, 3, 2], 1, [51 + 5, 16 + 5])]
         {
             let run = bench("com.microsoft:QLinearGlobalAveragePool").threads(2);
@@ -38,7 +38,7 @@ mod tests {
             let run = run.input(tensor(&[], &[1u8])).input(tensor(&[], &[1f32]));
             let y = run.input(tensor(&[], &[5u8])).int("channels_last", channels_last).one();
             let shape = if channels_last == 1 { vec![1, 1, 2] } else { vec![1, 2, 1] };
-            assert_eq!((y.dims(), y.values::<u8>()), (shape, wanted.to_vec()));
+            assert_eq!((y.dims(), y.values::<u8>()), (shape, expected.to_vec()));
         }
     }
 }

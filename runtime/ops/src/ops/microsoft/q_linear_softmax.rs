@@ -129,8 +129,8 @@ mod tests {
                 let lane = |i: &usize| inner == 1 || i % 4 == at % 4;
                 let power = |i: usize| (f64::from(x[i]) * 0.05).exp();
                 let sum: f64 = (block..block + 12).filter(lane).map(power).sum();
-                let wanted: i8 = y_is.quantize((power(at) / sum) as f32);
-                assert!((i32::from(y) - i32::from(wanted)).abs() <= 1, "{y} for {wanted} at {at}");
+                let expected: i8 = y_is.quantize((power(at) / sum) as f32);
+                assert!((i32::from(y) - i32::from(expected)).abs() <= 1, "{y} for {expected} at {at}");
             }
         }
     }

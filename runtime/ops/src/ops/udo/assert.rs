@@ -27,11 +27,11 @@ impl Movement for Assert {
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[2, 2]],
-            truths: &[&[true, true, true]],
+            bools: &[&[true, true, true]],
             outputs: &[(&[2, 2], &[0, 1, 2, 3])],
             ..Example::NONE
         },
-        Example { inputs: &[&[1]], truths: &[&[]], outputs: &[(&[1], &[0])], ..Example::NONE },
+        Example { inputs: &[&[1]], bools: &[&[]], outputs: &[(&[1], &[0])], ..Example::NONE },
     ];
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
@@ -63,9 +63,9 @@ mod tests {
 
     #[test]
     fn what_does_not_hold_fails_the_run() {
-        let truths = [true, false, true].map(Bool::from);
+        let bools = [true, false, true].map(Bool::from);
         let run = bench("udo:Assert").input(tensor(&[2], &[1i64, 2]));
-        let error = run.input(tensor(&[3], &truths)).error();
+        let error = run.input(tensor(&[3], &bools)).error();
         assert_eq!(error, ExecError::bad_value(0, 1).to_string());
     }
 }

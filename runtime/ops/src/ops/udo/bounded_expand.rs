@@ -6,7 +6,7 @@ use udo_api::{
 };
 
 use crate::Def;
-use crate::family::bounded::{LEAST, MOST, shape, wanted};
+use crate::family::bounded::{LEAST, MOST, shape, read_extents};
 use crate::family::movement::expand;
 
 pub(crate) const DEF: Def = Def::of::<BoundedExpand>(KERNELS);
@@ -43,8 +43,8 @@ impl Kernel for Repeated {
 }
 
 fn run<B: Bits>(io: Io<'_>) -> Result<(), ExecError> {
-    let (wanted, rank) = wanted(&io.inputs, 1)?;
-    expand::<B>(io, &wanted[..rank])
+    let (target, rank) = read_extents(&io.inputs, 1)?;
+    expand::<B>(io, &target[..rank])
 }
 
 #[cfg(test)]
@@ -53,7 +53,7 @@ mod tests {
 
     use crate::testing::{Bench, bench, tensor};
 
-    fn given(shape: &[i64]) -> Bench {
+    fn bench_with(shape: &[i64]) -> Bench {
         let x = tensor(&[2, 1], &[1u16, 2]).bounded(&[Dim::UpTo(3), Dim::Fixed(1)]);
         let run = bench("udo:BoundedExpand").input(x).input(tensor(&[shape.len()], shape));
         run.ints("least", &[1, 1]).ints("most", &[3, 4])
@@ -61,16 +61,17 @@ mod tests {
 
     #[test]
     fn shapes_are_those_of_the_run() {
-        let y = given(&[2, 3]).one();
+        let y = bench_with(&[2, 3]).one();
         assert_eq!((y.dims(), y.values()), (vec![2, 3], vec![1u16, 1, 1, 2, 2, 2]));
-        let y = given(&[1]).one();
+        let y = bench_with(&[1]).one();
         assert_eq!((y.dims(), y.values()), (vec![2, 1], vec![1u16, 2]));
     }
 
     #[test]
     fn shapes_that_do_not_broadcast_or_pass_the_bound_fail() {
         for shape in [&[3i64, 3][..], &[2, 5], &[-1, 1], &[1, 2, 3]] {
-            given(shape).error();
+            bench_with(shape).error();
         }
     }
 }
+

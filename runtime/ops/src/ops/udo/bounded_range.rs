@@ -85,30 +85,31 @@ mod tests {
     use super::*;
     use crate::testing::{Bench, bench, tensor};
 
-    fn given<T: Element>(of: [T; 3]) -> Bench {
+    fn bench_with<T: Element>(of: [T; 3]) -> Bench {
         let run = bench("udo:BoundedRange").ints("least", &[0]).ints("most", &[4]);
         of.into_iter().fold(run, |run, number| run.input(tensor(&[], &[number])))
     }
 
     #[test]
     fn numbers_are_those_of_the_run() {
-        assert_eq!(given([3i64, 9, 2]).one().values::<i64>(), [3, 5, 7]);
-        assert_eq!(given([3i32, 3, 2]).one().values::<i32>(), [0i32; 0]);
-        assert_eq!(given([3i16, 1, -1]).one().values::<i16>(), [3, 2]);
-        assert_eq!(given([0f32, 1.0, 0.5]).one().values::<f32>(), [0.0, 0.5]);
-        assert_eq!(given([0f64, 1.0, 0.25]).one().values::<f64>(), [0.0, 0.25, 0.5, 0.75]);
+        assert_eq!(bench_with([3i64, 9, 2]).one().values::<i64>(), [3, 5, 7]);
+        assert_eq!(bench_with([3i32, 3, 2]).one().values::<i32>(), [0i32; 0]);
+        assert_eq!(bench_with([3i16, 1, -1]).one().values::<i16>(), [3, 2]);
+        assert_eq!(bench_with([0f32, 1.0, 0.5]).one().values::<f32>(), [0.0, 0.5]);
+        assert_eq!(bench_with([0f64, 1.0, 0.25]).one().values::<f64>(), [0.0, 0.25, 0.5, 0.75]);
         let half = |x: f32| F16::from_f32(x);
-        let halves = given([0.0, 1.0, 0.5].map(half)).one().values::<F16>();
+        let halves = bench_with([0.0, 1.0, 0.5].map(half)).one().values::<F16>();
         assert_eq!(halves, [0.0, 0.5].map(half));
         let half = |x: f32| Bf16::from_f32(x);
-        let halves = given([0.0, 1.0, 0.5].map(half)).one().values::<Bf16>();
+        let halves = bench_with([0.0, 1.0, 0.5].map(half)).one().values::<Bf16>();
         assert_eq!(halves, [0.0, 0.5].map(half));
     }
 
     #[test]
     fn more_numbers_than_the_bound_and_none_that_end_fail() {
-        given([0i64, 5, 1]).error();
-        given([0i64, 5, 0]).error();
-        given([0f32, f32::INFINITY, 1.0]).error();
+        bench_with([0i64, 5, 1]).error();
+        bench_with([0i64, 5, 0]).error();
+        bench_with([0f32, f32::INFINITY, 1.0]).error();
     }
 }
+

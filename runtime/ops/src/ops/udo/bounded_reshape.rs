@@ -89,7 +89,7 @@ mod tests {
 
     use crate::testing::{Bench, bench, tensor};
 
-    fn given(shape: &[i64]) -> Bench {
+    fn bench_with(shape: &[i64]) -> Bench {
         let x = tensor(&[2, 6], &(0..12u8).collect::<Vec<_>>());
         let x = x.bounded(&[Dim::UpTo(5), Dim::Fixed(6)]);
         let run = bench("udo:BoundedReshape").input(x).input(tensor(&[shape.len()], shape));
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn shapes_are_those_of_the_run() {
         for shape in [[2, 2, 3], [-1, 2, 3], [0, 2, -1]] {
-            let y = given(&shape).one();
+            let y = bench_with(&shape).one();
             assert_eq!(y.desc().full_shape().to_string(), "[<=5,2,3]");
             assert_eq!((y.dims(), y.values()), (vec![2, 2, 3], (0..12u8).collect::<Vec<_>>()));
         }
@@ -110,7 +110,8 @@ mod tests {
         let wrong: [&[i64]; 7] =
             [&[3, 2, 3], &[-1, -1, 3], &[-2, 2, 3], &[2, 3, 2], &[2, 6], &[-1, 5, 1], &[1; 9]];
         for shape in wrong {
-            given(shape).error();
+            bench_with(shape).error();
         }
     }
 }
+

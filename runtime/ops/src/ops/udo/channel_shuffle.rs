@@ -60,11 +60,11 @@ fn permutation(node: &Node<'_>) -> Result<Permutation, Error> {
     let x = node.input(0)?;
     let axis = node.axis("axis", x.rank())?;
     let AxisSplit { outer, len, inner } = AxisSplit::at(x.shape(), axis);
-    let wanted = node.int("group")?;
-    let group = usize::try_from(wanted).ok();
+    let requested = node.int("group")?;
+    let group = usize::try_from(requested).ok();
     let group = group.filter(|&group| group > 0 && len.is_multiple_of(group)).ok_or_else(|| {
         Error::new(format!(
-            "parameter \"group\" is {wanted}, wanted a divisor of axis {axis} of {x}"
+            "parameter \"group\" is {requested}, wanted a divisor of axis {axis} of {x}"
         ))
     })?;
     Ok(Permutation { shape: vec![outer, group, len / group, inner], perm: vec![0, 2, 1, 3] })
@@ -79,8 +79,8 @@ mod tests {
         for group in [0, -1, 2] {
             let run = bench("udo:ChannelShuffle").input(tensor(&[1, 3], &[1u8; 3]));
             let error = run.int("group", group).error();
-            let wanted = "wanted a divisor of axis 1 of u8[1,3]";
-            assert_eq!(error, format!("parameter \"group\" is {group}, {wanted}"));
+            let expected = "wanted a divisor of axis 1 of u8[1,3]";
+            assert_eq!(error, format!("parameter \"group\" is {group}, {expected}"));
         }
     }
 }

@@ -91,7 +91,7 @@ fn walks(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<Walk>, Error> {
 mod tests {
     use crate::testing::{Bench, bench, tensor};
 
-    fn given(reference: &[usize], offsets: &[i64]) -> Bench {
+    fn bench_with(reference: &[usize], offsets: &[i64]) -> Bench {
         let like = tensor(reference, &vec![0f32; reference.iter().product()]);
         let run =
             bench("udo:Crop").input(tensor(&[2, 2], &[1u8, 2, 3, 4])).input(like).int("axis", 0);
@@ -100,13 +100,14 @@ mod tests {
 
     #[test]
     fn what_lies_beyond_is_refused() {
-        assert_eq!(given(&[1, 1], &[1, 0]).one().values::<u8>(), [3]);
-        let error = given(&[2, 1], &[1]).error();
+        assert_eq!(bench_with(&[1, 1], &[1, 0]).one().values::<u8>(), [3]);
+        let error = bench_with(&[2, 1], &[1]).error();
         assert_eq!(error, "input 0 is u8[2,2], which has no f32[2,1] at offsets [1]");
-        let error = given(&[1, 1], &[-1]).error();
+        let error = bench_with(&[1, 1], &[-1]).error();
         assert_eq!(error, "input 0 is u8[2,2], which has no f32[1,1] at offsets [-1]");
-        let error = given(&[1, 1], &[0, 0, 0]).error();
+        let error = bench_with(&[1, 1], &[0, 0, 0]).error();
         assert_eq!(error, "offsets are [0, 0, 0], wanted one, or 2");
-        assert_eq!(given(&[1], &[0]).error(), "input 1 is f32[1], input 0 is u8[2,2]");
+        assert_eq!(bench_with(&[1], &[0]).error(), "input 1 is f32[1], input 0 is u8[2,2]");
     }
 }
+

@@ -119,7 +119,7 @@ impl Sizes {
     }
 
     /// Returns the most boxes that one suppression leaves.
-    fn kept(&self) -> usize {
+    fn suppression_limit(&self) -> usize {
         let most = if self.is_regular { self.of_class } else { self.most };
         most.min(self.anchors)
     }
@@ -134,15 +134,15 @@ struct Detected {
     sizes: Sizes,
     scale: [f32; 4],
     rule: Rule,
-    kept: usize,
+    suppression_limit: usize,
 }
 
 impl Kernel for Detected {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let sizes = Sizes::of(cx)?;
-        let kept = sizes.kept().checked_mul(sizes.lists());
-        let kept = kept.ok_or_else(|| Error::new("more boxes than memory has addresses"))?;
-        positions_fit(sizes.anchors.max(kept))?;
+        let suppression_limit = sizes.suppression_limit().checked_mul(sizes.lists());
+        let suppression_limit = suppression_limit.ok_or_else(|| Error::new("more boxes than memory has addresses"))?;
+        positions_fit(sizes.anchors.max(suppression_limit))?;
         let scale = cx.floats("scale")?;
         let scale: [f64; 4] = scale.try_into().map_err(|_| {
             Error::new(format!("parameter \"scale\" has {} numbers, wanted 4", scale.len()))
@@ -150,20 +150,20 @@ impl Kernel for Detected {
         // A score equal to the threshold passes.
         let least_score = Some((cx.float("score_threshold")? as f32).next_down());
         let rule = Rule {
-            most: sizes.kept(),
+            most: sizes.suppression_limit(),
             most_overlap: cx.float("iou_threshold")? as f32,
             least_score,
         };
-        Ok(Self { sizes, scale: scale.map(|number| number as f32), rule, kept })
+        Ok(Self { sizes, scale: scale.map(|number| number as f32), rule, suppression_limit })
     }
 
     fn workspace(&self) -> Workspace {
         let anchors = self.sizes.anchors;
         Workspace::of::<f32>(anchors.saturating_mul(NUMBERS))
             .and::<f32>(anchors)
-            .and::<u64>(anchors.max(self.kept))
-            .and::<i64>(self.kept.saturating_mul(3))
-            .and::<f32>(self.kept)
+            .and::<u64>(anchors.max(self.suppression_limit))
+            .and::<i64>(self.suppression_limit.saturating_mul(3))
+            .and::<f32>(self.suppression_limit)
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
@@ -173,9 +173,9 @@ impl Kernel for Detected {
         let mut work = Work {
             boxes: io.scratch.take::<f32>(anchors * NUMBERS)?.as_chunks_mut::<NUMBERS>().0,
             column: io.scratch.take::<f32>(anchors)?,
-            entries: io.scratch.take::<u64>(anchors.max(self.kept))?,
-            found: io.scratch.take::<i64>(self.kept * 3)?,
-            found_scores: io.scratch.take::<f32>(self.kept)?,
+            entries: io.scratch.take::<u64>(anchors.max(self.suppression_limit))?,
+            found: io.scratch.take::<i64>(self.suppression_limit * 3)?,
+            found_scores: io.scratch.take::<f32>(self.suppression_limit)?,
         };
         let [y_boxes, y_classes, y_scores, counts] = [
             io.outputs.take::<f32>(0)?,

@@ -72,14 +72,14 @@ mod tests {
     fn each_value_becomes_what_the_table_has_for_it() {
         let entries: Vec<i64> = (0..256).map(|bits| (bits * 167 + 13) % 256).collect();
         let x: Vec<u8> = (0..LEN).map(|i| (i * 7 % 256) as u8).collect();
-        let wanted: Vec<u8> = x.iter().map(|&x| entries[usize::from(x)] as u8).collect();
+        let expected: Vec<u8> = x.iter().map(|&x| entries[usize::from(x)] as u8).collect();
         let run = || bench("udo:Lookup").threads(3).ints("table", &entries);
-        assert_eq!(run().input(tensor(&[1, LEN], &x)).one().values::<u8>(), wanted);
+        assert_eq!(run().input(tensor(&[1, LEN], &x)).one().values::<u8>(), expected);
         let signed: Vec<i8> = x.iter().map(|&x| x as i8).collect();
         let found = run().input(tensor(&[LEN, 1], &signed)).one().values::<i8>();
-        assert_eq!(found, wanted.iter().map(|&y| y as i8).collect::<Vec<_>>());
+        assert_eq!(found, expected.iter().map(|&y| y as i8).collect::<Vec<_>>());
         let some = run().input(tensor(&[2], &x[..2]).bounded(&[Dim::UpTo(70)])).one();
-        assert_eq!((some.dims(), some.values::<u8>()), (vec![2], wanted[..2].to_vec()));
+        assert_eq!((some.dims(), some.values::<u8>()), (vec![2], expected[..2].to_vec()));
     }
 
     #[test]
@@ -87,9 +87,9 @@ mod tests {
         for entries in [vec![0; 255], vec![256; 256], vec![-1; 256]] {
             let run = bench("udo:Lookup").input(tensor(&[2], &[1u8, 2])).ints("table", &entries);
             let count = entries.len();
-            let wanted =
+            let expected =
                 format!("parameter \"table\" has {count} numbers, wanted 256 of 0 to 255 each");
-            assert_eq!(run.error(), wanted);
+            assert_eq!(run.error(), expected);
         }
     }
 }

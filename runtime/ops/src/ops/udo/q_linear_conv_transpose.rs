@@ -150,12 +150,12 @@ mod tests {
             .map(|(at, w)| (w.to_i32() - w_zeros[at / taps % per_group].to_i32()).into())
             .collect();
         let (sums, [height, width]) = sums(case, &off(&x), &weights, &bias);
-        let wanted = sums.iter().enumerate().map(|(at, &sum)| {
+        let expected = sums.iter().enumerate().map(|(at, &sum)| {
             let scale = w_scales[at / height / width % per_group];
             let scaled = (sum as f32 * (x_scale * scale / y_scale)).round_ties_even();
             C::from_f32(scaled + y_zero.to_i32() as f32).to_i32()
         });
-        let wanted: Vec<i32> = wanted.collect();
+        let expected: Vec<i32> = expected.collect();
         let each = |n: usize| [n as i64; 2];
         for (constant, threads) in [(true, 1), (false, 1), (true, 3)] {
             let weights = tensor(&[channels, per_group, kernel, kernel], &w);
@@ -179,7 +179,7 @@ mod tests {
                 .one();
             assert_eq!(y.dims(), [2, outputs, height, width], "{case:?}");
             let found: Vec<i32> = y.values::<C>().into_iter().map(C::to_i32).collect();
-            assert_eq!(found, wanted, "{case:?}");
+            assert_eq!(found, expected, "{case:?}");
         }
     }
 

@@ -76,7 +76,7 @@ mod tests {
         let y = product(&[40, -300]).one();
         assert_eq!(y.dims(), [2, 2, 2]);
         let (b, zeros, scales) = ([1, -2, 3, 4, -5, 6], [0, 1], [0.25f32, 0.5]);
-        let wanted = (0..8).map(|at| {
+        let expected = (0..8).map(|at| {
             let (row, column) = (at / 2, at % 2);
             let terms = (0..3)
                 .map(|k| ((row * 3 + k) as i32 * 20 - 100) * (b[k * 2 + column] - zeros[column]));
@@ -84,7 +84,7 @@ mod tests {
             let rounded = (sum as f32 * (0.5 * scales[column] / 4.0)).round_ties_even();
             (rounded + 7.0).clamp(-128.0, 127.0) as i8
         });
-        assert_eq!(y.values::<i8>(), wanted.collect::<Vec<_>>());
+        assert_eq!(y.values::<i8>(), expected.collect::<Vec<_>>());
     }
 
     #[test]

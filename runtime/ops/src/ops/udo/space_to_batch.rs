@@ -115,8 +115,8 @@ mod tests {
             bench("udo:SpaceToBatch").input(x).ints("block", block).ints("pads", pads).error()
         };
         let error = run(&[1, 1, 1, 3], &[1, 2], &[0; 4]);
-        let wanted = "wanted whole blocks of 1 by 2";
-        assert_eq!(error, format!("input 0 is u8[1,1,1,3] and pads are [0, 0, 0, 0], {wanted}"));
+        let expected = "wanted whole blocks of 1 by 2";
+        assert_eq!(error, format!("input 0 is u8[1,1,1,3] and pads are [0, 0, 0, 0], {expected}"));
         let error = run(&[1, 1, 3], &[1, 2], &[0; 4]);
         assert_eq!(error, "input 0 is u8[1,1,3], wanted batch, channels, height and width");
         let error = run(&[1, 1, 1, 2], &[0, 2], &[0; 4]);

@@ -46,7 +46,7 @@ fn are_exact<A: QuantizedType, B: QuantizedType>(size: [usize; 3], a_zeros: usiz
     let [rows, depth, cols] = size;
     let (a, b) = (values::<A>(rows * depth, 3), values::<B>(depth * cols, 11));
     let (a_zeros, b_zeros) = (values::<A>(a_zeros, 100), values::<B>(b_zeros, 30));
-    let wanted = sums(size, (&a, &a_zeros), (&b, &b_zeros));
+    let expected = sums(size, (&a, &a_zeros), (&b, &b_zeros));
     let run = bench("MatMulInteger").input(tensor(&[rows, depth], &a));
     let zeros = |run: Bench| {
         let run = run.input(tensor(&[a_zeros.len()], &a_zeros));
@@ -54,7 +54,7 @@ fn are_exact<A: QuantizedType, B: QuantizedType>(size: [usize; 3], a_zeros: usiz
     };
     for y in ways(&run, &tensor(&[depth, cols], &b), &zeros) {
         assert_eq!(y.dims(), [rows, cols]);
-        assert_eq!(y.values::<i32>(), wanted, "{size:?} {} {}", A::DTYPE, B::DTYPE);
+        assert_eq!(y.values::<i32>(), expected, "{size:?} {} {}", A::DTYPE, B::DTYPE);
     }
 }
 
@@ -89,26 +89,26 @@ fn batches_have_zero_points_of_their_own() {
         let run = run.input(tensor(&[2, 3, 1], &a_zeros));
         run.input(tensor(&[2, 1, 5], &b_zeros))
     };
-    let wanted: Vec<i32> = (0..2)
+    let expected: Vec<i32> = (0..2)
         .flat_map(|i| {
             let a = (&a[i * 12..][..12], &a_zeros[i * 3..][..3]);
             sums([3, 4, 5], a, (&b[i * 20..][..20], &b_zeros[i * 5..][..5]))
         })
         .collect();
     for y in ways(&run, &tensor(&[2, 4, 5], &b), &numbers) {
-        assert_eq!((y.dims(), y.values::<i32>()), (vec![2, 3, 5], wanted.clone()));
+        assert_eq!((y.dims(), y.values::<i32>()), (vec![2, 3, 5], expected.clone()));
     }
 }
 
 #[test]
 fn vectors_and_broadcast_batches_multiply() {
     let (a, b) = (values::<u8>(2 * 3 * 4, 1), values::<u8>(4 * 5, 2));
-    let wanted = sums([6, 4, 5], (&a, &[0]), (&b, &[0]));
+    let expected = sums([6, 4, 5], (&a, &[0]), (&b, &[0]));
     let y = bench("MatMulInteger").input(tensor(&[2, 1, 3, 4], &a)).input(tensor(&[4, 5], &b));
     let y = y.one();
-    assert_eq!((y.dims(), y.values::<i32>()), (vec![2, 1, 3, 5], wanted.clone()));
+    assert_eq!((y.dims(), y.values::<i32>()), (vec![2, 1, 3, 5], expected.clone()));
     let y = bench("MatMulInteger").input(tensor(&[4], &a[..4])).input(tensor(&[4, 5], &b)).one();
-    assert_eq!((y.dims(), y.values::<i32>()), (vec![5], wanted[..5].to_vec()));
+    assert_eq!((y.dims(), y.values::<i32>()), (vec![5], expected[..5].to_vec()));
 }
 
 #[test]
@@ -130,8 +130,8 @@ fn results_are_quantized_by_rows_and_columns() {
             let (m, n) = (at / cols, at % cols);
             let scale = of_a[m % a_scales] * of_b[n] / of_y[m % y_scales];
             let zero = f32::from(y_zeros[m % y_scales]);
-            let wanted = ((*sum as f32 * scale).round_ties_even() + zero).clamp(0.0, 255.0);
-            assert_eq!(y, wanted as u8, "{a_scales} {y_scales} at {at}");
+            let expected = ((*sum as f32 * scale).round_ties_even() + zero).clamp(0.0, 255.0);
+            assert_eq!(y, expected as u8, "{a_scales} {y_scales} at {at}");
         }
     }
 }
@@ -146,9 +146,9 @@ fn sums_stand_for_numbers_with_an_offset() {
     let run = run.constant(tensor(&[depth, cols], &b)).input(tensor(&[], &[0.5f32]));
     let run = run.input(tensor(&[1], &[0.25f32])).input(tensor(&[], &[5i8])).absent();
     let y = run.input(tensor(&[cols], &offset)).one().values::<f32>();
-    let wanted =
+    let expected =
         exact.iter().enumerate().map(|(i, &sum)| 0.125 * f64::from(sum) + (i % cols) as f64);
-    assert_near(&y, &wanted.collect::<Vec<_>>(), 1e-6);
+    assert_near(&y, &expected.collect::<Vec<_>>(), 1e-6);
 }
 
 #[test]
@@ -184,10 +184,10 @@ fn addends_broadcast_and_either_side_may_lie_transposed() {
                 let run = run.int("transA", trans_a as i64).int("transB", trans_b as i64);
                 run.float("alpha", 2.0)
             };
-            let wanted: Vec<f64> =
+            let expected: Vec<f64> =
                 exact.iter().enumerate().map(|(i, sum)| 0.5 * f64::from(sum + c[at(i)])).collect();
             for y in ways(&run, &tensor(&b_dims, &b), &numbers) {
-                assert_near(&y.values::<f32>(), &wanted, 1e-6);
+                assert_near(&y.values::<f32>(), &expected, 1e-6);
             }
         }
     }
@@ -303,7 +303,7 @@ fn wide_sums_are_exact<A: QuantizedType, B: QuantizedType, C: QuantizedType>(cas
     let node = if has_addend { node.input(tensor(&[cols], &addend)) } else { node };
     let y = node.one();
     assert_eq!(y.dims(), [2, 5, cols]);
-    let wanted = (0..10 * cols).map(|at| {
+    let expected = (0..10 * cols).map(|at| {
         let (row, col) = (at / cols, at % cols);
         let right = if rights == 1 { 0 } else { row / 5 * depth * cols };
         let terms = (0..depth).map(|k| {
@@ -315,7 +315,7 @@ fn wide_sums_are_exact<A: QuantizedType, B: QuantizedType, C: QuantizedType>(cas
         let number = (sum as f32 * (0.001 * b_scales[col % own] / 0.4)).round_ties_even();
         C::from_f32(number + y_zero.to_i32() as f32)
     });
-    assert_eq!(y.values::<C>(), wanted.collect::<Vec<_>>());
+    assert_eq!(y.values::<C>(), expected.collect::<Vec<_>>());
 }
 
 #[test]
@@ -415,9 +415,9 @@ fn right_sides_of_16_bit_values_may_lie_transposed() {
 
 #[test]
 fn what_products_of_16_bit_values_do_not_take_is_refused() {
-    let wanted = "wanted rows of left sides, and one addend for each column";
-    assert_eq!(wide_gemm((1, 0), 1.0, &[0, 0]).error(), wanted);
-    assert_eq!(wide_gemm((0, 0), 1.0, &[1]).error(), wanted);
+    let expected = "wanted rows of left sides, and one addend for each column";
+    assert_eq!(wide_gemm((1, 0), 1.0, &[0, 0]).error(), expected);
+    assert_eq!(wide_gemm((0, 0), 1.0, &[1]).error(), expected);
 }
 
 /// The 16-bit kernel also accepts such nodes, but needs scratch memory for its sums.

@@ -64,14 +64,14 @@ impl<'a, T> Rows<'a, T> {
 }
 
 /// The inputs of a call.
-pub(super) struct Given<'a, T> {
+pub(super) struct Arguments<'a, T> {
     pub(super) q: Rows<'a, T>,
     pub(super) keys: Rows<'a, T>,
     pub(super) values: Rows<'a, T>,
     /// The mask that is added to scores; empty if there is none.
     pub(super) numbers: &'a [T],
     /// The mask that selects keys; empty if there is none.
-    pub(super) truths: &'a [Bool],
+    pub(super) bools: &'a [Bool],
     /// Keys of each sequence; empty if all keys are valid.
     pub(super) valid: &'a [i64],
     /// Keys of each sequence that precede those of its queries; empty if the same for all.
@@ -113,7 +113,7 @@ impl Reach {
     }
 }
 
-impl<'a, T: Element> Given<'a, T> {
+impl<'a, T: Element> Arguments<'a, T> {
     pub(super) fn take(
         problem: &Problem,
         Sides([keys, values]): &Sides<T>,
@@ -135,7 +135,7 @@ impl<'a, T: Element> Given<'a, T> {
         let (keys, values) = (join(keys)?, join(values)?);
         let is_bool = problem.mask.map(|mask: Mask| mask.is_bool);
         let numbers = if is_bool == Some(false) { inputs.get::<T>(MASK)? } else { &[] };
-        let truths = if is_bool == Some(true) { inputs.get::<Bool>(MASK)? } else { &[] };
+        let bools = if is_bool == Some(true) { inputs.get::<Bool>(MASK)? } else { &[] };
         let has_lengths = inputs.has(VALID_LENGTHS);
         let valid = if has_lengths { inputs.get::<i64>(VALID_LENGTHS)? } else { &[] };
         for (batch, &len) in valid.iter().enumerate() {
@@ -143,7 +143,7 @@ impl<'a, T: Element> Given<'a, T> {
             fits.then_some(()).ok_or(ExecError::bad_value(len, batch))?;
         }
         let all = Reach::new(total, past);
-        Ok(Self { q, keys, values, numbers, truths, valid, past: &[], sinks: &[], all })
+        Ok(Self { q, keys, values, numbers, bools, valid, past: &[], sinks: &[], all })
     }
 
     /// Returns the reach of a sequence.

@@ -2,7 +2,7 @@
 
 /// Rotates the first elements of a head by the angles of `cos` and `sin`, one pair each; the others are copied. The
 /// pairs are `(2i, 2i + 1)` if interleaved, else `(i, i + pairs)`.
-pub(crate) fn turn(is_interleaved: bool, x: &[f32], [cos, sin]: [&[f32]; 2], y: &mut [f32]) {
+pub(crate) fn rotate(is_interleaved: bool, x: &[f32], [cos, sin]: [&[f32]; 2], y: &mut [f32]) {
     let angles = cos.iter().zip(sin);
     let (turned, rest) = x.split_at(2 * cos.len());
     let (to, to_rest) = y.split_at_mut(2 * cos.len());
