@@ -34,7 +34,7 @@ pub use source::ModelSource;
 use udo_graph::container::checksum::sum128;
 use udo_graph::container::{Container, Contents};
 use udo_graph::memory::{SharedBytes, Tensor, TensorStorage};
-use write::Held;
+use write::PackedWeights;
 
 /// The cache of one model.
 #[derive(Debug)]

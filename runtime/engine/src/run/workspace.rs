@@ -144,15 +144,15 @@ impl UseWorkspace for SharedWorkspace {
 
     fn reserve(&self, more: usize) {
         let mut state = lock(&self.0.state);
-        let State { waiting, room, .. } = &mut *state;
-        *room += more;
+        let State { waiting, capacity, .. } = &mut *state;
+        *capacity += more;
         for waiting in waiting {
-            waiting.reserve(room.saturating_sub(waiting.len()));
+            waiting.reserve(capacity.saturating_sub(waiting.len()));
         }
     }
 
     fn release(&self, fewer: usize) {
-        lock(&self.0.state).room -= fewer;
+        lock(&self.0.state).capacity -= fewer;
     }
 
     fn enter(&self) -> Result<Turn<'_>> {

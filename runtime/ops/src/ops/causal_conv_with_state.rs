@@ -90,7 +90,9 @@ impl Row {
             "silu" | "swish" => true,
             other => {
                 let expected = "wanted \"none\", \"silu\" or \"swish\"";
-                return Err(Error::new(format!("parameter \"activation\" is {other:?}, {expected}")));
+                return Err(Error::new(format!(
+                    "parameter \"activation\" is {other:?}, {expected}"
+                )));
             }
         };
         Ok(Self { channels, length, past, has_swish })
@@ -288,4 +290,3 @@ mod tests {
         );
     }
 }
-

@@ -77,7 +77,8 @@ fn lens(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<Option<usize>>, Error> {
     };
     let extents: Vec<usize> = requested.iter().filter_map(|&n| usize::try_from(n).ok()).collect();
     let found = resolve_axes(&axes, x.rank());
-    let found = found.filter(|axes| axes.len() == requested.len() && extents.len() == requested.len());
+    let found =
+        found.filter(|axes| axes.len() == requested.len() && extents.len() == requested.len());
     let found = found.ok_or_else(|| {
         Error::new(format!(
             "input 1 is {requested:?}, wanted an extent for each of axes {axes:?} of {x}"

@@ -144,4 +144,3 @@ mod tests {
         assert_eq!(error, "input 1 is bool[1,1], wanted a list");
     }
 }
-

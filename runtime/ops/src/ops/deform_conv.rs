@@ -276,4 +276,3 @@ mod tests {
         assert_eq!(error, "input 4 is f32[1,4,2,3], wanted [1, 4, 2, 2]");
     }
 }
-

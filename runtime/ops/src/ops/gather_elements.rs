@@ -8,7 +8,7 @@ use udo_api::{
 
 use crate::Def;
 use crate::family::axes::strides;
-use crate::family::gpu::{StridedAccess, Steps, check_lens, ints};
+use crate::family::gpu::{Steps, StridedAccess, check_lens, ints};
 use crate::family::movement::{
     Along, Example, INDEXED, Indices, Movement, Setting, check_along, element, kernel, movement,
     position,

@@ -113,7 +113,8 @@ impl GemmF32 {
             residual: matches!(mode, AddendMode::Nothing | AddendMode::Bias),
             quantized: is_fixed,
         };
-        let (count, mut fused) = takes.leading(if mode == AddendMode::Pass { &[] } else { cx.epilogue() });
+        let (count, mut fused) =
+            takes.leading(if mode == AddendMode::Pass { &[] } else { cx.epilogue() });
         match mode {
             AddendMode::Bias => fused.bias = Some(2),
             AddendMode::Residual => fused.residual = Some(2),
@@ -407,7 +408,8 @@ mod tests {
         let sums = plain.clone().one().values::<f32>();
         let after = plain.then_bias(1, tensor(&[2], &[1f32, 2.0])).run().unwrap().swap_remove(0);
         assert_eq!(after.epilogue_steps, 1);
-        let expected = sums.iter().enumerate().map(|(at, sum)| f64::from(*sum) + [1.0, 2.0][at % 2]);
+        let expected =
+            sums.iter().enumerate().map(|(at, sum)| f64::from(*sum) + [1.0, 2.0][at % 2]);
         assert_near(&after.outputs[0].values::<f32>(), &expected.collect::<Vec<_>>(), 1e-6);
         // `alpha` 0 still multiplies, so NaN stays NaN, as in ONNX Runtime and ONNX's reference.
         let run = bench("Gemm").input(tensor(&[1, 1], &[f32::NAN])).input(tensor(&[1, 1], &[1f32]));

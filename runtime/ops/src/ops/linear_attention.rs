@@ -590,4 +590,3 @@ mod tests {
         assert_eq!(error, "input 5 is there, and parameter \"update_rule\" is \"gated\"");
     }
 }
-

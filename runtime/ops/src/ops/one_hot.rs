@@ -192,4 +192,3 @@ mod tests {
         assert_eq!(error, "input 2 is u8[3], wanted what is off and on");
     }
 }
-

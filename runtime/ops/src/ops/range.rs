@@ -138,4 +138,3 @@ mod tests {
         assert_eq!(error, "input 1 is i32[], input 0 is i64[]");
     }
 }
-

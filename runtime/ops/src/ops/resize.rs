@@ -186,7 +186,11 @@ mod tests {
             assert_near(&y.values::<f32>(), &wide, 0.0);
             let stored = tensor(&[1, 1, 1, from], &x).encoded(0.5, 0);
             let y = with(bench(NAME).on(Core::DSP_V68).input(stored)).output_encoding(0, 0.5, 0);
-            assert_eq!(y.one().values::<u8>(), expected, "{from} to {to}, {coordinates}, {nearest}");
+            assert_eq!(
+                y.one().values::<u8>(),
+                expected,
+                "{from} to {to}, {coordinates}, {nearest}"
+            );
         }
         // Rounds exactly 1.5 half up: 4 elements by the scale 3/8 of another axis.
         let run = bench(NAME).input(tensor(&[8, 4], &noise(32))).absent().absent();

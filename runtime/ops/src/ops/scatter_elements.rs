@@ -49,7 +49,9 @@ mod tests {
     #[test]
     fn several_updates_of_one_element_fall_in_order() {
         let run = |reduction: &str| {
-            bench_with(&[1i8, 2, 3], &[1, -2, 1], &[100, 100, -7]).text("reduction", reduction).one()
+            bench_with(&[1i8, 2, 3], &[1, -2, 1], &[100, 100, -7])
+                .text("reduction", reduction)
+                .one()
         };
         assert_eq!(run("none").values::<i8>(), [1, -7, 3]);
         assert_eq!(run("add").values::<i8>(), [1, 2i8.wrapping_add(100).wrapping_add(93), 3]);
@@ -65,7 +67,8 @@ mod tests {
     fn numbers_of_every_type_are_combined() {
         fn check<T: Element>(of: impl Fn(f32) -> T) {
             for (reduction, expected) in [("add", 8.0), ("mul", 15.0), ("max", 5.0), ("min", 3.0)] {
-                let run = bench_with(&[of(3.0), of(1.0)], &[0], &[of(5.0)]).text("reduction", reduction);
+                let run =
+                    bench_with(&[of(3.0), of(1.0)], &[0], &[of(5.0)]).text("reduction", reduction);
                 assert_eq!(
                     run.one().values::<T>(),
                     [of(expected), of(1.0)],
@@ -96,8 +99,8 @@ mod tests {
     #[test]
     fn what_is_no_number_stays() {
         for reduction in ["add", "mul", "max", "min"] {
-            let run =
-                bench_with(&[f32::NAN, 1.0], &[0, 1], &[1.0, f32::NAN]).text("reduction", reduction);
+            let run = bench_with(&[f32::NAN, 1.0], &[0, 1], &[1.0, f32::NAN])
+                .text("reduction", reduction);
             assert!(run.one().values::<f32>().iter().all(|y| y.is_nan()), "{reduction}");
         }
     }
@@ -139,4 +142,3 @@ mod tests {
         assert_eq!(error, format!("parameter \"reduction\" is \"sub\", {expected}"));
     }
 }
-

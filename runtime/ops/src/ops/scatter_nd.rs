@@ -111,4 +111,3 @@ mod tests {
         assert_eq!(error, ExecError::bad_value(3, 0).to_string());
     }
 }
-

@@ -331,5 +331,3 @@ mod tests {
         assert_eq!(run.error(), "input 4 is 0 at 0, wanted a step");
     }
 }
-
-

@@ -155,4 +155,3 @@ mod tests {
         assert_eq!(error, "parameter \"mode\" is \"ring\", wanted linear or circular");
     }
 }
-

@@ -99,7 +99,9 @@ fn times(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<usize>, Error> {
     let times: Vec<usize> = repeats.iter().filter_map(|&n| usize::try_from(n).ok()).collect();
     if times.len() != x.rank() || repeats.len() != x.rank() {
         let expected = x.rank();
-        return Err(Error::new(format!("input 1 is {repeats:?}, wanted {expected} counts for {x}")));
+        return Err(Error::new(format!(
+            "input 1 is {repeats:?}, wanted {expected} counts for {x}"
+        )));
     }
     Ok(times)
 }

@@ -86,7 +86,9 @@ impl Table {
         for (name, expected) in [("gather_axis", 0), ("quantize_axis", last)] {
             let found = node.axis(name, data.rank())?;
             if found != expected {
-                return Err(Error::new(format!("parameter {name:?} is {found}, wanted {expected}")));
+                return Err(Error::new(format!(
+                    "parameter {name:?} is {found}, wanted {expected}"
+                )));
             }
         }
         let line = data.shape()[last].saturating_mul(8 / bits);
@@ -222,4 +224,3 @@ mod tests {
         assert_eq!(error, "parameter \"gather_axis\" is 1, wanted 0");
     }
 }
-

@@ -159,8 +159,8 @@ mod tests {
         let cache = || tensor(&[1, 1, 1, SIZE], &[0f32; SIZE]);
         let error = shared(bench_with(3..5, Some([cache(), cache()]))).error();
         assert_eq!(error, ExecError::bad_value(4, 0).to_string());
-        let error = shared(bench_with(0..3, None)).absent().absent().absent().input(cache()).error();
+        let error =
+            shared(bench_with(0..3, None)).absent().absent().absent().input(cache()).error();
         assert!(error.starts_with("input 12 is there, wanted none"), "{error}");
     }
 }
-

@@ -547,4 +547,3 @@ mod tests {
         assert_eq!(error, "input 4, an order of rows, is there, wanted none");
     }
 }
-

@@ -130,7 +130,10 @@ mod tests {
                 let power = |i: usize| (f64::from(x[i]) * 0.05).exp();
                 let sum: f64 = (block..block + 12).filter(lane).map(power).sum();
                 let expected: i8 = y_is.quantize((power(at) / sum) as f32);
-                assert!((i32::from(y) - i32::from(expected)).abs() <= 1, "{y} for {expected} at {at}");
+                assert!(
+                    (i32::from(y) - i32::from(expected)).abs() <= 1,
+                    "{y} for {expected} at {at}"
+                );
             }
         }
     }

@@ -6,7 +6,7 @@ use udo_api::{
 };
 
 use crate::Def;
-use crate::family::bounded::{LEAST, MOST, shape, read_extents};
+use crate::family::bounded::{LEAST, MOST, read_extents, shape};
 use crate::family::movement::expand;
 
 pub(crate) const DEF: Def = Def::of::<BoundedExpand>(KERNELS);
@@ -74,4 +74,3 @@ mod tests {
         }
     }
 }
-

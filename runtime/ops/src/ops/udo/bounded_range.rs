@@ -112,4 +112,3 @@ mod tests {
         bench_with([0f32, f32::INFINITY, 1.0]).error();
     }
 }
-

@@ -110,4 +110,3 @@ mod tests {
         assert_eq!(bench_with(&[1], &[0]).error(), "input 1 is f32[1], input 0 is u8[2,2]");
     }
 }
-

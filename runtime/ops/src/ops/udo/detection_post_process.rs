@@ -141,7 +141,8 @@ impl Kernel for Detected {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let sizes = Sizes::of(cx)?;
         let suppression_limit = sizes.suppression_limit().checked_mul(sizes.lists());
-        let suppression_limit = suppression_limit.ok_or_else(|| Error::new("more boxes than memory has addresses"))?;
+        let suppression_limit =
+            suppression_limit.ok_or_else(|| Error::new("more boxes than memory has addresses"))?;
         positions_fit(sizes.anchors.max(suppression_limit))?;
         let scale = cx.floats("scale")?;
         let scale: [f64; 4] = scale.try_into().map_err(|_| {
