@@ -107,7 +107,7 @@ fn the_host_survives_every_fault_and_the_next_run_is_right() {
                 let who = "node \"the_fault\": package FaultsPackage's Fault on cpu ";
                 assert!(why.starts_with(who) && why.contains(fault), "{what}: {why}");
             }
-            (found, wanted) => panic!("{what}: {found:?}, wanted {wanted:?}"),
+            (found, wanted) => panic!("{what}: {found:?}, expected {wanted:?}"),
         }
         assert_eq!(run(&mut session, 0.0).as_ref(), Ok(&wanted), "behind {what}");
     }

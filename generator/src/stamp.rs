@@ -48,7 +48,8 @@ impl Stamp {
         let tensors = op.inputs.iter().chain(&op.outputs).chain(&op.tensor_params);
         stamp.lines.extend(tensors.map(|tensor| {
             let class = match reference::class(tensor) {
-                Class::Float => "floats",
+                // Hashed into files that exist, as all words of a stamp.
+                Class::Float => "real numbers",
                 Class::Int => "integers",
                 Class::Bool => "bools",
             };

@@ -156,8 +156,8 @@ fn references_become_shapes_and_first_kernels() {
         tree.notes.iter().map(|note| format!("{}: {}", note.path, note.reason)).collect();
     let wanted = [
         "CPU/src/ops/split.rs: a node may leave out the output rest",
-        "CPU/src/ops/half_bound.rs: extents follow from elements of the input size, which is stored as codes or halves there",
-        "GPU/src/ops/found.rs: elements decide how large an output is, which a kernel of a GPU cannot say",
+        "CPU/src/ops/half_bound.rs: dimensions depend on elements of the input size, which is quantized or f16 there",
+        "GPU/src/ops/found.rs: elements determine the size of an output, which GPU kernels do not support",
     ];
     assert_eq!(notes, wanted);
 }

@@ -620,7 +620,7 @@ impl Session {
         let there = noted.iter().map(Weak::upgrade).collect::<Option<_>>();
         there.ok_or_else(|| {
             let why =
-                "the plan of the last run is gone, as another one wanted its memory; run again";
+                "the plan of the last run is gone, as another one expected its memory; run again";
             device::Error::new(device::ErrorCode::InvalidState, why)
         })
     }

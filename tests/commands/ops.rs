@@ -73,5 +73,5 @@ fn cores_and_types_choose() {
 fn a_type_that_there_is_not_is_wrong_usage() {
     let output = ops(&["--type", "f33"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("wanted a type such as f32"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("expected a type such as f32"));
 }

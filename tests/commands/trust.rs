@@ -100,7 +100,7 @@ fn a_package_runs_if_one_trusted_key_signed_it_as_it_is() {
     let index = dir.path().join("SeluUdoPackage/dist/index.json");
     let text = fs::read_to_string(&index).unwrap();
     fs::write(&index, format!("{text}\n")).unwrap();
-    refused(&dir, &other, &["its signature is of another index.json"]);
+    refused(&dir, &other, &["its signature belongs to another index.json"]);
     succeeds(&dir, &["sign", "SeluUdoPackage", "--key", "own.key"]);
     assert_eq!(fs::read_to_string(&signatures).unwrap().lines().count(), 1, "the old one is gone");
     succeeds(&dir, &verify(&["--trust", "own.key.pub"]));

@@ -63,7 +63,7 @@ fn a_model_that_no_machine_holds_is_refused_by_name() {
     for command in ["bench", "run", "explain"] {
         let errors = fails(&dir, &[command, "m.onnx"]);
         let (what, help) = errors.split_once('\n').unwrap();
-        assert!(what.starts_with("error: a session wants "), "{errors}");
+        assert!(what.starts_with("error: a session needs "), "{errors}");
         assert!(
             what.ends_with("; input \"x\", f32[33554432,33554432], takes 4503599627370496 of them"),
             "{errors}"
@@ -90,6 +90,6 @@ fn max_memory_bounds_what_a_model_takes() {
         let output = udo(&dir, &["bench", "m.onnx", &format!("--max-memory={odd}")]);
         let errors = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{odd}: {errors}");
-        assert!(errors.contains("wanted bytes, as 500000, 64K, 512M or 4G"), "{odd}: {errors}");
+        assert!(errors.contains("expected bytes, as 500000, 64K, 512M or 4G"), "{odd}: {errors}");
     }
 }

@@ -416,7 +416,7 @@ fn a_model_file_says_what_runs_may_have_in_one_place() {
             "\"q\" is to be the output of a pair in one place, and is none of the model",
         ),
         (&["w=y"], "\"w\" is to be the input of a pair in one place, and is none of the model"),
-        (&["x=y", "x=z"], "input \"x\" is in two pairs in one place; wanted one at most"),
+        (&["x=y", "x=z"], "input \"x\" is in two pairs in one place; expected one at most"),
     ] {
         let mut args = vec!["convert", "fixed.graph", "-o", "none.udm"];
         args.extend(pairs.iter().flat_map(|pair| ["--in-place", pair]));
@@ -426,7 +426,7 @@ fn a_model_file_says_what_runs_may_have_in_one_place() {
     }
     let (code, _, errors) = udo(&dir, &["convert", "fixed.graph", "--in-place", "x"]);
     assert_eq!(code, Some(2));
-    assert!(errors.contains("wanted INPUT=OUTPUT"), "{errors}");
+    assert!(errors.contains("expected INPUT=OUTPUT"), "{errors}");
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn verify_takes_the_shapes_of_each_set() {
     assert_eq!(out.matches("y: ok").count(), 2, "{out}");
     assert_eq!(
         errors,
-        "note: each new shape of input \"x\", f32[batch,2], input \"s\", f32[batch,?] is planned when it is met\n\
+        "note: each new shape of input \"x\", f32[batch,2], input \"s\", f32[batch,?] is planned at its first run\n\
          note: compiled for input shapes x f32[1,2], s f32[1,1]\n\
          note: compiled for input shapes x f32[3,2], s f32[3,1]\n\
          note: ran 1 node on cpu\n"
@@ -156,7 +156,7 @@ fn a_range_is_planned_once_for_all_data_in_it() {
     assert_eq!(errors, "error: dimension \"batch\" is 3, expected 1 to 2\n");
     let (code, _, errors) = verify("batch=2..x");
     assert_eq!(code, Some(2));
-    assert!(errors.contains("wanted NAME=SIZE, or NAME=LEAST..MOST"), "{errors}");
+    assert!(errors.contains("expected NAME=SIZE, or NAME=LEAST..MOST"), "{errors}");
 }
 
 #[test]

@@ -216,8 +216,12 @@ fn what_cannot_be_done_is_said_with_the_next_step() {
             1,
             "bad.json: activation_encodings.x: found no list",
         ),
-        (&["-o", "q.udm", "--random", "1", "--weights-bitwidth", "5"], 2, "wanted 4, 8 or 16"),
-        (&["-o", "q.udm", "--random", "1", "--min-range", "0"], 2, "wanted a number from 1e-12 on"),
+        (&["-o", "q.udm", "--random", "1", "--weights-bitwidth", "5"], 2, "expected 4, 8 or 16"),
+        (
+            &["-o", "q.udm", "--random", "1", "--min-range", "0"],
+            2,
+            "expected a number from 1e-12 on",
+        ),
         (&["-o", "q.udm", "--random", "1", "--shape", "z=1"], 2, "the model has no input \"z\""),
     ];
     for (args, wanted_code, wanted) in cases {

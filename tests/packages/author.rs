@@ -162,7 +162,7 @@ fn what_is_out_of_step_is_named_and_can_be_accepted() {
     let own = "StepPack/CPU/src/ops/twice.rs";
     let body = read(&dir, own) + "// My kernel.\n";
     fs::write(dir.path().join(own), &body).unwrap();
-    let wanted = "StepPack is out of date with its config or this SDK's templates:\n  \
+    let expected = "StepPack is out of date with its config or this SDK's templates:\n  \
         CPU/Cargo.toml: edited by hand\n  \
         CPU/src/lib.rs: out of date\n  \
         CPU/src/ops/twice.rs: written for another config\n  \
@@ -173,11 +173,11 @@ fn what_is_out_of_step_is_named_and_can_be_accepted() {
         help: `udo new StepPack` makes generated files anew";
     let (code, out, err) = build(&dir, "StepPack", &["--locked"]);
     assert_eq!((code, out.as_str()), (Some(3), ""), "{err}");
-    assert!(err.starts_with(&format!("error: {wanted}")), "{err}");
+    assert!(err.starts_with(&format!("error: {expected}")), "{err}");
     replace(&dir, "StepPack/CPU/Cargo.toml", "libm = \"0.2\"\n", "");
     let (code, out, err) = build(&dir, "StepPack", &["--json"]);
     assert_eq!(code, Some(0), "{err}");
-    assert!(err.starts_with(&format!("warning: {wanted}")), "{err}");
+    assert!(err.starts_with(&format!("warning: {expected}")), "{err}");
     let report: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(report["stale"].as_array().unwrap().len(), 7, "{report}");
 
@@ -390,7 +390,7 @@ fn packages_of_earlier_versions_build_run_and_keep_their_authors_files() {
 
     let (code, said, _) = udo(&dir, &["new", "EarlierPack"]);
     assert_eq!((code, own()), (Some(0), before));
-    let moved = "moved     GPU/src/params/two_taps.rs: it is common/params/two_taps.rs now";
+    let moved = "moved     GPU/src/params/two_taps.rs: now common/params/two_taps.rs";
     assert!(said.contains(moved), "{said}");
     for odd in ["drifted", "orphaned", "edited", "formulas"] {
         assert!(!said.contains(odd), "{odd}: {said}");

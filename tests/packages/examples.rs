@@ -432,7 +432,7 @@ fn a_program_runs_models_through_the_library() {
 
     let output = app(&[package, "npu"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let wanted = "error: no core is called npu, wanted cpu, gpu, dsp or dsp:vNN\n";
+    let wanted = "error: no core is called npu, expected cpu, gpu, dsp or dsp:vNN\n";
     assert_eq!(String::from_utf8(output.stderr).unwrap(), wanted);
 }
 

@@ -227,9 +227,9 @@ fn paths_of_configs_say_variables() {
     };
     let (code, err) = run(&[]);
     assert_eq!(code, Some(1));
-    let wanted = "error: UDO_PACKAGE_PATH of PathPack: path \"$UDO_TEST_OUT/in\": the variable UDO_TEST_OUT is not set\n\
+    let expected = "error: UDO_PACKAGE_PATH of PathPack: path \"$UDO_TEST_OUT/in\": the variable UDO_TEST_OUT is not set\n\
                   help: set the variable, or choose a folder with -o\n";
-    assert_eq!(err, wanted);
+    assert_eq!(err, expected);
 
     // Without the other one the SDK of `udo` is used, and said to be.
     let (code, err) = run(&[("UDO_TEST_OUT", Path::new("out"))]);
@@ -264,9 +264,9 @@ fn a_config_in_another_encoding_is_refused_with_its_name() {
     let utf16: Vec<u8> = "\u{feff}{}".encode_utf16().flat_map(u16::to_le_bytes).collect();
     fs::write(desk.path("c.json"), utf16).unwrap();
     let (_, err) = words(&desk.udo(&["new", "c.json"]));
-    let wanted = "error: cannot read c.json: the text is in UTF-16LE, expected UTF-8\n\
+    let expected = "error: cannot read c.json: the text is in UTF-16LE, expected UTF-8\n\
                   help: save the file as UTF-8, as by `iconv -f UTF-16LE -t UTF-8`\n";
-    assert_eq!(err, wanted);
+    assert_eq!(err, expected);
 }
 
 #[test]
@@ -731,9 +731,9 @@ fn a_config_says_the_version_and_the_domain_of_its_package() {
         );
     }
     let (code, said) = run("com.rival.ops:", &[]);
-    let wanted = "error: node \"n\": no package has an operator \"Twice\" of domain \"com.rival.ops\", and package \
+    let expected = "error: node \"n\": no package has an operator \"Twice\" of domain \"com.rival.ops\", and package \
                   DomainPack has one of its name in another domain\nhelp: --bind Twice=DomainPack ";
-    assert_eq!((code, said.starts_with(wanted)), (Some(1), true), "{said}");
+    assert_eq!((code, said.starts_with(expected)), (Some(1), true), "{said}");
 
     // Another version in the config is one of the package once it is made from there again.
     replace(&desk.path("DomainPack/config/c.json"), "1.2.0-rc.1", "1.3.0");
@@ -831,7 +831,10 @@ fn libraries_that_are_older_than_their_sources_are_said_to_be() {
     let schema = desk.path("OldPack/reg/src/ops/twice.rs");
     let own = fs::read_to_string(&schema).unwrap();
     fs::write(&schema, format!("{own}// edited\n")).unwrap();
-    said(Some("as reg/src/ops/twice.rs changed"), "changed since the libraries were built");
+    said(
+        Some("its sources: reg/src/ops/twice.rs changed"),
+        "changed since the libraries were built",
+    );
     fs::write(&source, format!("{text}// edited as well\n")).unwrap();
     desk.works(&["build", "OldPack", "--cores", "reg"]);
     said(Some(older), "changed since the libraries were built");
@@ -848,7 +851,7 @@ fn libraries_that_are_older_than_their_sources_are_said_to_be() {
     }
     // Nothing is known of one without an index, and that is said.
     fs::remove_file(desk.path("OldPack/dist/index.json")).unwrap();
-    said(Some("nothing says whether package OldPack was built from the sources in "), "unknown");
+    said(Some("cannot tell whether package OldPack was built from the sources in "), "unknown");
 }
 
 #[test]

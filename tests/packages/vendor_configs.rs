@@ -204,7 +204,7 @@ fn op_definitions_in_xml_need_an_element() {
             "<Mandatory>true</Mandatory>",
             "<Mandatory>true</Mandatory><IsStaticTensor>true</IsStaticTensor>",
             built,
-            "the inputs of Step are [\"in_0 static NHWC TF\"] in the config and [\"in_0 NHWC TF\"] in the package",
+            "Step has inputs [\"in_0 static NHWC TF\"] in the config and [\"in_0 NHWC TF\"] in the package",
         ),
         (
             "<Layout>NHWC</Layout><Text>",
@@ -322,6 +322,6 @@ fn operators_of_ones_own_need_no_line_by_hand() {
         let replay = ["replay", &text(&case, "capture"), "--diff"];
         let said = String::from_utf8(desk.on("auto", &replay, 1).stdout).unwrap();
         assert!(said.contains("failed numbers/device"), "{said}");
-        assert!(said.contains("wanted"), "{said}");
+        assert!(said.contains("expected"), "{said}");
     });
 }

@@ -214,8 +214,8 @@ fn what_cannot_be_compiled_says_why_and_leaves_the_file() {
         (&["--hta-partitions", "900"], "the model has no node 900"),
         (&["--hta-partitions", "0-3,2-5"], "share nodes"),
         (&["--hta-partitions", "hta100:0-3"], "nothing is compiled for that SoC"),
-        (&["--hta-partitions", "3-1"], "wanted ranges of ids"),
-        (&["--soc", "hta900"], "wanted hta100"),
+        (&["--hta-partitions", "3-1"], "expected ranges of ids"),
+        (&["--soc", "hta900"], "expected hta100"),
     ];
     for (flags, wanted) in cases {
         let (code, _, error) = udo(&dir, &[&["prepare", "m.udm", "--hta"], *flags].concat());

@@ -226,5 +226,5 @@ fn b17_memory_that_is_not_coherent_changes_no_number() {
     assert_eq!((explain("coherent"), explain("noncoherent")), ([false; 2], [true; 2]));
     let (code, _, error) = udo(&dir, &["run", "q.graph", "--memory", "noncoherent:x"]);
     assert_eq!(code, Some(2));
-    assert!(error.contains("wanted coherent, noncoherent or noncoherent:SEED"), "{error}");
+    assert!(error.contains("expected coherent, noncoherent or noncoherent:SEED"), "{error}");
 }

@@ -234,9 +234,9 @@ fn files_that_fill_no_batch_are_one_clear_error() {
         (
             BATCH,
             &["a2.raw"],
-            "list.txt:1: cannot read tensor a2.raw: 8 bytes, wanted 48 for f32[4,3], or for a part of its batch that goes into 4",
+            "list.txt:1: cannot read tensor a2.raw: 8 bytes, expected 48 for f32[4,3], or for a part of its batch that goes into 4",
         ),
-        (BATCH, &["a9.raw"], "list.txt:1: cannot read tensor a9.raw: 36 bytes, wanted 48"),
+        (BATCH, &["a9.raw"], "list.txt:1: cannot read tensor a9.raw: 36 bytes, expected 48"),
         (
             BATCH,
             &["a3.raw", "a6.raw"],
@@ -298,9 +298,9 @@ fn files_have_numbers_unless_elements_are_asked_for() {
     assert_eq!(floats(&y), [0.0, 2.0]);
     let (code, _, error) = udo(&dir, &RAW);
     assert_eq!(code, Some(1));
-    let wanted = "error: list.txt:1: cannot read tensor x.raw: 2 bytes, wanted 8 for f32[2], or for a part of its batch that goes \
+    let expected = "error: list.txt:1: cannot read tensor x.raw: 2 bytes, expected 8 for f32[2], or for a part of its batch that goes \
                   into 2\nhelp: the input is u8: --native-input reads elements of that\n";
-    assert!(error.ends_with(wanted), "{error}");
+    assert!(error.ends_with(expected), "{error}");
     write(&dir, "x.raw", &[0.0f32, f32::NAN]);
     let (code, _, error) = udo(&dir, &RAW);
     assert_eq!(code, Some(1));
@@ -462,7 +462,7 @@ fn a_model_is_calibrated_with_the_list_that_it_runs() {
     let (code, _, error) = udo(&dir, &quantize);
     assert_eq!(code, Some(1));
     let said: Value = serde_json::from_str(&error).unwrap();
-    assert_eq!(said["error"], "list.txt:2: input \"x\" has two files, wanted one");
+    assert_eq!(said["error"], "list.txt:2: input \"x\" has two files, expected one");
     list(&dir, &["x0.raw", "none.raw"]);
     let (code, _, error) = udo(&dir, &quantize);
     assert_eq!(code, Some(1));

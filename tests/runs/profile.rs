@@ -170,7 +170,7 @@ fn a_list_writes_the_outputs_that_it_names_for_each_line() {
 fn a_list_that_is_wrong_says_in_which_line() {
     let cases = [
         ("#w\nx.npy\n", "list.txt:1: the model has no output \"w\", it has \"h\", \"y\""),
-        ("x.npy\n\nx.npy x.npy\n", "list.txt:3: 2 files, wanted 1 for x"),
+        ("x.npy\n\nx.npy x.npy\n", "list.txt:3: 2 files, expected 1 for x"),
         ("x:=x.npy z:=x.npy\n", "list.txt:1: the model has no input \"z\", it has \"x\""),
         ("x:=x.txt\n", "list.txt:1: tensor file x.txt has no known ending"),
         (

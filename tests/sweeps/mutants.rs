@@ -363,7 +363,8 @@ fn bugs_are_found_by_the_cases_for_them_and_good_packages_pass() {
         if mutant.caught_by.iter().any(|case| names.contains(case)) {
             right += 1;
         } else {
-            wrong.push(format!("{}: wanted {:?}, found {found:?}", mutant.name, mutant.caught_by));
+            wrong
+                .push(format!("{}: expected {:?}, found {found:?}", mutant.name, mutant.caught_by));
         }
     }
     for built in &all {

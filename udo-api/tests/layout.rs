@@ -180,7 +180,7 @@ fn lost(older: &Version<'_>, newer: &Version<'_>) -> Vec<String> {
         }
         if now != bytes && FROZEN.contains(name) {
             faults.push(format!(
-                "{name} has {now} bytes, wanted {bytes}: it lies in arrays or inside others"
+                "{name} has {now} bytes, expected {bytes}: it lies in arrays or inside others"
             ));
         }
     }
@@ -228,7 +228,7 @@ fn only_growth_at_the_end_and_meaning_for_reserved_fields_are_allowed() {
         (
             "Span: 16",
             "Span: 24",
-            &["Span has 24 bytes, wanted 16: it lies in arrays or inside others"],
+            &["Span has 24 bytes, expected 16: it lies in arrays or inside others"],
         ),
         ("\nB: 16 bytes, aligned to 8", "\nC: 16 bytes, aligned to 8", &["B is gone"]),
     ];

@@ -237,7 +237,7 @@ fn compare_within(port: usize, of: &str, each: impl Iterator<Item = (f64, f64)>)
     let binding = binding(&format!("wanted_{port}"), &Expr::Array(items), 2);
     let values = format!(
         "        for (found, wanted) in outputs[{port}].values::<{of}>().iter().zip(wanted_{port}) {{\n            \
-         assert!(wanted.contains(found), \"{{found}}, expected one of {{wanted:?}}\");\n        \
+         assert!(wanted.contains(found), \"{{found}}, not one of {{wanted:?}}\");\n        \
          }}"
     );
     Comparison { wanted: binding, values }

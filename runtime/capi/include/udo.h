@@ -792,8 +792,7 @@ udo_error_t *udo_runtime_device(const udo_runtime_t *runtime, size_t index, udo_
 
 // Simulates the loss of a device, for tests of error handling: its runs in progress and in its
 // queue fail once each, and new submissions fail until it is reset.
-udo_error_t *udo_runtime_lose_device(const udo_runtime_t *runtime,
-                                     const udo_device_t *device);
+udo_error_t *udo_runtime_lose_device(const udo_runtime_t *runtime, const udo_device_t *device);
 
 // Restores a lost device. The contents of its memory are unchanged.
 udo_error_t *udo_runtime_reset_device(const udo_runtime_t *runtime, const udo_device_t *device);
@@ -840,9 +839,7 @@ udo_error_t *udo_device_core_count(const udo_device_t *device, uint32_t *out);
 
 // Waits until the submitted runs that requested a core of a device, or execute on it, have ended
 // or left it. It does not wait for runs that are submitted meanwhile.
-udo_error_t *udo_device_sync_core(const udo_runtime_t *runtime,
-                                  const udo_device_t *device,
-                                  uint32_t core);
+udo_error_t *udo_device_sync_core(const udo_runtime_t *runtime, const udo_device_t *device, uint32_t core);
 
 // Allocates memory of a device.
 udo_error_t *udo_memory_alloc(const udo_device_t *device,
@@ -881,15 +878,11 @@ udo_error_t *udo_memory_view(const udo_memory_t *memory, uint64_t offset, uint64
 
 // Makes host writes through ended mappings visible to the device, in whole cache lines of 64
 // bytes.
-udo_error_t *udo_memory_flush(const udo_memory_t *memory,
-                              uint64_t offset,
-                              uint64_t len);
+udo_error_t *udo_memory_flush(const udo_memory_t *memory, uint64_t offset, uint64_t len);
 
 // Makes device writes visible to mappings of the host, in whole cache lines of 64 bytes. Host
 // writes that were not flushed are lost.
-udo_error_t *udo_memory_invalidate(const udo_memory_t *memory,
-                                   uint64_t offset,
-                                   uint64_t len);
+udo_error_t *udo_memory_invalidate(const udo_memory_t *memory, uint64_t offset, uint64_t len);
 
 // Maps bytes of a memory to the host.
 udo_error_t *udo_memory_map(const udo_memory_t *memory,
@@ -901,8 +894,7 @@ udo_error_t *udo_memory_map(const udo_memory_t *memory,
 
 // Returns the address of a mapping's first byte. It is valid until the mapping is released. Do not
 // write to a read mapping.
-udo_error_t *udo_map_data(udo_map_t *map,
-                          void **out);
+udo_error_t *udo_map_data(udo_map_t *map, void **out);
 
 // Makes host writes to bytes of a mapping visible to the device, in whole cache lines of 64 bytes.
 // The offset counts from the mapping's first byte.
@@ -910,9 +902,7 @@ udo_error_t *udo_map_flush(udo_map_t *map, uint64_t offset, uint64_t len);
 
 // Makes device writes to bytes of a mapping visible to the host, in whole cache lines of 64 bytes.
 // The offset counts from the mapping's first byte. Writes to them that were not flushed are lost.
-udo_error_t *udo_map_invalidate(udo_map_t *map,
-                                uint64_t offset,
-                                uint64_t len);
+udo_error_t *udo_map_invalidate(udo_map_t *map, uint64_t offset, uint64_t len);
 
 // Ends a mapping. NULL is allowed. A mapping that keeps caches coherent flushes its writes to the
 // device.
@@ -945,8 +935,7 @@ udo_error_t *udo_memory_import_fd_as(const udo_device_t *device,
 // The memory must have been allocated with `UDO_SHARING_EXPORTABLE` or `UDO_SHARING_EXCLUSIVE`, or
 // imported. Without the promise of exclusive use, the first export is refused with
 // `UDO_ERROR_BUSY` while the memory is in use. Linux only.
-udo_error_t *udo_memory_export_fd(const udo_memory_t *memory,
-                                  int32_t *out);
+udo_error_t *udo_memory_export_fd(const udo_memory_t *memory, int32_t *out);
 
 // Creates a description of tensors with a type and dimensions; -1 is an open dimension. A scalar
 // has rank 0.
@@ -973,8 +962,7 @@ udo_error_t *udo_tensor_spec_set_quantization(udo_tensor_spec_t *spec,
 udo_error_t *udo_tensor_spec_encoding_count(const udo_tensor_spec_t *spec, size_t *out);
 
 // Returns the axis of the encodings; -1 if there is one for all elements, or none.
-udo_error_t *udo_tensor_spec_encoding_axis(const udo_tensor_spec_t *spec,
-                                           int32_t *out);
+udo_error_t *udo_tensor_spec_encoding_axis(const udo_tensor_spec_t *spec, int32_t *out);
 
 // Returns an encoding of a description.
 udo_error_t *udo_tensor_spec_encoding(const udo_tensor_spec_t *spec, size_t index, udo_encoding_t *out);
@@ -998,8 +986,7 @@ udo_error_t *udo_tensor_spec_byte_size(const udo_tensor_spec_t *spec, uint64_t *
 
 // Returns the bytes that a tensor takes in memory, including the padding of its last group of
 // batches. An open dimension is refused with `UDO_ERROR_DYNAMIC_SHAPE`.
-udo_error_t *udo_tensor_spec_storage_size(const udo_tensor_spec_t *spec,
-                                          uint64_t *out);
+udo_error_t *udo_tensor_spec_storage_size(const udo_tensor_spec_t *spec, uint64_t *out);
 
 // Returns the range of sizes of a dimension; both ends are equal if it is fixed.
 udo_error_t *udo_tensor_spec_range(const udo_tensor_spec_t *spec, size_t index, udo_range_t *out);
@@ -1032,9 +1019,7 @@ udo_error_t *udo_tensor_spec(const udo_tensor_t *tensor, udo_tensor_spec_t **out
 
 // Changes the shape of a tensor. Its memory must be large enough, and its bytes do not change. A
 // tensor that was created with open dimensions accepts the shapes that these allow.
-udo_error_t *udo_tensor_reshape(udo_tensor_t *tensor,
-                                const int64_t *dims,
-                                size_t rank);
+udo_error_t *udo_tensor_reshape(udo_tensor_t *tensor, const int64_t *dims, size_t rank);
 
 // Copies all elements of a tensor, `len` bytes with batches one after the other, to the device.
 udo_error_t *udo_tensor_write(const udo_tensor_t *tensor, const void *from, size_t len);
@@ -1082,9 +1067,7 @@ udo_error_t *udo_model_input_spec(const udo_model_t *model, size_t index, udo_te
 // inputs, this is the declared one, whose dimensions may be open; without a declaration it is
 // refused with `UDO_ERROR_DYNAMIC_SHAPE`. After a run, `udo_session_output_spec` returns the
 // actual one.
-udo_error_t *udo_model_output_spec(const udo_model_t *model,
-                                   size_t index,
-                                   udo_tensor_spec_t **out);
+udo_error_t *udo_model_output_spec(const udo_model_t *model, size_t index, udo_tensor_spec_t **out);
 
 // Releases a model. NULL is allowed.
 void udo_model_release(udo_model_t *model);
@@ -1100,10 +1083,7 @@ udo_error_t *udo_model_restore(const udo_runtime_t *runtime,
 // Writes an exportable model and its prepacked weights to `bytes`. `udo_model_load_bytes` loads
 // it, in any process. `out` receives the size in bytes. With `bytes` NULL and `len` 0 nothing is
 // written; a buffer that is too small is refused.
-udo_error_t *udo_model_export(const udo_model_t *model,
-                              void *bytes,
-                              size_t len,
-                              size_t *out);
+udo_error_t *udo_model_export(const udo_model_t *model, void *bytes, size_t len, size_t *out);
 
 // Returns the number of prepacked constants read from the model's cache so far; 0 without a cache.
 udo_error_t *udo_model_cache_restored(const udo_model_t *model, size_t *out);
@@ -1116,12 +1096,10 @@ udo_error_t *udo_model_cache_outcome(const udo_model_t *model, udo_cache_outcome
 
 // Returns why the cache's file was rebuilt or not saved when the model was created; NULL if all
 // went well. The string lives as long as the model.
-udo_error_t *udo_model_cache_warning(const udo_model_t *model,
-                                     const char **out);
+udo_error_t *udo_model_cache_warning(const udo_model_t *model, const char **out);
 
 // Returns the number of operations in the plan of a model; 0 if each run plans for its own shapes.
-udo_error_t *udo_model_op_count(const udo_model_t *model,
-                                size_t *out);
+udo_error_t *udo_model_op_count(const udo_model_t *model, size_t *out);
 
 // Returns where an operation of a model runs, in the order of the graph.
 udo_error_t *udo_model_op(const udo_model_t *model, size_t index, udo_op_report_t *out);
@@ -1143,21 +1121,18 @@ udo_error_t *udo_model_memory(const udo_model_t *model, size_t index, udo_plan_m
 // Returns a report of a model as JSON: inputs and outputs, the cores asked for, nodes with their
 // cores, fallbacks and their reasons, transfers between devices, memories and notices. The string
 // lives as long as the model.
-udo_error_t *udo_model_json(const udo_model_t *model,
-                            const char **out);
+udo_error_t *udo_model_json(const udo_model_t *model, const char **out);
 
 // Like `udo_model_json`, for the plan of the last run of a session, or before the first run, the
 // plan that it is prepared for. It therefore also covers models with open shapes. Segments that
 // were planned during the run are listed one after the other. The string lives until the thread's
 // next call of this function.
-udo_error_t *udo_session_json(const udo_session_t *session,
-                              const char **out);
+udo_error_t *udo_session_json(const udo_session_t *session, const char **out);
 
 // Returns the current state of a runtime's devices as readable text: memory in use and its owners,
 // and the number of runs that wait or are in flight. The string lives until the thread's next call
 // of this function.
-udo_error_t *udo_runtime_report(const udo_runtime_t *runtime,
-                                const char **out);
+udo_error_t *udo_runtime_report(const udo_runtime_t *runtime, const char **out);
 
 // Opens the networks of a model file. The file is opened read-only and must not change while they
 // exist.
@@ -1195,8 +1170,7 @@ udo_error_t *udo_network_stage_count(const udo_network_t *network, size_t *out);
 
 // Returns a readable description of a network: its name, and the inputs and outputs of its stages.
 // The string lives as long as the handle.
-udo_error_t *udo_network_text(const udo_network_t *network,
-                              const char **out);
+udo_error_t *udo_network_text(const udo_network_t *network, const char **out);
 
 // Returns the number of inputs of a network.
 udo_error_t *udo_network_input_count(const udo_network_t *network, size_t *out);
@@ -1240,8 +1214,7 @@ udo_error_t *udo_network_model(const udo_network_t *network, size_t stage, udo_m
 // Returns the model of all stages of a network. Each run of its sessions and pools uses the stage
 // for the shapes of its inputs, which is compiled at its first use. For a file with one network,
 // `udo_model_load_file` returns the same.
-udo_error_t *udo_network_model_of_stages(const udo_network_t *network,
-                                         udo_model_t **out);
+udo_error_t *udo_network_model_of_stages(const udo_network_t *network, udo_model_t **out);
 
 // Creates a session of one stage of a network, from 0, or of all stages if `stage` is -1. Each run
 // then uses the stage that `udo_network_stage_for` finds for the shapes of its inputs. A stage
@@ -1321,8 +1294,7 @@ udo_error_t *udo_graph_query_support(const udo_graph_t *graph,
 
 // Returns the number of operations in the answer: those of the graph, in the order in which they
 // were added.
-udo_error_t *udo_support_count(const udo_support_t *support,
-                               size_t *out);
+udo_error_t *udo_support_count(const udo_support_t *support, size_t *out);
 
 // Returns why the device does not support an operation; NULL if it does. The string lives as long
 // as the handle.
@@ -1355,8 +1327,7 @@ udo_error_t *udo_session_reserve(const udo_session_t *session);
 
 // Allocates the memory for submitted runs of one stage. A session of a model, or of one stage,
 // only has stage 0.
-udo_error_t *udo_session_reserve_stage(const udo_session_t *session,
-                                       size_t stage);
+udo_error_t *udo_session_reserve_stage(const udo_session_t *session, size_t stage);
 
 // Returns a tensor of the session for an input of a stage, in memory of the session's device.
 // Calls return the same tensor as long as its shape is the same. Runs with such tensors copy
@@ -1434,8 +1405,7 @@ udo_error_t *udo_run_wait(const udo_run_t *run);
 
 // Waits at most this number of nanoseconds for the end of a run. `UDO_ERROR_TIMEOUT` means that
 // the run continues, unless `udo_run_is_done` is true: then the run's own time limit expired.
-udo_error_t *udo_run_wait_timeout(const udo_run_t *run,
-                                  uint64_t timeout_ns);
+udo_error_t *udo_run_wait_timeout(const udo_run_t *run, uint64_t timeout_ns);
 
 // Returns whether a run, including its callback, has ended.
 udo_error_t *udo_run_is_done(const udo_run_t *run, bool *out);
@@ -1449,9 +1419,7 @@ udo_error_t *udo_run_cancel(const udo_run_t *run);
 // run of the same launch overwrites. A run that has not ended is refused with `UDO_ERROR_BUSY`. A
 // run that failed, was cancelled, timed out or lost its device, or whose launch was submitted
 // again, is refused with `UDO_ERROR_INVALID_STATE`.
-udo_error_t *udo_run_output(const udo_run_t *run,
-                            size_t index,
-                            udo_tensor_t **out);
+udo_error_t *udo_run_output(const udo_run_t *run, size_t index, udo_tensor_t **out);
 
 // Returns the copies of inputs and outputs that an ended run made.
 udo_error_t *udo_run_copies(const udo_run_t *run, udo_copies_t *out);

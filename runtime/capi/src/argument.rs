@@ -16,13 +16,13 @@ pub(crate) fn need<T>(argument: Option<T>, name: &str) -> Result<T> {
 
 /// A pointer that is NULL and has to be there.
 pub(crate) fn null(name: &str) -> Error {
-    invalid(format!("argument {name} is NULL; wanted a pointer"))
+    invalid(format!("argument {name} is NULL; expected a pointer"))
 }
 
 /// What is at a place, from 0 on.
 pub(crate) fn place<'a, T>(all: &'a [T], what: &str, index: usize) -> Result<&'a T> {
     all.get(index).ok_or_else(|| {
         let count = all.len();
-        invalid(format!("there is no {what} {index}; wanted a place below {count}"))
+        invalid(format!("there is no {what} {index}; expected a place below {count}"))
     })
 }

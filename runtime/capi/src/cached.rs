@@ -65,7 +65,7 @@ pub extern "C" fn udo_model_export(
             into.copy_from_slice(&made);
         } else {
             *held = Some(made);
-            return Err(invalid(format!("len is {len}; wanted {wanted} bytes for the model")));
+            return Err(invalid(format!("len is {len}; expected {wanted} bytes for the model")));
         }
         out.write(wanted);
         Ok(())

@@ -235,7 +235,7 @@ fn find<T: Copy>(what: &str, code: u32, table: &[(u32, T)]) -> Result<T> {
     let found = table.iter().find(|(number, _)| *number == code);
     found.map(|&(_, value)| value).ok_or_else(|| {
         let known: Vec<_> = table.iter().map(|(number, _)| number.to_string()).collect();
-        invalid(format!("{what} is {code}; wanted one of {}", known.join(", ")))
+        invalid(format!("{what} is {code}; expected one of {}", known.join(", ")))
     })
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn listed(cores: Indices, count: usize) -> Result<Option<CoreSet>> {
     }
     let most = usize::try_from(MOST_CORES).unwrap_or(usize::MAX);
     if count > most {
-        return Err(invalid(format!("{count} elements of options.cores; wanted at most {most}")));
+        return Err(invalid(format!("{count} elements of options.cores; expected at most {most}")));
     }
     CoreSet::try_from(cores.get(count, "options.cores")?).map(Some)
 }

@@ -168,7 +168,7 @@ fn check_most(len: usize, most: usize, name: &str) -> Result<()> {
     if len <= most {
         return Ok(());
     }
-    Err(invalid(format!("{len} elements of {name}; wanted at most {most}")))
+    Err(invalid(format!("{len} elements of {name}; expected at most {most}")))
 }
 
 /// `len` elements from `first` on; where there are none, it may be NULL.
@@ -227,7 +227,7 @@ impl Text {
             let byte = bytes.get(at).copied().unwrap_or_default();
             let count = bytes.len();
             invalid(format!(
-                "argument {name} is not UTF-8: byte {at} of its {count} is {byte}; wanted text in UTF-8"
+                "argument {name} is not UTF-8: byte {at} of its {count} is {byte}; expected text in UTF-8"
             ))
         })
     }
@@ -467,7 +467,7 @@ unsafe fn options<T: Options>(from: *const T) -> Result<T> {
         let sizes = size_of::<usize>()..=MOST_OPTION_BYTES;
         if !sizes.contains(&size) || !size.is_multiple_of(align_of::<usize>()) {
             return Err(invalid(format!(
-                "options.size is {size}; wanted sizeof of the structure, which is {known}"
+                "options.size is {size}; expected sizeof of the structure, which is {known}"
             )));
         }
         let more = first.wrapping_add(known.min(size));

@@ -323,7 +323,7 @@ pub extern "C" fn udo_graph_query_support(
         let (device, out) = (live(device, "device")?, need(out, "out")?);
         let kind = device.inner.kind().name();
         let core = Core::from_name(kind)
-            .ok_or_else(|| invalid(format!("a device of kind {kind}; wanted {}", Core::NAMES)))?;
+            .ok_or_else(|| invalid(format!("a device of kind {kind}; expected {}", Core::NAMES)))?;
         let all = support(graph.finished()?, &runtime.0, &BindOptions::default(), core);
         let reasons = all.into_iter().map(|(_, reason)| reason.map(|reason| text(&reason)));
         hand_out(out, Support(reasons.collect(), Born::here()));

@@ -147,7 +147,7 @@ impl DimRange {
         if self.least > self.most {
             let (least, most) = (self.least, self.most);
             return Err(invalid(format!(
-                "options.dims[{at}], {name:?}, is from {least} to {most}; wanted the least first"
+                "options.dims[{at}], {name:?}, is from {least} to {most}; expected the least first"
             )));
         }
         Ok((name.to_owned(), extent(self.least)..=extent(self.most)))
@@ -158,7 +158,7 @@ fn cores(names: &str) -> Result<Vec<Core>> {
     let core = |name: &str| {
         let name = name.trim();
         Core::from_name(name).ok_or_else(|| {
-            invalid(format!("options.cores names {name:?}; wanted some of {}", Core::NAMES))
+            invalid(format!("options.cores names {name:?}; expected some of {}", Core::NAMES))
         })
     };
     names.split(',').map(core).collect()
@@ -170,7 +170,7 @@ pub(crate) fn options(asked: LoadOptionsAt) -> Result<udo_runtime::LoadOptions> 
     let mut all = udo_runtime::LoadOptions::default();
     let options = &mut all.compile;
     if asked.reserved != 0 {
-        let why = format!("options.reserved is {}; wanted 0", asked.reserved);
+        let why = format!("options.reserved is {}; expected 0", asked.reserved);
         return Err(device::Error::new(ErrorCode::Unsupported, why));
     }
     if let Some(names) = asked.cores.option("options.cores")? {

@@ -291,7 +291,7 @@ pub extern "C" fn udo_network_stage_for(
         let names = network.inner.inputs(0)?;
         if input_count != names.len() {
             let wanted = names.len();
-            return Err(invalid(format!("{input_count} inputs, wanted {wanted}")));
+            return Err(invalid(format!("{input_count} inputs, expected {wanted}")));
         }
         let given = inputs.get(input_count, "inputs")?;
         let shape = |((name, _), tensor): ((String, _), &&Tensor)| {
@@ -350,7 +350,9 @@ pub extern "C" fn udo_network_session(
             Session::of_network(&network.ports, &network.inner, &options)?
         } else {
             let found = usize::try_from(stage).map_err(|_| {
-                invalid(format!("stage is {stage}; wanted a stage's number, or -1 for all of them"))
+                invalid(format!(
+                    "stage is {stage}; expected a stage's number, or -1 for all of them"
+                ))
             })?;
             Session::of_model(&model::of(network.inner.stage(found)?)?, &options)?
         };

@@ -29,7 +29,7 @@ handles! {
 
 fn sessions(count: u32) -> Result<NonZero<usize>> {
     let count = usize::try_from(count).ok().and_then(NonZero::new);
-    count.ok_or_else(|| invalid("count is 0; wanted one session at least"))
+    count.ok_or_else(|| invalid("count is 0; expected one session at least"))
 }
 
 /// Creates `count` sessions of a model, each with the frames and depth of the options, and

@@ -84,7 +84,7 @@ impl Ports {
             if found != ports.len() {
                 let names: Vec<_> = ports.iter().map(|port| format!("{:?}", port.name)).collect();
                 let (side, wanted, names) = (side.name(), ports.len(), names.join(", "));
-                return Err(invalid(format!("{found} {side}s, wanted {wanted}: {names}")));
+                return Err(invalid(format!("{found} {side}s, expected {wanted}: {names}")));
             }
         }
         Ok(())
@@ -95,7 +95,7 @@ impl Ports {
 pub(crate) fn place<'a, T>(all: &'a [T], what: &str, index: usize) -> Result<&'a T> {
     all.get(index).ok_or_else(|| {
         let count = all.len();
-        invalid(format!("there is no {what} {index}; wanted a place below {count}"))
+        invalid(format!("there is no {what} {index}; expected a place below {count}"))
     })
 }
 

@@ -122,7 +122,7 @@ fn opened(mut builder: Builder, options: &RuntimeOptions) -> Result<Builder> {
 /// How packages are contained.
 fn containment(options: &RuntimeOptions) -> Result<Containment> {
     if options.reserved != 0 {
-        return Err(invalid(format!("options.reserved is {}; wanted 0", options.reserved)));
+        return Err(invalid(format!("options.reserved is {}; expected 0", options.reserved)));
     }
     let mut containment = Containment::default();
     if options.contain_timeout_ns > 0 {
@@ -156,7 +156,7 @@ fn device_spec(asked: &DeviceSpec, at: usize) -> Result<device::DeviceSpec> {
     let place = |field: &str| format!("options.devices[{at}].{field}");
     let name = asked.core.get(&place("core"))?;
     let core = Core::from_name(name).ok_or_else(|| {
-        invalid(format!("{} is {name:?}; wanted one of {}", place("core"), Core::NAMES))
+        invalid(format!("{} is {name:?}; expected one of {}", place("core"), Core::NAMES))
     })?;
     let mut spec = device::DeviceSpec::of(core);
     spec.count = asked.count;
@@ -212,7 +212,7 @@ pub extern "C" fn udo_runtime_device(
         let (runtime, out) = (live(runtime, "runtime")?, need(out, "out")?);
         let device = runtime.0.devices().iter().nth(index).ok_or_else(|| {
             let count = runtime.0.devices().iter().count();
-            invalid(format!("there is no device at {index}; wanted a place below {count}"))
+            invalid(format!("there is no device at {index}; expected a place below {count}"))
         })?;
         hand_out(out, Device::of(device.clone()));
         Ok(())

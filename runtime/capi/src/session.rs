@@ -370,10 +370,10 @@ fn host_input(
     let given = given.map_err(|error| error.at(&place))?;
     let (found, wanted) = (input.size_bytes, given.byte_size()?);
     if u64::try_from(found) != Ok(wanted) {
-        return Err(invalid(format!("{place}: {found} bytes for {given}; wanted {wanted}")));
+        return Err(invalid(format!("{place}: {found} bytes for {given}; expected {wanted}")));
     }
     if found > 0 && input.data.is_null() {
-        return Err(invalid(format!("{place}: data is NULL; wanted a pointer")));
+        return Err(invalid(format!("{place}: data is NULL; expected a pointer")));
     }
     let bytes = input.data.get(found, "inputs[].data")?;
     let shape = Shape::new(dims).map_err(|error| invalid(format!("{place}: {error}")))?;

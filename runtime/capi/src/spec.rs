@@ -42,7 +42,7 @@ pub extern "C" fn udo_tensor_spec_create(
 pub(crate) fn extents(dims: &[i64]) -> Result<Vec<usize>> {
     let extent = |(axis, &dim): (usize, &i64)| {
         usize::try_from(dim).map_err(|_| {
-            invalid(format!("dimension {axis} of a shape is {dim}; wanted a number of elements"))
+            invalid(format!("dimension {axis} of a shape is {dim}; expected a number of elements"))
         })
     };
     dims.iter().enumerate().map(extent).collect()
@@ -102,7 +102,7 @@ pub(crate) fn encodings(scales: &[f32], zero_points: &[i32], axis: i32) -> Resul
     let axis = usize::try_from(axis).map_err(|_| {
         let count = scales.len();
         invalid(format!(
-            "axis is {axis} with {count} scales; wanted -1 and one scale, or a dimension's number"
+            "axis is {axis} with {count} scales; expected -1 and one scale, or a dimension's number"
         ))
     })?;
     let made = AxisEncoding::of(axis, scales, zero_points);
@@ -215,7 +215,7 @@ pub extern "C" fn udo_tensor_spec_dims(
         let rank = spec.0.rank();
         if capacity < rank {
             return Err(invalid(format!(
-                "there is room for {capacity} dimensions of {}; wanted {rank}",
+                "there is room for {capacity} dimensions of {}; expected {rank}",
                 spec.0
             )));
         }
@@ -293,7 +293,7 @@ pub extern "C" fn udo_tensor_spec_range(
         let (spec, out) = (live(spec, "spec")?, need(out, "out")?);
         let extent = spec.0.extent(index).ok_or_else(|| {
             let rank = spec.0.rank();
-            invalid(format!("there is no dimension {index}; wanted a place below {rank}"))
+            invalid(format!("there is no dimension {index}; expected a place below {rank}"))
         })?;
         let bound = |extent: usize| u64::try_from(extent).unwrap_or(u64::MAX);
         out.write(match extent {

@@ -77,16 +77,16 @@ fn feeds(items: &[String], inputs: &[String]) -> Result<Feeds, String> {
         let is_twice = |at: usize, name: &str| feeds.iter().take(at).any(|(of, _)| of == name);
         let twice = feeds.iter().enumerate().find(|(at, (name, _))| is_twice(*at, name));
         return match twice {
-            Some((_, (name, _))) => Err(format!("input {name:?} has two files, wanted one")),
+            Some((_, (name, _))) => Err(format!("input {name:?} has two files, expected one")),
             None => Ok(feeds),
         };
     }
     if items.iter().any(|item| item.contains(":=")) {
-        return Err("some files are named and some are not, wanted one way".to_owned());
+        return Err("some files are named and some are not, expected one way".to_owned());
     }
     if items.len() != inputs.len() {
         return Err(format!(
-            "{} files, wanted {} for {}",
+            "{} files, expected {} for {}",
             items.len(),
             inputs.len(),
             inputs.join(", ")
@@ -108,13 +108,13 @@ mod tests {
     fn list_lines_are_named_or_positional() {
         let named = line("x:=a.raw y:=b.raw", &["x", "y"]).unwrap();
         assert_eq!(named, line("a.raw b.raw", &["x", "y"]).unwrap());
-        assert_eq!(line("a.raw", &["x", "y"]).unwrap_err(), "1 files, wanted 2 for x, y");
+        assert_eq!(line("a.raw", &["x", "y"]).unwrap_err(), "1 files, expected 2 for x, y");
         assert!(line("x:=a.raw b.raw", &["x", "y"]).is_err());
         assert_eq!(line("x:=d/a:0#1.raw", &["x"]).unwrap()[0].1, Path::new("d/a:0#1.raw"));
         let odd = line("x:0:=d/#a:=.raw", &["x:0"]).unwrap();
         assert_eq!(odd, [("x:0".to_owned(), PathBuf::from("d/#a:=.raw"))]);
         let twice = line("x:=a.raw x:=b.raw", &["x"]).unwrap_err();
-        assert_eq!(twice, "input \"x\" has two files, wanted one");
+        assert_eq!(twice, "input \"x\" has two files, expected one");
     }
 
     #[test]
@@ -127,6 +127,6 @@ mod tests {
         let file = |at: usize, file: &str| (at, vec![("x".to_owned(), PathBuf::from(file))]);
         assert_eq!(runs, [file(6, "a.raw"), file(9, "c.raw")]);
         let failure = list.runs(&[]).unwrap_err().to_string();
-        assert!(failure.starts_with("error: list.txt:6: 1 files, wanted 0"), "{failure}");
+        assert!(failure.starts_with("error: list.txt:6: 1 files, expected 0"), "{failure}");
     }
 }

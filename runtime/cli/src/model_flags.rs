@@ -182,19 +182,19 @@ fn skipped_pass() -> PossibleValuesParser {
 fn parse_pair(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty());
     pair.map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .ok_or_else(|| "wanted NAME=VALUE".to_owned())
+        .ok_or_else(|| "expected NAME=VALUE".to_owned())
 }
 
 pub(crate) fn parse_shape(text: &str) -> Result<(String, Vec<usize>), String> {
     let (name, dims) = parse_pair(text)?;
     let dims: Result<_, _> = dims.split(',').map(str::parse).collect();
-    Ok((name, dims.map_err(|_| "wanted NAME=1,3,224,224")?))
+    Ok((name, dims.map_err(|_| "expected NAME=1,3,224,224")?))
 }
 
 pub(crate) fn parse_dim(text: &str) -> Result<(String, RangeInclusive<usize>), String> {
     let (name, sizes) = parse_pair(text)?;
     let size =
-        |text: &str| text.parse().map_err(|_| "wanted NAME=SIZE, or NAME=LEAST..MOST".to_owned());
+        |text: &str| text.parse().map_err(|_| "expected NAME=SIZE, or NAME=LEAST..MOST".to_owned());
     let (least, most) = sizes.split_once("..").unwrap_or((&sizes, &sizes));
     Ok((name, size(least)?..=size(most)?))
 }
@@ -216,7 +216,8 @@ fn parse_memory(text: &str) -> Result<Coherence, String> {
         Some(("noncoherent", seed)) => seed.parse().ok(),
         None | Some(_) => None,
     };
-    let seed = seed.ok_or_else(|| "wanted coherent, noncoherent or noncoherent:SEED".to_owned())?;
+    let seed =
+        seed.ok_or_else(|| "expected coherent, noncoherent or noncoherent:SEED".to_owned())?;
     Ok(Coherence::NonCoherent { seed: Some(seed) })
 }
 
@@ -230,7 +231,7 @@ fn parse_size(text: &str) -> Result<usize, String> {
     // `parse` takes a sign.
     let number = digits.parse::<usize>().ok().filter(|_| digits.starts_with(char::is_numeric));
     let bytes = number.and_then(|n| n.checked_mul(1 << shift));
-    bytes.ok_or_else(|| "wanted bytes, as 500000, 64K, 512M or 4G".to_owned())
+    bytes.ok_or_else(|| "expected bytes, as 500000, 64K, 512M or 4G".to_owned())
 }
 
 impl ModelFlags {

@@ -58,7 +58,7 @@ const WORKER_GRACE: Duration = Duration::from_secs(5);
 fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let seconds = seconds.filter(|seconds| !seconds.is_zero());
-    seconds.ok_or_else(|| "wanted seconds above 0, as 5 or 0.5".to_owned())
+    seconds.ok_or_else(|| "expected seconds above 0, as 5 or 0.5".to_owned())
 }
 
 impl PackageFlags {

@@ -46,7 +46,7 @@ impl PerfProfile {
         let names = PROFILES.iter().map(|of| PossibleValue::new(of.name).help(of.does));
         let parser: PossibleValuesParser = names.collect::<Vec<_>>().into();
         parser.try_map(|name| {
-            PROFILES.iter().find(|of| of.name == name).ok_or("wanted one of the names")
+            PROFILES.iter().find(|of| of.name == name).ok_or("expected one of the names")
         })
     }
 

@@ -33,7 +33,7 @@ impl fmt::Display for Required {
 impl Required {
     /// `OP=CORE`, `NODE=CORE`, `0-11,177=CORE` or `*=CORE`; a node's name may have a `=` in it.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let wanted = || "wanted OP=CORE, NODE=CORE, 0-11,177=CORE or *=CORE".to_owned();
+        let wanted = || "expected OP=CORE, NODE=CORE, 0-11,177=CORE or *=CORE".to_owned();
         let (of, core) =
             text.rsplit_once('=').filter(|(of, _)| !of.is_empty()).ok_or_else(wanted)?;
         let of = of.parse().map_err(|error| format!("{error}"))?;
@@ -135,7 +135,7 @@ mod tests {
         for text in ["gpu", "=gpu", ""] {
             assert_eq!(
                 Required::parse(text).unwrap_err(),
-                "wanted OP=CORE, NODE=CORE, 0-11,177=CORE or *=CORE"
+                "expected OP=CORE, NODE=CORE, 0-11,177=CORE or *=CORE"
             );
         }
         assert!(Required::parse("Conv=npu").unwrap_err().starts_with("expected cpu"));

@@ -77,7 +77,7 @@ fn read_raw(path: &Path, input: &Input, raw: RawInput) -> Result<Tensor, Failure
         };
         let (found, bytes) = (bytes.len(), wanted.size_bytes());
         let text = format!(
-            "cannot read tensor {}: {found} bytes, wanted {bytes} for {wanted}{of_batch}",
+            "cannot read tensor {}: {found} bytes, expected {bytes} for {wanted}{of_batch}",
             path.display()
         );
         let failure = Failure::new(text);

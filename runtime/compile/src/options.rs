@@ -426,8 +426,8 @@ mod tests {
         }
         let error = options.set_extension("speed", "9").unwrap_err();
         assert_eq!(error.code(), ErrorCode::Unsupported);
-        let wanted = "there is no extension \"speed\", expected one of device_limits, fast_math, gpu_storage, max_memory, random_ranges, \
+        let expected = "there is no extension \"speed\", expected one of device_limits, fast_math, gpu_storage, max_memory, random_ranges, \
                       shapes_kept, spin_us, threads, vtcm_bytes, dim.NAME, in_place.INPUT, given.INPUT, bind.TYPE";
-        assert_eq!(error.message(), wanted);
+        assert_eq!(error.message(), expected);
     }
 }

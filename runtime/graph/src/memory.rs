@@ -59,7 +59,7 @@ fn next_id() -> u64 {
 
 /// Why bytes do not make the tensor that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{found} bytes, wanted {wanted} for {dtype}{shape}")]
+#[error("{found} bytes, expected {wanted} for {dtype}{shape}")]
 pub struct SizeError {
     /// Bytes given.
     pub found: usize,
@@ -328,7 +328,7 @@ mod tests {
     fn tensors_want_as_many_bytes_as_their_shape_says() {
         let shape = Shape::new(&[2, 3]).unwrap();
         let error = Tensor::from_bytes(DType::F32, shape, &[0; 20]).unwrap_err();
-        assert_eq!(error.to_string(), "20 bytes, wanted 24 for f32[2,3]");
+        assert_eq!(error.to_string(), "20 bytes, expected 24 for f32[2,3]");
         let tensor = Tensor::of::<i64>(shape, &[1, 2, 3, 4, 5, 6]).unwrap();
         assert_eq!(tensor.get::<i64>(), Some(&[1, 2, 3, 4, 5, 6][..]));
         assert_eq!(tensor.get::<f64>(), None, "no reading as another type");

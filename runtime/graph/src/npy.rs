@@ -433,14 +433,14 @@ mod tests {
                 of(">f4", "False", "(2,)"),
                 "element type \">f4\", expected little-endian f2, f4, f8, i1 to i8, u1 to u8 or b1",
             ),
-            (of("<f4", "True", "(3, 1)"), "8 bytes, wanted 12 for f32[3,1]"),
-            (of("<f4", "False", "(3,)"), "8 bytes, wanted 12 for f32[3]"),
-            (of("<f4", "False", "(1,)"), "8 bytes, wanted 4 for f32[1]"),
+            (of("<f4", "True", "(3, 1)"), "8 bytes, expected 12 for f32[3,1]"),
+            (of("<f4", "False", "(3,)"), "8 bytes, expected 12 for f32[3]"),
+            (of("<f4", "False", "(1,)"), "8 bytes, expected 4 for f32[1]"),
             (
                 of("<f4", "False", "(4294967296, 4294967296)"),
                 "shape [4294967296,4294967296] has too many elements",
             ),
-            (of("<f4", "False", "(1, 1, 1, 1, 1, 1, 1, 1, 1)"), "rank is 9, wanted at most 8"),
+            (of("<f4", "False", "(1, 1, 1, 1, 1, 1, 1, 1, 1)"), "rank is 9, expected at most 8"),
             (
                 of("<f4", "False", "(-1,)"),
                 ".npy header at byte 51: \"-1,), }\", expected an extent",

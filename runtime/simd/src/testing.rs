@@ -31,7 +31,7 @@ pub(crate) fn assert_near(found: &[f32], expected: &[f64], tolerance: f64) {
         let apart = (found - expected).abs() / expected.abs().max(1.0);
         assert!(
             same || apart <= tolerance,
-            "element {i} is {found}, wanted {expected} within {tolerance}"
+            "element {i} is {found}, expected {expected} within {tolerance}"
         );
     }
 }

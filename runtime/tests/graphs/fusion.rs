@@ -139,7 +139,7 @@ impl Kernel for ChoosyF32 {
     fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
         match cx.output(0)?.rank() {
             2 => Ok(0),
-            rank => Err(Error::new(format!("rank {rank}, wanted 2"))),
+            rank => Err(Error::new(format!("rank {rank}, expected 2"))),
         }
     }
 
@@ -429,7 +429,7 @@ fn kernels_that_take_what_they_do_not_do_are_refused() {
             "cpu: accept took 1 steps of the epilogue, and finalize did not ask for them",
         ),
         (&["Greedy", "Relu"], "accept takes 2 steps of an epilogue that has 1"),
-        (&["Choosy"], "cpu: rank 4, wanted 2"),
+        (&["Choosy"], "cpu: rank 4, expected 2"),
     ] {
         let refusal = compile(ops).unwrap_err().to_string();
         assert!(refusal.ends_with(wanted), "{refusal}");

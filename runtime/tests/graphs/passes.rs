@@ -109,7 +109,7 @@ fn results_are_those_without_passes() {
                     || (x - y).abs() < 1e-5 * largest
             };
             let is_same = numbers.iter().zip(exact).all(is_near);
-            assert!(is_same, "{} of seed {seed}: {numbers:?}, wanted {exact:?}", text.name);
+            assert!(is_same, "{} of seed {seed}: {numbers:?}, expected {exact:?}", text.name);
         }
     }
 }

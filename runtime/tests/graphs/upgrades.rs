@@ -215,7 +215,7 @@ impl Op for Clip {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
         if cx.opset() != 6 {
-            return Err(Error::new(format!("the operator set is {}, wanted 6", cx.opset())));
+            return Err(Error::new(format!("the operator set is {}, expected 6", cx.opset())));
         }
         cx.set_output(0, x)
     }
@@ -312,7 +312,10 @@ fn scales_of_half_precision_are_the_numbers_that_they_are() {
                     let wanted =
                         (stored.clamp(0.0, 255.0) - f32::from(i8::try_from(zero).unwrap())) * scale;
                     // A half is rounded before, by less than half of a step.
-                    assert!((y - wanted).abs() <= scale * 1.001, "{y}, wanted {wanted}, of {text}");
+                    assert!(
+                        (y - wanted).abs() <= scale * 1.001,
+                        "{y}, expected {wanted}, of {text}"
+                    );
                 }
             }
         }
@@ -333,7 +336,7 @@ fn a_mean_that_is_large_beside_the_deviation_costs_no_digits() {
         let squares: Vec<f64> = wide.iter().map(|x| (x - mean).powi(2)).collect();
         for (y, x) in y.iter().zip(&wide) {
             let wanted = (x - mean) / of(&squares).sqrt();
-            assert!((f64::from(*y) - wanted).abs() < 1e-4, "{y}, wanted {wanted}");
+            assert!((f64::from(*y) - wanted).abs() < 1e-4, "{y}, expected {wanted}");
         }
     }
 }

@@ -70,7 +70,9 @@ impl Kernel for BackwardsF32 {
     fn needs(&self, inputs: InputShapes<'_>) -> Result<Needs, Error> {
         let len: usize = inputs.get(0)?.iter().product();
         if len > LONGEST {
-            return Err(Error::new(format!("input 0 has {len} elements, wanted up to {LONGEST}")));
+            return Err(Error::new(format!(
+                "input 0 has {len} elements, expected up to {LONGEST}"
+            )));
         }
         let geometry = Workspace::of::<u64>(1).and::<u32>(len);
         Ok(Needs { scratch: Workspace::of::<f32>(len), geometry })
@@ -298,7 +300,7 @@ fn geometry_is_filled_once_for_fixed_extents_and_anew_for_others() {
 fn kernels_that_do_not_take_the_extents_are_refused_by_name() {
     let error =
         compile("graph long\n input x: f32[1001]\n y = Backwards@21(x)\n output y\n").unwrap_err();
-    let wanted = "cpu: input 0 has 1001 elements, wanted up to 1000";
+    let wanted = "cpu: input 0 has 1001 elements, expected up to 1000";
     assert!(error.ends_with(wanted), "{error}");
     let error =
         compile("graph unlucky\n input x: f32[13]\n y = Backwards@21(x)\n output y\n").unwrap_err();

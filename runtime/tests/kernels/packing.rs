@@ -53,7 +53,7 @@ fn counted(recipe: &[u64], sources: &Sources<'_>, packed: &mut [f32]) -> Result<
 }
 
 fn sum(recipe: &[u64], sources: &Sources<'_>, packed: &mut [f32]) -> Result<(), Error> {
-    let &[factor] = recipe else { return Err(Error::new("one factor is wanted")) };
+    let &[factor] = recipe else { return Err(Error::new("one factor is expected")) };
     #[expect(clippy::cast_possible_truncation, reason = "the recipe has the bits of an f32")]
     let factor = f32::from_bits(factor as u32);
     packed[0] = factor * sources.get::<f32>(0)?.iter().sum::<f32>();

@@ -288,13 +288,15 @@ fn check_open(
 fn compare(session: &Session, name: &str, wanted: &Tensor) -> Result<(), String> {
     let found = session.output_tensor(name).map_err(|e| e.to_string())?;
     if found.dims() != wanted.dims() {
-        return Err(format!("output {name} is {}, wanted {}", found.desc(), wanted.desc()));
+        return Err(format!("output {name} is {}, expected {}", found.desc(), wanted.desc()));
     }
     let [found, wanted] = [&found, wanted].map(|t| t.get::<f32>().unwrap_or_default());
     let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
     match found.iter().zip(wanted).position(|pair| !same(pair)) {
         None => Ok(()),
-        Some(at) => Err(format!("output {name}[{at}] is {:?}, wanted {:?}", found[at], wanted[at])),
+        Some(at) => {
+            Err(format!("output {name}[{at}] is {:?}, expected {:?}", found[at], wanted[at]))
+        }
     }
 }
 

@@ -111,7 +111,7 @@ impl GpuKernel for WeightedGpu {
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
-        let &[rows, cols] = x.shape() else { return Err(Error::new("wanted rows and columns")) };
+        let &[rows, cols] = x.shape() else { return Err(Error::new("expected rows and columns")) };
         let weights = cx.pack(&[1], &[], cols, double)?;
         if cx.text("variant")? == "two constants" {
             FOREIGN.get_or_init(|| cx.pack(&[1], &[1], cols, double).unwrap());

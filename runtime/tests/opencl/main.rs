@@ -258,7 +258,7 @@ fn check(model: &Model, len: usize) {
         session.run().unwrap();
         for (i, (x, y)) in x.iter().zip(session.output::<f32>("y").unwrap()).enumerate() {
             let wanted = x * 1.5 - 3.0;
-            assert!((y - wanted).abs() <= 1e-6, "run {run}, element {i}: {y}, wanted {wanted}");
+            assert!((y - wanted).abs() <= 1e-6, "run {run}, element {i}: {y}, expected {wanted}");
         }
     }
 }

@@ -302,7 +302,7 @@ fn what_cannot_be_quantized_says_why() {
     let both = [Core::DSP_V68, Core::CPU];
     let model = compile(Graph::parse(dark).unwrap(), &both, random(2)).unwrap();
     let said = notices(&model);
-    assert!(said.contains("quantizing it at load fails: value \"l\" had no number"), "{said}");
+    assert!(said.contains("quantizing it at load fails: value \"l\" was never computed"), "{said}");
     let fallback = udo_runtime::compile::Fallback::To(Core::CPU);
     let place = PlaceOptions { cores: vec![Core::DSP_V68], fallback, ..PlaceOptions::default() };
     let options = CompileOptions { place, ranges_of: random(2), ..CompileOptions::default() };

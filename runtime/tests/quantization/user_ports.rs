@@ -45,7 +45,7 @@ impl Op for Shade {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let (x, gain) = (cx.input(0)?, cx.input(1)?);
         if x.shape().last() != gain.shape().last() {
-            return Err(Error::new("wanted a gain for each channel, which lies last"));
+            return Err(Error::new("expected a gain for each channel, which lies last"));
         }
         cx.set_output(0, x)?;
         cx.set_output(1, x)
@@ -290,7 +290,7 @@ fn tensors(model: &Model, node: &str) -> Vec<String> {
 fn assert_close(found: &[f32], wanted: &[f32], within: f32) {
     assert_eq!(found.len(), wanted.len());
     let off = found.iter().zip(wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-    assert!(off <= within, "off by {off}: {found:?}, wanted {wanted:?}");
+    assert!(off <= within, "off by {off}: {found:?}, expected {wanted:?}");
     assert!(off > 0.0, "it was quantized");
 }
 

@@ -33,7 +33,7 @@ impl Op for Relu {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
         if cx.text("mode")? != "plain" {
-            return Err(Error::new(format!("mode is {:?}, wanted \"plain\"", cx.text("mode")?)));
+            return Err(Error::new(format!("mode is {:?}, expected \"plain\"", cx.text("mode")?)));
         }
         cx.set_output(0, x)
     }
@@ -202,7 +202,10 @@ fn a_node_that_does_not_fit_its_schema_is_refused_by_name() {
             graph(attr("axes", Attr::Graphs(Vec::new()))),
             "attribute \"axes\" is a list of graphs, expected a list of integers",
         ),
-        (graph(attr("mode", Attr::Text("wild".to_owned()))), "mode is \"wild\", wanted \"plain\""),
+        (
+            graph(attr("mode", Attr::Text("wild".to_owned()))),
+            "mode is \"wild\", expected \"plain\"",
+        ),
         (graph(|_, node| node.inputs.clear()), "input \"x\" is missing"),
         (
             graph(|_, node| node.inputs.extend([None, None])),

@@ -47,7 +47,7 @@ fn what_a_package_says_of_an_axis_is_copied() {
 fn what_a_package_says_of_an_axis_is_checked() {
     let folder = tempdir().unwrap();
     let cases = [
-        ("1.0f", "has 1 scales for axis 0 of i8[2], wanted 2"),
+        ("1.0f", "has 1 scales for axis 0 of i8[2], expected 2"),
         ("1.0f,-1.0f", "has scale -2 at 1, expected a finite one above 0"),
     ];
     for (at, (scales, wanted)) in cases.into_iter().enumerate() {

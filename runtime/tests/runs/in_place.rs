@@ -456,18 +456,21 @@ fn what_cannot_be_a_pair_is_refused() {
             &[("x", "x")],
             "\"x\" is to be the output of a pair in one place, and is none of the model: outputs are \"y\", \"z\", \"n\", \"t\"",
         ),
-        (&[("x", "y"), ("x", "z")], "input \"x\" is in two pairs in one place; wanted one at most"),
+        (
+            &[("x", "y"), ("x", "z")],
+            "input \"x\" is in two pairs in one place; expected one at most",
+        ),
         (
             &[("x", "y"), ("s", "y")],
-            "output \"y\" is in two pairs in one place; wanted one at most",
+            "output \"y\" is in two pairs in one place; expected one at most",
         ),
         (
             &[("x", "n")],
-            "input \"x\" is f32[4] and output \"n\", which is to be in its place, is i64[4]; wanted the same",
+            "input \"x\" is f32[4] and output \"n\", which is to be in its place, is i64[4]; expected the same",
         ),
         (
             &[("x", "t")],
-            "input \"x\" is f32[4] and output \"t\", which is to be in its place, is f32[8]; wanted the same",
+            "input \"x\" is f32[4] and output \"t\", which is to be in its place, is f32[8]; expected the same",
         ),
     ];
     for (declared, message) in cases {
@@ -484,7 +487,7 @@ fn what_cannot_be_a_pair_is_refused() {
     let model = compile(&runtime, open, &pairs(&[("x", "y")]));
     let error = model.session().unwrap().prepare(&[("x", &[2])]).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
-    assert!(error.to_string().ends_with("is f32[4]; wanted the same"), "{error}");
+    assert!(error.to_string().ends_with("is f32[4]; expected the same"), "{error}");
 }
 
 #[test]

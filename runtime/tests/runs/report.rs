@@ -22,14 +22,14 @@ fn a_report_has_each_device_and_who_has_its_memory() {
     let dsp = runtime.devices().get(CoreKind::Dsp, 0).unwrap();
     drop(dsp.alloc(1000).unwrap());
     let _kept = dsp.alloc(24).unwrap();
-    let wanted = "runs in flight: 0
+    let expected = "runs in flight: 0
 cpu:0 (host cpu): 0 of 2 cores at work, 0 runs waiting
   memory: 0 bytes in 0 memories, 0 at most, of 1048576 bytes
 dsp:0 (emulated dsp:v68): 0 of 1 cores at work, 0 runs waiting
   memory: 24 bytes in 1 memories, 1000 at most, of 4096 bytes
     program: 24 bytes in 1 memories, 1000 at most";
     let report = runtime.report();
-    assert_eq!(report.to_string(), wanted);
+    assert_eq!(report.to_string(), expected);
     let used: Vec<bool> = report.devices.iter().map(|of| of.heap.total.peak_bytes > 0).collect();
     assert_eq!(used, [false, true]);
     runtime.lose_device(&dsp);

@@ -52,7 +52,9 @@ impl Operator {
     /// Reads a text of the above kind.
     pub fn parse(text: &str) -> Self {
         let parts: Vec<&str> = text.split("\n---\n").collect();
-        let [head, source, cases] = parts.as_slice() else { panic!("wanted three parts:\n{text}") };
+        let [head, source, cases] = parts.as_slice() else {
+            panic!("expected three parts:\n{text}")
+        };
         let mut signature = Signature::default();
         for line in head.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
             declare(&mut signature, line);

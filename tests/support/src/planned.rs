@@ -209,7 +209,7 @@ impl<const IN_LAST: bool> Kernel for OneSideF32<IN_LAST> {
             [images, channels, height, width] => {
                 Ok(Self { images, channels, pixels: height * width })
             }
-            _ => Err(Error::new("wanted rank 4")),
+            _ => Err(Error::new("expected rank 4")),
         }
     }
 
@@ -241,7 +241,7 @@ impl<const STRIDED: bool> Op for Beside<STRIDED> {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let first = cx.input(0)?;
         let mut dims = first.shape().to_vec();
-        let Some(cols) = dims.last_mut() else { return Err(Error::new("wanted an axis")) };
+        let Some(cols) = dims.last_mut() else { return Err(Error::new("expected an axis")) };
         for i in 1..cx.input_count() {
             *cols += cx.input(i)?.shape().last().copied().unwrap_or(0);
         }
@@ -411,7 +411,7 @@ impl Op for Rest {
         let x = cx.input(0)?;
         let mut dims: Vec<Dim> = x.full_shape().iter().collect();
         match dims[axis] {
-            Dim::UpTo(_) => return Err(Error::new("wanted a fixed axis")),
+            Dim::UpTo(_) => return Err(Error::new("expected a fixed axis")),
             known => dims[axis] = known.with(known.bound() - start),
         }
         cx.set_output(0, x.with_shape(Shape::of_dims(&dims)?))

@@ -63,7 +63,7 @@ pub fn check(folder: &str, phase: impl Fn(Graph) -> String) {
         if bless {
             std::fs::write(&text.path, format!("{before}{AFTER}{found}")).unwrap();
         }
-        writeln!(wrong, "{name}: found\n{found}wanted\n{wanted}").unwrap();
+        writeln!(wrong, "{name}: found\n{found}expected\n{wanted}").unwrap();
     }
     assert!(wrong.is_empty(), "{wrong}");
 }

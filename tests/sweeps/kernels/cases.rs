@@ -205,7 +205,7 @@ fn as_each<T: Copy, U>(values: &[T], turned: impl Fn(T) -> U) -> Vec<U> {
 fn held(values: &[f64], wanted: &Evaluated) -> Option<String> {
     let numbers = reals(&wanted.tensor);
     if values.len() != numbers.len() {
-        return Some(format!("{} elements, wanted {}", values.len(), numbers.len()));
+        return Some(format!("{} elements, expected {}", values.len(), numbers.len()));
     }
     let mut each = values.iter().zip(&numbers).zip(&wanted.allowed).enumerate();
     let found = each.find(|(_, ((found, wanted), allowed))| {
@@ -215,7 +215,7 @@ fn held(values: &[f64], wanted: &Evaluated) -> Option<String> {
         !is_near
     });
     found.map(|(at, ((found, wanted), allowed))| {
-        format!("element {at} is {found}, wanted {wanted} +- {allowed}")
+        format!("element {at} is {found}, expected {wanted} +- {allowed}")
     })
 }
 

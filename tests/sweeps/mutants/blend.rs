@@ -46,10 +46,10 @@ impl Op for Blend {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let (x, w) = (cx.input(0)?, cx.input(1)?);
         let Some(&cols) = x.shape().last() else {
-            return Err(Error::new(format!("input \"x\" is {x}, wanted one dimension or more")));
+            return Err(Error::new(format!("input \"x\" is {x}, expected one dimension or more")));
         };
         if w.shape() != [cols] {
-            return Err(Error::new(format!("input \"w\" is {w}, wanted a vector of {cols}")));
+            return Err(Error::new(format!("input \"w\" is {w}, expected a vector of {cols}")));
         }
         let y = udo_api::TensorDesc::new(x.dtype().unwrap_or(DType::F32), x.full_shape());
         cx.set_output(0, y)

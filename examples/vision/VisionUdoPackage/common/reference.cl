@@ -5,13 +5,13 @@
 
 #pragma OPENCL FP_CONTRACT OFF
 
-// A few integers: extents, coordinates or axes.
+// A few integers: dimensions, coordinates or axes.
 typedef struct {
     long len;
     long items[16];
 } List;
 
-// Integers wrap, which those with a sign must not in C.
+// Integers wrap; signed overflow is undefined in C.
 long int_add(long a, long b) {
     return (long)((ulong)a + (ulong)b);
 }
@@ -44,7 +44,7 @@ long int_max(long a, long b) {
     return a > b ? a : b;
 }
 
-// Where a divisor is 0, so is the result.
+// A division by 0 gives 0.
 long int_trunc_div(long a, long b) {
     return b == 0 ? 0 : b == -1 ? int_neg(a) : a / b;
 }
@@ -86,7 +86,7 @@ long int_shift_right(long a, long b) {
     return b >= 0 && b < 64 ? a >> b : a < 0 ? -1 : 0;
 }
 
-// What is behind the point is dropped; what is too large is the nearest integer that there is, and NaN 0.
+// Truncates towards zero, saturates, and maps NaN to 0.
 long whole(float x) {
     if (isnan(x)) {
         return 0;
@@ -106,14 +106,14 @@ float finite(float x) {
     return isfinite(x) ? x : 0.0f;
 }
 
-// What rounding takes from a + b.
+// The rounding error of a + b.
 float sum_rest(float a, float b) {
     const float sum = a + b;
     const float part = sum - a;
     return (a - (sum - part)) + (b - part);
 }
 
-// A sum with what rounding took from it, which is NaN where the sum is NaN or infinite.
+// A sum with its rounding error, which is NaN if the sum is NaN or infinite.
 float joined(float sum, float rest) {
     return sum + finite(rest);
 }
@@ -122,7 +122,7 @@ float joined_rest(float sum, float rest) {
     return finite(sum_rest(sum, finite(rest)));
 }
 
-// The rest of a product, of numbers with rests.
+// The rounding error of a product of numbers with rounding errors.
 float product_rest(float product, float a, float a_rest, float b, float b_rest) {
     return finite(fma(a, b, -product) + (a * b_rest + a_rest * b));
 }
@@ -144,13 +144,13 @@ float float_sigmoid(float x) {
     return 1.0f / (1.0f + exp(-x));
 }
 
-// The step that is nearest to a number, as a whole number between two others.
+// Rounds a number to the nearest integer within limits.
 long quantized(float x, float scale, long zero_point, long low, long high) {
     const float step = rint(x / scale) + (float)zero_point;
     return !(step > (float)low) ? low : step >= (float)high ? high : (long)step;
 }
 
-// How many elements a tensor of these extents has.
+// The number of elements of a tensor with these dimensions.
 long list_count(List list) {
     long all = 1;
     for (long i = 0; i < list.len; ++i) {
@@ -188,7 +188,7 @@ long list_item(List list, long at) {
     return place < 0 || place >= list.len ? 0 : list.items[place];
 }
 
-// Where a list is cut, counted from its end where that is negative.
+// A slice bound of a list; negative bounds count from the end.
 long list_place(List list, long at) {
     const long place = at < 0 ? at + list.len : at;
     return place < 0 ? 0 : place > list.len ? list.len : place;
@@ -293,7 +293,7 @@ List list_merged(List dims, List axes, List left, List reduced, bool keep) {
     return merged;
 }
 
-// The number of the element at these coordinates, or -1 where they are outside.
+// The index of the element at these coordinates, or -1 if they are out of range.
 long place(List dims, List coords) {
     if (dims.len != coords.len) {
         return -1;

@@ -39,11 +39,11 @@ pub fn extents(cx: &Node<'_>, index: usize, name: &str) -> Result<Option<List>, 
     Ok(Some(List::of(&extents[..shape.dims().len()])))
 }
 
-/// What was wanted of shapes, parameters or elements, and is not so.
+/// A requirement on shapes, parameters or elements that is not met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault(pub &'static str);
 
-/// A few integers: extents, coordinates or axes.
+/// A few integers: dimensions, coordinates or axes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct List {
     len: usize,
@@ -51,7 +51,7 @@ pub struct List {
 }
 
 impl List {
-    /// The list of these items.
+    /// Creates a list.
     pub fn of(items: &[i64]) -> Self {
         let mut list = Self::default();
         for (to, item) in list.items.iter_mut().zip(items) {
@@ -61,12 +61,12 @@ impl List {
         list
     }
 
-    /// The items.
+    /// Returns the items.
     pub fn items(&self) -> &[i64] {
         &self.items[..self.len]
     }
 
-    /// How many elements a tensor of these extents has.
+    /// Returns the number of elements of a tensor with these dimensions.
     pub fn size(&self) -> usize {
         self.items()
             .iter()
@@ -244,7 +244,7 @@ pub fn list_merged(
     Ok(merged)
 }
 
-/// The number of the element at these coordinates, or -1 where they are outside.
+/// Returns the index of the element at these coordinates, or -1 if they are out of range.
 pub fn place(dims: List, coords: List) -> i64 {
     if dims.len != coords.len {
         return -1;
@@ -309,8 +309,7 @@ pub fn int_shift_right(a: i64, b: i64) -> i64 {
     }
 }
 
-/// Whether one selected index comes before another: the higher score, of equal ones the lower index, what is not a
-/// number last.
+/// Whether one selected index comes before another: by descending score, then by index, with NaN last.
 pub fn comes_before(score: f64, index: i64, other_score: f64, other: i64) -> bool {
     match (score.is_nan(), other_score.is_nan()) {
         (false, true) => true,
@@ -359,14 +358,14 @@ pub fn finite_f32(x: f32) -> f32 {
     if x.is_finite() { x } else { 0.0 }
 }
 
-/// What rounding takes from a + b.
+/// Returns the rounding error of a + b.
 pub fn sum_rest_f32(a: f32, b: f32) -> f32 {
     let sum = a + b;
     let part = sum - a;
     (a - (sum - part)) + (b - part)
 }
 
-/// A sum with what rounding took from it, which is NaN where the sum is NaN or infinite.
+/// A sum with its rounding error, which is NaN if the sum is NaN or infinite.
 pub fn joined_f32(sum: f32, rest: f32) -> f32 {
     sum + finite_f32(rest)
 }
@@ -375,7 +374,7 @@ pub fn joined_rest_f32(sum: f32, rest: f32) -> f32 {
     finite_f32(sum_rest_f32(sum, finite_f32(rest)))
 }
 
-/// The rest of a product, of numbers with rests.
+/// Returns the rounding error of a product of numbers with rounding errors.
 pub fn product_rest_f32(product: f32, a: f32, a_rest: f32, b: f32, b_rest: f32) -> f32 {
     finite_f32(a.mul_add(b, -product) + (a * b_rest + a_rest * b))
 }
@@ -412,19 +411,19 @@ pub fn sigmoid_f64(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// The standard library's loses digits of small numbers.
+/// The standard library's function loses precision for small numbers.
 pub fn asinh_f32(x: f32) -> f32 {
     let a = x.abs();
     (a + a * a / (1.0 + a.hypot(1.0))).ln_1p().copysign(x)
 }
 
-/// The standard library's loses digits of small numbers.
+/// The standard library's function loses precision for small numbers.
 pub fn asinh_f64(x: f64) -> f64 {
     let a = x.abs();
     (a + a * a / (1.0 + a.hypot(1.0))).ln_1p().copysign(x)
 }
 
-/// By its series near 0, and by the continued fraction of its complement further out.
+/// Uses its series near 0, and the continued fraction of its complement further out.
 pub fn erf_f64(x: f64) -> f64 {
     let (a, sign) = (x.abs(), 1.0_f64.copysign(x));
     if a.is_nan() || a > 6.0 {
@@ -446,7 +445,7 @@ pub fn erf_f64(x: f64) -> f64 {
     sign * (1.0 - scale / below)
 }
 
-/// The same, rounded once.
+/// Rounds the result once.
 pub fn erf_f32(x: f32) -> f32 {
     erf_f64(f64::from(x)) as f32
 }

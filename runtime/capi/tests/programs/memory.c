@@ -35,7 +35,7 @@ static void ranges(const udo_device_t *device) {
     DONE(udo_memory_fill(memory, 0));
     DONE(udo_memory_write(memory, 92, bytes, 8));
     REFUSED(udo_memory_write(memory, 93, bytes, 8), UDO_ERROR_INVALID_ARGUMENT, "93..101");
-    REFUSED(udo_memory_write(memory, UINT64_MAX, bytes, 8), UDO_ERROR_INVALID_ARGUMENT, "wanted a range");
+    REFUSED(udo_memory_write(memory, UINT64_MAX, bytes, 8), UDO_ERROR_INVALID_ARGUMENT, "expected a range");
     DONE(udo_memory_read(memory, 92, read, 8));
     CHECK(memcmp(bytes, read, 8) == 0);
     REFUSED(udo_memory_read(memory, 93, read, 8), UDO_ERROR_INVALID_ARGUMENT, "93..101");
@@ -135,7 +135,7 @@ static void specs(void) {
     REFUSED(udo_tensor_spec_set_quantization(spec, scales, zeros, 2, -1), UDO_ERROR_INVALID_ARGUMENT, "axis is -1");
     REFUSED(udo_tensor_spec_set_quantization(spec, scales, zeros, 2, 0), UDO_ERROR_INVALID_ARGUMENT, "axis 0");
     REFUSED(udo_tensor_spec_set_packing(spec, UDO_PACKING_2N), UDO_ERROR_INVALID_ARGUMENT, "2n");
-    REFUSED(udo_tensor_spec_set_layout(spec, UDO_LAYOUT_NHWC), UDO_ERROR_INVALID_ARGUMENT, "wanted 4");
+    REFUSED(udo_tensor_spec_set_layout(spec, UDO_LAYOUT_NHWC), UDO_ERROR_INVALID_ARGUMENT, "expected 4");
     DONE(udo_tensor_spec_byte_size(spec, &n));
     CHECK(n == 10);
     DONE(udo_tensor_spec_storage_size(spec, &n));

@@ -66,7 +66,7 @@ static void take_stages(const udo_networks_t *networks) {
     udo_tensor_t *four_rows = tensor(4, x), *three_rows = tensor(3, x);
     const udo_tensor_t *asked[2] = {three_rows, three_rows};
     REFUSED(udo_network_stage_for(network, asked, 1, &stage), UDO_ERROR_SHAPE_MISMATCH, "no stage of network");
-    REFUSED(udo_network_stage_for(network, asked, 2, &stage), UDO_ERROR_INVALID_ARGUMENT, "2 inputs, wanted 1");
+    REFUSED(udo_network_stage_for(network, asked, 2, &stage), UDO_ERROR_INVALID_ARGUMENT, "2 inputs, expected 1");
     CHECK(stage == 77);
     asked[0] = four_rows;
     DONE(udo_network_stage_for(network, asked, 1, &stage));

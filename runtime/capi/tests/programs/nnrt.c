@@ -11,7 +11,7 @@
 
 static void is(const char *call, int line, OH_NN_ReturnCode found, OH_NN_ReturnCode wanted) {
     if (found != wanted) {
-        fprintf(stderr, "line %d: %s: code %d, wanted %d\n", line, call, (int)found, (int)wanted);
+        fprintf(stderr, "line %d: %s: code %d, expected %d\n", line, call, (int)found, (int)wanted);
         exit(1);
     }
 }

@@ -55,7 +55,7 @@ static udo_runtime_t *opened(const udo_runtime_options_t *options, bool is_conta
     DONE(udo_runtime_package(runtime, 1, &package));
     CHECK(strcmp(package.name, "FaultsPackage") == 0 && strcmp(package.version, "0.1.0") == 0);
     CHECK(strstr(package.path, "libUdoFaultsPackageReg.so") != NULL && package.is_contained == is_contained);
-    REFUSED(udo_runtime_package(runtime, 2, &package), UDO_ERROR_INVALID_ARGUMENT, "no package 2; wanted a place below 2");
+    REFUSED(udo_runtime_package(runtime, 2, &package), UDO_ERROR_INVALID_ARGUMENT, "no package 2; expected a place below 2");
     return runtime;
 }
 
@@ -201,10 +201,10 @@ static void workers(void) {
 static void options_of_all_sizes(void) {
     udo_runtime_options_t options = with_package(in_folder("plain"));
     options.reserved = 1;
-    refuses(&options, UDO_ERROR_INVALID_ARGUMENT, "options.reserved is 1; wanted 0");
+    refuses(&options, UDO_ERROR_INVALID_ARGUMENT, "options.reserved is 1; expected 0");
     options = with_package(in_folder("plain"));
     options.contain = 3;
-    refuses(&options, UDO_ERROR_INVALID_ARGUMENT, "contain is 3; wanted one of 0, 1, 2");
+    refuses(&options, UDO_ERROR_INVALID_ARGUMENT, "contain is 3; expected one of 0, 1, 2");
     options = with_contained(NULL);
     refuses(&options, UDO_ERROR_INVALID_ARGUMENT, "argument options.contained[0] is NULL");
     options.contained = NULL;

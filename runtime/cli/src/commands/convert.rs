@@ -112,7 +112,7 @@ pub(crate) struct Convert {
 fn parse_pair(text: &str) -> Result<(String, String), String> {
     let pair =
         text.split_once('=').filter(|(input, output)| !input.is_empty() && !output.is_empty());
-    let (input, output) = pair.ok_or("wanted INPUT=OUTPUT, as past=present")?;
+    let (input, output) = pair.ok_or("expected INPUT=OUTPUT, as past=present")?;
     Ok((input.to_owned(), output.to_owned()))
 }
 
@@ -121,7 +121,7 @@ fn parse_image(text: &str) -> Result<ImageInput, String> {
 }
 
 fn parse_shape(text: &str) -> Result<(String, Vec<Extent>), String> {
-    let wanted = || "wanted NAME=1,3,224,224, with 1..8 for a range and ? for any".to_owned();
+    let wanted = || "expected NAME=1,3,224,224, with 1..8 for a range and ? for any".to_owned();
     let (name, extents) = text.rsplit_once('=').ok_or_else(wanted)?;
     let extent = |text: &str| match text.split("..").collect::<Vec<_>>()[..] {
         ["?"] => Some(Extent::Any),
@@ -444,10 +444,10 @@ mod tests {
         assert_eq!(parse_shape("x=").unwrap().1, []);
         assert_eq!(parse_pair("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
         for wrong in ["", "a", "a=", "=b"] {
-            assert!(parse_pair(wrong).unwrap_err().starts_with("wanted INPUT=OUTPUT"), "{wrong}");
+            assert!(parse_pair(wrong).unwrap_err().starts_with("expected INPUT=OUTPUT"), "{wrong}");
         }
         for wrong in ["x", "=1", "x=1,", "x=-1", "x=1..", "x=1..2..3..4", "x=a"] {
-            assert!(parse_shape(wrong).unwrap_err().starts_with("wanted NAME="), "{wrong}");
+            assert!(parse_shape(wrong).unwrap_err().starts_with("expected NAME="), "{wrong}");
         }
     }
 }

@@ -366,7 +366,7 @@ fn verdict(stages: &[Stage]) -> Outcome {
         }
         if let Some(row) = stage.rows.iter().find(|r| r.core != stage.core) {
             let (name, op, core) = (&row.name, &row.op, stage.core);
-            let text = format!("node {name:?} ({op}) ran on {}, wanted {core}", row.core);
+            let text = format!("node {name:?} ({op}) ran on {}, expected {core}", row.core);
             return Err(Failure::new(text));
         }
         if !stage.rows.iter().any(|row| row.source == PACKAGE) {

@@ -172,7 +172,7 @@ impl Core {
             }
             "dsp" => Ok(Self { name: "DSP", arch: Some(arch.to_owned()) }),
             _ => Err(Failure::usage(format!(
-                "no core is called {text}, wanted cpu, gpu, dsp or dsp:vNN"
+                "no core is called {text}, expected cpu, gpu, dsp or dsp:vNN"
             ))
             .help("an example is --cores cpu,dsp:v68")),
         }
@@ -206,7 +206,7 @@ impl Types {
             let (Some(core), Some((_, dtype))) = (core, said) else {
                 let known: Vec<&str> = cores.iter().map(|core| core.name).collect();
                 return Err(Failure::usage(format!(
-                    "type {entry:?} is for no core, wanted CORE=TYPE with one of {}",
+                    "type {entry:?} is for no core, expected CORE=TYPE with one of {}",
                     known.join(", ")
                 ))
                 .help("an example is --types cpu=FLOAT_32,dsp=UINT_8"));

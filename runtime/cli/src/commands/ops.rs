@@ -41,7 +41,7 @@ pub(crate) struct Ops {
 }
 
 fn parse_type(text: &str) -> Result<DType, String> {
-    DType::from_name(text).ok_or_else(|| "wanted a type such as f32, i64, u8 or bool".to_owned())
+    DType::from_name(text).ok_or_else(|| "expected a type such as f32, i64, u8 or bool".to_owned())
 }
 
 /// The cores that a table has columns for.

@@ -84,8 +84,9 @@ fn parse_partitions(text: &str) -> Result<Partitions, String> {
         Some((soc, ranges)) => (Some(soc_named(soc)?), ranges),
         None => (None, text),
     };
-    let wanted =
-        || "wanted ranges of ids as 0-11,177-215, for one program each; + joins ranges".to_owned();
+    let wanted = || {
+        "expected ranges of ids as 0-11,177-215, for one program each; + joins ranges".to_owned()
+    };
     let range = |text: &str| {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let ids = first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?;

@@ -177,27 +177,27 @@ fn parse_bits(text: &str) -> Result<Bits, String> {
     let count: Option<u32> = text.parse().ok();
     let all = [Bits::Four, Bits::Eight, Bits::Sixteen];
     let bits = all.into_iter().find(|bits| Some(u32::from(*bits)) == count);
-    bits.ok_or_else(|| "wanted 4, 8 or 16".to_owned())
+    bits.ok_or_else(|| "expected 4, 8 or 16".to_owned())
 }
 
 fn parse_wide_bits(text: &str) -> Result<Bits, String> {
     parse_bits(text)
         .ok()
         .filter(|bits| *bits != Bits::Four)
-        .ok_or_else(|| "wanted 8 or 16".to_owned())
+        .ok_or_else(|| "expected 8 or 16".to_owned())
 }
 
 fn parse_bias(text: &str) -> Result<BiasStorage, String> {
     match text {
         "8" => Ok(BiasStorage::Eight),
         "32" => Ok(BiasStorage::Sums),
-        _ => Err("wanted 8 or 32".to_owned()),
+        _ => Err("expected 8 or 32".to_owned()),
     }
 }
 
 fn parse_width(text: &str) -> Result<f64, String> {
     let width = text.parse().ok().filter(|width: &f64| width.is_finite() && *width >= FINEST_WIDTH);
-    width.ok_or_else(|| format!("wanted a number from {FINEST_WIDTH:e} on"))
+    width.ok_or_else(|| format!("expected a number from {FINEST_WIDTH:e} on"))
 }
 
 fn parse_method(text: &str) -> Result<Method, String> {
@@ -208,9 +208,9 @@ fn parse_method(text: &str) -> Result<Method, String> {
         _ => None,
     };
     let percent = percent.filter(|percent| (50.0..=100.0).contains(percent));
-    percent
-        .map(Method::Percentile)
-        .ok_or_else(|| "wanted min-max, percentile, or percentile:P with P of 50 to 100".to_owned())
+    percent.map(Method::Percentile).ok_or_else(|| {
+        "expected min-max, percentile, or percentile:P with P of 50 to 100".to_owned()
+    })
 }
 
 /// The format of a file that is written.
@@ -516,12 +516,12 @@ mod tests {
         }
         assert_eq!(parse_width("1e-6"), Ok(1e-6));
         for wrong in ["", "0", "-1", "nan", "inf", "1e-13"] {
-            assert!(parse_width(wrong).unwrap_err().starts_with("wanted a number"), "{wrong}");
+            assert!(parse_width(wrong).unwrap_err().starts_with("expected a number"), "{wrong}");
         }
         assert!(parse_wide_bits("4").is_err() && parse_bias("16").is_err());
         for wrong in ["", "max", "percentile:", "percentile:101", "percentile:3", "percentile:nan"]
         {
-            assert!(parse_method(wrong).unwrap_err().starts_with("wanted min-max"), "{wrong}");
+            assert!(parse_method(wrong).unwrap_err().starts_with("expected min-max"), "{wrong}");
         }
     }
 }

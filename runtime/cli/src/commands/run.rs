@@ -158,7 +158,7 @@ enum OutputFormat {
 fn parse_input(text: &str) -> Result<(String, PathBuf), String> {
     let pair = text.split_once('=').filter(|(name, file)| !name.is_empty() && !file.is_empty());
     pair.map(|(name, file)| (name.to_owned(), file.into()))
-        .ok_or_else(|| "wanted NAME=FILE".to_owned())
+        .ok_or_else(|| "expected NAME=FILE".to_owned())
 }
 
 impl Run for RunModel {

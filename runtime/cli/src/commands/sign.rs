@@ -49,7 +49,7 @@ impl Run for Sign {
             return Ok(());
         }
         let (Some(package), Some(key)) = (&self.package, &self.key) else {
-            return Err(Failure::usage("a package and the key to sign it with are wanted"));
+            return Err(Failure::usage("a package and the key to sign it with are expected"));
         };
         let key = SecretKey::read(key).map_err(|error| {
             Failure::new(error).help("`udo sign --new-key KEYFILE` makes a key")

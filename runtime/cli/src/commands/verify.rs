@@ -182,7 +182,7 @@ impl Verify {
 
 fn difference(found: &Tensor, wanted: &Tensor, tolerance: Tolerance) -> Result<Difference, String> {
     if found.dtype() != wanted.dtype() || found.dims() != wanted.dims() {
-        return Err(format!("it is {}, wanted {}", found.desc(), wanted.desc()));
+        return Err(format!("it is {}, expected {}", found.desc(), wanted.desc()));
     }
     Ok(values::compare(&values::numbers(found), &values::numbers(wanted), tolerance))
 }

@@ -236,7 +236,7 @@ mod tests {
         assert!(error.contains("tensors of [12] bytes, 32 at most, and the node [18]"), "{error}");
         for shapes in [&[4, 1, 3][..], &[], &[4, 1, 3, 4, 4, 4, 1, 3, 2, 2, 0], &[-1]] {
             let error = pooled(&program, shapes).error();
-            assert_eq!(error, "parameter \"shapes\" says no 2 shapes");
+            assert_eq!(error, "parameter \"shapes\" does not have 2 shapes");
         }
     }
 }

@@ -120,7 +120,7 @@ fn raise_all(graph: &mut Graph, to: u32) -> Result<(), ResolveError> {
                 if let Some(row) = rows(node, to).next().filter(|_| node.domain.is_empty()) {
                     let (name, op) = (node.name.clone(), node.op.clone());
                     let reason = format!(
-                        "it is of operator set {} in a subgraph, wanted the form of {} on",
+                        "it is of operator set {} in a subgraph, expected the form of {} on",
                         node.opset, row.since
                     );
                     return Err(ResolveError::unfit(name, op, reason));

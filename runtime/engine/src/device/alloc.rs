@@ -71,7 +71,7 @@ impl Device {
             return Err(Error::new(ErrorCode::Unsupported, why));
         }
         if len == 0 {
-            return Err(invalid(format!("0 bytes of {self} to be shared, wanted at least 1")));
+            return Err(invalid(format!("0 bytes of {self} to be shared, expected at least 1")));
         }
         Ok(())
     }
@@ -93,7 +93,7 @@ impl AllocMemory for Device {
             usize::try_from(options.align_bytes).ok().filter(|align| align.is_power_of_two());
         let align = align.ok_or_else(|| {
             let found = options.align_bytes;
-            invalid(format!("an alignment of {found} bytes on {self}; wanted a power of two"))
+            invalid(format!("an alignment of {found} bytes on {self}; expected a power of two"))
         })?;
         let charge = Charge::take(self, len, options.owner)?;
         let bytes = usize::try_from(len).map_err(|_| {
@@ -107,7 +107,7 @@ impl AllocMemory for Device {
                 if align > page_bytes() {
                     let most = page_bytes();
                     return Err(invalid(format!(
-                        "an alignment of {align} bytes on {self}, wanted at most {most} of memory that is shared"
+                        "an alignment of {align} bytes on {self}, expected at most {most} of memory that is shared"
                     )));
                 }
                 let is_promised = options.sharing == Sharing::Exclusive;

@@ -29,12 +29,12 @@ impl Device {
         let page = u64::try_from(page_bytes()).unwrap_or(u64::MAX);
         if !offset_bytes.is_multiple_of(page) {
             return Err(invalid(format!(
-                "an import to {self} begins at {offset_bytes}, wanted a multiple of {page}, the system's page"
+                "an import to {self} begins at {offset_bytes}, expected a multiple of {page}, the system's page"
             )));
         }
         let len = size_bytes.checked_sub(offset_bytes).filter(|&len| len > 0).ok_or_else(|| {
             invalid(format!(
-                "an import to {self} has {size_bytes} bytes and begins at {offset_bytes}; wanted an offset below the size"
+                "an import to {self} has {size_bytes} bytes and begins at {offset_bytes}; expected an offset below the size"
             ))
         })?;
         let bytes = usize::try_from(len).map_err(|_| {
@@ -93,7 +93,7 @@ impl ImportMemory for Device {
     unsafe fn import_fd(&self, fd: RawFd, options: ImportOptions) -> Result<Memory> {
         if fd < 0 {
             return Err(invalid(format!(
-                "an import to {self} is of file descriptor {fd}; wanted one that is open"
+                "an import to {self} is of file descriptor {fd}; expected one that is open"
             )));
         }
         // SAFETY: the caller promises that it is open, and it is not -1.

@@ -167,7 +167,7 @@ impl Mapping {
         mapped.and_then(|mapped| mapped.part(range)).ok_or_else(|| {
             let Range { start, end } = range;
             invalid(format!(
-                "bytes {start}..{end} of a mapping of {} bytes of {}; wanted a range within it",
+                "bytes {start}..{end} of a mapping of {} bytes of {}; expected a range within it",
                 self.len,
                 self.lease.view()
             ))

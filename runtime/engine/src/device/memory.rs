@@ -173,7 +173,10 @@ impl MemoryView {
 
     fn beyond(&self, range: &Range<u64>) -> Error {
         let Range { start, end } = range;
-        invalid(format!("bytes {start}..{end} of {self}; wanted a range within 0..{}", self.len()))
+        invalid(format!(
+            "bytes {start}..{end} of {self}; expected a range within 0..{}",
+            self.len()
+        ))
     }
 
     pub(super) fn cache(&self) -> Option<&Cache> {

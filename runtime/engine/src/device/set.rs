@@ -64,11 +64,15 @@ impl DeviceSpec {
 
     fn check(&self) -> Result<CoreKind> {
         let Some(kind) = self.core.kind() else {
-            return Err(invalid(format!("{} is no known core; wanted {}", self.core, Core::NAMES)));
+            return Err(invalid(format!(
+                "{} is no known core; expected {}",
+                self.core,
+                Core::NAMES
+            )));
         };
         if !(1..=MOST_CORES).contains(&self.cores) {
             return Err(invalid(format!(
-                "a device {} has {} cores, wanted 1 to {}",
+                "a device {} has {} cores, expected 1 to {}",
                 self.core, self.cores, MOST_CORES
             )));
         }
@@ -127,7 +131,7 @@ impl Devices {
             if all.is_none_or(|all| all > most) {
                 let core = spec.core;
                 return Err(invalid(format!(
-                    "{count} devices {core} are too many; wanted at most {most} devices"
+                    "{count} devices {core} are too many; expected at most {most} devices"
                 )));
             }
             let end = before.saturating_add(count);

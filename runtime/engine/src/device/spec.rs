@@ -81,7 +81,7 @@ impl TensorSpec {
     /// Text, more than eight dimensions, a range that ends before it starts, or more elements than can be counted.
     pub fn new(dtype: DType, extents: &[Extent]) -> Result<Self> {
         if !types::ANY.has(dtype) {
-            return Err(invalid(format!("a tensor of {dtype}; wanted one of {}", types::ANY)));
+            return Err(invalid(format!("a tensor of {dtype}; expected one of {}", types::ANY)));
         }
         let mut least = [0; MAX_RANK];
         let mut unbounded = 0;
@@ -91,7 +91,7 @@ impl TensorSpec {
                 Extent::Fixed(n) => Dim::Fixed(n),
                 Extent::Range { min, max } if min > max => {
                     return Err(invalid(format!(
-                        "dimension {axis} is {min} to {max}; wanted the least first"
+                        "dimension {axis} is {min} to {max}; expected the least first"
                     )));
                 }
                 Extent::Range { max, .. } => Dim::UpTo(max),
@@ -128,7 +128,7 @@ impl TensorSpec {
         if is_of_images && self.rank() != 4 {
             let name = layout_name(layout);
             return Err(invalid(format!(
-                "{self} cannot be {name}: it has {} dimensions, wanted 4",
+                "{self} cannot be {name}: it has {} dimensions, expected 4",
                 self.rank()
             )));
         }
@@ -227,7 +227,7 @@ impl TensorSpec {
     /// Another rank, or an extent that the spec does not allow.
     pub(crate) fn with_shape(&self, dims: &[usize]) -> Result<Self> {
         let wrong =
-            |what: String| Error::new(ErrorCode::ShapeMismatch, format!("{what}; wanted {self}"));
+            |what: String| Error::new(ErrorCode::ShapeMismatch, format!("{what}; expected {self}"));
         if dims.len() != self.rank() {
             return Err(wrong(format!("shape {dims:?} has {} dimensions", dims.len())));
         }
@@ -235,7 +235,7 @@ impl TensorSpec {
             let (min, max) = extent.bounds();
             if !(min..=max).contains(&found) {
                 return Err(wrong(format!(
-                    "dimension {axis} of shape {dims:?} is {found}, wanted {extent}"
+                    "dimension {axis} of shape {dims:?} is {found}, expected {extent}"
                 )));
             }
         }
@@ -283,7 +283,7 @@ impl TensorSpec {
         match sizes.into_iter().find(|&(_, found, wanted)| bytes(found) != wanted) {
             None => Ok(()),
             Some((what, found, wanted)) => {
-                Err(invalid(format!("{found} bytes of {what} of {self}, wanted {wanted}")))
+                Err(invalid(format!("{found} bytes of {what} of {self}, expected {wanted}")))
             }
         }
     }
@@ -350,7 +350,7 @@ impl SpecDetails for TensorSpec {
     fn of(desc: TensorDesc) -> Result<Self> {
         if desc.is_absent() || !desc.is_sound() {
             return Err(invalid(format!(
-                "a tensor is described as {desc}; wanted type, shape and encoding"
+                "a tensor is described as {desc}; expected type, shape and encoding"
             )));
         }
         check_encoding(&desc).map_err(|why| invalid(format!("{desc}: {why}")))?;
@@ -393,13 +393,15 @@ impl SpecDetails for TensorSpec {
     }
 
     fn from_dims(dtype: DType, dims: &[i64]) -> Result<Self> {
-        let extent = |(axis, &dim): (usize, &i64)| match dim {
+        let extent = |(axis, &dim): (usize, &i64)| {
+            match dim {
             -1 => Ok(Extent::Open),
             _ => usize::try_from(dim).map(Extent::Fixed).map_err(|_| {
                 invalid(format!(
-                    "dimension {axis} is {dim}; wanted a number of elements, or -1 for an open one"
+                    "dimension {axis} is {dim}; expected a number of elements, or -1 for an open one"
                 ))
             }),
+        }
         };
         Self::new(dtype, &dims.iter().enumerate().map(extent).collect::<Result<Vec<_>>>()?)
     }
@@ -409,7 +411,7 @@ impl SpecDetails for TensorSpec {
         if let Some(wanted) = packing.element_bytes() {
             if found != wanted {
                 return Err(invalid(format!(
-                    "{self} cannot be {name}: its elements have {found} bytes, wanted {wanted}"
+                    "{self} cannot be {name}: its elements have {found} bytes, expected {wanted}"
                 )));
             }
             if self.rank() == 0 {
@@ -459,18 +461,18 @@ fn check_encoding(desc: &TensorDesc) -> std::result::Result<(), udo_api::Error> 
         Some(DType::I16) => (i32::from(i16::MIN), i32::from(i16::MAX)),
         Some(DType::I32) => (i32::MIN, i32::MAX),
         _ => {
-            let why = "an encoding, wanted elements u8, i8, u16, i16 or i32";
+            let why = "an encoding, expected elements u8, i8, u16, i16 or i32";
             return Err(udo_api::Error::new(why));
         }
     };
     let (low, high) = low_high;
     let (scale, zero_point) = (encoding.scale, encoding.zero_point);
     if !scale.is_finite() || scale <= 0.0 {
-        let why = format!("an encoding has scale {scale}, wanted a finite one above 0");
+        let why = format!("an encoding has scale {scale}, expected a finite one above 0");
         return Err(udo_api::Error::new(why));
     }
     if !(low..=high).contains(&zero_point) {
-        let why = format!("an encoding has zero point {zero_point}, wanted {low} to {high}");
+        let why = format!("an encoding has zero point {zero_point}, expected {low} to {high}");
         return Err(udo_api::Error::new(why));
     }
     Ok(())

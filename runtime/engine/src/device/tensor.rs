@@ -73,7 +73,7 @@ impl DeviceTensor {
         let element = u64::try_from(spec.dtype().size_bytes()).unwrap_or(u64::MAX);
         if !memory.is_empty() && memory.align_bytes() < element {
             return Err(invalid(format!(
-                "{spec} in {memory}, which begins at a multiple of {}; wanted one of {element}",
+                "{spec} in {memory}, which begins at a multiple of {}; expected one of {element}",
                 memory.align_bytes()
             )));
         }
@@ -129,7 +129,7 @@ impl DeviceTensor {
     pub fn reshape(&mut self, dims: &[usize]) -> Result<()> {
         if dims.is_empty() && self.declared.rank() != 0 {
             return Err(invalid(format!(
-                "{} is given an empty shape; wanted its extents",
+                "{} is given an empty shape; expected its extents",
                 self.spec
             )));
         }
@@ -198,7 +198,7 @@ impl DeviceTensor {
             return Err(Error::new(
                 ErrorCode::ShapeMismatch,
                 format!(
-                    "{} is copied to {}; wanted the same type and shape",
+                    "{} is copied to {}; expected the same type and shape",
                     source.spec, self.spec
                 ),
             ));
@@ -206,7 +206,7 @@ impl DeviceTensor {
         if self.spec.layout() != source.spec.layout() {
             return Err(Error::new(
                 ErrorCode::Unsupported,
-                format!("{} is copied to {}; wanted the same layout", source.spec, self.spec),
+                format!("{} is copied to {}; expected the same layout", source.spec, self.spec),
             ));
         }
         if self.spec.packing() != source.spec.packing() {
@@ -220,7 +220,7 @@ impl DeviceTensor {
     pub(crate) fn take_result(&mut self, result: &TensorSpec) -> Result<()> {
         if self.spec.dtype() != result.dtype() {
             let found = &self.spec;
-            return Err(invalid(format!("a tensor of {found} is given, wanted {result}")));
+            return Err(invalid(format!("a tensor of {found} is given, expected {result}")));
         }
         let dims = result.dims()?;
         if self.spec.dims().is_ok_and(|mine| mine == dims) {
@@ -275,7 +275,7 @@ impl DeviceTensor {
     fn sized(&self, found: usize) -> Result<MemoryView> {
         let wanted = self.spec.byte_size()?;
         if u64::try_from(found) != Ok(wanted) {
-            return Err(invalid(format!("{found} bytes for {}; wanted {wanted}", self.spec)));
+            return Err(invalid(format!("{found} bytes for {}; expected {wanted}", self.spec)));
         }
         self.bytes()
     }

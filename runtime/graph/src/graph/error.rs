@@ -7,7 +7,7 @@ use super::{MAX_DEPTH, NodeId, ValueId, text};
 #[non_exhaustive]
 pub enum GraphError {
     /// An id names no value.
-    #[error("{place} is value {}, wanted one of the graph's {count}", id.0)]
+    #[error("{place} is value {}, expected one of the graph's {count}", id.0)]
     NoSuchValue {
         /// Where the id stands.
         place: String,
@@ -17,7 +17,7 @@ pub enum GraphError {
         count: usize,
     },
     /// An id names no node.
-    #[error("there is no node {}, wanted one of the graph's {count}", id.0)]
+    #[error("there is no node {}, expected one of the graph's {count}", id.0)]
     NoSuchNode {
         /// The id.
         id: NodeId,
@@ -52,7 +52,7 @@ pub enum GraphError {
     },
     /// The default of an input is none.
     #[error(
-        "value {value:?}, the default of an input, {found}; wanted a constant of the input's type, in the inputs' order"
+        "value {value:?}, the default of an input, {found}; expected a constant of the input's type, in the inputs' order"
     )]
     Default {
         /// The value.
@@ -67,7 +67,7 @@ pub enum GraphError {
         nodes: Vec<String>,
     },
     /// Two inputs, or two outputs, have one name.
-    #[error("two {kind} are called {name:?}, wanted different names")]
+    #[error("two {kind} are called {name:?}, expected different names")]
     SameName {
         /// `inputs` or `outputs`.
         kind: &'static str,
@@ -75,7 +75,7 @@ pub enum GraphError {
         name: String,
     },
     /// The lists of inputs and of captures, and the values' sources, disagree.
-    #[error("value {value:?} {found}, wanted inputs and captures listed, and nothing else")]
+    #[error("value {value:?} {found}, expected inputs and captures listed, and nothing else")]
     List {
         /// The value.
         value: String,
@@ -91,7 +91,9 @@ pub enum GraphError {
         reason: Box<GraphError>,
     },
     /// Subgraphs are nested too deep.
-    #[error("{place}: subgraphs are nested more than {MAX_DEPTH} deep, wanted at most {MAX_DEPTH}")]
+    #[error(
+        "{place}: subgraphs are nested more than {MAX_DEPTH} deep, expected at most {MAX_DEPTH}"
+    )]
     TooDeep {
         /// The outermost node and its attribute.
         place: String,

@@ -20,7 +20,7 @@ pub enum InPlaceError {
         known: Vec<String>,
     },
     /// An input or output is in two pairs.
-    #[error("{side} {name:?} is in two pairs in one place; wanted one at most")]
+    #[error("{side} {name:?} is in two pairs in one place; expected one at most")]
     Twice {
         /// `input` or `output`.
         side: &'static str,
@@ -29,7 +29,7 @@ pub enum InPlaceError {
     },
     /// The two are of different types or shapes.
     #[error(
-        "input {input:?} is {found} and output {output:?}, which is to be in its place, is {other}; wanted the same"
+        "input {input:?} is {found} and output {output:?}, which is to be in its place, is {other}; expected the same"
     )]
     Unlike {
         /// The input.

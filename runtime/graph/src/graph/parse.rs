@@ -11,7 +11,7 @@ use super::{Attr, DefaultInput, Graph, GraphError, MAX_DEPTH, Node, TensorType, 
 #[non_exhaustive]
 pub enum ParseError {
     /// A line does not read on as it should.
-    #[error("line {line}: found {found:?}, wanted {wanted}")]
+    #[error("line {line}: found {found:?}, expected {wanted}")]
     Line {
         /// The line, counted from 1.
         line: usize,

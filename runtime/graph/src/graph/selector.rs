@@ -31,7 +31,7 @@ pub struct NoSuchNodes {
 
 /// Why a text chooses no nodes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{found:?} chooses no nodes; wanted ids as 0-11,177, a name, an operator, or {ALL}")]
+#[error("{found:?} chooses no nodes; expected ids as 0-11,177, a name, an operator, or {ALL}")]
 pub struct NoSelector {
     /// The text.
     pub found: String,

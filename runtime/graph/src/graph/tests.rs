@@ -106,20 +106,20 @@ fn cycles_are_named_in_the_direction_of_the_data() {
 fn the_verifier_says_what_is_wrong() {
     type Break = fn(&mut Graph);
     let cases: [(Break, &str); 10] = [
-        (|g| g.outputs.push(ValueId(9)), "output 1 is value 9, wanted one of the graph's 4"),
-        (|g| g.outputs.push(ValueId(3)), r#"two outputs are called "y", wanted different names"#),
-        (|g| g.inputs.push(ValueId(0)), r#"two inputs are called "x", wanted different names"#),
+        (|g| g.outputs.push(ValueId(9)), "output 1 is value 9, expected one of the graph's 4"),
+        (|g| g.outputs.push(ValueId(3)), r#"two outputs are called "y", expected different names"#),
+        (|g| g.inputs.push(ValueId(0)), r#"two inputs are called "x", expected different names"#),
         (
             |g| g.inputs.clear(),
-            r#"value "x" is an input that is not listed, wanted inputs and captures listed, and nothing else"#,
+            r#"value "x" is an input that is not listed, expected inputs and captures listed, and nothing else"#,
         ),
         (
             |g| g.inputs.push(ValueId(1)),
-            r#"value "w 1" is listed as an input, but is none, wanted inputs and captures listed, and nothing else"#,
+            r#"value "w 1" is listed as an input, but is none, expected inputs and captures listed, and nothing else"#,
         ),
         (
             |g| g.nodes[0].inputs.push(Some(ValueId(7))),
-            r#"node "MatMul_0" input 2 is value 7, wanted one of the graph's 4"#,
+            r#"node "MatMul_0" input 2 is value 7, expected one of the graph's 4"#,
         ),
         (
             |g| g.nodes[1].outputs.push(Some(ValueId(2))),
@@ -147,9 +147,9 @@ fn ids_that_name_nothing_are_errors() {
     let graph = small();
     assert_eq!(graph.value(ValueId(1)).map(|v| v.name.as_str()), Ok("w 1"));
     let error = graph.value(ValueId(4)).unwrap_err().to_string();
-    assert_eq!(error, "an id is value 4, wanted one of the graph's 4");
+    assert_eq!(error, "an id is value 4, expected one of the graph's 4");
     let error = graph.node(NodeId(2)).unwrap_err().to_string();
-    assert_eq!(error, "there is no node 2, wanted one of the graph's 2");
+    assert_eq!(error, "there is no node 2, expected one of the graph's 2");
 }
 
 #[test]
@@ -191,13 +191,13 @@ fn the_text_reads_back_as_the_same_graph() {
 #[test]
 fn a_line_that_is_none_is_refused_by_number() {
     let cases = [
-        ("graph g\n  input x f32[2]\n", "line 2: found \"f32[2]\", wanted \":\" and a type"),
-        ("  input x: g32[2]\n", "line 1: found \"g32[2]\", wanted an element type"),
-        ("  constant c: f32[2]\n", "line 1: found \"\", wanted \"{\" and the elements"),
-        ("  constant c: u8[2]{1, 256}", "line 1: found \"\", wanted \"256\" is no element of u8"),
-        ("  y = Relu(x)", "line 1: found \"(x)\", wanted \"@\""),
+        ("graph g\n  input x f32[2]\n", "line 2: found \"f32[2]\", expected \":\" and a type"),
+        ("  input x: g32[2]\n", "line 1: found \"g32[2]\", expected an element type"),
+        ("  constant c: f32[2]\n", "line 1: found \"\", expected \"{\" and the elements"),
+        ("  constant c: u8[2]{1, 256}", "line 1: found \"\", expected \"256\" is no element of u8"),
+        ("  y = Relu(x)", "line 1: found \"(x)\", expected \"@\""),
         ("  y = Relu@1(x) mode=\"a", "line 1: found \"a\", wanted a closing quote"),
-        ("  y = Relu@1(x) # a b", "line 1: found \"b\", wanted the end of the line"),
+        ("  y = Relu@1(x) # a b", "line 1: found \"b\", expected the end of the line"),
         ("  y = Relu@1(x)", "node \"Relu_0\" input 0 is value \"x\", which nothing makes"),
     ];
     for (text, wanted) in cases {
@@ -297,7 +297,7 @@ fn defaults_are_lines_of_the_text_and_become_inputs_where_they_are_given() {
     let error = other(|graph| graph.defaults[0].value = ValueId::at(99));
     assert!(error.starts_with("default 0 is value 99"), "{error}");
     let error = Graph::parse("graph g\n  default k: f32[1]\n").unwrap_err().to_string();
-    assert_eq!(error, "line 2: found \"\", wanted how many inputs stand before it");
+    assert_eq!(error, "line 2: found \"\", expected how many inputs stand before it");
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn pairs_in_one_place_are_lines_of_the_text_and_go_with_their_ports() {
     assert_eq!(graph.in_place, [one]);
     let wrong = "graph g\n  input x: f32[2]\n  in_place x\n";
     let error = Graph::parse(wrong).unwrap_err().to_string();
-    assert_eq!(error, "line 3: found \"\", wanted \"=\"");
+    assert_eq!(error, "line 3: found \"\", expected \"=\"");
 }
 
 // Subgraphs: text, order, verifier, edits.
@@ -431,21 +431,24 @@ fn a_block_ends_where_a_line_is_indented_less() {
 #[test]
 fn a_malformed_block_is_refused_by_line() {
     let cases = [
-        ("b: graph g\n", "line 1: found \"b: graph g\", wanted a node above that is indented less"),
+        (
+            "b: graph g\n",
+            "line 1: found \"b: graph g\", expected a node above that is indented less",
+        ),
         (
             "y = If@1()\nb: graph g\n",
-            "line 2: found \"b: graph g\", wanted a node above that is indented less",
+            "line 2: found \"b: graph g\", expected a node above that is indented less",
         ),
-        ("y = If@1()\n  b: graph\n", "line 2: found \"\", wanted a name"),
-        ("y = If@1()\n  b: graph g h\n", "line 2: found \"h\", wanted the end of the line"),
-        ("y = If@1()\n  b: graphs g\n", "line 2: found \"g\", wanted the end of the line"),
+        ("y = If@1()\n  b: graph\n", "line 2: found \"\", expected a name"),
+        ("y = If@1()\n  b: graph g h\n", "line 2: found \"h\", expected the end of the line"),
+        ("y = If@1()\n  b: graphs g\n", "line 2: found \"g\", expected the end of the line"),
         (
             "y = If@1()\n  b: graphs\n    a = Neg@1(x)\n",
-            "line 3: found \"a = Neg@1(x)\", wanted \"graph\" and a name",
+            "line 3: found \"a = Neg@1(x)\", expected \"graph\" and a name",
         ),
-        ("capture x\n", "line 1: found \"x\", wanted an outer graph to capture from"),
-        ("y = If@1()\n  b: graph g\n    capture x =\n", "line 3: found \"\", wanted a name"),
-        ("y = If@1()\n  b: graph g\n    graph again\n", "line 3: found \"again\", wanted \"=\""),
+        ("capture x\n", "line 1: found \"x\", expected an outer graph to capture from"),
+        ("y = If@1()\n  b: graph g\n    capture x =\n", "line 3: found \"\", expected a name"),
+        ("y = If@1()\n  b: graph g\n    graph again\n", "line 3: found \"again\", expected \"=\""),
         (
             "y = If@1()\n  b: graph g\n    capture x\n",
             "a capture of node \"If_0\" is value \"x\", which nothing makes",
@@ -514,7 +517,7 @@ fn edits_keep_what_subgraphs_capture() {
 #[test]
 fn the_verifier_says_what_is_wrong_inside() {
     type Break = fn(&mut Graph);
-    let listed = "wanted inputs and captures listed, and nothing else";
+    let listed = "expected inputs and captures listed, and nothing else";
     let inside = r#"node "branch" attribute "then_branch": "#;
     let body = format!(r#"{inside}node "Loop_0" attribute "body": "#);
     let cases: [(Break, String); 11] = [
@@ -538,11 +541,11 @@ fn the_verifier_says_what_is_wrong_inside() {
         ),
         (
             |g| inner(g, 1, "then_branch").captures[0].inner = ValueId(90),
-            format!("{inside}capture 0 is value 90, wanted one of the graph's 5"),
+            format!("{inside}capture 0 is value 90, expected one of the graph's 5"),
         ),
         (
             |g| inner(g, 1, "then_branch").captures[0].outer = ValueId(90),
-            r#"a capture of node "branch" is value 90, wanted one of the graph's 6"#.to_owned(),
+            r#"a capture of node "branch" is value 90, expected one of the graph's 6"#.to_owned(),
         ),
         (
             |g| {
@@ -592,10 +595,10 @@ fn subgraphs_are_nested_up_to_a_depth() {
 
     let graph = deep(MAX_DEPTH + 1);
     let error = graph.verify().unwrap_err().to_string();
-    let expected = r#"node "If_0" attribute "body": subgraphs are nested more than 16 deep, wanted at most 16"#;
+    let expected = r#"node "If_0" attribute "body": subgraphs are nested more than 16 deep, expected at most 16"#;
     assert_eq!(error, expected);
     let error = Graph::parse(&graph.to_string()).unwrap_err().to_string();
     let expected =
-        "line 35: found \"body: graph \\\"leaf\\\"\", wanted subgraphs nested at most 16 deep";
+        "line 35: found \"body: graph \\\"leaf\\\"\", expected subgraphs nested at most 16 deep";
     assert_eq!(error, expected);
 }

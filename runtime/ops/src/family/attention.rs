@@ -88,7 +88,7 @@ pub(crate) fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         };
         if !is_fine(found) {
             let expected = q.dtype().map_or("a type", DType::name);
-            return Err(Error::new(format!("input {port} is {found}, wanted {expected}")));
+            return Err(Error::new(format!("input {port} is {found}, expected {expected}")));
         }
     }
     let sizes = Sizes::read(cx)?;
@@ -173,7 +173,7 @@ impl Problem {
             2 => Stage::Masked,
             3 => Stage::Normalized,
             mode => {
-                let expected = "wanted 0, 1, 2 or 3";
+                let expected = "expected 0, 1, 2 or 3";
                 let name = "qk_matmul_output_mode";
                 return Err(Error::new(format!("parameter {name:?} is {mode}, {expected}")));
             }

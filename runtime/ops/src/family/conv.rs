@@ -76,7 +76,7 @@ pub(crate) struct Conv {
 fn has_bias(node: &Node<'_>, conv: &Conv) -> Result<bool, Error> {
     let channels = conv.groups * conv.outputs;
     if node.has_input(2) && node.input(2)?.shape() != [channels] {
-        return Err(Error::new(format!("input 2 is {}, wanted [{channels}]", node.input(2)?)));
+        return Err(Error::new(format!("input 2 is {}, expected [{channels}]", node.input(2)?)));
     }
     Ok(node.has_input(2))
 }
@@ -123,7 +123,7 @@ impl Conv {
         let wrong = |what: &str| Error::new(format!("input is {x}, weights are {w}: {what}"));
         let (&[batch, channels, ..], &[first, second, ref kernel @ ..]) = (x.shape(), w.shape())
         else {
-            return Err(wrong("wanted rank 3 to 5"));
+            return Err(wrong("expected rank 3 to 5"));
         };
         if node.has_param("kernel_shape") {
             let declared = node.ints("kernel_shape")?;

@@ -65,13 +65,13 @@ impl<C: Cumulative> Op for Described<C> {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let (x, axis) = (cx.input(0)?, cx.input(1)?);
         if axis.len() != 1 {
-            return Err(Error::new(format!("input 1 is {axis}, wanted one number")));
+            return Err(Error::new(format!("input 1 is {axis}, expected one number")));
         }
         if let Some([axis]) = cx.constant_ints(1)?.as_deref()
             && resolve_axis(*axis, x.rank()).is_none()
         {
             let rank = x.rank();
-            return Err(Error::new(format!("input 1 is {axis}, wanted an axis of rank {rank}")));
+            return Err(Error::new(format!("input 1 is {axis}, expected an axis of rank {rank}")));
         }
         infer_like_input(cx)
     }
@@ -196,7 +196,7 @@ impl<C: Cumulative> GpuKernel for AccumulatedGpu<C> {
             _ => None,
         };
         let axis =
-            axis.ok_or_else(|| Error::new("the axis comes with the run, wanted a constant"))?;
+            axis.ok_or_else(|| Error::new("the axis comes with the run, expected a constant"))?;
         let item = of_type!(x.dtype(), [F32 = f32, F16 = F16, I32 = i32, I64 = i64], T => {
             let item: fn(&Self, usize, &Buffers<'_>) -> Result<(), ExecError> = Self::item::<T>;
             item
@@ -335,9 +335,9 @@ mod tests {
         assert_eq!(run(-2).one().values::<f64>()[2..], down, "an axis that the run says");
         assert_eq!(run(2).error(), ExecError::bad_value(2, 0).to_string());
         let error = along(bench(C::NAME).input(x.clone()), 2).error();
-        assert_eq!(error, "input 1 is 2, wanted an axis of rank 2");
+        assert_eq!(error, "input 1 is 2, expected an axis of rank 2");
         let error = bench(C::NAME).input(x).input(tensor(&[2], &[0i64, 1])).error();
-        assert_eq!(error, "input 1 is i64[2], wanted one number");
+        assert_eq!(error, "input 1 is i64[2], expected one number");
     }
 
     fn threads<C: Cumulative>() {
@@ -355,7 +355,7 @@ mod tests {
                 let expected = expected::<C>(&column, [0, 0])[row];
                 assert!(
                     (f64::from(*y) - expected).abs() < 1e-5 * expected,
-                    "{y} at {at}, wanted {expected}"
+                    "{y} at {at}, expected {expected}"
                 );
             }
         }

@@ -23,7 +23,7 @@ fn value<'a>(node: &Node<'a>) -> Result<Option<ParamTensor<'a>>, Error> {
     let value = node.tensor("value")?;
     if value.desc().len() != 1 {
         let found = value.desc();
-        return Err(Error::new(format!("parameter \"value\" is {found}, wanted one element")));
+        return Err(Error::new(format!("parameter \"value\" is {found}, expected one element")));
     }
     Ok(Some(value))
 }

@@ -38,7 +38,7 @@ enum Side {
 fn split(x: &TensorDesc, side: Side) -> Result<(Option<Dim>, Dim, Shape), Error> {
     let dims: Vec<Dim> = x.full_shape().iter().collect();
     Ok(match (dims.as_slice(), side) {
-        ([], _) => return Err(Error::new(format!("an input is {x}, wanted rank 1 or more"))),
+        ([], _) => return Err(Error::new(format!("an input is {x}, expected rank 1 or more"))),
         ([depth], _) => (None, *depth, Shape::SCALAR),
         ([batch @ .., rows, depth], Side::Left) => (Some(*rows), *depth, Shape::of_dims(batch)?),
         ([batch @ .., depth, cols], Side::Right) => (Some(*cols), *depth, Shape::of_dims(batch)?),

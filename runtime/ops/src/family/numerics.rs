@@ -155,7 +155,7 @@ pub(crate) fn assert_rounded(found: f32, exact: f64, tolerance: f64, of: &str) {
     // Denormals have fewer digits.
     let bound = tolerance * f64::from(expected).abs() + 2.0 * f64::from(f32::from_bits(1));
     let is_near = found.is_finite() && expected.is_finite() && expected != 0.0 && apart <= bound;
-    assert!(same || is_near, "{of} is {found:e}, wanted {expected:e}");
+    assert!(same || is_near, "{of} is {found:e}, expected {expected:e}");
 }
 
 /// Returns all pairs of 8-bit integers.

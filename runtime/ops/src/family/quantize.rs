@@ -45,7 +45,7 @@ impl Scales {
         let is_bounded = !x.full_shape().is_fixed();
         if is_bounded && scale.len() != 1 {
             return Err(Error::new(format!(
-                "the scale is {scale}, wanted one for the bounded {x}"
+                "the scale is {scale}, expected one for the bounded {x}"
             )));
         }
         let is_whole = scale.dtype() == Some(DType::I32);
@@ -123,7 +123,7 @@ fn place(node: &Node<'_>) -> Result<Place, Error> {
     if node.has_input(2) && node.input(2)?.len() != scale.len() {
         let zero = node.input(2)?;
         return Err(Error::new(format!(
-            "the zero point is {zero}, the scale {scale}, wanted one size"
+            "the zero point is {zero}, the scale {scale}, expected one size"
         )));
     }
     let block = node.int("block_size")?;
@@ -137,7 +137,7 @@ fn place(node: &Node<'_>) -> Result<Place, Error> {
     let split = AxisSplit::at(x.shape(), axis);
     if scale.rank() != 1 || scale.len() != split.len {
         return Err(Error::new(format!(
-            "the scale is {scale}, wanted one per position of axis {axis} of {x}"
+            "the scale is {scale}, expected one per position of axis {axis} of {x}"
         )));
     }
     Ok(Place::PerAxis(split))
@@ -146,7 +146,7 @@ fn place(node: &Node<'_>) -> Result<Place, Error> {
 fn per_block(node: &Node<'_>, block: i64) -> Result<Place, Error> {
     let (x, scale) = (node.input(0)?, node.input(1)?);
     let block = usize::try_from(block).map_err(|_| {
-        Error::new(format!("parameter \"block_size\" is {block}, wanted 0 or more"))
+        Error::new(format!("parameter \"block_size\" is {block}, expected 0 or more"))
     })?;
     let axis = node.axis("axis", x.rank())?;
     let mut expected = x.shape().to_vec();
@@ -156,7 +156,7 @@ fn per_block(node: &Node<'_>, block: i64) -> Result<Place, Error> {
     let zero_fits = !node.has_input(2) || node.input(2)?.shape() == expected;
     if scale.shape() != expected || !zero_fits {
         return Err(Error::new(format!(
-            "the scale is {scale}, wanted scale and zero point of shape {expected:?}: one per {block} positions of axis {axis} of {x}"
+            "the scale is {scale}, expected scale and zero point of shape {expected:?}: one per {block} positions of axis {axis} of {x}"
         )));
     }
     Ok(Place::PerBlock(AxisSplit::at(x.shape(), axis), block))

@@ -53,7 +53,7 @@ impl EncodingPorts {
             if is_there && node.input(port)?.len() != 1 {
                 let found = node.input(port)?;
                 return Err(Error::new(format!(
-                    "input {port} is {found}, wanted one element for the whole tensor"
+                    "input {port} is {found}, expected one element for the whole tensor"
                 )));
             }
         }
@@ -61,7 +61,7 @@ impl EncodingPorts {
             let (port, found) = (self.zero, node.input(self.zero)?);
             let expected = values.map_or("absent", udo_api::DType::name);
             return Err(Error::new(format!(
-                "input {port}, a zero point, is {found}, wanted {expected} as its quantized values"
+                "input {port}, a zero point, is {found}, expected {expected} as its quantized values"
             )));
         }
         Ok(())

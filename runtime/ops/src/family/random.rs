@@ -89,14 +89,14 @@ pub(crate) fn output_type(
         let refused = || {
             let found = else_of.map_or("absent", DType::name);
             Error::new(format!(
-                "there is no parameter \"dtype\" and the type is {found}, wanted {allowed}"
+                "there is no parameter \"dtype\" and the type is {found}, expected {allowed}"
             ))
         };
         return else_of.filter(|dtype| allowed.has(*dtype)).ok_or_else(refused);
     }
     let code = node.int("dtype")?;
     DType::from_onnx(code).filter(|dtype| allowed.has(*dtype)).ok_or_else(|| {
-        Error::new(format!("parameter \"dtype\" is {code}, wanted one of {allowed}"))
+        Error::new(format!("parameter \"dtype\" is {code}, expected one of {allowed}"))
     })
 }
 
@@ -138,7 +138,7 @@ impl<R: Random> Op for Described<R> {
         } else {
             let extent = |&extent: &i64| {
                 usize::try_from(extent).map_err(|_| {
-                    Error::new(format!("parameter \"shape\" has {extent}, wanted at least 0"))
+                    Error::new(format!("parameter \"shape\" has {extent}, expected at least 0"))
                 })
             };
             let dims = cx.ints("shape")?.iter().map(extent).collect::<Result<Vec<_>, _>>()?;
@@ -227,7 +227,7 @@ mod tests {
         let halves = of::<R>(&[2, 3]).int("dtype", 16).float("seed", 5.0).one().values::<Bf16>();
         assert_eq!(halves, singles.iter().map(|&y| Bf16::from_f32(y)).collect::<Vec<_>>());
         let error = of::<R>(&[2]).int("dtype", 7).error();
-        assert!(error.starts_with("parameter \"dtype\" is 7, wanted one of "), "{error}");
+        assert!(error.starts_with("parameter \"dtype\" is 7, expected one of "), "{error}");
         settled_on_any_threads(&of::<R>(&[3, GRAIN]));
     }
 
@@ -240,10 +240,10 @@ mod tests {
         // Four standard deviations of the sample mean.
         assert!(
             (found - mean).abs() < 4.0 * (variance / count as f64).sqrt(),
-            "{found}, wanted {mean}"
+            "{found}, expected {mean}"
         );
         let spread = y.iter().map(|&y| (f64::from(y) - mean).powi(2)).sum::<f64>() / count as f64;
-        assert!((spread / variance - 1.0).abs() < 0.03, "{spread}, wanted {variance}");
+        assert!((spread / variance - 1.0).abs() < 0.03, "{spread}, expected {variance}");
         let pairs = y.as_chunks::<2>().0;
         let product = |[x, y]: &[f32; 2]| (f64::from(*x) - mean) * (f64::from(*y) - mean);
         let shared = pairs.iter().map(product).sum::<f64>() / pairs.len() as f64 / variance;
@@ -260,10 +260,10 @@ mod tests {
     #[test]
     fn shapes_and_types_that_are_none_are_refused() {
         let error = bench("RandomNormal").ints("shape", &[2, -1]).error();
-        assert_eq!(error, "parameter \"shape\" has -1, wanted at least 0");
+        assert_eq!(error, "parameter \"shape\" has -1, expected at least 0");
         let error = bench("RandomUniformLike").input(tensor(&[2], &[1i64, 2])).error();
         assert!(
-            error.starts_with("there is no parameter \"dtype\" and the type is i64, wanted "),
+            error.starts_with("there is no parameter \"dtype\" and the type is i64, expected "),
             "{error}"
         );
     }

@@ -47,7 +47,7 @@ pub(crate) fn output(
 
 fn misfit(x: &TensorDesc, rois: &TensorDesc, numbers: usize) -> Error {
     Error::new(format!(
-        "input 0 is {x} and input 1 is {rois}, wanted images and {numbers} numbers for each region"
+        "input 0 is {x} and input 1 is {rois}, expected images and {numbers} numbers for each region"
     ))
 }
 

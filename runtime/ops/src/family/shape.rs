@@ -187,7 +187,9 @@ impl Kernel for Copied {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let (x, y) = (cx.input(0)?, cx.output(0)?);
         if x.len() != y.len() {
-            return Err(Error::new(format!("input 0 is {x} and output 0 is {y}, wanted one size")));
+            return Err(Error::new(format!(
+                "input 0 is {x} and output 0 is {y}, expected one size"
+            )));
         }
         let shape = RunShape::of(x.full_shape(), y.full_shape())?;
         Ok(Self { shape, run: of_width!(x.dtype(), B => copy::<B>)? })

@@ -36,7 +36,7 @@ impl Unchanged {
     fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let (x, y) = (cx.input(0)?, cx.output(0)?);
         if x.dtype() != y.dtype() {
-            return Err(Error::new(format!("input 0 is {x} and output 0 {y}, wanted one type")));
+            return Err(Error::new(format!("input 0 is {x} and output 0 {y}, expected one type")));
         }
         cx.tie_same(0, 0)?;
         Copied::finalize(cx).map(Self)
@@ -77,7 +77,9 @@ impl Kernel for Recoded {
         let (x, y) = (cx.input(0)?, cx.output(0)?);
         let encoding = |what: &str, desc: TensorDesc| {
             desc.encoding().ok_or_else(|| {
-                Error::new(format!("{what} 0 is {desc}, wanted one encoding known before the run"))
+                Error::new(format!(
+                    "{what} 0 is {desc}, expected one encoding known before the run"
+                ))
             })
         };
         let (from, to) = (encoding("input", x)?, encoding("output", y)?);

@@ -96,15 +96,15 @@ impl Window {
     ) -> Result<(Self, Padding), Error> {
         let spatial = match x.shape() {
             [_, _, spatial @ ..] if (1..=3).contains(&spatial.len()) => spatial,
-            _ => return Err(Error::new(format!("input 0 is {x}, wanted rank 3 to 5"))),
+            _ => return Err(Error::new(format!("input 0 is {x}, expected rank 3 to 5"))),
         };
         let rank = spatial.len();
         if kernel.len() != rank {
             let found = kernel.len();
-            return Err(Error::new(format!("the kernel has {found} axes, wanted {rank}")));
+            return Err(Error::new(format!("the kernel has {found} axes, expected {rank}")));
         }
         if kernel.contains(&0) {
-            return Err(Error::new(format!("the kernel's shape is {kernel:?}, wanted no 0")));
+            return Err(Error::new(format!("the kernel's shape is {kernel:?}, expected no 0")));
         }
         let strides = per_axis(node, "strides", rank)?;
         let dilations = per_axis(node, "dilations", rank)?;
@@ -309,6 +309,6 @@ pub(crate) fn sizes(
         .map(|&n| usize::try_from(n).ok().filter(|&n| n >= least && u32::try_from(n).is_ok()))
         .collect();
     sizes.filter(|s| s.len() == len).ok_or_else(|| {
-        Error::new(format!("parameter {name:?} is {found:?}, wanted {len} numbers from {least}"))
+        Error::new(format!("parameter {name:?} is {found:?}, expected {len} numbers from {least}"))
     })
 }

@@ -72,16 +72,16 @@ impl ChannelNorm for BatchNormalization {
         let x = cx.input(0)?;
         let channels = x.full_shape().dim(1).map_or(1, udo_api::Dim::bound);
         if x.rank() < 1 {
-            return Err(Error::new(format!("input 0 is {x}, wanted rank 1 or more")));
+            return Err(Error::new(format!("input 0 is {x}, expected rank 1 or more")));
         }
         for port in 1..5 {
             let found = cx.input(port)?;
             if found.shape() != [channels] {
-                return Err(Error::new(format!("input {port} is {found}, wanted [{channels}]")));
+                return Err(Error::new(format!("input {port} is {found}, expected [{channels}]")));
             }
             // f16 and bf16 inputs are computed in f32, so their parameters may be f32.
             if (found.dtype() == Some(DType::F64)) != (x.dtype() == Some(DType::F64)) {
-                return Err(Error::new(format!("input {port} is {found}, wanted the type of {x}")));
+                return Err(Error::new(format!("input {port} is {found}, expected the type of {x}")));
             }
         }
         infer_like_input(cx)
@@ -241,7 +241,7 @@ mod tests {
         for (at, (y, x)) in y.iter().zip(&x).enumerate() {
             let [scale, bias, mean, variance] = of.map(|of| of[at / 5 % 3]);
             let expected = (x - mean) / (variance + 0.5f64).sqrt() * scale + bias;
-            assert!((y - expected).abs() < 1e-14, "{y}, wanted {expected}");
+            assert!((y - expected).abs() < 1e-14, "{y}, expected {expected}");
         }
     }
 
@@ -263,10 +263,10 @@ mod tests {
         assert_eq!(error, "parameter \"training_mode\" is 1, which asks for training");
         let error = run(&[1, 2], 2).outputs(3).error();
         assert_eq!(error, "output 1 is a statistic of the batch, which asks for training");
-        assert_eq!(run(&[1, 2], 3).error(), "input 1 is f32[3], wanted [2]");
+        assert_eq!(run(&[1, 2], 3).error(), "input 1 is f32[3], expected [2]");
         let mixed = bench("BatchNormalization").input(tensor(&[1, 1], &[1f32]));
         let mixed = (0..4).fold(mixed, |run, _| run.input(tensor(&[1], &[1f64])));
-        assert_eq!(mixed.error(), "input 1 is f64[1], wanted the type of f32[1,1]");
+        assert_eq!(mixed.error(), "input 1 is f64[1], expected the type of f32[1,1]");
     }
     #[test]
     fn each_element_is_computed_for_itself() {

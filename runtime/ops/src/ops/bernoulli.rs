@@ -107,6 +107,6 @@ mod tests {
         let halves = [1.0, 0.0].map(Bf16::from_f32);
         assert_eq!(bench("Bernoulli").input(tensor(&[2], &halves)).one().values::<Bf16>(), halves);
         let error = x().int("dtype", 8).error();
-        assert!(error.starts_with("parameter \"dtype\" is 8, wanted one of "), "{error}");
+        assert!(error.starts_with("parameter \"dtype\" is 8, expected one of "), "{error}");
     }
 }

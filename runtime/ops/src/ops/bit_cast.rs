@@ -27,7 +27,7 @@ impl Op for BitCast {
         let bytes = x.dtype().map(DType::size_bytes);
         let dtype = DType::from_onnx(to).filter(|dtype| Some(dtype.size_bytes()) == bytes);
         let dtype = dtype.ok_or_else(|| {
-            Error::new(format!("parameter \"to\" is {to}, wanted a type with as many bits as {x}"))
+            Error::new(format!("parameter \"to\" is {to}, expected a type with as many bits as {x}"))
         })?;
         cx.set_output(0, x.with_dtype(dtype))
     }
@@ -55,7 +55,7 @@ mod tests {
     fn a_type_of_another_width_is_refused() {
         for to in [11, 99] {
             let run = bench("BitCast").input(tensor(&[1], &[1f32])).int("to", to);
-            let expected = "wanted a type with as many bits as f32[1]";
+            let expected = "expected a type with as many bits as f32[1]";
             assert_eq!(run.error(), format!("parameter \"to\" is {to}, {expected}"));
         }
     }

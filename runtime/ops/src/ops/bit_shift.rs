@@ -20,7 +20,7 @@ impl Logic for BitShift {
             "LEFT" => bitwise::<Left>(dtype),
             "RIGHT" => bitwise::<Right>(dtype),
             other => Err(Error::new(format!(
-                "parameter \"direction\" is {other:?}, wanted \"LEFT\" or \"RIGHT\""
+                "parameter \"direction\" is {other:?}, expected \"LEFT\" or \"RIGHT\""
             ))),
         }
     }
@@ -59,6 +59,6 @@ mod tests {
         let y = run.clone().text("direction", "RIGHT").one();
         assert_eq!(y.values::<u8>(), [0x40, 3, 0, 0]);
         let error = run.text("direction", "UP").error();
-        assert_eq!(error, "parameter \"direction\" is \"UP\", wanted \"LEFT\" or \"RIGHT\"");
+        assert_eq!(error, "parameter \"direction\" is \"UP\", expected \"LEFT\" or \"RIGHT\"");
     }
 }

@@ -69,27 +69,27 @@ impl Row {
     fn of(node: &Node<'_>) -> Result<Self, Error> {
         let (x, weight) = (node.input(X)?, node.input(WEIGHT)?);
         let &[batch, channels, length] = x.shape() else {
-            return Err(Error::new(format!("input {X} is {x}, wanted rank 3")));
+            return Err(Error::new(format!("input {X} is {x}, expected rank 3")));
         };
         let past = match *weight.shape() {
             [own, 1, len] if own == channels => len.checked_sub(1),
             _ => None,
         };
         let past = past.ok_or_else(|| {
-            let expected = format!("wanted [{channels},1,1 or more]");
+            let expected = format!("expected [{channels},1,1 or more]");
             Error::new(format!("input {WEIGHT} is {weight}, {expected}"))
         })?;
         for (port, expected) in [(BIAS, &[channels][..]), (PAST, &[batch, channels, past])] {
             if node.has_input(port) && node.input(port)?.shape() != expected {
                 let found = node.input(port)?;
-                return Err(Error::new(format!("input {port} is {found}, wanted {expected:?}")));
+                return Err(Error::new(format!("input {port} is {found}, expected {expected:?}")));
             }
         }
         let has_swish = match node.text("activation")? {
             "none" => false,
             "silu" | "swish" => true,
             other => {
-                let expected = "wanted \"none\", \"silu\" or \"swish\"";
+                let expected = "expected \"none\", \"silu\" or \"swish\"";
                 return Err(Error::new(format!(
                     "parameter \"activation\" is {other:?}, {expected}"
                 )));
@@ -275,18 +275,18 @@ mod tests {
         let run = |x: &[usize], weight: &[usize]| {
             bench("CausalConvWithState").input(zeros(x)).input(zeros(weight))
         };
-        assert_eq!(run(&[2, 3], &[3, 1, 2]).error(), "input 0 is f32[2,3], wanted rank 3");
+        assert_eq!(run(&[2, 3], &[3, 1, 2]).error(), "input 0 is f32[2,3], expected rank 3");
         let error = run(&[1, 3, 4], &[3, 2, 2]).error();
-        assert_eq!(error, "input 1 is f32[3,2,2], wanted [3,1,1 or more]");
+        assert_eq!(error, "input 1 is f32[3,2,2], expected [3,1,1 or more]");
         let error = run(&[1, 3, 4], &[3, 1, 0]).error();
-        assert_eq!(error, "input 1 is f32[3,1,0], wanted [3,1,1 or more]");
+        assert_eq!(error, "input 1 is f32[3,1,0], expected [3,1,1 or more]");
         let fits = || run(&[1, 3, 4], &[3, 1, 2]);
-        assert_eq!(fits().input(zeros(&[2])).error(), "input 2 is f32[2], wanted [3]");
+        assert_eq!(fits().input(zeros(&[2])).error(), "input 2 is f32[2], expected [3]");
         let error = fits().absent().input(zeros(&[1, 3, 2])).error();
-        assert_eq!(error, "input 3 is f32[1,3,2], wanted [1, 3, 1]");
+        assert_eq!(error, "input 3 is f32[1,3,2], expected [1, 3, 1]");
         assert_eq!(
             fits().text("activation", "relu").error(),
-            "parameter \"activation\" is \"relu\", wanted \"none\", \"silu\" or \"swish\""
+            "parameter \"activation\" is \"relu\", expected \"none\", \"silu\" or \"swish\""
         );
     }
 }

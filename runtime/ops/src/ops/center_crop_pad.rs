@@ -81,7 +81,7 @@ fn lens(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<Option<usize>>, Error> {
         found.filter(|axes| axes.len() == requested.len() && extents.len() == requested.len());
     let found = found.ok_or_else(|| {
         Error::new(format!(
-            "input 1 is {requested:?}, wanted an extent for each of axes {axes:?} of {x}"
+            "input 1 is {requested:?}, expected an extent for each of axes {axes:?} of {x}"
         ))
     })?;
     let mut lens = vec![None; x.rank()];
@@ -112,7 +112,7 @@ mod tests {
             let run = bench("CenterCropPad").input(tensor(&[1, 2], &[1u8, 2]));
             run.constant(tensor(&[shape.len()], shape)).error()
         };
-        let expected = "wanted an extent for each of axes [0, 1] of u8[1,2]";
+        let expected = "expected an extent for each of axes [0, 1] of u8[1,2]";
         assert_eq!(run(&[1]), format!("input 1 is [1], {expected}"));
         assert_eq!(run(&[1, -1]), format!("input 1 is [1, -1], {expected}"));
     }

@@ -106,7 +106,7 @@ impl Blocks {
         let rank = image.len();
         let misfit = || {
             Error::new(format!(
-                "input 0 is {x}, wanted the elements of all blocks {block:?} of images {image:?}"
+                "input 0 is {x}, expected the elements of all blocks {block:?} of images {image:?}"
             ))
         };
         let (Some(images), Some(blocks)) = (extents(&image, 0), extents(&block, 1)) else {
@@ -285,23 +285,23 @@ mod tests {
         let error = |dims: &[usize], block: &[i64]| blocks(dims, &[4], block).error();
         assert_eq!(
             error(&[1, 2, 4], &[2]),
-            "input 0 is i32[1,2,4], wanted the elements of all blocks [2] of images [4]"
+            "input 0 is i32[1,2,4], expected the elements of all blocks [2] of images [4]"
         );
         assert_eq!(
             error(&[1, 3, 3], &[2]),
-            "input 0 is i32[1,3,3], wanted the elements of all blocks [2] of images [4]"
+            "input 0 is i32[1,3,3], expected the elements of all blocks [2] of images [4]"
         );
         assert_eq!(
             error(&[1, 0, 3], &[0]),
-            "input 0 is i32[1,0,3], wanted the elements of all blocks [0] of images [4]"
+            "input 0 is i32[1,0,3], expected the elements of all blocks [0] of images [4]"
         );
         assert_eq!(
             error(&[1, 5, 1], &[5]),
-            "input 0 is i32[1,5,1], wanted the elements of all blocks [5] of images [4]"
+            "input 0 is i32[1,5,1], expected the elements of all blocks [5] of images [4]"
         );
         assert_eq!(
             blocks(&[1, 2, 3], &[4], &[2]).ints("strides", &[0]).error(),
-            "parameter \"strides\" is [0], wanted 1 numbers from 1"
+            "parameter \"strides\" is [0], expected 1 numbers from 1"
         );
     }
 }

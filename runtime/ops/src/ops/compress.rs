@@ -53,7 +53,7 @@ impl Movement for Compress {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let (x, condition) = (cx.input(0)?, cx.input(1)?);
         if condition.rank() != 1 {
-            return Err(Error::new(format!("input 1 is {condition}, wanted a list")));
+            return Err(Error::new(format!("input 1 is {condition}, expected a list")));
         }
         let mut dims: Vec<Dim> = x.full_shape().iter().collect();
         let axis = if cx.has_param("axis") { Some(cx.axis("axis", x.rank())?) } else { None };
@@ -141,6 +141,6 @@ mod tests {
     fn the_condition_is_a_list() {
         let run = bench("Compress").input(tensor(&[1], &[1u8]));
         let error = run.input(tensor(&[1, 1], &[Bool::from(true)])).error();
-        assert_eq!(error, "input 1 is bool[1,1], wanted a list");
+        assert_eq!(error, "input 1 is bool[1,1], expected a list");
     }
 }

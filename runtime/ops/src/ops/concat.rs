@@ -127,7 +127,7 @@ impl Stripped for Concat {
 }
 
 fn misfit(index: usize, found: &TensorDesc, first: &TensorDesc, axis: usize) -> Error {
-    Error::new(format!("input {index} is {found}, wanted {first} but for axis {axis}"))
+    Error::new(format!("input {index} is {found}, expected {first} but for axis {axis}"))
 }
 
 #[cfg(test)]
@@ -156,6 +156,6 @@ mod tests {
     fn parts_must_fit() {
         let run = bench("Concat").input(tensor(&[2, 1], &[1i16, 2]));
         let error = run.input(tensor(&[3, 1], &[1i16, 2, 3])).int("axis", 1).error();
-        assert_eq!(error, "input 1 is i16[3,1], wanted i16[2,1] but for axis 1");
+        assert_eq!(error, "input 1 is i16[3,1], expected i16[2,1] but for axis 1");
     }
 }

@@ -255,24 +255,24 @@ mod tests {
         let error = run(&[3], &[4, 2, 2, 2], &[1, 8, 2, 2]).error();
         assert_eq!(
             error,
-            "inputs are f32[3] and f32[4,2,2,2], wanted images and weights of rank 3 to 5"
+            "inputs are f32[3] and f32[4,2,2,2], expected images and weights of rank 3 to 5"
         );
         let error = run(&[1, 2, 3, 3], &[4, 2, 2], &[1, 8, 2, 2]).error();
-        assert_eq!(error, "the kernel has 1 axes, wanted 2");
+        assert_eq!(error, "the kernel has 1 axes, expected 2");
         let error = fits().int("group", 2).error();
         assert_eq!(
             error,
-            "inputs are f32[1,2,3,3] and f32[4,2,2,2], wanted 2 groups, and 1 of offsets"
+            "inputs are f32[1,2,3,3] and f32[4,2,2,2], expected 2 groups, and 1 of offsets"
         );
         let error = fits().int("offset_group", 0).error();
-        assert_eq!(error, "parameter \"offset_group\" is 0, wanted a number above 0");
+        assert_eq!(error, "parameter \"offset_group\" is 0, expected a number above 0");
         let error = fits().int("offset_group", 2).error();
-        assert_eq!(error, "input 2 is f32[1,8,2,2], wanted [1, 16, 2, 2]");
+        assert_eq!(error, "input 2 is f32[1,8,2,2], expected [1, 16, 2, 2]");
         let error = fits().ints("kernel_shape", &[2, 3]).error();
         assert_eq!(error, "parameter \"kernel_shape\" is [2, 3], and input 1 is f32[4,2,2,2]");
         let error = fits().input(zeros(&[3])).error();
-        assert_eq!(error, "input 3 is f32[3], wanted [4]");
+        assert_eq!(error, "input 3 is f32[3], expected [4]");
         let error = fits().absent().input(zeros(&[1, 4, 2, 3])).error();
-        assert_eq!(error, "input 4 is f32[1,4,2,3], wanted [1, 4, 2, 2]");
+        assert_eq!(error, "input 4 is f32[1,4,2,3], expected [1, 4, 2, 2]");
     }
 }

@@ -56,7 +56,7 @@ impl Movement for DepthToSpace {
             "DCR" => ([n, size, size, c, h, w], [0, 3, 4, 1, 5, 2]),
             "CRD" => ([n, c, size, size, h, w], [0, 1, 4, 2, 5, 3]),
             mode => {
-                let message = format!("parameter \"mode\" is {mode:?}, wanted DCR or CRD");
+                let message = format!("parameter \"mode\" is {mode:?}, expected DCR or CRD");
                 return Err(Error::new(message));
             }
         };
@@ -85,12 +85,12 @@ mod tests {
             bench("DepthToSpace").input(x).int("blocksize", size)
         };
         let error = run(&[1, 6, 1, 1], 2).error();
-        assert_eq!(error, "input 0 is u8[1,6,1,1], wanted blocks of 2 by 2 channels");
+        assert_eq!(error, "input 0 is u8[1,6,1,1], expected blocks of 2 by 2 channels");
         let error = run(&[4, 1, 1], 2).error();
-        assert_eq!(error, "input 0 is u8[4,1,1], wanted batch, channels, height and width");
+        assert_eq!(error, "input 0 is u8[4,1,1], expected batch, channels, height and width");
         let error = run(&[1, 4, 1, 1], 0).error();
-        assert_eq!(error, "parameter \"blocksize\" is 0, wanted 1 at least");
+        assert_eq!(error, "parameter \"blocksize\" is 0, expected 1 at least");
         let error = run(&[1, 4, 1, 1], 2).text("mode", "RGB").error();
-        assert_eq!(error, "parameter \"mode\" is \"RGB\", wanted DCR or CRD");
+        assert_eq!(error, "parameter \"mode\" is \"RGB\", expected DCR or CRD");
     }
 }

@@ -63,12 +63,12 @@ impl Op for Dft {
 fn read(node: &Node<'_>) -> Result<(usize, TransformSpec), Error> {
     let x = node.input(0)?;
     let &[.., parts @ (1 | 2)] = x.shape() else {
-        return Err(Error::new(format!("input 0 is {x}, wanted a last axis of 1 or 2")));
+        return Err(Error::new(format!("input 0 is {x}, expected a last axis of 1 or 2")));
     };
     let axis = one(AXIS, node)?.unwrap_or(-2);
     let axis =
         resolve_axis(axis, x.rank()).filter(|axis| axis + 1 < x.rank()).ok_or_else(|| {
-            Error::new(format!("the axis is {axis}, wanted one of {x} before the last"))
+            Error::new(format!("the axis is {axis}, expected one of {x} before the last"))
         })?;
     let (is_inverse, is_half) = (node.flag("inverse")?, node.flag("onesided")?);
     let len = match (one(LENGTH, node)?, x.full_shape().dim(axis).and_then(Dim::exact)) {
@@ -77,7 +77,7 @@ fn read(node: &Node<'_>) -> Result<(usize, TransformSpec), Error> {
         (None, Some(len)) => Some(len),
         (None, None) => {
             return Err(Error::new(format!(
-                "input 0 is {x}, wanted a fixed axis {axis}, or a length of the transform"
+                "input 0 is {x}, expected a fixed axis {axis}, or a length of the transform"
             )));
         }
     };
@@ -94,7 +94,7 @@ fn one(argument: IntsArgument, node: &Node<'_>) -> Result<Option<i64>, Error> {
         Some(&[number]) => Ok(Some(number)),
         Some(all) => {
             let IntsArgument { input, what, .. } = argument;
-            Err(Error::new(format!("input {input}, the {what}, is {all:?}, wanted one number")))
+            Err(Error::new(format!("input {input}, the {what}, is {all:?}, expected one number")))
         }
     }
 }
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(y.desc().full_shape().to_string(), "[<=4,3,2]");
         assert_eq!((y.dims(), &y.values::<f32>()[..2]), (vec![2, 3, 2], &[1.0, 0.0][..]));
         let error = dft(&x, None, 0).error();
-        assert!(error.ends_with("wanted a fixed axis 0, or a length of the transform"), "{error}");
+        assert!(error.ends_with("expected a fixed axis 0, or a length of the transform"), "{error}");
         let y = dft(&x, Some(4), 0).one();
         assert_eq!((y.dims(), y.values::<f32>()[0]), (vec![4, 3, 2], 1.0));
     }
@@ -240,16 +240,16 @@ mod tests {
     #[test]
     fn what_is_no_transform_is_refused() {
         let x = tensor(&[2, 3], &[0f32; 6]);
-        assert_eq!(dft(&x, None, 0).error(), "input 0 is f32[2,3], wanted a last axis of 1 or 2");
+        assert_eq!(dft(&x, None, 0).error(), "input 0 is f32[2,3], expected a last axis of 1 or 2");
         let x = tensor(&[2, 1], &[0f32; 2]);
         assert_eq!(
             dft(&x, None, 1).error(),
-            "the axis is 1, wanted one of f32[2,1] before the last"
+            "the axis is 1, expected one of f32[2,1] before the last"
         );
         let error = dft(&x, Some(0), 0).error();
         assert_eq!(error, "the transform along axis 0 of f32[2,1] has no length");
         let run = bench("DFT").input(x).constant(tensor(&[2], &[1i64, 1]));
-        let expected = "input 1, the length of the transform, is [1, 1], wanted one number";
+        let expected = "input 1, the length of the transform, is [1, 1], expected one number";
         assert_eq!(run.error(), expected);
     }
 }

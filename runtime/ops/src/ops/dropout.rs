@@ -42,7 +42,7 @@ impl Op for Dropout {
             match cx.constant::<Bool>(2)? {
                 Some([training]) if !training.get() => {}
                 Some(_) => return Err(Error::new("input 2 asks for training")),
-                None => return Err(Error::new("input 2 is computed, wanted false in the model")),
+                None => return Err(Error::new("input 2 is computed, expected false in the model")),
             }
         }
         cx.set_output(0, x)?;
@@ -139,6 +139,6 @@ mod tests {
         assert_eq!(run(true).error(), "input 2 asks for training");
         let run = bench("Dropout").input(tensor(&[1], &[1f32])).absent();
         let run = run.input(tensor(&[], &[Bool::from(false)]));
-        assert_eq!(run.error(), "input 2 is computed, wanted false in the model");
+        assert_eq!(run.error(), "input 2 is computed, expected false in the model");
     }
 }

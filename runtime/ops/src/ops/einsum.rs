@@ -35,7 +35,7 @@ impl Op for Einsum {
             let next = cx.input(port)?;
             if next.dtype() != first.dtype() {
                 return Err(Error::new(format!(
-                    "input {port} is {next}, wanted the type of {first}"
+                    "input {port} is {next}, expected the type of {first}"
                 )));
             }
         }
@@ -66,7 +66,7 @@ impl Equation {
         let terms: Vec<&str> = left.split(',').collect();
         if terms.len() != node.input_count() {
             let found = node.input_count();
-            return Err(fault(format!("wanted a term for each of {found} inputs")));
+            return Err(fault(format!("expected a term for each of {found} inputs")));
         }
         let (mut inputs, mut longest) = (Vec::new(), 0);
         for (port, term) in terms.into_iter().enumerate() {
@@ -75,7 +75,7 @@ impl Equation {
             let rest = x.rank().checked_sub(term.letters());
             let rest = rest.filter(|&rest| term.behind.is_some() || rest == 0);
             let rest = rest.ok_or_else(|| {
-                fault(format!("wanted a label for each axis of input {port}, which is {x}"))
+                fault(format!("expected a label for each axis of input {port}, which is {x}"))
             })?;
             longest = longest.max(rest);
             inputs.push(term.labels(rest));
@@ -85,7 +85,7 @@ impl Equation {
             None => Term::implied(&inputs),
         };
         if output.behind.is_none() && longest > 0 {
-            return Err(fault("wanted an ellipsis in the output as well".to_owned()));
+            return Err(fault("expected an ellipsis in the output as well".to_owned()));
         }
         let output = output.labels(longest);
         for (at, label) in output.iter().enumerate() {
@@ -93,7 +93,7 @@ impl Equation {
             if !is_known || output[..at].contains(label) {
                 let letter = char::from(*label as u8);
                 return Err(fault(format!(
-                    "wanted label {letter:?} of the output once, and in an input"
+                    "expected label {letter:?} of the output once, and in an input"
                 )));
             }
         }
@@ -385,14 +385,14 @@ mod tests {
         let error =
             |equation: &str, count: usize| einsum(equation, &vec![x.clone(); count]).error();
         let cases = [
-            ("ij,jk->ik", 1, "wanted a term for each of 1 inputs"),
-            ("i->i", 1, "wanted a label for each axis of input 0, which is i64[2,3]"),
-            ("i...jk", 1, "wanted a label for each axis of input 0, which is i64[2,3]"),
+            ("ij,jk->ik", 1, "expected a term for each of 1 inputs"),
+            ("i->i", 1, "expected a label for each axis of input 0, which is i64[2,3]"),
+            ("i...jk", 1, "expected a label for each axis of input 0, which is i64[2,3]"),
             ("i.j->ij", 1, "where '.' is neither a letter nor an ellipsis"),
             ("......->", 1, "where '.' is neither a letter nor an ellipsis"),
-            ("ij->ii", 1, "wanted label 'i' of the output once, and in an input"),
-            ("ij->ik", 1, "wanted label 'k' of the output once, and in an input"),
-            ("i...->i", 1, "wanted an ellipsis in the output as well"),
+            ("ij->ii", 1, "expected label 'i' of the output once, and in an input"),
+            ("ij->ik", 1, "expected label 'k' of the output once, and in an input"),
+            ("i...->i", 1, "expected an ellipsis in the output as well"),
         ];
         for (equation, count, why) in cases {
             let expected = format!("parameter \"equation\" is {equation:?}, {why}");
@@ -403,6 +403,6 @@ mod tests {
             "input 1 is i64[2,3], and the label of its axis 0 has [3] elsewhere"
         );
         let run = einsum("i,i->i", &[numbers(&[2], 0)]).input(tensor(&[2], &[1f32; 2]));
-        assert_eq!(run.error(), "input 1 is f32[2], wanted the type of i64[2]");
+        assert_eq!(run.error(), "input 1 is f32[2], expected the type of i64[2]");
     }
 }

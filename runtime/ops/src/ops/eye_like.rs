@@ -28,7 +28,7 @@ impl Op for EyeLike {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
         if x.rank() != 2 {
-            return Err(Error::new(format!("input 0 is {x}, wanted a matrix")));
+            return Err(Error::new(format!("input 0 is {x}, expected a matrix")));
         }
         let code = if cx.has_param("dtype") { Some(cx.int("dtype")?) } else { None };
         let dtype = code.map_or(x.dtype(), DType::from_onnx).ok_or_else(|| {
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn what_is_no_matrix_or_no_type_is_refused() {
         let error = bench("EyeLike").input(tensor(&[2], &[1u8; 2])).error();
-        assert_eq!(error, "input 0 is u8[2], wanted a matrix");
+        assert_eq!(error, "input 0 is u8[2], expected a matrix");
         let error = bench("EyeLike").input(tensor(&[1, 1], &[1u8])).int("dtype", 8).error();
         assert_eq!(error, "parameter \"dtype\" is 8, which is no known type");
     }

@@ -212,7 +212,7 @@ mod tests {
             bench("GatherElements").input(tensor(&[2, 1], &[1u8, 2])).input(indices).error()
         };
         let expected = "no more of any axis than u8[2,1] but for axis 0";
-        assert_eq!(run(&[2]), format!("input 1 is i64[2], wanted {expected}"));
-        assert_eq!(run(&[2, 2]), format!("input 1 is i64[2,2], wanted {expected}"));
+        assert_eq!(run(&[2]), format!("input 1 is i64[2], expected {expected}"));
+        assert_eq!(run(&[2, 2]), format!("input 1 is i64[2,2], expected {expected}"));
     }
 }

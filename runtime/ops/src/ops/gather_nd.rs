@@ -58,7 +58,7 @@ impl Movement for GatherNd {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let (data, indices) = (cx.input(0)?, cx.input(1)?);
         let refused = |what: &str| {
-            Error::new(format!("input 1 is {indices} for elements of {data}, wanted {what}"))
+            Error::new(format!("input 1 is {indices} for elements of {data}, expected {what}"))
         };
         let batch_dims = usize::try_from(cx.int("batch_dims")?).unwrap_or(usize::MAX);
         let of_indices: Vec<Dim> = indices.full_shape().iter().collect();
@@ -156,7 +156,7 @@ mod tests {
             let indices = tensor(dims, &vec![0i64; dims.iter().product()]);
             bench("GatherND").input(data).input(indices).int("batch_dims", batch_dims).error()
         };
-        let of = |dims: &str| format!("input 1 is i64{dims} for elements of u8[2,1], wanted ");
+        let of = |dims: &str| format!("input 1 is i64{dims} for elements of u8[2,1], expected ");
         assert_eq!(run(&[1, 3], 0), of("[1,3]") + "indices of 2 axes at most");
         assert_eq!(run(&[2, 2], 1), of("[2,2]") + "indices of 2 axes at most");
         assert_eq!(run(&[2], 1), of("[2]") + "indices of 2 axes at most");

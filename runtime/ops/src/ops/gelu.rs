@@ -35,7 +35,7 @@ impl Unary for Gelu {
             "none" => Ok([0.0; 2]),
             "tanh" => Ok([1.0, 0.0]),
             other => Err(Error::new(format!(
-                "parameter \"approximate\" is {other:?}, wanted \"none\" or \"tanh\""
+                "parameter \"approximate\" is {other:?}, expected \"none\" or \"tanh\""
             ))),
         }
     }
@@ -71,7 +71,7 @@ mod tests {
             }
         }
         let error = node.text("approximate", "erf").error();
-        assert_eq!(error, "parameter \"approximate\" is \"erf\", wanted \"none\" or \"tanh\"");
+        assert_eq!(error, "parameter \"approximate\" is \"erf\", expected \"none\" or \"tanh\"");
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl Op for GridSample {
             && places.dims().first() == image.dims().first();
         if !fits {
             return Err(Error::new(format!(
-                "input 0 is {x} and input 1 is {grid}, wanted an image or a volume and places in it"
+                "input 0 is {x} and input 1 is {grid}, expected an image or a volume and places in it"
             )));
         }
         let dims: Vec<Dim> = image.iter().take(2).chain(places.iter().skip(1)).collect();
@@ -97,7 +97,7 @@ impl Rule {
             "cubic" | "bicubic" => Mode::Cubic,
             other => {
                 return Err(Error::new(format!(
-                    "parameter \"mode\" is {other:?}, wanted \"nearest\", \"linear\" or \"cubic\""
+                    "parameter \"mode\" is {other:?}, expected \"nearest\", \"linear\" or \"cubic\""
                 )));
             }
         };
@@ -107,7 +107,7 @@ impl Rule {
             "reflection" => Padding::Reflection,
             other => {
                 return Err(Error::new(format!(
-                    "parameter \"padding_mode\" is {other:?}, wanted \"zeros\", \"border\" or \"reflection\""
+                    "parameter \"padding_mode\" is {other:?}, expected \"zeros\", \"border\" or \"reflection\""
                 )));
             }
         };
@@ -264,7 +264,7 @@ impl Pixel for Bool {
 fn rule_of(cx: &FinalizeCx<'_>) -> Result<Rule, Error> {
     let x = cx.input(0)?;
     if x.shape().iter().skip(2).any(|&len| len == 0) && !cx.output(0)?.is_empty() {
-        return Err(Error::new(format!("input 0 is {x}, wanted elements to sample")));
+        return Err(Error::new(format!("input 0 is {x}, expected elements to sample")));
     }
     Rule::of(cx)
 }
@@ -485,16 +485,16 @@ mod tests {
         let run = bench("GridSample").input(tensor(&[1, 1, 2, 2], &[0f32; 4]));
         assert_eq!(
             run.clone().input(tensor(&[1, 1, 1, 3], &[0f32; 3])).error(),
-            "input 0 is f32[1,1,2,2] and input 1 is f32[1,1,1,3], wanted an image or a volume and places in it"
+            "input 0 is f32[1,1,2,2] and input 1 is f32[1,1,1,3], expected an image or a volume and places in it"
         );
         let run = run.input(tensor(&[1, 1, 1, 2], &[0f32; 2]));
         assert_eq!(
             run.clone().text("mode", "best").error(),
-            "parameter \"mode\" is \"best\", wanted \"nearest\", \"linear\" or \"cubic\""
+            "parameter \"mode\" is \"best\", expected \"nearest\", \"linear\" or \"cubic\""
         );
         assert_eq!(
             run.text("padding_mode", "none").error(),
-            "parameter \"padding_mode\" is \"none\", wanted \"zeros\", \"border\" or \"reflection\""
+            "parameter \"padding_mode\" is \"none\", expected \"zeros\", \"border\" or \"reflection\""
         );
     }
 }

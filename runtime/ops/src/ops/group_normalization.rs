@@ -22,7 +22,7 @@ impl GroupNorm for GroupNormalization {
     fn groups(node: &Node<'_>, _: usize) -> Result<usize, Error> {
         let groups = node.int("num_groups")?;
         let wrong =
-            || Error::new(format!("parameter \"num_groups\" is {groups}, wanted 1 or more"));
+            || Error::new(format!("parameter \"num_groups\" is {groups}, expected 1 or more"));
         usize::try_from(groups).ok().filter(|&groups| groups > 0).ok_or_else(wrong)
     }
 }

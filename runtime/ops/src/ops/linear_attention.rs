@@ -121,17 +121,17 @@ impl Problem {
             _ => None,
         };
         let (batch, length, depth, width) = fitting.ok_or_else(|| {
-            let expected = format!("wanted rows of {q_heads}, {kv_heads} and {kv_heads} heads");
+            let expected = format!("expected rows of {q_heads}, {kv_heads} and {kv_heads} heads");
             Error::new(format!("inputs are {q}, {k} and {v}, {expected}"))
         })?;
         if depth == 0 || width == 0 {
-            return Err(Error::new("heads have 0 elements, wanted 1 or more"));
+            return Err(Error::new("heads have 0 elements, expected 1 or more"));
         }
         let [decays, rates] = factors(node, [batch, length], [kv_heads, depth])?;
         let state = [batch, kv_heads, depth, width];
         if node.has_input(PAST) && node.input(PAST)?.shape() != state {
             let found = node.input(PAST)?;
-            return Err(Error::new(format!("input {PAST} is {found}, wanted {state:?}")));
+            return Err(Error::new(format!("input {PAST} is {found}, expected {state:?}")));
         }
         let scale = match node.float("scale")? {
             0.0 => 1.0 / (depth as f64).sqrt(),
@@ -160,7 +160,7 @@ fn factors(
         "delta" => (false, true),
         "gated_delta" => (true, true),
         _ => {
-            let expected = "wanted \"linear\", \"gated\", \"delta\" or \"gated_delta\"";
+            let expected = "expected \"linear\", \"gated\", \"delta\" or \"gated_delta\"";
             return Err(Error::new(format!("parameter \"update_rule\" is {rule:?}, {expected}")));
         }
     };
@@ -178,7 +178,7 @@ fn factors(
         let size = sizes.into_iter().find(|&size| found.shape() == [batch, length, size]);
         size.ok_or_else(|| {
             let [a, b] = sizes;
-            let expected = format!("wanted [{batch},{length},{a} or {b}]");
+            let expected = format!("expected [{batch},{length},{a} or {b}]");
             Error::new(format!("input {port} is {found}, {expected}"))
         })
     };
@@ -561,7 +561,7 @@ mod tests {
             }
         };
         let fits = run(&[1, 2, 12], &[1, 2, 6], &[1, 2, 10]);
-        let misfit = "wanted rows of 4, 2 and 2 heads";
+        let misfit = "expected rows of 4, 2 and 2 heads";
         let error = run(&[1, 2, 12], &[1, 2, 8], &[1, 2, 10])("linear", 4, 2).error();
         assert_eq!(error, format!("inputs are f32[1,2,12], f32[1,2,8] and f32[1,2,10], {misfit}"));
         let error = run(&[1, 2, 14], &[1, 2, 6], &[1, 2, 10])("linear", 4, 2).error();
@@ -569,23 +569,23 @@ mod tests {
         let error = run(&[2, 12], &[2, 6], &[2, 10])("linear", 4, 2).error();
         assert!(error.ends_with(misfit), "{error}");
         let error = run(&[1, 2, 0], &[1, 2, 0], &[1, 2, 10])("linear", 4, 2).error();
-        assert_eq!(error, "heads have 0 elements, wanted 1 or more");
+        assert_eq!(error, "heads have 0 elements, expected 1 or more");
         let error = fits("linear", 4, 3).error();
         assert_eq!(error, "4 heads of queries are no multiple of 3 heads of keys");
         let error = fits("linear", 0, 2).error();
-        assert_eq!(error, "parameter \"q_num_heads\" is 0, wanted a number above 0");
+        assert_eq!(error, "parameter \"q_num_heads\" is 0, expected a number above 0");
         let error = fits("square", 4, 2).error();
         assert_eq!(
             error,
-            "parameter \"update_rule\" is \"square\", wanted \"linear\", \"gated\", \"delta\" or \"gated_delta\""
+            "parameter \"update_rule\" is \"square\", expected \"linear\", \"gated\", \"delta\" or \"gated_delta\""
         );
         let error = fits("linear", 4, 2).input(zeros(&[1, 2, 3, 4])).error();
-        assert_eq!(error, "input 3 is f32[1,2,3,4], wanted [1, 2, 3, 5]");
+        assert_eq!(error, "input 3 is f32[1,2,3,4], expected [1, 2, 3, 5]");
         let gated = || fits("gated", 4, 2);
         let error = gated().error();
         assert_eq!(error, "input 4 is missing, and parameter \"update_rule\" is \"gated\"");
         let error = gated().absent().input(zeros(&[1, 2, 3])).error();
-        assert_eq!(error, "input 4 is f32[1,2,3], wanted [1,2,2 or 6]");
+        assert_eq!(error, "input 4 is f32[1,2,3], expected [1,2,2 or 6]");
         let error = gated().absent().input(zeros(&[1, 2, 2])).input(zeros(&[1, 2, 1])).error();
         assert_eq!(error, "input 5 is there, and parameter \"update_rule\" is \"gated\"");
     }

@@ -28,7 +28,7 @@ impl LaneNorm for LpNormalization {
         match node.int("p")? {
             1 => Ok(Self::Sizes),
             2 => Ok(Self::Squares),
-            p => Err(Error::new(format!("parameter \"p\" is {p}, wanted 1 or 2"))),
+            p => Err(Error::new(format!("parameter \"p\" is {p}, expected 1 or 2"))),
         }
     }
 
@@ -61,6 +61,6 @@ mod tests {
         assert_near(&run().one().values::<f32>(), &[0.6, -0.8, 0.0, 0.0], 1e-6);
         let y = run().int("p", 1).one().values::<f32>();
         assert_near(&y, &[3.0 / 7.0, -4.0 / 7.0, 0.0, 0.0], 1e-6);
-        assert_eq!(run().int("p", 3).error(), "parameter \"p\" is 3, wanted 1 or 2");
+        assert_eq!(run().int("p", 3).error(), "parameter \"p\" is 3, expected 1 or 2");
     }
 }

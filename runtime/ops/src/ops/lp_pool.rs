@@ -36,7 +36,7 @@ impl Pool for LpPool {
             1 => Ok(Self::Sizes),
             2 => Ok(Self::Squares),
             p if p > 0 => Ok(Self::Powers(p as f64)),
-            p => Err(Error::new(format!("parameter \"p\" is {p}, wanted 1 or more"))),
+            p => Err(Error::new(format!("parameter \"p\" is {p}, expected 1 or more"))),
         }
     }
 }
@@ -115,6 +115,6 @@ mod tests {
             assert_near(&y.values::<f32>(), &[expected], 1e-6);
         }
         let error = run().ints("kernel_shape", &[2]).int("p", 0).error();
-        assert_eq!(error, "parameter \"p\" is 0, wanted 1 or more");
+        assert_eq!(error, "parameter \"p\" is 0, expected 1 or more");
     }
 }

@@ -46,7 +46,7 @@ impl Op for Normalization {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
         if x.rank() < 2 {
-            return Err(Error::new(format!("input 0 is {x}, wanted rank 2 or more")));
+            return Err(Error::new(format!("input 0 is {x}, expected rank 2 or more")));
         }
         infer_like_input(cx)
     }
@@ -54,7 +54,7 @@ impl Op for Normalization {
 
 fn read(node: &Node<'_>) -> Result<Lrn, Error> {
     let size = node.int("size")?;
-    let found = || Error::new(format!("parameter \"size\" is {size}, wanted 1 or more"));
+    let found = || Error::new(format!("parameter \"size\" is {size}, expected 1 or more"));
     let size = usize::try_from(size).ok().filter(|&size| size > 0).ok_or_else(found)?;
     let [alpha, beta, bias] =
         [node.float32("alpha")?, node.float32("beta")?, node.float32("bias")?];
@@ -222,7 +222,7 @@ mod tests {
                 let squares: f64 =
                     near.map(|c| x[image * 15 + c as usize * 3 + place].powi(2)).sum();
                 let expected = own / (2.0 + 0.5 / size as f64 * squares).powf(0.75);
-                assert!((y - expected).abs() < 1e-14, "{y}, wanted {expected}");
+                assert!((y - expected).abs() < 1e-14, "{y}, expected {expected}");
             }
         }
     }
@@ -257,9 +257,9 @@ mod tests {
     #[test]
     fn a_window_of_nothing_is_refused() {
         let run = bench("LRN").input(tensor(&[1, 1, 1, 1], &[1f32])).int("size", 0);
-        assert_eq!(run.error(), "parameter \"size\" is 0, wanted 1 or more");
+        assert_eq!(run.error(), "parameter \"size\" is 0, expected 1 or more");
         let run = bench("LRN").input(tensor(&[1], &[1f32])).int("size", 1);
-        assert_eq!(run.error(), "input 0 is f32[1], wanted rank 2 or more");
+        assert_eq!(run.error(), "input 0 is f32[1], expected rank 2 or more");
     }
     #[test]
     fn a_nan_stays_in_the_windows_that_see_it() {

@@ -98,7 +98,7 @@ impl Kernel for Floats {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let b = cx.input(1)?;
         if b.rank() < 2 {
-            return Err(Error::new(format!("input 1 is {b}, wanted a matrix")));
+            return Err(Error::new(format!("input 1 is {b}, expected a matrix")));
         }
         Self::new(cx)
     }
@@ -124,7 +124,7 @@ impl Kernel for Vectors {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let b = cx.input(1)?;
         if b.rank() > 1 {
-            return Err(Error::new(format!("input 1 is {b}, wanted a vector")));
+            return Err(Error::new(format!("input 1 is {b}, expected a vector")));
         }
         Floats::new(cx).map(Self)
     }

@@ -162,11 +162,11 @@ mod tests {
         let run = run.input(tensor(&[1, 4], &[0f32; 4])).ints("pooled_shape", &[1, 1]);
         assert_eq!(
             run.error(),
-            "input 0 is f32[1,1,2,2] and input 1 is f32[1,4], wanted images and 5 numbers for each region"
+            "input 0 is f32[1,1,2,2] and input 1 is f32[1,4], expected images and 5 numbers for each region"
         );
         assert_eq!(
             square([0.0; 5]).ints("pooled_shape", &[0, 1]).error(),
-            "parameter \"pooled_shape\" is [0, 1], wanted 2 numbers from 1"
+            "parameter \"pooled_shape\" is [0, 1], expected 2 numbers from 1"
         );
         let error = square([-1.0, 0.0, 0.0, 1.0, 1.0]).ints("pooled_shape", &[1, 1]).error();
         assert!(error.contains("-1"), "{error}");

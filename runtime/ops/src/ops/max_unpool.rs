@@ -96,7 +96,7 @@ fn extents(node: &Node<'_>) -> Result<(Vec<usize>, Vec<usize>), Error> {
     let (x, indices) = (node.input(0)?, node.input(1)?);
     if x.shape() != indices.shape() || !(3..=MAX_RANK).contains(&x.rank()) {
         return Err(Error::new(format!(
-            "input 0 is {x} and input 1 is {indices}, wanted an index for each element of images"
+            "input 0 is {x} and input 1 is {indices}, expected an index for each element of images"
         )));
     }
     let rank = x.rank() - 2;
@@ -119,7 +119,7 @@ fn extents(node: &Node<'_>) -> Result<(Vec<usize>, Vec<usize>), Error> {
         && output.iter().zip(&pooled).all(|(output, pooled)| output >= pooled);
     if !fits {
         return Err(Error::new(format!(
-            "input 2 is {requested:?}, wanted a shape with room for {pooled:?}"
+            "input 2 is {requested:?}, expected a shape with room for {pooled:?}"
         )));
     }
     Ok((pooled, output))
@@ -158,7 +158,7 @@ mod tests {
         }
         assert_eq!(
             unpool(&[0; 4]).constant(tensor(&[4], &[1i64, 1, 3, 4])).error(),
-            "input 2 is [1, 1, 3, 4], wanted a shape with room for [1, 1, 4, 4]"
+            "input 2 is [1, 1, 3, 4], expected a shape with room for [1, 1, 4, 4]"
         );
         assert_eq!(
             unpool(&[0; 4]).ints("pads", &[3, 0, 3, 0]).error(),
@@ -167,7 +167,7 @@ mod tests {
         let run = bench("MaxUnpool").input(tensor(&[1, 1, 2], &[1f32, 2.0]));
         assert_eq!(
             run.input(tensor(&[1, 2, 1], &[0i64, 1])).ints("kernel_shape", &[2]).error(),
-            "input 0 is f32[1,1,2] and input 1 is i64[1,2,1], wanted an index for each element of images"
+            "input 0 is f32[1,1,2] and input 1 is i64[1,2,1], expected an index for each element of images"
         );
     }
 }

@@ -27,14 +27,14 @@ impl Op for Multinomial {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
         let (Some(batch), Some(1..)) = (x.full_shape().dim(0), x.shape().get(1)) else {
-            return Err(Error::new(format!("input 0 is {x}, wanted rows of at least 1 weight")));
+            return Err(Error::new(format!("input 0 is {x}, expected rows of at least 1 weight")));
         };
         if x.rank() != 2 {
-            return Err(Error::new(format!("input 0 is {x}, wanted a matrix")));
+            return Err(Error::new(format!("input 0 is {x}, expected a matrix")));
         }
         let found = cx.int("sample_size")?;
         let samples = usize::try_from(found).map_err(|_| {
-            Error::new(format!("parameter \"sample_size\" is {found}, wanted at least 0"))
+            Error::new(format!("parameter \"sample_size\" is {found}, expected at least 0"))
         })?;
         let shape = Shape::of_dims(&[batch, Dim::Fixed(samples)])?;
         let dtype = output_type(cx, Some(DType::I32), types::INDEX)?;
@@ -113,7 +113,7 @@ mod tests {
                 let expected = weights[at] / 8.0;
                 assert!(
                     (drawn - expected).abs() < 0.012,
-                    "{drawn} of class {class}, wanted {expected}"
+                    "{drawn} of class {class}, expected {expected}"
                 );
                 assert!(expected > 0.0 || drawn == 0.0);
             }
@@ -127,11 +127,11 @@ mod tests {
         };
         assert_eq!(of(&[1, 1]).int("dtype", 7).int("sample_size", 3).one().values::<i64>(), [0; 3]);
         assert_eq!(of(&[3, 2]).int("sample_size", 0).one().dims(), [3, 0]);
-        assert_eq!(of(&[2, 0]).error(), "input 0 is f64[2,0], wanted rows of at least 1 weight");
-        assert_eq!(of(&[2, 2, 2]).error(), "input 0 is f64[2,2,2], wanted a matrix");
+        assert_eq!(of(&[2, 0]).error(), "input 0 is f64[2,0], expected rows of at least 1 weight");
+        assert_eq!(of(&[2, 2, 2]).error(), "input 0 is f64[2,2,2], expected a matrix");
         let error = of(&[1, 1]).int("dtype", 1).error();
-        assert!(error.starts_with("parameter \"dtype\" is 1, wanted one of "), "{error}");
+        assert!(error.starts_with("parameter \"dtype\" is 1, expected one of "), "{error}");
         let error = of(&[1, 1]).int("sample_size", -1).error();
-        assert_eq!(error, "parameter \"sample_size\" is -1, wanted at least 0");
+        assert_eq!(error, "parameter \"sample_size\" is -1, expected at least 0");
     }
 }

@@ -42,7 +42,7 @@ impl Op for NonMaxSuppression {
         let (boxes, scores) = (cx.input(0)?, cx.input(1)?);
         let fault = || {
             Error::new(format!(
-                "input 0 is {boxes} and input 1 is {scores}, wanted [batches,boxes,4] and [batches,classes,boxes]"
+                "input 0 is {boxes} and input 1 is {scores}, expected [batches,boxes,4] and [batches,classes,boxes]"
             ))
         };
         let (&[batches, count, 4], &[of_batches, classes, of_boxes]) =
@@ -267,7 +267,7 @@ mod tests {
         let run = bench("NonMaxSuppression").input(tensor(&[1, 4, 4], &BOXES));
         assert_eq!(
             run.input(tensor(&[1, 1, 3], &[0f32; 3])).error(),
-            "input 0 is f32[1,4,4] and input 1 is f32[1,1,3], wanted [batches,boxes,4] and [batches,classes,boxes]"
+            "input 0 is f32[1,4,4] and input 1 is f32[1,1,3], expected [batches,boxes,4] and [batches,classes,boxes]"
         );
         let boxes =
             tensor(&[1, 2, 4], &[0f32; 8]).bounded(&[Dim::Fixed(1), Dim::UpTo(4), Dim::Fixed(4)]);

@@ -38,7 +38,7 @@ impl Op for OneHot {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let (indices, values) = (cx.input(0)?, cx.input(2)?);
         if values.shape() != [2] {
-            return Err(Error::new(format!("input 2 is {values}, wanted what is off and on")));
+            return Err(Error::new(format!("input 2 is {values}, expected what is off and on")));
         }
         let shape = indices.full_shape();
         let mut dims: Vec<Dim> = shape.iter().collect();
@@ -52,7 +52,7 @@ fn axis(node: &Node<'_>) -> Result<usize, Error> {
     let rank = node.input(0)?.rank() + 1;
     let axis = node.int("axis")?;
     resolve_axis(axis, rank).ok_or_else(|| {
-        Error::new(format!("parameter \"axis\" is {axis}, wanted an axis of rank {rank}"))
+        Error::new(format!("parameter \"axis\" is {axis}, expected an axis of rank {rank}"))
     })
 }
 
@@ -186,9 +186,9 @@ mod tests {
         let error = run.input(tensor(&[2], &[0u8, 1])).error();
         assert_eq!(error, "input 1, the depth, is not one known number");
         let error = bench_with(&[0], 2).int("axis", 2).error();
-        assert_eq!(error, "parameter \"axis\" is 2, wanted an axis of rank 2");
+        assert_eq!(error, "parameter \"axis\" is 2, expected an axis of rank 2");
         let run = bench("OneHot").input(tensor(&[1], &[0i64])).constant(tensor(&[], &[2i64]));
         let error = run.input(tensor(&[3], &[0u8, 1, 2])).error();
-        assert_eq!(error, "input 2 is u8[3], wanted what is off and on");
+        assert_eq!(error, "input 2 is u8[3], expected what is off and on");
     }
 }

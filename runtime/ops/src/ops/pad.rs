@@ -110,7 +110,7 @@ impl Movement for Pad {
         }
         if cx.has_input(2) && cx.input(2)?.len() != 1 {
             let found = cx.input(2)?;
-            return Err(Error::new(format!("input 2 is {found}, wanted one element")));
+            return Err(Error::new(format!("input 2 is {found}, expected one element")));
         }
         Ok(plan)
     }
@@ -165,7 +165,7 @@ fn pads(node: &Node<'_>, x: &TensorDesc) -> Result<Pad, Error> {
         "wrap" => Beyond::Wrap,
         mode => {
             let expected = "constant, edge, reflect or wrap";
-            return Err(Error::new(format!("parameter \"mode\" is {mode:?}, wanted {expected}")));
+            return Err(Error::new(format!("parameter \"mode\" is {mode:?}, expected {expected}")));
         }
     };
     let numbers = PADS.required(node)?;
@@ -178,7 +178,7 @@ fn pads(node: &Node<'_>, x: &TensorDesc) -> Result<Pad, Error> {
     let sides: Vec<isize> = numbers.iter().filter_map(|&n| isize::try_from(n).ok()).collect();
     if numbers.len() != 2 * count || sides.len() != 2 * count {
         return Err(Error::new(format!(
-            "pads are {numbers:?}, wanted two for each of {count} axes"
+            "pads are {numbers:?}, expected two for each of {count} axes"
         )));
     }
     let mut pads = vec![[0; 2]; x.rank()];
@@ -237,14 +237,14 @@ mod tests {
         let run = |pads: &[i64]| {
             bench("Pad").input(tensor(&[2], &[1u8, 2])).constant(tensor(&[pads.len()], pads))
         };
-        assert_eq!(run(&[1]).error(), "pads are [1], wanted two for each of 1 axes");
+        assert_eq!(run(&[1]).error(), "pads are [1], expected two for each of 1 axes");
         assert_eq!(run(&[-2, -1]).error(), "input 0 is u8[2], which [-2, -1] cannot pad");
         let error = run(&[-2, 1]).text("mode", "edge").error();
         assert_eq!(error, "input 0 is u8[2], which [-2, 1] cannot pad");
         let error = run(&[0, 1]).text("mode", "mirror").error();
         assert_eq!(
             error,
-            "parameter \"mode\" is \"mirror\", wanted constant, edge, reflect or wrap"
+            "parameter \"mode\" is \"mirror\", expected constant, edge, reflect or wrap"
         );
     }
 }

@@ -307,6 +307,6 @@ mod tests {
             .input(tensor(&[3], &[0u8; 3]))
             .input(tensor(&[], &[1f32]))
             .input(tensor(&[], &[0u8]));
-        assert_eq!(run.error(), "input 4 is f32[2], wanted 1 or 3 elements");
+        assert_eq!(run.error(), "input 4 is f32[2], expected 1 or 3 elements");
     }
 }

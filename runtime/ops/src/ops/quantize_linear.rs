@@ -71,7 +71,7 @@ fn quantized_type(node: &Node<'_>) -> Result<DType, Error> {
         (None, value) => DType::from_onnx(value),
     };
     found.filter(|&t| TYPES.has(t)).ok_or_else(|| {
-        Error::new(format!("parameter \"output_dtype\" is {declared}, wanted one of {TYPES}"))
+        Error::new(format!("parameter \"output_dtype\" is {declared}, expected one of {TYPES}"))
     })
 }
 

@@ -66,7 +66,7 @@ fn one<T: Element>(values: Option<&[T]>, port: usize) -> Result<T, Error> {
     match values {
         Some([value]) => Ok(*value),
         Some(values) => {
-            Err(Error::new(format!("input {port} has {} elements, wanted one", values.len())))
+            Err(Error::new(format!("input {port} has {} elements, expected one", values.len())))
         }
         None => Err(Error::new(format!("input {port} is not known before the run"))),
     }

@@ -285,7 +285,7 @@ mod tests {
         let run = region(bench(NAME).on(Core::DSP_V68).input(tensor(&dims, &x).encoded(0.5, 10)));
         let error = run.output_encoding(0, 0.75, 40).error();
         assert!(
-            error.ends_with("wanted the encoding of input 0, whose elements are copied"),
+            error.ends_with("expected the encoding of input 0, whose elements are copied"),
             "{error}"
         );
     }
@@ -309,7 +309,7 @@ mod tests {
             assert_near(&[y[0], y[4]], &[first, 15.0], 1e-5);
         }
         let error = run("linear", &[1, 1, 3]).error();
-        assert_eq!(error, "input 3 has 3 numbers, wanted one for each of 4 axes");
+        assert_eq!(error, "input 3 has 3 numbers, expected one for each of 4 axes");
         let run = resize(&[4], &x[..4], sized(&[2]));
         let error = run.text("coordinate_transformation_mode", "tf_crop_and_resize").error();
         assert_eq!(
@@ -342,7 +342,7 @@ mod tests {
             assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 4], expected.to_vec()));
         }
         let error = scaled(&[2.0, 1.0])(bench(NAME).input(x)).error();
-        assert_eq!(error, "input 0 is f32[<=5,2]: axis 0 is to be resized, wanted a fixed extent");
+        assert_eq!(error, "input 0 is f32[<=5,2]: axis 0 is to be resized, expected a fixed extent");
     }
 
     #[test]
@@ -350,33 +350,33 @@ mod tests {
         let x = [1f32, 2.0];
         let error = |run: Bench| run.error();
         let neither = bench(NAME).input(tensor(&[2], &x));
-        assert_eq!(error(neither), "inputs 2 and 3 are both missing, wanted scales or sizes");
+        assert_eq!(error(neither), "inputs 2 and 3 are both missing, expected scales or sizes");
         let both = scaled(&[1.0])(bench(NAME).input(tensor(&[2], &x)));
         let both = both.constant(tensor(&[1], &[2i64]));
-        assert_eq!(error(both), "inputs 2 and 3 are both there, wanted scales or sizes");
+        assert_eq!(error(both), "inputs 2 and 3 are both there, expected scales or sizes");
         for scale in [0.0, -1.0, f32::NAN, f32::INFINITY] {
-            let expected = format!("input 2 has the scale {scale}, wanted more than 0");
+            let expected = format!("input 2 has the scale {scale}, expected more than 0");
             assert_eq!(error(resize(&[2], &x, scaled(&[scale]))), expected);
         }
-        assert_eq!(error(resize(&[2], &x, sized(&[-1]))), "input 3 is [-1], wanted sizes from 0");
+        assert_eq!(error(resize(&[2], &x, sized(&[-1]))), "input 3 is [-1], expected sizes from 0");
         let none = error(resize::<f32>(&[0], &[], sized(&[2])));
         assert_eq!(
             none,
-            "input 0 is f32[0]: axis 0 has no elements, wanted at least one to sample"
+            "input 0 is f32[0]: axis 0 has no elements, expected at least one to sample"
         );
         let empty = resize::<f32>(&[0, 2], &[], scaled(&[1.0, 2.0])).one();
         assert_eq!(empty.dims(), [0, 4]);
         let run = resize(&[2], &x, sized(&[4])).text("mode", "area");
         assert_eq!(
             error(run),
-            "parameter \"mode\" is \"area\", wanted one of nearest, linear, cubic"
+            "parameter \"mode\" is \"area\", expected one of nearest, linear, cubic"
         );
         let run = resize(&[2], &x, sized(&[4])).int("antialias", 1);
         assert_eq!(
             error(run),
-            "parameter \"antialias\" is 1, wanted 0 for mode \"nearest\", which has no filter"
+            "parameter \"antialias\" is 1, expected 0 for mode \"nearest\", which has no filter"
         );
         let run = resize(&[2], &x, sized(&[4])).ints("axes", &[1]);
-        assert_eq!(error(run), "parameter \"axes\" is [1], wanted different axes of rank 1");
+        assert_eq!(error(run), "parameter \"axes\" is [1], expected different axes of rank 1");
     }
 }

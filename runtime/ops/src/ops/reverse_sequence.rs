@@ -50,7 +50,7 @@ impl Movement for ReverseSequence {
             (0, 1) => 0,
             (1, 0) => 1,
             _ => {
-                let expected = "wanted 0 and 1, or 1 and 0";
+                let expected = "expected 0 and 1, or 1 and 0";
                 return Err(Error::new(format!(
                     "parameters \"batch_axis\" and \"time_axis\" are {axes:?}, {expected}"
                 )));
@@ -59,7 +59,7 @@ impl Movement for ReverseSequence {
         let batch = x.shape().get(batch_axis).copied();
         if x.rank() < 2 || lens.rank() != 1 || lens.shape().first().copied() != batch {
             let expected = format!("a length for each position of axis {batch_axis} of {x}");
-            return Err(Error::new(format!("input 1 is {lens}, wanted {expected}")));
+            return Err(Error::new(format!("input 1 is {lens}, expected {expected}")));
         }
         cx.set_output(0, x)
     }
@@ -117,10 +117,10 @@ mod tests {
         let error = bench_with(&[1]).error();
         assert_eq!(
             error,
-            "input 1 is i64[1], wanted a length for each position of axis 1 of u8[2,2]"
+            "input 1 is i64[1], expected a length for each position of axis 1 of u8[2,2]"
         );
         let error = bench_with(&[1, 1]).int("batch_axis", 0).error();
-        let expected = "wanted 0 and 1, or 1 and 0";
+        let expected = "expected 0 and 1, or 1 and 0";
         assert_eq!(
             error,
             format!("parameters \"batch_axis\" and \"time_axis\" are (0, 0), {expected}")

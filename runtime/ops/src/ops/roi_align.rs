@@ -54,7 +54,7 @@ impl Op for RoiAlign {
         let (rois, indices) = (cx.input(1)?, cx.input(2)?);
         if indices.rank() != 1 || indices.shape().first() != rois.shape().first() {
             return Err(Error::new(format!(
-                "input 2 is {indices}, wanted an index for each region of {rois}"
+                "input 2 is {indices}, expected an index for each region of {rois}"
             )));
         }
         let y = region::output(cx, 4, rule.cells)?;
@@ -91,7 +91,7 @@ impl Rule {
             "max" => Mode::Largest,
             other => {
                 return Err(Error::new(format!(
-                    "parameter \"mode\" is {other:?}, wanted \"avg\" or \"max\""
+                    "parameter \"mode\" is {other:?}, expected \"avg\" or \"max\""
                 )));
             }
         };
@@ -100,7 +100,7 @@ impl Rule {
             "output_half_pixel" => (0.0, true),
             other => {
                 return Err(Error::new(format!(
-                    "parameter \"coordinate_transformation_mode\" is {other:?}, wanted \"half_pixel\" or \"output_half_pixel\""
+                    "parameter \"coordinate_transformation_mode\" is {other:?}, expected \"half_pixel\" or \"output_half_pixel\""
                 )));
             }
         };
@@ -108,7 +108,7 @@ impl Rule {
             let found = node.int(name)?;
             let size = usize::try_from(found).ok().filter(|_| found >= least && found <= MOST);
             size.ok_or_else(|| {
-                Error::new(format!("parameter {name:?} is {found}, wanted {least} to {MOST}"))
+                Error::new(format!("parameter {name:?} is {found}, expected {least} to {MOST}"))
             })
         };
         let samples = size("sampling_ratio", 0)?;
@@ -351,27 +351,27 @@ mod tests {
         let three = run.clone().input(tensor(&[1, 3], &[0f32; 3]));
         assert_eq!(
             three.input(tensor(&[1], &[0i64])).error(),
-            "input 0 is f32[1,1,2,2] and input 1 is f32[1,3], wanted images and 4 numbers for each region"
+            "input 0 is f32[1,1,2,2] and input 1 is f32[1,3], expected images and 4 numbers for each region"
         );
         let run = run.input(tensor(&[1, 4], &[0f32; 4]));
         assert_eq!(
             run.clone().input(tensor(&[2], &[0i64; 2])).error(),
-            "input 2 is i64[2], wanted an index for each region of f32[1,4]"
+            "input 2 is i64[2], expected an index for each region of f32[1,4]"
         );
         let run = run.input(tensor(&[1], &[1i64]));
         assert_eq!(run.error(), "found a value that it cannot process: 1 at element 0");
         let error = |name, value| square([0.0; 4]).text(name, value).error();
         assert_eq!(
             error("mode", "sum"),
-            "parameter \"mode\" is \"sum\", wanted \"avg\" or \"max\""
+            "parameter \"mode\" is \"sum\", expected \"avg\" or \"max\""
         );
         assert_eq!(
             error("coordinate_transformation_mode", "whole"),
-            "parameter \"coordinate_transformation_mode\" is \"whole\", wanted \"half_pixel\" or \"output_half_pixel\""
+            "parameter \"coordinate_transformation_mode\" is \"whole\", expected \"half_pixel\" or \"output_half_pixel\""
         );
         assert_eq!(
             square([0.0; 4]).int("output_width", 0).error(),
-            "parameter \"output_width\" is 0, wanted 1 to 65536"
+            "parameter \"output_width\" is 0, expected 1 to 65536"
         );
     }
 }

@@ -79,19 +79,19 @@ impl Rule {
                 }
                 let heads = count(node, name)?;
                 if !hidden.is_multiple_of(heads) {
-                    let expected = format!("wanted rows of {heads} heads");
+                    let expected = format!("expected rows of {heads} heads");
                     return Err(Error::new(format!("input {X} is {x}, {expected}")));
                 }
                 (Some(heads), hidden / heads)
             }
-            _ => return Err(Error::new(format!("input {X} is {x}, wanted rank 3 or 4"))),
+            _ => return Err(Error::new(format!("input {X} is {x}, expected rank 3 or 4"))),
         };
         let name = "rotary_embedding_dim";
         let found = node.int(name)?;
         let turned = if found == 0 { Some(elements) } else { usize::try_from(found).ok() };
         let turned = turned.filter(|&turned| turned <= elements && turned % 2 == 0 && turned > 0);
         let turned = turned.ok_or_else(|| {
-            let expected = format!("wanted an even number of the {elements} elements of a head");
+            let expected = format!("expected an even number of the {elements} elements of a head");
             Error::new(format!("parameter {name:?} is {found}, {expected}"))
         })?;
         let is_interleaved = node.flag("interleaved")?;
@@ -107,7 +107,7 @@ impl Rule {
         let fits = if node.has_input(POSITIONS) {
             let positions = node.input(POSITIONS)?;
             if positions.shape() != places {
-                let expected = format!("wanted a position for each of {places:?}");
+                let expected = format!("expected a position for each of {places:?}");
                 return Err(Error::new(format!("input {POSITIONS} is {positions}, {expected}")));
             }
             matches!(*cos.shape(), [_, pairs] if pairs == self.pairs)
@@ -118,7 +118,7 @@ impl Rule {
             return Ok(());
         }
         let of = if node.has_input(POSITIONS) { "positions" } else { "batch and length" };
-        let expected = format!("wanted the {of} of {x} by {} angles", self.pairs);
+        let expected = format!("expected the {of} of {x} by {} angles", self.pairs);
         Err(Error::new(format!("inputs {COS} and {SIN} are {cos} and {sin}, {expected}")))
     }
 }
@@ -298,7 +298,7 @@ mod tests {
         };
         assert_eq!(run(&[0, 3]).error(), ExecError::bad_value(3, 1).to_string());
         assert_eq!(run(&[-1, 0]).error(), ExecError::bad_value(-1, 0).to_string());
-        assert_eq!(run(&[0]).error(), "input 3 is i64[1,1], wanted a position for each of [1, 2]");
+        assert_eq!(run(&[0]).error(), "input 3 is i64[1,1], expected a position for each of [1, 2]");
     }
 
     #[test]
@@ -308,7 +308,7 @@ mod tests {
             let run = bench("RotaryEmbedding").input(zeros(dims));
             run.input(zeros(angles)).input(zeros(angles))
         };
-        assert_eq!(run(&[2, 4], &[2, 2]).error(), "input 0 is f32[2,4], wanted rank 3 or 4");
+        assert_eq!(run(&[2, 4], &[2, 2]).error(), "input 0 is f32[2,4], expected rank 3 or 4");
         let packed = || run(&[1, 2, 6], &[1, 2, 1]);
         assert_eq!(
             packed().error(),
@@ -316,19 +316,19 @@ mod tests {
         );
         assert_eq!(
             packed().int("num_heads", 0).error(),
-            "parameter \"num_heads\" is 0, wanted a number above 0"
+            "parameter \"num_heads\" is 0, expected a number above 0"
         );
         assert_eq!(
             packed().int("num_heads", 4).error(),
-            "input 0 is f32[1,2,6], wanted rows of 4 heads"
+            "input 0 is f32[1,2,6], expected rows of 4 heads"
         );
-        let error = "parameter \"rotary_embedding_dim\" is 0, wanted an even number of the 3 elements of a head";
+        let error = "parameter \"rotary_embedding_dim\" is 0, expected an even number of the 3 elements of a head";
         assert_eq!(packed().int("num_heads", 2).error(), error);
         let error = run(&[1, 1, 2, 4], &[1, 2, 3]).int("rotary_embedding_dim", 6).error();
-        assert!(error.contains("is 6, wanted an even number of the 4 elements"), "{error}");
+        assert!(error.contains("is 6, expected an even number of the 4 elements"), "{error}");
         assert_eq!(
             run(&[1, 1, 2, 4], &[1, 2, 1]).error(),
-            "inputs 1 and 2 are f32[1,2,1] and f32[1,2,1], wanted the batch and length of f32[1,1,2,4] by 2 angles"
+            "inputs 1 and 2 are f32[1,2,1] and f32[1,2,1], expected the batch and length of f32[1,1,2,4] by 2 angles"
         );
     }
 }

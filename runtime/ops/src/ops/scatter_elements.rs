@@ -138,7 +138,7 @@ mod tests {
         let error = bench_with(&[1f32], &[-2], &[1.0]).error();
         assert_eq!(error, ExecError::bad_value(-2, 0).to_string());
         let error = bench_with(&[1f32], &[0], &[1.0]).text("reduction", "sub").error();
-        let expected = "wanted none, add, mul, max or min";
+        let expected = "expected none, add, mul, max or min";
         assert_eq!(error, format!("parameter \"reduction\" is \"sub\", {expected}"));
     }
 }

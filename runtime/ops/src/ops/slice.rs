@@ -124,7 +124,7 @@ impl Walked for Slice {
     fn walks(cx: &FinalizeCx<'_>) -> Result<Walks, Error> {
         let walks = known_walks(cx)?;
         let walks =
-            walks.ok_or_else(|| Error::new("the cuts come with the run, wanted constants"))?;
+            walks.ok_or_else(|| Error::new("the cuts come with the run, expected constants"))?;
         tie_part(cx, walks.iter().copied())?;
         Ok(Walks::of(walks.into_iter()))
     }
@@ -205,12 +205,12 @@ fn walk(cut: Option<&Cut>, extent: usize) -> Walk {
 fn axes(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<usize>, Error> {
     let starts = node.input(1)?;
     let [Some(count)] = starts.full_shape().iter().map(Dim::exact).collect::<Vec<_>>()[..] else {
-        return Err(Error::new(format!("input 1, the starts, is {starts}, wanted a list")));
+        return Err(Error::new(format!("input 1, the starts, is {starts}, expected a list")));
     };
     for port in CUTS.into_iter().filter(|&port| node.has_input(port)) {
         let list = node.input(port)?;
         if list.shape() != [count] {
-            return Err(Error::new(format!("input {port} is {list}, wanted {count} numbers")));
+            return Err(Error::new(format!("input {port} is {list}, expected {count} numbers")));
         }
     }
     let requested = AXES.read(node)?;
@@ -230,7 +230,7 @@ fn constant_cuts(node: &Node<'_>) -> Result<Option<Vec<Cut>>, Error> {
     let cuts = starts.iter().zip(&ends).zip(steps);
     let cuts: Vec<Cut> = cuts.map(|((&start, &end), step)| Cut { start, end, step }).collect();
     match cuts.iter().position(|cut| cut.step == 0) {
-        Some(at) => Err(Error::new(format!("input 4 is 0 at {at}, wanted a step"))),
+        Some(at) => Err(Error::new(format!("input 4 is 0 at {at}, expected a step"))),
         None => Ok(Some(cuts)),
     }
 }
@@ -324,10 +324,10 @@ mod tests {
             run.constant(list(starts)).constant(list(ends))
         };
         let error = run(&[0], &[1, 2]).error();
-        assert_eq!(error, "input 2 is i64[2], wanted 1 numbers");
+        assert_eq!(error, "input 2 is i64[2], expected 1 numbers");
         let error = run(&[0, 0], &[1, 2]).constant(list(&[1, -1])).error();
         assert_eq!(error, "axes [1, -1] are not 2 axes of u8[2,3], each of them once");
         let run = run(&[0], &[1]).constant(list(&[1])).constant(list(&[0]));
-        assert_eq!(run.error(), "input 4 is 0 at 0, wanted a step");
+        assert_eq!(run.error(), "input 4 is 0 at 0, expected a step");
     }
 }

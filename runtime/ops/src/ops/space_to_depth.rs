@@ -66,6 +66,6 @@ mod tests {
     fn pixels_must_make_whole_blocks() {
         let run = bench("SpaceToDepth").input(tensor(&[1, 1, 2, 3], &[0u8; 6]));
         let error = run.int("blocksize", 2).error();
-        assert_eq!(error, "input 0 is u8[1,1,2,3], wanted blocks of 2 by 2 pixels");
+        assert_eq!(error, "input 0 is u8[1,1,2,3], expected blocks of 2 by 2 pixels");
     }
 }

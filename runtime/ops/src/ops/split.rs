@@ -68,7 +68,7 @@ impl Movement for Split {
         let axis = cx.axis("axis", x.rank())?;
         let mut dims: Vec<Dim> = x.full_shape().iter().collect();
         let Some(extent) = dims.get(axis).and_then(|dim| dim.exact()) else {
-            return Err(Error::new(format!("input 0 is {x}, wanted a fixed axis {axis}")));
+            return Err(Error::new(format!("input 0 is {x}, expected a fixed axis {axis}")));
         };
         for (index, len) in lengths(cx, extent)?.into_iter().enumerate() {
             dims[axis] = dims[axis].with(len);
@@ -82,7 +82,7 @@ impl Movement for Split {
         let axis = cx.axis("axis", x.rank())?;
         let is_bounded = !x.full_shape().is_fixed();
         if x.full_shape().iter().skip(axis).any(|dim| dim.exact().is_none()) {
-            return Err(Error::new(format!("input 0 is {x}, wanted fixed axes from {axis} on")));
+            return Err(Error::new(format!("input 0 is {x}, expected fixed axes from {axis} on")));
         }
         let length = |index| Ok(cx.output(index)?.shape().get(axis).copied().unwrap_or(0));
         let lengths: Vec<usize> =
@@ -132,14 +132,14 @@ fn lengths(cx: &InferCx<'_>, extent: usize) -> Result<Vec<usize>, Error> {
         let sum = lengths.iter().try_fold(0usize, |sum, &len| sum.checked_add(len));
         if lengths.len() != count || declared.len() != count || sum != Some(extent) {
             return Err(Error::new(format!(
-                "the pieces are {declared:?}, wanted {count} that add up to {extent}"
+                "the pieces are {declared:?}, expected {count} that add up to {extent}"
             )));
         }
         return Ok(lengths);
     }
     if cx.has_param("num_outputs") && usize::try_from(cx.int("num_outputs")?) != Ok(count) {
         let found = cx.int("num_outputs")?;
-        return Err(Error::new(format!("parameter \"num_outputs\" is {found}, wanted {count}")));
+        return Err(Error::new(format!("parameter \"num_outputs\" is {found}, expected {count}")));
     }
     let len = extent.div_ceil(count.max(1));
     Ok((0..count).map(|i| extent.saturating_sub(i * len).min(len)).collect())
@@ -164,6 +164,6 @@ mod tests {
     fn pieces_must_add_up() {
         let run = bench("Split").input(tensor(&[3], &[0i32; 3])).outputs(2);
         let error = run.constant(tensor(&[2], &[1i64, 1])).error();
-        assert_eq!(error, "the pieces are [1, 1], wanted 2 that add up to 3");
+        assert_eq!(error, "the pieces are [1, 1], expected 2 that add up to 3");
     }
 }

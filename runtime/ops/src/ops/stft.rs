@@ -79,7 +79,7 @@ impl Cut {
             [_, _, 2] => 2,
             _ => {
                 return Err(Error::new(format!(
-                    "input 0 is {x}, wanted [batches,length,1], or 2 for complex numbers"
+                    "input 0 is {x}, expected [batches,length,1], or 2 for complex numbers"
                 )));
             }
         };
@@ -94,12 +94,12 @@ impl Cut {
             && (window.rank() != 1 || window.len() > len)
         {
             return Err(Error::new(format!(
-                "input 2, the window, is {window}, wanted at most {len} elements, a frame's length"
+                "input 2, the window, is {window}, expected at most {len} elements, a frame's length"
             )));
         }
         if len == 0 {
             return Err(Error::new(
-                "frames have no length, wanted one that is known before the run",
+                "frames have no length, expected one that is known before the run",
             ));
         }
         let is_half = node.flag("onesided")?;
@@ -114,7 +114,7 @@ fn positive(argument: IntsArgument, found: &[i64]) -> Result<usize, Error> {
         _ => None,
     }
     .ok_or_else(|| {
-        Error::new(format!("input {input}, the {what}, is {found:?}, wanted one number above 0"))
+        Error::new(format!("input {input}, the {what}, is {found:?}, expected one number above 0"))
     })
 }
 
@@ -225,16 +225,16 @@ mod tests {
         let error = stft(x(), 1, Some(&[1.0; 5])).error();
         assert_eq!(error, "input 0 is f32[1,4], which is shorter than a frame of 5");
         let error = stft(x(), 0, None).error();
-        assert_eq!(error, "input 1, the step, is [0], wanted one number above 0");
+        assert_eq!(error, "input 1, the step, is [0], expected one number above 0");
         let error = stft(x(), 1, Some(&[1.0; 3])).constant(tensor(&[], &[2i64])).error();
         assert_eq!(
             error,
-            "input 2, the window, is f32[3], wanted at most 2 elements, a frame's length"
+            "input 2, the window, is f32[3], expected at most 2 elements, a frame's length"
         );
         let error = stft(tensor(&[4], &[0f32; 4]), 1, None).error();
-        assert_eq!(error, "input 0 is f32[4], wanted [batches,length,1], or 2 for complex numbers");
+        assert_eq!(error, "input 0 is f32[4], expected [batches,length,1], or 2 for complex numbers");
         let x = x().bounded(&[Dim::Fixed(1), Dim::UpTo(9)]);
         let error = stft(x, 1, None).error();
-        assert_eq!(error, "frames have no length, wanted one that is known before the run");
+        assert_eq!(error, "frames have no length, expected one that is known before the run");
     }
 }

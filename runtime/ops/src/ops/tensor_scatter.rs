@@ -57,20 +57,20 @@ impl Scatter for TensorScatter {
             |(at, (new, all)): (usize, (&usize, &usize))| new == all || at == axis && new < all;
         if update.rank() != cache.rank() || !extents.all(fits) {
             let expected = format!("no more than {cache} along axis {axis}, and the same else");
-            return Err(Error::new(format!("input 1 is {update}, wanted {expected}")));
+            return Err(Error::new(format!("input 1 is {update}, expected {expected}")));
         }
         let batch = &cache.shape()[..1];
         if node.has_input(2) && node.input(2)?.shape() != batch {
             let found = node.input(2)?;
             return Err(Error::new(format!(
-                "input 2 is {found}, wanted one index for each of {batch:?}"
+                "input 2 is {found}, expected one index for each of {batch:?}"
             )));
         }
         let past_the_end = match node.text("mode")? {
             "linear" => PastTheEnd::Refused,
             "circular" => PastTheEnd::Wrapped,
             mode => {
-                let expected = "wanted linear or circular";
+                let expected = "expected linear or circular";
                 return Err(Error::new(format!("parameter \"mode\" is {mode:?}, {expected}")));
             }
         };
@@ -145,13 +145,13 @@ mod tests {
         let error = bench_with(&[-1, 0]).error();
         assert_eq!(error, ExecError::bad_value(-1, 0).to_string());
         let error = bench_with(&[0]).error();
-        assert_eq!(error, "input 2 is i64[1], wanted one index for each of [2]");
+        assert_eq!(error, "input 2 is i64[1], expected one index for each of [2]");
         let error = bench_with(&[0, 0]).int("axis", 0).error();
         assert_eq!(error, "parameter \"axis\" is that of the batch");
         let error = bench_with(&[0, 0]).int("axis", 2).error();
         let expected = "no more than i32[2,4,2] along axis 2, and the same else";
-        assert_eq!(error, format!("input 1 is i32[2,2,2], wanted {expected}"));
+        assert_eq!(error, format!("input 1 is i32[2,2,2], expected {expected}"));
         let error = bench_with(&[0, 0]).text("mode", "ring").error();
-        assert_eq!(error, "parameter \"mode\" is \"ring\", wanted linear or circular");
+        assert_eq!(error, "parameter \"mode\" is \"ring\", expected linear or circular");
     }
 }

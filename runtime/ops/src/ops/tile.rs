@@ -100,7 +100,7 @@ fn times(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<usize>, Error> {
     if times.len() != x.rank() || repeats.len() != x.rank() {
         let expected = x.rank();
         return Err(Error::new(format!(
-            "input 1 is {repeats:?}, wanted {expected} counts for {x}"
+            "input 1 is {repeats:?}, expected {expected} counts for {x}"
         )));
     }
     Ok(times)
@@ -135,7 +135,7 @@ mod tests {
         for repeats in [&[2i64][..], &[1, -1]] {
             let run = bench("Tile").input(tensor(&[1, 2], &[1u8, 2]));
             let error = run.constant(tensor(&[repeats.len()], repeats)).error();
-            assert_eq!(error, format!("input 1 is {repeats:?}, wanted 2 counts for u8[1,2]"));
+            assert_eq!(error, format!("input 1 is {repeats:?}, expected 2 counts for u8[1,2]"));
         }
     }
 }

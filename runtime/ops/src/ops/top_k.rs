@@ -46,10 +46,10 @@ impl Op for TopK {
             None => Dim::UpTo(extent),
             Some(&[k]) => Dim::Fixed(count_of(k, extent).ok_or_else(|| {
                 let found = format!("input 1, the number of elements, is {k}");
-                Error::new(format!("{found}, wanted 0 to {extent} as input 0 is {x}"))
+                Error::new(format!("{found}, expected 0 to {extent} as input 0 is {x}"))
             })?),
             Some(all) => {
-                return Err(Error::new(format!("input 1 has {} numbers, wanted 1", all.len())));
+                return Err(Error::new(format!("input 1 has {} numbers, expected 1", all.len())));
             }
         };
         let shape = Shape::of_dims(&dims)?;
@@ -260,9 +260,9 @@ mod tests {
             let x = tensor(&[2], &[1f32, 2.0]);
             bench("TopK").input(x).constant(tensor(&[k.len()], k)).outputs(2).error()
         };
-        let expected = "input 1, the number of elements, is 3, wanted 0 to 2 as input 0 is f32[2]";
+        let expected = "input 1, the number of elements, is 3, expected 0 to 2 as input 0 is f32[2]";
         assert_eq!(run(&[3]), expected);
-        assert_eq!(run(&[1, 1]), "input 1 has 2 numbers, wanted 1");
+        assert_eq!(run(&[1, 1]), "input 1 has 2 numbers, expected 1");
         // The axis is shorter in this run than its bound.
         let x = tensor(&[1], &[1f32]).bounded(&[Dim::UpTo(3)]);
         assert_eq!(top(x, 2).error(), ExecError::bad_value(2, 0).to_string());

@@ -87,7 +87,7 @@ fn permutation(node: &Node<'_>, rank: usize) -> Result<Vec<usize>, Error> {
     if is_permutation {
         Ok(order)
     } else {
-        Err(Error::new(format!("parameter \"perm\" is {perm:?}, wanted an order of {rank} axes")))
+        Err(Error::new(format!("parameter \"perm\" is {perm:?}, expected an order of {rank} axes")))
     }
 }
 

@@ -38,11 +38,11 @@ impl Movement for Trilu {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
         if x.rank() < 2 {
-            return Err(Error::new(format!("input 0 is {x}, wanted matrices")));
+            return Err(Error::new(format!("input 0 is {x}, expected matrices")));
         }
         if cx.has_input(1) && cx.input(1)?.len() != 1 {
             let found = cx.input(1)?;
-            return Err(Error::new(format!("input 1 is {found}, wanted one element")));
+            return Err(Error::new(format!("input 1 is {found}, expected one element")));
         }
         cx.set_output(0, x)
     }
@@ -110,12 +110,12 @@ impl GpuKernel for OnGpu {
         check_lens(cx)?;
         let x = cx.input(0)?;
         let &[.., rows, cols] = x.shape() else {
-            return Err(Error::new(format!("input 0 is {x}, wanted matrices")));
+            return Err(Error::new(format!("input 0 is {x}, expected matrices")));
         };
         let k = match cx.constant_ints(1)?.as_deref() {
             Some(&[k]) => k,
             None if !cx.has_input(1) => 0,
-            _ => return Err(Error::new("input 1 comes with the run, wanted a constant")),
+            _ => return Err(Error::new("input 1 comes with the run, expected a constant")),
         };
         // Beyond the matrix, `k` keeps all elements or none.
         let k = k.clamp(-(rows as i64) - 1, cols as i64 + 1);
@@ -190,8 +190,8 @@ mod tests {
         let given = |dims: &[usize]| -> Bench {
             bench("Trilu").input(tensor(dims, &vec![0u8; dims.iter().product()]))
         };
-        assert_eq!(given(&[2]).error(), "input 0 is u8[2], wanted matrices");
+        assert_eq!(given(&[2]).error(), "input 0 is u8[2], expected matrices");
         let error = given(&[2, 2]).input(tensor(&[2], &[0i64, 1])).error();
-        assert_eq!(error, "input 1 is i64[2], wanted one element");
+        assert_eq!(error, "input 1 is i64[2], expected one element");
     }
 }

@@ -171,7 +171,7 @@ impl Memory {
             let bound = 1.2 * steps * eps * size + 4.0 * eps * expected.abs();
             let apart = (f64::from(found) - expected).abs();
             let case = (shape, with);
-            assert!(apart <= bound, "({pixel}, {col}) of {case:?} is {found}, wanted {expected}");
+            assert!(apart <= bound, "({pixel}, {col}) of {case:?} is {found}, expected {expected}");
         }
     }
 }

@@ -131,7 +131,7 @@ fn check(shape: Shape, gap: usize, rows: Range<usize>, bias: bool, activation: A
             let apart = (f64::from(found) - right).abs();
             assert!(
                 apart <= bound,
-                "{isa:?} pixel {pixel} channel {c} of {shape:?}: {found}, wanted {right}"
+                "{isa:?} pixel {pixel} channel {c} of {shape:?}: {found}, expected {right}"
             );
         }
     }

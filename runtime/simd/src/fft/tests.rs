@@ -52,7 +52,7 @@ fn assert_spectra<T: Lane + Into<f64>, const L: usize>(
             for (part, expected) in expected.iter().enumerate() {
                 let found: f64 = data[2 * L * k + L * part + lane].into();
                 let near = (found - expected).abs() <= within * size;
-                assert!(near, "part {part} of {k} in lane {lane} is {found}, wanted {expected}");
+                assert!(near, "part {part} of {k} in lane {lane} is {found}, expected {expected}");
             }
         }
     }

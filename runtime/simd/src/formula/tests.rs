@@ -218,7 +218,7 @@ fn check<F: Map1>(name: &str, f: F, x: &[f32], of: impl Fn(f32) -> f32) {
         for (&x, y) in x.iter().zip(y) {
             let expected = of(x);
             let same = y.to_bits() == expected.to_bits() || y.is_nan() && expected.is_nan();
-            assert!(same, "{isa:?} {name}({x:e}) is {y:e}, wanted {expected:e}");
+            assert!(same, "{isa:?} {name}({x:e}) is {y:e}, expected {expected:e}");
         }
     }
 }

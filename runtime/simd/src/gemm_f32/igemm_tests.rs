@@ -87,7 +87,10 @@ fn check(kernels: &MicroKernels, case: Case) {
             None => assert_eq!(found.to_bits(), (-7.5f32).to_bits(), "{i} of {case:?} is not C's"),
             Some((expected, bound)) => {
                 let apart = (f64::from(found) - expected).abs();
-                assert!(apart <= bound, "{i} of {case:?} is {found}, wanted {expected} +- {bound}");
+                assert!(
+                    apart <= bound,
+                    "{i} of {case:?} is {found}, expected {expected} +- {bound}"
+                );
             }
         }
     }

@@ -125,7 +125,10 @@ fn check(kernels: &MicroKernels, case: Case) {
         let bound = 1.2 * (k as f64 + 3.0) * eps * size + 4.0 * eps * expected.abs();
         let bound = if activation == Activation::Gelu { bound + 3e-7 * sum.abs() } else { bound };
         let apart = (f64::from(found) - expected).abs();
-        assert!(apart <= bound, "({i}, {j}) of {case:?} is {found}, wanted {expected} +- {bound}");
+        assert!(
+            apart <= bound,
+            "({i}, {j}) of {case:?} is {found}, expected {expected} +- {bound}"
+        );
     }
 }
 

@@ -174,7 +174,7 @@ fn check(isa: Isa, case: Case, numbers: &Numbers) -> (f64, f64) {
             let apart = (f64::from(found) - expected).abs();
             assert!(
                 apart <= bound,
-                "{at:?}, channel {k} is {found}, wanted {expected} +- {bound}, {}",
+                "{at:?}, channel {k} is {found}, expected {expected} +- {bound}, {}",
                 case.name(isa)
             );
             share = share.max(apart / bound.max(f64::MIN_POSITIVE));

@@ -34,9 +34,9 @@ fn trips(node: &str, body: &str) -> String {
 #[test]
 fn branches_that_give_different_things_are_refused() {
     let text = branches("capture x; output x", "capture n; output n");
-    let wanted = "node \"pick\" (If): output \"y\" is f32[2] from \"then_branch\" and i64[] from \"else_branch\", expected one \
+    let expected = "node \"pick\" (If): output \"y\" is f32[2] from \"then_branch\" and i64[] from \"else_branch\", expected one \
                   type and rank";
-    assert_eq!(refusal(&text), wanted);
+    assert_eq!(refusal(&text), expected);
     let text = branches("capture x; output x, x", "capture x; output x");
     let wanted =
         "node \"pick\" (If): its \"then_branch\" has 2 outputs, expected 1 as the node has";
@@ -67,9 +67,9 @@ fn a_node_inside_is_named_with_the_way_to_it() {
 fn states_that_change_their_type_are_refused() {
     let text =
         trips("y = Loop@16(n, _, x)", "input s: f32[2]; t = Cast@13(s) to=7 # other; output on, t");
-    let wanted = "node \"go\" (Loop): a state changes from iteration to iteration: \"go/body/s\" is f32[2], and the next \
+    let expected = "node \"go\" (Loop): a state changes from iteration to iteration: \"go/body/s\" is f32[2], and the next \
                   one, \"go/body/t\", is i64[2], expected one type";
-    assert_eq!(refusal(&text), wanted);
+    assert_eq!(refusal(&text), expected);
     let text = trips("y = Loop@16(n, _, x)", "input s: i64[2]; output on, s");
     let wanted =
         "node \"go\" (Loop): its \"body\" declares input \"s\" i64[2], and is given f32[2]";

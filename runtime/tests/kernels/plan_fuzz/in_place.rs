@@ -76,7 +76,7 @@ pub(super) fn check(
             let same =
                 |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
             if found.len() != wanted.len() || !found.iter().zip(wanted).all(same) {
-                return Err(fail(format!("output {name} is {found:?}, wanted {wanted:?}")));
+                return Err(fail(format!("output {name} is {found:?}, expected {wanted:?}")));
             }
         }
         let count = copies.inputs + copies.outputs;

@@ -165,7 +165,7 @@ fn data_and_descriptions_are_said_once_and_fit() {
     let packed = packed.with_packing(Packing::N4).unwrap();
     refused(graph.tensor("packed", packed), INVALID, "expected batches one behind the other");
     let encoding = Encodings::PerTensor(Encoding { scale: 0.5, zero_point: 0 });
-    refused(graph.set_quantization(b, encoding), INVALID, "an encoding, wanted elements");
+    refused(graph.set_quantization(b, encoding), INVALID, "an encoding, expected elements");
     let whole = graph.tensor("whole", TensorSpec::fixed(I32, &[2]).unwrap()).unwrap();
     graph.set_quantization(whole, encoding).unwrap();
     refused(graph.set_quantization(whole, encoding), STATE, "is quantized already");

@@ -311,7 +311,7 @@ pub(crate) fn near(found: &[Nd], wanted: &[&Nd], within: f64) {
         for (at, (y, wanted)) in found.of.iter().zip(&wanted.of).enumerate() {
             let is_near =
                 (y - wanted).abs() <= within * (1.0 + wanted.abs()) || y.total_cmp(wanted).is_eq();
-            assert!(is_near, "element {at} is {y}, wanted {wanted}");
+            assert!(is_near, "element {at} is {y}, expected {wanted}");
         }
     }
 }

@@ -39,7 +39,7 @@ trait Engine {
 fn main() -> Outcome<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let [engine, model, threads, output, inputs @ ..] = arguments.as_slice() else {
-        return Err("wanted ENGINE MODEL THREADS OUTPUT [NAME=TYPE:DIMS=FILE ..]".into());
+        return Err("expected ENGINE MODEL THREADS OUTPUT [NAME=TYPE:DIMS=FILE ..]".into());
     };
     let inputs = inputs.iter().map(|text| read(text)).collect::<Outcome<Vec<_>>>()?;
     let loaded = load(engine, Path::new(model), threads.parse()?, inputs).and_then(|mut engine| {
@@ -74,7 +74,7 @@ fn load(
     Ok(match engine {
         "tract" => Box::new(tract_engine::load(model, threads, &inputs)?),
         "rten" => Box::new(rten_engine::load(model, threads, inputs)?),
-        other => return Err(format!("no engine is called {other}, wanted tract or rten").into()),
+        other => return Err(format!("no engine is called {other}, expected tract or rten").into()),
     })
 }
 
@@ -87,7 +87,7 @@ fn say(text: &str) -> Outcome<()> {
 
 /// Reads an input that is described as `NAME=TYPE:DIMS=FILE`.
 fn read(text: &str) -> Outcome<Input> {
-    let wrong = || format!("input {text:?}: wanted NAME=TYPE:DIMS=FILE");
+    let wrong = || format!("input {text:?}: expected NAME=TYPE:DIMS=FILE");
     // Names of inputs may have signs of their own.
     let (rest, file) = text.rsplit_once('=').ok_or_else(wrong)?;
     let (name, of) = rest.rsplit_once('=').ok_or_else(wrong)?;
@@ -99,7 +99,7 @@ fn read(text: &str) -> Outcome<Input> {
         "f32" => Elements::F32(words(&bytes, f32::from_le_bytes)),
         "i32" => Elements::I32(words(&bytes, i32::from_le_bytes)),
         "i64" => Elements::I64(words(&bytes, i64::from_le_bytes)),
-        other => return Err(format!("input {name} is {other}, wanted f32, i32 or i64").into()),
+        other => return Err(format!("input {name} is {other}, expected f32, i32 or i64").into()),
     };
     Ok(Input { name: name.to_owned(), dims, elements })
 }

@@ -191,7 +191,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     blend(
         "infer_says_no_reason",
-        "Error::new(format!(\"input \\\"w\\\" is {w}, wanted a vector of {cols}\"))",
+        "Error::new(format!(\"input \\\"w\\\" is {w}, expected a vector of {cols}\"))",
         "Error::new(String::new())",
         "cpu",
         &["contract/refusals"],

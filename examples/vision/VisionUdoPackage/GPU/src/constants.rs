@@ -4,7 +4,7 @@
 
 use crate::reference::{List, list_len};
 
-/// A number as OpenCL C reads it.
+/// Formats a number for OpenCL C.
 pub fn text_of_int(value: i64) -> String {
     if value == i64::MIN {
         "LONG_MIN".to_owned()
@@ -13,7 +13,7 @@ pub fn text_of_int(value: i64) -> String {
     }
 }
 
-/// A number as OpenCL C reads it.
+/// Formats a number for OpenCL C.
 pub fn text_of_real(value: f32) -> String {
     let sign = if value.is_sign_negative() { "-" } else { "" };
     match value.abs() {
@@ -23,7 +23,7 @@ pub fn text_of_real(value: f32) -> String {
     }
 }
 
-/// Numbers as OpenCL C reads them; no array is without one.
+/// Formats numbers for OpenCL C; an empty array gets one element.
 pub fn text_of_ints(values: &[i64]) -> String {
     let each: Vec<String> = values.iter().map(|value| text_of_int(*value)).collect();
     format!(
@@ -36,7 +36,7 @@ pub fn text_of_ints(values: &[i64]) -> String {
     )
 }
 
-/// Numbers as OpenCL C reads them; no array is without one.
+/// Formats numbers for OpenCL C; an empty array gets one element.
 pub fn text_of_reals(values: &[f32]) -> String {
     let each: Vec<String> = values.iter().map(|value| text_of_real(*value)).collect();
     format!(
@@ -49,7 +49,7 @@ pub fn text_of_reals(values: &[f32]) -> String {
     )
 }
 
-/// A list as OpenCL C reads it.
+/// Formats a list for OpenCL C.
 pub fn text_of_list(list: List) -> String {
     format!("{{{}L, {}}}", list_len(list), text_of_ints(list.items()))
 }

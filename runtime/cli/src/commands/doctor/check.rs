@@ -76,7 +76,7 @@ fn tried<T: Element + PartialEq + std::fmt::Debug>(
     let found = run()?;
     let micros = start.elapsed().as_secs_f64() * 1e6;
     let wanted = WANTED.map(of);
-    if found == wanted { Ok(micros) } else { Err(format!("found {found:?}, wanted {wanted:?}")) }
+    if found == wanted { Ok(micros) } else { Err(format!("found {found:?}, expected {wanted:?}")) }
 }
 
 fn run<T: Element>(session: &mut Session, of: fn(u8) -> T) -> Result<Vec<T>, String> {

@@ -15,8 +15,7 @@ impl RunModel {
     pub(super) fn wanted(&mut self, list: Option<&List>) -> Result<Option<Vec<String>>, Failure> {
         let heading = list.map_or(&[][..], |list| &list.wanted);
         if !heading.is_empty() && !self.set_output_tensors.is_empty() {
-            let text =
-                "both the list's first line and --set-output-tensors say which outputs are wanted";
+            let text = "both the list's first line and --set-output-tensors say which outputs are expected";
             return Err(Failure::usage(text).help("leave one of them out"));
         }
         let names: Vec<(Option<usize>, &String)> = match heading {

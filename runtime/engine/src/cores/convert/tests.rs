@@ -122,7 +122,7 @@ fn encodings_that_do_not_fit_are_refused() {
     let encoding = AxisEncoding::of(0, &[1.0; 3], &[0; 3]).unwrap();
     let encoded = desc(DType::U8).with_axis_encoding(encoding);
     let error = constant(&floats, &desc(DType::F32), &encoded, &Budget::default()).unwrap_err();
-    let expected = "an encoding per axis has 3 scales for axis 0 of u8[4], wanted 4";
+    let expected = "an encoding per axis has 3 scales for axis 0 of u8[4], expected 4";
     assert_eq!(error.to_string(), expected);
 }
 
@@ -133,8 +133,8 @@ fn a_constant_of_another_type_wants_memory() {
     let error = constant(&floats, &desc(DType::F32), &desc(DType::F16), budget).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the converted constant wants 8 bytes of memory, and 0 of the 7 that \
-         max_memory allows are taken"
+        "the converted constant needs 8 bytes of memory, and 0 of the 7 that \
+         max_memory allows are in use"
     );
 }
 

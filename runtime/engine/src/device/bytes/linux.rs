@@ -68,7 +68,7 @@ impl Pages {
         let end = offset.checked_add(size);
         if end.is_none_or(|end| end > found) {
             return Err(invalid(format!(
-                "an imported file has {found} bytes, wanted {size} from {offset} on; give it the size first, or import less"
+                "an imported file has {found} bytes, expected {size} from {offset} on; give it the size first, or import less"
             )));
         }
         Self::map(file, offset, len)

@@ -65,7 +65,7 @@ fn devices_of_one_kind_are_numbered_over_all_specs() {
 fn devices_that_cannot_be_are_refused() {
     for cores in [0, 65] {
         let spec = DeviceSpec { cores, ..DeviceSpec::of(Core::GPU) };
-        let wanted = format!("has {cores} cores, wanted 1 to 64");
+        let wanted = format!("has {cores} cores, expected 1 to 64");
         refused(Devices::new(&[spec]), ErrorCode::InvalidArgument, &wanted);
     }
     let coherence = Coherence::NonCoherent { seed: None };
@@ -74,7 +74,7 @@ fn devices_that_cannot_be_are_refused() {
     let many = DeviceSpec { count: u32::MAX, ..DeviceSpec::of(Core::HTA) };
     let one = DeviceSpec::of(Core::HTA);
     refused(Devices::new(&[one.clone(), many.clone()]), ErrorCode::InvalidArgument, "too many");
-    refused(Devices::new(&[many]), ErrorCode::InvalidArgument, "wanted at most 1024 devices");
+    refused(Devices::new(&[many]), ErrorCode::InvalidArgument, "expected at most 1024 devices");
     let most = DeviceSpec { count: DeviceSpec::MOST_DEVICES, ..one.clone() };
     assert_eq!(Devices::new(std::slice::from_ref(&most)).unwrap().iter().count(), 1024);
     refused(Devices::new(&[one, most]), ErrorCode::InvalidArgument, "too many");
@@ -153,7 +153,7 @@ fn memory_begins_where_it_is_asked_to() {
         refused(
             device.alloc_with(1, &options),
             ErrorCode::InvalidArgument,
-            "wanted a power of two",
+            "expected a power of two",
         );
     }
     let options = AllocOptions { align_bytes: 1 << 63, ..AllocOptions::default() };

@@ -15,9 +15,9 @@ fn b15_partial_writes_end_at_the_last_byte() {
         assert_eq!(read, [1, 2, 3, 4], "nothing of it was written");
         refused(memory.read(97, &mut read), ErrorCode::InvalidArgument, "within 0..100");
         assert_eq!(read, [1, 2, 3, 4], "nothing of it was read");
-        refused(memory.write(u64::MAX, &[1]), ErrorCode::InvalidArgument, "wanted a range");
+        refused(memory.write(u64::MAX, &[1]), ErrorCode::InvalidArgument, "expected a range");
         memory.write(100, &[]).unwrap();
-        refused(memory.write(101, &[]), ErrorCode::InvalidArgument, "wanted a range");
+        refused(memory.write(101, &[]), ErrorCode::InvalidArgument, "expected a range");
     }
 }
 

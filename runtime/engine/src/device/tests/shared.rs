@@ -69,9 +69,9 @@ fn n22_what_cannot_be_imported_is_refused() {
     let fd = memory.export_fd().unwrap();
     let import = |options| device.import(fd.as_fd(), options);
     let cases = [
-        (of(0, 0), "wanted at least 1"),
-        (of(PAGE, PAGE), "wanted an offset below the size"),
-        (of(PAGE, 2 * PAGE), "wanted an offset below the size"),
+        (of(0, 0), "expected at least 1"),
+        (of(PAGE, PAGE), "expected an offset below the size"),
+        (of(PAGE, 2 * PAGE), "expected an offset below the size"),
         (of(2 * PAGE, 100), "the system's page"),
         (of(2 * PAGE + 1, 0), "an imported file has 131072 bytes"),
         (of(u64::MAX, 0), "an imported file has 131072 bytes"),
@@ -81,7 +81,7 @@ fn n22_what_cannot_be_imported_is_refused() {
     }
     // SAFETY: the number is negative.
     let negative = unsafe { device.import_fd(-1, of(PAGE, 0)) };
-    refused(negative, ErrorCode::InvalidArgument, "file descriptor -1; wanted one that is open");
+    refused(negative, ErrorCode::InvalidArgument, "file descriptor -1; expected one that is open");
     // SAFETY: the descriptor is open.
     let again = unsafe { device.import_fd(fd.as_raw_fd(), of(PAGE, 0)) }.unwrap();
     assert_eq!(again.len(), PAGE);
@@ -99,9 +99,9 @@ fn n22_what_cannot_be_imported_is_refused() {
     refused(alone.import(fd.as_fd(), of(1, 0)), ErrorCode::Unsupported, "copy through the host");
     let options = AllocOptions { sharing: Sharing::Exportable, ..AllocOptions::default() };
     refused(alone.alloc_with(1, &options), ErrorCode::Unsupported, "copy through the host");
-    refused(device.alloc_with(0, &options), ErrorCode::InvalidArgument, "wanted at least 1");
+    refused(device.alloc_with(0, &options), ErrorCode::InvalidArgument, "expected at least 1");
     let options = AllocOptions { align_bytes: 1 << 20, ..options };
-    refused(device.alloc_with(1, &options), ErrorCode::InvalidArgument, "wanted at most");
+    refused(device.alloc_with(1, &options), ErrorCode::InvalidArgument, "expected at most");
     refused(
         device.alloc(8).unwrap().export_fd(),
         ErrorCode::Unsupported,

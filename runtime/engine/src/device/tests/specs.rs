@@ -57,22 +57,22 @@ fn n21_products_that_cannot_be_counted_are_refused() {
 #[test]
 fn descriptions_that_mean_nothing_are_refused() {
     let from = |dims: &[i64]| TensorSpec::from_dims(DType::F32, dims);
-    refused(from(&[1, -2]), ErrorCode::InvalidArgument, "dimension 1 is -2; wanted a number");
+    refused(from(&[1, -2]), ErrorCode::InvalidArgument, "dimension 1 is -2; expected a number");
     refused(TensorSpec::fixed(DType::Str, &[1]), ErrorCode::InvalidArgument, "a tensor of str");
     let range = Extent::Range { min: 3, max: 2 };
     refused(
         TensorSpec::new(DType::F32, &[range]),
         ErrorCode::InvalidArgument,
-        "wanted the least first",
+        "expected the least first",
     );
     refused(TensorSpec::of(TensorDesc::ABSENT), ErrorCode::InvalidArgument, "described as absent");
     let two = TensorSpec::fixed(DType::U8, &[2, 3]).unwrap();
     refused(two.with_layout(Layout::Nhwc), ErrorCode::InvalidArgument, "u8[2,3] cannot be nhwc");
-    refused(two.with_layout(Layout::Nchw), ErrorCode::InvalidArgument, "wanted 4");
+    refused(two.with_layout(Layout::Nchw), ErrorCode::InvalidArgument, "expected 4");
     refused(
         two.with_packing(Packing::N2),
         ErrorCode::InvalidArgument,
-        "its elements have 1 bytes, wanted 2",
+        "its elements have 1 bytes, expected 2",
     );
     let scalar = TensorSpec::fixed(DType::I8, &[]).unwrap();
     refused(
@@ -108,9 +108,9 @@ fn a_shape_is_one_that_the_spec_allows() {
         assert_eq!((shaped.dims().unwrap(), shaped.is_open()), (&dims[..], false));
     }
     let cases = [
-        (&[0, 1, 3][..], "dimension 0 of shape [0, 1, 3] is 0, wanted 1..=8"),
-        (&[9, 1, 3], "is 9, wanted 1..=8"),
-        (&[1, 1, 2], "dimension 2 of shape [1, 1, 2] is 2, wanted 3; wanted f32[1..=8,?,3]"),
+        (&[0, 1, 3][..], "dimension 0 of shape [0, 1, 3] is 0, expected 1..=8"),
+        (&[9, 1, 3], "is 9, expected 1..=8"),
+        (&[1, 1, 2], "dimension 2 of shape [1, 1, 2] is 2, expected 3; expected f32[1..=8,?,3]"),
         (&[1, 1], "shape [1, 1] has 2 dimensions"),
         (&[1, 1, 3, 1], "has 4 dimensions"),
     ];
@@ -140,12 +140,12 @@ fn encodings_are_for_their_tensor() {
     let spec = of(DType::I8).with_encodings(per_tensor(0.5, -128)).unwrap();
     assert_eq!(spec.desc().unwrap().encoding(), Some(Encoding { scale: 0.5, zero_point: -128 }));
     let cases = [
-        (DType::I8, 0.5, 128, "zero point 128, wanted -128 to 127"),
-        (DType::U8, 0.5, -1, "zero point -1, wanted 0 to 255"),
+        (DType::I8, 0.5, 128, "zero point 128, expected -128 to 127"),
+        (DType::U8, 0.5, -1, "zero point -1, expected 0 to 255"),
         (DType::I16, f32::NAN, 0, "scale NaN"),
         (DType::U16, 0.0, 0, "scale 0"),
-        (DType::F32, 1.0, 0, "wanted elements u8, i8, u16, i16 or i32"),
-        (DType::I64, 1.0, 0, "wanted elements u8"),
+        (DType::F32, 1.0, 0, "expected elements u8, i8, u16, i16 or i32"),
+        (DType::I64, 1.0, 0, "expected elements u8"),
     ];
     for (dtype, scale, zero_point, why) in cases {
         let error = of(dtype).with_encodings(per_tensor(scale, zero_point));
@@ -185,14 +185,14 @@ fn packed_batches_lie_where_documents_say() {
     refused(
         spec.pack(&[0; 5], &mut [0; 8]),
         ErrorCode::InvalidArgument,
-        "5 bytes of elements of u16[3,1] 2n, wanted 6",
+        "5 bytes of elements of u16[3,1] 2n, expected 6",
     );
     refused(
         spec.pack(&[0; 6], &mut [0; 6]),
         ErrorCode::InvalidArgument,
         "6 bytes of stored elements",
     );
-    refused(spec.unpack(&[0; 8], &mut [0; 8]), ErrorCode::InvalidArgument, "wanted 6");
+    refused(spec.unpack(&[0; 8], &mut [0; 8]), ErrorCode::InvalidArgument, "expected 6");
 }
 
 #[test]

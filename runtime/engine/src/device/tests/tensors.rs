@@ -22,7 +22,7 @@ fn a_tensor_fits_its_memory() {
     let error = DeviceTensor::from_memory(floats(7), memory.all());
     refused(error, ErrorCode::InvalidArgument, "f32[7] takes 28 bytes, given 24");
     let error = DeviceTensor::from_memory(floats(2), memory.view(2..20).unwrap());
-    refused(error, ErrorCode::InvalidArgument, "begins at a multiple of 2; wanted one of 4");
+    refused(error, ErrorCode::InvalidArgument, "begins at a multiple of 2; expected one of 4");
     let packed = bytes_of(&[5, 5]).with_packing(Packing::N4).unwrap();
     let error = DeviceTensor::from_memory(packed, zeros(&device, 39).all());
     refused(error, ErrorCode::InvalidArgument, "u8[5,5] 4n takes 40 bytes, given 39");
@@ -47,7 +47,7 @@ fn a_tensor_fits_its_memory() {
 fn a_tensor_is_written_and_read_as_a_whole() {
     let tensor = DeviceTensor::new(&cpu(), bytes_of(&[2, 2])).unwrap();
     tensor.write(&[1, 2, 3, 4]).unwrap();
-    refused(tensor.write(&[1; 5]), ErrorCode::InvalidArgument, "5 bytes for u8[2,2]; wanted 4");
+    refused(tensor.write(&[1; 5]), ErrorCode::InvalidArgument, "5 bytes for u8[2,2]; expected 4");
     refused(tensor.write(&[1; 3]), ErrorCode::InvalidArgument, "3 bytes");
     refused(tensor.read(&mut [0; 3]), ErrorCode::InvalidArgument, "3 bytes");
     assert_eq!(tensor.read_all().unwrap(), [1, 2, 3, 4]);
@@ -91,7 +91,7 @@ fn b08_a_smaller_batch_leaves_what_is_behind_it() {
     assert_eq!(output.spec().dims().unwrap(), [2, 3]);
     assert_eq!(output.read_all().unwrap(), [1; 6]);
     assert_eq!(output.memory().view(6..12).unwrap().read_all().unwrap(), [9; 6]);
-    refused(output.reshape(&[5, 3]), ErrorCode::ShapeMismatch, "is 5, wanted 1..=4");
+    refused(output.reshape(&[5, 3]), ErrorCode::ShapeMismatch, "is 5, expected 1..=4");
     output.reshape(&[4, 3]).unwrap();
 }
 
@@ -155,12 +155,16 @@ fn tensors_are_copied_to_their_like() {
         "u8[4] is copied to u8[2,2]",
     );
     let signed = of(TensorSpec::fixed(DType::I8, &[2, 2]).unwrap());
-    refused(tensor.copy_from(&signed), ErrorCode::ShapeMismatch, "wanted the same type and shape");
+    refused(
+        tensor.copy_from(&signed),
+        ErrorCode::ShapeMismatch,
+        "expected the same type and shape",
+    );
     let images = of(bytes_of(&[1, 1, 1, 1]).with_layout(Layout::Nhwc).unwrap());
     refused(
         of(bytes_of(&[1, 1, 1, 1])).copy_from(&images),
         ErrorCode::Unsupported,
-        "wanted the same layout",
+        "expected the same layout",
     );
     let aliased = tensor.clone();
     tensor.write(&[1, 2, 3, 4]).unwrap();

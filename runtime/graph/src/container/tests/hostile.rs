@@ -269,7 +269,7 @@ fn faults_of_a_graph_are_told_apart() {
         ),
         (
             constant("bias", "[3]"),
-            "value 0 \"v\": shape [3] for tensor \"bias\": 2400 bytes, wanted 12",
+            "value 0 \"v\": shape [3] for tensor \"bias\": 2400 bytes, expected 12",
         ),
         (
             constant("bias", "[4611686018427387904,4]"),
@@ -279,7 +279,7 @@ fn faults_of_a_graph_are_told_apart() {
             constant("bias", "[1,1,1,1,1,1,1,1,600]"),
             "value 0 \"v\": shape [1, 1, 1, 1, 1, 1, 1, 1, 600]",
         ),
-        (node("7", ""), "graph 0: node \"n\" input 0 is value 7, wanted one of the graph's 1"),
+        (node("7", ""), "graph 0: node \"n\" input 0 is value 7, expected one of the graph's 1"),
         (node("0", ""), "graph 0: node \"n\" input 0 is value \"v\", which nothing makes"),
         (
             node("", "[\"f\",{\"float\":\"one\"}]"),

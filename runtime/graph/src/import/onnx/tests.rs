@@ -199,7 +199,7 @@ fn bad_graphs_are_refused_by_place() {
         (|g| g.output[0].name.clear(), r#"output 0 is value "", which nothing makes"#),
         (
             |g| g.output.push(value("y", &[])),
-            r#"two outputs are called "y", wanted different names"#,
+            r#"two outputs are called "y", expected different names"#,
         ),
         (
             |g| g.input.push(value("x", &[])),

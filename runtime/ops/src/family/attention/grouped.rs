@@ -79,10 +79,10 @@ impl Sizes {
         let (query, is_one_row) = (node.input(QUERY)?, !node.has_input(KEY));
         let heads = if is_one_row { q_heads + 2 * kv_heads } else { q_heads };
         let &[batch, queries, row] = query.shape() else {
-            return Err(Error::new(format!("input {QUERY} is {query}, wanted rank 3")));
+            return Err(Error::new(format!("input {QUERY} is {query}, expected rank 3")));
         };
         if row == 0 || !row.is_multiple_of(heads) {
-            let expected = format!("wanted rows of {heads} heads");
+            let expected = format!("expected rows of {heads} heads");
             return Err(Error::new(format!("input {QUERY} is {query}, {expected}")));
         }
         let elements = row / heads;
@@ -101,7 +101,7 @@ impl Sizes {
             let shape = x.full_shape();
             let mut dims = shape.iter().enumerate().skip(1);
             if dims.any(|(axis, dim)| axis != length && dim.exact().is_none()) {
-                let expected = "wanted heads, and their elements, that are known before the run";
+                let expected = "expected heads, and their elements, that are known before the run";
                 return Err(Error::new(format!("an input is {x}, {expected}")));
             }
         }
@@ -141,12 +141,13 @@ impl Sizes {
         }
         let cos = node.input(COS)?;
         let &[places, pairs] = cos.shape() else {
-            return Err(Error::new(format!("input {COS} is {cos}, wanted rank 2")));
+            return Err(Error::new(format!("input {COS} is {cos}, expected rank 2")));
         };
         // With bounds, the number of positions is checked in the run.
         let is_short = !self.is_bounded && places < self.total;
         if pairs == 0 || 2 * pairs > self.elements || is_short {
-            let expected = format!("wanted {} places by at most {}", self.total, self.elements / 2);
+            let expected =
+                format!("expected {} places by at most {}", self.total, self.elements / 2);
             return Err(Error::new(format!("input {COS} is {cos}, {expected}")));
         }
         expect(node, SIN, &[places, pairs])?;
@@ -253,13 +254,13 @@ fn expect(node: &Node<'_>, port: usize, expected: &[usize]) -> Result<(), Error>
     if found.shape() == expected {
         return Ok(());
     }
-    Err(Error::new(format!("input {port} is {found}, wanted {expected:?}")))
+    Err(Error::new(format!("input {port} is {found}, expected {expected:?}")))
 }
 
 /// Returns the key count of the longest sequence, if it is known before the run.
 fn total(node: &Node<'_>) -> Result<Option<usize>, Error> {
     let misfit =
-        |found: String| Error::new(format!("input {TOTAL} is {found}, wanted a number of keys"));
+        |found: String| Error::new(format!("input {TOTAL} is {found}, expected a number of keys"));
     let Some(found) = node.constant_ints(TOTAL)? else {
         let x = node.input(TOTAL)?;
         return if x.full_shape().is_fixed() && x.len() == 1 {
@@ -289,12 +290,12 @@ impl GroupedShapes {
         ] {
             let found = node.int(flag)?;
             if found != 0 {
-                let reason = format!("which {meaning}, wanted 0");
+                let reason = format!("which {meaning}, expected 0");
                 return Err(Error::new(format!("parameter {flag:?} is {found}, {reason}")));
             }
         }
         if let Some(port) = (OTHERS..node.input_count()).find(|&port| node.has_input(port)) {
-            let expected = "wanted none: caches are numbers, and heads come normalized";
+            let expected = "expected none: caches are numbers, and heads come normalized";
             return Err(Error::new(format!("input {port} is there, {expected}")));
         }
         let sizes = Sizes::read(node)?;

@@ -109,7 +109,7 @@ impl Input {
             }
             (&[batch, length, hidden], Some(stated)) => {
                 if !hidden.bound().is_multiple_of(stated) {
-                    let expected = format!("wanted rows of {stated} heads");
+                    let expected = format!("expected rows of {stated} heads");
                     return Err(Error::new(format!("input {port} is {x}, {expected}")));
                 }
                 let elements = hidden.with(hidden.bound() / stated);
@@ -118,7 +118,7 @@ impl Input {
             (&[_, _, _], None) => {
                 Err(Error::new(format!("input {port} is {x}, which asks for parameter {heads:?}")))
             }
-            _ => Err(Error::new(format!("input {port} is {x}, wanted rank 3 or 4"))),
+            _ => Err(Error::new(format!("input {port} is {x}, expected rank 3 or 4"))),
         }
     }
 }
@@ -127,7 +127,7 @@ impl Sizes {
     pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
         let (q, k, v) = (node.input(Q)?, node.input(K)?, node.input(V)?);
         if q.rank() != k.rank() || q.rank() != v.rank() {
-            return Err(Error::new(format!("inputs are {q}, {k} and {v}, wanted one rank")));
+            return Err(Error::new(format!("inputs are {q}, {k} and {v}, expected one rank")));
         }
         let Input([batch, q_heads, queries, depth]) = Input::read(node, Q, "q_num_heads")?;
         let Input([k_batch, kv_heads, new, k_depth]) = Input::read(node, K, "kv_num_heads")?;
@@ -144,7 +144,7 @@ impl Sizes {
             )));
         }
         if depth.bound() == 0 || width.bound() == 0 {
-            return Err(Error::new("heads have 0 elements, wanted 1 or more"));
+            return Err(Error::new("heads have 0 elements, expected 1 or more"));
         }
         let past = past(node, [batch, kv_heads, depth, width])?;
         let sizes = Self {
@@ -171,7 +171,7 @@ impl Sizes {
         if found.shape() == [self.batch.bound()] {
             return Ok(());
         }
-        let expected = format!("wanted a length for each of {}", self.batch.bound());
+        let expected = format!("expected a length for each of {}", self.batch.bound());
         Err(Error::new(format!("input {VALID_LENGTHS} is {found}, {expected}")))
     }
 
@@ -197,7 +197,7 @@ impl Sizes {
         let &Self { batch, q_heads, kv_heads, queries, past, new, depth, width, .. } = self;
         if [q_heads, kv_heads, depth, width].iter().any(|dim| dim.exact().is_none()) {
             let (q, k, v) = (node.input(Q)?, node.input(K)?, node.input(V)?);
-            let expected = "wanted heads, and their elements, that are known before the run";
+            let expected = "expected heads, and their elements, that are known before the run";
             return Err(Error::new(format!("inputs are {q}, {k} and {v}, {expected}")));
         }
         let mask = if node.has_input(MASK) { node.input(MASK)? } else { TensorDesc::ABSENT };
@@ -247,7 +247,7 @@ fn past(node: &Node<'_>, [batch, kv_heads, depth, width]: [Dim; 4]) -> Result<Di
         return Ok(len);
     }
     let expected = format!(
-        "wanted [{},{},length,{}] and [{},{},length,{}]",
+        "expected [{},{},length,{}] and [{},{},length,{}]",
         batch.bound(),
         kv_heads.bound(),
         depth.bound(),
@@ -282,7 +282,7 @@ impl Mask {
         let mask = node.input(port)?;
         let misfit = || {
             let expected = format!("what broadcasts to {scores}, or has fewer keys");
-            Error::new(format!("input {port} is {mask}, wanted {expected}"))
+            Error::new(format!("input {port} is {mask}, expected {expected}"))
         };
         let is_bool = mask.dtype() == Some(DType::Bool);
         Self::broadcasting(mask.shape(), scores.dims(), is_bool).map(Some).ok_or_else(misfit)

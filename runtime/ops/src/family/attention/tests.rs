@@ -284,7 +284,7 @@ fn check<T: Stored<f64>>(case: &Case, within: f64) {
             let near = (found - expected).abs() <= within * expected.abs().max(1.0);
             assert!(
                 near || found.to_bits() == expected.to_bits(),
-                "mode {mode}: {found}, wanted {expected}"
+                "mode {mode}: {found}, expected {expected}"
             );
         }
     }
@@ -322,7 +322,7 @@ fn bounded_extents_are_those_of_the_run() {
     let elements = [Fixed(1), Fixed(1), Fixed(2), UpTo(4)];
     let q = bench("Attention").input(x(&[1, 1, 2, 2], &elements));
     let run = q.input(x(&[1, 1, 2, 2], &elements)).input(x(&[1, 1, 2, 2], &elements));
-    let expected = "wanted heads, and their elements, that are known before the run";
+    let expected = "expected heads, and their elements, that are known before the run";
     let error = run.error();
     assert!(error.ends_with(expected), "{error}");
 }
@@ -404,7 +404,7 @@ fn what_does_not_fit_is_refused() {
     let cases = [
         (
             run(four, &[1, 3, 8], &[1, 3, 8]),
-            "inputs are f32[1,2,3,4], f32[1,3,8] and f32[1,3,8], wanted one rank",
+            "inputs are f32[1,2,3,4], f32[1,3,8] and f32[1,3,8], expected one rank",
         ),
         (
             run(four, &[1, 2, 3, 5], four),
@@ -416,7 +416,7 @@ fn what_does_not_fit_is_refused() {
         ),
         (
             run(&[1, 3, 8], &[1, 3, 8], &[1, 3, 8]).int("q_num_heads", 3),
-            "input 0 is f32[1,3,8], wanted rows of 3 heads",
+            "input 0 is f32[1,3,8], expected rows of 3 heads",
         ),
         (
             run(four, four, four).int("q_num_heads", 3),
@@ -424,35 +424,35 @@ fn what_does_not_fit_is_refused() {
         ),
         (
             run(four, four, four).int("kv_num_heads", 0),
-            "parameter \"kv_num_heads\" is 0, wanted a number above 0",
+            "parameter \"kv_num_heads\" is 0, expected a number above 0",
         ),
-        (run(&[2, 3], &[2, 3], &[2, 3]), "input 0 is f32[2,3], wanted rank 3 or 4"),
+        (run(&[2, 3], &[2, 3], &[2, 3]), "input 0 is f32[2,3], expected rank 3 or 4"),
         (
             run(&[1, 3, 2, 4], &[1, 2, 3, 4], &[1, 2, 3, 4]),
             "3 heads of queries are no multiple of 2 heads of keys",
         ),
-        (run(&[1, 2, 3, 0], &[1, 2, 3, 0], four), "heads have 0 elements, wanted 1 or more"),
+        (run(&[1, 2, 3, 0], &[1, 2, 3, 0], four), "heads have 0 elements, expected 1 or more"),
         (
             run(four, four, four).input(x(&[3, 4])),
-            "input 3 is f32[3,4], wanted what broadcasts to [1,2,3,3], or has fewer keys",
+            "input 3 is f32[3,4], expected what broadcasts to [1,2,3,3], or has fewer keys",
         ),
         (
             run(four, four, four).input(x(&[2, 3])),
-            "input 3 is f32[2,3], wanted what broadcasts to [1,2,3,3], or has fewer keys",
+            "input 3 is f32[2,3], expected what broadcasts to [1,2,3,3], or has fewer keys",
         ),
-        (run(four, four, four).input(tensor(&[3], &[0i8; 3])), "input 3 is i8[3], wanted f32"),
+        (run(four, four, four).input(tensor(&[3], &[0i8; 3])), "input 3 is i8[3], expected f32"),
         (run(four, four, four).absent().input(x(four)), "input 5 is missing"),
         (
             run(four, four, four).absent().input(x(four)).input(x(&[1, 2, 2, 4])),
-            "inputs 4 and 5 are f32[1,2,3,4] and f32[1,2,2,4], wanted [1,2,length,4] and [1,2,length,4]",
+            "inputs 4 and 5 are f32[1,2,3,4] and f32[1,2,2,4], expected [1,2,length,4] and [1,2,length,4]",
         ),
         (
             run(four, four, four).absent().absent().absent().input(tensor(&[2], &[0i64; 2])),
-            "input 6 is i64[2], wanted a length for each of 1",
+            "input 6 is i64[2], expected a length for each of 1",
         ),
         (
             run(four, four, four).int("qk_matmul_output_mode", 4),
-            "parameter \"qk_matmul_output_mode\" is 4, wanted 0, 1, 2 or 3",
+            "parameter \"qk_matmul_output_mode\" is 4, expected 0, 1, 2 or 3",
         ),
     ];
     for (run, expected) in cases {

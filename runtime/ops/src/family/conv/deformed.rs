@@ -40,7 +40,7 @@ impl Problem {
         let (&[outputs, per_group, ref kernel @ ..], &[batch, channels, ..]) =
             (weights.shape(), x.shape())
         else {
-            let expected = "wanted images and weights of rank 3 to 5";
+            let expected = "expected images and weights of rank 3 to 5";
             return Err(Error::new(format!("inputs are {x} and {weights}, {expected}")));
         };
         let window = Window::read(node, &x, kernel, Rounding::Floor)?;
@@ -57,11 +57,11 @@ impl Problem {
             && outputs.is_multiple_of(groups)
             && channels.is_multiple_of(offset_groups);
         if !fits {
-            let expected = format!("wanted {groups} groups, and {offset_groups} of offsets");
+            let expected = format!("expected {groups} groups, and {offset_groups} of offsets");
             return Err(Error::new(format!("inputs are {x} and {weights}, {expected}")));
         }
         if u32::try_from(window.input_len()).is_err() {
-            return Err(Error::new(format!("input {X} is {x}, wanted smaller images")));
+            return Err(Error::new(format!("input {X} is {x}, expected smaller images")));
         }
         let rank = kernel.len();
         let problem = Self { window, rank, batch, channels, outputs, groups, offset_groups };
@@ -83,7 +83,7 @@ impl Problem {
         {
             if node.has_input(port) && node.input(port)?.shape() != expected {
                 let found = node.input(port)?;
-                return Err(Error::new(format!("input {port} is {found}, wanted {expected:?}")));
+                return Err(Error::new(format!("input {port} is {found}, expected {expected:?}")));
             }
         }
         Ok(())

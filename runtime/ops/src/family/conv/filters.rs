@@ -93,7 +93,7 @@ impl Filters {
         let has_bias = cx.has_input(bias);
         if has_bias && cx.input(bias)?.len() != channels {
             let found = cx.input(bias)?;
-            return Err(Error::new(format!("input {bias} is {found}, wanted [{channels}]")));
+            return Err(Error::new(format!("input {bias} is {found}, expected [{channels}]")));
         }
         let (zero_step, scale_step) =
             (per_channel(cx, w_zero, own)?, per_channel(cx, w_scale, own)?);
@@ -180,7 +180,7 @@ fn per_channel(node: &Node<'_>, port: usize, channels: usize) -> Result<usize, E
         len if len == channels => Ok(1),
         _ => {
             let found = node.input(port)?;
-            Err(Error::new(format!("input {port} is {found}, wanted 1 or {channels} elements")))
+            Err(Error::new(format!("input {port} is {found}, expected 1 or {channels} elements")))
         }
     }
 }

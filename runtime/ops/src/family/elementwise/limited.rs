@@ -60,7 +60,7 @@ impl<L: Limited> Op for Described<L> {
         for port in 1..cx.input_count() {
             if cx.has_input(port) && cx.input(port)?.len() != 1 {
                 let found = cx.input(port)?;
-                return Err(Error::new(format!("input {port} is {found}, wanted one element")));
+                return Err(Error::new(format!("input {port} is {found}, expected one element")));
             }
         }
         infer_like_input(cx)
@@ -161,7 +161,7 @@ mod tests {
         large_and_bounded_tensors_are_computed::<L>();
         let run = bench(L::NAME).input(tensor(&[2], &[1f32, 2.0]));
         let error = run.input(tensor(&[2], &[0f32, 1.0])).error();
-        assert_eq!(error, "input 1 is f32[2], wanted one element");
+        assert_eq!(error, "input 1 is f32[2], expected one element");
     }
 
     fn edges_are_those_of_the_function<L: Limited>() {

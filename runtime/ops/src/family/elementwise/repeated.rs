@@ -65,7 +65,7 @@ impl<R: Repeated> Op for Described<R> {
             let next = cx.input(port)?;
             if next.dtype() != first.dtype() {
                 return Err(Error::new(format!(
-                    "input {port} is {next}, wanted the type of {first}"
+                    "input {port} is {next}, expected the type of {first}"
                 )));
             }
             shape = broadcast_shapes(shape, next.full_shape())?;
@@ -343,7 +343,7 @@ mod tests {
         let run = bench(R::NAME).input(tensor(&[2], &[1f32, 2.0]));
         assert_eq!(
             run.clone().input(tensor(&[1], &[1f64])).error(),
-            "input 1 is f64[1], wanted the type of f32[2]"
+            "input 1 is f64[1], expected the type of f32[2]"
         );
         let error = run.input(tensor(&[3], &[1f32, 2.0, 3.0])).error();
         assert_eq!(error, "shapes [2] and [3] do not broadcast");

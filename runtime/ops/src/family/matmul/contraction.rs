@@ -316,7 +316,7 @@ impl Contraction {
         if lens.len() > MAX_RANK {
             let found = lens.len();
             return Err(Error::new(format!(
-                "the product with input {port} has {found} axes, wanted {MAX_RANK} at most"
+                "the product with input {port} has {found} axes, expected {MAX_RANK} at most"
             )));
         }
         let dims: Vec<usize> = lens.iter().map(|axis| axis.len).collect();

@@ -45,7 +45,7 @@ fn c_steps(node: &Node<'_>, port: usize, [rows, cols]: [usize; 2]) -> Result<[us
     };
     if (c_rows != rows && c_rows != 1) || (c_cols != cols && c_cols != 1) {
         return Err(Error::new(format!(
-            "input {port} is {c}, wanted what broadcasts to [{rows},{cols}]"
+            "input {port} is {c}, expected what broadcasts to [{rows},{cols}]"
         )));
     }
     Ok([if c_rows == 1 { 0 } else { c_cols }, usize::from(c_cols != 1)])

@@ -134,14 +134,14 @@ impl Numbers {
             if cx.has_input(zero) && cx.input(zero)?.dtype() != cx.input(of)?.dtype() {
                 let (found, expected) = (cx.input(zero)?, cx.input(of)?);
                 return Err(Error::new(format!(
-                    "input {zero} is {found}, wanted a zero point of the type of {expected}"
+                    "input {zero} is {found}, expected a zero point of the type of {expected}"
                 )));
             }
         }
         let result = cx.output(0)?;
         if !result.is_in(PLAIN) && !cx.has_input(y_zero) {
             return Err(Error::new(format!(
-                "output 0 is {result}, wanted f32 where no input is its zero point"
+                "output 0 is {result}, expected f32 where no input is its zero point"
             )));
         }
         Ok(Self {
@@ -201,7 +201,7 @@ impl Sizes {
         let width = match node.has_input(addend) {
             true if node.input(addend)?.len() != cols => {
                 let found = node.input(addend)?;
-                return Err(Error::new(format!("input {addend} is {found}, wanted [{cols}]")));
+                return Err(Error::new(format!("input {addend} is {found}, expected [{cols}]")));
             }
             true => cols,
             false => 0,
@@ -265,7 +265,7 @@ impl<O: IntegerProducts> Kernel for IntegerKernel<O> {
         let has_offset = cx.has_input(O::PORTS.offset);
         if has_offset && cx.input(O::PORTS.offset)?.shape() != [cols] {
             let (port, found) = (O::PORTS.offset, cx.input(O::PORTS.offset)?);
-            return Err(Error::new(format!("input {port} is {found}, wanted [{cols}]")));
+            return Err(Error::new(format!("input {port} is {found}, expected [{cols}]")));
         }
         let run = of_type!(
             cx.output(0)?.dtype(),
@@ -280,7 +280,7 @@ impl<O: IntegerProducts> Kernel for IntegerKernel<O> {
         let is_one = packed.is_some() && rights == 1 && !numbers.are_of_rows() && !O::IS_GEMM;
         let has_depth = a.full_shape().iter().last().is_some_and(|dim| dim.exact().is_some());
         if is_bounded && !(is_one && has_depth && a.rank() > 1) {
-            let expected = "wanted rows of one length, one scale, and a constant right side";
+            let expected = "expected rows of one length, one scale, and a constant right side";
             return Err(Error::new(format!("input {} is {a}, {expected}", O::PORTS.a)));
         }
         Ok(Self {

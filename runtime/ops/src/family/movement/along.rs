@@ -79,5 +79,5 @@ pub(crate) fn check_along(
         return Ok(());
     }
     let expected = format!("no more of any axis than {data} but for axis {axis}");
-    Err(Error::new(format!("input 1 is {indices}, wanted {expected}")))
+    Err(Error::new(format!("input 1 is {indices}, expected {expected}")))
 }

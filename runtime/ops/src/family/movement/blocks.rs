@@ -17,7 +17,7 @@ impl Blocks {
         let found = node.int("blocksize")?;
         let size = usize::try_from(found).ok().filter(|&size| size > 0);
         let size = size.ok_or_else(|| {
-            Error::new(format!("parameter \"blocksize\" is {found}, wanted 1 at least"))
+            Error::new(format!("parameter \"blocksize\" is {found}, expected 1 at least"))
         })?;
         let &[n, c, h, w] = x.shape() else { return Err(no_images(x)) };
         Ok(Self { size, images: [n, c, h, w] })
@@ -46,7 +46,7 @@ impl Blocks {
 
     fn refusal(self, x: &TensorDesc, of: &str) -> Error {
         let Self { size, .. } = self;
-        Error::new(format!("input 0 is {x}, wanted blocks of {size} by {size} {of}"))
+        Error::new(format!("input 0 is {x}, expected blocks of {size} by {size} {of}"))
     }
 }
 
@@ -76,7 +76,7 @@ impl BatchBlocks {
         let block = node.ints("block")?;
         let around = if node.has_param(name) { node.ints(name)? } else { &[0; 4] };
         let refused = |name: &str, found: &[i64], expected: &str| {
-            Error::new(format!("parameter {name:?} is {found:?}, wanted {expected}"))
+            Error::new(format!("parameter {name:?} is {found:?}, expected {expected}"))
         };
         let extents = extents(block).filter(|block: &[usize; 2]| !block.contains(&0));
         let sides = "rows above and below, columns before and behind";
@@ -104,5 +104,5 @@ fn extents<const N: usize>(found: &[i64]) -> Option<[usize; N]> {
 }
 
 fn no_images(x: &TensorDesc) -> Error {
-    Error::new(format!("input 0 is {x}, wanted batch, channels, height and width"))
+    Error::new(format!("input 0 is {x}, expected batch, channels, height and width"))
 }

@@ -181,7 +181,7 @@ impl<N: RowNorm> GpuKernel for RowsGpu<N> {
         check_lens(cx)?;
         if let Some(port) = (1..cx.output_count()).find(|&port| cx.has_output(port)) {
             return Err(Error::new(format!(
-                "output {port}, a statistic of the rows, is wanted, which the GPU does not write"
+                "output {port}, a statistic of the rows, is expected, which the GPU does not write"
             )));
         }
         let x = cx.input(0)?;

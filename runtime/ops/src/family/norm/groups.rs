@@ -41,12 +41,12 @@ impl<N: GroupNorm> Op for Described<N> {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
         let &[_, channels, ..] = x.shape() else {
-            return Err(Error::new(format!("input 0 is {x}, wanted rank 2 or more")));
+            return Err(Error::new(format!("input 0 is {x}, expected rank 2 or more")));
         };
         for port in [1, 2] {
             let found = cx.input(port)?;
             if found.shape() != [channels] {
-                return Err(Error::new(format!("input {port} is {found}, wanted [{channels}]")));
+                return Err(Error::new(format!("input {port} is {found}, expected [{channels}]")));
             }
         }
         let groups = N::groups(cx, channels)?;
@@ -315,6 +315,6 @@ mod tests {
         let one = tensor(&[1], &[1f32]);
         let run = bench("InstanceNormalization").input(tensor(&[1, 2, 1], &[1f32, 2.0]));
         let error = run.input(one.clone()).input(one).error();
-        assert_eq!(error, "input 1 is f32[1], wanted [2]");
+        assert_eq!(error, "input 1 is f32[1], expected [2]");
     }
 }

@@ -71,13 +71,17 @@ impl<N: RowNorm> Op for Described<N> {
         let axis = cx.axis("axis", x.rank())?;
         let stash = cx.int("stash_type")?;
         if stash != 1 {
-            return Err(Error::new(format!("parameter \"stash_type\" is {stash}, wanted 1, f32")));
+            return Err(Error::new(format!(
+                "parameter \"stash_type\" is {stash}, expected 1, f32"
+            )));
         }
         let row: usize = x.shape()[axis..].iter().product();
         for port in (1..cx.input_count()).filter(|&port| cx.has_input(port)) {
             let found = cx.input(port)?;
             if found.len() != row {
-                return Err(Error::new(format!("input {port} is {found}, wanted {row} elements")));
+                return Err(Error::new(format!(
+                    "input {port} is {found}, expected {row} elements"
+                )));
             }
         }
         infer_like_input(cx)?;
@@ -107,7 +111,7 @@ impl<N: RowNorm> Kernel for Rows<N> {
         let x = cx.input(0)?;
         let axis = cx.axis("axis", x.rank())?;
         if x.full_shape().iter().skip(axis).any(|dim| dim.exact().is_none()) {
-            return Err(Error::new(format!("input 0 is {x}, wanted rows of one length")));
+            return Err(Error::new(format!("input 0 is {x}, expected rows of one length")));
         }
         Ok(Self {
             is_bounded: !x.full_shape().is_fixed(),
@@ -173,9 +177,9 @@ mod tests {
         check::<N>([GRAIN / 64, 10, 17], -1, 2, false);
         let run = bench(N::NAME).input(tensor(&[1, 2], &[1f32, 3.0]));
         let error = run.clone().input(tensor(&[3], &[1f32; 3])).error();
-        assert_eq!(error, "input 1 is f32[3], wanted 2 elements");
+        assert_eq!(error, "input 1 is f32[3], expected 2 elements");
         let run = run.input(tensor(&[2], &[1f32; 2])).int("stash_type", 11);
-        assert_eq!(run.error(), "parameter \"stash_type\" is 11, wanted 1, f32");
+        assert_eq!(run.error(), "parameter \"stash_type\" is 11, expected 1, f32");
         a_mean_that_is_large_beside_the_deviation_costs_no_digits::<N>();
         what_is_no_number_stays_in_its_row::<N>();
         bounded_rows_are_those_of_the_run::<N>();
@@ -210,7 +214,7 @@ mod tests {
         assert_eq!(y.desc().full_shape().to_string(), "[<=4,3]");
         assert_eq!((y.dims(), y.values::<f32>()), (fixed.dims(), fixed.values()));
         let error = bounded(&[Dim::Fixed(2), Dim::UpTo(4)]).error();
-        assert_eq!(error, "input 1 is f32[3], wanted 4 elements");
+        assert_eq!(error, "input 1 is f32[3], expected 4 elements");
     }
 
     fn what_is_no_number_stays_in_its_row<N: RowNorm>() {

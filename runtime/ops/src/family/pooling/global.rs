@@ -73,7 +73,7 @@ impl<P: GlobalPool> Op for Described<P> {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
         if x.rank() < 3 {
-            return Err(Error::new(format!("input 0 is {x}, wanted rank 3 or more")));
+            return Err(Error::new(format!("input 0 is {x}, expected rank 3 or more")));
         }
         let shape = x.full_shape();
         let dims = shape.iter().enumerate();
@@ -86,7 +86,7 @@ impl<P: GlobalPool> Op for Described<P> {
 /// Returns the number of positions per channel, or an error if it is 0.
 fn positions(x: &TensorDesc, split: AxisSplit) -> Result<usize, Error> {
     match split.inner {
-        0 => Err(Error::new(format!("input 0 is {x}, wanted at least one position"))),
+        0 => Err(Error::new(format!("input 0 is {x}, expected at least one position"))),
         positions => Ok(positions),
     }
 }
@@ -231,9 +231,9 @@ mod tests {
         quantized_channels_do::<P>();
         a_nan_stays_in_its_channel::<P>();
         let error = bench(P::NAME).input(tensor(&[2, 2], &[1f32; 4])).error();
-        assert_eq!(error, "input 0 is f32[2,2], wanted rank 3 or more");
+        assert_eq!(error, "input 0 is f32[2,2], expected rank 3 or more");
         let error = bench(P::NAME).input(tensor::<f32>(&[1, 2, 0, 2], &[])).error();
-        assert!(error.ends_with("wanted at least one position"), "{error}");
+        assert!(error.ends_with("expected at least one position"), "{error}");
     }
 
     fn channels_become_one_element<P: GlobalPool>(dims: &[usize]) {

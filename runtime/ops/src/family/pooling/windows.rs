@@ -413,7 +413,7 @@ mod tests {
             [of(&[0, 1, 2, 8, 9, 10]), of(&[3, 11]), of(&[4, 5, 6, 12, 13, 14]), of(&[7, 15])];
         assert_near(&y.values::<f32>(), &expected, 1e-6);
         let error = bench(P::NAME).input(tensor(&[2], &x[..2])).ints("kernel_shape", &[]).error();
-        assert_eq!(error, "input 0 is f32[2], wanted rank 3 to 5");
+        assert_eq!(error, "input 0 is f32[2], expected rank 3 to 5");
     }
     /// Covers every layout and thread count. Infinities and denormals are ordinary values.
     fn a_nan_stays_in_its_windows<P: Pool>() {

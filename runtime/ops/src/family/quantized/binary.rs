@@ -139,7 +139,7 @@ mod tests {
         let run = bench(name).input(tensor(&[2], &[1u8, 2])).input(tensor(&[2], &[1f32; 2]));
         let run = run.absent().input(tensor(&[1], &[1u8])).input(tensor(&[], &[1f32])).absent();
         let error = run.input(tensor(&[], &[1f32])).error();
-        assert_eq!(error, "input 1 is f32[2], wanted one element for the whole tensor");
+        assert_eq!(error, "input 1 is f32[2], expected one element for the whole tensor");
     }
 
     fn broadcasts<F: QuantizedBinary, T: QuantizedType + PartialEq + std::fmt::Debug>(

@@ -36,7 +36,7 @@ pub(crate) const fn quantized_mean<M: QuantizedMean>() -> Def {
 pub(crate) fn whole(x: &TensorDesc) -> Result<Window, Error> {
     let spatial = x.shape().get(2..).filter(|dims| (1..=3).contains(&dims.len()));
     let spatial =
-        spatial.ok_or_else(|| Error::new(format!("input 0 is {x}, wanted rank 3 to 5")))?;
+        spatial.ok_or_else(|| Error::new(format!("input 0 is {x}, expected rank 3 to 5")))?;
     let mut input = [1; 3];
     input[3 - spatial.len()..].copy_from_slice(spatial);
     let one = [1; 3];
@@ -110,7 +110,7 @@ impl<M: QuantizedMean> Op for Described<M> {
 fn channels_second(node: &Node<'_>) -> Result<TensorDesc, Error> {
     let x = node.input(0)?;
     if x.rank() < 3 {
-        return Err(Error::new(format!("input 0 is {x}, wanted rank 3 to 5")));
+        return Err(Error::new(format!("input 0 is {x}, expected rank 3 to 5")));
     }
     let mut dims: Vec<Dim> = x.full_shape().iter().collect();
     if node.flag("channels_last")? {

@@ -188,6 +188,6 @@ mod tests {
         let scale = || tensor(&[], &[0.1f32]);
         let run = bench(name).input(tensor(&[2], &[1u8, 2])).input(tensor(&[2], &[0.1f32; 2]));
         let error = run.absent().input(scale()).error();
-        assert_eq!(error, "input 1 is f32[2], wanted one element for the whole tensor");
+        assert_eq!(error, "input 1 is f32[2], expected one element for the whole tensor");
     }
 }

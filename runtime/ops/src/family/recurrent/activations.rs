@@ -88,14 +88,14 @@ impl Activation {
         };
         if names.len() != dirs * own.len() {
             return Err(Error::new(format!(
-                "parameter \"activations\" has {} texts, wanted {} for each of {dirs} directions",
+                "parameter \"activations\" has {} texts, expected {} for each of {dirs} directions",
                 names.len(),
                 own.len()
             )));
         }
         let clip = if node.has_param("clip") { Some(node.float32("clip")?) } else { None };
         if let Some(clip) = clip.filter(|clip| clip.is_nan() || *clip < 0.0) {
-            return Err(Error::new(format!("parameter \"clip\" is {clip}, wanted 0 or more")));
+            return Err(Error::new(format!("parameter \"clip\" is {clip}, expected 0 or more")));
         }
         let numbers = |name: &str| {
             let all = if node.has_param(name) { node.floats(name)? } else { &[] };
@@ -105,7 +105,7 @@ impl Activation {
         let of = |name: &&str| match Function::of(name, &mut alphas, &mut betas) {
             Some(function) => Ok(Self { function, clip }),
             None => {
-                Err(Error::new(format!("parameter \"activations\" has {name:?}, wanted {NAMES}")))
+                Err(Error::new(format!("parameter \"activations\" has {name:?}, expected {NAMES}")))
             }
         };
         names.iter().map(of).collect()

@@ -48,11 +48,11 @@ impl Sizes {
         let batch_first = node.flag("layout")?;
         let (x, r) = (node.input(X)?, node.input(R)?);
         let (&[a, b, width], &[_, first, last]) = (x.shape(), r.shape()) else {
-            return Err(Error::new(format!("inputs are {x} and {r}, wanted rank 3")));
+            return Err(Error::new(format!("inputs are {x} and {r}, expected rank 3")));
         };
         let hidden = if counts.is_quantized { first } else { last };
         if !x.full_shape().is_fixed() {
-            return Err(Error::new(format!("input {X} is {x}, wanted a fixed shape")));
+            return Err(Error::new(format!("input {X} is {x}, expected a fixed shape")));
         }
         let (steps, batch) = if batch_first { (b, a) } else { (a, b) };
         if node.has_param("hidden_size") && usize::try_from(node.int("hidden_size")?) != Ok(hidden)
@@ -88,7 +88,7 @@ impl Sizes {
         for (port, shape) in expected {
             if node.has_input(port) && node.input(port)?.shape() != shape {
                 let found = node.input(port)?;
-                return Err(Error::new(format!("input {port} is {found}, wanted {shape:?}")));
+                return Err(Error::new(format!("input {port} is {found}, expected {shape:?}")));
             }
         }
         Ok(())

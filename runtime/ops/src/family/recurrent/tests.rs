@@ -21,7 +21,7 @@ pub(super) fn all<C: Cell>(name: &str) {
     states_go_on_where_others_ended::<C>();
     a_nan_stays_in_its_row_from_its_step_on::<C>();
     let error = node::<C>(x(), &[0], Bench::input).float("clip", -1.0).error();
-    assert_eq!(error, "parameter \"clip\" is -1, wanted 0 or more");
+    assert_eq!(error, "parameter \"clip\" is -1, expected 0 or more");
     activations_are_those_of_the_cell::<C>();
     let error = node::<C>(x(), &[0], Bench::input).int("hidden_size", 2).error();
     assert!(error.starts_with("parameter \"hidden_size\" is 2, input 2 is f32["), "{error}");
@@ -38,7 +38,7 @@ fn activations_are_those_of_the_cell<C: Cell>() {
     assert_eq!(outputs::<C>(run(&names)), outputs::<C>(silent));
     let error = run(C::ACTIVATIONS).error();
     let count = C::ACTIVATIONS.len();
-    let expected = format!("wanted {count} for each of 2 directions");
+    let expected = format!("expected {count} for each of 2 directions");
     assert_eq!(error, format!("parameter \"activations\" has {count} texts, {expected}"));
     let silent = outputs::<C>(node::<C>(x(), &[0], Bench::input));
     let clipped = |clip| outputs::<C>(node::<C>(x(), &[0], Bench::input).float("clip", clip));
@@ -48,7 +48,10 @@ fn activations_are_those_of_the_cell<C: Cell>() {
     assert_ne!(outputs::<C>(run(&names))[0], outputs::<C>(run(&own))[0]);
     names[2 * count - 1] = "Swish";
     let error = run(&names).error();
-    assert!(error.starts_with("parameter \"activations\" has \"Swish\", wanted Affine"), "{error}");
+    assert!(
+        error.starts_with("parameter \"activations\" has \"Swish\", expected Affine"),
+        "{error}"
+    );
 }
 
 fn numbers() -> Vec<f32> {

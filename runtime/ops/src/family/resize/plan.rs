@@ -80,13 +80,13 @@ impl Plan {
 fn check(x: &TensorDesc, at: usize, axis: &Axis) -> Result<(), Error> {
     let wrong = |what: &str| Err(Error::new(format!("input 0 is {x}: axis {at} {what}")));
     if matches!(x.full_shape().dim(at), Some(Dim::UpTo(_))) {
-        return wrong("is to be resized, wanted a fixed extent");
+        return wrong("is to be resized, expected a fixed extent");
     }
     if axis.from == 0 && axis.to > 0 {
-        return wrong("has no elements, wanted at least one to sample");
+        return wrong("has no elements, expected at least one to sample");
     }
     if u32::try_from(axis.from.max(axis.to)).is_err() {
-        return wrong("is longer than a table can name, wanted less than 4294967296 elements");
+        return wrong("is longer than a table can name, expected less than 4294967296 elements");
     }
     Ok(())
 }
@@ -97,7 +97,7 @@ fn choice<T: Copy>(node: &Node<'_>, name: &str, known: &[(&str, T)]) -> Result<T
     let chosen = known.iter().find(|(known, _)| *known == found);
     chosen.map(|(_, value)| *value).ok_or_else(|| {
         let known: Vec<&str> = known.iter().map(|(known, _)| *known).collect();
-        Error::new(format!("parameter {name:?} is {found:?}, wanted one of {}", known.join(", ")))
+        Error::new(format!("parameter {name:?} is {found:?}, expected one of {}", known.join(", ")))
     })
 }
 
@@ -133,7 +133,7 @@ fn sampling(node: &Node<'_>) -> Result<Sampling, Error> {
     let antialias = node.flag("antialias")?;
     if antialias && matches!(filter, Filter::Nearest(_)) {
         return Err(Error::new(
-            "parameter \"antialias\" is 1, wanted 0 for mode \"nearest\", which has no filter",
+            "parameter \"antialias\" is 1, expected 0 for mode \"nearest\", which has no filter",
         ));
     }
     let excludes_outside = node.flag("exclude_outside")?;
@@ -147,7 +147,9 @@ fn which_axes(node: &Node<'_>, rank: usize) -> Result<Vec<usize>, Error> {
     }
     let axes = node.ints("axes")?;
     resolve_axes(axes, rank).ok_or_else(|| {
-        Error::new(format!("parameter \"axes\" is {axes:?}, wanted different axes of rank {rank}"))
+        Error::new(format!(
+            "parameter \"axes\" is {axes:?}, expected different axes of rank {rank}"
+        ))
     })
 }
 
@@ -159,8 +161,9 @@ fn gives(node: &Node<'_>, port: usize) -> Result<bool, Error> {
 fn extents(node: &Node<'_>, x: &TensorDesc, which: &[usize]) -> Result<Vec<Axis>, Error> {
     let count_is = |port: usize, found: usize| {
         let expected = which.len();
-        let wrong =
-            || format!("input {port} has {found} numbers, wanted one for each of {expected} axes");
+        let wrong = || {
+            format!("input {port} has {found} numbers, expected one for each of {expected} axes")
+        };
         if found == expected { Ok(()) } else { Err(Error::new(wrong())) }
     };
     let unknown = |port: usize| Error::new(format!("input {port} is not known before the run"));
@@ -176,16 +179,16 @@ fn extents(node: &Node<'_>, x: &TensorDesc, which: &[usize]) -> Result<Vec<Axis>
             count_is(3, sizes.len())?;
             sized(node, &from, sizes)
         }
-        (true, true) => Err(Error::new("inputs 2 and 3 are both there, wanted scales or sizes")),
+        (true, true) => Err(Error::new("inputs 2 and 3 are both there, expected scales or sizes")),
         (false, false) => {
-            Err(Error::new("inputs 2 and 3 are both missing, wanted scales or sizes"))
+            Err(Error::new("inputs 2 and 3 are both missing, expected scales or sizes"))
         }
     }
 }
 
 fn scaled(from: usize, scale: f32) -> Result<Axis, Error> {
     if !(scale.is_finite() && scale > 0.0) {
-        return Err(Error::new(format!("input 2 has the scale {scale}, wanted more than 0")));
+        return Err(Error::new(format!("input 2 has the scale {scale}, expected more than 0")));
     }
     // In f32, as in ONNX's shape inference and ONNX Runtime.
     let length = from as f32 * scale;
@@ -203,7 +206,7 @@ fn larger(one: Scale, other: Scale) -> Scale {
 
 /// Returns axes of these sizes, or of a common scale that the sizes bound.
 fn sized(node: &Node<'_>, from: &[usize], sizes: &[i64]) -> Result<Vec<Axis>, Error> {
-    let wrong = || Error::new(format!("input 3 is {sizes:?}, wanted sizes from 0"));
+    let wrong = || Error::new(format!("input 3 is {sizes:?}, expected sizes from 0"));
     let sizes: Option<Vec<usize>> = sizes.iter().map(|&size| usize::try_from(size).ok()).collect();
     let sizes = sizes.ok_or_else(wrong)?;
     let scales = from

@@ -86,7 +86,7 @@ impl Combine {
             "min" => Reduction::Min,
             found => {
                 return Err(Error::new(format!(
-                    "parameter \"reduction\" is {found:?}, wanted none, add, mul, max or min"
+                    "parameter \"reduction\" is {found:?}, expected none, add, mul, max or min"
                 )));
             }
         };

@@ -84,7 +84,7 @@ impl<E: Extreme> Kernel for Sought<E> {
         let len = x.shape().get(axis).copied().unwrap_or(1);
         positions_fit(len)?;
         if len == 0 && !cx.output(0)?.is_empty() {
-            return Err(Error::new(format!("input 0 is {x}, wanted elements along axis {axis}")));
+            return Err(Error::new(format!("input 0 is {x}, expected elements along axis {axis}")));
         }
         let order = if cx.flag("select_last_index")? { Order::Backward } else { Order::Forward };
         let run = of_any!(x.dtype(), T => Self::execute_of::<T>)?;
@@ -303,7 +303,7 @@ mod tests {
 
     fn an_empty_axis_is_refused<E: Extreme>() {
         let error = bench(E::NAME).input(tensor::<f32>(&[0, 2], &[])).error();
-        assert_eq!(error, "input 0 is f32[0,2], wanted elements along axis 0");
+        assert_eq!(error, "input 0 is f32[0,2], expected elements along axis 0");
         let run = bench(E::NAME).input(tensor::<f32>(&[0, 2], &[])).int("axis", 1);
         assert_eq!(run.one().dims(), [0, 1]);
         let x = tensor::<f32>(&[0, 2], &[]).bounded(&[Dim::UpTo(4), Dim::Fixed(2)]);

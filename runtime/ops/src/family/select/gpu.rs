@@ -75,7 +75,7 @@ impl<E: Extreme> GpuKernel for ExtremeGpu<E> {
         let axis = cx.axis("axis", x.rank())?;
         let split = AxisSplit::at(x.shape(), axis);
         if split.len == 0 && !cx.output(0)?.is_empty() {
-            return Err(Error::new(format!("input 0 is {x}, wanted elements along axis {axis}")));
+            return Err(Error::new(format!("input 0 is {x}, expected elements along axis {axis}")));
         }
         let item = of_ranked!(x.dtype(), T => Self::item::<T> as Item<Self>)?;
         let (is_last, options) = (cx.flag("select_last_index")?, elements(x.dtype()));

@@ -117,7 +117,7 @@ pub(crate) fn least<E: Ord>(entries: &mut [E], count: usize) -> &[E] {
 pub(crate) fn positions_fit(len: usize) -> Result<(), Error> {
     match u32::try_from(len) {
         Ok(_) => Ok(()),
-        Err(_) => Err(Error::new(format!("{len} elements are in order, wanted below 2^32"))),
+        Err(_) => Err(Error::new(format!("{len} elements are in order, expected below 2^32"))),
     }
 }
 

@@ -60,10 +60,12 @@ impl<W: Window> Op for Described<W> {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let found = SIZE.required(cx)?;
         let [size] = found[..] else {
-            return Err(Error::new(format!("input 0, the length, is {found:?}, wanted a number")));
+            return Err(Error::new(format!(
+                "input 0, the length, is {found:?}, expected a number"
+            )));
         };
         let len = usize::try_from(size).map_err(|_| {
-            Error::new(format!("input 0, the length, is {size}, wanted at least 0"))
+            Error::new(format!("input 0, the length, is {size}, expected at least 0"))
         })?;
         cx.set_output(0, TensorDesc::new(output_type(cx)?, Shape::new(&[len])?))
     }
@@ -129,7 +131,7 @@ mod tests {
         let y = of::<W>(1).int("periodic", 0).one().values::<f32>();
         assert_near(&y, &[1.0], 1e-6);
         assert_eq!(of::<W>(0).int("output_datatype", 7).one().dims(), [0]);
-        assert_eq!(of::<W>(-1).error(), "input 0, the length, is -1, wanted at least 0");
+        assert_eq!(of::<W>(-1).error(), "input 0, the length, is -1, expected at least 0");
         let error = of::<W>(1).int("output_datatype", 8).error();
         assert_eq!(error, "parameter \"output_datatype\" is 8, which is no type of numbers");
         let error = bench(W::NAME).input(tensor(&[], &[4i32])).error();

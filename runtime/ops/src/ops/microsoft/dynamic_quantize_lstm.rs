@@ -142,12 +142,12 @@ mod tests {
         let run = run.outputs(3);
         let error = w.numbers(run.clone(), false).input(tensor(&[3], &[1f32; 3]));
         let error = error.input(tensor(&[3], &[0u8; 3])).error();
-        assert_eq!(error, "input 10 is f32[3], wanted [2] or [2,8]");
+        assert_eq!(error, "input 10 is f32[3], expected [2] or [2,8]");
         let error = w.numbers(run, false).input(tensor(&[2], &[1f32; 2]));
         let error = error.input(tensor(&[2], &[0i8; 2])).error();
         assert_eq!(
             error,
-            "input 11 is i8[2], wanted the type of u8[2,2,8] and the shape of f32[2]"
+            "input 11 is i8[2], expected the type of u8[2,2,8] and the shape of f32[2]"
         );
     }
 }

@@ -76,35 +76,35 @@ impl Table {
             4 => 4,
             8 => 8,
             bits => {
-                return Err(Error::new(format!("parameter \"bits\" is {bits}, wanted 4 or 8")));
+                return Err(Error::new(format!("parameter \"bits\" is {bits}, expected 4 or 8")));
             }
         };
         let block = count(node, "block_size")?;
         let last = data.rank().checked_sub(1).filter(|&last| last > 0);
         let last = last
-            .ok_or_else(|| Error::new(format!("input {DATA} is {data}, wanted rank 2 or more")))?;
+            .ok_or_else(|| Error::new(format!("input {DATA} is {data}, expected rank 2 or more")))?;
         for (name, expected) in [("gather_axis", 0), ("quantize_axis", last)] {
             let found = node.axis(name, data.rank())?;
             if found != expected {
                 return Err(Error::new(format!(
-                    "parameter {name:?} is {found}, wanted {expected}"
+                    "parameter {name:?} is {found}, expected {expected}"
                 )));
             }
         }
         let line = data.shape()[last].saturating_mul(8 / bits);
         let outer = &data.shape()[..last];
         let [rows, inner @ ..] = outer else {
-            return Err(Error::new(format!("input {DATA} is {data}, wanted rank 2 or more")));
+            return Err(Error::new(format!("input {DATA} is {data}, expected rank 2 or more")));
         };
         let table = Self { rows: *rows, lines: inner.iter().product(), line, bits, block };
         let blocks = [outer, &[table.blocks()]].concat();
         if scales.shape() != blocks {
-            return Err(Error::new(format!("input {SCALES} is {scales}, wanted {blocks:?}")));
+            return Err(Error::new(format!("input {SCALES} is {scales}, expected {blocks:?}")));
         }
         let zeros = [outer, &[table.zero_bytes()]].concat();
         if node.has_input(ZERO_POINTS) && node.input(ZERO_POINTS)?.shape() != zeros {
             let found = node.input(ZERO_POINTS)?;
-            return Err(Error::new(format!("input {ZERO_POINTS} is {found}, wanted {zeros:?}")));
+            return Err(Error::new(format!("input {ZERO_POINTS} is {found}, expected {zeros:?}")));
         }
         Ok(table)
     }
@@ -216,11 +216,11 @@ mod tests {
     fn what_does_not_fit_is_refused() {
         let run = |bits| bench_with(bits, 2, &[0; 4]).input(tensor(&[1], &[0i64]));
         let scales = |blocks: usize| tensor(&[2, blocks], &vec![0f32; 2 * blocks]);
-        assert_eq!(run(2).input(scales(2)).error(), "parameter \"bits\" is 2, wanted 4 or 8");
-        assert_eq!(run(4).input(scales(1)).error(), "input 2 is f32[2,1], wanted [2, 2]");
+        assert_eq!(run(2).input(scales(2)).error(), "parameter \"bits\" is 2, expected 4 or 8");
+        assert_eq!(run(4).input(scales(1)).error(), "input 2 is f32[2,1], expected [2, 2]");
         let zeros = run(4).input(scales(2)).input(tensor(&[2, 2], &[0u8; 4]));
-        assert_eq!(zeros.error(), "input 3 is u8[2,2], wanted [2, 1]");
+        assert_eq!(zeros.error(), "input 3 is u8[2,2], expected [2, 1]");
         let error = run(4).input(scales(2)).int("gather_axis", 1).error();
-        assert_eq!(error, "parameter \"gather_axis\" is 1, wanted 0");
+        assert_eq!(error, "parameter \"gather_axis\" is 1, expected 0");
     }
 }

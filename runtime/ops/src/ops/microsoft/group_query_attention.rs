@@ -155,12 +155,12 @@ mod tests {
         let error = bench_with(0..3, None).int("kv_num_heads", 4).error();
         assert_eq!(error, "2 heads of queries are no multiple of 4 heads of keys");
         let error = shared(bench_with(0..3, None)).int("qk_output", 1).error();
-        assert_eq!(error, "parameter \"qk_output\" is 1, which asks for scores, wanted 0");
+        assert_eq!(error, "parameter \"qk_output\" is 1, which asks for scores, expected 0");
         let cache = || tensor(&[1, 1, 1, SIZE], &[0f32; SIZE]);
         let error = shared(bench_with(3..5, Some([cache(), cache()]))).error();
         assert_eq!(error, ExecError::bad_value(4, 0).to_string());
         let error =
             shared(bench_with(0..3, None)).absent().absent().absent().input(cache()).error();
-        assert!(error.starts_with("input 12 is there, wanted none"), "{error}");
+        assert!(error.starts_with("input 12 is there, expected none"), "{error}");
     }
 }

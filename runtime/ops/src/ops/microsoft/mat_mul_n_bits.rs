@@ -94,25 +94,25 @@ impl Sizes {
             4 => 4,
             8 => 8,
             bits => {
-                return Err(Error::new(format!("parameter \"bits\" is {bits}, wanted 2, 4 or 8")));
+                return Err(Error::new(format!("parameter \"bits\" is {bits}, expected 2, 4 or 8")));
             }
         };
         if !block.is_power_of_two() || block < LEAST_BLOCK {
-            let expected = format!("wanted a power of two from {LEAST_BLOCK} on");
+            let expected = format!("expected a power of two from {LEAST_BLOCK} on");
             return Err(Error::new(format!("parameter \"block_size\" is {block}, {expected}")));
         }
         if node.flag("weight_prepacked")? {
-            let expected = "wanted values in the order of ONNX Runtime's document";
+            let expected = "expected values in the order of ONNX Runtime's document";
             return Err(Error::new(format!("parameter \"weight_prepacked\" is 1, {expected}")));
         }
         if node.has_input(GROUPS) {
             return Err(Error::new(format!(
-                "input {GROUPS}, an order of rows, is there, wanted none"
+                "input {GROUPS}, an order of rows, is there, expected none"
             )));
         }
         let (a, blocks) = (node.input(A)?, depth.div_ceil(block));
         if a.shape().last() != Some(&depth) {
-            return Err(Error::new(format!("input {A} is {a}, wanted rows of {depth}")));
+            return Err(Error::new(format!("input {A} is {a}, expected rows of {depth}")));
         }
         let rows = a.len() / depth;
         let sizes = Self { rows, depth, columns, bits, block, blocks };
@@ -131,7 +131,7 @@ impl Sizes {
         for (port, len) in expected.into_iter().chain([(BIAS, columns)]) {
             if node.has_input(port) && node.input(port)?.len() != len {
                 let found = node.input(port)?;
-                return Err(Error::new(format!("input {port} is {found}, wanted {len} elements")));
+                return Err(Error::new(format!("input {port} is {found}, expected {len} elements")));
             }
         }
         Ok(())
@@ -531,19 +531,19 @@ mod tests {
         let x = || tensor(&[1, 32], &[0f32; 32]);
         let fits = || run(x(), 32, 2);
         let error = fits().int("block_size", 24).error();
-        assert_eq!(error, "parameter \"block_size\" is 24, wanted a power of two from 16 on");
+        assert_eq!(error, "parameter \"block_size\" is 24, expected a power of two from 16 on");
         let error = fits().int("block_size", 32).int("bits", 3).error();
-        assert_eq!(error, "parameter \"bits\" is 3, wanted 2, 4 or 8");
+        assert_eq!(error, "parameter \"bits\" is 3, expected 2, 4 or 8");
         let error = run(tensor(&[1, 31], &[0f32; 31]), 32, 2).int("block_size", 32).error();
-        assert_eq!(error, "input 0 is f32[1,31], wanted rows of 32");
+        assert_eq!(error, "input 0 is f32[1,31], expected rows of 32");
         let error = run(x(), 31, 2).int("block_size", 32).error();
-        assert_eq!(error, "input 1 is u8[31], wanted 32 elements");
+        assert_eq!(error, "input 1 is u8[31], expected 32 elements");
         let error = run(x(), 32, 3).int("block_size", 32).error();
-        assert_eq!(error, "input 2 is f32[3], wanted 2 elements");
+        assert_eq!(error, "input 2 is f32[3], expected 2 elements");
         let error = fits().int("block_size", 32).int("weight_prepacked", 1).error();
         assert!(error.starts_with("parameter \"weight_prepacked\" is 1"), "{error}");
         let order = fits().absent().constant(tensor(&[32], &[0i32; 32]));
         let error = order.int("block_size", 32).error();
-        assert_eq!(error, "input 4, an order of rows, is there, wanted none");
+        assert_eq!(error, "input 4, an order of rows, is there, expected none");
     }
 }

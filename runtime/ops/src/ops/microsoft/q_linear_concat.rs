@@ -47,7 +47,7 @@ impl Op for QLinearConcat {
             let is_triple = port + 2 < cx.input_count() && part.dtype() == zero.dtype();
             if !(fits && is_triple) {
                 return Err(Error::new(format!(
-                    "input {port} is {part}, wanted values as {zero} that join {first} along axis {axis}, and behind them a scale and a zero point"
+                    "input {port} is {part}, expected values as {zero} that join {first} along axis {axis}, and behind them a scale and a zero point"
                 )));
             }
             dims[axis] = Dim::Fixed(dims[axis].bound().saturating_add(part.shape()[axis]));
@@ -126,7 +126,7 @@ mod tests {
         let error = error.input(tensor(&[], &[3u8])).int("axis", 1).error();
         assert_eq!(
             error,
-            "input 5 is u8[3,1], wanted values as u8[] that join u8[2,2] along axis 1, and behind them a scale and a zero point"
+            "input 5 is u8[3,1], expected values as u8[] that join u8[2,2] along axis 1, and behind them a scale and a zero point"
         );
     }
 }

@@ -95,7 +95,7 @@ fn together(node: &Node<'_>, x: &TensorDesc) -> Result<BatchToSpace, Error> {
             Ok(BatchToSpace { blocks, together: [n / area, c, rows, cols] })
         }
         _ => Err(Error::new(format!(
-            "input 0 is {x} and crops are {around:?}, wanted batches for blocks of {high} by {wide}, and pixels to crop"
+            "input 0 is {x} and crops are {around:?}, expected batches for blocks of {high} by {wide}, and pixels to crop"
         ))),
     }
 }
@@ -124,12 +124,12 @@ mod tests {
             bench("udo:BatchToSpace").input(x).ints("block", &[1, 3]).ints("crops", crops)
         };
         assert_eq!(run(&[0, 0, 1, 0]).one().values::<u8>(), [1, 1]);
-        let expected = "wanted batches for blocks of 1 by 3, and pixels to crop";
+        let expected = "expected batches for blocks of 1 by 3, and pixels to crop";
         let error = run(&[0, 0, 2, 2]).error();
         assert_eq!(error, format!("input 0 is u8[3,1,1,1] and crops are [0, 0, 2, 2], {expected}"));
         let run = bench("udo:BatchToSpace").input(tensor(&[3, 1, 1, 1], &[1u8; 3]));
         let error = run.ints("block", &[2, 1]).error();
-        let expected = "wanted batches for blocks of 2 by 1, and pixels to crop";
+        let expected = "expected batches for blocks of 2 by 1, and pixels to crop";
         assert_eq!(error, format!("input 0 is u8[3,1,1,1] and crops are [0, 0, 0, 0], {expected}"));
     }
 }

@@ -64,7 +64,7 @@ fn permutation(node: &Node<'_>) -> Result<Permutation, Error> {
     let group = usize::try_from(requested).ok();
     let group = group.filter(|&group| group > 0 && len.is_multiple_of(group)).ok_or_else(|| {
         Error::new(format!(
-            "parameter \"group\" is {requested}, wanted a divisor of axis {axis} of {x}"
+            "parameter \"group\" is {requested}, expected a divisor of axis {axis} of {x}"
         ))
     })?;
     Ok(Permutation { shape: vec![outer, group, len / group, inner], perm: vec![0, 2, 1, 3] })
@@ -79,7 +79,7 @@ mod tests {
         for group in [0, -1, 2] {
             let run = bench("udo:ChannelShuffle").input(tensor(&[1, 3], &[1u8; 3]));
             let error = run.int("group", group).error();
-            let expected = "wanted a divisor of axis 1 of u8[1,3]";
+            let expected = "expected a divisor of axis 1 of u8[1,3]";
             assert_eq!(error, format!("parameter \"group\" is {group}, {expected}"));
         }
     }

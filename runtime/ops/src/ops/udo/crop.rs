@@ -72,7 +72,7 @@ fn walks(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<Walk>, Error> {
     let offset = |at: usize| if offsets.len() == 1 { offsets.first() } else { offsets.get(at) };
     if offsets.len() != 1 && offsets.len() != x.rank() - axis {
         let count = x.rank() - axis;
-        return Err(Error::new(format!("offsets are {offsets:?}, wanted one, or {count}")));
+        return Err(Error::new(format!("offsets are {offsets:?}, expected one, or {count}")));
     }
     let extents = x.shape().iter().zip(reference.shape()).enumerate();
     let walk = |(at, (&extent, &len)): (usize, (&usize, &usize))| {
@@ -106,7 +106,7 @@ mod tests {
         let error = bench_with(&[1, 1], &[-1]).error();
         assert_eq!(error, "input 0 is u8[2,2], which has no f32[1,1] at offsets [-1]");
         let error = bench_with(&[1, 1], &[0, 0, 0]).error();
-        assert_eq!(error, "offsets are [0, 0, 0], wanted one, or 2");
+        assert_eq!(error, "offsets are [0, 0, 0], expected one, or 2");
         assert_eq!(bench_with(&[1], &[0]).error(), "input 1 is f32[1], input 0 is u8[2,2]");
     }
 }

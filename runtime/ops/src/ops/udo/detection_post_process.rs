@@ -102,7 +102,7 @@ impl Sizes {
         };
         let (batches, anchors, scores) = fits.ok_or_else(|| {
             Error::new(format!(
-                "inputs are {boxes}, {scores} and {anchors}, wanted [batches,anchors,4], [batches,anchors,at least {classes}] and [anchors,4]"
+                "inputs are {boxes}, {scores} and {anchors}, expected [batches,anchors,4], [batches,anchors,at least {classes}] and [anchors,4]"
             ))
         })?;
         let most = count(node, "max_detections")?;
@@ -146,7 +146,7 @@ impl Kernel for Detected {
         positions_fit(sizes.anchors.max(suppression_limit))?;
         let scale = cx.floats("scale")?;
         let scale: [f64; 4] = scale.try_into().map_err(|_| {
-            Error::new(format!("parameter \"scale\" has {} numbers, wanted 4", scale.len()))
+            Error::new(format!("parameter \"scale\" has {} numbers, expected 4", scale.len()))
         })?;
         // A score equal to the threshold passes.
         let least_score = Some((cx.float("score_threshold")? as f32).next_down());
@@ -402,9 +402,9 @@ mod tests {
         let error = of(4, &[10.0, 10.0, 5.0, 5.0]).error();
         assert_eq!(
             error,
-            "inputs are f32[1,3,4], f32[1,3,3] and f32[3,4], wanted [batches,anchors,4], [batches,anchors,at least 4] and [anchors,4]"
+            "inputs are f32[1,3,4], f32[1,3,3] and f32[3,4], expected [batches,anchors,4], [batches,anchors,at least 4] and [anchors,4]"
         );
         let error = of(2, &[1.0]).error();
-        assert_eq!(error, "parameter \"scale\" has 1 numbers, wanted 4");
+        assert_eq!(error, "parameter \"scale\" has 1 numbers, expected 4");
     }
 }

@@ -205,6 +205,6 @@ mod tests {
         let run = run.input(tensor(&[2, 2, 1, 1], &[1i8, 2, 3, 4]));
         let run = run.input(tensor(&[4], &[1f32; 4])).input(tensor(&[], &[0i8]));
         let run = run.input(tensor(&[], &[1f32])).input(tensor(&[], &[0u8])).int("group", 2);
-        assert_eq!(run.error(), "input 4 is f32[4], wanted 1 or 2 elements");
+        assert_eq!(run.error(), "input 4 is f32[4], expected 1 or 2 elements");
     }
 }

@@ -89,6 +89,6 @@ mod tests {
 
     #[test]
     fn an_addend_has_a_number_for_each_column() {
-        assert_eq!(product(&[1; 3]).error(), "input 8 is i32[3], wanted [2]");
+        assert_eq!(product(&[1; 3]).error(), "input 8 is i32[3], expected [2]");
     }
 }

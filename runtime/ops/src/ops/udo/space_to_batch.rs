@@ -91,7 +91,7 @@ fn apart(node: &Node<'_>, x: &TensorDesc) -> Result<(BatchBlocks, [usize; 4]), E
     match (batch, rows, cols) {
         (Some(batch), Some(rows), Some(cols)) => Ok((blocks, [batch, c, rows, cols])),
         _ => Err(Error::new(format!(
-            "input 0 is {x} and pads are {around:?}, wanted whole blocks of {high} by {wide}"
+            "input 0 is {x} and pads are {around:?}, expected whole blocks of {high} by {wide}"
         ))),
     }
 }
@@ -115,16 +115,16 @@ mod tests {
             bench("udo:SpaceToBatch").input(x).ints("block", block).ints("pads", pads).error()
         };
         let error = run(&[1, 1, 1, 3], &[1, 2], &[0; 4]);
-        let expected = "wanted whole blocks of 1 by 2";
+        let expected = "expected whole blocks of 1 by 2";
         assert_eq!(error, format!("input 0 is u8[1,1,1,3] and pads are [0, 0, 0, 0], {expected}"));
         let error = run(&[1, 1, 3], &[1, 2], &[0; 4]);
-        assert_eq!(error, "input 0 is u8[1,1,3], wanted batch, channels, height and width");
+        assert_eq!(error, "input 0 is u8[1,1,3], expected batch, channels, height and width");
         let error = run(&[1, 1, 1, 2], &[0, 2], &[0; 4]);
-        assert_eq!(error, "parameter \"block\" is [0, 2], wanted a height and a width");
+        assert_eq!(error, "parameter \"block\" is [0, 2], expected a height and a width");
         let error = run(&[1, 1, 1, 2], &[1, 2], &[0, -1]);
         assert_eq!(
             error,
-            "parameter \"pads\" is [0, -1], wanted rows above and below, columns before and behind"
+            "parameter \"pads\" is [0, -1], expected rows above and below, columns before and behind"
         );
     }
 }

@@ -268,7 +268,7 @@ fn subgraphs_are_nested_up_to_a_depth() {
     assert_eq!(Graph::parse(&text).unwrap().to_string(), text);
 
     let expected =
-        r#"node "If_0" attribute "b": subgraphs are nested more than 16 deep, wanted at most 16"#;
+        r#"node "If_0" attribute "b": subgraphs are nested more than 16 deep, expected at most 16"#;
     for depth in [17, 1000] {
         let error =
             import(&ModelBytes::copy_of(&deep(depth)), "m", &options()).unwrap_err().to_string();

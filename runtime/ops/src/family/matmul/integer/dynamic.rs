@@ -176,7 +176,7 @@ fn scale_count(
         shape if shape == [count, cols] => cols,
         _ => {
             return Err(Error::new(format!(
-                "input {} is {found}, wanted [{count}] or [{count},{cols}]",
+                "input {} is {found}, expected [{count}] or [{count},{cols}]",
                 ports.scale
             )));
         }
@@ -185,7 +185,7 @@ fn scale_count(
         let (zero, values) = (node.input(ports.zero)?, node.input(ports.values)?);
         if zero.shape() != found.shape() || zero.dtype() != values.dtype() {
             return Err(Error::new(format!(
-                "input {} is {zero}, wanted the type of {values} and the shape of {found}",
+                "input {} is {zero}, expected the type of {values} and the shape of {found}",
                 ports.zero
             )));
         }

@@ -111,6 +111,6 @@ impl<'a> Reals<'a> {
 fn misfit(node: &Node<'_>, port: usize, shape: &[usize]) -> Error {
     let found = node.input(port).map_or_else(|_| String::new(), |found| found.to_string());
     Error::new(format!(
-        "input {port} is {found}, wanted one element, or one for each row of a left or column of a right side {shape:?}"
+        "input {port} is {found}, expected one element, or one for each row of a left or column of a right side {shape:?}"
     ))
 }

@@ -244,7 +244,7 @@ fn bounded_rows_are_those_of_the_run() {
         assert!(
             error
                 .error()
-                .ends_with("wanted rows of one length, one scale, and a constant right side")
+                .ends_with("expected rows of one length, one scale, and a constant right side")
         );
     }
 }
@@ -255,11 +255,11 @@ fn misfits_are_named() {
     let run = || bench("MatMulInteger").input(x(&[2, 3])).input(x(&[3, 4]));
     assert_eq!(
         run().input(x(&[3])).error(),
-        "input 2 is u8[3], wanted one element, or one for each row of a left or column of a right side [2, 3]"
+        "input 2 is u8[3], expected one element, or one for each row of a left or column of a right side [2, 3]"
     );
     assert_eq!(
         run().input(tensor(&[], &[1i8])).error(),
-        "input 2 is i8[], wanted a zero point of the type of u8[2,3]"
+        "input 2 is i8[], expected a zero point of the type of u8[2,3]"
     );
     let run = bench("MatMulInteger").input(x(&[1, 40_000])).input(x(&[40_000, 1]));
     assert_eq!(run.error(), "40000 products are summed up, of which 33025 fit the sums");
@@ -360,11 +360,11 @@ fn sides_of_16_bits_have_one_scale_and_one_zero_point_for_each_column() {
     assert_eq!(values(wide_product(&[two], &[0], half)), [14, 20, 30, 44]);
     assert_eq!(
         wide_product(&[1f32], &[0; 3], 1.0).error(),
-        "input 5 is i8[3], wanted one element, or one for each row of a left or column of a right side [2, 2]"
+        "input 5 is i8[3], expected one element, or one for each row of a left or column of a right side [2, 2]"
     );
     assert_eq!(
         wide_product(&[1f32, 2.0], &[0], 1.0).error(),
-        "wanted one scale and zero point for left sides with values of 16 bits, and one for each column at most for right sides"
+        "expected one scale and zero point for left sides with values of 16 bits, and one for each column at most for right sides"
     );
 }
 
@@ -415,7 +415,7 @@ fn right_sides_of_16_bit_values_may_lie_transposed() {
 
 #[test]
 fn what_products_of_16_bit_values_do_not_take_is_refused() {
-    let expected = "wanted rows of left sides, and one addend for each column";
+    let expected = "expected rows of left sides, and one addend for each column";
     assert_eq!(wide_gemm((1, 0), 1.0, &[0, 0]).error(), expected);
     assert_eq!(wide_gemm((0, 0), 1.0, &[1]).error(), expected);
 }
