@@ -155,10 +155,11 @@ fn passed_on(folders: &BTreeMap<String, String>, files: &[File]) -> BTreeMap<Nam
         let source = format!("{folder}src/");
         for file in files.iter().filter(|file| file.path.starts_with(&source)) {
             for item in items(&by_hand(&file.text)) {
-                if let Item::From(from, original, shown) = item {
-                    if from != "crate" && from != *name {
-                        passed_on.insert((name.clone(), shown), (from, original));
-                    }
+                if let Item::From(from, original, shown) = item
+                    && from != "crate"
+                    && from != *name
+                {
+                    passed_on.insert((name.clone(), shown), (from, original));
                 }
             }
         }

@@ -23,7 +23,7 @@ use crate::encoding::Encoding;
 /// ```
 /// use udo_api::{Encoding, QuantizedType};
 ///
-/// Returns the largest value, dequantized.
+/// /// Returns the largest value, dequantized.
 /// fn largest<T: QuantizedType>(values: &[T], encoding: Encoding) -> f32 {
 ///     let number = |value: &T| encoding.dequantize(*value);
 ///     values.iter().map(number).fold(f32::NEG_INFINITY, f32::max)

@@ -15,7 +15,7 @@ mod sealed {
 /// ```
 /// use udo_api::{DType, Element, ExecError, Io};
 ///
-/// Reverses a tensor; `execute` of a kernel for several types calls it for each.
+/// /// Reverses a tensor; `execute` of a kernel for several types calls it for each.
 /// fn reversed<T: Element>(io: Io<'_>) -> Result<(), ExecError> {
 ///     let Io { inputs, mut outputs, .. } = io;
 ///     let x = inputs.get::<T>(0)?;
@@ -60,7 +60,7 @@ elements! {
 /// ```
 /// use udo_api::{Bits, Buffers, ExecError};
 ///
-/// A work item that moves an element of any type.
+/// /// A work item that moves an element of any type.
 /// fn moved<B: Bits>(buffers: &Buffers<'_>, from: usize, to: usize) -> Result<(), ExecError> {
 ///     buffers.set_bits::<B>(0, to, buffers.get_bits::<B>(0, from)?)
 /// }

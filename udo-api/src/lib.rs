@@ -10,23 +10,22 @@
 //! | [`Kernel`] | [`AcceptCx`], [`FinalizeCx`]; then [`Io`] in each call | whether it accepts a node; its state, packed
 //! constants and needs; the results |
 //! | [`GpuKernel`] | [`FinalizeCx`]; [`Buffers`] per [`WorkItem`] | OpenCL C and its [`Launch`]es; the same as a Rust function |
-//! | a function for [`dsp_kernel!`] | [`QuantMut`], [`Quant`], parameters, [`Scratch`] | the results as quantized
-//! values |
+//! | a function for [`dsp_kernel!`] | [`QuantMut`], [`Quant`], parameters, [`Scratch`] | the results as quantized values |
 //! | [`export_package!`] | a [`PackageV1`] of [`OpDef`]s and [`KernelDef`]s | the contents of the library |
 //!
 //! Each of them has an example. Suggested order of reading:
 //!
 //! 1. **Operators**: [`Op`], its [`OpSchema`] of [`Port`]s and [`Param`]s, and [`InferCx`] for shape inference
-//! ([`Shape`], [`Dim`]).
+//!    ([`Shape`], [`Dim`]).
 //! 2. **A first kernel**: [`Kernel`], whose `finalize` has a [`FinalizeCx`] and whose `execute` has an [`Io`] of [`Inputs`] and [`Outputs`];
 //!    [`KernelDef`] ties it to an operator and a [`Core`], by rules for its ports ([`input`], [`output`], [`types`]).
 //! 3. **Errors**: [`Error`] before a run, with a message; [`ExecError`] during it, without the heap.
 //! 4. **Memory**: [`Workspace`] and [`Scratch`], [`Needs`] and [`Geometry`], prepacked constants ([`Packed`]), outputs
-//! in place of inputs ([`InPlace`]).
+//!    in place of inputs ([`InPlace`]).
 //! 5. **Elements**: [`DType`] and [`Element`], encodings of quantized values ([`Encoding`], [`AxisEncoding`]).
 //! 6. **More than one core**: [`GpuKernel`], its [`Launch`]es and [`Buffers`]; [`dsp_kernel!`] with [`Quant`] and [`QuantMut`].
 //! 7. **Performance**: threads ([`Parallel`]), fused epilogues ([`AcceptCx`], [`EpilogueOp`]), cost classes ([`Cost`]),
-//! [`Facts`] that passes use.
+//!    [`Facts`] that passes use.
 //! 8. **Libraries**: [`export_package!`], and the trap for heap use in execute ([`GuardAlloc`]).
 //!
 //! `docs/write-a-package.md` in the SDK builds a package step by step. [`abi`] holds the structures that cross between

@@ -150,15 +150,15 @@ fn allowed_at(text: &str, offset: usize) -> Allowed {
     let mut rest = head.trim_start();
     while let Some(first) = rest.chars().next() {
         let len = match first {
-            '"' => match string_len(rest) {
-                Some(len) => len,
-                None => {
+            '"' => {
+                let Some(len) = string_len(rest) else {
                     let tail = text.get(head.len() - rest.len()..).unwrap_or_default();
                     let string = string_len(tail).and_then(|len| tail.get(..len)).unwrap_or(tail);
                     let has_control = string.contains(|c: char| c < ' ');
                     return Allowed::StringPart { has_control };
-                }
-            },
+                };
+                len
+            }
             '{' | '}' | '[' | ']' | ',' | ':' => 1,
             _ => {
                 let ends = |c: char| c.is_whitespace() || "{}[],:\"".contains(c);

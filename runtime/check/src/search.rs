@@ -31,7 +31,7 @@ pub(crate) struct SearchResult {
     pub(crate) faults: Vec<String>,
     /// One refusal for each kernel that accepted no node.
     pub(crate) refusals: Vec<String>,
-    /// Whether the operator returns NOT_IMPLEMENTED.
+    /// Whether the operator returns `NOT_IMPLEMENTED`.
     pub(crate) is_unwritten: bool,
     /// The operator's features that no node has.
     pub(crate) untried: Vec<String>,

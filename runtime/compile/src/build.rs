@@ -57,7 +57,7 @@ impl TensorId {
 /// graph.set_io(&[a, b], &[y])?;
 /// let graph = graph.finish()?;
 /// assert_eq!(graph.operations().collect::<Vec<_>>(), ["ADD_0"]);
-/// # Ok::<(), udo_runtime::Error>(())
+/// # Ok::<(), udo_engine::device::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct GraphBuilder {

@@ -39,8 +39,8 @@ pub use plan::PlanOptions;
 ///
 /// let place = PlaceOptions { cores: vec![Core::GPU, Core::CPU], ..PlaceOptions::default() };
 /// let mut options = CompileOptions { place, ..CompileOptions::default() };
-/// options.extend("gpu_storage", "f16")?;
-/// options.extend("dim.batch", "1..8")?;
+/// options.set_extension("gpu_storage", "f16")?;
+/// options.set_extension("dim.batch", "1..8")?;
 /// assert_eq!(options.bind.ranges["batch"], 1..=8);
 /// # Ok::<(), udo_engine::device::Error>(())
 /// ```

@@ -1,4 +1,4 @@
-//! Imports model files as graphs. Each format has a folder or file below this one and a row in [`IMPORTERS`].
+//! Imports model files as graphs. Each format has a folder or file below this one and a row in `IMPORTERS`.
 //!
 //! Importers know the syntax of files, not the meaning of operators: whether an operator, its attributes and its shapes are
 //! valid is checked when the graph is compiled.

@@ -168,8 +168,8 @@ impl std::error::Error for ConvError {}
 /// Convolves each image of the batch. Each row of `table` yields a pixel of `groups * outputs` channels, at a stride of
 /// `stride`. `bias` is empty, one for all, or one per output channel.
 ///
-/// With input values `x` of zero point `zx`, and weights `w` of zero point `zw` per output, a sum is `bias + Σ (x - zx)
-/// * (w - zw)` over taps and channels, exact as in [`gemm`](super::gemm_u8::gemm()).
+/// With input values `x` of zero point `zx`, and weights `w` of zero point `zw` per output, a sum is
+/// `bias + Σ (x - zx) * (w - zw)` over taps and channels, exact as in [`gemm`](super::gemm_u8::gemm()).
 ///
 /// # Errors
 ///

@@ -8,8 +8,8 @@
 //! # Accuracy
 //!
 //! A factor has a relative error of at most `2^-8` (denormals become 0), so a product has `2^-7` and a little more.
-//! Sums are rounded at most once per product. A sum of `n` terms before the activation is off by at most `(2^-7 + 2^-16
-//! + 1.2 (n + 3) eps / 2) * (sum of |a b|)`, as long as nothing overflows or is denormal; denormal sums become 0. NaN
+//! Sums are rounded at most once per product. A sum of `n` terms before the activation is off by at most
+//! `(2^-7 + 2^-16 + 1.2 (n + 3) eps / 2) * (sum of |a b|)`, as long as nothing overflows or is denormal; denormal sums become 0. NaN
 //! and infinities affect only their own row or column.
 
 use std::ops::Range;

@@ -30,7 +30,7 @@ pub(super) struct PlanMemory {
 #[derive(Debug, Default)]
 pub(super) struct Charges {
     #[expect(dead_code, reason = "it counts until it is dropped")]
-    charges: Vec<Charge>,
+    own: Vec<Charge>,
     constants: Vec<SharedCharges>,
     #[expect(dead_code, reason = "the memory is there until it is dropped")]
     shares: Vec<Share>,
@@ -87,7 +87,7 @@ impl MemorySource {
                 charges.push(Charge::take(&self.devices[memory], count(bytes), "workspace")?);
             }
         }
-        let held = Charges { charges, ..Charges::default() };
+        let held = Charges { own: charges, ..Charges::default() };
         Ok(PlanMemory { arenas, scratch, ports: None, held })
     }
 
@@ -124,7 +124,7 @@ impl MemorySource {
             of([host.0, gpu.0, dsp.0]).map_err(|memory| SessionError::new(plan, memory))?;
         let scratch =
             of([host.1, gpu.1, dsp.1]).map_err(|memory| SessionError::new(plan, memory))?;
-        let held = Charges { charges, shares, ..Charges::default() };
+        let held = Charges { own: charges, shares, ..Charges::default() };
         Ok(PlanMemory { arenas, scratch, ports: Some(ports), held })
     }
 }

@@ -97,6 +97,7 @@ impl Session {
     /// leases its tensors: others can neither write them nor read the outputs. Tensors are used in place where possible
     /// ([`Run::copies`]), so the outputs of a failed run are unspecified.
     ///
+    /// # Errors
     /// A tensor does not match its input or output or is in use, the session has the largest number of runs in flight,
     /// or a device is lost. Nothing has changed then.
     pub fn submit(

@@ -76,7 +76,7 @@ pub trait DspKept: fmt::Debug + Send + Sync + Sized + 'static {
 /// ```
 /// use udo_api::{DspScalar, Error, FinalizeCx};
 ///
-/// Reads a parameter of any width that must be in its list.
+/// /// Reads a parameter of any width that must be in its list.
 /// fn chosen<T: DspScalar + PartialEq>(cx: &FinalizeCx<'_>) -> Result<T, Error> {
 ///     let (value, list) = (T::read(cx, "value")?, T::read_list(cx, "values")?);
 ///     if list.contains(&value) { Ok(value) } else { Err(Error::new(format!("{value:?} is not in {list:?}"))) }

@@ -154,7 +154,7 @@ impl<'a, T: Element> QuantsMut<'a, T> {
 ///
 /// dsp_kernel!(MaskedSumDsp = masked_sum(out: [i32], in: [Option<u8>, [u8]], params: {}));
 ///
-/// Sums all inputs but the first, which masks elements with 0.
+/// /// Sums all inputs but the first, which masks elements with 0.
 /// fn masked_sum(
 ///     y: QuantMut<'_, i32>,
 ///     mask: Option<Quant<'_, u8>>,

@@ -1,4 +1,4 @@
-//! A first kernel on the DSP for functions of one stored_type byte: finalize computes all 256 results.
+//! A first kernel on the DSP for functions of one stored byte: finalize computes all 256 results.
 
 use udo_reference::Ports;
 

@@ -215,15 +215,15 @@ impl Lease {
         self.view.storage().as_ptr().wrapping_add(self.view.start())
     }
 
-    /// The bytes; none where others may write them at any time ([`MemoryView::is_exclusive`]): those are copied.
-    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+    /// The bytes; none where others may write them at any time (`MemoryView::is_exclusive`): those are copied.
+    pub fn bytes(&self) -> Option<&[u8]> {
         // SAFETY: while the lease is held, which is as long as the reference, nobody else writes these bytes; its holder
         // does so through `&mut self` alone.
         unsafe { self.view.storage().slice(self.view.start(), self.view.len_here()) }
     }
 
     /// The bytes, to be changed; none where others may be at them, or the lease is a reader's.
-    pub(crate) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         if self.access == Access::Read {
             return None;
         }

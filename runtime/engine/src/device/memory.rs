@@ -109,7 +109,7 @@ impl MemoryView {
     }
 
     /// Whether there are no bytes.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
 

@@ -155,7 +155,7 @@ impl LaneRef {
     /// Runs `work` on worker `thread`, and records the time if `work` returns that it had something to do.
     ///
     /// # Safety
-    /// The thread that got this from [`noted`] stays in [`Lanes::during`] until this returns.
+    /// The thread that got this from [`current_lanes`] stays in [`Lanes::during`] until this returns.
     pub(super) unsafe fn around(self, thread: usize, work: impl FnOnce() -> bool) {
         let Some(lanes) = self.0.filter(|_| thread > 0) else {
             work();

@@ -210,7 +210,7 @@ impl Container {
     /// Reads the whole content of the file.
     ///
     /// # Errors
-    /// Fails as [`Container::graph`] and [`Container::sections`] do.
+    /// Fails as [`Container::graph`] and `Container::sections` do.
     pub fn contents(&self) -> Result<Contents, ContainerError> {
         let stage = |stage: &Stage<usize>| {
             let (shapes, source) = (stage.shapes.clone(), stage.source.clone());

@@ -39,7 +39,7 @@ pub(super) fn refuse(bytes: &[u8], name: &str) -> Result<(), ImportError> {
     Err(ImportError::unsupported(format_args!("{name:?}"), format.name, expected))
 }
 
-/// Refuses a folder that holds a TensorFlow SavedModel.
+/// Refuses a folder that holds a TensorFlow `SavedModel`.
 pub(super) fn refuse_folder(path: &Path) -> Result<(), ImportError> {
     if !path.join("saved_model.pb").is_file() {
         return Ok(());

@@ -100,7 +100,7 @@ impl Builder {
         Some(self.constant(Tensor::of(Shape::new(&[ints.len()]).ok()?, ints).ok()?))
     }
 
-    /// Appends a QuantizeLinear or DequantizeLinear node, which belongs to the part around it.
+    /// Appends a `QuantizeLinear` or `DequantizeLinear` node, which belongs to the part around it.
     pub(super) fn step(&mut self, op: &str, value: ValueId, step: Step) -> Option<ValueId> {
         let scale = self.constant(Tensor::of(Shape::SCALAR, &[step.scale]).ok()?);
         let zero = step.zero_point.to_le_bytes();

@@ -25,7 +25,7 @@ pub(super) struct GraphCase {
 /// How a model represents quantized tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
-    /// As floats between QuantizeLinear and DequantizeLinear nodes.
+    /// As floats between `QuantizeLinear` and `DequantizeLinear` nodes.
     AsNumbers,
     /// As quantized elements with encodings.
     AsElements,

@@ -1,4 +1,4 @@
-//! Fuses activations that models compute step by step: GELU, SiLU, HardSwish and Mish.
+//! Fuses activations that models compute step by step: GELU, `SiLU`, `HardSwish` and Mish.
 //!
 //! Constants are compared with a relative tolerance, because models state them with few digits.
 

@@ -324,6 +324,7 @@ pub(crate) struct ValueInfoProto {
 
 /// A value's type: one of the fields is set.
 #[derive(Clone, PartialEq, Message)]
+#[expect(clippy::struct_field_names, reason = "the names of ONNX")]
 pub(crate) struct TypeProto {
     /// A tensor.
     #[prost(message, optional, tag = "1")]

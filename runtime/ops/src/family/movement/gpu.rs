@@ -86,7 +86,7 @@ pub(crate) const fn walked<M: Walked>() -> KernelDef {
     KernelDef::gpu::<WalkedGpu<M>>(M::SCHEMA.name()).ports(rules)
 }
 
-/// Maps a position to the input axis for each [`Beyond`]; -1 where the fill value applies.
+/// Maps a position to one of the input axis, by the mode `beyond` for positions outside; -1 where the fill value applies.
 const SOURCE_OF_AXIS: &str = "
 int udo_source(const int at, const int extent, const int beyond) {
     if (extent == 0 || (at >= 0 && at < extent)) return extent == 0 ? -1 : at;
