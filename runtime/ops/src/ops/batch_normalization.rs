@@ -81,7 +81,9 @@ impl ChannelNorm for BatchNormalization {
             }
             // f16 and bf16 inputs are computed in f32, so their parameters may be f32.
             if (found.dtype() == Some(DType::F64)) != (x.dtype() == Some(DType::F64)) {
-                return Err(Error::new(format!("input {port} is {found}, expected the type of {x}")));
+                return Err(Error::new(format!(
+                    "input {port} is {found}, expected the type of {x}"
+                )));
             }
         }
         infer_like_input(cx)

@@ -27,7 +27,9 @@ impl Op for BitCast {
         let bytes = x.dtype().map(DType::size_bytes);
         let dtype = DType::from_onnx(to).filter(|dtype| Some(dtype.size_bytes()) == bytes);
         let dtype = dtype.ok_or_else(|| {
-            Error::new(format!("parameter \"to\" is {to}, expected a type with as many bits as {x}"))
+            Error::new(format!(
+                "parameter \"to\" is {to}, expected a type with as many bits as {x}"
+            ))
         })?;
         cx.set_output(0, x.with_dtype(dtype))
     }

@@ -48,7 +48,9 @@ impl Op for DequantizeLinear {
         let dtype = dtype.filter(|&dtype| dtype.is_float() && dtype != DType::F64);
         let dtype = dtype.ok_or_else(|| {
             let declared = cx.int("output_dtype").unwrap_or(0);
-            Error::new(format!("parameter \"output_dtype\" is {declared}, expected f32, f16 or bf16"))
+            Error::new(format!(
+                "parameter \"output_dtype\" is {declared}, expected f32, f16 or bf16"
+            ))
         })?;
         if cx.has_input(2) && cx.input(2)?.dtype() != x.dtype() {
             let zero = cx.input(2)?;

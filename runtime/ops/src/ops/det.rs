@@ -157,6 +157,9 @@ mod tests {
     #[test]
     fn what_is_no_square_is_refused() {
         let y = bench("Det").input(tensor(&[2, 3], &[0f32; 6]));
-        assert_eq!(y.error(), "input 0 is f32[2,3], expected matrices with as many rows as columns");
+        assert_eq!(
+            y.error(),
+            "input 0 is f32[2,3], expected matrices with as many rows as columns"
+        );
     }
 }

@@ -232,7 +232,10 @@ mod tests {
         assert_eq!(y.desc().full_shape().to_string(), "[<=4,3,2]");
         assert_eq!((y.dims(), &y.values::<f32>()[..2]), (vec![2, 3, 2], &[1.0, 0.0][..]));
         let error = dft(&x, None, 0).error();
-        assert!(error.ends_with("expected a fixed axis 0, or a length of the transform"), "{error}");
+        assert!(
+            error.ends_with("expected a fixed axis 0, or a length of the transform"),
+            "{error}"
+        );
         let y = dft(&x, Some(4), 0).one();
         assert_eq!((y.dims(), y.values::<f32>()[0]), (vec![4, 3, 2], 1.0));
     }

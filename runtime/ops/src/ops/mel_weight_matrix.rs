@@ -149,6 +149,9 @@ mod tests {
     fn what_only_a_run_says_decides_no_shape() {
         let y = run(2, 8).int("output_datatype", 6).one();
         assert_eq!((y.dims(), y.values::<i32>().iter().max()), (vec![5, 2], Some(&1)));
-        assert_eq!(run(-1, 8).error(), "input 0, the number of bands, is [-1], expected one number");
+        assert_eq!(
+            run(-1, 8).error(),
+            "input 0, the number of bands, is [-1], expected one number"
+        );
     }
 }

@@ -41,7 +41,8 @@ mod tests {
         let y = bench("PRelu").input(x.clone()).input(tensor(&[1, 1], &[0.5f32])).one();
         assert_eq!(y.values::<f32>(), [-0.5, 2.0, -1.5, 4.0]);
         let error = bench("PRelu").input(x).input(tensor(&[3, 1], &[0.5f32; 3])).error();
-        let expected = "slope is f32[3,1], expected a shape that broadcasts to that of X, f32[2,1,2]";
+        let expected =
+            "slope is f32[3,1], expected a shape that broadcasts to that of X, f32[2,1,2]";
         assert_eq!(error, expected);
     }
 }

@@ -342,7 +342,10 @@ mod tests {
             assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 4], expected.to_vec()));
         }
         let error = scaled(&[2.0, 1.0])(bench(NAME).input(x)).error();
-        assert_eq!(error, "input 0 is f32[<=5,2]: axis 0 is to be resized, expected a fixed extent");
+        assert_eq!(
+            error,
+            "input 0 is f32[<=5,2]: axis 0 is to be resized, expected a fixed extent"
+        );
     }
 
     #[test]

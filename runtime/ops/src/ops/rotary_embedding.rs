@@ -298,7 +298,10 @@ mod tests {
         };
         assert_eq!(run(&[0, 3]).error(), ExecError::bad_value(3, 1).to_string());
         assert_eq!(run(&[-1, 0]).error(), ExecError::bad_value(-1, 0).to_string());
-        assert_eq!(run(&[0]).error(), "input 3 is i64[1,1], expected a position for each of [1, 2]");
+        assert_eq!(
+            run(&[0]).error(),
+            "input 3 is i64[1,1], expected a position for each of [1, 2]"
+        );
     }
 
     #[test]

@@ -232,7 +232,10 @@ mod tests {
             "input 2, the window, is f32[3], expected at most 2 elements, a frame's length"
         );
         let error = stft(tensor(&[4], &[0f32; 4]), 1, None).error();
-        assert_eq!(error, "input 0 is f32[4], expected [batches,length,1], or 2 for complex numbers");
+        assert_eq!(
+            error,
+            "input 0 is f32[4], expected [batches,length,1], or 2 for complex numbers"
+        );
         let x = x().bounded(&[Dim::Fixed(1), Dim::UpTo(9)]);
         let error = stft(x, 1, None).error();
         assert_eq!(error, "frames have no length, expected one that is known before the run");

@@ -260,7 +260,8 @@ mod tests {
             let x = tensor(&[2], &[1f32, 2.0]);
             bench("TopK").input(x).constant(tensor(&[k.len()], k)).outputs(2).error()
         };
-        let expected = "input 1, the number of elements, is 3, expected 0 to 2 as input 0 is f32[2]";
+        let expected =
+            "input 1, the number of elements, is 3, expected 0 to 2 as input 0 is f32[2]";
         assert_eq!(run(&[3]), expected);
         assert_eq!(run(&[1, 1]), "input 1 has 2 numbers, expected 1");
         // The axis is shorter in this run than its bound.

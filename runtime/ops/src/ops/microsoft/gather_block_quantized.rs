@@ -81,8 +81,9 @@ impl Table {
         };
         let block = count(node, "block_size")?;
         let last = data.rank().checked_sub(1).filter(|&last| last > 0);
-        let last = last
-            .ok_or_else(|| Error::new(format!("input {DATA} is {data}, expected rank 2 or more")))?;
+        let last = last.ok_or_else(|| {
+            Error::new(format!("input {DATA} is {data}, expected rank 2 or more"))
+        })?;
         for (name, expected) in [("gather_axis", 0), ("quantize_axis", last)] {
             let found = node.axis(name, data.rank())?;
             if found != expected {

@@ -94,7 +94,9 @@ impl Sizes {
             4 => 4,
             8 => 8,
             bits => {
-                return Err(Error::new(format!("parameter \"bits\" is {bits}, expected 2, 4 or 8")));
+                return Err(Error::new(format!(
+                    "parameter \"bits\" is {bits}, expected 2, 4 or 8"
+                )));
             }
         };
         if !block.is_power_of_two() || block < LEAST_BLOCK {
@@ -131,7 +133,9 @@ impl Sizes {
         for (port, len) in expected.into_iter().chain([(BIAS, columns)]) {
             if node.has_input(port) && node.input(port)?.len() != len {
                 let found = node.input(port)?;
-                return Err(Error::new(format!("input {port} is {found}, expected {len} elements")));
+                return Err(Error::new(format!(
+                    "input {port} is {found}, expected {len} elements"
+                )));
             }
         }
         Ok(())

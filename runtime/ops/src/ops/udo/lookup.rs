@@ -39,7 +39,9 @@ fn table(entries: &[i64]) -> Result<[u8; 256], Error> {
     let bytes: Option<Vec<u8>> = entries.iter().map(|&entry| entry.try_into().ok()).collect();
     bytes.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| {
         let count = entries.len();
-        Error::new(format!("parameter \"table\" has {count} numbers, expected 256 of 0 to 255 each"))
+        Error::new(format!(
+            "parameter \"table\" has {count} numbers, expected 256 of 0 to 255 each"
+        ))
     })
 }
 
