@@ -210,7 +210,7 @@ fn op_definitions_in_xml_need_an_element() {
             "<Layout>NHWC</Layout><Text>",
             "<Layout>NCHW</Layout><Text>",
             built,
-            "the inputs of Step are [\"in_0 NCHW TF\"] in the config and [\"in_0 NHWC TF\"] in the package",
+            "Step has inputs [\"in_0 NCHW TF\"] in the config and [\"in_0 NHWC TF\"] in the package",
         ),
         (
             "<Mandatory>false</Mandatory>
@@ -218,7 +218,7 @@ fn op_definitions_in_xml_need_an_element() {
             "<Mandatory>false</Mandatory>
                 <Datatype>QNN_DATATYPE_FLOAT_16",
             built,
-            "the parameters of Step are [\"constant f16 optional\"] in the config and [\"constant f32 optional\"] in the package",
+            "Step has parameters [\"constant f16 optional\"] in the config and [\"constant f32 optional\"] in the package",
         ),
         (
             "<Default>1.0</Default>",

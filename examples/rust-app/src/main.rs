@@ -77,6 +77,6 @@ fn run(path: &Path, package: Option<&Path>, cores: &str) -> Result<(), Box<dyn E
 }
 
 fn parse_cores(names: &str) -> Result<Vec<Core>, String> {
-    let unknown = |name| format!("no core is called {name}, wanted {}", Core::NAMES);
+    let unknown = |name| format!("no core is called {name}, expected {}", Core::NAMES);
     names.split(',').map(|name| Core::from_name(name).ok_or_else(|| unknown(name))).collect()
 }

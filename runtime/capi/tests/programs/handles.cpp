@@ -119,7 +119,7 @@ int main(int argc, char **argv) {
     CHECK(stages.text().find("stage 1") != std::string::npos && stages.model(1).input_count() == 1);
     throws([&] { networks.find("nobody"); }, UDO_ERROR_INVALID_ARGUMENT, "nobody");
     CHECK((udo::Session(stages).run({&given})[0].read<float>() == std::vector<float>{-2, 4, 6, -8}));
-    throws([&] { udo::Session(stages, 1).run({&given}); }, UDO_ERROR_SHAPE_MISMATCH, "wanted");
+    throws([&] { udo::Session(stages, 1).run({&given}); }, UDO_ERROR_SHAPE_MISMATCH, "expected");
 
     /* Pools, which live on without what they are of. */
     throws([&] { udo::SessionPool(stages.model(), 0); }, UDO_ERROR_INVALID_ARGUMENT, "count is 0");

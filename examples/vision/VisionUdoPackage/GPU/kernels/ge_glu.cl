@@ -7,7 +7,7 @@
 // The compiler also sees common/reference.cl and the node's static values, as constants: PLAN and
 // the other names in capitals that are not defined here.
 
-// What is known with the shapes. Work items copy it: a compiler was seen to read other lists than are in constants.
+// Data that depends on shapes. Work items copy it, since a compiler misread lists in constants.
 typedef struct {
     List dims_x;
     long has_x;

@@ -28,7 +28,7 @@ pub fn of_node(cx: &Node<'_>, least: bool) -> Result<Plan, Error> {
         .map_err(wanted)
 }
 
-/// What is known of a node with its shapes.
+/// The data of a node that depends on its shapes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Plan {
     pub dims_boxes: List,
@@ -44,7 +44,7 @@ pub struct Plan {
     pub dims_kept: List,
 }
 
-/// Works out the plan, or says what is wanted.
+/// Computes the plan, or returns the requirement that is not met.
 pub fn plan(
     least: bool,
     dims_boxes: Option<&[i64]>,

@@ -26,7 +26,7 @@ pub fn of_node(cx: &Node<'_>) -> Result<Plan, Error> {
         .map_err(wanted)
 }
 
-/// What is known of a node with its shapes.
+/// The data of a node that depends on its shapes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Plan {
     pub dims_x: List,
@@ -40,7 +40,7 @@ pub struct Plan {
     pub dims_y: List,
 }
 
-/// Works out the plan, or says what is wanted.
+/// Computes the plan, or returns the requirement that is not met.
 pub fn plan(dims_x: Option<&[i64]>, dims_bias: Option<&[i64]>) -> Result<Plan, Fault> {
     let mut plan = Plan {
         has_x: dims_x.is_some(),

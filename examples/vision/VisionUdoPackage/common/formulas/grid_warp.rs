@@ -34,7 +34,7 @@ pub fn of_node(cx: &Node<'_>) -> Result<Plan, Error> {
         .map_err(wanted)
 }
 
-/// What is known of a node with its shapes.
+/// The data of a node that depends on its shapes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Plan {
     pub dims_image: List,
@@ -49,7 +49,7 @@ pub struct Plan {
     pub dims_warped: List,
 }
 
-/// Works out the plan, or says what is wanted.
+/// Computes the plan, or returns the requirement that is not met.
 pub fn plan(
     dims_image: Option<&[i64]>,
     dims_grid: Option<&[i64]>,

@@ -18,12 +18,12 @@ impl Op for TopKAbove {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
         let &[len] = x.shape() else {
-            return Err(Error::new(format!("the input is {x}, wanted a vector")));
+            return Err(Error::new(format!("the input is {x}, expected a vector")));
         };
         let k = cx.int("k")?;
         let Some(k) = usize::try_from(k).ok().filter(|&k| k > 0) else {
             return Err(Error::new(format!(
-                "parameter \"k\" is {k}, wanted 1 or more"
+                "parameter \"k\" is {k}, expected 1 or more"
             )));
         };
         let shape = Shape::of_dims(&[Dim::UpTo(k.min(len))])?;

@@ -54,7 +54,7 @@ mod loops {
     use crate::formulas::box_nms::{Plan, element_of_area, element_of_common, element_of_kept, of_node};
     use crate::reference::{Fault, List, comes_before, list_dims, place};
 
-    /// What finalize keeps.
+    /// The state from finalize.
     pub struct Kept {
         plan: Plan,
     }

@@ -52,7 +52,7 @@ mod loops {
     use crate::formulas::ge_glu::{Plan, element_of_y, element_of_z, of_node};
     use crate::reference::Fault;
 
-    /// What finalize keeps.
+    /// The state from finalize.
     pub struct Kept {
         plan: Plan,
     }

@@ -60,7 +60,7 @@ mod loops {
     use crate::formulas::grid_warp::{Plan, element_of_warped, of_node};
     use crate::reference::Fault;
 
-    /// What finalize keeps.
+    /// The state from finalize.
     pub struct Kept {
         plan: Plan,
         list_0: Reals,

@@ -54,7 +54,7 @@ mod loops {
     use crate::formulas::ge_glu::{Plan, element_of_y, element_of_z, of_node};
     use crate::reference::Fault;
 
-    /// What finalize keeps.
+    /// The state from finalize.
     pub struct Kept {
         plan: Plan,
     }
@@ -122,7 +122,7 @@ mod tests {
         let wanted_0 = &[33u8..=34, 9..=11];
         assert_eq!(outputs[0].dims(), [2]);
         for (found, wanted) in outputs[0].values::<u8>().iter().zip(wanted_0) {
-            assert!(wanted.contains(found), "{found}, wanted one of {wanted:?}");
+            assert!(wanted.contains(found), "{found}, not one of {wanted:?}");
         }
     }
 }

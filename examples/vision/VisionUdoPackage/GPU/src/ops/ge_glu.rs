@@ -58,7 +58,7 @@ mod items {
     use crate::formulas::ge_glu::{Plan, element_of_y, element_of_z, of_node};
     use crate::constants::{text_of_int, text_of_list};
 
-    /// What finalize keeps.
+    /// The state from finalize.
     pub struct Kept {
         plan: Plan,
         has_1: bool,
@@ -78,12 +78,12 @@ mod items {
             })
         }
 
-        /// A launch for each tensor, behind what is known with the shapes.
+        /// Adds a launch for each tensor, with the constants that depend on shapes.
         pub fn launches(&self, source: &str, info: &mut KernelInfo) {
             let mut text = constants(&self.plan);
             text += source;
             info.push_scratch((self.plan.dims_z.size() * 4).max(8));
-            // A launch over nothing is refused while an output has elements.
+            // A launch without work items is refused if an output has elements.
             let least = usize::from(self.plan.dims_y.size() > 0);
             let count = self.plan.dims_z.size().max(least);
             let mut launch = Launch::new(text.clone(), "ge_glu_z");
@@ -117,7 +117,7 @@ mod items {
         }
     }
 
-    /// What stands before the OpenCL C: what is known with the shapes, as constants.
+    /// Returns the OpenCL C constants that depend on shapes, which precede the source.
     pub fn constants(plan: &Plan) -> String {
         let fields = [
             text_of_list(plan.dims_x),

@@ -65,7 +65,7 @@ mod items {
     use crate::formulas::grid_warp::{Plan, element_of_warped, of_node};
     use crate::constants::{text_of_int, text_of_list, text_of_reals};
 
-    /// What finalize keeps.
+    /// The state from finalize.
     pub struct Kept {
         plan: Plan,
         list_0: Reals,
@@ -84,11 +84,11 @@ mod items {
             })
         }
 
-        /// A launch for each tensor, behind what is known with the shapes.
+        /// Adds a launch for each tensor, with the constants that depend on shapes.
         pub fn launches(&self, source: &str, info: &mut KernelInfo) {
             let mut text = constants(&self.plan, &self.list_0);
             text += source;
-            // A launch over nothing is refused while an output has elements.
+            // A launch without work items is refused if an output has elements.
             let least = usize::from(self.plan.dims_warped.size() > 0);
             let count = self.plan.dims_warped.size().max(least);
             let mut launch = Launch::new(text.clone(), "grid_warp_warped");
@@ -110,7 +110,7 @@ mod items {
 
     type Reals = Box<[f32]>;
 
-    /// What stands before the OpenCL C: what is known with the shapes, as constants.
+    /// Returns the OpenCL C constants that depend on shapes, which precede the source.
     pub fn constants(plan: &Plan, fill: &[f32]) -> String {
         let fields = [
             text_of_list(plan.dims_image),

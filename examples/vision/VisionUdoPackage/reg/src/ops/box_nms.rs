@@ -39,10 +39,10 @@ mod shapes {
     use crate::formulas::box_nms::of_node;
     use crate::inference::shape;
 
-    /// The shapes of the outputs.
+    /// Returns the shapes of the outputs.
     pub fn outputs(cx: &InferCx<'_>) -> Result<[Shape; 1], Error> {
         let plan = of_node(cx, false)?;
-        // What the elements decide differs between as many as there may be and none.
+        // Dimensions that elements determine differ between the upper bound and zero.
         let least = of_node(cx, true)?;
         Ok([
             shape(cx, plan.dims_kept, least.dims_kept)?,

@@ -37,7 +37,7 @@ mod shapes {
     use crate::formulas::ge_glu::of_node;
     use crate::inference::shape;
 
-    /// The shapes of the outputs.
+    /// Returns the shapes of the outputs.
     pub fn outputs(cx: &InferCx<'_>) -> Result<[Shape; 1], Error> {
         let plan = of_node(cx)?;
         Ok([
