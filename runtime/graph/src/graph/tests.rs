@@ -196,7 +196,7 @@ fn a_line_that_is_none_is_refused_by_number() {
         ("  constant c: f32[2]\n", "line 1: found \"\", expected \"{\" and the elements"),
         ("  constant c: u8[2]{1, 256}", "line 1: found \"\", expected \"256\" is no element of u8"),
         ("  y = Relu(x)", "line 1: found \"(x)\", expected \"@\""),
-        ("  y = Relu@1(x) mode=\"a", "line 1: found \"a\", wanted a closing quote"),
+        ("  y = Relu@1(x) mode=\"a", "line 1: found \"a\", expected a closing quote"),
         ("  y = Relu@1(x) # a b", "line 1: found \"b\", expected the end of the line"),
         ("  y = Relu@1(x)", "node \"Relu_0\" input 0 is value \"x\", which nothing makes"),
     ];
