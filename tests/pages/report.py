@@ -54,7 +54,7 @@ def check(browser, folder, udo, hold, shot):
     hold(any(row["name"] == 'x<b>&"' for row in rows), f"names are not what they were: {[row['name'] for row in rows]}")
 
     text = browser.js("return document.body.innerText")
-    hold(f"{made['bytes']} B" in text and f"{made['bytes_before']} B before" in text, "the sizes of both files are not told")
+    hold(f"{made['bytes']} B" in text and f"the float model's {made['bytes_before']} B" in text, "the sizes of both files are not told")
     output = browser.js("return [...document.querySelectorAll('#outputs tbody tr')].map(row => [...row.cells].map(c => c.textContent))")
     hold(len(output) == 1 and output[0][0] == "y" and float(output[0][2]) > 0 and output[0][3].endswith("%"), f"outputs: {output}")
 
