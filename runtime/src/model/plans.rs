@@ -96,8 +96,8 @@ pub(crate) struct Planner {
     pub(crate) inputs: Vec<Input>,
     /// The names of the values whose elements must be known.
     pub(crate) wanted: Vec<String>,
-    /// The graph as imported: its constants are those of the model's file, and all plans share what is packed from
-    /// them.
+    /// The graph as imported: its constants are those of the model's file, and all plans share the weights
+    /// prepacked from them.
     part: Part,
     kit: Kit,
     /// Held while a plan is made, so that sessions with the same shapes make only one.

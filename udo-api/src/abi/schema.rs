@@ -68,6 +68,7 @@ abi_struct! {
     #[derive(Clone, Copy, Debug)]
     pub struct OpDef {
         pub(crate) schema: OpSchema,
+        // SAFETY: only a type; the host calls through it with arguments that are valid as the ABI says.
         pub(crate) infer: unsafe extern "C" fn(args: *const InferArgs) -> u32,
         pub(crate) reserved: [u64; 2],
     }

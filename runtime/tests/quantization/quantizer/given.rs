@@ -168,5 +168,5 @@ fn a_wrong_file_in_onnx_terms_is_refused_with_the_name() {
         assert!(found.starts_with(wanted), "{found}");
     }
     let text = r#"{"version": "2.0.0", "encodings": [{"name": "x", "output_dtype": "float16"}]}"#;
-    assert_eq!(text.parse::<Encodings>().unwrap(), Encodings::default(), "it stays in numbers");
+    assert_eq!(text.parse::<Encodings>().unwrap(), Encodings::default(), "it stays floating-point");
 }
