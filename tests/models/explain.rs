@@ -83,6 +83,21 @@ fn exchanges_between_devices_are_told() {
 }
 
 #[test]
+fn the_text_begins_with_the_placement_and_has_passes_where_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("m.graph"), MODEL).unwrap();
+    let text = |args: &[&str]| {
+        let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+        udo.args(["explain", "m.graph"]).args(args).current_dir(dir.path());
+        String::from_utf8(udo.output().unwrap().stdout).unwrap()
+    };
+    let (short, long) = (text(&[]), text(&["--passes"]));
+    assert!(short.starts_with("subnets:\n") && !short.contains("epilogue"), "{short}");
+    let passes = long.strip_prefix(&short).unwrap_or_else(|| panic!("{long}"));
+    assert!(passes.starts_with("passes:\n") && passes.contains("  epilogue: "), "{passes}");
+}
+
+#[test]
 fn a_pass_that_there_is_not_is_wrong_usage() {
     let output = explain(&["--skip-pass", "epilog"]);
     assert_eq!(output.status.code(), Some(2));

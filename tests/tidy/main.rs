@@ -17,8 +17,10 @@ use serde_json::Value;
 use udo_runtime::builtin_operators;
 
 mod cycles;
+mod messages;
 mod source;
 mod surface;
+mod words;
 
 use source::{by_hand, code, functions, has_unsafe, imports};
 use surface::Surface;

@@ -67,14 +67,62 @@ pub(crate) fn functions(code: &str) -> Vec<(String, usize)> {
 /// The code without its comments and without what its literals say, line by line.
 pub(crate) fn code(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let (len, instead) = skipped(rest).unwrap_or((first.len_utf8(), &rest[..first.len_utf8()]));
-        code.push_str(instead);
-        code.extend(rest[..len].matches('\n').filter(|_| instead != "\n"));
-        rest = &rest[len..];
+    for piece in pieces(text) {
+        match piece.kind {
+            Kind::Code => {
+                code.push_str(piece.text);
+                continue;
+            }
+            Kind::Literal => code.push_str("\"\""),
+            Kind::Comment => {}
+        }
+        code.extend(piece.text.matches('\n'));
     }
     code
+}
+
+/// The part of a source file that a [`Piece`] is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Kind {
+    Code,
+    Comment,
+    /// Of a string or a character, with its quotes.
+    Literal,
+}
+
+/// A comment, a literal, or the code up to the next of them.
+#[derive(Debug)]
+pub(crate) struct Piece<'a> {
+    pub kind: Kind,
+    /// Where it begins, from 1.
+    pub line: usize,
+    pub text: &'a str,
+}
+
+/// Cuts a file into code, comments and literals.
+pub(crate) fn pieces(text: &str) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    let (mut rest, mut code_len, mut line) = (text, 0, 1);
+    loop {
+        let next = skipped(&rest[code_len..]);
+        let is_end = code_len == rest.len();
+        if (next.is_some() || is_end) && code_len > 0 {
+            let (code, others) = rest.split_at(code_len);
+            pieces.push(Piece { kind: Kind::Code, line, text: code });
+            line += code.matches('\n').count();
+            (rest, code_len) = (others, 0);
+        }
+        match next {
+            Some((len, kind)) => {
+                let (text, others) = rest.split_at(len);
+                pieces.push(Piece { kind, line, text });
+                line += text.matches('\n').count();
+                rest = others;
+            }
+            None if is_end => return pieces,
+            None => code_len += rest[code_len..].chars().next().map_or(0, char::len_utf8),
+        }
+    }
 }
 
 /// The text with empty lines in the place of a module that was printed from a reference, which is nobody's until somebody
@@ -91,23 +139,23 @@ pub(crate) fn by_hand(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The length of the comment or literal that begins here, and what to write instead.
-fn skipped(rest: &str) -> Option<(usize, &'static str)> {
+/// The length and the kind of the comment or literal that begins here.
+fn skipped(rest: &str) -> Option<(usize, Kind)> {
     if rest.starts_with("//") {
-        return Some((rest.find('\n').unwrap_or(rest.len()), ""));
+        return Some((rest.find('\n').unwrap_or(rest.len()), Kind::Comment));
     }
     if rest.starts_with("/*") {
-        return Some((rest.find("*/").map_or(rest.len(), |at| at + 2), ""));
+        return Some((rest.find("*/").map_or(rest.len(), |at| at + 2), Kind::Comment));
     }
     let raw = rest.strip_prefix('r').and_then(|raw| raw.split_once('"'));
     if let Some((hashes, body)) = raw.filter(|(hashes, _)| hashes.chars().all(|c| c == '#')) {
         let body_len = body.find(&format!("\"{hashes}")).unwrap_or(body.len());
-        return Some((rest.len().min(body_len + 3 + 2 * hashes.len()), "\"\""));
+        return Some((rest.len().min(body_len + 3 + 2 * hashes.len()), Kind::Literal));
     }
     let mut chars = rest.chars();
     match (chars.next()?, chars.next()?, chars.next()?) {
-        ('"', ..) => Some((quoted(rest, '"'), "\"\"")),
-        ('\'', '\\', _) | ('\'', _, '\'') => Some((quoted(rest, '\''), "\"\"")),
+        ('"', ..) => Some((quoted(rest, '"'), Kind::Literal)),
+        ('\'', '\\', _) | ('\'', _, '\'') => Some((quoted(rest, '\''), Kind::Literal)),
         _ => None,
     }
 }

@@ -66,7 +66,7 @@ pub(crate) struct ModelFlags {
     pub(crate) dim: Vec<(String, RangeInclusive<usize>)>,
     /// Skip this graph pass, or `all` passes
     ///
-    /// May be given several times. `udo explain` shows what each pass changed.
+    /// May be given several times. `udo explain --passes` shows what each pass changed.
     #[arg(long, value_name = "PASS", value_parser = skipped_pass())]
     pub(crate) skip_pass: Vec<String>,
     #[command(flatten)]

@@ -45,6 +45,9 @@ Examples:
 pub(crate) struct Explain {
     #[command(flatten)]
     of: ExplainFlags,
+    /// Print how often each graph pass applied, and why it left out nodes that it looks for
+    #[arg(long)]
+    passes: bool,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -56,7 +59,10 @@ impl Run for Explain {
         if self.json {
             print_json(&explained.to_json());
         } else {
-            say(explained.report(), explained.loaded.model.passes());
+            say(explained.report());
+            if self.passes {
+                say_passes(explained.loaded.model.passes());
+            }
             explained.measured.iter().for_each(Measured::say);
         }
         Ok(())
@@ -114,17 +120,7 @@ impl Explained {
     }
 }
 
-fn say(report: &Report, passes: &[Fired]) {
-    for notice in &report.notices {
-        outln!("note: {notice}");
-    }
-    outln!("passes:");
-    for Fired { pass, count, left } in passes {
-        outln!("  {pass}: {count}");
-        for Stayed { node, why } in left {
-            outln!("    not applied at {node}: {why}");
-        }
-    }
+fn say(report: &Report) {
     say_subnets(report);
     outln!("nodes:");
     for node in &report.nodes {
@@ -180,6 +176,19 @@ fn say(report: &Report, passes: &[Fired]) {
         outln!("  {from} -> {to}: {}, {was} -> {is}, {} B", step.name, step.bytes);
     }
     say_memory(report);
+    for notice in &report.notices {
+        outln!("note: {notice}");
+    }
+}
+
+fn say_passes(passes: &[Fired]) {
+    outln!("passes:");
+    for Fired { pass, count, left } in passes {
+        outln!("  {pass}: {count}");
+        for Stayed { node, why } in left {
+            outln!("    not applied at {node}: {why}");
+        }
+    }
 }
 
 fn say_subnets(report: &Report) {
