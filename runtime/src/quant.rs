@@ -58,7 +58,7 @@ pub use range::{Bits, Levels, Range};
 pub use sites::FloatNode;
 
 use calibrate::Statistics;
-use encodings::Given;
+use encodings::StatedEncodings;
 use insert::Constants;
 use masks::{Levels as MaskLevels, Seen};
 use operators::QUANTIZE;
@@ -388,7 +388,7 @@ impl Quantizer {
         let histograms =
             matches!(self.settings.method, Method::Percentile(_)) || self.settings.all_histograms;
         let means = if self.settings.correct_biases {
-            correct::wanted(&self.graph, &self.sites)
+            correct::needed(&self.graph, &self.sites)
         } else {
             HashMap::new()
         };
@@ -449,9 +449,9 @@ impl Quantizer {
 
     /// Returns the observed range of a value, or of the value that it shares its encoding with.
     fn seen(&self, id: ValueId, calibration: &Calibration) -> Option<Seen> {
-        let own = calibration.of(id);
+        let own = calibration.get(id);
         let group = || self.sites.groups.get(self.sites.of.get(id).copied().flatten()?);
-        let watched = own.or_else(|| calibration.of(group()?.root))?;
+        let watched = own.or_else(|| calibration.get(group()?.root))?;
         let seen = watched.observer.seen();
         (!seen.range.is_empty()).then_some(seen)
     }
@@ -485,7 +485,7 @@ impl Quantizer {
         let least_width = self.settings.least_width;
         let of = |encoded: &Encoded| {
             let name = encoded.name.clone();
-            let is_given = |given: &BTreeMap<String, Given>| given.contains_key(&name);
+            let is_given = |given: &BTreeMap<String, StatedEncodings>| given.contains_key(&name);
             match encoded.kind {
                 Kind::Activation if !is_given(&self.settings.encodings.activations) => {
                     let observer = calibration.observer(&name)?;
@@ -517,7 +517,7 @@ impl Quantizer {
             Ok(value) => value.value().name.clone(),
             Err(_) => String::new(),
         };
-        match self.given(group) {
+        match self.stated(group) {
             None => {}
             Some((_, (levels, encodings))) if encodings.len() == 1 => {
                 return Ok((*levels, encodings[0]));
@@ -544,7 +544,7 @@ impl Quantizer {
 
     /// Returns the range of a group; masks are moved as close to 0 as possible.
     fn range(&self, group: &sites::Group, calibration: &Calibration, masks: &MaskLevels) -> Range {
-        let Some(watched) = calibration.of(group.root) else { return Range::EMPTY };
+        let Some(watched) = calibration.get(group.root) else { return Range::EMPTY };
         let (seen, chosen) =
             (watched.observer.seen(), watched.observer.chosen(self.settings.method));
         let has_tails = seen.rest.iter().any(Option::is_some);

@@ -125,7 +125,7 @@ impl Builder {
                 (None, None) => operators.open(path)?,
             };
         }
-        let mut runtime = Runtime::of(operators, devices);
+        let mut runtime = Runtime::from_parts(operators, devices);
         runtime.resources.constants = Shared::of_process().packed;
         Ok(runtime)
     }
@@ -168,7 +168,7 @@ impl Runtime {
     }
 
     /// These operators and devices. What it packs of constants, it and its clones alone have.
-    pub fn of(operators: Operators, devices: Devices) -> Self {
+    pub fn from_parts(operators: Operators, devices: Devices) -> Self {
         let Shared { derived, .. } = Shared::of_process();
         Self { resources: Resources::of(operators), queues: Queues::new(devices), derived }
     }

@@ -42,7 +42,7 @@ pub struct Session {
     /// For each of the shapes met last; that for those at hand comes first.
     prepared: Vec<Prepared>,
     /// A tensor per input that has been set, and waits for a run where it has another shape than those at hand.
-    given: Vec<Given>,
+    given: Vec<InputState>,
     replans: usize,
     options: SessionOptions,
     devices: Devices,
@@ -82,7 +82,7 @@ impl Prepared {
 }
 
 #[derive(Clone, Default)]
-struct Given {
+struct InputState {
     tensor: Option<Tensor>,
     waits: Waits,
 }
@@ -98,7 +98,7 @@ enum Waits {
     Shape(Shape),
 }
 
-impl Given {
+impl InputState {
     /// The tensor that the next run takes.
     fn waiting(&self) -> Option<&Tensor> {
         self.tensor.as_ref().filter(|_| self.waits == Waits::Tensor)
@@ -136,13 +136,13 @@ impl Drop for Session {
 
 impl Session {
     fn new(model: Arc<Inner>, options: &SessionOptions) -> Result<Self, CompileError> {
-        let given = vec![Given::default(); model.inputs.len()];
+        let given = vec![InputState::default(); model.inputs.len()];
         let prepared = Vec::with_capacity(model.shapes_kept());
         let devices = Devices::choose(&model, options)?;
         let all = model.shared.queues.devices();
-        let used = model.kinds().map(|kind| devices.of(kind));
+        let used = model.kinds().map(|kind| devices.device(kind));
         let used = Used::find(all, used)?;
-        let room = devices.room(&model, options)?;
+        let room = devices.memory_source(&model, options)?;
         if let Some(workspace) = &room.workspace {
             workspace.reserve(1);
         }
@@ -213,7 +213,7 @@ impl Session {
         let stage = Arc::clone(stage);
         let shapes = shapes.iter().map(|&(name, dims)| (name.to_owned(), dims.to_vec()));
         let inputs = bound(&stage, shapes.collect())?;
-        let waits: Vec<bool> = self.given.iter().map(Given::waits).collect();
+        let waits: Vec<bool> = self.given.iter().map(InputState::waits).collect();
         self.turn_to(&stage, &planned(&stage, &inputs)?)?;
         let Some(at_hand) = self.prepared.first_mut() else { return Ok(()) };
         for (index, (input, waits)) in inputs.iter().zip(waits).enumerate() {
@@ -251,7 +251,7 @@ impl Session {
 
     /// Whether the next run takes the plan at hand, as it is for the inputs as they were set.
     pub fn is_prepared(&self) -> bool {
-        let has_news = self.given.iter().any(Given::waits);
+        let has_news = self.given.iter().any(InputState::waits);
         !has_news && self.prepared.first().is_some_and(|of| self.agrees_on_ranges(&of.stage))
     }
 
@@ -263,7 +263,7 @@ impl Session {
 
     /// The extents that an input has in the next run, as far as they are known. Uses no heap.
     fn next_dims(&self, index: usize) -> Option<&[usize]> {
-        let waiting = self.given.get(index).and_then(Given::dims);
+        let waiting = self.given.get(index).and_then(InputState::dims);
         waiting.or_else(|| Some(self.prepared.first()?.executor().input_dims(index)))
     }
 
@@ -341,7 +341,7 @@ impl Session {
                 if let Some(tensor) = shape.and_then(|_| gone.executor().input_tensor(index))
                     && !given.waits()
                 {
-                    *given = Given { tensor: Some(tensor), waits: Waits::Tensor };
+                    *given = InputState { tensor: Some(tensor), waits: Waits::Tensor };
                 }
             }
         }
@@ -480,7 +480,7 @@ impl Session {
                 given.waits = Waits::Nothing;
             }
             Some(_) | None => {
-                *given = Given { tensor: Some(tensor.clone()), waits: Waits::Tensor };
+                *given = InputState { tensor: Some(tensor.clone()), waits: Waits::Tensor };
             }
         }
         Ok(())

@@ -33,7 +33,7 @@ pub extern "C" fn udo_model_restore(
     guard(|| {
         let (runtime, out) = (live(runtime, "runtime")?, need(out, "out")?);
         let (name, options) = (name.option("name")?, model::options(options)?);
-        hand_out(out, model::of(runtime.0.load(LoadSource::Cached(name), &options)?)?);
+        hand_out(out, model::for_c(runtime.0.load(LoadSource::Cached(name), &options)?)?);
         Ok(())
     })
 }

@@ -323,13 +323,13 @@ pub(crate) fn access(code: MapAccess) -> Result<Access> {
 
 /// Who keeps host and device in step.
 #[derive(Clone, Copy)]
-pub(crate) enum Upkeep {
+pub(crate) enum CacheMaintenance {
     ByMap,
     ByProgram,
 }
 
-pub(crate) fn cache_maintenance(code: MapUpkeep) -> Result<Upkeep> {
-    let all = [(UDO_UPKEEP_BY_MAP, Upkeep::ByMap), (UDO_UPKEEP_BY_PROGRAM, Upkeep::ByProgram)];
+pub(crate) fn cache_maintenance(code: MapUpkeep) -> Result<CacheMaintenance> {
+    let all = [(UDO_UPKEEP_BY_MAP, CacheMaintenance::ByMap), (UDO_UPKEEP_BY_PROGRAM, CacheMaintenance::ByProgram)];
     find("upkeep", code, &all)
 }
 

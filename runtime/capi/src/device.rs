@@ -36,7 +36,7 @@ pub extern "C" fn udo_device_open(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (runtime, out) = (live(runtime, "runtime")?, need(out, "out")?);
-        hand_out(out, Device::of(runtime.0.devices().get(self::kind(kind)?, index)?));
+        hand_out(out, Device::new(runtime.0.devices().get(self::kind(kind)?, index)?));
         Ok(())
     })
 }

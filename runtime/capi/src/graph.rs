@@ -385,7 +385,7 @@ pub extern "C" fn udo_model_compile(
             options.compile.bind.ranges.entry(name).or_insert(range);
         }
         let compiled = runtime.0.load(graph.graph().clone(), &options)?;
-        hand_out(out, model::of(compiled)?);
+        hand_out(out, model::for_c(compiled)?);
         Ok(())
     })
 }

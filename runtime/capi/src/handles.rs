@@ -41,7 +41,7 @@ named_pointers! {
 }
 
 impl Runtime {
-    pub(crate) fn of(runtime: udo_runtime::Runtime) -> Self {
+    pub(crate) fn new(runtime: udo_runtime::Runtime) -> Self {
         let packages = packages(&runtime);
         Self(runtime, packages, Born::here())
     }
@@ -59,7 +59,7 @@ fn packages(runtime: &udo_runtime::Runtime) -> Vec<Package> {
 }
 
 impl Device {
-    pub(crate) fn of(device: device::Device) -> Self {
+    pub(crate) fn new(device: device::Device) -> Self {
         let name = text(device.name());
         Self { inner: device, name, born: Born::here() }
     }

@@ -9,7 +9,7 @@ use udo_engine::device::{self, AllocMemory, MemoryView, ReadMap, Result, WriteMa
 use crate::argument::need;
 use crate::born::{Born, handles, live};
 use crate::codes::{
-    Access, ContentsCode, MapAccess, MapUpkeep, SharingCode, Upkeep, access, cache_maintenance,
+    Access, ContentsCode, MapAccess, MapUpkeep, SharingCode, CacheMaintenance, access, cache_maintenance,
     contents, sharing,
 };
 use crate::error::Error;
@@ -119,7 +119,7 @@ pub extern "C" fn udo_memory_device(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (memory, out) = (live(memory, "memory")?, need(out, "out")?);
-        hand_out(out, Device::of(memory.0.device().clone()));
+        hand_out(out, Device::new(memory.0.device().clone()));
         Ok(())
     })
 }
@@ -222,10 +222,10 @@ pub extern "C" fn udo_memory_map(
         let (memory, out) = (live(memory, "memory")?, need(out, "out")?);
         let (memory, range) = (&memory.0, span(offset, len));
         let mapped = match (self::access(access)?, cache_maintenance(upkeep)?) {
-            (Access::Read, Upkeep::ByMap) => memory.map(range).map(Mapped::Read),
-            (Access::Read, Upkeep::ByProgram) => memory.map_unsynced(range).map(Mapped::Read),
-            (Access::Write, Upkeep::ByMap) => memory.map_mut(range).map(Mapped::Write),
-            (Access::Write, Upkeep::ByProgram) => memory.map_mut_unsynced(range).map(Mapped::Write),
+            (Access::Read, CacheMaintenance::ByMap) => memory.map(range).map(Mapped::Read),
+            (Access::Read, CacheMaintenance::ByProgram) => memory.map_unsynced(range).map(Mapped::Read),
+            (Access::Write, CacheMaintenance::ByMap) => memory.map_mut(range).map(Mapped::Write),
+            (Access::Write, CacheMaintenance::ByProgram) => memory.map_mut_unsynced(range).map(Mapped::Write),
         };
         hand_out(out, Map(mapped?, Born::here()));
         Ok(())

@@ -215,7 +215,7 @@ pub extern "C" fn udo_load_options_check(options: LoadOptionsAt) -> Option<Box<E
 }
 
 /// A model as C has it.
-pub(crate) fn of(model: udo_runtime::Model) -> Result<Model> {
+pub(crate) fn for_c(model: udo_runtime::Model) -> Result<Model> {
     let inputs = model.inputs().iter().enumerate().map(|(at, input)| {
         let spec = spec(&model, &input.of)?;
         Ok(Port::new(&input.name, Some(encoded(spec, model.input_encoding(at)))))
@@ -259,7 +259,7 @@ fn encoded(spec: device::TensorSpec, encoding: Option<Encoding>) -> device::Tens
 impl Model {
     /// What the model says of itself, put together when somebody first asks.
     pub(crate) fn report(&self) -> &Report {
-        self.report.get_or_init(|| Report::of(&self.inner))
+        self.report.get_or_init(|| Report::new(&self.inner))
     }
 }
 
@@ -275,7 +275,7 @@ pub extern "C" fn udo_model_load_file(
     guard(|| {
         let (runtime, out) = (live(runtime, "runtime")?, need(out, "out")?);
         let (path, options) = (path.path("path")?, self::options(options)?);
-        hand_out(out, of(runtime.0.load(path, &options)?)?);
+        hand_out(out, for_c(runtime.0.load(path, &options)?)?);
         Ok(())
     })
 }
@@ -292,7 +292,7 @@ pub extern "C" fn udo_model_load_bytes(
     guard(|| {
         let (runtime, out) = (live(runtime, "runtime")?, need(out, "out")?);
         let (bytes, options) = (bytes.get(len, "bytes")?, self::options(options)?);
-        hand_out(out, of(runtime.0.load(bytes, &options)?)?);
+        hand_out(out, for_c(runtime.0.load(bytes, &options)?)?);
         Ok(())
     })
 }

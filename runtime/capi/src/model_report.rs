@@ -86,7 +86,7 @@ fn fallbacks(node: &NodeReport) -> impl Iterator<Item = Fallback> {
 }
 
 impl Report {
-    pub(crate) fn of(model: &udo_runtime::Model) -> Self {
+    pub(crate) fn new(model: &udo_runtime::Model) -> Self {
         let report = model.report();
         let memories = report.memories.iter();
         Self {
@@ -148,7 +148,7 @@ fn dump(model: &udo_runtime::Model, inputs: &Value, parts: &[&PlanReport]) -> Va
     let fallbacks = parts.iter().flat_map(|report| &report.nodes).flat_map(fallbacks);
     let fallbacks = fallbacks.map(|of| {
         let [name, op, selected, failed, reason, target] =
-            [of.name, of.op, of.selected, of.failed, of.reason, of.target].map(said);
+            [of.name, of.op, of.selected, of.failed, of.reason, of.target].map(string);
         json!({
             "name": name, "op": op, "selected": selected, "failed": failed, "reason": reason,
             "target": target,
@@ -183,6 +183,6 @@ fn dump(model: &udo_runtime::Model, inputs: &Value, parts: &[&PlanReport]) -> Va
 }
 
 /// A text of C as it is for Rust.
-fn said(text: CString) -> String {
+fn string(text: CString) -> String {
     text.into_string().unwrap_or_default()
 }

@@ -55,7 +55,7 @@ impl Network {
         &self.ports
     }
 
-    fn of(network: udo_runtime::Network) -> Result<Self> {
+    fn new(network: udo_runtime::Network) -> Result<Self> {
         let inputs = agreed_inputs(&network)?;
         let inputs = inputs.iter().map(|(name, spec)| Port::new(name, Some(*spec))).collect();
         let outputs = network.outputs()?.iter().map(|name| Port::new(name, None)).collect();
@@ -136,7 +136,7 @@ pub extern "C" fn udo_networks_at(
         let (networks, out) = (live(networks, "networks")?, need(out, "out")?);
         let all: Vec<_> = networks.0.iter().collect();
         let network = place(&all, "network", index)?.clone();
-        hand_out(out, Network::of(network)?);
+        hand_out(out, Network::new(network)?);
         Ok(())
     })
 }
@@ -151,7 +151,7 @@ pub extern "C" fn udo_networks_find(
     guard(|| {
         let (networks, out) = (live(networks, "networks")?, need(out, "out")?);
         let network = networks.0.get(Some(network_name.get("network_name")?))?;
-        hand_out(out, Network::of(network)?);
+        hand_out(out, Network::new(network)?);
         Ok(())
     })
 }
@@ -269,7 +269,7 @@ pub extern "C" fn udo_network_output_spec(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (network, out) = (live(network, "network")?, need(out, "out")?);
-        let model = model::of(network.inner.stage(stage)?)?;
+        let model = model::for_c(network.inner.stage(stage)?)?;
         hand_out(out, model.ports.spec(Side::Output, index)?);
         Ok(())
     })
@@ -313,7 +313,7 @@ pub extern "C" fn udo_network_model(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (network, out) = (live(network, "network")?, need(out, "out")?);
-        hand_out(out, model::of(network.inner.stage(stage)?)?);
+        hand_out(out, model::for_c(network.inner.stage(stage)?)?);
         Ok(())
     })
 }
@@ -328,7 +328,7 @@ pub extern "C" fn udo_network_model_of_stages(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (network, out) = (live(network, "network")?, need(out, "out")?);
-        hand_out(out, model::of(network.inner.model()?)?);
+        hand_out(out, model::for_c(network.inner.model()?)?);
         Ok(())
     })
 }
@@ -354,7 +354,7 @@ pub extern "C" fn udo_network_session(
                     "stage is {stage}; expected a stage's number, or -1 for all of them"
                 ))
             })?;
-            Session::of_model(&model::of(network.inner.stage(found)?)?, &options)?
+            Session::of_model(&model::for_c(network.inner.stage(found)?)?, &options)?
         };
         hand_out(out, made);
         Ok(())

@@ -11,7 +11,7 @@ use crate::born::live;
 use crate::error::Error;
 use crate::ffi::guard;
 use crate::handles::Runtime;
-use crate::text::{kept, text};
+use crate::text::{store, text};
 
 /// A package of a runtime. The strings live as long as the runtime.
 #[repr(C)]
@@ -74,7 +74,7 @@ pub extern "C" fn udo_take_faults(
     guard(|| {
         let out = need(out, "out")?;
         let faults = text(&exit_guard::take_faults().join("\n"));
-        out.write(LAST.with_borrow_mut(|last| kept(last, faults)));
+        out.write(LAST.with_borrow_mut(|last| store(last, faults)));
         Ok(())
     })
 }

@@ -53,7 +53,7 @@ impl Side {
 }
 
 impl Ports {
-    fn of(&self, side: Side) -> &[Port] {
+    fn on_side(&self, side: Side) -> &[Port] {
         match side {
             Side::Input => &self.inputs,
             Side::Output => &self.outputs,
@@ -62,7 +62,7 @@ impl Ports {
 
     /// A port by its place.
     pub(crate) fn port(&self, side: Side, index: usize) -> Result<&Port> {
-        place(self.of(side), side.name(), index)
+        place(self.on_side(side), side.name(), index)
     }
 
     /// The description of a port, where there is one before a run.
@@ -80,7 +80,7 @@ impl Ports {
     /// Refuses another number of tensors than there are ports.
     pub(crate) fn check_counts(&self, inputs: usize, outputs: usize) -> Result<()> {
         for (side, found) in [(Side::Input, inputs), (Side::Output, outputs)] {
-            let ports = self.of(side);
+            let ports = self.on_side(side);
             if found != ports.len() {
                 let names: Vec<_> = ports.iter().map(|port| format!("{:?}", port.name)).collect();
                 let (side, wanted, names) = (side.name(), ports.len(), names.join(", "));
@@ -115,7 +115,7 @@ pub(crate) fn count<H: HasPorts>(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (of, out) = (live(of, H::ARGUMENT)?, need(out, "out")?);
-        out.write(of.ports().of(side).len());
+        out.write(of.ports().on_side(side).len());
         Ok(())
     })
 }

@@ -13,7 +13,7 @@ use crate::handles::Runtime;
 use crate::model::Model;
 use crate::model_report::{Fallback, Op, OpWork, of_session};
 use crate::session::Session;
-use crate::text::{kept, text};
+use crate::text::{store, text};
 
 /// Where an operation runs. The strings live as long as the model.
 #[repr(C)]
@@ -209,7 +209,7 @@ pub extern "C" fn udo_session_json(
     guard(|| {
         let (session, out) = (live(session, "session")?, need(out, "out")?);
         let json = text(&session.last(of_session)?);
-        out.write(LAST.with_borrow_mut(|last| kept(last, json)));
+        out.write(LAST.with_borrow_mut(|last| store(last, json)));
         Ok(())
     })
 }
@@ -228,7 +228,7 @@ pub extern "C" fn udo_runtime_report(
     guard(|| {
         let (runtime, out) = (live(runtime, "runtime")?, need(out, "out")?);
         let report = text(&runtime.0.report().to_string());
-        out.write(LAST.with_borrow_mut(|last| kept(last, report)));
+        out.write(LAST.with_borrow_mut(|last| store(last, report)));
         Ok(())
     })
 }

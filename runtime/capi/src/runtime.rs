@@ -93,7 +93,7 @@ fn create(options: RuntimeOptionsAt) -> Result<Runtime> {
     let devices = options.devices.get(options.device_count, "options.devices")?;
     let devices = devices.iter().enumerate().map(|(at, spec)| device_spec(spec, at));
     let devices: Vec<_> = devices.collect::<Result<_>>()?;
-    Ok(Runtime::of(builder.devices(devices).build()?))
+    Ok(Runtime::new(builder.devices(devices).build()?))
 }
 
 /// With the packages that a structure asks for.
@@ -214,7 +214,7 @@ pub extern "C" fn udo_runtime_device(
             let count = runtime.0.devices().iter().count();
             invalid(format!("there is no device at {index}; expected a place below {count}"))
         })?;
-        hand_out(out, Device::of(device.clone()));
+        hand_out(out, Device::new(device.clone()));
         Ok(())
     })
 }

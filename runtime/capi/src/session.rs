@@ -595,13 +595,13 @@ mod tests {
     use super::*;
     use crate::codes::UDO_ERROR_BUSY;
     use crate::error::udo_error_code;
-    use crate::model::of;
+    use crate::model::for_c;
 
     #[test]
     fn a_session_that_is_at_work_is_busy_for_others() {
         let text = "graph \"g\"\n  input x: f32[2]\n  y = Relu@14(x)\n  output y\n";
         let model = Runtime::new().unwrap().load(text.as_bytes(), &LoadOptions::default());
-        let model = of(model.unwrap()).unwrap();
+        let model = for_c(model.unwrap()).unwrap();
         let session =
             Session::of_model(&model, &udo_runtime::run::SessionOptions::default()).unwrap();
         let mut out = MaybeUninit::new(None);

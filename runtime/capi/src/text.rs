@@ -8,7 +8,7 @@ pub(crate) fn text(text: &str) -> CString {
 }
 
 /// Keeps a text in the place of the last one: where it lies.
-pub(crate) fn kept(last: &mut CString, text: CString) -> *const c_char {
+pub(crate) fn store(last: &mut CString, text: CString) -> *const c_char {
     *last = text;
     last.as_ptr()
 }

@@ -114,6 +114,6 @@ impl Capture {
     pub fn read(path: &Path) -> Result<Self, CaptureError> {
         let bytes = std::fs::read(path)
             .map_err(|source| CaptureError::Read { path: path.to_owned(), source })?;
-        Self::from_bytes(&bytes).map_err(|error| error.of(path))
+        Self::from_bytes(&bytes).map_err(|error| error.at_path(path))
     }
 }

@@ -149,7 +149,7 @@ impl OpContext {
         };
         let inputs: Vec<&str> =
             self.subject.op.schema().inputs().iter().map(udo_api::Port::name).collect();
-        Hints::of(source, &inputs)
+        Hints::from_source(source, &inputs)
     }
 
     /// Returns the nodes found by asking the operator.

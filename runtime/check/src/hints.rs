@@ -10,7 +10,7 @@ struct Axis {
 }
 
 impl Axis {
-    fn of(self, shapes: &mut [Vec<usize>]) -> Option<&mut usize> {
+    fn extent_mut(self, shapes: &mut [Vec<usize>]) -> Option<&mut usize> {
         let shape = shapes.get_mut(self.input)?;
         let axis =
             if self.axis < 0 { self.axis + i64::try_from(shape.len()).ok()? } else { self.axis };
@@ -29,7 +29,7 @@ struct Side {
 impl Side {
     fn value(self, shapes: &mut [Vec<usize>]) -> Option<i64> {
         let extent = match self.axis {
-            Some(axis) => i64::try_from(*axis.of(shapes)?).ok()?,
+            Some(axis) => i64::try_from(*axis.extent_mut(shapes)?).ok()?,
             None => 1,
         };
         extent.checked_mul(self.times)?.checked_div(self.over)
@@ -40,7 +40,7 @@ impl Side {
         let whole = value.checked_mul(self.over).filter(|_| value > 0);
         let extent = whole.filter(|whole| whole.checked_rem(self.times) == Some(0));
         let extent = extent.and_then(|whole| usize::try_from(whole / self.times).ok());
-        let slot = self.axis.and_then(|axis| axis.of(shapes));
+        let slot = self.axis.and_then(|axis| axis.extent_mut(shapes));
         let (Some(slot), Some(extent)) = (slot, extent) else { return false };
         *slot = extent;
         true
@@ -60,7 +60,7 @@ pub(crate) struct Hints {
 
 impl Hints {
     /// Reads the constraints on these inputs from `source`.
-    pub(crate) fn of(source: &str, inputs: &[&str]) -> Self {
+    pub(crate) fn from_source(source: &str, inputs: &[&str]) -> Self {
         let mut reader = Reader { inputs, lets: Vec::new(), hints: Self::default() };
         for line in source.lines() {
             let line = line.split('#').next().unwrap_or_default();
@@ -248,7 +248,7 @@ mod tests {
             require rank(sin) == rank(cos), \"alike\"
             require dim(cos, 0) == dim(sin, 0), \"as many\"
             y = if mode == \"half\" then x else if \"whole\" != mode then x else -x";
-        let hints = Hints::of(source, &["x", "cos", "sin"]);
+        let hints = Hints::from_source(source, &["x", "cos", "sin"]);
         assert_eq!(hints.words, ["half", "whole"]);
         let mut shapes = vec![vec![3, 5], vec![], vec![7, 2]];
         hints.apply(&mut shapes);
@@ -267,11 +267,11 @@ mod tests {
             "require rank(x) == 0 or rank(xs) == 2, \"one of them\"",
             "require (rank(x) == 0) or rank(xs) == 2, \"one of them\"",
         ] {
-            let hints = Hints::of(source, &["x", "xs"]);
+            let hints = Hints::from_source(source, &["x", "xs"]);
             assert_eq!(hints, Hints::default(), "{source}");
         }
         let hints =
-            Hints::of("require dim(x, 7) == dim(xs, 0) * 9223372036854775807", &["x", "xs"]);
+            Hints::from_source("require dim(x, 7) == dim(xs, 0) * 9223372036854775807", &["x", "xs"]);
         let mut shapes = vec![vec![2], vec![4]];
         hints.apply(&mut shapes);
         assert_eq!(shapes, [[2], [4]]);

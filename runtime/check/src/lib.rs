@@ -119,7 +119,7 @@ pub fn replay(
     })?;
     let package = options.package.clone().unwrap_or_else(|| PathBuf::from(&capture.package));
     let task = Task {
-        place: Place::of(&package),
+        place: Place::from_arg(&package),
         op: Some(capture.op.clone()),
         core: Some(core),
         setup: Setup {

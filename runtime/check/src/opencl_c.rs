@@ -89,12 +89,12 @@ pub fn compile_package(dir: &Path) -> io::Result<Vec<SourceFile>> {
 
 /// Reads the package's sources, with their paths in `dir`.
 fn files(dir: &Path) -> io::Result<Vec<(String, String)>> {
-    let files = texts(&dir.join(FOLDER), "cl")?.into_iter();
+    let files = sources(&dir.join(FOLDER), "cl")?.into_iter();
     Ok(files.map(|(name, text)| (format!("{FOLDER}/{name}"), text)).collect())
 }
 
 /// Reads the files of a folder with this extension, sorted by name.
-fn texts(folder: &Path, ending: &str) -> io::Result<Vec<(String, String)>> {
+fn sources(folder: &Path, ending: &str) -> io::Result<Vec<(String, String)>> {
     if !folder.is_dir() {
         return Ok(Vec::new());
     }
@@ -115,7 +115,7 @@ fn as_included(dir: &Path, name: &str, source: String) -> io::Result<String> {
     let file = Path::new(name).file_name().unwrap_or_default().to_string_lossy();
     let own = format!("kernels/{file}\"");
     let is_joined = |rust: &str| rust.contains(OPENCL_SUPPORT) && rust.contains(&own);
-    if !support.is_file() || !texts(&dir.join(RUST), "rs")?.iter().any(|(_, rust)| is_joined(rust))
+    if !support.is_file() || !sources(&dir.join(RUST), "rs")?.iter().any(|(_, rust)| is_joined(rust))
     {
         return Ok(source);
     }

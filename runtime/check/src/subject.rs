@@ -26,7 +26,7 @@ pub enum Place {
 
 impl Place {
     /// Interprets a command-line argument.
-    pub fn of(word: &Path) -> Self {
+    pub fn from_arg(word: &Path) -> Self {
         if word.as_os_str() == BUILTIN { Self::Builtin } else { Self::At(word.to_owned()) }
     }
 }

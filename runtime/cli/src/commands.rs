@@ -35,33 +35,33 @@ use help::Group::{self, Hidden, Machine, Models, Packages};
 
 /// Every command, in the order of `udo --help`.
 const COMMANDS: &[Entry] = &[
-    Entry::of::<init::Init>(Packages, "init"),
-    Entry::of::<new::New>(Packages, "new"),
-    Entry::of::<build::Build>(Packages, "build"),
-    Entry::of::<test::TestPackage>(Packages, "test"),
-    Entry::of::<check::Check>(Packages, "check"),
-    Entry::of::<replay::Replay>(Packages, "replay"),
-    Entry::of::<inspect::Inspect>(Packages, "inspect"),
-    Entry::of::<sign::Sign>(Packages, "sign"),
-    Entry::of::<lock::LockPackages>(Packages, "lock"),
-    Entry::of::<run::RunModel>(Models, "run"),
-    Entry::of::<verify::Verify>(Models, "verify"),
-    Entry::of::<bench::Bench>(Models, "bench"),
-    Entry::of::<explain::Explain>(Models, "explain"),
-    Entry::of::<view::View>(Models, "view"),
-    Entry::of::<convert::Convert>(Models, "convert"),
-    Entry::of::<quantize::Quantize>(Models, "quantize"),
-    Entry::of::<prepare::Prepare>(Models, "prepare"),
-    Entry::of::<model::ModelFile>(Models, "model"),
-    Entry::of::<doctor::Doctor>(Machine, "doctor"),
-    Entry::of::<ops::Ops>(Machine, "ops"),
-    Entry::of::<completions::Completions>(Machine, "completions"),
-    Entry::of::<demo::Demo>(Machine, "demo"),
+    Entry::new::<init::Init>(Packages, "init"),
+    Entry::new::<new::New>(Packages, "new"),
+    Entry::new::<build::Build>(Packages, "build"),
+    Entry::new::<test::TestPackage>(Packages, "test"),
+    Entry::new::<check::Check>(Packages, "check"),
+    Entry::new::<replay::Replay>(Packages, "replay"),
+    Entry::new::<inspect::Inspect>(Packages, "inspect"),
+    Entry::new::<sign::Sign>(Packages, "sign"),
+    Entry::new::<lock::LockPackages>(Packages, "lock"),
+    Entry::new::<run::RunModel>(Models, "run"),
+    Entry::new::<verify::Verify>(Models, "verify"),
+    Entry::new::<bench::Bench>(Models, "bench"),
+    Entry::new::<explain::Explain>(Models, "explain"),
+    Entry::new::<view::View>(Models, "view"),
+    Entry::new::<convert::Convert>(Models, "convert"),
+    Entry::new::<quantize::Quantize>(Models, "quantize"),
+    Entry::new::<prepare::Prepare>(Models, "prepare"),
+    Entry::new::<model::ModelFile>(Models, "model"),
+    Entry::new::<doctor::Doctor>(Machine, "doctor"),
+    Entry::new::<ops::Ops>(Machine, "ops"),
+    Entry::new::<completions::Completions>(Machine, "completions"),
+    Entry::new::<demo::Demo>(Machine, "demo"),
     // The page docs/command-line.md.
-    Entry::of::<markdown::Markdown>(Hidden, "markdown"),
+    Entry::new::<markdown::Markdown>(Hidden, "markdown"),
     // Older names for parts of `udo doctor`.
-    Entry::of::<doctor::Platform>(Hidden, "platform"),
-    Entry::of::<doctor::Devices>(Hidden, "devices"),
+    Entry::new::<doctor::Platform>(Hidden, "platform"),
+    Entry::new::<doctor::Devices>(Hidden, "devices"),
 ];
 
 /// A command's flags, and what it does with them. Its doc comment is its help.
@@ -82,7 +82,7 @@ struct Entry {
 }
 
 impl Entry {
-    const fn of<R: Run>(group: Group, name: &'static str) -> Self {
+    const fn new<R: Run>(group: Group, name: &'static str) -> Self {
         Self {
             group,
             name,

@@ -50,7 +50,7 @@ impl Layer {
 /// What nodes make that the model at `path` names itself: where one of its nodes became several, what lies between them is nobody's
 /// to ask for. Of a file with several networks all stays.
 pub(crate) fn named(report: &Report, runtime: &Runtime, path: &Path) -> Vec<Layer> {
-    let mut layers = of(report);
+    let mut layers = from_report(report);
     if let Ok(graph) = runtime.import(path, &ImportOptions::default()) {
         let names: BTreeSet<&str> = graph.values.iter().map(|value| value.name.as_str()).collect();
         layers.retain(|layer| names.contains(layer.value.as_str()));
@@ -86,7 +86,7 @@ impl Values {
     /// The values of a model that the graph `source` was imported to; without it, those that the report names.
     pub(crate) fn of_model(report: &Report, source: Option<&Graph>, outputs: &[String]) -> Self {
         let mut made: BTreeMap<String, Layer> =
-            of(report).into_iter().map(|layer| (layer.value.clone(), layer)).collect();
+            from_report(report).into_iter().map(|layer| (layer.value.clone(), layer)).collect();
         let mut values = Self::default();
         let Some(graph) = source else {
             values.of_report(report, made, outputs);
@@ -202,7 +202,7 @@ fn why_not_made(report: &Report, value: &str) -> String {
 
 /// What nodes make, in their order: of those whose work a kernel does together, what the last one makes. What is in
 /// subgraphs is left out, and what nothing but a quantize node reads: what that makes of it is there.
-fn of(report: &Report) -> Vec<Layer> {
+fn from_report(report: &Report) -> Vec<Layer> {
     let mut is_quantized: BTreeMap<&str, bool> = BTreeMap::new();
     for node in &report.nodes {
         for value in &node.reads {

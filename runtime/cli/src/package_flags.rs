@@ -63,7 +63,7 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 
 impl PackageFlags {
     /// One package.
-    pub(crate) fn of(path: &Path) -> Self {
+    pub(crate) fn one(path: &Path) -> Self {
         Self { paths: vec![path.to_owned()], ..Self::default() }
     }
 

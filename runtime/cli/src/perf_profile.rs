@@ -22,22 +22,22 @@ const HALF: &str = "half of the processors";
 const ALL: &str = "all processors";
 const BURST: &str = "all processors, whose idle threads poll for 2 ms before they sleep";
 
-const fn of(name: &'static str, performance: Performance, does: &'static str) -> PerfProfile {
+const fn profile(name: &'static str, performance: Performance, does: &'static str) -> PerfProfile {
     PerfProfile { name, performance, does }
 }
 
 /// Every name.
 const PROFILES: &[PerfProfile] = &[
-    of("default", Performance::None, NOTHING),
-    of("system_settings", Performance::None, NOTHING),
-    of("low_power_saver", Performance::Low, ONE),
-    of("power_saver", Performance::Low, ONE),
-    of("high_power_saver", Performance::Low, ONE),
-    of("low_balanced", Performance::Medium, HALF),
-    of("balanced", Performance::Medium, HALF),
-    of("high_performance", Performance::High, ALL),
-    of("sustained_high_performance", Performance::High, ALL),
-    of("burst", Performance::Extreme, BURST),
+    profile("default", Performance::None, NOTHING),
+    profile("system_settings", Performance::None, NOTHING),
+    profile("low_power_saver", Performance::Low, ONE),
+    profile("power_saver", Performance::Low, ONE),
+    profile("high_power_saver", Performance::Low, ONE),
+    profile("low_balanced", Performance::Medium, HALF),
+    profile("balanced", Performance::Medium, HALF),
+    profile("high_performance", Performance::High, ALL),
+    profile("sustained_high_performance", Performance::High, ALL),
+    profile("burst", Performance::Extreme, BURST),
 ];
 
 impl PerfProfile {

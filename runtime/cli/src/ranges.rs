@@ -33,7 +33,7 @@ pub(crate) struct RangeFlags {
 }
 
 /// The inputs that a command has for the model's runs.
-pub(crate) enum Given<'a> {
+pub(crate) enum InputSource<'a> {
     /// Files of a folder, or of a list; none, or random ones.
     Data(DataFlags),
     /// The files of one run.
@@ -42,18 +42,18 @@ pub(crate) enum Given<'a> {
 
 impl RangeFlags {
     /// Has the ranges be of random inputs, or else of those that are given.
-    pub(crate) fn set(&self, flags: &mut ModelFlags, given: Given<'_>, packing: Packing) {
+    pub(crate) fn set(&self, flags: &mut ModelFlags, given: InputSource<'_>, packing: Packing) {
         flags.ranges_of = match (self.random, given) {
             (Some(count), _) => RangesOf::Random(count),
-            (None, given) => of(flags, given, packing),
+            (None, given) => source(flags, given, packing),
         };
     }
 }
 
 /// The ranges of inputs that are given.
-pub(crate) fn of(flags: &ModelFlags, given: Given<'_>, packing: Packing) -> RangesOf {
+pub(crate) fn source(flags: &ModelFlags, given: InputSource<'_>, packing: Packing) -> RangesOf {
     match given {
-        Given::Data(DataFlags { input_list: None, calibration: None, random }) => {
+        InputSource::Data(DataFlags { input_list: None, calibration: None, random }) => {
             RangesOf::Random(random.unwrap_or(MOST_RUNS))
         }
         // What is wrong with the model or its inputs, the load and the runs say.
@@ -61,7 +61,7 @@ pub(crate) fn of(flags: &ModelFlags, given: Given<'_>, packing: Packing) -> Rang
     }
 }
 
-fn of_files(flags: &ModelFlags, given: &Given<'_>, packing: Packing) -> Result<RangesOf, Failure> {
+fn of_files(flags: &ModelFlags, given: &InputSource<'_>, packing: Packing) -> Result<RangesOf, Failure> {
     let kind = flags.place.cores.all.first().and_then(|core| core.kind());
     if !matches!(kind, Some(CoreKind::Dsp | CoreKind::Hta)) {
         return Ok(RangesOf::Nothing);
@@ -71,8 +71,8 @@ fn of_files(flags: &ModelFlags, given: &Given<'_>, packing: Packing) -> Result<R
         return Ok(RangesOf::Nothing);
     }
     let data = match given {
-        Given::Data(data) => Data::find(data, packing, &graph, &flags.shape)?,
-        Given::Feeds(feeds) => Data::of_feeds(feeds, packing, &graph, &flags.shape)?,
+        InputSource::Data(data) => Data::find(data, packing, &graph, &flags.shape)?,
+        InputSource::Feeds(feeds) => Data::of_feeds(feeds, packing, &graph, &flags.shape)?,
     };
     let sets = (0..data.runs().min(MOST_RUNS.get())).map(|run| data.read(run));
     Ok(RangesOf::Inputs(Arc::new(sets.collect::<Result<_, _>>()?)))

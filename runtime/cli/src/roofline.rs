@@ -110,7 +110,7 @@ impl Limits {
     }
 
     /// How long all calls of a step would take.
-    pub(crate) fn of(&self, step: &RanStep<'_>) -> AtLimit {
+    pub(crate) fn bound(&self, step: &RanStep<'_>) -> AtLimit {
         let StepReport { operations, arithmetic, bytes, .. } = *step.report;
         let per_second = match arithmetic {
             Arithmetic::F32 => self.f32_operations,
@@ -237,9 +237,9 @@ mod tests {
         ];
         for (operations, arithmetic, bytes, seconds, bound) in cases {
             let report = step(operations, arithmetic, bytes);
-            let found = limits.of(&RanStep { report: &report, calls: 1.0, seconds: 9.0 });
+            let found = limits.bound(&RanStep { report: &report, calls: 1.0, seconds: 9.0 });
             assert!((found.seconds - seconds).abs() < 1e-9 && found.bound == bound, "{found:?}");
-            let trips = limits.of(&RanStep { report: &report, calls: 3.0, seconds: 9.0 });
+            let trips = limits.bound(&RanStep { report: &report, calls: 3.0, seconds: 9.0 });
             assert!((trips.seconds - 3.0 * seconds).abs() < 1e-9);
         }
     }

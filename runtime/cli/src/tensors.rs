@@ -224,12 +224,12 @@ pub(crate) fn random_set(model: &Model, seed: u64) -> Result<Set, Failure> {
 
 /// How the files of outputs are written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Form {
+pub(crate) enum TensorFormat {
     Npy,
     Raw(Packing),
 }
 
-impl Form {
+impl TensorFormat {
     /// The name of a tensor's file: everything but letters, digits, `.`, `-` and `_` becomes `_`, and of elements alone `:` stays.
     pub(crate) fn file_name(self, tensor: &str) -> String {
         let (more, ending) = match self {
@@ -280,9 +280,9 @@ mod tests {
     fn names_become_safe_file_names() {
         let cases = [("y", "y"), ("a/b:0", "a_b_0"), ("../x", "_x"), ("", "tensor")];
         for (tensor, file) in cases {
-            assert_eq!(Form::Npy.file_name(tensor), format!("{file}.npy"));
+            assert_eq!(TensorFormat::Npy.file_name(tensor), format!("{file}.npy"));
         }
-        assert_eq!(Form::Raw(Packing::Native).file_name("../b:0"), "_b:0.raw");
+        assert_eq!(TensorFormat::Raw(Packing::Native).file_name("../b:0"), "_b:0.raw");
     }
 
     #[test]

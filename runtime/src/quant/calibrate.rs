@@ -172,7 +172,7 @@ fn check(inputs: &[(String, Tensor)], ends: &[(String, MaskEnds)]) -> Result<(),
         if has_nan {
             return Err(QuantError::NotANumber { value: value.clone() });
         }
-        let is_infinite = |end: End| !range.is_empty() && end.of(range).is_infinite();
+        let is_infinite = |end: End| !range.is_empty() && end.end(range).is_infinite();
         if End::BOTH.into_iter().any(|end| is_infinite(end) && !ends.has(end)) {
             return Err(QuantError::Infinite { value: value.clone() });
         }
@@ -241,7 +241,7 @@ impl Calibration {
     }
 
     /// Returns the statistics of a value.
-    pub(super) fn of(&self, value: ValueId) -> Option<&Watched> {
+    pub(super) fn get(&self, value: ValueId) -> Option<&Watched> {
         self.watched.iter().find(|watched| watched.value == value)
     }
 }

@@ -34,7 +34,7 @@ fn products<'a>(graph: &'a Graph, sites: &'a Sites) -> impl Iterator<Item = Prod
 }
 
 /// Returns the operands whose means along an axis are needed.
-pub(super) fn wanted(graph: &Graph, sites: &Sites) -> HashMap<ValueId, usize> {
+pub(super) fn needed(graph: &Graph, sites: &Sites) -> HashMap<ValueId, usize> {
     // The channels of images and of rows are at axis 1.
     products(graph, sites).map(|product| (product.operand, 1)).collect()
 }
@@ -51,7 +51,7 @@ pub(super) fn correct(
 ) -> Result<HashMap<NodeId, Vec<f32>>, QuantError> {
     let mut biases = HashMap::new();
     for product in products(&of.graph, &of.sites) {
-        let means = calibration.of(product.operand).and_then(|of| of.means.as_ref());
+        let means = calibration.get(product.operand).and_then(|of| of.means.as_ref());
         let (Some(means), Some(scale)) = (means.map(Means::means), scale_of(product.operand))
         else {
             continue;

@@ -518,7 +518,7 @@ const MICROSOFT: &str = "com.microsoft";
 /// The domain of this project's own operators.
 const UDO: &str = "udo";
 
-const fn of(op: &'static str, is: (&'static str, u32), operands: &'static [usize]) -> FloatOp {
+const fn float_op(op: &'static str, is: (&'static str, u32), operands: &'static [usize]) -> FloatOp {
     let result = 3 * operands.len();
     let ports = Ports::At { plain: &[], operands, result, bias: None };
     FloatOp { op, domain: MICROSOFT, is: is.0, opset: is.1, ports }
@@ -528,31 +528,31 @@ const FLOAT_OPS: &[FloatOp] = &[
     FloatOp {
         domain: "",
         ports: Ports::At { plain: &[], operands: &[0, 3], result: 6, bias: Some(8) },
-        ..of("QLinearConv", ("Conv", 11), &[0, 3])
+        ..float_op("QLinearConv", ("Conv", 11), &[0, 3])
     },
     FloatOp {
         domain: UDO,
         ports: Ports::At { plain: &[], operands: &[0, 3], result: 6, bias: Some(8) },
-        ..of("QLinearConvTranspose", ("ConvTranspose", 11), &[0, 3])
+        ..float_op("QLinearConvTranspose", ("ConvTranspose", 11), &[0, 3])
     },
-    FloatOp { domain: "", ..of("QLinearMatMul", ("MatMul", 13), &[0, 3]) },
+    FloatOp { domain: "", ..float_op("QLinearMatMul", ("MatMul", 13), &[0, 3]) },
     FloatOp {
         ports: Ports::At { plain: &[], operands: &[0, 3], result: 7, bias: Some(6) },
-        ..of("QGemm", ("Gemm", 13), &[0, 3])
+        ..float_op("QGemm", ("Gemm", 13), &[0, 3])
     },
-    of("QLinearAdd", ("Add", 14), &[0, 3]),
-    of("QLinearMul", ("Mul", 14), &[0, 3]),
-    of("QLinearAveragePool", ("AveragePool", 11), &[0]),
-    of("QLinearGlobalAveragePool", ("GlobalAveragePool", 1), &[0]),
-    of("QLinearLeakyRelu", ("LeakyRelu", 16), &[0]),
-    of("QLinearReduceMean", ("ReduceMean", 13), &[0]),
-    of("QLinearSigmoid", ("Sigmoid", 13), &[0]),
-    of("QLinearSoftmax", ("Softmax", 13), &[0]),
+    float_op("QLinearAdd", ("Add", 14), &[0, 3]),
+    float_op("QLinearMul", ("Mul", 14), &[0, 3]),
+    float_op("QLinearAveragePool", ("AveragePool", 11), &[0]),
+    float_op("QLinearGlobalAveragePool", ("GlobalAveragePool", 1), &[0]),
+    float_op("QLinearLeakyRelu", ("LeakyRelu", 16), &[0]),
+    float_op("QLinearReduceMean", ("ReduceMean", 13), &[0]),
+    float_op("QLinearSigmoid", ("Sigmoid", 13), &[0]),
+    float_op("QLinearSoftmax", ("Softmax", 13), &[0]),
     FloatOp {
         ports: Ports::At { plain: &[0], operands: &[1, 4], result: 7, bias: None },
-        ..of("QLinearWhere", ("Where", 16), &[1, 4])
+        ..float_op("QLinearWhere", ("Where", 16), &[1, 4])
     },
-    FloatOp { ports: Ports::Joined, ..of("QLinearConcat", ("Concat", 13), &[]) },
+    FloatOp { ports: Ports::Joined, ..float_op("QLinearConcat", ("Concat", 13), &[]) },
 ];
 
 /// ONNX operators on quantized values that select elements of their first input.

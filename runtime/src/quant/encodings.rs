@@ -14,15 +14,15 @@ use super::range::{Bits, LEAST_WIDTH, Levels, Range, to_single};
 const VERSION: &str = "0.6.1";
 
 /// Integers that stand for numbers, and an encoding for all or for each channel.
-pub(super) type Given = (Levels, Vec<Encoding>);
+pub(super) type StatedEncodings = (Levels, Vec<Encoding>);
 
 /// The contents of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Encodings {
     /// Encodings of inputs and computed values.
-    pub activations: BTreeMap<String, Given>,
+    pub activations: BTreeMap<String, StatedEncodings>,
     /// Encodings of constants.
-    pub params: BTreeMap<String, Given>,
+    pub params: BTreeMap<String, StatedEncodings>,
     /// The axes of constants with several encodings, where the file states them.
     pub axes: BTreeMap<String, i64>,
 }
@@ -85,7 +85,7 @@ impl Encodings {
         let (mut activations, mut params) = (Map::new(), Map::new());
         for of in encoded {
             let list: Vec<Value> =
-                of.encodings.iter().map(|encoding| form(of.levels, *encoding)).collect();
+                of.encodings.iter().map(|encoding| encoding_json(of.levels, *encoding)).collect();
             match of.kind {
                 Kind::Activation => activations.insert(of.name.clone(), list.into()),
                 Kind::Weights => params.insert(of.name.clone(), list.into()),
@@ -99,7 +99,7 @@ impl Encodings {
 }
 
 /// Returns an encoding as JSON.
-fn form(levels: Levels, Encoding { scale, zero_point }: Encoding) -> Value {
+fn encoding_json(levels: Levels, Encoding { scale, zero_point }: Encoding) -> Value {
     let bits = u32::from(bits(levels));
     let is_signed = levels.least < 0;
     // Offsets in files count from 0.
@@ -133,7 +133,7 @@ enum Sign {
 }
 
 /// Reads one part: an object by name, or a list of members with names.
-fn part(key: &str, of: &Value, sign: Sign) -> Result<BTreeMap<String, Given>, EncodingsError> {
+fn part(key: &str, of: &Value, sign: Sign) -> Result<BTreeMap<String, StatedEncodings>, EncodingsError> {
     let mut all = BTreeMap::new();
     match of {
         Value::Object(by_name) => {
@@ -141,7 +141,7 @@ fn part(key: &str, of: &Value, sign: Sign) -> Result<BTreeMap<String, Given>, En
                 let place = format!("{key}.{name}");
                 let list = list.as_array().filter(|list| !list.is_empty());
                 let list = list.ok_or_else(|| error(&place, "no list", "a list of encodings"))?;
-                all.extend(given(&place, list, sign)?.map(|given| (name.clone(), given)));
+                all.extend(parse_encodings(&place, list, sign)?.map(|given| (name.clone(), given)));
             }
         }
         Value::Array(members) => {
@@ -150,7 +150,7 @@ fn part(key: &str, of: &Value, sign: Sign) -> Result<BTreeMap<String, Given>, En
                 let name = member.get("name").and_then(Value::as_str);
                 let name = name.ok_or_else(|| error(&place, "no name", "\"name\": a text"))?;
                 let list = spread(&place, member)?;
-                all.extend(given(&place, &list, sign)?.map(|given| (name.to_owned(), given)));
+                all.extend(parse_encodings(&place, &list, sign)?.map(|given| (name.to_owned(), given)));
             }
         }
         _ => return Err(error(key, "neither object nor list", "encodings by name")),
@@ -174,7 +174,7 @@ fn spread(place: &str, member: &Value) -> Result<Vec<Value>, EncodingsError> {
 }
 
 /// Returns the encodings of a value; `None` if it stays in floating point.
-fn given(place: &str, list: &[Value], sign: Sign) -> Result<Option<Given>, EncodingsError> {
+fn parse_encodings(place: &str, list: &[Value], sign: Sign) -> Result<Option<StatedEncodings>, EncodingsError> {
     let mut encodings = Vec::new();
     let mut common = None;
     for (at, of) in list.iter().enumerate() {
@@ -237,7 +237,7 @@ fn in_onnx_terms(list: &[Value]) -> Result<Encodings, EncodingsError> {
 }
 
 /// Returns the encodings of a member as an activation and as a constant; `None` if it stays in floating point.
-fn of_member(place: &str, member: &Value) -> Result<Option<(Given, Given)>, EncodingsError> {
+fn of_member(place: &str, member: &Value) -> Result<Option<(StatedEncodings, StatedEncodings)>, EncodingsError> {
     let dtype = member.get("output_dtype").and_then(Value::as_str).unwrap_or("uint8");
     if REAL_TYPES.contains(&dtype) {
         return Ok(None);
@@ -346,7 +346,7 @@ fn one(place: &str, of: &Value) -> Result<(Levels, Encoding), EncodingsError> {
 }
 
 /// Converts unsigned encodings with a zero point in the middle to signed ones.
-fn signed(given: &mut Given) {
+fn signed(given: &mut StatedEncodings) {
     let (levels, encodings) = given;
     let middle = i32::midpoint(levels.most, 1);
     let is_middle = |of: &Encoding| of.zero_point == middle || of.zero_point == middle - 1;

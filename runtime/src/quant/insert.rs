@@ -6,7 +6,7 @@ use udo_api::{DType, Encoding, Shape, resolve_axis};
 
 use super::edit::{Names, sweep};
 use super::encoded::{Encoded, Kind};
-use super::encodings::Given;
+use super::encodings::StatedEncodings;
 use super::masks::Levels as MaskLevels;
 use super::noise::Noise;
 use super::operators::{DEQUANTIZE, QUANTIZE, StoredFor};
@@ -65,7 +65,7 @@ pub(super) fn insert(
 pub(super) struct Constants<'a> {
     pub(super) settings: &'a Settings,
     /// The user's encodings, by name.
-    pub(super) given: &'a BTreeMap<String, Given>,
+    pub(super) given: &'a BTreeMap<String, StatedEncodings>,
     /// Biases that replace the graph's.
     pub(super) biases: &'a HashMap<NodeId, Vec<f32>>,
     /// The levels at which constant masks are stored.

@@ -418,14 +418,14 @@ impl Levels {
                 let level = self.level(*output, end).filter(|level| level.is_finite());
                 Some(level.map_or(*bound, |level| end.flipped().farther(*bound, level)))
             }
-            Effect::Unchosen => Some(end.of(own()?)),
+            Effect::Unchosen => Some(end.end(own()?)),
             Effect::Share(count) => Some(own()?.min - ln_steps - count.ln()),
             Effect::Vanishes => own().map(|own| own.min.min(own.max - ln_steps)),
             Effect::Chooses(output) => {
-                let own = end.of(own()?);
+                let own = end.end(own()?);
                 let level = self.level(*output, end);
                 // No mask is among the selected elements.
-                let is_gone = || Some(end.is_within(end.of(seen(*output)?.range), own));
+                let is_gone = || Some(end.is_within(end.end(seen(*output)?.range), own));
                 match level {
                     Some(level) => Some(end.farther(level, own)),
                     None => is_gone()?.then_some(own),

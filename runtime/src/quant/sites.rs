@@ -112,7 +112,7 @@ pub(super) fn find(
 ) -> Sites {
     let of = Survey::new(graph, [typed, fused], operators, core);
     let between = of.between(float_ops, bits);
-    let (mut wanted, parents) = of.wanted(&between);
+    let (mut wanted, parents) = of.needs(&between);
     match float_ops {
         FloatOps::Stored => of.want_all(&mut wanted, &between, StoredFor::Numbers),
         FloatOps::Refused => of.want_all(&mut wanted, &between, StoredFor::Integers),
@@ -253,7 +253,7 @@ impl<'a> Survey<'a> {
         }
     }
 
-    fn form(&self, id: NodeId) -> QuantKind {
+    fn kind(&self, id: NodeId) -> QuantKind {
         self.forms.get(id.index()).copied().unwrap_or(QuantKind::Float)
     }
 
@@ -312,7 +312,7 @@ impl<'a> Survey<'a> {
         self.only_reader(cut)?;
         let before = self.producers.get(cut).copied().flatten()?;
         let is_fused = self.nodes.get(before.index()).is_some_and(|node| is_fused_with_cut(node));
-        let stores = matches!(self.form(before), QuantKind::Product { .. } | QuantKind::Own);
+        let stores = matches!(self.kind(before), QuantKind::Product { .. } | QuantKind::Own);
         (stores && is_fused).then_some(before)
     }
 
@@ -322,7 +322,7 @@ impl<'a> Survey<'a> {
             let (before, after) = (node.input(0)?, node.output(0)?);
             let maker = self.cut_before(node).filter(|_| cuts(node))?;
             // 16-bit sums and means are computed in floating point.
-            let is_product = matches!(self.form(maker), QuantKind::Product { .. });
+            let is_product = matches!(self.kind(maker), QuantKind::Product { .. });
             let maker = *self.nodes.get(maker.index())?;
             let is_plain = ["alpha", "beta"].into_iter().all(|name| {
                 maker.float_attr(name).is_none_or(|factor| factor.to_bits() == 1f64.to_bits())
@@ -369,7 +369,7 @@ impl<'a> Survey<'a> {
 
     /// Returns the values for which operators need an encoding, and for each value the one that it shares its encoding
     /// with.
-    fn wanted(&self, between: &PerValue<bool>) -> (Needs, PerValue<Option<ValueId>>) {
+    fn needs(&self, between: &PerValue<bool>) -> (Needs, PerValue<Option<ValueId>>) {
         let is_free = |id: &ValueId| between.get(*id) != Some(&true);
         let mut wanted: Needs = PerValue::filled(self.graph, None);
         let asked = Some(StoredFor::Integers);
@@ -410,7 +410,7 @@ impl<'a> Survey<'a> {
             return Vec::new();
         };
         // An operator that only moves elements keeps the encoding of its first operand, also for its results.
-        let (first, outputs) = match self.form(at) {
+        let (first, outputs) = match self.kind(at) {
             QuantKind::Ports => (0, node.outputs.as_slice()),
             QuantKind::Moves => (1, &[][..]),
             _ => return Vec::new(),
@@ -476,7 +476,7 @@ impl<'a> Survey<'a> {
         let of = self
             .own
             .get(&id)
-            .filter(|of| of.node.op == PAD && self.form(maker) == QuantKind::Moves);
+            .filter(|of| of.node.op == PAD && self.kind(maker) == QuantKind::Moves);
         let of = &of?.node;
         let is_constant = match of.attr("mode") {
             Some(Attr::Text(mode)) => mode == "constant",
@@ -488,7 +488,7 @@ impl<'a> Survey<'a> {
 
     /// Returns the range of a value if it does not depend on data.
     fn fixed(&self, id: ValueId) -> Option<Range> {
-        match self.form(self.producers.get(id).copied().flatten()?) {
+        match self.kind(self.producers.get(id).copied().flatten()?) {
             QuantKind::Fixed(range) => Some(range),
             QuantKind::Product { .. }
             | QuantKind::Own

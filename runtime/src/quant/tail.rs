@@ -52,7 +52,7 @@ impl End {
     }
 
     /// Returns the end of a range.
-    pub(super) fn of(self, range: Range) -> f64 {
+    pub(super) fn end(self, range: Range) -> f64 {
         match self {
             Self::Low => range.min,
             Self::High => range.max,

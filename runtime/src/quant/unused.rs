@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::encodings::Given;
+use super::encodings::StatedEncodings;
 use super::sites::{Constant, Group};
 use super::{QuantError, Quantizer};
 use udo_graph::graph::{Graph, GraphValue, Links, Node, NodeId, NodeReads, Source, ValueId};
@@ -42,7 +42,7 @@ impl Quantizer {
     }
 
     /// Returns the first encoding given for a value of a group, and its name.
-    pub(super) fn given(&self, group: &Group) -> Option<(&str, &Given)> {
+    pub(super) fn stated(&self, group: &Group) -> Option<(&str, &StatedEncodings)> {
         let all = [group.root].into_iter().chain(group.members.iter().copied());
         let mut names = all.flat_map(|id| self.names_of(id));
         names.find_map(|name| Some((name, self.settings.encodings.activations.get(name)?)))
@@ -57,7 +57,7 @@ impl Quantizer {
         }
         let mut used = HashSet::new();
         for group in &self.sites.groups {
-            let Some((_, chosen)) = self.given(group) else { continue };
+            let Some((_, chosen)) = self.stated(group) else { continue };
             let members = group.members.iter().flat_map(|&id| self.names_of(id));
             used.extend(members.filter(|name| encodings.activations.get(*name) == Some(chosen)));
         }
@@ -90,7 +90,7 @@ impl Quantizer {
             return "biases are stored in the scale of their products".to_owned();
         }
         let group = self.sites.of.get(id).copied().flatten();
-        match group.and_then(|group| self.given(self.sites.groups.get(group)?)) {
+        match group.and_then(|group| self.stated(self.sites.groups.get(group)?)) {
             Some((other, _)) => format!("it shares the encoding of {other:?}, which has another one"),
             None if matches!(
                 self.graph.value(id).map(|value| &value.source),

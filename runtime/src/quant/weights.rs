@@ -198,18 +198,18 @@ pub(super) fn numbers(values: &Tensor, encodings: &[Encoding], axis: Option<usiz
 
 /// Returns the elements of a tensor of 8-, 16- or 32-bit integers.
 pub(super) fn whole(tensor: &Tensor) -> Option<Vec<i32>> {
-    fn of<T: Element>(tensor: &Tensor) -> Option<Vec<i32>>
+    fn integers<T: Element>(tensor: &Tensor) -> Option<Vec<i32>>
     where
         i32: From<T>,
     {
         tensor.get::<T>().map(|values| values.iter().copied().map(i32::from).collect())
     }
     match tensor.dtype() {
-        DType::U8 => of::<u8>(tensor),
-        DType::I8 => of::<i8>(tensor),
-        DType::U16 => of::<u16>(tensor),
-        DType::I16 => of::<i16>(tensor),
-        DType::I32 => of::<i32>(tensor),
+        DType::U8 => integers::<u8>(tensor),
+        DType::I8 => integers::<i8>(tensor),
+        DType::U16 => integers::<u16>(tensor),
+        DType::I16 => integers::<i16>(tensor),
+        DType::I32 => integers::<i32>(tensor),
         _ => None,
     }
 }

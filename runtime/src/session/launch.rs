@@ -254,11 +254,11 @@ pub(super) fn frames(
         Ok(Box::new(Frame { session }))
     };
     let frames = (0..options.frames.get()).map(frame).collect::<Result<Vec<_>>>()?;
-    let used: Vec<_> = model.kinds().map(|kind| devices.of(kind)).collect();
+    let used: Vec<_> = model.kinds().map(|kind| devices.device(kind)).collect();
     let SessionOptions { depth, workspace, log, .. } = options;
     let (workspace, log) = (workspace.shared(), log.clone());
     let threads = model.shared.pool.width();
-    let named = Some(devices.of(model.first_kind()));
+    let named = Some(devices.device(model.first_kind()));
     let options = FrameOptions { depth: *depth, workspace, log, threads, named };
     Frames::new(frames, &model.shared.queues, &used, options)
 }
@@ -341,7 +341,7 @@ impl Work for Frame {
         };
         // A plan without steps still needs a device.
         let kind = kind.or(Some(CoreKind::Cpu).filter(|_| part == 0));
-        kind.map(|kind| self.session.devices.of(kind))
+        kind.map(|kind| self.session.devices.device(kind))
     }
 
     fn run(&mut self, part: usize, stop: &Stop<'_>) -> Result<()> {

@@ -176,7 +176,7 @@ impl Devices {
     /// # Errors
     /// The device does not have these cores.
     pub(super) fn check_cores(&self, model: &Inner, cores: CoreSet) -> Result<()> {
-        let preferred = self.of(model.first_kind());
+        let preferred = self.device(model.first_kind());
         let device = model.shared.queues.devices().get(preferred.kind, preferred.index)?;
         check_cores(cores, &device, model.shared.pool.width())
     }
@@ -196,7 +196,7 @@ impl Devices {
     }
 
     /// Returns the sources of the session's memory.
-    pub(super) fn room(&self, model: &Inner, options: &SessionOptions) -> Result<MemorySource> {
+    pub(super) fn memory_source(&self, model: &Inner, options: &SessionOptions) -> Result<MemorySource> {
         let all = model.shared.queues.devices();
         let is_used = |kind: CoreKind| model.kinds().any(|used| used == kind);
         let device = |memory: Memory| {
@@ -207,14 +207,14 @@ impl Devices {
                 Memory::Dsp => CoreKind::Dsp,
             };
             // An unused memory takes no bytes, so any device will do.
-            let id = self.of(if is_used(kind) { kind } else { CoreKind::Cpu });
+            let id = self.device(if is_used(kind) { kind } else { CoreKind::Cpu });
             all.get(id.kind, id.index)
         };
         let devices = PerMemory::of(device).try_map(|device| device)?;
         Ok(MemorySource { devices, workspace: options.workspace.shared() })
     }
 
-    pub(super) fn of(&self, kind: CoreKind) -> DeviceId {
+    pub(super) fn device(&self, kind: CoreKind) -> DeviceId {
         let chosen = self.chosen.iter().find(|id| id.kind == kind);
         chosen.copied().unwrap_or(DeviceId { kind, index: 0 })
     }

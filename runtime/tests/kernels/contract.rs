@@ -458,7 +458,7 @@ fn packed_weights_are_shared_by_models_and_sessions() {
         graph.outputs = vec![y];
         graph
     };
-    let runtime = Runtime::of(own(), Devices::default());
+    let runtime = Runtime::from_parts(own(), Devices::default());
     let before = PACKINGS.load(Ordering::Relaxed);
     let small = runtime.load(graph(4), &LoadOptions::default()).unwrap();
     let large = runtime.load(graph(400), &LoadOptions::default()).unwrap();

@@ -16,7 +16,7 @@ use udo_test_support::small::{TEXT, graph, numbers};
 
 /// A runtime that shares nothing that is packed with another.
 fn runtime() -> Runtime {
-    Runtime::of(built_in(), Devices::default())
+    Runtime::from_parts(built_in(), Devices::default())
 }
 
 fn load(text: &str, options: &LoadOptions) -> LoadError {

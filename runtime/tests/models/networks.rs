@@ -249,7 +249,7 @@ fn packing(folder: &Path) -> Contents {
 
 /// A runtime that shares nothing that is packed with another.
 fn fresh() -> Runtime {
-    Runtime::of(built_in(), udo_runtime::device::Devices::default())
+    Runtime::from_parts(built_in(), udo_runtime::device::Devices::default())
 }
 
 fn of_cache(folder: &Path) -> LoadOptions {

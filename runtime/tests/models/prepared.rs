@@ -50,7 +50,7 @@ fn wanted(seed: usize) -> Vec<u32> {
 
 /// A runtime that shares nothing that is packed with another.
 fn runtime() -> Runtime {
-    Runtime::of(built_in(), udo_runtime::device::Devices::default())
+    Runtime::from_parts(built_in(), udo_runtime::device::Devices::default())
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn network() -> Graph {
 fn runtime() -> Runtime {
     let mut operators = built_in();
     operators.add_static(&PACKAGE).unwrap();
-    Runtime::of(operators, Devices::default())
+    Runtime::from_parts(operators, Devices::default())
 }
 
 fn options(cores: &[Core], ranges_of: RangesOf) -> CompileOptions {

@@ -480,7 +480,7 @@ static PACKAGE: PackageV1 = PackageV1::new("Doubles", "1.0.0").ops(doubles::OPS)
 fn user_operators_take_part_as_their_types_say() {
     let mut operators = built_in();
     operators.add_static(&PACKAGE).unwrap();
-    let runtime = Runtime::of(operators, Devices::default());
+    let runtime = Runtime::from_parts(operators, Devices::default());
     for (op, is_stored) in [("Twice", true), ("Plain", false)] {
         let mut net = Net::new();
         let x = net.input("x", &[2, 8]);

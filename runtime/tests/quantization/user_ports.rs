@@ -261,7 +261,7 @@ fn compile(graph: Graph, cores: &[Core]) -> Model {
     let place = PlaceOptions { cores: cores.to_vec(), ..PlaceOptions::default() };
     let ranges_of = RangesOf::Random(NonZero::new(4).unwrap());
     let options = CompileOptions { place, ranges_of, ..CompileOptions::default() };
-    Runtime::of(operators(), Devices::default())
+    Runtime::from_parts(operators(), Devices::default())
         .load(graph, &LoadOptions::from(options.clone()))
         .unwrap()
 }

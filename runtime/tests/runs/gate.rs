@@ -143,7 +143,7 @@ pub(super) fn runtime() -> Runtime {
 pub(super) fn runtime_on(devices: Devices) -> Runtime {
     let mut operators = built_in();
     operators.add_static(&PACKAGE).unwrap();
-    Runtime::of(operators, devices)
+    Runtime::from_parts(operators, devices)
 }
 
 pub(super) fn text(gate: usize) -> String {

@@ -22,7 +22,7 @@ pub fn compile_graph(
     operators: &Operators,
     options: &CompileOptions,
 ) -> Result<Model, CompileError> {
-    let runtime = Runtime::of(operators.clone(), Devices::default());
+    let runtime = Runtime::from_parts(operators.clone(), Devices::default());
     let options = CompileOptions { as_stored: true, ..options.clone() };
     runtime.load(graph, &LoadOptions::from(options)).map_err(|error| match error {
         LoadError::Compile(error) | LoadError::OutOfMemory { reason: error, .. } => *error,

@@ -159,7 +159,7 @@ fn version() -> String {
 }
 
 /// The header as the source has it.
-fn made() -> String {
+fn generated() -> String {
     let mut config = Config {
         language: Language::C,
         cpp_compat: true,
@@ -221,7 +221,7 @@ fn hold(path: &str, made: &str) {
 
 #[test]
 fn the_header_is_what_the_source_says() {
-    hold("include/udo.h", &made());
+    hold("include/udo.h", &generated());
 }
 
 #[test]

@@ -74,7 +74,7 @@ pub enum CaptureError {
 
 impl CaptureError {
     /// Adds the path of the file.
-    pub(super) fn of(mut self, path: &Path) -> Self {
+    pub(super) fn at_path(mut self, path: &Path) -> Self {
         match &mut self {
             Self::NoCapture { place, .. }
             | Self::Version { place, .. }
@@ -242,12 +242,12 @@ fn parsed(header: &[u8], data: &[u8]) -> Result<Capture, Wrong> {
     let header: Value = serde_json::from_slice(header).map_err(|error| error.to_string())?;
     let call = form::text(&header["__metadata__"]["call"])?;
     let call: Value = serde_json::from_str(&call).map_err(|error| error.to_string())?;
-    let tensors = Said { header: &header, data, taken: RefCell::default() };
+    let tensors = Contents { header: &header, data, taken: RefCell::default() };
     let text = |key: &str| form::text(&call[key]).map_err(|why| format!("{key}: {why}"));
     let mut inputs = Vec::new();
     for (port, of) in form::list(&call["inputs"])?.iter().enumerate() {
         let (desc, dims) = (form::desc(&of["desc"])?, form::lengths(&of["dims"])?);
-        let bytes = tensors.of(&format!("input.{port}"), &desc, &dims)?;
+        let bytes = tensors.elements(&format!("input.{port}"), &desc, &dims)?;
         let is_constant = of["is_constant"] == true;
         inputs.push(CapturedInput { desc, dims, is_constant, bytes });
     }
@@ -259,7 +259,7 @@ fn parsed(header: &[u8], data: &[u8]) -> Result<Capture, Wrong> {
             continue;
         }
         let desc = form::desc(&of["tensor"])?;
-        let bytes = tensors.of(&format!("param.{at}"), &desc, desc.shape())?;
+        let bytes = tensors.elements(&format!("param.{at}"), &desc, desc.shape())?;
         let bytes = Buffer::of(&bytes).map_err(|error| error.to_string())?;
         let setting = TensorSetting::new(desc, Arc::new(bytes));
         let setting = setting.ok_or_else(|| format!("parameter {name:?} is not a tensor"))?;
@@ -272,13 +272,13 @@ fn parsed(header: &[u8], data: &[u8]) -> Result<Capture, Wrong> {
             Value::Null => None,
             dims => {
                 let dims = form::lengths(dims)?;
-                let bytes = tensors.of(&format!("found.{port}"), &desc, &dims)?;
+                let bytes = tensors.elements(&format!("found.{port}"), &desc, &dims)?;
                 Some((dims, bytes))
             }
         };
         let wanted = match &of["wanted"] {
             Value::Null => None,
-            wanted => Some(tensors.wanted(port, wanted)?),
+            wanted => Some(tensors.expected(port, wanted)?),
         };
         outputs.push(CapturedOutput { desc, found, wanted });
     }
@@ -301,7 +301,7 @@ fn parsed(header: &[u8], data: &[u8]) -> Result<Capture, Wrong> {
 }
 
 /// The tensors of a parsed file.
-struct Said<'a> {
+struct Contents<'a> {
     header: &'a Value,
     data: &'a [u8],
     /// The byte ranges of the tensors read so far. Ranges must not overlap, so the parsed capture is no larger than its
@@ -309,7 +309,7 @@ struct Said<'a> {
     taken: RefCell<BTreeMap<usize, usize>>,
 }
 
-impl Said<'_> {
+impl Contents<'_> {
     fn bytes(&self, name: &str) -> Result<&[u8], Wrong> {
         let offsets = form::lengths(&self.header[name]["data_offsets"]);
         let offsets = offsets.map_err(|why| format!("tensor {name}: {why}"))?;
@@ -331,7 +331,7 @@ impl Said<'_> {
     }
 
     /// Returns the elements of a tensor with these dimensions, which must be within the bounds of `desc`.
-    fn of(&self, name: &str, desc: &TensorDesc, dims: &[usize]) -> Result<Vec<u8>, Wrong> {
+    fn elements(&self, name: &str, desc: &TensorDesc, dims: &[usize]) -> Result<Vec<u8>, Wrong> {
         let Some(dtype) = desc.dtype() else { return Ok(Vec::new()) };
         let bound = desc.shape();
         if dims.len() != bound.len() || dims.iter().zip(bound).any(|(dim, bound)| dim > bound) {
@@ -357,7 +357,7 @@ impl Said<'_> {
         Ok(numbers.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect())
     }
 
-    fn wanted(&self, port: usize, of: &Value) -> Result<CapturedWanted, Wrong> {
+    fn expected(&self, port: usize, of: &Value) -> Result<CapturedWanted, Wrong> {
         let numbers = self.numbers(&format!("wanted.{port}"))?;
         let dims = if of["dims"].is_null() { None } else { Some(form::lengths(&of["dims"])?) };
         let allowed = if of["has_allowed"] == true {

@@ -23,7 +23,7 @@ pub(super) fn of_desc(desc: &TensorDesc) -> Value {
     let mut of = json!({ "type": dtype.name(), "dims": dims });
     if let Some(axis) = desc.axis_encoding() {
         of["axis"] = json!(axis.axis());
-        of["scales"] = texts(axis.scales());
+        of["scales"] = strings(axis.scales());
         of["zero_points"] = json!(axis.zero_points());
     } else if let Some(encoding) = desc.encoding() {
         of["scale"] = json!(encoding.scale.to_string());
@@ -89,7 +89,7 @@ pub(super) fn of_setting(setting: &ParamSetting) -> Value {
         ParamSetting::Float(value) => json!({ "float": value.to_string() }),
         ParamSetting::Text(text) => json!({ "text": text }),
         ParamSetting::Ints(values) => json!({ "ints": values }),
-        ParamSetting::Floats(values) => json!({ "floats": texts(values) }),
+        ParamSetting::Floats(values) => json!({ "floats": strings(values) }),
         ParamSetting::Texts(values) => json!({ "texts": values }),
     }
 }
@@ -117,7 +117,7 @@ pub(super) fn setting(value: &Value) -> Result<ParamSetting, Wrong> {
     }
 }
 
-fn texts<T: ToString>(values: &[T]) -> Value {
+fn strings<T: ToString>(values: &[T]) -> Value {
     Value::from(values.iter().map(ToString::to_string).collect::<Vec<_>>())
 }
 

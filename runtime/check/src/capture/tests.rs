@@ -163,7 +163,7 @@ fn what_a_header_must_not_say_is_refused_by_name() {
         ("\\\"op\\\":\\\"udo:Blend\\\"", "\\\"op\\\":7", "op: found 7, expected a string"),
     ];
     for (from, to, wanted) in cases {
-        let said = edited(from, to).of(Path::new("x.capture")).to_string();
+        let said = edited(from, to).at_path(Path::new("x.capture")).to_string();
         assert!(said.starts_with("x.capture is ") && said.contains(wanted), "{from}: {said}");
     }
 }

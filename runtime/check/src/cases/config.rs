@@ -115,10 +115,10 @@ fn built(ports: &[Port]) -> Vec<String> {
 }
 
 /// A described parameter: its name, its type, its attribute's name, and whether it is optional.
-type Said<'a> = (&'a str, String, Option<&'a str>, bool);
+type ParamText<'a> = (&'a str, String, Option<&'a str>, bool);
 
 /// Sorts descriptions of parameters, since their order has no meaning.
-fn params<'a>(all: impl Iterator<Item = Said<'a>>) -> Vec<String> {
+fn params<'a>(all: impl Iterator<Item = ParamText<'a>>) -> Vec<String> {
     let words = all.map(|(name, holds, attribute, is_optional)| {
         let attribute = attribute.filter(|attribute| *attribute != name);
         let marks = [

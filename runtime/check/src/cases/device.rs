@@ -97,7 +97,7 @@ fn is_tried(live: &Live<'_>) -> bool {
 
 /// Compares the device's results with those of the node's oracles; returns the number of comparisons.
 fn compare(cx: &OpContext, live: &Live<'_>, device: &str) -> Result<usize, Finding> {
-    let Some(mut model) = OnDevice::of(cx, live.node, device)? else { return Ok(0) };
+    let Some(mut model) = OnDevice::new(cx, live.node, device)? else { return Ok(0) };
     let mut compared = 0;
     for fill in FILLS {
         let values = live.node.values(fill, live.seed);
@@ -159,13 +159,13 @@ pub(crate) struct OnDevice {
 
 impl OnDevice {
     /// Builds the node's model; `None` if no model accepts it, which other cases report.
-    pub(crate) fn of(cx: &OpContext, node: &Node, device: &str) -> Result<Option<Self>, Finding> {
+    pub(crate) fn new(cx: &OpContext, node: &Node, device: &str) -> Result<Option<Self>, Finding> {
         let said = format!("{}: on {device}", node.describe(cx.subject.core));
         let graph = one_node(cx, node).ok().and_then(|graph| as_models(cx, node, graph));
         let Some(graph) = graph else { return Ok(None) };
         let mut options = CompileOptions { as_stored: true, ..CompileOptions::default() };
         options.place.cores = vec![Core::GPU, Core::CPU];
-        let runtime = Runtime::of(cx.registry.clone(), Devices::default());
+        let runtime = Runtime::from_parts(cx.registry.clone(), Devices::default());
         let model = match runtime.load(graph, &LoadOptions::from(options.clone())) {
             Ok(model) => model,
             Err(LoadError::Compile(error)) if is_of_device(&error) => {
@@ -211,7 +211,7 @@ pub(crate) fn run_on_device(
     values: &[Vec<u8>],
 ) -> Result<Vec<Output>, String> {
     let device = opencl::find().map_err(|why| format!("no OpenCL device: {why}"))?.name();
-    let made = OnDevice::of(cx, node, device).and_then(|model| match model {
+    let made = OnDevice::new(cx, node, device).and_then(|model| match model {
         Some(mut model) => model.run(node, values),
         None => super::failed("the device does not run a model of the node"),
     });

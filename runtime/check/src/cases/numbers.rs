@@ -391,7 +391,7 @@ mod tests {
         }
     }
 
-    fn said(desc: TensorDesc, found: &[f64], wanted: &[f64]) -> Option<String> {
+    fn mismatch(desc: TensorDesc, found: &[f64], wanted: &[f64]) -> Option<String> {
         let dims = Some(vec![wanted.len()]);
         let wanted = Expected { dims, numbers: wanted.to_vec(), allowed: None, integers: None };
         first_mismatch(&desc, found, &wanted, Special::Compare)
@@ -400,22 +400,22 @@ mod tests {
     #[test]
     fn numbers_are_compared_by_their_type() {
         let float = TensorDesc::new(DType::F32, Shape::new(&[2]).unwrap());
-        assert_eq!(said(float, &[1.0, f64::NAN], &[1.0001, f64::NAN]), None);
+        assert_eq!(mismatch(float, &[1.0, f64::NAN], &[1.0001, f64::NAN]), None);
         assert!(
-            said(float, &[1.0, 0.0], &[1.01, 0.0])
+            mismatch(float, &[1.0, 0.0], &[1.01, 0.0])
                 .unwrap()
                 .starts_with("has 1 at 0, expected 1.01")
         );
         assert_eq!(
-            said(float, &[1.0, f64::NAN], &[1.0, 2.0]).unwrap(),
+            mismatch(float, &[1.0, f64::NAN], &[1.0, 2.0]).unwrap(),
             "has NaN at 1, expected 2 within 4.040e-4"
         );
         assert_eq!(
-            said(float, &[f64::INFINITY, 0.0], &[f64::NAN, 0.0]).unwrap(),
+            mismatch(float, &[f64::INFINITY, 0.0], &[f64::NAN, 0.0]).unwrap(),
             "has inf at 0, expected NaN"
         );
         let int = TensorDesc::new(DType::I32, Shape::new(&[2]).unwrap());
-        assert!(said(int, &[3.0, 4.0], &[3.0, 5.0]).is_some());
+        assert!(mismatch(int, &[3.0, 4.0], &[3.0, 5.0]).is_some());
     }
 
     #[test]
@@ -439,8 +439,8 @@ mod tests {
     fn quantized_numbers_may_be_a_step_apart_and_saturate() {
         let desc = TensorDesc::new(DType::U8, Shape::new(&[1]).unwrap());
         let desc = desc.with_encoding(Encoding { scale: 0.5, zero_point: 10 });
-        assert_eq!(said(desc, &[1.0], &[1.5]), None);
-        assert_eq!(said(desc, &[122.5], &[1000.0]), None);
-        assert!(said(desc, &[1.0], &[2.1]).is_some());
+        assert_eq!(mismatch(desc, &[1.0], &[1.5]), None);
+        assert_eq!(mismatch(desc, &[122.5], &[1000.0]), None);
+        assert!(mismatch(desc, &[1.0], &[2.1]).is_some());
     }
 }

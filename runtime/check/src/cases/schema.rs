@@ -166,7 +166,7 @@ impl OneNode<'_> {
         let mut options = CompileOptions { as_stored: true, ..CompileOptions::default() };
         options.place.cores = vec![self.cx.subject.core, Core::CPU];
         options.place.fallback = Fallback::To(Core::CPU);
-        let runtime = Runtime::of(self.cx.registry.clone(), Devices::default());
+        let runtime = Runtime::from_parts(self.cx.registry.clone(), Devices::default());
         runtime
             .load(graph, &LoadOptions::from(options.clone()))
             .map(drop)

@@ -18,7 +18,7 @@ use crate::loaded::{Loaded, prepare, set_inputs};
 use crate::model_flags::ModelFlags;
 use crate::output::{Failure, Outcome, print_json, progress};
 use crate::queues::QueueTrace;
-use crate::ranges::{Given, RangeFlags};
+use crate::ranges::{InputSource, RangeFlags};
 use crate::raw::Packing;
 use crate::roofline::{self, Limits};
 use crate::stages::{Stages, caches, load_with_shapes, shapes_of_data};
@@ -80,7 +80,7 @@ struct Latency {
 }
 
 impl Latency {
-    fn of(sorted: &[f64]) -> Self {
+    fn from_sorted(sorted: &[f64]) -> Self {
         let at = |share: usize| {
             let last = sorted.len().saturating_sub(1);
             sorted.get((last * share).div_ceil(100)).copied().unwrap_or(0.0)
@@ -131,7 +131,7 @@ impl Bench {
         run.map_err(|error| loaded.run_failure(error))?;
         let steps = roofline::steps(session, &trace);
         let limits = Limits::measure(self.model.threads(), &steps);
-        Ok(Some(steps.iter().map(|step| limits.of(step).seconds).sum::<f64>() * 1e6))
+        Ok(Some(steps.iter().map(|step| limits.bound(step).seconds).sum::<f64>() * 1e6))
     }
 
     fn timed(
@@ -164,7 +164,7 @@ impl Bench {
         #[expect(clippy::cast_precision_loss, reason = "a count for the eye")]
         let heap_per_run = heap as f64 / count as f64;
         let replans = session.replans() - before;
-        Ok(Timed { latency: Latency::of(&times), heap_per_run, replans })
+        Ok(Timed { latency: Latency::from_sorted(&times), heap_per_run, replans })
     }
 }
 
@@ -212,7 +212,7 @@ fn traced(mut profile: TraceFile, loaded: &Loaded, session: &mut Session, sets: 
 impl Run for Bench {
     fn run(mut self) -> Outcome {
         let data = DataFlags { calibration: self.data.clone(), ..DataFlags::default() };
-        self.ranges.set(&mut self.model, Given::Data(data), Packing::Float32);
+        self.ranges.set(&mut self.model, InputSource::Data(data), Packing::Float32);
         let loaded = match self.data {
             Some(_) => {
                 Stages::load(&self.model, |names| shapes_of_data(self.data.as_deref(), names))?
@@ -358,7 +358,7 @@ impl FlightFlags {
         #[expect(clippy::cast_precision_loss, reason = "counts for the eye")]
         let [count, heap] = [iterations as f64, heap as f64];
         Ok(Flown {
-            latency: Latency::of(&times),
+            latency: Latency::from_sorted(&times),
             runs_per_second: count / seconds,
             heap_per_run: heap / count,
             devices: heaps::to_json(&loaded.runtime),
@@ -419,9 +419,9 @@ mod tests {
     #[test]
     fn percentiles_are_elements() {
         let times: Vec<f64> = (1..=101).map(f64::from).collect();
-        let latency = Latency::of(&times);
+        let latency = Latency::from_sorted(&times);
         let found = [latency.min, latency.median, latency.p90, latency.p99].map(f64::to_bits);
         assert_eq!(found, [1.0f64, 51.0, 91.0, 100.0].map(f64::to_bits));
-        assert_eq!(Latency::of(&[5.0]).p99.to_bits(), 5.0f64.to_bits());
+        assert_eq!(Latency::from_sorted(&[5.0]).p99.to_bits(), 5.0f64.to_bits());
     }
 }

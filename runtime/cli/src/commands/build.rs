@@ -111,7 +111,7 @@ enum Profile {
 
 impl Build {
     /// All of the package in `dir`, optimized.
-    pub(super) fn of(dir: &Path) -> Self {
+    pub(super) fn optimized(dir: &Path) -> Self {
         let members = Members { cores: Vec::new() };
         Self { dir: dir.to_owned(), debug: false, locked: false, members, json: false }
     }

@@ -100,7 +100,7 @@ pub(super) const TIMEOUT: NonZero<u32> = NonZero::new(60).unwrap();
 
 impl Check {
     /// All of the package in `dir`, as much as is tried if nothing is said.
-    pub(super) fn of(dir: &Path, allow: AllowUnchecked) -> Self {
+    pub(super) fn with_defaults(dir: &Path, allow: AllowUnchecked) -> Self {
         Self {
             package: Some(dir.to_owned()),
             ops: Vec::new(),
@@ -130,7 +130,7 @@ impl Run for Check {
             return Ok(());
         }
         let Some(package) = &self.package else { return Err(Failure::usage("no package given")) };
-        let place = Place::of(package);
+        let place = Place::from_arg(package);
         let setup = Setup { level: self.level, seed: self.seed, beside: self.beside };
         if !self.worker.is_empty() {
             let subject = self.ops.first().cloned().zip(self.cores.first().copied());

@@ -21,7 +21,7 @@ use crate::output::Column::{Left, Right};
 use crate::output::{Failure, Outcome, print_json, table};
 use crate::package_flags::PackageFlags;
 use crate::root::{self, By, Found};
-use crate::tensors::Form;
+use crate::tensors::TensorFormat;
 use crate::values::{self, Tolerance};
 
 /// Build a sample package and run its operator on three cores
@@ -113,7 +113,7 @@ impl Run for Demo {
         write_all(&dir, INPUTS)?;
         let (graph, image) = (network()?, picture()?);
         write_all(&dir, &[(MODEL, &export::to_onnx(&graph)?)])?;
-        Form::Npy.write(&dir.join(IMAGE), &image, None)?;
+        TensorFormat::Npy.write(&dir.join(IMAGE), &image, None)?;
         say(&format!("[2/5] udo new -p {CONFIG} -o .   generates the package"));
         self.udo(&["new", "-p", path(&dir.join(CONFIG))?, "-o", path(&dir)?])?;
         say("[3/5] adding the reference implementation to its operator files");
@@ -184,7 +184,7 @@ fn run_stages(
     graph: &Graph,
     image: &Tensor,
 ) -> Result<Vec<Stage>, Failure> {
-    let runtime = PackageFlags::of(package).open()?;
+    let runtime = PackageFlags::one(package).open()?;
     let mut reference: Vec<(String, Vec<f64>)> = Vec::new();
     let mut stages = Vec::new();
     for &(core, allowed) in STAGES {

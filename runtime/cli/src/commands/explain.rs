@@ -20,7 +20,7 @@ use crate::loaded::{Loaded, prepare, set_inputs};
 use crate::model_flags::ModelFlags;
 use crate::output::Column::{Left, Right};
 use crate::output::{Failure, Outcome, print_json, progress, table};
-use crate::ranges::{Given, RangeFlags};
+use crate::ranges::{InputSource, RangeFlags};
 use crate::raw::Packing;
 use crate::roofline::{AtLimit, Limits, RanStep, median, real};
 use crate::stages::{Stages, load_with_shapes, shapes_of_data};
@@ -90,7 +90,7 @@ impl ExplainFlags {
     /// Compiles the model, and measures it if that is asked for.
     pub(super) fn explain(mut self) -> Result<Explained, Failure> {
         let data = DataFlags { calibration: self.measured.data.clone(), ..DataFlags::default() };
-        self.ranges.set(&mut self.model, Given::Data(data), Packing::Float32);
+        self.ranges.set(&mut self.model, InputSource::Data(data), Packing::Float32);
         let loaded = match self.measured.data {
             Some(_) => {
                 let data = self.measured.data.as_deref();
@@ -448,7 +448,7 @@ fn measure(
     }
     let limits = Limits::measure(model.threads(), &ran);
     let report = session.plans().next().map(Plan::report).cloned().unwrap_or_default();
-    Ok(Measured::of(report, limits, &ran, median(runs)))
+    Ok(Measured::new(report, limits, &ran, median(runs)))
 }
 
 /// The seconds of a run, and, of another one, what each step takes.
@@ -467,11 +467,11 @@ fn one(session: &mut Session, loaded: &Loaded, trace: &mut Trace) -> Result<f64,
 }
 
 impl Measured {
-    fn of(report: Report, limits: Limits, ran: &[RanStep<'_>], run_seconds: f64) -> Self {
+    fn new(report: Report, limits: Limits, ran: &[RanStep<'_>], run_seconds: f64) -> Self {
         let (mut all, mut ops) = (Row::default(), BTreeMap::<String, Row>::new());
         let mut steps = Vec::new();
         for step in ran {
-            let AtLimit { seconds: at_limit, bound } = limits.of(step);
+            let AtLimit { seconds: at_limit, bound } = limits.bound(step);
             let of = step.report;
             let row = Row {
                 steps: 1,

@@ -70,11 +70,11 @@ impl Run for Init {
         let inputs = asker.list(self.inputs, "inputs, as NAME or NAME:TYPE", "x")?;
         let outputs = asker.list(self.outputs, "outputs, as NAME or NAME:TYPE", "y")?;
         let cores = asker.list(self.cores, "cores, a list of cpu, gpu and dsp", "cpu")?;
-        let cores: Vec<Core> = cores.iter().map(|core| Core::of(core)).collect::<Result<_, _>>()?;
+        let cores: Vec<Core> = cores.iter().map(|core| Core::parse(core)).collect::<Result<_, _>>()?;
         let usual: Vec<String> =
             cores.iter().map(|core| format!("{}={}", core.name, core.usual_type())).collect();
         let types = asker.list(self.types, "element types", &usual.join(","))?;
-        let types = Types::of(&cores, &types)?;
+        let types = Types::parse(&cores, &types)?;
 
         let config = config(&package, &op, [&inputs, &outputs], &cores, &types);
         let file = self.file.unwrap_or_else(|| PathBuf::from(format!("{package}.json")));
@@ -163,7 +163,7 @@ struct Core {
 }
 
 impl Core {
-    fn of(text: &str) -> Result<Self, Failure> {
+    fn parse(text: &str) -> Result<Self, Failure> {
         let lower = text.to_ascii_lowercase();
         let (name, arch) = lower.split_once(':').unwrap_or((&lower, "v68"));
         match name {
@@ -191,7 +191,7 @@ enum Types {
 }
 
 impl Types {
-    fn of(cores: &[Core], given: &[String]) -> Result<Self, Failure> {
+    fn parse(cores: &[Core], given: &[String]) -> Result<Self, Failure> {
         if let [sole] = given
             && !sole.contains('=')
         {

@@ -146,7 +146,7 @@ fn say_manifest(m: &Manifest) {
         let rules: Vec<String> = kernel
             .rules
             .iter()
-            .map(|r| format!("{} {} {}", side(r.side), r.port, wanted(r.wanted)))
+            .map(|r| format!("{} {} {}", side(r.side), r.port, port_types(r.wanted)))
             .collect();
         outln!("  kernel   {} on {} ({})", kernel.op, kernel.core, rules.join(", "));
     }
@@ -162,7 +162,7 @@ fn side(side: Side) -> &'static str {
     }
 }
 
-fn wanted(wanted: Wanted) -> String {
+fn port_types(wanted: Wanted) -> String {
     match wanted {
         Wanted::AsDeclared => "as declared".to_owned(),
         Wanted::Types(types) => types.to_string(),
@@ -220,7 +220,7 @@ fn manifest_json(m: &Manifest) -> Value {
             let types: Vec<Value> = k
                 .rules
                 .iter()
-                .map(|r| json!({ "side": side(r.side), "port": r.port, "types": wanted(r.wanted) }))
+                .map(|r| json!({ "side": side(r.side), "port": r.port, "types": port_types(r.wanted) }))
                 .collect();
             json!({ "op": k.op, "core": k.core.to_string(), "ports": types })
         })

@@ -120,7 +120,7 @@ impl Run for New {
             outln!("{}", udo_generator::schema().trim_end());
             return Ok(());
         }
-        let (texts, own) = self.texts()?;
+        let (texts, own) = self.read_configs()?;
         let sources: Vec<Source<'_>> =
             texts.iter().map(|(path, text)| Source { path, text }).collect();
         let mode = if self.compat { Mode::Compat } else { Mode::Strict };
@@ -164,8 +164,8 @@ impl Run for New {
         self.show(&reports)?;
         if self.check {
             for report in &reports {
-                Build::of(&report.dir).run()?;
-                Check::of(&report.dir, self.allow).run()?;
+                Build::optimized(&report.dir).run()?;
+                Check::with_defaults(&report.dir, self.allow).run()?;
             }
         }
         Ok(())
@@ -180,12 +180,12 @@ struct Prepared {
 }
 
 /// What is made: all that the configs define, or a package again in its own folder.
-enum Made {
+enum Target {
     All,
     Again { package: String, dir: PathBuf },
 }
 
-impl Made {
+impl Target {
     fn holds(&self, name: &str) -> bool {
         match self {
             Self::All => true,
@@ -196,7 +196,7 @@ impl Made {
 
 impl New {
     /// The configs with their texts.
-    fn texts(&self) -> Result<(Vec<(PathBuf, String)>, Made), Failure> {
+    fn read_configs(&self) -> Result<(Vec<(PathBuf, String)>, Target), Failure> {
         let paths: Vec<&PathBuf> = self.configs.iter().chain(&self.named).collect();
         if let Some(folder) = paths.iter().find(|path| path.is_dir()) {
             if paths.len() > 1 || self.output.is_some() {
@@ -207,23 +207,23 @@ impl New {
                 .help("leave the other configs and -o out"));
             }
             let kept = own::configs(folder)?;
-            let made = Made::Again { package: kept.package, dir: (*folder).clone() };
+            let made = Target::Again { package: kept.package, dir: (*folder).clone() };
             return Ok((kept.configs, made));
         }
         let texts = paths.into_iter().map(|path| Ok((path.clone(), read(path)?)));
-        Ok((texts.collect::<Result<_, Failure>>()?, Made::All))
+        Ok((texts.collect::<Result<_, Failure>>()?, Target::All))
     }
 
     fn prepare(
         &self,
         package: &Package,
-        made: &Made,
+        made: &Target,
         sources: &[Source<'_>],
         templates: &Templates,
     ) -> Result<Prepared, Failure> {
         let dir = match made {
-            Made::Again { dir, .. } => dir.clone(),
-            Made::All => self.folder_of(package)?,
+            Target::Again { dir, .. } => dir.clone(),
+            Target::All => self.folder_of(package)?,
         };
         let root = root::of_package(package)?;
         let inside = root::path_inside(&dir, &root)?;

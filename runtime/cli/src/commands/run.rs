@@ -5,7 +5,7 @@ mod capture;
 mod fill;
 mod profiling;
 mod summary;
-mod wanted;
+mod requested_outputs;
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -28,10 +28,10 @@ use crate::loaded::{Loaded, prepare, run_and_say};
 use crate::model_flags::{ModelFlags, given_once};
 use crate::output::{Failure, Outcome, print_json, progress};
 use crate::queues::QueueTrace;
-use crate::ranges::{Given, RangeFlags};
+use crate::ranges::{InputSource, RangeFlags};
 use crate::raw::Packing;
 use crate::stages::{Ready, Stages};
-use crate::tensors::Form;
+use crate::tensors::TensorFormat;
 use crate::trace::TraceFile;
 use fill::Lines;
 use profiling::{Level, Times};
@@ -167,14 +167,14 @@ impl Run for RunModel {
         let list = self.input_list.as_deref().map(List::read).transpose()?;
         self.model.given.extend(self.inputs.iter().map(|(name, _)| name.clone()));
         self.model.given.extend(list.iter().flat_map(List::named).map(str::to_owned));
-        let wanted = self.wanted(list.as_ref())?;
+        let wanted = self.request_outputs(list.as_ref())?;
         if self.capture.is_some() {
             self.captured = self.model.graph()?;
         }
         let data = DataFlags { input_list: self.input_list.clone(), ..DataFlags::default() };
         let given = match self.inputs.as_slice() {
-            [] => Given::Data(data),
-            _ => Given::Feeds(&self.inputs),
+            [] => InputSource::Data(data),
+            _ => InputSource::Feeds(&self.inputs),
         };
         self.ranges.set(&mut self.model, given, Packing::native_if(self.native_input));
         let frames = self.in_flight.unwrap_or(NonZero::<usize>::MIN);
@@ -218,14 +218,14 @@ impl Run for RunModel {
 
 impl RunModel {
     /// What the files of outputs are.
-    fn form(&self) -> Result<Form, Failure> {
+    fn output_format(&self) -> Result<TensorFormat, Failure> {
         match self.output_format {
-            OutputFormat::Raw => Ok(Form::Raw(Packing::native_if(self.native_output))),
+            OutputFormat::Raw => Ok(TensorFormat::Raw(Packing::native_if(self.native_output))),
             OutputFormat::Npy if self.native_output => Err(Failure::usage(
                 "--native-output is of .raw files; .npy files have the outputs' own types",
             )
             .help("add --output-format raw, or leave it out")),
-            OutputFormat::Npy => Ok(Form::Npy),
+            OutputFormat::Npy => Ok(TensorFormat::Npy),
         }
     }
 
@@ -370,14 +370,14 @@ struct Output {
 /// The results of runs, in the order of the list.
 struct Results<'a> {
     run: &'a RunModel,
-    form: Form,
+    form: TensorFormat,
     outputs: &'a [String],
     of: Vec<Value>,
 }
 
 impl<'a> Results<'a> {
     fn new(run: &'a RunModel, outputs: &'a [String]) -> Result<Self, Failure> {
-        let form = run.form()?;
+        let form = run.output_format()?;
         let mut files = BTreeMap::new();
         for name in outputs.iter().filter(|_| run.output_dir.is_some()) {
             let file = form.file_name(name);
@@ -418,7 +418,7 @@ impl<'a> Results<'a> {
     /// Says and writes an output of one line.
     fn collect(&self, output: &Output, folder: Option<&Path>) -> Result<Value, Failure> {
         let Output { name, tensor, encoding } = output;
-        let summary = Summary::of(tensor);
+        let summary = Summary::new(tensor);
         let file = folder.map(|folder| folder.join(self.form.file_name(name)));
         if let Some(file) = &file {
             self.form.write(file, tensor, *encoding)?;

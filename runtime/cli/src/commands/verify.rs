@@ -19,7 +19,7 @@ use crate::layers::{self, Layer, LeftOut};
 use crate::loaded::{prepare, run_and_say, set_inputs};
 use crate::model_flags::ModelFlags;
 use crate::output::{Failure, Outcome, note, print_json, progress};
-use crate::ranges::{self, Given};
+use crate::ranges::{self, InputSource};
 use crate::raw::Packing;
 use crate::required::{placement, placement_to_json};
 use crate::stages::{Ready, Shapes, Stages, shapes_of_set};
@@ -96,7 +96,7 @@ impl Run for Verify {
     fn run(mut self) -> Outcome {
         let random = self.random.and_then(|sets| NonZero::<usize>::try_from(sets).ok());
         let data = DataFlags { calibration: self.data.clone(), random, ..DataFlags::default() };
-        self.model.ranges_of = ranges::of(&self.model, Given::Data(data), Packing::Float32);
+        self.model.ranges_of = ranges::source(&self.model, InputSource::Data(data), Packing::Float32);
         let Some(data) = self.data.as_ref().filter(|_| self.against.is_empty()) else {
             return self.against();
         };

@@ -255,7 +255,7 @@ pub(super) struct Step {
 }
 
 impl Step {
-    pub(super) fn of(desc: &TensorDesc) -> Option<Self> {
+    pub(super) fn from_desc(desc: &TensorDesc) -> Option<Self> {
         let (dtype, encoding) = (desc.dtype()?, desc.encoding()?);
         range_of(dtype)?;
         Some(Self { dtype, scale: encoding.scale, zero_point: encoding.zero_point })

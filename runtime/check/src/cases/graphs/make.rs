@@ -84,7 +84,7 @@ impl<'a> Maker<'a> {
 
     /// Returns how a tensor is quantized, if the model represents it as floats.
     fn step_of(&self, desc: &TensorDesc) -> Option<Step> {
-        Step::of(desc).filter(|_| self.stored == Stored::AsNumbers)
+        Step::from_desc(desc).filter(|_| self.stored == Stored::AsNumbers)
     }
 
     fn finish(self) -> GraphCase {

@@ -50,7 +50,7 @@ pub(super) struct Runner {
 impl Runner {
     pub(super) fn new(cx: &OpContext) -> Self {
         let (op, core) = (cx.subject.op.schema().name(), cx.subject.core);
-        let runtime = Runtime::of(cx.registry.clone(), Devices::default());
+        let runtime = Runtime::from_parts(cx.registry.clone(), Devices::default());
         Self { runtime, core, op, options: options_for(core) }
     }
 
@@ -72,7 +72,7 @@ impl Runner {
         let options = CompileOptions { threads: self.options.threads, ..options_for(self.core) };
         let mut known: Known = made.given.iter().cloned().collect();
         for at in 0..made.parts.len() {
-            let part = Part::of(made, &[at], &known).ok_or_else(|| {
+            let part = Part::select(made, &[at], &known).ok_or_else(|| {
                 Fault::Refused("a part reads a value that no earlier part produces".to_owned())
             })?;
             let outputs = self.run(&part, &options)?;
@@ -165,7 +165,7 @@ impl Part {
     }
 
     /// Returns the parts at these places; `None` if a value that they read is not known.
-    pub(super) fn of(made: &GraphCase, places: &[usize], known: &Known) -> Option<Self> {
+    pub(super) fn select(made: &GraphCase, places: &[usize], known: &Known) -> Option<Self> {
         let whole = &made.graph;
         let nodes = |places: &[usize]| {
             let ranges = places.iter().filter_map(|&at| made.parts.get(at).cloned());

@@ -15,7 +15,7 @@ pub(super) struct Wrong {
 /// The values of removed parts become inputs, and the values that they read become outputs.
 pub(super) fn wrong(runner: &mut Runner, made: &GraphCase, known: &Known) -> Option<Wrong> {
     let mut tried = |places: &[usize]| {
-        let part = Part::of(made, places, known)?;
+        let part = Part::select(made, places, known)?;
         let why = runner.wrong(&part, known)?;
         Some(Wrong { part, why })
     };

@@ -90,7 +90,7 @@ impl Measuring<'_> {
                 cores.insert(kind, measured);
             }
         }
-        let mut ways: BTreeMap<(CoreKind, CoreKind), Way> = BTreeMap::new();
+        let mut ways: BTreeMap<(CoreKind, CoreKind), TransferCost> = BTreeMap::new();
         for (at, &from) in kinds.iter().enumerate() {
             for &to in kinds.get(at + 1..).unwrap_or_default() {
                 if let Some([there, back]) = self.crossing([from, to], &cores)? {
@@ -218,7 +218,7 @@ impl Measuring<'_> {
         &self,
         kinds: [CoreKind; 2],
         cores: &BTreeMap<CoreKind, Measured>,
-    ) -> Result<Option<[Way; 2]>, Failure> {
+    ) -> Result<Option<[TransferCost; 2]>, Failure> {
         let [Some(first), Some(second)] = kinds.map(|kind| cores.get(&kind)) else {
             return Ok(None);
         };
@@ -242,7 +242,7 @@ impl Measuring<'_> {
         let way = |at: usize| {
             let [least, most] = [tiny, large].map(|of| of.get(at).copied().unwrap_or(0.0));
             let moving = (most - least).max(most * LEAST_PART).max(f64::MIN_POSITIVE);
-            Way { value: least, bytes: bytes / moving }
+            TransferCost { value: least, bytes: bytes / moving }
         };
         Ok(Some([way(0), way(1)]))
     }
@@ -289,14 +289,14 @@ struct PerStep {
 
 /// What a value costs that goes from one memory to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Way {
+struct TransferCost {
     /// Microseconds of each.
     value: f64,
     /// Bytes in a microsecond.
     bytes: f64,
 }
 
-impl Way {
+impl TransferCost {
     /// One way and then another.
     fn then(self, next: Self) -> Self {
         let bytes = 1.0 / (1.0 / self.bytes + 1.0 / next.bytes);
@@ -357,7 +357,7 @@ fn next_to(kind: CoreKind) -> CoreKind {
 /// Figures of all cores and of all ways between them.
 fn complete(
     cores: &BTreeMap<CoreKind, Measured>,
-    ways: &BTreeMap<(CoreKind, CoreKind), Way>,
+    ways: &BTreeMap<(CoreKind, CoreKind), TransferCost>,
 ) -> Costs {
     let mut costs = Costs { cores: BTreeMap::new(), crossings: Vec::new() };
     let stand_in = |mut kind: CoreKind| {
@@ -386,7 +386,7 @@ fn complete(
     let direct = |from: CoreKind, to: CoreKind| {
         let [from, to] = [from, to].map(stand_in);
         let is_one = Memory::of(core(from)) == Memory::of(core(to));
-        let same = || is_one.then(|| Way { value: 0.0, bytes: bytes(from) });
+        let same = || is_one.then(|| TransferCost { value: 0.0, bytes: bytes(from) });
         ways.get(&(from, to)).copied().or_else(same)
     };
     for &from in CoreKind::ALL {
@@ -439,7 +439,7 @@ mod tests {
         let cores = [CoreKind::Cpu, CoreKind::Gpu, CoreKind::Dsp].map(|kind| (kind, measured(1.0)));
         let mut cores = BTreeMap::from(cores);
         cores.insert(CoreKind::Dsp, measured(7.0));
-        let way = |from, to, value| ((from, to), Way { value, bytes: 8.0 });
+        let way = |from, to, value| ((from, to), TransferCost { value, bytes: 8.0 });
         let ways = BTreeMap::from([
             way(CoreKind::Cpu, CoreKind::Gpu, 1.0),
             way(CoreKind::Gpu, CoreKind::Cpu, 2.0),

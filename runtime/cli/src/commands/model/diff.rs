@@ -161,13 +161,13 @@ fn stages(a: &Network, b: &Network, found: &mut Vec<Difference>) {
             input.collect::<Vec<_>>().join(", ")
         };
         let of = [a, b].map(|stage| BTreeMap::from([(index.to_string(), shapes(stage))]));
-        texts("shapes of stage", &of, found);
+        compare_strings("shapes of stage", &of, found);
         graphs(&a.graph.graph, &b.graph.graph, found);
     }
 }
 
 /// Compares texts by name.
-fn texts(kind: &'static str, of: &[BTreeMap<String, String>; 2], found: &mut Vec<Difference>) {
+fn compare_strings(kind: &'static str, of: &[BTreeMap<String, String>; 2], found: &mut Vec<Difference>) {
     for (name, a) in &of[0] {
         if let Some(b) = of[1].get(name).filter(|b| *b != a) {
             let (a, b) = (Some(a.clone()), Some(b.clone()));
@@ -178,15 +178,15 @@ fn texts(kind: &'static str, of: &[BTreeMap<String, String>; 2], found: &mut Vec
 }
 
 fn graphs(a: &Graph, b: &Graph, found: &mut Vec<Difference>) {
-    texts("input", &[a, b].map(inputs), found);
+    compare_strings("input", &[a, b].map(inputs), found);
     let outputs = |graph: &Graph| {
         let names = graph.outputs.iter().map(|&id| name_of(graph, Some(id)));
         BTreeMap::from([("names".to_owned(), names.collect::<Vec<_>>().join(", "))])
     };
-    texts("output", &[a, b].map(outputs), found);
+    compare_strings("output", &[a, b].map(outputs), found);
     let in_place = |graph: &Graph| graph.in_place.iter().cloned().collect();
-    texts("in place", &[a, b].map(in_place), found);
-    texts("node", &[a, b].map(|graph| nodes(graph, "")), found);
+    compare_strings("in place", &[a, b].map(in_place), found);
+    compare_strings("node", &[a, b].map(|graph| nodes(graph, "")), found);
     let weights = [a, b].map(|graph| weights(graph, ""));
     for (name, a) in &weights[0] {
         let Some(b) = weights[1].get(name) else { continue };

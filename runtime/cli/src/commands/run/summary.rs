@@ -15,7 +15,7 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    pub(super) fn of(tensor: &Tensor) -> Self {
+    pub(super) fn new(tensor: &Tensor) -> Self {
         let numbers = values::numbers(tensor);
         #[expect(clippy::cast_precision_loss, reason = "a mean for the eye")]
         let mean =
@@ -65,11 +65,11 @@ mod tests {
     fn numbers_are_short_and_lists_say_that_they_are_cut() {
         let shape = udo_api::Shape::new(&[2]).unwrap();
         let tensor = Tensor::of::<f32>(shape, &[2.5, 4e30]).unwrap();
-        let text = Summary::of(&tensor).to_string();
+        let text = Summary::new(&tensor).to_string();
         assert!(text.starts_with("min 2.500000 max 4.000000e30 mean 2.000000e30 [2.5"), "{text}");
         assert!(!text.contains(".."), "{text}");
         assert!(
-            Summary::of(
+            Summary::new(
                 &Tensor::zeros(udo_api::DType::I64, udo_api::Shape::new(&[6]).unwrap()).unwrap()
             )
             .is_cut

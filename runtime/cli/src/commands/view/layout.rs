@@ -146,7 +146,7 @@ impl Chains {
 
 /// Which way ties lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Up = 0,
     Down = 1,
 }
@@ -198,9 +198,9 @@ fn add_detours(places: &mut Vec<Place>, lines: &[Line]) -> (Chains, Vec<Vec<usiz
             let before = chain[chain.len() - 1];
             let at = places.len();
             let mut place = Place::new(layer, LANE, weight);
-            place.ties[Way::Up as usize].push(before);
+            place.ties[Direction::Up as usize].push(before);
             places.push(place);
-            places[before].ties[Way::Down as usize].push(at);
+            places[before].ties[Direction::Down as usize].push(at);
             chain.push(at);
             chains.keys.push(key);
         }
@@ -214,8 +214,8 @@ fn add_detours(places: &mut Vec<Place>, lines: &[Line]) -> (Chains, Vec<Vec<usiz
         }
         let steps = places[line.to].layer - places[line.from].layer;
         let before = chain[steps - 1];
-        places[before].ties[Way::Down as usize].push(line.to);
-        places[line.to].ties[Way::Up as usize].push(before);
+        places[before].ties[Direction::Down as usize].push(line.to);
+        places[line.to].ties[Direction::Up as usize].push(before);
         *detours = chain[1..steps].to_vec();
     }
     (chains, detours)
@@ -242,10 +242,10 @@ fn order(rows: &mut Vec<Vec<usize>>, places: &[Place]) {
     }
     let mut best = (usize::MAX, rows.clone());
     for round in 0..rounds(places) {
-        let way = if round % 2 == 0 { Way::Up } else { Way::Down };
+        let way = if round % 2 == 0 { Direction::Up } else { Direction::Down };
         let count = rows.len();
         for at in 0..count {
-            let row = &mut rows[if way == Way::Up { at } else { count - 1 - at }];
+            let row = &mut rows[if way == Direction::Up { at } else { count - 1 - at }];
             let mut keyed: Vec<(f64, usize)> = row
                 .iter()
                 .map(|&place| {
@@ -278,7 +278,7 @@ fn crossings(rows: &[Vec<usize>], places: &[Place], rank: &[usize]) -> usize {
         let mut ends = Vec::new();
         for &place in &pair[0] {
             let mut down: Vec<usize> =
-                places[place].ties[Way::Down as usize].iter().map(|&tie| rank[tie]).collect();
+                places[place].ties[Direction::Down as usize].iter().map(|&tie| rank[tie]).collect();
             down.sort_unstable();
             ends.extend(down);
         }
@@ -308,7 +308,7 @@ fn set_x(rows: &[Vec<usize>], places: &mut [Place]) {
     }
     let last = rounds(places);
     for round in 0..=last {
-        let towards = |places: &[Place], at: usize, way: Way| {
+        let towards = |places: &[Place], at: usize, way: Direction| {
             let ties = places[at].ties[way as usize].iter().map(|&tie| &places[tie]);
             let (mut sum, mut weight) = (0.0, 0.0);
             for tie in ties {
@@ -318,19 +318,19 @@ fn set_x(rows: &[Vec<usize>], places: &mut [Place]) {
             if weight > 0.0 { sum / weight } else { places[at].x }
         };
         for row in rows {
-            settle(row, places, |all, at| towards(all, at, Way::Up));
+            settle(row, places, |all, at| towards(all, at, Direction::Up));
         }
         // What is below decides last where nothing is above, as inputs have it.
         if round < last {
             rows.iter()
                 .rev()
-                .for_each(|row| settle(row, places, |all, at| towards(all, at, Way::Down)));
+                .for_each(|row| settle(row, places, |all, at| towards(all, at, Direction::Down)));
         }
     }
     for row in rows.iter().rev() {
-        let is_start = |all: &[Place], at: usize| all[at].ties[Way::Up as usize].is_empty();
+        let is_start = |all: &[Place], at: usize| all[at].ties[Direction::Up as usize].is_empty();
         settle(row, places, |all, at| {
-            let ties = &all[at].ties[Way::Down as usize];
+            let ties = &all[at].ties[Direction::Down as usize];
             let below = mean(ties.iter().map(|&tie| all[tie].x)).filter(|_| is_start(all, at));
             below.unwrap_or(all[at].x)
         });
@@ -475,7 +475,7 @@ mod tests {
         (a - b).abs() < 1e-6
     }
 
-    fn of(count: usize, lines: &[(usize, usize)]) -> Layout {
+    fn checked_layout(count: usize, lines: &[(usize, usize)]) -> Layout {
         let items = vec![Item { height: 40.0, sinks: false, path: Vec::new() }; count];
         let line = |&(from, to): &(usize, usize)| Line { from, to, value: from };
         let layout = layout(&items, &lines.iter().map(line).collect::<Vec<_>>());
@@ -498,7 +498,7 @@ mod tests {
     #[test]
     fn a_chain_is_one_straight_line() {
         let chain: Vec<_> = (0..50).map(|at| (at, at + 1)).collect();
-        let layout = of(51, &chain);
+        let layout = checked_layout(51, &chain);
         assert!(layout.corners.windows(2).all(|pair| (pair[0][0] - pair[1][0]).abs() < 1e-6));
         assert!(
             layout.corners.windows(2).all(|pair| is_same(pair[0][1] + 40.0 + BETWEEN, pair[1][1]))
@@ -507,7 +507,7 @@ mod tests {
 
     #[test]
     fn what_passes_layers_by_passes_their_boxes_by() {
-        let layout = of(5, &[(0, 1), (1, 2), (2, 3), (0, 3), (3, 4), (0, 4)]);
+        let layout = checked_layout(5, &[(0, 1), (1, 2), (2, 3), (0, 3), (3, 4), (0, 4)]);
         for points in &layout.points {
             for pair in points.windows(2).filter(|pair| is_same(pair[0][0], pair[1][0])) {
                 let is_in = |[x, y]: &[f64; 2]| {
@@ -524,7 +524,7 @@ mod tests {
     #[test]
     fn layers_are_ordered_so_that_lines_cross_seldom() {
         // Two chains whose second boxes come in the other order.
-        let layout = of(7, &[(0, 1), (0, 2), (1, 4), (2, 3), (3, 5), (4, 6)]);
+        let layout = checked_layout(7, &[(0, 1), (0, 2), (1, 4), (2, 3), (3, 5), (4, 6)]);
         let x = |at: usize| layout.corners[at][0];
         assert_eq!(x(1) < x(2), x(4) < x(3));
         assert_eq!(x(4) < x(3), x(6) < x(5));
@@ -532,15 +532,15 @@ mod tests {
 
     #[test]
     fn lines_that_lead_back_and_boxes_alone_are_placed() {
-        let layout = of(4, &[(0, 1), (1, 2), (2, 1)]);
+        let layout = checked_layout(4, &[(0, 1), (1, 2), (2, 1)]);
         assert_eq!((layout.corners.len(), layout.points.len()), (4, 3));
-        assert!(of(0, &[]).corners.is_empty());
+        assert!(checked_layout(0, &[]).corners.is_empty());
     }
 
     #[test]
     fn what_is_apart_lies_beside_the_rest() {
         // A chain with branches, and two boxes of their own: no gap is as wide as a box.
-        let layout = of(8, &[(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (4, 5), (6, 7)]);
+        let layout = checked_layout(8, &[(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (4, 5), (6, 7)]);
         let mut lefts: Vec<f64> = layout.corners.iter().map(|corner| corner[0]).collect();
         lefts.sort_by(f64::total_cmp);
         assert!(lefts.windows(2).all(|pair| pair[1] - pair[0] < 2.0 * WIDTH), "{lefts:?}");

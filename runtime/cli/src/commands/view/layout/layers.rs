@@ -6,7 +6,7 @@ use super::{Item, Line};
 /// that a frame has what is in it and nothing else. What is in no frame may lie between two, and what a model reads or makes is as
 /// near to its readers or its maker as that allows.
 pub(super) fn layers(items: &[Item<'_>], lines: &[Line]) -> Vec<usize> {
-    let mut layers = Layers::of(items, lines);
+    let mut layers = Layers::new(items, lines);
     layers.stack();
     layers.sink_floats();
     layers.add_loose();
@@ -25,7 +25,7 @@ struct Layers<'a> {
 }
 
 impl<'a> Layers<'a> {
-    fn of(items: &'a [Item<'a>], lines: &[Line]) -> Self {
+    fn new(items: &'a [Item<'a>], lines: &[Line]) -> Self {
         let count = items.len();
         let [mut reads, mut readers] = [vec![Vec::new(); count], vec![Vec::new(); count]];
         for line in lines.iter().filter(|line| line.from < line.to) {

@@ -12,7 +12,7 @@ use udo_graph::graph::values_named;
 
 impl RunModel {
     /// The values that are wanted, where it is not the model's outputs, and has the model give them.
-    pub(super) fn wanted(&mut self, list: Option<&List>) -> Result<Option<Vec<String>>, Failure> {
+    pub(super) fn request_outputs(&mut self, list: Option<&List>) -> Result<Option<Vec<String>>, Failure> {
         let heading = list.map_or(&[][..], |list| &list.wanted);
         if !heading.is_empty() && !self.set_output_tensors.is_empty() {
             let text = "both the list's first line and --set-output-tensors say which outputs are expected";
@@ -28,7 +28,7 @@ impl RunModel {
             for (line, name) in names {
                 let made = graph
                     .as_ref()
-                    .map_or_else(|| Some(vec![name.clone()]), |graph| made(graph, name));
+                    .map_or_else(|| Some(vec![name.clone()]), |graph| values_of(graph, name));
                 let made = match (made, line, &self.input_list) {
                     (Some(made), ..) => made,
                     (None, Some(line), Some(path)) => {
@@ -61,7 +61,7 @@ impl RunModel {
 }
 
 /// The names of the values that a name is of, a value's own or that of the node that makes them.
-fn made(graph: &Graph, name: &str) -> Option<Vec<String>> {
+fn values_of(graph: &Graph, name: &str) -> Option<Vec<String>> {
     let values = values_named(graph, name)?;
     Some(values.iter().filter_map(|&id| Some(graph.value(id).ok()?.name.clone())).collect())
 }
