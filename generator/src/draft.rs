@@ -32,7 +32,7 @@ pub(crate) enum Field<T> {
 }
 
 impl<T> Field<T> {
-    pub(crate) fn given(&self) -> Option<&T> {
+    pub(crate) fn value(&self) -> Option<&T> {
         match self {
             Self::Given(value) => Some(value),
             Self::Absent | Self::Refused => None,
@@ -78,7 +78,7 @@ pub(crate) enum CoreKind {
 impl CoreKind {
     pub(crate) const ALL: &'static [Self] = &[Self::Cpu, Self::Gpu, Self::Dsp];
 
-    pub(crate) fn of(core: Core) -> Self {
+    pub(crate) fn of_core(core: Core) -> Self {
         match core {
             Core::Cpu => Self::Cpu,
             Core::Gpu => Self::Gpu,

@@ -48,7 +48,7 @@ pub use crate::{
     templates::{RenderError, Templates, TemplatesError, TemplatesOwner},
     view::OPENCL_SUPPORT,
     write::{
-        Begun, Change, Drift, Foreign, Kept, Report, Update, Waiting, WriteError, apply_all, kept,
-        survey, there, write,
+        Begun, Change, Drift, Foreign, Origin, Report, Update, Waiting, WriteError, apply_all,
+        read_origin, survey, there, write,
     },
 };

@@ -8,7 +8,9 @@ use serde_json::{Map, Value, json};
 use crate::{
     check::{op::MAX_PORTS, package::MAX_DOMAIN_BYTES},
     config::{Core, DSP_ARCHS, DataType, Family, Layout, QuantizationMode},
-    grammar::{Field, Need, OPERATOR, Object, Of, PACKAGE, Role, SCALAR, SCHEMA_KEY, TENSOR},
+    grammar::{
+        Field, FieldKind, Need, OPERATOR, Object, PACKAGE, Role, SCALAR, SCHEMA_KEY, TENSOR,
+    },
     names::{self, MAX_NAME_BYTES},
 };
 
@@ -66,7 +68,7 @@ fn object(object: &Object, role: Option<Role>) -> Value {
         }
         if may_say_yes {
             properties.insert(field.key.to_owned(), described(field, role));
-        } else if field.of == Of::Truth {
+        } else if field.of == FieldKind::Truth {
             properties.insert(field.key.to_owned(), json!({ "const": false }));
         }
     }
@@ -79,7 +81,7 @@ fn object(object: &Object, role: Option<Role>) -> Value {
 }
 
 fn described(field: &Field, role: Option<Role>) -> Value {
-    let mut value = of(field.of, role);
+    let mut value = field_schema(field.of, role);
     if let Some(value) = value.as_object_mut() {
         let mut text = plain(field.meaning);
         if !field.default.is_empty() {
@@ -96,7 +98,7 @@ fn plain(text: &str) -> String {
     text.replace('`', "")
 }
 
-fn of(of: Of, role: Option<Role>) -> Value {
+fn field_schema(of: FieldKind, role: Option<Role>) -> Value {
     let list = |def: &str| json!({ "type": "array", "items": { "$ref": def } });
     let some = |def: &str| json!({ "type": "array", "minItems": 1, "items": { "$ref": def } });
     let ports = |def: &str| {
@@ -104,34 +106,36 @@ fn of(of: Of, role: Option<Role>) -> Value {
         json!({ "type": "array", "minItems": 1, "maxItems": MAX_PORTS, "items": items })
     };
     match of {
-        Of::Name => json!({ "$ref": "#/$defs/name" }),
-        Of::Path => json!({ "type": "string" }),
-        Of::Version => {
+        FieldKind::Name => json!({ "$ref": "#/$defs/name" }),
+        FieldKind::Path => json!({ "type": "string" }),
+        FieldKind::Version => {
             json!({ "type": "string", "pattern": "^[0-9]+\\.[0-9]+\\.[0-9]+([-+][0-9A-Za-z.+-]+)?$" })
         }
-        Of::Domain => {
+        FieldKind::Domain => {
             json!({ "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_.-]*$", "maxLength": MAX_DOMAIN_BYTES })
         }
-        Of::Attribute => json!({ "type": "string", "minLength": 1, "maxLength": MAX_NAME_BYTES }),
-        Of::Truth => json!({ "type": "boolean" }),
-        Of::Layout => words(Layout::ALL.iter().map(|layout| layout.as_str())),
-        Of::Quantization => words(QuantizationMode::ALL.iter().map(|mode| mode.as_str())),
-        Of::TensorType => types(is_tensor_type),
-        Of::ScalarType => types(is_scalar_type),
-        Of::TypesPerCore => types_per_core(role),
-        Of::Cores => list("#/$defs/core"),
-        Of::SomeCores => some("#/$defs/core"),
-        Of::Archs => list("#/$defs/arch"),
-        Of::TensorDefault => {
+        FieldKind::Attribute => {
+            json!({ "type": "string", "minLength": 1, "maxLength": MAX_NAME_BYTES })
+        }
+        FieldKind::Truth => json!({ "type": "boolean" }),
+        FieldKind::Layout => words(Layout::ALL.iter().map(|layout| layout.as_str())),
+        FieldKind::Quantization => words(QuantizationMode::ALL.iter().map(|mode| mode.as_str())),
+        FieldKind::TensorType => types(is_tensor_type),
+        FieldKind::ScalarType => types(is_scalar_type),
+        FieldKind::TypesPerCore => types_per_core(role),
+        FieldKind::Cores => list("#/$defs/core"),
+        FieldKind::SomeCores => some("#/$defs/core"),
+        FieldKind::Archs => list("#/$defs/arch"),
+        FieldKind::TensorDefault => {
             json!({ "anyOf": [{ "$ref": "#/$defs/value" }, list("#/$defs/value")] })
         }
-        Of::ScalarDefault => json!({ "$ref": "#/$defs/value" }),
-        Of::Operators => some("#/$defs/operator"),
-        Of::Inputs => ports("#/$defs/input"),
-        Of::Outputs => ports("#/$defs/output"),
-        Of::TensorParams => list("#/$defs/tensorParam"),
-        Of::ScalarParams => list("#/$defs/scalarParam"),
-        Of::Source => {
+        FieldKind::ScalarDefault => json!({ "$ref": "#/$defs/value" }),
+        FieldKind::Operators => some("#/$defs/operator"),
+        FieldKind::Inputs => ports("#/$defs/input"),
+        FieldKind::Outputs => ports("#/$defs/output"),
+        FieldKind::TensorParams => list("#/$defs/tensorParam"),
+        FieldKind::ScalarParams => list("#/$defs/scalarParam"),
+        FieldKind::Source => {
             let line = json!({ "type": "string" });
             json!({ "anyOf": [line, { "type": "array", "minItems": 1, "items": line }] })
         }

@@ -1,8 +1,8 @@
 //! Writes planned files to disk: surveys first, then stages, then renames, so that a failure changes nothing.
 
 mod areas;
-mod kept;
 mod marker;
+mod origin;
 mod outcome;
 mod stage;
 
@@ -19,8 +19,8 @@ use crate::{
     stamp,
 };
 use areas::Merged;
-pub use kept::{Kept, kept, there};
 use marker::Marker;
+pub use origin::{Origin, read_origin, there};
 pub use outcome::{Begun, Change, Drift, Report, Waiting};
 
 /// How to treat a folder that is not a package of `udo new`.

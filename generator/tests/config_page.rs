@@ -32,7 +32,7 @@ fn examples() -> Vec<Example> {
 }
 
 /// What reading one example says: warnings, or what is wrong.
-fn said(example: &Example, mode: Mode) -> (bool, String) {
+fn messages(example: &Example, mode: Mode) -> (bool, String) {
     let name = if example.language.starts_with("xml") { "config.xml" } else { "config.json" };
     let (reads, faults) = match read(&[Source { path: Path::new(name), text: &example.text }], mode)
     {
@@ -58,12 +58,12 @@ fn examples_are_read_or_refused_as_the_page_says() {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/config.md");
             let block = |says: &str| format!("{}```\n\n```text\n{says}```\n", example.text);
             let page = fs::read_to_string(&path).unwrap();
-            let (_, now) = said(&example, mode);
+            let (_, now) = messages(&example, mode);
             fs::write(&path, page.replacen(&block(says), &block(&now), 1)).unwrap();
             continue;
         }
         let wanted = (reads, example.says.clone().unwrap_or_default());
-        assert_eq!(said(&example, mode), wanted, "{}", example.text);
+        assert_eq!(messages(&example, mode), wanted, "{}", example.text);
     }
     assert!(kinds.len() > 2, "{kinds:?}");
 }
@@ -71,7 +71,7 @@ fn examples_are_read_or_refused_as_the_page_says() {
 #[test]
 fn what_compat_takes_is_refused_otherwise() {
     for example in examples().iter().filter(|example| example.language == "json compat") {
-        let (reads, says) = said(example, Mode::Strict);
+        let (reads, says) = messages(example, Mode::Strict);
         assert!(!reads && says.contains("error: "), "{says}");
     }
 }

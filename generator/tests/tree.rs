@@ -266,7 +266,7 @@ fn architectures_share_what_nobody_has_written_apart() {
             assert!(lib.contains(&format!("KERNELS: &[KernelDef] = &[{kernels}];")), "{lib}");
             assert!(lib.contains(&format!("pub const ARCH: u16 = {};", &arch[1..])), "{lib}");
         }
-        // Of libraries for v66 each has one operator, by another contract.
+        // FieldKind libraries for v66 each has one operator, by another contract.
         assert!(tree.file("DSP_V66/softmax/src/ops/softmax.rs").is_some());
     }
 }

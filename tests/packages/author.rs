@@ -10,9 +10,9 @@ use tempfile::TempDir;
 use udo_test_support::checkout::{cargo, packages_target, root};
 
 /// What a command said: its exit code, its output, and its errors.
-type Said = (Option<i32>, String, String);
+type CommandOutput = (Option<i32>, String, String);
 
-fn said(output: &Output) -> Said {
+fn command_output(output: &Output) -> CommandOutput {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
@@ -25,19 +25,19 @@ fn command(program: &Path, dir: &Path, args: &[&str]) -> Command {
     udo
 }
 
-fn udo(dir: &TempDir, args: &[&str]) -> Said {
+fn udo(dir: &TempDir, args: &[&str]) -> CommandOutput {
     let program = Path::new(env!("CARGO_BIN_EXE_udo"));
-    said(&command(program, dir.path(), args).output().unwrap())
+    command_output(&command(program, dir.path(), args).output().unwrap())
 }
 
 /// The same, with these answers on standard input.
-fn answering(dir: &TempDir, args: &[&str], answers: &str) -> Said {
+fn answering(dir: &TempDir, args: &[&str], answers: &str) -> CommandOutput {
     let program = Path::new(env!("CARGO_BIN_EXE_udo"));
     let mut udo = command(program, dir.path(), args);
     let pipes = udo.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = pipes.spawn().unwrap();
     child.stdin.take().unwrap().write_all(answers.as_bytes()).unwrap();
-    said(&child.wait_with_output().unwrap())
+    command_output(&child.wait_with_output().unwrap())
 }
 
 fn read(dir: &TempDir, path: &str) -> String {
@@ -139,7 +139,7 @@ fn built(package: &str) -> TempDir {
     dir
 }
 
-fn build(dir: &TempDir, package: &str, flags: &[&str]) -> Said {
+fn build(dir: &TempDir, package: &str, flags: &[&str]) -> CommandOutput {
     udo(dir, &[&["build", package, "--cores", "reg", "--debug"], flags].concat())
 }
 
@@ -289,7 +289,7 @@ fn open_cl_that_does_not_compile_is_warned_of_by_its_line() {
         if !on_a_device {
             udo.env("UDO_OPENCL", "off").env("CLANG", &clang);
         }
-        let (code, _, err) = said(&udo.output().unwrap());
+        let (code, _, err) = command_output(&udo.output().unwrap());
         assert_eq!(code, Some(0), "{err}");
         err
     };
@@ -464,7 +464,7 @@ fn an_sdk_and_its_packages_move_between_machines() {
     let programs = Path::new(env!("CARGO_BIN_EXE_udo")).parent().unwrap();
     let dist = || {
         let mut dist = Command::new(root().join("dist"));
-        said(&dist.arg("--programs").arg(programs).arg(&sdk).output().unwrap())
+        command_output(&dist.arg("--programs").arg(programs).arg(&sdk).output().unwrap())
     };
     let (code, out, err) = dist();
     assert_eq!((code, out), (Some(0), format!("{}\n", sdk.display())), "{err}");
@@ -478,7 +478,7 @@ fn an_sdk_and_its_packages_move_between_machines() {
 
     let at = |sdk: &Path, args: &[&str]| command(&sdk.join("bin/udo"), &here, args);
     let works = |mut command: Command| {
-        let (code, out, err) = said(&command.output().unwrap());
+        let (code, out, err) = command_output(&command.output().unwrap());
         assert_eq!(code, Some(0), "{command:?}\n{out}{err}");
         err
     };
@@ -506,7 +506,7 @@ fn an_sdk_and_its_packages_move_between_machines() {
          help: set UDO_ROOT to the folder of the SDK that holds udo-api, or run the udo in it\n",
         sdk.display()
     );
-    assert_eq!(said(&output), (Some(1), String::new(), wanted));
+    assert_eq!(command_output(&output), (Some(1), String::new(), wanted));
     // That of the checkout is told where it went; the one that moved knows.
     for told in [true, false] {
         fs::write(&machine, fs::read_to_string(&machine).unwrap().replace("moved", "sdk")).unwrap();
@@ -521,6 +521,6 @@ fn an_sdk_and_its_packages_move_between_machines() {
     }
     // Cargo by itself finds it as well.
     let output = cargo("build", &package).args(["--locked", "-p", "move_pack_reg"]).output();
-    let (code, _, err) = said(&output.unwrap());
+    let (code, _, err) = command_output(&output.unwrap());
     assert_eq!(code, Some(0), "{err}");
 }

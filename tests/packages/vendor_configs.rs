@@ -108,7 +108,7 @@ struct Desk {
 
 impl Desk {
     /// Makes and checks the package.
-    fn of(file: &'static str, config: &str, package: &'static str) -> Self {
+    fn new(file: &'static str, config: &str, package: &'static str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(file), config).unwrap();
         let desk = Self { folder, file, package };
@@ -173,7 +173,7 @@ fn a_config_in_json_needs_a_line() {
     let reference = "\"reference\": \"Output = 1.0507 * (if Placeholder > 0 then Placeholder else 1.67326 * expm1(Placeholder))\",";
     let config =
         JSON.replace("\"inputs\":[", &format!("{reference}\n                \"inputs\":["));
-    let desk = Desk::of("config.json", &config, "ScaledEluPackage");
+    let desk = Desk::new("config.json", &config, "ScaledEluPackage");
     assert_eq!(desk.verified(), ["cpu"]);
     let why = desk.with("FLOAT_32\"}", "INT_32\"}", "binary/config");
     assert_eq!(why, "Placeholder of ScaledElu is i32 on CPU in the config and f32 in the package");
@@ -195,7 +195,7 @@ fn op_definitions_in_xml_need_an_element() {
                 <Mandatory>";
     let config = XML.replacen(start, reference, 1);
     assert_ne!(config, XML);
-    let desk = Desk::of("ops.xml", &config, "StepPackage");
+    let desk = Desk::new("ops.xml", &config, "StepPackage");
     let cores = ["cpu", "cpu", "dsp:v68", "dsp:v68", "gpu", "gpu"];
     assert_eq!(desk.verified(), cores, "each of both operators");
     let [built, defaults] = ["binary/config", "contract/defaults"];
@@ -242,7 +242,7 @@ fn integers_of_all_sizes_and_signs_are_tried() {
             "\"reference\": \"Output = Placeholder\",\n                \"inputs\":[",
         )
         .replace("FLOAT_32", "INT_64");
-    let desk = Desk::of("config.json", &config, "ScaledEluPackage");
+    let desk = Desk::new("config.json", &config, "ScaledEluPackage");
     for other in ["abs(Placeholder)", "if Placeholder > 4294967296 then 0 else Placeholder"] {
         desk.with("= Placeholder", &format!("= {other}"), "numbers/large");
     }
@@ -262,7 +262,7 @@ fn what_an_operator_offers_is_tried_together() {
             "require if present(bias) then rank(bias) == 1 and dim(bias, 0) == dim(x, 0) else true, \"one for each row\"",
             "y[n < dim(x, 0), k < dim(x, 1)] = (if mode == \"mirror\" then x[n, k // b * b + b - 1 - k % b] else x[n, k])",
             "    + (if present(bias) then bias[n] else 0)"]}]}}"#;
-    let desk = Desk::of("mirror.json", config, "MirrorPackage");
+    let desk = Desk::new("mirror.json", config, "MirrorPackage");
     let offers = desk.check("contract/offers", 0);
     assert_eq!(offers[0]["verdict"], "passed", "{offers:?}");
     for (from, to) in [("b - 1 - k % b", "k % b"), ("bias[n]", "0 * bias[n]")] {
@@ -282,7 +282,7 @@ fn what_no_node_has_is_said() {
                 \"inputs\":[",
         )
         .replace("FLOAT_32", "INT_64");
-    let cases = Desk::of("config.json", &config, "ScaledEluPackage").check("contract/", 0);
+    let cases = Desk::new("config.json", &config, "ScaledEluPackage").check("contract/", 0);
     let offers = cases.iter().find(|case| case["case"] == "contract/offers").unwrap();
     let why = "not covered by any accepted node: \"block\" other than 7, \"mode\" other than \"a\"";
     assert_eq!((&offers["verdict"], &offers["why"]), (&"warning".into(), &why.into()));
@@ -293,7 +293,7 @@ fn what_no_node_has_is_said() {
 #[test]
 fn operators_of_ones_own_need_no_line_by_hand() {
     let config = include_str!("../../generator/tests/configs/own_operators.json");
-    let desk = Desk::of("own.json", config, "OwnPackage");
+    let desk = Desk::new("own.json", config, "OwnPackage");
     let all = ["cpu"; 6].into_iter().chain(["dsp:v68"; 6]).chain(["gpu"; 3]);
     assert_eq!(desk.verified(), all.collect::<Vec<_>>());
 

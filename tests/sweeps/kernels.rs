@@ -17,7 +17,7 @@ mod config;
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
-use cases::{Outcome, Way, outcome};
+use cases::{Outcome, Target, outcome};
 use serde_json::Value;
 use udo_engine::cores::opencl;
 use udo_runtime::Runtime;
@@ -123,12 +123,12 @@ fn kernels_of_every_core_are_as_their_references_say() {
     let runtime = Runtime::builder().package(&package).build().unwrap();
     // One set of operators for all: a library is looked at and opened once.
     let opened = runtime.operators();
-    let mut ways = vec![Way::Cpu, Way::Dsp, Way::GPU, Way::HALVES];
+    let mut ways = vec![Target::Cpu, Target::Dsp, Target::GPU, Target::HALVES];
     if std::env::var_os("UDO_REQUIRE_OPENCL").is_some() {
         assert!(opencl::device().is_some(), "{:?}", opencl::find());
-        ways.extend([Way::DEVICE, Way::DEVICE_HALVES]);
+        ways.extend([Target::DEVICE, Target::DEVICE_HALVES]);
     }
-    let is_tried = |way: &&Way, name: &String, number: usize| {
+    let is_tried = |way: &&Target, name: &String, number: usize| {
         !(way.is_gpu() && bounded(&name)) && (is_all() || number == 0 || !way.is_device())
     };
     let (mut counts, mut wrong) = (BTreeMap::new(), Vec::new());

@@ -589,7 +589,7 @@ fn programs_reach_few_modules_and_items_of_the_runtime() {
         folder("udo_compile", "runtime/compile/"),
         folder("udo_runtime", "runtime/"),
     ];
-    let surface = Surface::of("runtime/", &folders.into(), &FILES);
+    let surface = Surface::new("runtime/", &folders.into(), &FILES);
     let Surface { modules, items } = &surface;
     println!("udo-runtime: {} public modules, {} items", modules.len(), items.len());
     assert!(modules.len() <= MOST_MODULES, "{modules:?}");

@@ -17,7 +17,7 @@ pub(crate) struct Surface {
 
 impl Surface {
     /// That of the crate in the folder `library`, among the sources of all crates. `folders` says where each crate is, by its name in Rust.
-    pub(crate) fn of(library: &str, folders: &BTreeMap<String, String>, files: &[File]) -> Self {
+    pub(crate) fn new(library: &str, folders: &BTreeMap<String, String>, files: &[File]) -> Self {
         let mut surface = Self::default();
         let functions = functions(folders, files);
         let passed_on = passed_on(folders, files);
@@ -248,7 +248,7 @@ fn what_is_reached_is_counted_once() {
     ];
     let folders = [("udo_a", "a/"), ("udo_b", "b/"), ("udo_c", "c/")];
     let folders = folders.map(|(n, f)| (n.to_owned(), f.to_owned()));
-    let surface = Surface::of("a/", &folders.into(), &files);
+    let surface = Surface::new("a/", &folders.into(), &files);
     assert_eq!(surface.modules, ["more", "own"].map(str::to_owned).into());
     let wanted = ["B.k", "D.m", "T.f", "crate::B", "crate::T", "more::B", "more::D", "own::h"];
     assert_eq!(surface.items, wanted.map(str::to_owned).into());

@@ -109,18 +109,18 @@ abi_struct! {
 
 impl Core {
     /// The host's processor.
-    pub const CPU: Self = Self::of(CoreKind::Cpu);
+    pub const CPU: Self = Self::bare(CoreKind::Cpu);
     /// An OpenCL device.
-    pub const GPU: Self = Self::of(CoreKind::Gpu);
+    pub const GPU: Self = Self::bare(CoreKind::Gpu);
     /// The DSP that `dsp` without an architecture stands for.
-    pub const DSP_V68: Self = Self::of(CoreKind::Dsp);
+    pub const DSP_V68: Self = Self::bare(CoreKind::Dsp);
     /// The tensor accelerator.
-    pub const HTA: Self = Self::of(CoreKind::Hta);
+    pub const HTA: Self = Self::bare(CoreKind::Hta);
     /// The names of the cores that run user operators, for messages.
     pub const NAMES: &str = "cpu, gpu, dsp or dsp:vNN";
 
     /// Returns the core that the bare name of a kind stands for.
-    const fn of(kind: CoreKind) -> Self {
+    const fn bare(kind: CoreKind) -> Self {
         let KindRow { code, default_arch, .. } = kind.row();
         Self { kind: code, arch: default_arch }
     }
@@ -156,10 +156,10 @@ impl Core {
     pub fn from_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         CoreKind::ALL.iter().find_map(|&kind| match name.strip_prefix(kind.name())? {
-            "" => Some(Self::of(kind)),
+            "" => Some(Self::bare(kind)),
             arch if kind.has_archs() => {
                 let arch = arch.strip_prefix(":v")?.parse().ok()?;
-                Some(Self { arch, ..Self::of(kind) })
+                Some(Self { arch, ..Self::bare(kind) })
             }
             _ => None,
         })
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn names_lead_back_to_their_core() {
         for &kind in CoreKind::ALL {
-            let core = Core::of(kind);
+            let core = Core::bare(kind);
             assert_eq!(core.kind(), Some(kind));
             assert_eq!(Core::from_name(&core.to_string()), Some(core));
             assert_eq!(Core::from_name(kind.name()), Some(core));

@@ -60,13 +60,24 @@ impl PartialEq for AxisEncoding {
 }
 
 impl AxisEncoding {
+    /// The former name of [`AxisEncoding::intern`].
+    #[doc(hidden)]
+    #[expect(clippy::missing_errors_doc, reason = "those of the new name")]
+    pub fn of(axis: usize, scales: &[f32], zero_points: &[i32]) -> Result<&'static Self, Error> {
+        Self::intern(axis, scales, zero_points)
+    }
+
     /// Returns the encoding with these scales and zero points along `axis`. It lives as long as the process, and equal
     /// encodings are stored once, so that descriptions that refer to it stay plain data. Do not call it in execute: it
     /// allocates.
     ///
     /// # Errors
     /// The numbers of scales and zero points differ, or a scale is not finite and above 0.
-    pub fn of(axis: usize, scales: &[f32], zero_points: &[i32]) -> Result<&'static Self, Error> {
+    pub fn intern(
+        axis: usize,
+        scales: &[f32],
+        zero_points: &[i32],
+    ) -> Result<&'static Self, Error> {
         check_numbers(scales, zero_points)?;
         let axis = u32::try_from(axis)
             .map_err(|_| Error::new(format!("an encoding is along axis {axis}")))?;
@@ -216,8 +227,8 @@ mod tests {
 
     #[test]
     fn equal_encodings_are_kept_once() {
-        let made = AxisEncoding::of(1, &[0.5, 0.25], &[3, -4]).unwrap();
-        assert!(std::ptr::eq(made, AxisEncoding::of(1, &[0.5, 0.25], &[3, -4]).unwrap()));
+        let made = AxisEncoding::intern(1, &[0.5, 0.25], &[3, -4]).unwrap();
+        assert!(std::ptr::eq(made, AxisEncoding::intern(1, &[0.5, 0.25], &[3, -4]).unwrap()));
         assert_eq!(
             (made.axis(), made.scales(), made.zero_points()),
             (1, &[0.5, 0.25][..], &[3, -4][..])
@@ -226,7 +237,11 @@ mod tests {
         assert_eq!(made.at(2), None);
         for other in [(0, [0.5, 0.25], [3, -4]), (1, [0.5, 0.5], [3, -4]), (1, [0.5, 0.25], [3, 4])]
         {
-            assert_ne!(made, AxisEncoding::of(other.0, &other.1, &other.2).unwrap(), "{other:?}");
+            assert_ne!(
+                made,
+                AxisEncoding::intern(other.0, &other.1, &other.2).unwrap(),
+                "{other:?}"
+            );
         }
     }
 
@@ -239,7 +254,7 @@ mod tests {
             (&[f32::INFINITY], &[0], "has scale inf at 0, expected a finite one above 0"),
         ];
         for (scales, zero_points, wanted) in cases {
-            let error = AxisEncoding::of(0, scales, zero_points).unwrap_err();
+            let error = AxisEncoding::intern(0, scales, zero_points).unwrap_err();
             assert_eq!(error.to_string(), format!("an encoding per axis {wanted}"));
         }
     }

@@ -180,8 +180,14 @@ pub struct ExecError {
 }
 
 impl ExecError {
-    /// Creates an error without details.
+    /// The former name of [`ExecError::new`].
+    #[doc(hidden)]
     pub const fn of(status: Status) -> Self {
+        Self::new(status)
+    }
+
+    /// Creates an error without details.
+    pub const fn new(status: Status) -> Self {
         Self { status, detail: [0; 2] }
     }
 
@@ -192,7 +198,7 @@ impl ExecError {
 
     /// Creates the error of a function that its author has not written yet.
     pub const fn not_implemented() -> Self {
-        Self::of(Status::NOT_IMPLEMENTED)
+        Self::new(Status::NOT_IMPLEMENTED)
     }
 
     /// Creates the error for data that the operator cannot process: `value` at element `at`.
@@ -261,10 +267,10 @@ mod tests {
                 ExecError::with(Status::WRONG_TYPE, [1, 9]),
                 "used a port as a type that it does not have: expected f32, found u8",
             ),
-            (ExecError::of(Status::BAD_VALUE), "found a value that it cannot process"),
+            (ExecError::new(Status::BAD_VALUE), "found a value that it cannot process"),
             (ExecError::bad_value(0, 0), "found a value that it cannot process: 0 at element 0"),
             (ExecError::bad_value(-7, 3), "found a value that it cannot process: -7 at element 3"),
-            (ExecError::of(Status::from_code(99)), "returned unknown status 99"),
+            (ExecError::new(Status::from_code(99)), "returned unknown status 99"),
         ];
         for (error, text) in cases {
             assert_eq!(error.to_string(), text);

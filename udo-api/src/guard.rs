@@ -449,7 +449,7 @@ mod tests {
         cell.note(24);
         cell.note(100);
         assert!(cell.leave());
-        assert_eq!(cell.settle(ExecError::of(Status::OK)), Status::HEAP_USE);
+        assert_eq!(cell.settle(ExecError::new(Status::OK)), Status::HEAP_USE);
         assert_eq!(cell.take_report().detail(), [2, 24]);
         cell.enter();
         assert!(!cell.leave(), "the report clears the count");

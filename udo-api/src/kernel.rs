@@ -33,7 +33,7 @@ use crate::span::{RawStr, Slice, StaticPtr};
 ///     }
 ///
 ///     fn workspace(&self) -> Workspace {
-///         Workspace::of::<f32>(self.cols)
+///         Workspace::for_elements::<f32>(self.cols)
 ///     }
 ///
 ///     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
@@ -118,9 +118,13 @@ pub struct Needs {
     pub geometry: Workspace,
 }
 
+/// The former name of [`PortTypes`].
+#[doc(hidden)]
+pub type Wanted = PortTypes;
+
 /// The types that a [`PortRule`] accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum PortTypes {
     /// The types of the schema.
     AsDeclared,
     /// One of these types.
@@ -147,7 +151,7 @@ impl PortRule {
     const NOT_SAME: u32 = u32::MAX;
     const NHWC: u32 = 1;
 
-    const fn of(side: u16, port: u16, types: TypeSet, same_as: u32) -> Self {
+    const fn new(side: u16, port: u16, types: TypeSet, same_as: u32) -> Self {
         Self { side, port, types, same_as, layout: 0, accepts: 0, reserved: [0; 3] }
     }
 
@@ -206,14 +210,20 @@ impl PortRule {
         self.port as usize
     }
 
+    /// The former name of [`PortRule::accepted_types`].
+    #[doc(hidden)]
+    pub const fn wanted(&self) -> PortTypes {
+        self.accepted_types()
+    }
+
     /// Returns the accepted types.
-    pub const fn wanted(&self) -> Wanted {
+    pub const fn accepted_types(&self) -> PortTypes {
         if self.same_as != Self::NOT_SAME {
-            Wanted::SameAsInput(self.same_as as usize)
+            PortTypes::SameAsInput(self.same_as as usize)
         } else if self.types.is_empty() {
-            Wanted::AsDeclared
+            PortTypes::AsDeclared
         } else {
-            Wanted::Types(self.types)
+            PortTypes::Types(self.types)
         }
     }
 
@@ -259,22 +269,22 @@ impl fmt::Debug for PortRule {
 
 /// Accepts `types` for input `port`.
 pub const fn input(port: u16, types: TypeSet) -> PortRule {
-    PortRule::of(0, port, types, PortRule::NOT_SAME)
+    PortRule::new(0, port, types, PortRule::NOT_SAME)
 }
 
 /// Accepts `types` for output `port`.
 pub const fn output(port: u16, types: TypeSet) -> PortRule {
-    PortRule::of(1, port, types, PortRule::NOT_SAME)
+    PortRule::new(1, port, types, PortRule::NOT_SAME)
 }
 
 /// Requires the type of input `other` for input `port`.
 pub const fn input_like(port: u16, other: u16) -> PortRule {
-    PortRule::of(0, port, TypeSet::EMPTY, other as u32)
+    PortRule::new(0, port, TypeSet::EMPTY, other as u32)
 }
 
 /// Requires the type of input `other` for output `port`.
 pub const fn output_like(port: u16, other: u16) -> PortRule {
-    PortRule::of(1, port, TypeSet::EMPTY, other as u32)
+    PortRule::new(1, port, TypeSet::EMPTY, other as u32)
 }
 
 /// Accepts all types of the schema for input `port`.

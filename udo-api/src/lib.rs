@@ -72,8 +72,8 @@ pub use error::{Error, ExecError, Status};
 pub use gpu::{GpuKernel, KernelInfo, Launch, WorkItemFn};
 pub use guard::GuardAlloc;
 pub use kernel::{
-    Arithmetic, Cost, Kernel, Needs, Side, Wanted, any_input, any_output, input, input_like,
-    output, output_like,
+    Arithmetic, Cost, Kernel, Needs, PortTypes, Side, Wanted, any_input, any_output, input,
+    input_like, output, output_like,
 };
 pub use schema::{Layout, Op, ParamKind, Quantization};
 pub use shape::{Dim, MAX_RANK, Shape};

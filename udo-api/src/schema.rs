@@ -276,7 +276,7 @@ impl ParamKind {
 }
 
 impl Param {
-    const fn of(kind: u32, name: &'static str, dtype: DType) -> Self {
+    const fn new(kind: u32, name: &'static str, dtype: DType) -> Self {
         Self {
             name: RawStr::new(name),
             attribute: RawStr::EMPTY,
@@ -291,34 +291,34 @@ impl Param {
 
     /// Declares a number or a bool, required unless it has a default.
     pub const fn scalar(name: &'static str, dtype: DType) -> Self {
-        Self::of(1, name, dtype)
+        Self::new(1, name, dtype)
     }
 
     /// Declares a string, required unless it has a default.
     pub const fn text(name: &'static str) -> Self {
-        Self::of(2, name, DType::Str)
+        Self::new(2, name, DType::Str)
     }
 
     /// Declares a list of numbers, required unless it has a default.
     pub const fn tensor(name: &'static str, dtype: DType) -> Self {
-        Self::of(3, name, dtype)
+        Self::new(3, name, dtype)
     }
 
     /// Declares a list of strings, required unless it has a default.
     pub const fn texts(name: &'static str) -> Self {
-        Self::of(5, name, DType::Str)
+        Self::new(5, name, DType::Str)
     }
 
     /// Declares a subgraph, which the host runs and kernels do not see; required unless made optional. Only built-in
     /// operators have such parameters.
     pub const fn graph(name: &'static str) -> Self {
-        Self { dtype: 0, ..Self::of(6, name, DType::F32) }
+        Self { dtype: 0, ..Self::new(6, name, DType::F32) }
     }
 
     /// Declares a tensor of one of these types that keeps its type and shape; required unless made optional. Use
     /// [`Param::tensor`] for a list of numbers that a package converts to its own type.
     pub const fn typed_tensor(name: &'static str, types: TypeSet) -> Self {
-        Self { dtype: 0, types, ..Self::of(4, name, DType::F32) }
+        Self { dtype: 0, types, ..Self::new(4, name, DType::F32) }
     }
 
     /// Sets the name of the model's attribute, if it differs: for names that are not valid in Rust or in a config, such

@@ -87,7 +87,7 @@ impl TensorDesc {
         if let Some(encoding) = self.axis_encoding {
             let axis = order.iter().position(|&axis| axis == encoding.axis())?;
             let (scales, zero_points) = (encoding.scales(), encoding.zero_points());
-            turned.axis_encoding = Some(AxisEncoding::of(axis, scales, zero_points).ok()?);
+            turned.axis_encoding = Some(AxisEncoding::intern(axis, scales, zero_points).ok()?);
         }
         Some(turned)
     }
@@ -245,14 +245,14 @@ mod tests {
             (DType::I8, 0, [0; 3], Some("is along axis 0 of i8[<=2,3], which is bounded")),
         ];
         for (dtype, axis, zero_points, wanted) in cases {
-            let encoding = AxisEncoding::of(axis, &[1.0; 3], &zero_points).unwrap();
+            let encoding = AxisEncoding::intern(axis, &[1.0; 3], &zero_points).unwrap();
             let desc = TensorDesc::new(dtype, dims).with_axis_encoding(encoding);
             let found = desc.check_encoding().err().map(|error| error.to_string());
             assert_eq!(found, wanted.map(|what| format!("an encoding per axis {what}")));
             assert_eq!(desc.is_sound(), wanted.is_none());
         }
         let desc = TensorDesc::new(DType::I8, shape(&[Fixed(2), Fixed(2)]));
-        let desc = desc.with_axis_encoding(AxisEncoding::of(1, &[1.0; 3], &[0; 3]).unwrap());
+        let desc = desc.with_axis_encoding(AxisEncoding::intern(1, &[1.0; 3], &[0; 3]).unwrap());
         let error = desc.check_encoding().unwrap_err().to_string();
         assert_eq!(error, "an encoding per axis has 3 scales for axis 1 of i8[2,2], expected 2");
     }
@@ -261,7 +261,7 @@ mod tests {
     fn a_tensor_has_one_encoding_or_one_per_axis() {
         let plain = TensorDesc::new(DType::U8, Shape::new(&[2, 3, 4]).unwrap());
         let whole = Encoding { scale: 0.5, zero_point: 7 };
-        let axis = AxisEncoding::of(1, &[1.0, 2.0, 4.0], &[1, 2, 3]).unwrap();
+        let axis = AxisEncoding::intern(1, &[1.0, 2.0, 4.0], &[1, 2, 3]).unwrap();
         assert_eq!(plain.encodings(), None);
         let per_tensor = plain.with_axis_encoding(axis).with_encoding(whole);
         assert_eq!((per_tensor.encoding(), per_tensor.axis_encoding()), (Some(whole), None));
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn extents_of_one_run_leave_the_encoding() {
         let bounded = shape(&[Dim::UpTo(5), Dim::Fixed(2)]);
-        let axis = AxisEncoding::of(1, &[1.0, 2.0], &[0, 0]).unwrap();
+        let axis = AxisEncoding::intern(1, &[1.0, 2.0], &[0, 0]).unwrap();
         let desc = TensorDesc::new(DType::I8, bounded).with_axis_encoding(axis);
         let now = desc.with_extents(Shape::new(&[3, 2]).unwrap());
         assert_eq!((now.shape(), now.axis_encoding()), (&[3, 2][..], Some(axis)));

@@ -362,7 +362,7 @@ impl<'a> Machine<'a> {
                     let index = taken.first().copied().unwrap_or(0);
                     self.set(*slot, Val::int(index));
                 }
-                Binder::Pack(slot, _) => self.set_list(*slot, &Ints::of(taken)),
+                Binder::Pack(slot, _) => self.set_list(*slot, &Ints::from_items(taken)),
             }
         }
     }

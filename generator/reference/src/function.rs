@@ -78,7 +78,7 @@ impl Unary {
     pub(crate) const ABS: Self = Self(1);
     pub(crate) const SIGN: Self = Self(6);
 
-    pub(crate) fn of(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         UNARY.iter().position(|row| row.name == name).map(Self)
     }
 
@@ -244,7 +244,7 @@ mod tests {
             UNARY.iter().map(|row| row.name).collect::<Vec<_>>()
         );
         for (name, x, wanted) in cases {
-            let found = (Unary::of(name).unwrap().row().compute)(x);
+            let found = (Unary::named(name).unwrap().row().compute)(x);
             assert!(
                 (found - wanted).abs() <= 1e-14 * wanted.abs(),
                 "{name}({x}) is {found}, wanted {wanted}"

@@ -316,7 +316,7 @@ impl Printer<'_> {
                 ParamKind::Text => {}
             }
         }
-        for text in 0..self.names.texts().len() {
+        for text in 0..self.names.strings().len() {
             fields.push((format!("text_{text}"), "bool"));
         }
         let globals = |locals: &[crate::ir::Local]| -> Vec<usize> {
@@ -376,7 +376,7 @@ impl Printer<'_> {
             Text::Literal(text) => format!("{text:?}"),
             Text::Param(param) => self.names.param(*param).to_owned(),
         };
-        let texts = self.names.texts();
+        let texts = self.names.strings();
         let texts = texts.iter().enumerate();
         given.extend(texts.map(|(number, (left, right))| {
             (format!("text_{number}"), format!("{} == {}", said(left), said(right)))
@@ -411,7 +411,7 @@ impl Printer<'_> {
                     Some(DefKind::Elements { binders, .. }) => emitter.extents(binders),
                     Some(DefKind::Select(select)) => {
                         let bound = emitter.select_bound(select);
-                        format!("if {least} {{ List::of(&[0]) }} else {{ {bound} }}")
+                        format!("if {least} {{ List::from_items(&[0]) }} else {{ {bound} }}")
                     }
                     None => String::new(),
                 };

@@ -58,11 +58,11 @@ pub(super) struct Scope {
     /// Converts a name to its form in generated code.
     pub(super) generated: fn(&str) -> String,
     /// The names by their generated forms.
-    pub(super) taken: HashMap<String, Taken>,
+    pub(super) taken: HashMap<String, UsedName>,
 }
 
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct UsedName {
     name: String,
     spot: Spot,
 }
@@ -72,7 +72,7 @@ impl Scope {
     pub(super) fn add(&mut self, name: &str, spot: &Spot, report: &mut Report<'_>) {
         let generated = (self.generated)(name);
         let Some(other) = self.taken.get(&generated) else {
-            self.taken.insert(generated, Taken { name: name.to_owned(), spot: spot.clone() });
+            self.taken.insert(generated, UsedName { name: name.to_owned(), spot: spot.clone() });
             return;
         };
         let place = report.place(&other.spot);

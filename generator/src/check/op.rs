@@ -63,9 +63,9 @@ pub(super) fn check(
     }
     // Parameters with other attribute names come last, so that collisions are reported for them.
     let scalars = draft.scalar_params.iter().map(|p| (p.name.as_ref(), &p.attribute));
-    let tensors = draft.tensor_params.iter().map(|p| (p.name.given(), &p.attribute));
+    let tensors = draft.tensor_params.iter().map(|p| (p.name.value(), &p.attribute));
     let (renamed, own): (Vec<_>, Vec<_>) =
-        scalars.chain(tensors).partition(|(_, attribute)| attribute.given().is_some());
+        scalars.chain(tensors).partition(|(_, attribute)| attribute.value().is_some());
     tensor::refuse_shared_attributes(own.into_iter().chain(renamed), report);
     // Refused ports would be reported as missing in the reference too.
     let is_whole = inputs.len() == draft.inputs.len()

@@ -157,7 +157,7 @@ fn agreed_string(
     (is_right, wrong): (fn(&str) -> bool, &Wrong),
     report: &mut Report<'_>,
 ) -> Option<String> {
-    let mut given = parts.iter().filter_map(|part| field(part).given());
+    let mut given = parts.iter().filter_map(|part| field(part).value());
     let first = given.next()?;
     if !is_right(&first.value) {
         let Wrong { kind, expected, help } = *wrong;
@@ -185,7 +185,7 @@ fn agreed_path(
     field: fn(&draft::Package) -> &Field<At<String>>,
     report: &mut Report<'_>,
 ) -> Option<PathBuf> {
-    let mut given = parts.iter().filter_map(|p| field(p).given()).filter(|p| !p.value.is_empty());
+    let mut given = parts.iter().filter_map(|p| field(p).value()).filter(|p| !p.value.is_empty());
     let first = given.next()?;
     if first.value.contains(char::is_control) {
         let help = "remove the control characters";
@@ -200,13 +200,14 @@ fn agreed_path(
 
 /// Returns the cores that a package lists; its lists must cover those of its operators.
 fn listed_cores(part: &draft::Package, used: &[Core], report: &mut Report<'_>) -> Vec<Core> {
-    let kinds = part.cores.given().filter(|list| !list.value.is_empty());
-    let archs = part.archs.given().filter(|list| !list.value.is_empty());
+    let kinds = part.cores.value().filter(|list| !list.value.is_empty());
+    let archs = part.archs.value().filter(|list| !list.value.is_empty());
     let mut cores = Vec::new();
     if let Some(list) = kinds {
         op::refuse_twice(&list.value, |kind| kind.as_str().to_owned(), report);
         let is_listed = |kind| list.value.iter().any(|entry| entry.value == kind);
-        let left_out = used.iter().map(|core| CoreKind::of(*core)).filter(|kind| !is_listed(*kind));
+        let left_out =
+            used.iter().map(|core| CoreKind::of_core(*core)).filter(|kind| !is_listed(*kind));
         refuse_narrow(&list.spot, left_out.map(|kind| kind.as_str().to_owned()), report);
         cores.extend(list.value.iter().filter_map(|entry| match entry.value {
             CoreKind::Cpu => Some(Core::Cpu),
@@ -214,7 +215,7 @@ fn listed_cores(part: &draft::Package, used: &[Core], report: &mut Report<'_>) -
             CoreKind::Dsp => None,
         }));
     }
-    let uses_dsp = used.iter().any(|core| CoreKind::of(*core) == CoreKind::Dsp);
+    let uses_dsp = used.iter().any(|core| CoreKind::of_core(*core) == CoreKind::Dsp);
     let dsp = kinds.and_then(|list| list.value.iter().find(|kind| kind.value == CoreKind::Dsp));
     match (archs, dsp) {
         (Some(list), _) if dsp.is_some() || uses_dsp => {

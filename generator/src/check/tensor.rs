@@ -47,7 +47,7 @@ pub(super) fn tensor(
         name: name?.value,
         types: types?,
         is_static,
-        layout: draft.layout.given().copied(),
+        layout: draft.layout.value().copied(),
         quantization,
         default,
         repeated,
@@ -82,7 +82,7 @@ pub(super) fn scalar_param(
     refuse_four_bits(*dtype, spot, report)?;
     let allowed = default::allowed_scalar(*dtype);
     let default =
-        draft.default.given().and_then(|literal| default::scalar(literal, allowed, report));
+        draft.default.value().and_then(|literal| default::scalar(literal, allowed, report));
     let attribute = attribute(&draft.attribute, Role::Param, report);
     let is_optional = says_optional(&draft.is_optional, &draft.default);
     Some(ScalarParam { name: name?, dtype: *dtype, default, is_optional, attribute })
@@ -90,12 +90,12 @@ pub(super) fn scalar_param(
 
 /// Whether a part is marked optional and has no default, which would make it optional already.
 fn says_optional(field: &Field<At<bool>>, default: &Field<At<draft::Literal>>) -> bool {
-    field.given().is_some_and(|at| at.value) && matches!(default, Field::Absent)
+    field.value().is_some_and(|at| at.value) && matches!(default, Field::Absent)
 }
 
 /// Returns the name of a parameter's attribute; ports are matched by position and have none.
 fn attribute(field: &Field<At<String>>, role: Role, report: &mut Report<'_>) -> Option<String> {
-    let At { value, spot } = field.given()?;
+    let At { value, spot } = field.value()?;
     if role != Role::Param {
         let help = "remove it: inputs and outputs are matched by their position";
         let expected = "an attribute on parameters only";
@@ -119,8 +119,8 @@ pub(super) fn refuse_shared_attributes<'d>(
     let mut taken: HashMap<&str, &Spot> = HashMap::new();
     for (name, attribute) in params {
         // Parameters without an attribute are checked by name.
-        let Some(own) = attribute.given().or(name) else { continue };
-        if let (Some(other), true) = (taken.get(own.value.as_str()), attribute.given().is_some()) {
+        let Some(own) = attribute.value().or(name) else { continue };
+        if let (Some(other), true) = (taken.get(own.value.as_str()), attribute.value().is_some()) {
             let help =
                 format!("give each its own attribute; the first is at {}", report.place(other));
             let found = format!("{} again", quote(&own.value));
@@ -186,7 +186,8 @@ fn per_core(
     for (kind, dtype) in &entries.value {
         is_complete &= is_tensor_type(dtype, report).is_some();
         let Some(cores) = cores else { continue };
-        let own: Vec<Core> = cores.iter().copied().filter(|c| CoreKind::of(*c) == *kind).collect();
+        let own: Vec<Core> =
+            cores.iter().copied().filter(|c| CoreKind::of_core(*c) == *kind).collect();
         if own.is_empty() {
             let found = format!("\"{}\"", kind.as_str());
             let help = format!("add \"{}\" to core_types, or remove this entry", kind.as_str());
@@ -216,7 +217,7 @@ fn has_entry(entries: &[(CoreKind, At<DataType>)], kind: &str) -> bool {
 }
 
 fn kinds(cores: &[Core]) -> Vec<&'static str> {
-    let mut kinds: Vec<&str> = cores.iter().map(|core| CoreKind::of(*core).as_str()).collect();
+    let mut kinds: Vec<&str> = cores.iter().map(|core| CoreKind::of_core(*core).as_str()).collect();
     kinds.dedup();
     kinds
 }
@@ -303,7 +304,7 @@ fn refuse_mixed(draft: &draft::Tensor, role: Role, report: &mut Report<'_>) -> O
 }
 
 fn is_static(draft: &draft::Tensor, place: Place, report: &mut Report<'_>) -> bool {
-    let Some(At { value: true, spot }) = draft.is_static.given() else { return false };
+    let Some(At { value: true, spot }) = draft.is_static.value() else { return false };
     if place.role == Role::Output {
         let help = "remove it: outputs are computed, only inputs and parameters hold model data";
         report.error(
@@ -320,7 +321,7 @@ fn is_repeated(
     cores: Option<&[Core]>,
     report: &mut Report<'_>,
 ) -> bool {
-    let Some(At { value: true, spot }) = draft.repeated.given() else { return false };
+    let Some(At { value: true, spot }) = draft.repeated.value() else { return false };
     if place.role == Role::Param || !place.is_last {
         let expected = "\"repeated\" on the last input or output only";
         let help = "move the repeated tensor to the end of its list";
@@ -366,7 +367,7 @@ fn default_value(
     place: Place,
     report: &mut Report<'_>,
 ) -> Option<crate::config::DefaultValue> {
-    let literal = draft.default.given()?;
+    let literal = draft.default.value()?;
     let holds_data = match (&draft.is_static, place.role) {
         (_, Role::Param) | (Field::Refused, Role::Input) => true,
         (Field::Given(At { value, .. }), Role::Input) => *value,

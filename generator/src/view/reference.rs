@@ -2,10 +2,10 @@
 
 mod formula;
 mod items;
-mod kept;
 mod node;
 mod shapes;
 mod slices;
+mod state;
 mod table;
 
 use serde::Serialize;

@@ -436,7 +436,7 @@ fn a_package_keeps_its_configs_in_the_order_in_which_they_were_read() {
     let place = Place::new();
     write(&tree, &place.dir, Foreign::Refuse).unwrap();
     assert!(place.text("Cargo.toml").contains("\nudo-api = \"0.1.0\"\n"));
-    let made = kept(&place.dir).unwrap().unwrap();
+    let made = read_origin(&place.dir).unwrap().unwrap();
     let names: Vec<_> = made.configs.iter().map(|(path, _)| path.file_name().unwrap()).collect();
     assert_eq!(names, ["b.json", "a.json"]);
     assert_eq!((made.package.as_str(), made.missing.len()), ("Pack", 0));
@@ -448,7 +448,7 @@ fn a_package_keeps_its_configs_in_the_order_in_which_they_were_read() {
     let again = plan(&read(&sources, Mode::Strict).unwrap().0.packages[0], &options).unwrap();
     let stale = survey(&again, &place.dir, Foreign::Refuse).unwrap().report;
     assert_eq!(stale.stale(), []);
-    assert_eq!(kept(place.dir.parent().unwrap()).unwrap(), None);
+    assert_eq!(read_origin(place.dir.parent().unwrap()).unwrap(), None);
 }
 
 #[test]

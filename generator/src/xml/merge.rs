@@ -62,7 +62,7 @@ fn are_like(a: &Tensor, b: &Tensor) -> bool {
         && says(&a.is_static) == says(&b.is_static)
         && says(&a.repeated) == says(&b.repeated)
         && says(&a.is_optional) == says(&b.is_optional)
-        && a.layout.given() == b.layout.given()
+        && a.layout.value() == b.layout.value()
         && text(&a.attribute) == text(&b.attribute)
         && has_same(&a.default, &b.default)
         && matches!((&a.types, &b.types), (Some(Types::PerCore(_)), Some(Types::PerCore(_))))
@@ -79,15 +79,15 @@ fn are_same(a: &ScalarParam, b: &ScalarParam) -> bool {
 }
 
 fn text(field: &Field<At<String>>) -> Option<&str> {
-    field.given().map(|at| at.value.as_str())
+    field.value().map(|at| at.value.as_str())
 }
 
 fn says(field: &Field<At<bool>>) -> bool {
-    field.given().is_some_and(|at| at.value)
+    field.value().is_some_and(|at| at.value)
 }
 
 fn has_same(a: &Field<At<Literal>>, b: &Field<At<Literal>>) -> bool {
-    match (a.given(), b.given()) {
+    match (a.value(), b.value()) {
         (Some(a), Some(b)) => is_same(&a.value, &b.value),
         (None, None) => true,
         (Some(_), None) | (None, Some(_)) => false,

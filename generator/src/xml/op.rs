@@ -4,7 +4,7 @@ use super::{
     REFERENCE,
     document::{Node, Reader, needed_text},
     supplement::Supplements,
-    tensor::{self, Of},
+    tensor::{self, Operator},
     words::Backend,
 };
 use crate::{
@@ -24,7 +24,7 @@ pub(super) fn read(
     let cores = cores(node, &op, supplements, reader);
     let kinds: Vec<CoreKind> = cores.iter().flat_map(|c| &c.kinds).map(|c| c.value).collect();
     let archs: Vec<u16> = cores.iter().flat_map(|c| &c.archs).map(|a| a.value).collect();
-    let of = Of { op: &op, kinds: &kinds, archs: &archs, supplements };
+    let of = Operator { op: &op, kinds: &kinds, archs: &archs, supplements };
     let mut tensors = |kind: &'static str, role| -> Vec<_> {
         let nodes = node.all(kind);
         if nodes.is_empty() {

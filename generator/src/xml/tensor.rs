@@ -19,7 +19,7 @@ use crate::{
 const RANKS: &[&str] = &["SCALAR", "0D", "1D", "2D", "3D", "4D", "5D", "ND"];
 
 /// The operator of a part.
-pub(super) struct Of<'a, 'd> {
+pub(super) struct Operator<'a, 'd> {
     pub(super) op: &'a str,
     pub(super) kinds: &'a [CoreKind],
     pub(super) archs: &'a [u16],
@@ -53,7 +53,7 @@ pub(super) fn port(
     node: &Node<'_>,
     kind: &'static str,
     role: Role,
-    of: &Of<'_, '_>,
+    of: &Operator<'_, '_>,
     reader: &mut Reader<'_, '_>,
 ) -> Tensor {
     if role != Role::Param {
@@ -90,7 +90,11 @@ pub(super) fn port(
 }
 
 /// Reads a scalar parameter.
-pub(super) fn scalar(node: &Node<'_>, of: &Of<'_, '_>, reader: &mut Reader<'_, '_>) -> ScalarParam {
+pub(super) fn scalar(
+    node: &Node<'_>,
+    of: &Operator<'_, '_>,
+    reader: &mut Reader<'_, '_>,
+) -> ScalarParam {
     let written = needed_text(node, "Name", reader);
     let name = written.as_ref().map(|name| name.value.clone()).unwrap_or_default();
     let part = Part { node, kind: "Parameter", name, role: Role::Param };
@@ -181,7 +185,7 @@ fn element(at: &At<Type>) -> Option<At<DataType>> {
 fn supported_types(
     part: &Part<'_, '_>,
     core: CoreKind,
-    of: &Of<'_, '_>,
+    of: &Operator<'_, '_>,
     reader: &mut Reader<'_, '_>,
 ) -> Option<Vec<At<Type>>> {
     let listed = listed_types(part, core, of, reader)?;
@@ -208,7 +212,7 @@ fn supported_types(
 fn listed_types(
     part: &Part<'_, '_>,
     core: CoreKind,
-    of: &Of<'_, '_>,
+    of: &Operator<'_, '_>,
     reader: &mut Reader<'_, '_>,
 ) -> Option<Vec<At<Type>>> {
     let lists = of.supplements.parts(core, of.op, part.kind, &part.name);
@@ -327,7 +331,11 @@ fn checked_rank(node: &Node<'_>, reader: &mut Reader<'_, '_>) -> Option<String> 
 }
 
 /// Returns the layout of a supplemental list, else the general one; rank-4 tensors only.
-fn layout(part: &Part<'_, '_>, of: &Of<'_, '_>, reader: &mut Reader<'_, '_>) -> Option<Layout> {
+fn layout(
+    part: &Part<'_, '_>,
+    of: &Operator<'_, '_>,
+    reader: &mut Reader<'_, '_>,
+) -> Option<Layout> {
     let lists = of.kinds.iter().flat_map(|core| {
         of.supplements.parts(*core, of.op, part.kind, &part.name).cloned().collect::<Vec<_>>()
     });

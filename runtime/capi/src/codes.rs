@@ -329,7 +329,10 @@ pub(crate) enum CacheMaintenance {
 }
 
 pub(crate) fn cache_maintenance(code: MapUpkeep) -> Result<CacheMaintenance> {
-    let all = [(UDO_UPKEEP_BY_MAP, CacheMaintenance::ByMap), (UDO_UPKEEP_BY_PROGRAM, CacheMaintenance::ByProgram)];
+    let all = [
+        (UDO_UPKEEP_BY_MAP, CacheMaintenance::ByMap),
+        (UDO_UPKEEP_BY_PROGRAM, CacheMaintenance::ByProgram),
+    ];
     find("upkeep", code, &all)
 }
 

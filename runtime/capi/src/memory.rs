@@ -9,8 +9,8 @@ use udo_engine::device::{self, AllocMemory, MemoryView, ReadMap, Result, WriteMa
 use crate::argument::need;
 use crate::born::{Born, handles, live};
 use crate::codes::{
-    Access, ContentsCode, MapAccess, MapUpkeep, SharingCode, CacheMaintenance, access, cache_maintenance,
-    contents, sharing,
+    Access, CacheMaintenance, ContentsCode, MapAccess, MapUpkeep, SharingCode, access,
+    cache_maintenance, contents, sharing,
 };
 use crate::error::Error;
 use crate::ffi::{
@@ -223,9 +223,13 @@ pub extern "C" fn udo_memory_map(
         let (memory, range) = (&memory.0, span(offset, len));
         let mapped = match (self::access(access)?, cache_maintenance(upkeep)?) {
             (Access::Read, CacheMaintenance::ByMap) => memory.map(range).map(Mapped::Read),
-            (Access::Read, CacheMaintenance::ByProgram) => memory.map_unsynced(range).map(Mapped::Read),
+            (Access::Read, CacheMaintenance::ByProgram) => {
+                memory.map_unsynced(range).map(Mapped::Read)
+            }
             (Access::Write, CacheMaintenance::ByMap) => memory.map_mut(range).map(Mapped::Write),
-            (Access::Write, CacheMaintenance::ByProgram) => memory.map_mut_unsynced(range).map(Mapped::Write),
+            (Access::Write, CacheMaintenance::ByProgram) => {
+                memory.map_mut_unsynced(range).map(Mapped::Write)
+            }
         };
         hand_out(out, Map(mapped?, Born::here()));
         Ok(())

@@ -105,7 +105,7 @@ pub(crate) fn encodings(scales: &[f32], zero_points: &[i32], axis: i32) -> Resul
             "axis is {axis} with {count} scales; expected -1 and one scale, or a dimension's number"
         ))
     })?;
-    let made = AxisEncoding::of(axis, scales, zero_points);
+    let made = AxisEncoding::intern(axis, scales, zero_points);
     made.map(Encodings::PerAxis).map_err(|error| invalid(error.to_string()))
 }
 

@@ -12,7 +12,7 @@ type File = (PathBuf, String);
 /// # Errors
 /// A file is not a valid config.
 pub(crate) fn read(folder: &Path, package: &str) -> Result<Option<Package>, String> {
-    let kept = udo_generator::kept(folder).map_err(|error| error.to_string())?;
+    let kept = udo_generator::read_origin(folder).map_err(|error| error.to_string())?;
     let files = match kept {
         Some(kept) => kept.configs,
         None => find_files(folder)?,

@@ -270,8 +270,10 @@ mod tests {
             let hints = Hints::from_source(source, &["x", "xs"]);
             assert_eq!(hints, Hints::default(), "{source}");
         }
-        let hints =
-            Hints::from_source("require dim(x, 7) == dim(xs, 0) * 9223372036854775807", &["x", "xs"]);
+        let hints = Hints::from_source(
+            "require dim(x, 7) == dim(xs, 0) * 9223372036854775807",
+            &["x", "xs"],
+        );
         let mut shapes = vec![vec![2], vec![4]];
         hints.apply(&mut shapes);
         assert_eq!(shapes, [[2], [4]]);

@@ -22,7 +22,7 @@ pub(crate) fn default_of(port: &Port, dtype: DType, is_quantized: bool) -> Optio
         }
         (desc, bytes)
     };
-    Some(Input { desc, dims, constant: Some(Arc::new(Buffer::of(&bytes).ok()?)) })
+    Some(Input { desc, dims, constant: Some(Arc::new(Buffer::from_bytes(&bytes).ok()?)) })
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a default is one of its port's numbers")]

@@ -115,7 +115,8 @@ fn as_included(dir: &Path, name: &str, source: String) -> io::Result<String> {
     let file = Path::new(name).file_name().unwrap_or_default().to_string_lossy();
     let own = format!("kernels/{file}\"");
     let is_joined = |rust: &str| rust.contains(OPENCL_SUPPORT) && rust.contains(&own);
-    if !support.is_file() || !sources(&dir.join(RUST), "rs")?.iter().any(|(_, rust)| is_joined(rust))
+    if !support.is_file()
+        || !sources(&dir.join(RUST), "rs")?.iter().any(|(_, rust)| is_joined(rust))
     {
         return Ok(source);
     }

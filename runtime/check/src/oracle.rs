@@ -149,7 +149,7 @@ fn as_numbers(input: &Input, bytes: &[u8]) -> (Input, Vec<u8>) {
         push(&mut dense, DType::F32, number);
     }
     let desc = TensorDesc::new(DType::F32, input.desc.full_shape());
-    let constant = input.constant.as_ref().and_then(|_| udo_host::Buffer::of(&dense).ok());
+    let constant = input.constant.as_ref().and_then(|_| udo_host::Buffer::from_bytes(&dense).ok());
     let constant = constant.map(std::sync::Arc::new);
     (Input { desc, dims: input.dims.clone(), constant }, dense)
 }

@@ -248,10 +248,10 @@ impl Recipe {
                 desc = desc.with_encoding(encoding);
             }
             let constant = match bytes {
-                Some(bytes) => Some(Arc::new(Buffer::of(&bytes).ok()?)),
+                Some(bytes) => Some(Arc::new(Buffer::from_bytes(&bytes).ok()?)),
                 None if op.schema().input(port)?.wants_constant() => {
                     let bytes = fill(&desc, &dims, Fill::Positive, &mut Random::new(0xc1));
-                    Some(Arc::new(Buffer::of(&bytes).ok()?))
+                    Some(Arc::new(Buffer::from_bytes(&bytes).ok()?))
                 }
                 None => None,
             };

@@ -86,7 +86,7 @@ fn node(
             .ok_or_else(|| format!("the kernel does not accept the type of input {port}"))?;
         is_exact &= desc == input.desc || desc.dtype() == Some(DType::F32);
         let constant = if input.is_constant {
-            Some(Arc::new(Buffer::of(&bytes).map_err(|error| error.to_string())?))
+            Some(Arc::new(Buffer::from_bytes(&bytes).map_err(|error| error.to_string())?))
         } else {
             None
         };

@@ -492,7 +492,7 @@ impl Search<'_> {
         let how =
             if desc.dtype().is_some_and(DType::is_float) { Fill::Positive } else { Fill::Small };
         let bytes = fill(desc, dims, how, &mut Random::new(self.seed ^ 0xc0));
-        Buffer::of(&bytes).ok().map(Arc::new)
+        Buffer::from_bytes(&bytes).ok().map(Arc::new)
     }
 
     /// Offers a node to the operator and the kernel; keeps it if both accept it.

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use udo_api::{Core, CoreKind, DType, Facts, OpDef, PortRule, Side, TensorDesc, TypeSet, Wanted};
+use udo_api::{
+    Core, CoreKind, DType, Facts, OpDef, PortRule, PortTypes, Side, TensorDesc, TypeSet,
+};
 use udo_engine::operators::{KernelEntry, Operators};
 use udo_engine::package::PackageId;
 use udo_runtime::builtin_operators;
@@ -200,12 +202,12 @@ fn port_types(
     };
     let declared = declared.map_or(TypeSet::EMPTY, |port| port.types_on(core));
     match candidate(kernel).rule(side, port).map(PortRule::wanted) {
-        Some(Wanted::Types(types)) => types.and(declared),
-        Some(Wanted::SameAsInput(other)) => {
+        Some(PortTypes::Types(types)) => types.and(declared),
+        Some(PortTypes::SameAsInput(other)) => {
             let same = inputs.get(other).and_then(TensorDesc::dtype);
             same.map_or(declared, |dtype| dtype.set().and(declared))
         }
-        Some(Wanted::AsDeclared) | None => declared,
+        Some(PortTypes::AsDeclared) | None => declared,
     }
 }
 

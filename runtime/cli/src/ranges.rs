@@ -61,7 +61,11 @@ pub(crate) fn source(flags: &ModelFlags, given: InputSource<'_>, packing: Packin
     }
 }
 
-fn of_files(flags: &ModelFlags, given: &InputSource<'_>, packing: Packing) -> Result<RangesOf, Failure> {
+fn of_files(
+    flags: &ModelFlags,
+    given: &InputSource<'_>,
+    packing: Packing,
+) -> Result<RangesOf, Failure> {
     let kind = flags.place.cores.all.first().and_then(|core| core.kind());
     if !matches!(kind, Some(CoreKind::Dsp | CoreKind::Hta)) {
         return Ok(RangesOf::Nothing);

@@ -201,7 +201,7 @@ pub struct Progress<'a> {
 
 impl<'a> Progress<'a> {
     /// A run that has not begun.
-    pub fn of(steps: &'a [Step]) -> Self {
+    pub fn new(steps: &'a [Step]) -> Self {
         Self { steps, step: AtomicUsize::new(0) }
     }
 
@@ -213,15 +213,15 @@ impl<'a> Progress<'a> {
 
 impl Who for Progress<'_> {
     fn say(&self, f: &mut fmt::Formatter<'_>, what: &str) -> fmt::Result {
-        let Some(step) = self.steps.get(self.turn()) else { return Ok(()) };
+        let Some(step) = self.steps.get(self.progress()) else { return Ok(()) };
         step.call("execute").say(f, what)
     }
 
     fn advice(&self) -> &'static str {
-        self.steps.get(self.turn()).map_or("", |step| step.call("execute").advice())
+        self.steps.get(self.progress()).map_or("", |step| step.call("execute").advice())
     }
 
-    fn turn(&self) -> usize {
+    fn progress(&self) -> usize {
         self.step.load(Ordering::Relaxed)
     }
 }
@@ -628,7 +628,7 @@ fn scratch(steps: &[Step], profile: &Profile) -> PerMemory<usize> {
         let workspace = step.kernel.workspace();
         let all = fast_memory(step.core, profile).unwrap_or_default();
         let wanted = if workspace.wants_all_vtcm() { all } else { workspace.bytes() };
-        let slot: &mut usize = &mut bytes[Memory::of(step.core)];
+        let slot: &mut usize = &mut bytes[Memory::of_core(step.core)];
         *slot = wanted.max(*slot);
     }
     bytes

@@ -81,7 +81,7 @@ impl Cache {
     /// # Errors
     /// Fails if the folder does not exist, its file has a newer version, this system does not support caches, or the prepacked
     /// weights in a model file are damaged.
-    pub fn of(
+    pub fn for_model(
         options: Option<&CacheOptions>,
         source: &ModelSource,
         read: Option<&Container>,

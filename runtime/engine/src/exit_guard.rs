@@ -59,7 +59,7 @@ pub trait Who: Sync {
     }
 
     /// Returns a number that changes with each function that runs under this record.
-    fn turn(&self) -> usize {
+    fn progress(&self) -> usize {
         0
     }
 }

@@ -12,7 +12,7 @@ static GUARD: GuardAlloc = GuardAlloc;
 #[track_caller]
 pub(crate) fn bench(op: &str) -> Bench {
     const GUARDED: PackageV1 = crate::PACKAGE.guarded();
-    Bench::of(&GUARDED, op)
+    Bench::for_op(&GUARDED, op)
 }
 
 /// Returns `len` quantized values spread over the range of their type, `step` apart.

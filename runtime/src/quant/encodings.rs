@@ -133,7 +133,11 @@ enum Sign {
 }
 
 /// Reads one part: an object by name, or a list of members with names.
-fn part(key: &str, of: &Value, sign: Sign) -> Result<BTreeMap<String, StatedEncodings>, EncodingsError> {
+fn part(
+    key: &str,
+    of: &Value,
+    sign: Sign,
+) -> Result<BTreeMap<String, StatedEncodings>, EncodingsError> {
     let mut all = BTreeMap::new();
     match of {
         Value::Object(by_name) => {
@@ -150,7 +154,9 @@ fn part(key: &str, of: &Value, sign: Sign) -> Result<BTreeMap<String, StatedEnco
                 let name = member.get("name").and_then(Value::as_str);
                 let name = name.ok_or_else(|| error(&place, "no name", "\"name\": a text"))?;
                 let list = spread(&place, member)?;
-                all.extend(parse_encodings(&place, &list, sign)?.map(|given| (name.to_owned(), given)));
+                all.extend(
+                    parse_encodings(&place, &list, sign)?.map(|given| (name.to_owned(), given)),
+                );
             }
         }
         _ => return Err(error(key, "neither object nor list", "encodings by name")),
@@ -174,7 +180,11 @@ fn spread(place: &str, member: &Value) -> Result<Vec<Value>, EncodingsError> {
 }
 
 /// Returns the encodings of a value; `None` if it stays in floating point.
-fn parse_encodings(place: &str, list: &[Value], sign: Sign) -> Result<Option<StatedEncodings>, EncodingsError> {
+fn parse_encodings(
+    place: &str,
+    list: &[Value],
+    sign: Sign,
+) -> Result<Option<StatedEncodings>, EncodingsError> {
     let mut encodings = Vec::new();
     let mut common = None;
     for (at, of) in list.iter().enumerate() {
@@ -237,7 +247,10 @@ fn in_onnx_terms(list: &[Value]) -> Result<Encodings, EncodingsError> {
 }
 
 /// Returns the encodings of a member as an activation and as a constant; `None` if it stays in floating point.
-fn of_member(place: &str, member: &Value) -> Result<Option<(StatedEncodings, StatedEncodings)>, EncodingsError> {
+fn of_member(
+    place: &str,
+    member: &Value,
+) -> Result<Option<(StatedEncodings, StatedEncodings)>, EncodingsError> {
     let dtype = member.get("output_dtype").and_then(Value::as_str).unwrap_or("uint8");
     if REAL_TYPES.contains(&dtype) {
         return Ok(None);

@@ -174,7 +174,7 @@ impl Runtime {
         if options.is_exportable {
             return Ok(None);
         }
-        Ok(Cache::of(options.cache.as_ref(), source, read)?)
+        Ok(Cache::for_model(options.cache.as_ref(), source, read)?)
     }
 
     /// Compiles a graph from a file, with the file's cache.

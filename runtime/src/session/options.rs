@@ -196,7 +196,11 @@ impl Devices {
     }
 
     /// Returns the sources of the session's memory.
-    pub(super) fn memory_source(&self, model: &Inner, options: &SessionOptions) -> Result<MemorySource> {
+    pub(super) fn memory_source(
+        &self,
+        model: &Inner,
+        options: &SessionOptions,
+    ) -> Result<MemorySource> {
         let all = model.shared.queues.devices();
         let is_used = |kind: CoreKind| model.kinds().any(|used| used == kind);
         let device = |memory: Memory| {
@@ -210,7 +214,7 @@ impl Devices {
             let id = self.device(if is_used(kind) { kind } else { CoreKind::Cpu });
             all.get(id.kind, id.index)
         };
-        let devices = PerMemory::of(device).try_map(|device| device)?;
+        let devices = PerMemory::from_fn(device).try_map(|device| device)?;
         Ok(MemorySource { devices, workspace: options.workspace.shared() })
     }
 

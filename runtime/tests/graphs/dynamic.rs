@@ -33,7 +33,7 @@ fn model(text: &str, options: &CompileOptions) -> Model {
 fn tensor(dims: &[usize], first: f32) -> Tensor {
     let count: usize = dims.iter().product();
     let elements: Vec<f32> = (0u16..).take(count).map(|i| first + f32::from(i)).collect();
-    Tensor::of(Shape::new(dims).unwrap(), &elements).unwrap()
+    Tensor::from_slice(Shape::new(dims).unwrap(), &elements).unwrap()
 }
 
 type Shapes<'a> = &'a [(&'a str, &'a [usize])];
@@ -205,7 +205,7 @@ fn sessions_share_plans_and_plans_share_what_is_packed() {
             .unwrap();
     let (mut first, mut second) = (open.session().unwrap(), open.session().unwrap());
     run(&mut first, 1, 2);
-    let taken = || open.budget().taken();
+    let taken = || open.budget().used_bytes();
     let one_plan = taken();
     let session_bytes = first.plans().next().unwrap().session_bytes();
     run(&mut second, 1, 2);
@@ -239,7 +239,7 @@ fn constants_that_are_computed_with_each_plan_are_packed_once() {
     let model =
         compile_graph(Graph::parse(text).unwrap(), &operators, &CompileOptions::default()).unwrap();
     let mut session = model.session().unwrap();
-    let taken = || model.budget().taken();
+    let taken = || model.budget().used_bytes();
     session.prepare(&[("x", &[1, 16, 12, 12])]).unwrap();
     let report = session.plans().next().unwrap().report();
     assert_eq!(report.nodes[0].name, "weights");

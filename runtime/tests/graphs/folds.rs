@@ -9,11 +9,11 @@ use udo_runtime::compile::{BindOptions, Fallback};
 use udo_runtime::graph::Graph;
 use udo_runtime::{CompileOptions, Model, Report};
 use udo_test_support::compile::{built_in, compile_graph, resolve_graph};
-use udo_test_support::texts;
+use udo_test_support::graph_files;
 
 #[test]
 fn nodes_become_what_their_files_say() {
-    texts::check("graphs/folds", |graph| {
+    graph_files::check("graphs/folds", |graph| {
         let operators = built_in();
         let resolved = resolve_graph(graph, &operators, &BindOptions::default()).unwrap();
         resolved.graph.verify().unwrap();
@@ -23,8 +23,8 @@ fn nodes_become_what_their_files_say() {
 
 #[test]
 fn every_file_has_folded_nodes() {
-    assert!(!texts::texts("graphs/folds").is_empty());
-    for text in texts::texts("graphs/folds") {
+    assert!(!graph_files::files_in("graphs/folds").is_empty());
+    for text in graph_files::files_in("graphs/folds") {
         let operators = built_in();
         let graph =
             resolve_graph(text.before(), &operators, &BindOptions::default()).unwrap().graph;
@@ -164,7 +164,7 @@ impl<const OF: u8> Kernel for Next<OF> {
         for (y, x) in outputs.take::<f32>(0)?.iter_mut().zip(inputs.get::<f32>(0)?) {
             *y = x + 1.0;
         }
-        if OF == FAILS { Err(ExecError::of(Status::BAD_VALUE)) } else { Ok(()) }
+        if OF == FAILS { Err(ExecError::new(Status::BAD_VALUE)) } else { Ok(()) }
     }
 }
 

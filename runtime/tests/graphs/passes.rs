@@ -3,15 +3,15 @@
 use udo_api::{Core, DType};
 use udo_compile::pass::{self, PASSES};
 use udo_compile::resolve::{self, TypedGraph};
-use udo_runtime::compile::{BindOptions, Fired, PassOptions};
+use udo_runtime::compile::{BindOptions, PassOptions, PassResult};
 use udo_runtime::graph::Graph;
 use udo_runtime::{CompileOptions, Tensor};
 use udo_test_support::compile::{built_in, compile_graph, resolve_graph, with_compiler};
+use udo_test_support::graph_files;
 use udo_test_support::random::Random;
-use udo_test_support::texts;
 
 /// A graph as passes leave it, and what each did.
-fn passed(graph: Graph, options: &PassOptions) -> (TypedGraph, Vec<Fired>) {
+fn passed(graph: Graph, options: &PassOptions) -> (TypedGraph, Vec<PassResult>) {
     with_compiler(&built_in(), &BindOptions::default(), |compiler| {
         let mut resolved = resolve::run(compiler, graph).unwrap();
         let fired = pass::run(compiler, &mut resolved.graph, options, Core::CPU).unwrap();
@@ -21,7 +21,7 @@ fn passed(graph: Graph, options: &PassOptions) -> (TypedGraph, Vec<Fired>) {
 
 #[test]
 fn graphs_become_what_their_files_say() {
-    texts::check("graphs/passes", |graph| {
+    graph_files::check("graphs/passes", |graph| {
         let (graph, _) = passed(graph, &PassOptions::default());
         graph.to_string()
     });
@@ -29,7 +29,7 @@ fn graphs_become_what_their_files_say() {
 
 #[test]
 fn skipped_passes_change_nothing() {
-    for text in texts::texts("graphs/passes") {
+    for text in graph_files::files_in("graphs/passes") {
         let before = resolve_graph(text.before(), &built_in(), &BindOptions::default());
         let (after, fired) = passed(text.before(), &PassOptions::none());
         assert!(fired.is_empty(), "{}", text.name);
@@ -56,7 +56,7 @@ fn passes_are_skipped_by_their_aliases() {
 
 #[test]
 fn every_pass_has_files() {
-    let texts = texts::texts("graphs/passes");
+    let texts = graph_files::files_in("graphs/passes");
     for pass in PASSES {
         let has_file = texts.iter().any(|text| text.name.starts_with(pass.name));
         assert!(has_file, "no file in tests/passes is called after pass {}", pass.name);
@@ -73,7 +73,7 @@ fn results(graph: Graph, passes: PassOptions, seed: u64) -> Vec<Tensor> {
     for input in model.inputs() {
         let (shape, dtype) = (input.shape().unwrap(), input.of.dtype);
         let tensor = if dtype == DType::F32 {
-            Tensor::of(shape, &random.reals(shape.len())).unwrap()
+            Tensor::from_slice(shape, &random.reals(shape.len())).unwrap()
         } else {
             let mut bytes = vec![0; shape.len() * dtype.size_bytes()];
             // The least byte comes first.
@@ -91,7 +91,8 @@ fn results(graph: Graph, passes: PassOptions, seed: u64) -> Vec<Tensor> {
 
 #[test]
 fn results_are_those_without_passes() {
-    for (text, seed) in texts::texts("graphs/passes").iter().flat_map(|text| [(text, 1), (text, 2)])
+    for (text, seed) in
+        graph_files::files_in("graphs/passes").iter().flat_map(|text| [(text, 1), (text, 2)])
     {
         let found = results(text.before(), PassOptions::default(), seed);
         let wanted = results(text.before(), PassOptions::none(), seed);

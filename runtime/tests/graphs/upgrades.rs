@@ -11,11 +11,11 @@ use udo_runtime::CompileOptions;
 use udo_runtime::compile::BindOptions;
 use udo_runtime::graph::Graph;
 use udo_test_support::compile::{built_in, compile_graph, resolve_graph};
-use udo_test_support::texts;
+use udo_test_support::graph_files;
 
 #[test]
 fn nodes_become_what_their_files_say() {
-    texts::check("graphs/upgrades", |graph| {
+    graph_files::check("graphs/upgrades", |graph| {
         let operators = built_in();
         let resolved = resolve_graph(graph, &operators, &BindOptions::default()).unwrap();
         resolved.graph.verify().unwrap();
@@ -26,7 +26,7 @@ fn nodes_become_what_their_files_say() {
 #[test]
 fn every_upgrade_is_in_a_file() {
     let graphs: Vec<Graph> =
-        texts::texts("graphs/upgrades").iter().map(texts::Text::before).collect();
+        graph_files::files_in("graphs/upgrades").iter().map(graph_files::Text::before).collect();
     for row in UPGRADES {
         let taken = graphs.iter().flat_map(|graph| &graph.nodes).any(|node| row.takes(node));
         assert!(taken, "no file in tests/upgrades has a node for {row:?}");

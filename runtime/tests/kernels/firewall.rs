@@ -44,10 +44,10 @@ impl Op for Misbehave {
 }
 
 /// One way to break the rules, switched on by a negative first element.
-type Way = fn(&mut Io<'_>) -> Result<(), ExecError>;
+type Breach = fn(&mut Io<'_>) -> Result<(), ExecError>;
 
 struct MisbehaveF32 {
-    way: Way,
+    way: Breach,
 }
 
 thread_local! {
@@ -70,7 +70,7 @@ fn parallel_panic(io: &mut Io<'_>) -> Result<(), ExecError> {
     })
 }
 
-const WAYS: &[(&str, Way)] = &[
+const WAYS: &[(&str, Breach)] = &[
     ("nothing", |_| Ok(())),
     ("push", |_| {
         let mut v = Vec::new();
@@ -103,7 +103,7 @@ const WAYS: &[(&str, Way)] = &[
         std::hint::black_box(x[at]);
         Ok(())
     }),
-    ("status", |_| Err(ExecError::of(Status::from_code(4711)))),
+    ("status", |_| Err(ExecError::new(Status::from_code(4711)))),
     ("scratch", |io| io.scratch.take::<f32>(17).map(drop)),
     ("port", |io| io.inputs.get::<f32>(3).map(drop)),
     ("type", |io| io.inputs.get::<i64>(0).map(drop)),
@@ -129,7 +129,7 @@ impl Kernel for MisbehaveF32 {
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::of::<f32>(16)
+        Workspace::for_elements::<f32>(16)
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {

@@ -74,15 +74,15 @@ impl Kernel for BackwardsF32 {
                 "input 0 has {len} elements, expected up to {LONGEST}"
             )));
         }
-        let geometry = Workspace::of::<u64>(1).and::<u32>(len);
-        Ok(Needs { scratch: Workspace::of::<f32>(len), geometry })
+        let geometry = Workspace::for_elements::<u64>(1).and::<u32>(len);
+        Ok(Needs { scratch: Workspace::for_elements::<f32>(len), geometry })
     }
 
     fn prepare(&self, inputs: InputShapes<'_>, mut geometry: Scratch<'_>) -> Result<(), ExecError> {
         PREPARED.set(PREPARED.get() + 1);
         let len: usize = inputs.get(0)?.iter().product();
         if len == UNLUCKY {
-            return Err(ExecError::of(Status::BAD_VALUE));
+            return Err(ExecError::new(Status::BAD_VALUE));
         }
         geometry.take::<u64>(1)?[0] = len as u64;
         for (i, from) in geometry.take::<u32>(len)?.iter_mut().enumerate() {
@@ -127,7 +127,7 @@ impl Kernel for GreedyF32 {
     }
 
     fn needs(&self, _: InputShapes<'_>) -> Result<Needs, Error> {
-        Ok(Needs { scratch: Workspace::NONE, geometry: Workspace::of::<u32>(4) })
+        Ok(Needs { scratch: Workspace::NONE, geometry: Workspace::for_elements::<u32>(4) })
     }
 
     fn prepare(&self, _: InputShapes<'_>, mut geometry: Scratch<'_>) -> Result<(), ExecError> {
@@ -193,7 +193,7 @@ impl Kernel for WeighedF32 {
 
     fn needs(&self, inputs: InputShapes<'_>) -> Result<Needs, Error> {
         self.knew.store(inputs.get(1).is_ok(), Ordering::Relaxed);
-        Ok(Needs { scratch: Workspace::NONE, geometry: Workspace::of::<f32>(2) })
+        Ok(Needs { scratch: Workspace::NONE, geometry: Workspace::for_elements::<f32>(2) })
     }
 
     fn prepare(&self, inputs: InputShapes<'_>, mut geometry: Scratch<'_>) -> Result<(), ExecError> {
@@ -233,11 +233,11 @@ impl Kernel for BoundlessF32 {
     }
 
     fn needs(&self, _: InputShapes<'_>) -> Result<Needs, Error> {
-        Ok(Needs { scratch: Workspace::NONE, geometry: Workspace::of::<u64>(usize::MAX) })
+        Ok(Needs { scratch: Workspace::NONE, geometry: Workspace::for_elements::<u64>(usize::MAX) })
     }
 
     fn execute(&self, _: Io<'_>) -> Result<(), ExecError> {
-        Err(ExecError::of(Status::BAD_CALL))
+        Err(ExecError::new(Status::BAD_CALL))
     }
 }
 

@@ -10,11 +10,11 @@ use udo_runtime::{CompileOptions, Tensor};
 use udo_test_support::graphs::{compile, one_node};
 
 /// A tensor that is in the model.
-struct Held;
+struct InModel;
 
-impl Op for Held {
+impl Op for InModel {
     const SCHEMA: OpSchema = OpSchema::new(
-        "Held",
+        "InModel",
         &[Port::required("x", types::F32)],
         &[Port::required("y", types::ANY)],
         &[Param::typed_tensor("value", types::F16.or(types::I32).or(types::BOOL)).optional()],
@@ -101,14 +101,14 @@ impl Kernel for LettersAny {
 }
 
 static PACKAGE: PackageV1 = PackageV1::new("Params", "1.0.0")
-    .ops(&[OpDef::of::<Held>(), OpDef::of::<Letters>()])
+    .ops(&[OpDef::of::<InModel>(), OpDef::of::<Letters>()])
     .kernels(&[
-        KernelDef::new::<HeldAny>("Held", Core::CPU),
+        KernelDef::new::<HeldAny>("InModel", Core::CPU),
         KernelDef::new::<LettersAny>("Letters", Core::CPU),
     ]);
 
-fn held(attrs: &[(&str, Attr)]) -> Result<Tensor, String> {
-    run("Held", attrs)
+fn run_in_model(attrs: &[(&str, Attr)]) -> Result<Tensor, String> {
+    run("InModel", attrs)
 }
 
 fn run(op: &str, attrs: &[(&str, Attr)]) -> Result<Tensor, String> {
@@ -120,7 +120,7 @@ fn run(op: &str, attrs: &[(&str, Attr)]) -> Result<Tensor, String> {
 }
 
 fn tensor<T: udo_api::Element>(dims: &[usize], values: &[T]) -> Tensor {
-    Tensor::of(Shape::new(dims).unwrap(), values).unwrap()
+    Tensor::from_slice(Shape::new(dims).unwrap(), values).unwrap()
 }
 
 #[test]
@@ -133,10 +133,10 @@ fn a_tensor_keeps_its_type_and_shape() {
         tensor::<i32>(&[0, 2], &[]),
     ];
     for wanted in cases {
-        let found = held(&[("value", Attr::Tensor(wanted.clone()))]).unwrap();
+        let found = run_in_model(&[("value", Attr::Tensor(wanted.clone()))]).unwrap();
         assert_eq!((found.desc(), found.bytes()), (wanted.desc(), wanted.bytes()));
     }
-    assert_eq!(held(&[]).unwrap().bytes(), bytes_of(&[-1i32]), "a node may leave it out");
+    assert_eq!(run_in_model(&[]).unwrap().bytes(), bytes_of(&[-1i32]), "a node may leave it out");
 }
 
 #[test]
@@ -148,9 +148,9 @@ fn what_is_no_tensor_of_the_types_asked_for_is_refused() {
     ];
     for (attr, found) in cases {
         let wanted = format!(
-            "node \"the_held\" (Held): attribute \"value\" is {found}, expected a tensor of f16|i32|bool"
+            "node \"the_held\" (InModel): attribute \"value\" is {found}, expected a tensor of f16|i32|bool"
         );
-        assert_eq!(held(&[("value", attr)]).unwrap_err(), wanted);
+        assert_eq!(run_in_model(&[("value", attr)]).unwrap_err(), wanted);
     }
 }
 

@@ -75,7 +75,7 @@ fn weigh(
     w: Quant<'_, i8>,
     _: Scratch<'_>,
 ) -> Result<(), ExecError> {
-    let missing = ExecError::of(Status::BAD_CALL);
+    let missing = ExecError::new(Status::BAD_CALL);
     let by = w.axis_encoding.ok_or(missing)?;
     let inner: usize = w.shape[by.axis() + 1..].iter().product();
     for (at, (y, &x_value)) in out.data.iter_mut().zip(x.data).enumerate() {
@@ -119,7 +119,7 @@ impl Op for Stored {
         let zero = i32::try_from(cx.int("zero")?).unwrap_or(0);
         let axis = usize::try_from(cx.int("axis")?).unwrap_or(0);
         let x = cx.input(0)?;
-        cx.set_output(0, x.with_axis_encoding(AxisEncoding::of(axis, &[0.5; 3], &[zero; 3])?))
+        cx.set_output(0, x.with_axis_encoding(AxisEncoding::intern(axis, &[0.5; 3], &[zero; 3])?))
     }
 }
 
@@ -181,7 +181,7 @@ impl Kernel for BiasedDsp {
     }
 
     fn execute(&self, _: Io<'_>) -> Result<(), ExecError> {
-        Err(ExecError::of(Status::BAD_CALL))
+        Err(ExecError::new(Status::BAD_CALL))
     }
 }
 
@@ -202,7 +202,7 @@ fn constant<T: udo_api::Element>(
     dims: &[usize],
     of: &[T],
 ) -> ValueId {
-    graph.add_constant(name, Tensor::of(Shape::new(dims).unwrap(), of).unwrap())
+    graph.add_constant(name, Tensor::from_slice(Shape::new(dims).unwrap(), of).unwrap())
 }
 
 /// `x * w`, with `x` and the product in steps of 1/16 and 1/8, and the weights stored with a scale per channel.
@@ -253,7 +253,7 @@ fn run(model: &Model) -> Vec<f32> {
 }
 
 /// What comes of the model where the product is rounded to steps of 1/8, halves to even, and saturates.
-fn wanted() -> Vec<f32> {
+fn expected() -> Vec<f32> {
     let step = |x: f32| (x * 8.0).round_ties_even().clamp(-128.0, 127.0) / 8.0;
     X.iter().enumerate().map(|(at, x)| step(x * weight(at))).collect()
 }
@@ -265,7 +265,7 @@ fn weights_come_to_the_dsp_with_a_scale_per_channel() {
         let report = model.report();
         let step = report.steps.iter().find(|step| step.op == "Weigh").unwrap();
         assert!(step.inputs[1].starts_with(w), "{:?}", step.inputs);
-        assert_eq!(run(&model), wanted(), "{core}");
+        assert_eq!(run(&model), expected(), "{core}");
     }
 }
 
@@ -276,7 +276,7 @@ fn a_kernel_for_one_scale_gets_no_weights_with_several() {
     let model = compile(weighed("Coarse"), &[Core::dsp(66), Core::CPU]).unwrap();
     let node = model.report().nodes.iter().find(|node| node.name == "weigh").unwrap();
     assert_eq!((node.core, node.refusals[0].reason.as_str()), (Core::CPU, reason));
-    assert_eq!(run(&model), wanted(), "the weights are what the dequantize node makes of them");
+    assert_eq!(run(&model), expected(), "the weights are what the dequantize node makes of them");
 }
 
 #[test]

@@ -55,7 +55,7 @@ impl Place {
     }
 
     /// The outputs without a cache.
-    fn wanted(&self) -> Vec<u32> {
+    fn expected(&self) -> Vec<u32> {
         let (outputs, report, _) = run(&self.model(), None).unwrap();
         assert_eq!(report, None);
         outputs
@@ -89,7 +89,7 @@ fn counts(report: &CacheReport) -> (usize, usize) {
 #[test]
 fn the_second_time_nothing_is_packed() {
     let place = Place::new();
-    let wanted = place.wanted();
+    let wanted = place.expected();
     let (outputs, first, notices) = place.run(0).unwrap();
     assert_eq!((outputs, &first.outcome), (wanted.clone(), &CacheOutcome::Miss));
     assert!(counts(&first) == (0, 2) && notices.is_empty(), "{first:?}");
@@ -131,7 +131,7 @@ fn plans_that_are_made_in_runs_are_answered_as_well() {
 #[test]
 fn versions_go_up() {
     let place = Place::new();
-    let wanted = place.wanted();
+    let wanted = place.expected();
     place.run(5).unwrap();
     let (outputs, report, notices) = place.run(6).unwrap();
     assert_eq!((outputs, counts(&report)), (wanted.clone(), (0, 2)));
@@ -156,7 +156,7 @@ fn another_model_of_the_same_name_is_packed_anew() {
     place.write_model(2);
     let (outputs, report, _) = place.run(0).unwrap();
     assert_eq!(report.outcome, CacheOutcome::Rebuilt("it belongs to another model".to_owned()));
-    assert_eq!((&outputs, counts(&report)), (&place.wanted(), (0, 2)));
+    assert_eq!((&outputs, counts(&report)), (&place.expected(), (0, 2)));
     assert_ne!(outputs, before);
     assert_eq!(counts(&place.run(0).unwrap().1), (2, 0));
 }
@@ -176,7 +176,7 @@ fn a_folder_that_is_not_there_is_an_error_and_one_that_takes_nothing_is_not() {
     fs::create_dir(&file).unwrap();
     fs::write(file.join("full"), "").unwrap();
     let (outputs, report, notices) = place.run(0).unwrap();
-    assert_eq!((outputs, counts(&report)), (place.wanted(), (0, 2)));
+    assert_eq!((outputs, counts(&report)), (place.expected(), (0, 2)));
     assert!(report.not_saved.is_some() && notices.len() == 2, "{notices:?}");
     assert!(notices[1].contains("could not be saved: "), "{notices:?}");
     assert_eq!(place.file(), file, "no part of a file is left");
@@ -231,7 +231,7 @@ fn files_that_end_early_are_made_again() {
 #[test]
 fn those_who_load_at_once_end_right() {
     let place = Place::new();
-    let wanted = place.wanted();
+    let wanted = place.expected();
     for _ in 0..20 {
         let start = Barrier::new(4);
         let load = || {

@@ -43,7 +43,7 @@ fn counts(model: &Model) -> (usize, usize) {
 }
 
 /// What a model of the graph gives.
-fn wanted(seed: usize) -> Vec<u32> {
+fn expected(seed: usize) -> Vec<u32> {
     let model = Runtime::new().unwrap().load(graph(TEXT, seed), &LoadOptions::default());
     run(&model.unwrap())
 }
@@ -58,10 +58,10 @@ fn graphs_are_packed_once() {
     let dir = tempfile::tempdir().unwrap();
     for of in [(0, 2), (2, 0), (2, 0)] {
         let model = runtime().load(graph(TEXT, 1), &options(dir.path(), 0)).unwrap();
-        assert_eq!((counts(&model), run(&model)), (of, wanted(1)));
+        assert_eq!((counts(&model), run(&model)), (of, expected(1)));
     }
     let other = runtime().load(graph(TEXT, 2), &options(dir.path(), 0)).unwrap();
-    assert_eq!((counts(&other), run(&other)), ((0, 2), wanted(2)), "it has a file of its own");
+    assert_eq!((counts(&other), run(&other)), ((0, 2), expected(2)), "it has a file of its own");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     let older = runtime().load(graph(TEXT, 1), &options(dir.path(), 1)).unwrap();
     assert!(matches!(older.cache().unwrap().outcome, CacheOutcome::Rebuilt(_)));
@@ -88,7 +88,7 @@ fn a_compilation_that_failed_may_be_corrected() {
         model
     });
     for model in models {
-        assert_eq!(run(&model), wanted(1));
+        assert_eq!(run(&model), expected(1));
     }
 }
 
@@ -107,14 +107,14 @@ fn models_come_back_without_their_graph() {
     );
     runtime().load(graph(TEXT, 1), &options(dir.path(), 3)).unwrap();
     let model = restore(None, 3).unwrap();
-    assert_eq!((counts(&model), run(&model)), ((2, 0), wanted(1)));
+    assert_eq!((counts(&model), run(&model)), ((2, 0), expected(1)));
     assert_eq!(code(restore(None, 2)), ErrorCode::InvalidState, "it is newer");
     assert_eq!(code(restore(None, 4)), ErrorCode::InvalidState, "it is older");
     assert_eq!(code(restore(Some("other"), 3)), ErrorCode::InvalidArgument);
     let other = TEXT.replace("graph small", "graph other");
     runtime().load(graph(&other, 2), &options(dir.path(), 3)).unwrap();
     assert_eq!(code(restore(None, 3)), ErrorCode::InvalidArgument, "there are two");
-    assert_eq!(run(&restore(Some("other"), 3).unwrap()), wanted(2));
+    assert_eq!(run(&restore(Some("other"), 3).unwrap()), expected(2));
     // A file that is loaded as one that can be exported leaves its graph as well.
     let file = dir.path().join("third.graph");
     fs::write(&file, "graph third\n  input x: f32[3,40]\n  y = Relu@14(x)\n  output y\n").unwrap();
@@ -133,7 +133,7 @@ fn ranges_of_dimensions_come_back_as_well() {
     let model = runtime().load(graph(&text, 1), &asked).unwrap();
     let again = runtime().load(LoadSource::Cached(None), &options(dir.path(), 0)).unwrap();
     assert_eq!(again.ranges(), model.ranges());
-    assert_eq!((counts(&again), run(&again)), ((2, 0), wanted(1)));
+    assert_eq!((counts(&again), run(&again)), ((2, 0), expected(1)));
     assert_eq!(run_of(&again, 7), run_of(&model, 7));
 }
 
@@ -143,13 +143,13 @@ fn exported_models_need_no_packing() {
     let bytes = model.export().unwrap();
     assert_eq!(model.export().unwrap(), bytes);
     let again = runtime().load(&bytes, &LoadOptions::default()).unwrap();
-    assert_eq!((counts(&again), run(&again)), ((2, 0), wanted(1)));
+    assert_eq!((counts(&again), run(&again)), ((2, 0), expected(1)));
     assert_eq!(again.cache().unwrap().outcome, CacheOutcome::Hit);
     assert_eq!(again.export().unwrap_err().code(), ErrorCode::InvalidState, "it was not asked to");
     let third = runtime().load(&bytes, &exportable()).unwrap();
     assert_eq!(counts(&third), (2, 0));
     let fourth = runtime().load(&third.export().unwrap(), &LoadOptions::default()).unwrap();
-    assert_eq!((counts(&fourth), run(&fourth)), ((2, 0), wanted(1)));
+    assert_eq!((counts(&fourth), run(&fourth)), ((2, 0), expected(1)));
     let plain = Runtime::new().unwrap().load(graph(TEXT, 1), &LoadOptions::default()).unwrap();
     assert_eq!(plain.export().unwrap_err().code(), ErrorCode::InvalidState);
 }
@@ -174,19 +174,19 @@ fn prepared_model_files_are_used_where_they_fit() {
     let [plain, prepared] =
         [("plain.udm", false), ("prepared.udm", true)].map(|(name, is)| file(&dir, name, 1, is));
     let model = runtime().load(&plain, &LoadOptions::default()).unwrap();
-    assert_eq!((model.cache(), run(&model)), (None, wanted(1)));
+    assert_eq!((model.cache(), run(&model)), (None, expected(1)));
     let model = runtime().load(&prepared, &LoadOptions::default()).unwrap();
-    assert_eq!((counts(&model), run(&model)), ((2, 0), wanted(1)));
+    assert_eq!((counts(&model), run(&model)), ((2, 0), expected(1)));
     // What was prepared for other weights is for another model.
     let of_file = |path: &Path| {
-        let container = Container::read(&ModelBytes::of(path).unwrap()).unwrap();
+        let container = Container::read(&ModelBytes::map(path).unwrap()).unwrap();
         container.contents().unwrap()
     };
     let mut other = of_file(&file(&dir, "other.udm", 2, false));
     other.sections = of_file(&prepared).sections;
     other.write(&dir.path().join("mixed.udm")).unwrap();
     let model = runtime().load(dir.path().join("mixed.udm"), &LoadOptions::default()).unwrap();
-    assert_eq!((counts(&model), run(&model)), ((0, 2), wanted(2)));
+    assert_eq!((counts(&model), run(&model)), ((0, 2), expected(2)));
     let notice =
         "the prepacked weights in the model file are not used: it belongs to another model";
     assert_eq!(model.report().notices, [notice]);
@@ -196,7 +196,7 @@ fn prepared_model_files_are_used_where_they_fit() {
 fn damaged_model_files_are_refused_or_run_right() {
     let dir = tempfile::tempdir().unwrap();
     let good = fs::read(file(&dir, "good.udm", 1, true)).unwrap();
-    let (wanted, runtime) = (wanted(1), runtime());
+    let (wanted, runtime) = (expected(1), runtime());
     let mut refused = 0;
     let header = 8 + usize::try_from(u64::from_le_bytes(*good.first_chunk().unwrap())).unwrap();
     for turn in 0..1000 {
@@ -225,7 +225,7 @@ fn files_of_caches_that_hold_graphs_may_be_damaged() {
     let compile = || runtime().load(graph(TEXT, 1), &options(dir.path(), 0)).unwrap();
     compile();
     let path = fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().path();
-    let (good, wanted) = (fs::read(&path).unwrap(), wanted(1));
+    let (good, wanted) = (fs::read(&path).unwrap(), expected(1));
     for turn in 0..200 {
         let (mut bad, mut random) = (good.clone(), Random::new(turn + 7));
         bad[random.below(good.len())] ^= 1 << random.below(8);

@@ -66,7 +66,7 @@ fn compiled(text: &str, options: &CompileOptions) -> Model {
 
 fn input(scale: f32) -> Tensor {
     let numbers: Vec<f32> = (0..192u8).map(|n| scale * (f32::from(n % 37) - 9.0)).collect();
-    Tensor::of(Shape::new(&[1, 3, 8, 8]).unwrap(), &numbers).unwrap()
+    Tensor::from_slice(Shape::new(&[1, 3, 8, 8]).unwrap(), &numbers).unwrap()
 }
 
 /// What a model gives in a session of its own, bit for bit, for several inputs one after the other.
@@ -124,8 +124,8 @@ fn b17_what_the_cache_writes_back_by_itself_changes_nothing() {
 #[test]
 fn b17_models_are_planned_for_devices_as_they_are() {
     let of = |coherence| {
-        let dsp = DeviceSpec { coherence, ..DeviceSpec::of(Core::DSP_V68) };
-        let devices = [DeviceSpec::of(Core::CPU), dsp];
+        let dsp = DeviceSpec { coherence, ..DeviceSpec::new(Core::DSP_V68) };
+        let devices = [DeviceSpec::new(Core::CPU), dsp];
         let runtime = Runtime::builder().devices(devices).build().unwrap();
         let graph = Graph::parse(NETWORK).unwrap();
         let model =
@@ -139,7 +139,7 @@ fn b17_models_are_planned_for_devices_as_they_are() {
     assert_eq!(results(&model), results(&coherent));
     // A submitted run goes from queue to queue.
     let dsp = runtime.devices().get(CoreKind::Dsp, 0).unwrap();
-    let x = udo_runtime::device::DeviceTensor::of(&dsp, &input(0.0625)).unwrap();
+    let x = udo_runtime::device::DeviceTensor::from_tensor(&dsp, &input(0.0625)).unwrap();
     let mut session = model.session().unwrap();
     let run = session.submit(&[x], &[None, None], RunOptions::default()).unwrap();
     run.wait().unwrap();

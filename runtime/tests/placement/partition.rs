@@ -321,7 +321,7 @@ struct RandomGraph {
 }
 
 impl RandomGraph {
-    fn of(most: usize, dice: &mut Random) -> Self {
+    fn new(most: usize, dice: &mut Random) -> Self {
         let mut text = String::from("graph net\n  input x: f32[8,64]\n");
         for width in WIDTHS {
             for to in WIDTHS {
@@ -411,7 +411,7 @@ fn random_graphs_are_placed_where_they_cost_least() {
     for seed in 0..30u64 {
         let mut dice = Random::new(seed);
         let most = if seed == 0 { 10 } else { 3 + dice.below(6) };
-        let (random, costs) = (RandomGraph::of(most, &mut dice), random_costs(&mut dice));
+        let (random, costs) = (RandomGraph::new(most, &mut dice), random_costs(&mut dice));
         let mut of = options(&[Core::CPU, Core::GPU], &[]);
         of.place.costs = Some(costs.clone());
         let found = compile(&random.text, &of).unwrap();

@@ -107,7 +107,7 @@ fn attr(name: &str, value: Attr) -> impl FnOnce(&mut Graph, &mut Node) {
 }
 
 /// A graph of its own.
-fn held() -> Attr {
+fn subgraph_attribute() -> Attr {
     Attr::Graph(Box::new(Graph::new("held")))
 }
 
@@ -148,8 +148,10 @@ fn several_packages_of_one_type_need_a_choice() {
 #[test]
 fn left_out_parameters_and_constant_inputs_take_their_defaults() {
     let given = graph(|graph, node| {
-        let shift = graph
-            .add_constant("shift", Tensor::of::<f32>(Shape::new(&[1]).unwrap(), &[10.0]).unwrap());
+        let shift = graph.add_constant(
+            "shift",
+            Tensor::from_slice::<f32>(Shape::new(&[1]).unwrap(), &[10.0]).unwrap(),
+        );
         node.inputs.push(Some(shift));
         node.attrs.push(("slope".to_owned(), Attr::Int(1)));
     });
@@ -194,10 +196,10 @@ fn a_node_that_does_not_fit_its_schema_is_refused_by_name() {
             "attribute \"axes\" is an integer, expected a list of integers",
         ),
         (
-            graph(attr("body", held())),
+            graph(attr("body", subgraph_attribute())),
             "attribute \"body\" is not a parameter of operator Relu, which has slope, steps, mode, axes",
         ),
-        (graph(attr("mode", held())), "attribute \"mode\" is a graph, expected text"),
+        (graph(attr("mode", subgraph_attribute())), "attribute \"mode\" is a graph, expected text"),
         (
             graph(attr("axes", Attr::Graphs(Vec::new()))),
             "attribute \"axes\" is a list of graphs, expected a list of integers",
@@ -230,7 +232,7 @@ fn what_a_config_does_not_declare_is_said_with_the_line_that_does() {
             "declare it in {list} of Relu in the package's config: {line}; then `udo new` and `udo build`"
         ))
     };
-    let tensor = Tensor::of::<i64>(Shape::new(&[1]).unwrap(), &[1]).unwrap();
+    let tensor = Tensor::from_slice::<i64>(Shape::new(&[1]).unwrap(), &[1]).unwrap();
     let cases = [
         ("axis", Attr::Int(1), "scalar_params", r#"{"name": "axis", "data_type": "INT_32"}"#),
         ("far", Attr::Int(1 << 40), "scalar_params", r#"{"name": "far", "data_type": "INT_64"}"#),
@@ -269,7 +271,7 @@ fn what_a_config_does_not_declare_is_said_with_the_line_that_does() {
     for (name, value, list, wanted) in cases {
         assert_eq!(help(graph(attr(name, value)), &[&MINE]), line(list, wanted), "{name}");
     }
-    assert_eq!(help(graph(attr("body", held())), &[&MINE]), None);
+    assert_eq!(help(graph(attr("body", subgraph_attribute())), &[&MINE]), None);
     // A built-in operator has no config.
     assert_eq!(help(graph(attr("axis", Attr::Int(1))), &[]), None);
     let of_type = |dtype: DType| {

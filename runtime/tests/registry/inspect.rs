@@ -3,7 +3,7 @@
 use std::fs;
 
 use tempfile::tempdir;
-use udo_api::{Core, ParamKind, Side, Wanted, types};
+use udo_api::{Core, ParamKind, PortTypes, Side, types};
 use udo_engine::package::index::IndexEntry;
 use udo_engine::package::{Contents, Listing, Manifest, ManifestRule, Tier, host_target, inspect};
 use udo_test_support::packages::*;
@@ -23,8 +23,10 @@ fn manifests_say_what_the_tables_hold() {
     let cpu = Manifest::read(&scale().cpu).unwrap().unwrap();
     assert!(cpu.is_implementation() && !reg.is_implementation());
     let rule = |side, wanted| ManifestRule { side, port: 0, wanted };
-    let rules =
-        [rule(Side::Input, Wanted::Types(types::F32)), rule(Side::Output, Wanted::SameAsInput(0))];
+    let rules = [
+        rule(Side::Input, PortTypes::Types(types::F32)),
+        rule(Side::Output, PortTypes::SameAsInput(0)),
+    ];
     assert_eq!(cpu.kernels[0].rules, rules);
 }
 

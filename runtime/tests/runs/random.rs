@@ -25,7 +25,7 @@ const TEXT: &str = "graph g
 ";
 
 /// How many runs: `UDO_RANDOM_RUNS`, else as many as a test has time for.
-fn wanted() -> u64 {
+fn requested_runs() -> u64 {
     std::env::var("UDO_RANDOM_RUNS").ok().and_then(|wanted| wanted.parse().ok()).unwrap_or(200)
 }
 
@@ -73,7 +73,7 @@ fn several(mut random: Random, runtime: &Runtime, mut sessions: [Session; 2], st
         })
         .collect();
     let mut in_flight = Vec::new();
-    for _ in 0..wanted() / 4 {
+    for _ in 0..requested_runs() / 4 {
         let (of, given) = (random.below(2), random.below(4));
         let timeout = (random.below(3) == 0)
             .then(|| Duration::from_micros(u64::try_from(random.below(200)).unwrap()));

@@ -23,6 +23,8 @@ pub mod doubles;
 #[cfg(feature = "runtime")]
 pub mod fixture;
 #[cfg(feature = "runtime")]
+pub mod graph_files;
+#[cfg(feature = "runtime")]
 pub mod graphs;
 #[cfg(feature = "runtime")]
 pub mod guide;
@@ -44,7 +46,5 @@ pub mod proto;
 pub mod random;
 #[cfg(feature = "runtime")]
 pub mod small;
-#[cfg(feature = "runtime")]
-pub mod texts;
 #[cfg(feature = "runtime")]
 pub mod varied;

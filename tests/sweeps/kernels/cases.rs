@@ -19,7 +19,7 @@ use super::config::{integers, type_name};
 
 /// How a case runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Target {
     Cpu,
     Dsp,
     Gpu(Where, Stored),
@@ -37,7 +37,7 @@ pub(crate) enum Stored {
     Halves,
 }
 
-impl Way {
+impl Target {
     pub(crate) const GPU: Self = Self::Gpu(Where::Emulated, Stored::Singles);
     pub(crate) const HALVES: Self = Self::Gpu(Where::Emulated, Stored::Halves);
     pub(crate) const DEVICE: Self = Self::Gpu(Where::Device, Stored::Singles);
@@ -88,7 +88,7 @@ struct Bytes {
 
 impl Bytes {
     /// One with all of these numbers, whose scale is a power of two so that it rounds none of its own.
-    fn of(values: &[f64]) -> Self {
+    fn covering(values: &[f64]) -> Self {
         let low = values.iter().copied().fold(0.0, f64::min);
         let high = values.iter().copied().fold(0.0, f64::max);
         let scale = ((high - low) / 250.0).max(1.0 / 1024.0).log2().ceil().exp2();
@@ -119,12 +119,12 @@ pub(crate) fn outcome(
     name: &str,
     operator: &Operator,
     case: &Case,
-    way: Way,
+    way: Target,
 ) -> Option<Outcome> {
     let mut arguments = case.arguments.clone();
     let mut storage = operator.storage(way.floats());
     let mut codes: [Vec<Option<Bytes>>; 2] = Default::default();
-    if way == Way::Dsp {
+    if way == Target::Dsp {
         codes[0] = to_bytes(&mut arguments)?;
         let settings = Settings::new(Arithmetic::F32, storage.clone());
         let outputs = operator.program().evaluate(&arguments, &settings).ok()?;
@@ -133,8 +133,8 @@ pub(crate) fn outcome(
             if values.iter().any(|value| !value.is_finite()) {
                 return None;
             }
-            let bytes =
-                matches!(output.tensor.elements, Elements::Float(_)).then(|| Bytes::of(&values));
+            let bytes = matches!(output.tensor.elements, Elements::Float(_))
+                .then(|| Bytes::covering(&values));
             if let Some(bytes) = bytes {
                 *storage = bytes.storage();
             }
@@ -147,7 +147,7 @@ pub(crate) fn outcome(
     let graph = Graph::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let model = compile_graph(graph, operators, &way.options());
     let model = model.unwrap_or_else(|error| panic!("{name}, {way:?}: {error:?}\n{text}"));
-    if let Way::Gpu(place, _) = way {
+    if let Target::Gpu(place, _) = way {
         let nodes = &model.report().nodes;
         let node = nodes.iter().find(|node| node.op == type_name(name)).unwrap();
         let is_emulated = node.backend.as_deref() == Some("work items on host threads");
@@ -156,7 +156,7 @@ pub(crate) fn outcome(
     let mut session = model.session().unwrap();
     for (port, argument) in operator.signature.inputs.iter().zip(&arguments.inputs) {
         if let (Argument::Tensor(tensor), false) = (argument, port.is_static) {
-            session.set_input(&port.name, &given(name, tensor)).unwrap();
+            session.set_input(&port.name, &input_tensor(name, tensor)).unwrap();
         }
     }
     if let Err(error) = session.run() {
@@ -174,7 +174,7 @@ pub(crate) fn outcome(
             }),
             (Class::Float, _) => as_each(session.output::<f32>(name_of).unwrap(), f64::from),
         };
-        held(&values, wanted)
+        first_mismatch(&values, wanted)
     });
     Some(match found.find_map(|found| found) {
         Some(what) => Outcome::Wrong(format!("{what}\n{text}")),
@@ -183,16 +183,20 @@ pub(crate) fn outcome(
 }
 
 /// An input of an operator as a run gets it.
-fn given(name: &str, tensor: &Tensor) -> memory::Tensor {
+fn input_tensor(name: &str, tensor: &Tensor) -> memory::Tensor {
     let shape = Shape::new(&tensor.dims).unwrap();
     let numbers = reals(tensor);
     let given = match (&tensor.elements, integers(name)) {
-        (Elements::Int(values), DType::I64) => memory::Tensor::of(shape, values),
-        (Elements::Int(_), _) => memory::Tensor::of(shape, &as_each(&numbers, |n| n as i32)),
-        (Elements::Bool(_), _) => {
-            memory::Tensor::of(shape, &as_each(&numbers, |n| Bool::from(n != 0.0)))
+        (Elements::Int(values), DType::I64) => memory::Tensor::from_slice(shape, values),
+        (Elements::Int(_), _) => {
+            memory::Tensor::from_slice(shape, &as_each(&numbers, |n| n as i32))
         }
-        (Elements::Float(_), _) => memory::Tensor::of(shape, &as_each(&numbers, |n| n as f32)),
+        (Elements::Bool(_), _) => {
+            memory::Tensor::from_slice(shape, &as_each(&numbers, |n| Bool::from(n != 0.0)))
+        }
+        (Elements::Float(_), _) => {
+            memory::Tensor::from_slice(shape, &as_each(&numbers, |n| n as f32))
+        }
     };
     given.unwrap()
 }
@@ -202,7 +206,7 @@ fn as_each<T: Copy, U>(values: &[T], turned: impl Fn(T) -> U) -> Vec<U> {
 }
 
 /// The first element that is too far off.
-fn held(values: &[f64], wanted: &Evaluated) -> Option<String> {
+fn first_mismatch(values: &[f64], wanted: &Evaluated) -> Option<String> {
     let numbers = reals(&wanted.tensor);
     if values.len() != numbers.len() {
         return Some(format!("{} elements, expected {}", values.len(), numbers.len()));
@@ -230,7 +234,7 @@ fn to_bytes(arguments: &mut Arguments) -> Option<Vec<Option<Bytes>>> {
         if values.iter().any(|value| !value.is_finite()) {
             return None;
         }
-        let bytes = Bytes::of(values);
+        let bytes = Bytes::covering(values);
         for value in values.iter_mut() {
             *value = bytes.nearest(*value);
         }

@@ -64,7 +64,7 @@ struct Formula {
 }
 
 impl Formula {
-    fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+    fn new(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         Ok(Self { share: cx.float32("share")?, gain: cx.float32("gain")? })
     }
 
@@ -84,11 +84,11 @@ struct BlendF32 {
 impl Kernel for BlendF32 {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let cols = cx.input(1)?.len();
-        Ok(Self { formula: Formula::of(cx)?, cols })
+        Ok(Self { formula: Formula::new(cx)?, cols })
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::of::<f32>(self.cols)
+        Workspace::for_elements::<f32>(self.cols)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -141,7 +141,7 @@ impl GpuKernel for BlendGpu {
         let (x, cols) = (cx.input(0)?, cx.input(1)?.len());
         let rows = x.len().checked_div(cols).unwrap_or(0);
         let wide = |_| Error::new(format!("{cols} columns are too many"));
-        Ok(Self { formula: Formula::of(cx)?, rows, cols: u32::try_from(cols).map_err(wide)? })
+        Ok(Self { formula: Formula::new(cx)?, rows, cols: u32::try_from(cols).map_err(wide)? })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {

@@ -41,7 +41,7 @@ pub(crate) struct Mutant {
     pub(crate) caught_by: &'static [&'static str],
 }
 
-pub(crate) const fn of(
+pub(crate) const fn mutant(
     base: Base,
     (name, file): (&'static str, &'static str),
     (find, put): (&'static str, &'static str),
@@ -57,7 +57,7 @@ pub(crate) const fn blend(
     core: &'static str,
     caught_by: &'static [&'static str],
 ) -> Mutant {
-    of(Base::Blend, (name, "lib"), (find, put), (core, caught_by))
+    mutant(Base::Blend, (name, "lib"), (find, put), (core, caught_by))
 }
 
 /// Every bug.

@@ -177,7 +177,7 @@ impl FinalizedKernel {
     }
 
     /// Returns the inputs that execute reads although they are packed.
-    pub fn kept(&self) -> &[usize] {
+    pub fn retained_inputs(&self) -> &[usize] {
         &self.kept
     }
 

@@ -95,7 +95,7 @@ impl Buffer {
     ///
     /// # Errors
     /// The system does not provide the memory.
-    pub fn of(bytes: &[u8]) -> Result<Self, OutOfMemory> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, OutOfMemory> {
         let mut buffer = Self::zeroed(bytes.len())?;
         buffer.bytes_mut().copy_from_slice(bytes);
         Ok(buffer)

@@ -220,7 +220,7 @@ fn copy_desc(desc: &TensorDesc) -> Result<TensorDesc, String> {
         return Err(String::new());
     }
     let Some(encoding) = desc.axis_encoding() else { return Ok(*desc) };
-    AxisEncoding::of(encoding.axis(), encoding.scales(), encoding.zero_points())
+    AxisEncoding::intern(encoding.axis(), encoding.scales(), encoding.zero_points())
         .map(|kept| desc.with_axis_encoding(kept))
         .map_err(|why| format!(": {why}"))
 }

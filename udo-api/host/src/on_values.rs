@@ -98,7 +98,7 @@ impl FinalizedKernel {
             let state = ConvertingKernel { inner, inputs, ways: placed, tensors_at, bytes };
             Box::into_raw(Box::new(state)).cast()
         };
-        Some(self.wrapped(&VTABLE, Workspace::of::<u8>(bytes), boxed))
+        Some(self.wrapped(&VTABLE, Workspace::for_elements::<u8>(bytes), boxed))
     }
 }
 

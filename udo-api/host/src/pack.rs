@@ -547,7 +547,7 @@ mod tests {
     #[test]
     fn what_encodings_say_tells_packed_constants_apart() {
         let along = |axis: usize, scales: &[f32], zero_points: &[i32]| {
-            Some(Encodings::PerAxis(AxisEncoding::of(axis, scales, zero_points).unwrap()))
+            Some(Encodings::PerAxis(AxisEncoding::intern(axis, scales, zero_points).unwrap()))
         };
         let whole = |scale: f32, zero_point: i32| {
             Some(Encodings::PerTensor(Encoding { scale, zero_point }))

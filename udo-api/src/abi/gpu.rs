@@ -37,13 +37,13 @@ abi_struct! {
 }
 
 impl GpuArg {
-    const fn of(kind: u32, bits: u64) -> Self {
+    const fn new(kind: u32, bits: u64) -> Self {
         Self { kind, reserved: 0, bits }
     }
 
     pub(crate) const fn of_word(kind: u32, bits: u32) -> Self {
         // `u64::from` is not const.
-        Self::of(kind, bits as u64)
+        Self::new(kind, bits as u64)
     }
 
     /// Passes the buffer of input `port`.
@@ -79,7 +79,7 @@ impl GpuArg {
 
     /// Passes local memory of `bytes` bytes for each work group.
     pub const fn local(bytes: usize) -> Self {
-        Self::of(7, bytes as u64)
+        Self::new(7, bytes as u64)
     }
 
     /// Returns the value; `None` for a kind or a number that this version does not know.

@@ -47,13 +47,15 @@ impl<'a> AcceptCx<'a> {
     /// The pointers of `args`, and those behind them, must be valid for `'a`.
     pub(crate) unsafe fn from_raw(args: &'a AcceptArgs) -> Self {
         // SAFETY: by the caller's promise `outputs` and `epilogue` have as many elements as their counts say.
-        unsafe { Self::of(&args.node, args.outputs, args.core, args.epilogue, args.epilogue_count) }
+        unsafe {
+            Self::from_args(&args.node, args.outputs, args.core, args.epilogue, args.epilogue_count)
+        }
     }
 
     /// # Safety
     /// The pointers of `node`, and those behind them, must be valid for `'a`; `outputs` must point to as many
     /// descriptions as the node has outputs, and `epilogue` to `count` steps.
-    unsafe fn of(
+    unsafe fn from_args(
         node: &'a NodeArgs,
         outputs: *const TensorDesc,
         core: Core,
@@ -124,7 +126,8 @@ impl<'a> FinalizeCx<'a> {
     pub(crate) unsafe fn from_raw(args: &'a FinalizeArgs) -> Self {
         let FinalizeArgs { node, outputs, core, epilogue, epilogue_count, .. } = args;
         // SAFETY: by the caller's promise `outputs` and `epilogue` have as many elements as their counts say.
-        let accepted = unsafe { AcceptCx::of(node, *outputs, *core, *epilogue, *epilogue_count) };
+        let accepted =
+            unsafe { AcceptCx::from_args(node, *outputs, *core, *epilogue, *epilogue_count) };
         Self { accepted, args }
     }
 

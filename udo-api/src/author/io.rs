@@ -86,7 +86,7 @@ impl<'a> Io<'a> {
             scratch: Scratch { ptr: args.scratch, left: args.scratch_bytes, marker: PhantomData },
             // SAFETY: the functions of the table follow the ABI during the call.
             parallel: unsafe { Parallel::of_table(parallel) },
-            packed: PackedConstants::of(packed),
+            packed: PackedConstants::new(packed),
             geometry: Geometry {
                 ptr: args.geometry,
                 left: args.geometry_bytes,

@@ -175,7 +175,7 @@ impl fmt::Debug for PackedConstants<'_> {
 
 impl<'a> PackedConstants<'a> {
     /// The caller guarantees that each span is one packed constant of the kernel, valid for `'a`.
-    pub(super) const fn of(spans: &'a [Span]) -> Self {
+    pub(super) const fn new(spans: &'a [Span]) -> Self {
         Self { spans }
     }
 

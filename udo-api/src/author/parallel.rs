@@ -49,7 +49,7 @@ impl Stop<'_> {
     }
 
     fn check(self) -> Result<(), ExecError> {
-        if self.is_set() { Err(ExecError::of(Status::CANCELLED)) } else { Ok(()) }
+        if self.is_set() { Err(ExecError::new(Status::CANCELLED)) } else { Ok(()) }
     }
 }
 
@@ -99,7 +99,7 @@ impl<'a> Parallel<'a> {
                 body(index)
             });
         };
-        let failure = Failure { error: ExecError::of(Status::OK), traces: Traces::NONE };
+        let failure = Failure { error: ExecError::new(Status::OK), traces: Traces::NONE };
         let (failed, failure) = (AtomicBool::new(false), Mutex::new(failure));
         let task = Task { body, stop, failed, failure };
         // SAFETY: `work` takes a task, and the host returns when all calls are done.
@@ -238,11 +238,11 @@ unsafe extern "C" fn work(ctx: *const c_void, index: usize) {
         let used = cell.leave();
         let error = match outcome {
             Ok(Ok(())) if !used => return,
-            Ok(Ok(())) => ExecError::of(Status::OK),
+            Ok(Ok(())) => ExecError::new(Status::OK),
             Ok(Err(error)) => error,
             Err(payload) => {
                 cell.disarmed(|| guard::discard(payload));
-                ExecError::of(Status::PANICKED)
+                ExecError::new(Status::PANICKED)
             }
         };
         record(task, cell, error);

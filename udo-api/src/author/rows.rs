@@ -13,7 +13,7 @@ pub(super) struct RowShape {
 }
 
 impl RowShape {
-    pub(super) fn of(arg: &TensorArg) -> Self {
+    pub(super) fn new(arg: &TensorArg) -> Self {
         let cols = arg.shape().last().copied().unwrap_or(1);
         let rows = if cols == 0 || arg.data.is_null() { 0 } else { arg.len / cols };
         Self { rows, cols, stride: arg.row_stride }

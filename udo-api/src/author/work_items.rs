@@ -52,7 +52,7 @@ impl<'a> SharedBuffers<'a> {
     ///
     /// # Errors
     /// The call has more outputs than [`MAX_OUTPUTS`], strided rows, or too little scratch.
-    pub(crate) fn of(io: Io<'a>, scratch: &'a ScratchBuffers) -> Result<Self, ExecError> {
+    pub(crate) fn new(io: Io<'a>, scratch: &'a ScratchBuffers) -> Result<Self, ExecError> {
         let Io { inputs, mut outputs, scratch: mut room, packed, .. } = io;
         let output_count = outputs.len();
         if output_count > MAX_OUTPUTS {
@@ -85,7 +85,7 @@ pub(crate) struct ScratchBuffers {
 
 impl ScratchBuffers {
     /// Lays out buffers of these sizes in bytes; `None` on overflow.
-    pub(crate) fn of(sizes: &[usize]) -> Option<Self> {
+    pub(crate) fn with_sizes(sizes: &[usize]) -> Option<Self> {
         let (mut places, mut end) = (Vec::with_capacity(sizes.len()), 0_usize);
         for &bytes in sizes {
             let start = end.checked_next_multiple_of(Workspace::ALIGN_BYTES)?;
@@ -97,7 +97,7 @@ impl ScratchBuffers {
 
     /// Returns the workspace for all of them.
     pub(crate) const fn workspace(&self) -> Workspace {
-        Workspace::of::<u8>(self.bytes)
+        Workspace::for_elements::<u8>(self.bytes)
     }
 }
 

@@ -11,8 +11,14 @@ impl Workspace {
     /// The alignment of scratch, and of each piece taken from it, in bytes.
     pub const ALIGN_BYTES: usize = 64;
 
-    /// Returns a workspace of `len` elements of type `T`.
+    /// The former name of [`Workspace::for_elements`].
+    #[doc(hidden)]
     pub const fn of<T: Element>(len: usize) -> Self {
+        Self::for_elements::<T>(len)
+    }
+
+    /// Returns a workspace of `len` elements of type `T`.
+    pub const fn for_elements<T: Element>(len: usize) -> Self {
         Self { bytes: len.saturating_mul(size_of::<T>()), flags: 0 }
     }
 

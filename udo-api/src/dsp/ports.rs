@@ -48,11 +48,18 @@ impl<T> Default for Quant<'_, T> {
 }
 
 impl<'a, T: Element> Quant<'a, T> {
+    /// The former name of [`Quant::get`].
+    #[doc(hidden)]
+    #[expect(clippy::missing_errors_doc, reason = "those of the new name")]
+    pub fn of(inputs: Inputs<'a>, port: usize) -> Result<Self, ExecError> {
+        Self::get(inputs, port)
+    }
+
     /// Returns input `port` of a kernel that implements [`Kernel`](crate::Kernel) directly.
     ///
     /// # Errors
     /// No such input, or another type.
-    pub fn of(inputs: Inputs<'a>, port: usize) -> Result<Self, ExecError> {
+    pub fn get(inputs: Inputs<'a>, port: usize) -> Result<Self, ExecError> {
         Ok(Self {
             data: inputs.get(port)?,
             shape: inputs.shape(port)?,
@@ -63,7 +70,7 @@ impl<'a, T: Element> Quant<'a, T> {
 }
 
 impl<'a, T: Element> QuantMut<'a, T> {
-    fn of(outputs: &mut Outputs<'a>, port: usize) -> Result<Self, ExecError> {
+    fn take(outputs: &mut Outputs<'a>, port: usize) -> Result<Self, ExecError> {
         let encoding = outputs.encoding(port).unwrap_or(PLAIN);
         let axis_encoding = outputs.axis_encoding(port).ok();
         let shape = outputs.shape(port)?;
@@ -114,7 +121,7 @@ impl<'a, T: Element> Quants<'a, T> {
     /// # Errors
     /// No such tensor.
     pub fn get(&self, index: usize) -> Result<Quant<'a, T>, ExecError> {
-        Quant::of(self.inputs, self.first.saturating_add(index))
+        Quant::get(self.inputs, self.first.saturating_add(index))
     }
 }
 
@@ -142,7 +149,7 @@ impl<'a, T: Element> QuantsMut<'a, T> {
     /// # Errors
     /// No such tensor, or taken before.
     pub fn take(&mut self, index: usize) -> Result<QuantMut<'a, T>, ExecError> {
-        QuantMut::of(&mut self.outputs, self.first.saturating_add(index))
+        QuantMut::take(&mut self.outputs, self.first.saturating_add(index))
     }
 }
 
@@ -203,12 +210,12 @@ impl<T: Element> DspPort for T {
     type Output<'a> = QuantMut<'a, T>;
 
     fn input<'a>(call: &mut DspCall<'a>) -> Result<Quant<'a, T>, ExecError> {
-        Quant::of(call.inputs, call.next_input())
+        Quant::get(call.inputs, call.next_input())
     }
 
     fn output<'a>(call: &mut DspCall<'a>) -> Result<QuantMut<'a, T>, ExecError> {
         let port = call.next_output();
-        QuantMut::of(call.outputs()?, port)
+        QuantMut::take(call.outputs()?, port)
     }
 }
 
@@ -220,13 +227,13 @@ impl<T: Element> DspPort for Option<T> {
 
     fn input<'a>(call: &mut DspCall<'a>) -> Result<Self::Input<'a>, ExecError> {
         let port = call.next_input();
-        call.inputs.has(port).then(|| Quant::of(call.inputs, port)).transpose()
+        call.inputs.has(port).then(|| Quant::get(call.inputs, port)).transpose()
     }
 
     fn output<'a>(call: &mut DspCall<'a>) -> Result<Self::Output<'a>, ExecError> {
         let port = call.next_output();
         let outputs = call.outputs()?;
-        outputs.has(port).then(|| QuantMut::of(outputs, port)).transpose()
+        outputs.has(port).then(|| QuantMut::take(outputs, port)).transpose()
     }
 }
 
@@ -243,7 +250,7 @@ impl<T: Element> DspPort for [T] {
     fn output<'a>(call: &mut DspCall<'a>) -> Result<QuantsMut<'a, T>, ExecError> {
         let first = call.next_output();
         // A repeated output is the last one, as `only_the_last_is_repeated` checks.
-        let outputs = call.outputs.take().ok_or(ExecError::of(Status::BAD_CALL))?;
+        let outputs = call.outputs.take().ok_or(ExecError::new(Status::BAD_CALL))?;
         Ok(QuantsMut { outputs, first, elements: PhantomData })
     }
 }
@@ -299,7 +306,7 @@ impl<'a> DspCall<'a> {
     }
 
     fn outputs(&mut self) -> Result<&mut Outputs<'a>, ExecError> {
-        self.outputs.as_mut().ok_or(ExecError::of(Status::BAD_CALL))
+        self.outputs.as_mut().ok_or(ExecError::new(Status::BAD_CALL))
     }
 }
 

@@ -82,13 +82,13 @@ impl std::error::Error for DoorError {}
 /// # Safety
 /// Runs the library's constructors, and relies on the header of its root module.
 pub unsafe fn open_rust_door(path: &Path) -> Result<*const PackageV1, DoorError> {
-    let header = lib_header_from_path(path).map_err(|e| DoorError::of(&e))?;
-    let root = header.init_root_module::<PackageRoot_Ref>().map_err(|e| DoorError::of(&e))?;
+    let header = lib_header_from_path(path).map_err(|e| DoorError::new(&e))?;
+    let root = header.init_root_module::<PackageRoot_Ref>().map_err(|e| DoorError::new(&e))?;
     Ok(root.package().0)
 }
 
 impl DoorError {
-    fn of(error: &LibraryError) -> Self {
+    fn new(error: &LibraryError) -> Self {
         let reason = match error {
             LibraryError::OpenError { .. } => "the system cannot load it",
             LibraryError::GetSymbolError { .. } => "it exports no package",

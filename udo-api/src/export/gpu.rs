@@ -101,7 +101,7 @@ impl<K: GpuKernel> GpuState<K> {
             })
         };
         if K::WORK_ITEMS.is_empty() {
-            return Err(ExecError::of(Status::NO_WORK_ITEM));
+            return Err(ExecError::new(Status::NO_WORK_ITEM));
         }
         run_launches(&self.info, &self.scratch, io, &run)
     }
@@ -125,7 +125,7 @@ fn kernel_info(
             return Err(Error::new(format!("the global size {sizes:?} is too large")));
         }
     }
-    let scratch = ScratchBuffers::of(&info.scratch).ok_or_else(|| {
+    let scratch = ScratchBuffers::with_sizes(&info.scratch).ok_or_else(|| {
         Error::new(format!("its scratch, {:?} bytes, is too large", info.scratch))
     })?;
     Ok((info, scratch))
@@ -143,7 +143,7 @@ fn run_launches(
     run: &RunLaunch<'_>,
 ) -> Result<(), ExecError> {
     let parallel = io.parallel;
-    let shared = SharedBuffers::of(io, scratch)?;
+    let shared = SharedBuffers::new(io, scratch)?;
     for (index, launch) in info.launches.iter().enumerate() {
         run(index, launch.global_size, &shared.buffers(), parallel)?;
     }

@@ -8,7 +8,7 @@ use crate::abi::{
 };
 use crate::core::Core;
 use crate::dtype::{DType, TypeSet};
-use crate::kernel::{Side, Wanted};
+use crate::kernel::{PortTypes, Side};
 
 /// Returns the size of the manifest of `package`.
 pub const fn manifest_len(package: &PackageV1, panics: PanicStrategy) -> usize {
@@ -94,7 +94,7 @@ impl Writer<'_> {
         self.byte(b'0' + (number % 10) as u8);
     }
 
-    const fn truth(&mut self, value: bool) {
+    const fn bool(&mut self, value: bool) {
         self.raw(if value { "true" } else { "false" });
     }
 
@@ -208,11 +208,11 @@ const fn write_port(out: &mut Writer<'_>, port: &Port) {
     out.key(false, "types");
     write_types(out, port.types());
     out.key(false, "optional");
-    out.truth(port.is_optional());
+    out.bool(port.is_optional());
     out.key(false, "static");
-    out.truth(port.wants_constant());
+    out.bool(port.wants_constant());
     out.key(false, "repeated");
-    out.truth(port.is_repeated());
+    out.bool(port.is_repeated());
     out.byte(b'}');
 }
 
@@ -229,7 +229,7 @@ const fn write_param(out: &mut Writer<'_>, param: &Param) {
     out.key(false, "types");
     write_types(out, param.types());
     out.key(false, "optional");
-    out.truth(param.is_optional());
+    out.bool(param.is_optional());
     out.byte(b'}');
 }
 
@@ -255,12 +255,12 @@ const fn write_rule(out: &mut Writer<'_>, rule: &PortRule) {
     out.key(false, "port");
     out.number(rule.port() as u64);
     match rule.wanted() {
-        Wanted::AsDeclared => {}
-        Wanted::Types(types) => {
+        PortTypes::AsDeclared => {}
+        PortTypes::Types(types) => {
             out.key(false, "types");
             write_types(out, types);
         }
-        Wanted::SameAsInput(input) => {
+        PortTypes::SameAsInput(input) => {
             out.key(false, "same_as_input");
             out.number(input as u64);
         }

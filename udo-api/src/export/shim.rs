@@ -129,7 +129,7 @@ pub(super) unsafe fn execute_with<S>(
     body: impl FnOnce(&S, Io<'_>) -> Result<(), ExecError>,
 ) -> u32 {
     let body = |state: &S, args: &ExecArgs| {
-        let owed = Owed::of(args);
+        let owed = Owed::new(args);
         // SAFETY: the host keeps `tensors`, `packed`, `geometry` and `parallel` valid during the call.
         let io = unsafe { Io::from_raw(args, &owed) };
         body(state, io)?;

@@ -38,11 +38,11 @@ pub(super) unsafe fn watched<S>(
 #[cold]
 fn settle(cell: &GuardCell, outcome: std::thread::Result<Result<(), ExecError>>) -> u32 {
     let error = match outcome {
-        Ok(Ok(())) => ExecError::of(Status::OK),
+        Ok(Ok(())) => ExecError::new(Status::OK),
         Ok(Err(error)) => error,
         Err(payload) => {
             guard::discard(payload);
-            ExecError::of(Status::PANICKED)
+            ExecError::new(Status::PANICKED)
         }
     };
     cell.settle(error).code()

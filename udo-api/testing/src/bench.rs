@@ -125,13 +125,21 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 impl Bench {
+    /// The former name of [`Bench::for_op`].
+    #[doc(hidden)]
+    #[track_caller]
+    #[expect(clippy::missing_panics_doc, reason = "those of the new name")]
+    pub fn of(package: &PackageV1, op: &str) -> Self {
+        Self::for_op(package, op)
+    }
+
     /// Creates a bench for operator `op` of a linked package with all its kernels; `domain:op` names an operator of a
     /// domain.
     ///
     /// # Panics
     /// The package has no such operator.
     #[track_caller]
-    pub fn of(package: &PackageV1, op: &str) -> Self {
+    pub fn for_op(package: &PackageV1, op: &str) -> Self {
         let (domain, name) = op.split_once(':').unwrap_or(("", op));
         let is_meant =
             |def: &&OpDef| def.schema().name() == name && def.schema().domain() == domain;
@@ -322,7 +330,7 @@ impl Bench {
         scales: &[f32],
         zero_points: &[i32],
     ) -> Self {
-        match AxisEncoding::of(axis, scales, zero_points) {
+        match AxisEncoding::intern(axis, scales, zero_points) {
             Ok(encoding) => self.encodings.push((port, Encodings::PerAxis(encoding))),
             Err(error) => panic!("{error}"),
         }

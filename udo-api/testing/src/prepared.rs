@@ -635,7 +635,7 @@ mod tests {
         }
 
         fn workspace(&self) -> Workspace {
-            Workspace::of::<f32>(4)
+            Workspace::for_elements::<f32>(4)
         }
 
         fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {

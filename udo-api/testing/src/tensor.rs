@@ -51,7 +51,7 @@ impl Tensor {
     #[must_use]
     #[track_caller]
     pub fn encoded_per_axis(mut self, axis: usize, scales: &[f32], zero_points: &[i32]) -> Self {
-        let encoding = AxisEncoding::of(axis, scales, zero_points);
+        let encoding = AxisEncoding::intern(axis, scales, zero_points);
         let encoded = encoding.map(|encoding| self.desc.with_axis_encoding(encoding));
         match encoded.and_then(|desc| desc.check_encoding().map(|()| desc)) {
             Ok(desc) => self.desc = desc,
@@ -106,7 +106,7 @@ impl Tensor {
 
 #[track_caller]
 fn buffer(bytes: &[u8]) -> Buffer {
-    Buffer::of(bytes).unwrap_or_else(|error| panic!("a tensor {error}"))
+    Buffer::from_bytes(bytes).unwrap_or_else(|error| panic!("a tensor {error}"))
 }
 
 #[track_caller]

@@ -43,7 +43,7 @@ impl Kernel for Rows {
         let encoding = inputs.axis_encoding(1)?;
         let scales = packed.get(self.scales)?;
         for (at, y) in outputs.take::<f32>(0)?.iter_mut().enumerate() {
-            let row = encoding.at(at / 3).ok_or(ExecError::of(Status::BAD_CALL))?;
+            let row = encoding.at(at / 3).ok_or(ExecError::new(Status::BAD_CALL))?;
             let row = Encoding { scale: scales[at / 3], ..row };
             *y = row.dequantize(w[at]) + f32::from(x[at]);
         }
@@ -97,7 +97,7 @@ dsp_kernel!(Thrice = thrice(out: [i8], in: [i8], params: {}));
 
 #[expect(clippy::needless_pass_by_value, reason = "outputs belong to the call")]
 fn thrice(out: QuantMut<'_, i8>, x: Quant<'_, i8>, _: Scratch<'_>) -> Result<(), ExecError> {
-    let missing = ExecError::of(Status::BAD_CALL);
+    let missing = ExecError::new(Status::BAD_CALL);
     let by = [x.axis_encoding.ok_or(missing)?, out.axis_encoding.ok_or(missing)?];
     for (at, (y, &x)) in out.data.iter_mut().zip(x.data).enumerate() {
         let (from, to) = (by[0].at(at % 3).ok_or(missing)?, by[1].at(at / 3).ok_or(missing)?);

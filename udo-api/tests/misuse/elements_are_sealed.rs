@@ -2,9 +2,9 @@
 use udo_api::{DType, Element};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Truth(bool);
+struct Flag(bool);
 
-impl Element for Truth {
+impl Element for Flag {
     const DTYPE: DType = DType::U8;
 }
 

@@ -28,7 +28,7 @@ impl Ints {
         list
     }
 
-    pub(crate) fn of(items: &[i64]) -> Self {
+    pub(crate) fn from_items(items: &[i64]) -> Self {
         let mut list = Self::EMPTY;
         for item in items {
             list.push(*item, 0.0);

@@ -59,7 +59,7 @@ impl Lowering<'_> {
             counted(name, args, *counts, named, at)?;
             return call(self, args, at);
         }
-        if let Some(function) = Unary::of(name) {
+        if let Some(function) = Unary::named(name) {
             counted(name, args, [1, 1], &[], at)?;
             let operand = self.argument(args, 0, at)?;
             return unary(function, operand, at);

@@ -87,7 +87,7 @@ pub(crate) fn items(code: &Code, signature: &Signature, accesses: &Accesses) -> 
         return None;
     }
     let opencl = opencl::OpenClC { reads: &reads };
-    let names = Names::of_opencl(code, signature, rust.names.texts());
+    let names = Names::of_opencl(code, signature, rust.names.strings());
     let device = Printer { names: &names, ..common.printer(&opencl) };
     let kernels: Vec<Kernel> =
         (0..code.defs.len()).map(|def| device.kernel(def, guards_of(code, def), &reads)).collect();

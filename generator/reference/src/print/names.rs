@@ -254,7 +254,7 @@ impl Names {
         format!("text_{place}")
     }
 
-    pub(super) fn texts(&self) -> Vec<(Text, Text)> {
+    pub(super) fn strings(&self) -> Vec<(Text, Text)> {
         self.texts.borrow().clone()
     }
 }

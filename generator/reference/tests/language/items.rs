@@ -9,7 +9,7 @@ use udo_reference::{
 };
 
 use crate::{
-    kernels::{compile_and_run, dims, elements, given, hold, known, support},
+    kernels::{argument_tensor, compile_and_run, dims, elements, hold, known, support},
     operators::operators,
     support::{Case, Operator},
 };
@@ -47,7 +47,7 @@ impl Bits for u8 {
 
 impl Io<'_> {
     pub fn scratch<T: Bits>(&self, scratch: usize, at: usize) -> T {
-        T::of(self.scratch.borrow()[scratch][at])
+        T::from_fn(self.scratch.borrow()[scratch][at])
     }
 
     pub fn keep(&self, scratch: usize, at: usize, bits: u64) {
@@ -122,7 +122,7 @@ fn runner(number: usize, signature: &Signature, kernel: &ItemKernel, case: &Case
     let mut shaping = Vec::new();
     let (mut floats, mut ints) = (Vec::new(), Vec::new());
     for (port, argument) in signature.inputs.iter().zip(&case.arguments.inputs) {
-        let tensor = given(port, argument);
+        let tensor = argument_tensor(port, argument);
         let said = |of: &str| tensor.map_or("&[]".to_owned(), |tensor| elements(tensor, of));
         shaping.push(tensor.map_or("None".to_owned(), |tensor| format!("Some({})", dims(tensor))));
         if port.is_static {
@@ -221,7 +221,7 @@ fn device_case(
             Class::Int => "int",
             Class::Bool => "uchar",
         };
-        let Some(tensor) = given(port, argument) else { continue };
+        let Some(tensor) = argument_tensor(port, argument) else { continue };
         let values = elements(tensor, "f32").replace("_f32", "f").replace("f32::NAN", "NAN");
         let values =
             values.replace("-f32::INFINITY", "-INFINITY").replace("f32::INFINITY", "INFINITY");
@@ -251,7 +251,8 @@ fn device_case(
         }
         let buffers = item.buffers.iter().filter(|of| match of {
             Buffer::Input(at) => {
-                given(&operator.signature.inputs[*at], &case.arguments.inputs[*at]).is_some()
+                argument_tensor(&operator.signature.inputs[*at], &case.arguments.inputs[*at])
+                    .is_some()
             }
             Buffer::Output(_) | Buffer::Scratch(_) => true,
         });

@@ -45,7 +45,7 @@ pub(crate) fn dims(tensor: &Tensor) -> String {
     format!("&{:?}", tensor.dims)
 }
 
-pub(crate) fn given<'a>(port: &'a Input, argument: &'a Argument) -> Option<&'a Tensor> {
+pub(crate) fn argument_tensor<'a>(port: &'a Input, argument: &'a Argument) -> Option<&'a Tensor> {
     match argument {
         Argument::Tensor(tensor) => Some(tensor),
         Argument::Absent => port.default.as_ref(),
@@ -90,7 +90,7 @@ fn runner(
         shaping.push("false".to_owned());
     }
     for (port, argument) in signature.inputs.iter().zip(&case.arguments.inputs) {
-        let tensor = given(port, argument);
+        let tensor = argument_tensor(port, argument);
         let of = stored(port.class);
         let values = tensor.map_or("&[]".to_owned(), |tensor| elements(tensor, of));
         shaping.push(tensor.map_or("None".to_owned(), |tensor| format!("Some({})", dims(tensor))));

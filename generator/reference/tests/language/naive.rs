@@ -67,7 +67,7 @@ impl Call<'_> {
 }
 
 impl T {
-    pub(crate) fn of(dims: &[usize], f: impl Fn(&[usize]) -> f64) -> Self {
+    pub(crate) fn from_fn(dims: &[usize], f: impl Fn(&[usize]) -> f64) -> Self {
         let len = dims.iter().product();
         let v = (0..len).map(|number| f(&coords(number, dims))).collect();
         Self { dims: dims.to_vec(), v }
@@ -127,7 +127,7 @@ fn common(shapes: &[&[usize]]) -> Vec<usize> {
 
 fn two(call: &Call<'_>, f: impl Fn(f64, f64) -> f64) -> Vec<T> {
     let (a, b) = (call.t("a"), call.t("b"));
-    vec![T::of(&common(&[&a.dims, &b.dims]), |at| f(a.broadcast(at), b.broadcast(at)))]
+    vec![T::from_fn(&common(&[&a.dims, &b.dims]), |at| f(a.broadcast(at), b.broadcast(at)))]
 }
 
 fn axis(axis: i64, rank: usize) -> usize {
@@ -138,7 +138,7 @@ fn axis(axis: i64, rank: usize) -> usize {
 fn fold(x: &T, axes: &[usize], keep: bool, f: impl Fn(&[f64]) -> f64) -> T {
     let kept: Vec<usize> =
         (0..x.dims.len()).map(|a| if axes.contains(&a) { 1 } else { x.dims[a] }).collect();
-    let mut y = T::of(&kept, |at| {
+    let mut y = T::from_fn(&kept, |at| {
         let all = (0..x.v.len()).filter(|number| {
             let of = coords(*number, &x.dims);
             (0..of.len()).all(|a| axes.contains(&a) || of[a] == at[a])
@@ -174,7 +174,7 @@ fn normalized(x: &T, axes: &[usize], epsilon: f64) -> T {
     let m = fold(x, axes, true, mean);
     let v =
         fold(x, axes, true, |x| mean(&x.iter().map(|a| (a - mean(x)).powi(2)).collect::<Vec<_>>()));
-    T::of(&x.dims, |at| (x.at(at) - m.broadcast(at)) / (v.broadcast(at) + epsilon).sqrt())
+    T::from_fn(&x.dims, |at| (x.at(at) - m.broadcast(at)) / (v.broadcast(at) + epsilon).sqrt())
 }
 
 /// Gauss's formula over fifty pieces.
@@ -203,9 +203,9 @@ fn gelu(x: f64) -> f64 {
 
 fn shares(x: &T, along: usize) -> T {
     let top = fold(x, &[along], true, largest);
-    let e = T::of(&x.dims, |at| (x.at(at) - top.broadcast(at)).exp());
+    let e = T::from_fn(&x.dims, |at| (x.at(at) - top.broadcast(at)).exp());
     let total = fold(&e, &[along], true, sum);
-    T::of(&x.dims, |at| e.at(at) / total.broadcast(at))
+    T::from_fn(&x.dims, |at| e.at(at) / total.broadcast(at))
 }
 
 type Naive = fn(&Call<'_>) -> Vec<T>;
@@ -251,10 +251,9 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
     ("where", |c| {
         let (k, a, b) = (c.t("c"), c.t("a"), c.t("b"));
         let dims = common(&[&k.dims, &a.dims, &b.dims]);
-        vec![T::of(
-            &dims,
-            |at| if k.broadcast(at) == 0.0 { b.broadcast(at) } else { a.broadcast(at) },
-        )]
+        vec![T::from_fn(&dims, |at| {
+            if k.broadcast(at) == 0.0 { b.broadcast(at) } else { a.broadcast(at) }
+        })]
     }),
     ("cast", |c| c.t("x").map(f64::trunc)),
     ("softmax", |c| vec![shares(&c.t("x"), axis(c.i("axis"), 3))]),
@@ -275,12 +274,12 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
         let (x, scale, bias) = (c.t("x"), c.t("scale"), c.t("bias"));
         let axes: Vec<usize> = (axis(c.i("axis"), 3)..3).collect();
         let n = normalized(&x, &axes, c.f("epsilon"));
-        vec![T::of(&x.dims, |at| n.at(at) * scale.broadcast(at) + bias.broadcast(at))]
+        vec![T::from_fn(&x.dims, |at| n.at(at) * scale.broadcast(at) + bias.broadcast(at))]
     }),
     ("rms_norm", |c| {
         let (x, scale) = (c.t("x"), c.t("scale"));
         let m = fold(&x, &[2], true, |x| x.iter().map(|x| x * x).sum::<f64>() / x.len() as f64);
-        vec![T::of(&x.dims, |at| {
+        vec![T::from_fn(&x.dims, |at| {
             x.at(at) / (m.broadcast(at) + c.f("epsilon")).sqrt() * scale.broadcast(at)
         })]
     }),
@@ -289,12 +288,12 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
         let of = |at: &[usize]| {
             (x.at(at) - m.v[at[1]]) / (v.v[at[1]] + c.f("epsilon")).sqrt() * s.v[at[1]] + b.v[at[1]]
         };
-        vec![T::of(&x.dims, of)]
+        vec![T::from_fn(&x.dims, of)]
     }),
     ("instance_norm", |c| {
         let (x, s, b) = (c.t("x"), c.t("scale"), c.t("bias"));
         let n = normalized(&x, &[2, 3], c.f("epsilon"));
-        vec![T::of(&x.dims, |at| n.at(at) * s.v[at[1]] + b.v[at[1]])]
+        vec![T::from_fn(&x.dims, |at| n.at(at) * s.v[at[1]] + b.v[at[1]])]
     }),
     ("matmul", |c| {
         let (a, b) = (c.t("a"), c.t("b"));
@@ -315,16 +314,16 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
             at.extend([row, col]);
             t.at(&at)
         };
-        vec![T::of(&dims, |at| {
+        vec![T::from_fn(&dims, |at| {
             let (outer, row, col) = (&at[..lead], at[lead], at[lead + 1]);
             (0..k).map(|k| read(&a, outer, row, k) * read(&b, outer, k, col)).sum()
         })]
     }),
     ("gemm", |c| {
-        let flip = |t: T| T::of(&[t.dims[1], t.dims[0]], |at| t.at(&[at[1], at[0]]));
+        let flip = |t: T| T::from_fn(&[t.dims[1], t.dims[0]], |at| t.at(&[at[1], at[0]]));
         let a = if c.i("trans_a") != 0 { flip(c.t("a")) } else { c.t("a") };
         let b = if c.i("trans_b") != 0 { flip(c.t("b")) } else { c.t("b") };
-        vec![T::of(&[a.dims[0], b.dims[1]], |at| {
+        vec![T::from_fn(&[a.dims[0], b.dims[1]], |at| {
             let dot: f64 = (0..a.dims[1]).map(|k| a.at(&[at[0], k]) * b.at(&[k, at[1]])).sum();
             c.f("alpha") * dot + if c.has("c") { c.f("beta") * c.t("c").broadcast(at) } else { 0.0 }
         })]
@@ -332,7 +331,7 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
     ("conv2d", conv2d),
     ("depthwise_conv2d", |c| {
         let (x, w, pad) = (c.t("x"), c.t("w"), c.i("pad"));
-        vec![T::of(&x.dims, |at| {
+        vec![T::from_fn(&x.dims, |at| {
             let mut sum = 0.0;
             for u in 0..3 {
                 for v in 0..3 {
@@ -362,7 +361,7 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
         let scale = |at: usize, axis: usize| {
             (at as f64 * x.dims[axis] as f64 / dims[axis] as f64 + 1e-9) as usize
         };
-        vec![T::of(&dims, |at| x.at(&[at[0], at[1], scale(at[2], 2), scale(at[3], 3)]))]
+        vec![T::from_fn(&dims, |at| x.at(&[at[0], at[1], scale(at[2], 2), scale(at[3], 3)]))]
     }),
     ("resize_linear", |c| {
         let (x, sizes) = (c.t("x"), c.l("sizes"));
@@ -373,7 +372,7 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
                 .clamp(0.0, (x.dims[axis] - 1) as f64);
             (1.0 - (place - from as f64).abs()).max(0.0)
         };
-        vec![T::of(&dims, |at| {
+        vec![T::from_fn(&dims, |at| {
             let mut sum = 0.0;
             for p in 0..x.dims[2] {
                 for q in 0..x.dims[3] {
@@ -394,7 +393,7 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
             })
             .collect();
         let dims: Vec<usize> = places.iter().map(Vec::len).collect();
-        vec![T::of(&dims, |at| {
+        vec![T::from_fn(&dims, |at| {
             x.at(&at.iter().zip(&places).map(|(at, of)| of[*at]).collect::<Vec<_>>())
         })]
     }),
@@ -402,7 +401,7 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
         let (x, indices) = (c.t("x"), c.t("indices"));
         let along = axis(c.i("axis"), x.dims.len());
         let dims = [&x.dims[..along], &indices.dims[..], &x.dims[along + 1..]].concat();
-        vec![T::of(&dims, |at| {
+        vec![T::from_fn(&dims, |at| {
             let end = along + indices.dims.len();
             let index = axis(indices.at(&at[along..end]) as i64, x.dims[along]);
             x.at(&[&at[..along], &[index], &at[end..]].concat())
@@ -411,7 +410,7 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
     ("gather_elements", |c| {
         let (x, indices) = (c.t("x"), c.t("indices"));
         let along = axis(c.i("axis"), x.dims.len());
-        vec![T::of(&indices.dims, |at| {
+        vec![T::from_fn(&indices.dims, |at| {
             let mut place = at.to_vec();
             place[along] = indices.at(at) as usize;
             x.at(&place)
@@ -431,7 +430,7 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
     ("transpose", |c| {
         let (x, perm) = (c.t("x"), c.l("perm"));
         let dims: Vec<usize> = perm.iter().map(|a| x.dims[*a as usize]).collect();
-        vec![T::of(&dims, |at| {
+        vec![T::from_fn(&dims, |at| {
             let mut place = vec![0; at.len()];
             for (k, a) in perm.iter().enumerate() {
                 place[*a as usize] = at[k];
@@ -444,7 +443,7 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
         let along = axis(c.i("axis"), 2);
         let mut dims = all[0].dims.clone();
         dims[along] = all.iter().map(|t| t.dims[along]).sum();
-        vec![T::of(&dims, |at| {
+        vec![T::from_fn(&dims, |at| {
             let mut place = at.to_vec();
             let mut of = 0;
             while place[along] >= all[of].dims[along] {
@@ -458,20 +457,20 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
         let (x, repeats) = (c.t("x"), c.l("repeats"));
         let dims: Vec<usize> =
             x.dims.iter().zip(&repeats).map(|(dim, times)| dim * *times as usize).collect();
-        vec![T::of(&dims, |at| {
+        vec![T::from_fn(&dims, |at| {
             x.at(&at.iter().zip(&x.dims).map(|(at, dim)| at % dim).collect::<Vec<_>>())
         })]
     }),
     ("expand", |c| {
         let (x, shape) = (c.t("x"), c.l("shape"));
         let shape: Vec<usize> = shape.iter().map(|dim| *dim as usize).collect();
-        vec![T::of(&common(&[&x.dims, &shape]), |at| x.broadcast(at))]
+        vec![T::from_fn(&common(&[&x.dims, &shape]), |at| x.broadcast(at))]
     }),
     ("depth_to_space", |c| {
         let (x, s) = (c.t("x"), c.i("block") as usize);
         let channels = x.dims[1] / s / s;
         let dims = [x.dims[0], channels, x.dims[2] * s, x.dims[3] * s];
-        let mut y = T::of(&dims, |_| 0.0);
+        let mut y = T::from_fn(&dims, |_| 0.0);
         for number in 0..x.v.len() {
             let at = coords(number, &x.dims);
             let (block, channel) = (at[1] / channels, at[1] % channels);
@@ -484,7 +483,7 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
     ("cum_sum", |c| {
         let x = c.t("x");
         let along = c.i("axis") as usize;
-        vec![T::of(&x.dims, |at| {
+        vec![T::from_fn(&x.dims, |at| {
             let mut sum = 0.0;
             for p in 0..x.dims[along] {
                 let (before, itself) = if c.i("reverse") != 0 {
@@ -508,7 +507,7 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
             (0..condition.v.len()).filter(|at| condition.v[*at] != 0.0).collect();
         let mut dims = x.dims.clone();
         dims[along] = kept.len();
-        vec![T::of(&dims, |at| {
+        vec![T::from_fn(&dims, |at| {
             let mut place = at.to_vec();
             place[along] = kept[at[along]];
             x.at(&place)
@@ -517,7 +516,7 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
     ("one_hot", |c| {
         let indices = c.t("indices");
         let dims = [&indices.dims[..], &[c.i("depth") as usize]].concat();
-        vec![T::of(&dims, |at| {
+        vec![T::from_fn(&dims, |at| {
             let (depth, place) = at.split_last().unwrap();
             if indices.at(place) == *depth as f64 { c.f("on") } else { c.f("off") }
         })]
@@ -525,7 +524,7 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
     ("grid_sample", |c| {
         let (x, grid) = (c.t("x"), c.t("grid"));
         let dims = [x.dims[0], x.dims[1], grid.dims[1], grid.dims[2]];
-        vec![T::of(&dims, |at| {
+        vec![T::from_fn(&dims, |at| {
             let place = |k: usize, dim: usize| {
                 ((grid.at(&[at[0], at[2], at[3], k]) + 1.0) * dim as f64 - 1.0) / 2.0
             };
@@ -544,14 +543,14 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
     ("geglu", |c| {
         let x = c.t("x");
         let half = x.dims[2] / 2;
-        vec![T::of(&[x.dims[0], x.dims[1], half], |at| {
+        vec![T::from_fn(&[x.dims[0], x.dims[1], half], |at| {
             x.at(at) * gelu(x.at(&[at[0], at[1], at[2] + half]))
         })]
     }),
     ("box_iou", |c| {
         let (a, b) = (c.t("a"), c.t("b"));
         let side = |p: [f64; 2], q: [f64; 2]| (p[1].min(q[1]) - p[0].max(q[0])).max(0.0);
-        vec![T::of(&[a.dims[0], b.dims[0]], |at| {
+        vec![T::from_fn(&[a.dims[0], b.dims[0]], |at| {
             let (p, q) = (|k| a.at(&[at[0], k]), |k| b.at(&[at[1], k]));
             let both = side([p(0), p(2)], [q(0), q(2)]) * side([p(1), p(3)], [q(1), q(3)]);
             both / ((p(2) - p(0)) * (p(3) - p(1)) + (q(2) - q(0)) * (q(3) - q(1)) - both)
@@ -564,7 +563,7 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
     }),
     ("dequantize_linear", |c| {
         let (x, scale, zero) = (c.t("x"), c.t("scale"), c.t("zero_point"));
-        vec![T::of(&x.dims, |at| (x.at(at) - zero.v[at[1]]) * scale.v[at[1]])]
+        vec![T::from_fn(&x.dims, |at| (x.at(at) - zero.v[at[1]]) * scale.v[at[1]])]
     }),
     ("attention", |c| {
         let (q, k, v) = (c.t("q"), c.t("k"), c.t("v"));
@@ -572,13 +571,13 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
         let (lead, m, d, n) =
             (q.dims[..r - 2].to_vec(), q.dims[r - 2], q.dims[r - 1], k.dims[r - 2]);
         let row = |at: &[usize], i: usize, d: usize| [at, &[i, d]].concat();
-        let logits = T::of(&[&lead[..], &[m, n]].concat(), |at| {
+        let logits = T::from_fn(&[&lead[..], &[m, n]].concat(), |at| {
             let (b, i, j) = (&at[..r - 2], at[r - 2], at[r - 1]);
             let dot: f64 = (0..d).map(|d| q.at(&row(b, i, d)) * k.at(&row(b, j, d))).sum();
             dot / (d as f64).sqrt() + if c.has("mask") { c.t("mask").at(&[i, j]) } else { 0.0 }
         });
         let p = shares(&logits, r - 1);
-        vec![T::of(&[&lead[..], &[m, v.dims[r - 1]]].concat(), |at| {
+        vec![T::from_fn(&[&lead[..], &[m, v.dims[r - 1]]].concat(), |at| {
             let (b, i, e) = (&at[..r - 2], at[r - 2], at[r - 1]);
             (0..n).map(|j| p.at(&row(b, i, j)) * v.at(&row(b, j, e))).sum()
         })]

@@ -23,7 +23,7 @@ pub(crate) fn operators() -> Vec<(String, Operator)> {
         .collect()
 }
 
-fn wanted(name: &str, operator: &Operator, case: &Case) -> Vec<Tensor> {
+fn expected_outputs(name: &str, operator: &Operator, case: &Case) -> Vec<Tensor> {
     if !case.wanted.is_empty() {
         let ports = operator.signature.outputs.iter();
         return ports.map(|port| case.wanted[&port.name].clone()).collect();
@@ -60,7 +60,7 @@ fn values_are_those_of_other_implementations() {
             let found = program
                 .evaluate(&case.arguments, &settings)
                 .unwrap_or_else(|e| panic!("{place}: {e}"));
-            for (found, wanted) in found.iter().zip(wanted(&name, &operator, case)) {
+            for (found, wanted) in found.iter().zip(expected_outputs(&name, &operator, case)) {
                 assert_eq!(found.tensor.dims, wanted.dims, "{place}");
                 let each = reals(&found.tensor).into_iter().zip(reals(&wanted)).zip(&found.allowed);
                 for (at, ((a, b), allowed)) in each.enumerate() {
@@ -87,7 +87,7 @@ fn extents_are_known_before_the_values() {
                 }
             }
             let shapes = program.infer(&arguments).unwrap_or_else(|e| panic!("{name}: {e}"));
-            for (shape, wanted) in shapes.iter().zip(wanted(&name, &operator, case)) {
+            for (shape, wanted) in shapes.iter().zip(expected_outputs(&name, &operator, case)) {
                 assert_eq!(shape.len(), wanted.dims.len(), "{name}");
                 for (extent, dim) in shape.iter().zip(wanted.dims) {
                     match extent {

@@ -9,7 +9,7 @@ pub(crate) fn conv2d(c: &Call<'_>) -> Vec<T> {
         let span = d[k] * (w.dims[k + 2] as i64 - 1) + 1;
         ((x.dims[k + 2] as i64 + p[k] + p[k + 2] - span) / s[k] + 1) as usize
     };
-    vec![T::of(&[x.dims[0], w.dims[0], extent(0), extent(1)], |at| {
+    vec![T::from_fn(&[x.dims[0], w.dims[0], extent(0), extent(1)], |at| {
         let group = at[1] / (w.dims[0] / groups);
         let mut sum = if c.has("b") { c.t("b").v[at[1]] } else { 0.0 };
         for number in 0..w.dims[1..].iter().product() {
@@ -30,7 +30,7 @@ pub(crate) fn conv_transpose2d(c: &Call<'_>) -> Vec<T> {
         ((x.dims[k + 2] as i64 - 1) * s[k] + w.dims[k + 2] as i64 - p[k] - p[k + 2]) as usize
     };
     let dims = [x.dims[0], w.dims[1], extent(0), extent(1)];
-    let mut y = T::of(&dims, |_| 0.0);
+    let mut y = T::from_fn(&dims, |_| 0.0);
     for from in 0..x.v.len() {
         let at = coords(from, &x.dims);
         for number in 0..w.dims[1..].iter().product() {
@@ -50,7 +50,7 @@ pub(crate) fn conv_transpose2d(c: &Call<'_>) -> Vec<T> {
 pub(crate) fn pool(c: &Call<'_>, outside: f64, f: impl Fn(&[f64], usize) -> f64) -> Vec<T> {
     let (x, k, s, p) = (c.t("x"), c.l("kernel"), c.l("strides"), c.l("pads"));
     let extent = |a: usize| ((x.dims[a + 2] as i64 + p[a] + p[a + 2] - k[a]) / s[a] + 1) as usize;
-    vec![T::of(&[x.dims[0], x.dims[1], extent(0), extent(1)], |at| {
+    vec![T::from_fn(&[x.dims[0], x.dims[1], extent(0), extent(1)], |at| {
         let (mut window, mut inside) = (Vec::new(), 0);
         for u in 0..k[0] {
             for v in 0..k[1] {
@@ -70,7 +70,7 @@ pub(crate) fn pad(c: &Call<'_>) -> Vec<T> {
     let rank = x.dims.len();
     let dims: Vec<usize> =
         (0..rank).map(|a| (x.dims[a] as i64 + pads[a] + pads[a + rank]) as usize).collect();
-    vec![T::of(&dims, |at| {
+    vec![T::from_fn(&dims, |at| {
         let place: Vec<i64> = (0..rank)
             .map(|a| {
                 let (place, dim) = (at[a] as i64 - pads[a], x.dims[a] as i64);

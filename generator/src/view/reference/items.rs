@@ -58,7 +58,7 @@ struct Stored {
 }
 
 impl Stored {
-    fn of(port: &Tensor) -> Self {
+    fn for_port(port: &Tensor) -> Self {
         let (element, low, high) = match port.type_on(CORE) {
             Some(DataType::Uint8 | DataType::Bool8) => ("uchar", 0, 0xff),
             Some(DataType::Uint32) => ("uint", 0, 0xffff_ffff),
@@ -93,7 +93,7 @@ fn accesses(op: &Op) -> Accesses {
 }
 
 fn input(index: usize, port: &Tensor) -> PortAccess {
-    let Stored { element, .. } = Stored::of(port);
+    let Stored { element, .. } = Stored::for_port(port);
     let of = stored_type(port, CORE);
     let get = format!("buffers.get::<{of}>({index}, {{at}})");
     let (load, device) = if is_real(port) {
@@ -122,7 +122,7 @@ fn input(index: usize, port: &Tensor) -> PortAccess {
 }
 
 fn output(index: usize, port: &Tensor) -> PortAccess {
-    let Stored { element, low, high } = Stored::of(port);
+    let Stored { element, low, high } = Stored::for_port(port);
     let store = if is_real(port) {
         "UDO_STORE({name}, {at}, {value});".to_owned()
     } else if reference::class(port) != Class::Float {

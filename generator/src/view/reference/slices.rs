@@ -4,9 +4,9 @@
 use udo_reference::{Codes, Port, Ports, RustKernel};
 
 use super::{
-    Kernel, OpFormula, PLAIN, Uses, indented, is_encoded,
-    kept::{Kept, Loops},
-    module, node, stored_type, table,
+    Kernel, OpFormula, PLAIN, Uses, indented, is_encoded, module, node,
+    state::{KernelState, Loops},
+    stored_type, table,
 };
 use crate::config::{Core, Tensor};
 
@@ -167,7 +167,7 @@ impl Lines {
         self.run.push("Ok(())".to_owned());
         let takes_scratch = if self.space.is_empty() { "" } else { "mut scratch, " };
         let space = format!("Workspace::NONE{}", self.space.concat());
-        Kept {
+        KernelState {
             fields: indented(&self.fields, 1),
             made: format!("        Ok(Self {{\n{}        }})\n", indented(&self.made, 3)),
             space,

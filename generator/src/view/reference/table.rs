@@ -4,8 +4,8 @@ use udo_reference::Ports;
 
 use super::{
     OpFormula, PLAIN, indented, is_encoded,
-    kept::{Kept, Loops},
     node::params,
+    state::{KernelState, Loops},
     stored_type,
 };
 use crate::config::{Core, Tensor};
@@ -78,7 +78,7 @@ pub(super) fn print(OpFormula { op, program, .. }: &OpFormula<'_>, core: Core) -
     run.push("Ok(())".to_owned());
     lines.push(format!("Ok(Self {{ {} }})", made.join(", ")));
     // Shape inference has seen the real node's shapes; here each stored value is an element.
-    let kept = Kept {
+    let kept = KernelState {
         fields: indented(&fields, 1),
         made: indented(&lines, 2),
         space: "Workspace::NONE".to_owned(),

@@ -260,7 +260,7 @@ fn parsed(header: &[u8], data: &[u8]) -> Result<Capture, Wrong> {
         }
         let desc = form::desc(&of["tensor"])?;
         let bytes = tensors.elements(&format!("param.{at}"), &desc, desc.shape())?;
-        let bytes = Buffer::of(&bytes).map_err(|error| error.to_string())?;
+        let bytes = Buffer::from_bytes(&bytes).map_err(|error| error.to_string())?;
         let setting = TensorSetting::new(desc, Arc::new(bytes));
         let setting = setting.ok_or_else(|| format!("parameter {name:?} is not a tensor"))?;
         params.push((name, ParamSetting::Tensor(setting)));

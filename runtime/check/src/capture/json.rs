@@ -64,7 +64,7 @@ pub(super) fn desc(value: &Value) -> Result<TensorDesc, Wrong> {
                 list(&value["scales"])?.iter().map(number).collect();
             let zeros: Result<Vec<i32>, Wrong> =
                 list(&value["zero_points"])?.iter().map(zero_point).collect();
-            let encoding = AxisEncoding::of(length(axis)?, &scales?, &zeros?);
+            let encoding = AxisEncoding::intern(length(axis)?, &scales?, &zeros?);
             of.with_axis_encoding(encoding.map_err(|error| error.to_string())?)
         }
         (None, None) => of,

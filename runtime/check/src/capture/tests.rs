@@ -8,9 +8,9 @@ fn capture() -> Capture {
     let shape = Shape::new(&[2, 3]).unwrap();
     let float = TensorDesc::new(DType::F32, Shape::of_dims(&[Dim::UpTo(9)]).unwrap());
     let byte = TensorDesc::new(DType::U8, shape);
-    let axis = AxisEncoding::of(0, &[0.5, 0.25], &[0, 0]).unwrap();
+    let axis = AxisEncoding::intern(0, &[0.5, 0.25], &[0, 0]).unwrap();
     let per_axis = TensorDesc::new(DType::I8, shape).with_axis_encoding(axis);
-    let tensor = Buffer::of(&[7; 6]).unwrap();
+    let tensor = Buffer::from_bytes(&[7; 6]).unwrap();
     let tensor = TensorSetting::new(byte, Arc::new(tensor)).unwrap();
     let input = |desc, dims: &[usize], is_constant, bytes: &[u8]| CapturedInput {
         desc,

@@ -271,7 +271,7 @@ pub(super) fn constants(cx: &OpContext) -> Outcome {
             else {
                 continue;
             };
-            input.constant = udo_host::Buffer::of(values).ok().map(std::sync::Arc::new);
+            input.constant = udo_host::Buffer::from_bytes(values).ok().map(std::sync::Arc::new);
             let Ok(trial) = cx.trial_by(&node, live.entry, 1) else { continue };
             compared += 1;
             match trial.run(&live.values, How::default()) {

@@ -208,7 +208,7 @@ fn of_input(cx: &OpContext, live: &Live<'_>, port: usize, base: &[Output]) -> Ef
         if values.get(port).is_none_or(|own| *own == other) {
             continue;
         }
-        let buffer = Buffer::of(&other).ok().map(Arc::new);
+        let buffer = Buffer::from_bytes(&other).ok().map(Arc::new);
         if let Some(own) = values.get_mut(port) {
             *own = other;
         }

@@ -70,7 +70,8 @@ impl Run for Init {
         let inputs = asker.list(self.inputs, "inputs, as NAME or NAME:TYPE", "x")?;
         let outputs = asker.list(self.outputs, "outputs, as NAME or NAME:TYPE", "y")?;
         let cores = asker.list(self.cores, "cores, a list of cpu, gpu and dsp", "cpu")?;
-        let cores: Vec<Core> = cores.iter().map(|core| Core::parse(core)).collect::<Result<_, _>>()?;
+        let cores: Vec<Core> =
+            cores.iter().map(|core| Core::parse(core)).collect::<Result<_, _>>()?;
         let usual: Vec<String> =
             cores.iter().map(|core| format!("{}={}", core.name, core.usual_type())).collect();
         let types = asker.list(self.types, "element types", &usual.join(","))?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use udo_api::{Side, TypeSet, Wanted};
+use udo_api::{PortTypes, Side, TypeSet};
 use udo_engine::package::{
     Contents, InspectedLibrary, Listing, Manifest, ManifestPort, Sources, inspect,
 };
@@ -162,11 +162,11 @@ fn side(side: Side) -> &'static str {
     }
 }
 
-fn port_types(wanted: Wanted) -> String {
+fn port_types(wanted: PortTypes) -> String {
     match wanted {
-        Wanted::AsDeclared => "as declared".to_owned(),
-        Wanted::Types(types) => types.to_string(),
-        Wanted::SameAsInput(input) => format!("as input {input}"),
+        PortTypes::AsDeclared => "as declared".to_owned(),
+        PortTypes::Types(types) => types.to_string(),
+        PortTypes::SameAsInput(input) => format!("as input {input}"),
     }
 }
 

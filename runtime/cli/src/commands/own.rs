@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use udo_generator::{
-    Config, Foreign, Kept, Mode, Options, Sdk, Source, Templates, TemplatesOwner, config::Package,
+    Config, Foreign, Mode, Options, Origin, Sdk, Source, Templates, TemplatesOwner, config::Package,
 };
 
 use crate::output::Failure;
@@ -19,8 +19,8 @@ pub(super) struct Own {
 }
 
 /// The configs that the package in `dir` keeps.
-pub(super) fn configs(dir: &Path) -> Result<Kept, Failure> {
-    let Some(kept) = udo_generator::kept(dir)? else {
+pub(super) fn configs(dir: &Path) -> Result<Origin, Failure> {
+    let Some(kept) = udo_generator::read_origin(dir)? else {
         return Err(Failure::new(format!("{} holds no package made by `udo new`", dir.display()))
             .help("give a config, or the folder of a package"));
     };
@@ -33,7 +33,7 @@ pub(super) fn configs(dir: &Path) -> Result<Kept, Failure> {
 
 /// Looks at the package in `dir`, which may be none of ours.
 pub(super) fn look(dir: &Path) -> Result<Own, Failure> {
-    let Some(kept) = udo_generator::kept(dir)? else { return Ok(Own::anywhere(Vec::new())) };
+    let Some(kept) = udo_generator::read_origin(dir)? else { return Ok(Own::anywhere(Vec::new())) };
     if !kept.missing.is_empty() {
         let missing = kept.missing.into_iter().map(|file| (file, "missing".to_owned()));
         return Ok(Own::anywhere(missing.collect()));

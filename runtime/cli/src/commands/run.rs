@@ -4,8 +4,8 @@ mod beside;
 mod capture;
 mod fill;
 mod profiling;
-mod summary;
 mod requested_outputs;
+mod summary;
 
 use std::collections::BTreeMap;
 use std::num::NonZero;

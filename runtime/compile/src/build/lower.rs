@@ -194,7 +194,7 @@ impl<'a> Lower<'a> {
         let dims: &[usize] = if axis.is_some() { &[scales.len()] } else { &[] };
         let scale = self.constant(dims, &scales)?;
         let zero_points = stored_as(dtype, dims, &zero_points)?;
-        let zero_points = self.held(zero_points);
+        let zero_points = self.add_constant(zero_points);
         let attrs = axis.map(|axis| ("axis", Attr::Int(i64::try_from(axis).unwrap_or(0))));
         Ok(self.node(op, &[value, scale, zero_points], attrs.as_slice()))
     }
@@ -215,7 +215,7 @@ impl<'a> Lower<'a> {
             }
             Encodings::PerAxis(w) => {
                 let scales: Vec<f32> = w.scales().iter().map(|scale| x.scale * scale).collect();
-                let made = AxisEncoding::of(0, &scales, &vec![0; scales.len()]);
+                let made = AxisEncoding::intern(0, &scales, &vec![0; scales.len()]);
                 Encodings::PerAxis(made.map_err(|error| invalid(error.to_string()))?)
             }
         };
@@ -347,12 +347,12 @@ impl<'a> Lower<'a> {
     /// Adds a constant.
     pub(super) fn constant<T: Element>(&mut self, dims: &[usize], of: &[T]) -> Result<ValueId> {
         let shape = Shape::new(dims).map_err(|error| invalid(error.to_string()))?;
-        let tensor = Tensor::of(shape, of).map_err(|error| invalid(error.to_string()))?;
-        Ok(self.held(tensor))
+        let tensor = Tensor::from_slice(shape, of).map_err(|error| invalid(error.to_string()))?;
+        Ok(self.add_constant(tensor))
     }
 
     /// Adds a constant for nodes of this operation.
-    fn held(&mut self, tensor: Tensor) -> ValueId {
+    fn add_constant(&mut self, tensor: Tensor) -> ValueId {
         let name = format!("{}/constant_{}", self.call.name, self.graph.values.len());
         self.graph.add_constant(&name, tensor)
     }
@@ -526,7 +526,7 @@ fn stored_as(dtype: DType, dims: &[usize], of: &[i32]) -> Result<Tensor> {
         });
         let stored = stored.collect::<Result<Vec<T>>>()?;
         let shape = Shape::new(dims).map_err(|error| invalid(error.to_string()))?;
-        Tensor::of(shape, &stored).map_err(|error| invalid(error.to_string()))
+        Tensor::from_slice(shape, &stored).map_err(|error| invalid(error.to_string()))
     }
     match dtype {
         DType::U8 => all::<u8>(dims, of),

@@ -133,7 +133,7 @@ impl Kernel for Compiled {
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::of::<u8>(self.program.scratch_len())
+        Workspace::for_elements::<u8>(self.program.scratch_len())
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -151,8 +151,8 @@ impl Kernel for Compiled {
         let scratch = scratch.take::<u8>(self.program.scratch_len())?;
         let (read, made) = (&read[..count], &mut made[..made_count]);
         self.program.run_on(&Lent(parallel), read, made, scratch).map_err(|error| match error {
-            RunError::Stopped => ExecError::of(Status::CANCELLED),
-            _ => ExecError::of(Status::FAILED),
+            RunError::Stopped => ExecError::new(Status::CANCELLED),
+            _ => ExecError::new(Status::FAILED),
         })
     }
 }
@@ -168,8 +168,8 @@ impl udo_hta::Parallel for Lent<'_> {
     fn chunks(&self, bytes: &mut [u8], len: usize, each: &Call<'_>) -> Result<(), RunError> {
         let call = |at: usize, chunk: &mut [u8]| {
             each(at, chunk).map_err(|error| match error {
-                RunError::Stopped => ExecError::of(Status::CANCELLED),
-                _ => ExecError::of(Status::FAILED),
+                RunError::Stopped => ExecError::new(Status::CANCELLED),
+                _ => ExecError::new(Status::FAILED),
             })
         };
         self.0.chunks_mut(bytes, len, call).map_err(|error| match error.status {

@@ -199,14 +199,14 @@ impl<'a> Candidate<'a> {
 
     /// Computes a constant, or loads it from the cache of an earlier process. `of` returns the cache key, given a
     /// function that identifies constants.
-    pub(crate) fn kept(
+    pub(crate) fn derive(
         &self,
         desc: &TensorDesc,
         of: impl FnOnce(&dyn Fn(&Tensor) -> u128) -> String,
         make: impl FnOnce() -> Option<Tensor>,
     ) -> Option<Tensor> {
         let of = |cache: &Cache| Some(of(&|tensor| cache.stands_for(tensor)));
-        self.compiler.constants.kept(desc, of, make)
+        self.compiler.constants.derive(desc, of, make)
     }
 
     /// Applies a chain of nodes to a constant: the first node to `to`, each later one to the result of the one before,

@@ -18,7 +18,7 @@ use super::windows::WindowId;
 use super::{Operand, PlanError, Purpose, Step, tie};
 use crate::place::Pitch;
 use crate::resolve::{Along, BoundNode, Control};
-use udo_engine::cores::trips::{Check, Count, Slice, Slices, Stack, Stand, Trip};
+use udo_engine::cores::iterations::{Check, Count, Iteration, Slice, Slices, Stack, Stand};
 use udo_engine::cores::{Format, Memory, convert};
 use udo_graph::graph::ValueId;
 
@@ -54,7 +54,7 @@ impl Lowering<'_> {
             depth == 0
         });
         let results = end.map_or(&[][..], |end| &end.node.outputs);
-        let results = results.iter().map(|&value| self.made(&graph.desc(value))).collect();
+        let results = results.iter().map(|&value| self.output(&graph.desc(value))).collect();
         let after = self.stand(index, bound, Box::new([condition]));
         let jump = self.jump(after, Some(Test { port: 0, is: false }));
         let (since, mark) = (self.lowered.steps.len(), self.mark());
@@ -134,15 +134,15 @@ impl Lowering<'_> {
         let read: Vec<_> = before.iter().map(|&value| self.read(value)).collect();
         let mut kept = Vec::with_capacity(states);
         for ((&value, from), &inside) in before.iter().zip(read).zip(inside) {
-            let state = self.made(&self.graph.desc(inside));
+            let state = self.output(&self.graph.desc(inside));
             self.copy(value, from?, state.clone(), Purpose::Transfer)?;
             kept.push(state);
         }
         let wholes: Result<Vec<_>, _> = wholes.iter().map(|&value| self.read(value)).collect();
         let scalar = |dtype: DType| TensorDesc::new(dtype, Shape::SCALAR);
-        let number = self.made(&self.graph.desc(node.output(0)));
-        let goes = self.made(&scalar(DType::Bool));
-        let trip = Trip {
+        let number = self.output(&self.graph.desc(node.output(0)));
+        let goes = self.output(&scalar(DType::Bool));
+        let trip = Iteration {
             is_first: true,
             is_limited: limit.place.is_some(),
             is_conditional: condition.place.is_some(),
@@ -160,8 +160,8 @@ impl Lowering<'_> {
         let ends = Box::new([limit, number.clone()]);
         self.frames.push(Frame::Loop { jump, first, ends, states, mark });
         for ((whole, &value), along) in wholes?.into_iter().zip(cut).zip(slices) {
-            let slice = self.made(&self.graph.desc(value));
-            let slices = Slices::of(&whole.desc, along.axis, along.is_reversed);
+            let slice = self.output(&self.graph.desc(value));
+            let slices = Slices::new(&whole.desc, along.axis, along.is_reversed);
             let kernel = FinalizedKernel::hosted(Slice(slices.ok_or_else(|| unopened(bound))?));
             self.push(index, bound, kernel, vec![whole, number.clone()], vec![slice.clone()]);
             self.keep_plain(Some(value).flatten(), slice);
@@ -195,13 +195,13 @@ impl Lowering<'_> {
         for ((&row, &value), along) in rows.iter().zip(stacked).zip(stacks) {
             let Some(value) = value else { continue };
             let row = self.read(row)?;
-            let stack = self.made(&self.graph.desc(Some(value)));
+            let stack = self.output(&self.graph.desc(Some(value)));
             let desc = stack.desc;
             // Each iteration writes its own slice, independent of the others.
             let bounds =
                 Shape::new(desc.shape()).map_err(|why| PlanError::Broken(why.to_string()))?;
             let whole = Operand { desc: desc.with_extents(bounds), shape: None, ..stack.clone() };
-            let slices = Slices::of(&whole.desc, along.axis, along.is_reversed);
+            let slices = Slices::new(&whole.desc, along.axis, along.is_reversed);
             let kernel = FinalizedKernel::hosted(Stack(slices.ok_or_else(|| unopened(bound))?));
             self.push(index, bound, kernel, vec![row, number.clone()], vec![whole]);
             counted.push((value, stack));
@@ -256,12 +256,12 @@ impl Lowering<'_> {
         [limit, condition]: [Operand; 2],
         (number, first): (Operand, usize),
     ) {
-        let trip = Trip {
+        let trip = Iteration {
             is_first: false,
             is_limited: limit.place.is_some(),
             is_conditional: condition.place.is_some(),
         };
-        let goes = self.made(&TensorDesc::new(DType::Bool, Shape::SCALAR));
+        let goes = self.output(&TensorDesc::new(DType::Bool, Shape::SCALAR));
         let (kernel, renewed) = (FinalizedKernel::hosted(trip), number.window());
         let at = self.push(index, bound, kernel, vec![limit, condition], vec![number, goes]);
         if let Some(window) = renewed {
@@ -276,11 +276,11 @@ impl Lowering<'_> {
     fn read(&mut self, value: Option<ValueId>) -> Result<Operand, PlanError> {
         let Some(id) = value else { return Ok(Operand::ABSENT) };
         let desc = self.graph.desc(value);
-        self.need(id, Memory::Host, &Format::of(desc))
+        self.need(id, Memory::Host, &Format::from_desc(desc))
     }
 
     /// Returns a tensor that a step will write on the host.
-    fn made(&mut self, desc: &TensorDesc) -> Operand {
+    fn output(&mut self, desc: &TensorDesc) -> Operand {
         let place = Some(self.window(Memory::Host, desc));
         let shape = self.shape(desc);
         Operand { desc: *desc, place, shape, ..Operand::ABSENT }
@@ -302,7 +302,7 @@ impl Lowering<'_> {
         let is_renewed = |window: &WindowId| renewed.iter().any(|o| o.window() == Some(*window));
         let Some(window) = source.window().filter(is_renewed) else { return Ok((source, None)) };
         let at = self.lowered.steps.len();
-        let copy = self.made(&source.desc);
+        let copy = self.output(&source.desc);
         self.copy(value, source, copy.clone(), Purpose::Transfer)?;
         Ok((copy, Some((window, at))))
     }

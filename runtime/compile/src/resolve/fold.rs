@@ -67,7 +67,7 @@ fn kept_of(
     }
     let of = |cache: &Cache| graph.stable_of(bound, cache);
     let make = || compute()?.pop().flatten();
-    Some(vec![Some(compiler.constants.kept(&graph.desc(Some(output)), of, make)?)])
+    Some(vec![Some(compiler.constants.derive(&graph.desc(Some(output)), of, make)?)])
 }
 
 /// Leaves large results to the run unless all consumers pack them.

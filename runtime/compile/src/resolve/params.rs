@@ -40,7 +40,7 @@ impl Params {
     ///
     /// # Errors
     /// An attribute is unknown, missing or of another kind.
-    pub fn of(node: &Node, schema: &OpSchema) -> Result<Self, String> {
+    pub fn from_node(node: &Node, schema: &OpSchema) -> Result<Self, String> {
         let known = || schema.params().iter().map(Param::attribute_name);
         for (name, _) in &node.attrs {
             if !known().any(|known| known == name) {
@@ -55,7 +55,7 @@ impl Params {
         let settings = schema.params().iter().map(|param| {
             let given = node.attrs.iter().find(|(name, _)| name == param.attribute_name());
             let setting = match given {
-                Some((_, attr)) => held(param, convert(param, attr)?)?,
+                Some((_, attr)) => in_range(param, convert(param, attr)?)?,
                 None if param.is_optional() => ParamSetting::default_of(param),
                 None => {
                     return Err(format!(
@@ -71,7 +71,7 @@ impl Params {
 }
 
 /// Returns the setting if its integers are in the range of the parameter's type.
-fn held(param: &Param, setting: ParamSetting) -> Result<ParamSetting, String> {
+fn in_range(param: &Param, setting: ParamSetting) -> Result<ParamSetting, String> {
     let Some((dtype, [least, most])) = param.dtype().and_then(|of| Some((of, ends(of)?))) else {
         return Ok(setting);
     };
@@ -195,7 +195,7 @@ mod tests {
     );
 
     fn params(attrs: Vec<(String, Attr)>) -> Result<Params, String> {
-        Params::of(&Node { attrs, ..Node::new("Choice", 1, &[], &[]) }, &CHOICE)
+        Params::from_node(&Node { attrs, ..Node::new("Choice", 1, &[], &[]) }, &CHOICE)
     }
 
     #[test]
@@ -212,7 +212,8 @@ mod tests {
         );
         let set = |name: &str, attr: Attr| {
             let attrs = vec![(name.to_owned(), attr)];
-            Params::of(&Node { attrs, ..Node::new("Narrow", 1, &[], &[]) }, &NARROW).map(drop)
+            Params::from_node(&Node { attrs, ..Node::new("Narrow", 1, &[], &[]) }, &NARROW)
+                .map(drop)
         };
         assert_eq!(set("n", Attr::Int(255)), Ok(()));
         assert_eq!(set("all", Attr::Int(i64::MIN)), Ok(()));

@@ -1,6 +1,6 @@
 //! Combines a kernel's port rules with the operator's schema.
 
-use udo_api::{Core, DType, KernelDef, OpSchema, PortRule, Side, TensorDesc, TypeSet, Wanted};
+use udo_api::{Core, DType, KernelDef, OpSchema, PortRule, PortTypes, Side, TensorDesc, TypeSet};
 
 /// Returns the kernel's rule for a port.
 pub(crate) fn port_rule(
@@ -30,10 +30,10 @@ pub(crate) fn port_types(
     };
     let declared = port.map_or(TypeSet::EMPTY, |port| port.types_on(core));
     match port_rule(schema, kernel, side, index).map(PortRule::wanted) {
-        Some(Wanted::Types(types)) => types,
+        Some(PortTypes::Types(types)) => types,
         // An omitted input has no type.
-        Some(Wanted::SameAsInput(other)) => input(other).map_or(declared, DType::set),
-        Some(Wanted::AsDeclared) | None => declared,
+        Some(PortTypes::SameAsInput(other)) => input(other).map_or(declared, DType::set),
+        Some(PortTypes::AsDeclared) | None => declared,
     }
 }
 

@@ -118,7 +118,7 @@ impl Stored {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
-        let bytes = FileBytes::of(&mut file)?;
+        let bytes = FileBytes::open(&mut file)?;
         Self::read(Arc::new(bytes)).map(Some)
     }
 
@@ -203,7 +203,7 @@ impl Stored {
         }
         let there = PackedBytes::shared(&self.file, blob.at.clone());
         // Bytes that were read into memory may not be aligned.
-        Ok(there.or_else(|| Buffer::of(self.bytes(blob)).ok().map(PackedBytes::from)))
+        Ok(there.or_else(|| Buffer::from_bytes(self.bytes(blob)).ok().map(PackedBytes::from)))
     }
 
     fn bytes(&self, blob: &Blob) -> &[u8] {

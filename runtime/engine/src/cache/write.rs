@@ -181,7 +181,7 @@ mod tests {
     }
 
     fn packed(len: u8) -> Arc<PackedBytes> {
-        Arc::new(Buffer::of(&(0..len).collect::<Vec<_>>()).unwrap().into())
+        Arc::new(Buffer::from_bytes(&(0..len).collect::<Vec<_>>()).unwrap().into())
     }
 
     fn weights() -> PackedWeights {
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn threads_look_ahead_at_large_files() {
         let large: Vec<u8> = (0u8..=250).cycle().take(3 << 20).collect();
-        let large = Arc::new(PackedBytes::from(Buffer::of(&large).unwrap()));
+        let large = Arc::new(PackedBytes::from(Buffer::from_bytes(&large).unwrap()));
         let weights = PackedWeights::from([(1, Arc::clone(&large)), (2, packed(33))]);
         let mut good = Vec::new();
         write_to(&mut good, &key(), &weights).unwrap();

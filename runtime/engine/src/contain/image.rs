@@ -240,7 +240,7 @@ impl Reader<'_> {
             (0..count).map(|at| four(at).map(f32::from_le_bytes)).collect();
         let zero_points: Result<Vec<i32>, _> =
             (0..count).map(|at| four(at).map(i32::from_le_bytes)).collect();
-        AxisEncoding::of(axis, &scales?, &zero_points?).map(Some).map_err(|_| InvalidMessage)
+        AxisEncoding::intern(axis, &scales?, &zero_points?).map(Some).map_err(|_| InvalidMessage)
     }
 }
 
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn encodings_come_as_they_went() {
         let shape = Shape::new(&[2, 3]).unwrap();
-        let axis = AxisEncoding::of(1, &[0.5, 1.0, 2.0], &[0, 1, 2]).unwrap();
+        let axis = AxisEncoding::intern(1, &[0.5, 1.0, 2.0], &[0, 1, 2]).unwrap();
         let descs = [
             TensorDesc::ABSENT,
             TensorDesc::new(DType::F32, shape),

@@ -203,7 +203,7 @@ impl<'a> Reader<'a> {
             param_kinds::INTS => ParamSetting::Ints(words().map(i64::from_ne_bytes).collect()),
             param_kinds::FLOATS => ParamSetting::Floats(words().map(f64::from_ne_bytes).collect()),
             param_kinds::TENSOR => {
-                let data = Buffer::of(data).map_err(|_| InvalidMessage)?;
+                let data = Buffer::from_bytes(data).map_err(|_| InvalidMessage)?;
                 let tensor = desc.and_then(|desc| TensorSetting::new(desc, Arc::new(data)));
                 ParamSetting::Tensor(tensor.ok_or(InvalidMessage)?)
             }

@@ -111,7 +111,7 @@ fn copy_rows<T: Element>(io: Io<'_>) -> Result<(), ExecError> {
     let (x, mut y) = (inputs.rows::<T>(0)?, outputs.take_rows::<T>(0)?);
     parallel.rows_mut(&mut y, |row, y| {
         let x = x.get(row).filter(|x| x.len() == y.len());
-        y.copy_from_slice(x.ok_or(ExecError::of(Status::BAD_CALL))?);
+        y.copy_from_slice(x.ok_or(ExecError::new(Status::BAD_CALL))?);
         Ok(())
     })
 }
@@ -194,7 +194,7 @@ impl Kernel for Transfer {
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, .. } = io;
-        let unknown = Err(ExecError::of(Status::BAD_CALL));
+        let unknown = Err(ExecError::new(Status::BAD_CALL));
         let dims = inputs.shape(0)?;
         outputs.set_shape(0, dims)?;
         if self.copies {
@@ -262,7 +262,7 @@ pub fn from_numbers(dtype: DType, shape: Shape, numbers: &[f64]) -> Result<Tenso
             match dtype {
                 $(DType::$variant => {
                     let convert = $convert;
-                    Tensor::of(shape, &numbers.iter().map(|&v| convert(v)).collect::<Vec<_>>())
+                    Tensor::from_slice(shape, &numbers.iter().map(|&v| convert(v)).collect::<Vec<_>>())
                 })*
                 DType::Str => return Err(Error::new("a tensor of strings cannot hold numbers")),
             }

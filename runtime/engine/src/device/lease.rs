@@ -56,7 +56,7 @@ impl Conflict {
         }
     }
 
-    fn of(view: &MemoryView, access: Access, binding: usize, cause: Cause) -> Self {
+    fn new(view: &MemoryView, access: Access, binding: usize, cause: Cause) -> Self {
         let (device, memory, range) = (view.device().id(), view.memory_id(), view.range());
         Self { binding, device, memory, range, access, cause }
     }
@@ -143,7 +143,7 @@ impl MemoryView {
     pub fn lease(&self, access: Access) -> std::result::Result<Lease, Conflict> {
         match self.leases().take(self.range(), access) {
             Ok(slot) => Ok(Lease { view: self.clone(), access, slot }),
-            Err(clash) => Err(Conflict::of(self, access, 0, cause(clash))),
+            Err(clash) => Err(Conflict::new(self, access, 0, cause(clash))),
         }
     }
 }
@@ -166,7 +166,7 @@ impl Drop for Lease {
 impl Entry for Lease {
     type Refusal = Conflict;
 
-    fn wanted(&self) -> (&LeaseTable, ByteRange, Access) {
+    fn request(&self) -> (&LeaseTable, ByteRange, Access) {
         (self.view.leases(), self.view.range(), self.access)
     }
 
@@ -175,7 +175,7 @@ impl Entry for Lease {
     }
 
     fn refusal(&self, at: usize, clash: Clash) -> Conflict {
-        Conflict::of(&self.view, self.access, at, cause(clash))
+        Conflict::new(&self.view, self.access, at, cause(clash))
     }
 }
 
@@ -367,7 +367,7 @@ impl LeaseSet {
     pub fn take(&mut self) -> std::result::Result<(), Conflict> {
         if self.is_held {
             return match self.leases.first() {
-                Some(first) => Err(Conflict::of(&first.view, first.access, 0, Cause::Taken)),
+                Some(first) => Err(Conflict::new(&first.view, first.access, 0, Cause::Taken)),
                 None => Ok(()),
             };
         }

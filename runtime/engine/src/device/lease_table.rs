@@ -147,7 +147,7 @@ pub(super) trait Entry {
     /// What being refused comes to.
     type Refusal;
     /// The table of its memory, and the range and access in it.
-    fn wanted(&self) -> (&LeaseTable, ByteRange, Access);
+    fn request(&self) -> (&LeaseTable, ByteRange, Access);
     /// Where its lease is noted, once it has one.
     fn slot(&mut self) -> &mut Slot;
     /// What it comes to that entry `at`, which this is, is refused for `clash`.
@@ -163,7 +163,7 @@ pub(super) fn take_all<E: Entry>(entries: &mut [E], order: &[usize]) -> Result<(
     let mut taken = 0;
     for &at in order {
         let Some(entry) = entries.get_mut(at) else { continue };
-        let (table, range, access) = entry.wanted();
+        let (table, range, access) = entry.request();
         match table.insert(range, access) {
             Ok(slot) => *entry.slot() = slot,
             Err(clash) => {
@@ -191,7 +191,7 @@ fn remove_all<E: Entry>(entries: &mut [E], order: &[usize]) {
     for &at in order {
         if let Some(entry) = entries.get_mut(at) {
             let slot = std::mem::replace(entry.slot(), Slot::NONE);
-            entry.wanted().0.remove(slot);
+            entry.request().0.remove(slot);
         }
     }
 }
@@ -200,7 +200,7 @@ fn remove_all<E: Entry>(entries: &mut [E], order: &[usize]) {
 fn each_table<E: Entry>(entries: &[E], order: &[usize], act: fn(&LeaseTable)) {
     let mut last: Option<&LeaseTable> = None;
     for entry in order.iter().filter_map(|&at| entries.get(at)) {
-        let (table, ..) = entry.wanted();
+        let (table, ..) = entry.request();
         if last.is_none_or(|last| !std::ptr::eq(last, table)) {
             act(table);
         }

@@ -12,7 +12,7 @@ use udo_graph::memory::Buffer;
 
 /// Who keeps host and device in step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Upkeep {
+enum Coherence {
     /// The mapping: it invalidates when it begins, and flushes when it ends.
     Mapping,
     /// The program, call by call.
@@ -29,7 +29,7 @@ struct Mapping {
     len: usize,
     /// What the host sees of the lease's bytes, where that is not the memory itself.
     copy: Option<Buffer>,
-    upkeep: Upkeep,
+    upkeep: Coherence,
 }
 
 /// Mapped memory, to be read. It holds a lease as a run does that reads the memory.
@@ -55,7 +55,7 @@ pub struct ReadMap(Mapping);
 /// use udo_engine::device::{Coherence, DeviceSpec, Devices};
 ///
 /// let coherence = Coherence::NonCoherent { seed: None };
-/// let devices = Devices::new(&[DeviceSpec { coherence, ..DeviceSpec::of(Core::DSP_V68) }])?;
+/// let devices = Devices::new(&[DeviceSpec { coherence, ..DeviceSpec::new(Core::DSP_V68) }])?;
 /// let memory = devices.get(CoreKind::Dsp, 0)?.alloc(128)?;
 /// memory.fill(0)?;
 /// let mut map = memory.map_mut_unsynced(0..128)?;
@@ -77,7 +77,7 @@ impl MemoryView {
     /// # Errors
     /// The range goes beyond the view, the device's memory cannot be mapped, or somebody writes the bytes.
     pub fn map(&self, range: Range<u64>) -> Result<ReadMap> {
-        self.mapping(range, Access::Read, Upkeep::Mapping).map(ReadMap)
+        self.mapping(range, Access::Read, Coherence::Mapping).map(ReadMap)
     }
 
     /// Maps bytes to be read and written. What was written is on the device once the mapping is dropped.
@@ -85,7 +85,7 @@ impl MemoryView {
     /// # Errors
     /// As for [`MemoryView::map`], or somebody reads the bytes.
     pub fn map_mut(&self, range: Range<u64>) -> Result<WriteMap> {
-        self.mapping(range, Access::Write, Upkeep::Mapping).map(WriteMap)
+        self.mapping(range, Access::Write, Coherence::Mapping).map(WriteMap)
     }
 
     /// Maps bytes to be read, as the host saw them last.
@@ -93,7 +93,7 @@ impl MemoryView {
     /// # Errors
     /// As for [`MemoryView::map`].
     pub fn map_unsynced(&self, range: Range<u64>) -> Result<ReadMap> {
-        self.mapping(range, Access::Read, Upkeep::Program).map(ReadMap)
+        self.mapping(range, Access::Read, Coherence::Program).map(ReadMap)
     }
 
     /// Maps bytes to be read and written. The device sees what is flushed.
@@ -101,7 +101,7 @@ impl MemoryView {
     /// # Errors
     /// As for [`MemoryView::map_mut`].
     pub fn map_mut_unsynced(&self, range: Range<u64>) -> Result<WriteMap> {
-        self.mapping(range, Access::Write, Upkeep::Program).map(WriteMap)
+        self.mapping(range, Access::Write, Coherence::Program).map(WriteMap)
     }
 
     /// Has the device see what the host wrote to these bytes through mappings that have ended; in whole lines.
@@ -129,7 +129,7 @@ impl MemoryView {
         cache.invalidate(&self.part(lines).lease(Access::Read)?, lines)
     }
 
-    fn mapping(&self, range: Range<u64>, access: Access, upkeep: Upkeep) -> Result<Mapping> {
+    fn mapping(&self, range: Range<u64>, access: Access, upkeep: Coherence) -> Result<Mapping> {
         let view = self.view(range)?;
         if !self.device().capabilities().can_map {
             let why = format!(
@@ -146,7 +146,7 @@ impl MemoryView {
         let mut copy = None;
         if let Some(cache) = self.cache() {
             let mut seen = Buffer::zeroed(lease.view().len_here())?;
-            if upkeep == Upkeep::Mapping {
+            if upkeep == Coherence::Mapping {
                 cache.invalidate(&lease, leased)?;
             }
             cache.evict(&mut lease)?;
@@ -310,8 +310,8 @@ impl Drop for WriteMap {
         let upkeep = self.0.upkeep;
         // The lease is a writer's and has the lines, so nothing of this is refused.
         let _never = self.0.with_cache(|cache, lease| match upkeep {
-            Upkeep::Mapping => cache.flush(lease, lease.view().range()),
-            Upkeep::Program => cache.evict(lease),
+            Coherence::Mapping => cache.flush(lease, lease.view().range()),
+            Coherence::Program => cache.evict(lease),
         });
     }
 }

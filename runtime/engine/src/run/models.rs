@@ -41,7 +41,7 @@ fn spec() -> TensorSpec {
     TensorSpec::fixed(DType::U8, &[1]).unwrap()
 }
 
-fn of(kind: CoreKind) -> DeviceId {
+fn device(kind: CoreKind) -> DeviceId {
     DeviceId { kind, index: 0 }
 }
 
@@ -176,7 +176,7 @@ fn two_who_submit_get_the_frame_in_turn() {
 
 /// A CPU with two cores, each with a thread.
 fn two_cores() -> Devices {
-    Devices::new(&[DeviceSpec { cores: 2, ..DeviceSpec::of(Core::CPU) }]).unwrap()
+    Devices::new(&[DeviceSpec { cores: 2, ..DeviceSpec::new(Core::CPU) }]).unwrap()
 }
 
 #[test]

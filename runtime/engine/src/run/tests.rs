@@ -111,9 +111,9 @@ impl Session {
     }
 
     fn with(parts: &Parts, frames: usize, options: FrameOptions) -> Self {
-        let dsp = DeviceSpec { count: 2, ..DeviceSpec::of(Core::DSP_V68) };
+        let dsp = DeviceSpec { count: 2, ..DeviceSpec::new(Core::DSP_V68) };
         // One core, so that runs go one after the other.
-        let cpu = DeviceSpec { cores: 1, ..DeviceSpec::of(Core::CPU) };
+        let cpu = DeviceSpec { cores: 1, ..DeviceSpec::new(Core::CPU) };
         let queues = Queues::new(Devices::new(&[cpu, dsp]).unwrap());
         Self::on(&queues, parts, frames, options)
     }
@@ -128,7 +128,7 @@ impl Session {
     }
 
     /// One part on the CPU.
-    fn of(part: impl Fn(&Stop<'_>) -> Result<()> + Send + Sync + 'static) -> Self {
+    fn on_cpu(part: impl Fn(&Stop<'_>) -> Result<()> + Send + Sync + 'static) -> Self {
         Self::new(&Parts(vec![(cpu(), Arc::new(part))]), 1, 8)
     }
 
@@ -136,7 +136,7 @@ impl Session {
     fn gated() -> (Self, Gate) {
         let gate = Gate::default();
         let pass = gate.clone();
-        (Self::of(move |_| pass.pass()), gate)
+        (Self::on_cpu(move |_| pass.pass()), gate)
     }
 
     fn tensor(&self) -> DeviceTensor {

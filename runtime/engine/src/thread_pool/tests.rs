@@ -197,7 +197,7 @@ fn failures_and_panics_of_workers_reach_the_caller() {
             if thread::current().id() == caller { Ok(()) } else { fail() }
         })
     };
-    let failed = on_worker(|| Err(ExecError::of(Status::FAILED)));
+    let failed = on_worker(|| Err(ExecError::new(Status::FAILED)));
     assert_eq!(failed.unwrap_err().status, Status::FAILED);
     let panicked = on_worker(|| panic!("on a worker"));
     assert_eq!(panicked.unwrap_err().status, Status::PANICKED);
@@ -212,7 +212,7 @@ fn a_failed_call_cancels_those_that_have_not_started() {
         let made = AtomicUsize::new(0);
         let failed = pool.parallel().run(CALLS, |_| {
             made.fetch_add(1, Ordering::Relaxed);
-            Err(ExecError::of(Status::FAILED))
+            Err(ExecError::new(Status::FAILED))
         });
         assert_eq!(failed.unwrap_err().status, Status::FAILED);
         // A thread that has failed knows of it, so none fails twice.

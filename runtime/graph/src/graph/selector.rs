@@ -23,7 +23,7 @@ pub enum Selector {
 
 /// Nodes that a model does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{selector} is to choose nodes of the model, and no node has {}", .selector.wanted())]
+#[error("{selector} is to choose nodes of the model, and no node has {}", .selector.expected())]
 pub struct NoSuchNodes {
     /// What was to choose them.
     pub selector: Selector,
@@ -49,7 +49,7 @@ impl Selector {
         }
     }
 
-    fn wanted(&self) -> &'static str {
+    fn expected(&self) -> &'static str {
         match self {
             Self::Ids(_) => "such an id",
             Self::All | Self::Named(_) => "that name or operator",

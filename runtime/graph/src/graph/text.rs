@@ -79,7 +79,7 @@ fn node<N: GraphNode, V: GraphValue>(
     f: &mut Formatter<'_>,
 ) -> fmt::Result {
     let node = of.node();
-    let made = node.outputs.iter().map(|&id| Made(Name(graph, id)));
+    let made = node.outputs.iter().map(|&id| Output(Name(graph, id)));
     write!(f, "{} = ", List(made.collect()))?;
     if !node.domain.is_empty() {
         write!(f, "{}:", Part(&node.domain))?;
@@ -212,9 +212,9 @@ impl<N: GraphNode, V: GraphValue> Display for Name<'_, N, V> {
 }
 
 /// The name of a value that a node makes, and its type where that is known.
-struct Made<'a, N, V>(Name<'a, N, V>);
+struct Output<'a, N, V>(Name<'a, N, V>);
 
-impl<N: GraphNode, V: GraphValue> Display for Made<'_, N, V> {
+impl<N: GraphNode, V: GraphValue> Display for Output<'_, N, V> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Name(graph, id) = self.0;
         self.0.fmt(f)?;

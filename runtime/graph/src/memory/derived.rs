@@ -25,7 +25,7 @@ struct Known {
 
 #[derive(Debug)]
 struct Entry {
-    made: Vec<Option<Made>>,
+    made: Vec<Option<WeakTensor>>,
     /// Whether it was made, or asked for, since those that nobody wants were last looked for.
     is_new: bool,
     is_asked_for: bool,
@@ -35,13 +35,13 @@ struct Entry {
 const FEW_ENTRIES: usize = 4096;
 
 impl Known {
-    fn get(&mut self, key: &str) -> Option<Vec<Option<Made>>> {
+    fn get(&mut self, key: &str) -> Option<Vec<Option<WeakTensor>>> {
         let entry = self.of.get_mut(key)?;
         entry.is_asked_for = true;
         Some(entry.made.clone())
     }
 
-    fn insert(&mut self, key: String, made: Vec<Option<Made>>) {
+    fn insert(&mut self, key: String, made: Vec<Option<WeakTensor>>) {
         if self.of.len() >= self.most.max(FEW_ENTRIES) {
             let mut wanted = 0;
             self.of.retain(|_, entry| {
@@ -64,7 +64,7 @@ impl Entry {
 
 /// A tensor, or what is left of it.
 #[derive(Clone, Debug)]
-struct Made {
+struct WeakTensor {
     desc: TensorDesc,
     data: WeakData,
     id: u64,
@@ -78,8 +78,8 @@ enum WeakData {
     Model(Weak<InModel>),
 }
 
-impl Made {
-    fn of(tensor: &Tensor) -> Self {
+impl WeakTensor {
+    fn new(tensor: &Tensor) -> Self {
         let data = match &tensor.data {
             Data::Own(buffer) => WeakData::Own(Arc::downgrade(buffer)),
             Data::File(bytes) => WeakData::File(Arc::downgrade(bytes)),
@@ -109,7 +109,7 @@ impl Derived {
         compute: impl FnOnce() -> Result<Vec<Option<Tensor>>, E>,
     ) -> Result<Vec<Option<Tensor>>, E> {
         let known = self.lock().get(&key);
-        let tensor = |made: &Option<Made>| match made {
+        let tensor = |made: &Option<WeakTensor>| match made {
             Some(made) => made.tensor().map(Some),
             None => Some(None),
         };
@@ -124,7 +124,7 @@ impl Derived {
                 tensor.id = known.id;
             }
         }
-        let made = tensors.iter().map(|tensor| tensor.as_ref().map(Made::of)).collect();
+        let made = tensors.iter().map(|tensor| tensor.as_ref().map(WeakTensor::new)).collect();
         self.lock().insert(key, made);
         Ok(tensors)
     }
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn what_is_made_again_has_the_id_that_it_had() {
         let derived = Derived::default();
-        let tensor = |x: f32| Tensor::of(Shape::SCALAR, &[x]).unwrap();
+        let tensor = |x: f32| Tensor::from_slice(Shape::SCALAR, &[x]).unwrap();
         let get = |key: &str, x: f32| {
             let made =
                 derived.get(key.to_owned(), || Ok::<_, Infallible>(vec![Some(tensor(x)), None]));
@@ -167,8 +167,9 @@ mod tests {
     fn what_nobody_has_and_nobody_asks_for_is_let_go_of() {
         let derived = Derived::default();
         let get = |key: &str| {
-            let make =
-                || Ok::<_, Infallible>(vec![Some(Tensor::of(Shape::SCALAR, &[1f32]).unwrap())]);
+            let make = || {
+                Ok::<_, Infallible>(vec![Some(Tensor::from_slice(Shape::SCALAR, &[1f32]).unwrap())])
+            };
             derived.get(key.to_owned(), make).unwrap().pop().flatten().unwrap()
         };
         let (held, asked) = (get("held"), get("asked").id());

@@ -51,7 +51,7 @@ impl InModel {
         let mut of_plans = self.of_plans.lock().unwrap_or_else(PoisonError::into_inner);
         let made = match of_plans.upgrade() {
             Some(made) => made,
-            None => Arc::new(Buffer::of(&self.bytes)?),
+            None => Arc::new(Buffer::from_bytes(&self.bytes)?),
         };
         *of_plans = Arc::downgrade(&made);
         Ok(Arc::clone(self.copy.get_or_init(|| made)))

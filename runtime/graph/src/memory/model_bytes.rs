@@ -24,7 +24,7 @@ impl AsRef<[u8]> for Owned {
 impl ModelBytes {
     /// A copy of bytes, aligned where there is memory for that.
     pub fn copy_of(bytes: &[u8]) -> Self {
-        let copy = Buffer::of(bytes).map(|buffer| Bytes::from_owner(Owned(buffer)));
+        let copy = Buffer::from_bytes(bytes).map(|buffer| Bytes::from_owner(Owned(buffer)));
         Self(copy.unwrap_or_else(|_| Bytes::copy_from_slice(bytes)))
     }
 
@@ -32,8 +32,8 @@ impl ModelBytes {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn of(path: &Path) -> io::Result<Self> {
-        let bytes = FileBytes::of(&mut File::open(path)?)?;
+    pub fn map(path: &Path) -> io::Result<Self> {
+        let bytes = FileBytes::open(&mut File::open(path)?)?;
         Ok(Self(Bytes::from_owner(bytes)))
     }
 

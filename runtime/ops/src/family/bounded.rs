@@ -29,7 +29,7 @@ pub(crate) fn read_extents(inputs: &Inputs<'_>, port: usize) -> Result<(Axes, us
     let stated = inputs.get::<i64>(port)?;
     let mut extents = [0; MAX_RANK];
     if stated.len() > extents.len() {
-        return Err(ExecError::of(Status::BOUND_EXCEEDED));
+        return Err(ExecError::new(Status::BOUND_EXCEEDED));
     }
     for (axis, (to, &extent)) in extents.iter_mut().zip(stated).enumerate() {
         *to = usize::try_from(extent).map_err(|_| ExecError::bad_value(extent, axis))?;

@@ -60,7 +60,7 @@ impl Fused {
     /// Checks in a run that the residual has the output's shape.
     pub(crate) fn check(&self, inputs: &Inputs<'_>, shape: &[usize]) -> Result<(), ExecError> {
         match self.residual {
-            Some(port) if inputs.shape(port)? != shape => Err(ExecError::of(Status::BAD_VALUE)),
+            Some(port) if inputs.shape(port)? != shape => Err(ExecError::new(Status::BAD_VALUE)),
             Some(_) | None => Ok(()),
         }
     }

@@ -27,7 +27,7 @@ pub(crate) fn first<T: Element>(inputs: &Inputs<'_>, port: usize, none: T) -> Re
     if !inputs.has(port) {
         return Ok(none);
     }
-    inputs.get::<T>(port)?.first().copied().ok_or(ExecError::of(Status::BAD_CALL))
+    inputs.get::<T>(port)?.first().copied().ok_or(ExecError::new(Status::BAD_CALL))
 }
 
 /// The quantized types.
@@ -84,7 +84,7 @@ impl EncodingPorts {
     /// Reads the encoding of values of type `T` in a run.
     pub(crate) fn read<T: QuantizedType>(self, inputs: &Inputs<'_>) -> Result<Encoding, ExecError> {
         let &[scale] = inputs.get::<f32>(self.scale)? else {
-            return Err(ExecError::of(Status::BAD_CALL));
+            return Err(ExecError::new(Status::BAD_CALL));
         };
         let zero = if inputs.has(self.zero) { inputs.get::<T>(self.zero)? } else { &[] };
         Ok(Encoding { scale, zero_point: zero.first().map_or(0, |zero| zero.to_i32()) })

@@ -110,7 +110,7 @@ impl<'a> Results<'a> {
             DType::I8 => outputs.take_strided(0).map(|(y, at)| (Values::I8(y, encoding), at)),
             DType::U16 => outputs.take_strided(0).map(|(y, at)| (Values::U16(y, encoding), at)),
             DType::I16 => outputs.take_strided(0).map(|(y, at)| (Values::I16(y, encoding), at)),
-            _ => Err(ExecError::of(Status::WRONG_TYPE)),
+            _ => Err(ExecError::new(Status::WRONG_TYPE)),
         }?;
         Ok(Self::of(values, if is_dense { channels } else { pitch }))
     }

@@ -63,7 +63,7 @@ impl<T: Number + Element> Kernel for Eliminated<T> {
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::of::<f64>(self.parts.saturating_mul(self.size * self.size))
+        Workspace::for_elements::<f64>(self.parts.saturating_mul(self.size * self.size))
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

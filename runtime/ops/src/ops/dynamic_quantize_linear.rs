@@ -50,7 +50,7 @@ impl Kernel for Quantize {
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::of::<f32>(self.range.scratch_len())
+        Workspace::for_elements::<f32>(self.range.scratch_len())
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

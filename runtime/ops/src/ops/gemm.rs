@@ -179,7 +179,7 @@ impl Kernel for GemmF32 {
 
     fn workspace(&self) -> Workspace {
         let [left, right, strips] = self.scratch_lens();
-        Workspace::of::<f32>(left).and::<f32>(right).and::<f32>(strips)
+        Workspace::for_elements::<f32>(left).and::<f32>(right).and::<f32>(strips)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

@@ -208,7 +208,7 @@ impl Kernel for Recurrent {
     fn workspace(&self) -> Workspace {
         let all = self.parts().saturating_mul(self.own_len());
         let results = self.parts().saturating_mul(self.results_len());
-        Workspace::of::<f32>(all).and::<f32>(results)
+        Workspace::for_elements::<f32>(all).and::<f32>(results)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

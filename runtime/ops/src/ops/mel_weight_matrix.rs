@@ -83,14 +83,14 @@ fn number(inputs: &Inputs<'_>, port: usize) -> Result<f64, ExecError> {
         DType::Bf16 => inputs.get::<Bf16>(port)?.first().map(|x| f64::from(x.to_f32())),
         _ => None,
     };
-    found.ok_or(ExecError::of(Status::BAD_VALUE))
+    found.ok_or(ExecError::new(Status::BAD_VALUE))
 }
 
 fn execute<T: OfReal>(mut io: Io<'_>) -> Result<(), ExecError> {
     let length = number(&io.inputs, 1)?;
     let rate = number(&io.inputs, 2)?;
     let [low, high] = [number(&io.inputs, 3)?, number(&io.inputs, 4)?].map(mel);
-    let &[_, bands] = io.outputs.shape(0)? else { return Err(ExecError::of(Status::BAD_CALL)) };
+    let &[_, bands] = io.outputs.shape(0)? else { return Err(ExecError::new(Status::BAD_CALL)) };
     let y = io.outputs.take::<T>(0)?;
     let step = (high - low) / (bands + 2) as f64;
     // The bin of a triangle's edge or peak.

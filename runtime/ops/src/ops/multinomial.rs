@@ -62,7 +62,7 @@ impl Kernel for Draws {
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::of::<f64>(self.classes)
+        Workspace::for_elements::<f64>(self.classes)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

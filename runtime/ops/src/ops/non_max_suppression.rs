@@ -100,7 +100,7 @@ impl Kernel for Selected {
     fn workspace(&self) -> Workspace {
         let entries = self.parts.saturating_mul(self.room);
         let rows = self.rows.saturating_mul(3);
-        let table = Workspace::of::<f32>(self.all.saturating_mul(NUMBERS));
+        let table = Workspace::for_elements::<f32>(self.all.saturating_mul(NUMBERS));
         table.and::<u64>(entries).and::<i64>(rows)
     }
 

@@ -82,7 +82,7 @@ impl Kernel for Groups {
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::of::<u32>(self.room).and::<u32>(self.room).and::<u32>(self.room)
+        Workspace::for_elements::<u32>(self.room).and::<u32>(self.room).and::<u32>(self.room)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

@@ -2,7 +2,7 @@
 
 use udo_runtime::compile::PlanOptions;
 
-use super::Given::{Floats, Truth};
+use super::Feed::{Floats, Truth};
 use super::{compiled, elements, give, run, steps};
 
 /// A choice between `first` and `second`, lines of branches that see `x`, `h` and `c`.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use udo_test_support::random::Random;
 
-use super::Given::{Floats, Ints};
+use super::Feed::{Floats, Ints};
 use super::elements;
 
 const SEEDS: u64 = 20;
@@ -152,7 +152,7 @@ impl Writer {
                     continue;
                 }
                 Line::Loop { trips, firsts, lines, nexts } => {
-                    self.trips(*trips, [firsts, nexts], lines, names, indent);
+                    self.loop_node(*trips, [firsts, nexts], lines, names, indent);
                     continue;
                 }
             };
@@ -162,7 +162,7 @@ impl Writer {
         }
     }
 
-    fn trips(
+    fn loop_node(
         &mut self,
         trips: usize,
         [firsts, nexts]: [&[usize]; 2],

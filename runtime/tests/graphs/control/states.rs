@@ -2,7 +2,7 @@
 
 use udo_runtime::compile::PlanOptions;
 
-use super::Given::{Floats, Ints, Truth};
+use super::Feed::{Floats, Ints, Truth};
 use super::{compiled, elements, give, steps};
 
 /// How many steps of trips copy something.

@@ -9,7 +9,7 @@ use udo_runtime::graph::ValueId;
 use udo_runtime::run::RunOptions;
 use udo_runtime::{CompileOptions, Model, Tensor};
 
-use super::Met;
+use super::Counts;
 use super::graphs::Case;
 use udo_test_support::compile::compile_graph;
 
@@ -37,7 +37,7 @@ pub(super) fn check(
     operators: &Operators,
     options: &CompileOptions,
     (inputs, wanted): (&HashMap<ValueId, Tensor>, &HashMap<ValueId, Tensor>),
-    met: &mut Met,
+    met: &mut Counts,
 ) -> Result<(), String> {
     let pairs = pairs(case, apart);
     if pairs.is_empty() {
@@ -57,7 +57,7 @@ pub(super) fn check(
     let to = |at| pairs.iter().find(|(_, output)| *output == at).map(|(input, _)| *input);
     for is_submitted in [false, true] {
         let given: Vec<_> =
-            given.iter().map(|tensor| DeviceTensor::of(&cpu, tensor).unwrap()).collect();
+            given.iter().map(|tensor| DeviceTensor::from_tensor(&cpu, tensor).unwrap()).collect();
         let places = (0..case.outputs.len()).map(|at| to(at).map(|input| given[input].clone()));
         let places: Vec<_> = places.collect();
         let (made, copies) = if is_submitted {

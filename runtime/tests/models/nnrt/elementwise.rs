@@ -43,12 +43,12 @@ fn compares(name: &str, of: fn(&f64, &f64) -> bool) {
     nnrt(name).x(&a).x(&b).makes(Bool, &wanted.dims).is(&[&wanted]);
 }
 
-fn truths(seed: u64) -> Nd {
+fn bools(seed: u64) -> Nd {
     Nd::noise(&[2, 4], seed).map(|x| f64::from(x > 0.0))
 }
 
 fn logic(name: &str, of: fn(bool, bool) -> bool) {
-    let (a, b) = (truths(3), truths(4));
+    let (a, b) = (bools(3), bools(4));
     let wanted = a.zip(&b, |a, b| f64::from(of(a != 0.0, b != 0.0)));
     nnrt(name).input(Bool, &a).input(Bool, &b).makes(Bool, &wanted.dims).is(&[&wanted]);
 }
@@ -65,7 +65,7 @@ fn erf(x: f64) -> f64 {
 }
 
 fn picks(name: &str) {
-    let (of, a, b) = (truths(5), Nd::noise(&[2, 4], 6), Nd::scalar(9.0));
+    let (of, a, b) = (bools(5), Nd::noise(&[2, 4], 6), Nd::scalar(9.0));
     let a_or_0 = of.zip(&a, |of, a| of * a);
     let wanted = a_or_0.zip(&of, |a, of| if of == 0.0 { 9.0 } else { a });
     nnrt(name).input(Bool, &of).x(&a).x(&b).y(&wanted.dims).is(&[&wanted]);
@@ -236,7 +236,7 @@ operations! {
     89 or { logic("OR", |a, b| a || b) }
 
     82 not {
-        let a = truths(3);
+        let a = bools(3);
         nnrt("NOT").input(Bool, &a).makes(Bool, &a.dims).is(&[&a.map(|a| 1.0 - a)]);
     }
 

@@ -15,14 +15,14 @@ use udo_runtime::{CompileOptions, Error, Model};
 use super::support::{Nd, near};
 use udo_test_support::compile::{built_in, compile_graph};
 
-fn of(dims: &[usize]) -> TensorSpec {
+fn spec(dims: &[usize]) -> TensorSpec {
     TensorSpec::fixed(F32, dims).unwrap()
 }
 
 /// A graph with so many tensors of four numbers.
 fn tensors<const N: usize>() -> (GraphBuilder, [TensorId; N]) {
     let mut graph = GraphBuilder::new("test");
-    let ids = std::array::from_fn(|_| graph.tensor("", of(&[4])).unwrap());
+    let ids = std::array::from_fn(|_| graph.tensor("", spec(&[4])).unwrap());
     (graph, ids)
 }
 
@@ -119,7 +119,7 @@ fn open_dimensions_take_their_shapes_from_a_run() {
 #[test]
 fn a_refused_operation_leaves_the_graph_as_it_was() {
     let (mut graph, [a, b, y, z]) = tensors();
-    let constant = graph.constant("c", of(&[1]), &1f32.to_le_bytes()).unwrap();
+    let constant = graph.constant("c", spec(&[1]), &1f32.to_le_bytes()).unwrap();
     graph.op(add(a, b, y)).unwrap();
     let nowhere = TensorId(99);
     let none = "there is no tensor 99, expected one of the graph's 5";
@@ -157,10 +157,14 @@ fn data_and_descriptions_are_said_once_and_fit() {
     refused(graph.set_data(open, &[0; 16]), ErrorCode::DynamicShape, "dimension 0 is open");
     graph.op(relu(a, y)).unwrap();
     refused(graph.set_data(y, &[0; 16]), INVALID, "operation RELU_0 makes it already");
-    refused(graph.tensor("open", of(&[1])), ErrorCode::AlreadyExists, "is called \"open\" already");
-    let short = graph.constant("short", of(&[2]), &[0; 4]);
+    refused(
+        graph.tensor("open", spec(&[1])),
+        ErrorCode::AlreadyExists,
+        "is called \"open\" already",
+    );
+    let short = graph.constant("short", spec(&[2]), &[0; 4]);
     refused(short, INVALID, "is given 4 bytes, expected 8");
-    graph.constant("short", of(&[2]), &[0; 8]).unwrap();
+    graph.constant("short", spec(&[2]), &[0; 8]).unwrap();
     let packed = TensorSpec::fixed(udo_api::DType::I8, &[4, 2]).unwrap();
     let packed = packed.with_packing(Packing::N4).unwrap();
     refused(graph.tensor("packed", packed), INVALID, "expected batches one behind the other");
@@ -238,7 +242,7 @@ fn support_says_which_operation_a_core_lacks_and_why() {
     graph.op(relu(e, y)).unwrap();
     graph.set_io(&[a], &[y]).unwrap();
     let graph = graph.finish().unwrap();
-    let resources = Resources::of(built_in());
+    let resources = Resources::new(built_in());
     let bind = BindOptions::default();
     let on_cpu = support(&graph, &resources, &bind, Core::CPU);
     assert!(on_cpu.iter().all(|(_, reason)| reason.is_none()), "{on_cpu:?}");
@@ -264,12 +268,12 @@ fn support_says_which_operation_a_core_lacks_and_why() {
 #[test]
 fn support_looks_at_each_operation_where_one_does_not_resolve() {
     let (mut graph, [a, b, y]) = tensors();
-    let flat = graph.tensor("flat", of(&[3])).unwrap();
+    let flat = graph.tensor("flat", spec(&[3])).unwrap();
     graph.op(relu(a, b)).unwrap();
     graph.op(add(b, flat, y)).unwrap();
     graph.set_io(&[a, flat], &[y]).unwrap();
     let graph = graph.finish().unwrap();
-    let resources = Resources::of(built_in());
+    let resources = Resources::new(built_in());
     let all = support(&graph, &resources, &BindOptions::default(), Core::CPU);
     assert!(all[0].1.is_none() && all[1].1.is_some(), "{all:?}");
     assert!(all[1].1.as_deref().unwrap().contains("ADD_1"), "{all:?}");
@@ -327,7 +331,7 @@ fn our_own_operators_are_used_by_name() {
 #[test]
 fn channels_are_moved_at_the_edge_of_a_graph_alone() {
     let mut graph = GraphBuilder::new("images");
-    let mut tensor = |dims: &[usize]| graph.tensor("", of(dims)).unwrap();
+    let mut tensor = |dims: &[usize]| graph.tensor("", spec(dims)).unwrap();
     let (x, a) = (tensor(&[1, 8, 8, 4]), tensor(&[1, 8, 8, 8]));
     let (b, y) = (tensor(&[1, 4, 4, 8]), tensor(&[1, 4, 4, 8]));
     let (w, v, bias) = (tensor(&[8, 3, 3, 4]), tensor(&[8, 3, 3, 8]), tensor(&[8]));
@@ -395,14 +399,14 @@ fn strange_attributes_are_no_fault() {
         }));
         for attr in strange {
             let mut graph = GraphBuilder::new("strange");
-            let x = graph.tensor("x", of(&dims)).unwrap();
+            let x = graph.tensor("x", spec(&dims)).unwrap();
             let list = TensorSpec::fixed(I32, &[4]).unwrap();
             let mut inputs = vec![x];
             for _ in 1..op.inputs[0] {
                 inputs.push(graph.constant("", list, &data[..16]).unwrap());
             }
             inputs.truncate(op.inputs[0].max(1));
-            let made = [0; 4].map(|_| graph.tensor("", of(&dims)).unwrap());
+            let made = [0; 4].map(|_| graph.tensor("", spec(&dims)).unwrap());
             let mut operation =
                 Operation::nnrt(op.name).reads(&inputs).makes(&made[..op.outputs[0]]);
             // What has to be said, so that the strange one is looked at.

@@ -388,6 +388,6 @@ fn quantized_convolutions_are_within_a_step() {
     };
     let one = udo_api::Encoding { scale: 0.01, zero_point: 0 };
     check([0.01; 3], Encodings::PerTensor(one));
-    let each = AxisEncoding::of(0, &[0.01, 0.02, 0.005], &[0, 0, 0]).unwrap();
+    let each = AxisEncoding::intern(0, &[0.01, 0.02, 0.005], &[0, 0, 0]).unwrap();
     check([0.01, 0.02, 0.005], Encodings::PerAxis(each));
 }

@@ -99,17 +99,17 @@ impl Nd {
     }
 
     fn bytes(&self, dtype: DType) -> Vec<u8> {
-        fn of<T: Element>(x: &Nd, as_t: fn(f64) -> T) -> Vec<u8> {
+        fn converted<T: Element>(x: &Nd, as_t: fn(f64) -> T) -> Vec<u8> {
             bytes_of(&x.of.iter().copied().map(as_t).collect::<Vec<T>>()).to_vec()
         }
         match dtype {
-            DType::F32 => of(self, |x| x as f32),
-            DType::F64 => of(self, |x| x),
-            DType::I8 => of(self, |x| x as i8),
-            DType::U8 => of(self, |x| x as u8),
-            DType::I32 => of(self, |x| x as i32),
-            DType::I64 => of(self, |x| x as i64),
-            DType::Bool => of(self, |x| Bool::from(x != 0.0)),
+            DType::F32 => converted(self, |x| x as f32),
+            DType::F64 => converted(self, |x| x),
+            DType::I8 => converted(self, |x| x as i8),
+            DType::U8 => converted(self, |x| x as u8),
+            DType::I32 => converted(self, |x| x as i32),
+            DType::I64 => converted(self, |x| x as i64),
+            DType::Bool => converted(self, |x| Bool::from(x != 0.0)),
             other => panic!("no numbers of {other}"),
         }
     }
@@ -119,17 +119,17 @@ impl Nd {
     }
 
     pub(crate) fn of_tensor(tensor: &Tensor) -> Self {
-        fn of<T: Element>(tensor: &Tensor, from: fn(T) -> f64) -> Vec<f64> {
+        fn converted<T: Element>(tensor: &Tensor, from: fn(T) -> f64) -> Vec<f64> {
             tensor.get::<T>().unwrap().iter().copied().map(from).collect()
         }
         let numbers = match tensor.dtype() {
-            DType::F32 => of(tensor, |x: f32| f64::from(x)),
-            DType::F64 => of(tensor, |x: f64| x),
-            DType::I8 => of(tensor, |x: i8| f64::from(x)),
-            DType::U8 => of(tensor, |x: u8| f64::from(x)),
-            DType::I32 => of(tensor, |x: i32| f64::from(x)),
-            DType::I64 => of(tensor, |x: i64| x as f64),
-            DType::Bool => of(tensor, |x: Bool| f64::from(u8::from(x.get()))),
+            DType::F32 => converted(tensor, |x: f32| f64::from(x)),
+            DType::F64 => converted(tensor, |x: f64| x),
+            DType::I8 => converted(tensor, |x: i8| f64::from(x)),
+            DType::U8 => converted(tensor, |x: u8| f64::from(x)),
+            DType::I32 => converted(tensor, |x: i32| f64::from(x)),
+            DType::I64 => converted(tensor, |x: i64| x as f64),
+            DType::Bool => converted(tensor, |x: Bool| f64::from(u8::from(x.get()))),
             other => panic!("no numbers of {other}"),
         };
         Self::new(tensor.dims(), &numbers)

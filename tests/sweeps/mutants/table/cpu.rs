@@ -105,22 +105,22 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     // Scratch.
     blend(
         "scratch_undeclared",
-        "Workspace::of::<f32>(self.cols)",
+        "Workspace::for_elements::<f32>(self.cols)",
         "Workspace::NONE",
         "cpu",
         &["memory/workspace", "shapes/runs"],
     ),
     blend(
         "scratch_too_small",
-        "Workspace::of::<f32>(self.cols)",
-        "Workspace::of::<f32>(self.cols / 20)",
+        "Workspace::for_elements::<f32>(self.cols)",
+        "Workspace::for_elements::<f32>(self.cols / 20)",
         "cpu",
         &["memory/workspace", "shapes/runs"],
     ),
     blend(
         "scratch_absurd",
-        "Workspace::of::<f32>(self.cols)",
-        "Workspace::of::<f32>(self.cols + (1 << 23))",
+        "Workspace::for_elements::<f32>(self.cols)",
+        "Workspace::for_elements::<f32>(self.cols + (1 << 23))",
         "cpu",
         &["memory/workspace"],
     ),
@@ -269,7 +269,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     blend(
         "error_swallowed_as_failure",
         CPU_MEAN,
-        "let mean = x.iter().sum::<f32>() / x.len() as f32;\n            if mean.is_infinite() { return Err(ExecError::of(udo_api::Status::FAILED)); }",
+        "let mean = x.iter().sum::<f32>() / x.len() as f32;\n            if mean.is_infinite() { return Err(ExecError::new(udo_api::Status::FAILED)); }",
         "cpu",
         &["behaviour/numbers"],
     ),

@@ -1,6 +1,6 @@
 //! Bugs in the examples: a package in C, the public samples' of SELU, bounded outputs, three cores.
 
-use super::{Base, Mutant, of};
+use super::{Base, Mutant, mutant};
 
 const C_LOOP: &str = "for (size_t i = 0; i < args->tensors[0].len; i++) {";
 const C_STORE: &str = "y[i] = node->scale * v;";
@@ -12,7 +12,7 @@ const fn clip(
     put: &'static str,
     caught_by: &'static [&'static str],
 ) -> Mutant {
-    of(Base::Clip, (name, "clip_scale.c"), (find, put), ("cpu", caught_by))
+    mutant(Base::Clip, (name, "clip_scale.c"), (find, put), ("cpu", caught_by))
 }
 
 const fn selu(
@@ -21,7 +21,7 @@ const fn selu(
     put: &'static str,
     caught_by: &'static [&'static str],
 ) -> Mutant {
-    of(Base::Selu, (name, "cpu"), (find, put), ("cpu", caught_by))
+    mutant(Base::Selu, (name, "cpu"), (find, put), ("cpu", caught_by))
 }
 
 const fn topk(
@@ -31,7 +31,7 @@ const fn topk(
     put: &'static str,
     caught_by: &'static [&'static str],
 ) -> Mutant {
-    of(Base::TopK, (name, file), (find, put), ("cpu", caught_by))
+    mutant(Base::TopK, (name, file), (find, put), ("cpu", caught_by))
 }
 
 const fn softmax(
@@ -42,7 +42,7 @@ const fn softmax(
     core: &'static str,
     caught_by: &'static [&'static str],
 ) -> Mutant {
-    of(Base::Softmax, (name, file), (find, put), (core, caught_by))
+    mutant(Base::Softmax, (name, file), (find, put), (core, caught_by))
 }
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -101,7 +101,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "volatile float first = x[0];\n    (void)first;\n    for (size_t i = 0; i < args->tensors[0].len; i++) {",
         &["memory/guards"],
     ),
-    of(
+    mutant(
         Base::Clip,
         ("c_constructor", "clip_scale.c"),
         (
@@ -176,7 +176,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "static void drop_state(void *state) { free(state); abort(); }\nstatic const udo_kernel_vtable vtable = {\n    .size = sizeof(udo_kernel_vtable), .finalize = finalize, .execute = execute, .free = drop_state};",
         &["contract/written"],
     ),
-    of(
+    mutant(
         Base::Clip,
         ("c_manifest_of_another", "manifest.json.in"),
         ("\"name\": \"scale\"", "\"name\": \"factor\""),

@@ -1,6 +1,6 @@
 //! Bugs that were written after all cases stood, to see what these find of what nobody thought of; they are counted apart.
 
-use super::{Base, Mutant, of};
+use super::{Base, Mutant, mutant};
 
 const fn blend(
     name: &'static str,
@@ -9,7 +9,7 @@ const fn blend(
     core: &'static str,
     caught_by: &'static [&'static str],
 ) -> Mutant {
-    of(Base::OwnBlend, (name, "lib"), (find, put), (core, caught_by))
+    mutant(Base::OwnBlend, (name, "lib"), (find, put), (core, caught_by))
 }
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -76,19 +76,19 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "dsp:v68",
         &["numbers/reference", "numbers/large", "numbers/steps", "numbers/random"],
     ),
-    of(
+    mutant(
         Base::Softmax,
         ("late_softmax_nan_is_nothing", "cpu"),
         ("*y = (x - max).exp();", "*y = if x.is_nan() { 0.0 } else { (x - max).exp() };"),
         ("cpu", &["numbers/special"]),
     ),
-    of(
+    mutant(
         Base::Clip,
         ("late_c_adds_to_the_output", "clip_scale.c"),
         ("y[i] = node->scale * v;", "y[i] += node->scale * v;"),
         ("cpu", &["memory/written"]),
     ),
-    of(
+    mutant(
         Base::TopK,
         ("late_topk_says_fewer_indices", "cpu"),
         ("outputs.set_shape(1, &[found])", "outputs.set_shape(1, &[found / 2])"),

@@ -1,9 +1,9 @@
 //! Bugs in packages whose configs say what their operators compute: no other kernel is needed to find them.
 
-use super::{Base, Mutant, of};
+use super::{Base, Mutant, mutant};
 
 const fn selu(name: &'static str, find: &'static str, put: &'static str) -> Mutant {
-    of(Base::OwnSelu, (name, "cpu"), (find, put), ("cpu", &["numbers/reference"]))
+    mutant(Base::OwnSelu, (name, "cpu"), (find, put), ("cpu", &["numbers/reference"]))
 }
 
 const fn blend(
@@ -13,7 +13,7 @@ const fn blend(
     core: &'static str,
     caught_by: &'static [&'static str],
 ) -> Mutant {
-    of(Base::OwnBlend, (name, "lib"), (find, put), (core, caught_by))
+    mutant(Base::OwnBlend, (name, "lib"), (find, put), (core, caught_by))
 }
 
 pub(crate) const MUTANTS: &[Mutant] = &[
@@ -62,14 +62,14 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     blend(
         "own_blend_dsp_refuses_all",
         "    let formula = Formula { share, gain };\n",
-        "    let formula = Formula { share, gain };\n    if y.encoding.scale > 0.0 {\n        return Err(ExecError::of(udo_api::Status::BAD_VALUE));\n    }\n",
+        "    let formula = Formula { share, gain };\n    if y.encoding.scale > 0.0 {\n        return Err(ExecError::new(udo_api::Status::BAD_VALUE));\n    }\n",
         "dsp:v68",
         &["shapes/runs"],
     ),
     blend(
         "own_blend_refuses_large_means",
         "            let mean = x.iter().sum::<f32>() / x.len() as f32;\n",
-        "            let mean = x.iter().sum::<f32>() / x.len() as f32;\n            if mean.abs() > 100.0 {\n                return Err(ExecError::of(udo_api::Status::BAD_VALUE));\n            }\n",
+        "            let mean = x.iter().sum::<f32>() / x.len() as f32;\n            if mean.abs() > 100.0 {\n                return Err(ExecError::new(udo_api::Status::BAD_VALUE));\n            }\n",
         "cpu",
         &["numbers/large"],
     ),

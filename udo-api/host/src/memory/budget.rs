@@ -98,7 +98,7 @@ impl Budget {
     }
 
     /// Returns the bytes in use.
-    pub fn taken(&self) -> usize {
+    pub fn used_bytes(&self) -> usize {
         self.0.taken.load(Ordering::Relaxed)
     }
 
@@ -117,7 +117,7 @@ impl Budget {
     /// # Errors
     /// They exceed the limit.
     pub fn allows(&self, bytes: usize) -> Result<(), OutOfMemory> {
-        self.after(self.taken(), bytes).map(drop)
+        self.after(self.used_bytes(), bytes).map(drop)
     }
 
     /// Returns the bytes in use after taking `bytes` more.
@@ -161,7 +161,7 @@ mod tests {
     fn buffers_count_while_they_live() {
         let budget = Budget::new(Limit::Asked(100));
         let first = budget.zeroed(60).unwrap();
-        assert_eq!((first.len(), budget.taken()), (60, 60));
+        assert_eq!((first.len(), budget.used_bytes()), (60, 60));
         let error = budget.clone().zeroed(41).unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -172,9 +172,9 @@ mod tests {
         assert!(budget.has_refused() && !Budget::default().has_refused());
         let second = budget.zeroed(40).unwrap();
         drop(first);
-        assert_eq!(budget.taken(), 40);
+        assert_eq!(budget.used_bytes(), 40);
         drop(second);
-        assert_eq!(budget.taken(), 0);
+        assert_eq!(budget.used_bytes(), 0);
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
         for len in [crate::memory::MAX_BYTES, usize::MAX] {
             let error = budget.zeroed(len).unwrap_err();
             let text = format!("needs {len} bytes of memory, and the system gives no more");
-            assert_eq!((error.to_string(), budget.taken()), (text, 0));
+            assert_eq!((error.to_string(), budget.used_bytes()), (text, 0));
         }
     }
 

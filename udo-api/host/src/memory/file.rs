@@ -35,7 +35,7 @@ impl FileBytes {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn of(file: &mut File) -> io::Result<Self> {
+    pub fn open(file: &mut File) -> io::Result<Self> {
         let of = file.metadata()?;
         // Files whose content the system generates report a size of 0.
         let len = usize::try_from(of.len()).unwrap_or(0);
@@ -83,7 +83,7 @@ mod tests {
             let path = folder.path().join(len.to_string());
             let bytes: Vec<u8> = (0u8..251).cycle().take(len).collect();
             File::create(&path).unwrap().write_all(&bytes).unwrap();
-            let read = FileBytes::of(&mut File::open(&path).unwrap()).unwrap();
+            let read = FileBytes::open(&mut File::open(&path).unwrap()).unwrap();
             assert_eq!(read.as_ref(), bytes, "{len} bytes");
         }
     }
@@ -91,10 +91,10 @@ mod tests {
     #[test]
     fn what_cannot_be_mapped_is_read() {
         if cfg!(target_os = "linux") {
-            let read = FileBytes::of(&mut File::open("/proc/self/status").unwrap()).unwrap();
+            let read = FileBytes::open(&mut File::open("/proc/self/status").unwrap()).unwrap();
             assert!(read.as_ref().starts_with(b"Name:"));
         }
         let folder = tempfile::tempdir().unwrap();
-        assert!(File::open(folder.path()).and_then(|mut file| FileBytes::of(&mut file)).is_err());
+        assert!(File::open(folder.path()).and_then(|mut file| FileBytes::open(&mut file)).is_err());
     }
 }

@@ -84,7 +84,7 @@ mod tests {
         for at in [32..64, 128..201, 0..0, 300..301] {
             assert!(PackedBytes::shared(&of, at.clone()).is_none(), "{at:?}");
         }
-        let own = PackedBytes::from(Buffer::of(&[1, 2]).unwrap());
+        let own = PackedBytes::from(Buffer::from_bytes(&[1, 2]).unwrap());
         assert_eq!((own.bytes(), own.is_empty()), (&[1u8, 2][..], false));
     }
 

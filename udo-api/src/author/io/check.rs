@@ -56,7 +56,7 @@ pub(super) fn check_span<T: Element>(arg: &TensorArg, port: usize) -> Result<usi
         return Err(ExecError::with(Status::NOT_DENSE, [port as u64, 0]));
     }
     check_type::<T>(arg)?;
-    arg.span().ok_or(ExecError::of(Status::BAD_CALL))
+    arg.span().ok_or(ExecError::new(Status::BAD_CALL))
 }
 
 pub(super) fn no_such_port(port: usize, count: usize) -> ExecError {

@@ -121,7 +121,7 @@ impl<'a> Inputs<'a> {
             return Err(ExecError::with(Status::IN_PLACE, [port as u64, 0]));
         }
         check_type::<T>(arg)?;
-        Ok(Rows { data: arg.data.cast(), shape: RowShape::of(arg), marker: PhantomData })
+        Ok(Rows { data: arg.data.cast(), shape: RowShape::new(arg), marker: PhantomData })
     }
 
     /// Returns the elements of input `port` from the first to the last, with the gaps between its rows, and the row
@@ -150,7 +150,7 @@ impl<'a> Inputs<'a> {
     /// # Errors
     /// No such input.
     pub fn dtype(&self, port: usize) -> Result<DType, ExecError> {
-        self.arg(port)?.dtype().ok_or(ExecError::of(Status::BAD_CALL))
+        self.arg(port)?.dtype().ok_or(ExecError::new(Status::BAD_CALL))
     }
 
     /// Returns the dimensions of input `port` in this run.
@@ -167,7 +167,7 @@ impl<'a> Inputs<'a> {
     /// No such input, or it has no encoding.
     pub fn encoding(&self, port: usize) -> Result<Encoding, ExecError> {
         let arg = self.arg(port)?;
-        if arg.has_encoding == 0 { Err(ExecError::of(Status::BAD_CALL)) } else { Ok(arg.encoding) }
+        if arg.has_encoding == 0 { Err(ExecError::new(Status::BAD_CALL)) } else { Ok(arg.encoding) }
     }
 
     /// Returns the encoding of fixed-point input `port` for each position of an axis.
@@ -175,7 +175,7 @@ impl<'a> Inputs<'a> {
     /// # Errors
     /// No such input, or it has no encoding per axis.
     pub fn axis_encoding(&self, port: usize) -> Result<&'static AxisEncoding, ExecError> {
-        self.arg(port)?.axis_encoding.ok_or(ExecError::of(Status::BAD_CALL))
+        self.arg(port)?.axis_encoding.ok_or(ExecError::new(Status::BAD_CALL))
     }
 
     /// Returns the host's argument of input `port`, for the host's own kernels: its elements may be accessible only to

@@ -173,7 +173,7 @@ impl<'a> Outputs<'a> {
         check_type::<T>(arg)?;
         self.note_taken(port)?;
         let arg = self.arg(port)?;
-        Ok(RowsMut { data: arg.data.cast(), shape: RowShape::of(arg), marker: PhantomData })
+        Ok(RowsMut { data: arg.data.cast(), shape: RowShape::new(arg), marker: PhantomData })
     }
 
     /// Takes the elements of output `port` from the first to the last, with the gaps between its rows, and the row
@@ -207,7 +207,7 @@ impl<'a> Outputs<'a> {
     /// # Errors
     /// No such output.
     pub fn dtype(&self, port: usize) -> Result<DType, ExecError> {
-        self.arg(port)?.dtype().ok_or(ExecError::of(Status::BAD_CALL))
+        self.arg(port)?.dtype().ok_or(ExecError::new(Status::BAD_CALL))
     }
 
     /// Returns the dimensions of output `port`: its bounds, or those from [`Outputs::set_shape`].
@@ -224,7 +224,7 @@ impl<'a> Outputs<'a> {
     /// No such output, or it has no encoding.
     pub fn encoding(&self, port: usize) -> Result<Encoding, ExecError> {
         let arg = self.arg(port)?;
-        if arg.has_encoding == 0 { Err(ExecError::of(Status::BAD_CALL)) } else { Ok(arg.encoding) }
+        if arg.has_encoding == 0 { Err(ExecError::new(Status::BAD_CALL)) } else { Ok(arg.encoding) }
     }
 
     /// Returns the encoding of fixed-point output `port` for each position of an axis.
@@ -232,7 +232,7 @@ impl<'a> Outputs<'a> {
     /// # Errors
     /// No such output, or it has no encoding per axis.
     pub fn axis_encoding(&self, port: usize) -> Result<&'static AxisEncoding, ExecError> {
-        self.arg(port)?.axis_encoding.ok_or(ExecError::of(Status::BAD_CALL))
+        self.arg(port)?.axis_encoding.ok_or(ExecError::new(Status::BAD_CALL))
     }
 
     /// Sets the dimensions of bounded output `port` in this run. The elements stay in place; bounded dimensions may

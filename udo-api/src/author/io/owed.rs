@@ -20,7 +20,7 @@ pub(super) const OWED_BITS: usize = 64;
 
 impl Owed {
     #[inline]
-    pub(crate) const fn of(args: &ExecArgs) -> Self {
+    pub(crate) const fn new(args: &ExecArgs) -> Self {
         Self { untaken: Cell::new(args.untaken), unsaid: Cell::new(args.unsaid) }
     }
 

@@ -167,7 +167,11 @@ fn stages(a: &Network, b: &Network, found: &mut Vec<Difference>) {
 }
 
 /// Compares texts by name.
-fn compare_strings(kind: &'static str, of: &[BTreeMap<String, String>; 2], found: &mut Vec<Difference>) {
+fn compare_strings(
+    kind: &'static str,
+    of: &[BTreeMap<String, String>; 2],
+    found: &mut Vec<Difference>,
+) {
     for (name, a) in &of[0] {
         if let Some(b) = of[1].get(name).filter(|b| *b != a) {
             let (a, b) = (Some(a.clone()), Some(b.clone()));

@@ -12,7 +12,10 @@ use udo_graph::graph::values_named;
 
 impl RunModel {
     /// The values that are wanted, where it is not the model's outputs, and has the model give them.
-    pub(super) fn request_outputs(&mut self, list: Option<&List>) -> Result<Option<Vec<String>>, Failure> {
+    pub(super) fn request_outputs(
+        &mut self,
+        list: Option<&List>,
+    ) -> Result<Option<Vec<String>>, Failure> {
         let heading = list.map_or(&[][..], |list| &list.wanted);
         if !heading.is_empty() && !self.set_output_tensors.is_empty() {
             let text = "both the list's first line and --set-output-tensors say which outputs are expected";

@@ -97,7 +97,7 @@ fn moved_axis(encodings: Encodings, perm: &[i64]) -> Result<Encodings> {
     let Encodings::PerAxis(of) = encodings else { return Ok(encodings) };
     let is_it = |&from: &i64| usize::try_from(from).is_ok_and(|from| from == of.axis());
     let axis = perm.iter().position(is_it).unwrap_or(of.axis());
-    let made = AxisEncoding::of(axis, of.scales(), of.zero_points());
+    let made = AxisEncoding::intern(axis, of.scales(), of.zero_points());
     made.map(Encodings::PerAxis).map_err(|error| invalid(error.to_string()))
 }
 

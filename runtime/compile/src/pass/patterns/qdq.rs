@@ -175,7 +175,7 @@ impl Known<'_> {
         } else {
             let is_vector = scales.desc().rank() == 1 && param(bound, "block_size") == Some(0);
             let axis = resolve_axis(param(bound, "axis").filter(|_| is_vector)?, desc.rank())?;
-            Encodings::PerAxis(AxisEncoding::of(axis, numbers, &zero_points).ok()?)
+            Encodings::PerAxis(AxisEncoding::intern(axis, numbers, &zero_points).ok()?)
         };
         desc.with_encodings(encodings).check_encoding().ok()?;
         Some(Quantized { dtype: desc.dtype()?, encodings })
@@ -192,17 +192,17 @@ fn param(bound: &BoundNode, name: &str) -> Option<i64> {
 
 /// Returns the elements of a tensor of quantized values.
 fn integers(tensor: &Tensor) -> Option<Vec<i32>> {
-    fn of<T: Element>(tensor: &Tensor) -> Option<Vec<i32>>
+    fn widened<T: Element>(tensor: &Tensor) -> Option<Vec<i32>>
     where
         i32: From<T>,
     {
         tensor.get::<T>().map(|values| values.iter().copied().map(i32::from).collect())
     }
-    of::<u8>(tensor)
-        .or_else(|| of::<i8>(tensor))
-        .or_else(|| of::<u16>(tensor))
-        .or_else(|| of::<i16>(tensor))
-        .or_else(|| of::<i32>(tensor))
+    widened::<u8>(tensor)
+        .or_else(|| widened::<i8>(tensor))
+        .or_else(|| widened::<u16>(tensor))
+        .or_else(|| widened::<i16>(tensor))
+        .or_else(|| widened::<i32>(tensor))
 }
 
 #[cfg(test)]

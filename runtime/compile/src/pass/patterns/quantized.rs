@@ -349,11 +349,11 @@ impl<'a> Group<'a> {
         if self.of.text("coordinate_transformation_mode") == Some("tf_crop_and_resize") {
             return Err(self.stays("has a value for elements outside its input"));
         }
-        self.of_moved(&self.kept()?)
+        self.of_moved(&self.same_encoding()?)
     }
 
     /// Returns the operand if its encoding is that of the result.
-    fn kept(&self) -> Result<Encoded<'a>, String> {
+    fn same_encoding(&self) -> Result<Encoded<'a>, String> {
         let x = self.activation(0)?;
         if x.is_as(&self.result) {
             return Ok(x);
@@ -376,7 +376,7 @@ impl<'a> Group<'a> {
 
     /// `Pad`: quantizes the pad value.
     fn padded(&self) -> GroupResult {
-        let x = self.kept()?;
+        let x = self.same_encoding()?;
         let mut pad = self.of_moved(&x)?;
         if self.of.text("mode") == Some("constant") {
             let number = match self.of.input_id(2) {
@@ -395,7 +395,7 @@ impl<'a> Group<'a> {
 
     /// Returns one part of a split as a slice of the quantized values.
     fn piece(&self, at: usize) -> GroupResult {
-        let x = self.kept()?;
+        let x = self.same_encoding()?;
         let axis = self.of.int("axis").and_then(|axis| resolve_axis(axis, self.of.input(0).rank()));
         let lengths = self.of.outputs().take(at + 1).map(|piece| {
             let Dim::Fixed(len) = piece.full_shape().dim(axis?)? else { return None };
@@ -410,7 +410,7 @@ impl<'a> Group<'a> {
             let end = ends.pop().filter(|_| ends.len() == at)?;
             let start = ends.last().copied().unwrap_or(0);
             let one = |number: i64| {
-                Some(Operand::Constant(Tensor::of(Shape::new(&[1]).ok()?, &[number]).ok()?))
+                Some(Operand::Constant(Tensor::from_slice(Shape::new(&[1]).ok()?, &[number]).ok()?))
             };
             let axis = i64::try_from(axis?).ok()?;
             Some(vec![Operand::Value(x.values?), one(start)?, one(end)?, one(axis)?])
@@ -463,7 +463,7 @@ impl<'a> Group<'a> {
         });
         let ints = ints.collect::<Option<Vec<i32>>>()?;
         let shape = self.of.input(port).full_shape();
-        Tensor::of(shape, &ints).ok().map(Operand::Constant)
+        Tensor::from_slice(shape, &ints).ok().map(Operand::Constant)
     }
 }
 
@@ -559,10 +559,10 @@ impl<'a> Encoded<'a> {
         let stored = self.stored(number).filter(|stored| !stored.is_nan())?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let tensor = match self.dtype {
-            DType::U8 => Tensor::of(Shape::SCALAR, &[stored as u8]),
-            DType::U16 => Tensor::of(Shape::SCALAR, &[stored as u16]),
-            DType::I16 => Tensor::of(Shape::SCALAR, &[stored as i16]),
-            _ => Tensor::of(Shape::SCALAR, &[stored as i8]),
+            DType::U8 => Tensor::from_slice(Shape::SCALAR, &[stored as u8]),
+            DType::U16 => Tensor::from_slice(Shape::SCALAR, &[stored as u16]),
+            DType::I16 => Tensor::from_slice(Shape::SCALAR, &[stored as i16]),
+            _ => Tensor::from_slice(Shape::SCALAR, &[stored as i8]),
         };
         tensor.ok().map(Operand::Constant)
     }

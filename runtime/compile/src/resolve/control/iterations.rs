@@ -236,15 +236,17 @@ impl Opening<'_> {
             let number = self.add(self.single(DType::I64))?;
             // The condition is true in every iteration that runs.
             let as_bool = self.add(self.single(DType::Bool))?;
-            let tensor =
-                Tensor::of(self.graph.desc(Some(as_bool)).full_shape(), &[Bool::from(true)]);
+            let tensor = Tensor::from_slice(
+                self.graph.desc(Some(as_bool)).full_shape(),
+                &[Bool::from(true)],
+            );
             let tensor = tensor.map_err(|why| self.parent.refuse(why.to_string()))?;
             if let Some(value) = self.graph.values.get_mut(as_bool.index()) {
                 value.value.source = Source::Constant(tensor);
             }
             number
         } else {
-            let number = self.graph.add_value(&self.way("trip"));
+            let number = self.graph.add_value(&self.path("trip"));
             set_desc(self.graph, number, TensorDesc::new(DType::I64, Shape::SCALAR));
             number
         };
@@ -277,7 +279,7 @@ impl Opening<'_> {
                 "its {attribute:?} declares input {name:?} {declared}, and is given {desc}"
             )));
         }
-        let value = self.graph.add_value(&self.way(name));
+        let value = self.graph.add_value(&self.path(name));
         set_desc(self.graph, value, desc);
         self.given.push(value);
         Ok(value)
@@ -298,7 +300,7 @@ impl Opening<'_> {
         TensorDesc::new(dtype, list.unwrap_or(Shape::SCALAR))
     }
 
-    fn way(&self, name: &str) -> String {
+    fn path(&self, name: &str) -> String {
         format!("{}/{}/{name}", self.parent.node.name, self.attribute)
     }
 }
@@ -421,5 +423,5 @@ fn setting<'a>(parent: &'a Parent, name: &str) -> Option<&'a ParamSetting> {
 }
 
 fn int_tensor(value: usize) -> Result<Tensor, TensorError> {
-    Tensor::of(Shape::SCALAR, &[i64::try_from(value).unwrap_or(i64::MAX)])
+    Tensor::from_slice(Shape::SCALAR, &[i64::try_from(value).unwrap_or(i64::MAX)])
 }

@@ -218,7 +218,7 @@ fn computed_row(
     port: usize,
 ) -> Option<(DType, Vec<usize>)> {
     let mark = binding.mark();
-    let given = given(binding, rest).ok()?;
+    let given = next_inputs(binding, rest).ok()?;
     let ends = BodyPorts { given: &given, wanted: &[] };
     let way = format!("{}/none", rest.node.name);
     let inlined = inline(&mut binding.graph, &way, (BODY, rest.body.clone()), &ends).ok()?;
@@ -240,7 +240,7 @@ fn known_extents(of: &TensorType) -> (DType, Vec<usize>) {
 }
 
 /// Returns the inputs of the body for the next iteration.
-fn given(binding: &mut Binding<'_>, rest: &Rest) -> Result<Vec<ValueId>, ResolveError> {
+fn next_inputs(binding: &mut Binding<'_>, rest: &Rest) -> Result<Vec<ValueId>, ResolveError> {
     let mut given = vec![add_number(binding, rest)?, add_condition(binding, rest)?];
     for state in rest.states() {
         let state = state.ok_or_else(|| rest.refuse("a state is missing".to_owned()))?;
@@ -252,7 +252,7 @@ fn given(binding: &mut Binding<'_>, rest: &Rest) -> Result<Vec<ValueId>, Resolve
 
 /// Returns the nodes of the next iteration, followed by the remaining loop.
 fn next_iteration(binding: &mut Binding<'_>, rest: Rest) -> Result<Vec<Node>, ResolveError> {
-    let given = given(binding, &rest)?;
+    let given = next_inputs(binding, &rest)?;
     let way = format!("{}/{}", rest.node.name, rest.done);
     let ends = BodyPorts { given: &given, wanted: &[] };
     let inlined = inline(&mut binding.graph, &way, (BODY, rest.body.clone()), &ends);
@@ -292,7 +292,7 @@ fn stacked(
 ) -> Result<(Vec<Node>, ValueId), ElementError> {
     let mut add = |name: &str| binding.graph.add_value(&format!("{way}/{name}_{port}"));
     let (unsqueezed, joined) = (add("row"), before.map(|before| (before, add("stack"))));
-    let axes = Tensor::of(Shape::new(&[1])?, &[0i64])?;
+    let axes = Tensor::from_slice(Shape::new(&[1])?, &[0i64])?;
     let axes = binding.graph.add_constant(&format!("{way}/axes_{port}"), axes);
     let mut node = Node::new("Unsqueeze", NEWEST, &[row, axes], &[unsqueezed]);
     node.name = format!("{way}/row_{port}");
@@ -325,7 +325,7 @@ fn single(body: &Graph, port: usize) -> Result<Shape, udo_api::Error> {
 fn add_number(binding: &mut Binding<'_>, rest: &Rest) -> Result<ValueId, ResolveError> {
     let number = || -> Result<Tensor, ElementError> {
         let number = i64::try_from(rest.done).unwrap_or(i64::MAX);
-        Ok(Tensor::of(single(&rest.body, 0)?, &[number])?)
+        Ok(Tensor::from_slice(single(&rest.body, 0)?, &[number])?)
     };
     let number = number().map_err(|why| rest.refuse(why.to_string()))?;
     Ok(binding.graph.add_constant(&format!("{}/{}/number", rest.node.name, rest.done), number))
@@ -333,7 +333,7 @@ fn add_number(binding: &mut Binding<'_>, rest: &Rest) -> Result<ValueId, Resolve
 
 fn add_condition(binding: &mut Binding<'_>, rest: &Rest) -> Result<ValueId, ResolveError> {
     let as_bool = || -> Result<Tensor, ElementError> {
-        Ok(Tensor::of(single(&rest.body, 1)?, &[Bool::from(true)])?)
+        Ok(Tensor::from_slice(single(&rest.body, 1)?, &[Bool::from(true)])?)
     };
     let as_bool = as_bool().map_err(|why| rest.refuse(why.to_string()))?;
     Ok(binding.graph.add_constant(&format!("{}/{}/condition", rest.node.name, rest.done), as_bool))

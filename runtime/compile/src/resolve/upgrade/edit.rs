@@ -244,7 +244,7 @@ impl Edit<'_> {
     }
 
     /// Inserts a node of a built-in operator after an output, if the output is used.
-    pub(super) fn behind(&mut self, port: usize, added: &Added<'_>) -> Result<(), String> {
+    pub(super) fn insert_after(&mut self, port: usize, added: &Added<'_>) -> Result<(), String> {
         let Some(wanted) = self.node.output(port) else { return Ok(()) };
         let (node, made) = self.added(added)?;
         let node = Node { inputs: [&[Some(made)], &*node.inputs].concat(), ..node };
@@ -304,7 +304,7 @@ pub(super) fn with_ints(mut node: Node, name: &str, values: &[i64]) -> Node {
 
 fn list(values: &[i64]) -> Result<Tensor, String> {
     let shape = Shape::new(&[values.len()]).map_err(|e| e.to_string())?;
-    Tensor::of(shape, values).map_err(|e| e.to_string())
+    Tensor::from_slice(shape, values).map_err(|e| e.to_string())
 }
 
 fn set_input(node: &mut Node, port: usize, value: ValueId) {

@@ -37,7 +37,7 @@ impl WorkerState {
             job.recipe().iter().for_each(|&number| said.word(number));
             said.number(job.bytes());
         }
-        said.numbers(kernel.kept().iter().copied());
+        said.numbers(kernel.retained_inputs().iter().copied());
         said.items(kernel.ties());
         said.items(kernel.work().as_slice());
         said.launches(kernel.gpu_info());

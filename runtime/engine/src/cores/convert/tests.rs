@@ -19,7 +19,8 @@ const HALVES: Encoding = Encoding { scale: 0.5, zero_point: 2 };
 #[test]
 fn constants_change_their_type() {
     let budget = &Budget::default();
-    let floats = Tensor::of::<f32>(Shape::new(&[4]).unwrap(), &[-1.0, 0.0, 0.25, 1000.0]).unwrap();
+    let floats =
+        Tensor::from_slice::<f32>(Shape::new(&[4]).unwrap(), &[-1.0, 0.0, 0.25, 1000.0]).unwrap();
     let encoded = desc(DType::U8).with_encoding(HALVES);
     let quantized = constant(&floats, &desc(DType::F32), &encoded, budget).unwrap();
     assert_eq!(quantized.get::<u8>(), Some(&[0, 2, 2, 255][..]));
@@ -27,13 +28,13 @@ fn constants_change_their_type() {
     assert_eq!(back.get::<f32>(), Some(&[-1.0, 0.0, 0.0, 126.5][..]));
     let halves = constant(&floats, &desc(DType::F32), &desc(DType::F16), budget).unwrap();
     assert_eq!(halves.dtype(), DType::F16);
-    assert_eq!(budget.taken(), 4 + 16 + 8);
+    assert_eq!(budget.used_bytes(), 4 + 16 + 8);
 }
 
 /// Scales and zero points along each axis of `[2, 3, 2]`, and along none.
 fn encodings() -> [Encodings; 4] {
     let along = |axis, scales: &[f32], zeros: &[i32]| {
-        Encodings::PerAxis(AxisEncoding::of(axis, scales, zeros).unwrap())
+        Encodings::PerAxis(AxisEncoding::intern(axis, scales, zeros).unwrap())
     };
     [
         along(0, &[0.5, 2.0], &[0, 3]),
@@ -70,7 +71,7 @@ fn constants_are_converted_by_the_encodings_of_their_axis() {
     let shape = Shape::new(&[2, 3, 2]).unwrap();
     let plain = TensorDesc::new(DType::F32, shape);
     let numbers = [0.25f32, -0.75, 0.125, 0.375, 4.5, -1.5, 1.0, 3.0, 0.5, -0.5, 1000.0, -1000.0];
-    let floats = Tensor::of(shape, &numbers).unwrap();
+    let floats = Tensor::from_slice(shape, &numbers).unwrap();
     for from in encodings() {
         let encoded = plain.with_dtype(DType::I8).with_encodings(from);
         let made = constant(&floats, &plain, &encoded, budget).unwrap();
@@ -80,7 +81,7 @@ fn constants_are_converted_by_the_encodings_of_their_axis() {
             expected.map(|(at, &x)| quantized(x, encoding_at(from, at))).collect();
         assert_eq!(made, expected, "{from:?}");
 
-        let stored = Tensor::of(shape, made).unwrap();
+        let stored = Tensor::from_slice(shape, made).unwrap();
         let back = constant(&stored, &encoded, &plain, budget).unwrap();
         let read = made.iter().enumerate();
         let read: Vec<_> = read.map(|(at, &q)| dequantized(q, encoding_at(from, at))).collect();
@@ -119,7 +120,7 @@ fn values_are_moved_by_the_encodings_of_their_axis() {
 #[test]
 fn encodings_that_do_not_fit_are_refused() {
     let floats = Tensor::zeros(DType::F32, Shape::new(&[4]).unwrap()).unwrap();
-    let encoding = AxisEncoding::of(0, &[1.0; 3], &[0; 3]).unwrap();
+    let encoding = AxisEncoding::intern(0, &[1.0; 3], &[0; 3]).unwrap();
     let encoded = desc(DType::U8).with_axis_encoding(encoding);
     let error = constant(&floats, &desc(DType::F32), &encoded, &Budget::default()).unwrap_err();
     let expected = "an encoding per axis has 3 scales for axis 0 of u8[4], expected 4";

@@ -245,7 +245,7 @@ pub(super) unsafe fn region_of(tensor: &TensorArg) -> Result<&Region, ExecError>
     #[expect(clippy::cast_ptr_alignment, reason = "the address is that of a region")]
     let region = tensor.data.cast::<Region>();
     // SAFETY: the caller guarantees the address.
-    unsafe { region.as_ref() }.ok_or(ExecError::of(Status::BAD_CALL))
+    unsafe { region.as_ref() }.ok_or(ExecError::new(Status::BAD_CALL))
 }
 
 pub(super) fn failed(call: DeviceCall) -> impl Fn(ClError) -> ExecError {

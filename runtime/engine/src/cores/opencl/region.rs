@@ -37,7 +37,7 @@ impl Region {
         match &self.own {
             Own::Root => Ok(self.root.get()),
             Own::Part(part) => Ok(part.get()),
-            Own::Unaligned => Err(ExecError::of(Status::BAD_CALL)),
+            Own::Unaligned => Err(ExecError::new(Status::BAD_CALL)),
         }
     }
 

@@ -65,7 +65,11 @@ fn descriptions_that_mean_nothing_are_refused() {
         ErrorCode::InvalidArgument,
         "expected the least first",
     );
-    refused(TensorSpec::of(TensorDesc::ABSENT), ErrorCode::InvalidArgument, "described as absent");
+    refused(
+        TensorSpec::from_desc(TensorDesc::ABSENT),
+        ErrorCode::InvalidArgument,
+        "described as absent",
+    );
     let two = TensorSpec::fixed(DType::U8, &[2, 3]).unwrap();
     refused(two.with_layout(Layout::Nhwc), ErrorCode::InvalidArgument, "u8[2,3] cannot be nhwc");
     refused(two.with_layout(Layout::Nchw), ErrorCode::InvalidArgument, "expected 4");
@@ -122,9 +126,9 @@ fn a_shape_is_one_that_the_spec_allows() {
 #[test]
 fn a_spec_of_a_description_keeps_all_of_it() {
     let shape = Shape::of_dims(&[Dim::UpTo(4), Dim::Fixed(2), Dim::Open(3)]).unwrap();
-    let axis = AxisEncoding::of(1, &[0.5, 2.0], &[1, 2]).unwrap();
+    let axis = AxisEncoding::intern(1, &[0.5, 2.0], &[1, 2]).unwrap();
     let desc = TensorDesc::new(DType::U8, shape).with_axis_encoding(axis);
-    let spec = TensorSpec::of(desc).unwrap();
+    let spec = TensorSpec::from_desc(desc).unwrap();
     let wanted = [Extent::Range { min: 0, max: 4 }, Extent::Fixed(2), Extent::Fixed(3)];
     assert_eq!(spec.extents().collect::<Vec<_>>(), wanted);
     assert_eq!((spec.encodings(), spec.dtype()), (Some(Encodings::PerAxis(axis)), DType::U8));
@@ -151,7 +155,7 @@ fn encodings_are_for_their_tensor() {
         let error = of(dtype).with_encodings(per_tensor(scale, zero_point));
         refused(error, ErrorCode::InvalidArgument, why);
     }
-    let axis = Encodings::PerAxis(AxisEncoding::of(1, &[1.0; 2], &[0; 2]).unwrap());
+    let axis = Encodings::PerAxis(AxisEncoding::intern(1, &[1.0; 2], &[0; 2]).unwrap());
     refused(of(DType::U8).with_encodings(axis), ErrorCode::InvalidArgument, "has 2 scales");
     let open = TensorSpec::from_dims(DType::U8, &[2, -1]).unwrap();
     refused(open.with_encodings(axis), ErrorCode::InvalidArgument, "bounded");

@@ -62,7 +62,7 @@ fn small() -> ModelProto {
     twist.attribute = vec![
         AttributeProto::int("k", -3),
         AttributeProto::floats("scales", &[0.5, 2.0]),
-        AttributeProto::texts("modes", &["a", "b"]),
+        AttributeProto::strings("modes", &["a", "b"]),
         AttributeProto::tensor("table", floats("", &[2], &[1.0, 2.0])),
     ];
     let mut constant = NodeProto::new("Constant", &[], &["c"]);
@@ -356,20 +356,20 @@ fn bytes_that_are_no_model_are_refused() {
 fn every_element_type_reads_back() {
     let line = Shape::new(&[2]).unwrap();
     let tensors = [
-        Tensor::of(line, &[0.5f32, f32::NAN]).unwrap(),
-        Tensor::of(line, &[0.5f64, -0.0]).unwrap(),
-        Tensor::of(line, &[F16::from_f32(0.5), F16::from_f32(-2.0)]).unwrap(),
-        Tensor::of(line, &[Bf16::from_f32(0.5), Bf16::from_f32(-2.0)]).unwrap(),
-        Tensor::of(line, &[-1i8, 1]).unwrap(),
-        Tensor::of(line, &[-1i16, 1]).unwrap(),
-        Tensor::of(line, &[-1i32, 1]).unwrap(),
-        Tensor::of(line, &[-1i64, 1]).unwrap(),
-        Tensor::of(line, &[1u8, 200]).unwrap(),
-        Tensor::of(line, &[1u16, 60000]).unwrap(),
-        Tensor::of(line, &[1u32, u32::MAX]).unwrap(),
-        Tensor::of(line, &[1u64, u64::MAX]).unwrap(),
-        Tensor::of(line, &[Bool::from(true), Bool::from(false)]).unwrap(),
-        Tensor::of(Shape::SCALAR, &[7i64]).unwrap(),
+        Tensor::from_slice(line, &[0.5f32, f32::NAN]).unwrap(),
+        Tensor::from_slice(line, &[0.5f64, -0.0]).unwrap(),
+        Tensor::from_slice(line, &[F16::from_f32(0.5), F16::from_f32(-2.0)]).unwrap(),
+        Tensor::from_slice(line, &[Bf16::from_f32(0.5), Bf16::from_f32(-2.0)]).unwrap(),
+        Tensor::from_slice(line, &[-1i8, 1]).unwrap(),
+        Tensor::from_slice(line, &[-1i16, 1]).unwrap(),
+        Tensor::from_slice(line, &[-1i32, 1]).unwrap(),
+        Tensor::from_slice(line, &[-1i64, 1]).unwrap(),
+        Tensor::from_slice(line, &[1u8, 200]).unwrap(),
+        Tensor::from_slice(line, &[1u16, 60000]).unwrap(),
+        Tensor::from_slice(line, &[1u32, u32::MAX]).unwrap(),
+        Tensor::from_slice(line, &[1u64, u64::MAX]).unwrap(),
+        Tensor::from_slice(line, &[Bool::from(true), Bool::from(false)]).unwrap(),
+        Tensor::from_slice(Shape::SCALAR, &[7i64]).unwrap(),
         Tensor::zeros(DType::F32, Shape::new(&[3, 0]).unwrap()).unwrap(),
     ];
     for tensor in &tensors {

@@ -170,7 +170,7 @@ impl Sizes {
 
     /// Returns the extents of a run, and sets those of all outputs.
     fn in_run(&self, inputs: &Inputs<'_>, outputs: &mut Outputs<'_>) -> Result<Self, ExecError> {
-        let misfit = ExecError::of(Status::BAD_VALUE);
+        let misfit = ExecError::new(Status::BAD_VALUE);
         let &[batch, queries, _] = inputs.shape(QUERY)? else { return Err(misfit) };
         let arguments = inputs.get::<i32>(TOTAL)?.first().copied().ok_or(misfit)?;
         let (kv_heads, elements) = (self.kv_heads, self.elements);
@@ -333,7 +333,7 @@ impl Kernel for Grouped {
 
     fn workspace(&self) -> Workspace {
         let Sizes { batch, q_heads, .. } = self.sizes;
-        let before = Workspace::of::<i64>(2 * batch).and::<f32>(q_heads);
+        let before = Workspace::for_elements::<i64>(2 * batch).and::<f32>(q_heads);
         self.tiles.workspace(before.and::<f32>(self.turned_len()))
     }
 

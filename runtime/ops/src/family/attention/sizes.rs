@@ -52,7 +52,7 @@ impl Counts {
 
     /// Returns the counts with the extents of a run.
     pub(super) fn in_run(&self, inputs: &Inputs<'_>) -> Result<Self, ExecError> {
-        let misfit = ExecError::of(Status::BAD_VALUE);
+        let misfit = ExecError::new(Status::BAD_VALUE);
         let length_at = if self.is_packed { 1 } else { 2 };
         let read = |port: usize| match inputs.shape(port)? {
             shape @ ([_, _, _] | [_, _, _, _]) => Ok([shape[0], shape[length_at]]),
@@ -314,7 +314,7 @@ impl Mask {
         scores: &[usize; 4],
     ) -> Result<Self, ExecError> {
         let mask = Self::broadcasting(inputs.shape(port)?, scores, self.is_bool);
-        mask.ok_or(ExecError::of(Status::BAD_VALUE))
+        mask.ok_or(ExecError::new(Status::BAD_VALUE))
     }
 
     /// Returns the start of the part for a batch, head and query.

@@ -204,7 +204,7 @@ impl<T: Product> Kernel for Deformed<T> {
 
     fn workspace(&self) -> Workspace {
         let Lens { corners, columns, packed } = self.lens();
-        Workspace::of::<T>(corners).and::<u32>(corners).and::<T>(columns).and::<T>(packed)
+        Workspace::for_elements::<T>(corners).and::<u32>(corners).and::<T>(columns).and::<T>(packed)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

@@ -150,18 +150,18 @@ impl<C: FloatConv, L: Layout> Kernel for ConvF32<C, L> {
 
     fn workspace(&self) -> Workspace {
         let [input, output, workspace] = self.scratch_lens();
-        let images = Workspace::of::<f32>(input).and::<f32>(output).and::<f32>(workspace);
+        let images = Workspace::for_elements::<f32>(input).and::<f32>(output).and::<f32>(workspace);
         images.and::<f32>(self.packed_len())
     }
 
     fn needs(&self, _: InputShapes<'_>) -> Result<Needs, Error> {
-        let geometry = Workspace::of::<u32>(self.plan.table_len());
+        let geometry = Workspace::for_elements::<u32>(self.plan.table_len());
         Ok(Needs { scratch: self.workspace(), geometry })
     }
 
     fn prepare(&self, _: InputShapes<'_>, mut geometry: Scratch<'_>) -> Result<(), ExecError> {
         let is_filled = self.plan.fill(geometry.take(self.plan.table_len())?);
-        is_filled.then_some(()).ok_or(ExecError::of(Status::BAD_VALUE))
+        is_filled.then_some(()).ok_or(ExecError::new(Status::BAD_VALUE))
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

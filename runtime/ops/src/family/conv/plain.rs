@@ -32,7 +32,7 @@ impl<C: FloatConv> Kernel for PlainConv<C> {
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::of::<f64>(self.sums_len())
+        Workspace::for_elements::<f64>(self.sums_len())
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

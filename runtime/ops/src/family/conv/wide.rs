@@ -71,7 +71,7 @@ impl<O: IntegerConv, L: Layout> Kernel for WideConv<O, L> {
     fn workspace(&self) -> Workspace {
         let ScratchLens { values, bordered, padding, phases, unconverted } =
             self.plan.scratch_lens();
-        let images = Workspace::of::<u8>(values).and::<u8>(bordered).and::<u8>(padding);
+        let images = Workspace::for_elements::<u8>(values).and::<u8>(bordered).and::<u8>(padding);
         let images = images.and::<i32>(phases).and::<i32>(unconverted);
         let filters = self.filters.workspace(images);
         filters
@@ -81,7 +81,7 @@ impl<O: IntegerConv, L: Layout> Kernel for WideConv<O, L> {
     }
 
     fn needs(&self, _: InputShapes<'_>) -> Result<Needs, Error> {
-        let geometry = Workspace::of::<u32>(self.plan.table_len());
+        let geometry = Workspace::for_elements::<u32>(self.plan.table_len());
         Ok(Needs { scratch: self.workspace(), geometry })
     }
 
@@ -91,7 +91,7 @@ impl<O: IntegerConv, L: Layout> Kernel for WideConv<O, L> {
         mut geometry: udo_api::Scratch<'_>,
     ) -> Result<(), ExecError> {
         let is_filled = self.plan.fill(geometry.take(self.plan.table_len())?);
-        is_filled.then_some(()).ok_or(ExecError::of(Status::BAD_VALUE))
+        is_filled.then_some(()).ok_or(ExecError::new(Status::BAD_VALUE))
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

@@ -215,7 +215,7 @@ impl<B: Binary> Kernel for PairKernel<B> {
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::of::<f64>(self.widened_len)
+        Workspace::for_elements::<f64>(self.widened_len)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

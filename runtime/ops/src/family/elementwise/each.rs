@@ -79,7 +79,7 @@ fn each_row<T: Element>(
     let (x, mut y) = (io.inputs.rows::<T>(0)?, io.outputs.take_rows::<T>(0)?);
     io.parallel.rows_mut(&mut y, |row, y| {
         let x = x.get(row).filter(|x| x.len() == y.len());
-        apart(x.ok_or(ExecError::of(Status::BAD_CALL))?, y);
+        apart(x.ok_or(ExecError::new(Status::BAD_CALL))?, y);
         Ok(())
     })
 }
@@ -98,7 +98,7 @@ pub(crate) fn each_quantized(
         DType::I8 => strips_quantized::<i8>(io, encoding, apart),
         DType::U16 => strips_quantized::<u16>(io, encoding, apart),
         DType::I16 => strips_quantized::<i16>(io, encoding, apart),
-        _ => Err(ExecError::of(Status::WRONG_TYPE)),
+        _ => Err(ExecError::new(Status::WRONG_TYPE)),
     }
 }
 
@@ -127,7 +127,7 @@ fn strips_quantized<Q: Quantized + QuantizedType + Element>(
     let (x, mut y) = (io.inputs.rows::<f32>(0)?, io.outputs.take_rows::<Q>(0)?);
     io.parallel.rows_mut(&mut y, |row, y| {
         let x = x.get(row).filter(|x| x.len() == y.len());
-        strips(x.ok_or(ExecError::of(Status::BAD_CALL))?, y);
+        strips(x.ok_or(ExecError::new(Status::BAD_CALL))?, y);
         Ok(())
     })
 }

@@ -111,7 +111,7 @@ impl<L> NumberKernel<L> {
             return Ok(None);
         }
         let found = inputs.get::<T>(side + 1)?.first().copied();
-        found.map(Some).ok_or(ExecError::of(Status::BAD_CALL))
+        found.map(Some).ok_or(ExecError::new(Status::BAD_CALL))
     }
 }
 

@@ -15,7 +15,7 @@ impl<'a> Indices<'a> {
         match inputs.dtype(port)? {
             DType::I32 => inputs.get(port).map(Self::I32),
             DType::I64 => inputs.get(port).map(Self::I64),
-            _ => Err(ExecError::of(Status::BAD_CALL)),
+            _ => Err(ExecError::new(Status::BAD_CALL)),
         }
     }
 

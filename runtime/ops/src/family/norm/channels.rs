@@ -92,7 +92,7 @@ impl<N: ChannelNorm, L: Layout> Kernel for Scaled<N, L> {
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::of::<f32>(self.tile_len()).and::<f32>(self.tile_len())
+        Workspace::for_elements::<f32>(self.tile_len()).and::<f32>(self.tile_len())
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

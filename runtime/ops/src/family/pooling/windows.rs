@@ -154,7 +154,7 @@ impl<P: FoldWindow<T>, T: Element> Kernel for Windows<P, T> {
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::of::<T>(MOST_THREADS.saturating_mul(self.window.input[2]))
+        Workspace::for_elements::<T>(MOST_THREADS.saturating_mul(self.window.input[2]))
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

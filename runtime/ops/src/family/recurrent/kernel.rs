@@ -53,7 +53,7 @@ impl<C: Cell> Kernel for Recurrent<C> {
 
     fn workspace(&self) -> Workspace {
         let [hidden, memory, gates, sums, late] = self.scratch_lens();
-        let states = Workspace::of::<f32>(hidden).and::<f32>(memory).and::<f32>(gates);
+        let states = Workspace::for_elements::<f32>(hidden).and::<f32>(memory).and::<f32>(gates);
         let weights = self.state.and(self.input.and(states.and::<f32>(sums)));
         weights.and::<f32>(late).and::<f32>(late).and::<f32>(self.own_late_len())
     }

@@ -79,7 +79,7 @@ impl Side {
             (Self::Quantized(side), WeightScratch::Quantized(own)) => {
                 Weights::Quantized(side.get(inputs, packed, dir, own)?)
             }
-            _ => return Err(ExecError::of(udo_api::Status::BAD_CALL)),
+            _ => return Err(ExecError::new(udo_api::Status::BAD_CALL)),
         })
     }
 
@@ -100,7 +100,7 @@ impl Side {
             (Self::Quantized(side), Weights::Quantized(weights)) => {
                 side.run(parallel, x, weights, bias, y)
             }
-            _ => Err(ExecError::of(udo_api::Status::BAD_CALL)),
+            _ => Err(ExecError::new(udo_api::Status::BAD_CALL)),
         }
     }
 }

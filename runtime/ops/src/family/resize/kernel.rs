@@ -143,7 +143,11 @@ impl<L: Layout> Kernel for Resized<L> {
             geometry = if is_wide { geometry.and::<f64>(len) } else { geometry.and::<f32>(len) };
         }
         let len = MOST_THREADS.saturating_mul(self.workspace_len);
-        let scratch = if is_wide { Workspace::of::<f64>(len) } else { Workspace::of::<f32>(len) };
+        let scratch = if is_wide {
+            Workspace::for_elements::<f64>(len)
+        } else {
+            Workspace::for_elements::<f32>(len)
+        };
         Ok(Needs { scratch, geometry })
     }
 
@@ -168,7 +172,7 @@ impl<L: Layout> Resized<L> {
         let sampling = &self.plan.sampling;
         for axis in self.plan.axes.iter().flatten() {
             let starts = geometry.take::<u32>(axis.to)?;
-            let len = sampling.weights_len(axis).ok_or(ExecError::of(Status::BAD_CALL))?;
+            let len = sampling.weights_len(axis).ok_or(ExecError::new(Status::BAD_CALL))?;
             sampling.fill(axis, starts, geometry.take::<W>(len)?);
         }
         Ok(())
@@ -180,7 +184,7 @@ impl<L: Layout> Resized<L> {
         for (table, axis) in tables.iter_mut().zip(&self.plan.axes) {
             let Some(axis) = axis else { continue };
             let starts = geometry.take::<u32>(axis.to)?;
-            let len = sampling.weights_len(axis).ok_or(ExecError::of(Status::BAD_CALL))?;
+            let len = sampling.weights_len(axis).ok_or(ExecError::new(Status::BAD_CALL))?;
             let weights = geometry.take::<W>(len)?;
             *table = Some(Table { starts, weights, taps: sampling.taps(axis) });
         }

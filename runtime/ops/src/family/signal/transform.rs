@@ -114,7 +114,7 @@ impl<T: Lane + Element> Transform<T> {
     }
 
     pub(crate) fn workspace(&self) -> Workspace {
-        Workspace::of::<T>(self.parts.saturating_mul(self.part_len()))
+        Workspace::for_elements::<T>(self.parts.saturating_mul(self.part_len()))
     }
 
     /// Transforms lines `0..count` into `y`; `start` returns the first element of a line.

@@ -55,7 +55,7 @@ impl Kernel for Copied {
 fn resolved(from: &[usize], stated: &[i64], allow_zero: bool) -> Result<Axes, ExecError> {
     let mut shape = [1; MAX_RANK];
     if stated.len() > shape.len() {
-        return Err(ExecError::of(Status::BOUND_EXCEEDED));
+        return Err(ExecError::new(Status::BOUND_EXCEEDED));
     }
     let mut rest = None;
     for (axis, (to, &extent)) in shape.iter_mut().zip(stated).enumerate() {
@@ -72,12 +72,12 @@ fn resolved(from: &[usize], stated: &[i64], allow_zero: bool) -> Result<Axes, Ex
         let known = product(&shape).filter(|&n| n != 0 && len.is_multiple_of(n));
         shape[axis] = len / known.ok_or(ExecError::bad_value(-1, axis))?;
     }
-    if product(&shape) == Some(len) { Ok(shape) } else { Err(ExecError::of(Status::BAD_VALUE)) }
+    if product(&shape) == Some(len) { Ok(shape) } else { Err(ExecError::new(Status::BAD_VALUE)) }
 }
 
 fn copy<B: Bits>(io: &mut Io<'_>) -> Result<(), ExecError> {
     if let Pair::Apart(x, y) = io.pair_bits::<B>(0, 0)? {
-        let exceeded = ExecError::of(Status::BOUND_EXCEEDED);
+        let exceeded = ExecError::new(Status::BOUND_EXCEEDED);
         y.get_mut(..x.len()).ok_or(exceeded)?.copy_from_slice(x);
     }
     Ok(())

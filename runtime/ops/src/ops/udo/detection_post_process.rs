@@ -160,7 +160,7 @@ impl Kernel for Detected {
 
     fn workspace(&self) -> Workspace {
         let anchors = self.sizes.anchors;
-        Workspace::of::<f32>(anchors.saturating_mul(NUMBERS))
+        Workspace::for_elements::<f32>(anchors.saturating_mul(NUMBERS))
             .and::<f32>(anchors)
             .and::<u64>(anchors.max(self.suppression_limit))
             .and::<i64>(self.suppression_limit.saturating_mul(3))

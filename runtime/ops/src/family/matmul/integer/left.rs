@@ -70,7 +70,7 @@ impl Left {
     pub(super) fn workspace(&self) -> Workspace {
         let [values, zeros] = self.scratch_lens();
         let parts = self.range.map_or(0, DynamicRange::scratch_len);
-        Workspace::of::<u8>(values).and::<u8>(zeros).and::<f32>(parts)
+        Workspace::for_elements::<u8>(values).and::<u8>(zeros).and::<f32>(parts)
     }
 
     pub(super) fn take<'a>(&self, scratch: &mut Scratch<'a>) -> Result<Values<'a>, ExecError> {

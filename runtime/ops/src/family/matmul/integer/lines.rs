@@ -66,7 +66,7 @@ impl Lines {
     /// Returns the elements of matrix `at` out of those of all matrices.
     pub(super) fn of<'a, T>(&self, all: &'a [T], at: usize) -> Result<&'a [T], ExecError> {
         let first = if self.is_batched { at * self.count } else { 0 };
-        let bad = || ExecError::of(udo_api::Status::BAD_CALL);
+        let bad = || ExecError::new(udo_api::Status::BAD_CALL);
         all.get(first..first + self.count).ok_or_else(bad)
     }
 

@@ -165,7 +165,7 @@ impl<O: IntegerProducts> Kernel for WideKernel<O> {
     fn workspace(&self) -> Workspace {
         let cols = self.product.cols;
         let [signed, packed] = self.packing_lens();
-        let numbers = Workspace::of::<i8>(cols.max(1)).and::<f32>(cols);
+        let numbers = Workspace::for_elements::<i8>(cols.max(1)).and::<f32>(cols);
         let right = numbers.and::<i8>(signed).and::<i8>(packed);
         let bytes = right.and::<u8>(self.planes.scratch_len());
         bytes.and::<i32>(self.high_len()).and::<i32>(self.sums_len())

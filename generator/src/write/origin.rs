@@ -10,7 +10,7 @@ use crate::{
 
 /// The recorded origin of a package's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct Origin {
     /// The package's name.
     pub package: String,
     /// Its configs by path, with their current contents, in reading order.
@@ -25,7 +25,7 @@ pub struct Kept {
 ///
 /// # Errors
 /// The folder cannot be read, or a link is at the path of a written file.
-pub fn kept(dir: &Path) -> Result<Option<Kept>, WriteError> {
+pub fn read_origin(dir: &Path) -> Result<Option<Origin>, WriteError> {
     let found = text_at(dir, &dir.join(marker::FILE))?;
     let Some(marker) = found.as_deref().and_then(Marker::read) else { return Ok(None) };
     let (mut configs, mut missing) = (Vec::new(), Vec::new());
@@ -37,7 +37,7 @@ pub fn kept(dir: &Path) -> Result<Option<Kept>, WriteError> {
         }
     }
     let (package, templates) = (marker.package, marker.templates);
-    Ok(Some(Kept { package, configs, missing, templates }))
+    Ok(Some(Origin { package, configs, missing, templates }))
 }
 
 /// Reads the contents of the folder `dir` that a plan depends on; empty if it does not exist.

@@ -22,7 +22,7 @@ pub struct Text {
 }
 
 /// The files of a folder of `runtime/tests`, by name.
-pub fn texts(folder: &str) -> Vec<Text> {
+pub fn files_in(folder: &str) -> Vec<Text> {
     let folder = root().join("runtime/tests").join(folder);
     let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     paths.sort();
@@ -51,7 +51,7 @@ impl Text {
 pub fn check(folder: &str, phase: impl Fn(Graph) -> String) {
     let bless = std::env::var_os("UDO_BLESS").is_some();
     let mut wrong = String::new();
-    for text in texts(folder) {
+    for text in files_in(folder) {
         let name = &text.name;
         let (before, wanted) = text.parts();
         let found = phase(text.before());

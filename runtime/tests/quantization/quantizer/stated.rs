@@ -32,7 +32,7 @@ fn sets(scale: f32) -> Vec<Vec<(String, Tensor)>> {
     (1..=3).map(set).collect()
 }
 
-fn given(text: &str) -> Settings {
+fn settings(text: &str) -> Settings {
     Settings { encodings: text.parse::<Encodings>().unwrap(), ..Settings::default() }
 }
 
@@ -71,7 +71,7 @@ fn ranges_below_the_least_width_are_told_with_what_is_lost() {
 fn encodings_for_names_that_the_model_lacks_are_refused() {
     let text = r#"{"activation_encodings": {"x": [{"bitwidth": 8, "min": -1, "max": 1}], "lost": [{"bitwidth": 8, "min": -1, "max": 1}]},
                    "param_encodings": {"none": [{"bitwidth": 8, "min": -1, "max": 1}]}}"#;
-    let said = refusal(Graph::parse(NET).unwrap(), given(text));
+    let said = refusal(Graph::parse(NET).unwrap(), settings(text));
     assert_eq!(said, "encodings are given for [\"lost\", \"none\"], which the model does not have");
 }
 
@@ -82,7 +82,7 @@ fn encodings_that_have_no_say_are_told() {
         r#"{{"activation_encodings": {{"x": {one}, "c": {one}, "n": {one}, "r": {one}, "d": {one}, "y": {one}}},
             "param_encodings": {{"w": {one}, "b": {one}, "gain": {one}}}}}"#
     );
-    let (quantized, _) = quantize(&Graph::parse(NET).unwrap(), given(&text), &sets(1.0));
+    let (quantized, _) = quantize(&Graph::parse(NET).unwrap(), settings(&text), &sets(1.0));
     let told: Vec<(&str, &str)> =
         quantized.unused.iter().map(|(name, why)| (name.as_str(), why.as_str())).collect();
     let names: Vec<&str> = told.iter().map(|(name, _)| *name).collect();
@@ -101,7 +101,7 @@ fn encodings_in_onnx_terms_are_those_of_values_and_constants() {
         {"name": "x", "output_dtype": "uint8", "y_scale": 0.0125, "y_zero_point": 130},
         {"name": "y", "output_dtype": "int8", "y_scale": 0.01, "y_zero_point": -28},
         {"name": "w", "output_dtype": "int8", "y_scale": [0.004, 0.008, 0.006], "axis": 0}]}"#;
-    let (quantized, decibels) = quantize(&Graph::parse(NET).unwrap(), given(text), &sets(1.0));
+    let (quantized, decibels) = quantize(&Graph::parse(NET).unwrap(), settings(text), &sets(1.0));
     assert!(decibels > 20.0, "{decibels} dB");
     let of = |name: &str| {
         let of = quantized.encoded.iter().find(|of| of.name == name).unwrap();
@@ -120,7 +120,7 @@ fn encodings_along_another_axis_are_refused() {
     let runtime = Runtime::new().unwrap();
     let bind = BindOptions::default();
     let graph = Graph::parse(NET).unwrap();
-    let source = Quantizer::new(graph, &runtime, &bind, given(text)).unwrap();
+    let source = Quantizer::new(graph, &runtime, &bind, settings(text)).unwrap();
     let mut calibration = source.calibration(&runtime, &CompileOptions::default()).unwrap();
     calibration.add(&sets(1.0)[0]).unwrap();
     let said = source.finish(&calibration).unwrap_err().to_string();

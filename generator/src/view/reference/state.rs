@@ -7,7 +7,7 @@ pub(super) struct Loops {
 }
 
 /// The parts of `struct Kept`, as lines.
-pub(super) struct Kept {
+pub(super) struct KernelState {
     pub(super) fields: String,
     /// Its constructor.
     pub(super) made: String,
@@ -18,7 +18,7 @@ pub(super) struct Kept {
     pub(super) run: String,
 }
 
-impl Kept {
+impl KernelState {
     pub(super) fn print(&self) -> String {
         let Self { fields, made, space, io, run } = self;
         format!(

@@ -5,7 +5,7 @@ use std::time::Instant;
 use udo_runtime::compile::PlanOptions;
 use udo_runtime::run::StepProfile;
 
-use super::Given::{Floats, Ints, Truth};
+use super::Feed::{Floats, Ints, Truth};
 use super::{compiled, elements, give, run, steps};
 
 const SUMS: &str = "graph g

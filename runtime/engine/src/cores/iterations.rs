@@ -18,7 +18,7 @@ pub struct Check {
 
 /// Computes the number of the next iteration and whether it takes place.
 #[derive(Debug)]
-pub struct Trip {
+pub struct Iteration {
     /// Whether this is the first iteration, whose number is 0. Otherwise the number is incremented.
     pub is_first: bool,
     /// Whether input 0 is the maximal number of iterations.
@@ -55,7 +55,7 @@ pub struct Count {
 
 impl Slices {
     /// Describes the slices of a tensor with fixed extents. `None` if it has no such axis.
-    pub fn of(whole: &TensorDesc, axis: usize, is_reversed: bool) -> Option<Self> {
+    pub fn new(whole: &TensorDesc, axis: usize, is_reversed: bool) -> Option<Self> {
         let dims = whole.shape();
         let inner_bytes =
             dims.get(axis + 1..)?.iter().product::<usize>() * whole.dtype()?.size_bytes();
@@ -67,14 +67,14 @@ impl Slices {
     fn starts(&self, number: i64) -> Result<impl Iterator<Item = usize>, ExecError> {
         let &Self { outer, count, inner_bytes, is_reversed, .. } = self;
         let number = usize::try_from(number).ok().filter(|&number| number < count);
-        let number = number.ok_or(ExecError::of(Status::BAD_CALL))?;
+        let number = number.ok_or(ExecError::new(Status::BAD_CALL))?;
         let at = if is_reversed { count - 1 - number } else { number };
         Ok((0..outer).map(move |outer| (outer * count + at) * inner_bytes))
     }
 }
 
 fn number_of(io: &Io<'_>, port: usize) -> Result<i64, ExecError> {
-    io.inputs.get::<i64>(port)?.first().copied().ok_or(ExecError::of(Status::BAD_CALL))
+    io.inputs.get::<i64>(port)?.first().copied().ok_or(ExecError::new(Status::BAD_CALL))
 }
 
 const HOSTED: &str = "only the host creates this kernel";
@@ -95,18 +95,19 @@ impl Kernel for Check {
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let truth = io.inputs.get::<Bool>(0)?.first().ok_or(ExecError::of(Status::BAD_CALL))?.get();
+        let truth =
+            io.inputs.get::<Bool>(0)?.first().ok_or(ExecError::new(Status::BAD_CALL))?.get();
         if truth == self.taken { Ok(()) } else { Err(ExecError::bad_value(truth.into(), 0)) }
     }
 }
 
-impl Kernel for Trip {
+impl Kernel for Iteration {
     fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
         Err(Error::new(HOSTED))
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let bad = ExecError::of(Status::BAD_CALL);
+        let bad = ExecError::new(Status::BAD_CALL);
         let limit = if self.is_limited { number_of(&io, 0)? } else { i64::MAX };
         let truth = if self.is_conditional { io.inputs.get::<Bool>(1)?.first() } else { None };
         let is_wanted = !self.is_conditional || truth.ok_or(bad)?.get();
@@ -127,7 +128,7 @@ impl Kernel for Slice {
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let starts = self.0.starts(number_of(&io, 1)?)?;
         let Io { inputs, mut outputs, .. } = io;
-        let bad = ExecError::of(Status::BAD_CALL);
+        let bad = ExecError::new(Status::BAD_CALL);
         with_any!(self.0.dtype, T => {
             let whole = bytes_of(inputs.get::<T>(0)?);
             let slice = bytes_of_mut(outputs.take::<T>(0)?);
@@ -147,7 +148,7 @@ impl Kernel for Stack {
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let starts = self.0.starts(number_of(&io, 1)?)?;
         let Io { inputs, mut outputs, .. } = io;
-        let bad = ExecError::of(Status::BAD_CALL);
+        let bad = ExecError::new(Status::BAD_CALL);
         with_any!(self.0.dtype, T => {
             let slice = bytes_of(inputs.get::<T>(0)?);
             let whole = bytes_of_mut(outputs.take::<T>(0)?);
@@ -166,7 +167,7 @@ impl Kernel for Count {
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let bad = ExecError::of(Status::BAD_CALL);
+        let bad = ExecError::new(Status::BAD_CALL);
         let count = usize::try_from(number_of(&io, 0)?).map_err(|_| bad)?;
         let Io { mut outputs, .. } = io;
         with_any!(self.dtype, T => { outputs.take::<T>(0)?; }, else return Err(bad));
