@@ -18,7 +18,7 @@ pub(crate) fn shape(node: &Node<'_>) -> Result<Shape, Error> {
     };
     let dims: Option<Vec<Dim>> = least.iter().zip(most).map(dim).collect();
     let dims = dims.filter(|_| least.len() == most.len()).ok_or_else(|| {
-        let expected = "expected extents of one rank, none above its most";
+        let expected = "expected equal ranks, and no minimum above its maximum";
         Error::new(format!("\"least\" is {least:?} and \"most\" is {most:?}, {expected}"))
     })?;
     Shape::of_dims(&dims)
@@ -51,7 +51,7 @@ mod tests {
         assert_eq!(y.desc().full_shape().to_string(), "[<=4,3]");
         assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 3], vec![0.0; 6]));
         let error = run(&[5], &[4], &[2]).error();
-        let expected = "expected extents of one rank, none above its most";
+        let expected = "expected equal ranks, and no minimum above its maximum";
         assert_eq!(error, format!("\"least\" is [5] and \"most\" is [4], {expected}"));
         assert!(run(&[1], &[4, 4], &[2]).error().ends_with(expected));
         for shape in [&[5i64, 3][..], &[2, 2], &[-1, 3], &[2], &[1; 9]] {

@@ -195,8 +195,7 @@ impl<C: Cumulative> GpuKernel for AccumulatedGpu<C> {
             Some(&[axis]) => resolve_axis(axis, x.rank()),
             _ => None,
         };
-        let axis =
-            axis.ok_or_else(|| Error::new("the axis comes with the run, expected a constant"))?;
+        let axis = axis.ok_or_else(|| Error::new("input 1, the axis, is not constant"))?;
         let item = of_type!(x.dtype(), [F32 = f32, F16 = F16, I32 = i32, I64 = i64], T => {
             let item: fn(&Self, usize, &Buffers<'_>) -> Result<(), ExecError> = Self::item::<T>;
             item

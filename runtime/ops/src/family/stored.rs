@@ -36,7 +36,9 @@ impl Unchanged {
     fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let (x, y) = (cx.input(0)?, cx.output(0)?);
         if x.dtype() != y.dtype() {
-            return Err(Error::new(format!("input 0 is {x} and output 0 {y}, expected one type")));
+            return Err(Error::new(format!(
+                "input 0 is {x} and output 0 {y}, expected equal types"
+            )));
         }
         cx.tie_same(0, 0)?;
         Copied::finalize(cx).map(Self)
@@ -78,7 +80,7 @@ impl Kernel for Recoded {
         let encoding = |what: &str, desc: TensorDesc| {
             desc.encoding().ok_or_else(|| {
                 Error::new(format!(
-                    "{what} 0 is {desc}, expected one encoding known before the run"
+                    "{what} 0 is {desc}, expected one encoding that is known before the run"
                 ))
             })
         };

@@ -59,7 +59,7 @@ fn spatial(node: &Node<'_>) -> Result<Vec<usize>, Error> {
             Ok(spatial.to_vec())
         }
         _ => Err(Error::new(format!(
-            "input 0 is {theta} and input 1 is {size:?}, expected a transform for each image or volume of that size"
+            "input 0 is {theta} and input 1 is {size:?}, expected one matrix per image or volume of that size"
         ))),
     }
 }
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_is_no_transform_is_refused() {
-        let why = "expected a transform for each image or volume of that size";
+        let why = "expected one matrix per image or volume of that size";
         assert_eq!(
             grid(&[0.0; 6], &[1, 2, 3], &[2, 1, 4, 4]).error(),
             format!("input 0 is f32[1,2,3] and input 1 is [2, 1, 4, 4], {why}")

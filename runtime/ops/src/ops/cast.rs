@@ -38,7 +38,7 @@ impl Op for Cast {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let to = cx.int("to")?;
         let dtype = DType::from_onnx(to).ok_or_else(|| {
-            Error::new(format!("parameter \"to\" is {to}, which is no known type"))
+            Error::new(format!("parameter \"to\" is {to}, which is not a known type"))
         })?;
         let x = cx.input(0)?;
         cx.set_output(0, x.with_dtype(dtype))
@@ -405,7 +405,7 @@ mod tests {
     #[test]
     fn unknown_types_are_named() {
         let error = bench("Cast").input(tensor(&[1], &[0f32])).int("to", 8).error();
-        assert_eq!(error, "parameter \"to\" is 8, which is no known type");
+        assert_eq!(error, "parameter \"to\" is 8, which is not a known type");
     }
     #[test]
     fn integers_are_rounded_once() {

@@ -153,7 +153,7 @@ mod tests {
         let side = 1 << 20;
         let run = bench("Conv").input(tensor::<f32>(&[0, 1, side, side], &[]));
         let run = run.input(tensor::<f32>(&[0, 1, side / 2, side / 2], &[]));
-        assert_eq!(run.error(), "the convolution is larger than memory");
+        assert_eq!(run.error(), "the convolution exceeds the address space");
     }
 
     #[test]

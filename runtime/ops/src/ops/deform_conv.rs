@@ -265,7 +265,7 @@ mod tests {
             "inputs are f32[1,2,3,3] and f32[4,2,2,2], expected 2 groups, and 1 of offsets"
         );
         let error = fits().int("offset_group", 0).error();
-        assert_eq!(error, "parameter \"offset_group\" is 0, expected a number above 0");
+        assert_eq!(error, "parameter \"offset_group\" is 0, expected a positive integer");
         let error = fits().int("offset_group", 2).error();
         assert_eq!(error, "input 2 is f32[1,8,2,2], expected [1, 16, 2, 2]");
         let error = fits().ints("kernel_shape", &[2, 3]).error();

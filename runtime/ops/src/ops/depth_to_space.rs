@@ -89,7 +89,7 @@ mod tests {
         let error = run(&[4, 1, 1], 2).error();
         assert_eq!(error, "input 0 is u8[4,1,1], expected batch, channels, height and width");
         let error = run(&[1, 4, 1, 1], 0).error();
-        assert_eq!(error, "parameter \"blocksize\" is 0, expected 1 at least");
+        assert_eq!(error, "parameter \"blocksize\" is 0, expected at least 1");
         let error = run(&[1, 4, 1, 1], 2).text("mode", "RGB").error();
         assert_eq!(error, "parameter \"mode\" is \"RGB\", expected DCR or CRD");
     }

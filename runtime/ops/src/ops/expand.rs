@@ -90,7 +90,7 @@ fn target_shape(node: &Node<'_>) -> Result<Shape, Error> {
     let target = SHAPE.required(node)?;
     let dims: Vec<usize> = target.iter().filter_map(|&dim| usize::try_from(dim).ok()).collect();
     if dims.len() < target.len() {
-        return Err(Error::new(format!("input 1 is {target:?}, expected extents")));
+        return Err(Error::new(format!("input 1 is {target:?}, expected extents of at least 0")));
     }
     Shape::new(&dims)
 }
@@ -127,6 +127,6 @@ mod tests {
             bench("Expand").input(tensor(&[2], &[1u8, 2])).constant(tensor(&[1], &shape)).error()
         };
         assert_eq!(run([3]), "shapes [2] and [3] do not broadcast");
-        assert_eq!(run([-1]), "input 1 is [-1], expected extents");
+        assert_eq!(run([-1]), "input 1 is [-1], expected extents of at least 0");
     }
 }

@@ -33,7 +33,7 @@ impl Op for EyeLike {
         let code = if cx.has_param("dtype") { Some(cx.int("dtype")?) } else { None };
         let dtype = code.map_or(x.dtype(), DType::from_onnx).ok_or_else(|| {
             let code = code.unwrap_or(0);
-            Error::new(format!("parameter \"dtype\" is {code}, which is no known type"))
+            Error::new(format!("parameter \"dtype\" is {code}, which is not a known type"))
         })?;
         cx.set_output(0, TensorDesc::new(dtype, x.full_shape()))
     }
@@ -116,6 +116,6 @@ mod tests {
         let error = bench("EyeLike").input(tensor(&[2], &[1u8; 2])).error();
         assert_eq!(error, "input 0 is u8[2], expected a matrix");
         let error = bench("EyeLike").input(tensor(&[1, 1], &[1u8])).int("dtype", 8).error();
-        assert_eq!(error, "parameter \"dtype\" is 8, which is no known type");
+        assert_eq!(error, "parameter \"dtype\" is 8, which is not a known type");
     }
 }

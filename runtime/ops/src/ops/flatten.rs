@@ -30,8 +30,9 @@ impl View for Flatten {
         let dims: Vec<Dim> = x.full_shape().iter().collect();
         let merged = |dims: &[Dim]| {
             let len = dims.iter().try_fold(1usize, |n, d| n.checked_mul(d.bound()));
-            let len =
-                len.ok_or_else(|| Error::new(format!("input 0 is {x}, which is too large")))?;
+            let len = len.ok_or_else(|| {
+                Error::new(format!("input 0 is {x}, whose size exceeds the address space"))
+            })?;
             let all = dims.iter().fold(Dim::Fixed(1), |all, &dim| all.with_both(dim, len));
             Ok::<_, Error>(all.with(len))
         };

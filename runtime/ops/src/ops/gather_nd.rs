@@ -63,7 +63,7 @@ impl Movement for GatherNd {
         let batch_dims = usize::try_from(cx.int("batch_dims")?).unwrap_or(usize::MAX);
         let of_indices: Vec<Dim> = indices.full_shape().iter().collect();
         let Some((last, outer)) = of_indices.split_last() else {
-            return Err(refused("an axis at least"));
+            return Err(refused("at least one axis"));
         };
         let Some(depth) = last.exact() else { return Err(refused("a fixed last axis")) };
         if batch_dims > outer.len() || batch_dims.saturating_add(depth) > data.rank() {
@@ -161,6 +161,6 @@ mod tests {
         assert_eq!(run(&[2, 2], 1), of("[2,2]") + "indices of 2 axes at most");
         assert_eq!(run(&[2], 1), of("[2]") + "indices of 2 axes at most");
         assert_eq!(run(&[3, 1], 1), of("[3,1]") + "the same 1 axes before");
-        assert_eq!(run(&[], 0), of("[]") + "an axis at least");
+        assert_eq!(run(&[], 0), of("[]") + "at least one axis");
     }
 }

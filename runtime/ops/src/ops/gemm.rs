@@ -170,7 +170,7 @@ impl Kernel for GemmF32 {
         if is_bounded
             && (trans_a || !is_one_row || a.full_shape().dim(1).and_then(Dim::exact).is_none())
         {
-            let expected = "expected rows of one length that meet one row of C, without transA";
+            let expected = "expected rows of fixed length that meet one row of C, without transA";
             return Err(Error::new(format!("input 0 is {a}, {expected}")));
         }
         let alpha = cx.float32("alpha")?;
@@ -309,7 +309,7 @@ mod tests {
         let run = bench("Gemm").input(a.bounded(&[UpTo(9), Fixed(4)])).constant(b);
         let error = run.input(tensor(&[9, 1], &[0f32; 9])).error();
         assert!(
-            error.ends_with("expected rows of one length that meet one row of C, without transA")
+            error.ends_with("expected rows of fixed length that meet one row of C, without transA")
         );
     }
 

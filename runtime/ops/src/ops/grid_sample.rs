@@ -57,7 +57,7 @@ impl Op for GridSample {
             && places.dims().first() == image.dims().first();
         if !fits {
             return Err(Error::new(format!(
-                "input 0 is {x} and input 1 is {grid}, expected an image or a volume and places in it"
+                "input 0 is {x} and input 1 is {grid}, expected an image or volume, and coordinates in it"
             )));
         }
         let dims: Vec<Dim> = image.iter().take(2).chain(places.iter().skip(1)).collect();
@@ -264,7 +264,7 @@ impl Pixel for Bool {
 fn rule_of(cx: &FinalizeCx<'_>) -> Result<Rule, Error> {
     let x = cx.input(0)?;
     if x.shape().iter().skip(2).any(|&len| len == 0) && !cx.output(0)?.is_empty() {
-        return Err(Error::new(format!("input 0 is {x}, expected elements to sample")));
+        return Err(Error::new(format!("input 0 is {x}, expected at least one element to sample")));
     }
     Rule::of(cx)
 }
@@ -485,7 +485,7 @@ mod tests {
         let run = bench("GridSample").input(tensor(&[1, 1, 2, 2], &[0f32; 4]));
         assert_eq!(
             run.clone().input(tensor(&[1, 1, 1, 3], &[0f32; 3])).error(),
-            "input 0 is f32[1,1,2,2] and input 1 is f32[1,1,1,3], expected an image or a volume and places in it"
+            "input 0 is f32[1,1,2,2] and input 1 is f32[1,1,1,3], expected an image or volume, and coordinates in it"
         );
         let run = run.input(tensor(&[1, 1, 1, 2], &[0f32; 2]));
         assert_eq!(

@@ -105,7 +105,7 @@ impl Problem {
         let (q_heads, kv_heads) = (count(node, "q_num_heads")?, count(node, "kv_num_heads")?);
         if !q_heads.is_multiple_of(kv_heads) {
             return Err(Error::new(format!(
-                "{q_heads} heads of queries are no multiple of {kv_heads} heads of keys"
+                "{q_heads} query heads are not a multiple of {kv_heads} heads of keys"
             )));
         }
         let (q, k, v) = (node.input(Q)?, node.input(K)?, node.input(V)?);
@@ -571,9 +571,9 @@ mod tests {
         let error = run(&[1, 2, 0], &[1, 2, 0], &[1, 2, 10])("linear", 4, 2).error();
         assert_eq!(error, "heads have 0 elements, expected 1 or more");
         let error = fits("linear", 4, 3).error();
-        assert_eq!(error, "4 heads of queries are no multiple of 3 heads of keys");
+        assert_eq!(error, "4 query heads are not a multiple of 3 heads of keys");
         let error = fits("linear", 0, 2).error();
-        assert_eq!(error, "parameter \"q_num_heads\" is 0, expected a number above 0");
+        assert_eq!(error, "parameter \"q_num_heads\" is 0, expected a positive integer");
         let error = fits("square", 4, 2).error();
         assert_eq!(
             error,

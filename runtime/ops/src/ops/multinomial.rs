@@ -27,7 +27,7 @@ impl Op for Multinomial {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
         let (Some(batch), Some(1..)) = (x.full_shape().dim(0), x.shape().get(1)) else {
-            return Err(Error::new(format!("input 0 is {x}, expected rows of at least 1 weight")));
+            return Err(Error::new(format!("input 0 is {x}, expected at least one class per row")));
         };
         if x.rank() != 2 {
             return Err(Error::new(format!("input 0 is {x}, expected a matrix")));
@@ -127,7 +127,7 @@ mod tests {
         };
         assert_eq!(of(&[1, 1]).int("dtype", 7).int("sample_size", 3).one().values::<i64>(), [0; 3]);
         assert_eq!(of(&[3, 2]).int("sample_size", 0).one().dims(), [3, 0]);
-        assert_eq!(of(&[2, 0]).error(), "input 0 is f64[2,0], expected rows of at least 1 weight");
+        assert_eq!(of(&[2, 0]).error(), "input 0 is f64[2,0], expected at least one class per row");
         assert_eq!(of(&[2, 2, 2]).error(), "input 0 is f64[2,2,2], expected a matrix");
         let error = of(&[1, 1]).int("dtype", 1).error();
         assert!(error.starts_with("parameter \"dtype\" is 1, expected one of "), "{error}");

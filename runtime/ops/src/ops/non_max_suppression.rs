@@ -61,7 +61,9 @@ impl Op for NonMaxSuppression {
         let lists = batches.checked_mul(classes);
         let all = lists.zip(most).and_then(|(lists, most)| lists.checked_mul(most));
         let all = all.ok_or_else(|| {
-            Error::new(format!("more boxes than memory has addresses: input 1 is {scores}"))
+            Error::new(format!(
+                "the number of boxes exceeds the address space: input 1 is {scores}"
+            ))
         })?;
         let shape = Shape::of_dims(&[Dim::UpTo(all), Dim::Fixed(3)])?;
         cx.set_output(0, TensorDesc::new(DType::I64, shape))

@@ -38,7 +38,9 @@ impl Op for OneHot {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let (indices, values) = (cx.input(0)?, cx.input(2)?);
         if values.shape() != [2] {
-            return Err(Error::new(format!("input 2 is {values}, expected what is off and on")));
+            return Err(Error::new(format!(
+                "input 2 is {values}, expected two elements, the off and on values"
+            )));
         }
         let shape = indices.full_shape();
         let mut dims: Vec<Dim> = shape.iter().collect();
@@ -61,7 +63,7 @@ fn depth(node: &Node<'_>) -> Result<usize, Error> {
         Some([depth]) => Some(depth.to_f64()),
         _ => None,
     })?;
-    let depth = depth.ok_or_else(|| Error::new("input 1, the depth, is not one known number"))?;
+    let depth = depth.ok_or_else(|| Error::new("input 1, the depth, is not a single constant"))?;
     if (0.0..=MOST).contains(&depth) {
         // A fractional depth truncates.
         return Ok(depth as usize);
@@ -184,11 +186,11 @@ mod tests {
         assert_eq!(bench_with(&[0], -1).error(), "input 1, the depth, is -1");
         let run = bench("OneHot").input(tensor(&[1], &[0i64])).input(tensor(&[], &[2i64]));
         let error = run.input(tensor(&[2], &[0u8, 1])).error();
-        assert_eq!(error, "input 1, the depth, is not one known number");
+        assert_eq!(error, "input 1, the depth, is not a single constant");
         let error = bench_with(&[0], 2).int("axis", 2).error();
         assert_eq!(error, "parameter \"axis\" is 2, expected an axis of rank 2");
         let run = bench("OneHot").input(tensor(&[1], &[0i64])).constant(tensor(&[], &[2i64]));
         let error = run.input(tensor(&[3], &[0u8, 1, 2])).error();
-        assert_eq!(error, "input 2 is u8[3], expected what is off and on");
+        assert_eq!(error, "input 2 is u8[3], expected two elements, the off and on values");
     }
 }

@@ -277,7 +277,7 @@ mod tests {
             .input(tensor(&[], &[0i8]))
             .input(one(1.0))
             .input(tensor(&[], &[0u16]));
-        assert_eq!(node.error(), "a zero point has another type than its quantized values");
+        assert_eq!(node.error(), "a zero point has a different type than its quantized values");
     }
 
     #[test]
@@ -292,7 +292,7 @@ mod tests {
             .input(tensor(&[], &[1f32]))
             .input(tensor(&[], &[0u8]));
         let expected =
-            "the convolution is larger than memory, or a window has more than 33025 products";
+            "the convolution exceeds the address space, or a window has more than 33025 products";
         assert_eq!(run.error(), expected);
     }
 

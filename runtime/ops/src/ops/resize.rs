@@ -285,7 +285,7 @@ mod tests {
         let run = region(bench(NAME).on(Core::DSP_V68).input(tensor(&dims, &x).encoded(0.5, 10)));
         let error = run.output_encoding(0, 0.75, 40).error();
         assert!(
-            error.ends_with("expected the encoding of input 0, whose elements are copied"),
+            error.ends_with("expected the encoding of input 0, because elements are copied"),
             "{error}"
         );
     }
@@ -342,10 +342,7 @@ mod tests {
             assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 4], expected.to_vec()));
         }
         let error = scaled(&[2.0, 1.0])(bench(NAME).input(x)).error();
-        assert_eq!(
-            error,
-            "input 0 is f32[<=5,2]: axis 0 is to be resized, expected a fixed extent"
-        );
+        assert_eq!(error, "input 0 is f32[<=5,2]: axis 0 is resized, expected a fixed extent");
     }
 
     #[test]
@@ -356,12 +353,15 @@ mod tests {
         assert_eq!(error(neither), "inputs 2 and 3 are both missing, expected scales or sizes");
         let both = scaled(&[1.0])(bench(NAME).input(tensor(&[2], &x)));
         let both = both.constant(tensor(&[1], &[2i64]));
-        assert_eq!(error(both), "inputs 2 and 3 are both there, expected scales or sizes");
+        assert_eq!(error(both), "inputs 2 and 3 are both present, expected either scales or sizes");
         for scale in [0.0, -1.0, f32::NAN, f32::INFINITY] {
             let expected = format!("input 2 has the scale {scale}, expected more than 0");
             assert_eq!(error(resize(&[2], &x, scaled(&[scale]))), expected);
         }
-        assert_eq!(error(resize(&[2], &x, sized(&[-1]))), "input 3 is [-1], expected sizes from 0");
+        assert_eq!(
+            error(resize(&[2], &x, sized(&[-1]))),
+            "input 3 is [-1], expected sizes of at least 0"
+        );
         let none = error(resize::<f32>(&[0], &[], sized(&[2])));
         assert_eq!(
             none,
@@ -377,7 +377,7 @@ mod tests {
         let run = resize(&[2], &x, sized(&[4])).int("antialias", 1);
         assert_eq!(
             error(run),
-            "parameter \"antialias\" is 1, expected 0 for mode \"nearest\", which has no filter"
+            "parameter \"antialias\" is 1, expected 0, because mode \"nearest\" has no filter"
         );
         let run = resize(&[2], &x, sized(&[4])).ints("axes", &[1]);
         assert_eq!(error(run), "parameter \"axes\" is [1], expected different axes of rank 1");

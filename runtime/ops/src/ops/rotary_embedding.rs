@@ -319,7 +319,7 @@ mod tests {
         );
         assert_eq!(
             packed().int("num_heads", 0).error(),
-            "parameter \"num_heads\" is 0, expected a number above 0"
+            "parameter \"num_heads\" is 0, expected a positive integer"
         );
         assert_eq!(
             packed().int("num_heads", 4).error(),

@@ -123,8 +123,7 @@ impl Movement for Slice {
 impl Walked for Slice {
     fn walks(cx: &FinalizeCx<'_>) -> Result<Walks, Error> {
         let walks = known_walks(cx)?;
-        let walks =
-            walks.ok_or_else(|| Error::new("the cuts come with the run, expected constants"))?;
+        let walks = walks.ok_or_else(|| Error::new("starts, ends or steps are not constant"))?;
         tie_part(cx, walks.iter().copied())?;
         Ok(Walks::of(walks.into_iter()))
     }

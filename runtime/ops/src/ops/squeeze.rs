@@ -30,7 +30,7 @@ impl View for Squeeze {
             resolve_axes(&axes, dims.len())
                 .filter(|dropped| dropped.iter().all(|&axis| dims[axis].exact() == Some(1)))
                 .ok_or_else(|| {
-                    Error::new(format!("axes {axes:?} of {x} are not axes of one element"))
+                    Error::new(format!("axes {axes:?} of {x} are not distinct axes of extent 1"))
                 })?
         } else {
             if let Some(axis) = dims.iter().position(|dim| dim.exact().is_none()) {
@@ -53,7 +53,10 @@ mod tests {
         for axes in [[0, 1], [0, 0], [2, 0]] {
             let run = bench("Squeeze").input(tensor(&[1, 2], &[1f32; 2]));
             let error = run.constant(tensor(&[2], &axes)).error();
-            assert_eq!(error, format!("axes {axes:?} of f32[1,2] are not axes of one element"));
+            assert_eq!(
+                error,
+                format!("axes {axes:?} of f32[1,2] are not distinct axes of extent 1")
+            );
         }
     }
 }

@@ -98,9 +98,7 @@ impl Cut {
             )));
         }
         if len == 0 {
-            return Err(Error::new(
-                "frames have no length, expected one that is known before the run",
-            ));
+            return Err(Error::new("the frame length is missing or not known before the run"));
         }
         let is_half = node.flag("onesided")?;
         Ok(Self { spec: TransformSpec { len, parts, is_inverse: false, is_half }, step })
@@ -114,7 +112,7 @@ fn positive(argument: IntsArgument, found: &[i64]) -> Result<usize, Error> {
         _ => None,
     }
     .ok_or_else(|| {
-        Error::new(format!("input {input}, the {what}, is {found:?}, expected one number above 0"))
+        Error::new(format!("input {input}, the {what}, is {found:?}, expected one positive number"))
     })
 }
 
@@ -225,7 +223,7 @@ mod tests {
         let error = stft(x(), 1, Some(&[1.0; 5])).error();
         assert_eq!(error, "input 0 is f32[1,4], which is shorter than a frame of 5");
         let error = stft(x(), 0, None).error();
-        assert_eq!(error, "input 1, the step, is [0], expected one number above 0");
+        assert_eq!(error, "input 1, the step, is [0], expected one positive number");
         let error = stft(x(), 1, Some(&[1.0; 3])).constant(tensor(&[], &[2i64])).error();
         assert_eq!(
             error,
@@ -238,6 +236,6 @@ mod tests {
         );
         let x = x().bounded(&[Dim::Fixed(1), Dim::UpTo(9)]);
         let error = stft(x, 1, None).error();
-        assert_eq!(error, "frames have no length, expected one that is known before the run");
+        assert_eq!(error, "the frame length is missing or not known before the run");
     }
 }

@@ -115,7 +115,7 @@ impl GpuKernel for OnGpu {
         let k = match cx.constant_ints(1)?.as_deref() {
             Some(&[k]) => k,
             None if !cx.has_input(1) => 0,
-            _ => return Err(Error::new("input 1 comes with the run, expected a constant")),
+            _ => return Err(Error::new("input 1 is not constant")),
         };
         // Beyond the matrix, `k` keeps all elements or none.
         let k = k.clamp(-(rows as i64) - 1, cols as i64 + 1);

@@ -73,7 +73,7 @@ impl Sizes {
         let (q_heads, kv_heads) = (count(node, "num_heads")?, count(node, "kv_num_heads")?);
         if !q_heads.is_multiple_of(kv_heads) {
             return Err(Error::new(format!(
-                "{q_heads} heads of queries are no multiple of {kv_heads} heads of keys"
+                "{q_heads} query heads are not a multiple of {kv_heads} heads of keys"
             )));
         }
         let (query, is_one_row) = (node.input(QUERY)?, !node.has_input(KEY));
@@ -101,7 +101,7 @@ impl Sizes {
             let shape = x.full_shape();
             let mut dims = shape.iter().enumerate().skip(1);
             if dims.any(|(axis, dim)| axis != length && dim.exact().is_none()) {
-                let expected = "expected heads, and their elements, that are known before the run";
+                let expected = "expected the number and size of heads to be known before the run";
                 return Err(Error::new(format!("an input is {x}, {expected}")));
             }
         }
@@ -112,7 +112,7 @@ impl Sizes {
         let is_bounded = stated.is_none() || !is_fixed;
         if total < queries && !is_bounded {
             return Err(Error::new(format!(
-                "{total} keys in all are fewer than {queries} new ones"
+                "{total} keys in total are fewer than the {queries} new ones"
             )));
         }
         let room = [before, before.max(total)];
@@ -285,8 +285,8 @@ impl GroupedShapes {
     pub(crate) fn of(node: &Node<'_>) -> Result<Self, Error> {
         for (flag, meaning) in [
             ("qk_output", "asks for scores"),
-            ("sliding_window_cache", "has a cache of a window alone"),
-            ("kv_cache_bit_width", "has a cache of quantized values"),
+            ("sliding_window_cache", "limits the cache to a window"),
+            ("kv_cache_bit_width", "requests a quantized cache"),
         ] {
             let found = node.int(flag)?;
             if found != 0 {
@@ -295,7 +295,8 @@ impl GroupedShapes {
             }
         }
         if let Some(port) = (OTHERS..node.input_count()).find(|&port| node.has_input(port)) {
-            let expected = "expected none: caches are numbers, and heads come normalized";
+            let expected =
+                "expected none: quantized caches and head normalization are not supported";
             return Err(Error::new(format!("input {port} is there, {expected}")));
         }
         let sizes = Sizes::read(node)?;

@@ -322,7 +322,7 @@ fn bounded_extents_are_those_of_the_run() {
     let elements = [Fixed(1), Fixed(1), Fixed(2), UpTo(4)];
     let q = bench("Attention").input(x(&[1, 1, 2, 2], &elements));
     let run = q.input(x(&[1, 1, 2, 2], &elements)).input(x(&[1, 1, 2, 2], &elements));
-    let expected = "expected heads, and their elements, that are known before the run";
+    let expected = "expected the number and size of heads to be known before the run";
     let error = run.error();
     assert!(error.ends_with(expected), "{error}");
 }
@@ -424,12 +424,12 @@ fn what_does_not_fit_is_refused() {
         ),
         (
             run(four, four, four).int("kv_num_heads", 0),
-            "parameter \"kv_num_heads\" is 0, expected a number above 0",
+            "parameter \"kv_num_heads\" is 0, expected a positive integer",
         ),
         (run(&[2, 3], &[2, 3], &[2, 3]), "input 0 is f32[2,3], expected rank 3 or 4"),
         (
             run(&[1, 3, 2, 4], &[1, 2, 3, 4], &[1, 2, 3, 4]),
-            "3 heads of queries are no multiple of 2 heads of keys",
+            "3 query heads are not a multiple of 2 heads of keys",
         ),
         (run(&[1, 2, 3, 0], &[1, 2, 3, 0], four), "heads have 0 elements, expected 1 or more"),
         (

@@ -87,7 +87,9 @@ impl Filters {
         }
         for (zero, of) in [(x_zero, 0), (w_zero, w)] {
             if cx.has_input(zero) && cx.input(zero)?.dtype() != cx.input(of)?.dtype() {
-                return Err(Error::new("a zero point has another type than its quantized values"));
+                return Err(Error::new(
+                    "a zero point has a different type than its quantized values",
+                ));
             }
         }
         let has_bias = cx.has_input(bias);

@@ -132,7 +132,7 @@ impl<C: FloatConv, L: Layout> Kernel for ConvF32<C, L> {
         let is_constant = cx.is_constant(1);
         let price = is_constant.then(|| cx.memory_price());
         let plan = ConvPlan::of(&conv, price, Factors::of(cx, 1), L::PORTS)
-            .ok_or_else(|| Error::new("the convolution is larger than memory"))?;
+            .ok_or_else(|| Error::new("the convolution exceeds the address space"))?;
         let (_, mut fused) = Self::takes(cx, &conv).leading(cx.epilogue());
         fused.bias = fused.bias.or(has_bias.then_some(2));
         // Checked last, so that errors of the node itself are reported first.

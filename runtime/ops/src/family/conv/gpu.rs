@@ -165,7 +165,7 @@ impl<C: FloatConv> GpuKernel for ConvGpu<C> {
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let conv = C::read(cx, &cx.input(0)?, &cx.input(1)?)?;
-        conv.images().ok_or_else(|| Error::new("the convolution is larger than memory"))?;
+        conv.images().ok_or_else(|| Error::new("the convolution exceeds the address space"))?;
         check_lens(cx)?;
         let is_wide = conv.outputs > 1;
         let tile = of_type!(cx.input(0)?.dtype(), [F32 = f32, F16 = F16], T => {
@@ -292,7 +292,7 @@ impl Order {
         let &Conv { groups, outputs, inputs, direction, .. } = conv;
         let sizes = [groups, outputs.div_ceil(channels), taps, inputs, channels];
         let len = sizes.iter().try_fold(1usize, |n, &size| n.checked_mul(size));
-        let len = len.ok_or_else(|| Error::new("its weights are larger than memory"))?;
+        let len = len.ok_or_else(|| Error::new("the weights exceed the address space"))?;
         ints([len])?;
         let is_forward = direction == Direction::Forward;
         let [groups, _, taps, inputs, channels] = sizes.map(|size| size as u64);

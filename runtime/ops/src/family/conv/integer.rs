@@ -124,7 +124,7 @@ impl<O, L> QuantizedConv<O, L> {
 /// Returns the error for a convolution without a plan.
 pub(super) fn too_large() -> Error {
     Error::new(format!(
-        "the convolution is larger than memory, or a window has more than {MAX_K} products"
+        "the convolution exceeds the address space, or a window has more than {MAX_K} products"
     ))
 }
 

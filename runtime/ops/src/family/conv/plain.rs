@@ -21,7 +21,8 @@ impl<C: FloatConv> Kernel for PlainConv<C> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let conv = C::read(cx, &cx.input(0)?, &cx.input(1)?)?;
         let images = conv.images();
-        let images = images.ok_or_else(|| Error::new("the convolution is larger than memory"))?;
+        let images =
+            images.ok_or_else(|| Error::new("the convolution exceeds the address space"))?;
         cx.work(Work::products(&[images.batch, images.work]).with(Arithmetic::F64))?;
         let run = of_type!(
             cx.input(0)?.dtype(),

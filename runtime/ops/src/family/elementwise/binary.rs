@@ -164,7 +164,7 @@ impl<B: Binary> Op for Described<B> {
 pub(super) fn broadcast_inputs(node: &Node<'_>) -> Result<(DType, Shape), Error> {
     let (a, b) = (node.input(0)?, node.input(1)?);
     let Some(dtype) = a.dtype().filter(|_| a.dtype() == b.dtype()) else {
-        return Err(Error::new(format!("inputs are {a} and {b}, expected one element type")));
+        return Err(Error::new(format!("inputs are {a} and {b}, expected equal element types")));
     };
     Ok((dtype, broadcast_shapes(a.full_shape(), b.full_shape())?))
 }
@@ -253,8 +253,8 @@ impl<B: Binary> Kernel for QuantKernel<B> {
             cx.input(1)?.encoding().ok_or_else(|| no_encoding("input 1"))?,
             cx.output(0)?.encoding().ok_or_else(|| no_encoding("output 0"))?,
         ];
-        let plan =
-            plan(cx)?.ok_or_else(|| Error::new("an input is bounded, expected fixed shapes"))?;
+        let plan = plan(cx)?
+            .ok_or_else(|| Error::new("an input has a bounded shape, expected fixed shapes"))?;
         let run =
             of_type!(cx.input(0)?.dtype(), [U8 = u8, I8 = i8], T => execute_quantized::<B, T>)?;
         Ok(Self { plan, encodings, run, of: PhantomData })
@@ -463,7 +463,7 @@ mod tests {
         assert_eq!(error, "shapes [2] and [3] do not broadcast");
         if B::MIXED.is_none() {
             let error = pair(name, floats(&[2]), tensor(&[2], &[1f64; 2])).error();
-            assert_eq!(error, "inputs are f32[2] and f64[2], expected one element type");
+            assert_eq!(error, "inputs are f32[2] and f64[2], expected equal element types");
         }
     }
 

@@ -117,8 +117,8 @@ impl<C: Compare> Kernel for QuantKernel<C> {
             cx.input(port)?.encoding().ok_or_else(no_encoding)
         };
         let encodings = [encoding(0)?, encoding(1)?];
-        let plan =
-            plan(cx)?.ok_or_else(|| Error::new("an input is bounded, expected fixed shapes"))?;
+        let plan = plan(cx)?
+            .ok_or_else(|| Error::new("an input has a bounded shape, expected fixed shapes"))?;
         let run =
             of_type!(cx.input(0)?.dtype(), [U8 = u8, I8 = i8], T => execute_quantized::<C, T>)?;
         Ok(Self { plan, encodings, run, of: PhantomData })

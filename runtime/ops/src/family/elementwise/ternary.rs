@@ -51,7 +51,9 @@ impl<F: Ternary> Op for Described<F> {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let [c, a, b] = [cx.input(0)?, cx.input(1)?, cx.input(2)?];
         let Some(dtype) = a.dtype().filter(|_| a.dtype() == b.dtype()) else {
-            return Err(Error::new(format!("inputs are {a} and {b}, expected one element type")));
+            return Err(Error::new(format!(
+                "inputs are {a} and {b}, expected equal element types"
+            )));
         };
         let shape = broadcast_shapes(a.full_shape(), b.full_shape())?;
         let shape = broadcast_shapes(c.full_shape(), shape)?;
@@ -135,8 +137,8 @@ impl<F: Ternary> Kernel for QuantKernel<F> {
             cx.input(2)?.encoding().ok_or_else(|| no_encoding("input 2"))?,
             cx.output(0)?.encoding().ok_or_else(|| no_encoding("output 0"))?,
         ];
-        let plan =
-            plan(cx)?.ok_or_else(|| Error::new("an input is bounded, expected fixed shapes"))?;
+        let plan = plan(cx)?
+            .ok_or_else(|| Error::new("an input has a bounded shape, expected fixed shapes"))?;
         let run =
             of_type!(cx.input(1)?.dtype(), [U8 = u8, I8 = i8], T => execute_quantized::<F, T>)?;
         Ok(Self { plan, encodings, run, of: PhantomData })
@@ -260,7 +262,7 @@ mod tests {
     fn misfits_are_named<F: Ternary>() {
         let c = || tensor(&[2], &bools(&[1, 0]));
         let run = node::<F>(c(), tensor(&[2], &[1f32; 2]), tensor(&[2], &[1f64; 2]));
-        assert_eq!(run.error(), "inputs are f32[2] and f64[2], expected one element type");
+        assert_eq!(run.error(), "inputs are f32[2] and f64[2], expected equal element types");
         let run = node::<F>(c(), tensor(&[3], &[1f32; 3]), tensor(&[], &[1f32]));
         assert_eq!(run.error(), "shapes [2] and [3] do not broadcast");
     }

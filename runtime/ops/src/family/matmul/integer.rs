@@ -280,7 +280,7 @@ impl<O: IntegerProducts> Kernel for IntegerKernel<O> {
         let is_one = packed.is_some() && rights == 1 && !numbers.are_of_rows() && !O::IS_GEMM;
         let has_depth = a.full_shape().iter().last().is_some_and(|dim| dim.exact().is_some());
         if is_bounded && !(is_one && has_depth && a.rank() > 1) {
-            let expected = "expected rows of one length, one scale, and a constant right side";
+            let expected = "expected rows of fixed length, one scale, and a constant right side";
             return Err(Error::new(format!("input {} is {a}, {expected}", O::PORTS.a)));
         }
         Ok(Self {

@@ -17,7 +17,7 @@ impl Blocks {
         let found = node.int("blocksize")?;
         let size = usize::try_from(found).ok().filter(|&size| size > 0);
         let size = size.ok_or_else(|| {
-            Error::new(format!("parameter \"blocksize\" is {found}, expected 1 at least"))
+            Error::new(format!("parameter \"blocksize\" is {found}, expected at least 1"))
         })?;
         let &[n, c, h, w] = x.shape() else { return Err(no_images(x)) };
         Ok(Self { size, images: [n, c, h, w] })
@@ -79,7 +79,7 @@ impl BatchBlocks {
             Error::new(format!("parameter {name:?} is {found:?}, expected {expected}"))
         };
         let extents = extents(block).filter(|block: &[usize; 2]| !block.contains(&0));
-        let sides = "rows above and below, columns before and behind";
+        let sides = "rows above and below, columns before and after";
         Ok(Self {
             images: [n, c, h, w],
             block: extents.ok_or_else(|| refused("block", block, "a height and a width"))?,

@@ -111,7 +111,7 @@ impl<N: RowNorm> Kernel for Rows<N> {
         let x = cx.input(0)?;
         let axis = cx.axis("axis", x.rank())?;
         if x.full_shape().iter().skip(axis).any(|dim| dim.exact().is_none()) {
-            return Err(Error::new(format!("input 0 is {x}, expected rows of one length")));
+            return Err(Error::new(format!("input 0 is {x}, expected rows of fixed length")));
         }
         Ok(Self {
             is_bounded: !x.full_shape().is_fixed(),

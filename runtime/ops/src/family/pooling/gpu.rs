@@ -78,7 +78,7 @@ impl<P: PoolGpu> GpuKernel for WindowsGpu<P> {
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         check_lens(cx)?;
         if (1..cx.output_count()).any(|port| cx.has_output(port)) {
-            return Err(Error::new("output 1 is expected, which the GPU does not write"));
+            return Err(Error::new("output 1, the indices, is not supported on the GPU"));
         }
         let window = window(cx, &cx.input(0)?)?;
         Ok(Self { pool: P::read(cx, &window)?, window, len: cx.output(0)?.len() })

@@ -78,7 +78,7 @@ impl GpuKernel for ResizedGpu {
                 axes.push(GpuAxis { to: from, stride, samples: None });
                 continue;
             };
-            let beyond = || Error::new("its tables are larger than memory");
+            let beyond = || Error::new("the tables exceed the address space");
             let (first, first_weight) = (starts.len(), weights.len());
             starts.resize(first.checked_add(resized.to).ok_or_else(beyond)?, 0);
             let own = sampling.weights_len(resized).ok_or_else(beyond)?;

@@ -59,7 +59,9 @@ impl<L: Layout> Resized<L> {
         if L::PORTS.input {
             // Rotating axes would reorder the sums and change their bits.
             if plan.axes[..2].iter().any(Option::is_some) {
-                return Err(Error::new("batch or channels are resized, expected rows and columns"));
+                return Err(Error::new(
+                    "batch or channels are resized, expected only rows and columns",
+                ));
             }
             plan.axes[1..].rotate_left(1);
         }
@@ -119,7 +121,7 @@ impl<L: Layout> Kernel for Resized<L> {
             if kernel.recoded.is_some() {
                 let y = cx.output(0)?;
                 return Err(Error::new(format!(
-                    "output 0 is {y}, expected the encoding of input 0, whose elements are copied"
+                    "output 0 is {y}, expected the encoding of input 0, because elements are copied"
                 )));
             }
             kernel.workspace_len = 0;
@@ -134,7 +136,7 @@ impl<L: Layout> Kernel for Resized<L> {
     }
 
     fn needs(&self, _: InputShapes<'_>) -> Result<Needs, Error> {
-        let beyond = || Error::new("the tables are larger than memory");
+        let beyond = || Error::new("the tables exceed the address space");
         let is_wide = self.is_wide();
         let mut geometry = Workspace::NONE;
         for axis in self.plan.axes.iter().flatten() {

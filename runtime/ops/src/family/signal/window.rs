@@ -36,7 +36,7 @@ pub(crate) const OUTPUT_TYPE: Param =
 pub(crate) fn output_type(node: &Node<'_>) -> Result<DType, Error> {
     let code = node.int("output_datatype")?;
     DType::from_onnx(code).filter(|dtype| types::NUMBERS.has(*dtype)).ok_or_else(|| {
-        Error::new(format!("parameter \"output_datatype\" is {code}, which is no type of numbers"))
+        Error::new(format!("parameter \"output_datatype\" is {code}, which is not a numeric type"))
     })
 }
 
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(of::<W>(0).int("output_datatype", 7).one().dims(), [0]);
         assert_eq!(of::<W>(-1).error(), "input 0, the length, is -1, expected at least 0");
         let error = of::<W>(1).int("output_datatype", 8).error();
-        assert_eq!(error, "parameter \"output_datatype\" is 8, which is no type of numbers");
+        assert_eq!(error, "parameter \"output_datatype\" is 8, which is not a numeric type");
         let error = bench(W::NAME).input(tensor(&[], &[4i32])).error();
         assert_eq!(error, "input 0, the length, is not known before the run");
     }

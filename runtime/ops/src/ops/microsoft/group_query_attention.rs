@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused() {
         let error = bench_with(0..3, None).int("kv_num_heads", 4).error();
-        assert_eq!(error, "2 heads of queries are no multiple of 4 heads of keys");
+        assert_eq!(error, "2 query heads are not a multiple of 4 heads of keys");
         let error = shared(bench_with(0..3, None)).int("qk_output", 1).error();
         assert_eq!(error, "parameter \"qk_output\" is 1, which asks for scores, expected 0");
         let cache = || tensor(&[1, 1, 1, SIZE], &[0f32; SIZE]);

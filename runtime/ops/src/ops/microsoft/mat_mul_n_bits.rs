@@ -104,7 +104,7 @@ impl Sizes {
             return Err(Error::new(format!("parameter \"block_size\" is {block}, {expected}")));
         }
         if node.flag("weight_prepacked")? {
-            let expected = "expected values in the order of ONNX Runtime's document";
+            let expected = "expected 0: only the documented order of values is supported";
             return Err(Error::new(format!("parameter \"weight_prepacked\" is 1, {expected}")));
         }
         if node.has_input(GROUPS) {

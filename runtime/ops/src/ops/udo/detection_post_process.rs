@@ -111,9 +111,7 @@ impl Sizes {
         let is_regular = node.flag("regular")?;
         let rows = if is_regular { Some(most) } else { most.checked_mul(of_box) };
         let rows = rows.ok_or_else(|| {
-            Error::new(format!(
-                "{most} detections of {of_box} classes are more than can be counted"
-            ))
+            Error::new(format!("{most} detections of {of_box} classes exceed the address space"))
         })?;
         Ok(Self { batches, anchors, scores, classes, rows, most, of_class, of_box, is_regular })
     }
@@ -141,8 +139,8 @@ impl Kernel for Detected {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let sizes = Sizes::of(cx)?;
         let suppression_limit = sizes.suppression_limit().checked_mul(sizes.lists());
-        let suppression_limit =
-            suppression_limit.ok_or_else(|| Error::new("more boxes than memory has addresses"))?;
+        let suppression_limit = suppression_limit
+            .ok_or_else(|| Error::new("the number of boxes exceeds the address space"))?;
         positions_fit(sizes.anchors.max(suppression_limit))?;
         let scale = cx.floats("scale")?;
         let scale: [f64; 4] = scale.try_into().map_err(|_| {

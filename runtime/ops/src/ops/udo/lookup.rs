@@ -39,9 +39,7 @@ fn table(entries: &[i64]) -> Result<[u8; 256], Error> {
     let bytes: Option<Vec<u8>> = entries.iter().map(|&entry| entry.try_into().ok()).collect();
     bytes.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| {
         let count = entries.len();
-        Error::new(format!(
-            "parameter \"table\" has {count} numbers, expected 256 of 0 to 255 each"
-        ))
+        Error::new(format!("parameter \"table\" has {count} numbers, expected 256 of 0 to 255"))
     })
 }
 
@@ -90,7 +88,7 @@ mod tests {
             let run = bench("udo:Lookup").input(tensor(&[2], &[1u8, 2])).ints("table", &entries);
             let count = entries.len();
             let expected =
-                format!("parameter \"table\" has {count} numbers, expected 256 of 0 to 255 each");
+                format!("parameter \"table\" has {count} numbers, expected 256 of 0 to 255");
             assert_eq!(run.error(), expected);
         }
     }

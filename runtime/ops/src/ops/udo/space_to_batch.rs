@@ -124,7 +124,7 @@ mod tests {
         let error = run(&[1, 1, 1, 2], &[1, 2], &[0, -1]);
         assert_eq!(
             error,
-            "parameter \"pads\" is [0, -1], expected rows above and below, columns before and behind"
+            "parameter \"pads\" is [0, -1], expected rows above and below, columns before and after"
         );
     }
 }

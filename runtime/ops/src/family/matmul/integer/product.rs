@@ -82,7 +82,7 @@ impl IntegerProduct {
         }
         let parts = self.cols.div_ceil(PART).max(1);
         let fits = packed_len(self.depth, PART).and_then(|len| len.checked_mul(parts));
-        let beyond = || Error::new("the product is larger than memory");
+        let beyond = || Error::new("the product exceeds the address space");
         fits.map(|_| ()).ok_or_else(beyond)
     }
 

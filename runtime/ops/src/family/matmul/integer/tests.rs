@@ -244,7 +244,7 @@ fn bounded_rows_are_those_of_the_run() {
         assert!(
             error
                 .error()
-                .ends_with("expected rows of one length, one scale, and a constant right side")
+                .ends_with("expected rows of fixed length, one scale, and a constant right side")
         );
     }
 }
@@ -364,7 +364,7 @@ fn sides_of_16_bits_have_one_scale_and_one_zero_point_for_each_column() {
     );
     assert_eq!(
         wide_product(&[1f32, 2.0], &[0], 1.0).error(),
-        "expected one scale and zero point for left sides with values of 16 bits, and one for each column at most for right sides"
+        "expected a scalar scale and zero point for a 16-bit left side, and at most one per column for the right side"
     );
 }
 
@@ -415,7 +415,7 @@ fn right_sides_of_16_bit_values_may_lie_transposed() {
 
 #[test]
 fn what_products_of_16_bit_values_do_not_take_is_refused() {
-    let expected = "expected rows of left sides, and one addend for each column";
+    let expected = "expected a left side that is not transposed, and one addend per column";
     assert_eq!(wide_gemm((1, 0), 1.0, &[0, 0]).error(), expected);
     assert_eq!(wide_gemm((0, 0), 1.0, &[1]).error(), expected);
 }

@@ -133,7 +133,7 @@ impl<O: IntegerProducts> Kernel for WideKernel<O> {
         let numbers = Numbers::read::<O>(cx, &sizes)?;
         if numbers.are_of_rows() || numbers.b_scale.is_batched || numbers.b_zero.is_batched {
             return Err(Error::new(
-                "expected one scale and zero point for left sides with values of 16 bits, and one for each column at most for right sides",
+                "expected a scalar scale and zero point for a 16-bit left side, and at most one per column for the right side",
             ));
         }
         if sizes.rights == 1 {
@@ -144,7 +144,9 @@ impl<O: IntegerProducts> Kernel for WideKernel<O> {
         }
         let Sizes { batch, rows, depth, cols, rights, transposed, .. } = sizes;
         if transposed[0] || sizes.addend[0] != 0 || sizes.addend[1] == 1 && cols != 1 {
-            return Err(Error::new("expected rows of left sides, and one addend for each column"));
+            return Err(Error::new(
+                "expected a left side that is not transposed, and one addend per column",
+            ));
         }
         let product = IntegerProduct { rows, depth, cols, transposed: transposed[1] };
         product.check()?;
