@@ -116,7 +116,7 @@ impl Lowering<'_, '_> {
     fn layers(&mut self) -> Option<()> {
         let mut is_there = vec![false; self.network.tensors.len()];
         for (layer, tiles) in self.network.layers.iter().zip(&self.plan.tiles) {
-            let job = Job::of(self.network, layer)?;
+            let job = Job::new(self.network, layer)?;
             for &id in &layer.inputs {
                 if !std::mem::replace(is_there.get_mut(id.0)?, true) {
                     self.load_whole(id)?;

@@ -448,17 +448,19 @@ fn layer(layer: &Layer<'_>, tensors: &[Tensor<'_>]) -> Checked {
     let (Some(&x), Some(y)) = (inputs.first(), tensors.get(layer.output.0)) else {
         return Err("has no input or output".to_owned());
     };
-    if let Some(of) = layer.op.window() {
-        window(of)?;
+    if let Some(kernel_window) = layer.op.window() {
+        window(kernel_window)?;
     }
     let wanted = output_shape(&layer.op, &inputs, x, y)?;
     if y.shape != wanted {
         return Err(format!("computes {}, but its output is {}", shape(&wanted), shape(&y.shape)));
     }
     match &layer.op {
-        Op::Conv { window, weights: of } => weights(of, window.taps() * x.shape[3], x, y),
-        Op::Depthwise { window, weights: of } => weights(of, window.taps(), x, y),
-        Op::FullyConnected { weights: of } => weights(of, x.len(), x, y),
+        Op::Conv { window, weights: constants } => {
+            weights(constants, window.taps() * x.shape[3], x, y)
+        }
+        Op::Depthwise { window, weights: constants } => weights(constants, window.taps(), x, y),
+        Op::FullyConnected { weights: constants } => weights(constants, x.len(), x, y),
         Op::MaxPool { .. } | Op::Reshape | Op::Resize if x.encoding != y.encoding => {
             Err("has different encodings of input and output, expected the same".to_owned())
         }

@@ -163,9 +163,9 @@ impl Prepared {
             padding: take(padding)?,
         };
         for block in &self.blocks {
-            for trip in 0..block.trips {
+            for iteration in 0..block.trips {
                 for step in &block.steps {
-                    self.step(step, trip, &mut memory, parallel)?;
+                    self.step(step, iteration, &mut memory, parallel)?;
                 }
             }
         }
@@ -208,24 +208,24 @@ impl Prepared {
     fn step(
         &self,
         step: &Step,
-        trip: u32,
+        iteration: u32,
         memory: &mut Memory<'_, '_, '_>,
         parallel: &dyn Parallel,
     ) -> Result<(), RunError> {
         match step {
-            Step::Load(of) => tiles::load(of, trip, memory),
-            Step::Store(of) => tiles::store(of, trip, memory),
-            Step::Copy(of) => tiles::copy(of, trip, memory),
-            Step::Filter(of) => {
-                let packed = memory::broken(self.packed.get(of.packed))?.get();
-                filter::run(of, packed, &self.tables, trip, memory, parallel)
+            Step::Load(op) => tiles::load(op, iteration, memory),
+            Step::Store(op) => tiles::store(op, iteration, memory),
+            Step::Copy(op) => tiles::copy(op, iteration, memory),
+            Step::Filter(filter) => {
+                let packed = memory::broken(self.packed.get(filter.packed))?.get();
+                filter::run(filter, packed, &self.tables, iteration, memory, parallel)
             }
-            Step::MaxPool(of) => tiles::max_pool(of, trip, memory),
-            Step::AveragePool(of) => tiles::average_pool(of, trip, memory),
-            Step::Pair(meeting, of) => tiles::pair(*meeting, of, trip, memory),
-            Step::Lookup(of, table) => tiles::lookup(of, table, trip, memory),
-            Step::Resize(of) => tiles::resize(of, trip, memory),
-            Step::Softmax(of, powers) => tiles::softmax(of, powers, trip, memory),
+            Step::MaxPool(op) => tiles::max_pool(op, iteration, memory),
+            Step::AveragePool(op) => tiles::average_pool(op, iteration, memory),
+            Step::Pair(meeting, op) => tiles::pair(*meeting, op, iteration, memory),
+            Step::Lookup(op, table) => tiles::lookup(op, table, iteration, memory),
+            Step::Resize(op) => tiles::resize(op, iteration, memory),
+            Step::Softmax(op, powers) => tiles::softmax(op, powers, iteration, memory),
         }
     }
 }

@@ -189,8 +189,8 @@ impl Window {
     /// image has fewer pixels than a stride.
     #[must_use]
     pub fn whatever_the_images(&self) -> Self {
-        let each = |of: fn(usize, usize) -> usize, a: [usize; 3]| {
-            [0, 1, 2].map(|at| of(a[at], self.strides[at]))
+        let each = |multiply: fn(usize, usize) -> usize, a: [usize; 3]| {
+            [0, 1, 2].map(|at| multiply(a[at], self.strides[at]))
         };
         let (output, pads) =
             (each(usize::min, self.output), each(|pad, stride| pad % stride.max(1), self.pads));

@@ -122,7 +122,7 @@ fn place(
     let mut tiles = Vec::new();
     for (at, layer) in network.layers.iter().enumerate() {
         chip.allocations.retain(|allocation| allocation.until > at);
-        let Some(job) = Job::of(network, layer) else { continue };
+        let Some(job) = Job::new(network, layer) else { continue };
         for &id in layer.inputs.iter().chain([&layer.output]) {
             let life = lives.get(id.0).and_then(Option::as_ref);
             let (Some(life), Some(place)) = (life, places.get_mut(id.0)) else { continue };

@@ -28,8 +28,8 @@ pub(super) fn broken<T>(part: Option<T>) -> Result<T, RunError> {
 }
 
 /// Returns the range of `len` bytes from an address on.
-pub(super) fn range(at: At, trip: u32, len: usize) -> Result<Range<usize>, RunError> {
-    let start = broken(at.on(trip).and_then(|start| usize::try_from(start).ok()))?;
+pub(super) fn range(at: At, iteration: u32, len: usize) -> Result<Range<usize>, RunError> {
+    let start = broken(at.on(iteration).and_then(|start| usize::try_from(start).ok()))?;
     Ok(start..broken(start.checked_add(len))?)
 }
 

@@ -83,19 +83,19 @@ pub(crate) fn of_kernels(run: &Bench) -> Vec<Vec<f32>> {
 /// thread and on three, and that they are rounded where the machine has bf16 instructions.
 #[track_caller]
 pub(crate) fn assert_rounds_factors(
-    of: impl Fn() -> Bench,
+    new_bench: impl Fn() -> Bench,
     inputs: [(&[usize], &[f32]); 2],
     terms: usize,
 ) {
     let [(x_dims, x), (w_dims, w)] = inputs;
     let in_f64 = |size: fn(f64) -> f64| {
         let wide = |values: &[f32]| values.iter().map(|&v| size(v.into())).collect::<Vec<f64>>();
-        let run = of().input(tensor(x_dims, &wide(x)));
+        let run = new_bench().input(tensor(x_dims, &wide(x)));
         run.constant(tensor(w_dims, &wide(w))).one().values::<f64>()
     };
     let (expected, sizes) = (in_f64(|x| x), in_f64(f64::abs));
     let share = 2f64.powi(-7) + 2f64.powi(-16) + (terms as f64 + 3.0) * 1.2e-7;
-    let run = of().input(tensor(x_dims, x)).constant(tensor(w_dims, w));
+    let run = new_bench().input(tensor(x_dims, x)).constant(tensor(w_dims, w));
     for threads in [1, 3] {
         let exact = of_kernels(&run.clone().threads(threads));
         let rounded = of_kernels(&run.clone().threads(threads).fast_math(FastMath::Bf16));
@@ -148,7 +148,7 @@ fn quantized_of<T: QuantizedType + Element + PartialEq>(
 /// Asserts that `found` is `exact` rounded to f32: NaN, infinities and the sign of zero match, and the relative error
 /// is at most `tolerance`.
 #[track_caller]
-pub(crate) fn assert_rounded(found: f32, exact: f64, tolerance: f64, of: &str) {
+pub(crate) fn assert_rounded(found: f32, exact: f64, tolerance: f64, name: &str) {
     let expected = exact as f32;
     let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
     let apart = (f64::from(found) - f64::from(expected)).abs();

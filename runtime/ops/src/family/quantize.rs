@@ -170,7 +170,7 @@ pub(crate) struct DynamicRange {
 
 impl DynamicRange {
     /// Returns the range of `len` elements.
-    pub(crate) fn of(len: usize) -> Self {
+    pub(crate) fn new(len: usize) -> Self {
         Self { len }
     }
 

@@ -42,7 +42,7 @@ pub(crate) struct Example {
 }
 
 impl Example {
-    pub(crate) const fn of(from: &'static [usize], to: &'static [usize]) -> Self {
+    pub(crate) const fn new(from: &'static [usize], to: &'static [usize]) -> Self {
         Self { from, to, argument: None, int: None }
     }
 
@@ -61,7 +61,7 @@ impl Example {
 
 /// Defines the operator of the view `V`.
 pub(crate) const fn view<V: View>() -> Def {
-    let def = Def::of::<Described<V>>(Described::<V>::KERNELS);
+    let def = Def::new::<Described<V>>(Described::<V>::KERNELS);
     #[cfg(test)]
     let def = def.tested(tests::all::<V>);
     def
@@ -132,7 +132,7 @@ enum RunShape {
 }
 
 impl RunShape {
-    fn of(x: Shape, y: Shape) -> Result<Self, Error> {
+    fn new(x: Shape, y: Shape) -> Result<Self, Error> {
         if x == y {
             return Ok(Self::Kept);
         }
@@ -143,7 +143,7 @@ impl RunShape {
                 .collect()
         };
         let (from, to) = (bounded(x), bounded(y));
-        let is_carried = from.iter().map(|of| of.1).eq(to.iter().map(|of| of.1));
+        let is_carried = from.iter().map(|bound| bound.1).eq(to.iter().map(|bound| bound.1));
         match to[..] {
             [] if from.is_empty() => Ok(Self::Planned),
             _ if is_carried => {
@@ -191,7 +191,7 @@ impl Kernel for Copied {
                 "input 0 is {x} and output 0 is {y}, expected one size"
             )));
         }
-        let shape = RunShape::of(x.full_shape(), y.full_shape())?;
+        let shape = RunShape::new(x.full_shape(), y.full_shape())?;
         Ok(Self { shape, run: of_width!(x.dtype(), B => copy::<B>)? })
     }
 

@@ -35,7 +35,7 @@ pub(crate) struct PlusWeighed(pub(crate) f32);
 
 impl Map2 for PlusWeighed {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, y: S::F, x: S::F) -> S::F {
+    fn apply<S: Simd>(self, s: S, y: S::F, x: S::F) -> S::F {
         s.fma(s.splat(self.0), x, y)
     }
 }

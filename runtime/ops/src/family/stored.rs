@@ -33,7 +33,7 @@ pub(crate) const fn quantized(op: &'static str) -> KernelDef {
 struct Unchanged(Copied);
 
 impl Unchanged {
-    fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+    fn new(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let (x, y) = (cx.input(0)?, cx.output(0)?);
         if x.dtype() != y.dtype() {
             return Err(Error::new(format!(
@@ -47,7 +47,7 @@ impl Unchanged {
 
 impl Kernel for Unchanged {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Self::of(cx)
+        Self::new(cx)
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
@@ -86,14 +86,14 @@ impl Kernel for Recoded {
         };
         let (from, to) = (encoding("input", x)?, encoding("output", y)?);
         if x.dtype() == y.dtype() && from == to {
-            return Unchanged::of(cx).map(Self::Same);
+            return Unchanged::new(cx).map(Self::Same);
         }
         if x.dtype() == y.dtype() && types::U8.or(types::I8).has(x.dtype().unwrap_or(DType::F32)) {
             let (bits, run) = of_type!(y.dtype(), [U8 = u8, I8 = i8], T => {
                 let run: Run = look_up::<T>;
                 (recoded::<T>(from, to), run)
             })?;
-            return Ok(Self::Tabled { bits, extents: Extents::of(cx)?, run });
+            return Ok(Self::Tabled { bits, extents: Extents::new(cx)?, run });
         }
         let run = of_quantized!(x.dtype(), X => of_quantized!(y.dtype(), Y => recode::<X, Y> as Recode))??;
         Ok(Self::Other { from, to, run })

@@ -12,7 +12,7 @@ use crate::family::argument::IntsArgument;
 use crate::family::partition::row_grain;
 use crate::number::Number;
 
-pub(crate) const DEF: Def = Def::of::<AffineGrid>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<AffineGrid>(KERNELS);
 
 const SIZE: IntsArgument = IntsArgument { input: 1, name: "size", what: "size" };
 const TYPES: TypeSet = types::F32.or(types::F64);
@@ -67,7 +67,7 @@ fn spatial(node: &Node<'_>) -> Result<Vec<usize>, Error> {
 struct Grid<T> {
     spatial: Vec<usize>,
     aligns_corners: bool,
-    of: PhantomData<fn() -> T>,
+    marker: PhantomData<fn() -> T>,
 }
 
 impl<T> Grid<T> {
@@ -86,7 +86,7 @@ impl<T: Number + Element> Kernel for Grid<T> {
         Ok(Self {
             spatial: spatial(cx)?,
             aligns_corners: cx.flag("align_corners")?,
-            of: PhantomData,
+            marker: PhantomData,
         })
     }
 
@@ -107,7 +107,7 @@ impl<T: Number + Element> Kernel for Grid<T> {
                 }
                 for (y, row) in y.iter_mut().zip(theta.chunks_exact(axes + 1)) {
                     let terms = row.iter().zip(&place).map(|(by, place)| by.to_f64() * place);
-                    *y = T::of(terms.sum());
+                    *y = T::from_f64(terms.sum());
                 }
             }
             Ok(())

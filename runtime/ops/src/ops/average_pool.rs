@@ -60,7 +60,7 @@ impl<T: Real> FoldWindow<T> for AveragePool {
             Divisor::Inside => taps.iter().map(|taps| taps.len).product(),
             Divisor::Padded(_) => (0..3).map(|axis| window.padded_taps(axis, at[axis])).product(),
         };
-        sum.div(T::of(count.max(1) as f64))
+        sum.div(T::from_f64(count.max(1) as f64))
     }
 }
 

@@ -49,7 +49,7 @@ impl Kernel for Trials {
                 kernel.draw::<T, B>(kernel.one as B, io)
             })
         )??;
-        Ok(Self { seed: Seed::of(cx)?, one: one_bits(y), run })
+        Ok(Self { seed: Seed::read(cx)?, one: one_bits(y), run })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

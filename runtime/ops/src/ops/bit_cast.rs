@@ -7,7 +7,7 @@ use udo_api::{
 use crate::Def;
 use crate::family::shape::Copied;
 
-pub(crate) const DEF: Def = Def::of::<BitCast>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<BitCast>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Copied>("BitCast", Core::CPU)
     .ports(&[any_input(0).bounded(), any_output(0).bounded()])];

@@ -31,7 +31,7 @@ struct Left;
 impl Bitwise for Left {
     const OPENCL: &'static str = "b < 8 * sizeof(a) ? a << b : 0";
 
-    fn of(x: u64, by: u64) -> u64 {
+    fn apply(x: u64, by: u64) -> u64 {
         if by < 64 { x << by } else { 0 }
     }
 }
@@ -41,7 +41,7 @@ struct Right;
 impl Bitwise for Right {
     const OPENCL: &'static str = "b < 8 * sizeof(a) ? a >> b : 0";
 
-    fn of(x: u64, by: u64) -> u64 {
+    fn apply(x: u64, by: u64) -> u64 {
         if by < 64 { x >> by } else { 0 }
     }
 }

@@ -11,7 +11,7 @@ use udo_api::{
 use crate::Def;
 use crate::family::gpu::{REAL, integer};
 
-pub(crate) const DEF: Def = Def::of::<Cast>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Cast>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[
     KernelDef::new::<Convert>("Cast", Core::CPU)
@@ -61,7 +61,7 @@ impl Kernel for Convert {
 fn execute<S: Source, D: Target>(mut io: Io<'_>) -> Result<(), ExecError> {
     let x = io.inputs.get::<S>(0)?;
     let y = io.outputs.take::<D>(0)?;
-    y.iter_mut().zip(x).for_each(|(y, &x)| *y = D::of(x));
+    y.iter_mut().zip(x).for_each(|(y, &x)| *y = D::cast_from(x));
     io.outputs.set_shape(0, io.inputs.shape(0)?)
 }
 
@@ -117,9 +117,9 @@ fn store<D: Target>(buffers: &Buffers<'_>, i: usize, x: Number) -> Result<(), Ex
         0,
         i,
         match x {
-            Number::Real(x) => D::of(x),
-            Number::Signed(x) => D::of(x),
-            Number::Unsigned(x) => D::of(x),
+            Number::Real(x) => D::cast_from(x),
+            Number::Signed(x) => D::cast_from(x),
+            Number::Unsigned(x) => D::cast_from(x),
         },
     )
 }
@@ -127,9 +127,9 @@ fn store<D: Target>(buffers: &Buffers<'_>, i: usize, x: Number) -> Result<(), Ex
 /// Stores `x` rounded to the nearest bf16, as an f32.
 fn store_rounded(buffers: &Buffers<'_>, i: usize, x: Number) -> Result<(), ExecError> {
     let y = match x {
-        Number::Real(x) => Bf16::of(x),
-        Number::Signed(x) => Bf16::of(x),
-        Number::Unsigned(x) => Bf16::of(x),
+        Number::Real(x) => Bf16::cast_from(x),
+        Number::Signed(x) => Bf16::cast_from(x),
+        Number::Unsigned(x) => Bf16::cast_from(x),
     };
     buffers.set(0, i, y.to_f32())
 }
@@ -289,14 +289,14 @@ fn few_digits(x: u64) -> f64 {
 
 /// A destination type.
 trait Target: Element {
-    fn of<S: Source>(x: S) -> Self;
+    fn cast_from<S: Source>(x: S) -> Self;
 }
 
 macro_rules! targets {
     ($($t:ty, $x:ident => $value:expr;)*) => {$(
         impl Target for $t {
             #[inline]
-            fn of<S: Source>($x: S) -> Self { $value }
+            fn cast_from<S: Source>($x: S) -> Self { $value }
         }
     )*};
 }

@@ -11,7 +11,7 @@ use crate::Def;
 use crate::family::partition::row_grain;
 use crate::family::special::{PlusWeighed, swish_lanes};
 
-pub(crate) const DEF: Def = Def::of::<CausalConv>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<CausalConv>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Rows>("CausalConvWithState", Core::CPU).ports(&[
     input(0, types::F32),
@@ -45,7 +45,7 @@ impl Op for CausalConv {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(X)?;
-        let Row { past, .. } = Row::of(cx)?;
+        let Row { past, .. } = Row::read(cx)?;
         let dims: Vec<Dim> = x.full_shape().iter().take(2).chain([Dim::Fixed(past)]).collect();
         cx.set_output(0, x)?;
         if cx.output_count() > PRESENT {
@@ -66,7 +66,7 @@ struct Row {
 }
 
 impl Row {
-    fn of(node: &Node<'_>) -> Result<Self, Error> {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
         let (x, weight) = (node.input(X)?, node.input(WEIGHT)?);
         let &[batch, channels, length] = x.shape() else {
             return Err(Error::new(format!("input {X} is {x}, expected rank 3")));
@@ -132,7 +132,7 @@ struct Swish;
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 impl Map1 for Swish {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, x: S::F) -> S::F {
+    fn apply<S: Simd>(self, s: S, x: S::F) -> S::F {
         swish_lanes(s, x, 1.0)
     }
 }
@@ -141,7 +141,7 @@ struct Rows(Row);
 
 impl Kernel for Rows {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Row::of(cx).map(Self)
+        Row::read(cx).map(Self)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

@@ -6,7 +6,7 @@ use crate::Def;
 use crate::family::argument::IntsArgument;
 use crate::family::filled::{Filled, VALUE, dtype};
 
-pub(crate) const DEF: Def = Def::of::<ConstantOfShape>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<ConstantOfShape>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Filled>("ConstantOfShape", Core::CPU)];
 

@@ -8,7 +8,7 @@ use udo_api::{
 use crate::Def;
 use crate::family::conv::deformed::{Deformed, Problem};
 
-pub(crate) const DEF: Def = Def::of::<DeformConv>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<DeformConv>(KERNELS);
 
 const TYPES: TypeSet = types::F32.or(types::F64);
 const KERNELS: &[KernelDef] = &[
@@ -51,7 +51,7 @@ impl Op for DeformConv {
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let problem = Problem::of(cx)?;
+        let problem = Problem::read(cx)?;
         let x = cx.input(0)?;
         let shape = problem.window.output_shape(&x, Dim::Fixed(problem.outputs))?;
         cx.set_output(0, x.with_shape(shape))
@@ -141,11 +141,11 @@ mod tests {
             })
         }
 
-        fn bench_with<T: udo_api::Element>(&self, of: fn(f64) -> T) -> Bench {
+        fn bench_with<T: udo_api::Element>(&self, convert: fn(f64) -> T) -> Bench {
             let is_there = [true, true, true, self.has_bias, self.has_mask];
             let all = self.numbers().into_iter().zip(self.dims()).zip(is_there);
             let run = all.fold(bench("DeformConv"), |run, ((x, dims), is_there)| {
-                let x: Vec<T> = x.into_iter().map(of).collect();
+                let x: Vec<T> = x.into_iter().map(convert).collect();
                 if is_there { run.input(tensor(&dims, &x)) } else { run.absent() }
             });
             let each = |number: usize, count: usize| vec![number as i64; count];

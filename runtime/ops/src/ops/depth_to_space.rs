@@ -45,12 +45,12 @@ impl Movement for DepthToSpace {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
-        let shape = Blocks::of(cx, &x)?.to_space(&x)?;
+        let shape = Blocks::read(cx, &x)?.to_space(&x)?;
         cx.set_output(0, x.with_shape(shape))
     }
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let Blocks { size, images: [n, c, h, w] } = Blocks::of(cx, &cx.input(0)?)?;
+        let Blocks { size, images: [n, c, h, w] } = Blocks::read(cx, &cx.input(0)?)?;
         let c = c / (size * size).max(1);
         let (shape, perm) = match cx.text("mode")? {
             "DCR" => ([n, size, size, c, h, w], [0, 3, 4, 1, 5, 2]),

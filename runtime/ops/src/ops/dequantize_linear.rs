@@ -10,7 +10,7 @@ use crate::Def;
 use crate::family::quantize::{self, AXIS, BLOCK_SIZE, OUTPUT_DTYPE, Scales};
 use crate::family::stored;
 
-pub(crate) const DEF: Def = Def::of::<DequantizeLinear>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<DequantizeLinear>(KERNELS);
 
 const NAME: &str = "DequantizeLinear";
 const KERNELS: &[KernelDef] = &[CPU, stored::dequantized(NAME), CPU.on(Core::DSP_V68)];

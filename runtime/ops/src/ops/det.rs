@@ -10,7 +10,7 @@ use udo_api::{
 use crate::Def;
 use crate::number::Number;
 
-pub(crate) const DEF: Def = Def::of::<Det>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Det>(KERNELS);
 
 const TYPES: TypeSet = types::F32.or(types::F64);
 const KERNELS: &[KernelDef] = &[
@@ -45,7 +45,7 @@ struct Eliminated<T> {
     size: usize,
     /// Matrices processed concurrently.
     parts: usize,
-    of: PhantomData<fn() -> T>,
+    marker: PhantomData<fn() -> T>,
 }
 
 /// Below this many multiply-adds, one thread does all matrices.
@@ -57,7 +57,7 @@ impl<T: Number + Element> Kernel for Eliminated<T> {
         let count = cx.output(0)?.len();
         let work = count.saturating_mul(size.saturating_pow(3));
         let parts = if work < SMALL { 1 } else { cx.threads().min(count).max(1) };
-        Ok(Self { size, parts, of: PhantomData })
+        Ok(Self { size, parts, marker: PhantomData })
     }
 
     fn workspace(&self) -> Workspace {
@@ -74,7 +74,7 @@ impl<T: Number + Element> Kernel for Eliminated<T> {
             for (at, y) in (part * each..).zip(y) {
                 let matrix = &x[at * len..][..len];
                 own.iter_mut().zip(matrix).for_each(|(to, from)| *to = from.to_f64());
-                *y = T::of(eliminate(own, self.size));
+                *y = T::from_f64(eliminate(own, self.size));
             }
             Ok(())
         })

@@ -12,7 +12,7 @@ use crate::family::argument::IntsArgument;
 use crate::family::axes::AxisSplit;
 use crate::family::signal::{Line, Transform, TransformSpec};
 
-pub(crate) const DEF: Def = Def::of::<Dft>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Dft>(KERNELS);
 
 const TYPES: TypeSet = types::F32.or(types::F64);
 
@@ -109,7 +109,7 @@ impl<T: Lane + Element> Kernel for Lines<T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let (axis, spec) = read(cx)?;
         let count = cx.output(0)?.len() / (spec.len_out() * spec.parts_out());
-        Ok(Self { axis, spec, transform: Transform::of(cx, spec, count)? })
+        Ok(Self { axis, spec, transform: Transform::new(cx, spec, count)? })
     }
 
     fn workspace(&self) -> Workspace {

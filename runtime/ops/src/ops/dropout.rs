@@ -10,7 +10,7 @@ use crate::Def;
 use crate::family::gpu::REAL;
 use crate::family::shape::{Copied, IN_PLACE};
 
-pub(crate) const DEF: Def = Def::of::<Dropout>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Dropout>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[
     KernelDef::new::<PassThrough>("Dropout", Core::CPU)

@@ -10,7 +10,7 @@ use crate::Def;
 use crate::family::partition::GRAIN;
 use crate::family::quantize::DynamicRange;
 
-pub(crate) const DEF: Def = Def::of::<DynamicQuantizeLinear>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<DynamicQuantizeLinear>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Quantize>("DynamicQuantizeLinear", Core::CPU)
     .ports(&[input(0, types::F32).bounded(), output(0, types::U8).bounded()])];
@@ -46,7 +46,7 @@ struct Quantize {
 impl Kernel for Quantize {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
-        Ok(Self { range: DynamicRange::of(x.len()), is_bounded: !x.full_shape().is_fixed() })
+        Ok(Self { range: DynamicRange::new(x.len()), is_bounded: !x.full_shape().is_fixed() })
     }
 
     fn workspace(&self) -> Workspace {

@@ -12,7 +12,7 @@ use crate::family::matmul::{
 };
 use crate::number::Number;
 
-pub(crate) const DEF: Def = Def::of::<Einsum>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Einsum>(KERNELS);
 
 const TYPES: TypeSet = types::F32.or(types::F64).or(types::INTS);
 const KERNELS: &[KernelDef] =
@@ -119,11 +119,11 @@ impl Equation {
                 }
             }
         }
-        let of = |label: &Label| {
+        let extent_of = |label: &Label| {
             let found = known.iter().find(|(other, _)| other == label);
             found.and_then(|(_, shape)| shape.dim(0)).unwrap_or(Dim::Fixed(1))
         };
-        Ok(self.output.iter().map(of).collect())
+        Ok(self.output.iter().map(extent_of).collect())
     }
 }
 
@@ -201,7 +201,7 @@ impl Kernel for Summed {
                 left.clone_from(next);
                 continue;
             }
-            let step = Contraction::of(cx, &left, (port, next), |label| {
+            let step = Contraction::new(cx, &left, (port, next), |label| {
                 output.contains(&label) || rest.iter().flatten().any(|axis| axis.label == label)
             })?;
             left.clone_from(&step.result);
@@ -217,7 +217,7 @@ impl Kernel for Summed {
             other => of_number!(other, T => execute_plain::<T> as Run)?,
         };
         let size = dtype.map_or(1, DType::size_bytes);
-        Ok(Self { steps, end: Arrangement::of(&left, &output), size, run })
+        Ok(Self { steps, end: Arrangement::new(&left, &output), size, run })
     }
 
     fn workspace(&self) -> Workspace {

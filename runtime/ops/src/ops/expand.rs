@@ -82,7 +82,7 @@ impl Walked for Expand {
         let found = repeats(x.shape(), target.dims());
         let (walks, rank) =
             found.map_err(|_| Error::new(format!("{x} does not become {target}")))?;
-        Ok(Walks::of(walks.into_iter().take(rank)))
+        Ok(Walks::new(walks.into_iter().take(rank)))
     }
 }
 
@@ -109,8 +109,8 @@ mod tests {
         let shape = tensor(&[4], &[2i64, 1, 50, 1]);
         let y = bench("Expand").threads(3).input(x).constant(shape).one();
         assert_eq!(y.dims(), [2, 300, 50, 7]);
-        let of = |at: i32| at / (50 * cols) % rows * cols + at % cols;
-        assert!(y.values::<i32>() == (0..2 * rows * 50 * cols).map(of).collect::<Vec<_>>());
+        let source_of = |at: i32| at / (50 * cols) % rows * cols + at % cols;
+        assert!(y.values::<i32>() == (0..2 * rows * 50 * cols).map(source_of).collect::<Vec<_>>());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use udo_api::{
 use crate::Def;
 use crate::number::one_bits;
 
-pub(crate) const DEF: Def = Def::of::<EyeLike>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<EyeLike>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Diagonal>("EyeLike", Core::CPU)];
 

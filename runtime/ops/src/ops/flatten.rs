@@ -14,11 +14,11 @@ impl View for Flatten {
     const PORTS: [&'static str; 2] = ["input", "output"];
     const PARAMS: &'static [Param] = &[Param::scalar("axis", DType::I64).default(Value::int(1))];
     const EXAMPLES: &'static [Example] = &[
-        Example::of(&[2, 3, 4], &[1, 24]).int("axis", 0),
-        Example::of(&[2, 3, 4], &[2, 12]),
-        Example::of(&[2, 3, 4], &[6, 4]).int("axis", 2),
-        Example::of(&[2, 3, 4], &[24, 1]).int("axis", 3),
-        Example::of(&[2, 3, 4], &[6, 4]).int("axis", -1),
+        Example::new(&[2, 3, 4], &[1, 24]).int("axis", 0),
+        Example::new(&[2, 3, 4], &[2, 12]),
+        Example::new(&[2, 3, 4], &[6, 4]).int("axis", 2),
+        Example::new(&[2, 3, 4], &[24, 1]).int("axis", 3),
+        Example::new(&[2, 3, 4], &[6, 4]).int("axis", -1),
     ];
 
     fn shape(node: &Node<'_>, x: &TensorDesc) -> Result<Shape, Error> {

@@ -88,7 +88,7 @@ impl Movement for GatherNd {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let (data, indices) = (inputs.get_bits::<B>(0)?, Indices::get(&inputs, 1)?);
         let (data_dims, index_dims) = (inputs.shape(0)?, inputs.shape(1)?);
-        let tuples = Tuples::of(data_dims, index_dims, self.batch_dims);
+        let tuples = Tuples::new(data_dims, index_dims, self.batch_dims);
         let (inner, count) = (tuples.inner, tuples.count);
         if inner == 0 {
             (0..count).try_for_each(|at| tuples.slice(indices, at).map(drop))?;
@@ -156,11 +156,12 @@ mod tests {
             let indices = tensor(dims, &vec![0i64; dims.iter().product()]);
             bench("GatherND").input(data).input(indices).int("batch_dims", batch_dims).error()
         };
-        let of = |dims: &str| format!("input 1 is i64{dims} for elements of u8[2,1], expected ");
-        assert_eq!(run(&[1, 3], 0), of("[1,3]") + "indices of 2 axes at most");
-        assert_eq!(run(&[2, 2], 1), of("[2,2]") + "indices of 2 axes at most");
-        assert_eq!(run(&[2], 1), of("[2]") + "indices of 2 axes at most");
-        assert_eq!(run(&[3, 1], 1), of("[3,1]") + "the same 1 axes before");
-        assert_eq!(run(&[], 0), of("[]") + "at least one axis");
+        let message =
+            |dims: &str| format!("input 1 is i64{dims} for elements of u8[2,1], expected ");
+        assert_eq!(run(&[1, 3], 0), message("[1,3]") + "indices of 2 axes at most");
+        assert_eq!(run(&[2, 2], 1), message("[2,2]") + "indices of 2 axes at most");
+        assert_eq!(run(&[2], 1), message("[2]") + "indices of 2 axes at most");
+        assert_eq!(run(&[3, 1], 1), message("[3,1]") + "the same 1 axes before");
+        assert_eq!(run(&[], 0), message("[]") + "at least one axis");
     }
 }

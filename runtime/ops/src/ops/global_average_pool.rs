@@ -29,7 +29,7 @@ impl GlobalPool for GlobalAveragePool {
 }
 
 fn mean<T: Real>(x: &[T]) -> T {
-    x.iter().fold(T::ZERO, |sum, &x| sum.add(x)).div(T::of(x.len() as f64))
+    x.iter().fold(T::ZERO, |sum, &x| sum.add(x)).div(T::from_f64(x.len() as f64))
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ impl LaneNorm for Hardmax {
             }
         }
         for (at, y) in y.iter_mut().step_by(step).enumerate() {
-            *y = if at == first { T::of(1.0) } else { T::ZERO };
+            *y = if at == first { T::from_f64(1.0) } else { T::ZERO };
         }
     }
 }

@@ -46,7 +46,7 @@ impl LaneNorm for LogSoftmax {
 impl LaneGpu for LogSoftmax {
     const OPENCL: &'static str = "x - most - log(sum)";
 
-    fn of(x: f32, most: f32, sum: f32) -> f32 {
+    fn normalize(x: f32, most: f32, sum: f32) -> f32 {
         x - most - sum.ln()
     }
 }
@@ -82,7 +82,7 @@ struct LessBoth {
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 impl Map1 for LessBoth {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, x: S::F) -> S::F {
+    fn apply<S: Simd>(self, s: S, x: S::F) -> S::F {
         s.sub(s.sub(x, s.splat(self.max)), s.splat(self.log))
     }
 }

@@ -46,7 +46,7 @@ impl LaneNorm for LpNormalization {
         };
         for (y, &x) in y.iter_mut().zip(x).step_by(step) {
             // A norm of 0 gives zeros, as in ONNX Runtime.
-            *y = if norm == 0.0 { T::ZERO } else { T::of(x.to_f64() / norm) };
+            *y = if norm == 0.0 { T::ZERO } else { T::from_f64(x.to_f64() / norm) };
         }
     }
 }

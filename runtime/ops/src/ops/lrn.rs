@@ -17,12 +17,12 @@ use crate::family::gpu::{check_lens, ints};
 use crate::family::layout::LayoutPorts;
 use crate::family::partition::row_grain;
 
-pub(crate) const DEF: Def = Def::of::<Normalization>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Normalization>(KERNELS);
 
 const TYPES: TypeSet = types::F32.or(types::F64);
 const KERNELS: &[KernelDef] = &[
     KernelDef::new::<Pixels>("LRN", Core::CPU)
-        .ports(&LayoutPorts::BOTH.of([input(0, types::F32), output_like(0, 0)])),
+        .ports(&LayoutPorts::BOTH.apply([input(0, types::F32), output_like(0, 0)])),
     KernelDef::new::<Planes>("LRN", Core::CPU).ports(&[input(0, types::F32), output_like(0, 0)]),
     KernelDef::new::<Doubles>("LRN", Core::CPU).ports(&[input(0, types::F64), output_like(0, 0)]),
     KernelDef::gpu::<OnGpu>("LRN").ports(&[input(0, types::F32), output_like(0, 0)]),

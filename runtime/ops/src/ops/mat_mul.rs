@@ -17,7 +17,7 @@ use crate::family::matmul::{
 use crate::family::results::Results;
 use crate::number::Number;
 
-pub(crate) const DEF: Def = Def::of::<MatMul>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<MatMul>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[
     KernelDef::new::<Floats>("MatMul", Core::CPU).ports(&[
@@ -141,7 +141,7 @@ impl Kernel for Vectors {
 impl Floats {
     fn new(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let Products { batch, rows, depth, cols, rights } = Products::read(cx, [0, 1])?.united();
-        let (right, factors) = (Layout::Rows, Factors::of(cx, 1));
+        let (right, factors) = (Layout::Rows, Factors::choose(cx, 1));
         let product = Product { rows, depth, cols, right, factors };
         cx.work(product.work(batch.len()))?;
         let is_bounded = [cx.input(0)?, cx.input(1)?].iter().any(|x| !x.full_shape().is_fixed());
@@ -160,7 +160,7 @@ impl Floats {
         let is_packed = self.b.is_packed();
         let b = if is_packed { self.b_shape.dims() } else { io.inputs.shape(1)? };
         let a = io.inputs.shape(0)?;
-        let products = Products::of(a, b).ok_or(ExecError::of(Status::BAD_VALUE))?;
+        let products = Products::new(a, b).ok_or(ExecError::of(Status::BAD_VALUE))?;
         let (shape, rank) = products.shape([a, b]);
         io.outputs.set_shape(0, &shape[..rank])?;
         self.fused.check(&io.inputs, &shape[..rank])?;
@@ -336,7 +336,7 @@ mod tests {
     fn columns_that_threads_share_end_as_rows_do() {
         let (rows, depth, cols) = (7, 96, 1000);
         let [a, b, bias, residual] = [rows * depth, depth * cols, cols, rows * cols].map(noise);
-        let of = |threads| {
+        let product_on = |threads| {
             let run = bench("MatMul").threads(threads).input(tensor(&[rows, depth], &a));
             let run = run.constant(tensor(&[depth, cols], &b));
             let run = run.then_bias(1, tensor(&[cols], &bias));
@@ -346,8 +346,8 @@ mod tests {
             assert_eq!(run.epilogue_steps, 3);
             run.outputs[0].values::<f32>()
         };
-        let expected: Vec<f64> = of(1).into_iter().map(f64::from).collect();
-        assert_near(&of(4), &expected, 1e-5);
+        let expected: Vec<f64> = product_on(1).into_iter().map(f64::from).collect();
+        assert_near(&product_on(4), &expected, 1e-5);
     }
 
     #[test]
@@ -370,8 +370,8 @@ mod tests {
             (&[2, 5, 5], &[Fixed(2), UpTo(9), UpTo(9)], &[2, 5, 8], &[Fixed(2), UpTo(9), Fixed(8)]),
         ];
         for (a_dims, a_bounds, b_dims, b_bounds) in cases {
-            let of = |dims: &[usize]| tensor(dims, &noise(dims.iter().product()));
-            let (a, b) = (of(a_dims), of(b_dims));
+            let noise_tensor = |dims: &[usize]| tensor(dims, &noise(dims.iter().product()));
+            let (a, b) = (noise_tensor(a_dims), noise_tensor(b_dims));
             let expected = bench("MatMul").input(a.clone()).input(b.clone()).one();
             let wide: Vec<f64> = expected.values::<f32>().into_iter().map(f64::from).collect();
             let run = bench("MatMul").threads(2).input(a.bounded(a_bounds));

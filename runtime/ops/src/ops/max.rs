@@ -23,7 +23,7 @@ impl Pairs for Max {
     const F64: fn(f64, f64) -> f64 = Greatest::take;
 
     #[inline]
-    fn of<T: Number>(a: T, b: T) -> T {
+    fn apply<T: Number>(a: T, b: T) -> T {
         Greatest::take(a, b)
     }
 

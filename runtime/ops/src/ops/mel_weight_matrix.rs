@@ -10,7 +10,7 @@ use crate::family::argument::IntsArgument;
 use crate::family::signal::window::{OUTPUT_TYPE, output_type};
 use crate::number::OfReal;
 
-pub(crate) const DEF: Def = Def::of::<MelWeightMatrix>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<MelWeightMatrix>(KERNELS);
 
 const KERNELS: &[KernelDef] =
     &[KernelDef::new::<Triangles>("MelWeightMatrix", Core::CPU).ports(&[

@@ -23,7 +23,7 @@ impl Pairs for Min {
     const F64: fn(f64, f64) -> f64 = Least::take;
 
     #[inline]
-    fn of<T: Number>(a: T, b: T) -> T {
+    fn apply<T: Number>(a: T, b: T) -> T {
         Least::take(a, b)
     }
 

@@ -58,7 +58,7 @@ impl Kernel for Draws {
             T => of_type!(y.dtype(), [I32 = i32, I64 = i64], D => Self::draw::<T, D>)
         )??;
         let [classes, samples] = [x, y].map(|desc| desc.shape().get(1).copied().unwrap_or(0));
-        Ok(Self { seed: Seed::of(cx)?, classes, samples, run })
+        Ok(Self { seed: Seed::read(cx)?, classes, samples, run })
     }
 
     fn workspace(&self) -> Workspace {
@@ -122,16 +122,22 @@ mod tests {
 
     #[test]
     fn types_and_extents_that_do_not_fit_are_refused() {
-        let of = |dims: &[usize]| {
+        let bench_with = |dims: &[usize]| {
             bench("Multinomial").input(tensor(dims, &vec![0f64; dims.iter().product()]))
         };
-        assert_eq!(of(&[1, 1]).int("dtype", 7).int("sample_size", 3).one().values::<i64>(), [0; 3]);
-        assert_eq!(of(&[3, 2]).int("sample_size", 0).one().dims(), [3, 0]);
-        assert_eq!(of(&[2, 0]).error(), "input 0 is f64[2,0], expected at least one class per row");
-        assert_eq!(of(&[2, 2, 2]).error(), "input 0 is f64[2,2,2], expected a matrix");
-        let error = of(&[1, 1]).int("dtype", 1).error();
+        assert_eq!(
+            bench_with(&[1, 1]).int("dtype", 7).int("sample_size", 3).one().values::<i64>(),
+            [0; 3]
+        );
+        assert_eq!(bench_with(&[3, 2]).int("sample_size", 0).one().dims(), [3, 0]);
+        assert_eq!(
+            bench_with(&[2, 0]).error(),
+            "input 0 is f64[2,0], expected at least one class per row"
+        );
+        assert_eq!(bench_with(&[2, 2, 2]).error(), "input 0 is f64[2,2,2], expected a matrix");
+        let error = bench_with(&[1, 1]).int("dtype", 1).error();
         assert!(error.starts_with("parameter \"dtype\" is 1, expected one of "), "{error}");
-        let error = of(&[1, 1]).int("sample_size", -1).error();
+        let error = bench_with(&[1, 1]).int("sample_size", -1).error();
         assert_eq!(error, "parameter \"sample_size\" is -1, expected at least 0");
     }
 }

@@ -10,7 +10,7 @@ use crate::family::partition::GRAIN;
 use crate::family::select::positions_fit;
 use crate::family::select::suppress::{Boxes, NUMBERS, Rule};
 
-pub(crate) const DEF: Def = Def::of::<NonMaxSuppression>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<NonMaxSuppression>(KERNELS);
 
 const KERNELS: &[KernelDef] =
     &[KernelDef::new::<Selected>("NonMaxSuppression", Core::CPU).ports(&[
@@ -94,9 +94,10 @@ impl Kernel for Selected {
         positions_fit(room)?;
         let lists = scores.len() / room.max(1);
         let parts = if scores.len() < GRAIN { 1 } else { cx.threads().min(lists).max(1) };
-        let of = if cx.flag("center_point_box")? { Boxes::Middle } else { Boxes::Corners };
+        let boxes_format =
+            if cx.flag("center_point_box")? { Boxes::Middle } else { Boxes::Corners };
         let rows = cx.output(0)?.len() / 3;
-        Ok(Self { boxes: of, parts, room, all: boxes.len() / 4, rows })
+        Ok(Self { boxes: boxes_format, parts, room, all: boxes.len() / 4, rows })
     }
 
     fn workspace(&self) -> Workspace {

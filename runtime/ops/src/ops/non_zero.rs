@@ -8,7 +8,7 @@ use udo_api::{
 use crate::Def;
 use crate::family::axes::{Axes, StridedIter};
 
-pub(crate) const DEF: Def = Def::of::<NonZero>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<NonZero>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Positions>("NonZero", Core::CPU)
     .ports(&[input(0, types::ANY).bounded(), output(0, types::I64).bounded()])];

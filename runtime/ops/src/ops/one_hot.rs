@@ -11,7 +11,7 @@ use crate::family::axes::AxisSplit;
 use crate::family::partition::row_grain;
 use crate::number::Number;
 
-pub(crate) const DEF: Def = Def::of::<OneHot>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<OneHot>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Hot>("OneHot", Core::CPU).ports(RULES)];
 

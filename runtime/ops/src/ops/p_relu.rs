@@ -21,7 +21,7 @@ impl Pairs for PRelu {
     const F64: fn(f64, f64) -> f64 = |x, slope| if x < 0.0 { slope * x } else { x };
 
     #[inline]
-    fn of<T: Number>(a: T, b: T) -> T {
+    fn apply<T: Number>(a: T, b: T) -> T {
         if a < T::ZERO { a.mul(b) } else { a }
     }
 

@@ -126,7 +126,7 @@ impl Movement for Pad {
             walks[axis] = Walk::padded(extent, pads[0], len, self.beyond);
             extents[axis] = len;
         }
-        let walks = Walks::of(walks[..dims.len()].iter().copied());
+        let walks = Walks::new(walks[..dims.len()].iter().copied());
         let y = outputs.take_bits::<B>(0)?;
         walks.copy(parallel, x, y, value.copied().unwrap_or_default())?;
         outputs.set_shape(0, &extents[..dims.len()])
@@ -138,7 +138,7 @@ impl Walked for Pad {
 
     fn walks(cx: &FinalizeCx<'_>) -> Result<Walks, Error> {
         let x = cx.input(0)?;
-        Ok(Walks::of(Self::plan(cx)?.walks(x.shape())))
+        Ok(Walks::new(Self::plan(cx)?.walks(x.shape())))
     }
 }
 

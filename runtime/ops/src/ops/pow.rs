@@ -16,14 +16,14 @@ impl Binary for Pow {
     const NAME: &'static str = "Pow";
     const PORTS: [&'static str; 3] = ["X", "Y", "Z"];
     const OPENCL: Option<&'static str> = Some("pow(a, b)");
-    const MIXED: Option<MixedOf> = Some(Mixed::of::<Self>);
+    const MIXED: Option<MixedOf> = Some(Mixed::new::<Self>);
 }
 
 impl Pairs for Pow {
     const F64: fn(f64, f64) -> f64 = f64::powf;
 
     #[inline]
-    fn of<T: Number>(a: T, b: T) -> T {
+    fn apply<T: Number>(a: T, b: T) -> T {
         a.pow(b)
     }
 

@@ -241,7 +241,8 @@ mod tests {
             .input(one(10.0))
             .input(tensor(&[], &[100u8]));
         let outcomes = node.run().unwrap();
-        let scratch: Vec<usize> = outcomes.iter().map(|of| of.workspace.bytes()).collect();
+        let scratch: Vec<usize> =
+            outcomes.iter().map(|outcome| outcome.workspace.bytes()).collect();
         let [last, second, wide_last, wide_second] = scratch[..] else { panic!("{scratch:?}") };
         assert!(last < wide_last && second < wide_second, "{scratch:?}");
     }

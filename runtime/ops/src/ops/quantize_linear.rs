@@ -11,7 +11,7 @@ use crate::family::argument::constant_floats;
 use crate::family::quantize::{AXIS, BLOCK_SIZE, OUTPUT_DTYPE, Scales, TYPES};
 use crate::family::stored;
 
-pub(crate) const DEF: Def = Def::of::<QuantizeLinear>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<QuantizeLinear>(KERNELS);
 
 const NAME: &str = "QuantizeLinear";
 const KERNELS: &[KernelDef] = &[CPU, OF_INTEGERS, stored::quantized(NAME), CPU.on(Core::DSP_V68)];

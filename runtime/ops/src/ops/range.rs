@@ -8,7 +8,7 @@ use udo_api::{
 use crate::Def;
 use crate::family::steps::{Fill, NUMBERS, Steps, filler};
 
-pub(crate) const DEF: Def = Def::of::<Range>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Range>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Numbers>("Range", Core::CPU)];
 
@@ -94,14 +94,14 @@ mod tests {
     use super::*;
     use crate::testing::{Bench, bench, tensor};
 
-    fn bench_with<T: Element>(of: [T; 3]) -> Bench {
+    fn bench_with<T: Element>(steps: [T; 3]) -> Bench {
         let run = |run: Bench, value: T| run.constant(tensor(&[], &[value]));
-        of.into_iter().fold(bench("Range"), run)
+        steps.into_iter().fold(bench("Range"), run)
     }
 
     #[test]
     fn numbers_go_up_and_down_to_before_the_limit() {
-        let ints = |of: [i64; 3]| bench_with(of).one().values::<i64>();
+        let ints = |steps: [i64; 3]| bench_with(steps).one().values::<i64>();
         assert_eq!(ints([3, 9, 3]), [3, 6]);
         assert_eq!(ints([3, 10, 3]), [3, 6, 9]);
         assert_eq!(ints([10, 4, -2]), [10, 8, 6]);

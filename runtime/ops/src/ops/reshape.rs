@@ -19,11 +19,11 @@ impl View for Reshape {
     const PARAMS: &'static [Param] =
         &[Param::scalar("allowzero", DType::I64).default(Value::int(0))];
     const EXAMPLES: &'static [Example] = &[
-        Example::of(&[2, 3], &[6]).argument(&[-1]),
-        Example::of(&[2, 3], &[3, 2]).argument(&[3, 2]),
-        Example::of(&[2, 3, 4], &[2, 12]).argument(&[0, -1]),
-        Example::of(&[0, 3], &[3, 0]).argument(&[3, 0]).int("allowzero", 1),
-        Example::of(&[1, 1], &[]).argument(&[]),
+        Example::new(&[2, 3], &[6]).argument(&[-1]),
+        Example::new(&[2, 3], &[3, 2]).argument(&[3, 2]),
+        Example::new(&[2, 3, 4], &[2, 12]).argument(&[0, -1]),
+        Example::new(&[0, 3], &[3, 0]).argument(&[3, 0]).int("allowzero", 1),
+        Example::new(&[1, 1], &[]).argument(&[]),
     ];
 
     fn shape(node: &Node<'_>, x: &TensorDesc) -> Result<Shape, Error> {

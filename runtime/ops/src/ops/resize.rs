@@ -6,7 +6,7 @@ use crate::Def;
 use crate::family::layout::{ChannelsLast, ChannelsSecond};
 use crate::family::resize::{self, PARAMS, Plan, ROI, SCALES, SIZES};
 
-pub(crate) const DEF: Def = Def::of::<Resize>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Resize>(KERNELS);
 
 const NAME: &str = "Resize";
 const KERNELS: &[KernelDef] = &[
@@ -123,10 +123,10 @@ mod tests {
         }
     }
 
-    fn copies<T: Element>(of: impl Fn(u8) -> T) {
-        let x: Vec<T> = (0..12).map(&of).collect();
+    fn copies<T: Element>(convert: impl Fn(u8) -> T) {
+        let x: Vec<T> = (0..12).map(&convert).collect();
         let found = |y: crate::testing::Tensor, expected: &[u8]| {
-            let expected: Vec<T> = expected.iter().map(|&i| of(i)).collect();
+            let expected: Vec<T> = expected.iter().map(|&i| convert(i)).collect();
             assert!(y.bytes() == udo_api::bytes_of(&expected), "{}", T::DTYPE);
         };
         let twice = resize(&[1, 2, 2, 3], &x, scaled(&[1.0, 1.0, 2.0, 2.0])).one();
@@ -262,11 +262,12 @@ mod tests {
         let x: Vec<u8> = (0..36u16).map(|at| if at % 6 < 3 { 0 } else { 255 }).collect();
         let numbers: Vec<f32> = x.iter().map(|&x| is.dequantize(x)).collect();
         let [low, high] = [0u8, 255].map(|end| is.dequantize(end));
-        let check = |of: &dyn Fn(Bench) -> Bench| {
-            let expected = of(bench(NAME).input(tensor(&dims, &numbers))).one().values::<f32>();
+        let check = |configure: &dyn Fn(Bench) -> Bench| {
+            let expected =
+                configure(bench(NAME).input(tensor(&dims, &numbers))).one().values::<f32>();
             assert!(expected.iter().any(|y| *y < low - 2.0 || *y > high + 2.0), "beyond the range");
             let stored = tensor(&dims, &x).encoded(is.scale, is.zero_point);
-            let run = of(bench(NAME).on(Core::DSP_V68).input(stored));
+            let run = configure(bench(NAME).on(Core::DSP_V68).input(stored));
             let y = run.output_encoding(0, own.scale, own.zero_point).one().values::<u8>();
             for (y, expected) in y.into_iter().zip(expected) {
                 let off = (own.dequantize(y) - expected).abs();

@@ -10,7 +10,7 @@ use crate::family::argument::count;
 use crate::family::attention::rotate;
 use crate::family::partition::row_grain;
 
-pub(crate) const DEF: Def = Def::of::<RotaryEmbedding>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<RotaryEmbedding>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Turned>("RotaryEmbedding", Core::CPU).ports(&[
     input(0, types::F32).bounded(),
@@ -45,7 +45,7 @@ impl Op for RotaryEmbedding {
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let rule = Rule::of(cx)?;
+        let rule = Rule::read(cx)?;
         rule.check_angles(cx)?;
         let x = cx.input(X)?;
         cx.set_output(0, x)
@@ -67,7 +67,7 @@ struct Rule {
 }
 
 impl Rule {
-    fn of(node: &Node<'_>) -> Result<Self, Error> {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
         let x = node.input(X)?;
         let (packed, elements) = match *x.shape() {
             [_, _, _, elements] => (None, elements),
@@ -117,8 +117,8 @@ impl Rule {
         if fits && sin.shape() == cos.shape() {
             return Ok(());
         }
-        let of = if node.has_input(POSITIONS) { "positions" } else { "batch and length" };
-        let expected = format!("expected the {of} of {x} by {} angles", self.pairs);
+        let source = if node.has_input(POSITIONS) { "positions" } else { "batch and length" };
+        let expected = format!("expected the {source} of {x} by {} angles", self.pairs);
         Err(Error::new(format!("inputs {COS} and {SIN} are {cos} and {sin}, {expected}")))
     }
 }
@@ -127,7 +127,7 @@ struct Turned(Rule);
 
 impl Kernel for Turned {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Rule::of(cx).map(Self)
+        Rule::read(cx).map(Self)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

@@ -65,13 +65,13 @@ mod tests {
 
     #[test]
     fn numbers_of_every_type_are_combined() {
-        fn check<T: Element>(of: impl Fn(f32) -> T) {
+        fn check<T: Element>(convert: impl Fn(f32) -> T) {
             for (reduction, expected) in [("add", 8.0), ("mul", 15.0), ("max", 5.0), ("min", 3.0)] {
-                let run =
-                    bench_with(&[of(3.0), of(1.0)], &[0], &[of(5.0)]).text("reduction", reduction);
+                let run = bench_with(&[convert(3.0), convert(1.0)], &[0], &[convert(5.0)])
+                    .text("reduction", reduction);
                 assert_eq!(
                     run.one().values::<T>(),
-                    [of(expected), of(1.0)],
+                    [convert(expected), convert(1.0)],
                     "{reduction} of {}",
                     T::DTYPE
                 );

@@ -43,7 +43,7 @@ impl Scatter for ScatterNd {
         y: &mut [B],
     ) -> Result<(), ExecError> {
         let (indices, updates) = (Indices::get(inputs, 1)?, inputs.get_bits::<B>(2)?);
-        let tuples = Tuples::of(inputs.shape(0)?, inputs.shape(1)?, 0);
+        let tuples = Tuples::new(inputs.shape(0)?, inputs.shape(1)?, 0);
         if updates.len() != tuples.count * tuples.inner {
             return Err(ExecError::bad_value(updates.len() as i64, tuples.count));
         }
@@ -63,11 +63,11 @@ mod tests {
     use super::*;
     use crate::testing::{Bench, bench, tensor};
 
-    fn bench_with(indices: &[usize], of: &[i64], updates: &[usize]) -> Bench {
+    fn bench_with(indices: &[usize], index_values: &[i64], updates: &[usize]) -> Bench {
         let data: Vec<u16> = (0..6).collect();
         let values: Vec<u16> = (10..).take(updates.iter().product()).collect();
         let run = bench("ScatterND").input(tensor(&[3, 2], &data));
-        run.input(tensor(indices, of)).input(tensor(updates, &values))
+        run.input(tensor(indices, index_values)).input(tensor(updates, &values))
     }
 
     #[test]

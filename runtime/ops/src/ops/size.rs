@@ -34,11 +34,11 @@ mod tests {
 
     #[test]
     fn elements_are_counted() {
-        let of = |dims: &[usize]| {
+        let size = |dims: &[usize]| {
             let x = tensor(dims, &vec![0u8; dims.iter().product()]);
             bench("Size").input(x).one().values::<i64>()
         };
-        assert_eq!([of(&[2, 3]), of(&[]), of(&[4, 0])], [[6], [1], [0]]);
+        assert_eq!([size(&[2, 3]), size(&[]), size(&[4, 0])], [[6], [1], [0]]);
     }
 
     #[test]

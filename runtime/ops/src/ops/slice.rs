@@ -113,7 +113,7 @@ impl Movement for Slice {
         }
         let walks = &walks[..dims.len()];
         let y = outputs.take_bits::<B>(0)?;
-        Walks::of(walks.iter().copied()).copy(parallel, x, y, B::default())?;
+        Walks::new(walks.iter().copied()).copy(parallel, x, y, B::default())?;
         let mut extents = [0; MAX_RANK];
         extents.iter_mut().zip(walks).for_each(|(to, walk)| *to = walk.len);
         outputs.set_shape(0, &extents[..walks.len()])
@@ -125,7 +125,7 @@ impl Walked for Slice {
         let walks = known_walks(cx)?;
         let walks = walks.ok_or_else(|| Error::new("starts, ends or steps are not constant"))?;
         tie_part(cx, walks.iter().copied())?;
-        Ok(Walks::of(walks.into_iter()))
+        Ok(Walks::new(walks.into_iter()))
     }
 }
 
@@ -135,9 +135,9 @@ fn known_walks(node: &Node<'_>) -> Result<Option<Vec<Walk>>, Error> {
     let axes = axes(node, &x)?;
     let cuts = constant_cuts(node)?.filter(|_| x.full_shape().is_fixed());
     Ok(cuts.map(|cuts| {
-        let of = |axis: usize| axes.iter().position(|&a| a == axis).and_then(|at| cuts.get(at));
+        let cut_of = |axis: usize| axes.iter().position(|&a| a == axis).and_then(|at| cuts.get(at));
         let walks = x.shape().iter().enumerate();
-        walks.map(|(axis, &extent)| walk(of(axis), extent)).collect()
+        walks.map(|(axis, &extent)| walk(cut_of(axis), extent)).collect()
     }))
 }
 

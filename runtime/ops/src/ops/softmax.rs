@@ -45,7 +45,7 @@ impl LaneNorm for Softmax {
 impl LaneGpu for Softmax {
     const OPENCL: &'static str = "exp(x - most) / sum";
 
-    fn of(x: f32, most: f32, sum: f32) -> f32 {
+    fn normalize(x: f32, most: f32, sum: f32) -> f32 {
         (x - most).exp() / sum
     }
 }

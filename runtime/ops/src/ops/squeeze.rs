@@ -18,10 +18,10 @@ impl View for Squeeze {
     const PORTS: [&'static str; 2] = ["data", "squeezed"];
     const ARGUMENT: Option<IntsArgument> = Some(AXES);
     const EXAMPLES: &'static [Example] = &[
-        Example::of(&[1, 2, 1, 3, 1], &[2, 3]),
-        Example::of(&[1, 2, 1, 3, 1], &[2, 1, 3]).argument(&[-1, 0]),
-        Example::of(&[2, 1], &[2, 1]).argument(&[]),
-        Example::of(&[1, 1], &[]),
+        Example::new(&[1, 2, 1, 3, 1], &[2, 3]),
+        Example::new(&[1, 2, 1, 3, 1], &[2, 1, 3]).argument(&[-1, 0]),
+        Example::new(&[2, 1], &[2, 1]).argument(&[]),
+        Example::new(&[1, 1], &[]),
     ];
 
     fn shape(node: &Node<'_>, x: &TensorDesc) -> Result<Shape, Error> {

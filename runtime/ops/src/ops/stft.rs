@@ -10,7 +10,7 @@ use crate::Def;
 use crate::family::argument::IntsArgument;
 use crate::family::signal::{Line, Transform, TransformSpec};
 
-pub(crate) const DEF: Def = Def::of::<Stft>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Stft>(KERNELS);
 
 const TYPES: TypeSet = types::F32.or(types::F64);
 
@@ -44,7 +44,7 @@ impl Op for Stft {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
-        let Cut { spec, step } = Cut::of(cx)?;
+        let Cut { spec, step } = Cut::read(cx)?;
         let dims: Vec<Dim> = x.full_shape().iter().collect();
         let len = dims[1].bound();
         if dims[1].exact().is_some() && len < spec.len {
@@ -72,7 +72,7 @@ struct Cut {
 }
 
 impl Cut {
-    fn of(node: &Node<'_>) -> Result<Self, Error> {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
         let x = node.input(0)?;
         let parts = match *x.shape() {
             [_, _] | [_, _, 1] => 1,
@@ -123,9 +123,9 @@ struct Frames<T> {
 
 impl<T: Lane + Element> Kernel for Frames<T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let cut = Cut::of(cx)?;
+        let cut = Cut::read(cx)?;
         let count = cx.output(0)?.shape().iter().take(2).product();
-        Ok(Self { cut, transform: Transform::of(cx, cut.spec, count)? })
+        Ok(Self { cut, transform: Transform::new(cx, cut.spec, count)? })
     }
 
     fn workspace(&self) -> Workspace {

@@ -10,7 +10,7 @@ use crate::family::axes::AxisSplit;
 use crate::family::partition::GRAIN;
 use crate::family::select::{Ranked, TopGpu, least, positions_fit};
 
-pub(crate) const DEF: Def = Def::of::<TopK>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<TopK>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[
     KernelDef::new::<Best>("TopK", Core::CPU).ports(&[

@@ -12,7 +12,7 @@ use crate::Def;
 use crate::family::axes::AxisSplit;
 use crate::family::select::{Ranked, positions_fit};
 
-pub(crate) const DEF: Def = Def::of::<Unique>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Unique>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Groups>("Unique", Core::CPU).ports(&[
     input(0, types::ANY).bounded(),

@@ -18,11 +18,11 @@ impl View for Unsqueeze {
     const PORTS: [&'static str; 2] = ["data", "expanded"];
     const ARGUMENT: Option<IntsArgument> = Some(AXES);
     const EXAMPLES: &'static [Example] = &[
-        Example::of(&[2, 3], &[1, 2, 3]).argument(&[0]),
-        Example::of(&[2, 3], &[2, 1, 3]).argument(&[1]),
-        Example::of(&[2, 3], &[1, 2, 3, 1]).argument(&[-1, 0]),
-        Example::of(&[2, 3], &[2, 1, 3, 1]).argument(&[3, 1]),
-        Example::of(&[2, 3], &[2, 3]).argument(&[]),
+        Example::new(&[2, 3], &[1, 2, 3]).argument(&[0]),
+        Example::new(&[2, 3], &[2, 1, 3]).argument(&[1]),
+        Example::new(&[2, 3], &[1, 2, 3, 1]).argument(&[-1, 0]),
+        Example::new(&[2, 3], &[2, 1, 3, 1]).argument(&[3, 1]),
+        Example::new(&[2, 3], &[2, 3]).argument(&[]),
     ];
 
     fn shape(node: &Node<'_>, x: &TensorDesc) -> Result<Shape, Error> {

@@ -30,10 +30,10 @@ pub(crate) fn run(summary: &mut Summary) {
         [(); PASSES].map(|()| SHAPES.map(|shape| [floats(&pool, shape), quantized(&pool, shape)]));
     let mut figures = Vec::new();
     for (i, (n, m, k)) in SHAPES.into_iter().enumerate() {
-        for (j, of) in ["f32", "u8"].into_iter().enumerate() {
+        for (j, dtype) in ["f32", "u8"].into_iter().enumerate() {
             let mut figure = passes.map(|pass| pass[i][j]);
             figure.sort_by(f64::total_cmp);
-            let name = format!("{of} {n}x{m}x{k}");
+            let name = format!("{dtype} {n}x{m}x{k}");
             println!("  {name:<44} {:>9.2} x", figure[PASSES / 2]);
             figures.push(figure[PASSES / 2]);
         }

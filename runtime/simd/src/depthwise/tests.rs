@@ -100,15 +100,15 @@ fn check(shape: Shape, gap: usize, rows: Range<usize>, bias: bool, activation: A
     let outputs = shape.outputs().unwrap();
     let (x_stride, y_stride) = (shape.channels + gap, outputs + 2 * gap);
     let taps = window.taps().unwrap();
-    let mut x = Guarded::of(&noise(len(window.input_len().unwrap(), x_stride, shape.channels)));
+    let mut x = Guarded::at_end(&noise(len(window.input_len().unwrap(), x_stride, shape.channels)));
     let weights = noise(taps * outputs + 7)[7..].to_vec();
     let biases = noise(outputs + 3)[3..].to_vec();
-    let mut packed = Guarded::of(&vec![f32::NAN; packed_len(taps, outputs).unwrap()]);
-    pack(Guarded::of(&weights).slice(), taps, outputs, packed.slice());
+    let mut packed = Guarded::at_end(&vec![f32::NAN; packed_len(taps, outputs).unwrap()]);
+    pack(Guarded::at_end(&weights).slice(), taps, outputs, packed.slice());
     let expected = pixels(window, rows.clone());
     for &isa in Isa::available() {
-        let mut y = Guarded::of(&vec![-7.5; len(expected.len(), y_stride, outputs)]);
-        let mut fenced = Guarded::of(&biases);
+        let mut y = Guarded::at_end(&vec![-7.5; len(expected.len(), y_stride, outputs)]);
+        let mut fenced = Guarded::at_end(&biases);
         let weights_of =
             Weights { packed: packed.slice(), bias: bias.then_some(fenced.slice()), activation };
         let image = Image { data: x.slice(), stride: x_stride };
@@ -307,13 +307,17 @@ fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: b
     if gap > 2 {
         scales[0] = f32::NAN;
     }
-    let mut packed = Guarded::of(&vec![99; packed_len_u8(window.kernel, outputs).unwrap()]);
-    pack_u8(Guarded::of(&weights).slice(), window.kernel, outputs, packed.slice());
+    let mut packed = Guarded::at_end(&vec![99; packed_len_u8(window.kernel, outputs).unwrap()]);
+    pack_u8(Guarded::at_end(&weights).slice(), window.kernel, outputs, packed.slice());
     let (zero_point, y_zero) = (131u8, if signed { -3 } else { 77 });
     let expected = pixels(window, rows.clone());
     for &isa in Isa::available() {
-        let (mut x, mut zero_points, mut bias_of, mut scales_of) =
-            (Guarded::of(&x), Guarded::of(zero_points), Guarded::of(&bias), Guarded::of(&scales));
+        let (mut x, mut zero_points, mut bias_of, mut scales_of) = (
+            Guarded::at_end(&x),
+            Guarded::at_end(zero_points),
+            Guarded::at_end(&bias),
+            Guarded::at_end(&scales),
+        );
         let quantized = QuantizedWeights {
             packed: packed.slice(),
             zero_point,
@@ -322,15 +326,15 @@ fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: b
             scales: scales_of.slice(),
         };
         let image = Image { data: x.slice(), stride: x_stride };
-        let mut y = Guarded::of(&vec![85u8; len(expected.len(), y_stride, outputs)]);
-        let mut y_signed = Guarded::of(&vec![85i8; y.len()]);
+        let mut y = Guarded::at_end(&vec![85u8; len(expected.len(), y_stride, outputs)]);
+        let mut y_signed = Guarded::at_end(&vec![85i8; y.len()]);
         let output = if signed {
             Output::I8 { to: y_signed.slice(), zero_point: y_zero as i8 }
         } else {
             Output::U8 { to: y.slice(), zero_point: y_zero as u8 }
         };
         depthwise_u8_on(isa, &shape, image, &quantized, rows.clone(), output, y_stride);
-        let mut sums = Guarded::of(&vec![85i32; y.len()]);
+        let mut sums = Guarded::at_end(&vec![85i32; y.len()]);
         let unscaled = QuantizedWeights { scales: &[], ..quantized };
         let output = Output::I32(sums.slice());
         depthwise_u8_on(isa, &shape, image, &unscaled, rows.clone(), output, y_stride);

@@ -15,13 +15,13 @@ fn noise(len: usize) -> Vec<f64> {
 /// The definition, on complex elements.
 fn exact(x: &[[f64; 2]]) -> Vec<[f64; 2]> {
     let n = x.len();
-    let of = |k: usize| {
+    let sum_at = |k: usize| {
         x.iter().enumerate().fold([0.0; 2], |[re, im], (i, [a, b])| {
             let [c, s] = root(i as u128 * k as u128, n);
             [re + a * c - b * s, im + a * s + b * c]
         })
     };
-    (0..n).map(of).collect()
+    (0..n).map(sum_at).collect()
 }
 
 fn signals(len: usize, lanes: usize) -> Vec<Vec<[f64; 2]>> {
@@ -143,9 +143,9 @@ fn a_small_bin_is_not_lost_beside_a_large_one() {
 
 #[test]
 fn large_primes_become_convolutions() {
-    let of = |len| Fft::new(len).unwrap();
-    assert!(!of(400).is_convolution() && !of(31 * 31).is_convolution());
-    assert_eq!((of(37).size, of(2 * 509).size), (128, 2048));
+    let plan = |len| Fft::new(len).unwrap();
+    assert!(!plan(400).is_convolution() && !plan(31 * 31).is_convolution());
+    assert_eq!((plan(37).size, plan(2 * 509).size), (128, 2048));
     assert!(Fft::new(usize::MAX / 2).is_none());
 }
 

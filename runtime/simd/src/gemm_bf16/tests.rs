@@ -14,14 +14,14 @@ fn check(a: Rows<'_>, [m, k, n]: [usize; 3], element: impl Fn(usize, usize) -> f
     let ldc = n + 1;
     let (b, bias, residual) = (noise(k * n), noise(n), noise(m * n));
     for layout in [Layout::Rows, Layout::Transposed] {
-        let mut packed = Guarded::of(&vec![f32::NAN; packed_len(k, n)]);
+        let mut packed = Guarded::at_end(&vec![f32::NAN; packed_len(k, n)]);
         let ldb = if layout == Layout::Rows { n } else { k };
         let weight = |row: usize, col: usize| match layout {
             Layout::Rows => b[row * ldb + col],
             Layout::Transposed => b[col * ldb + row],
         };
         pack_b(&b, ldb, layout, k, n, packed.slice());
-        let mut c = Guarded::of(&vec![-7.5; (m - 1) * ldc + n]);
+        let mut c = Guarded::at_end(&vec![-7.5; (m - 1) * ldc + n]);
         let epilogue = Epilogue {
             bias: Some(&bias),
             residual: Some((&residual, n)),
@@ -58,7 +58,7 @@ fn products_are_within_their_bound() {
     for m in [1, 2, 7, 8, 9, 33, 70] {
         for (k, n) in [(1, 1), (2, 16), (3, 17), (31, 48), (64, 65), (513, 20), (1100, 130)] {
             let lda = k + 3;
-            let mut a = Guarded::of(&noise((m - 1) * lda + k));
+            let mut a = Guarded::at_end(&noise((m - 1) * lda + k));
             let a = &*a.slice();
             check(Rows::Strided { a, lda }, [m, k, n], |row, depth| a[row * lda + depth]);
         }
@@ -72,7 +72,7 @@ fn gathered_rows_are_those_of_the_table_and_zeros() {
     }
     for (taps, count) in [(1, 5), (9, 7), (3, 64), (25, 33)] {
         let (pixels, lda, first, m) = (20, count + 4, 3, 37);
-        let mut a = Guarded::of(&noise((pixels - 1) * lda + first + count));
+        let mut a = Guarded::at_end(&noise((pixels - 1) * lda + first + count));
         let a = &*a.slice();
         let table: Vec<u32> = (0..m * taps)
             .map(|i| if i % 5 == 0 { u32::MAX - (i % 2) as u32 } else { (i * 7 % pixels) as u32 })

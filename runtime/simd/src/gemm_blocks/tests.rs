@@ -69,7 +69,7 @@ fn products_are_those_of_what_values_stand_for() {
         for (block, count, columns) in [(16, 3, 5), (32, 1, 1), (32, 4, 9), (64, 2, 6), (128, 2, 3)]
         {
             let case = Case::new(width, block, count, columns);
-            let (values, scales) = (Guarded::of(&case.values), Guarded::of(&case.scales));
+            let (values, scales) = (Guarded::at_end(&case.values), Guarded::at_end(&case.scales));
             let zeros =
                 [Zeros::Same(8.0), Zeros::Values(&case.packed_zeros), Zeros::Numbers(&case.zeros)];
             for (kind, zeros) in zeros.into_iter().enumerate() {
@@ -79,11 +79,11 @@ fn products_are_those_of_what_values_stand_for() {
                     [(1, block * count), (2, block * count - 3), (7, block * count)]
                 {
                     let x = noise(rows * depth);
-                    let mut a = Guarded::of(&vec![f32::NAN; rows * b.depth()]);
+                    let mut a = Guarded::at_end(&vec![f32::NAN; rows * b.depth()]);
                     arrange(&b, depth, &x, &mut a);
                     let expected = case.expected(kind, &x, depth);
                     for &isa in Isa::available() {
-                        let mut y = Guarded::of(&vec![0.0; rows * columns]);
+                        let mut y = Guarded::at_end(&vec![0.0; rows * columns]);
                         multiply_on(isa, &b, 0..columns, &a, &mut y, columns);
                         assert_near(&y, &expected, 1e-4);
                         let all = dense(isa, &b, &a, rows);
@@ -98,7 +98,7 @@ fn products_are_those_of_what_values_stand_for() {
 /// Computes the same by dequantizing first.
 fn dense(isa: Isa, b: &Blocks<'_>, a: &[f32], rows: usize) -> Vec<f32> {
     let (depth, columns) = (b.depth(), b.columns);
-    let mut numbers = Guarded::of(&vec![0.0; columns * depth]);
+    let mut numbers = Guarded::at_end(&vec![0.0; columns * depth]);
     numbers_on(isa, b, 0..columns, &mut numbers);
     let mut packed = vec![0.0; packed_len(depth, columns)];
     pack_b(&numbers, depth, Layout::Transposed, depth, columns, &mut packed);

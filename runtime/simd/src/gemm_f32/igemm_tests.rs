@@ -38,19 +38,19 @@ fn check(kernels: &MicroKernels, case: Case) {
     let Case { pixels, lda, m, taps, channels, groups, n, row_map } = case;
     let (all, cols, k) = (groups * channels, groups * n, taps * channels);
     let ldc = cols + 1;
-    let mut a = Guarded::of(&noise(if pixels == 0 { 0 } else { (pixels - 1) * lda + all }));
-    let mut table = Guarded::of(&entries(m * taps, pixels));
-    let mut zeros = Guarded::of(&vec![0.0; all]);
+    let mut a = Guarded::at_end(&noise(if pixels == 0 { 0 } else { (pixels - 1) * lda + all }));
+    let mut table = Guarded::at_end(&entries(m * taps, pixels));
+    let mut zeros = Guarded::at_end(&vec![0.0; all]);
     let b = noise(groups * k * n);
     let len = kernels.packed_len(k, n);
-    let mut packed = Guarded::of(&vec![f32::NAN; groups * len]);
+    let mut packed = Guarded::at_end(&vec![f32::NAN; groups * len]);
     for group in 0..groups {
         let b = &b[group * k * n..][..k * n];
         kernels.pack_b(b, n, Layout::Rows, k, n, &mut packed[group * len..]);
     }
     let places: Vec<usize> = (0..m).map(|row| row_map.place(row).unwrap()).collect();
     let last = places.iter().max().unwrap() * ldc + cols;
-    let mut c = Guarded::of(&vec![-7.5; last]);
+    let mut c = Guarded::at_end(&vec![-7.5; last]);
     let indirect = IndirectA {
         a: a.slice(),
         lda,

@@ -93,11 +93,11 @@ fn check(kernels: &MicroKernels, case: Case) {
     let bias = noise(n);
     let residual: Vec<f32> = noise(len(m, n, ldr)).iter().map(|x| 2.0 * x).collect();
 
-    let mut packed = Guarded::of(&vec![f32::NAN; kernels.packed_len(k, n)]);
-    kernels.pack_b(Guarded::of(&b).slice(), ldb, layout, k, n, packed.slice());
-    let mut c = Guarded::of(&vec![-7.5; len(m, n, ldc)]);
+    let mut packed = Guarded::at_end(&vec![f32::NAN; kernels.packed_len(k, n)]);
+    kernels.pack_b(Guarded::at_end(&b).slice(), ldb, layout, k, n, packed.slice());
+    let mut c = Guarded::at_end(&vec![-7.5; len(m, n, ldc)]);
     let (mut fenced_a, mut fenced_bias, mut fenced_residual) =
-        (Guarded::of(&a), Guarded::of(&bias), Guarded::of(&residual));
+        (Guarded::at_end(&a), Guarded::at_end(&bias), Guarded::at_end(&residual));
     let epilogue = Epilogue {
         bias: with.0.then_some(fenced_bias.slice()),
         residual: with.1.then_some((fenced_residual.slice(), ldr)),
@@ -215,7 +215,7 @@ fn columns_that_threads_share_are_those_of_the_whole() {
             }
             // On two threads: exactly as often as required, too seldom, and too often.
             for calls in [|n: usize| n, |_| 0, |n| n + 3] {
-                let mut c = Guarded::of(&vec![-7.5; len(n, ldc)]);
+                let mut c = Guarded::at_end(&vec![-7.5; len(n, ldc)]);
                 let run = |count: usize, chunk: &(dyn Fn() + Sync)| {
                     std::thread::scope(|scope| {
                         scope.spawn(|| (0..calls(count) / 2).for_each(|_| chunk()));

@@ -81,18 +81,18 @@ fn len(pixels: usize, stride: usize, channels: usize) -> usize {
 fn check(window: &Window, channels: usize, gap: usize, rows: Range<usize>) {
     let (x_stride, y_stride) = (channels + gap, channels + 2 * gap);
     let x_len = len(window.input_len().unwrap(), x_stride, channels);
-    let mut x = Guarded::of(&noise(x_len));
+    let mut x = Guarded::at_end(&noise(x_len));
     let x_quantized: Vec<u8> = x.iter().map(|x| (x * 127.0 + 128.0) as u8).collect();
-    let mut x_quantized = Guarded::of(&x_quantized);
+    let mut x_quantized = Guarded::at_end(&x_quantized);
     let behind = [0, 1, 2];
     let expected = pixels(window, rows.clone(), behind);
     let y_len = len(expected.len(), y_stride, channels);
     for &isa in Isa::available() {
         for divisor in [None, Some(Divisor::Inside), Some(Divisor::Padded(behind))] {
-            let mut y = Guarded::of(&vec![-7.5; y_len]);
+            let mut y = Guarded::at_end(&vec![-7.5; y_len]);
             let image = Image { data: x.slice(), stride: x_stride };
             pool_on(isa, window, channels, image, divisor, rows.clone(), y.slice(), y_stride);
-            let mut y_quantized = Guarded::of(&vec![99; y_len]);
+            let mut y_quantized = Guarded::at_end(&vec![99; y_len]);
             let image = Image { data: x_quantized.slice(), stride: x_stride };
             let (rows, to) = (rows.clone(), y_quantized.slice());
             match divisor {
@@ -185,11 +185,11 @@ fn whole_images_are_averaged() {
             for pixels in [0, 1, 2, 49, 63, 64, 65, 1000] {
                 for gap in [0, 3] {
                     let stride = channels + gap;
-                    let mut x = Guarded::of(&noise(len(pixels, stride, channels)));
+                    let mut x = Guarded::at_end(&noise(len(pixels, stride, channels)));
                     let quantized: Vec<u8> = x.iter().map(|x| (x * 127.0 + 128.0) as u8).collect();
-                    let mut quantized = Guarded::of(&quantized);
-                    let mut y = Guarded::of(&vec![0.0; channels]);
-                    let mut sums = Guarded::of(&vec![0; channels]);
+                    let mut quantized = Guarded::at_end(&quantized);
+                    let mut y = Guarded::at_end(&vec![0.0; channels]);
+                    let mut sums = Guarded::at_end(&vec![0; channels]);
                     let image = Image { data: x.slice(), stride };
                     global_average_on(isa, image, pixels, y.slice());
                     let image = Image { data: quantized.slice(), stride };

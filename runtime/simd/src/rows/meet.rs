@@ -26,19 +26,19 @@ pub struct Operand<'a, Q> {
 /// Dequantizes both operands like [`dequantize`](super::dequantize), adds or multiplies them, and stores the results
 /// like [`quantize`](super::quantize()).
 pub fn meet<Q: Quantized>(
-    of: Meeting,
+    operation: Meeting,
     a: Operand<'_, Q>,
     b: Operand<'_, Q>,
     scale: f32,
     zero_point: Q,
     y: &mut [Q],
 ) {
-    meet_on(isa(), of, a, b, Quantize::new(scale, zero_point), y);
+    meet_on(isa(), operation, a, b, Quantize::new(scale, zero_point), y);
 }
 
 pub(super) fn meet_on<Q: Quantized>(
     isa: Isa,
-    of: Meeting,
+    operation: Meeting,
     a: Operand<'_, Q>,
     b: Operand<'_, Q>,
     quantize: Quantize<Q>,
@@ -47,7 +47,7 @@ pub(super) fn meet_on<Q: Quantized>(
     let fits = |side: Operand<'_, Q>| side.values.len() == 1 || side.values.len() == y.len();
     debug_assert!(fits(a) && fits(b), "values for all results or for each");
     if fits(a) && fits(b) {
-        match of {
+        match operation {
             Meeting::Sum => dispatch(isa, Meet::<Q, true> { a, b, quantize, y }),
             Meeting::Product => dispatch(isa, Meet::<Q, false> { a, b, quantize, y }),
         }
@@ -170,10 +170,10 @@ impl<Q: Quantized, const SUM: bool> Meet<'_, Q, SUM> {
         if at < len {
             let (mut left, mut right) = ([Q::default(); MOST], [Q::default(); MOST]);
             let mut rest = [Q::default(); MOST];
-            let copied = |place: Place<S::F, Q>, of: &[Q], copy: &mut [Q; MOST]| match place {
+            let copied = |place: Place<S::F, Q>, values: &[Q], copy: &mut [Q; MOST]| match place {
                 Place::One(number) => Place::One(number),
                 Place::Each(_) => {
-                    copy[..len - at].copy_from_slice(&of[at..]);
+                    copy[..len - at].copy_from_slice(&values[at..]);
                     Place::Each(copy.as_ptr())
                 }
             };

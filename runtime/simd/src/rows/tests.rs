@@ -136,10 +136,10 @@ fn meets<Q: Quantized + PartialEq + std::fmt::Debug>(all: &[Q], zeros: [Q; 3]) {
             let left = Operand { values: a_values, scale: a, zero_point: zeros[0] };
             let right = Operand { values: b_values, scale: b, zero_point: zeros[1] };
             let len = a_values.len().max(b_values.len());
-            for of in [Meeting::Sum, Meeting::Product] {
+            for operation in [Meeting::Sum, Meeting::Product] {
                 let quantize = Quantize::new(c, zeros[2]);
                 let mut y = vec![Q::default(); len];
-                meet_on(isa, of, left, right, quantize, &mut y);
+                meet_on(isa, operation, left, right, quantize, &mut y);
                 let number = |side: Operand<'_, Q>, i: usize| {
                     let value: i32 = side.values[if side.values.len() == 1 { 0 } else { i }].into();
                     let zero: i32 = side.zero_point.into();
@@ -147,7 +147,7 @@ fn meets<Q: Quantized + PartialEq + std::fmt::Debug>(all: &[Q], zeros: [Q; 3]) {
                 };
                 let numbers: Vec<f32> = (0..len)
                     .map(|i| (number(left, i), number(right, i)))
-                    .map(|(a, b)| if of == Meeting::Sum { a + b } else { a * b })
+                    .map(|(a, b)| if operation == Meeting::Sum { a + b } else { a * b })
                     .collect();
                 let expected = converted(isa, quantize, &numbers);
                 assert_eq!(y, expected, "{isa:?} {of:?} {a} {b} {c}");
@@ -547,8 +547,8 @@ fn parts_of_transposes_touch_nothing_else() {
             for gap in [0, 5] {
                 let (x_stride, y_stride) = (cols + gap, rows + 2 * gap);
                 let x: Vec<u32> = (0..(rows - 1) * x_stride + cols).map(|i| i as u32).collect();
-                let x = Guarded::of(&x);
-                let mut y = Guarded::of(&vec![u32::MAX; (cols - 1) * y_stride + rows]);
+                let x = Guarded::at_end(&x);
+                let mut y = Guarded::at_end(&vec![u32::MAX; (cols - 1) * y_stride + rows]);
                 super::transpose::transpose_part_on(
                     isa,
                     &x,

@@ -20,7 +20,7 @@ struct Side<T> {
     elements: usize,
     /// Scratch elements for joining cached and new ones.
     room: usize,
-    of: PhantomData<fn() -> T>,
+    marker: PhantomData<fn() -> T>,
 }
 
 /// Keys and values.
@@ -33,7 +33,7 @@ impl<T: Element> Sides<T> {
             // Without an output for the complete keys, they are joined in scratch memory.
             let is_own = cx.has_input(past) && !cx.has_output(present);
             let room = if is_own { counts.cache_len(elements) } else { 0 };
-            Side { new, past, present, elements, room, of: PhantomData }
+            Side { new, past, present, elements, room, marker: PhantomData }
         };
         Self([
             side(K, PAST_KEY, PRESENT_KEY, counts.depth),

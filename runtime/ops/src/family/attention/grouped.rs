@@ -236,7 +236,7 @@ impl Sizes {
         let window = usize::try_from(node.int("local_window_size")?).ok().filter(|&len| len > 0);
         Ok(Problem {
             counts: self.counts(),
-            mask: Mask::of(node, ADDED, &Shape::new(&scores)?)?,
+            mask: Mask::read_port(node, ADDED, &Shape::new(&scores)?)?,
             scale,
             softcap: node.float("softcap")?,
             is_causal: node.flag("causal")?,
@@ -282,7 +282,7 @@ pub(crate) struct GroupedShapes {
 
 impl GroupedShapes {
     /// Returns the shapes for a node that a kernel accepts.
-    pub(crate) fn of(node: &Node<'_>) -> Result<Self, Error> {
+    pub(crate) fn infer(node: &Node<'_>) -> Result<Self, Error> {
         for (flag, meaning) in [
             ("qk_output", "asks for scores"),
             ("sliding_window_cache", "limits the cache to a window"),
@@ -369,7 +369,7 @@ impl Grouped {
         let mask = self.tiles.problem.mask.map(|mask| mask.in_run(inputs, ADDED, &sizes.scores()));
         let problem =
             Problem { counts: sizes.counts(), mask: mask.transpose()?, ..self.tiles.problem };
-        Ok(Self { sizes, tiles: self.tiles.of(problem), ..*self })
+        Ok(Self { sizes, tiles: self.tiles.with_problem(problem), ..*self })
     }
 
     /// Returns the elements of rotated queries.

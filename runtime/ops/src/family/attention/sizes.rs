@@ -271,11 +271,15 @@ pub(super) struct Mask {
 
 impl Mask {
     pub(super) fn read(node: &Node<'_>, sizes: &Sizes) -> Result<Option<Self>, Error> {
-        Self::of(node, MASK, &sizes.scores()?)
+        Self::read_port(node, MASK, &sizes.scores()?)
     }
 
     /// Returns the mask of scores of these extents.
-    pub(super) fn of(node: &Node<'_>, port: usize, scores: &Shape) -> Result<Option<Self>, Error> {
+    pub(super) fn read_port(
+        node: &Node<'_>,
+        port: usize,
+        scores: &Shape,
+    ) -> Result<Option<Self>, Error> {
         if !node.has_input(port) {
             return Ok(None);
         }

@@ -133,7 +133,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn of(case: &Case) -> Self {
+    fn new(case: &Case) -> Self {
         let Case { batch, q_heads, kv_heads, queries, past, new, depth, width, .. } = *case;
         let mut seed = 0;
         let mut numbers = |len: usize| {
@@ -218,13 +218,15 @@ fn expected(case: &Case, x: &Numbers) -> (Vec<f64>, [Vec<f64>; 4]) {
 
 fn bench_with<T: Stored<f64>>(case: &Case, x: &Numbers) -> Bench {
     let Case { batch, q_heads, kv_heads, queries, past, new, depth, width, .. } = *case;
-    let of = |x: &[f64]| x.iter().map(|&x| T::store(x)).collect::<Vec<_>>();
-    let run = bench("Attention").input(case.packed(&of(&x.q), [q_heads, queries, depth]));
-    let run = run.input(case.packed(&of(&x.k), [kv_heads, new, depth]));
-    let run = run.input(case.packed(&of(&x.v), [kv_heads, new, width]));
+    let stored = |x: &[f64]| x.iter().map(|&x| T::store(x)).collect::<Vec<_>>();
+    let run = bench("Attention").input(case.packed(&stored(&x.q), [q_heads, queries, depth]));
+    let run = run.input(case.packed(&stored(&x.k), [kv_heads, new, depth]));
+    let run = run.input(case.packed(&stored(&x.v), [kv_heads, new, width]));
     let run = match (case.mask, case.is_bool) {
         ([], _) => run.absent(),
-        (dims, false) => run.input(case.bounded(tensor(dims, &of(&x.mask)), &case.mask_bounds())),
+        (dims, false) => {
+            run.input(case.bounded(tensor(dims, &stored(&x.mask)), &case.mask_bounds()))
+        }
         (dims, true) => {
             let bools: Vec<Bool> = x.mask.iter().map(|&x| Bool::from(x > -0.5)).collect();
             run.input(case.bounded(tensor(dims, &bools), &case.mask_bounds()))
@@ -235,7 +237,7 @@ fn bench_with<T: Stored<f64>>(case: &Case, x: &Numbers) -> Bench {
     } else {
         let cache = |x: &[f64], elements: usize| {
             let bounds = [case.up_to(batch), Fixed(kv_heads), case.up_to(past), Fixed(elements)];
-            case.bounded(tensor(&[batch, kv_heads, past, elements], &of(x)), &bounds)
+            case.bounded(tensor(&[batch, kv_heads, past, elements], &stored(x)), &bounds)
         };
         run.input(cache(&x.past[0], depth)).input(cache(&x.past[1], width))
     };
@@ -254,7 +256,7 @@ fn bench_with<T: Stored<f64>>(case: &Case, x: &Numbers) -> Bench {
 fn check<T: Stored<f64>>(case: &Case, within: f64) {
     println!("{case:?}");
     let Case { batch, q_heads, kv_heads, queries, depth, width, .. } = *case;
-    let x = Numbers::of(case);
+    let x = Numbers::new(case);
     let (y, stages) = expected(case, &x);
     let load =
         |y: &Tensor| y.values::<T>().into_iter().map(|y| y.load() as f32).collect::<Vec<_>>();
@@ -353,7 +355,7 @@ fn who_sees_no_key_has_zeros_and_others_theirs() {
         Case { new: 700, mask: &[5, 7], past: 3, softcap: 0.7, ..CASE },
     ];
     for case in &cases {
-        let mut x = Numbers::of(case);
+        let mut x = Numbers::new(case);
         if !case.mask.is_empty() {
             x.mask = dead(2);
         }
@@ -371,7 +373,7 @@ fn who_sees_no_key_has_zeros_and_others_theirs() {
         load(both::<Bf16>(case, &x), 8e-3);
     }
     // NaN reaches the output of its query, or of all queries that see its key.
-    let mut x = Numbers::of(&CASE);
+    let mut x = Numbers::new(&CASE);
     x.q[0] = f64::NAN;
     for y in [bench_with::<f32>(&CASE, &x).one().values(), both::<f64>(&CASE, &x)[0].clone()] {
         let count = y.iter().filter(|y: &&f32| y.is_nan()).count();
@@ -379,7 +381,7 @@ fn who_sees_no_key_has_zeros_and_others_theirs() {
     }
     // NaN in a key that no query sees has no effect.
     let case = Case { batch: 2, valid: &[0, 7], is_causal: true, ..CASE };
-    let mut x = Numbers::of(&case);
+    let mut x = Numbers::new(&case);
     x.v[0] = f64::NAN;
     assert!(both::<f32>(&case, &x)[0].iter().all(|y| y.is_finite()));
 }
@@ -387,7 +389,7 @@ fn who_sees_no_key_has_zeros_and_others_theirs() {
 #[test]
 fn keys_of_earlier_calls_are_joined_without_an_output_for_them() {
     let case = Case { past: 4, ..CASE };
-    let x = Numbers::of(&case);
+    let x = Numbers::new(&case);
     let run = bench_with::<f32>(&case, &x);
     let outcome = run.run().unwrap().remove(0);
     assert!(outcome.scratch_used_bytes > 0);

@@ -14,7 +14,7 @@ pub(super) struct PlainConv<C> {
     conv: Conv,
     has_bias: bool,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-    of: PhantomData<fn() -> C>,
+    marker: PhantomData<fn() -> C>,
 }
 
 impl<C: FloatConv> Kernel for PlainConv<C> {
@@ -29,7 +29,7 @@ impl<C: FloatConv> Kernel for PlainConv<C> {
             [F64 = f64, F16 = F16, Bf16 = Bf16],
             T => Self::run::<T>
         )?;
-        Ok(Self { has_bias: has_bias(cx, &conv)?, conv, run, of: PhantomData })
+        Ok(Self { has_bias: has_bias(cx, &conv)?, conv, run, marker: PhantomData })
     }
 
     fn workspace(&self) -> Workspace {

@@ -39,7 +39,7 @@ enum Algorithm {
     /// A matrix product per phase of the strides: groups, channels and outputs of a group.
     Transposed {
         plan: Transposed,
-        of: [usize; 3],
+        counts: [usize; 3],
     },
 }
 
@@ -172,7 +172,7 @@ impl QuantizedOutput for i32 {
 
 impl QuantizedConvPlan {
     /// Returns the plan for a shape; `None` if sizes overflow, or a window has more terms than i32 sums hold.
-    pub(crate) fn of<A: QuantizedInput, C: QuantizedOutput>(
+    pub(crate) fn new<A: QuantizedInput, C: QuantizedOutput>(
         conv: &Conv,
         ports: LayoutPorts,
     ) -> Option<Self> {
@@ -184,7 +184,7 @@ impl QuantizedConvPlan {
         let algorithm = if conv.direction == Direction::Transposed {
             let plan = Transposed::new(window, groups, inputs, outputs)?;
             plan.rows().checked_mul(plan.columns())?;
-            Algorithm::Transposed { plan, of: [groups, inputs, outputs] }
+            Algorithm::Transposed { plan, counts: [groups, inputs, outputs] }
         } else if inputs == 1 && groups > 1 {
             depthwise::packed_len_u8(window.kernel, channels[1])?;
             Algorithm::Depthwise(depthwise::Shape { window, channels: groups, multiplier: outputs })
@@ -242,8 +242,8 @@ impl QuantizedConvPlan {
                 kernel: shape.window.kernel,
                 channels: self.images.channels[1],
             },
-            Algorithm::Transposed { plan, of } => {
-                QuantizedPacking::Transposed { window: plan.window_of_weights(), of: *of }
+            Algorithm::Transposed { plan, counts } => {
+                QuantizedPacking::Transposed { window: plan.window_of_weights(), counts: *counts }
             }
         }
     }
@@ -389,7 +389,7 @@ impl QuantizedConvPlan {
                 C::product(y, scales, y_zero, |y| {
                     done = gemm_u8::gemm(&lhs, &rhs, bias, y, pitch);
                 });
-                done.map_err(|_| ExecError::of(Status::BAD_CALL))
+                done.map_err(|_| ExecError::counts(Status::BAD_CALL))
             }),
             Algorithm::Indirect { shape, .. } => {
                 let taps = shape.taps / shape.run;
@@ -402,7 +402,7 @@ impl QuantizedConvPlan {
                     C::product(y, scales, y_zero, |y| {
                         done = conv_u8::conv(&Batch::ONE, &input, &filter, table, bias, y, pitch);
                     });
-                    done.map_err(|_| ExecError::of(Status::BAD_CALL))
+                    done.map_err(|_| ExecError::counts(Status::BAD_CALL))
                 })
             }
             Algorithm::Depthwise(shape) => {
@@ -457,7 +457,7 @@ impl QuantizedConvPlan {
             C::product(to, scales, y_zero, |to| {
                 done = plan.run(rows, &input, (packed, w_zeros), table, bias, to, pitch);
             });
-            done.map_err(|_| ExecError::of(Status::BAD_CALL))
+            done.map_err(|_| ExecError::counts(Status::BAD_CALL))
         })
     }
 }
@@ -504,7 +504,7 @@ impl Border {
     /// Copies an image into a padded buffer.
     fn pad(&self, image: &[u8], channels: usize, fill: u8, to: &mut [u8]) -> Result<(), ExecError> {
         let fits = conv_u8::pad(image, self.size, channels, self.before, self.after, fill, to);
-        if fits { Ok(()) } else { Err(ExecError::of(Status::BAD_CALL)) }
+        if fits { Ok(()) } else { Err(ExecError::counts(Status::BAD_CALL)) }
     }
 }
 

@@ -19,11 +19,11 @@ use crate::number::Number;
 pub(super) struct UnaryGpu<U> {
     len: usize,
     params: [f32; 2],
-    of: PhantomData<fn() -> U>,
+    marker: PhantomData<fn() -> U>,
 }
 
 impl<U: Unary> UnaryGpu<U> {
-    const SOURCE: Source = Source::of(&[
+    const SOURCE: Source = Source::concat(&[
         "__kernel void udo_unary(__global const UDO_STORAGE *xs, __global UDO_STORAGE *ys,\n",
         "                        const float p, const float q) {\n",
         "    const size_t i = get_global_id(0);\n",
@@ -47,7 +47,7 @@ impl<U: Unary> GpuKernel for UnaryGpu<U> {
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { len: cx.output(0)?.len(), params: U::params(cx)?, of: PhantomData })
+        Ok(Self { len: cx.output(0)?.len(), params: U::params(cx)?, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
@@ -65,7 +65,7 @@ pub(super) struct BinaryGpu<B> {
     /// The OpenCL type of integers.
     integer: Option<&'static str>,
     item: Item<Self>,
-    of: PhantomData<fn() -> B>,
+    marker: PhantomData<fn() -> B>,
 }
 
 impl<B: Binary> BinaryGpu<B> {
@@ -88,7 +88,7 @@ impl<B: Binary> BinaryGpu<B> {
         buffers: &Buffers<'_>,
     ) -> Result<(), ExecError> {
         let [a, b] = self.operands.places(i);
-        buffers.set(0, i, B::of(buffers.get::<T>(0, a)?, buffers.get::<T>(1, b)?))
+        buffers.set(0, i, B::apply(buffers.get::<T>(0, a)?, buffers.get::<T>(1, b)?))
     }
 }
 
@@ -103,11 +103,11 @@ impl<B: Binary> GpuKernel for BinaryGpu<B> {
             Some(DType::I64) => (Some(width(dtype)), Self::integers::<i64>),
             _ => (None, Self::real),
         };
-        Ok(Self { operands: Operands::of(cx)?, integer, item, of: PhantomData })
+        Ok(Self { operands: Operands::new(cx)?, integer, item, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        let of = B::OPENCL.unwrap_or_default();
+        let expression = B::OPENCL.unwrap_or_default();
         let launch = if let Some(element) = self.integer {
             let operands = [plain(element, "a", 0), plain(element, "b", 1)];
             self.operands.launch("udo_binary", &operands, element, &format!("ys[i] = {of}"))?
@@ -124,7 +124,7 @@ impl<B: Binary> GpuKernel for BinaryGpu<B> {
 /// The repeated function `R`.
 pub(super) struct RepeatedGpu<R> {
     operands: Operands,
-    of: PhantomData<fn() -> R>,
+    marker: PhantomData<fn() -> R>,
 }
 
 impl<R: Repeated> RepeatedGpu<R> {
@@ -139,14 +139,14 @@ impl<R: Repeated> GpuKernel for RepeatedGpu<R> {
         let ([i, ..], Operands { count, access }) = (item.global_id, &kernel.operands);
         let mut y = buffers.load(0, access.place(0, i))?;
         for port in 1..*count {
-            y = R::of(y, buffers.load(port, access.place(port, i))?);
+            y = R::apply(y, buffers.load(port, access.place(port, i))?);
         }
         let y = if R::END == End::Mean { y / *count as f32 } else { y };
         buffers.store(0, i, y)
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { operands: Operands::of(cx)?, of: PhantomData })
+        Ok(Self { operands: Operands::new(cx)?, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
@@ -174,11 +174,11 @@ impl<R: Repeated> GpuKernel for RepeatedGpu<R> {
 pub(super) struct LimitedGpu<L> {
     len: usize,
     given: [bool; 2],
-    of: PhantomData<fn() -> L>,
+    marker: PhantomData<fn() -> L>,
 }
 
 impl<L: Limited> LimitedGpu<L> {
-    const SOURCE: Source = Source::of(&[
+    const SOURCE: Source = Source::concat(&[
         "__kernel void udo_limited(__global const UDO_STORAGE *xs, __global const UDO_STORAGE *lows,\n",
         "    __global const UDO_STORAGE *highs, __global UDO_STORAGE *ys,\n",
         "    const int has_low, const int has_high) {\n",
@@ -204,12 +204,12 @@ impl<L: Limited> GpuKernel for LimitedGpu<L> {
         let ([i, ..], [has_low, has_high]) = (item.global_id, kernel.given);
         let low = if has_low { buffers.load(1, 0)? } else { f32::NEG_INFINITY };
         let high = if has_high { buffers.load(2, 0)? } else { f32::INFINITY };
-        buffers.store(0, i, L::of(buffers.load(0, i)?, low, high))
+        buffers.store(0, i, L::apply(buffers.load(0, i)?, low, high))
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let given = [1, 2].map(|port| cx.has_input(port));
-        Ok(Self { len: cx.output(0)?.len(), given, of: PhantomData })
+        Ok(Self { len: cx.output(0)?.len(), given, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
@@ -253,7 +253,7 @@ fn real(name: &str, port: usize) -> Operand {
 
 impl Operands {
     /// Returns the access to all inputs of a node, which broadcast to its output.
-    fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+    fn new(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let count = cx.input_count();
         let inputs = (0..count).map(|port| cx.input(port)).collect::<Result<Vec<_>, _>>()?;
         let shapes: Vec<_> = inputs.iter().map(TensorDesc::shape).collect();
@@ -297,7 +297,7 @@ pub(super) struct CompareGpu<C> {
     /// The OpenCL type of integers.
     integer: Option<&'static str>,
     item: Item<Self>,
-    of: PhantomData<fn() -> C>,
+    marker: PhantomData<fn() -> C>,
 }
 
 impl<C: Compare> CompareGpu<C> {
@@ -309,7 +309,7 @@ impl<C: Compare> CompareGpu<C> {
 
     fn real(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
         let [a, b] = self.operands.places(i);
-        buffers.set(0, i, Bool::from(C::of(buffers.load(0, a)?, buffers.load(1, b)?)))
+        buffers.set(0, i, Bool::from(C::holds(buffers.load(0, a)?, buffers.load(1, b)?)))
     }
 
     fn integers<T: Element + Number>(
@@ -318,7 +318,7 @@ impl<C: Compare> CompareGpu<C> {
         buffers: &Buffers<'_>,
     ) -> Result<(), ExecError> {
         let [a, b] = self.operands.places(i);
-        let is_so = <C as PairPredicate>::of(buffers.get::<T>(0, a)?, buffers.get::<T>(1, b)?);
+        let is_so = <C as PairPredicate>::holds(buffers.get::<T>(0, a)?, buffers.get::<T>(1, b)?);
         buffers.set(0, i, Bool::from(is_so))
     }
 }
@@ -334,7 +334,12 @@ impl<C: Compare> GpuKernel for CompareGpu<C> {
             Some(DType::I64) => Self::integers::<i64>,
             _ => Self::real,
         };
-        Ok(Self { operands: Operands::of(cx)?, integer: integer(dtype), item, of: PhantomData })
+        Ok(Self {
+            operands: Operands::new(cx)?,
+            integer: integer(dtype),
+            item,
+            marker: PhantomData,
+        })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
@@ -354,7 +359,7 @@ pub(super) struct TernaryGpu<F> {
     operands: Operands,
     element: &'static str,
     item: Item<Self>,
-    of: PhantomData<fn() -> F>,
+    marker: PhantomData<fn() -> F>,
 }
 
 impl<F: Ternary> TernaryGpu<F> {
@@ -367,7 +372,7 @@ impl<F: Ternary> TernaryGpu<F> {
     fn item<B: Bits>(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
         let [c, a, b] = self.operands.places(i);
         let truth = buffers.get::<Bool>(0, c)?.get();
-        let y = F::of(truth, buffers.get_bits::<B>(1, a)?, buffers.get_bits::<B>(2, b)?);
+        let y = F::apply(truth, buffers.get_bits::<B>(1, a)?, buffers.get_bits::<B>(2, b)?);
         buffers.set_bits(0, i, y)
     }
 }
@@ -379,7 +384,7 @@ impl<F: Ternary> GpuKernel for TernaryGpu<F> {
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let dtype = cx.input(1)?.dtype();
         let item = of_width!(dtype, B => Self::item::<B> as Item<Self>)?;
-        Ok(Self { operands: Operands::of(cx)?, element: width(dtype), item, of: PhantomData })
+        Ok(Self { operands: Operands::new(cx)?, element: width(dtype), item, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
@@ -397,7 +402,7 @@ pub(super) struct BitsGpu<L> {
     is_of_truths: bool,
     element: &'static str,
     item: Item<Self>,
-    of: PhantomData<fn() -> L>,
+    marker: PhantomData<fn() -> L>,
 }
 
 impl<L: Logic + Bitwise> BitsGpu<L> {
@@ -407,7 +412,7 @@ impl<L: Logic + Bitwise> BitsGpu<L> {
     fn truth(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
         let [a, b] = self.operands.places(i);
         let [a, b] = [buffers.get::<Bool>(0, a)?, buffers.get::<Bool>(1, b)?];
-        buffers.set(0, i, Bool::from(L::of(a.get().into(), b.get().into()) != 0))
+        buffers.set(0, i, Bool::from(L::apply(a.get().into(), b.get().into()) != 0))
     }
 
     fn bits<B: Bits + Into<u64> + Cut>(
@@ -417,7 +422,7 @@ impl<L: Logic + Bitwise> BitsGpu<L> {
     ) -> Result<(), ExecError> {
         let [a, b] = self.operands.places(i);
         let [a, b] = [buffers.get_bits::<B>(0, a)?, buffers.get_bits::<B>(1, b)?];
-        buffers.set_bits(0, i, B::cut(L::of(a.into(), b.into())))
+        buffers.set_bits(0, i, B::cut(L::apply(a.into(), b.into())))
     }
 }
 
@@ -450,8 +455,8 @@ impl<L: Logic + Bitwise> GpuKernel for BitsGpu<L> {
         } else {
             of_width!(dtype, B => Self::bits::<B> as Item<Self>)?
         };
-        let (operands, element) = (Operands::of(cx)?, width(dtype));
-        Ok(Self { operands, is_of_truths, element, item, of: PhantomData })
+        let (operands, element) = (Operands::new(cx)?, width(dtype));
+        Ok(Self { operands, is_of_truths, element, item, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
@@ -474,7 +479,7 @@ pub(super) struct PredicateGpu<P> {
     len: usize,
     params: [bool; 2],
     is_of_truths: bool,
-    of: PhantomData<fn() -> P>,
+    marker: PhantomData<fn() -> P>,
 }
 
 impl<P: Predicate> PredicateGpu<P> {
@@ -491,14 +496,14 @@ impl<P: Predicate> GpuKernel for PredicateGpu<P> {
         } else {
             buffers.load(0, i)?.into()
         };
-        buffers.set(0, i, Bool::from(P::of(x, kernel.params)))
+        buffers.set(0, i, Bool::from(P::holds(x, kernel.params)))
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
         let is_of_truths = x.dtype() == Some(DType::Bool);
         let params = P::params(cx)?;
-        Ok(Self { len: x.len(), params, is_of_truths, of: PhantomData })
+        Ok(Self { len: x.len(), params, is_of_truths, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {

@@ -24,12 +24,12 @@ pub(crate) trait Limited: Send + Sync + 'static {
     const OPENCL: &'static str;
 
     /// Evaluates the function. An absent limit is the lowest or highest value of the type.
-    fn of<T: Number>(x: T, low: T, high: T) -> T;
+    fn apply<T: Number>(x: T, low: T, high: T) -> T;
 }
 
 /// Defines the operator of the function `L`.
 pub(crate) const fn limited<L: Limited>() -> Def {
-    let def = Def::of::<Described<L>>(Described::<L>::KERNELS);
+    let def = Def::new::<Described<L>>(Described::<L>::KERNELS);
     #[cfg(test)]
     let def = def.tested(tests::all::<L>);
     def
@@ -73,7 +73,7 @@ struct NumberKernel<L> {
     given: [bool; 2],
     extents: Extents,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-    of: PhantomData<fn() -> L>,
+    marker: PhantomData<fn() -> L>,
 }
 
 impl<L: Limited> NumberKernel<L> {
@@ -96,7 +96,7 @@ impl<L: Limited> Kernel for NumberKernel<L> {
             _ => of_number!(dtype, T => execute::<L, T>)?,
         };
         let given = [1, 2].map(|port| cx.has_input(port));
-        Ok(Self { given, extents: Extents::of(cx)?, run, of: PhantomData })
+        Ok(Self { given, extents: Extents::new(cx)?, run, marker: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -121,10 +121,10 @@ fn execute<L: Limited, T: Number>(kernel: &NumberKernel<L>, io: Io<'_>) -> Resul
     each::<T>(
         kernel.extents,
         io,
-        |x, y| y.iter_mut().zip(x).for_each(|(y, &x)| *y = L::of(x, low, high)),
+        |x, y| y.iter_mut().zip(x).for_each(|(y, &x)| *y = L::apply(x, low, high)),
         |y| {
             for y in y {
-                *y = L::of(*y, low, high);
+                *y = L::apply(*y, low, high);
             }
         },
     )
@@ -137,8 +137,14 @@ fn half_precision<L: Limited, T: Stored<f32>>(
 ) -> Result<(), ExecError> {
     let low = kernel.limit::<T>(&io.inputs, 0)?.map_or(f32::NEG_INFINITY, T::load);
     let high = kernel.limit::<T>(&io.inputs, 1)?.map_or(f32::INFINITY, T::load);
-    let of = |block: &mut [f32]| block.iter_mut().for_each(|x| *x = L::of(*x, low, high));
-    each::<T>(kernel.extents, io, |x, y| map_blocks(x, y, of), |y| map_blocks_in_place(y, of))
+    let clamp_block =
+        |block: &mut [f32]| block.iter_mut().for_each(|x| *x = L::apply(*x, low, high));
+    each::<T>(
+        kernel.extents,
+        io,
+        |x, y| map_blocks(x, y, clamp_block),
+        |y| map_blocks_in_place(y, clamp_block),
+    )
 }
 
 #[cfg(test)]
@@ -170,7 +176,7 @@ mod tests {
                 let x = edges(2, len);
                 let run = bench(L::NAME).input(tensor(&[len], &x)).input(tensor(&[], &[low]));
                 let y = on_gpu_too(&run.input(tensor(&[1], &[high])), 0.0).values::<f32>();
-                let expected: Vec<f32> = x.iter().map(|&x| L::of(x, low, high)).collect();
+                let expected: Vec<f32> = x.iter().map(|&x| L::apply(x, low, high)).collect();
                 assert_eq!(bits(&y), bits(&expected), "{len} between {low:e} and {high:e}");
                 let stays = x.iter().zip(&y).all(|(x, y)| !x.is_nan() || y.is_nan());
                 assert!(stays, "{} of a NaN between {low:e} and {high:e}", L::NAME);
@@ -189,7 +195,7 @@ mod tests {
             let y = add(run, given[1], high).one().values::<i8>();
             let low = if given[0] { low } else { i8::MIN };
             let high = if given[1] { high } else { i8::MAX };
-            assert_eq!(y, x.map(|x| L::of(x, low, high)), "{given:?}");
+            assert_eq!(y, x.map(|x| L::apply(x, low, high)), "{given:?}");
         }
     }
 
@@ -197,13 +203,13 @@ mod tests {
         let x = EDGES.map(F16::from_f32);
         let run = bench(L::NAME).input(tensor(&[x.len()], &x));
         let y = run.input(tensor(&[], &[F16::from_f32(-0.5)])).absent().one();
-        let expected = x.map(|x| F16::from_f32(L::of(x.to_f32(), -0.5, f32::INFINITY)).to_f32());
+        let expected = x.map(|x| F16::from_f32(L::apply(x.to_f32(), -0.5, f32::INFINITY)).to_f32());
         let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
         assert_eq!(bits(&y), bits(&expected));
         let x = EDGES.map(Bf16::from_f32);
         let run = bench(L::NAME).input(tensor(&[x.len()], &x)).absent();
         let y = run.input(tensor(&[], &[Bf16::from_f32(0.5)])).one();
-        let expected = x.map(|x| L::of(x.to_f32(), f32::NEG_INFINITY, 0.5));
+        let expected = x.map(|x| L::apply(x.to_f32(), f32::NEG_INFINITY, 0.5));
         let y: Vec<f32> = y.values::<Bf16>().into_iter().map(Bf16::to_f32).collect();
         assert_eq!(bits(&y), bits(&expected));
     }
@@ -214,13 +220,13 @@ mod tests {
             run.input(tensor(&[], &[-5i32])).input(tensor(&[], &[40_000i32]))
         };
         let y = settled_on_any_threads(&limits(bench(L::NAME).input(tensor(&[x.len()], &x))));
-        let expected: Vec<i32> = x.iter().map(|&x| L::of(x, -5, 40_000)).collect();
+        let expected: Vec<i32> = x.iter().map(|&x| L::apply(x, -5, 40_000)).collect();
         assert!(y.values::<i32>() == expected);
         let y = limits(bench(L::NAME).input(tensor(&[2], &[-9i32, 9]).bounded(&[Dim::UpTo(7)])));
         let y = y.one();
         assert_eq!(
             (y.dims(), y.values::<i32>()),
-            (vec![2], [-9, 9].map(|x| L::of(x, -5, 40_000)).to_vec())
+            (vec![2], [-9, 9].map(|x| L::apply(x, -5, 40_000)).to_vec())
         );
     }
 }

@@ -140,7 +140,7 @@ mod tests {
             [&[2, 3, 2, 3, 2], &[1, 3, 1, 3, 1]],
         ];
         for [a_dims, b_dims] in shapes {
-            let plan = Broadcast::of(a_dims, b_dims).unwrap();
+            let plan = Broadcast::new(a_dims, b_dims).unwrap();
             assert!(plan.has_short_rows(), "{a_dims:?} and {b_dims:?}");
             let numbers = |dims: &[usize]| -> Vec<u32> {
                 (0..).take(dims.iter().product()).map(|i: u32| i * 7 % 1000).collect()

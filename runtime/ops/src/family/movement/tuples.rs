@@ -20,7 +20,7 @@ pub(crate) struct Tuples {
 
 impl Tuples {
     /// Computes the slices of a tensor of extents `data`. Its first `batch_dims` axes are those of `indices`.
-    pub(crate) fn of(data: &[usize], indices: &[usize], batch_dims: usize) -> Self {
+    pub(crate) fn new(data: &[usize], indices: &[usize], batch_dims: usize) -> Self {
         let (depth, outer) =
             indices.split_last().map_or((0, indices), |(last, rest)| (*last, rest));
         let (taken, behind) = data.split_at((batch_dims + depth).min(data.len()));

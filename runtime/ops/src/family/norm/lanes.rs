@@ -40,7 +40,7 @@ pub(crate) trait LaneNorm: Sized + Send + Sync + 'static {
 
 /// Defines the operator of the lanes `N`.
 pub(crate) const fn lane_norm<N: LaneNorm>() -> Def {
-    let def = Def::of::<Described<N>>(Described::<N>::KERNELS);
+    let def = Def::new::<Described<N>>(Described::<N>::KERNELS);
     #[cfg(test)]
     let def = def.tested(tests::all::<N>);
     def

@@ -35,7 +35,7 @@ impl Row for f64 {
 
 /// Defines the operator of the rows `N`.
 pub(crate) const fn row_norm<N: RowNorm>() -> Def {
-    let def = Def::of::<Described<N>>(Described::<N>::KERNELS);
+    let def = Def::new::<Described<N>>(Described::<N>::KERNELS);
     #[cfg(test)]
     let def = def.tested(tests::all::<N>);
     def

@@ -35,7 +35,7 @@ struct WindowsGpu<P> {
 }
 
 impl<P: PoolGpu> WindowsGpu<P> {
-    const SOURCE: Source = Source::of(&[
+    const SOURCE: Source = Source::concat(&[
         EXACT,
         "__kernel void udo_pool(__global const UDO_STORAGE *xs, __global UDO_STORAGE *ys,\n",
         "    const int counts_padding, const int x0, const int x1, const int x2,\n",

@@ -42,7 +42,7 @@ pub(crate) const fn pixels<P: PoolImage<T>, T: Element>() -> KernelDef {
 struct Pixels<P, T> {
     pool: P,
     images: Images,
-    of: PhantomData<fn() -> T>,
+    marker: PhantomData<fn() -> T>,
 }
 
 impl<P, T: Element> Pixels<P, T> {
@@ -70,7 +70,7 @@ impl<P: PoolImage<T>, T: Element> Kernel for Pixels<P, T> {
             ));
         }
         let (images, window) = Images::read(cx)?;
-        Ok(Self { pool: P::read(cx, &window)?, images, of: PhantomData })
+        Ok(Self { pool: P::read(cx, &window)?, images, marker: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

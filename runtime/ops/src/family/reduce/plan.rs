@@ -78,7 +78,7 @@ pub(super) enum Reduced {
 
 impl Plan {
     /// Plans the reduction of a tensor of these extents along the axes in `mask`.
-    pub(super) fn of(dims: &[usize], mask: u32, axes: Reduced) -> Self {
+    pub(super) fn new(dims: &[usize], mask: u32, axes: Reduced) -> Self {
         let mut plan = Self {
             dims: [1; MAX_RANK],
             rank: 0,
@@ -213,7 +213,7 @@ mod tests {
 
     /// Returns the elements of each output position, and the output extents.
     fn laid(dims: &[usize], mask: u32) -> (Vec<Vec<usize>>, Vec<usize>) {
-        let plan = Plan::of(dims, mask, Reduced::Go);
+        let plan = Plan::new(dims, mask, Reduced::Go);
         let places = (0..plan.len()).map(|place| plan.elements(place).collect()).collect();
         (places, plan.shape().to_vec())
     }
@@ -236,14 +236,14 @@ mod tests {
         assert_eq!(laid(&[2, 0, 4], 0b010), (vec![vec![]; 8], vec![2, 4]));
         assert_eq!(laid(&[2, 0, 4], 0b100), (vec![], vec![2, 0]));
         assert_eq!(laid(&[0], 0b1), (vec![vec![]], vec![]));
-        assert_eq!(Plan::of(&[2, 0], 0b11, Reduced::Stay).shape(), [1, 1]);
+        assert_eq!(Plan::new(&[2, 0], 0b11, Reduced::Stay).shape(), [1, 1]);
     }
 
     #[test]
     fn threads_take_whole_groups_or_many_columns() {
-        assert_eq!(Plan::of(&[1 << 20, 8], 0b10, Reduced::Go).grain(), GRAIN / 8);
-        assert_eq!(Plan::of(&[1000, 3, 7], 0b010, Reduced::Go).grain() % 7, 0);
-        assert_eq!(Plan::of(&[1 << 20, 4000], 0b01, Reduced::Go).grain(), COLUMNS);
-        assert_eq!(Plan::of(&[3, 0], 0b01, Reduced::Go).grain(), GRAIN);
+        assert_eq!(Plan::new(&[1 << 20, 8], 0b10, Reduced::Go).grain(), GRAIN / 8);
+        assert_eq!(Plan::new(&[1000, 3, 7], 0b010, Reduced::Go).grain() % 7, 0);
+        assert_eq!(Plan::new(&[1 << 20, 4000], 0b01, Reduced::Go).grain(), COLUMNS);
+        assert_eq!(Plan::new(&[3, 0], 0b01, Reduced::Go).grain(), GRAIN);
     }
 }

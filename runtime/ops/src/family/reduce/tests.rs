@@ -160,9 +160,10 @@ fn truths_are_reduced<R: Reduce>() {
 fn axes_come_in_any_form<R: Reduce>() {
     let x = numbers::<R>(6);
     let run = || bench(R::NAME).input(tensor(&[2, 3], &x));
-    let of = |axes: &[usize]| expected::<R>(&[2, 3], axes, &doubles(&x));
-    let near =
-        |run: Bench, axes: &[usize]| assert_near(&run.one().values::<f32>(), &of(axes), 1e-5);
+    let expected_for = |axes: &[usize]| expected::<R>(&[2, 3], axes, &doubles(&x));
+    let near = |run: Bench, axes: &[usize]| {
+        assert_near(&run.one().values::<f32>(), &expected_for(axes), 1e-5)
+    };
     near(run(), &[0, 1]);
     near(along(run(), &[]), &[0, 1]);
     near(along(run(), &[]).int("noop_with_empty_axes", 1), &[]);
@@ -203,8 +204,8 @@ fn edges_are_those_of_the_definition<R: Reduce>() {
         for copies in [1, 6, 41] {
             let x = x.repeat(copies);
             let y = along(bench(R::NAME).input(tensor(&[x.len()], &x)), &[0]).one();
-            let of = format!("{} of {x:?}", R::NAME);
-            assert_rounded(y.values::<f32>()[0], R::TEST(&doubles(&x)), 1e-5, &of);
+            let name = format!("{} of {x:?}", R::NAME);
+            assert_rounded(y.values::<f32>()[0], R::TEST(&doubles(&x)), 1e-5, &name);
         }
     }
     // Squares of such values underflow.

@@ -56,11 +56,11 @@ fn fill_weights(recipe: &[u64], _: &Sources<'_>, weights: &mut [f32]) -> Result<
     fill(recipe, weights, f32::from_bits)
 }
 
-fn fill<T>(recipe: &[u64], table: &mut [T], of: impl Fn(u32) -> T) -> Result<(), Error> {
+fn fill<T>(recipe: &[u64], table: &mut [T], convert: impl Fn(u32) -> T) -> Result<(), Error> {
     if recipe.len() != table.len() {
         return Err(wrong_recipe(recipe));
     }
-    table.iter_mut().zip(recipe).for_each(|(to, &bits)| *to = of(bits as u32));
+    table.iter_mut().zip(recipe).for_each(|(to, &bits)| *to = convert(bits as u32));
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use crate::family::partition::GRAIN;
 
 /// Defines the operator of the extreme `E`.
 pub(crate) const fn extreme<E: Extreme>() -> Def {
-    let def = Def::of::<Described<E>>(Described::<E>::KERNELS);
+    let def = Def::new::<Described<E>>(Described::<E>::KERNELS);
     #[cfg(test)]
     let def = def.tested(tests::all::<E>);
     def
@@ -62,7 +62,7 @@ struct Sought<E> {
     keeps_axis: bool,
     order: Order,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-    of: PhantomData<fn() -> E>,
+    convert: PhantomData<fn() -> E>,
 }
 
 /// The direction of the search; on ties the first element found wins.
@@ -88,7 +88,7 @@ impl<E: Extreme> Kernel for Sought<E> {
         }
         let order = if cx.flag("select_last_index")? { Order::Backward } else { Order::Forward };
         let run = of_any!(x.dtype(), T => Self::execute_of::<T>)?;
-        Ok(Self { axis, keeps_axis: cx.flag("keepdims")?, order, run, of: PhantomData })
+        Ok(Self { axis, keeps_axis: cx.flag("keepdims")?, order, run, convert: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -261,23 +261,23 @@ mod tests {
     }
 
     fn every_type_has_an_order<E: Extreme>() {
-        fn check<E: Extreme, T: Element>(of: impl Fn(f64) -> T) {
+        fn check<E: Extreme, T: Element>(convert: impl Fn(f64) -> T) {
             let x: Vec<f64> = (0..40).map(|i| f64::from(i * 7 % 40)).collect();
-            let elements: Vec<T> = x.iter().map(|&x| of(x)).collect();
+            let elements: Vec<T> = x.iter().map(|&x| convert(x)).collect();
             let y = bench(E::NAME).input(tensor(&[40], &elements)).one().values::<i64>();
             assert_eq!(y, [(E::TEST)(&x) as i64], "{}", T::DTYPE);
         }
         check::<E, _>(|x| x);
         check::<E, _>(|x| F16::from_f32(x as f32));
         check::<E, _>(|x| udo_api::Bf16::from_f32(x as f32));
-        check::<E, _>(|x| i8::of(x - 20.0));
-        check::<E, _>(|x| i16::of(x - 20.0));
-        check::<E, _>(|x| i32::of(x - 20.0));
-        check::<E, _>(|x| i64::of(x - 20.0));
-        check::<E, _>(u8::of);
-        check::<E, _>(u16::of);
-        check::<E, _>(u32::of);
-        check::<E, _>(u64::of);
+        check::<E, _>(|x| i8::from_f64(x - 20.0));
+        check::<E, _>(|x| i16::from_f64(x - 20.0));
+        check::<E, _>(|x| i32::from_f64(x - 20.0));
+        check::<E, _>(|x| i64::from_f64(x - 20.0));
+        check::<E, _>(u8::from_f64);
+        check::<E, _>(u16::from_f64);
+        check::<E, _>(u32::from_f64);
+        check::<E, _>(u64::from_f64);
     }
 
     fn a_nan_is_found<E: Extreme>() {

@@ -10,7 +10,7 @@ use crate::family::argument::count;
 use crate::family::movement::Indices;
 use crate::family::partition::row_grain;
 
-pub(crate) const DEF: Def = Def::of::<GatherBlockQuantized>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<GatherBlockQuantized>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Gathered>("GatherBlockQuantized", Core::CPU)
     .ports(&[

@@ -5,7 +5,7 @@ use udo_api::{DType, Error, InferCx, Op, OpSchema, Param, Port, Value, types};
 use crate::Def;
 use crate::family::attention::{GROUPED, GroupedShapes};
 
-pub(crate) const DEF: Def = Def::of::<GroupQueryAttention>(GROUPED);
+pub(crate) const DEF: Def = Def::new::<GroupQueryAttention>(GROUPED);
 
 struct GroupQueryAttention;
 
@@ -55,7 +55,7 @@ impl Op for GroupQueryAttention {
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let (query, GroupedShapes { rows, cache }) = (cx.input(0)?, GroupedShapes::of(cx)?);
+        let (query, GroupedShapes { rows, cache }) = (cx.input(0)?, GroupedShapes::infer(cx)?);
         cx.set_output(0, query.with_shape(rows))?;
         (1..cx.output_count()).try_for_each(|port| cx.set_output(port, query.with_shape(cache)))
     }

@@ -15,7 +15,7 @@ use crate::family::argument::count;
 use crate::family::partition;
 use crate::number::wrong_recipe;
 
-pub(crate) const DEF: Def = Def::of::<MatMulNBits>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<MatMulNBits>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Product>("MatMulNBits", Core::CPU).ports(&[
     input(0, types::F32),
@@ -187,7 +187,7 @@ struct Widened {
 }
 
 impl Widened {
-    fn of(
+    fn new(
         cx: &FinalizeCx<'_>,
         port: usize,
         rows: usize,
@@ -275,10 +275,10 @@ impl Kernel for Product {
             let Sizes { block, blocks, .. } = sizes;
             let values = columns.saturating_mul(blocks);
             let row = sizes.bytes(block);
-            widened[0] = Some(Widened::of(cx, B, values, [row, 2 * row])?);
+            widened[0] = Some(Widened::new(cx, B, values, [row, 2 * row])?);
             if cx.has_input(ZERO_POINTS) && cx.input(ZERO_POINTS)?.dtype() == Some(DType::U8) {
                 let row = [sizes.bytes(blocks), blocks.div_ceil(2)];
-                widened[1] = Some(Widened::of(cx, ZERO_POINTS, columns, row)?);
+                widened[1] = Some(Widened::new(cx, ZERO_POINTS, columns, row)?);
             }
         }
         Ok(Self { sizes, part, tile, widened })

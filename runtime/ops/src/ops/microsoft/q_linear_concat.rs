@@ -12,7 +12,7 @@ use crate::family::elementwise::tabulate;
 use crate::family::partition::row_grain;
 use crate::family::quantized::{EncodingPorts, VALUES, fixed_point};
 
-pub(crate) const DEF: Def = Def::of::<QLinearConcat>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<QLinearConcat>(KERNELS);
 
 const KERNELS: &[KernelDef] =
     &fixed_point(KernelDef::new::<Parts>("QLinearConcat", Core::CPU).ports(&[output(0, VALUES)]));

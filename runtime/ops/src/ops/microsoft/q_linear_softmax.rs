@@ -11,7 +11,7 @@ use crate::family::elementwise::infer_like_input;
 use crate::family::partition::row_grain;
 use crate::family::quantized::{EncodingPorts, VALUES, fixed_point};
 
-pub(crate) const DEF: Def = Def::of::<QLinearSoftmax>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<QLinearSoftmax>(KERNELS);
 
 const KERNELS: &[KernelDef] =
     &fixed_point(KernelDef::new::<Shares>("QLinearSoftmax", Core::CPU).ports(&[

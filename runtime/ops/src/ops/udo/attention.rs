@@ -6,7 +6,7 @@ use udo_api::{DType, Error, InferCx, Op, OpSchema, Param, Port, Value};
 use crate::Def;
 use crate::family::attention::{KERNELS_OF_STEPS, MASKS, TYPES, infer};
 
-pub(crate) const DEF: Def = Def::of::<Attention>(KERNELS_OF_STEPS);
+pub(crate) const DEF: Def = Def::new::<Attention>(KERNELS_OF_STEPS);
 
 struct Attention;
 

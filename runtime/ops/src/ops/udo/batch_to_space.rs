@@ -81,7 +81,7 @@ impl Movement for BatchToSpace {
 }
 
 fn together(node: &Node<'_>, x: &TensorDesc) -> Result<BatchToSpace, Error> {
-    let blocks = BatchBlocks::of(node, "crops", x)?;
+    let blocks = BatchBlocks::read(node, "crops", x)?;
     let BatchBlocks { images: [n, c, h, w], block: [high, wide], around } = blocks;
     let [above, below, before, behind] = around;
     let long = |extent: usize, block: usize, crops: [usize; 2]| {

@@ -9,7 +9,7 @@ use crate::Def;
 use crate::family::bounded::{LEAST, MOST, read_extents, shape};
 use crate::family::movement::expand;
 
-pub(crate) const DEF: Def = Def::of::<BoundedExpand>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<BoundedExpand>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Repeated>("BoundedExpand", Core::CPU)
     .ports(&[input(0, types::ANY).bounded(), output_like(0, 0).bounded()])];

@@ -10,7 +10,7 @@ use crate::family::bounded::{LEAST, MOST, shape};
 use crate::family::steps::{Fill, NUMBERS, Steps, filler};
 use crate::number::refuse_type;
 
-pub(crate) const DEF: Def = Def::of::<BoundedRange>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<BoundedRange>(KERNELS);
 
 const KERNELS: &[KernelDef] =
     &[KernelDef::new::<Numbers>("BoundedRange", Core::CPU).ports(&[output(0, NUMBERS).bounded()])];
@@ -65,7 +65,7 @@ impl Kernel for Numbers {
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
-        let (steps, count) = (self.read)(&io.inputs)?.ok_or(ExecError::of(Status::BAD_VALUE))?;
+        let (steps, count) = (self.read)(&io.inputs)?.ok_or(ExecError::steps(Status::BAD_VALUE))?;
         io.outputs.set_shape(0, &[count])?;
         (self.fill)(steps, count, io)
     }
@@ -85,9 +85,9 @@ mod tests {
     use super::*;
     use crate::testing::{Bench, bench, tensor};
 
-    fn bench_with<T: Element>(of: [T; 3]) -> Bench {
+    fn bench_with<T: Element>(steps: [T; 3]) -> Bench {
         let run = bench("udo:BoundedRange").ints("least", &[0]).ints("most", &[4]);
-        of.into_iter().fold(run, |run, number| run.input(tensor(&[], &[number])))
+        steps.into_iter().fold(run, |run, number| run.input(tensor(&[], &[number])))
     }
 
     #[test]

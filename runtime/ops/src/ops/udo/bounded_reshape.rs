@@ -9,7 +9,7 @@ use crate::Def;
 use crate::family::axes::Axes;
 use crate::family::bounded::{LEAST, MOST, shape};
 
-pub(crate) const DEF: Def = Def::of::<BoundedReshape>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<BoundedReshape>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Copied>("BoundedReshape", Core::CPU)
     .in_place(&[InPlace { input: 0, output: 0 }])

@@ -9,7 +9,7 @@ use crate::Def;
 use crate::family::elementwise::{Extents, infer_like_input, look_up};
 use crate::family::quantized::{VALUES, fixed_point};
 
-pub(crate) const DEF: Def = Def::of::<Lookup>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Lookup>(KERNELS);
 
 const KERNELS: &[KernelDef] = &fixed_point(
     KernelDef::new::<Table>("Lookup", Core::CPU)
@@ -52,7 +52,7 @@ struct Table {
 impl Kernel for Table {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let run = of_type!(cx.input(0)?.dtype(), [U8 = u8, I8 = i8], T => look_up::<T>)?;
-        Ok(Self { bits: table(cx.ints("table")?)?, extents: Extents::of(cx)?, run })
+        Ok(Self { bits: table(cx.ints("table")?)?, extents: Extents::new(cx)?, run })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

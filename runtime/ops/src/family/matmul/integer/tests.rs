@@ -18,12 +18,12 @@ fn sums<A: QuantizedType, B: QuantizedType>(
     (a, a_zeros): (&[A], &[A]),
     (b, b_zeros): (&[B], &[B]),
 ) -> Vec<i32> {
-    let of = |zeros: &[A], at: usize| i64::from(zeros[at % zeros.len()].to_i32());
+    let zero_at = |zeros: &[A], at: usize| i64::from(zeros[at % zeros.len()].to_i32());
     let of_b = |zeros: &[B], at: usize| i64::from(zeros[at % zeros.len()].to_i32());
     let mut sums = Vec::new();
     for (m, n) in (0..rows).flat_map(|m| (0..cols).map(move |n| (m, n))) {
         let term = |k: usize| {
-            (i64::from(a[m * depth + k].to_i32()) - of(a_zeros, m))
+            (i64::from(a[m * depth + k].to_i32()) - zero_at(a_zeros, m))
                 * (i64::from(b[k * cols + n].to_i32()) - of_b(b_zeros, n))
         };
         sums.push((0..depth).map(term).sum::<i64>() as i32);
@@ -434,7 +434,7 @@ fn the_kernel_of_8_bits_comes_first_where_all_values_have_8() {
         .input(one(10.0))
         .input(tensor(&[], &[100u8]));
     let outcomes = node.run().unwrap();
-    let scratch: Vec<usize> = outcomes.iter().map(|of| of.workspace.bytes()).collect();
+    let scratch: Vec<usize> = outcomes.iter().map(|outcome| outcome.workspace.bytes()).collect();
     let [bytes, wide] = scratch[..] else { panic!("{scratch:?}") };
     assert!(bytes < wide, "{scratch:?}");
 }

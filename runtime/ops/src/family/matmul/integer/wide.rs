@@ -19,12 +19,12 @@ use crate::family::quantized::fixed_point;
 /// Defines the operator `O` with 8- or 16-bit left sides. The 8-bit kernel is listed first, so that this kernel only
 /// gets nodes with 16-bit values.
 pub(crate) const fn quantized_products<O: IntegerProducts>() -> Def {
-    Def::of::<O>(WideKernel::<O>::QUANTIZED)
+    Def::new::<O>(WideKernel::<O>::QUANTIZED)
 }
 
 /// Does the same for operators whose output may be float or i32.
 pub(crate) const fn quantized_or_plain_products<O: IntegerProducts>() -> Def {
-    Def::of::<O>(WideKernel::<O>::ALL)
+    Def::new::<O>(WideKernel::<O>::ALL)
 }
 
 struct WideKernel<O> {
@@ -36,7 +36,7 @@ struct WideKernel<O> {
     numbers: Numbers,
     alpha: f32,
     has_addend: bool,
-    of: PhantomData<fn() -> O>,
+    marker: PhantomData<fn() -> O>,
 }
 
 impl<O: IntegerProducts> WideKernel<O> {
@@ -118,9 +118,9 @@ impl<O: IntegerProducts> WideKernel<O> {
         let scales = scratch.take::<f32>(self.product.cols)?;
         let Numbers { a_scale, b_scale, y_scale, .. } = &self.numbers;
         let [a, b, y] = [a_scale, b_scale, y_scale].map(|lines| Reals::get(lines, inputs, 0));
-        let (a, b, y) = (a?.of(0).unwrap_or(1.0), b?, y?.of(0).unwrap_or(1.0));
+        let (a, b, y) = (a?.get(0).unwrap_or(1.0), b?, y?.get(0).unwrap_or(1.0));
         for (column, scale) in scales.iter_mut().enumerate() {
-            *scale = self.alpha * a * b.of(column).unwrap_or(1.0) / y;
+            *scale = self.alpha * a * b.get(column).unwrap_or(1.0) / y;
         }
         Ok(scales)
     }
@@ -139,7 +139,7 @@ impl<O: IntegerProducts> Kernel for WideKernel<O> {
         if sizes.rights == 1 {
             // All left sides share the right side, so they form one tall matrix.
             sizes.rows *= sizes.batch.len();
-            let one = Broadcast::of(&[], &[]);
+            let one = Broadcast::new(&[], &[]);
             sizes.batch = one.ok_or_else(|| Error::new("scalars broadcast"))?;
         }
         let Sizes { batch, rows, depth, cols, rights, transposed, .. } = sizes;
@@ -150,7 +150,7 @@ impl<O: IntegerProducts> Kernel for WideKernel<O> {
         }
         let product = IntegerProduct { rows, depth, cols, transposed: transposed[1] };
         product.check()?;
-        let planes = BytePlanes::of(&cx.input(a)?)?;
+        let planes = BytePlanes::new(&cx.input(a)?)?;
         let work = Work::products(&[planes.count(), batch.len(), rows, depth, cols]);
         cx.work(work.with(Arithmetic::Int8))?;
         let packed = if cx.is_constant(b) {
@@ -160,8 +160,8 @@ impl<O: IntegerProducts> Kernel for WideKernel<O> {
             None
         };
         let alpha = if O::IS_GEMM { cx.float32("alpha")? } else { 1.0 };
-        let (has_addend, of) = (cx.has_input(addend), PhantomData);
-        Ok(Self { product, batch, planes, packed, numbers, alpha, has_addend, of })
+        let (has_addend, marker) = (cx.has_input(addend), PhantomData);
+        Ok(Self { product, batch, planes, packed, numbers, alpha, has_addend, marker })
     }
 
     fn workspace(&self) -> Workspace {
