@@ -27,7 +27,7 @@ pub enum CompileError {
     Refused(#[from] Refusal),
     /// A single row of a layer's output does not fit the on-chip memory.
     #[error(
-        "layer {layer:?} ({operator}) needs {bytes} bytes of on-chip memory for one output row, {soc} has {room} (docs/hta-bytecode.md, rule \"rows\")"
+        "layer {layer:?} ({operator}) needs {bytes} bytes of on-chip memory for one output row, {soc} has {limit} (docs/hta-bytecode.md, rule \"rows\")"
     )]
     Rows {
         /// The layer.
@@ -39,7 +39,7 @@ pub enum CompileError {
         /// The SoC.
         soc: &'static str,
         /// On-chip memory of the SoC in bytes.
-        room: u32,
+        limit: u32,
     },
     /// Sizes exceed 32-bit addresses.
     #[error("the network's constants or activations exceed 32-bit addresses")]
@@ -70,7 +70,7 @@ pub fn compile(network: &Network<'_>, soc: &Soc) -> Result<Vec<u8>, CompileError
             operator: layer.map_or("", |layer| layer.op.kind().name()),
             bytes: fault.bytes,
             soc: soc.name,
-            room: soc.sram_bytes,
+            limit: soc.sram_bytes,
         }
     })?;
     let mut lowering = Lowering { network, soc, plan: &plan, pool, code: Vec::new() };

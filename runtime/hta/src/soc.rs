@@ -40,7 +40,7 @@ pub struct Limit {
 
 /// A layer or tensor that a SoC does not support. The message names the violated rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} {found}, {soc} supports {wanted} (docs/hta-bytecode.md, rule {rule:?})")]
+#[error("{what} {found}, {soc} supports {expected} (docs/hta-bytecode.md, rule {rule:?})")]
 pub struct Refusal {
     /// The layer or tensor.
     pub what: String,
@@ -49,7 +49,7 @@ pub struct Refusal {
     /// The SoC's name.
     pub soc: &'static str,
     /// The supported range.
-    pub wanted: String,
+    pub expected: String,
     /// The rule's name in `docs/hta-bytecode.md`.
     pub rule: &'static str,
 }
@@ -170,9 +170,9 @@ impl Soc {
         let kind = layer.op.kind();
         let what = format!("layer {:?} ({})", layer.name, kind.name());
         let Some(limit) = self.operators.iter().find(|limit| limit.kind == kind) else {
-            let taken: Vec<_> = self.operators.iter().map(|limit| limit.kind.name()).collect();
+            let supported: Vec<_> = self.operators.iter().map(|limit| limit.kind.name()).collect();
             let found = "has an unsupported operator".to_owned();
-            return Err(self.refusal("operators", what, found, taken.join(", ")));
+            return Err(self.refusal("operators", what, found, supported.join(", ")));
         };
         let count = layer.inputs.len();
         self.unless(count > limit.inputs, "inputs", &what, || {
@@ -189,8 +189,8 @@ impl Soc {
                 [window.taps().saturating_mul(x.shape[3]); 2]
             }
             (Op::Depthwise { window, .. }, Some((Some(x), Some(y)))) => {
-                let made = y.shape[3].checked_div(x.shape[3]).unwrap_or(0);
-                [window.taps(), window.taps().saturating_mul(made)]
+                let multiplier = y.shape[3].checked_div(x.shape[3]).unwrap_or(0);
+                [window.taps(), window.taps().saturating_mul(multiplier)]
             }
             (Op::FullyConnected { .. }, Some((Some(x), _))) => [x.len(); 2],
             _ => [0; 2],
@@ -215,9 +215,9 @@ impl Soc {
         self.unless(products > MAX_K, "sums", what, || {
             (format!("sums {products} products"), format!("at most {MAX_K}"))
         })?;
-        let room = usize::try_from(self.weight_bytes).unwrap_or(usize::MAX);
-        self.unless(weights > room, "weights", what, || {
-            (format!("has {weights} weights per channel"), format!("at most {room}"))
+        let limit = usize::try_from(self.weight_bytes).unwrap_or(usize::MAX);
+        self.unless(weights > limit, "weights", what, || {
+            (format!("has {weights} weights per channel"), format!("at most {limit}"))
         })
     }
 
@@ -245,11 +245,17 @@ impl Soc {
         if !is_beyond {
             return Ok(());
         }
-        let (found, wanted) = say();
-        Err(self.refusal(rule, what.to_owned(), found, wanted))
+        let (found, expected) = say();
+        Err(self.refusal(rule, what.to_owned(), found, expected))
     }
 
-    fn refusal(&self, rule: &'static str, what: String, found: String, wanted: String) -> Refusal {
-        Refusal { what, found, soc: self.name, wanted, rule }
+    fn refusal(
+        &self,
+        rule: &'static str,
+        what: String,
+        found: String,
+        expected: String,
+    ) -> Refusal {
+        Refusal { what, found, soc: self.name, expected, rule }
     }
 }

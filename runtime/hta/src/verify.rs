@@ -66,14 +66,14 @@ pub enum LoadError {
     )]
     Soc(u32),
     /// The program uses more on-chip memory than its SoC has.
-    #[error("the bytecode uses {found} bytes of on-chip memory, {soc} has {wanted}")]
+    #[error("the bytecode uses {found} bytes of on-chip memory, {soc} has {expected}")]
     Sram {
         /// Bytes that it uses.
         found: u32,
         /// The SoC.
         soc: &'static str,
         /// Bytes that the SoC has.
-        wanted: u32,
+        expected: u32,
     },
     /// An instruction is invalid.
     #[error("instruction {at} ({name}) {fault}")]
@@ -117,8 +117,8 @@ impl<'a> Program<'a> {
     pub fn from_image(image: Image<'a>, limits: &Limits) -> Result<Self, LoadError> {
         let soc = Soc::of_id(image.soc).ok_or(LoadError::Soc(image.soc))?;
         if image.sram_bytes > soc.sram_bytes {
-            let (found, wanted) = (image.sram_bytes, soc.sram_bytes);
-            return Err(LoadError::Sram { found, soc: soc.name, wanted });
+            let (found, expected) = (image.sram_bytes, soc.sram_bytes);
+            return Err(LoadError::Sram { found, soc: soc.name, expected });
         }
         let mut bytes = u64::from(image.ddr_bytes) + u64::from(image.sram_bytes);
         let sizes = image.inputs.iter().chain(&image.outputs).map(|&size| u64::from(size));

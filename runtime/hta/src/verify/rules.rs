@@ -126,8 +126,8 @@ fn convolution(conv: &Convolution, depth: u32, constants: &[u8], soc: &Soc) -> C
     }
     let len = products * u64::from(conv.outputs);
     if len > u64::from(soc.weight_bytes) {
-        let room = soc.weight_bytes;
-        return Err(format!("has {len} weights, {} has memory for {room}", soc.name));
+        let limit = soc.weight_bytes;
+        return Err(format!("has {len} weights, {} has memory for {limit}", soc.name));
     }
     let each = u64::from(conv.outputs);
     constant("weights", constants, conv.weights, len)?;

@@ -225,7 +225,7 @@ fn runs_want_what_the_program_says() {
     let input: &[u8] = &feeds[0];
     let mut scratch = vec![0; prepared.scratch_len()];
     let found = prepared.run(&[], &mut [], &mut scratch);
-    assert_eq!(found, Err(RunError::Inputs { found: 0, wanted: 1 }));
+    assert_eq!(found, Err(RunError::Inputs { found: 0, expected: 1 }));
     let found = prepared.run(&[input], &mut [], &mut scratch);
     assert!(matches!(found, Err(RunError::Outputs { found: 0, .. })), "{found:?}");
     let bytes = image(vec![load(0, 4), store(At::fixed(0), At::fixed(0), 4)]).encode().unwrap();
@@ -238,7 +238,7 @@ fn runs_want_what_the_program_says() {
     assert_eq!(found.unwrap_err().to_string(), "output 0 has 31 bytes, expected 32");
     let expected = scratch.len();
     let found = prepared.run(&[&input], &mut [&mut output], &mut scratch[1..]);
-    assert_eq!(found, Err(RunError::Scratch { found: expected - 1, wanted: expected }));
+    assert_eq!(found, Err(RunError::Scratch { found: expected - 1, expected }));
 }
 
 /// Runs each chunk on a thread.

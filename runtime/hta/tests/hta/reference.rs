@@ -16,9 +16,9 @@ pub(crate) fn run(network: &Network<'_>, inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
         };
         let inputs: Vec<_> = layer.inputs.iter().map(image).collect();
         let y = &network.tensors()[layer.output.0];
-        let made = compute(layer, &inputs, y);
-        assert_eq!(made.len(), y.len());
-        values[layer.output.0] = Some(made);
+        let computed = compute(layer, &inputs, y);
+        assert_eq!(computed.len(), y.len());
+        values[layer.output.0] = Some(computed);
     }
     network.outputs().iter().map(|id| values[id.0].clone().unwrap()).collect()
 }

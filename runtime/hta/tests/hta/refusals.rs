@@ -165,8 +165,8 @@ fn weights_and_encodings_are_checked() {
     let mut tensors = vec![tensor("x", [1, 1, 1, 4]), tensor("y", [1, 1, 1, 4])];
     tensors[1].encoding.zero_point = 4;
     let with_tensors = |tensors: &[Tensor<'static>], layers: Vec<Layer<'static>>, outputs| {
-        let made = Network::new(tensors.to_vec(), layers, vec![X], outputs);
-        made.map(|_| ()).unwrap_err().to_string()
+        let network = Network::new(tensors.to_vec(), layers, vec![X], outputs);
+        network.map(|_| ()).unwrap_err().to_string()
     };
     assert_eq!(
         with_tensors(&tensors, vec![layer(Op::Reshape)], vec![Y]),
@@ -190,8 +190,8 @@ fn layers_read_what_was_made_before() {
     let tensors =
         vec![tensor("x", [1, 1, 1, 4]), tensor("y", [1, 1, 1, 4]), tensor("z", [1, 1, 1, 4])];
     let with_layers = |layers: Vec<Layer<'static>>, inputs, outputs| {
-        let made = Network::new(tensors.clone(), layers, inputs, outputs);
-        made.map(|_| ()).unwrap_err().to_string()
+        let network = Network::new(tensors.clone(), layers, inputs, outputs);
+        network.map(|_| ()).unwrap_err().to_string()
     };
     let Layer { op, .. } = layer(Op::Softmax);
     let z = TensorId(2);

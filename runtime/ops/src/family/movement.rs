@@ -171,7 +171,7 @@ mod tests {
         }
         run = example.ints.iter().fold(run, |run, (dims, ints)| run.constant(tensor(dims, ints)));
         for bools in example.bools {
-            let values: Vec<Bool> = bools.iter().map(|&truth| Bool::from(truth)).collect();
+            let values: Vec<Bool> = bools.iter().map(|&value| Bool::from(value)).collect();
             run = run.constant(tensor(&[values.len()], &values));
         }
         let run = example.params.iter().fold(run, |run, &(name, setting)| match setting {

@@ -133,9 +133,9 @@ fn quantized_of<T: QuantizedType + Element + PartialEq>(
     let quantized = run.clone().then_quantize(dtype, scale, zero_point).run();
     let quantized = quantized.unwrap_or_else(|fault| panic!("{fault}"));
     assert_eq!(quantized.len(), numbers.len(), "kernels");
-    let taken = quantized.iter().zip(numbers).filter(|(kernel, _)| kernel.epilogue_steps == 1);
+    let matching = quantized.iter().zip(numbers).filter(|(kernel, _)| kernel.epilogue_steps == 1);
     let mut count = 0;
-    for (kernel, numbers) in taken {
+    for (kernel, numbers) in matching {
         let expected: Vec<T> = numbers.into_iter().map(|x| encoding.quantize(x)).collect();
         let found = kernel.outputs[0].values::<T>();
         let differs = found.iter().zip(&expected).position(|(found, expected)| found != expected);
@@ -155,7 +155,7 @@ pub(crate) fn assert_rounded(found: f32, exact: f64, tolerance: f64, name: &str)
     // Denormals have fewer digits.
     let bound = tolerance * f64::from(expected).abs() + 2.0 * f64::from(f32::from_bits(1));
     let is_near = found.is_finite() && expected.is_finite() && expected != 0.0 && apart <= bound;
-    assert!(same || is_near, "{of} is {found:e}, expected {expected:e}");
+    assert!(same || is_near, "{name} is {found:e}, expected {expected:e}");
 }
 
 /// Returns all pairs of 8-bit integers.

@@ -49,7 +49,7 @@ pub(crate) trait Reduce: Send + Sync + 'static {
 
 /// Defines the operator of the reduction `R`.
 pub(crate) const fn reduce<R: Reduce>() -> Def {
-    let def = Def::new::<Described<R>>(Kernels::<R>::TAKEN);
+    let def = Def::new::<Described<R>>(Kernels::<R>::KERNELS);
     #[cfg(test)]
     let def = def.tested(tests::all::<R>);
     def
@@ -94,7 +94,7 @@ struct Kernels<R>(PhantomData<fn() -> R>);
 impl<R: Reduce> Kernels<R> {
     const ALL: [KernelDef; 4] =
         [Numbers::<R>::DEF, ReduceGpu::<R>::DEF, QuantKernel::<R>::DEF, Bools::<R>::DEF];
-    const TAKEN: &'static [KernelDef] =
+    const KERNELS: &'static [KernelDef] =
         if R::By::SUPPORTS_BOOL { &Self::ALL } else { Self::ALL.split_at(3).0 };
 }
 
@@ -112,9 +112,9 @@ impl ReducedAxes {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
         let reduced = if node.flag("keepdims")? { Reduced::Stay } else { Reduced::Go };
         let shape = node.input(0)?.full_shape();
-        let given = AXES.read(node)?.unwrap_or_default();
-        let axes = resolve_axes(&given, shape.rank()).ok_or_else(|| {
-            Error::new(format!("axes {given:?} are not for a tensor of shape {shape}"))
+        let requested = AXES.read(node)?.unwrap_or_default();
+        let axes = resolve_axes(&requested, shape.rank()).ok_or_else(|| {
+            Error::new(format!("axes {requested:?} are not for a tensor of shape {shape}"))
         })?;
         if axes.is_empty() && !node.flag("noop_with_empty_axes")? {
             return Ok(Self { mask: (1 << shape.rank()) - 1, reduced });

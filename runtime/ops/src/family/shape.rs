@@ -122,7 +122,7 @@ impl Copied {
 /// How the output shape of a run is determined.
 enum RunShape {
     /// Equal to the input's.
-    Kept,
+    Unchanged,
     /// Fixed in the plan.
     Planned,
     /// As planned, except for axes that have the extent of an input axis.
@@ -134,7 +134,7 @@ enum RunShape {
 impl RunShape {
     fn new(x: Shape, y: Shape) -> Result<Self, Error> {
         if x == y {
-            return Ok(Self::Kept);
+            return Ok(Self::Unchanged);
         }
         let bounded = |shape: Shape| -> Vec<(usize, usize)> {
             let dims = shape.iter().enumerate();
@@ -160,7 +160,7 @@ impl RunShape {
         let from = io.inputs.shape(0)?;
         let planned = match self {
             Self::Planned => return Ok(()),
-            Self::Kept => return io.outputs.set_shape(0, from),
+            Self::Unchanged => return io.outputs.set_shape(0, from),
             Self::Carried { planned, .. } | Self::Rest { planned, .. } => planned.dims(),
         };
         let mut dims = [1; MAX_RANK];
@@ -177,7 +177,7 @@ impl RunShape {
                 let others: usize = dims.iter().product();
                 dims[*axis] = from.iter().product::<usize>().checked_div(others).unwrap_or(0);
             }
-            Self::Kept | Self::Planned => {}
+            Self::Unchanged | Self::Planned => {}
         }
         io.outputs.set_shape(0, dims)
     }

@@ -149,8 +149,8 @@ impl Kernel for Rows {
         let Self(row) = self;
         let &Row { channels, length, past: before, .. } = row;
         let (x, weight) = (inputs.get::<f32>(X)?, inputs.get::<f32>(WEIGHT)?);
-        let given = |port| if inputs.has(port) { inputs.get::<f32>(port) } else { Ok(&[][..]) };
-        let (bias, past) = (given(BIAS)?, given(PAST)?);
+        let optional = |port| if inputs.has(port) { inputs.get::<f32>(port) } else { Ok(&[][..]) };
+        let (bias, past) = (optional(BIAS)?, optional(PAST)?);
         // An absent state stands for zeros.
         let past_of = |at: usize| past.get(at * before..(at + 1) * before).unwrap_or(&[]);
         let grain = row_grain(length);

@@ -176,12 +176,12 @@ mod tests {
                 expected[at..at + 2].copy_from_slice(&exact(&line, n, k));
             }
         }
-        let given = (n != len).then_some(n as i64);
-        let run = dft(&tensor(dims, &x), given, axis as i64).int("onesided", half);
+        let dft_len = (n != len).then_some(n as i64);
+        let run = dft(&tensor(dims, &x), dft_len, axis as i64).int("onesided", half);
         let y = settled_on_any_threads(&run);
         assert_near(&y.values::<f32>(), &expected, 4e-6);
         let doubles: Vec<f64> = x.iter().map(|&x| x.into()).collect();
-        let run = dft(&tensor(dims, &doubles), given, axis as i64).int("onesided", half);
+        let run = dft(&tensor(dims, &doubles), dft_len, axis as i64).int("onesided", half);
         assert_near(&run.one().values::<f64>(), &expected, 1e-12);
     }
 

@@ -73,7 +73,7 @@ impl Equation {
             let x = node.input(port)?;
             let term = Term::read(term).map_err(fault)?;
             let rest = x.rank().checked_sub(term.letters());
-            let rest = rest.filter(|&rest| term.behind.is_some() || rest == 0);
+            let rest = rest.filter(|&rest| term.after.is_some() || rest == 0);
             let rest = rest.ok_or_else(|| {
                 fault(format!("expected a label for each axis of input {port}, which is {x}"))
             })?;
@@ -84,7 +84,7 @@ impl Equation {
             Some(right) => Term::read(right).map_err(fault)?,
             None => Term::implied(&inputs),
         };
-        if output.behind.is_none() && longest > 0 {
+        if output.after.is_none() && longest > 0 {
             return Err(fault("expected an ellipsis in the output as well".to_owned()));
         }
         let output = output.labels(longest);
@@ -130,7 +130,7 @@ impl Equation {
 /// One operand: the letters before and after an ellipsis, or all letters and `None`.
 struct Term {
     before: Vec<Label>,
-    behind: Option<Vec<Label>>,
+    after: Option<Vec<Label>>,
 }
 
 impl Term {
@@ -142,10 +142,10 @@ impl Term {
             }
         };
         Ok(match text.split_once("...") {
-            Some((before, behind)) => {
-                Self { before: letters(before)?, behind: Some(letters(behind)?) }
+            Some((before, after)) => {
+                Self { before: letters(before)?, after: Some(letters(after)?) }
             }
-            None => Self { before: letters(text)?, behind: None },
+            None => Self { before: letters(text)?, after: None },
         })
     }
 
@@ -156,19 +156,19 @@ impl Term {
             inputs.iter().flatten().copied().filter(|&label| label < ELLIPSIS).collect();
         all.sort_unstable();
         let once = all.chunk_by(|a, b| a == b).filter(|same| same.len() == 1);
-        Self { before: Vec::new(), behind: Some(once.flatten().copied().collect()) }
+        Self { before: Vec::new(), after: Some(once.flatten().copied().collect()) }
     }
 
     fn letters(&self) -> usize {
-        self.before.len() + self.behind.as_ref().map_or(0, Vec::len)
+        self.before.len() + self.after.as_ref().map_or(0, Vec::len)
     }
 
     /// Returns the labels, with `rest` axes for the ellipsis.
     fn labels(self, rest: usize) -> Vec<Label> {
-        let Self { mut before, behind } = self;
-        if let Some(behind) = behind {
+        let Self { mut before, after } = self;
+        if let Some(after) = after {
             before.extend((0..rest as Label).rev().map(|axis| ELLIPSIS + axis));
-            before.extend(behind);
+            before.extend(after);
         }
         before
     }

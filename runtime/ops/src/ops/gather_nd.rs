@@ -74,8 +74,8 @@ impl Movement for GatherNd {
         if batches.any(|(a, b)| a.bound() != b.bound()) {
             return Err(refused(&format!("the same {batch_dims} axes before")));
         }
-        let behind = shape.iter().skip(batch_dims + depth);
-        let dims: Vec<Dim> = outer.iter().copied().chain(behind).collect();
+        let after = shape.iter().skip(batch_dims + depth);
+        let dims: Vec<Dim> = outer.iter().copied().chain(after).collect();
         cx.set_output(0, data.with_shape(Shape::of_dims(&dims)?))
     }
 
@@ -109,9 +109,9 @@ impl Movement for GatherNd {
         })?;
         let mut dims = [0; MAX_RANK];
         let (outer, depth) = (&index_dims[..index_dims.len() - 1], tuples.depth);
-        let behind = &data_dims[self.batch_dims + depth..];
-        dims.iter_mut().zip(outer.iter().chain(behind)).for_each(|(to, &dim)| *to = dim);
-        outputs.set_shape(0, &dims[..outer.len() + behind.len()])
+        let after = &data_dims[self.batch_dims + depth..];
+        dims.iter_mut().zip(outer.iter().chain(after)).for_each(|(to, &dim)| *to = dim);
+        outputs.set_shape(0, &dims[..outer.len() + after.len()])
     }
 }
 

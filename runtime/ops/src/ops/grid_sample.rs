@@ -203,17 +203,17 @@ impl<T: Number> Taps<T> {
                 Mode::Linear | Mode::Cubic => rule.position(place.to_f64(), len),
             };
             let (first, weights, along) = rule.weights(position);
-            let (before, mut made) = (*self, 0);
+            let (before, mut count) = (*self, 0);
             for (offset, weight) in before.offsets.iter().zip(before.weights).take(before.count) {
                 for (step, by) in weights.iter().enumerate().take(along) {
                     if let Some(at) = rule.element(first + step as f64, len) {
-                        self.offsets[made] = offset * len + at;
-                        self.weights[made] = weight.mul(T::from_f64(*by));
-                        made += 1;
+                        self.offsets[count] = offset * len + at;
+                        self.weights[count] = weight.mul(T::from_f64(*by));
+                        count += 1;
                     }
                 }
             }
-            self.count = made;
+            self.count = count;
         }
     }
 

@@ -152,8 +152,8 @@ impl Kernel for Doubles {
 
 /// Returns the neighbouring channels of `channel` among `len`.
 fn window(size: usize, channel: usize, len: usize) -> Range<usize> {
-    let (before, behind) = ((size - 1) / 2, size / 2);
-    channel.saturating_sub(before)..len.min(channel.saturating_add(behind).saturating_add(1))
+    let (before, after) = ((size - 1) / 2, size / 2);
+    channel.saturating_sub(before)..len.min(channel.saturating_add(after).saturating_add(1))
 }
 
 /// GPU kernel: one element per work item.

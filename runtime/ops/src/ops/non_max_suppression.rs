@@ -81,7 +81,7 @@ struct Selected {
     /// Lists of boxes processed concurrently.
     parts: usize,
     /// The most boxes per batch, and in all batches.
-    room: usize,
+    capacity: usize,
     all: usize,
     /// The most rows of the output.
     rows: usize,
@@ -90,18 +90,18 @@ struct Selected {
 impl Kernel for Selected {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let (boxes, scores) = (cx.input(0)?, cx.input(1)?);
-        let room = boxes.shape().get(1).copied().unwrap_or(0);
-        positions_fit(room)?;
-        let lists = scores.len() / room.max(1);
+        let capacity = boxes.shape().get(1).copied().unwrap_or(0);
+        positions_fit(capacity)?;
+        let lists = scores.len() / capacity.max(1);
         let parts = if scores.len() < GRAIN { 1 } else { cx.threads().min(lists).max(1) };
         let boxes_format =
             if cx.flag("center_point_box")? { Boxes::Middle } else { Boxes::Corners };
         let rows = cx.output(0)?.len() / 3;
-        Ok(Self { boxes: boxes_format, parts, room, all: boxes.len() / 4, rows })
+        Ok(Self { boxes: boxes_format, parts, capacity, all: boxes.len() / 4, rows })
     }
 
     fn workspace(&self) -> Workspace {
-        let entries = self.parts.saturating_mul(self.room);
+        let entries = self.parts.saturating_mul(self.capacity);
         let rows = self.rows.saturating_mul(3);
         let table = Workspace::of::<f32>(self.all.saturating_mul(NUMBERS));
         table.and::<u64>(entries).and::<i64>(rows)
@@ -127,7 +127,7 @@ impl Kernel for Selected {
             Ok(())
         })?;
         let table = table.as_chunks::<NUMBERS>().0;
-        let entries = io.scratch.take::<u64>(self.parts * self.room)?;
+        let entries = io.scratch.take::<u64>(self.parts * self.capacity)?;
         // Each list has space for `rule.most` rows; unused rows are marked and skipped when the lists are copied to the
         // output.
         let (lists, list_len) = (scores.len() / count.max(1), rule.most * 3);
@@ -137,7 +137,7 @@ impl Kernel for Selected {
             y,
             of_part * list_len,
             entries,
-            self.room,
+            self.capacity,
             |part, y, entries| {
                 for (list, y) in (part * of_part..).zip(y.chunks_exact_mut(list_len)) {
                     let (batch, class) = (list / classes, list % classes);
@@ -237,7 +237,7 @@ mod tests {
             let scores = &scores[(batch * 9 + class) * 2000..][..2000];
             let mut order: Vec<usize> = (0..2000).collect();
             order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
-            let mut kept: Vec<i64> = Vec::new();
+            let mut selected: Vec<i64> = Vec::new();
             for at in order {
                 let at = (batch * 2000 + at) as i64;
                 let span = |i: i64, n: usize| {
@@ -254,11 +254,11 @@ mod tests {
                     let area = |i| (0..2).map(|n| span(i, n).1 - span(i, n).0).product::<f64>();
                     shared / (area(at) + area(other) - shared) > f64::from(0.1f32)
                 };
-                if kept.len() < 50 && !kept.iter().any(overlaps) {
-                    kept.push(at);
+                if selected.len() < 50 && !selected.iter().any(overlaps) {
+                    selected.push(at);
                 }
             }
-            for at in kept {
+            for at in selected {
                 expected.extend([batch as i64, class as i64, at - batch as i64 * 2000]);
             }
         }

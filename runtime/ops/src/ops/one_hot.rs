@@ -104,8 +104,8 @@ impl Hot {
         };
         let dims = inputs.shape(0)?;
         let mut extents = [0; MAX_RANK];
-        let (before, behind) = dims.split_at(self.axis);
-        let all = before.iter().chain([&self.depth]).chain(behind);
+        let (before, after) = dims.split_at(self.axis);
+        let all = before.iter().chain([&self.depth]).chain(after);
         extents.iter_mut().zip(all).for_each(|(to, &extent)| *to = extent);
         let extents = &extents[..=dims.len()];
         let AxisSplit { outer, len, inner } = AxisSplit::at(extents, self.axis);

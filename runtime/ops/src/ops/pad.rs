@@ -152,9 +152,9 @@ impl Pad {
 }
 
 /// Returns the padded extent, or `None` if the pads crop more than the axis has.
-fn padded(extent: usize, [before, behind]: [isize; 2]) -> Option<usize> {
-    let kept = extent.checked_add_signed(before.min(0))?.checked_add_signed(behind.min(0))?;
-    kept.checked_add_signed(before.max(0))?.checked_add_signed(behind.max(0))
+fn padded(extent: usize, [before, after]: [isize; 2]) -> Option<usize> {
+    let cropped = extent.checked_add_signed(before.min(0))?.checked_add_signed(after.min(0))?;
+    cropped.checked_add_signed(before.max(0))?.checked_add_signed(after.max(0))
 }
 
 fn pads(node: &Node<'_>, x: &TensorDesc) -> Result<Pad, Error> {
@@ -182,9 +182,9 @@ fn pads(node: &Node<'_>, x: &TensorDesc) -> Result<Pad, Error> {
         )));
     }
     let mut pads = vec![[0; 2]; x.rank()];
-    let (before, behind) = sides.split_at(count);
-    for ((&axis, &before), &behind) in axes.iter().zip(before).zip(behind) {
-        pads[axis] = [before, behind];
+    let (before, after) = sides.split_at(count);
+    for ((&axis, &before), &after) in axes.iter().zip(before).zip(after) {
+        pads[axis] = [before, after];
     }
     Ok(Pad { pads, beyond })
 }

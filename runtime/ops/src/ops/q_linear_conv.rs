@@ -206,7 +206,7 @@ mod tests {
     /// 2-D kernels over 3-D images: one of 2 planes, and one with a plane of padding after it.
     #[test]
     fn three_spatial_axes() {
-        let run = |depth: usize, behind: i64, kernel: &[usize], w: &[i8]| {
+        let run = |depth: usize, after: i64, kernel: &[usize], w: &[i8]| {
             let x: Vec<u8> = (1..=depth as u8 * 4).collect();
             let one = || tensor(&[], &[1f32]);
             bench("QLinearConv")
@@ -218,7 +218,7 @@ mod tests {
                 .constant(tensor(&[], &[0i8]))
                 .constant(one())
                 .constant(tensor(&[], &[0u8]))
-                .ints("pads", &[0, 0, 0, behind, 0, 0])
+                .ints("pads", &[0, 0, 0, after, 0, 0])
                 .one()
                 .values::<u8>()
         };

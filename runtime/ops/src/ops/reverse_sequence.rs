@@ -72,10 +72,10 @@ impl Movement for ReverseSequence {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let (x, dims) = (inputs.get_bits::<B>(0)?, inputs.shape(0)?);
         let lens = Indices::get(&inputs, 1)?;
-        let &[outer, middle, ref behind @ ..] = dims else {
+        let &[outer, middle, ref after @ ..] = dims else {
             return Err(ExecError::bad_value(0, 0));
         };
-        let inner: usize = behind.iter().product();
+        let inner: usize = after.iter().product();
         let (steps, batch) = if self.time_axis == 0 { (outer, middle) } else { (middle, outer) };
         if lens.len() != batch {
             return Err(ExecError::bad_value(lens.len() as i64, 0));

@@ -135,7 +135,8 @@ impl Kernel for Turned {
         let Self(rule) = self;
         let &Rule { packed, elements, pairs, is_interleaved } = rule;
         let (x, cos, sin) = (inputs.get(X)?, inputs.get(COS)?, inputs.get(SIN)?);
-        let given = if inputs.has(POSITIONS) { Some(inputs.get::<i64>(POSITIONS)?) } else { None };
+        let positions =
+            if inputs.has(POSITIONS) { Some(inputs.get::<i64>(POSITIONS)?) } else { None };
         let dims = inputs.shape(X)?;
         let ((Some(heads), &[batch, length, _]) | (None, &[batch, heads, length, _])) =
             (packed, dims)
@@ -143,15 +144,18 @@ impl Kernel for Turned {
             return Err(ExecError::bad_value(dims.len() as i64, X));
         };
         let known = cos.len() / pairs;
-        if given.map_or(known, <[i64]>::len) != batch * length || sin.len() != cos.len() {
+        if positions.map_or(known, <[i64]>::len) != batch * length || sin.len() != cos.len() {
             return Err(ExecError::bad_value(known as i64, COS));
         }
         let angles_of = |place: usize| {
-            let row = match given {
-                Some(given) => usize::try_from(given[place]).ok().filter(|&row| row < known),
+            let row = match positions {
+                Some(positions) => {
+                    usize::try_from(positions[place]).ok().filter(|&row| row < known)
+                }
                 None => Some(place),
             };
-            let refused = || ExecError::bad_value(given.map_or(0, |given| given[place]), place);
+            let refused =
+                || ExecError::bad_value(positions.map_or(0, |positions| positions[place]), place);
             let from = row.ok_or_else(refused)? * pairs;
             Ok([&cos[from..][..pairs], &sin[from..][..pairs]])
         };

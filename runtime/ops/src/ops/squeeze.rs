@@ -39,8 +39,8 @@ impl View for Squeeze {
             }
             (0..dims.len()).filter(|&axis| dims[axis].exact() == Some(1)).collect()
         };
-        let kept = dims.iter().enumerate().filter(|(axis, _)| !dropped.contains(axis));
-        Shape::of_dims(&kept.map(|(_, &dim)| dim).collect::<Vec<_>>())
+        let remaining = dims.iter().enumerate().filter(|(axis, _)| !dropped.contains(axis));
+        Shape::of_dims(&remaining.map(|(_, &dim)| dim).collect::<Vec<_>>())
     }
 }
 

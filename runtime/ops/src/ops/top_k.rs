@@ -69,7 +69,7 @@ struct Best {
     /// Blocks processed concurrently, each with an entry per element of the axis.
     parts: usize,
     /// The u64 words that the entries of a part take.
-    room: usize,
+    capacity: usize,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
 
@@ -81,12 +81,12 @@ impl Kernel for Best {
         positions_fit(len)?;
         let (run, width) = of_any!(x.dtype(), T => (Self::execute_of::<T> as _, width::<T>()))?;
         let parts = if x.len() < GRAIN { 1 } else { cx.threads().min(outer).max(1) };
-        let room = len * width;
-        Ok(Self { axis, is_greatest: cx.flag("largest")?, parts, room, run })
+        let capacity = len * width;
+        Ok(Self { axis, is_greatest: cx.flag("largest")?, parts, capacity, run })
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::of::<u64>(self.parts.saturating_mul(self.room))
+        Workspace::of::<u64>(self.parts.saturating_mul(self.capacity))
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -107,7 +107,7 @@ impl Best {
         let k = count_of(requested, len).ok_or(ExecError::bad_value(requested, 0))?;
         let values = io.outputs.take::<T>(0)?;
         let indices = io.outputs.take::<i64>(1)?;
-        let entries = io.scratch.take::<u64>(self.parts * self.room)?;
+        let entries = io.scratch.take::<u64>(self.parts * self.capacity)?;
         let (values, indices) =
             (&mut values[..outer * k * inner], &mut indices[..outer * k * inner]);
         let blocks = outer.div_ceil(self.parts);
@@ -116,7 +116,7 @@ impl Best {
             indices,
             blocks * block,
             entries,
-            self.room,
+            self.capacity,
             |part, indices, entries| {
                 for (at, indices) in indices.chunks_exact_mut(block).enumerate() {
                     let x = &x[(part * blocks + at) * len * inner..][..len * inner];

@@ -66,7 +66,7 @@ impl Movement for Trilu {
                 // it.
                 let diagonal = ((first + at) % rows) as i64;
                 let column = |at: i64| usize::try_from(at.max(0)).map_or(cols, |at| at.min(cols));
-                let (zeros, kept) = if self.keeps_upper {
+                let (zeros, copied) = if self.keeps_upper {
                     let from = column(diagonal.saturating_add(k));
                     (0..from, from..cols)
                 } else {
@@ -74,7 +74,7 @@ impl Movement for Trilu {
                     (to..cols, 0..to)
                 };
                 y[zeros].fill(B::default());
-                y[kept.clone()].copy_from_slice(&x[kept]);
+                y[copied.clone()].copy_from_slice(&x[copied]);
             }
             Ok(())
         })?;
@@ -187,11 +187,11 @@ mod tests {
 
     #[test]
     fn what_is_no_matrix_is_refused() {
-        let given = |dims: &[usize]| -> Bench {
+        let bench_with = |dims: &[usize]| -> Bench {
             bench("Trilu").input(tensor(dims, &vec![0u8; dims.iter().product()]))
         };
-        assert_eq!(given(&[2]).error(), "input 0 is u8[2], expected matrices");
-        let error = given(&[2, 2]).input(tensor(&[2], &[0i64, 1])).error();
+        assert_eq!(bench_with(&[2]).error(), "input 0 is u8[2], expected matrices");
+        let error = bench_with(&[2, 2]).input(tensor(&[2], &[0i64, 1])).error();
         assert_eq!(error, "input 1 is i64[2], expected one element");
     }
 }

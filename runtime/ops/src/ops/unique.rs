@@ -67,7 +67,7 @@ struct Groups {
     axis: Option<usize>,
     is_sorted: bool,
     /// The most slices.
-    room: usize,
+    capacity: usize,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
 
@@ -75,14 +75,14 @@ impl Kernel for Groups {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
         let axis = if cx.has_param("axis") { Some(cx.axis("axis", x.rank())?) } else { None };
-        let room = split(x.shape(), axis).len;
-        positions_fit(room)?;
+        let capacity = split(x.shape(), axis).len;
+        positions_fit(capacity)?;
         let run = of_any!(x.dtype(), T => Self::execute_of::<T>)?;
-        Ok(Self { axis, is_sorted: cx.flag("sorted")?, room, run })
+        Ok(Self { axis, is_sorted: cx.flag("sorted")?, capacity, run })
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::of::<u32>(self.room).and::<u32>(self.room).and::<u32>(self.room)
+        Workspace::of::<u32>(self.capacity).and::<u32>(self.capacity).and::<u32>(self.capacity)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -103,9 +103,9 @@ impl Groups {
         let (x, dims) = (io.inputs.get::<T>(0)?, io.inputs.shape(0)?);
         let split @ AxisSplit { outer, len, inner } = split(dims, self.axis);
         let [order, groups, places] = [
-            io.scratch.take::<u32>(self.room)?,
-            io.scratch.take::<u32>(self.room)?,
-            io.scratch.take::<u32>(self.room)?,
+            io.scratch.take::<u32>(self.capacity)?,
+            io.scratch.take::<u32>(self.capacity)?,
+            io.scratch.take::<u32>(self.capacity)?,
         ];
         let (order, groups, places) = (&mut order[..len], &mut groups[..len], &mut places[..len]);
         (0..).zip(&mut *order).for_each(|(at, slot)| *slot = at);

@@ -194,9 +194,9 @@ impl Plan {
                 continue;
             };
             let (before, rest) = out.split_at_mut(pads[2].min(width) * channels);
-            let (pixels, behind) = rest.split_at_mut(inside * channels);
+            let (pixels, after) = rest.split_at_mut(inside * channels);
             before.fill(0.0);
-            behind.fill(0.0);
+            after.fill(0.0);
             let from = &image[(plane * input[1] + line) * input[2] * strides[0]..];
             dispatch(isa, Pixels { from, strides, channels, to: pixels });
         }

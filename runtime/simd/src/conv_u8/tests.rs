@@ -605,8 +605,8 @@ fn transposed_convolutions_that_contradict_themselves_are_refused() {
     assert!(!plan.fill(&mut table[1..]));
     let padding = [0; 4];
     let input = Input { data: &[0u8; 12], stride: 3, zero_point: 0, padding: &padding };
-    let run = |input: &Input<'_, u8>, packed: &[i8], table: &[u32], rows: usize, room: usize| {
-        let mut to = vec![0; room];
+    let run = |input: &Input<'_, u8>, packed: &[i8], table: &[u32], rows: usize, len: usize| {
+        let mut to = vec![0; len];
         plan.run(0..rows, input, (packed, &[]), table, &[], Output::I32(&mut to), 2)
     };
     assert_eq!(run(&input, &packed, &table, 25, 50), Ok(()));
@@ -621,8 +621,8 @@ fn transposed_convolutions_that_contradict_themselves_are_refused() {
         Window { output: [1, 4, 4], strides: [1, 2, 2], ..Window::square([2, 2], 2, 1, 0) };
     let plan = Transposed::new(window, 1, 3, 2).unwrap();
     let packed = vec![0; plan.packed_len()];
-    let run = |data: &[u8], rows: Range<usize>, room: usize, bias: &[i32]| {
-        let (input, mut to) = (Input { data, ..input }, vec![0; room]);
+    let run = |data: &[u8], rows: Range<usize>, len: usize, bias: &[i32]| {
+        let (input, mut to) = (Input { data, ..input }, vec![0; len]);
         plan.run(rows, &input, (&packed, &[]), &[], bias, Output::I32(&mut to), 8)
     };
     assert_eq!(run(&[0; 12], 0..4, 32, &[]), Ok(()));

@@ -88,7 +88,7 @@ fn real_numbers_have_half_a_spectrum() {
         let mut signals = signals(len, 4);
         signals.iter_mut().flatten().for_each(|x| x[1] = 0.0);
         let expected: Vec<_> = signals.iter().map(|signal| exact(signal)).collect();
-        let given: Vec<Vec<[f64; 2]>> = if fft.is_halved() {
+        let input: Vec<Vec<[f64; 2]>> = if fft.is_halved() {
             let halved = |x: &Vec<[f64; 2]>| x.chunks(2).map(|x| [x[0][0], x[1][0]]).collect();
             signals.iter().map(halved).collect()
         } else {
@@ -97,7 +97,7 @@ fn real_numbers_have_half_a_spectrum() {
         let mut table = vec![0f32; fft.table_len()];
         fft.fill(&mut table);
         for &isa in Isa::available() {
-            let mut data = spread::<f32, 4>(&given, fft.memory_len(4));
+            let mut data = spread::<f32, 4>(&input, fft.memory_len(4));
             let mut beside = vec![f32::NAN; fft.memory_len(4)];
             fft.run_on::<f32, 4>(isa, &table, &mut data, &mut beside);
             assert_spectra::<f32, 4>(&data, &expected, fft.bins(), 1e-6);

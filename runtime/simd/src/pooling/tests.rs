@@ -51,7 +51,7 @@ fn windows() -> Vec<Window> {
 }
 
 /// Returns, for each window of some rows, its pixels inside the image, and its taps inside the image or the padding.
-fn pixels(window: &Window, rows: Range<usize>, behind: [usize; 3]) -> Vec<(Vec<usize>, usize)> {
+fn pixels(window: &Window, rows: Range<usize>, after: [usize; 3]) -> Vec<(Vec<usize>, usize)> {
     let [_, height, width] = window.output;
     let [depth, tall, wide] = window.kernel;
     let mut all = Vec::new();
@@ -66,7 +66,7 @@ fn pixels(window: &Window, rows: Range<usize>, behind: [usize; 3]) -> Vec<(Vec<u
             }
             padded += usize::from((0..3).all(|i| {
                 at[i] * window.strides[i] + tap[i] * window.dilations[i]
-                    < window.pads[i] + window.input[i] + behind[i]
+                    < window.pads[i] + window.input[i] + after[i]
             }));
         }
         all.push((inside, padded));
@@ -84,11 +84,11 @@ fn check(window: &Window, channels: usize, gap: usize, rows: Range<usize>) {
     let mut x = Guarded::at_end(&noise(x_len));
     let x_quantized: Vec<u8> = x.iter().map(|x| (x * 127.0 + 128.0) as u8).collect();
     let mut x_quantized = Guarded::at_end(&x_quantized);
-    let behind = [0, 1, 2];
-    let expected = pixels(window, rows.clone(), behind);
+    let after = [0, 1, 2];
+    let expected = pixels(window, rows.clone(), after);
     let y_len = len(expected.len(), y_stride, channels);
     for &isa in Isa::available() {
-        for divisor in [None, Some(Divisor::Inside), Some(Divisor::Padded(behind))] {
+        for divisor in [None, Some(Divisor::Inside), Some(Divisor::Padded(after))] {
             let mut y = Guarded::at_end(&vec![-7.5; y_len]);
             let image = Image { data: x.slice(), stride: x_stride };
             pool_on(isa, window, channels, image, divisor, rows.clone(), y.slice(), y_stride);

@@ -150,7 +150,7 @@ fn meets<Q: Quantized + PartialEq + std::fmt::Debug>(all: &[Q], zeros: [Q; 3]) {
                     .map(|(a, b)| if operation == Meeting::Sum { a + b } else { a * b })
                     .collect();
                 let expected = converted(isa, quantize, &numbers);
-                assert_eq!(y, expected, "{isa:?} {of:?} {a} {b} {c}");
+                assert_eq!(y, expected, "{isa:?} {operation:?} {a} {b} {c}");
             }
         }
     }

@@ -87,8 +87,8 @@ fn run(isa: Isa, case: Case, numbers: &Numbers) -> Vec<f32> {
     let [c, k] = layer.channels;
     let fenced = |values: &[f32]| Guarded::new(values, edge);
     let mut packed = fenced(&vec![f32::NAN; packed_len_on(isa, tile, layer.channels)]);
-    let mut room = fenced(&vec![f32::NAN; c * k]);
-    pack_on(isa, tile, &fenced(&numbers.weights), layer.channels, &mut packed, &mut room);
+    let mut buffer = fenced(&vec![f32::NAN; c * k]);
+    pack_on(isa, tile, &fenced(&numbers.weights), layer.channels, &mut packed, &mut buffer);
     let plan = Plan::new(isa, tile, &layer);
     let mut workspace = fenced(&vec![f32::NAN; plan.workspace_len()]);
     let (x, bias) = (fenced(&numbers.x), fenced(&numbers.bias));
@@ -479,13 +479,13 @@ fn layers_make_no_thread_heap_calls() {
     for (isa, tile) in every_form() {
         let plan = Plan::new(isa, tile, &layer);
         let mut packed = vec![0.0; packed_len_on(isa, tile, layer.channels)];
-        let (mut room, mut y) = (vec![0.0; 600], vec![0.0; 81 * 30]);
+        let (mut buffer, mut y) = (vec![0.0; 600], vec![0.0; 81 * 30]);
         let mut workspace = vec![0.0; plan.workspace_len()];
         let epilogue = Epilogue { activation: Activation::Gelu, ..Epilogue::default() };
         // Other tests may allocate meanwhile, if the count is not per thread.
         let quiet = (0..1000).any(|_| {
             let before = udo_api::guard::thread_heap_calls();
-            pack_on(isa, tile, &numbers.weights, layer.channels, &mut packed, &mut room);
+            pack_on(isa, tile, &numbers.weights, layer.channels, &mut packed, &mut buffer);
             let plan = Plan::new(isa, tile, &layer);
             let rows = 0..tile_rows(tile, &layer);
             plan.conv(rows, &numbers.x, &packed, &mut y, &epilogue, &mut workspace);

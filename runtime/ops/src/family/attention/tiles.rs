@@ -33,7 +33,7 @@ pub(crate) trait Storage: Element {
     fn widen<'a>(
         x: (&'a [Self], usize),
         extents: [usize; 2],
-        room: &'a mut [f32],
+        buffer: &'a mut [f32],
     ) -> (&'a [f32], usize);
     fn store(x: &[f32], y: &mut [Self]);
     /// Returns the output as f32 if it can be computed in place.
@@ -72,12 +72,12 @@ macro_rules! halves {
             fn widen<'a>(
                 (x, step): (&'a [Self], usize),
                 [rows, cols]: [usize; 2],
-                room: &'a mut [f32],
+                buffer: &'a mut [f32],
             ) -> (&'a [f32], usize) {
-                for (row, to) in room.chunks_exact_mut(cols.max(1)).take(rows).enumerate() {
+                for (row, to) in buffer.chunks_exact_mut(cols.max(1)).take(rows).enumerate() {
                     to.iter_mut().zip(&x[row * step..]).for_each(|(to, x)| *to = x.number());
                 }
-                (room, cols)
+                (buffer, cols)
             }
 
             fn store(x: &[f32], y: &mut [Self]) {
@@ -521,17 +521,17 @@ impl Tile {
         &self,
         arguments: &Arguments<'a, T>,
         mask: &Mask,
-        room: &'a mut [f32],
+        buffer: &'a mut [f32],
     ) -> Option<(&'a [f32], usize)> {
         let &Self { batch, head, query, count, key, keys, .. } = self;
         let cols = mask.len.checked_sub(key)?.min(keys);
         let (from, step) = (mask.at([batch, head, query]) + key, mask.step());
         let rows = if step == 0 { 1 } else { count };
         if !mask.is_bool && cols == keys {
-            let (x, apart) = T::widen((&arguments.numbers[from..], step), [rows, keys], room);
+            let (x, apart) = T::widen((&arguments.numbers[from..], step), [rows, keys], buffer);
             return Some((x, if step == 0 { 0 } else { apart }));
         }
-        for (row, to) in room.chunks_exact_mut(keys).take(rows).enumerate() {
+        for (row, to) in buffer.chunks_exact_mut(keys).take(rows).enumerate() {
             let from = from + row * step;
             // Keys past the mask's end are masked out elsewhere, so any finite value will do.
             to[cols..].fill(0.0);
@@ -543,7 +543,7 @@ impl Tile {
                 numbers.for_each(|(to, x)| *to = x.number());
             }
         }
-        Some((room, if step == 0 { 0 } else { keys }))
+        Some((buffer, if step == 0 { 0 } else { keys }))
     }
 
     /// Adds `shares * values` of the block to the rescaled outputs of earlier blocks.

@@ -110,9 +110,14 @@ impl<B: Binary> GpuKernel for BinaryGpu<B> {
         let expression = B::OPENCL.unwrap_or_default();
         let launch = if let Some(element) = self.integer {
             let operands = [plain(element, "a", 0), plain(element, "b", 1)];
-            self.operands.launch("udo_binary", &operands, element, &format!("ys[i] = {of}"))?
+            self.operands.launch(
+                "udo_binary",
+                &operands,
+                element,
+                &format!("ys[i] = {expression}"),
+            )?
         } else {
-            let y = format!("UDO_STORE(ys, i, {of})");
+            let y = format!("UDO_STORE(ys, i, {expression})");
             let operands = [real("a", 0), real("b", 1)];
             self.operands.launch("udo_binary", &operands, "UDO_STORAGE", &y)?
         };
@@ -154,11 +159,11 @@ impl<R: Repeated> GpuKernel for RepeatedGpu<R> {
         // Loads each operand into a separate variable, then combines them in order.
         let operand = |port: usize| {
             let Operand { element, read } = real(&format!("x_{port}"), port);
-            let taken = match port {
+            let take = match port {
                 0 => "float y = x_0".to_owned(),
                 _ => format!("{{ const float x = x_{port}; y = {}; }}", R::OPENCL),
             };
-            Operand { element, read: format!("{read}; {taken}") }
+            Operand { element, read: format!("{read}; {take}") }
         };
         let operands: Vec<_> = (0..count).map(operand).collect();
         let y = match R::END {
@@ -173,7 +178,7 @@ impl<R: Repeated> GpuKernel for RepeatedGpu<R> {
 /// The function `L` of an element and two limits.
 pub(super) struct LimitedGpu<L> {
     len: usize,
-    given: [bool; 2],
+    is_given: [bool; 2],
     marker: PhantomData<fn() -> L>,
 }
 
@@ -201,19 +206,19 @@ impl<L: Limited> LimitedGpu<L> {
 
 impl<L: Limited> GpuKernel for LimitedGpu<L> {
     const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
-        let ([i, ..], [has_low, has_high]) = (item.global_id, kernel.given);
+        let ([i, ..], [has_low, has_high]) = (item.global_id, kernel.is_given);
         let low = if has_low { buffers.load(1, 0)? } else { f32::NEG_INFINITY };
         let high = if has_high { buffers.load(2, 0)? } else { f32::INFINITY };
         buffers.store(0, i, L::apply(buffers.load(0, i)?, low, high))
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let given = [1, 2].map(|port| cx.has_input(port));
-        Ok(Self { len: cx.output(0)?.len(), given, marker: PhantomData })
+        let is_given = [1, 2].map(|port| cx.has_input(port));
+        Ok(Self { len: cx.output(0)?.len(), is_given, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        let [low, high] = self.given;
+        let [low, high] = self.is_given;
         // An absent limit reads port 0, and its value is not used.
         let ports = [Some(0), low.then_some(1), high.then_some(2)];
         let launch = Launch::new(Self::TEXT, "udo_limited")
@@ -371,8 +376,8 @@ impl<F: Ternary> TernaryGpu<F> {
 
     fn item<B: Bits>(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
         let [c, a, b] = self.operands.places(i);
-        let truth = buffers.get::<Bool>(0, c)?.get();
-        let y = F::apply(truth, buffers.get_bits::<B>(1, a)?, buffers.get_bits::<B>(2, b)?);
+        let condition = buffers.get::<Bool>(0, c)?.get();
+        let y = F::apply(condition, buffers.get_bits::<B>(1, a)?, buffers.get_bits::<B>(2, b)?);
         buffers.set_bits(0, i, y)
     }
 }
@@ -389,8 +394,8 @@ impl<F: Ternary> GpuKernel for TernaryGpu<F> {
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
         let y = format!("ys[i] = {}", F::OPENCL);
-        let truth = Operand { element: "uchar", read: "const bool c = x0[p0] != 0".to_owned() };
-        let operands = [truth, plain(self.element, "a", 1), plain(self.element, "b", 2)];
+        let condition = Operand { element: "uchar", read: "const bool c = x0[p0] != 0".to_owned() };
+        let operands = [condition, plain(self.element, "a", 1), plain(self.element, "b", 2)];
         info.push_launch(self.operands.launch("udo_ternary", &operands, self.element, &y)?);
         Ok(())
     }
@@ -399,7 +404,7 @@ impl<F: Ternary> GpuKernel for TernaryGpu<F> {
 /// The bitwise or logical function `L`.
 pub(super) struct BitsGpu<L> {
     operands: Operands,
-    is_of_truths: bool,
+    is_bool: bool,
     element: &'static str,
     item: Item<Self>,
     marker: PhantomData<fn() -> L>,
@@ -409,7 +414,7 @@ impl<L: Logic + Bitwise> BitsGpu<L> {
     const RULES: &'static [PortRule] = &[input(0, L::TYPES), input_like(1, 0), output_like(0, 0)];
     pub(super) const DEF: KernelDef = KernelDef::gpu::<Self>(L::NAME).ports(Self::RULES);
 
-    fn truth(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
+    fn bool_item(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
         let [a, b] = self.operands.places(i);
         let [a, b] = [buffers.get::<Bool>(0, a)?, buffers.get::<Bool>(1, b)?];
         buffers.set(0, i, Bool::from(L::apply(a.get().into(), b.get().into()) != 0))
@@ -449,20 +454,20 @@ impl<L: Logic + Bitwise> GpuKernel for BitsGpu<L> {
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let dtype = cx.input(0)?.dtype();
-        let is_of_truths = dtype == Some(DType::Bool);
-        let item = if is_of_truths {
-            Self::truth
+        let is_bool = dtype == Some(DType::Bool);
+        let item = if is_bool {
+            Self::bool_item
         } else {
             of_width!(dtype, B => Self::bits::<B> as Item<Self>)?
         };
         let (operands, element) = (Operands::new(cx)?, width(dtype));
-        Ok(Self { operands, is_of_truths, element, item, marker: PhantomData })
+        Ok(Self { operands, is_bool, element, item, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
         let y = format!("ys[i] = {}", <L as Bitwise>::OPENCL);
         let operand = |name: &str, port: usize| {
-            if self.is_of_truths {
+            if self.is_bool {
                 let read = format!("const bool {name} = x{port}[p{port}] != 0");
                 return Operand { element: self.element, read };
             }
@@ -478,7 +483,7 @@ impl<L: Logic + Bitwise> GpuKernel for BitsGpu<L> {
 pub(super) struct PredicateGpu<P> {
     len: usize,
     params: [bool; 2],
-    is_of_truths: bool,
+    is_bool: bool,
     marker: PhantomData<fn() -> P>,
 }
 
@@ -491,7 +496,7 @@ impl<P: Predicate> PredicateGpu<P> {
 impl<P: Predicate> GpuKernel for PredicateGpu<P> {
     const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
         let [i, ..] = item.global_id;
-        let x = if kernel.is_of_truths {
+        let x = if kernel.is_bool {
             f64::from(u8::from(buffers.get::<Bool>(0, i)?.get()))
         } else {
             buffers.load(0, i)?.into()
@@ -501,17 +506,14 @@ impl<P: Predicate> GpuKernel for PredicateGpu<P> {
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
-        let is_of_truths = x.dtype() == Some(DType::Bool);
+        let is_bool = x.dtype() == Some(DType::Bool);
         let params = P::params(cx)?;
-        Ok(Self { len: x.len(), params, is_of_truths, marker: PhantomData })
+        Ok(Self { len: x.len(), params, is_bool, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        let (element, x) = if self.is_of_truths {
-            ("uchar", "xs[i] != 0")
-        } else {
-            ("UDO_STORAGE", "UDO_LOAD(xs, i)")
-        };
+        let (element, x) =
+            if self.is_bool { ("uchar", "xs[i] != 0") } else { ("UDO_STORAGE", "UDO_LOAD(xs, i)") };
         let text = format!(
             "{EXACT}__kernel void udo_predicate(__global const {element} *xs, __global uchar *ys,\n    \
              const int p, const int q) {{\n    const size_t i = get_global_id(0);\n    \

@@ -70,7 +70,7 @@ impl<L: Limited> Op for Described<L> {
 /// The CPU kernel of `L`.
 struct NumberKernel<L> {
     /// Which limits are inputs.
-    given: [bool; 2],
+    is_given: [bool; 2],
     extents: Extents,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
     marker: PhantomData<fn() -> L>,
@@ -95,8 +95,8 @@ impl<L: Limited> Kernel for NumberKernel<L> {
             Some(DType::Bf16) => half_precision::<L, Bf16>,
             _ => of_number!(dtype, T => execute::<L, T>)?,
         };
-        let given = [1, 2].map(|port| cx.has_input(port));
-        Ok(Self { given, extents: Extents::new(cx)?, run, marker: PhantomData })
+        let is_given = [1, 2].map(|port| cx.has_input(port));
+        Ok(Self { is_given, extents: Extents::new(cx)?, run, marker: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -107,7 +107,7 @@ impl<L: Limited> Kernel for NumberKernel<L> {
 impl<L> NumberKernel<L> {
     /// Returns a limit, if the node has it.
     fn limit<T: Element>(&self, inputs: &Inputs<'_>, side: usize) -> Result<Option<T>, ExecError> {
-        if !self.given[side] {
+        if !self.is_given[side] {
             return Ok(None);
         }
         let found = inputs.get::<T>(side + 1)?.first().copied();
@@ -186,16 +186,16 @@ mod tests {
 
     fn limits_may_be_left_out<L: Limited>() {
         let x = [i8::MIN, -3, 0, 5, i8::MAX];
-        for given in [[false, false], [true, false], [false, true], [true, true]] {
+        for is_given in [[false, false], [true, false], [false, true], [true, true]] {
             let [low, high] = [-2i8, 4];
             let add = |run: crate::testing::Bench, is_given, limit| {
                 if is_given { run.input(tensor(&[], &[limit])) } else { run.absent() }
             };
-            let run = add(bench(L::NAME).input(tensor(&[5], &x)), given[0], low);
-            let y = add(run, given[1], high).one().values::<i8>();
-            let low = if given[0] { low } else { i8::MIN };
-            let high = if given[1] { high } else { i8::MAX };
-            assert_eq!(y, x.map(|x| L::apply(x, low, high)), "{given:?}");
+            let run = add(bench(L::NAME).input(tensor(&[5], &x)), is_given[0], low);
+            let y = add(run, is_given[1], high).one().values::<i8>();
+            let low = if is_given[0] { low } else { i8::MIN };
+            let high = if is_given[1] { high } else { i8::MAX };
+            assert_eq!(y, x.map(|x| L::apply(x, low, high)), "{is_given:?}");
         }
     }
 

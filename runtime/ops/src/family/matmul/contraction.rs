@@ -97,7 +97,7 @@ pub(crate) enum Arrangement {
 /// Elements are copied or summed over the axes that the order lacks.
 #[derive(Clone, Debug)]
 pub(crate) struct Sums {
-    kept: Positions,
+    retained: Positions,
     outer: Positions,
     /// Extent and stride of the innermost summed axis.
     len: usize,
@@ -107,18 +107,18 @@ pub(crate) struct Sums {
 impl Arrangement {
     /// Returns the arrangement of a tensor into the axes `order`, in their order.
     pub(crate) fn new(x: &[LabeledAxis], order: &[Label]) -> Self {
-        let kept: Vec<LabeledAxis> =
+        let retained: Vec<LabeledAxis> =
             order.iter().filter_map(|&label| find(x, label)).copied().collect();
-        if kept.len() < x.len() || !is_dense(x) {
+        if retained.len() < x.len() || !is_dense(x) {
             let others = x.iter().filter(|axis| !order.contains(&axis.label));
             let summed = Positions::new(&others.copied().collect::<Vec<_>>());
             let (outer, len, stride) = summed.split_last();
-            return Self::Summed(Sums { kept: Positions::new(&kept), outer, len, stride });
+            return Self::Summed(Sums { retained: Positions::new(&retained), outer, len, stride });
         }
-        if kept == x {
+        if retained == x {
             return Self::Same;
         }
-        let perm = kept.iter().filter_map(|axis| x.iter().position(|other| other == axis));
+        let perm = retained.iter().filter_map(|axis| x.iter().position(|other| other == axis));
         let shape = x.iter().map(|axis| axis.len).collect();
         Self::Permuted(Permutation { shape, perm: perm.collect() })
     }
@@ -132,7 +132,7 @@ impl Arrangement {
         match self {
             Self::Same => 0,
             Self::Permuted(permutation) => permutation.shape.iter().product(),
-            Self::Summed(sums) => sums.kept.len(),
+            Self::Summed(sums) => sums.retained.len(),
         }
     }
 
@@ -173,20 +173,21 @@ impl Sums {
         x: &[T],
         y: &mut [T],
     ) -> Result<(), ExecError> {
-        if self.kept.dims.is_empty() {
+        if self.retained.dims.is_empty() {
             y.fill(self.sum(x));
             return Ok(());
         }
-        let inner: usize = self.kept.dims[1..].iter().product();
+        let inner: usize = self.retained.dims[1..].iter().product();
         let work = inner.saturating_mul(self.outer.len()).saturating_mul(self.len);
         let grain = GRAIN.div_ceil(work.max(1));
         parallel.chunks_mut(y, grain * inner, |chunk, y| {
             let mut dims = [1; MAX_RANK];
-            dims[..self.kept.dims.len()].copy_from_slice(&self.kept.dims);
+            dims[..self.retained.dims.len()].copy_from_slice(&self.retained.dims);
             dims[0] = y.len() / inner.max(1);
-            let x = x.get(chunk * grain * self.kept.strides[0]..).unwrap_or_default();
-            let kept = StridedIter::new(&dims[..self.kept.dims.len()], [self.kept.strides]);
-            for (y, [at]) in y.iter_mut().zip(kept) {
+            let x = x.get(chunk * grain * self.retained.strides[0]..).unwrap_or_default();
+            let retained =
+                StridedIter::new(&dims[..self.retained.dims.len()], [self.retained.strides]);
+            for (y, [at]) in y.iter_mut().zip(retained) {
                 *y = self.sum(x.get(at..).unwrap_or_default());
             }
             Ok(())

@@ -192,14 +192,14 @@ mod tests {
         y
     }
 
-    fn check<N: LaneNorm>(dims: &[usize], split: AxisSplit, given: impl Fn(Bench) -> Bench) {
+    fn check<N: LaneNorm>(dims: &[usize], split: AxisSplit, configure: impl Fn(Bench) -> Bench) {
         let floats: Vec<f32> = noise(dims.iter().product()).iter().map(|x| x * 4.0).collect();
         let doubles: Vec<f64> = floats.iter().copied().map(f64::from).collect();
         let expected = expected::<N>(&doubles, split);
-        let run = given(bench(N::NAME).input(tensor(dims, &floats)));
+        let run = configure(bench(N::NAME).input(tensor(dims, &floats)));
         let y = if N::GPU.is_some() { on_gpu_too(&run, 1e-6) } else { run.one() };
         assert_near(&y.values::<f32>(), &expected, 1e-6);
-        let y = given(bench(N::NAME).input(tensor(dims, &doubles))).one();
+        let y = configure(bench(N::NAME).input(tensor(dims, &doubles))).one();
         assert_near(&y.values::<f64>(), &expected, 1e-12);
     }
 

@@ -58,8 +58,8 @@ impl<P: GlobalPool> Described<P> {
 }
 
 const fn rules<T: Element>() -> &'static [PortRule] {
-    struct Of<T>(PhantomData<fn() -> T>);
-    impl<T: Element> Of<T> {
+    struct Rules<T>(PhantomData<fn() -> T>);
+    impl<T: Element> Rules<T> {
         const RULES: &'static [PortRule] = &[input(0, T::DTYPE.set()), output_like(0, 0)];
     }
     Of::<T>::RULES

@@ -164,12 +164,12 @@ mod tests {
         let expected: Vec<T> =
             x.iter().map(|&x| y_is.quantize(U::apply(x_is.dequantize(x), alpha))).collect();
         let x = tensor(&[1, len], &x);
-        let given = |feed: fn(crate::testing::Bench, Tensor) -> crate::testing::Bench| {
+        let run_with = |feed: fn(crate::testing::Bench, Tensor) -> crate::testing::Bench| {
             let run = bench(name).threads(3).input(x.clone());
             numbers.clone().into_iter().fold(run, feed).one().values::<T>()
         };
-        assert_eq!(given(crate::testing::Bench::input), expected, "{name}");
-        assert_eq!(given(crate::testing::Bench::constant), expected, "{name}");
+        assert_eq!(run_with(crate::testing::Bench::input), expected, "{name}");
+        assert_eq!(run_with(crate::testing::Bench::constant), expected, "{name}");
         let run = bench(name).input(tensor(&[2], &all[..2]).bounded(&[Dim::UpTo(70)]));
         let y = numbers.into_iter().fold(run, crate::testing::Bench::input).one();
         assert_eq!((y.dims(), y.values::<T>()), (vec![2], expected[..2].to_vec()));

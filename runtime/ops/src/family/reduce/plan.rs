@@ -64,7 +64,7 @@ pub(super) struct Plan {
     /// Columns per block; 1 for a row.
     width: usize,
     /// Offsets of the first blocks, each of `width` outputs.
-    kept: Grid,
+    retained: Grid,
     /// Offsets of the blocks that contribute to the same outputs.
     reduced: Grid,
 }
@@ -84,7 +84,7 @@ impl Plan {
             rank: 0,
             block: 1,
             width: 1,
-            kept: Grid::POINT,
+            retained: Grid::POINT,
             reduced: Grid::POINT,
         };
         for (axis, &dim) in dims.iter().enumerate().take(MAX_RANK) {
@@ -128,7 +128,7 @@ impl Plan {
         };
         let mut stride = self.block;
         for &(dim, is_reduced) in outer {
-            let grid = if is_reduced { &mut self.reduced } else { &mut self.kept };
+            let grid = if is_reduced { &mut self.reduced } else { &mut self.retained };
             grid.push(dim, stride);
             stride *= dim;
         }
@@ -141,7 +141,7 @@ impl Plan {
 
     /// Returns the elements of the output.
     pub(super) fn len(&self) -> usize {
-        self.kept.len() * self.width
+        self.retained.len() * self.width
     }
 
     /// Returns the number of input elements per output element.
@@ -158,13 +158,17 @@ impl Plan {
 
     /// Returns the reduced axis, if all reduced axes are adjacent.
     pub(super) fn axis_split(&self) -> Option<AxisSplit> {
-        let is_one = self.reduced.rank == 0 && self.kept.rank <= 1;
-        is_one.then(|| AxisSplit { outer: self.kept.len(), len: self.count(), inner: self.width })
+        let is_one = self.reduced.rank == 0 && self.retained.rank <= 1;
+        is_one.then(|| AxisSplit {
+            outer: self.retained.len(),
+            len: self.count(),
+            inner: self.width,
+        })
     }
 
     /// Returns the offsets of the elements that contribute to output `place`.
     pub(super) fn elements(&self, place: usize) -> impl Iterator<Item = usize> {
-        let first = self.kept.at(place / self.width) + place % self.width;
+        let first = self.retained.at(place / self.width) + place % self.width;
         (0..self.reduced.len()).flat_map(move |index| {
             let first = first + self.reduced.at(index);
             (first..first + self.block).step_by(self.width)
@@ -180,14 +184,14 @@ impl Plan {
         while !left.is_empty() {
             let column = place % self.width;
             let len = left.len().min(self.width - column);
-            let (part, behind) = left.split_at_mut(len);
+            let (part, after) = left.split_at_mut(len);
             part.fill(A::none());
-            let at = self.kept.at(place / self.width);
+            let at = self.retained.at(place / self.width);
             for index in 0..self.reduced.len() {
                 let block = &x[at + self.reduced.at(index)..][..self.block];
                 self.fold_block::<A, T>(block, column, part);
             }
-            (place, left) = (place + len, behind);
+            (place, left) = (place + len, after);
         }
     }
 

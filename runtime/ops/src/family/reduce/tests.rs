@@ -31,12 +31,12 @@ fn numbers<R: Reduce>(len: usize) -> Vec<f32> {
 
 /// Reduces `x` along axes by the definition.
 fn expected<R: Reduce>(dims: &[usize], axes: &[usize], x: &[f64]) -> Vec<f64> {
-    let kept: Vec<usize> = (0..dims.len()).filter(|axis| !axes.contains(axis)).collect();
-    let len = kept.iter().map(|&axis| dims[axis]).product();
+    let retained: Vec<usize> = (0..dims.len()).filter(|axis| !axes.contains(axis)).collect();
+    let len = retained.iter().map(|&axis| dims[axis]).product();
     let mut groups = vec![Vec::new(); len];
     for (i, &x) in x.iter().enumerate() {
         let at = |axis: usize| i / dims[axis + 1..].iter().product::<usize>() % dims[axis];
-        groups[kept.iter().fold(0, |group, &axis| group * dims[axis] + at(axis))].push(x);
+        groups[retained.iter().fold(0, |group, &axis| group * dims[axis] + at(axis))].push(x);
     }
     groups.iter().map(|group| R::TEST(group)).collect()
 }
@@ -181,18 +181,19 @@ fn axes_come_in_any_form<R: Reduce>() {
 fn a_nan_stays_wherever_it_is<R: Reduce>() {
     for (dims, axis) in [([2, 3], 1), ([2, 70], 1), ([2, 5001], 1), ([70, 2], 0), ([33, 19], 0)] {
         let x: Vec<f32> = numbers::<R>(dims[0] * dims[1]).iter().map(|x| x.abs()).collect();
-        let kept = |at: usize| if axis == 1 { at / dims[1] } else { at % dims[1] };
+        let retained = |at: usize| if axis == 1 { at / dims[1] } else { at % dims[1] };
         let run = |x: &[f32]| along(bench(R::NAME).input(tensor(&dims, x)), &[axis]);
         let plain = run(&x).one().values::<f32>();
         for at in [0, 1, dims[1], x.len() / 2, x.len() - 1] {
             let x = with(&x, at, f32::NAN);
             let y = run(&x).one().values::<f32>();
             for (i, (y, plain)) in y.iter().zip(&plain).enumerate() {
-                let found = if i == kept(at) { y.is_nan() } else { y.to_bits() == plain.to_bits() };
+                let found =
+                    if i == retained(at) { y.is_nan() } else { y.to_bits() == plain.to_bits() };
                 assert!(found, "{} with a NaN at {at} of {dims:?}: {y} at {i}", R::NAME);
             }
             let y = along(bench(R::NAME).input(tensor(&dims, &doubles(&x))), &[axis]).one();
-            let is_nan = |(i, y): (usize, f64)| y.is_nan() == (i == kept(at));
+            let is_nan = |(i, y): (usize, f64)| y.is_nan() == (i == retained(at));
             assert!(y.values::<f64>().into_iter().enumerate().all(is_nan), "{}", R::NAME);
         }
     }

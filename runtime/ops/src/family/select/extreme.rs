@@ -111,8 +111,8 @@ impl<E: Extreme> Sought<E> {
         })?;
         let mut extents = [1; MAX_RANK];
         let gone = usize::from(!self.keeps_axis);
-        let kept = dims.iter().enumerate().filter(|(axis, _)| *axis != self.axis);
-        for (axis, &dim) in kept {
+        let remaining = dims.iter().enumerate().filter(|(axis, _)| *axis != self.axis);
+        for (axis, &dim) in remaining {
             extents[axis - if axis > self.axis { gone } else { 0 }] = dim;
         }
         io.outputs.set_shape(0, &extents[..dims.len() - gone])
@@ -128,7 +128,7 @@ impl<E: Extreme> Sought<E> {
         let (mut place, mut left) = (first, y);
         while !left.is_empty() {
             let (block, column) = (place / inner, place % inner);
-            let (part, behind) = left.split_at_mut(left.len().min(inner - column).min(COLUMNS));
+            let (part, after) = left.split_at_mut(left.len().min(inner - column).min(COLUMNS));
             let columns = &x[block * len * inner + column..];
             let mut found = [0; COLUMNS];
             if part.len() == COLUMNS {
@@ -139,7 +139,7 @@ impl<E: Extreme> Sought<E> {
                 }
             }
             part.iter_mut().zip(found).for_each(|(y, at)| *y = i64::from(at));
-            (place, left) = (place + part.len(), behind);
+            (place, left) = (place + part.len(), after);
         }
     }
 

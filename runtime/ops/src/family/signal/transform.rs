@@ -217,13 +217,13 @@ impl<T: Lane + Element> Group<'_, T> {
             // and odd ones imaginary parts, which is their order in memory.
             let known = self.line.len.min(len).min(self.line.window.map_or(len, <[T]>::len));
             let x = self.line.x[start..].iter().step_by(self.line.step).take(known);
-            let (given, rest) = data[..len].split_at_mut(known);
+            let (input_part, rest) = data[..len].split_at_mut(known);
             match self.line.window {
                 Some(window) => {
                     let multiply = |((to, &x), &w): ((&mut [T; L], &T), &T)| to[lane] = x * w;
-                    given.iter_mut().zip(x).zip(window).for_each(multiply);
+                    input_part.iter_mut().zip(x).zip(window).for_each(multiply);
                 }
-                None => given.iter_mut().zip(x).for_each(|(to, &x)| to[lane] = x),
+                None => input_part.iter_mut().zip(x).for_each(|(to, &x)| to[lane] = x),
             }
             return rest.iter_mut().for_each(|to| to[lane] = T::default());
         }

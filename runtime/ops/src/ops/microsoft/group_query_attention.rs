@@ -112,9 +112,9 @@ mod tests {
             let mut caches = None;
             let mut rows = Vec::new();
             for places in [0..4, 4..7, 7..8, 8..9] {
-                let made = with(bench_with(places, caches.take())).all();
-                rows.extend(made[0].values::<f32>());
-                let [_, keys, values] = <[Tensor; 3]>::try_from(made).ok().unwrap();
+                let outputs = with(bench_with(places, caches.take())).all();
+                rows.extend(outputs[0].values::<f32>());
+                let [_, keys, values] = <[Tensor; 3]>::try_from(outputs).ok().unwrap();
                 caches = Some([keys, values]);
             }
             let expected =
@@ -128,24 +128,27 @@ mod tests {
 
     #[test]
     fn a_cache_with_room_is_written_behind_what_it_has() {
-        let room = |x: &[f32]| tensor(&[1, 1, 6, SIZE], x);
+        let cache = |x: &[f32]| tensor(&[1, 1, 6, SIZE], x);
         let past: Vec<f32> = noise(6 * SIZE);
-        let made = shared(bench_with(3..5, Some([room(&past), room(&past)]))).all();
-        assert_eq!(made[1].dims(), [1, 1, 6, SIZE]);
-        let values = made[2].values::<f32>();
+        let outputs = shared(bench_with(3..5, Some([cache(&past), cache(&past)]))).all();
+        assert_eq!(outputs[1].dims(), [1, 1, 6, SIZE]);
+        let values = outputs[2].values::<f32>();
         assert_eq!(values[..3 * SIZE], past[..3 * SIZE]);
         assert_eq!(values[5 * SIZE..], [0.0; SIZE]);
     }
 
     #[test]
     fn how_many_keys_there_are_may_be_said_in_the_run() {
-        let room = || tensor(&[1, 1, 6, SIZE], &noise(6 * SIZE));
-        for (places, past) in [(0..5, None), (3..5, Some([room(), room()]))] {
+        let cache = || tensor(&[1, 1, 6, SIZE], &noise(6 * SIZE));
+        for (places, past) in [(0..5, None), (3..5, Some([cache(), cache()]))] {
             let run = |total: fn(Bench, Tensor) -> Bench| {
                 shared(given_with(places.clone(), past.clone(), total)).all()
             };
-            for (known, said) in run(Bench::constant).iter().zip(run(Bench::input)) {
-                assert_eq!((known.dims(), known.values::<f32>()), (said.dims(), said.values()));
+            for (known, computed) in run(Bench::constant).iter().zip(run(Bench::input)) {
+                assert_eq!(
+                    (known.dims(), known.values::<f32>()),
+                    (computed.dims(), computed.values())
+                );
             }
         }
     }

@@ -48,7 +48,7 @@ impl Movement for Assert {
         let (x, y) = (inputs.get_bits::<B>(0)?, outputs.take_bits::<B>(0)?);
         y[..x.len()].copy_from_slice(x);
         outputs.set_shape(0, inputs.shape(0)?)?;
-        match inputs.get::<Bool>(1)?.iter().position(|truth| !truth.get()) {
+        match inputs.get::<Bool>(1)?.iter().position(|flag| !flag.get()) {
             Some(at) => Err(ExecError::bad_value(0, at)),
             None => Ok(()),
         }
