@@ -163,7 +163,7 @@ impl Prepared {
             padding: take(padding)?,
         };
         for block in &self.blocks {
-            for iteration in 0..block.trips {
+            for iteration in 0..block.iterations {
                 for step in &block.steps {
                     self.step(step, iteration, &mut memory, parallel)?;
                 }

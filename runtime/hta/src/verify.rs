@@ -47,7 +47,7 @@ pub struct Program<'a> {
 /// Instructions with a repeat count; 1 outside of loops.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
-    pub(crate) trips: u32,
+    pub(crate) iterations: u32,
     pub(crate) body: Vec<Instruction>,
     /// Index of the first instruction.
     first: usize,
@@ -199,11 +199,11 @@ fn prepared_bytes(instruction: &Instruction) -> Option<u64> {
 /// Splits code into blocks; loops cannot be nested.
 fn blocks(code: &[Instruction]) -> Result<Vec<Block>, LoadError> {
     let mut blocks = Vec::new();
-    let mut current = Block { trips: 1, body: Vec::new(), first: 0 };
+    let mut current = Block { iterations: 1, body: Vec::new(), first: 0 };
     let mut is_loop = false;
     for (at, instruction) in code.iter().enumerate() {
         let begins = match instruction {
-            Instruction::Loop(op) => Some(op.trips),
+            Instruction::Loop(op) => Some(op.iterations),
             Instruction::End(_) => None,
             _ => {
                 current.body.push(*instruction);
@@ -217,7 +217,7 @@ fn blocks(code: &[Instruction]) -> Result<Vec<Block>, LoadError> {
             return Err(LoadError::Instruction { at, name, fault: fault.to_owned() });
         }
         is_loop = !is_loop;
-        let next = Block { trips: begins.unwrap_or(1), body: Vec::new(), first: at + 1 };
+        let next = Block { iterations: begins.unwrap_or(1), body: Vec::new(), first: at + 1 };
         blocks.push(std::mem::replace(&mut current, next));
     }
     if is_loop {
@@ -241,7 +241,7 @@ struct Run<'a> {
 impl Run<'_> {
     fn block(&mut self, block: &Block) -> Result<(), LoadError> {
         let numbered = || (block.first..).zip(&block.body);
-        for iteration in 0..block.trips {
+        for iteration in 0..block.iterations {
             for (at, instruction) in numbered() {
                 spend(&mut self.left.instructions, 1, "instructions", self.limits.instructions)?;
                 let Some(access) = access(instruction) else { continue };

@@ -19,7 +19,7 @@ const ALIGNMENT: usize = 64;
 /// Instructions with a repeat count.
 #[derive(Debug)]
 pub(super) struct Block {
-    pub(super) trips: u32,
+    pub(super) iterations: u32,
     pub(super) steps: Vec<Step>,
 }
 
@@ -124,7 +124,7 @@ impl Program<'_> {
         for block in &self.blocks {
             let steps = block.body.iter().map(|one| maker.step(one).ok_or(PrepareError));
             let steps = steps.collect::<Result<Vec<_>, _>>()?;
-            blocks.push(Block { trips: block.trips, steps });
+            blocks.push(Block { iterations: block.iterations, steps });
         }
         let sizes = |sizes: &[u32]| sizes.iter().map(|&size| size as usize).collect();
         let [from, to] = self.loaded;

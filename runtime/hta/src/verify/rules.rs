@@ -15,7 +15,7 @@ type Checked = Result<(), String>;
 /// Checks an instruction.
 pub(super) fn check(instruction: &Instruction, constants: &[u8], soc: &Soc) -> Checked {
     match instruction {
-        Instruction::Loop(op) => least("trips", op.trips, 1),
+        Instruction::Loop(op) => least("iterations", op.iterations, 1),
         Instruction::End(_) => Ok(()),
         Instruction::Load(transfer) | Instruction::Store(transfer) => lines(&transfer.lines),
         Instruction::Copy(copied) => lines(copied),

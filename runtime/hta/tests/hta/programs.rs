@@ -39,14 +39,14 @@ fn refused(code: Vec<Instruction>, expected: &str) {
     assert_eq!(Program::load(&bytes, &Limits::DEFAULT).unwrap_err().to_string(), expected);
 }
 
-const TRIPS: Instruction = Instruction::Loop(Loop { trips: 4 });
+const FOUR_ITERATIONS: Instruction = Instruction::Loop(Loop { iterations: 4 });
 const END: Instruction = Instruction::End(End {});
 
 #[test]
 fn loops_step_through_memory() {
     let down = At { address: 24, step: -8 };
     let up = At { address: 0, step: 8 };
-    let code = vec![load(8, 4), TRIPS, store(At { address: 32, ..down }, up, 1), END];
+    let code = vec![load(8, 4), FOUR_ITERATIONS, store(At { address: 32, ..down }, up, 1), END];
     let bytes = image(code).encode().unwrap();
     let input: Vec<u8> = (0..32).collect();
     let expected: Vec<u8> = (0..4).rev().flat_map(|row| row * 8..row * 8 + 8).collect();
@@ -62,7 +62,7 @@ fn accesses_are_held_to_memory() {
     );
     let beyond = store(At { address: 16, step: -8 }, At::fixed(0), 1);
     refused(
-        vec![load(0, 4), TRIPS, beyond, END],
+        vec![load(0, 4), FOUR_ITERATIONS, beyond, END],
         "instruction 2 (Store) accesses Rows { memory: Chip, at: At { address: 16, step: -8 }, count: 1, width: 8, pitch: 8 }, but that memory has 64 bytes, in iteration 3",
     );
     refused(
@@ -89,14 +89,14 @@ fn accesses_are_held_to_memory() {
 #[test]
 fn loops_neither_nest_nor_stay_open() {
     refused(
-        vec![TRIPS, load(0, 4), TRIPS],
+        vec![FOUR_ITERATIONS, load(0, 4), FOUR_ITERATIONS],
         "instruction 2 (Loop) is inside a loop, expected its End",
     );
     refused(vec![load(0, 4), END], "instruction 1 (End) is outside a loop");
-    refused(vec![TRIPS, load(0, 4)], "the bytecode ends inside a loop");
+    refused(vec![FOUR_ITERATIONS, load(0, 4)], "the bytecode ends inside a loop");
     refused(
-        vec![Instruction::Loop(Loop { trips: 0 }), END],
-        "instruction 0 (Loop) has trips of 0, expected at least 1",
+        vec![Instruction::Loop(Loop { iterations: 0 }), END],
+        "instruction 0 (Loop) has iterations of 0, expected at least 1",
     );
 }
 
