@@ -52,9 +52,9 @@ pub enum CompileError {
 /// Returns an error if the SoC does not support a layer, or its memory is too small.
 pub fn compile(network: &Network<'_>, soc: &Soc) -> Result<Vec<u8>, CompileError> {
     for id in network.inputs.iter().filter(|id| !network.inner.contains(id)) {
-        network.tensors.get(id.0).map_or(Ok(()), |input| soc.takes_input(input))?;
+        network.tensors.get(id.0).map_or(Ok(()), |input| soc.check_input(input))?;
     }
-    network.layers.iter().try_for_each(|layer| soc.takes(layer, &network.tensors))?;
+    network.layers.iter().try_for_each(|layer| soc.check_layer(layer, &network.tensors))?;
     let mut pool = Pool::default();
     let mut constants = Vec::new();
     // Tensors that runs load come first and together, so that a run can keep only this part of the constants.

@@ -138,12 +138,12 @@ impl Soc {
     };
 
     /// Returns the SoC with this name.
-    pub fn named(name: &str) -> Option<&'static Self> {
+    pub fn from_name(name: &str) -> Option<&'static Self> {
         SOCS.iter().find(|soc| soc.name == name)
     }
 
     /// Returns the SoC with this id.
-    pub fn of_id(id: u32) -> Option<&'static Self> {
+    pub fn from_id(id: u32) -> Option<&'static Self> {
         SOCS.iter().find(|soc| soc.id == id)
     }
 
@@ -151,9 +151,9 @@ impl Soc {
     ///
     /// # Errors
     /// Returns the first violated rule.
-    pub fn takes_input(&self, input: &Tensor<'_>) -> Result<(), Refusal> {
+    pub fn check_input(&self, input: &Tensor<'_>) -> Result<(), Refusal> {
         let what = format!("input {:?}", input.name);
-        self.takes_tensor(&what, input)?;
+        self.check_tensor(&what, input)?;
         let channels = input.shape[3];
         let is_wide = channels > self.input_channels;
         self.unless(is_wide, "input channels", &what, || {
@@ -166,7 +166,7 @@ impl Soc {
     ///
     /// # Errors
     /// Returns the first violated rule.
-    pub fn takes(&self, layer: &Layer<'_>, tensors: &[Tensor<'_>]) -> Result<(), Refusal> {
+    pub fn check_layer(&self, layer: &Layer<'_>, tensors: &[Tensor<'_>]) -> Result<(), Refusal> {
         let kind = layer.op.kind();
         let what = format!("layer {:?} ({})", layer.name, kind.name());
         let Some(limit) = self.operators.iter().find(|limit| limit.kind == kind) else {
@@ -180,7 +180,7 @@ impl Soc {
         })?;
         for &id in layer.inputs.iter().chain([&layer.output]) {
             if let Some(tensor) = tensors.get(id.0) {
-                self.takes_tensor(&format!("tensor {:?} of {what}", tensor.name), tensor)?;
+                self.check_tensor(&format!("tensor {:?} of {what}", tensor.name), tensor)?;
             }
         }
         let ends = layer.inputs.first().map(|x| (tensors.get(x.0), tensors.get(layer.output.0)));
@@ -195,11 +195,11 @@ impl Soc {
             (Op::FullyConnected { .. }, Some((Some(x), _))) => [x.len(); 2],
             _ => [0; 2],
         };
-        self.takes_sums(&what, products, weights)?;
-        layer.op.window().map_or(Ok(()), |window| self.takes_window(&what, window, limit))
+        self.check_sums(&what, products, weights)?;
+        layer.op.window().map_or(Ok(()), |window| self.check_window(&what, window, limit))
     }
 
-    fn takes_tensor(&self, what: &str, tensor: &Tensor<'_>) -> Result<(), Refusal> {
+    fn check_tensor(&self, what: &str, tensor: &Tensor<'_>) -> Result<(), Refusal> {
         let [batch, extents @ ..] = tensor.shape;
         self.unless(batch != 1, "batch", what, || {
             (format!("has a batch of {batch}"), "a batch of 1".to_owned())
@@ -211,7 +211,7 @@ impl Soc {
     }
 
     /// `products` are the terms of one sum, `weights` the fewest weights that must be loaded together.
-    fn takes_sums(&self, what: &str, products: usize, weights: usize) -> Result<(), Refusal> {
+    fn check_sums(&self, what: &str, products: usize, weights: usize) -> Result<(), Refusal> {
         self.unless(products > MAX_K, "sums", what, || {
             (format!("sums {products} products"), format!("at most {MAX_K}"))
         })?;
@@ -221,7 +221,7 @@ impl Soc {
         })
     }
 
-    fn takes_window(&self, what: &str, window: &Window, limit: &Limit) -> Result<(), Refusal> {
+    fn check_window(&self, what: &str, window: &Window, limit: &Limit) -> Result<(), Refusal> {
         let rules = [
             ("kernel", "a kernel", window.kernel, limit.kernel),
             ("stride", "strides", window.strides, limit.stride),

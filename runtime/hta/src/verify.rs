@@ -115,7 +115,7 @@ impl<'a> Program<'a> {
     /// # Errors
     /// Returns the first rule that the program violates.
     pub fn from_image(image: Image<'a>, limits: &Limits) -> Result<Self, LoadError> {
-        let soc = Soc::of_id(image.soc).ok_or(LoadError::Soc(image.soc))?;
+        let soc = Soc::from_id(image.soc).ok_or(LoadError::Soc(image.soc))?;
         if image.sram_bytes > soc.sram_bytes {
             let (found, expected) = (image.sram_bytes, soc.sram_bytes);
             return Err(LoadError::Sram { found, soc: soc.name, expected });
@@ -171,7 +171,7 @@ impl<'a> Program<'a> {
 
     /// Returns the SoC that the program was compiled for.
     pub fn soc(&self) -> Option<&'static Soc> {
-        Soc::of_id(self.image.soc)
+        Soc::from_id(self.image.soc)
     }
 }
 
