@@ -222,7 +222,7 @@ impl Prepared {
             }
             Step::MaxPool(op) => tiles::max_pool(op, iteration, memory),
             Step::AveragePool(op) => tiles::average_pool(op, iteration, memory),
-            Step::Pair(meeting, op) => tiles::pair(*meeting, op, iteration, memory),
+            Step::Pair(operation, op) => tiles::pair(*operation, op, iteration, memory),
             Step::Lookup(op, table) => tiles::lookup(op, table, iteration, memory),
             Step::Resize(op) => tiles::resize(op, iteration, memory),
             Step::Softmax(op, powers) => tiles::softmax(op, powers, iteration, memory),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use udo_simd::rows::Meeting;
+use udo_simd::rows::Arithmetic;
 use udo_simd::{conv_u8, depthwise, indirect};
 
 use super::{PrepareError, Prepared};
@@ -32,7 +32,7 @@ pub(super) enum Step {
     Filter(Box<Filter>),
     MaxPool(MaxPool),
     AveragePool(AveragePool),
-    Pair(Meeting, Pair),
+    Pair(Arithmetic, Pair),
     Lookup(Lines, Box<[u8; 256]>),
     Resize(Resize),
     /// With `exp(-scale * d)` for each distance `d` below the row's maximum.
@@ -183,8 +183,8 @@ impl Maker<'_> {
             }
             Instruction::MaxPool(op) => Step::MaxPool(op),
             Instruction::AveragePool(op) => Step::AveragePool(op),
-            Instruction::Add(op) => Step::Pair(Meeting::Sum, op),
-            Instruction::Mul(op) => Step::Pair(Meeting::Product, op),
+            Instruction::Add(op) => Step::Pair(Arithmetic::Sum, op),
+            Instruction::Mul(op) => Step::Pair(Arithmetic::Product, op),
             Instruction::Lookup(op) => {
                 let table = slice(self.constants, op.table, 256)?;
                 Step::Lookup(op.lines, Box::new(*table.first_chunk()?))

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use udo_simd::pooling::{Image, max_pool_u8};
-use udo_simd::rows::{self, Meeting, Operand};
+use udo_simd::rows::{self, Arithmetic, Operand};
 
 use super::RunError;
 use super::memory::{Memory, broken, range, span};
@@ -140,7 +140,7 @@ fn quantized(number: f32, scale: f32, zero_point: u32) -> u8 {
 }
 
 pub(super) fn pair(
-    meeting: Meeting,
+    operation: Arithmetic,
     pair: &Pair,
     iteration: u32,
     memory: &mut Memory<'_, '_, '_>,
@@ -156,7 +156,7 @@ pub(super) fn pair(
     let side = |values, scale, zero: u32| Operand { values, scale, zero_point: zero as u8 };
     for (a, to) in a.chunks(at_once).zip(to.chunks_mut(at_once)) {
         let (a, b) = (side(a, pair.a_scale, pair.a_zero), side(b, pair.b_scale, pair.b_zero));
-        rows::meet(meeting, a, b, pair.to_scale, pair.to_zero as u8, to);
+        rows::combine(operation, a, b, pair.to_scale, pair.to_zero as u8, to);
     }
     Ok(())
 }

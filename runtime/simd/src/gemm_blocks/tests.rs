@@ -70,8 +70,11 @@ fn products_are_those_of_what_values_stand_for() {
         {
             let case = Case::new(width, block, count, columns);
             let (values, scales) = (Guarded::at_end(&case.values), Guarded::at_end(&case.scales));
-            let zeros =
-                [Zeros::Same(8.0), Zeros::Values(&case.packed_zeros), Zeros::Numbers(&case.zeros)];
+            let zeros = [
+                Zeros::Same(8.0),
+                Zeros::Quantized(&case.packed_zeros),
+                Zeros::Floats(&case.zeros),
+            ];
             for (kind, zeros) in zeros.into_iter().enumerate() {
                 let b =
                     Blocks::new(width, [block, count, columns], &values, &scales, zeros).unwrap();
@@ -99,7 +102,7 @@ fn products_are_those_of_what_values_stand_for() {
 fn dense(isa: Isa, b: &Blocks<'_>, a: &[f32], rows: usize) -> Vec<f32> {
     let (depth, columns) = (b.depth(), b.columns);
     let mut numbers = Guarded::at_end(&vec![0.0; columns * depth]);
-    numbers_on(isa, b, 0..columns, &mut numbers);
+    dequantize_columns_on(isa, b, 0..columns, &mut numbers);
     let mut packed = vec![0.0; packed_len(depth, columns)];
     pack_b(&numbers, depth, Layout::Transposed, depth, columns, &mut packed);
     let mut y = vec![0.0; rows * columns];
@@ -128,11 +131,11 @@ fn slices_that_are_too_short_make_no_right_side() {
         Blocks::new(Width::Four, sizes, values, scales, zeros).is_some()
     };
     assert!(new([32, 2, 3], &values, &scales, Zeros::Same(8.0)));
-    assert!(new([32, 2, 3], &values, &scales, Zeros::Values(&[0; 3])));
+    assert!(new([32, 2, 3], &values, &scales, Zeros::Quantized(&[0; 3])));
     assert!(!new([32, 2, 3], &values[1..], &scales, Zeros::Same(8.0)));
     assert!(!new([32, 2, 3], &values, &scales[1..], Zeros::Same(8.0)));
-    assert!(!new([32, 2, 3], &values, &scales, Zeros::Values(&[0; 2])));
-    assert!(!new([32, 2, 3], &values, &scales, Zeros::Numbers(&[0.0; 5])));
+    assert!(!new([32, 2, 3], &values, &scales, Zeros::Quantized(&[0; 2])));
+    assert!(!new([32, 2, 3], &values, &scales, Zeros::Floats(&[0.0; 5])));
     assert!(!new([24, 2, 3], &values, &scales, Zeros::Same(8.0)));
     assert!(!new([0, 2, 3], &values, &scales, Zeros::Same(8.0)));
 }

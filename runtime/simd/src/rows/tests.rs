@@ -1,10 +1,10 @@
 //! Rows compared with `f64` references, or bit by bit.
 
+use super::combine::{Arithmetic, Operand, combine_on};
 use super::convert::{Convert, FromBf16, FromF16, ToBf16, ToF16, convert};
 use super::layer_norm::layer_norm_on;
 use super::lookup::lookup_on;
 use super::lrn::{Lrn, lrn_on};
-use super::meet::{Meeting, Operand, meet_on};
 use super::quantize::{Dequantize, Quantize, Quantized};
 use super::reduce::{Reduction, reduce, rows};
 use super::softmax::{Running, multiply_rows_on, softmax_block_on, softmax_on};
@@ -120,7 +120,7 @@ fn quantizes<Q: Quantized + PartialEq + std::fmt::Debug + TryFrom<i64>>(zero_poi
     }
 }
 
-fn meets<Q: Quantized + PartialEq + std::fmt::Debug>(all: &[Q], zeros: [Q; 3]) {
+fn check_combinations<Q: Quantized + PartialEq + std::fmt::Debug>(all: &[Q], zeros: [Q; 3]) {
     // Scales of similar size, and some for which all or no values saturate.
     let scales = [[0.05f32, 0.02, 0.06], [0.3, 7e-3, 1e-9], [1e-3, 1e-3, 1e38], [1e30, 1e30, 0.1]];
     let turned: Vec<Q> = all.iter().cycle().skip(all.len() / 3).take(all.len()).copied().collect();
@@ -136,10 +136,10 @@ fn meets<Q: Quantized + PartialEq + std::fmt::Debug>(all: &[Q], zeros: [Q; 3]) {
             let left = Operand { values: a_values, scale: a, zero_point: zeros[0] };
             let right = Operand { values: b_values, scale: b, zero_point: zeros[1] };
             let len = a_values.len().max(b_values.len());
-            for operation in [Meeting::Sum, Meeting::Product] {
+            for operation in [Arithmetic::Sum, Arithmetic::Product] {
                 let quantize = Quantize::new(c, zeros[2]);
                 let mut y = vec![Q::default(); len];
-                meet_on(isa, operation, left, right, quantize, &mut y);
+                combine_on(isa, operation, left, right, quantize, &mut y);
                 let number = |side: Operand<'_, Q>, i: usize| {
                     let value: i32 = side.values[if side.values.len() == 1 { 0 } else { i }].into();
                     let zero: i32 = side.zero_point.into();
@@ -147,7 +147,7 @@ fn meets<Q: Quantized + PartialEq + std::fmt::Debug>(all: &[Q], zeros: [Q; 3]) {
                 };
                 let numbers: Vec<f32> = (0..len)
                     .map(|i| (number(left, i), number(right, i)))
-                    .map(|(a, b)| if operation == Meeting::Sum { a + b } else { a * b })
+                    .map(|(a, b)| if operation == Arithmetic::Sum { a + b } else { a * b })
                     .collect();
                 let expected = converted(isa, quantize, &numbers);
                 assert_eq!(y, expected, "{isa:?} {operation:?} {a} {b} {c}");
@@ -157,14 +157,14 @@ fn meets<Q: Quantized + PartialEq + std::fmt::Debug>(all: &[Q], zeros: [Q; 3]) {
 }
 
 #[test]
-fn meetings_of_values_are_those_of_what_they_stand_for() {
+fn quantized_sums_and_products_match_dequantized_ones() {
     let all: Vec<u8> = (0..=u8::MAX).chain(0..77).collect();
-    meets(&all, [100, 3, 90]);
-    meets(&all, [0, 255, 0]);
+    check_combinations(&all, [100, 3, 90]);
+    check_combinations(&all, [0, 255, 0]);
     let all: Vec<i8> = (i8::MIN..=i8::MAX).chain(-3..70).collect();
-    meets(&all, [0, -128, 5]);
+    check_combinations(&all, [0, -128, 5]);
     let all: Vec<u16> = (0..=u16::MAX).step_by(97).collect();
-    meets(&all, [32_768, 0, 7]);
+    check_combinations(&all, [32_768, 0, 7]);
 }
 
 #[test]

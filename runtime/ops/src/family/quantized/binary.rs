@@ -6,7 +6,7 @@ use udo_api::{
     Core, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema, Port,
     QuantizedType, TensorDesc, input, input_like, output_like, types,
 };
-use udo_simd::rows::{self, Meeting, Operand, Quantized};
+use udo_simd::rows::{self, Arithmetic, Operand, Quantized};
 
 use super::{EncodingPorts, VALUES, fixed_point};
 use crate::Def;
@@ -15,7 +15,7 @@ use crate::family::elementwise::{Broadcast, broadcast_shapes};
 /// A function of two real values, applied to quantized ones.
 pub(crate) trait QuantizedBinary: Send + Sync + 'static {
     const NAME: &'static str;
-    const MEETING: Meeting;
+    const ARITHMETIC: Arithmetic;
 }
 
 /// Defines the operator of the function `B`.
@@ -106,7 +106,7 @@ fn execute<F: QuantizedBinary, T: QuantizedType + Quantized>(
     plan.rows(parallel, sides, outputs.take::<T>(0)?, &|a, b, y: &mut [T]| {
         let operand = |values, (scale, zero_point)| Operand { values, scale, zero_point };
         let (a, b) = (operand(a.values(), a_is), operand(b.values(), b_is));
-        rows::meet(F::MEETING, a, b, scale, zero_point, y);
+        rows::combine(F::ARITHMETIC, a, b, scale, zero_point, y);
     })
 }
 
@@ -167,7 +167,7 @@ mod tests {
         let positions = Broadcast::new(a_dims, b_dims).unwrap();
         let expected_at = |[i, j]: [usize; 2]| {
             let (a, b) = (a_is.dequantize(a[i]), b_is.dequantize(b[j]));
-            c_is.quantize::<T>(if F::MEETING == Meeting::Sum { a + b } else { a * b })
+            c_is.quantize::<T>(if F::ARITHMETIC == Arithmetic::Sum { a + b } else { a * b })
         };
         let expected: Vec<T> = positions.positions().map(expected_at).collect();
         assert!(y.values::<T>() == expected, "{name} of {a_dims:?} and {b_dims:?}");

@@ -6,7 +6,7 @@ use udo_api::{
     Workspace, input, input_like, output_like, types,
 };
 use udo_simd::gemm_blocks::{
-    Blocks, LEAST_BLOCK, Width, Zeros, arrange, is_arranged, multiply, numbers,
+    Blocks, LEAST_BLOCK, Width, Zeros, arrange, dequantize_columns, is_arranged, multiply,
 };
 use udo_simd::gemm_f32::{Epilogue, Layout, gemm, pack_b, packed_len};
 
@@ -159,13 +159,13 @@ impl Sizes {
     ) -> Result<Blocks<'a>, ExecError> {
         let &Self { columns, bits, block, blocks, .. } = self;
         let zeros = if let Some(zeros) = zeros {
-            Zeros::Values(zeros)
+            Zeros::Quantized(zeros)
         } else if !inputs.has(ZERO_POINTS) {
             Zeros::Same((1u8 << (bits - 1)).into())
         } else if inputs.dtype(ZERO_POINTS)? == DType::U8 {
-            Zeros::Values(inputs.get::<u8>(ZERO_POINTS)?)
+            Zeros::Quantized(inputs.get::<u8>(ZERO_POINTS)?)
         } else {
-            Zeros::Numbers(inputs.get::<f32>(ZERO_POINTS)?)
+            Zeros::Floats(inputs.get::<f32>(ZERO_POINTS)?)
         };
         let values = if let Some(values) = values { values } else { inputs.get::<u8>(B)? };
         let (width, scales) =
@@ -372,7 +372,7 @@ impl Product {
         let (wide, packed) = own.split_at_mut(self.tile * depth);
         for from in (0..width).step_by(self.tile) {
             let count = self.tile.min(width - from);
-            numbers(b, first + from..first + from + count, wide);
+            dequantize_columns(b, first + from..first + from + count, wide);
             pack_b(wide, depth, Layout::Transposed, depth, count, packed);
             let y = &mut y[from..];
             gemm(a, depth, rows, depth, packed, count, y, width, &Epilogue::default());
@@ -404,8 +404,8 @@ mod tests {
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Zeros {
         None,
-        Values,
-        Numbers,
+        Quantized,
+        Floats,
     }
 
     const CASE: Case = Case {
@@ -420,25 +420,25 @@ mod tests {
 
     const CASES: &[Case] = &[
         CASE,
-        Case { rows: 3, zeros: Zeros::Values, has_bias: true, ..CASE },
-        Case { rows: 20, depth: 100, columns: 70, zeros: Zeros::Numbers, has_bias: true, ..CASE },
-        Case { bits: 8, depth: 96, block: 16, zeros: Zeros::Values, ..CASE },
+        Case { rows: 3, zeros: Zeros::Quantized, has_bias: true, ..CASE },
+        Case { rows: 20, depth: 100, columns: 70, zeros: Zeros::Floats, has_bias: true, ..CASE },
+        Case { bits: 8, depth: 96, block: 16, zeros: Zeros::Quantized, ..CASE },
         Case { bits: 8, rows: 33, columns: 130, ..CASE },
         Case { rows: 2, depth: 33, columns: 1, block: 16, ..CASE },
         Case { rows: 0, ..CASE },
-        Case { rows: 5, depth: 700, columns: 300, block: 128, zeros: Zeros::Values, ..CASE },
+        Case { rows: 5, depth: 700, columns: 300, block: 128, zeros: Zeros::Quantized, ..CASE },
         Case { bits: 2, ..CASE },
         Case {
             bits: 2,
             rows: 3,
             depth: 90,
             block: 16,
-            zeros: Zeros::Values,
+            zeros: Zeros::Quantized,
             has_bias: true,
             ..CASE
         },
-        Case { bits: 2, rows: 20, depth: 300, zeros: Zeros::Values, ..CASE },
-        Case { bits: 2, rows: 2, zeros: Zeros::Numbers, ..CASE },
+        Case { bits: 2, rows: 20, depth: 300, zeros: Zeros::Quantized, ..CASE },
+        Case { bits: 2, rows: 2, zeros: Zeros::Floats, ..CASE },
     ];
 
     fn bytes(len: usize) -> Vec<u8> {
@@ -471,8 +471,8 @@ mod tests {
             let row = (self.blocks() * bits).div_ceil(8);
             let run = match self.zeros {
                 Zeros::None => run.absent(),
-                Zeros::Values => bytes_are(run, tensor(&[columns * row], &bytes(columns * row))),
-                Zeros::Numbers => run.constant(tensor(&[columns * self.blocks()], &zeros)),
+                Zeros::Quantized => bytes_are(run, tensor(&[columns * row], &bytes(columns * row))),
+                Zeros::Floats => run.constant(tensor(&[columns * self.blocks()], &zeros)),
             };
             let run = run.absent();
             let run = if self.has_bias { run.constant(tensor(&[columns], &bias)) } else { run };
@@ -496,8 +496,8 @@ mod tests {
                 let own = column * blocks + k / block;
                 let zero = match self.zeros {
                     Zeros::None => f64::from(1 << (bits - 1)),
-                    Zeros::Values => part(&packed_zeros[column * row..], k / block),
-                    Zeros::Numbers => f64::from(zeros[own]),
+                    Zeros::Quantized => part(&packed_zeros[column * row..], k / block),
+                    Zeros::Floats => f64::from(zeros[own]),
                 };
                 (part(&values[own * blob..], k % block) - zero) * f64::from(scales[own])
             };
