@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn powers_of_integers_wrap_and_lose_their_fraction() {
+    fn integer_powers_wrap_and_truncate() {
         for (base, exponent, expected) in [
             (3, 4, 81),
             (-3, 3, -27),
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_made_of_what_lies_before_the_point() {
+    fn integers_truncate_and_saturate() {
         assert_eq!([1.9, -1.9, 300.0, f64::NAN].map(i8::from_f64), [1, -1, 127, 0]);
         assert_eq!((i64::MIN.to_f64(), 0.5f32.to_f64()), (-9_223_372_036_854_775_808.0, 0.5));
     }

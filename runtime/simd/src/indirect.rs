@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_table_can_name_is_refused() {
+    fn images_too_large_for_a_table_are_refused() {
         let huge = Window { input: [1 << 20, 1 << 20, 1 << 20], ..Window::square([1, 1], 1, 1, 0) };
         assert_eq!(huge.table_len(), None);
         assert!(!huge.fill(&mut []));

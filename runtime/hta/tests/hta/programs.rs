@@ -54,7 +54,7 @@ fn loops_step_through_memory() {
 }
 
 #[test]
-fn accesses_are_held_to_memory() {
+fn accesses_outside_of_memory_are_refused() {
     let whole = store(At::fixed(0), At::fixed(0), 4);
     refused(
         vec![load(40, 4), whole],
@@ -87,7 +87,7 @@ fn accesses_are_held_to_memory() {
 }
 
 #[test]
-fn loops_neither_nest_nor_stay_open() {
+fn nested_and_unclosed_loops_are_refused() {
     refused(
         vec![FOUR_ITERATIONS, load(0, 4), FOUR_ITERATIONS],
         "instruction 2 (Loop) is inside a loop, expected its End",
@@ -101,7 +101,7 @@ fn loops_neither_nest_nor_stay_open() {
 }
 
 #[test]
-fn numbers_are_held_to_their_ranges() {
+fn values_out_of_range_are_refused() {
     let at = At::fixed(0);
     let pair = Pair {
         a: at,
@@ -134,7 +134,7 @@ fn numbers_are_held_to_their_ranges() {
 }
 
 #[test]
-fn heads_are_read_with_care() {
+fn damaged_headers_are_refused() {
     let bytes = image(vec![load(0, 4), store(At::fixed(0), At::fixed(0), 4)]).encode().unwrap();
     let error = |bytes: &[u8]| Program::load(bytes, &Limits::DEFAULT).unwrap_err().to_string();
     assert_eq!(
@@ -220,7 +220,7 @@ fn runs_leave_the_heap_alone() {
 }
 
 #[test]
-fn runs_want_what_the_program_says() {
+fn runs_check_sizes_of_inputs_and_outputs() {
     let (prepared, feeds) = prepared(3);
     let input: &[u8] = &feeds[0];
     let mut scratch = vec![0; prepared.scratch_len()];
@@ -273,7 +273,7 @@ impl Parallel for Stops {
 }
 
 #[test]
-fn threads_make_no_difference() {
+fn threads_do_not_change_outputs() {
     let mut random = Random::new(5);
     for kind in [Kind::Conv, Kind::Depthwise] {
         for _ in 0..4 {

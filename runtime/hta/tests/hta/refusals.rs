@@ -36,7 +36,7 @@ fn refused(soc: &Soc, op: Op<'static>, x: [usize; 4], y: [usize; 4], expected: &
 }
 
 #[test]
-fn socs_say_which_rule_is_against_a_layer() {
+fn refusals_name_the_violated_rule() {
     let pool = |window| Op::MaxPool { window };
     let [small, _, large] = SOCS else { panic!("{} SoCs", SOCS.len()) };
     refused(
@@ -105,7 +105,7 @@ fn socs_say_which_rule_is_against_a_layer() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_no_network() {
+fn inconsistent_networks_are_refused() {
     let error = |op, x, y| network(op, x, y).map(|_| ()).unwrap_err();
     let conv = |window| Op::Conv { window, weights: WEIGHTS };
     let square = [1, 4, 4, 4];
@@ -186,7 +186,7 @@ fn weights_and_encodings_are_checked() {
 }
 
 #[test]
-fn layers_read_what_was_made_before() {
+fn layers_read_only_earlier_outputs() {
     let tensors =
         vec![tensor("x", [1, 1, 1, 4]), tensor("y", [1, 1, 1, 4]), tensor("z", [1, 1, 1, 4])];
     let with_layers = |layers: Vec<Layer<'static>>, inputs, outputs| {

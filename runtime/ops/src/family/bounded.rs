@@ -42,7 +42,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn extents_between_two_are_bounded_and_others_refused() {
+    fn extents_outside_of_the_bounds_are_refused() {
         let run = |least: &[i64], most: &[i64], shape: &[i64]| {
             let run = bench("udo:BoundedConstantOfShape").ints("least", least).ints("most", most);
             run.input(tensor(&[shape.len()], shape))

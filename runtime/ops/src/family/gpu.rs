@@ -367,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_that_go_on_alike_are_one() {
+    fn contiguous_axes_are_merged() {
         let access = StridedAccess::broadcast(&[2, 3, 4, 5], &[&[2, 3, 4, 5], &[3, 1, 1]]);
         assert_eq!(access.dims, [2, 3, 20]);
         assert_eq!(access.tensors[1].along, [0, 1, 0]);
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn places_may_go_backwards() {
+    fn strides_may_be_negative() {
         let back = Steps { start: 5, along: vec![-3, 1] };
         let access = StridedAccess::new(&[2, 3], &[back]);
         let places: Vec<_> = (0..6).map(|i| access.place(0, i)).collect();

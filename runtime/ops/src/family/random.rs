@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_and_types_that_are_none_are_refused() {
+    fn invalid_shapes_and_types_are_refused() {
         let error = bench("RandomNormal").ints("shape", &[2, -1]).error();
         assert_eq!(error, "parameter \"shape\" has -1, expected at least 0");
         let error = bench("RandomUniformLike").input(tensor(&[2], &[1i64, 2])).error();

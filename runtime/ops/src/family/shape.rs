@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn bounded_extents_are_those_of_the_run() {
+    fn bounded_extents_are_read_in_the_run() {
         use udo_api::Dim::{self, Fixed, UpTo};
 
         type Case<'a> = (&'a str, &'a [Dim], &'a [i64], &'a str, &'a [usize]);

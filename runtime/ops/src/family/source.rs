@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_are_put_together() {
+    fn pieces_of_source_are_concatenated() {
         assert_eq!(Source::concat(&["a ", "", "+ b"]).text(), "a + b");
     }
 }

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_are_at_known_points() {
+    fn erf_and_erfc_match_known_values() {
         let points = [
             (0.0, 0.0),
             (0.5, 0.520_499_877_813_046_5),

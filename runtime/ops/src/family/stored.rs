@@ -136,7 +136,7 @@ mod tests {
     const ONE: Encoding = Encoding { scale: 0.5, zero_point: 3 };
 
     #[test]
-    fn values_that_are_stored_so_stay() {
+    fn quantized_inputs_are_copied() {
         let x = [0u8, 3, 4, 255];
         let run = bench("DequantizeLinear").on(Core::DSP_V68).input(tensor(&[4], &x));
         let run = run.constant(tensor(&[], &[ONE.scale])).constant(tensor(&[], &[3u8]));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn another_encoding_stores_the_nearest_values() {
+    fn other_encodings_store_the_nearest_values() {
         let run = bench("QuantizeLinear").on(Core::DSP_V68);
         let run = run.input(tensor(&[4], &[0u8, 3, 4, 255]).encoded(0.5, 3));
         let y = run.constant(tensor(&[], &[1f32])).constant(tensor(&[], &[128u8])).one();

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_transformed() {
+    fn coordinates_are_transformed() {
         let same = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0];
         let y = grid(&same, &[1, 2, 3], &[1, 3, 2, 2]).one();
         assert_eq!(y.dims(), [1, 2, 2, 2]);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn large_volumes_are_shared_out() {
+    fn large_volumes_are_divided_among_threads() {
         let theta = [1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0];
         let run = grid(&theta, &[1, 3, 4], &[1, 1, 20, 30, 50]).int("align_corners", 1).threads(3);
         let along = |at: usize, len: usize| 2.0 * at as f64 / (len - 1) as f64 - 1.0;
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_transform_is_refused() {
+    fn invalid_transforms_are_refused() {
         let why = "expected one matrix per image or volume of that size";
         assert_eq!(
             grid(&[0.0; 6], &[1, 2, 3], &[2, 1, 4, 4]).error(),

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn double_precision_is_the_definition() {
+    fn f64_matches_the_definition() {
         let x: Vec<f64> = noise(2 * 3 * 5).into_iter().map(f64::from).collect();
         let params = [[0.5, 1.0, 2.0], [-1.0, 0.0, 1.0], [0.25, 0.5, 0.75], [1.0, 2.0, 3.0]];
         let run = bench("BatchNormalization").input(tensor(&[2, 3, 5], &x));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_that_is_large_beside_the_deviation_costs_no_digits_on_the_gpu() {
+    fn large_means_with_small_deviations_keep_precision_on_the_gpu() {
         let x: Vec<f32> = noise(60).iter().map(|x| 1e4 + 1e-2 * x).collect();
         let mut run = bench("BatchNormalization").input(tensor(&[2, 3, 10], &x));
         for param in [1.5f32, -0.5, 1e4, 1e-4] {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn training_and_misfits_are_refused() {
+    fn training_and_mismatched_inputs_are_refused() {
         let error = run(&[1, 2], 2).int("training_mode", 1).error();
         assert_eq!(error, "parameter \"training_mode\" is 1, which asks for training");
         let error = run(&[1, 2], 2).outputs(3).error();
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(mixed.error(), "input 1 is f64[1], expected the type of f32[1,1]");
     }
     #[test]
-    fn each_element_is_computed_for_itself() {
+    fn parameters_may_have_one_value_per_element() {
         let x: Vec<f32> = EDGES.iter().copied().cycle().take(2 * 5 * 13).collect();
         let mut run = bench("BatchNormalization").input(tensor(&[2, 5, 1, 13], &x));
         for param in [1f32, 0.0, 0.0, 1.0] {
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_behind_it_are_kept() {
+    fn bounds_of_later_axes_are_kept() {
         use udo_api::Activation::{Clip, Relu, Silu};
 
         for (dims, channels) in [(vec![2, 5, 3, 4], 5), (vec![1, 700, 1, 2], 700), (vec![3, 4], 4)]

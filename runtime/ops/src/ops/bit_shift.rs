@@ -51,7 +51,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn bits_leave_at_either_end() {
+    fn shifted_out_bits_are_lost() {
         let run = bench("BitShift").input(tensor(&[4], &[0x81u8, 3, 3, 255]));
         let run = run.input(tensor(&[4], &[1u8, 0, 8, 200]));
         let y = run.clone().text("direction", "LEFT").one();

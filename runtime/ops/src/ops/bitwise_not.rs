@@ -66,7 +66,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn every_width_is_turned_over() {
+    fn every_width_is_inverted() {
         let y = bench("BitwiseNot").input(tensor(&[3], &[0u8, 0xf0, 255])).one();
         assert_eq!(y.values::<u8>(), [255, 0x0f, 0]);
         let y = bench("BitwiseNot").input(tensor(&[2], &[0i64, i64::MIN])).one();
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn real_numbers_are_refused() {
+    fn floats_are_refused() {
         let error = bench("BitwiseNot").input(tensor(&[1], &[1f32])).error();
         assert_eq!(error, "no kernel on cpu takes f32[1]");
     }

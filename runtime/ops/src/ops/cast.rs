@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn real_numbers_lose_their_fraction_and_saturate() {
+    fn floats_truncate_and_saturate() {
         let x = tensor(&[5], &[1.9f32, -1.9, 300.0, -300.0, f32::NAN]);
         for core in [Core::CPU, Core::GPU] {
             let y = bench("Cast").on(core).input(x.clone()).int("to", 3).one();
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_gpu_stores_as_f32_is_rounded_where_it_is_bf16() {
+    fn the_gpu_rounds_bf16_outputs_that_are_stored_as_f32() {
         let numbers = [0f32, -0.0, 1.003_906_3, 1.011_718_8, 2.09, -3.3e38, 1e-40, f32::INFINITY];
         let wholes = [(1i64 << 32) + (1 << 24) + 1, -(1 << 62) - (1 << 54) - 1, 257, i64::MIN, 0];
         for (run, len) in [
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_are_rounded_once() {
+    fn conversions_to_half_precision_round_once() {
         // Just above the midpoint of two f16 values; the nearest f32 is the midpoint itself.
         let x = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
         let y = bench("Cast").input(tensor(&[2], &[x, -x])).int("to", 10).one();

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_give_what_the_whole_gives() {
+    fn pieces_of_a_sequence_match_the_whole() {
         let (x, weight) = (noise(12), noise(4));
         let run = |x: &[f32], past: Option<&[f32]>| {
             let run = bench("CausalConvWithState").input(tensor(&[1, 1, x.len()], x));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn mismatched_inputs_are_refused() {
         let zeros = |dims: &[usize]| tensor(dims, &vec![0f32; dims.iter().product()]);
         let run = |x: &[usize], weight: &[usize]| {
             bench("CausalConvWithState").input(zeros(x)).input(zeros(weight))

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn truths_that_overlap_are_true_where_one_is() {
+    fn overlapping_bools_are_combined_by_or() {
         let x = [0u8, 1, 0, 0, 1, 0].map(udo_api::Bool);
         let run = bench("Col2Im").input(tensor(&[1, 2, 3], &x)).constant(tensor(&[1], &[4i64]));
         let y = run.constant(tensor(&[1], &[2i64])).one();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_any_rank_lie_where_they_were() {
+    fn blocks_of_any_rank_return_to_their_positions() {
         let (dims, image, block) = ([2, 3 * 8, 4 * 3 * 3], [5i64, 6, 7], [2i64, 2, 2]);
         let run = || {
             let run = blocks(&dims, &image, &block).ints("strides", &[1, 2, 3]);

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_known_in_the_run() {
+    fn slices_are_selected_in_the_run() {
         let y = bench_with(&[true, false]).int("axis", 1).one();
         assert_eq!(y.desc().full_shape().to_string(), "[2,<=2]");
         assert_eq!((y.dims(), y.values::<u8>()), (vec![2, 1], vec![1, 3]));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn bounded_tensors_are_those_of_the_run() {
+    fn bounded_inputs_are_read_in_the_run() {
         let x = tensor(&[1, 2], &[1i64, 2]).bounded(&[Dim::UpTo(3), Dim::Fixed(2)]);
         let bools = tensor(&[3], &[Bool::from(true); 3]);
         let y = bench("Compress").input(x).constant(bools).int("axis", 0).one();

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_and_values_that_are_none_are_refused() {
+    fn invalid_shapes_and_values_are_refused() {
         let run = |shape: &[i64]| bench("ConstantOfShape").constant(tensor(&[shape.len()], shape));
         assert_eq!(run(&[2, -1]).error(), "input 0 is [2, -1], expected extents of at least 0");
         let error = run(&[2]).tensor("value", &tensor(&[2], &[1f32, 2.0])).error();

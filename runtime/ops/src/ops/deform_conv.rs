@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn taps_lie_where_the_offsets_say() {
+    fn taps_are_sampled_at_their_offsets() {
         for case in &CASES[..CASES.len() - 1] {
             println!("{case:?}");
             let (y, expected) = (case.bench_with(|x| x as f32).one(), case.expected());
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_share_may_be_anything() {
+    fn elements_of_weight_zero_may_be_nan() {
         let run = |offset: f32| {
             let x = [1.0, f32::INFINITY, f32::NAN, 4.0];
             let run = bench("DeformConv").input(tensor(&[1, 1, 2, 2], &x));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn mismatched_inputs_are_refused() {
         let zeros = |dims: &[usize]| tensor(dims, &vec![0f32; dims.iter().product()]);
         let run = |x: &[usize], w: &[usize], offsets: &[usize]| {
             bench("DeformConv").input(zeros(x)).input(zeros(w)).input(zeros(offsets))

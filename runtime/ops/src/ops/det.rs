@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn products_of_triangles_have_the_product_of_their_diagonals() {
+    fn triangular_determinants_are_products_of_diagonals() {
         let (count, size) = (9, 24);
         let numbers = noise(count * size * size);
         let (mut x, mut expected) = (vec![0f64; count * size * size], Vec::new());
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_square_is_refused() {
+    fn only_square_matrices_are_accepted() {
         let y = bench("Det").input(tensor(&[2, 3], &[0f32; 6]));
         assert_eq!(y.error(), "input 0 is f32[2,3], expected square matrices");
     }

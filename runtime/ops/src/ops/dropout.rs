@@ -118,7 +118,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn everything_is_kept() {
+    fn inference_copies_the_input() {
         for core in [Core::CPU, Core::GPU] {
             let run = bench("Dropout").on(core).input(tensor(&[2], &[1f32, -2.0]));
             assert_eq!(run.clone().one().values::<f32>(), [1.0, -2.0]);

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn equations_say_what_is_multiplied_and_summed() {
+    fn equations_define_products_and_sums() {
         let (a, b) = (numbers(&[2, 2], 1), numbers(&[2, 2], 5));
         let cases: [(&str, &[usize], &[i64]); 16] = [
             ("ij->ji", &[2, 2], &[1, 3, 2, 4]),
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn large_sums_are_shared_out() {
+    fn large_sums_are_divided_among_threads() {
         let x: Vec<i32> = (0..70 * 90 * 40).map(|at| at % 7).collect();
         let y = einsum("abc->ca", &[tensor(&[70, 90, 40], &x)]).threads(3).one();
         let y = y.values::<i32>();
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn equations_that_mean_nothing_are_refused() {
+    fn invalid_equations_are_refused() {
         let x = numbers(&[2, 3], 0);
         let error =
             |equation: &str, count: usize| einsum(equation, &vec![x.clone(); count]).error();

@@ -102,7 +102,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn large_results_are_shared_out() {
+    fn large_outputs_are_divided_among_threads() {
         let (rows, cols) = (300, 7);
         let x: Vec<i32> = (0..cols * rows).collect();
         let x = tensor(&[rows as usize, 1, cols as usize], &x);

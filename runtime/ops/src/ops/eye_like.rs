@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn ones_are_of_the_type_wanted() {
+    fn ones_have_the_requested_type() {
         fn check<T: Element>(code: i64, [zero, one]: [T; 2]) {
             let run = bench("EyeLike").input(tensor(&[2, 2], &[7u16; 4])).int("dtype", code);
             assert_eq!(run.one().values::<T>(), [one, zero, zero, one]);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_matrix_or_no_type_is_refused() {
+    fn only_matrices_and_numeric_types_are_accepted() {
         let error = bench("EyeLike").input(tensor(&[2], &[1u8; 2])).error();
         assert_eq!(error, "input 0 is u8[2], expected a matrix");
         let error = bench("EyeLike").input(tensor(&[1, 1], &[1u8])).int("dtype", 8).error();

@@ -178,7 +178,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn many_rows_are_shared_out() {
+    fn rows_are_divided_among_threads() {
         let (rows, cols) = (20_000, 3);
         let data: Vec<i32> = (0..rows * 5).collect();
         let indices: Vec<i64> = (0..i64::from(rows * cols)).map(|i| i * 3 % 10 - 5).collect();

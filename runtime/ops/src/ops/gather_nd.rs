@@ -121,7 +121,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn many_slices_are_shared_out() {
+    fn slices_are_divided_among_threads() {
         let data: Vec<i32> = (0..40 * 30 * 9).collect();
         let indices: Vec<i32> = (0..2 * 9000).map(|i| i * 7 % 30 - i % 4 / 2 * 30).collect();
         let run = bench("GatherND").threads(3).input(tensor(&[40, 30, 9], &data));

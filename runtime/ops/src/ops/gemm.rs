@@ -291,7 +291,7 @@ mod tests {
     use crate::testing::{assert_near, bench, noise, tensor};
 
     #[test]
-    fn bounded_rows_are_those_of_the_run() {
+    fn bounded_rows_are_read_in_the_run() {
         use udo_api::Dim::{Fixed, UpTo};
 
         let (a, b) = (tensor(&[3, 4], &noise(12)), tensor(&[4, 5], &noise(20)));
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn an_addend_that_counts_0_times_may_be_anything() {
+    fn addends_times_zero_are_not_read() {
         fn check<T: Stored<f64>>(dims: &[usize], c: f64, trans: i64) {
             let stored = |x: &[f64]| x.iter().map(|&x| T::store(x)).collect::<Vec<_>>();
             let side = stored(&[1.0, 2.0, 3.0, 4.0]);
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_halves_over_threads() {
+    fn half_precision_rows_are_divided_among_threads() {
         let (rows, depth, cols) = (65, 50, 64);
         let halves = |count| noise(count).into_iter().map(F16::from_f32).collect::<Vec<_>>();
         let (a, b) = (halves(rows * depth), halves(depth * cols));
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_of_an_epilogue_are_those_of_the_nodes_behind() {
+    fn fused_epilogues_match_consumer_nodes() {
         let (a, b, c) = (tensor(&[3, 5], &noise(15)), tensor(&[5, 7], &noise(35)), noise(21));
         let residual = noise(21);
         // Whether the product has a bias, the number of remaining steps, and whether it stores quantized values.

@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn places_between_elements_are_interpolated() {
+    fn coordinates_between_elements_are_interpolated() {
         // The centres of the four elements are at -0.75, -0.25, 0.25 and 0.75.
         let y = |mode: &str| row(&[-0.75, 0.0, 0.5, 1.0]).text("mode", mode).one().values::<f32>();
         assert_near(&y("linear"), &[1.0, 3.0, 6.0, 4.0], 1e-6);
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn ties_of_the_nearest_are_those_of_the_grids_type() {
+    fn nearest_ties_follow_the_type_of_the_grid() {
         fn nearest<T: Number + udo_api::Element>(
             places: &[f64],
             len: usize,
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn outside_lies_what_the_padding_says() {
+    fn samples_outside_follow_the_padding_mode() {
         let y = |padding: &str| {
             let run = row(&[-1.25, 1.25, 8.25]).text("padding_mode", padding);
             run.text("mode", "nearest").one().values::<f32>()
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_and_volumes_are_shared_out() {
+    fn channels_and_volumes_are_divided_among_threads() {
         let (dims, places) = ([2, 5, 3, 4, 5], [2, 7, 3, 6, 3]);
         let x = noise(dims.iter().product());
         let grid = noise(places.iter().product());
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_grid_is_refused() {
+    fn invalid_grids_are_refused() {
         let run = bench("GridSample").input(tensor(&[1, 1, 2, 2], &[0f32; 4]));
         assert_eq!(
             run.clone().input(tensor(&[1, 1, 1, 3], &[0f32; 3])).error(),

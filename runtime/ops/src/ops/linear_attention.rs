@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn states_take_in_one_step_after_the_other() {
+    fn states_are_updated_step_by_step() {
         for case in CASES {
             println!("{case:?}");
             let [y, states] = case.expected();
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn mismatched_inputs_are_refused() {
         let zeros = |dims: &[usize]| tensor(dims, &vec![0f32; dims.iter().product()]);
         let run = |q: &[usize], k: &[usize], v: &[usize]| {
             let run = bench("LinearAttention").input(zeros(q)).input(zeros(k)).input(zeros(v));

@@ -92,7 +92,7 @@ mod tests {
     use crate::testing::{assert_near, bench, tensor};
 
     #[test]
-    fn large_numbers_do_not_overflow() {
+    fn large_values_do_not_overflow() {
         let y = bench("LogSoftmax").input(tensor(&[1, 2], &[1e4f32, 1e4 - 200.0])).one();
         assert_near(&y.values::<f32>(), &[0.0, -200.0], 1e-6);
     }

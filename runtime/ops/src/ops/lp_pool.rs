@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn norms_of_quantized_elements_have_a_range_of_their_own() {
+    fn quantized_norms_have_their_own_encoding() {
         let x_is = Encoding { scale: 6.0 / 255.0, zero_point: 128 };
         norms_of_stored_numbers::<u8>(x_is, Encoding { scale: 18.0 / 255.0, zero_point: 0 });
         let x_is = Encoding { scale: 6.0 / 255.0, zero_point: 0 };

@@ -209,7 +209,7 @@ mod tests {
     use crate::testing::{assert_near, bench, noise, tensor};
 
     #[test]
-    fn double_precision_is_the_definition() {
+    fn f64_matches_the_definition() {
         let x: Vec<f64> = noise(2 * 5 * 3).into_iter().map(f64::from).collect();
         for size in [1, 2, 5] {
             let run = bench("LRN").input(tensor(&[2, 5, 3], &x)).int("size", size);
@@ -255,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn a_window_of_nothing_is_refused() {
+    fn windows_of_size_zero_are_refused() {
         let run = bench("LRN").input(tensor(&[1, 1, 1, 1], &[1f32])).int("size", 0);
         assert_eq!(run.error(), "parameter \"size\" is 0, expected 1 or more");
         let run = bench("LRN").input(tensor(&[1], &[1f32])).int("size", 1);
         assert_eq!(run.error(), "input 0 is f32[1], expected rank 2 or more");
     }
     #[test]
-    fn a_nan_stays_in_the_windows_that_see_it() {
+    fn nan_stays_in_its_windows() {
         for (channels, inner) in [(7, 6), (40, 3), (19, 100)] {
             let x = noise(channels * inner);
             let run =

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_of_16_bits_are_added_up_in_f32_and_rounded_once() {
+    fn half_precision_is_summed_in_f32_and_rounded_once() {
         // More columns than a block, and rows for several threads.
         let (rows, depth, cols) = (7, 90, 300);
         let halves = |count| noise(count).into_iter().map(F16::from_f32).collect::<Vec<_>>();
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_threads_share_end_as_rows_do() {
+    fn columns_divided_among_threads_match_rows() {
         let (rows, depth, cols) = (7, 96, 1000);
         let [a, b, bias, residual] = [rows * depth, depth * cols, cols, rows * cols].map(noise);
         let product_on = |threads| {
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn bounded_extents_are_those_of_the_run() {
+    fn bounded_extents_are_read_in_the_run() {
         use udo_api::Dim::{Fixed, UpTo};
 
         type Case<'a> = (&'a [usize], &'a [udo_api::Dim], &'a [usize], &'a [udo_api::Dim]);
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn quantized_values_are_those_of_the_numbers() {
+    fn quantized_outputs_match_quantized_f32_outputs() {
         // One row, several right sides, more rows than a strip, and a depth that is split into blocks.
         let cases: [(&[usize], &[usize]); 5] = [
             (&[1, 40], &[40, 300]),
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_of_an_epilogue_are_those_of_the_nodes_behind() {
+    fn fused_epilogues_match_consumer_nodes() {
         let (a, b) = (tensor(&[2, 3, 5], &noise(30)), tensor(&[5, 7], &noise(35)));
         let (bias, residual) = (noise(7), noise(42));
         let plain = || bench("MatMul").threads(2).input(a.clone()).constant(b.clone());

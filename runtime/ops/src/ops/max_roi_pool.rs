@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_and_channels_are_shared_out() {
+    fn regions_and_channels_are_divided_among_threads() {
         let x = noise(2 * 13 * 6 * 7);
         let rois = [0f32, 0.0, 1.0, 5.0, 4.0, 1.0, 2.0, 0.0, 6.0, 5.0, 1.0, 1.0, 1.0, 1.0, 1.0];
         let run =
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_region_is_refused() {
+    fn invalid_regions_are_refused() {
         let run = bench("MaxRoiPool").input(tensor(&[1, 1, 2, 2], &[0f32; 4]));
         let run = run.input(tensor(&[1, 4], &[0f32; 4])).ints("pooled_shape", &[1, 1]);
         assert_eq!(

@@ -61,7 +61,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn the_sign_is_that_of_the_divisor_or_of_the_dividend() {
+    fn the_sign_follows_the_divisor_or_the_dividend() {
         let run = bench("Mod").input(tensor(&[6], &[-4i64, 7, 5, 4, -7, 8]));
         let run = run.input(tensor(&[6], &[2i64, -3, 8, -2, 3, 0]));
         assert_eq!(run.clone().one().values::<i64>(), [0, -2, 5, 0, 2, 0]);

@@ -98,7 +98,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn classes_are_drawn_as_often_as_their_weights_say() {
+    fn classes_are_drawn_in_proportion_to_their_weights() {
         let weights = [1.0f32, 0.0, 3.0, 4.0];
         let x: Vec<f32> = weights.iter().chain(weights.iter().rev()).map(|w| w.ln()).collect();
         let count = 1 << 15;

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_a_better_box_goes() {
+    fn boxes_overlapping_a_better_one_are_dropped() {
         let scores = [0.5, 0.9, 0.8, 0.1, 0.7, 0.2, 0.7, 0.0];
         let y = run(2, &scores, 4).one();
         assert_eq!(y.desc().full_shape().to_string(), "[<=8,3]");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn boxes_may_have_a_middle() {
+    fn boxes_may_be_given_by_their_centre() {
         let boxes = tensor(&[1, 2, 4], &[1f32, 1.0, 2.0, 2.0, 1.5, 1.0, 2.0, 2.0]);
         let run = |most: f32| {
             let run = bench("NonMaxSuppression").int("center_point_box", 1).input(boxes.clone());
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_selected_unless_a_number_is_said() {
+    fn nothing_is_selected_without_a_maximum_count() {
         let run = bench("NonMaxSuppression").input(tensor(&[1, 4, 4], &BOXES));
         assert_eq!(run.input(tensor(&[1, 1, 4], &[1f32; 4])).one().dims(), [0, 3]);
         let y = self::run(1, &[0.5, f32::NAN, 0.1, f32::NAN], 9).one();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_shared_out() {
+    fn classes_are_divided_among_threads() {
         let (batches, classes, count) = (2, 9, 2000);
         let boxes: Vec<f32> = noise(batches * count * 4);
         let scores = noise(batches * classes * count);

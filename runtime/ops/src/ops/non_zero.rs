@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_may_be_found() {
+    fn no_nonzero_elements_give_an_empty_output() {
         let y = bench("NonZero").input(tensor(&[3], &[Bool(0); 3])).one();
         assert_eq!(y.dims(), [1, 0]);
         let y = bench("NonZero").input(tensor(&[], &[3i8])).one();

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn indices_point_from_either_end_and_to_nothing() {
+    fn indices_count_from_either_end_or_are_out_of_range() {
         let y = bench_with(&[0, -1, 3, -4], 3).one();
         assert_eq!(
             (y.dims(), y.values::<u8>()),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn many_rows_are_shared_out() {
+    fn rows_are_divided_among_threads() {
         let indices: Vec<i32> = (0..5000).map(|i| i * 7 % 30).collect();
         let run = bench("OneHot").threads(3).input(tensor(&[5000], &indices));
         let run = run
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn bounded_indices_are_those_of_the_run() {
+    fn bounded_indices_are_read_in_the_run() {
         let indices = tensor(&[1], &[1i64]).bounded(&[Dim::UpTo(4)]);
         let run = bench("OneHot").input(indices).constant(tensor(&[], &[2i64]));
         let y = run.input(tensor(&[2], &[1i16, 2])).one();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_refused() {
+    fn invalid_inputs_are_refused() {
         assert_eq!(bench_with(&[0], -1).error(), "input 1, the depth, is -1");
         let run = bench("OneHot").input(tensor(&[1], &[0i64])).input(tensor(&[], &[2i64]));
         let error = run.input(tensor(&[2], &[0u8, 1])).error();

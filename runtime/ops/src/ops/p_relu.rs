@@ -36,7 +36,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn a_slope_does_not_enlarge_the_result() {
+    fn slopes_must_broadcast_to_the_input() {
         let x = tensor(&[2, 1, 2], &[-1f32, 2.0, -3.0, 4.0]);
         let y = bench("PRelu").input(x.clone()).input(tensor(&[1, 1], &[0.5f32])).one();
         assert_eq!(y.values::<f32>(), [-0.5, 2.0, -1.5, 4.0]);

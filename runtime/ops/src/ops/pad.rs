@@ -195,7 +195,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn a_value_is_put_around() {
+    fn constant_mode_pads_with_the_value() {
         let run = bench("Pad").input(tensor(&[1, 2], &[1f32, 2.0]));
         let run = run.constant(tensor(&[2], &[2i64, 1])).input(tensor(&[], &[-0.5f32]));
         let y = run.constant(tensor(&[1], &[-1i32])).one();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn large_tensors_are_shared_out() {
+    fn large_tensors_are_divided_among_threads() {
         let dims = [40, 30, 50, 3];
         let x: Vec<i32> = (0..dims.iter().product::<usize>() as i32).collect();
         let pads = [0i64, 2, 1, 0, 1, 0, 3, 0];
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn pads_that_mean_nothing_are_refused() {
+    fn invalid_pads_are_refused() {
         let run = |pads: &[i64]| {
             bench("Pad").input(tensor(&[2], &[1u8, 2])).constant(tensor(&[pads.len()], pads))
         };

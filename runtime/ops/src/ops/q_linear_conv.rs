@@ -205,7 +205,7 @@ mod tests {
 
     /// 2-D kernels over 3-D images: one of 2 planes, and one with a plane of padding after it.
     #[test]
-    fn three_spatial_axes() {
+    fn volumes_match_the_definition() {
         let run = |depth: usize, after: i64, kernel: &[usize], w: &[i8]| {
             let x: Vec<u8> = (1..=depth as u8 * 4).collect();
             let one = || tensor(&[], &[1f32]);
@@ -229,7 +229,7 @@ mod tests {
 
     /// The 16-bit kernels also accept such nodes, but need scratch memory for their sums.
     #[test]
-    fn kernels_of_8_bits_come_first_where_all_values_have_8() {
+    fn the_8_bit_kernel_is_chosen_for_8_bit_values() {
         let one = |value: f32| tensor(&[], &[value]);
         let node = bench("QLinearConv")
             .input(tensor(&[1, 8, 4, 4], &spread::<u8>(128, 89)))
@@ -249,7 +249,7 @@ mod tests {
 
     /// Sums larger than i32 must not wrap.
     #[test]
-    fn sums_beyond_32_bits_stay_sums() {
+    fn sums_beyond_32_bits_do_not_overflow() {
         let depth = 1000;
         let one = |value: f32| tensor(&[], &[value]);
         let y = bench("QLinearConv")
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_beyond_their_sums_are_refused() {
+    fn windows_with_too_many_products_are_refused() {
         let run = bench("QLinearConv")
             .input(tensor(&[1, 33_026, 1], &vec![0u8; 33_026]))
             .input(tensor(&[], &[1f32]))

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_carried_or_collected() {
+    fn bounds_are_copied_or_merged() {
         let from = Shape::of_dims(&[Dim::UpTo(6), Dim::Fixed(4)]).unwrap();
         assert_eq!(resolve(from, &[0, 2, -1], false).unwrap().to_string(), "[<=6,2,2]");
         assert_eq!(resolve(from, &[-1, 2], false).unwrap().to_string(), "[<=12,2]");

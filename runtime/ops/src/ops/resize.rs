@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn ties_are_those_of_exact_arithmetic_on_every_core() {
+    fn ties_follow_exact_arithmetic_on_every_core() {
         // (from, to, mode, nearest, elements): coordinates such as 14.5, which f32 arithmetic misses.
         let cases: [(usize, usize, &str, &str, &[u8]); 5] = [
             (20, 6, "half_pixel", "round_prefer_ceil", &[1, 5, 8, 11, 15, 18]),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn many_rows_are_shared_out() {
+    fn rows_are_divided_among_threads() {
         let (rows, cols) = (400, 301);
         let x: Vec<i32> = (0..rows as i32 * cols as i32).collect();
         let run = resize(&[rows, cols], &x, sized(&[777, 500]));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_round_and_halves_are_stored() {
+    fn integers_round_and_half_precision_is_supported() {
         let linear = |run: Bench| scaled(&[2.0])(run).text("mode", "linear");
         let x = [0u8, 3, 255];
         let y = resize(&[3], &x, linear).one().values::<u8>();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn quantized_values_beyond_the_range_of_the_input_have_an_encoding_of_their_own() {
+    fn cubic_outputs_may_have_their_own_encoding() {
         let (is, own) =
             (Encoding { scale: 0.5, zero_point: 10 }, Encoding { scale: 0.75, zero_point: 40 });
         let dims = [1, 2, 3, 6];
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_outside_of_the_region_are_the_value_asked_for() {
+    fn samples_outside_of_the_region_take_the_extrapolation_value() {
         let x: Vec<f32> = (0..16u8).map(f32::from).collect();
         let run = |mode: &str, sizes: &[i64]| {
             let roi = [0.0f32, 0.0, 0.5, 0.5, 1.0, 1.0, 1.5, 1.5];
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_that_stay_may_be_bounded() {
+    fn axes_that_are_not_resized_may_be_bounded() {
         let x = tensor(&[2, 2], &[1f32, 2.0, 3.0, 4.0]).bounded(&[Dim::UpTo(5), Dim::Fixed(2)]);
         for (mode, expected) in [
             ("nearest", [1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 4.0]),
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused() {
+    fn invalid_sizes_are_refused() {
         let x = [1f32, 2.0];
         let error = |run: Bench| run.error();
         let neither = bench(NAME).input(tensor(&[2], &x));

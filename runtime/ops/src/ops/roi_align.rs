@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_of_a_cell_are_counted_in_the_type_of_regions() {
+    fn sample_counts_are_computed_in_the_type_of_regions() {
         // 3.9 - 0.9 is 3 in f32, and slightly more in f64: 3 samples or 4.
         let [start, end] = [0.9f32, 3.9];
         let with = |samples: i64| {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_is_of_weighed_neighbours() {
+    fn max_mode_takes_the_largest_weighted_neighbour() {
         let y = square([1.0, 1.0, 2.0, 2.0]).text("mode", "max").int("sampling_ratio", 1).one();
         assert_near(&y.values::<f32>(), &[5.0, 21.0], 1e-6);
         let y = square([0.5, 0.5, 3.5, 3.5]).text("mode", "max").int("sampling_ratio", 1).one();
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_beyond_the_image_are_zeros() {
+    fn samples_outside_of_the_image_are_zeros() {
         for place in [[9.0, 9.0, 12.0, 12.0], [f32::NAN; 4]] {
             let y = square(place).one().values::<f32>();
             assert_near_constant(&y, &[0.0, 0.0], 0.0, "no sample is in the image");
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_and_channels_are_shared_out() {
+    fn regions_and_channels_are_divided_among_threads() {
         let x = noise(3 * 21 * 9 * 11);
         let rois: Vec<f32> =
             noise(7 * 2).chunks(2).flat_map(|at| [at[0] + 2.0, at[1] + 2.0, 8.0, 7.0]).collect();
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_region_is_refused() {
+    fn invalid_regions_are_refused() {
         let run = bench("RoiAlign").input(tensor(&[1, 1, 2, 2], &[0f32; 4]));
         let three = run.clone().input(tensor(&[1, 3], &[0f32; 3]));
         assert_eq!(

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_turned_by_their_angles() {
+    fn pairs_are_rotated_by_their_angles() {
         for case in CASES {
             println!("{case:?}");
             let y = settled_on_any_threads(&case.bench_with());
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_that_have_no_angles_are_refused() {
+    fn positions_without_angles_are_refused() {
         let run = |positions: &[i64]| {
             let run = bench("RotaryEmbedding").input(tensor(&[1, 1, 2, 2], &[1f32; 4]));
             let run = run.input(tensor(&[3, 1], &[0f32; 3])).input(tensor(&[3, 1], &[1f32; 3]));
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn mismatched_inputs_are_refused() {
         let run = |dims: &[usize], angles: &[usize]| {
             let zeros = |dims: &[usize]| tensor(dims, &vec![0f32; dims.iter().product()]);
             let run = bench("RotaryEmbedding").input(zeros(dims));

@@ -48,7 +48,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn a_range_of_axes_is_cut_to_those_that_there_are() {
+    fn start_and_end_are_clamped_to_the_rank() {
         let slice = |start: i64, end: Option<i64>| {
             let run = bench("Shape").input(tensor(&[2, 3, 4], &[0u8; 24])).int("start", start);
             let run = end.into_iter().fold(run, |run, end| run.int("end", end));
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bounded_extent_is_that_of_the_run() {
+    fn bounded_extents_are_read_in_the_run() {
         let x = tensor(&[1, 3], &[1.0f32, 2.0, 3.0]).bounded(&[Dim::Fixed(1), Dim::UpTo(7)]);
         assert_eq!(bench("Shape").input(x).one().values::<i64>(), [1, 3]);
     }

@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_a_bounded_tensor_are_those_of_the_run() {
+    fn bounded_inputs_are_counted_in_the_run() {
         let x = tensor(&[2, 3], &[0i8; 6]).bounded(&[Dim::Fixed(2), Dim::UpTo(9)]);
         assert_eq!(bench("Size").input(x).one().values::<i64>(), [6]);
     }

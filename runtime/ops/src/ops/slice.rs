@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_are_those_of_python_whenever_they_are_known() {
+    fn slices_match_python_for_constants_and_inputs() {
         for extent in [0, 1, 5] {
             for start in [-9, -5, -2, 0, 4, 9] {
                 for end in [i64::MIN, -6, -1, 0, 3, i64::MAX] {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_shrink_with_what_is_cut() {
+    fn bounds_shrink_with_the_slice() {
         let list = |ints: &[i64]| tensor(&[ints.len()], ints);
         let x = tensor(&[3, 2], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0])
             .bounded(&[Dim::UpTo(6), Dim::Fixed(2)]);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn large_slices_are_shared_out() {
+    fn large_slices_are_divided_among_threads() {
         let (rows, cols) = (700, 300);
         let x: Vec<i32> = (0..rows * cols).collect();
         let list = |ints: &[i64]| tensor(&[ints.len()], ints);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_that_mean_nothing_are_refused() {
+    fn invalid_slices_are_refused() {
         let run = bench_with(3, [0, 3, 0]);
         assert_eq!(run.error(), ExecError::bad_value(0, 0).to_string());
         let list = |ints: &[i64]| tensor(&[ints.len()], ints);

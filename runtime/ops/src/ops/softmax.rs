@@ -55,7 +55,7 @@ mod tests {
     use crate::testing::{assert_near, bench, tensor};
 
     #[test]
-    fn large_numbers_do_not_overflow() {
+    fn large_values_do_not_overflow() {
         let y = bench("Softmax").input(tensor(&[1, 2], &[1e4f32, 1e4 - 1.0])).one();
         let first = 1.0 / (1.0 + (-1f64).exp());
         assert_near(&y.values::<f32>(), &[first, 1.0 - first], 1e-6);

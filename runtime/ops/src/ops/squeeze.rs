@@ -49,7 +49,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn only_axes_of_one_element_can_go() {
+    fn only_axes_of_extent_one_are_removed() {
         for axes in [[0, 1], [0, 0], [2, 0]] {
             let run = bench("Squeeze").input(tensor(&[1, 2], &[1f32; 2]));
             let error = run.constant(tensor(&[2], &axes)).error();

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_transformed_under_the_window() {
+    fn frames_are_windowed_and_transformed() {
         check(1000, 40, 16, 40, 1);
         check(300, 40, 50, 33, 0);
         check(200, 25, 7, 25, 1);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bounded_signal_has_the_frames_of_the_run() {
+    fn bounded_signals_are_framed_in_the_run() {
         let dims = [Dim::Fixed(1), Dim::UpTo(20), Dim::Fixed(1)];
         let x = |len| tensor(&[1, len, 1], &noise(len)).bounded(&dims);
         let run = |len| stft(x(len), 3, Some(&[0.5; 8])).one();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_frames_is_refused() {
+    fn invalid_frames_are_refused() {
         let x = || tensor(&[1, 4], &[0f32; 4]);
         let error = stft(x(), 1, Some(&[1.0; 5])).error();
         assert_eq!(error, "input 0 is f32[1,4], which is shorter than a frame of 5");

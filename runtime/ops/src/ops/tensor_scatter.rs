@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_written_from_where_each_sequence_is() {
+    fn steps_are_written_at_each_sequence_position() {
         let y = bench_with(&[0, 2]).one().values::<i32>();
         assert_eq!(y, [1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0, 5, 6, 7, 8]);
         let y = bench_with(&[3, 5]).text("mode", "circular").one().values::<i32>();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn mismatched_inputs_are_refused() {
         let error = bench_with(&[0, 3]).error();
         assert_eq!(error, ExecError::bad_value(3, 1).to_string());
         let error = bench_with(&[-1, 0]).error();

@@ -113,7 +113,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn large_results_are_shared_out() {
+    fn large_outputs_are_divided_among_threads() {
         let x: Vec<i32> = (0..3 * 5 * 2).collect();
         let run = bench("Tile").threads(3).input(tensor(&[3, 5, 2], &x));
         let y = run.constant(tensor(&[3], &[7i64, 3001, 2])).one();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_count_for_each_axis() {
+    fn repeats_have_one_count_per_axis() {
         for repeats in [&[2i64][..], &[1, -1]] {
             let run = bench("Tile").input(tensor(&[1, 2], &[1u8, 2]));
             let error = run.constant(tensor(&[repeats.len()], repeats)).error();

@@ -154,7 +154,7 @@ mod tests {
     use crate::testing::{Bench, bench, tensor};
 
     #[test]
-    fn a_triangle_of_each_matrix_is_kept() {
+    fn one_triangle_of_each_matrix_is_copied() {
         let x: Vec<i32> = (1..=2 * 3 * 4).collect();
         for upper in [0, 1] {
             for k in [i64::MIN, -4, -3, -2, -1, 0, 1, 2, 3, 4, i64::MAX] {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn large_matrices_are_shared_out() {
+    fn large_matrices_are_divided_among_threads() {
         let x = vec![1u8; 500 * 300];
         let run = bench("Trilu").threads(3).input(tensor(&[500, 300], &x)).int("upper", 0);
         let y = run.one().values::<u8>();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_matrix_is_refused() {
+    fn only_matrices_are_accepted() {
         let bench_with = |dims: &[usize]| -> Bench {
             bench("Trilu").input(tensor(dims, &vec![0u8; dims.iter().product()]))
         };

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_come_in_order_or_as_they_are_met() {
+    fn elements_are_sorted_or_in_order_of_occurrence() {
         let run =
             || bench("Unique").input(tensor(&[2, 3], &[2f32, 1.0, 1.0, 3.0, 4.0, 3.0])).outputs(4);
         let y = run().all();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_one_and_so_are_nans() {
+    fn signed_zeros_are_equal_and_so_are_nans() {
         let x = [0.0f64, f64::NAN, -0.0, -f64::NAN];
         let y = bench("Unique").input(tensor(&[4], &x)).outputs(4).all();
         assert_eq!(ints(&y), [vec![0, 1], vec![0, 1, 0, 1], vec![2, 2]]);

@@ -45,7 +45,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn axes_that_are_none_or_twice_there_are_refused() {
+    fn missing_and_repeated_axes_are_refused() {
         for axes in [[0, 0], [0, -4], [4, 0], [-5, 0], [i64::MIN, 0]] {
             let run = bench("Unsqueeze").input(tensor(&[1, 1], &[1f32]));
             let error = run.constant(tensor(&[2], &axes)).error();

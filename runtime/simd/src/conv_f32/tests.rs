@@ -349,7 +349,7 @@ fn transposed_convolutions_are_right_over_three_axes() {
 }
 
 #[test]
-fn nothing_to_sum_is_the_epilogue() {
+fn empty_sums_give_the_epilogue() {
     for kernels in every_form() {
         for shape in [
             shape(square(4, 3, 1, 1), 0, 5, 2),
@@ -422,7 +422,7 @@ fn padded_copies_of_planar_images_are_the_same() {
 }
 
 #[test]
-fn weights_in_onnx_order_are_packed_as_every_plan_packs_them() {
+fn onnx_weights_are_packed_alike_by_every_plan() {
     for (channels, outputs, groups, kernel) in
         [(2, 3, 1, 3), (5, 17, 2, 3), (3, 70, 1, 7), (9, 8, 1, 1)]
     {

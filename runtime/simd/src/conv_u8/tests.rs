@@ -308,7 +308,7 @@ fn blocks_of_rows_and_of_depth_join() {
 
 /// Compares unpadded images read tap by tap with padded ones read in runs.
 #[test]
-fn runs_of_a_padded_image_are_its_taps() {
+fn runs_of_padded_images_match_their_taps() {
     let (size, channels, outputs, zero) = ([9, 8], 3, 20, 77u8);
     let mut random = Random(8);
     let image: Vec<u8> = (0..size[0] * size[1] * channels).map(|_| random.next() as u8).collect();
@@ -367,7 +367,7 @@ fn weights_of_one_tap_are_those_of_a_matrix() {
 }
 
 #[test]
-fn arguments_that_contradict_each_other_are_refused() {
+fn contradictory_arguments_are_refused() {
     let shape = one_group(5, 2, 2);
     let packed = vec![0; shape.packed_len().unwrap()];
     let run = |shape: Shape, packed: &[i8], quantized: usize, padding: usize, table: &[u32]| {

@@ -169,7 +169,7 @@ fn sums_are_right_for_every_number_of_channels() {
 }
 
 #[test]
-fn sums_are_right_where_pixels_lie_a_power_of_two_apart() {
+fn sums_are_right_for_power_of_two_strides() {
     let plain = Window::square([7, 6], 3, 1, 1);
     let sides = [[1, 1], [1, 6], [2, 2], [3, 5], [5, 1], [7, 6], [9, 3], [10, 4]];
     let mut windows = sides.map(|side| Window::square(side, 3, 1, 1)).to_vec();
@@ -192,7 +192,7 @@ fn sums_are_right_where_pixels_lie_a_power_of_two_apart() {
 }
 
 #[test]
-fn rows_are_the_ones_asked_for() {
+fn only_requested_rows_are_computed() {
     for (kernel, stride) in [(3, 1), (3, 2), (5, 1), (5, 2), (4, 1)] {
         let window = Window::square([12, 5], kernel, stride, 1);
         let shape = Shape { window, channels: 21, multiplier: 1 };
@@ -257,7 +257,7 @@ fn curves_are_right() {
 }
 
 #[test]
-fn what_is_not_finite_reaches_its_windows_alone() {
+fn non_finite_values_stay_in_their_windows() {
     for &isa in Isa::available() {
         for kernel in [3, 5, 7] {
             for value in [f32::NAN, f32::INFINITY] {

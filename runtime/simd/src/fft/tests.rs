@@ -73,7 +73,7 @@ fn check<T: Lane + Into<f64>, const L: usize>(len: usize, within: f64) {
 }
 
 #[test]
-fn transforms_of_every_length_are_those_of_the_definition() {
+fn transforms_of_every_length_match_the_definition() {
     for len in (1..=67).chain([100, 128, 200, 211, 400, 509, 961]) {
         check::<f32, 16>(len, 1e-6);
         check::<f64, 16>(len, 1e-14);
@@ -82,7 +82,7 @@ fn transforms_of_every_length_are_those_of_the_definition() {
 }
 
 #[test]
-fn real_numbers_have_half_a_spectrum() {
+fn real_signals_have_half_a_spectrum() {
     for len in (1..=40).chain([64, 134, 400, 512, 962]) {
         let fft = RealFft::new(len).unwrap();
         let mut signals = signals(len, 4);
@@ -134,7 +134,7 @@ fn error_of_a_small_bin(len: usize) -> f64 {
 }
 
 #[test]
-fn a_small_bin_is_not_lost_beside_a_large_one() {
+fn small_bins_keep_precision_next_to_large_ones() {
     for len in [256, 375, 384, 400, 480, 512, 1024, 401, 509, 1018] {
         let error = error_of_a_small_bin(len);
         assert!(error < 5e-3, "a transform of {len} is off by {error}");
@@ -150,7 +150,7 @@ fn large_primes_become_convolutions() {
 }
 
 #[test]
-fn a_transform_of_nothing_is_nothing() {
+fn length_zero_has_no_transform() {
     let fft = Fft::new(0).unwrap();
     assert!(fft.is_empty());
     fft.run::<f32, 4>(&[], &mut [], &mut []);

@@ -224,7 +224,7 @@ fn check<F: Map1>(name: &str, f: F, x: &[f32], reference: impl Fn(f32) -> f32) {
 }
 
 #[test]
-fn methods_are_those_of_scalars_for_all_kinds_of_numbers() {
+fn vector_methods_match_scalars() {
     let mut x: Vec<f32> = (0..=u32::MAX).step_by(99_991).map(f32::from_bits).collect();
     x.extend([
         0.5,

@@ -66,7 +66,7 @@ fn products_are_within_their_bound() {
 }
 
 #[test]
-fn gathered_rows_are_those_of_the_table_and_zeros() {
+fn gathered_rows_come_from_the_table_or_are_zeros() {
     if !is_available() {
         return;
     }
@@ -86,7 +86,7 @@ fn gathered_rows_are_those_of_the_table_and_zeros() {
 }
 
 #[test]
-fn vectors_round_as_the_definition_does() {
+fn vectors_round_like_the_definition() {
     let odd =
         [f32::NAN, f32::INFINITY, f32::MAX, -0.0, 1.0 + 2f32.powi(-8), 1.0 + 3.0 * 2f32.powi(-8)];
     let from: Vec<f32> = noise(70).into_iter().chain(odd).collect();
@@ -112,7 +112,7 @@ fn vectors_round_as_the_definition_does() {
 }
 
 #[test]
-fn a_depth_of_nothing_leaves_what_is_added() {
+fn depth_zero_gives_the_addend() {
     if !is_available() {
         return;
     }

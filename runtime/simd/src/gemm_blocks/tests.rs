@@ -64,7 +64,7 @@ impl Case {
 }
 
 #[test]
-fn products_are_those_of_what_values_stand_for() {
+fn products_match_dequantized_values() {
     for width in [Width::Four, Width::Eight] {
         for (block, count, columns) in [(16, 3, 5), (32, 1, 1), (32, 4, 9), (64, 2, 6), (128, 2, 3)]
         {
@@ -111,7 +111,7 @@ fn dense(isa: Isa, b: &Blocks<'_>, a: &[f32], rows: usize) -> Vec<f32> {
 }
 
 #[test]
-fn columns_are_computed_alone_as_with_others() {
+fn single_columns_match_whole_products() {
     let case = Case::new(Width::Four, 32, 3, 11);
     let b = Blocks::new(Width::Four, [32, 3, 11], &case.values, &case.scales, Zeros::Same(8.0));
     let b = b.unwrap();
@@ -125,7 +125,7 @@ fn columns_are_computed_alone_as_with_others() {
 }
 
 #[test]
-fn slices_that_are_too_short_make_no_right_side() {
+fn slices_too_short_are_refused() {
     let (values, scales) = (vec![0; 2 * 3 * 16], vec![0.0; 6]);
     let new = |sizes, values, scales, zeros| {
         Blocks::new(Width::Four, sizes, values, scales, zeros).is_some()

@@ -101,7 +101,7 @@ fn every_form() -> impl Iterator<Item = &'static MicroKernels> {
 }
 
 #[test]
-fn entries_that_name_no_pixel_are_zeros() {
+fn padding_entries_read_zeros() {
     for kernels in every_form() {
         for pixels in [0, 1, 2, 50] {
             for (taps, channels) in [(1, 1), (3, 5), (9, 16), (5, 33)] {
@@ -152,7 +152,7 @@ fn any_number_of_taps_is_right() {
 }
 
 #[test]
-fn rows_lie_where_the_order_says() {
+fn rows_are_written_in_the_given_order() {
     for kernels in every_form() {
         for width in [1, 2, 7, 14, 16, 33, 3000] {
             for first in [0, 1, 20] {
@@ -176,7 +176,7 @@ fn rows_lie_where_the_order_says() {
 }
 
 #[test]
-fn what_is_not_finite_reaches_the_rows_that_read_it() {
+fn non_finite_values_reach_only_rows_that_read_them() {
     for kernels in every_form() {
         for value in [f32::NAN, f32::INFINITY] {
             let mut a = vec![0.5; 20 * 4];

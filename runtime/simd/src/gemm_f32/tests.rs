@@ -188,7 +188,7 @@ fn epilogues_and_strides_are_right() {
 }
 
 #[test]
-fn columns_that_threads_share_are_those_of_the_whole() {
+fn columns_divided_among_threads_match_the_whole() {
     for kernels in every_form() {
         for (m, k, n, gap) in
             [(2, 64, 131, 0), (7, 33, 256, 5), (17, 900, 97, 1), (3, 0, 70, 2), (1, 5, 1, 0)]
@@ -268,7 +268,7 @@ fn curves_are_right_over_their_whole_range() {
 }
 
 #[test]
-fn what_is_not_finite_reaches_its_row_alone() {
+fn non_finite_values_stay_in_their_row() {
     for kernels in every_form() {
         for (m, k, n) in [(9, 21, 70), (1, 21, 70), (30, 800, 33)] {
             let b = vec![1.0; k * n];
@@ -301,7 +301,7 @@ fn what_is_not_finite_reaches_its_row_alone() {
 }
 
 #[test]
-fn nothing_times_nothing_is_the_epilogue() {
+fn depth_zero_gives_the_epilogue() {
     for kernels in every_form() {
         let mut c = [1.0; 6];
         let bias = Epilogue { bias: Some(&[2.0, -3.0]), ..Epilogue::default() };
@@ -313,7 +313,7 @@ fn nothing_times_nothing_is_the_epilogue() {
 }
 
 #[test]
-fn a_batch_is_its_products() {
+fn batched_products_match_single_products() {
     let (count, m, k, n) = (3, 5, 7, 20);
     let (a, b, residual) = (noise(count * m * k), noise(count * k * n), noise(m * n));
     let len = packed_len(k, n);

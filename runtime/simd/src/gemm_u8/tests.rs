@@ -194,7 +194,7 @@ fn same<T: Copy + PartialEq + std::fmt::Debug>(
 }
 
 #[test]
-fn every_form_gives_the_sums_at_every_remainder() {
+fn every_output_format_gives_the_sums_at_every_remainder() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for n in [0, 1, 2, 7, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 80, 97, 113] {
         for m in [0, 1, 2, 5, 6, 7, 8, 9, 12, 13, 25] {
@@ -252,7 +252,7 @@ fn the_deepest_product_of_extreme_values_fits() {
 }
 
 #[test]
-fn halves_round_to_even() {
+fn ties_round_to_even() {
     let (k, n) = (1, 48);
     let b: Vec<i8> = (0..48).map(|i| i - 24).collect();
     let case = Case {
@@ -294,7 +294,7 @@ fn transposed_weights_pack_alike() {
 }
 
 #[test]
-fn arguments_that_contradict_each_other_are_refused() {
+fn contradictory_arguments_are_refused() {
     let (k, n) = (3, 2);
     let packed = vec![0; packed_len(k, n).unwrap()];
     let run = |quantized: &[u8], stride: usize, packed: &[i8], k: usize, zero_points: &[i8]| {

@@ -145,7 +145,7 @@ fn windows_are_pooled() {
 }
 
 #[test]
-fn rows_are_the_ones_asked_for() {
+fn only_requested_rows_are_computed() {
     let window = Window::square([9, 5], 3, 2, 1);
     for start in 0..=5 {
         for end in start..=5 {
@@ -155,7 +155,7 @@ fn rows_are_the_ones_asked_for() {
 }
 
 #[test]
-fn a_nan_is_the_greatest_wherever_it_is() {
+fn nan_is_the_maximum_at_any_position() {
     let window = Window::square([3, 3], 3, 1, 1);
     for &isa in Isa::available() {
         for channels in [5, 16, 70] {
@@ -209,7 +209,7 @@ fn whole_images_are_averaged() {
 }
 
 #[test]
-fn halves_are_rounded_to_even() {
+fn ties_round_to_even() {
     let window = Window::square([1, 2], 2, 2, 0);
     let window = Window { kernel: [1, 1, 2], output: [1, 1, 1], ..window };
     for (quantized, expected) in [([0, 1], 0), ([1, 2], 2), ([2, 3], 2), ([254, 255], 254)] {
@@ -221,7 +221,7 @@ fn halves_are_rounded_to_even() {
 }
 
 #[test]
-fn sums_are_divided_as_values_are() {
+fn sums_are_divided_like_scalars() {
     for divisor in 1..=Quotient::MOST {
         for sum in 0..=255 * divisor {
             let padding = sum % 77;
@@ -235,7 +235,7 @@ fn sums_are_divided_as_values_are() {
 }
 
 #[test]
-fn vectors_are_divided_as_values_are() {
+fn vectors_divide_like_scalars() {
     let channels = 100;
     for divisor in 1..=Quotient::MOST {
         let (input, kernel) = ([1, 1, divisor], [1, 1, divisor]);
@@ -260,7 +260,7 @@ fn vectors_are_divided_as_values_are() {
 }
 
 #[test]
-fn infinities_are_averaged_as_they_are() {
+fn means_of_infinities_follow_ieee() {
     let window = Window::square([2, 3], 2, 1, 0);
     for &isa in Isa::available() {
         for value in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 3.0] {
@@ -336,12 +336,12 @@ fn the_stride_of_a_single_pixel_does_not_matter() {
 }
 
 #[test]
-fn sums_of_no_channel_end() {
+fn zero_channels_terminate() {
     global_sums(Image { data: &[], stride: 0 }, usize::MAX, &mut []);
 }
 
 #[test]
-fn what_no_tap_takes_may_lie_beyond_memory() {
+fn pixels_without_taps_may_be_outside_of_the_slice() {
     let image = [3; 70];
     let numbers = image.map(f32::from);
     let one = Window::square([1, 1], 1, 1, 0);

@@ -43,7 +43,7 @@ fn f16_exact(bits: u16) -> f64 {
 }
 
 #[test]
-fn every_half_is_itself_as_f32_and_back() {
+fn f16_and_bf16_survive_conversion_to_f32_and_back() {
     let all: Vec<u16> = (0..=u16::MAX).collect();
     for &isa in Isa::available() {
         let wide = converted(isa, FromF16, &all);
@@ -70,7 +70,7 @@ fn every_half_is_itself_as_f32_and_back() {
 }
 
 #[test]
-fn halves_are_the_nearest_with_ties_to_even() {
+fn half_precision_rounds_to_nearest_even() {
     // The midpoints between neighbouring half-precision values, and their neighbours.
     let mut x = Vec::new();
     for bits in 0..0x7c00u16 {
@@ -178,7 +178,7 @@ fn quantizing_is_a_division_rounded_and_saturated() {
 }
 
 #[test]
-fn softmax_of_rows_is_near_that_of_f64() {
+fn softmax_is_close_to_f64() {
     for &isa in Isa::available() {
         for &cols in LENS {
             let x: Vec<f32> = random(cols * 3, 5).iter().map(|x| x * 40.0 - 20.0).collect();
@@ -204,7 +204,7 @@ fn softmax_of_rows_is_near_that_of_f64() {
 }
 
 #[test]
-fn layer_norm_keeps_its_error_far_from_zero() {
+fn layer_norm_is_precise_far_from_zero() {
     for &isa in Isa::available() {
         for &cols in LENS {
             let x: Vec<f32> = random(cols * 2, 9).iter().map(|x| x + 1000.0).collect();
@@ -230,7 +230,7 @@ fn layer_norm_keeps_its_error_far_from_zero() {
 }
 
 #[test]
-fn reductions_keep_their_error_and_nans() {
+fn reductions_are_precise_and_propagate_nan() {
     for &isa in Isa::available() {
         for &len in LENS.iter().chain(&[2047, 2048, 2049, 1_000_000]) {
             let mut x = random(len, 13);
@@ -260,7 +260,7 @@ fn reductions_keep_their_error_and_nans() {
 }
 
 #[test]
-fn softmax_of_long_rows_is_near_that_of_f64() {
+fn softmax_of_long_rows_is_close_to_f64() {
     for &isa in Isa::available() {
         // Rows of every kind, in groups of four and remainders.
         for (rows, cols) in
@@ -296,7 +296,7 @@ fn softmax_of_long_rows_is_near_that_of_f64() {
 }
 
 #[test]
-fn softmax_of_blocks_is_that_of_whole_rows() {
+fn softmax_in_blocks_matches_whole_rows() {
     for &isa in Isa::available() {
         for (rows, blocks) in [
             (1, &[1][..]),
@@ -395,7 +395,7 @@ fn layer_norm_of_a_row_does_not_depend_on_its_neighbours() {
 }
 
 #[test]
-fn lrn_is_near_that_of_f64() {
+fn lrn_is_close_to_f64() {
     let cases = [(1, 1), (1, 5), (3, 2), (5, 7), (16, 3), (17, 5), (64, 5), (65, 4), (100, 1)]
         .into_iter()
         .chain([(70, 33), (40, 200), (4096, 5), (5000, 9), (3000, 2051), (4100, 60)]);
@@ -429,7 +429,7 @@ fn lrn_is_near_that_of_f64() {
 }
 
 #[test]
-fn lrn_hands_nans_and_infinities_on() {
+fn lrn_propagates_nan_and_infinity() {
     for &isa in Isa::available() {
         for beta in [0.5f32, 0.75, 1.0, 0.6] {
             let lrn = Lrn { size: 3, alpha: 1.0, beta, bias: 1.0 };

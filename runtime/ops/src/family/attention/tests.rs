@@ -293,7 +293,7 @@ fn check<T: Stored<f64>>(case: &Case, within: f64) {
 }
 
 #[test]
-fn every_form_is_that_of_the_definition() {
+fn every_variant_matches_the_definition() {
     for case in CASES {
         check::<f32>(case, 2e-6);
         check::<f64>(case, 1e-6);
@@ -301,7 +301,7 @@ fn every_form_is_that_of_the_definition() {
 }
 
 #[test]
-fn bounded_extents_are_those_of_the_run() {
+fn bounded_extents_are_read_in_the_run() {
     for case in CASES {
         let case = &Case { more: 3, ..*case };
         check::<f32>(case, 2e-6);
@@ -330,7 +330,7 @@ fn bounded_extents_are_those_of_the_run() {
 }
 
 #[test]
-fn elements_of_16_bits_are_computed_in_f32() {
+fn half_precision_is_computed_in_f32() {
     for case in CASES {
         check::<F16>(case, 1e-3);
         check::<Bf16>(case, 8e-3);
@@ -338,7 +338,7 @@ fn elements_of_16_bits_are_computed_in_f32() {
 }
 
 #[test]
-fn who_sees_no_key_has_zeros_and_others_theirs() {
+fn queries_without_keys_give_zeros_and_others_their_output() {
     fn both<T: Stored<f64>>(case: &Case, x: &Numbers) -> [Vec<f32>; 2] {
         let run = bench_with::<T>(case, x).int("qk_matmul_output_mode", 3).outputs(4).all();
         [&run[0], &run[3]].map(|y| y.values::<T>().into_iter().map(|y| y.load() as f32).collect())
@@ -397,7 +397,7 @@ fn keys_of_earlier_calls_are_joined_without_an_output_for_them() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn mismatched_inputs_are_refused() {
     let x = |dims: &[usize]| tensor(dims, &vec![0f32; dims.iter().product()]);
     let run = |q: &[usize], k: &[usize], v: &[usize]| {
         bench("Attention").input(x(q)).input(x(k)).input(x(v))

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_lead_back_to_their_recipe() {
+    fn recipes_survive_encoding() {
         let floats = [
             F32Packing::Indirect([1, 2, 3, 4]),
             F32Packing::IndirectBf16([1, 2, 3, 4]),

@@ -188,7 +188,7 @@ impl QuantizedConvPlan {
         } else if inputs == 1 && groups > 1 {
             depthwise::packed_len_u8(window.kernel, channels[1])?;
             Algorithm::Depthwise(depthwise::Shape { window, channels: groups, multiplier: outputs })
-        } else if groups == 1 && meets_each_pixel(&window) {
+        } else if groups == 1 && reads_each_pixel_once(&window) {
             let shape = Shape { groups, channels: inputs, outputs, taps, run: 1 };
             shape.packed_len()?;
             Algorithm::Pointwise(shape)
@@ -463,7 +463,7 @@ impl QuantizedConvPlan {
 }
 
 /// Whether each output pixel depends on exactly the input pixel at its position.
-fn meets_each_pixel(window: &Window) -> bool {
+fn reads_each_pixel_once(window: &Window) -> bool {
     let one = [1; 3];
     window.kernel == one
         && window.strides == one

@@ -55,7 +55,7 @@ fn runs_agree_and_threads_within_the_bound_of_a_sum() {
 }
 
 #[test]
-fn a_nan_reaches_what_depends_on_it_and_by_winograd_its_tiles() {
+fn nan_reaches_dependent_outputs_and_winograd_tiles() {
     for case in CASES {
         let (x, plain) = (case.x(), of_kernels(&case.run(&case.x())));
         for at in [0, 4 * EXTENT + 4, EXTENT * EXTENT + EXTENT - 1] {

@@ -301,14 +301,14 @@ mod tests {
     pub(super) fn all<B: Binary>(name: &str) {
         println!("{name}: a family member");
         shapes_broadcast_from_either_side::<B>(name);
-        large_tensors_are_shared_out::<B>(name);
+        large_tensors_are_divided_among_threads::<B>(name);
         bounded_shapes_are_those_of_the_run::<B>(name);
         if B::OPENCL.is_some() {
             quantized_values_are_computed::<B>(name);
             the_gpu_takes_scalars_and_halves::<B>(name);
         }
-        halves_are_computed_in_f32::<B>(name);
-        misfits_are_named::<B>(name);
+        half_precision_is_computed_in_f32::<B>(name);
+        mismatched_inputs_are_reported::<B>(name);
         operands_of_two_types_are_computed_with_in_f64::<B>(name);
         edges_are_those_of_the_function::<B>(name);
         an_element_has_its_bits_however_operands_meet::<B>(name);
@@ -368,7 +368,7 @@ mod tests {
         assert_near(&found, &all, 1e-6);
     }
 
-    fn large_tensors_are_shared_out<B: Binary>(name: &str) {
+    fn large_tensors_are_divided_among_threads<B: Binary>(name: &str) {
         let (rows, cols) = (2 * GRAIN / 5 + 7, 5);
         let len = rows * cols;
         for (a_dims, b_dims) in [
@@ -440,7 +440,7 @@ mod tests {
         assert_near(&y, &expected::<B>(pairs), 1e-3);
     }
 
-    fn halves_are_computed_in_f32<B: Binary>(name: &str) {
+    fn half_precision_is_computed_in_f32<B: Binary>(name: &str) {
         let (a, b) = operands(600, 3);
         let (a, b): (Vec<_>, Vec<_>) = (
             a.into_iter().map(F16::from_f32).collect(),
@@ -460,7 +460,7 @@ mod tests {
         assert_near(&y, &expected::<B>(pairs), 8e-3);
     }
 
-    fn misfits_are_named<B: Binary>(name: &str) {
+    fn mismatched_inputs_are_reported<B: Binary>(name: &str) {
         let floats = |dims: &[usize]| tensor(dims, &vec![1f32; dims.iter().product()]);
         let error = pair(name, floats(&[2]), floats(&[3])).error();
         assert_eq!(error, "shapes [2] and [3] do not broadcast");

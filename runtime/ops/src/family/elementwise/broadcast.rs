@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_operand_in_place_is_read_before_it_is_overwritten() {
+    fn short_in_place_operands_are_read_before_they_are_overwritten() {
         let plan = Broadcast::new(&[2, 1], &[2, 3]).unwrap();
         let mut y = [10, 20, -1, -1, -1, -1];
         plan.rows_backwards(&mut y, &[1, 2, 3, 4, 5, 6], &|y, b| each_onto(y, b, |a, b| a + b));
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_meet_extents() {
+    fn bounds_broadcast_with_extents() {
         use Dim::{Fixed, UpTo};
         let cases = [
             (UpTo(6), Fixed(1), UpTo(6)),

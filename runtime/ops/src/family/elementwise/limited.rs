@@ -163,7 +163,7 @@ mod tests {
         println!("{name}: a family member");
         edges_are_those_of_the_function::<L>();
         limits_may_be_left_out::<L>();
-        halves_are_computed::<L>();
+        half_precision_matches_f32::<L>();
         large_and_bounded_tensors_are_computed::<L>();
         let run = bench(L::NAME).input(tensor(&[2], &[1f32, 2.0]));
         let error = run.input(tensor(&[2], &[0f32, 1.0])).error();
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    fn halves_are_computed<L: Limited>() {
+    fn half_precision_matches_f32<L: Limited>() {
         let x = EDGES.map(F16::from_f32);
         let run = bench(L::NAME).input(tensor(&[x.len()], &x));
         let y = run.input(tensor(&[], &[F16::from_f32(-0.5)])).absent().one();

@@ -149,14 +149,14 @@ mod tests {
     pub(super) fn all<L: Logic>(name: &str) {
         println!("{name}: a family member");
         if L::TYPES.has(DType::Bool) {
-            shapes_broadcast_and_are_shared_out::<L, Bool>(|i| Bool::from(i % 3 == 0));
+            shapes_broadcast_and_are_divided_among_threads::<L, Bool>(|i| Bool::from(i % 3 == 0));
         }
         if L::TYPES.has(DType::U8) {
-            shapes_broadcast_and_are_shared_out::<L, u8>(|i| (i % 7) as u8);
-            shapes_broadcast_and_are_shared_out::<L, u64>(|i| (i % 7) as u64);
+            shapes_broadcast_and_are_divided_among_threads::<L, u8>(|i| (i % 7) as u8);
+            shapes_broadcast_and_are_divided_among_threads::<L, u64>(|i| (i % 7) as u64);
         }
         if L::TYPES.has(DType::I8) {
-            shapes_broadcast_and_are_shared_out::<L, i16>(|i| (i % 7) as i16 - 3);
+            shapes_broadcast_and_are_divided_among_threads::<L, i16>(|i| (i % 7) as i16 - 3);
         }
         let dtype = if L::TYPES.has(DType::Bool) { "bool" } else { "u8" };
         let run = |len: usize| tensor(&[len], &vec![0u8; len]);
@@ -175,7 +175,9 @@ mod tests {
     }
 
     /// All kinds of broadcasting agree with pairs of scalars.
-    fn shapes_broadcast_and_are_shared_out<L: Logic, T: Element>(convert: impl Fn(usize) -> T) {
+    fn shapes_broadcast_and_are_divided_among_threads<L: Logic, T: Element>(
+        convert: impl Fn(usize) -> T,
+    ) {
         let of_pair = |a: T, b: T| {
             let run = with_params::<L>().input(tensor(&[], &[a])).input(tensor(&[], &[b]));
             run.one().values::<T>()[0]

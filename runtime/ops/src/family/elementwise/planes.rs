@@ -129,7 +129,7 @@ mod tests {
     /// Planes whose operands broadcast along rows, columns, both or neither, with fewer rows than a block and with
     /// more.
     #[test]
-    fn operands_meet_as_positions_say() {
+    fn operands_are_paired_by_position() {
         let shapes: [[&[usize]; 2]; 7] = [
             [&[3, 700, 8], &[3, 1, 8]],
             [&[3, 1, 8], &[3, 700, 8]],

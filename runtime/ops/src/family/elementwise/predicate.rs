@@ -127,7 +127,7 @@ mod tests {
         x.into_iter().map(|x| Bool::from(P::holds(x, [true; 2]))).collect()
     }
 
-    fn ask<P: Predicate, T: Stored<f64>>(convert: impl Fn(f32) -> T) {
+    fn check_predicate<P: Predicate, T: Stored<f64>>(convert: impl Fn(f32) -> T) {
         let run = bench(P::NAME).input(tensor(&[EDGES.len()], &EDGES.map(&convert)));
         if P::TYPES.has(T::DTYPE) {
             let expected = expected::<P>(EDGES.map(|x| convert(x).load()));
@@ -143,11 +143,11 @@ mod tests {
     }
 
     fn every_type_is_asked<P: Predicate>() {
-        ask::<P, _>(|x| x);
-        ask::<P, _>(f64::from);
-        ask::<P, _>(F16::from_f32);
-        ask::<P, _>(Bf16::from_f32);
-        ask::<P, _>(|x| Bool::from(x != 0.0));
+        check_predicate::<P, _>(|x| x);
+        check_predicate::<P, _>(f64::from);
+        check_predicate::<P, _>(F16::from_f32);
+        check_predicate::<P, _>(Bf16::from_f32);
+        check_predicate::<P, _>(|x| Bool::from(x != 0.0));
     }
 
     fn large_and_bounded_tensors_are_asked<P: Predicate>() {

@@ -254,9 +254,9 @@ mod tests {
     pub(super) fn all<R: Repeated>(name: &str) {
         println!("{name}: a family member");
         one_to_many_operands_broadcast::<R>();
-        large_tensors_are_shared_out::<R>();
+        large_tensors_are_divided_among_threads::<R>();
         every_type_is_computed::<R>();
-        misfits_are_named::<R>();
+        mismatched_inputs_are_reported::<R>();
         edges_are_those_of_the_function::<R>();
         integers_wrap::<R>();
         bounded_shapes_are_those_of_the_run::<R>();
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 2], expected));
     }
 
-    fn large_tensors_are_shared_out<R: Repeated>() {
+    fn large_tensors_are_divided_among_threads<R: Repeated>() {
         let len = 2 * GRAIN + 7;
         let (a, b, c) = (noise(3 * len), noise(len), noise(2));
         let run = bench(R::NAME).threads(3).input(tensor(&[1, len], &b));
@@ -345,7 +345,7 @@ mod tests {
         }
     }
 
-    fn misfits_are_named<R: Repeated>() {
+    fn mismatched_inputs_are_reported<R: Repeated>() {
         let run = bench(R::NAME).input(tensor(&[2], &[1f32, 2.0]));
         assert_eq!(
             run.clone().input(tensor(&[1], &[1f64])).error(),

@@ -175,10 +175,10 @@ mod tests {
         println!("{name}: a family member");
         three_shapes_broadcast::<F>();
         every_type_is_taken::<F>();
-        large_tensors_are_shared_out::<F>();
+        large_tensors_are_divided_among_threads::<F>();
         bounded_shapes_are_those_of_the_run::<F>();
         quantized_values_are_taken_for_what_they_stand_for::<F>();
-        misfits_are_named::<F>();
+        mismatched_inputs_are_reported::<F>();
         elements_keep_their_bits::<F>();
     }
 
@@ -233,7 +233,7 @@ mod tests {
         check::<F, _>(i64::MIN, i64::MAX);
     }
 
-    fn large_tensors_are_shared_out<F: Ternary>() {
+    fn large_tensors_are_divided_among_threads<F: Ternary>() {
         let (rows, cols) = (GRAIN / 3, 7);
         let (a, b) = (noise(rows * cols), noise(cols));
         let c: Vec<Bool> = (0..rows).map(|i| Bool::from(i % 3 == 0)).collect();
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(run.error(), "output 0 has no encoding");
     }
 
-    fn misfits_are_named<F: Ternary>() {
+    fn mismatched_inputs_are_reported<F: Ternary>() {
         let c = || tensor(&[2], &bools(&[1, 0]));
         let run = node::<F>(c(), tensor(&[2], &[1f32; 2]), tensor(&[2], &[1f64; 2]));
         assert_eq!(run.error(), "inputs are f32[2] and f64[2], expected equal element types");

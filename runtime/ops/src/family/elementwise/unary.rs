@@ -274,17 +274,17 @@ mod tests {
     pub(super) fn all<U: Unary>(name: &str) {
         println!("{name}: a family member");
         lies_on_its_curve::<U>(name);
-        halves_are_computed_in_f32::<U>(name);
+        half_precision_is_computed_in_f32::<U>(name);
         is_shared_out_and_bounded::<U>(name);
         quantized_values_are_those_of_a_table::<u8, U>(name, 128);
         quantized_values_are_those_of_a_table::<i8, U>(name, -3);
         integers_are_computed::<U>(name);
         edges_are_those_of_the_curve::<U>(name);
         an_element_has_its_bits_wherever_it_lies::<U>(name);
-        quantized_values_are_those_of_the_numbers::<U>(name);
+        quantized_outputs_match_quantized_f32_outputs::<U>(name);
     }
 
-    fn quantized_values_are_those_of_the_numbers<U: Unary>(name: &str) {
+    fn quantized_outputs_match_quantized_f32_outputs<U: Unary>(name: &str) {
         let x: Vec<f32> = noise(GRAIN + 7).iter().map(|x| x * 3.0).collect();
         assert_quantized(&bench(name).threads(3).input(tensor(&[x.len()], &x)), 1);
         for (node, _) in nodes::<U>(name) {
@@ -348,7 +348,7 @@ mod tests {
         }
     }
 
-    fn halves_are_computed_in_f32<U: Unary>(name: &str) {
+    fn half_precision_is_computed_in_f32<U: Unary>(name: &str) {
         let x: Vec<F16> = points().into_iter().map(|x| F16::from_f32(x as f32)).collect();
         let dims = [x.len()];
         for (node, params) in nodes::<U>(name) {

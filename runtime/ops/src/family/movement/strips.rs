@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn many_rows_are_shared_out() {
+    fn rows_are_divided_among_threads() {
         let [a, b] = [part(0, 3), part(-7, 1)];
         let rows = |values: &[i32]| tensor(&[ROWS, values.len() / ROWS], values);
         let run = bench("Concat").threads(3).input(rows(&a)).input(rows(&b));

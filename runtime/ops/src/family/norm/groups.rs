@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_that_is_large_beside_the_deviation_costs_no_digits() {
+    fn large_means_with_small_deviations_keep_precision() {
         for (mean, spread) in [(1e4, 1e-2), (-3e5, 0.5), (1e6, 1.0), (0.0, 1e-3)] {
             let x: Vec<f32> =
                 noise(DIMS.iter().product()).iter().map(|x| mean + spread * x).collect();
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nan_stays_in_its_group() {
+    fn nan_stays_in_its_group() {
         let x = noise(DIMS.iter().product());
         let plain = run("GroupNormalization", 2, &x).one().values::<f32>();
         let y = run("GroupNormalization", 2, &with(&x, 700, f32::NAN)).one().values::<f32>();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn misfits_are_refused() {
+    fn mismatched_inputs_are_refused() {
         let x = noise(DIMS.iter().product());
         let error = run("GroupNormalization", 4, &x).error();
         assert_eq!(error, "6 channels do not fall into 4 groups");

@@ -229,7 +229,7 @@ mod tests {
             channels_become_one_element::<P>(dims);
         }
         quantized_channels_do::<P>();
-        a_nan_stays_in_its_channel::<P>();
+        nan_stays_in_its_channel::<P>();
         let error = bench(P::NAME).input(tensor(&[2, 2], &[1f32; 4])).error();
         assert_eq!(error, "input 0 is f32[2,2], expected rank 3 or more");
         let error = bench(P::NAME).input(tensor::<f32>(&[1, 2, 0, 2], &[])).error();
@@ -265,7 +265,7 @@ mod tests {
             assert_eq!(y, expected);
         }
     }
-    fn a_nan_stays_in_its_channel<P: GlobalPool>() {
+    fn nan_stays_in_its_channel<P: GlobalPool>() {
         for dims in [[2, 3, 2, 2], [1, 19, 5, 7], [3, 40, 30, 31]] {
             let (x, plane) = (noise(dims.iter().product()), dims[2] * dims[3]);
             let run = |x: &[f32]| bench(P::NAME).input(tensor(&dims, x));

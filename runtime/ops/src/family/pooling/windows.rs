@@ -346,7 +346,7 @@ mod tests {
         }
         a_window_beyond_the_input_is_refused::<P>();
         lines_and_volumes_have_windows::<P>();
-        a_nan_stays_in_its_windows::<P>();
+        nan_stays_in_its_windows::<P>();
     }
 
     fn bench_with(
@@ -420,7 +420,7 @@ mod tests {
         assert_eq!(error, "input 0 is f32[2], expected rank 3 to 5");
     }
     /// Covers every layout and thread count. Infinities and denormals are ordinary values.
-    fn a_nan_stays_in_its_windows<P: Pool>() {
+    fn nan_stays_in_its_windows<P: Pool>() {
         for (channels, extent) in [(2, 5), (19, 9), (35, 11)] {
             let dims = [2, channels, extent, extent];
             let out = extent - 2;

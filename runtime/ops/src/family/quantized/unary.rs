@@ -136,7 +136,7 @@ mod tests {
         values_are_those_of_the_function::<U, u8>(name, 128, 3);
         values_are_those_of_the_function::<U, i8>(name, -3, -128);
         zero_points_may_be_left_out::<U>(name);
-        misfits_are_named(name);
+        mismatched_inputs_are_reported(name);
     }
 
     fn values_are_those_of_the_function<
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(y.values::<u8>(), expected);
     }
 
-    fn misfits_are_named(name: &str) {
+    fn mismatched_inputs_are_reported(name: &str) {
         let scale = || tensor(&[], &[0.1f32]);
         let run = bench(name).input(tensor(&[2], &[1u8, 2])).input(tensor(&[2], &[0.1f32; 2]));
         let error = run.absent().input(scale()).error();

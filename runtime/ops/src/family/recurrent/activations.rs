@@ -133,7 +133,7 @@ mod tests {
     use crate::testing::assert_near;
 
     #[test]
-    fn functions_lie_on_their_curves_and_take_numbers_in_order() {
+    fn functions_match_their_formulas_and_parameters_are_read_in_order() {
         type Curve = (&'static str, fn(f64) -> f64);
         let curves: [Curve; 11] = [
             ("Affine", |x| 0.75 * x + 0.25),

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn every_element_is_in_the_place_of_its_kept_axes() {
+    fn every_element_is_reduced_to_its_output() {
         assert_eq!(laid(&[2, 3], 0b10), (vec![vec![0, 1, 2], vec![3, 4, 5]], vec![2]));
         assert_eq!(laid(&[2, 3], 0b01), (vec![vec![0, 3], vec![1, 4], vec![2, 5]], vec![3]));
         assert_eq!(laid(&[2, 1, 2], 0b101), (vec![vec![0, 1, 2, 3]], vec![1]));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_reduced_to_something_or_to_nothing() {
+    fn empty_tensors_reduce_to_the_neutral_element_or_stay_empty() {
         assert_eq!(laid(&[2, 0, 4], 0b010), (vec![vec![]; 8], vec![2, 4]));
         assert_eq!(laid(&[2, 0, 4], 0b100), (vec![], vec![2, 0]));
         assert_eq!(laid(&[0], 0b1), (vec![vec![]], vec![]));

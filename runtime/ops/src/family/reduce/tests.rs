@@ -10,14 +10,14 @@ use crate::testing::{Bench, assert_near, assert_near_constant, bench, noise, ten
 pub(super) fn all<R: Reduce>(name: &str) {
     println!("{name}: a family member");
     every_set_of_axes_is_reduced::<R>();
-    large_tensors_are_shared_out::<R>();
+    large_tensors_are_divided_among_threads::<R>();
     nothing_is_reduced_as_the_member_says::<R>();
     bounded_shapes_are_those_of_the_run::<R>();
     integers_are_reduced::<R>();
     quantized_values_are_reduced_by_what_they_stand_for::<R>();
-    truths_are_reduced::<R>();
+    bools_are_reduced::<R>();
     axes_come_in_any_form::<R>();
-    a_nan_stays_wherever_it_is::<R>();
+    nan_at_any_position_gives_nan::<R>();
     edges_are_those_of_the_definition::<R>();
     integers_wrap::<R>();
 }
@@ -71,7 +71,7 @@ fn every_set_of_axes_is_reduced<R: Reduce>() {
     assert_near(&y, &expected::<R>(&dims, &[1], &x), 2e-3);
 }
 
-fn large_tensors_are_shared_out<R: Reduce>() {
+fn large_tensors_are_divided_among_threads<R: Reduce>() {
     // Short and long rows, few and many columns, and both.
     for (dims, axes) in [
         (vec![2 * GRAIN / 3 + 1, 3], vec![1]),
@@ -143,7 +143,7 @@ fn quantized_values_are_reduced_by_what_they_stand_for<R: Reduce>() {
     assert_eq!(run.error(), "output 0 has no encoding");
 }
 
-fn truths_are_reduced<R: Reduce>() {
+fn bools_are_reduced<R: Reduce>() {
     if !R::By::SUPPORTS_BOOL {
         return;
     }
@@ -178,7 +178,7 @@ fn axes_come_in_any_form<R: Reduce>() {
 }
 
 /// In f32 and f64, along short and long rows and along columns; no other output becomes NaN.
-fn a_nan_stays_wherever_it_is<R: Reduce>() {
+fn nan_at_any_position_gives_nan<R: Reduce>() {
     for (dims, axis) in [([2, 3], 1), ([2, 70], 1), ([2, 5001], 1), ([70, 2], 0), ([33, 19], 0)] {
         let x: Vec<f32> = numbers::<R>(dims[0] * dims[1]).iter().map(|x| x.abs()).collect();
         let retained = |at: usize| if axis == 1 { at / dims[1] } else { at % dims[1] };

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_beyond_the_edge_are_made_of_the_element_at_it() {
+    fn samples_past_the_edge_repeat_the_edge_element() {
         let (starts, weights) = table(PLAIN, &axis(2, 4));
         assert_eq!(starts, [0, 0, 0, 0]);
         assert_eq!(weights, [1.0, 0.0, 0.75, 0.25, 0.25, 0.75, 0.0, 1.0]);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_that_sees_nothing_inside_is_the_element_at_the_edge() {
+    fn samples_without_inside_neighbours_copy_the_edge() {
         let sampling = Sampling {
             coordinates: Coordinates::TfHalfPixelForNn,
             excludes_outside: true,
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_go_where_the_mode_says() {
+    fn ties_follow_the_nearest_mode() {
         for (nearest, expected) in [
             (Nearest::RoundPreferFloor, [-1.0, 0.0, 1.0, 1.0, 2.0]),
             (Nearest::RoundPreferCeil, [0.0, 1.0, 1.0, 2.0, 2.0]),
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn places_by_sizes_are_exact() {
+    fn coordinates_from_sizes_are_exact() {
         for from in (1..=24).chain([32, 40, 1000]) {
             for to in (1..=24).chain([33, 40, 64, 999]) {
                 samples_are_exact(&axis(from, to), Fraction(to as i128, from as i128));
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn places_by_scales_are_exact() {
+    fn coordinates_from_scales_are_exact() {
         for from in (1..=24).chain([32, 38, 40, 1000]) {
             let dyadic =
                 [(1, 2), (1, 4), (3, 2), (5, 2), (2, 1), (3, 1), (3, 4), (5, 4), (1, 8), (13, 16)];

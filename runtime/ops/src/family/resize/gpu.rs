@@ -186,7 +186,7 @@ mod tests {
     use crate::testing::{bench, noise, tensor};
 
     #[test]
-    fn samples_are_those_of_the_cpu() {
+    fn gpu_samples_match_the_cpu() {
         let x = tensor(&[2, 3, 5, 7], &noise(210));
         let modes = [("nearest", 0), ("linear", 0), ("cubic", 0), ("linear", 1), ("cubic", 1)];
         let coordinates = ["half_pixel", "asymmetric", "align_corners", "tf_crop_and_resize"];

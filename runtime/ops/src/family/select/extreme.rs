@@ -205,8 +205,8 @@ mod tests {
         positions_are_along_any_axis::<E>();
         the_first_or_the_last_of_equal_ones_is_found::<E>();
         every_type_has_an_order::<E>();
-        a_nan_is_found::<E>();
-        bounded_extents_are_those_of_the_run::<E>();
+        nan_is_selected::<E>();
+        bounded_extents_are_read_in_the_run::<E>();
         an_empty_axis_is_refused::<E>();
     }
 
@@ -280,7 +280,7 @@ mod tests {
         check::<E, _>(u64::from_f64);
     }
 
-    fn a_nan_is_found<E: Extreme>() {
+    fn nan_is_selected<E: Extreme>() {
         for (len, at) in [(3, 1), (40, 0), (40, 17), (40, 39)] {
             let mut x = noise(len);
             x[at] = f32::NAN;
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    fn bounded_extents_are_those_of_the_run<E: Extreme>() {
+    fn bounded_extents_are_read_in_the_run<E: Extreme>() {
         let x = tensor(&[2, 3], &[3u8, 1, 2, 0, 5, 4]).bounded(&[Dim::UpTo(4), Dim::Fixed(3)]);
         let y = bench(E::NAME).input(x).int("axis", 1).int("keepdims", 0).one();
         let expected = [(E::TEST)(&[3.0, 1.0, 2.0]) as i64, (E::TEST)(&[0.0, 5.0, 4.0]) as i64];

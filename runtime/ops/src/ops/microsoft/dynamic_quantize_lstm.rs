@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_those_of_rounded_numbers() {
+    fn sums_match_rounded_values() {
         let all = noise(STEPS * BATCH * WIDTH + 4 * SUMS);
         let (x, bias) = all.split_at(STEPS * BATCH * WIDTH);
         for per_column in [false, true] {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn encodings_that_fit_no_direction_are_refused() {
+    fn invalid_scales_and_zero_points_are_refused() {
         let all = noise(STEPS * BATCH * WIDTH + 4 * SUMS);
         let (x, bias) = all.split_at(STEPS * BATCH * WIDTH);
         let (w, r) = (Weights::new(WIDTH, true), Weights::new(HIDDEN, false));

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_give_what_a_prompt_gives() {
+    fn single_steps_match_a_prompt() {
         for (window, softcap) in [(-1, 0.0), (3, 0.0), (-1, 0.5)] {
             let with =
                 |run: Bench| shared(run).int("local_window_size", window).float("softcap", softcap);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_with_room_is_written_behind_what_it_has() {
+    fn new_keys_are_appended_to_a_larger_cache() {
         let cache = |x: &[f32]| tensor(&[1, 1, 6, SIZE], x);
         let past: Vec<f32> = noise(6 * SIZE);
         let outputs = shared(bench_with(3..5, Some([cache(&past), cache(&past)]))).all();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn how_many_keys_there_are_may_be_said_in_the_run() {
+    fn key_counts_may_be_computed_in_the_run() {
         let cache = || tensor(&[1, 1, 6, SIZE], &noise(6 * SIZE));
         for (places, past) in [(0..5, None), (3..5, Some([cache(), cache()]))] {
             let run = |total: fn(Bench, Tensor) -> Bench| {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn mismatched_inputs_are_refused() {
         let error = bench_with(0..3, None).int("kv_num_heads", 4).error();
         assert_eq!(error, "2 query heads are not a multiple of 4 heads of keys");
         let error = shared(bench_with(0..3, None)).int("qk_output", 1).error();

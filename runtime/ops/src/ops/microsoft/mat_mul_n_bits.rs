@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn products_are_those_of_what_values_stand_for() {
+    fn products_match_dequantized_values() {
         for case in CASES {
             println!("{case:?}");
             let y = if case.rows > 12 {
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn mismatched_inputs_are_refused() {
         let run = |x: Tensor, values: usize, scales: usize| {
             let run = bench("com.microsoft:MatMulNBits").input(x);
             let run = run.constant(tensor(&[values], &vec![0u8; values]));

@@ -62,7 +62,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn what_does_not_hold_fails_the_run() {
+    fn false_conditions_fail_the_run() {
         let bools = [true, false, true].map(Bool::from);
         let run = bench("udo:Assert").input(tensor(&[2], &[1i64, 2]));
         let error = run.input(tensor(&[3], &bools)).error();

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_make_whole_blocks() {
+    fn batches_must_fill_whole_blocks() {
         let run = |crops: &[i64]| {
             let x = tensor(&[3, 1, 1, 1], &[1u8; 3]);
             bench("udo:BatchToSpace").input(x).ints("block", &[1, 3]).ints("crops", crops)

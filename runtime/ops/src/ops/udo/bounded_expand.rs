@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_are_those_of_the_run() {
+    fn shapes_are_read_in_the_run() {
         let y = bench_with(&[2, 3]).one();
         assert_eq!((y.dims(), y.values()), (vec![2, 3], vec![1u16, 1, 1, 2, 2, 2]));
         let y = bench_with(&[1]).one();

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_those_of_the_run() {
+    fn start_limit_and_delta_are_read_in_the_run() {
         assert_eq!(bench_with([3i64, 9, 2]).one().values::<i64>(), [3, 5, 7]);
         assert_eq!(bench_with([3i32, 3, 2]).one().values::<i32>(), [0i32; 0]);
         assert_eq!(bench_with([3i16, 1, -1]).one().values::<i16>(), [3, 2]);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn more_numbers_than_the_bound_and_none_that_end_fail() {
+    fn too_many_elements_and_endless_ranges_fail() {
         bench_with([0i64, 5, 1]).error();
         bench_with([0i64, 5, 0]).error();
         bench_with([0f32, f32::INFINITY, 1.0]).error();

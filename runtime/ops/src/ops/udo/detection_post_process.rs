@@ -352,7 +352,7 @@ mod tests {
     const FAR: [f64; 4] = [8.0, 8.0, 10.0, 10.0];
 
     #[test]
-    fn the_fast_way_gives_the_best_classes_of_each_box() {
+    fn fast_mode_returns_the_best_classes_of_each_box() {
         let boxes = [NEAR, FAR, [0.0; 4]].concat();
         check(run(0, 1), &boxes, &[0.0, 1.0, 0.0], &[0.9, 0.5, 0.0], 2.0);
         let boxes = [NEAR, NEAR, FAR, FAR, [0.0; 4], [0.0; 4]].concat();
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn the_regular_way_suppresses_each_class_by_itself() {
+    fn regular_mode_suppresses_per_class() {
         let boxes = [NEAR, ASIDE, FAR].concat();
         check(run(1, 1), &boxes, &[0.0, 1.0, 1.0], &[0.9, 0.7, 0.5], 3.0);
         let one = run(1, 1).int("detections_per_class", 1);
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn boxes_are_beside_their_anchors() {
+    fn boxes_are_decoded_relative_to_anchors() {
         let run = bench("udo:DetectionPostProcess").outputs(4);
         let ln2 = std::f32::consts::LN_2 * 5.0;
         let run = run.input(tensor(&[1, 1, 4], &[10f32, 20.0, ln2, -ln2]));
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nan_is_no_score() {
+    fn nan_scores_are_skipped() {
         let run =
             bench("udo:DetectionPostProcess").outputs(4).input(tensor(&[1, 2, 4], &[0f32; 8]));
         let scores = [f32::NAN, 0.75, f32::NAN, f32::NAN];

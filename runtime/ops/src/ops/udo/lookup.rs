@@ -69,7 +69,7 @@ mod tests {
     const LEN: usize = 100_003;
 
     #[test]
-    fn each_value_becomes_what_the_table_has_for_it() {
+    fn each_value_is_replaced_by_its_table_entry() {
         let entries: Vec<i64> = (0..256).map(|bits| (bits * 167 + 13) % 256).collect();
         let x: Vec<u8> = (0..LEN).map(|i| (i * 7 % 256) as u8).collect();
         let expected: Vec<u8> = x.iter().map(|&x| entries[usize::from(x)] as u8).collect();
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_have_a_byte_for_each_value() {
+    fn tables_have_256_bytes() {
         for entries in [vec![0; 255], vec![256; 256], vec![-1; 256]] {
             let run = bench("udo:Lookup").input(tensor(&[2], &[1u8, 2])).ints("table", &entries);
             let count = entries.len();

@@ -73,7 +73,7 @@ fn sums_are_exact_for_every_type_and_zero_point() {
 }
 
 #[test]
-fn zero_points_that_are_left_out_are_zero() {
+fn absent_zero_points_are_zero() {
     let (a, b) = (tensor(&[1, 2], &[1u8, 255]), tensor(&[2, 1], &[3u8, 2]));
     assert_eq!(bench("MatMulInteger").input(a).input(b).one().values::<i32>(), [513]);
     let (a, b) = (tensor(&[1, 2], &[-128i8, 2]), tensor(&[2, 1], &[-1i8, 2]));
@@ -137,7 +137,7 @@ fn results_are_quantized_by_rows_and_columns() {
 }
 
 #[test]
-fn sums_stand_for_numbers_with_an_offset() {
+fn dequantized_sums_have_an_offset() {
     let size @ [rows, depth, cols] = [4, 33, 20];
     let (a, b) = (values::<i8>(rows * depth, 3), values::<u8>(depth * cols, 11));
     let exact = sums(size, (&a, &[5]), (&b, &[0]));
@@ -152,7 +152,7 @@ fn sums_stand_for_numbers_with_an_offset() {
 }
 
 #[test]
-fn addends_broadcast_and_either_side_may_lie_transposed() {
+fn addends_broadcast_and_either_side_may_be_transposed() {
     let size @ [rows, depth, cols] = [3, 10, 7];
     let (a, b) = (values::<i8>(rows * depth, 3), values::<i8>(depth * cols, 11));
     let c: Vec<i32> = (0..21).map(|i| i * 100 - 900).collect();
@@ -215,7 +215,7 @@ fn left_sides_are_quantized_by_their_range() {
 }
 
 #[test]
-fn bounded_rows_are_those_of_the_run() {
+fn bounded_rows_are_read_in_the_run() {
     use udo_api::Dim::{Fixed, UpTo};
 
     let (depth, cols) = (30, 9);
@@ -250,7 +250,7 @@ fn bounded_rows_are_those_of_the_run() {
 }
 
 #[test]
-fn misfits_are_named() {
+fn mismatched_inputs_are_reported() {
     let x = |dims: &[usize]| tensor(dims, &vec![1u8; dims.iter().product()]);
     let run = || bench("MatMulInteger").input(x(&[2, 3])).input(x(&[3, 4]));
     assert_eq!(
@@ -348,7 +348,7 @@ fn wide_product<S: Element>(a_scales: &[S], b_zeros: &[i8], b_scale: S) -> Bench
 }
 
 #[test]
-fn sides_of_16_bits_have_one_scale_and_one_zero_point_for_each_column() {
+fn inputs_of_16_bits_have_one_scale_and_zero_point_per_column() {
     use udo_api::{Bf16, F16};
 
     let values = |node: Bench| node.one().values::<u16>();
@@ -369,7 +369,7 @@ fn sides_of_16_bits_have_one_scale_and_one_zero_point_for_each_column() {
 }
 
 #[test]
-fn no_rows_of_16_bit_values_are_no_results() {
+fn empty_16_bit_inputs_give_empty_outputs() {
     let one = |value: f32| tensor(&[], &[value]);
     let y = bench("QLinearMatMul")
         .input(tensor::<u16>(&[0, 2], &[]))
@@ -402,7 +402,7 @@ fn wide_gemm(trans: (i64, i64), alpha: f64, addend: &[i32]) -> Bench {
 }
 
 #[test]
-fn right_sides_of_16_bit_values_may_lie_transposed() {
+fn right_sides_of_16_bits_may_be_transposed() {
     let values = |node: Bench| node.one().values::<i16>();
     // 20,000 and 10,000 above the zero point, equal to it, and 40,000 below it.
     let plain = wide_gemm((0, 0), 1.0, &[0, 5000]);
@@ -414,7 +414,7 @@ fn right_sides_of_16_bit_values_may_lie_transposed() {
 }
 
 #[test]
-fn what_products_of_16_bit_values_do_not_take_is_refused() {
+fn unsupported_16_bit_products_are_refused() {
     let expected = "expected a left side that is not transposed, and one addend per column";
     assert_eq!(wide_gemm((1, 0), 1.0, &[0, 0]).error(), expected);
     assert_eq!(wide_gemm((0, 0), 1.0, &[1]).error(), expected);
@@ -422,7 +422,7 @@ fn what_products_of_16_bit_values_do_not_take_is_refused() {
 
 /// The 16-bit kernel also accepts such nodes, but needs scratch memory for its sums.
 #[test]
-fn the_kernel_of_8_bits_comes_first_where_all_values_have_8() {
+fn the_8_bit_kernel_is_chosen_for_8_bit_values() {
     let one = |value: f32| tensor(&[], &[value]);
     let node = bench("QLinearMatMul")
         .input(tensor(&[3, 4], &values::<u8>(12, 1)))
