@@ -389,7 +389,7 @@ impl QuantizedConvPlan {
                 C::product(y, scales, y_zero, |y| {
                     done = gemm_u8::gemm(&lhs, &rhs, bias, y, pitch);
                 });
-                done.map_err(|_| ExecError::counts(Status::BAD_CALL))
+                done.map_err(|_| ExecError::of(Status::BAD_CALL))
             }),
             Algorithm::Indirect { shape, .. } => {
                 let taps = shape.taps / shape.run;
@@ -402,7 +402,7 @@ impl QuantizedConvPlan {
                     C::product(y, scales, y_zero, |y| {
                         done = conv_u8::conv(&Batch::ONE, &input, &filter, table, bias, y, pitch);
                     });
-                    done.map_err(|_| ExecError::counts(Status::BAD_CALL))
+                    done.map_err(|_| ExecError::of(Status::BAD_CALL))
                 })
             }
             Algorithm::Depthwise(shape) => {
@@ -457,7 +457,7 @@ impl QuantizedConvPlan {
             C::product(to, scales, y_zero, |to| {
                 done = plan.run(rows, &input, (packed, w_zeros), table, bias, to, pitch);
             });
-            done.map_err(|_| ExecError::counts(Status::BAD_CALL))
+            done.map_err(|_| ExecError::of(Status::BAD_CALL))
         })
     }
 }
@@ -504,7 +504,7 @@ impl Border {
     /// Copies an image into a padded buffer.
     fn pad(&self, image: &[u8], channels: usize, fill: u8, to: &mut [u8]) -> Result<(), ExecError> {
         let fits = conv_u8::pad(image, self.size, channels, self.before, self.after, fill, to);
-        if fits { Ok(()) } else { Err(ExecError::counts(Status::BAD_CALL)) }
+        if fits { Ok(()) } else { Err(ExecError::of(Status::BAD_CALL)) }
     }
 }
 

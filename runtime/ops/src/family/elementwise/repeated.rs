@@ -167,7 +167,7 @@ fn execute<T: Stored<f64>>(
     io: Io<'_>,
 ) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, parallel, .. } = io;
-    let bad = ExecError::rows(Status::BAD_VALUE);
+    let bad = ExecError::of(Status::BAD_VALUE);
     let (mut shape, mut rank, of_run) = ([0; MAX_RANK], 0, &mut None);
     let start = if let Some(start) = &operands.start {
         start

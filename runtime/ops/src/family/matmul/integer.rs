@@ -369,9 +369,9 @@ impl<O: IntegerProducts> IntegerKernel<O> {
         scales: &mut [f32],
     ) -> Result<(), ExecError> {
         let numbers = &self.numbers;
-        let a = Reals::get(&numbers.a_scale, inputs, a_at)?;
-        let b = Reals::get(&numbers.b_scale, inputs, b_at)?;
-        let y = Reals::get(&numbers.y_scale, inputs, a_at)?;
+        let a = Reals::read(&numbers.a_scale, inputs, a_at)?;
+        let b = Reals::read(&numbers.b_scale, inputs, b_at)?;
+        let y = Reals::read(&numbers.y_scale, inputs, a_at)?;
         let cols = numbers.scales(self.product.cols, self.product.rows)[1];
         for (row, scales) in scales.chunks_exact_mut(cols).enumerate() {
             let (a, y) = (self.alpha * a.get(row).unwrap_or(a_own), y.get(row).unwrap_or(1.0));

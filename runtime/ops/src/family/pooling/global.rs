@@ -62,7 +62,7 @@ const fn rules<T: Element>() -> &'static [PortRule] {
     impl<T: Element> Rules<T> {
         const RULES: &'static [PortRule] = &[input(0, T::DTYPE.set()), output_like(0, 0)];
     }
-    Of::<T>::RULES
+    Rules::<T>::RULES
 }
 
 impl<P: GlobalPool> Op for Described<P> {

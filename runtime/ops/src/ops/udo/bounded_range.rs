@@ -65,7 +65,7 @@ impl Kernel for Numbers {
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
-        let (steps, count) = (self.read)(&io.inputs)?.ok_or(ExecError::steps(Status::BAD_VALUE))?;
+        let (steps, count) = (self.read)(&io.inputs)?.ok_or(ExecError::of(Status::BAD_VALUE))?;
         io.outputs.set_shape(0, &[count])?;
         (self.fill)(steps, count, io)
     }

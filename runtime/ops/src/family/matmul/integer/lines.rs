@@ -86,7 +86,7 @@ pub(super) enum Reals<'a> {
 
 impl<'a> Reals<'a> {
     /// Returns the values of matrix `at`; empty if the node lacks the input.
-    pub(super) fn get(lines: &Lines, inputs: &Inputs<'a>, at: usize) -> Result<Self, ExecError> {
+    pub(super) fn read(lines: &Lines, inputs: &Inputs<'a>, at: usize) -> Result<Self, ExecError> {
         let Some(port) = lines.port else { return Ok(Self::F32(&[])) };
         Ok(match inputs.dtype(port)? {
             DType::F16 => Self::F16(lines.get(inputs, at)?),

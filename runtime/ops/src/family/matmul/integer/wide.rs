@@ -117,7 +117,7 @@ impl<O: IntegerProducts> WideKernel<O> {
     ) -> Result<&'a [f32], ExecError> {
         let scales = scratch.take::<f32>(self.product.cols)?;
         let Numbers { a_scale, b_scale, y_scale, .. } = &self.numbers;
-        let [a, b, y] = [a_scale, b_scale, y_scale].map(|lines| Reals::get(lines, inputs, 0));
+        let [a, b, y] = [a_scale, b_scale, y_scale].map(|lines| Reals::read(lines, inputs, 0));
         let (a, b, y) = (a?.get(0).unwrap_or(1.0), b?, y?.get(0).unwrap_or(1.0));
         for (column, scale) in scales.iter_mut().enumerate() {
             *scale = self.alpha * a * b.get(column).unwrap_or(1.0) / y;
