@@ -104,7 +104,7 @@ impl Cores {
 /// The SoC with this name.
 pub(crate) fn soc_named(name: &str) -> Result<&'static Soc, String> {
     let known = || SOCS.iter().map(|soc| soc.name).collect::<Vec<_>>().join(", ");
-    Soc::named(name).ok_or_else(|| format!("expected {}", known()))
+    Soc::from_name(name).ok_or_else(|| format!("expected {}", known()))
 }
 
 impl PlaceFlags {

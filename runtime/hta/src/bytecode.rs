@@ -50,13 +50,13 @@ pub enum DecodeError {
     Version(u32),
     /// The length differs from what the header says.
     #[error(
-        "the section has {found} bytes, expected {wanted} as its header says; it is truncated or damaged"
+        "the section has {found} bytes, expected {expected} as its header says; it is truncated or damaged"
     )]
     Length {
         /// The actual length in bytes.
         found: usize,
         /// The length that the header needs or states.
-        wanted: u64,
+        expected: u64,
     },
     /// An instruction cannot be decoded.
     #[error("instruction {at} {fault}")]
@@ -98,7 +98,7 @@ impl<'a> Image<'a> {
         if *magic != MAGIC {
             return Err(DecodeError::Magic);
         }
-        let length = |wanted| DecodeError::Length { found: bytes.len(), wanted };
+        let length = |expected| DecodeError::Length { found: bytes.len(), expected };
         let shortest = MAGIC.len() + HEAD_WORDS * 4;
         let mut head = Reader::new(rest.as_chunks::<4>().0);
         let mut next = || head.next().map_err(|_| length(shortest as u64));
@@ -109,14 +109,14 @@ impl<'a> Image<'a> {
         let [soc, sram_bytes, ddr_bytes, inputs, outputs, code, constants] =
             [next()?, next()?, next()?, next()?, next()?, next()?, next()?];
         let words = HEAD_WORDS as u64 + u64::from(inputs) + u64::from(outputs) + u64::from(code);
-        let wanted = MAGIC.len() as u64 + 4 * words + u64::from(constants);
-        if wanted != bytes.len() as u64 {
-            return Err(length(wanted));
+        let expected = MAGIC.len() as u64 + 4 * words + u64::from(constants);
+        if expected != bytes.len() as u64 {
+            return Err(length(expected));
         }
         let mut left = rest.get(HEAD_WORDS * 4..).unwrap_or_default();
         let mut part = |bytes: u64| {
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-            let (part, rest) = left.split_at_checked(bytes).ok_or_else(|| length(wanted))?;
+            let (part, rest) = left.split_at_checked(bytes).ok_or_else(|| length(expected))?;
             left = rest;
             Ok(part)
         };
@@ -139,15 +139,16 @@ fn instructions(bytes: &[u8]) -> Result<Vec<Instruction>, DecodeError> {
     let mut reader = Reader::new(bytes.as_chunks::<4>().0);
     let mut code = Vec::new();
     while reader.left() > 0 {
-        let said = |fault| match fault {
+        let describe = |fault| match fault {
             Fault::Short => "has fewer words than its fields need".to_owned(),
             Fault::Code(code) => format!("has code {code}, which is not an instruction"),
             Fault::Space(space) => format!("refers to memory {space:#x}, which does not exist"),
         };
         let read = Instruction::take(&mut reader);
-        code.push(
-            read.map_err(|fault| DecodeError::Instruction { at: code.len(), fault: said(fault) })?,
-        );
+        code.push(read.map_err(|fault| DecodeError::Instruction {
+            at: code.len(),
+            fault: describe(fault),
+        })?);
     }
     Ok(code)
 }

@@ -27,7 +27,7 @@ pub enum CompileError {
     Refused(#[from] Refusal),
     /// A single row of a layer's output does not fit the on-chip memory.
     #[error(
-        "layer {layer:?} ({operator}) needs {bytes} bytes of on-chip memory for one output row, {soc} has {room} (docs/hta-bytecode.md, rule \"rows\")"
+        "layer {layer:?} ({operator}) needs {bytes} bytes of on-chip memory for one output row, {soc} has {limit} (docs/hta-bytecode.md, rule \"rows\")"
     )]
     Rows {
         /// The layer.
@@ -39,7 +39,7 @@ pub enum CompileError {
         /// The SoC.
         soc: &'static str,
         /// On-chip memory of the SoC in bytes.
-        room: u32,
+        limit: u32,
     },
     /// Sizes exceed 32-bit addresses.
     #[error("the network's constants or activations exceed 32-bit addresses")]
@@ -52,9 +52,9 @@ pub enum CompileError {
 /// Returns an error if the SoC does not support a layer, or its memory is too small.
 pub fn compile(network: &Network<'_>, soc: &Soc) -> Result<Vec<u8>, CompileError> {
     for id in network.inputs.iter().filter(|id| !network.inner.contains(id)) {
-        network.tensors.get(id.0).map_or(Ok(()), |input| soc.takes_input(input))?;
+        network.tensors.get(id.0).map_or(Ok(()), |input| soc.check_input(input))?;
     }
-    network.layers.iter().try_for_each(|layer| soc.takes(layer, &network.tensors))?;
+    network.layers.iter().try_for_each(|layer| soc.check_layer(layer, &network.tensors))?;
     let mut pool = Pool::default();
     let mut constants = Vec::new();
     // Tensors that runs load come first and together, so that a run can keep only this part of the constants.
@@ -70,7 +70,7 @@ pub fn compile(network: &Network<'_>, soc: &Soc) -> Result<Vec<u8>, CompileError
             operator: layer.map_or("", |layer| layer.op.kind().name()),
             bytes: fault.bytes,
             soc: soc.name,
-            room: soc.sram_bytes,
+            limit: soc.sram_bytes,
         }
     })?;
     let mut lowering = Lowering { network, soc, plan: &plan, pool, code: Vec::new() };
@@ -116,7 +116,7 @@ impl Lowering<'_, '_> {
     fn layers(&mut self) -> Option<()> {
         let mut is_there = vec![false; self.network.tensors.len()];
         for (layer, tiles) in self.network.layers.iter().zip(&self.plan.tiles) {
-            let job = Job::of(self.network, layer)?;
+            let job = Job::new(self.network, layer)?;
             for &id in &layer.inputs {
                 if !std::mem::replace(is_there.get_mut(id.0)?, true) {
                     self.load_whole(id)?;

@@ -51,7 +51,7 @@
 //! };
 //! let network =
 //!     Network::new(vec![tensor("x", 4), tensor("y", 2)], vec![pool], vec![x], vec![y])?;
-//! let bytes = compile(&network, Soc::named("hta100").ok_or("no such SoC")?)?;
+//! let bytes = compile(&network, Soc::from_name("hta100").ok_or("no such SoC")?)?;
 //!
 //! let program = Program::load(&bytes, &Limits::DEFAULT)?.prepare()?;
 //! let input: Vec<u8> = (0..48).collect();

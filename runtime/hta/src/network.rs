@@ -367,7 +367,7 @@ fn check(network: &Network<'_>) -> Result<(), NetworkError> {
         tensor(one).map_err(|fault| NetworkError { what: what(), fault })?;
     }
     let mut is_there: Vec<bool> = tensors.iter().map(|tensor| tensor.values.is_some()).collect();
-    let mut made = |id: TensorId| match is_there.get_mut(id.0) {
+    let mut define = |id: TensorId| match is_there.get_mut(id.0) {
         None => Err(format!("is tensor {}, but there are {}", id.0, tensors.len())),
         Some(true) => Err("is defined twice or constant".to_owned()),
         Some(is_there) => {
@@ -378,7 +378,7 @@ fn check(network: &Network<'_>) -> Result<(), NetworkError> {
     let name = |id: TensorId| tensors.get(id.0).map_or("?", |tensor| &tensor.name);
     for &id in inputs {
         let what = || format!("input {:?}", name(id));
-        made(id).map_err(|fault| NetworkError { what: what(), fault })?;
+        define(id).map_err(|fault| NetworkError { what: what(), fault })?;
     }
     let mut known = vec![false; tensors.len()];
     for (id, known) in known.iter_mut().enumerate() {
@@ -394,7 +394,7 @@ fn check(network: &Network<'_>) -> Result<(), NetworkError> {
                 return Err(error(fault));
             }
         }
-        made(one.output)
+        define(one.output)
             .map_err(|fault| error(format!("computes {:?}, which {fault}", name(one.output))))?;
         if let Some(known) = known.get_mut(one.output.0) {
             *known = true;
@@ -448,17 +448,23 @@ fn layer(layer: &Layer<'_>, tensors: &[Tensor<'_>]) -> Checked {
     let (Some(&x), Some(y)) = (inputs.first(), tensors.get(layer.output.0)) else {
         return Err("has no input or output".to_owned());
     };
-    if let Some(of) = layer.op.window() {
-        window(of)?;
+    if let Some(kernel_window) = layer.op.window() {
+        window(kernel_window)?;
     }
-    let wanted = output_shape(&layer.op, &inputs, x, y)?;
-    if y.shape != wanted {
-        return Err(format!("computes {}, but its output is {}", shape(&wanted), shape(&y.shape)));
+    let expected = output_shape(&layer.op, &inputs, x, y)?;
+    if y.shape != expected {
+        return Err(format!(
+            "computes {}, but its output is {}",
+            shape(&expected),
+            shape(&y.shape)
+        ));
     }
     match &layer.op {
-        Op::Conv { window, weights: of } => weights(of, window.taps() * x.shape[3], x, y),
-        Op::Depthwise { window, weights: of } => weights(of, window.taps(), x, y),
-        Op::FullyConnected { weights: of } => weights(of, x.len(), x, y),
+        Op::Conv { window, weights: constants } => {
+            weights(constants, window.taps() * x.shape[3], x, y)
+        }
+        Op::Depthwise { window, weights: constants } => weights(constants, window.taps(), x, y),
+        Op::FullyConnected { weights: constants } => weights(constants, x.len(), x, y),
         Op::MaxPool { .. } | Op::Reshape | Op::Resize if x.encoding != y.encoding => {
             Err("has different encodings of input and output, expected the same".to_owned())
         }
@@ -540,9 +546,9 @@ fn weights(weights: &Weights<'_>, depth: usize, x: &Tensor<'_>, y: &Tensor<'_>) 
         Values::I8 { weights, zero_points } => (weights.len(), zero_points.len()),
         Values::U8 { weights, zero_points } => (weights.len(), zero_points.len()),
     };
-    let wanted = depth.saturating_mul(outputs);
-    if len != wanted {
-        return Err(format!("has {len} weights, expected {wanted}"));
+    let expected = depth.saturating_mul(outputs);
+    if len != expected {
+        return Err(format!("has {len} weights, expected {expected}"));
     }
     for (name, found) in [("scales", weights.scales.len()), ("zero points", zeros)] {
         if found != 1 && found != outputs {

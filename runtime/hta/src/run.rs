@@ -41,48 +41,48 @@ pub struct PrepareError;
 #[non_exhaustive]
 pub enum RunError {
     /// The number of inputs is wrong.
-    #[error("the run got {found} inputs, expected {wanted}")]
+    #[error("the run got {found} inputs, expected {expected}")]
     Inputs {
         /// Number of inputs passed.
         found: usize,
         /// Number of inputs of the program.
-        wanted: usize,
+        expected: usize,
     },
     /// The number of outputs is wrong.
-    #[error("the run got {found} outputs, expected {wanted}")]
+    #[error("the run got {found} outputs, expected {expected}")]
     Outputs {
         /// Number of outputs passed.
         found: usize,
         /// Number of outputs of the program.
-        wanted: usize,
+        expected: usize,
     },
     /// An input has the wrong length.
-    #[error("input {at} has {found} bytes, expected {wanted}")]
+    #[error("input {at} has {found} bytes, expected {expected}")]
     Input {
         /// Index of the input.
         at: usize,
         /// Its bytes.
         found: usize,
         /// Bytes that the program expects.
-        wanted: usize,
+        expected: usize,
     },
     /// An output has the wrong length.
-    #[error("output {at} has {found} bytes, expected {wanted}")]
+    #[error("output {at} has {found} bytes, expected {expected}")]
     Output {
         /// Index of the output.
         at: usize,
         /// Its bytes.
         found: usize,
         /// Bytes that the program expects.
-        wanted: usize,
+        expected: usize,
     },
     /// The scratch memory is too small.
-    #[error("the run got {found} bytes of scratch memory, expected {wanted}")]
+    #[error("the run got {found} bytes of scratch memory, expected {expected}")]
     Scratch {
         /// Bytes passed.
         found: usize,
         /// Bytes needed.
-        wanted: usize,
+        expected: usize,
     },
     /// The host stopped the run.
     #[error("the run was stopped by its host")]
@@ -145,10 +145,10 @@ impl Prepared {
         self.check(inputs, outputs, scratch)?;
         let mut rest = memory::broken(scratch.get_mut(scratch.as_ptr().align_offset(ALIGNMENT)..))?;
         let mut take = |len: usize| {
-            let room = len.next_multiple_of(ALIGNMENT);
-            let (part, behind) =
-                memory::broken(std::mem::take(&mut rest).split_at_mut_checked(room))?;
-            rest = behind;
+            let size = len.next_multiple_of(ALIGNMENT);
+            let (part, after) =
+                memory::broken(std::mem::take(&mut rest).split_at_mut_checked(size))?;
+            rest = after;
             memory::broken(part.get_mut(..len))
         };
         let [ddr, chip, bordered, padding] = self.lens;
@@ -163,9 +163,9 @@ impl Prepared {
             padding: take(padding)?,
         };
         for block in &self.blocks {
-            for trip in 0..block.trips {
+            for iteration in 0..block.iterations {
                 for step in &block.steps {
-                    self.step(step, trip, &mut memory, parallel)?;
+                    self.step(step, iteration, &mut memory, parallel)?;
                 }
             }
         }
@@ -178,29 +178,29 @@ impl Prepared {
         outputs: &[&mut [u8]],
         scratch: &[u8],
     ) -> Result<(), RunError> {
-        let (found, wanted) = (inputs.len(), self.inputs.len());
-        if found != wanted {
-            return Err(RunError::Inputs { found, wanted });
+        let (found, expected) = (inputs.len(), self.inputs.len());
+        if found != expected {
+            return Err(RunError::Inputs { found, expected });
         }
-        let (found, wanted) = (outputs.len(), self.outputs.len());
-        if found != wanted {
-            return Err(RunError::Outputs { found, wanted });
+        let (found, expected) = (outputs.len(), self.outputs.len());
+        if found != expected {
+            return Err(RunError::Outputs { found, expected });
         }
-        for (at, (input, &wanted)) in inputs.iter().zip(&self.inputs).enumerate() {
+        for (at, (input, &expected)) in inputs.iter().zip(&self.inputs).enumerate() {
             let found = input.len();
-            if found != wanted {
-                return Err(RunError::Input { at, found, wanted });
+            if found != expected {
+                return Err(RunError::Input { at, found, expected });
             }
         }
-        for (at, (output, &wanted)) in outputs.iter().zip(&self.outputs).enumerate() {
+        for (at, (output, &expected)) in outputs.iter().zip(&self.outputs).enumerate() {
             let found = output.len();
-            if found != wanted {
-                return Err(RunError::Output { at, found, wanted });
+            if found != expected {
+                return Err(RunError::Output { at, found, expected });
             }
         }
-        let (found, wanted) = (scratch.len(), self.scratch_len());
-        if found < wanted {
-            return Err(RunError::Scratch { found, wanted });
+        let (found, expected) = (scratch.len(), self.scratch_len());
+        if found < expected {
+            return Err(RunError::Scratch { found, expected });
         }
         Ok(())
     }
@@ -208,24 +208,24 @@ impl Prepared {
     fn step(
         &self,
         step: &Step,
-        trip: u32,
+        iteration: u32,
         memory: &mut Memory<'_, '_, '_>,
         parallel: &dyn Parallel,
     ) -> Result<(), RunError> {
         match step {
-            Step::Load(of) => tiles::load(of, trip, memory),
-            Step::Store(of) => tiles::store(of, trip, memory),
-            Step::Copy(of) => tiles::copy(of, trip, memory),
-            Step::Filter(of) => {
-                let packed = memory::broken(self.packed.get(of.packed))?.get();
-                filter::run(of, packed, &self.tables, trip, memory, parallel)
+            Step::Load(op) => tiles::load(op, iteration, memory),
+            Step::Store(op) => tiles::store(op, iteration, memory),
+            Step::Copy(op) => tiles::copy(op, iteration, memory),
+            Step::Filter(filter) => {
+                let packed = memory::broken(self.packed.get(filter.packed))?.get();
+                filter::run(filter, packed, &self.tables, iteration, memory, parallel)
             }
-            Step::MaxPool(of) => tiles::max_pool(of, trip, memory),
-            Step::AveragePool(of) => tiles::average_pool(of, trip, memory),
-            Step::Pair(meeting, of) => tiles::pair(*meeting, of, trip, memory),
-            Step::Lookup(of, table) => tiles::lookup(of, table, trip, memory),
-            Step::Resize(of) => tiles::resize(of, trip, memory),
-            Step::Softmax(of, powers) => tiles::softmax(of, powers, trip, memory),
+            Step::MaxPool(op) => tiles::max_pool(op, iteration, memory),
+            Step::AveragePool(op) => tiles::average_pool(op, iteration, memory),
+            Step::Pair(operation, op) => tiles::pair(*operation, op, iteration, memory),
+            Step::Lookup(op, table) => tiles::lookup(op, table, iteration, memory),
+            Step::Resize(op) => tiles::resize(op, iteration, memory),
+            Step::Softmax(op, powers) => tiles::softmax(op, powers, iteration, memory),
         }
     }
 }

@@ -40,7 +40,7 @@ pub struct Limit {
 
 /// A layer or tensor that a SoC does not support. The message names the violated rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} {found}, {soc} supports {wanted} (docs/hta-bytecode.md, rule {rule:?})")]
+#[error("{what} {found}, {soc} supports {expected} (docs/hta-bytecode.md, rule {rule:?})")]
 pub struct Refusal {
     /// The layer or tensor.
     pub what: String,
@@ -49,7 +49,7 @@ pub struct Refusal {
     /// The SoC's name.
     pub soc: &'static str,
     /// The supported range.
-    pub wanted: String,
+    pub expected: String,
     /// The rule's name in `docs/hta-bytecode.md`.
     pub rule: &'static str,
 }
@@ -138,12 +138,12 @@ impl Soc {
     };
 
     /// Returns the SoC with this name.
-    pub fn named(name: &str) -> Option<&'static Self> {
+    pub fn from_name(name: &str) -> Option<&'static Self> {
         SOCS.iter().find(|soc| soc.name == name)
     }
 
     /// Returns the SoC with this id.
-    pub fn of_id(id: u32) -> Option<&'static Self> {
+    pub fn from_id(id: u32) -> Option<&'static Self> {
         SOCS.iter().find(|soc| soc.id == id)
     }
 
@@ -151,9 +151,9 @@ impl Soc {
     ///
     /// # Errors
     /// Returns the first violated rule.
-    pub fn takes_input(&self, input: &Tensor<'_>) -> Result<(), Refusal> {
+    pub fn check_input(&self, input: &Tensor<'_>) -> Result<(), Refusal> {
         let what = format!("input {:?}", input.name);
-        self.takes_tensor(&what, input)?;
+        self.check_tensor(&what, input)?;
         let channels = input.shape[3];
         let is_wide = channels > self.input_channels;
         self.unless(is_wide, "input channels", &what, || {
@@ -166,13 +166,13 @@ impl Soc {
     ///
     /// # Errors
     /// Returns the first violated rule.
-    pub fn takes(&self, layer: &Layer<'_>, tensors: &[Tensor<'_>]) -> Result<(), Refusal> {
+    pub fn check_layer(&self, layer: &Layer<'_>, tensors: &[Tensor<'_>]) -> Result<(), Refusal> {
         let kind = layer.op.kind();
         let what = format!("layer {:?} ({})", layer.name, kind.name());
         let Some(limit) = self.operators.iter().find(|limit| limit.kind == kind) else {
-            let taken: Vec<_> = self.operators.iter().map(|limit| limit.kind.name()).collect();
+            let supported: Vec<_> = self.operators.iter().map(|limit| limit.kind.name()).collect();
             let found = "has an unsupported operator".to_owned();
-            return Err(self.refusal("operators", what, found, taken.join(", ")));
+            return Err(self.refusal("operators", what, found, supported.join(", ")));
         };
         let count = layer.inputs.len();
         self.unless(count > limit.inputs, "inputs", &what, || {
@@ -180,7 +180,7 @@ impl Soc {
         })?;
         for &id in layer.inputs.iter().chain([&layer.output]) {
             if let Some(tensor) = tensors.get(id.0) {
-                self.takes_tensor(&format!("tensor {:?} of {what}", tensor.name), tensor)?;
+                self.check_tensor(&format!("tensor {:?} of {what}", tensor.name), tensor)?;
             }
         }
         let ends = layer.inputs.first().map(|x| (tensors.get(x.0), tensors.get(layer.output.0)));
@@ -189,17 +189,17 @@ impl Soc {
                 [window.taps().saturating_mul(x.shape[3]); 2]
             }
             (Op::Depthwise { window, .. }, Some((Some(x), Some(y)))) => {
-                let made = y.shape[3].checked_div(x.shape[3]).unwrap_or(0);
-                [window.taps(), window.taps().saturating_mul(made)]
+                let multiplier = y.shape[3].checked_div(x.shape[3]).unwrap_or(0);
+                [window.taps(), window.taps().saturating_mul(multiplier)]
             }
             (Op::FullyConnected { .. }, Some((Some(x), _))) => [x.len(); 2],
             _ => [0; 2],
         };
-        self.takes_sums(&what, products, weights)?;
-        layer.op.window().map_or(Ok(()), |window| self.takes_window(&what, window, limit))
+        self.check_sums(&what, products, weights)?;
+        layer.op.window().map_or(Ok(()), |window| self.check_window(&what, window, limit))
     }
 
-    fn takes_tensor(&self, what: &str, tensor: &Tensor<'_>) -> Result<(), Refusal> {
+    fn check_tensor(&self, what: &str, tensor: &Tensor<'_>) -> Result<(), Refusal> {
         let [batch, extents @ ..] = tensor.shape;
         self.unless(batch != 1, "batch", what, || {
             (format!("has a batch of {batch}"), "a batch of 1".to_owned())
@@ -211,17 +211,17 @@ impl Soc {
     }
 
     /// `products` are the terms of one sum, `weights` the fewest weights that must be loaded together.
-    fn takes_sums(&self, what: &str, products: usize, weights: usize) -> Result<(), Refusal> {
+    fn check_sums(&self, what: &str, products: usize, weights: usize) -> Result<(), Refusal> {
         self.unless(products > MAX_K, "sums", what, || {
             (format!("sums {products} products"), format!("at most {MAX_K}"))
         })?;
-        let room = usize::try_from(self.weight_bytes).unwrap_or(usize::MAX);
-        self.unless(weights > room, "weights", what, || {
-            (format!("has {weights} weights per channel"), format!("at most {room}"))
+        let limit = usize::try_from(self.weight_bytes).unwrap_or(usize::MAX);
+        self.unless(weights > limit, "weights", what, || {
+            (format!("has {weights} weights per channel"), format!("at most {limit}"))
         })
     }
 
-    fn takes_window(&self, what: &str, window: &Window, limit: &Limit) -> Result<(), Refusal> {
+    fn check_window(&self, what: &str, window: &Window, limit: &Limit) -> Result<(), Refusal> {
         let rules = [
             ("kernel", "a kernel", window.kernel, limit.kernel),
             ("stride", "strides", window.strides, limit.stride),
@@ -245,11 +245,17 @@ impl Soc {
         if !is_beyond {
             return Ok(());
         }
-        let (found, wanted) = say();
-        Err(self.refusal(rule, what.to_owned(), found, wanted))
+        let (found, expected) = say();
+        Err(self.refusal(rule, what.to_owned(), found, expected))
     }
 
-    fn refusal(&self, rule: &'static str, what: String, found: String, wanted: String) -> Refusal {
-        Refusal { what, found, soc: self.name, wanted, rule }
+    fn refusal(
+        &self,
+        rule: &'static str,
+        what: String,
+        found: String,
+        expected: String,
+    ) -> Refusal {
+        Refusal { what, found, soc: self.name, expected, rule }
     }
 }

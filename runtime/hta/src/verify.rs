@@ -47,7 +47,7 @@ pub struct Program<'a> {
 /// Instructions with a repeat count; 1 outside of loops.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
-    pub(crate) trips: u32,
+    pub(crate) iterations: u32,
     pub(crate) body: Vec<Instruction>,
     /// Index of the first instruction.
     first: usize,
@@ -66,14 +66,14 @@ pub enum LoadError {
     )]
     Soc(u32),
     /// The program uses more on-chip memory than its SoC has.
-    #[error("the bytecode uses {found} bytes of on-chip memory, {soc} has {wanted}")]
+    #[error("the bytecode uses {found} bytes of on-chip memory, {soc} has {expected}")]
     Sram {
         /// Bytes that it uses.
         found: u32,
         /// The SoC.
         soc: &'static str,
         /// Bytes that the SoC has.
-        wanted: u32,
+        expected: u32,
     },
     /// An instruction is invalid.
     #[error("instruction {at} ({name}) {fault}")]
@@ -107,18 +107,18 @@ impl<'a> Program<'a> {
     /// # Errors
     /// Returns an error for bytes that are not bytecode, and for programs that fail verification.
     pub fn load(bytes: &'a [u8], limits: &Limits) -> Result<Self, LoadError> {
-        Self::of(Image::decode(bytes)?, limits)
+        Self::from_image(Image::decode(bytes)?, limits)
     }
 
     /// Verifies decoded bytecode.
     ///
     /// # Errors
     /// Returns the first rule that the program violates.
-    pub fn of(image: Image<'a>, limits: &Limits) -> Result<Self, LoadError> {
-        let soc = Soc::of_id(image.soc).ok_or(LoadError::Soc(image.soc))?;
+    pub fn from_image(image: Image<'a>, limits: &Limits) -> Result<Self, LoadError> {
+        let soc = Soc::from_id(image.soc).ok_or(LoadError::Soc(image.soc))?;
         if image.sram_bytes > soc.sram_bytes {
-            let (found, wanted) = (image.sram_bytes, soc.sram_bytes);
-            return Err(LoadError::Sram { found, soc: soc.name, wanted });
+            let (found, expected) = (image.sram_bytes, soc.sram_bytes);
+            return Err(LoadError::Sram { found, soc: soc.name, expected });
         }
         let mut bytes = u64::from(image.ddr_bytes) + u64::from(image.sram_bytes);
         let sizes = image.inputs.iter().chain(&image.outputs).map(|&size| u64::from(size));
@@ -171,26 +171,27 @@ impl<'a> Program<'a> {
 
     /// Returns the SoC that the program was compiled for.
     pub fn soc(&self) -> Option<&'static Soc> {
-        Soc::of_id(self.image.soc)
+        Soc::from_id(self.image.soc)
     }
 }
 
 /// Returns the bytes prepared for an instruction, or `None` on overflow.
 fn prepared_bytes(instruction: &Instruction) -> Option<u64> {
-    let (of, is_depthwise) = match instruction {
-        Instruction::Conv(of) => (of, false),
-        Instruction::Depthwise(of) => (of, true),
+    let (conv, is_depthwise) = match instruction {
+        Instruction::Conv(conv) => (conv, false),
+        Instruction::Depthwise(conv) => (conv, true),
         _ => return Some(2048),
     };
     let sizes = |[down, across]: [u32; 2]| Some([down.try_into().ok()?, across.try_into().ok()?]);
-    let ([rows, columns], outputs) = (sizes(of.window.kernel)?, usize::try_from(of.outputs).ok()?);
-    let channels = usize::try_from(of.channels).ok()?;
+    let ([rows, columns], outputs) =
+        (sizes(conv.window.kernel)?, usize::try_from(conv.outputs).ok()?);
+    let channels = usize::try_from(conv.channels).ok()?;
     let taps: usize = rows * columns;
     if is_depthwise {
         return u64::try_from(depthwise::packed_len_u8([1, rows, columns], outputs)?).ok();
     }
     let packed = conv_u8::Shape { groups: 1, channels, outputs, taps, run: 1 }.packed_len()?;
-    let [down, across] = of.window.output.map(u64::from);
+    let [down, across] = conv.window.output.map(u64::from);
     let table = (down * across).checked_mul(4 * u64::try_from(taps).ok()?)?;
     table.checked_add(u64::try_from(packed).ok()?)
 }
@@ -198,11 +199,11 @@ fn prepared_bytes(instruction: &Instruction) -> Option<u64> {
 /// Splits code into blocks; loops cannot be nested.
 fn blocks(code: &[Instruction]) -> Result<Vec<Block>, LoadError> {
     let mut blocks = Vec::new();
-    let mut current = Block { trips: 1, body: Vec::new(), first: 0 };
+    let mut current = Block { iterations: 1, body: Vec::new(), first: 0 };
     let mut is_loop = false;
     for (at, instruction) in code.iter().enumerate() {
         let begins = match instruction {
-            Instruction::Loop(of) => Some(of.trips),
+            Instruction::Loop(op) => Some(op.iterations),
             Instruction::End(_) => None,
             _ => {
                 current.body.push(*instruction);
@@ -216,7 +217,7 @@ fn blocks(code: &[Instruction]) -> Result<Vec<Block>, LoadError> {
             return Err(LoadError::Instruction { at, name, fault: fault.to_owned() });
         }
         is_loop = !is_loop;
-        let next = Block { trips: begins.unwrap_or(1), body: Vec::new(), first: at + 1 };
+        let next = Block { iterations: begins.unwrap_or(1), body: Vec::new(), first: at + 1 };
         blocks.push(std::mem::replace(&mut current, next));
     }
     if is_loop {
@@ -240,7 +241,7 @@ struct Run<'a> {
 impl Run<'_> {
     fn block(&mut self, block: &Block) -> Result<(), LoadError> {
         let numbered = || (block.first..).zip(&block.body);
-        for trip in 0..block.trips {
+        for iteration in 0..block.iterations {
             for (at, instruction) in numbered() {
                 spend(&mut self.left.instructions, 1, "instructions", self.limits.instructions)?;
                 let Some(access) = access(instruction) else { continue };
@@ -249,8 +250,8 @@ impl Run<'_> {
                 let rows = access.reads.iter().flatten().chain([&access.write]);
                 let rows = rows.fold(0, |sum: u64, rows| sum.saturating_add(rows.count));
                 spend(&mut self.left.rows, rows, "rows", self.limits.rows)?;
-                self.access(&access, trip).map_err(|fault| {
-                    let fault = format!("{fault}, in iteration {trip}");
+                self.access(&access, iteration).map_err(|fault| {
+                    let fault = format!("{fault}, in iteration {iteration}");
                     LoadError::Instruction { at, name: instruction.name(), fault }
                 })?;
             }
@@ -258,10 +259,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn access(&mut self, access: &Access, trip: u32) -> Result<(), String> {
-        let to = self.range(&access.write, trip)?;
+    fn access(&mut self, access: &Access, iteration: u32) -> Result<(), String> {
+        let to = self.range(&access.write, iteration)?;
         for read in access.reads.iter().flatten() {
-            let from = self.range(read, trip)?;
+            let from = self.range(read, iteration)?;
             if read.memory == access.write.memory && from[0] < to[1] && to[0] < from[1] {
                 return Err(format!("reads {from:?} and writes {to:?}, which overlap"));
             }
@@ -303,7 +304,7 @@ impl Run<'_> {
     }
 
     /// Returns the range of bytes from the first row to the last.
-    fn range(&self, rows: &Rows, trip: u32) -> Result<[u64; 2], String> {
+    fn range(&self, rows: &Rows, iteration: u32) -> Result<[u64; 2], String> {
         let size = match rows.memory {
             Memory::Chip => u64::from(self.image.sram_bytes),
             Memory::Elsewhere(Space::Ddr) => u64::from(self.image.ddr_bytes),
@@ -311,7 +312,7 @@ impl Run<'_> {
             Memory::Elsewhere(Space::Input(index)) => size(&self.image.inputs, index),
             Memory::Elsewhere(Space::Output(index)) => size(&self.image.outputs, index),
         };
-        let start = rows.at.on(trip);
+        let start = rows.at.on(iteration);
         let end = start.zip(rows.span()).and_then(|(start, span)| start.checked_add(span));
         match start.zip(end) {
             Some((start, end)) if end <= size => Ok([start, end]),

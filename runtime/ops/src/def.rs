@@ -14,7 +14,7 @@ pub(crate) struct Def {
 
 impl Def {
     /// Defines an operator without a family. It is pure, unlike those that draw random values.
-    pub(crate) const fn of<O: Op>(kernels: &'static [KernelDef]) -> Self {
+    pub(crate) const fn new<O: Op>(kernels: &'static [KernelDef]) -> Self {
         let Self { op, .. } = Self::drawn::<O>(kernels);
         Self {
             op: op.and_facts(Facts::PURE),

@@ -8,7 +8,7 @@ pub(crate) trait Number: Element + PartialOrd {
     const LOWEST: Self;
     const HIGHEST: Self;
     /// Converts from f64. Integers truncate and saturate.
-    fn of(number: f64) -> Self;
+    fn from_f64(number: f64) -> Self;
     /// Returns the nearest f64.
     fn to_f64(self) -> f64;
     fn add(self, other: Self) -> Self;
@@ -29,7 +29,7 @@ macro_rules! floats {
             const LOWEST: Self = <$t>::NEG_INFINITY;
             const HIGHEST: Self = <$t>::INFINITY;
             #[inline]
-            fn of(number: f64) -> Self { number as Self }
+            fn from_f64(number: f64) -> Self { number as Self }
             #[inline]
             fn to_f64(self) -> f64 { self as f64 }
             #[inline]
@@ -55,7 +55,7 @@ macro_rules! integers {
             const LOWEST: Self = <$t>::MIN;
             const HIGHEST: Self = <$t>::MAX;
             #[inline]
-            fn of(number: f64) -> Self { number as Self }
+            fn from_f64(number: f64) -> Self { number as Self }
             #[inline]
             fn to_f64(self) -> f64 { self as f64 }
             #[inline]
@@ -107,10 +107,10 @@ pub(crate) trait OfReal: Element {
 }
 
 macro_rules! of_real {
-    ($($t:ty, $number:ident => $of:expr;)*) => {$(
+    ($($t:ty, $number:ident => $value:expr;)*) => {$(
         impl OfReal for $t {
             #[inline]
-            fn of_real($number: f64) -> Self { $of }
+            fn of_real($number: f64) -> Self { $value }
         }
     )*};
 }
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn powers_of_integers_wrap_and_lose_their_fraction() {
+    fn integer_powers_wrap_and_truncate() {
         for (base, exponent, expected) in [
             (3, 4, 81),
             (-3, 3, -27),
@@ -317,8 +317,8 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_made_of_what_lies_before_the_point() {
-        assert_eq!([1.9, -1.9, 300.0, f64::NAN].map(i8::of), [1, -1, 127, 0]);
+    fn integers_truncate_and_saturate() {
+        assert_eq!([1.9, -1.9, 300.0, f64::NAN].map(i8::from_f64), [1, -1, 127, 0]);
         assert_eq!((i64::MIN.to_f64(), 0.5f32.to_f64()), (-9_223_372_036_854_775_808.0, 0.5));
     }
 }

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_operators_share_lies_in_a_family() {
+    fn shared_code_is_in_a_family() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
         let mut files: Vec<_> = std::fs::read_dir(folder)
             .unwrap()

@@ -329,9 +329,9 @@ fn check<T>(
     // The channels of a pixel, or of a run of pixels.
     let width = shape.groups.checked_mul(depth.channels).ok_or(ConvError::Weights)?;
     let before = (batch.count - 1).checked_mul(batch.input).ok_or(ConvError::Table)?;
-    let room = input.data.len().checked_sub(before).and_then(|len| len.checked_sub(width));
+    let limit = input.data.len().checked_sub(before).and_then(|len| len.checked_sub(width));
     let pixels =
-        room.map_or(0, |room| room.checked_div(input.stride).map_or(usize::MAX, |n| n + 1));
+        limit.map_or(0, |limit| limit.checked_div(input.stride).map_or(usize::MAX, |n| n + 1));
     let (inside, has_padding) = kernels.reach(table);
     if usize::try_from(inside).is_ok_and(|inside| inside > pixels) {
         return Err(ConvError::Table);
@@ -343,9 +343,9 @@ fn check<T>(
     let image = (rows - 1).checked_mul(stride).and_then(|start| start.checked_add(n));
     let image = image.ok_or(ConvError::Output)?;
     let before = (batch.count - 1).checked_mul(batch.output).ok_or(ConvError::Output)?;
-    let room = output.len().checked_sub(before).ok_or(ConvError::Output)?;
+    let limit = output.len().checked_sub(before).ok_or(ConvError::Output)?;
     let apart = batch.count == 1 || batch.output >= image;
-    if apart && holds(room, rows, stride, n) {
+    if apart && holds(limit, rows, stride, n) {
         Ok(Checked { depth, rows })
     } else {
         Err(ConvError::Output)

@@ -2,7 +2,7 @@
 //! has its own scale and zero point, as in large language models.
 //!
 //! For few rows of `A`, values are dequantized in registers as they are read, so that only the quantized matrix comes
-//! from memory. For more rows, callers dequantize some columns with [`numbers`] and use [`gemm_f32`](crate::gemm_f32).
+//! from memory. For more rows, callers dequantize some columns with [`dequantize_columns`] and use [`gemm_f32`](crate::gemm_f32).
 
 mod kernel;
 #[cfg(test)]
@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use crate::isa::{Isa, dispatch, isa};
 
-use kernel::{Multiply, Numbers};
+use kernel::{DequantizeColumns, Multiply};
 
 /// Bits per value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +29,9 @@ pub enum Zeros<'a> {
     /// The same for all blocks.
     Same(f32),
     /// Quantized like the values; each column starts at a byte.
-    Values(&'a [u8]),
+    Quantized(&'a [u8]),
     /// Floating-point zero points.
-    Numbers(&'a [f32]),
+    Floats(&'a [f32]),
 }
 
 /// A quantized right side: column by column, each with its blocks in order.
@@ -75,8 +75,8 @@ impl<'a> Blocks<'a> {
         let bytes = blocks.checked_mul(width.bytes(block))?;
         let has_zeros = match zeros {
             Zeros::Same(_) => true,
-            Zeros::Values(zeros) => zeros.len() >= columns.checked_mul(width.bytes(count))?,
-            Zeros::Numbers(zeros) => zeros.len() >= blocks,
+            Zeros::Quantized(zeros) => zeros.len() >= columns.checked_mul(width.bytes(count))?,
+            Zeros::Floats(zeros) => zeros.len() >= blocks,
         };
         let is_whole = block > 0 && block.is_multiple_of(LEAST_BLOCK);
         let fits = is_whole && has_zeros && values.len() >= bytes && scales.len() >= blocks;
@@ -94,8 +94,8 @@ impl<'a> Blocks<'a> {
         let at = column * self.count + block;
         let zero = match self.zeros {
             Zeros::Same(zero) => zero,
-            Zeros::Numbers(zeros) => zeros[at],
-            Zeros::Values(zeros) => match self.width {
+            Zeros::Floats(zeros) => zeros[at],
+            Zeros::Quantized(zeros) => match self.width {
                 Width::Eight => f32::from(zeros[at]),
                 Width::Four => {
                     let byte = zeros[column * self.count.div_ceil(2) + block / 2];
@@ -166,11 +166,11 @@ fn multiply_on(
 /// # Panics
 ///
 /// Panics if there are no such columns.
-pub fn numbers(b: &Blocks<'_>, columns: Range<usize>, y: &mut [f32]) {
-    numbers_on(isa(), b, columns, y);
+pub fn dequantize_columns(b: &Blocks<'_>, columns: Range<usize>, y: &mut [f32]) {
+    dequantize_columns_on(isa(), b, columns, y);
 }
 
-fn numbers_on(isa: Isa, b: &Blocks<'_>, columns: Range<usize>, y: &mut [f32]) {
+fn dequantize_columns_on(isa: Isa, b: &Blocks<'_>, columns: Range<usize>, y: &mut [f32]) {
     assert!(columns.end <= b.columns, "{columns:?} of {} columns", b.columns);
-    dispatch(isa, Numbers { b, columns, y });
+    dispatch(isa, DequantizeColumns { b, columns, y });
 }

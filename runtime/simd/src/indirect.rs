@@ -189,8 +189,8 @@ impl Window {
     /// image has fewer pixels than a stride.
     #[must_use]
     pub fn whatever_the_images(&self) -> Self {
-        let each = |of: fn(usize, usize) -> usize, a: [usize; 3]| {
-            [0, 1, 2].map(|at| of(a[at], self.strides[at]))
+        let each = |multiply: fn(usize, usize) -> usize, a: [usize; 3]| {
+            [0, 1, 2].map(|at| multiply(a[at], self.strides[at]))
         };
         let (output, pads) =
             (each(usize::min, self.output), each(|pad, stride| pad % stride.max(1), self.pads));
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_table_can_name_is_refused() {
+    fn images_too_large_for_a_table_are_refused() {
         let huge = Window { input: [1 << 20, 1 << 20, 1 << 20], ..Window::square([1, 1], 1, 1, 0) };
         assert_eq!(huge.table_len(), None);
         assert!(!huge.fill(&mut []));

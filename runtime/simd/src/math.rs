@@ -42,7 +42,7 @@ macro_rules! functions {
 
         impl Map1 for $formula {
             #[inline(always)]
-            fn of<S: Simd>(self, s: S, x: S::F) -> S::F {
+            fn apply<S: Simd>(self, s: S, x: S::F) -> S::F {
                 s.$name(x)
             }
         }

@@ -61,8 +61,8 @@ impl Divisor {
     fn at(self, window: &Window, at: [usize; 3], inside: &[Range<usize>; 3]) -> usize {
         let count = |axis: usize| match self {
             Self::Inside => inside[axis].len(),
-            Self::Padded(behind) => {
-                let end = (window.input[axis] + window.pads[axis]).saturating_add(behind[axis]);
+            Self::Padded(after) => {
+                let end = (window.input[axis] + window.pads[axis]).saturating_add(after[axis]);
                 let left = end.saturating_sub(at[axis] * window.strides[axis]);
                 left.div_ceil(window.dilations[axis]).min(window.kernel[axis])
             }

@@ -9,6 +9,12 @@ mod byte_sums;
     clippy::multiple_unsafe_ops_per_block,
     reason = "takes on the features of its caller; an address and the access to it are one step"
 )]
+mod combine;
+#[expect(
+    clippy::inline_always,
+    clippy::multiple_unsafe_ops_per_block,
+    reason = "takes on the features of its caller; an address and the access to it are one step"
+)]
 mod convert;
 #[expect(
     clippy::inline_always,
@@ -27,12 +33,6 @@ mod lookup;
     reason = "takes on the features of its caller; an address and the access to it are one step"
 )]
 mod lrn;
-#[expect(
-    clippy::inline_always,
-    clippy::multiple_unsafe_ops_per_block,
-    reason = "takes on the features of its caller; an address and the access to it are one step"
-)]
-mod meet;
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 mod quantize;
 #[expect(
@@ -57,11 +57,11 @@ mod tests;
 mod transpose;
 
 pub use byte_sums::{ByteSums, requantize};
+pub use combine::{Arithmetic, Operand, combine};
 pub use convert::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 pub use layer_norm::layer_norm;
 pub use lookup::lookup;
 pub use lrn::{Lrn, lrn};
-pub use meet::{Meeting, Operand, meet};
 pub use quantize::{Quantized, bits, dequantize, quantize};
 pub use reduce::{max, min, row_maxima, row_minima, row_sums, sum};
 pub use softmax::{Running, multiply_rows, softmax, softmax_block};

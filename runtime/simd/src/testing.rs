@@ -20,9 +20,9 @@ pub(crate) fn noise(len: usize) -> Vec<f32> {
 /// values must vary by more than that, so that no constant passes.
 #[track_caller]
 pub(crate) fn assert_near(found: &[f32], expected: &[f64], tolerance: f64) {
-    let reach = |of: f64| tolerance * of.abs().max(1.0);
-    let low = expected.iter().map(|&of| of - reach(of)).fold(f64::NEG_INFINITY, f64::max);
-    let high = expected.iter().map(|&of| of + reach(of)).fold(f64::INFINITY, f64::min);
+    let reach = |value: f64| tolerance * value.abs().max(1.0);
+    let low = expected.iter().map(|&value| value - reach(value)).fold(f64::NEG_INFINITY, f64::max);
+    let high = expected.iter().map(|&value| value + reach(value)).fold(f64::INFINITY, f64::min);
     assert!(expected.len() < 2 || low > high, "a constant is within {tolerance} of {expected:?}");
     assert_eq!(found.len(), expected.len(), "elements");
     for (i, (&found, &expected)) in found.iter().zip(expected).enumerate() {
@@ -72,7 +72,7 @@ pub(crate) struct Guarded<T> {
 
 impl<T: Copy> Guarded<T> {
     /// Copies `values` so that they end at a protected page.
-    pub(crate) fn of(values: &[T]) -> Self {
+    pub(crate) fn at_end(values: &[T]) -> Self {
         Self::new(values, Edge::End)
     }
 

@@ -159,7 +159,7 @@ fn a_thousand_changed_sections_run_right_or_not_at_all() {
 #[test]
 fn programs_of_others_do_not_run() {
     let runtime = Runtime::new().unwrap();
-    let [hta100, hta300] = ["hta100", "hta300"].map(|name| Soc::named(name).unwrap());
+    let [hta100, hta300] = ["hta100", "hta300"].map(|name| Soc::from_name(name).unwrap());
     let [own, other, small] =
         [(1, hta300), (2, hta300), (1, hta100)].map(|(seed, soc)| prepared(seed, soc));
     let as_own = |of: &Contents| with_section(&own, &bytes_of(of));

@@ -34,7 +34,7 @@ pub(super) fn choose(graph: &TypedGraph, soc: &Soc, without: &BTreeSet<u32>) -> 
             continue;
         }
         let kind = lowering.layer(id).and_then(|layer| {
-            soc.takes(&layer, lowering.tensors()).map_err(|why| why.to_string())?;
+            soc.check_layer(&layer, lowering.tensors()).map_err(|why| why.to_string())?;
             Ok(layer.op.kind())
         });
         let is_without = bound.node.origin.ids().any(|id| without.contains(&id));

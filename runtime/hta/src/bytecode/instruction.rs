@@ -113,7 +113,7 @@ blocks! {
     /// See [`Instruction::Loop`].
     Loop {
         /// Number of iterations.
-        trips: u32,
+        iterations: u32,
     }
 
     /// See [`Instruction::End`].

@@ -68,8 +68,8 @@ impl At {
     }
 
     /// Returns the address in an iteration, or `None` if it is negative.
-    pub(crate) fn on(self, trip: u32) -> Option<u64> {
-        let moved = i64::from(self.step) * i64::from(trip) + i64::from(self.address);
+    pub(crate) fn on(self, iteration: u32) -> Option<u64> {
+        let moved = i64::from(self.step) * i64::from(iteration) + i64::from(self.address);
         u64::try_from(moved).ok()
     }
 }

@@ -198,10 +198,10 @@ fn convolutions(
     let (channels, outputs) = (u32::try_from(cut.channels).ok()?, u32::try_from(cut.outputs).ok()?);
     // Outputs of the same channel stay in one instruction.
     let multiplier = if cut.depthwise { outputs / channels } else { 1 };
-    let room = soc.weight_bytes / filter.depth.max(1);
+    let limit = soc.weight_bytes / filter.depth.max(1);
     let lanes = LANES.checked_mul(multiplier)?;
-    let unit = if room >= lanes { lanes } else { multiplier };
-    let most = (room / unit).max(1).checked_mul(unit)?;
+    let unit = if limit >= lanes { lanes } else { multiplier };
+    let most = (limit / unit).max(1).checked_mul(unit)?;
     let mut first = 0;
     while first < outputs {
         let count = most.min(outputs - first);

@@ -80,9 +80,10 @@ pub(super) fn plan(
                 let life = lives.get(id).and_then(Option::as_ref);
                 life.is_some_and(|life| life.contains(&fault.layer))
             };
-            let kept = stays.iter().enumerate().filter(|(id, stays)| **stays && is_there(*id));
+            let resident = stays.iter().enumerate().filter(|(id, stays)| **stays && is_there(*id));
             let size = |id: usize| network.tensors.get(id).map_or(0, Tensor::len);
-            let Some((largest, _)) = kept.max_by_key(|&(id, _)| (size(id), std::cmp::Reverse(id)))
+            let Some((largest, _)) =
+                resident.max_by_key(|&(id, _)| (size(id), std::cmp::Reverse(id)))
             else {
                 break;
             };
@@ -122,7 +123,7 @@ fn place(
     let mut tiles = Vec::new();
     for (at, layer) in network.layers.iter().enumerate() {
         chip.allocations.retain(|allocation| allocation.until > at);
-        let Some(job) = Job::of(network, layer) else { continue };
+        let Some(job) = Job::new(network, layer) else { continue };
         for &id in layer.inputs.iter().chain([&layer.output]) {
             let life = lives.get(id.0).and_then(Option::as_ref);
             let (Some(life), Some(place)) = (life, places.get_mut(id.0)) else { continue };

@@ -37,25 +37,25 @@ impl Pool {
     /// Appends the weights and parameters of a layer.
     pub(super) fn filter(
         &mut self,
-        of: &Weights<'_>,
+        source: &Weights<'_>,
         x: &Tensor<'_>,
         y: &Tensor<'_>,
     ) -> Option<Filter> {
         let outputs = y.shape[3];
         let moved = |value: &u8| value ^ MIDDLE;
         let same = |value: &i8| value.cast_unsigned();
-        let weights: Vec<u8> = match of.values {
+        let weights: Vec<u8> = match source.values {
             Values::I8 { weights, .. } => weights.iter().map(same).collect(),
             Values::U8 { weights, .. } => weights.iter().map(moved).collect(),
         };
-        let zero_points: Vec<u8> = match of.values {
+        let zero_points: Vec<u8> = match source.values {
             Values::I8 { zero_points, .. } => zero_points.iter().map(same).collect(),
             Values::U8 { zero_points, .. } => zero_points.iter().map(moved).collect(),
         };
         let depth = u32::try_from(weights.len() / outputs).ok()?;
         let ratio = |scale: &f32| ratio(x.encoding.scale, *scale, y.encoding.scale).to_le_bytes();
-        let ratios: Vec<_> = of.scales.iter().map(ratio).collect();
-        let bias = of.bias.iter().copied().chain(std::iter::repeat(0));
+        let ratios: Vec<_> = source.scales.iter().map(ratio).collect();
+        let bias = source.bias.iter().copied().chain(std::iter::repeat(0));
         Some(Filter {
             depth,
             from_zero: x.encoding.zero_point.into(),

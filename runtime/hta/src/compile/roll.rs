@@ -11,12 +11,12 @@ pub(super) fn roll(tiles: &[Vec<Instruction>], code: &mut Vec<Instruction>) {
             let pairs = rest.iter().zip(others);
             pairs.take_while(|(a, b)| self::steps(a, b).as_ref() == Some(first_steps)).count()
         });
-        let (Some(steps), Ok(trips @ 3..)) = (steps, u32::try_from(alike + 1)) else {
+        let (Some(steps), Ok(iterations @ 3..)) = (steps, u32::try_from(alike + 1)) else {
             code.extend(first);
             rest = others;
             continue;
         };
-        code.push(Instruction::Loop(Loop { trips }));
+        code.push(Instruction::Loop(Loop { iterations }));
         let mut steps = steps.into_iter();
         for mut instruction in first.iter().copied() {
             instruction.places(&mut |at| at.step = steps.next().unwrap_or(0));
@@ -73,7 +73,10 @@ mod tests {
         roll(&tiles, &mut code);
         let [one, begin, body, end, last] = code[..] else { panic!("{code:?}") };
         assert_eq!((one, last), (tiles[0][0], tiles[4][0]));
-        assert_eq!((begin, end), (Instruction::Loop(Loop { trips: 3 }), Instruction::End(End {})));
+        assert_eq!(
+            (begin, end),
+            (Instruction::Loop(Loop { iterations: 3 }), Instruction::End(End {}))
+        );
         let Instruction::Copy(body) = body else { panic!("{body:?}") };
         let (from, to) = (At { address: 8, step: 8 }, At { address: 800, step: -10 });
         assert_eq!((body.from, body.to, body.width), (from, to, 1));

@@ -34,7 +34,7 @@ pub(super) struct Job<'n, 'a> {
 
 impl<'n, 'a> Job<'n, 'a> {
     /// Returns `None` for a layer without an output, which a checked network does not have.
-    pub(super) fn of(network: &'n Network<'a>, layer: &'n Layer<'a>) -> Option<Self> {
+    pub(super) fn new(network: &'n Network<'a>, layer: &'n Layer<'a>) -> Option<Self> {
         let y = network.tensors.get(layer.output.0)?;
         Some(Self { layer, tensors: &network.tensors, y })
     }
@@ -84,17 +84,17 @@ impl<'n, 'a> Job<'n, 'a> {
     }
 
     /// Returns the input rows that some output rows depend on.
-    pub(super) fn rows(&self, input: usize, of: &Range<usize>) -> Range<usize> {
+    pub(super) fn rows(&self, input: usize, output: &Range<usize>) -> Range<usize> {
         let count = self.layer.inputs.get(input).map_or(0, |&id| self.lines(id).count);
         match self.need(input) {
-            Need::Same => of.clone(),
+            Need::Same => output.clone(),
             Need::Whole => 0..count,
             Need::Windows(window) => {
                 let [stride, pad] = [window.strides[0], window.pads[0]];
-                let last = of.end.saturating_sub(1) * stride + window.reach(0);
-                (of.start * stride).saturating_sub(pad)..last.saturating_sub(pad).min(count)
+                let last = output.end.saturating_sub(1) * stride + window.reach(0);
+                (output.start * stride).saturating_sub(pad)..last.saturating_sub(pad).min(count)
             }
-            Need::Times(times) => of.start / times..of.end.div_ceil(times),
+            Need::Times(times) => output.start / times..output.end.div_ceil(times),
         }
     }
 

@@ -15,18 +15,18 @@ pub(super) fn run(
     filter: &Filter,
     packed: &[i8],
     tables: &[Vec<u32>],
-    trip: u32,
+    iteration: u32,
     memory: &mut Memory<'_, '_, '_>,
     parallel: &dyn Parallel,
 ) -> Result<(), RunError> {
-    let Filter { of, algorithm, zero_points, bias, ratios, .. } = filter;
-    let [from_pixels, to_pixels] =
-        [of.window.input, of.window.output].map(|[down, across]| down as usize * across as usize);
-    let (channels, outputs) = (of.channels as usize, of.outputs as usize);
-    let (stride, pitch) = (of.from_pitch as usize, of.to_pitch as usize);
-    let (from_zero, to_zero) = (of.from_zero as u8, of.to_zero as u8);
-    let to = range(of.to, trip, span(to_pixels, pitch, outputs))?;
-    let from = range(of.from, trip, span(from_pixels, stride, channels))?;
+    let Filter { conv, algorithm, zero_points, bias, ratios, .. } = filter;
+    let [from_pixels, to_pixels] = [conv.window.input, conv.window.output]
+        .map(|[down, across]| down as usize * across as usize);
+    let (channels, outputs) = (conv.channels as usize, conv.outputs as usize);
+    let (stride, pitch) = (conv.from_pitch as usize, conv.to_pitch as usize);
+    let (from_zero, to_zero) = (conv.from_zero as u8, conv.to_zero as u8);
+    let to = range(conv.to, iteration, span(to_pixels, pitch, outputs))?;
+    let from = range(conv.from, iteration, span(from_pixels, stride, channels))?;
     let Memory { chip, bordered, padding, .. } = memory;
     let (others, to) = apart(chip, to)?;
     let values = others.get(from)?;

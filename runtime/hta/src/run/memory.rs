@@ -28,8 +28,8 @@ pub(super) fn broken<T>(part: Option<T>) -> Result<T, RunError> {
 }
 
 /// Returns the range of `len` bytes from an address on.
-pub(super) fn range(at: At, trip: u32, len: usize) -> Result<Range<usize>, RunError> {
-    let start = broken(at.on(trip).and_then(|start| usize::try_from(start).ok()))?;
+pub(super) fn range(at: At, iteration: u32, len: usize) -> Result<Range<usize>, RunError> {
+    let start = broken(at.on(iteration).and_then(|start| usize::try_from(start).ok()))?;
     Ok(start..broken(start.checked_add(len))?)
 }
 
@@ -93,7 +93,7 @@ impl Memory<'_, '_, '_> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Others<'a> {
     before: &'a [u8],
-    behind: &'a [u8],
+    after: &'a [u8],
     /// End of that part.
     end: usize,
 }
@@ -101,7 +101,7 @@ pub(super) struct Others<'a> {
 impl<'a> Others<'a> {
     pub(super) fn get(&self, range: Range<usize>) -> Result<&'a [u8], RunError> {
         broken(match range.start.checked_sub(self.end) {
-            Some(start) => self.behind.get(start..).and_then(|rest| rest.get(..range.len())),
+            Some(start) => self.after.get(start..).and_then(|rest| rest.get(..range.len())),
             None => self.before.get(range),
         })
     }
@@ -113,6 +113,6 @@ pub(super) fn apart(
     part: Range<usize>,
 ) -> Result<(Others<'_>, &mut [u8]), RunError> {
     let (before, rest) = broken(memory.split_at_mut_checked(part.start))?;
-    let (to, behind) = broken(rest.split_at_mut_checked(part.len()))?;
-    Ok((Others { before, behind, end: part.end }, to))
+    let (to, after) = broken(rest.split_at_mut_checked(part.len()))?;
+    Ok((Others { before, after, end: part.end }, to))
 }

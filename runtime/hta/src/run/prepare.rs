@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use udo_simd::rows::Meeting;
+use udo_simd::rows::Arithmetic;
 use udo_simd::{conv_u8, depthwise, indirect};
 
 use super::{PrepareError, Prepared};
@@ -19,7 +19,7 @@ const ALIGNMENT: usize = 64;
 /// Instructions with a repeat count.
 #[derive(Debug)]
 pub(super) struct Block {
-    pub(super) trips: u32,
+    pub(super) iterations: u32,
     pub(super) steps: Vec<Step>,
 }
 
@@ -32,7 +32,7 @@ pub(super) enum Step {
     Filter(Box<Filter>),
     MaxPool(MaxPool),
     AveragePool(AveragePool),
-    Pair(Meeting, Pair),
+    Pair(Arithmetic, Pair),
     Lookup(Lines, Box<[u8; 256]>),
     Resize(Resize),
     /// With `exp(-scale * d)` for each distance `d` below the row's maximum.
@@ -42,7 +42,7 @@ pub(super) enum Step {
 /// A convolution.
 #[derive(Debug)]
 pub(super) struct Filter {
-    pub(super) of: Convolution,
+    pub(super) conv: Convolution,
     pub(super) algorithm: Algorithm,
     /// Multiply-adds per call.
     pub(super) products: usize,
@@ -124,7 +124,7 @@ impl Program<'_> {
         for block in &self.blocks {
             let steps = block.body.iter().map(|one| maker.step(one).ok_or(PrepareError));
             let steps = steps.collect::<Result<Vec<_>, _>>()?;
-            blocks.push(Block { trips: block.trips, steps });
+            blocks.push(Block { iterations: block.iterations, steps });
         }
         let sizes = |sizes: &[u32]| sizes.iter().map(|&size| size as usize).collect();
         let [from, to] = self.loaded;
@@ -164,42 +164,42 @@ impl Maker<'_> {
         Some(match *instruction {
             // Blocks contain neither.
             Instruction::Loop(_) | Instruction::End(_) => return None,
-            Instruction::Load(of) => Step::Load(of),
-            Instruction::Store(of) => Step::Store(of),
-            Instruction::Copy(of) => Step::Copy(of),
-            Instruction::Conv(of) => {
-                let (shape, algorithm) = self.indirect(&of)?;
-                let packed = self.pack(&of, shape)?;
-                Step::Filter(Box::new(self.filter(of, algorithm, packed)?))
+            Instruction::Load(op) => Step::Load(op),
+            Instruction::Store(op) => Step::Store(op),
+            Instruction::Copy(op) => Step::Copy(op),
+            Instruction::Conv(conv) => {
+                let (shape, algorithm) = self.indirect(&conv)?;
+                let packed = self.pack(&conv, shape)?;
+                Step::Filter(Box::new(self.filter(conv, algorithm, packed)?))
             }
-            Instruction::Depthwise(of) => {
+            Instruction::Depthwise(conv) => {
                 let algorithm = Algorithm::Depthwise(depthwise::Shape {
-                    window: pixels(&of.window),
-                    channels: of.channels as usize,
-                    multiplier: (of.outputs / of.channels) as usize,
+                    window: pixels(&conv.window),
+                    channels: conv.channels as usize,
+                    multiplier: (conv.outputs / conv.channels) as usize,
                 });
-                let packed = self.pack_depthwise(&of)?;
-                Step::Filter(Box::new(self.filter(of, algorithm, packed)?))
+                let packed = self.pack_depthwise(&conv)?;
+                Step::Filter(Box::new(self.filter(conv, algorithm, packed)?))
             }
-            Instruction::MaxPool(of) => Step::MaxPool(of),
-            Instruction::AveragePool(of) => Step::AveragePool(of),
-            Instruction::Add(of) => Step::Pair(Meeting::Sum, of),
-            Instruction::Mul(of) => Step::Pair(Meeting::Product, of),
-            Instruction::Lookup(of) => {
-                let table = slice(self.constants, of.table, 256)?;
-                Step::Lookup(of.lines, Box::new(*table.first_chunk()?))
+            Instruction::MaxPool(op) => Step::MaxPool(op),
+            Instruction::AveragePool(op) => Step::AveragePool(op),
+            Instruction::Add(op) => Step::Pair(Arithmetic::Sum, op),
+            Instruction::Mul(op) => Step::Pair(Arithmetic::Product, op),
+            Instruction::Lookup(op) => {
+                let table = slice(self.constants, op.table, 256)?;
+                Step::Lookup(op.lines, Box::new(*table.first_chunk()?))
             }
-            Instruction::Resize(of) => Step::Resize(of),
-            Instruction::Softmax(of) => {
-                let power = |below: usize| (-(below as f32) * of.from_scale).exp();
-                Step::Softmax(of, Box::new(std::array::from_fn(power)))
+            Instruction::Resize(op) => Step::Resize(op),
+            Instruction::Softmax(op) => {
+                let power = |below: usize| (-(below as f32) * op.from_scale).exp();
+                Step::Softmax(op, Box::new(std::array::from_fn(power)))
             }
         })
     }
 
-    fn filter(&self, of: Convolution, algorithm: Algorithm, packed: usize) -> Option<Filter> {
-        let count = u64::from(of.outputs);
-        let zero_points = slice(self.constants, of.zero_points, count)?;
+    fn filter(&self, conv: Convolution, algorithm: Algorithm, packed: usize) -> Option<Filter> {
+        let count = u64::from(conv.outputs);
+        let zero_points = slice(self.constants, conv.zero_points, count)?;
         let are_zero = zero_points.iter().all(|&zero| zero == 0);
         let zero_points = if are_zero { &[] } else { zero_points };
         let words = |at| Some(slice(self.constants, at, 4 * count)?.as_chunks::<4>().0.iter());
@@ -207,23 +207,23 @@ impl Maker<'_> {
             Algorithm::Pointwise(shape) | Algorithm::Indirect { shape, .. } => shape.channels,
             Algorithm::Depthwise(_) => 1,
         };
-        let window = pixels(&of.window);
-        let sums = window.rows()?.saturating_mul(of.outputs as usize);
+        let window = pixels(&conv.window);
+        let sums = window.rows()?.saturating_mul(conv.outputs as usize);
         Some(Filter {
-            of,
+            conv,
             algorithm,
             products: sums.saturating_mul(window.taps()?).saturating_mul(depth),
             packed,
             zero_points: zero_points.iter().map(|zero| zero.cast_signed()).collect(),
-            bias: words(of.bias)?.map(|word| i32::from_le_bytes(*word)).collect(),
-            ratios: words(of.ratios)?.map(|word| f32::from_le_bytes(*word)).collect(),
+            bias: words(conv.bias)?.map(|word| i32::from_le_bytes(*word)).collect(),
+            ratios: words(conv.ratios)?.map(|word| f32::from_le_bytes(*word)).collect(),
         })
     }
 
     /// Chooses the algorithm of a convolution over all channels.
-    fn indirect(&mut self, of: &Convolution) -> Option<(conv_u8::Shape, Algorithm)> {
-        let (channels, outputs) = (of.channels as usize, of.outputs as usize);
-        let window = pixels(&of.window);
+    fn indirect(&mut self, conv: &Convolution) -> Option<(conv_u8::Shape, Algorithm)> {
+        let (channels, outputs) = (conv.channels as usize, conv.outputs as usize);
+        let window = pixels(&conv.window);
         let taps = window.taps()?;
         let shape = conv_u8::Shape { groups: 1, channels, outputs, taps, run: 1 };
         let ones = [1; 3];
@@ -231,7 +231,7 @@ impl Maker<'_> {
         if (window.kernel, window.strides) == (ones, ones) && meets_each {
             return Some((shape, Algorithm::Pointwise(shape)));
         }
-        let is_dense = of.from_pitch == of.channels && channels < WIDE;
+        let is_dense = conv.from_pitch == conv.channels && channels < WIDE;
         let border = if is_dense { bordered(&window) } else { None };
         let (shape, border, gathered) = match border {
             Some((border, gathered)) => {
@@ -259,27 +259,27 @@ impl Maker<'_> {
         Some(self.tables.len() - 1)
     }
 
-    fn pack(&mut self, of: &Convolution, shape: conv_u8::Shape) -> Option<usize> {
+    fn pack(&mut self, conv: &Convolution, shape: conv_u8::Shape) -> Option<usize> {
         let conv_u8::Shape { channels, outputs, taps, run, .. } = shape;
-        let key = [of.weights as usize, 0, channels, outputs, taps, run];
+        let key = [conv.weights as usize, 0, channels, outputs, taps, run];
         if let Some(known) = self.known_packed.get(&key) {
             return Some(*known);
         }
-        let weights = self.weights(of, channels * taps)?;
+        let weights = self.weights(conv, channels * taps)?;
         let mut fits = false;
         let packed =
             Packed::new(shape.packed_len()?, |to| fits = conv_u8::pack(&weights, &shape, to));
         fits.then(|| self.keep(key, packed))
     }
 
-    fn pack_depthwise(&mut self, of: &Convolution) -> Option<usize> {
-        let kernel = pixels(&of.window).kernel;
-        let (outputs, taps) = (of.outputs as usize, kernel[1] * kernel[2]);
-        let key = [of.weights as usize, 1, outputs, kernel[1], kernel[2], 0];
+    fn pack_depthwise(&mut self, conv: &Convolution) -> Option<usize> {
+        let kernel = pixels(&conv.window).kernel;
+        let (outputs, taps) = (conv.outputs as usize, kernel[1] * kernel[2]);
+        let key = [conv.weights as usize, 1, outputs, kernel[1], kernel[2], 0];
         if let Some(known) = self.known_packed.get(&key) {
             return Some(*known);
         }
-        let weights = self.weights(of, taps)?;
+        let weights = self.weights(conv, taps)?;
         let len = depthwise::packed_len_u8(kernel, outputs)?;
         let packed = Packed::new(len, |to| depthwise::pack_u8(&weights, kernel, outputs, to));
         Some(self.keep(key, packed))
@@ -291,10 +291,13 @@ impl Maker<'_> {
         self.packed.len() - 1
     }
 
-    fn weights(&self, of: &Convolution, depth: usize) -> Option<Vec<i8>> {
-        let len = u64::from(of.outputs).checked_mul(u64::try_from(depth).ok()?)?;
+    fn weights(&self, conv: &Convolution, depth: usize) -> Option<Vec<i8>> {
+        let len = u64::from(conv.outputs).checked_mul(u64::try_from(depth).ok()?)?;
         Some(
-            slice(self.constants, of.weights, len)?.iter().map(|bits| bits.cast_signed()).collect(),
+            slice(self.constants, conv.weights, len)?
+                .iter()
+                .map(|bits| bits.cast_signed())
+                .collect(),
         )
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use udo_simd::pooling::{Image, max_pool_u8};
-use udo_simd::rows::{self, Meeting, Operand};
+use udo_simd::rows::{self, Arithmetic, Operand};
 
 use super::RunError;
 use super::memory::{Memory, broken, range, span};
@@ -25,11 +25,11 @@ struct Places {
 }
 
 impl Places {
-    fn new(of: &Lines, trip: u32) -> Result<Self, RunError> {
+    fn new(lines: &Lines, iteration: u32) -> Result<Self, RunError> {
         let [count, width, from_pitch, to_pitch] =
-            [of.rows, of.width, of.from_pitch, of.to_pitch].map(|n| n as usize);
-        let from = range(of.from, trip, span(count, from_pitch, width))?;
-        let to = range(of.to, trip, span(count, to_pitch, width))?;
+            [lines.rows, lines.width, lines.from_pitch, lines.to_pitch].map(|n| n as usize);
+        let from = range(lines.from, iteration, span(count, from_pitch, width))?;
+        let to = range(lines.to, iteration, span(count, to_pitch, width))?;
         Ok(Self { from, to, from_pitch, to_pitch, width })
     }
 
@@ -46,55 +46,59 @@ fn copied(from: &[u8], to: &mut [u8]) {
     to.copy_from_slice(from);
 }
 
-pub(super) fn load(of: &Transfer, trip: u32, memory: &mut Memory<'_, '_, '_>) -> Done {
-    let places = Places::new(&of.lines, trip)?;
-    let (from, to) = memory.incoming(of.space, places.from.clone(), places.to.clone())?;
+pub(super) fn load(transfer: &Transfer, iteration: u32, memory: &mut Memory<'_, '_, '_>) -> Done {
+    let places = Places::new(&transfer.lines, iteration)?;
+    let (from, to) = memory.incoming(transfer.space, places.from.clone(), places.to.clone())?;
     places.each(from, to, copied)
 }
 
-pub(super) fn store(of: &Transfer, trip: u32, memory: &mut Memory<'_, '_, '_>) -> Done {
-    let places = Places::new(&of.lines, trip)?;
-    let (from, to) = memory.outgoing(of.space, places.from.clone(), places.to.clone())?;
+pub(super) fn store(transfer: &Transfer, iteration: u32, memory: &mut Memory<'_, '_, '_>) -> Done {
+    let places = Places::new(&transfer.lines, iteration)?;
+    let (from, to) = memory.outgoing(transfer.space, places.from.clone(), places.to.clone())?;
     places.each(from, to, copied)
 }
 
-pub(super) fn copy(of: &Lines, trip: u32, memory: &mut Memory<'_, '_, '_>) -> Done {
-    let places = Places::new(of, trip)?;
+pub(super) fn copy(lines: &Lines, iteration: u32, memory: &mut Memory<'_, '_, '_>) -> Done {
+    let places = Places::new(lines, iteration)?;
     let (others, to) = memory.on_chip(places.to.clone())?;
     places.each(others.get(places.from.clone())?, to, copied)
 }
 
 pub(super) fn lookup(
-    of: &Lines,
+    lines: &Lines,
     table: &[u8; 256],
-    trip: u32,
+    iteration: u32,
     memory: &mut Memory<'_, '_, '_>,
 ) -> Done {
-    let places = Places::new(of, trip)?;
+    let places = Places::new(lines, iteration)?;
     let (others, to) = memory.on_chip(places.to.clone())?;
     let from = others.get(places.from.clone())?;
     places.each(from, to, |from, to| rows::lookup(from, table, to))
 }
 
-pub(super) fn max_pool(of: &MaxPool, trip: u32, memory: &mut Memory<'_, '_, '_>) -> Done {
-    let window = pixels(&of.window);
-    let channels = of.channels as usize;
+pub(super) fn max_pool(pool: &MaxPool, iteration: u32, memory: &mut Memory<'_, '_, '_>) -> Done {
+    let window = pixels(&pool.window);
+    let channels = pool.channels as usize;
     let [from, to] =
-        [window.input, window.output].map(|of| of.iter().product::<usize>() * channels);
-    let (others, to) = memory.on_chip(range(of.to, trip, to)?)?;
-    let x = Image { data: others.get(range(of.from, trip, from)?)?, stride: channels };
+        [window.input, window.output].map(|extents| extents.iter().product::<usize>() * channels);
+    let (others, to) = memory.on_chip(range(pool.to, iteration, to)?)?;
+    let x = Image { data: others.get(range(pool.from, iteration, from)?)?, stride: channels };
     max_pool_u8(&window, channels, x, 0..window.output[1], to, channels);
     Ok(())
 }
 
 /// Averages dequantized values, and quantizes once.
-pub(super) fn average_pool(of: &AveragePool, trip: u32, memory: &mut Memory<'_, '_, '_>) -> Done {
-    let window = pixels(&of.window);
-    let channels = of.channels as usize;
+pub(super) fn average_pool(
+    pool: &AveragePool,
+    iteration: u32,
+    memory: &mut Memory<'_, '_, '_>,
+) -> Done {
+    let window = pixels(&pool.window);
+    let channels = pool.channels as usize;
     let [from, to] =
-        [window.input, window.output].map(|of| of.iter().product::<usize>() * channels);
-    let (others, to) = memory.on_chip(range(of.to, trip, to)?)?;
-    let from = others.get(range(of.from, trip, from)?)?;
+        [window.input, window.output].map(|extents| extents.iter().product::<usize>() * channels);
+    let (others, to) = memory.on_chip(range(pool.to, iteration, to)?)?;
+    let from = others.get(range(pool.from, iteration, from)?)?;
     let inside = |axis: usize, at: usize| {
         let tap = move |tap: usize| {
             let place = at * window.strides[axis] + tap * window.dilations[axis];
@@ -106,8 +110,9 @@ pub(super) fn average_pool(of: &AveragePool, trip: u32, memory: &mut Memory<'_, 
     for (pixel, to) in to.chunks_exact_mut(channels).enumerate() {
         let (row, column) = (pixel / width, pixel % width);
         let taps = inside(1, row).count() * inside(2, column).count();
-        let count = if of.counts_padding == 1 { window.kernel[1] * window.kernel[2] } else { taps };
-        let zeros = taps as i64 * i64::from(of.from_zero);
+        let count =
+            if pool.counts_padding == 1 { window.kernel[1] * window.kernel[2] } else { taps };
+        let zeros = taps as i64 * i64::from(pool.from_zero);
         for (part, to) in to.chunks_mut(TOGETHER).enumerate() {
             let mut sums = [0u32; TOGETHER];
             for y in inside(1, row) {
@@ -120,8 +125,9 @@ pub(super) fn average_pool(of: &AveragePool, trip: u32, memory: &mut Memory<'_, 
                 }
             }
             for (to, &sum) in to.iter_mut().zip(&sums) {
-                let number = (i64::from(sum) - zeros) as f32 * of.from_scale / count.max(1) as f32;
-                *to = quantized(number, of.to_scale, of.to_zero);
+                let number =
+                    (i64::from(sum) - zeros) as f32 * pool.from_scale / count.max(1) as f32;
+                *to = quantized(number, pool.to_scale, pool.to_zero);
             }
         }
     }
@@ -134,31 +140,34 @@ fn quantized(number: f32, scale: f32, zero_point: u32) -> u8 {
 }
 
 pub(super) fn pair(
-    meeting: Meeting,
-    of: &Pair,
-    trip: u32,
+    operation: Arithmetic,
+    pair: &Pair,
+    iteration: u32,
     memory: &mut Memory<'_, '_, '_>,
 ) -> Done {
-    let (len, b_len) = (of.len as usize, of.b_len as usize);
-    let (others, to) = memory.on_chip(range(of.to, trip, len)?)?;
-    let (a, b) = (others.get(range(of.a, trip, len)?)?, others.get(range(of.b, trip, b_len)?)?);
+    let (len, b_len) = (pair.len as usize, pair.b_len as usize);
+    let (others, to) = memory.on_chip(range(pair.to, iteration, len)?)?;
+    let (a, b) = (
+        others.get(range(pair.a, iteration, len)?)?,
+        others.get(range(pair.b, iteration, b_len)?)?,
+    );
     // A single value is combined with the whole other operand in one call.
     let at_once = if b_len == 1 { len } else { b_len };
     let side = |values, scale, zero: u32| Operand { values, scale, zero_point: zero as u8 };
     for (a, to) in a.chunks(at_once).zip(to.chunks_mut(at_once)) {
-        let (a, b) = (side(a, of.a_scale, of.a_zero), side(b, of.b_scale, of.b_zero));
-        rows::meet(meeting, a, b, of.to_scale, of.to_zero as u8, to);
+        let (a, b) = (side(a, pair.a_scale, pair.a_zero), side(b, pair.b_scale, pair.b_zero));
+        rows::combine(operation, a, b, pair.to_scale, pair.to_zero as u8, to);
     }
     Ok(())
 }
 
-pub(super) fn resize(of: &Resize, trip: u32, memory: &mut Memory<'_, '_, '_>) -> Done {
-    let [height, width] = of.input.map(|n| n as usize);
-    let [down, across] = of.times.map(|n| n as usize);
-    let channels = of.channels as usize;
+pub(super) fn resize(op: &Resize, iteration: u32, memory: &mut Memory<'_, '_, '_>) -> Done {
+    let [height, width] = op.input.map(|n| n as usize);
+    let [down, across] = op.times.map(|n| n as usize);
+    let channels = op.channels as usize;
     let (line, to_line) = (width * channels, width * across * channels);
-    let (others, to) = memory.on_chip(range(of.to, trip, height * down * to_line)?)?;
-    let from = others.get(range(of.from, trip, height * line)?)?;
+    let (others, to) = memory.on_chip(range(op.to, iteration, height * down * to_line)?)?;
+    let from = others.get(range(op.from, iteration, height * line)?)?;
     for (from, to) in from.chunks_exact(line).zip(to.chunks_exact_mut(down * to_line)) {
         let (first, others) = broken(to.split_at_mut_checked(to_line))?;
         for (from, to) in from.chunks_exact(channels).zip(first.chunks_exact_mut(across * channels))
@@ -172,20 +181,20 @@ pub(super) fn resize(of: &Resize, trip: u32, memory: &mut Memory<'_, '_, '_>) ->
 
 /// `powers[d]` is `exp(-scale * d)` for a value `d` below its row's maximum.
 pub(super) fn softmax(
-    of: &Softmax,
+    op: &Softmax,
     powers: &[f32; 256],
-    trip: u32,
+    iteration: u32,
     memory: &mut Memory<'_, '_, '_>,
 ) -> Done {
-    let (count, width) = (of.rows as usize, of.width as usize);
-    let (others, to) = memory.on_chip(range(of.to, trip, count * width)?)?;
-    let from = others.get(range(of.from, trip, count * width)?)?;
+    let (count, width) = (op.rows as usize, op.width as usize);
+    let (others, to) = memory.on_chip(range(op.to, iteration, count * width)?)?;
+    let from = others.get(range(op.from, iteration, count * width)?)?;
     for (from, to) in from.chunks_exact(width).zip(to.chunks_exact_mut(width)) {
         let most = from.iter().copied().max().unwrap_or(0);
         let power = |value: &u8| powers[usize::from(most - *value)];
         let sum: f32 = from.iter().map(power).sum();
         for (from, to) in from.iter().zip(to) {
-            *to = quantized(power(from) / sum, of.to_scale, of.to_zero);
+            *to = quantized(power(from) / sum, op.to_scale, op.to_zero);
         }
     }
     Ok(())

@@ -91,44 +91,54 @@ pub(super) fn access(instruction: &Instruction) -> Option<Access> {
     let wide = u64::from;
     Some(match instruction {
         Instruction::Loop(_) | Instruction::End(_) => return None,
-        Instruction::Load(of) => copied(&of.lines, Memory::Elsewhere(of.space), Memory::Chip),
-        Instruction::Store(of) => copied(&of.lines, Memory::Chip, Memory::Elsewhere(of.space)),
+        Instruction::Load(transfer) => {
+            copied(&transfer.lines, Memory::Elsewhere(transfer.space), Memory::Chip)
+        }
+        Instruction::Store(transfer) => {
+            copied(&transfer.lines, Memory::Chip, Memory::Elsewhere(transfer.space))
+        }
         Instruction::Copy(lines) | Instruction::Lookup(Lookup { lines, .. }) => {
             copied(lines, Memory::Chip, Memory::Chip)
         }
-        Instruction::Conv(of) | Instruction::Depthwise(of) => {
-            let (from, to) = (area(of.window.input), area(of.window.output));
+        Instruction::Conv(conv) | Instruction::Depthwise(conv) => {
+            let (from, to) = (area(conv.window.input), area(conv.window.output));
             let depth = match instruction {
-                Instruction::Conv(_) => wide(of.channels),
+                Instruction::Conv(_) => wide(conv.channels),
                 _ => 1,
             };
             Access {
-                reads: [Some(Rows::chip(of.from, from, wide(of.channels), of.from_pitch)), None],
-                write: Rows::chip(of.to, to, wide(of.outputs), of.to_pitch),
-                operations: product(&[to, wide(of.outputs), area(of.window.kernel), depth]),
+                reads: [
+                    Some(Rows::chip(conv.from, from, wide(conv.channels), conv.from_pitch)),
+                    None,
+                ],
+                write: Rows::chip(conv.to, to, wide(conv.outputs), conv.to_pitch),
+                operations: product(&[to, wide(conv.outputs), area(conv.window.kernel), depth]),
             }
         }
-        Instruction::MaxPool(of) => windows(of.from, of.to, &of.window, of.channels),
-        Instruction::AveragePool(of) => windows(of.from, of.to, &of.window, of.channels),
-        Instruction::Add(of) | Instruction::Mul(of) => Access {
-            reads: [Some(Rows::line(of.a, wide(of.len))), Some(Rows::line(of.b, wide(of.b_len)))],
-            write: Rows::line(of.to, wide(of.len)),
-            operations: Some(wide(of.len)),
+        Instruction::MaxPool(pool) => windows(pool.from, pool.to, &pool.window, pool.channels),
+        Instruction::AveragePool(pool) => windows(pool.from, pool.to, &pool.window, pool.channels),
+        Instruction::Add(pair) | Instruction::Mul(pair) => Access {
+            reads: [
+                Some(Rows::line(pair.a, wide(pair.len))),
+                Some(Rows::line(pair.b, wide(pair.b_len))),
+            ],
+            write: Rows::line(pair.to, wide(pair.len)),
+            operations: Some(wide(pair.len)),
         },
-        Instruction::Resize(of) => {
-            let input = image(of.input, of.channels);
-            let output = input.saturating_mul(area(of.times));
+        Instruction::Resize(op) => {
+            let input = image(op.input, op.channels);
+            let output = input.saturating_mul(area(op.times));
             Access {
-                reads: [Some(Rows::line(of.from, input)), None],
-                write: Rows::line(of.to, output),
+                reads: [Some(Rows::line(op.from, input)), None],
+                write: Rows::line(op.to, output),
                 operations: Some(output),
             }
         }
-        Instruction::Softmax(of) => {
-            let len = wide(of.rows) * wide(of.width);
+        Instruction::Softmax(op) => {
+            let len = wide(op.rows) * wide(op.width);
             Access {
-                reads: [Some(Rows::line(of.from, len)), None],
-                write: Rows::line(of.to, len),
+                reads: [Some(Rows::line(op.from, len)), None],
+                write: Rows::line(op.to, len),
                 operations: len.checked_mul(4),
             }
         }

@@ -15,47 +15,47 @@ type Checked = Result<(), String>;
 /// Checks an instruction.
 pub(super) fn check(instruction: &Instruction, constants: &[u8], soc: &Soc) -> Checked {
     match instruction {
-        Instruction::Loop(of) => least("trips", of.trips, 1),
+        Instruction::Loop(op) => least("iterations", op.iterations, 1),
         Instruction::End(_) => Ok(()),
-        Instruction::Load(of) | Instruction::Store(of) => lines(&of.lines),
-        Instruction::Copy(of) => lines(of),
-        Instruction::Conv(of) => convolution(of, of.channels, constants, soc),
-        Instruction::Depthwise(of) => {
-            if of.channels == 0 || !of.outputs.is_multiple_of(of.channels) {
-                return Err(format!("computes {} channels from {}", of.outputs, of.channels));
+        Instruction::Load(transfer) | Instruction::Store(transfer) => lines(&transfer.lines),
+        Instruction::Copy(copied) => lines(copied),
+        Instruction::Conv(conv) => convolution(conv, conv.channels, constants, soc),
+        Instruction::Depthwise(conv) => {
+            if conv.channels == 0 || !conv.outputs.is_multiple_of(conv.channels) {
+                return Err(format!("computes {} channels from {}", conv.outputs, conv.channels));
             }
-            convolution(of, 1, constants, soc)
+            convolution(conv, 1, constants, soc)
         }
-        Instruction::MaxPool(of) => window(&of.window).and(least("channels", of.channels, 1)),
-        Instruction::AveragePool(of) => {
-            window(&of.window)?;
-            least("channels", of.channels, 1)?;
-            most("counts_padding", of.counts_padding, 1)?;
-            scales(&[of.from_scale, of.to_scale])?;
-            bytes(&[of.from_zero, of.to_zero])
+        Instruction::MaxPool(pool) => window(&pool.window).and(least("channels", pool.channels, 1)),
+        Instruction::AveragePool(pool) => {
+            window(&pool.window)?;
+            least("channels", pool.channels, 1)?;
+            most("counts_padding", pool.counts_padding, 1)?;
+            scales(&[pool.from_scale, pool.to_scale])?;
+            bytes(&[pool.from_zero, pool.to_zero])
         }
-        Instruction::Add(of) | Instruction::Mul(of) => {
-            least("len", of.len, 1)?;
-            if of.b_len == 0 || !of.len.is_multiple_of(of.b_len) {
-                return Err(format!("has {} values for {}", of.b_len, of.len));
+        Instruction::Add(pair) | Instruction::Mul(pair) => {
+            least("len", pair.len, 1)?;
+            if pair.b_len == 0 || !pair.len.is_multiple_of(pair.b_len) {
+                return Err(format!("has {} values for {}", pair.b_len, pair.len));
             }
-            scales(&[of.a_scale, of.b_scale, of.to_scale])?;
-            bytes(&[of.a_zero, of.b_zero, of.to_zero])
+            scales(&[pair.a_scale, pair.b_scale, pair.to_scale])?;
+            bytes(&[pair.a_zero, pair.b_zero, pair.to_zero])
         }
-        Instruction::Lookup(of) => {
-            lines(&of.lines)?;
-            constant("table", constants, of.table, 256).map(|_| ())
+        Instruction::Lookup(op) => {
+            lines(&op.lines)?;
+            constant("table", constants, op.table, 256).map(|_| ())
         }
-        Instruction::Resize(of) => {
-            pairs("input", of.input, 1, MAX_EXTENT)?;
-            pairs("times", of.times, 1, MAX_EXTENT)?;
-            least("channels", of.channels, 1)
+        Instruction::Resize(op) => {
+            pairs("input", op.input, 1, MAX_EXTENT)?;
+            pairs("times", op.times, 1, MAX_EXTENT)?;
+            least("channels", op.channels, 1)
         }
-        Instruction::Softmax(of) => {
-            least("rows", of.rows, 1)?;
-            least("width", of.width, 1)?;
-            scales(&[of.from_scale, of.to_scale])?;
-            bytes(&[of.to_zero])
+        Instruction::Softmax(op) => {
+            least("rows", op.rows, 1)?;
+            least("width", op.width, 1)?;
+            scales(&[op.from_scale, op.to_scale])?;
+            bytes(&[op.to_zero])
         }
     }
 }
@@ -112,28 +112,28 @@ fn window(window: &Window) -> Checked {
 }
 
 /// `depth` is the number of input channels per output.
-fn convolution(of: &Convolution, depth: u32, constants: &[u8], soc: &Soc) -> Checked {
-    window(&of.window)?;
-    least("channels", of.channels, 1)?;
-    least("outputs", of.outputs, 1)?;
-    least("from_pitch", of.from_pitch, of.channels)?;
-    least("to_pitch", of.to_pitch, of.outputs)?;
-    bytes(&[of.from_zero, of.to_zero])?;
-    let taps = u64::from(of.window.kernel[0]) * u64::from(of.window.kernel[1]);
+fn convolution(conv: &Convolution, depth: u32, constants: &[u8], soc: &Soc) -> Checked {
+    window(&conv.window)?;
+    least("channels", conv.channels, 1)?;
+    least("outputs", conv.outputs, 1)?;
+    least("from_pitch", conv.from_pitch, conv.channels)?;
+    least("to_pitch", conv.to_pitch, conv.outputs)?;
+    bytes(&[conv.from_zero, conv.to_zero])?;
+    let taps = u64::from(conv.window.kernel[0]) * u64::from(conv.window.kernel[1]);
     let products = taps * u64::from(depth);
     if usize::try_from(products).map_or(true, |products| products > MAX_K) {
         return Err(format!("sums {products} products, expected at most {MAX_K}"));
     }
-    let len = products * u64::from(of.outputs);
+    let len = products * u64::from(conv.outputs);
     if len > u64::from(soc.weight_bytes) {
-        let room = soc.weight_bytes;
-        return Err(format!("has {len} weights, {} has memory for {room}", soc.name));
+        let limit = soc.weight_bytes;
+        return Err(format!("has {len} weights, {} has memory for {limit}", soc.name));
     }
-    let each = u64::from(of.outputs);
-    constant("weights", constants, of.weights, len)?;
-    constant("zero_points", constants, of.zero_points, each)?;
-    constant("bias", constants, of.bias, 4 * each)?;
-    let ratios = constant("ratios", constants, of.ratios, 4 * each)?;
+    let each = u64::from(conv.outputs);
+    constant("weights", constants, conv.weights, len)?;
+    constant("zero_points", constants, conv.zero_points, each)?;
+    constant("bias", constants, conv.bias, 4 * each)?;
+    let ratios = constant("ratios", constants, conv.ratios, 4 * each)?;
     ratios.as_chunks::<4>().0.iter().try_for_each(|bytes| scales(&[f32::from_le_bytes(*bytes)]))
 }
 

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_that_touch_become_one() {
+    fn touching_ranges_are_merged() {
         let mut written = Written::default();
         for (start, end) in [(10, 20), (30, 40), (0, 5), (20, 25), (31, 33)] {
             written.insert(start, end);

@@ -28,11 +28,11 @@ fn every_instruction_has_its_fields_there() {
         assert_eq!(listed, *fields, "{name}");
     }
     for (kind, fields) in [("window", TileWindow::FIELDS), ("lines", Lines::FIELDS)] {
-        let said = &row(&page, &[kind])[2];
+        let text = &row(&page, &[kind])[2];
         let mut from = 0;
         for field in fields {
-            let at = said[from..].find(&format!("`{field}`"));
-            from += at.unwrap_or_else(|| panic!("{field} is not in its place in {said:?}"));
+            let at = text[from..].find(&format!("`{field}`"));
+            from += at.unwrap_or_else(|| panic!("{field} is not in its place in {text:?}"));
         }
     }
 }
@@ -66,7 +66,7 @@ fn every_soc_has_its_limits_there() {
     }
     for kind in kinds {
         let limits = SOCS.iter().map(|soc| soc.operators.iter().find(|limit| limit.kind == kind));
-        let said = limits.map(|limit| match limit {
+        let expected = limits.map(|limit| match limit {
             None => "-".to_owned(),
             Some(&Limit { kernel: 1, inputs, .. }) => inputs.to_string(),
             Some(Limit { kernel, stride, dilation, .. }) => {
@@ -74,6 +74,6 @@ fn every_soc_has_its_limits_there() {
             }
         });
         let cells = row(&page, &[kind.name()]);
-        assert_eq!(cells[1..=SOCS.len()], said.collect::<Vec<_>>(), "{}", kind.name());
+        assert_eq!(cells[1..=SOCS.len()], expected.collect::<Vec<_>>(), "{}", kind.name());
     }
 }

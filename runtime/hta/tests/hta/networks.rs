@@ -6,7 +6,7 @@ use crate::random::{Random, full, network, with_memory};
 use crate::{holds, reference};
 
 #[test]
-fn networks_give_the_same_whole_and_in_tiles() {
+fn tiling_does_not_change_outputs() {
     let [mut small, mut loops, mut ddr] = [0; 3];
     for seed in 0..300 {
         let mut random = Random::new(seed);
@@ -38,7 +38,7 @@ fn networks_give_the_same_whole_and_in_tiles() {
 }
 
 #[test]
-fn what_fits_stays_on_the_chip() {
+fn fitting_tensors_stay_on_the_chip() {
     for seed in 0..50 {
         let mut random = Random::new(seed);
         let owned = network(&mut random, full(), 5);

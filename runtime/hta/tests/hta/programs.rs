@@ -39,14 +39,14 @@ fn refused(code: Vec<Instruction>, expected: &str) {
     assert_eq!(Program::load(&bytes, &Limits::DEFAULT).unwrap_err().to_string(), expected);
 }
 
-const TRIPS: Instruction = Instruction::Loop(Loop { trips: 4 });
+const FOUR_ITERATIONS: Instruction = Instruction::Loop(Loop { iterations: 4 });
 const END: Instruction = Instruction::End(End {});
 
 #[test]
 fn loops_step_through_memory() {
     let down = At { address: 24, step: -8 };
     let up = At { address: 0, step: 8 };
-    let code = vec![load(8, 4), TRIPS, store(At { address: 32, ..down }, up, 1), END];
+    let code = vec![load(8, 4), FOUR_ITERATIONS, store(At { address: 32, ..down }, up, 1), END];
     let bytes = image(code).encode().unwrap();
     let input: Vec<u8> = (0..32).collect();
     let expected: Vec<u8> = (0..4).rev().flat_map(|row| row * 8..row * 8 + 8).collect();
@@ -54,7 +54,7 @@ fn loops_step_through_memory() {
 }
 
 #[test]
-fn accesses_are_held_to_memory() {
+fn accesses_outside_of_memory_are_refused() {
     let whole = store(At::fixed(0), At::fixed(0), 4);
     refused(
         vec![load(40, 4), whole],
@@ -62,7 +62,7 @@ fn accesses_are_held_to_memory() {
     );
     let beyond = store(At { address: 16, step: -8 }, At::fixed(0), 1);
     refused(
-        vec![load(0, 4), TRIPS, beyond, END],
+        vec![load(0, 4), FOUR_ITERATIONS, beyond, END],
         "instruction 2 (Store) accesses Rows { memory: Chip, at: At { address: 16, step: -8 }, count: 1, width: 8, pitch: 8 }, but that memory has 64 bytes, in iteration 3",
     );
     refused(
@@ -87,21 +87,21 @@ fn accesses_are_held_to_memory() {
 }
 
 #[test]
-fn loops_neither_nest_nor_stay_open() {
+fn nested_and_unclosed_loops_are_refused() {
     refused(
-        vec![TRIPS, load(0, 4), TRIPS],
+        vec![FOUR_ITERATIONS, load(0, 4), FOUR_ITERATIONS],
         "instruction 2 (Loop) is inside a loop, expected its End",
     );
     refused(vec![load(0, 4), END], "instruction 1 (End) is outside a loop");
-    refused(vec![TRIPS, load(0, 4)], "the bytecode ends inside a loop");
+    refused(vec![FOUR_ITERATIONS, load(0, 4)], "the bytecode ends inside a loop");
     refused(
-        vec![Instruction::Loop(Loop { trips: 0 }), END],
-        "instruction 0 (Loop) has trips of 0, expected at least 1",
+        vec![Instruction::Loop(Loop { iterations: 0 }), END],
+        "instruction 0 (Loop) has iterations of 0, expected at least 1",
     );
 }
 
 #[test]
-fn numbers_are_held_to_their_ranges() {
+fn values_out_of_range_are_refused() {
     let at = At::fixed(0);
     let pair = Pair {
         a: at,
@@ -134,7 +134,7 @@ fn numbers_are_held_to_their_ranges() {
 }
 
 #[test]
-fn heads_are_read_with_care() {
+fn damaged_headers_are_refused() {
     let bytes = image(vec![load(0, 4), store(At::fixed(0), At::fixed(0), 4)]).encode().unwrap();
     let error = |bytes: &[u8]| Program::load(bytes, &Limits::DEFAULT).unwrap_err().to_string();
     assert_eq!(
@@ -220,12 +220,12 @@ fn runs_leave_the_heap_alone() {
 }
 
 #[test]
-fn runs_want_what_the_program_says() {
+fn runs_check_sizes_of_inputs_and_outputs() {
     let (prepared, feeds) = prepared(3);
     let input: &[u8] = &feeds[0];
     let mut scratch = vec![0; prepared.scratch_len()];
     let found = prepared.run(&[], &mut [], &mut scratch);
-    assert_eq!(found, Err(RunError::Inputs { found: 0, wanted: 1 }));
+    assert_eq!(found, Err(RunError::Inputs { found: 0, expected: 1 }));
     let found = prepared.run(&[input], &mut [], &mut scratch);
     assert!(matches!(found, Err(RunError::Outputs { found: 0, .. })), "{found:?}");
     let bytes = image(vec![load(0, 4), store(At::fixed(0), At::fixed(0), 4)]).encode().unwrap();
@@ -238,7 +238,7 @@ fn runs_want_what_the_program_says() {
     assert_eq!(found.unwrap_err().to_string(), "output 0 has 31 bytes, expected 32");
     let expected = scratch.len();
     let found = prepared.run(&[&input], &mut [&mut output], &mut scratch[1..]);
-    assert_eq!(found, Err(RunError::Scratch { found: expected - 1, wanted: expected }));
+    assert_eq!(found, Err(RunError::Scratch { found: expected - 1, expected }));
 }
 
 /// Runs each chunk on a thread.
@@ -273,7 +273,7 @@ impl Parallel for Stops {
 }
 
 #[test]
-fn threads_make_no_difference() {
+fn threads_do_not_change_outputs() {
     let mut random = Random::new(5);
     for kind in [Kind::Conv, Kind::Depthwise] {
         for _ in 0..4 {

@@ -25,8 +25,8 @@ impl Random {
         least + (self.next() >> 16) as usize % (most - least + 1)
     }
 
-    pub(crate) fn chance(&mut self, of: usize) -> bool {
-        self.within(1, of) == 1
+    pub(crate) fn chance(&mut self, count: usize) -> bool {
+        self.within(1, count) == 1
     }
 
     pub(crate) fn pick<T: Clone>(&mut self, from: &[T]) -> T {

@@ -10,15 +10,15 @@ pub(crate) fn run(network: &Network<'_>, inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
         values[id.0] = Some(input.clone());
     }
     for layer in network.layers() {
-        let of = |id: &udo_hta::TensorId| Image {
+        let image = |id: &udo_hta::TensorId| Image {
             tensor: &network.tensors()[id.0],
             values: values[id.0].as_deref().unwrap(),
         };
-        let inputs: Vec<_> = layer.inputs.iter().map(of).collect();
+        let inputs: Vec<_> = layer.inputs.iter().map(image).collect();
         let y = &network.tensors()[layer.output.0];
-        let made = compute(layer, &inputs, y);
-        assert_eq!(made.len(), y.len());
-        values[layer.output.0] = Some(made);
+        let computed = compute(layer, &inputs, y);
+        assert_eq!(computed.len(), y.len());
+        values[layer.output.0] = Some(computed);
     }
     network.outputs().iter().map(|id| values[id.0].clone().unwrap()).collect()
 }
@@ -109,18 +109,24 @@ fn shares(x: &Image<'_>, row: &[u8], y: &Tensor<'_>) -> Vec<u8> {
     row.iter().map(|value| quantize(power(value) / sum, y.encoding)).collect()
 }
 
-fn elementwise(inputs: &[Image<'_>], y: &Tensor<'_>, of: impl Fn(f32, f32) -> f32) -> Vec<u8> {
+fn elementwise(
+    inputs: &[Image<'_>],
+    y: &Tensor<'_>,
+    operation: impl Fn(f32, f32) -> f32,
+) -> Vec<u8> {
     let [a, b] = inputs else { panic!("{} inputs", inputs.len()) };
     let pairs = a.values.iter().zip(b.values.iter().cycle());
-    pairs.map(|(one, other)| quantize(of(a.number(*one), b.number(*other)), y.encoding)).collect()
+    pairs
+        .map(|(one, other)| quantize(operation(a.number(*one), b.number(*other)), y.encoding))
+        .collect()
 }
 
 /// Computes all values of an image.
-fn pooled(y: &Tensor<'_>, of: impl Fn(usize, usize, usize) -> u8) -> Vec<u8> {
+fn pooled(y: &Tensor<'_>, pixel: impl Fn(usize, usize, usize) -> u8) -> Vec<u8> {
     let [_, height, width, channels] = y.shape;
-    let of = &of;
+    let pixel = &pixel;
     let row =
-        |row| (0..width).flat_map(move |column| (0..channels).map(move |c| of(row, column, c)));
+        |row| (0..width).flat_map(move |column| (0..channels).map(move |c| pixel(row, column, c)));
     (0..height).flat_map(row).collect()
 }
 
@@ -137,13 +143,13 @@ fn taps(window: &Window, row: usize, column: usize) -> impl Iterator<Item = (isi
 
 /// Returns one product of a sum.
 fn term(x: &Image<'_>, value: u8, weights: &Weights<'_>, at: usize, output: usize) -> i64 {
-    let of = |zeros: usize| if zeros == 1 { 0 } else { output };
+    let index_of = |zeros: usize| if zeros == 1 { 0 } else { output };
     let weight = match weights.values {
         Values::I8 { weights, zero_points } => {
-            i64::from(weights[at]) - i64::from(zero_points[of(zero_points.len())])
+            i64::from(weights[at]) - i64::from(zero_points[index_of(zero_points.len())])
         }
         Values::U8 { weights, zero_points } => {
-            i64::from(weights[at]) - i64::from(zero_points[of(zero_points.len())])
+            i64::from(weights[at]) - i64::from(zero_points[index_of(zero_points.len())])
         }
     };
     (i64::from(value) - i64::from(x.tensor.encoding.zero_point)) * weight

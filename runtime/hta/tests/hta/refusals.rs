@@ -36,7 +36,7 @@ fn refused(soc: &Soc, op: Op<'static>, x: [usize; 4], y: [usize; 4], expected: &
 }
 
 #[test]
-fn socs_say_which_rule_is_against_a_layer() {
+fn refusals_name_the_violated_rule() {
     let pool = |window| Op::MaxPool { window };
     let [small, _, large] = SOCS else { panic!("{} SoCs", SOCS.len()) };
     refused(
@@ -105,7 +105,7 @@ fn socs_say_which_rule_is_against_a_layer() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_no_network() {
+fn inconsistent_networks_are_refused() {
     let error = |op, x, y| network(op, x, y).map(|_| ()).unwrap_err();
     let conv = |window| Op::Conv { window, weights: WEIGHTS };
     let square = [1, 4, 4, 4];
@@ -146,52 +146,52 @@ fn what_does_not_fit_together_is_no_network() {
 
 #[test]
 fn weights_and_encodings_are_checked() {
-    let of = |weights: Weights<'static>| {
+    let with_weights = |weights: Weights<'static>| {
         let op = Op::FullyConnected { weights };
         network(op, [1, 1, 1, 16], [1, 1, 1, 4]).map(|_| ()).unwrap_err()
     };
     assert_eq!(
-        of(Weights { scales: &[0.5; 3], ..WEIGHTS }),
+        with_weights(Weights { scales: &[0.5; 3], ..WEIGHTS }),
         "layer \"one\" (FullyConnected) has 3 weight scales, expected 1 or 4"
     );
     assert_eq!(
-        of(Weights { bias: &[0; 3], ..WEIGHTS }),
+        with_weights(Weights { bias: &[0; 3], ..WEIGHTS }),
         "layer \"one\" (FullyConnected) has a bias of 3, expected none or 4"
     );
     assert_eq!(
-        of(Weights { scales: &[-1.0], ..WEIGHTS }),
+        with_weights(Weights { scales: &[-1.0], ..WEIGHTS }),
         "layer \"one\" (FullyConnected) has a weight scale of -1, expected a finite value above 0"
     );
     let mut tensors = vec![tensor("x", [1, 1, 1, 4]), tensor("y", [1, 1, 1, 4])];
     tensors[1].encoding.zero_point = 4;
-    let of = |tensors: &[Tensor<'static>], layers: Vec<Layer<'static>>, outputs| {
-        let made = Network::new(tensors.to_vec(), layers, vec![X], outputs);
-        made.map(|_| ()).unwrap_err().to_string()
+    let with_tensors = |tensors: &[Tensor<'static>], layers: Vec<Layer<'static>>, outputs| {
+        let network = Network::new(tensors.to_vec(), layers, vec![X], outputs);
+        network.map(|_| ()).unwrap_err().to_string()
     };
     assert_eq!(
-        of(&tensors, vec![layer(Op::Reshape)], vec![Y]),
+        with_tensors(&tensors, vec![layer(Op::Reshape)], vec![Y]),
         "layer \"one\" (Reshape) has different encodings of input and output, expected the same"
     );
     tensors[1] = tensor("y", [1, 1, 1, 4]);
     tensors[1].values = Some(&[0; 3]);
     assert_eq!(
-        of(&tensors, vec![layer(Op::Reshape)], vec![Y]),
+        with_tensors(&tensors, vec![layer(Op::Reshape)], vec![Y]),
         "tensor \"y\" is u8[1,1,1,4], but has 3 values"
     );
     tensors[1].values = Some(&[0; 4]);
     assert_eq!(
-        of(&tensors, vec![layer(Op::Reshape)], vec![Y]),
+        with_tensors(&tensors, vec![layer(Op::Reshape)], vec![Y]),
         "layer \"one\" (Reshape) computes \"y\", which is defined twice or constant"
     );
 }
 
 #[test]
-fn layers_read_what_was_made_before() {
+fn layers_read_only_earlier_outputs() {
     let tensors =
         vec![tensor("x", [1, 1, 1, 4]), tensor("y", [1, 1, 1, 4]), tensor("z", [1, 1, 1, 4])];
-    let of = |layers: Vec<Layer<'static>>, inputs, outputs| {
-        let made = Network::new(tensors.clone(), layers, inputs, outputs);
-        made.map(|_| ()).unwrap_err().to_string()
+    let with_layers = |layers: Vec<Layer<'static>>, inputs, outputs| {
+        let network = Network::new(tensors.clone(), layers, inputs, outputs);
+        network.map(|_| ()).unwrap_err().to_string()
     };
     let Layer { op, .. } = layer(Op::Softmax);
     let z = TensorId(2);
@@ -202,20 +202,20 @@ fn layers_read_what_was_made_before() {
         output,
     });
     assert_eq!(
-        of(circle.to_vec(), vec![X], vec![Y]),
+        with_layers(circle.to_vec(), vec![X], vec![Y]),
         "layer \"round\" (Softmax) reads tensor \"z\", which no earlier layer computes"
     );
     assert_eq!(
-        of(vec![layer(op)], vec![X, X], vec![Y]),
+        with_layers(vec![layer(op)], vec![X, X], vec![Y]),
         "input \"x\" is defined twice or constant"
     );
     assert_eq!(
-        of(vec![layer(op)], vec![TensorId(9)], vec![Y]),
+        with_layers(vec![layer(op)], vec![TensorId(9)], vec![Y]),
         "input \"?\" is tensor 9, but there are 3"
     );
     assert_eq!(
-        of(vec![layer(op)], vec![X], vec![X]),
+        with_layers(vec![layer(op)], vec![X], vec![X]),
         "output \"x\" is not computed by any layer, or is listed twice"
     );
-    assert_eq!(of(vec![layer(op)], vec![X], vec![]), "the network has no outputs");
+    assert_eq!(with_layers(vec![layer(op)], vec![X], vec![]), "the network has no outputs");
 }

@@ -54,6 +54,6 @@ pub(crate) fn constant_floats(node: &Node<'_>, port: usize) -> Result<Option<Vec
 pub(crate) fn count(node: &Node<'_>, name: &str) -> Result<usize, Error> {
     let found = node.int(name)?;
     usize::try_from(found).ok().filter(|&count| count > 0).ok_or_else(|| {
-        Error::new(format!("parameter {name:?} is {found}, expected a number above 0"))
+        Error::new(format!("parameter {name:?} is {found}, expected a positive integer"))
     })
 }

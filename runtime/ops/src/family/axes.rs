@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_are_there_and_come_once() {
+    fn missing_and_repeated_axes_are_refused() {
         assert_eq!(resolve_axes(&[-1, 0], 3), Some(vec![2, 0]));
         for axes in [[0, 0], [0, -3], [3, 0], [-4, 0], [i64::MIN, 0], [i64::MAX, 0]] {
             assert_eq!(resolve_axes(&axes, 3), None, "{axes:?}");

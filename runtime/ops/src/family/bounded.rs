@@ -18,7 +18,7 @@ pub(crate) fn shape(node: &Node<'_>) -> Result<Shape, Error> {
     };
     let dims: Option<Vec<Dim>> = least.iter().zip(most).map(dim).collect();
     let dims = dims.filter(|_| least.len() == most.len()).ok_or_else(|| {
-        let expected = "expected extents of one rank, none above its most";
+        let expected = "expected equal ranks, and no minimum above its maximum";
         Error::new(format!("\"least\" is {least:?} and \"most\" is {most:?}, {expected}"))
     })?;
     Shape::of_dims(&dims)
@@ -42,7 +42,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn extents_between_two_are_bounded_and_others_refused() {
+    fn extents_outside_of_the_bounds_are_refused() {
         let run = |least: &[i64], most: &[i64], shape: &[i64]| {
             let run = bench("udo:BoundedConstantOfShape").ints("least", least).ints("most", most);
             run.input(tensor(&[shape.len()], shape))
@@ -51,7 +51,7 @@ mod tests {
         assert_eq!(y.desc().full_shape().to_string(), "[<=4,3]");
         assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 3], vec![0.0; 6]));
         let error = run(&[5], &[4], &[2]).error();
-        let expected = "expected extents of one rank, none above its most";
+        let expected = "expected equal ranks, and no minimum above its maximum";
         assert_eq!(error, format!("\"least\" is [5] and \"most\" is [4], {expected}"));
         assert!(run(&[1], &[4, 4], &[2]).error().ends_with(expected));
         for shape in [&[5i64, 3][..], &[2, 2], &[-1, 3], &[2], &[1; 9]] {

@@ -27,7 +27,7 @@ impl<C: Control> Op for Hosted<C> {
     const SCHEMA: OpSchema = C::SCHEMA;
 
     fn infer(_: &mut InferCx<'_>) -> Result<(), Error> {
-        Err(Error::new("what its graphs give, only a host that runs them knows"))
+        Err(Error::new("the outputs of a control-flow operator depend on its graphs"))
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) trait Cumulative: Send + Sync + 'static {
 
 /// Defines the operator of `C`.
 pub(crate) const fn cumulative<C: Cumulative>() -> Def {
-    let def = Def::of::<Described<C>>(Described::<C>::KERNELS);
+    let def = Def::new::<Described<C>>(Described::<C>::KERNELS);
     #[cfg(test)]
     let def = def.tested(tests::all::<C>);
     def
@@ -159,7 +159,7 @@ impl<C: Cumulative> Accumulated<C> {
 
     /// Accumulates the first `columns` columns.
     fn columns<T: Widened>(&self, x: &[T], y: &mut [T], stride: usize, columns: usize) {
-        let mut so_far = [T::Wide::of(C::FIRST); COLUMNS];
+        let mut so_far = [T::Wide::from_f64(C::FIRST); COLUMNS];
         let so_far = &mut so_far[..columns];
         let rows = x.len().div_ceil(stride);
         for step in 0..rows {
@@ -195,8 +195,7 @@ impl<C: Cumulative> GpuKernel for AccumulatedGpu<C> {
             Some(&[axis]) => resolve_axis(axis, x.rank()),
             _ => None,
         };
-        let axis =
-            axis.ok_or_else(|| Error::new("the axis comes with the run, expected a constant"))?;
+        let axis = axis.ok_or_else(|| Error::new("input 1, the axis, is not constant"))?;
         let item = of_type!(x.dtype(), [F32 = f32, F16 = F16, I32 = i32, I64 = i64], T => {
             let item: fn(&Self, usize, &Buffers<'_>) -> Result<(), ExecError> = Self::item::<T>;
             item
@@ -235,7 +234,7 @@ impl<C: Cumulative> AccumulatedGpu<C> {
     fn item<T: Widened>(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
         let AxisSplit { len, inner, .. } = self.split;
         let first = i / inner * inner * len + i % inner;
-        let mut so_far = T::Wide::of(C::FIRST);
+        let mut so_far = T::Wide::from_f64(C::FIRST);
         for k in 0..len {
             let at = first + if self.is_reverse { len - 1 - k } else { k } * inner;
             let before = so_far;
@@ -307,13 +306,15 @@ mod tests {
     }
 
     fn every_type<C: Cumulative>() {
-        fn check<C: Cumulative, T: Widened + PartialEq + std::fmt::Debug>(of: impl Fn(u8) -> T) {
-            let run = bench(C::NAME).input(tensor(&[3], &[1, 2, 4].map(&of)));
+        fn check<C: Cumulative, T: Widened + PartialEq + std::fmt::Debug>(
+            convert: impl Fn(u8) -> T,
+        ) {
+            let run = bench(C::NAME).input(tensor(&[3], &[1, 2, 4].map(&convert)));
             let y = run.constant(tensor(&[], &[0i32])).one().values::<T>();
             let expected = expected::<C>(&[1.0, 2.0, 4.0], [0, 0]);
             assert_eq!(
                 y,
-                expected.iter().map(|&y| of(y as u8)).collect::<Vec<_>>(),
+                expected.iter().map(|&y| convert(y as u8)).collect::<Vec<_>>(),
                 "{}",
                 T::DTYPE
             );

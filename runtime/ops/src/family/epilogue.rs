@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_leading_steps_in_the_order_of_the_primitives_are_taken() {
+    fn only_leading_steps_in_the_supported_order_are_fused() {
         let bias = EpilogueOp::Bias { input: 3, axis: 1 };
         let residual = EpilogueOp::Residual { input: 2 };
         let relu = EpilogueOp::Activation(Function::Relu);

@@ -30,7 +30,7 @@ pub(crate) trait Extents: Sized + Send + Sync + 'static {
 
 /// Defines the operator of the function `E`.
 pub(crate) const fn extents<E: Extents>() -> Def {
-    Def::of::<Described<E>>(Described::<E>::KERNELS)
+    Def::new::<Described<E>>(Described::<E>::KERNELS)
 }
 
 struct Described<E>(PhantomData<fn() -> E>);

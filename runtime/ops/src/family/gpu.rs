@@ -158,7 +158,7 @@ pub(crate) struct StridedAccess {
 
 impl StridedAccess {
     /// Merges neighbouring axes that all tensors traverse contiguously.
-    pub(crate) fn of(dims: &[usize], tensors: &[Steps]) -> Self {
+    pub(crate) fn new(dims: &[usize], tensors: &[Steps]) -> Self {
         let bare = tensors.iter().map(|steps| Steps { start: steps.start, along: Vec::new() });
         let mut all = Self { dims: Vec::new(), tensors: bare.collect() };
         for (axis, &dim) in dims.iter().enumerate().filter(|(_, dim)| **dim != 1) {
@@ -184,7 +184,7 @@ impl StridedAccess {
     /// Returns the access to tensors of these shapes, which broadcast to `dims`.
     pub(crate) fn broadcast(dims: &[usize], shapes: &[&[usize]]) -> Self {
         let tensors = shapes.iter().map(|shape| Steps::broadcast(dims, shape, 1));
-        Self::of(dims, &tensors.collect::<Vec<_>>())
+        Self::new(dims, &tensors.collect::<Vec<_>>())
     }
 
     /// Returns the extents of the box, and the strides of each tensor.
@@ -287,7 +287,7 @@ impl Finish {
     }
 
     /// Returns the steps taken over.
-    pub(crate) fn of(cx: &AcceptCx<'_>, axis: usize) -> Result<Self, Error> {
+    pub(crate) fn read(cx: &AcceptCx<'_>, axis: usize) -> Result<Self, Error> {
         Ok(Self::leading(cx, axis)?.1)
     }
 
@@ -367,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_that_go_on_alike_are_one() {
+    fn contiguous_axes_are_merged() {
         let access = StridedAccess::broadcast(&[2, 3, 4, 5], &[&[2, 3, 4, 5], &[3, 1, 1]]);
         assert_eq!(access.dims, [2, 3, 20]);
         assert_eq!(access.tensors[1].along, [0, 1, 0]);
@@ -378,16 +378,16 @@ mod tests {
     }
 
     #[test]
-    fn places_may_go_backwards() {
+    fn strides_may_be_negative() {
         let back = Steps { start: 5, along: vec![-3, 1] };
-        let access = StridedAccess::of(&[2, 3], &[back]);
+        let access = StridedAccess::new(&[2, 3], &[back]);
         let places: Vec<_> = (0..6).map(|i| access.place(0, i)).collect();
         assert_eq!(places, [5, 6, 7, 2, 3, 4]);
     }
 
     #[test]
     fn extents_beyond_an_int_are_refused() {
-        let access = StridedAccess::of(&[1 << 20, 1 << 20], &[]);
+        let access = StridedAccess::new(&[1 << 20, 1 << 20], &[]);
         let error = access.args().expect_err("too large");
         assert_eq!(error.to_string(), "an extent has more than 31 bits");
     }

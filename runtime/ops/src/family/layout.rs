@@ -15,7 +15,7 @@ impl LayoutPorts {
     pub(crate) const BOTH: Self = Self { input: true, output: true };
 
     /// Applies the layouts to a kernel's port rules.
-    pub(crate) const fn of<const N: usize>(self, mut rules: [PortRule; N]) -> [PortRule; N] {
+    pub(crate) const fn apply<const N: usize>(self, mut rules: [PortRule; N]) -> [PortRule; N] {
         let mut at = 0;
         while at < N {
             let is_last = match (rules[at].side(), rules[at].port()) {
@@ -49,7 +49,7 @@ impl LayoutPorts {
         self,
         rules: [PortRule; N],
     ) -> [PortRule; N] {
-        let mut rules = self.of(rules);
+        let mut rules = self.apply(rules);
         let mut at = 0;
         while at < N {
             if rules[at].is_channels_last() && matches!(rules[at].side(), Some(Side::Output)) {

@@ -75,11 +75,11 @@ impl Products {
     /// Returns the products of the inputs at these ports.
     pub(crate) fn read(node: &Node<'_>, [a, b]: [usize; 2]) -> Result<Self, Error> {
         let (a, b) = (node.input(a)?, node.input(b)?);
-        Self::of(a.shape(), b.shape()).ok_or_else(|| misfit(&a, &b))
+        Self::new(a.shape(), b.shape()).ok_or_else(|| misfit(&a, &b))
     }
 
     /// Returns the products of operands of these extents, or `None` if they do not match.
-    pub(crate) fn of(a: &[usize], b: &[usize]) -> Option<Self> {
+    pub(crate) fn new(a: &[usize], b: &[usize]) -> Option<Self> {
         let (a_batch, rows, depth) = match a {
             [batch @ .., rows, depth] => (batch, *rows, *depth),
             _ => (&[][..], 1, *a.first()?),
@@ -88,7 +88,7 @@ impl Products {
             [batch @ .., depth, cols] => (batch, *depth, *cols),
             _ => (&[][..], *b.first()?, 1),
         };
-        let batch = Broadcast::of(a_batch, b_batch).filter(|_| depth == b_depth)?;
+        let batch = Broadcast::new(a_batch, b_batch).filter(|_| depth == b_depth)?;
         Some(Self { batch, rows, depth, cols, rights: b_batch.iter().product() })
     }
 
@@ -107,7 +107,7 @@ impl Products {
     /// Merges left sides that share a right side into one tall matrix.
     pub(crate) fn united(mut self) -> Self {
         if self.rights == 1
-            && let Some(one) = Broadcast::of(&[], &[])
+            && let Some(one) = Broadcast::new(&[], &[])
         {
             self.rows *= self.batch.len();
             self.batch = one;

@@ -80,7 +80,7 @@ pub(crate) enum Setting {
 
 /// Defines the operator of the movement `M`.
 pub(crate) const fn movement<M: Movement>() -> Def {
-    let def = Def::of::<Described<M>>(M::KERNELS);
+    let def = Def::new::<Described<M>>(M::KERNELS);
     #[cfg(test)]
     let def = def.tested(tests::all::<M>);
     def
@@ -149,29 +149,29 @@ mod tests {
         for (example, kernel) in
             M::EXAMPLES.iter().flat_map(|e| M::KERNELS.iter().map(move |k| (e, k)))
         {
-            check(name, example, kernel.core(), u8::of);
-            check(name, example, kernel.core(), i16::of);
-            check(name, example, kernel.core(), f32::of);
+            check(name, example, kernel.core(), u8::from_f64);
+            check(name, example, kernel.core(), i16::from_f64);
+            check(name, example, kernel.core(), f32::from_f64);
             // Elements keep their bits, including payloads of signalling NaNs.
             check(name, example, kernel.core(), |number| F16(0xfc01 + number as u16));
             check(name, example, kernel.core(), |number| if number < 1.0 { -0.0 } else { number });
-            check(name, example, kernel.core(), i64::of);
+            check(name, example, kernel.core(), i64::from_f64);
             check(name, example, kernel.core(), |number| Bool((number as u8) & 1));
         }
     }
 
-    fn check<T: Element>(name: &str, example: &Example, core: Core, of: impl Fn(f64) -> T) {
-        let of = |&number: &u8| of(f64::from(number));
+    fn check<T: Element>(name: &str, example: &Example, core: Core, convert: impl Fn(f64) -> T) {
+        let convert = |&number: &u8| convert(f64::from(number));
         let mut first = 0;
         let mut run = bench(name).on(core).outputs(example.outputs.len());
         for &dims in example.inputs {
             let end = first + dims.iter().product::<usize>() as u8;
-            run = run.input(tensor(dims, &(first..end).map(|n| of(&n)).collect::<Vec<T>>()));
+            run = run.input(tensor(dims, &(first..end).map(|n| convert(&n)).collect::<Vec<T>>()));
             first = end;
         }
         run = example.ints.iter().fold(run, |run, (dims, ints)| run.constant(tensor(dims, ints)));
         for bools in example.bools {
-            let values: Vec<Bool> = bools.iter().map(|&truth| Bool::from(truth)).collect();
+            let values: Vec<Bool> = bools.iter().map(|&value| Bool::from(value)).collect();
             run = run.constant(tensor(&[values.len()], &values));
         }
         let run = example.params.iter().fold(run, |run, &(name, setting)| match setting {
@@ -183,7 +183,7 @@ mod tests {
         let found: Vec<_> = of_node.iter().map(|y: &Tensor| (y.dims(), y.values::<T>())).collect();
         let expected = example.outputs.iter();
         let expected: Vec<_> = expected
-            .map(|(dims, places)| (dims.to_vec(), places.iter().map(of).collect::<Vec<T>>()))
+            .map(|(dims, places)| (dims.to_vec(), places.iter().map(convert).collect::<Vec<T>>()))
             .collect();
         assert_eq!(found, expected, "{name} of {} on {core}", T::DTYPE);
         for (y, (_, expected)) in of_node.iter().zip(&expected) {

@@ -83,19 +83,19 @@ pub(crate) fn of_kernels(run: &Bench) -> Vec<Vec<f32>> {
 /// thread and on three, and that they are rounded where the machine has bf16 instructions.
 #[track_caller]
 pub(crate) fn assert_rounds_factors(
-    of: impl Fn() -> Bench,
+    new_bench: impl Fn() -> Bench,
     inputs: [(&[usize], &[f32]); 2],
     terms: usize,
 ) {
     let [(x_dims, x), (w_dims, w)] = inputs;
     let in_f64 = |size: fn(f64) -> f64| {
         let wide = |values: &[f32]| values.iter().map(|&v| size(v.into())).collect::<Vec<f64>>();
-        let run = of().input(tensor(x_dims, &wide(x)));
+        let run = new_bench().input(tensor(x_dims, &wide(x)));
         run.constant(tensor(w_dims, &wide(w))).one().values::<f64>()
     };
     let (expected, sizes) = (in_f64(|x| x), in_f64(f64::abs));
     let share = 2f64.powi(-7) + 2f64.powi(-16) + (terms as f64 + 3.0) * 1.2e-7;
-    let run = of().input(tensor(x_dims, x)).constant(tensor(w_dims, w));
+    let run = new_bench().input(tensor(x_dims, x)).constant(tensor(w_dims, w));
     for threads in [1, 3] {
         let exact = of_kernels(&run.clone().threads(threads));
         let rounded = of_kernels(&run.clone().threads(threads).fast_math(FastMath::Bf16));
@@ -133,9 +133,9 @@ fn quantized_of<T: QuantizedType + Element + PartialEq>(
     let quantized = run.clone().then_quantize(dtype, scale, zero_point).run();
     let quantized = quantized.unwrap_or_else(|fault| panic!("{fault}"));
     assert_eq!(quantized.len(), numbers.len(), "kernels");
-    let taken = quantized.iter().zip(numbers).filter(|(kernel, _)| kernel.epilogue_steps == 1);
+    let matching = quantized.iter().zip(numbers).filter(|(kernel, _)| kernel.epilogue_steps == 1);
     let mut count = 0;
-    for (kernel, numbers) in taken {
+    for (kernel, numbers) in matching {
         let expected: Vec<T> = numbers.into_iter().map(|x| encoding.quantize(x)).collect();
         let found = kernel.outputs[0].values::<T>();
         let differs = found.iter().zip(&expected).position(|(found, expected)| found != expected);
@@ -148,14 +148,14 @@ fn quantized_of<T: QuantizedType + Element + PartialEq>(
 /// Asserts that `found` is `exact` rounded to f32: NaN, infinities and the sign of zero match, and the relative error
 /// is at most `tolerance`.
 #[track_caller]
-pub(crate) fn assert_rounded(found: f32, exact: f64, tolerance: f64, of: &str) {
+pub(crate) fn assert_rounded(found: f32, exact: f64, tolerance: f64, name: &str) {
     let expected = exact as f32;
     let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
     let apart = (f64::from(found) - f64::from(expected)).abs();
     // Denormals have fewer digits.
     let bound = tolerance * f64::from(expected).abs() + 2.0 * f64::from(f32::from_bits(1));
     let is_near = found.is_finite() && expected.is_finite() && expected != 0.0 && apart <= bound;
-    assert!(same || is_near, "{of} is {found:e}, expected {expected:e}");
+    assert!(same || is_near, "{name} is {found:e}, expected {expected:e}");
 }
 
 /// Returns all pairs of 8-bit integers.

@@ -170,7 +170,7 @@ pub(crate) struct DynamicRange {
 
 impl DynamicRange {
     /// Returns the range of `len` elements.
-    pub(crate) fn of(len: usize) -> Self {
+    pub(crate) fn new(len: usize) -> Self {
         Self { len }
     }
 
@@ -210,7 +210,7 @@ mod tests {
     use crate::testing::{bench, noise, tensor};
 
     #[test]
-    fn runs_are_shared_out() {
+    fn runs_are_divided_among_threads() {
         let dims = [6, 5, GRAIN / 8 + 3];
         let x: Vec<f32> = noise(dims.iter().product()).iter().map(|x| x * 100.0).collect();
         let scales = [0.5f32, 1.0, 0.25, 2.0, 4.0];
@@ -250,7 +250,7 @@ mod tests {
 
     /// Half to even, saturating, NaN to the smallest value; vectors agree with the formula of the contract.
     #[test]
-    fn numbers_at_the_ends_are_quantized_as_one_by_one() {
+    fn vectors_quantize_extreme_values_like_scalars() {
         for scale in [0.5f32, 0.1, 3.0, 1e-38, 1e38] {
             quantized_as_one_by_one(scale, 128u8);
             quantized_as_one_by_one(scale, -3i8);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_values_stand_for_is_rounded_once() {
+    fn conversions_between_encodings_round_once() {
         let x: Vec<i8> = (i8::MIN..=i8::MAX).collect();
         for (scale, zero) in [(0.1f32, -128i8), (0.1, 127), (SUBNORMAL, 1), (f32::MAX, 0)] {
             let run = bench("DequantizeLinear").input(tensor(&[256], &x));

@@ -44,7 +44,7 @@ pub(crate) const SEED: Param = Param::scalar("seed", DType::F32).optional();
 pub(crate) const OUTPUT_TYPE: Param = Param::scalar("dtype", DType::I64).optional();
 
 impl Seed {
-    pub(crate) fn of(node: &Node<'_>) -> Result<Self, Error> {
+    pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
         let seed = if node.has_param("seed") { node.float("seed")? } else { 0.0 };
         Ok(Self(mixed(seed.to_bits())))
     }
@@ -164,7 +164,7 @@ impl<R: Random> Kernel for Drawn<R> {
             T => Self::execute_of::<T>
         )?;
         let [a, b] = R::PARAMS.map(|param| cx.float(param.name()));
-        Ok(Self { seed: Seed::of(cx)?, params: [a?, b?], run, from: PhantomData })
+        Ok(Self { seed: Seed::read(cx)?, params: [a?, b?], run, from: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -198,7 +198,7 @@ mod tests {
     use crate::family::numerics::settled_on_any_threads;
     use crate::testing::{Bench, bench, tensor};
 
-    fn of<R: Random>(dims: &[usize]) -> Bench {
+    fn bench_with<R: Random>(dims: &[usize]) -> Bench {
         let run = bench(R::NAME);
         if R::IS_LIKE {
             return run.input(tensor(dims, &vec![0f32; dims.iter().product()]));
@@ -217,24 +217,26 @@ mod tests {
         }
         moments::<R>();
         seeds::<R>();
-        let y = of::<R>(&[2, 3]).int("dtype", 11).float("seed", 5.0).one();
+        let y = bench_with::<R>(&[2, 3]).int("dtype", 11).float("seed", 5.0).one();
         assert_eq!((y.dims(), y.values::<f64>().len()), (vec![2, 3], 6));
-        let singles = of::<R>(&[2, 3]).float("seed", 5.0).one().values::<f32>();
+        let singles = bench_with::<R>(&[2, 3]).float("seed", 5.0).one().values::<f32>();
         let narrowed: Vec<f32> = y.values::<f64>().into_iter().map(|y| y as f32).collect();
         assert_eq!(singles, narrowed, "one number of every type");
-        let halves = of::<R>(&[2, 3]).int("dtype", 10).float("seed", 5.0).one().values::<F16>();
+        let halves =
+            bench_with::<R>(&[2, 3]).int("dtype", 10).float("seed", 5.0).one().values::<F16>();
         assert_eq!(halves, singles.iter().map(|&y| F16::from_f32(y)).collect::<Vec<_>>());
-        let halves = of::<R>(&[2, 3]).int("dtype", 16).float("seed", 5.0).one().values::<Bf16>();
+        let halves =
+            bench_with::<R>(&[2, 3]).int("dtype", 16).float("seed", 5.0).one().values::<Bf16>();
         assert_eq!(halves, singles.iter().map(|&y| Bf16::from_f32(y)).collect::<Vec<_>>());
-        let error = of::<R>(&[2]).int("dtype", 7).error();
+        let error = bench_with::<R>(&[2]).int("dtype", 7).error();
         assert!(error.starts_with("parameter \"dtype\" is 7, expected one of "), "{error}");
-        settled_on_any_threads(&of::<R>(&[3, GRAIN]));
+        settled_on_any_threads(&bench_with::<R>(&[3, GRAIN]));
     }
 
     fn moments<R: Random>() {
         let count = 100_000;
         let [a, b] = R::PARAMS.map(|param| param.name());
-        let y = of::<R>(&[count]).float(a, -1.0).float(b, 3.0).one().values::<f32>();
+        let y = bench_with::<R>(&[count]).float(a, -1.0).float(b, 3.0).one().values::<f32>();
         let [mean, variance] = (R::MOMENTS)([-1.0, 3.0]);
         let found = y.iter().map(|&y| f64::from(y)).sum::<f64>() / count as f64;
         // Four standard deviations of the sample mean.
@@ -251,14 +253,14 @@ mod tests {
     }
 
     fn seeds<R: Random>() {
-        let of_seed = |seed: f64| of::<R>(&[64]).float("seed", seed).one().values::<f32>();
+        let of_seed = |seed: f64| bench_with::<R>(&[64]).float("seed", seed).one().values::<f32>();
         assert_eq!(of_seed(1.0), of_seed(1.0));
         let [first, second] = [of_seed(1.0), of_seed(2.0)];
         assert!(first.iter().zip(&second).filter(|(a, b)| a.to_bits() == b.to_bits()).count() < 2);
     }
 
     #[test]
-    fn shapes_and_types_that_are_none_are_refused() {
+    fn invalid_shapes_and_types_are_refused() {
         let error = bench("RandomNormal").ints("shape", &[2, -1]).error();
         assert_eq!(error, "parameter \"shape\" has -1, expected at least 0");
         let error = bench("RandomUniformLike").input(tensor(&[2], &[1i64, 2])).error();

@@ -73,7 +73,7 @@ pub(crate) struct Step<'a> {
 
 /// Defines the operator of the cell `C`.
 pub(crate) const fn recurrent<C: Cell>() -> Def {
-    let def = Def::of::<Described<C>>(Described::<C>::KERNELS);
+    let def = Def::new::<Described<C>>(Described::<C>::KERNELS);
     // A common range for all rows makes each depend on the others, so rows cannot be tested separately.
     #[cfg(test)]
     let def = if C::IS_QUANTIZED { def } else { def.tested(tests::all::<C>) };
@@ -166,7 +166,7 @@ impl<C: Cell> Op for Described<C> {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         C::read(cx)?;
-        let sizes = Sizes::read(cx, Counts::of::<C>())?;
+        let sizes = Sizes::read(cx, Counts::for_cell::<C>())?;
         Activation::read(cx, sizes.dirs, C::ACTIVATIONS)?;
         let [y, last] = sizes.output_shapes();
         let x = cx.input(X)?;

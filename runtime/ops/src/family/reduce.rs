@@ -49,7 +49,7 @@ pub(crate) trait Reduce: Send + Sync + 'static {
 
 /// Defines the operator of the reduction `R`.
 pub(crate) const fn reduce<R: Reduce>() -> Def {
-    let def = Def::of::<Described<R>>(Kernels::<R>::TAKEN);
+    let def = Def::new::<Described<R>>(Kernels::<R>::KERNELS);
     #[cfg(test)]
     let def = def.tested(tests::all::<R>);
     def
@@ -75,7 +75,7 @@ impl<R: Reduce> Op for Described<R> {
     const SCHEMA: OpSchema = OpSchema::new(R::NAME, Self::IN, Self::OUT, Self::PARAMS);
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let (x, axes) = (cx.input(0)?, ReducedAxes::of(cx)?);
+        let (x, axes) = (cx.input(0)?, ReducedAxes::read(cx)?);
         let dtype = x.dtype().ok_or_else(|| Error::new(format!("input 0 is {x}")))?;
         let all = x.full_shape();
         let dims =
@@ -94,7 +94,7 @@ struct Kernels<R>(PhantomData<fn() -> R>);
 impl<R: Reduce> Kernels<R> {
     const ALL: [KernelDef; 4] =
         [Numbers::<R>::DEF, ReduceGpu::<R>::DEF, QuantKernel::<R>::DEF, Bools::<R>::DEF];
-    const TAKEN: &'static [KernelDef] =
+    const KERNELS: &'static [KernelDef] =
         if R::By::SUPPORTS_BOOL { &Self::ALL } else { Self::ALL.split_at(3).0 };
 }
 
@@ -109,12 +109,12 @@ struct ReducedAxes {
 }
 
 impl ReducedAxes {
-    fn of(node: &Node<'_>) -> Result<Self, Error> {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
         let reduced = if node.flag("keepdims")? { Reduced::Stay } else { Reduced::Go };
         let shape = node.input(0)?.full_shape();
-        let given = AXES.read(node)?.unwrap_or_default();
-        let axes = resolve_axes(&given, shape.rank()).ok_or_else(|| {
-            Error::new(format!("axes {given:?} are not for a tensor of shape {shape}"))
+        let requested = AXES.read(node)?.unwrap_or_default();
+        let axes = resolve_axes(&requested, shape.rank()).ok_or_else(|| {
+            Error::new(format!("axes {requested:?} are not for a tensor of shape {shape}"))
         })?;
         if axes.is_empty() && !node.flag("noop_with_empty_axes")? {
             return Ok(Self { mask: (1 << shape.rank()) - 1, reduced });
@@ -127,6 +127,6 @@ impl ReducedAxes {
     }
 
     fn plan(self, dims: &[usize]) -> Plan {
-        Plan::of(dims, self.mask, self.reduced)
+        Plan::new(dims, self.mask, self.reduced)
     }
 }

@@ -20,9 +20,9 @@ pub(crate) fn each_region<T: Element>(
         let (mut at, mut left) = (part * each, y);
         while !left.is_empty() {
             let run = (channels - at % channels).min(left.len() / cells);
-            let (of_region, behind) = left.split_at_mut(run * cells);
+            let (of_region, after) = left.split_at_mut(run * cells);
             body(at / channels, at % channels, of_region)?;
-            (at, left) = (at + run, behind);
+            (at, left) = (at + run, after);
         }
         Ok(())
     })

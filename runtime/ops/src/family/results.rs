@@ -103,7 +103,7 @@ impl<'a> Results<'a> {
         let is_dense = outputs.is_dense(0)?;
         let Some(QuantizedAs { dtype, encoding }) = quantized else {
             let (y, pitch) = outputs.take_strided(0)?;
-            return Ok(Self::of(Values::Numbers(y), if is_dense { channels } else { pitch }));
+            return Ok(Self::new(Values::Numbers(y), if is_dense { channels } else { pitch }));
         };
         let (values, pitch) = match dtype {
             DType::U8 => outputs.take_strided(0).map(|(y, at)| (Values::U8(y, encoding), at)),
@@ -112,15 +112,15 @@ impl<'a> Results<'a> {
             DType::I16 => outputs.take_strided(0).map(|(y, at)| (Values::I16(y, encoding), at)),
             _ => Err(ExecError::new(Status::WRONG_TYPE)),
         }?;
-        Ok(Self::of(values, if is_dense { channels } else { pitch }))
+        Ok(Self::new(values, if is_dense { channels } else { pitch }))
     }
 
     /// Wraps f32 values, `channels` per pixel, without gaps.
     pub(crate) fn numbers(y: &'a mut [f32], channels: usize) -> Self {
-        Self::of(Values::Numbers(y), channels)
+        Self::new(Values::Numbers(y), channels)
     }
 
-    fn of(values: Values<'a>, pitch: usize) -> Self {
+    fn new(values: Values<'a>, pitch: usize) -> Self {
         Self { values, pitch: pitch.max(1) }
     }
 
@@ -143,7 +143,7 @@ impl<'a> Results<'a> {
             Values::U16(y, encoding) => Values::U16(run(y, from, len), *encoding),
             Values::I16(y, encoding) => Values::I16(run(y, from, len), *encoding),
         };
-        Results::of(values, pitch)
+        Results::new(values, pitch)
     }
 
     /// Returns the output and its pixel stride if it is stored as f32.

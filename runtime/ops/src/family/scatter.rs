@@ -45,7 +45,7 @@ pub(crate) trait Scatter: Sized + Send + Sync + 'static {
 
 /// Defines the operator of the scatter `S`.
 pub(crate) const fn scatter<S: Scatter>() -> Def {
-    Def::of::<Described<S>>(Described::<S>::KERNELS)
+    Def::new::<Described<S>>(Described::<S>::KERNELS)
 }
 
 struct Described<S>(PhantomData<fn() -> S>);
@@ -63,7 +63,7 @@ impl<S: Scatter> Op for Described<S> {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         S::plan(cx)?;
-        Combine::of(cx)?;
+        Combine::read(cx)?;
         let data = cx.input(0)?;
         cx.set_output(0, data)
     }
@@ -79,7 +79,7 @@ impl<S: Scatter> Kernel for Scattered<S> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let dtype = cx.input(0)?.dtype();
         let run: fn(&Self, Io<'_>) -> _ = of_width!(dtype, B => Self::run::<B>)?;
-        Ok(Self { plan: S::plan(cx)?, combine: Combine::of(cx)?, run })
+        Ok(Self { plan: S::plan(cx)?, combine: Combine::read(cx)?, run })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

@@ -42,7 +42,7 @@ pub(crate) struct Example {
 }
 
 impl Example {
-    pub(crate) const fn of(from: &'static [usize], to: &'static [usize]) -> Self {
+    pub(crate) const fn new(from: &'static [usize], to: &'static [usize]) -> Self {
         Self { from, to, argument: None, int: None }
     }
 
@@ -61,7 +61,7 @@ impl Example {
 
 /// Defines the operator of the view `V`.
 pub(crate) const fn view<V: View>() -> Def {
-    let def = Def::of::<Described<V>>(Described::<V>::KERNELS);
+    let def = Def::new::<Described<V>>(Described::<V>::KERNELS);
     #[cfg(test)]
     let def = def.tested(tests::all::<V>);
     def
@@ -122,7 +122,7 @@ impl Copied {
 /// How the output shape of a run is determined.
 enum RunShape {
     /// Equal to the input's.
-    Kept,
+    Unchanged,
     /// Fixed in the plan.
     Planned,
     /// As planned, except for axes that have the extent of an input axis.
@@ -132,9 +132,9 @@ enum RunShape {
 }
 
 impl RunShape {
-    fn of(x: Shape, y: Shape) -> Result<Self, Error> {
+    fn new(x: Shape, y: Shape) -> Result<Self, Error> {
         if x == y {
-            return Ok(Self::Kept);
+            return Ok(Self::Unchanged);
         }
         let bounded = |shape: Shape| -> Vec<(usize, usize)> {
             let dims = shape.iter().enumerate();
@@ -143,7 +143,7 @@ impl RunShape {
                 .collect()
         };
         let (from, to) = (bounded(x), bounded(y));
-        let is_carried = from.iter().map(|of| of.1).eq(to.iter().map(|of| of.1));
+        let is_carried = from.iter().map(|bound| bound.1).eq(to.iter().map(|bound| bound.1));
         match to[..] {
             [] if from.is_empty() => Ok(Self::Planned),
             _ if is_carried => {
@@ -160,7 +160,7 @@ impl RunShape {
         let from = io.inputs.shape(0)?;
         let planned = match self {
             Self::Planned => return Ok(()),
-            Self::Kept => return io.outputs.set_shape(0, from),
+            Self::Unchanged => return io.outputs.set_shape(0, from),
             Self::Carried { planned, .. } | Self::Rest { planned, .. } => planned.dims(),
         };
         let mut dims = [1; MAX_RANK];
@@ -177,7 +177,7 @@ impl RunShape {
                 let others: usize = dims.iter().product();
                 dims[*axis] = from.iter().product::<usize>().checked_div(others).unwrap_or(0);
             }
-            Self::Kept | Self::Planned => {}
+            Self::Unchanged | Self::Planned => {}
         }
         io.outputs.set_shape(0, dims)
     }
@@ -191,7 +191,7 @@ impl Kernel for Copied {
                 "input 0 is {x} and output 0 is {y}, expected one size"
             )));
         }
-        let shape = RunShape::of(x.full_shape(), y.full_shape())?;
+        let shape = RunShape::new(x.full_shape(), y.full_shape())?;
         Ok(Self { shape, run: of_width!(x.dtype(), B => copy::<B>)? })
     }
 
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn bounded_extents_are_those_of_the_run() {
+    fn bounded_extents_are_read_in_the_run() {
         use udo_api::Dim::{self, Fixed, UpTo};
 
         type Case<'a> = (&'a str, &'a [Dim], &'a [i64], &'a str, &'a [usize]);

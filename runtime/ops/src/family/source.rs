@@ -7,7 +7,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    pub(crate) const fn of(pieces: &[&str]) -> Self {
+    pub(crate) const fn concat(pieces: &[&str]) -> Self {
         let mut source = Self { bytes: [0; 2048], len: 0 };
         let mut piece = 0;
         while piece < pieces.len() {
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_are_put_together() {
-        assert_eq!(Source::of(&["a ", "", "+ b"]).text(), "a + b");
+    fn pieces_of_source_are_concatenated() {
+        assert_eq!(Source::concat(&["a ", "", "+ b"]).text(), "a + b");
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct PlusWeighed(pub(crate) f32);
 
 impl Map2 for PlusWeighed {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, y: S::F, x: S::F) -> S::F {
+    fn apply<S: Simd>(self, s: S, y: S::F, x: S::F) -> S::F {
         s.fma(s.splat(self.0), x, y)
     }
 }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_are_at_known_points() {
+    fn erf_and_erfc_match_known_values() {
         let points = [
             (0.0, 0.0),
             (0.5, 0.520_499_877_813_046_5),

@@ -89,11 +89,11 @@ pub(crate) fn filler(dtype: Option<DType>) -> Result<Fill, Error> {
 fn fill<T: Element>(
     count: usize,
     mut io: Io<'_>,
-    of: impl Fn(usize) -> T + Sync,
+    value_at: impl Fn(usize) -> T + Sync,
 ) -> Result<(), ExecError> {
     let y = &mut io.outputs.take::<T>(0)?[..count];
     io.parallel.chunks_mut(y, GRAIN, |chunk, y| {
-        (chunk * GRAIN..).zip(y).for_each(|(at, y)| *y = of(at));
+        (chunk * GRAIN..).zip(y).for_each(|(at, y)| *y = value_at(at));
         Ok(())
     })
 }

@@ -33,10 +33,12 @@ pub(crate) const fn quantized(op: &'static str) -> KernelDef {
 struct Unchanged(Copied);
 
 impl Unchanged {
-    fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+    fn new(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let (x, y) = (cx.input(0)?, cx.output(0)?);
         if x.dtype() != y.dtype() {
-            return Err(Error::new(format!("input 0 is {x} and output 0 {y}, expected one type")));
+            return Err(Error::new(format!(
+                "input 0 is {x} and output 0 {y}, expected equal types"
+            )));
         }
         cx.tie_same(0, 0)?;
         Copied::finalize(cx).map(Self)
@@ -45,7 +47,7 @@ impl Unchanged {
 
 impl Kernel for Unchanged {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Self::of(cx)
+        Self::new(cx)
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
@@ -78,20 +80,20 @@ impl Kernel for Recoded {
         let encoding = |what: &str, desc: TensorDesc| {
             desc.encoding().ok_or_else(|| {
                 Error::new(format!(
-                    "{what} 0 is {desc}, expected one encoding known before the run"
+                    "{what} 0 is {desc}, expected one encoding that is known before the run"
                 ))
             })
         };
         let (from, to) = (encoding("input", x)?, encoding("output", y)?);
         if x.dtype() == y.dtype() && from == to {
-            return Unchanged::of(cx).map(Self::Same);
+            return Unchanged::new(cx).map(Self::Same);
         }
         if x.dtype() == y.dtype() && types::U8.or(types::I8).has(x.dtype().unwrap_or(DType::F32)) {
             let (bits, run) = of_type!(y.dtype(), [U8 = u8, I8 = i8], T => {
                 let run: Run = look_up::<T>;
                 (recoded::<T>(from, to), run)
             })?;
-            return Ok(Self::Tabled { bits, extents: Extents::of(cx)?, run });
+            return Ok(Self::Tabled { bits, extents: Extents::new(cx)?, run });
         }
         let run = of_quantized!(x.dtype(), X => of_quantized!(y.dtype(), Y => recode::<X, Y> as Recode))??;
         Ok(Self::Other { from, to, run })
@@ -134,7 +136,7 @@ mod tests {
     const ONE: Encoding = Encoding { scale: 0.5, zero_point: 3 };
 
     #[test]
-    fn values_that_are_stored_so_stay() {
+    fn quantized_inputs_are_copied() {
         let x = [0u8, 3, 4, 255];
         let run = bench("DequantizeLinear").on(Core::DSP_V68).input(tensor(&[4], &x));
         let run = run.constant(tensor(&[], &[ONE.scale])).constant(tensor(&[], &[3u8]));
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn another_encoding_stores_the_nearest_values() {
+    fn other_encodings_store_the_nearest_values() {
         let run = bench("QuantizeLinear").on(Core::DSP_V68);
         let run = run.input(tensor(&[4], &[0u8, 3, 4, 255]).encoded(0.5, 3));
         let y = run.constant(tensor(&[], &[1f32])).constant(tensor(&[], &[128u8])).one();

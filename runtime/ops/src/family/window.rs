@@ -177,7 +177,7 @@ impl Window {
         extra: usize,
         requested: Option<usize>,
     ) -> Result<(), Error> {
-        let beyond = || Error::new("the output is larger than memory");
+        let beyond = || Error::new("the output exceeds the address space");
         let full = self.input[axis].saturating_sub(1).checked_mul(self.strides[axis]);
         let full = full.and_then(|n| n.checked_add(self.span(axis).ok()?));
         let full = full.and_then(|n| n.checked_add(extra)).ok_or_else(beyond)?;

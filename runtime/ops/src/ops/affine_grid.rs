@@ -12,7 +12,7 @@ use crate::family::argument::IntsArgument;
 use crate::family::partition::row_grain;
 use crate::number::Number;
 
-pub(crate) const DEF: Def = Def::of::<AffineGrid>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<AffineGrid>(KERNELS);
 
 const SIZE: IntsArgument = IntsArgument { input: 1, name: "size", what: "size" };
 const TYPES: TypeSet = types::F32.or(types::F64);
@@ -59,7 +59,7 @@ fn spatial(node: &Node<'_>) -> Result<Vec<usize>, Error> {
             Ok(spatial.to_vec())
         }
         _ => Err(Error::new(format!(
-            "input 0 is {theta} and input 1 is {size:?}, expected a transform for each image or volume of that size"
+            "input 0 is {theta} and input 1 is {size:?}, expected one matrix per image or volume of that size"
         ))),
     }
 }
@@ -67,7 +67,7 @@ fn spatial(node: &Node<'_>) -> Result<Vec<usize>, Error> {
 struct Grid<T> {
     spatial: Vec<usize>,
     aligns_corners: bool,
-    of: PhantomData<fn() -> T>,
+    marker: PhantomData<fn() -> T>,
 }
 
 impl<T> Grid<T> {
@@ -86,7 +86,7 @@ impl<T: Number + Element> Kernel for Grid<T> {
         Ok(Self {
             spatial: spatial(cx)?,
             aligns_corners: cx.flag("align_corners")?,
-            of: PhantomData,
+            marker: PhantomData,
         })
     }
 
@@ -107,7 +107,7 @@ impl<T: Number + Element> Kernel for Grid<T> {
                 }
                 for (y, row) in y.iter_mut().zip(theta.chunks_exact(axes + 1)) {
                     let terms = row.iter().zip(&place).map(|(by, place)| by.to_f64() * place);
-                    *y = T::of(terms.sum());
+                    *y = T::from_f64(terms.sum());
                 }
             }
             Ok(())
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_transformed() {
+    fn coordinates_are_transformed() {
         let same = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0];
         let y = grid(&same, &[1, 2, 3], &[1, 3, 2, 2]).one();
         assert_eq!(y.dims(), [1, 2, 2, 2]);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn large_volumes_are_shared_out() {
+    fn large_volumes_are_divided_among_threads() {
         let theta = [1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0];
         let run = grid(&theta, &[1, 3, 4], &[1, 1, 20, 30, 50]).int("align_corners", 1).threads(3);
         let along = |at: usize, len: usize| 2.0 * at as f64 / (len - 1) as f64 - 1.0;
@@ -150,8 +150,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_transform_is_refused() {
-        let why = "expected a transform for each image or volume of that size";
+    fn invalid_transforms_are_refused() {
+        let why = "expected one matrix per image or volume of that size";
         assert_eq!(
             grid(&[0.0; 6], &[1, 2, 3], &[2, 1, 4, 4]).error(),
             format!("input 0 is f32[1,2,3] and input 1 is [2, 1, 4, 4], {why}")

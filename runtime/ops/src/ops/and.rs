@@ -22,7 +22,7 @@ impl Logic for And {
 impl Bitwise for And {
     const OPENCL: &'static str = "a & b";
 
-    fn of(a: u64, b: u64) -> u64 {
+    fn apply(a: u64, b: u64) -> u64 {
         a & b
     }
 }

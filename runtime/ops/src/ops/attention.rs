@@ -5,7 +5,7 @@ use udo_api::{DType, Error, InferCx, Op, OpSchema, Param, Port, Value, types};
 use crate::Def;
 use crate::family::attention::{KERNELS, MASKS, TYPES, infer};
 
-pub(crate) const DEF: Def = Def::of::<Attention>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Attention>(KERNELS);
 
 struct Attention;
 

@@ -60,7 +60,7 @@ impl<T: Real> FoldWindow<T> for AveragePool {
             Divisor::Inside => taps.iter().map(|taps| taps.len).product(),
             Divisor::Padded(_) => (0..3).map(|axis| window.padded_taps(axis, at[axis])).product(),
         };
-        sum.div(T::of(count.max(1) as f64))
+        sum.div(T::from_f64(count.max(1) as f64))
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
     use crate::testing::{assert_near, bench, tensor};
 
     #[test]
-    fn padding_may_be_counted_but_not_what_lies_behind_it() {
+    fn padding_may_be_counted_but_not_positions_past_it() {
         let x = tensor(&[1, 1, 4], &[1f32, 2.0, 3.0, 4.0]);
         for (count, expected) in [(0, [1.0, 2.5, 4.0]), (1, [0.5, 2.5, 4.0 / 2.0])] {
             let run = bench("AveragePool").input(x.clone()).ints("kernel_shape", &[2]);

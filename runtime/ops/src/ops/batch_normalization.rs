@@ -123,8 +123,9 @@ impl Kernel for Doubles {
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
-        let of = |port: usize| inputs.get::<f64>(port);
-        let (x, scale, bias, mean, variance) = (of(0)?, of(1)?, of(2)?, of(3)?, of(4)?);
+        let input = |port: usize| inputs.get::<f64>(port);
+        let (x, scale, bias, mean, variance) =
+            (input(0)?, input(1)?, input(2)?, input(3)?, input(4)?);
         let (len, inner) = (self.split.len, self.split.inner);
         let grain = row_grain(inner);
         parallel.chunks_mut(outputs.take::<f64>(0)?, grain, |chunk, y| {
@@ -234,33 +235,33 @@ mod tests {
     }
 
     #[test]
-    fn double_precision_is_the_definition() {
+    fn f64_matches_the_definition() {
         let x: Vec<f64> = noise(2 * 3 * 5).into_iter().map(f64::from).collect();
-        let of = [[0.5, 1.0, 2.0], [-1.0, 0.0, 1.0], [0.25, 0.5, 0.75], [1.0, 2.0, 3.0]];
+        let params = [[0.5, 1.0, 2.0], [-1.0, 0.0, 1.0], [0.25, 0.5, 0.75], [1.0, 2.0, 3.0]];
         let run = bench("BatchNormalization").input(tensor(&[2, 3, 5], &x));
-        let run = of.iter().fold(run, |run, of| run.input(tensor(&[3], of)));
+        let run = params.iter().fold(run, |run, params| run.input(tensor(&[3], params)));
         let y = run.float("epsilon", 0.5).threads(3).one().values::<f64>();
         for (at, (y, x)) in y.iter().zip(&x).enumerate() {
-            let [scale, bias, mean, variance] = of.map(|of| of[at / 5 % 3]);
+            let [scale, bias, mean, variance] = params.map(|params| params[at / 5 % 3]);
             let expected = (x - mean) / (variance + 0.5f64).sqrt() * scale + bias;
             assert!((y - expected).abs() < 1e-14, "{y}, expected {expected}");
         }
     }
 
     #[test]
-    fn a_mean_that_is_large_beside_the_deviation_costs_no_digits_on_the_gpu() {
+    fn large_means_with_small_deviations_keep_precision_on_the_gpu() {
         let x: Vec<f32> = noise(60).iter().map(|x| 1e4 + 1e-2 * x).collect();
         let mut run = bench("BatchNormalization").input(tensor(&[2, 3, 10], &x));
-        for of in [1.5f32, -0.5, 1e4, 1e-4] {
-            run = run.constant(tensor(&[3], &[of; 3]));
+        for param in [1.5f32, -0.5, 1e4, 1e-4] {
+            run = run.constant(tensor(&[3], &[param; 3]));
         }
         let y = run.float("epsilon", 0.0).on(udo_api::Core::GPU).one().values::<f32>();
-        let of = |x: &f32| (f64::from(*x) - 1e4) / f64::from(1e-4f32).sqrt() * 1.5 - 0.5;
-        assert_near(&y, &x.iter().map(of).collect::<Vec<_>>(), 1e-5);
+        let normalize = |x: &f32| (f64::from(*x) - 1e4) / f64::from(1e-4f32).sqrt() * 1.5 - 0.5;
+        assert_near(&y, &x.iter().map(normalize).collect::<Vec<_>>(), 1e-5);
     }
 
     #[test]
-    fn training_and_misfits_are_refused() {
+    fn training_and_mismatched_inputs_are_refused() {
         let error = run(&[1, 2], 2).int("training_mode", 1).error();
         assert_eq!(error, "parameter \"training_mode\" is 1, which asks for training");
         let error = run(&[1, 2], 2).outputs(3).error();
@@ -271,11 +272,11 @@ mod tests {
         assert_eq!(mixed.error(), "input 1 is f64[1], expected the type of f32[1,1]");
     }
     #[test]
-    fn each_element_is_computed_for_itself() {
+    fn parameters_may_have_one_value_per_element() {
         let x: Vec<f32> = EDGES.iter().copied().cycle().take(2 * 5 * 13).collect();
         let mut run = bench("BatchNormalization").input(tensor(&[2, 5, 1, 13], &x));
-        for of in [1f32, 0.0, 0.0, 1.0] {
-            run = run.constant(tensor(&[5], &[of; 5]));
+        for param in [1f32, 0.0, 0.0, 1.0] {
+            run = run.constant(tensor(&[5], &[param; 5]));
         }
         let run = run.float("epsilon", 0.0);
         settled_on_any_threads(&run);
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_behind_it_are_kept() {
+    fn bounds_of_later_axes_are_kept() {
         use udo_api::Activation::{Clip, Relu, Silu};
 
         for (dims, channels) in [(vec![2, 5, 3, 4], 5), (vec![1, 700, 1, 2], 700), (vec![3, 4], 4)]

@@ -49,7 +49,7 @@ impl Kernel for Trials {
                 kernel.draw::<T, B>(kernel.one as B, io)
             })
         )??;
-        Ok(Self { seed: Seed::of(cx)?, one: one_bits(y), run })
+        Ok(Self { seed: Seed::read(cx)?, one: one_bits(y), run })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -82,7 +82,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn ones_are_as_many_as_probabilities_say() {
+    fn ones_are_drawn_in_proportion_to_the_probabilities() {
         let p = [0.0f32, 0.25, 0.9, 1.0];
         let x: Vec<f32> = p.into_iter().cycle().take(1 << 17).collect();
         let y = settled_on_any_threads(&bench("Bernoulli").input(tensor(&[1 << 17], &x)));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_has_its_one() {
+    fn one_is_correct_in_every_type() {
         let x = || bench("Bernoulli").input(tensor(&[3], &[1f64, 0.0, 1.0]));
         assert_eq!(x().one().values::<f64>(), [1.0, 0.0, 1.0]);
         assert_eq!(x().int("dtype", 9).one().values::<Bool>(), [true, false, true].map(Bool::from));

@@ -7,7 +7,7 @@ use udo_api::{
 use crate::Def;
 use crate::family::shape::Copied;
 
-pub(crate) const DEF: Def = Def::of::<BitCast>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<BitCast>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Copied>("BitCast", Core::CPU)
     .ports(&[any_input(0).bounded(), any_output(0).bounded()])];
@@ -42,7 +42,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn bits_stay() {
+    fn bits_are_unchanged() {
         let x = [1.0f32, -2.5, f32::NAN, -0.0];
         let y = bench("BitCast").input(tensor(&[2, 2], &x)).int("to", 6).one();
         assert_eq!(
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_of_another_width_is_refused() {
+    fn types_of_another_width_are_refused() {
         for to in [11, 99] {
             let run = bench("BitCast").input(tensor(&[1], &[1f32])).int("to", to);
             let expected = "expected a type with as many bits as f32[1]";

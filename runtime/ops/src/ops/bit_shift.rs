@@ -31,7 +31,7 @@ struct Left;
 impl Bitwise for Left {
     const OPENCL: &'static str = "b < 8 * sizeof(a) ? a << b : 0";
 
-    fn of(x: u64, by: u64) -> u64 {
+    fn apply(x: u64, by: u64) -> u64 {
         if by < 64 { x << by } else { 0 }
     }
 }
@@ -41,7 +41,7 @@ struct Right;
 impl Bitwise for Right {
     const OPENCL: &'static str = "b < 8 * sizeof(a) ? a >> b : 0";
 
-    fn of(x: u64, by: u64) -> u64 {
+    fn apply(x: u64, by: u64) -> u64 {
         if by < 64 { x >> by } else { 0 }
     }
 }
@@ -51,7 +51,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn bits_leave_at_either_end() {
+    fn shifted_out_bits_are_lost() {
         let run = bench("BitShift").input(tensor(&[4], &[0x81u8, 3, 3, 255]));
         let run = run.input(tensor(&[4], &[1u8, 0, 8, 200]));
         let y = run.clone().text("direction", "LEFT").one();

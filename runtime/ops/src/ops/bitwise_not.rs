@@ -8,7 +8,7 @@ use udo_api::{
 use crate::Def;
 use crate::family::elementwise::{Extents, each, infer_like_input};
 
-pub(crate) const DEF: Def = Def::of::<BitwiseNot>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<BitwiseNot>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Bytes>("BitwiseNot", Core::CPU)
     .ports(&[input(0, types::INTS).bounded().pitched(), output_like(0, 0).bounded().pitched()])
@@ -43,7 +43,7 @@ impl Kernel for Bytes {
             [I8 = i8, I16 = i16, I32 = i32, I64 = i64, U8 = u8, U16 = u16, U32 = u32, U64 = u64],
             T => execute::<T> as fn(Extents, Io<'_>) -> Result<(), ExecError>
         )?;
-        Ok(Self { extents: Extents::of(cx)?, run })
+        Ok(Self { extents: Extents::new(cx)?, run })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -66,7 +66,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn every_width_is_turned_over() {
+    fn every_width_is_inverted() {
         let y = bench("BitwiseNot").input(tensor(&[3], &[0u8, 0xf0, 255])).one();
         assert_eq!(y.values::<u8>(), [255, 0x0f, 0]);
         let y = bench("BitwiseNot").input(tensor(&[2], &[0i64, i64::MIN])).one();
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn real_numbers_are_refused() {
+    fn floats_are_refused() {
         let error = bench("BitwiseNot").input(tensor(&[1], &[1f32])).error();
         assert_eq!(error, "no kernel on cpu takes f32[1]");
     }

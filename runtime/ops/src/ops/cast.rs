@@ -11,7 +11,7 @@ use udo_api::{
 use crate::Def;
 use crate::family::gpu::{REAL, integer};
 
-pub(crate) const DEF: Def = Def::of::<Cast>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Cast>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[
     KernelDef::new::<Convert>("Cast", Core::CPU)
@@ -38,7 +38,7 @@ impl Op for Cast {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let to = cx.int("to")?;
         let dtype = DType::from_onnx(to).ok_or_else(|| {
-            Error::new(format!("parameter \"to\" is {to}, which is no known type"))
+            Error::new(format!("parameter \"to\" is {to}, which is not a known type"))
         })?;
         let x = cx.input(0)?;
         cx.set_output(0, x.with_dtype(dtype))
@@ -61,7 +61,7 @@ impl Kernel for Convert {
 fn execute<S: Source, D: Target>(mut io: Io<'_>) -> Result<(), ExecError> {
     let x = io.inputs.get::<S>(0)?;
     let y = io.outputs.take::<D>(0)?;
-    y.iter_mut().zip(x).for_each(|(y, &x)| *y = D::of(x));
+    y.iter_mut().zip(x).for_each(|(y, &x)| *y = D::cast_from(x));
     io.outputs.set_shape(0, io.inputs.shape(0)?)
 }
 
@@ -117,9 +117,9 @@ fn store<D: Target>(buffers: &Buffers<'_>, i: usize, x: Number) -> Result<(), Ex
         0,
         i,
         match x {
-            Number::Real(x) => D::of(x),
-            Number::Signed(x) => D::of(x),
-            Number::Unsigned(x) => D::of(x),
+            Number::Real(x) => D::cast_from(x),
+            Number::Signed(x) => D::cast_from(x),
+            Number::Unsigned(x) => D::cast_from(x),
         },
     )
 }
@@ -127,9 +127,9 @@ fn store<D: Target>(buffers: &Buffers<'_>, i: usize, x: Number) -> Result<(), Ex
 /// Stores `x` rounded to the nearest bf16, as an f32.
 fn store_rounded(buffers: &Buffers<'_>, i: usize, x: Number) -> Result<(), ExecError> {
     let y = match x {
-        Number::Real(x) => Bf16::of(x),
-        Number::Signed(x) => Bf16::of(x),
-        Number::Unsigned(x) => Bf16::of(x),
+        Number::Real(x) => Bf16::cast_from(x),
+        Number::Signed(x) => Bf16::cast_from(x),
+        Number::Unsigned(x) => Bf16::cast_from(x),
     };
     buffers.set(0, i, y.to_f32())
 }
@@ -289,14 +289,14 @@ fn few_digits(x: u64) -> f64 {
 
 /// A destination type.
 trait Target: Element {
-    fn of<S: Source>(x: S) -> Self;
+    fn cast_from<S: Source>(x: S) -> Self;
 }
 
 macro_rules! targets {
     ($($t:ty, $x:ident => $value:expr;)*) => {$(
         impl Target for $t {
             #[inline]
-            fn of<S: Source>($x: S) -> Self { $value }
+            fn cast_from<S: Source>($x: S) -> Self { $value }
         }
     )*};
 }
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn real_numbers_lose_their_fraction_and_saturate() {
+    fn floats_truncate_and_saturate() {
         let x = tensor(&[5], &[1.9f32, -1.9, 300.0, -300.0, f32::NAN]);
         for core in [Core::CPU, Core::GPU] {
             let y = bench("Cast").on(core).input(x.clone()).int("to", 3).one();
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_gpu_stores_as_f32_is_rounded_where_it_is_bf16() {
+    fn the_gpu_rounds_bf16_outputs_that_are_stored_as_f32() {
         let numbers = [0f32, -0.0, 1.003_906_3, 1.011_718_8, 2.09, -3.3e38, 1e-40, f32::INFINITY];
         let wholes = [(1i64 << 32) + (1 << 24) + 1, -(1 << 62) - (1 << 54) - 1, 257, i64::MIN, 0];
         for (run, len) in [
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_are_rounded_once() {
+    fn conversions_to_half_precision_round_once() {
         // Just above the midpoint of two f16 values; the nearest f32 is the midpoint itself.
         let x = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
         let y = bench("Cast").input(tensor(&[2], &[x, -x])).int("to", 10).one();
@@ -405,7 +405,7 @@ mod tests {
     #[test]
     fn unknown_types_are_named() {
         let error = bench("Cast").input(tensor(&[1], &[0f32])).int("to", 8).error();
-        assert_eq!(error, "parameter \"to\" is 8, which is no known type");
+        assert_eq!(error, "parameter \"to\" is 8, which is not a known type");
     }
     #[test]
     fn integers_are_rounded_once() {

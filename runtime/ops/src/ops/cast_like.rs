@@ -8,7 +8,7 @@ use udo_api::{
 use super::cast::{Convert, ConvertGpu, ON_GPU};
 use crate::Def;
 
-pub(crate) const DEF: Def = Def::of::<CastLike>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<CastLike>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[
     KernelDef::new::<Convert>("CastLike", Core::CPU).ports(&[

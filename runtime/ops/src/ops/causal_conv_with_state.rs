@@ -11,7 +11,7 @@ use crate::Def;
 use crate::family::partition::row_grain;
 use crate::family::special::{PlusWeighed, swish_lanes};
 
-pub(crate) const DEF: Def = Def::of::<CausalConv>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<CausalConv>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Rows>("CausalConvWithState", Core::CPU).ports(&[
     input(0, types::F32),
@@ -45,7 +45,7 @@ impl Op for CausalConv {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(X)?;
-        let Row { past, .. } = Row::of(cx)?;
+        let Row { past, .. } = Row::read(cx)?;
         let dims: Vec<Dim> = x.full_shape().iter().take(2).chain([Dim::Fixed(past)]).collect();
         cx.set_output(0, x)?;
         if cx.output_count() > PRESENT {
@@ -66,7 +66,7 @@ struct Row {
 }
 
 impl Row {
-    fn of(node: &Node<'_>) -> Result<Self, Error> {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
         let (x, weight) = (node.input(X)?, node.input(WEIGHT)?);
         let &[batch, channels, length] = x.shape() else {
             return Err(Error::new(format!("input {X} is {x}, expected rank 3")));
@@ -132,7 +132,7 @@ struct Swish;
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 impl Map1 for Swish {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, x: S::F) -> S::F {
+    fn apply<S: Simd>(self, s: S, x: S::F) -> S::F {
         swish_lanes(s, x, 1.0)
     }
 }
@@ -141,7 +141,7 @@ struct Rows(Row);
 
 impl Kernel for Rows {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Row::of(cx).map(Self)
+        Row::read(cx).map(Self)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -149,8 +149,8 @@ impl Kernel for Rows {
         let Self(row) = self;
         let &Row { channels, length, past: before, .. } = row;
         let (x, weight) = (inputs.get::<f32>(X)?, inputs.get::<f32>(WEIGHT)?);
-        let given = |port| if inputs.has(port) { inputs.get::<f32>(port) } else { Ok(&[][..]) };
-        let (bias, past) = (given(BIAS)?, given(PAST)?);
+        let optional = |port| if inputs.has(port) { inputs.get::<f32>(port) } else { Ok(&[][..]) };
+        let (bias, past) = (optional(BIAS)?, optional(PAST)?);
         // An absent state stands for zeros.
         let past_of = |at: usize| past.get(at * before..(at + 1) * before).unwrap_or(&[]);
         let grain = row_grain(length);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_give_what_the_whole_gives() {
+    fn pieces_of_a_sequence_match_the_whole() {
         let (x, weight) = (noise(12), noise(4));
         let run = |x: &[f32], past: Option<&[f32]>| {
             let run = bench("CausalConvWithState").input(tensor(&[1, 1, x.len()], x));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn mismatched_inputs_are_refused() {
         let zeros = |dims: &[usize]| tensor(dims, &vec![0f32; dims.iter().product()]);
         let run = |x: &[usize], weight: &[usize]| {
             bench("CausalConvWithState").input(zeros(x)).input(zeros(weight))

@@ -94,7 +94,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn what_lacks_is_zero_around_the_middle() {
+    fn missing_elements_are_centred_zeros() {
         let run = bench("CenterCropPad").input(tensor(&[3, 2], &[1i64, 2, 3, 4, 5, 6]));
         let y = run.constant(tensor(&[2], &[2i64, 5])).one();
         assert_eq!((y.dims(), y.values::<i64>()), (vec![2, 5], vec![0, 1, 2, 0, 0, 0, 3, 4, 0, 0]));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn extents_that_mean_nothing_are_refused() {
+    fn invalid_extents_are_refused() {
         let run = |shape: &[i64]| {
             let run = bench("CenterCropPad").input(tensor(&[1, 2], &[1u8, 2]));
             run.constant(tensor(&[shape.len()], shape)).error()

@@ -14,7 +14,7 @@ impl Limited for Clip {
     const OPENCL: &'static str = "(x < low ? low : x) > high ? high : (x < low ? low : x)";
 
     #[inline]
-    fn of<T: Number>(x: T, low: T, high: T) -> T {
+    fn apply<T: Number>(x: T, low: T, high: T) -> T {
         let x = if x < low { low } else { x };
         if x > high { high } else { x }
     }

@@ -11,7 +11,7 @@ use crate::family::axes::Axes;
 use crate::family::window::sizes;
 use crate::number::Number;
 
-pub(crate) const DEF: Def = Def::of::<Col2Im>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Col2Im>(KERNELS);
 
 const IMAGE: IntsArgument =
     IntsArgument { input: 1, name: "image_shape", what: "extents of images" };
@@ -129,8 +129,8 @@ impl Blocks {
             })
             .collect();
         let axes = axes.ok_or_else(misfit)?;
-        let product = |of: fn(&Axis) -> usize| {
-            axes.iter().try_fold(1usize, |product, axis| product.checked_mul(of(axis)))
+        let product = |extent: fn(&Axis) -> usize| {
+            axes.iter().try_fold(1usize, |product, axis| product.checked_mul(extent(axis)))
         };
         let (of_block, count) = (product(|axis| axis.block), product(|axis| axis.count));
         match (x.shape(), of_block) {
@@ -141,8 +141,8 @@ impl Blocks {
         }
     }
 
-    fn count(&self, of: fn(&Axis) -> usize) -> usize {
-        self.axes.iter().map(of).product()
+    fn count(&self, extent: fn(&Axis) -> usize) -> usize {
+        self.axes.iter().map(extent).product()
     }
 
     /// Adds the blocks of one channel to its plane.
@@ -171,11 +171,11 @@ impl Blocks {
     }
 
     /// Splits the linear index `at` into an index per axis.
-    fn position(&self, mut at: usize, of: fn(&Axis) -> usize) -> Axes {
+    fn position(&self, mut at: usize, extent: fn(&Axis) -> usize) -> Axes {
         let mut position = [0; MAX_RANK];
         for (place, axis) in position[..self.axes.len()].iter_mut().zip(&self.axes).rev() {
-            *place = at % of(axis);
-            at /= of(axis);
+            *place = at % extent(axis);
+            at /= extent(axis);
         }
         position
     }
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn truths_that_overlap_are_true_where_one_is() {
+    fn overlapping_bools_are_combined_by_or() {
         let x = [0u8, 1, 0, 0, 1, 0].map(udo_api::Bool);
         let run = bench("Col2Im").input(tensor(&[1, 2, 3], &x)).constant(tensor(&[1], &[4i64]));
         let y = run.constant(tensor(&[1], &[2i64])).one();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_of_any_rank_lie_where_they_were() {
+    fn blocks_of_any_rank_return_to_their_positions() {
         let (dims, image, block) = ([2, 3 * 8, 4 * 3 * 3], [5i64, 6, 7], [2i64, 2, 2]);
         let run = || {
             let run = blocks(&dims, &image, &block).ints("strides", &[1, 2, 3]);

@@ -61,15 +61,15 @@ impl Movement for Compress {
             Some(axis) => dims[axis],
             None => dims.drain(..).fold(Dim::Fixed(1), |all, dim| all.with_both(dim, x.len())),
         };
-        let kept = match cx.constant::<Bool>(1)? {
+        let count = match cx.constant::<Bool>(1)? {
             Some(bools) => {
-                all.with(bools.iter().take(all.bound()).filter(|truth| truth.get()).count())
+                all.with(bools.iter().take(all.bound()).filter(|flag| flag.get()).count())
             }
             None => Dim::UpTo(condition.len().min(all.bound())),
         };
         match axis {
-            Some(axis) => dims[axis] = kept,
-            None => dims.push(kept),
+            Some(axis) => dims[axis] = count,
+            None => dims.push(count),
         }
         cx.set_output(0, x.with_shape(Shape::of_dims(&dims)?))
     }
@@ -91,7 +91,7 @@ impl Movement for Compress {
         let mut left = outputs.take_bits::<B>(0)?;
         for block in x.chunks_exact((len * inner).max(1)) {
             let slices = block.chunks_exact(inner.max(1)).zip(bools);
-            for (slice, _) in slices.filter(|(_, truth)| truth.get()) {
+            for (slice, _) in slices.filter(|(_, flag)| flag.get()) {
                 let (y, rest) = left.split_at_mut(inner);
                 y.copy_from_slice(slice);
                 left = rest;
@@ -99,7 +99,7 @@ impl Movement for Compress {
         }
         let mut extents = [0; MAX_RANK];
         extents.iter_mut().zip(dims).for_each(|(to, &extent)| *to = extent);
-        extents[axis] = bools.iter().filter(|truth| truth.get()).count();
+        extents[axis] = bools.iter().filter(|flag| flag.get()).count();
         outputs.set_shape(0, &extents[..dims.len()])
     }
 }
@@ -110,13 +110,13 @@ mod tests {
     use crate::testing::{Bench, bench, tensor};
 
     fn bench_with(bools: &[bool]) -> Bench {
-        let bools: Vec<Bool> = bools.iter().map(|&truth| Bool::from(truth)).collect();
+        let bools: Vec<Bool> = bools.iter().map(|&flag| Bool::from(flag)).collect();
         let run = bench("Compress").input(tensor(&[2, 2], &[1u8, 2, 3, 4]));
         run.input(tensor(&[bools.len()], &bools))
     }
 
     #[test]
-    fn what_is_kept_is_known_in_the_run() {
+    fn slices_are_selected_in_the_run() {
         let y = bench_with(&[true, false]).int("axis", 1).one();
         assert_eq!(y.desc().full_shape().to_string(), "[2,<=2]");
         assert_eq!((y.dims(), y.values::<u8>()), (vec![2, 1], vec![1, 3]));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn bounded_tensors_are_those_of_the_run() {
+    fn bounded_inputs_are_read_in_the_run() {
         let x = tensor(&[1, 2], &[1i64, 2]).bounded(&[Dim::UpTo(3), Dim::Fixed(2)]);
         let bools = tensor(&[3], &[Bool::from(true); 3]);
         let y = bench("Compress").input(x).constant(bools).int("axis", 0).one();

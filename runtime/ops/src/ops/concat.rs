@@ -135,7 +135,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn bounded_parts_are_those_of_the_run() {
+    fn bounded_inputs_are_concatenated_in_the_run() {
         use udo_api::Dim::{Fixed, UpTo};
 
         let run = |bounds: [udo_api::Dim; 2], rows: usize, axis: i64| {

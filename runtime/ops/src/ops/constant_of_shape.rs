@@ -6,7 +6,7 @@ use crate::Def;
 use crate::family::argument::IntsArgument;
 use crate::family::filled::{Filled, VALUE, dtype};
 
-pub(crate) const DEF: Def = Def::of::<ConstantOfShape>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<ConstantOfShape>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Filled>("ConstantOfShape", Core::CPU)];
 
@@ -26,7 +26,9 @@ impl Op for ConstantOfShape {
         let requested = SHAPE.required(cx)?;
         let dims: Vec<usize> = requested.iter().filter_map(|&n| usize::try_from(n).ok()).collect();
         if dims.len() < requested.len() {
-            return Err(Error::new(format!("input 0 is {requested:?}, expected extents")));
+            return Err(Error::new(format!(
+                "input 0 is {requested:?}, expected extents of at least 0"
+            )));
         }
         let dtype = dtype(cx)?;
         cx.set_output(0, TensorDesc::new(dtype, Shape::new(&dims)?))
@@ -69,9 +71,9 @@ mod tests {
     }
 
     #[test]
-    fn shapes_and_values_that_are_none_are_refused() {
+    fn invalid_shapes_and_values_are_refused() {
         let run = |shape: &[i64]| bench("ConstantOfShape").constant(tensor(&[shape.len()], shape));
-        assert_eq!(run(&[2, -1]).error(), "input 0 is [2, -1], expected extents");
+        assert_eq!(run(&[2, -1]).error(), "input 0 is [2, -1], expected extents of at least 0");
         let error = run(&[2]).tensor("value", &tensor(&[2], &[1f32, 2.0])).error();
         assert_eq!(error, "parameter \"value\" is f32[2], expected one element");
         let error = bench("ConstantOfShape").input(tensor(&[1], &[2i64])).error();

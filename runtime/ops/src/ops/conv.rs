@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn three_spatial_axes() {
+    fn volumes_match_the_definition() {
         let x: Vec<f32> = (0..27u8).map(f32::from).collect();
         let run = bench("Conv").input(tensor(&[1, 1, 3, 3, 3], &x));
         let y = run.input(tensor(&[1, 1, 2, 2, 2], &[1f32; 8])).one();
@@ -153,11 +153,11 @@ mod tests {
         let side = 1 << 20;
         let run = bench("Conv").input(tensor::<f32>(&[0, 1, side, side], &[]));
         let run = run.input(tensor::<f32>(&[0, 1, side / 2, side / 2], &[]));
-        assert_eq!(run.error(), "the convolution is larger than memory");
+        assert_eq!(run.error(), "the convolution exceeds the address space");
     }
 
     #[test]
-    fn elements_of_16_bits() {
+    fn half_precision_is_computed_in_f32() {
         fn check<T: Stored<f64>>(numbers: [&[f32]; 3], within: f64) {
             let [x, w, bias]: [Vec<T>; 3] =
                 numbers.map(|x| x.iter().map(|&x| T::store(x.into())).collect());
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn quantized_values_are_those_of_the_numbers() {
+    fn quantized_outputs_match_quantized_f32_outputs() {
         // More pixels than a strip has; through a table, as a matrix product, by Winograd, with one input channel per
         // filter, and with a depth that is split into blocks.
         let cases = [
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_of_an_epilogue_are_those_of_the_nodes_behind() {
+    fn fused_epilogues_match_consumer_nodes() {
         let cases = [
             Case { channels: 33, outputs: 17, kernel: [3, 3], pads: [1; 4], ..PLAIN },
             Case { channels: 48, outputs: 64, kernel: [3, 3], pads: [1; 4], ..PLAIN },

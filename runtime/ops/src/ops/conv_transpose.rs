@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn extents_may_be_asked_for() {
+    fn output_extents_may_be_requested() {
         let run = || {
             let run = bench("ConvTranspose").input(tensor(&[1, 1, 2], &[1f32, 2.0]));
             run.input(tensor(&[1, 1, 3], &[1f32, 10.0, 100.0])).ints("strides", &[2])
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_of_an_epilogue_are_those_of_the_nodes_behind() {
+    fn fused_epilogues_match_consumer_nodes() {
         let dims = [1, 4, 3, 5];
         let (x, w) = (noise(60), noise(4 * 6 * 9));
         let run = || {

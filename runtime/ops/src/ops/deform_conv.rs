@@ -8,7 +8,7 @@ use udo_api::{
 use crate::Def;
 use crate::family::conv::deformed::{Deformed, Problem};
 
-pub(crate) const DEF: Def = Def::of::<DeformConv>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<DeformConv>(KERNELS);
 
 const TYPES: TypeSet = types::F32.or(types::F64);
 const KERNELS: &[KernelDef] = &[
@@ -51,7 +51,7 @@ impl Op for DeformConv {
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let problem = Problem::of(cx)?;
+        let problem = Problem::read(cx)?;
         let x = cx.input(0)?;
         let shape = problem.window.output_shape(&x, Dim::Fixed(problem.outputs))?;
         cx.set_output(0, x.with_shape(shape))
@@ -141,11 +141,11 @@ mod tests {
             })
         }
 
-        fn bench_with<T: udo_api::Element>(&self, of: fn(f64) -> T) -> Bench {
+        fn bench_with<T: udo_api::Element>(&self, convert: fn(f64) -> T) -> Bench {
             let is_there = [true, true, true, self.has_bias, self.has_mask];
             let all = self.numbers().into_iter().zip(self.dims()).zip(is_there);
             let run = all.fold(bench("DeformConv"), |run, ((x, dims), is_there)| {
-                let x: Vec<T> = x.into_iter().map(of).collect();
+                let x: Vec<T> = x.into_iter().map(convert).collect();
                 if is_there { run.input(tensor(&dims, &x)) } else { run.absent() }
             });
             let each = |number: usize, count: usize| vec![number as i64; count];
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn taps_lie_where_the_offsets_say() {
+    fn taps_are_sampled_at_their_offsets() {
         for case in &CASES[..CASES.len() - 1] {
             println!("{case:?}");
             let (y, expected) = (case.bench_with(|x| x as f32).one(), case.expected());
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_share_may_be_anything() {
+    fn elements_of_weight_zero_may_be_nan() {
         let run = |offset: f32| {
             let x = [1.0, f32::INFINITY, f32::NAN, 4.0];
             let run = bench("DeformConv").input(tensor(&[1, 1, 2, 2], &x));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn mismatched_inputs_are_refused() {
         let zeros = |dims: &[usize]| tensor(dims, &vec![0f32; dims.iter().product()]);
         let run = |x: &[usize], w: &[usize], offsets: &[usize]| {
             bench("DeformConv").input(zeros(x)).input(zeros(w)).input(zeros(offsets))
@@ -265,7 +265,7 @@ mod tests {
             "inputs are f32[1,2,3,3] and f32[4,2,2,2], expected 2 groups, and 1 of offsets"
         );
         let error = fits().int("offset_group", 0).error();
-        assert_eq!(error, "parameter \"offset_group\" is 0, expected a number above 0");
+        assert_eq!(error, "parameter \"offset_group\" is 0, expected a positive integer");
         let error = fits().int("offset_group", 2).error();
         assert_eq!(error, "input 2 is f32[1,8,2,2], expected [1, 16, 2, 2]");
         let error = fits().ints("kernel_shape", &[2, 3]).error();

@@ -45,12 +45,12 @@ impl Movement for DepthToSpace {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
-        let shape = Blocks::of(cx, &x)?.to_space(&x)?;
+        let shape = Blocks::read(cx, &x)?.to_space(&x)?;
         cx.set_output(0, x.with_shape(shape))
     }
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let Blocks { size, images: [n, c, h, w] } = Blocks::of(cx, &cx.input(0)?)?;
+        let Blocks { size, images: [n, c, h, w] } = Blocks::read(cx, &cx.input(0)?)?;
         let c = c / (size * size).max(1);
         let (shape, perm) = match cx.text("mode")? {
             "DCR" => ([n, size, size, c, h, w], [0, 3, 4, 1, 5, 2]),
@@ -89,7 +89,7 @@ mod tests {
         let error = run(&[4, 1, 1], 2).error();
         assert_eq!(error, "input 0 is u8[4,1,1], expected batch, channels, height and width");
         let error = run(&[1, 4, 1, 1], 0).error();
-        assert_eq!(error, "parameter \"blocksize\" is 0, expected 1 at least");
+        assert_eq!(error, "parameter \"blocksize\" is 0, expected at least 1");
         let error = run(&[1, 4, 1, 1], 2).text("mode", "RGB").error();
         assert_eq!(error, "parameter \"mode\" is \"RGB\", expected DCR or CRD");
     }

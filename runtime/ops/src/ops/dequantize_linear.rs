@@ -10,7 +10,7 @@ use crate::Def;
 use crate::family::quantize::{self, AXIS, BLOCK_SIZE, OUTPUT_DTYPE, Scales};
 use crate::family::stored;
 
-pub(crate) const DEF: Def = Def::of::<DequantizeLinear>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<DequantizeLinear>(KERNELS);
 
 const NAME: &str = "DequantizeLinear";
 const KERNELS: &[KernelDef] = &[CPU, stored::dequantized(NAME), CPU.on(Core::DSP_V68)];
@@ -93,7 +93,7 @@ mod tests {
     use crate::testing::{assert_near, bench, tensor};
 
     #[test]
-    fn values_stand_for_numbers() {
+    fn values_are_dequantized() {
         let run = bench("DequantizeLinear").input(tensor(&[3], &[0u8, 128, 255]));
         let y = run.input(tensor(&[], &[0.5f32])).input(tensor(&[], &[128u8])).one();
         assert_near(&y.values::<f32>(), &[-64.0, 0.0, 63.5], 1e-7);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn bounded_values_are_those_of_the_run() {
+    fn bounded_inputs_are_read_in_the_run() {
         let x = tensor(&[2], &[1i8, -2]).bounded(&[udo_api::Dim::UpTo(7)]);
         let y = bench("DequantizeLinear").input(x).input(tensor(&[], &[0.5f32])).one();
         assert_eq!(y.desc().full_shape().to_string(), "[<=7]");
@@ -111,14 +111,14 @@ mod tests {
     }
 
     #[test]
-    fn scales_may_lie_along_an_axis() {
+    fn scales_may_be_per_axis() {
         let run = bench("DequantizeLinear").input(tensor(&[2, 2], &[1i8, 2, 3, 4]));
         let run = run.input(tensor(&[2], &[1f32, 10.0])).input(tensor(&[2], &[0i8, 1]));
         assert_near(&run.int("axis", 0).one().values::<f32>(), &[1.0, 2.0, 20.0, 30.0], 1e-7);
     }
 
     #[test]
-    fn scales_may_belong_to_blocks() {
+    fn scales_may_be_per_block() {
         let run = bench("DequantizeLinear").input(tensor(&[1, 5], &[1u8, 2, 3, 4, 5]));
         let run = run.input(tensor(&[1, 3], &[1f32, 10.0, 100.0]));
         let run = run.input(tensor(&[1, 3], &[0u8, 1, 2])).int("block_size", 2);

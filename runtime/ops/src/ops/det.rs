@@ -10,7 +10,7 @@ use udo_api::{
 use crate::Def;
 use crate::number::Number;
 
-pub(crate) const DEF: Def = Def::of::<Det>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Det>(KERNELS);
 
 const TYPES: TypeSet = types::F32.or(types::F64);
 const KERNELS: &[KernelDef] = &[
@@ -35,9 +35,7 @@ impl Op for Det {
             [batch @ .., rows, cols] if rows.bound() == cols.bound() => {
                 cx.set_output(0, x.with_shape(Shape::of_dims(batch)?))
             }
-            _ => Err(Error::new(format!(
-                "input 0 is {x}, expected matrices with as many rows as columns"
-            ))),
+            _ => Err(Error::new(format!("input 0 is {x}, expected square matrices"))),
         }
     }
 }
@@ -47,7 +45,7 @@ struct Eliminated<T> {
     size: usize,
     /// Matrices processed concurrently.
     parts: usize,
-    of: PhantomData<fn() -> T>,
+    marker: PhantomData<fn() -> T>,
 }
 
 /// Below this many multiply-adds, one thread does all matrices.
@@ -59,7 +57,7 @@ impl<T: Number + Element> Kernel for Eliminated<T> {
         let count = cx.output(0)?.len();
         let work = count.saturating_mul(size.saturating_pow(3));
         let parts = if work < SMALL { 1 } else { cx.threads().min(count).max(1) };
-        Ok(Self { size, parts, of: PhantomData })
+        Ok(Self { size, parts, marker: PhantomData })
     }
 
     fn workspace(&self) -> Workspace {
@@ -76,7 +74,7 @@ impl<T: Number + Element> Kernel for Eliminated<T> {
             for (at, y) in (part * each..).zip(y) {
                 let matrix = &x[at * len..][..len];
                 own.iter_mut().zip(matrix).for_each(|(to, from)| *to = from.to_f64());
-                *y = T::of(eliminate(own, self.size));
+                *y = T::from_f64(eliminate(own, self.size));
             }
             Ok(())
         })
@@ -131,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn products_of_triangles_have_the_product_of_their_diagonals() {
+    fn triangular_determinants_are_products_of_diagonals() {
         let (count, size) = (9, 24);
         let numbers = noise(count * size * size);
         let (mut x, mut expected) = (vec![0f64; count * size * size], Vec::new());
@@ -155,11 +153,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_square_is_refused() {
+    fn only_square_matrices_are_accepted() {
         let y = bench("Det").input(tensor(&[2, 3], &[0f32; 6]));
-        assert_eq!(
-            y.error(),
-            "input 0 is f32[2,3], expected matrices with as many rows as columns"
-        );
+        assert_eq!(y.error(), "input 0 is f32[2,3], expected square matrices");
     }
 }

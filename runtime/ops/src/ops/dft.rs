@@ -12,7 +12,7 @@ use crate::family::argument::IntsArgument;
 use crate::family::axes::AxisSplit;
 use crate::family::signal::{Line, Transform, TransformSpec};
 
-pub(crate) const DEF: Def = Def::of::<Dft>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Dft>(KERNELS);
 
 const TYPES: TypeSet = types::F32.or(types::F64);
 
@@ -109,7 +109,7 @@ impl<T: Lane + Element> Kernel for Lines<T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let (axis, spec) = read(cx)?;
         let count = cx.output(0)?.len() / (spec.len_out() * spec.parts_out());
-        Ok(Self { axis, spec, transform: Transform::of(cx, spec, count)? })
+        Ok(Self { axis, spec, transform: Transform::new(cx, spec, count)? })
     }
 
     fn workspace(&self) -> Workspace {
@@ -176,17 +176,17 @@ mod tests {
                 expected[at..at + 2].copy_from_slice(&exact(&line, n, k));
             }
         }
-        let given = (n != len).then_some(n as i64);
-        let run = dft(&tensor(dims, &x), given, axis as i64).int("onesided", half);
+        let dft_len = (n != len).then_some(n as i64);
+        let run = dft(&tensor(dims, &x), dft_len, axis as i64).int("onesided", half);
         let y = settled_on_any_threads(&run);
         assert_near(&y.values::<f32>(), &expected, 4e-6);
         let doubles: Vec<f64> = x.iter().map(|&x| x.into()).collect();
-        let run = dft(&tensor(dims, &doubles), given, axis as i64).int("onesided", half);
+        let run = dft(&tensor(dims, &doubles), dft_len, axis as i64).int("onesided", half);
         assert_near(&run.one().values::<f64>(), &expected, 1e-12);
     }
 
     #[test]
-    fn transforms_are_those_of_the_definition() {
+    fn transforms_match_the_definition() {
         for (n, half) in [(12, 0), (12, 1), (15, 0), (15, 1), (37, 1), (8, 0), (8, 1)] {
             check(&[3, 12, 1], 1, n, half);
             check(&[3, 12, 2], 1, n, half);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inverse_gives_back_what_was_transformed() {
+    fn inverse_transforms_restore_the_input() {
         for n in [1, 2, 9, 16, 37] {
             let x = tensor(&[5, n, 2], &noise(10 * n));
             let back = dft(&dft(&x, None, 1).one(), None, 1).int("inverse", 1).one();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nan_stays_in_its_line() {
+    fn nan_stays_in_its_line() {
         let x = with(&noise(20 * 8), 3 * 8 + 5, f32::NAN);
         let y = dft(&tensor(&[20, 8, 1], &x), None, 1).one().values::<f32>();
         assert!(
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn bounded_lines_are_those_of_the_run() {
+    fn bounded_lines_are_read_in_the_run() {
         let dims = [Dim::UpTo(4), Dim::Fixed(3), Dim::Fixed(1)];
         let x = tensor(&[2, 3, 1], &[1f32, 0.0, 0.0, 0.0, 1.0, 0.0]).bounded(&dims);
         let y = dft(&x, None, 1).one();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_transform_is_refused() {
+    fn invalid_transforms_are_refused() {
         let x = tensor(&[2, 3], &[0f32; 6]);
         assert_eq!(dft(&x, None, 0).error(), "input 0 is f32[2,3], expected a last axis of 1 or 2");
         let x = tensor(&[2, 1], &[0f32; 2]);

@@ -19,7 +19,7 @@ impl Pairs for Div {
     const F64: fn(f64, f64) -> f64 = |a, b| a / b;
 
     #[inline]
-    fn of<T: Number>(a: T, b: T) -> T {
+    fn apply<T: Number>(a: T, b: T) -> T {
         a.div(b)
     }
 
@@ -34,7 +34,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn integers_lose_their_fraction_and_survive_zero() {
+    fn integer_division_truncates_and_division_by_zero_gives_zero() {
         let a = tensor(&[4], &[7i8, -7, -128, 5]);
         let run = bench("Div").input(a).input(tensor(&[4], &[2i8, 2, -1, 0]));
         assert_eq!(run.one().values::<i8>(), [3, -3, -128, 0]);

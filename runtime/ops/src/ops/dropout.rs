@@ -10,7 +10,7 @@ use crate::Def;
 use crate::family::gpu::REAL;
 use crate::family::shape::{Copied, IN_PLACE};
 
-pub(crate) const DEF: Def = Def::of::<Dropout>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Dropout>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[
     KernelDef::new::<PassThrough>("Dropout", Core::CPU)
@@ -118,7 +118,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn everything_is_kept() {
+    fn inference_copies_the_input() {
         for core in [Core::CPU, Core::GPU] {
             let run = bench("Dropout").on(core).input(tensor(&[2], &[1f32, -2.0]));
             assert_eq!(run.clone().one().values::<f32>(), [1.0, -2.0]);

@@ -10,7 +10,7 @@ use crate::Def;
 use crate::family::partition::GRAIN;
 use crate::family::quantize::DynamicRange;
 
-pub(crate) const DEF: Def = Def::of::<DynamicQuantizeLinear>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<DynamicQuantizeLinear>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Quantize>("DynamicQuantizeLinear", Core::CPU)
     .ports(&[input(0, types::F32).bounded(), output(0, types::U8).bounded()])];
@@ -46,7 +46,7 @@ struct Quantize {
 impl Kernel for Quantize {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
-        Ok(Self { range: DynamicRange::of(x.len()), is_bounded: !x.full_shape().is_fixed() })
+        Ok(Self { range: DynamicRange::new(x.len()), is_bounded: !x.full_shape().is_fixed() })
     }
 
     fn workspace(&self) -> Workspace {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn bounded_numbers_are_those_of_the_run() {
+    fn bounded_inputs_are_read_in_the_run() {
         let x = noise(2 * GRAIN + 5);
         let bounds = [udo_api::Dim::UpTo(4 * GRAIN)];
         let run = bench("DynamicQuantizeLinear").input(tensor(&[x.len()], &x).bounded(&bounds));
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_range_and_zero_are_kept() {
+    fn the_range_is_extended_to_zero() {
         for (x, zero) in [([-1f32, 0.5, 3.0], 64), ([1.0, 2.0, 4.0], 0), ([-4.0, -2.0, -1.0], 255)]
         {
             let (y, scale, found) = quantized(&x);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn extremes_anywhere_count() {
+    fn extremes_at_any_position_set_the_range() {
         for at in [0, GRAIN - 1, GRAIN, 2 * GRAIN + 4] {
             let mut x = noise(2 * GRAIN + 5);
             x[at] = 100.0;

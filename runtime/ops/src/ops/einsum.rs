@@ -12,7 +12,7 @@ use crate::family::matmul::{
 };
 use crate::number::Number;
 
-pub(crate) const DEF: Def = Def::of::<Einsum>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Einsum>(KERNELS);
 
 const TYPES: TypeSet = types::F32.or(types::F64).or(types::INTS);
 const KERNELS: &[KernelDef] =
@@ -73,7 +73,7 @@ impl Equation {
             let x = node.input(port)?;
             let term = Term::read(term).map_err(fault)?;
             let rest = x.rank().checked_sub(term.letters());
-            let rest = rest.filter(|&rest| term.behind.is_some() || rest == 0);
+            let rest = rest.filter(|&rest| term.after.is_some() || rest == 0);
             let rest = rest.ok_or_else(|| {
                 fault(format!("expected a label for each axis of input {port}, which is {x}"))
             })?;
@@ -84,7 +84,7 @@ impl Equation {
             Some(right) => Term::read(right).map_err(fault)?,
             None => Term::implied(&inputs),
         };
-        if output.behind.is_none() && longest > 0 {
+        if output.after.is_none() && longest > 0 {
             return Err(fault("expected an ellipsis in the output as well".to_owned()));
         }
         let output = output.labels(longest);
@@ -119,18 +119,18 @@ impl Equation {
                 }
             }
         }
-        let of = |label: &Label| {
+        let extent_of = |label: &Label| {
             let found = known.iter().find(|(other, _)| other == label);
             found.and_then(|(_, shape)| shape.dim(0)).unwrap_or(Dim::Fixed(1))
         };
-        Ok(self.output.iter().map(of).collect())
+        Ok(self.output.iter().map(extent_of).collect())
     }
 }
 
 /// One operand: the letters before and after an ellipsis, or all letters and `None`.
 struct Term {
     before: Vec<Label>,
-    behind: Option<Vec<Label>>,
+    after: Option<Vec<Label>>,
 }
 
 impl Term {
@@ -142,10 +142,10 @@ impl Term {
             }
         };
         Ok(match text.split_once("...") {
-            Some((before, behind)) => {
-                Self { before: letters(before)?, behind: Some(letters(behind)?) }
+            Some((before, after)) => {
+                Self { before: letters(before)?, after: Some(letters(after)?) }
             }
-            None => Self { before: letters(text)?, behind: None },
+            None => Self { before: letters(text)?, after: None },
         })
     }
 
@@ -156,19 +156,19 @@ impl Term {
             inputs.iter().flatten().copied().filter(|&label| label < ELLIPSIS).collect();
         all.sort_unstable();
         let once = all.chunk_by(|a, b| a == b).filter(|same| same.len() == 1);
-        Self { before: Vec::new(), behind: Some(once.flatten().copied().collect()) }
+        Self { before: Vec::new(), after: Some(once.flatten().copied().collect()) }
     }
 
     fn letters(&self) -> usize {
-        self.before.len() + self.behind.as_ref().map_or(0, Vec::len)
+        self.before.len() + self.after.as_ref().map_or(0, Vec::len)
     }
 
     /// Returns the labels, with `rest` axes for the ellipsis.
     fn labels(self, rest: usize) -> Vec<Label> {
-        let Self { mut before, behind } = self;
-        if let Some(behind) = behind {
+        let Self { mut before, after } = self;
+        if let Some(after) = after {
             before.extend((0..rest as Label).rev().map(|axis| ELLIPSIS + axis));
-            before.extend(behind);
+            before.extend(after);
         }
         before
     }
@@ -201,7 +201,7 @@ impl Kernel for Summed {
                 left.clone_from(next);
                 continue;
             }
-            let step = Contraction::of(cx, &left, (port, next), |label| {
+            let step = Contraction::new(cx, &left, (port, next), |label| {
                 output.contains(&label) || rest.iter().flatten().any(|axis| axis.label == label)
             })?;
             left.clone_from(&step.result);
@@ -217,7 +217,7 @@ impl Kernel for Summed {
             other => of_number!(other, T => execute_plain::<T> as Run)?,
         };
         let size = dtype.map_or(1, DType::size_bytes);
-        Ok(Self { steps, end: Arrangement::of(&left, &output), size, run })
+        Ok(Self { steps, end: Arrangement::new(&left, &output), size, run })
     }
 
     fn workspace(&self) -> Workspace {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn equations_say_what_is_multiplied_and_summed() {
+    fn equations_define_products_and_sums() {
         let (a, b) = (numbers(&[2, 2], 1), numbers(&[2, 2], 5));
         let cases: [(&str, &[usize], &[i64]); 16] = [
             ("ij->ji", &[2, 2], &[1, 3, 2, 4]),
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn large_sums_are_shared_out() {
+    fn large_sums_are_divided_among_threads() {
         let x: Vec<i32> = (0..70 * 90 * 40).map(|at| at % 7).collect();
         let y = einsum("abc->ca", &[tensor(&[70, 90, 40], &x)]).threads(3).one();
         let y = y.values::<i32>();
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn equations_that_mean_nothing_are_refused() {
+    fn invalid_equations_are_refused() {
         let x = numbers(&[2, 3], 0);
         let error =
             |equation: &str, count: usize| einsum(equation, &vec![x.clone(); count]).error();

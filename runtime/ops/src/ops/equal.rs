@@ -19,7 +19,7 @@ impl Compare for Equal {
 
 impl PairPredicate for Equal {
     #[inline]
-    fn of<T: Number>(a: T, b: T) -> bool {
+    fn holds<T: Number>(a: T, b: T) -> bool {
         a == b
     }
 

@@ -82,7 +82,7 @@ impl Walked for Expand {
         let found = repeats(x.shape(), target.dims());
         let (walks, rank) =
             found.map_err(|_| Error::new(format!("{x} does not become {target}")))?;
-        Ok(Walks::of(walks.into_iter().take(rank)))
+        Ok(Walks::new(walks.into_iter().take(rank)))
     }
 }
 
@@ -90,7 +90,7 @@ fn target_shape(node: &Node<'_>) -> Result<Shape, Error> {
     let target = SHAPE.required(node)?;
     let dims: Vec<usize> = target.iter().filter_map(|&dim| usize::try_from(dim).ok()).collect();
     if dims.len() < target.len() {
-        return Err(Error::new(format!("input 1 is {target:?}, expected extents")));
+        return Err(Error::new(format!("input 1 is {target:?}, expected extents of at least 0")));
     }
     Shape::new(&dims)
 }
@@ -102,15 +102,15 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn large_results_are_shared_out() {
+    fn large_outputs_are_divided_among_threads() {
         let (rows, cols) = (300, 7);
         let x: Vec<i32> = (0..cols * rows).collect();
         let x = tensor(&[rows as usize, 1, cols as usize], &x);
         let shape = tensor(&[4], &[2i64, 1, 50, 1]);
         let y = bench("Expand").threads(3).input(x).constant(shape).one();
         assert_eq!(y.dims(), [2, 300, 50, 7]);
-        let of = |at: i32| at / (50 * cols) % rows * cols + at % cols;
-        assert!(y.values::<i32>() == (0..2 * rows * 50 * cols).map(of).collect::<Vec<_>>());
+        let source_of = |at: i32| at / (50 * cols) % rows * cols + at % cols;
+        assert!(y.values::<i32>() == (0..2 * rows * 50 * cols).map(source_of).collect::<Vec<_>>());
     }
 
     #[test]
@@ -127,6 +127,6 @@ mod tests {
             bench("Expand").input(tensor(&[2], &[1u8, 2])).constant(tensor(&[1], &shape)).error()
         };
         assert_eq!(run([3]), "shapes [2] and [3] do not broadcast");
-        assert_eq!(run([-1]), "input 1 is [-1], expected extents");
+        assert_eq!(run([-1]), "input 1 is [-1], expected extents of at least 0");
     }
 }

@@ -8,7 +8,7 @@ use udo_api::{
 use crate::Def;
 use crate::number::one_bits;
 
-pub(crate) const DEF: Def = Def::of::<EyeLike>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<EyeLike>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Diagonal>("EyeLike", Core::CPU)];
 
@@ -33,7 +33,7 @@ impl Op for EyeLike {
         let code = if cx.has_param("dtype") { Some(cx.int("dtype")?) } else { None };
         let dtype = code.map_or(x.dtype(), DType::from_onnx).ok_or_else(|| {
             let code = code.unwrap_or(0);
-            Error::new(format!("parameter \"dtype\" is {code}, which is no known type"))
+            Error::new(format!("parameter \"dtype\" is {code}, which is not a known type"))
         })?;
         cx.set_output(0, TensorDesc::new(dtype, x.full_shape()))
     }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn ones_are_of_the_type_wanted() {
+    fn ones_have_the_requested_type() {
         fn check<T: Element>(code: i64, [zero, one]: [T; 2]) {
             let run = bench("EyeLike").input(tensor(&[2, 2], &[7u16; 4])).int("dtype", code);
             assert_eq!(run.one().values::<T>(), [one, zero, zero, one]);
@@ -112,10 +112,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_matrix_or_no_type_is_refused() {
+    fn only_matrices_and_numeric_types_are_accepted() {
         let error = bench("EyeLike").input(tensor(&[2], &[1u8; 2])).error();
         assert_eq!(error, "input 0 is u8[2], expected a matrix");
         let error = bench("EyeLike").input(tensor(&[1, 1], &[1u8])).int("dtype", 8).error();
-        assert_eq!(error, "parameter \"dtype\" is 8, which is no known type");
+        assert_eq!(error, "parameter \"dtype\" is 8, which is not a known type");
     }
 }

@@ -14,11 +14,11 @@ impl View for Flatten {
     const PORTS: [&'static str; 2] = ["input", "output"];
     const PARAMS: &'static [Param] = &[Param::scalar("axis", DType::I64).default(Value::int(1))];
     const EXAMPLES: &'static [Example] = &[
-        Example::of(&[2, 3, 4], &[1, 24]).int("axis", 0),
-        Example::of(&[2, 3, 4], &[2, 12]),
-        Example::of(&[2, 3, 4], &[6, 4]).int("axis", 2),
-        Example::of(&[2, 3, 4], &[24, 1]).int("axis", 3),
-        Example::of(&[2, 3, 4], &[6, 4]).int("axis", -1),
+        Example::new(&[2, 3, 4], &[1, 24]).int("axis", 0),
+        Example::new(&[2, 3, 4], &[2, 12]),
+        Example::new(&[2, 3, 4], &[6, 4]).int("axis", 2),
+        Example::new(&[2, 3, 4], &[24, 1]).int("axis", 3),
+        Example::new(&[2, 3, 4], &[6, 4]).int("axis", -1),
     ];
 
     fn shape(node: &Node<'_>, x: &TensorDesc) -> Result<Shape, Error> {
@@ -30,8 +30,9 @@ impl View for Flatten {
         let dims: Vec<Dim> = x.full_shape().iter().collect();
         let merged = |dims: &[Dim]| {
             let len = dims.iter().try_fold(1usize, |n, d| n.checked_mul(d.bound()));
-            let len =
-                len.ok_or_else(|| Error::new(format!("input 0 is {x}, which is too large")))?;
+            let len = len.ok_or_else(|| {
+                Error::new(format!("input 0 is {x}, whose size exceeds the address space"))
+            })?;
             let all = dims.iter().fold(Dim::Fixed(1), |all, &dim| all.with_both(dim, len));
             Ok::<_, Error>(all.with(len))
         };

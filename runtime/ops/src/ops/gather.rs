@@ -178,7 +178,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn many_slices_are_shared_out() {
+    fn slices_are_divided_among_threads() {
         let data: Vec<i32> = (0..1000 * 37).collect();
         let indices: Vec<i32> = (0..3000).map(|i| i * 7 % 1000 - i % 2 * 1000).collect();
         let run = bench("Gather").threads(3).input(tensor(&[1000, 37], &data));

@@ -81,7 +81,7 @@ impl Movement for GatherElements {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let (data, indices) = (inputs.get_bits::<B>(0)?, Indices::get(&inputs, 1)?);
         let (data_dims, dims) = (inputs.shape(0)?, inputs.shape(1)?);
-        let along = Along::of(self.axis, data_dims, dims)?;
+        let along = Along::new(self.axis, data_dims, dims)?;
         // A bounded output buffer may be larger than this run's output.
         let y = &mut outputs.take_bits::<B>(0)?[..indices.len()];
         let grain = row_grain(along.row);
@@ -128,7 +128,7 @@ impl GpuKernel for OnGpu {
             item
         })?;
         Ok(Self {
-            first: StridedAccess::of(indices.shape(), &[Steps { start: 0, along }]),
+            first: StridedAccess::new(indices.shape(), &[Steps { start: 0, along }]),
             len: data.shape()[axis],
             step: strides[axis],
             is_long: indices.dtype() == Some(DType::I64),
@@ -178,7 +178,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn many_rows_are_shared_out() {
+    fn rows_are_divided_among_threads() {
         let (rows, cols) = (20_000, 3);
         let data: Vec<i32> = (0..rows * 5).collect();
         let indices: Vec<i64> = (0..i64::from(rows * cols)).map(|i| i * 3 % 10 - 5).collect();

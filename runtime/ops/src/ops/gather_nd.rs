@@ -63,7 +63,7 @@ impl Movement for GatherNd {
         let batch_dims = usize::try_from(cx.int("batch_dims")?).unwrap_or(usize::MAX);
         let of_indices: Vec<Dim> = indices.full_shape().iter().collect();
         let Some((last, outer)) = of_indices.split_last() else {
-            return Err(refused("an axis at least"));
+            return Err(refused("at least one axis"));
         };
         let Some(depth) = last.exact() else { return Err(refused("a fixed last axis")) };
         if batch_dims > outer.len() || batch_dims.saturating_add(depth) > data.rank() {
@@ -74,8 +74,8 @@ impl Movement for GatherNd {
         if batches.any(|(a, b)| a.bound() != b.bound()) {
             return Err(refused(&format!("the same {batch_dims} axes before")));
         }
-        let behind = shape.iter().skip(batch_dims + depth);
-        let dims: Vec<Dim> = outer.iter().copied().chain(behind).collect();
+        let after = shape.iter().skip(batch_dims + depth);
+        let dims: Vec<Dim> = outer.iter().copied().chain(after).collect();
         cx.set_output(0, data.with_shape(Shape::of_dims(&dims)?))
     }
 
@@ -88,7 +88,7 @@ impl Movement for GatherNd {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let (data, indices) = (inputs.get_bits::<B>(0)?, Indices::get(&inputs, 1)?);
         let (data_dims, index_dims) = (inputs.shape(0)?, inputs.shape(1)?);
-        let tuples = Tuples::of(data_dims, index_dims, self.batch_dims);
+        let tuples = Tuples::new(data_dims, index_dims, self.batch_dims);
         let (inner, count) = (tuples.inner, tuples.count);
         if inner == 0 {
             (0..count).try_for_each(|at| tuples.slice(indices, at).map(drop))?;
@@ -109,9 +109,9 @@ impl Movement for GatherNd {
         })?;
         let mut dims = [0; MAX_RANK];
         let (outer, depth) = (&index_dims[..index_dims.len() - 1], tuples.depth);
-        let behind = &data_dims[self.batch_dims + depth..];
-        dims.iter_mut().zip(outer.iter().chain(behind)).for_each(|(to, &dim)| *to = dim);
-        outputs.set_shape(0, &dims[..outer.len() + behind.len()])
+        let after = &data_dims[self.batch_dims + depth..];
+        dims.iter_mut().zip(outer.iter().chain(after)).for_each(|(to, &dim)| *to = dim);
+        outputs.set_shape(0, &dims[..outer.len() + after.len()])
     }
 }
 
@@ -121,7 +121,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn many_slices_are_shared_out() {
+    fn slices_are_divided_among_threads() {
         let data: Vec<i32> = (0..40 * 30 * 9).collect();
         let indices: Vec<i32> = (0..2 * 9000).map(|i| i * 7 % 30 - i % 4 / 2 * 30).collect();
         let run = bench("GatherND").threads(3).input(tensor(&[40, 30, 9], &data));
@@ -156,11 +156,12 @@ mod tests {
             let indices = tensor(dims, &vec![0i64; dims.iter().product()]);
             bench("GatherND").input(data).input(indices).int("batch_dims", batch_dims).error()
         };
-        let of = |dims: &str| format!("input 1 is i64{dims} for elements of u8[2,1], expected ");
-        assert_eq!(run(&[1, 3], 0), of("[1,3]") + "indices of 2 axes at most");
-        assert_eq!(run(&[2, 2], 1), of("[2,2]") + "indices of 2 axes at most");
-        assert_eq!(run(&[2], 1), of("[2]") + "indices of 2 axes at most");
-        assert_eq!(run(&[3, 1], 1), of("[3,1]") + "the same 1 axes before");
-        assert_eq!(run(&[], 0), of("[]") + "an axis at least");
+        let message =
+            |dims: &str| format!("input 1 is i64{dims} for elements of u8[2,1], expected ");
+        assert_eq!(run(&[1, 3], 0), message("[1,3]") + "indices of 2 axes at most");
+        assert_eq!(run(&[2, 2], 1), message("[2,2]") + "indices of 2 axes at most");
+        assert_eq!(run(&[2], 1), message("[2]") + "indices of 2 axes at most");
+        assert_eq!(run(&[3, 1], 1), message("[3,1]") + "the same 1 axes before");
+        assert_eq!(run(&[], 0), message("[]") + "at least one axis");
     }
 }

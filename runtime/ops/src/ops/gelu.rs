@@ -59,7 +59,7 @@ mod tests {
     use crate::testing::{assert_near, bench, tensor};
 
     #[test]
-    fn the_approximation_is_asked_for_by_name() {
+    fn the_approximation_is_selected_by_name() {
         let x: Vec<f32> = (-80..=80).map(|i| i as f32 / 16.0).collect();
         let node = bench("Gelu").input(tensor(&[x.len()], &x));
         for (name, by_tanh) in [("none", 0.0), ("tanh", 1.0)] {
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nearly_nothing_keeps_its_digits() {
+    fn tiny_outputs_keep_precision() {
         let node = bench("Gelu").text("approximate", "tanh").input(tensor(&[2], &[-6f32, -8.0]));
         let y = node.one().values::<f32>();
         let expected = [-6f64, -8.0].map(|x| (Gelu::F64)(x, [1.0, 0.0]));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn both_are_at_known_points() {
+    fn erf_and_erfc_match_known_values() {
         for (params, expected) in
             [([0.0; 2], 0.841_344_746_068_542_9), ([1.0, 0.0], 0.841_191_990_607_766)]
         {

@@ -15,7 +15,7 @@ use crate::family::matmul::{Factors, GemmGpu, GemmSizes, Product, RightSide};
 use crate::family::partition;
 use crate::family::results::Results;
 
-pub(crate) const DEF: Def = Def::of::<Gemm>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Gemm>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[
     KernelDef::new::<GemmF32>("Gemm", Core::CPU).ports(&[
@@ -158,7 +158,7 @@ impl Kernel for GemmF32 {
         let sizes = GemmSizes::read(cx, [0, 1, 2])?;
         let GemmSizes { rows, depth, cols, trans_a, trans_b, .. } = sizes;
         let right = if trans_b { Layout::Transposed } else { Layout::Rows };
-        let product = Product { rows, depth, cols, right, factors: Factors::of(cx, 1) };
+        let product = Product { rows, depth, cols, right, factors: Factors::choose(cx, 1) };
         cx.work(product.work(1))?;
         let b = RightSide::read(cx, 1, product, 1)?;
         let is_one_row = Addend::read(cx, &sizes)?.is_none_or(|addend| addend.steps[0] == 0);
@@ -170,7 +170,7 @@ impl Kernel for GemmF32 {
         if is_bounded
             && (trans_a || !is_one_row || a.full_shape().dim(1).and_then(Dim::exact).is_none())
         {
-            let expected = "expected rows of one length that meet one row of C, without transA";
+            let expected = "expected rows of fixed length that meet one row of C, without transA";
             return Err(Error::new(format!("input 0 is {a}, {expected}")));
         }
         let alpha = cx.float32("alpha")?;
@@ -291,7 +291,7 @@ mod tests {
     use crate::testing::{assert_near, bench, noise, tensor};
 
     #[test]
-    fn bounded_rows_are_those_of_the_run() {
+    fn bounded_rows_are_read_in_the_run() {
         use udo_api::Dim::{Fixed, UpTo};
 
         let (a, b) = (tensor(&[3, 4], &noise(12)), tensor(&[4, 5], &noise(20)));
@@ -309,7 +309,7 @@ mod tests {
         let run = bench("Gemm").input(a.bounded(&[UpTo(9), Fixed(4)])).constant(b);
         let error = run.input(tensor(&[9, 1], &[0f32; 9])).error();
         assert!(
-            error.ends_with("expected rows of one length that meet one row of C, without transA")
+            error.ends_with("expected rows of fixed length that meet one row of C, without transA")
         );
     }
 
@@ -364,10 +364,10 @@ mod tests {
     }
 
     #[test]
-    fn an_addend_that_counts_0_times_may_be_anything() {
+    fn addends_times_zero_are_not_read() {
         fn check<T: Stored<f64>>(dims: &[usize], c: f64, trans: i64) {
-            let of = |x: &[f64]| x.iter().map(|&x| T::store(x)).collect::<Vec<_>>();
-            let side = of(&[1.0, 2.0, 3.0, 4.0]);
+            let stored = |x: &[f64]| x.iter().map(|&x| T::store(x)).collect::<Vec<_>>();
+            let side = stored(&[1.0, 2.0, 3.0, 4.0]);
             let run = bench("Gemm").input(tensor(&[2, 2], &side)).input(tensor(&[2, 2], &side));
             let run = run.input(tensor(dims, &vec![T::store(c); dims.iter().product()]));
             let run = run.int("transB", trans).float("alpha", 2.0).float("beta", 0.0);
@@ -385,9 +385,11 @@ mod tests {
                     check::<Bf16>(dims, c, trans);
                 }
                 let c = tensor(dims, &vec![c as f32; dims.iter().product()]);
-                let of = |dims: &[usize], len: usize| tensor(dims, &noise(len));
+                let noise_tensor = |dims: &[usize], len: usize| tensor(dims, &noise(len));
                 for beta in [0.0, -0.0] {
-                    let run = bench("Gemm").input(of(&[2, 5], 10)).constant(of(&[5, 2], 10));
+                    let run = bench("Gemm")
+                        .input(noise_tensor(&[2, 5], 10))
+                        .constant(noise_tensor(&[5, 2], 10));
                     let run = run.input(c.clone()).float("beta", beta);
                     let y = on_gpu_too(&run, 1e-5).values::<f32>();
                     assert!(y.iter().all(|y| y.is_finite()), "{y:?}");
@@ -420,12 +422,14 @@ mod tests {
     fn types_that_the_primitives_do_not_compute() {
         // 2 * [1 2 3; 4 5 6] * [1 1; 2 0; 3 1] + [10 20].
         fn check<T: Stored<f64>>(threads: u32) {
-            let of = |x: &[f64]| x.iter().map(|&x| T::store(x)).collect::<Vec<_>>();
+            let stored = |x: &[f64]| x.iter().map(|&x| T::store(x)).collect::<Vec<_>>();
             let run = bench("Gemm").threads(threads);
-            let run = run.input(tensor(&[2, 3], &of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])));
-            let run = run.input(tensor(&[2, 3], &of(&[1.0, 2.0, 3.0, 1.0, 0.0, 1.0])));
-            let y =
-                run.input(tensor(&[2], &of(&[10.0, 20.0]))).int("transB", 1).float("alpha", 2.0);
+            let run = run.input(tensor(&[2, 3], &stored(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])));
+            let run = run.input(tensor(&[2, 3], &stored(&[1.0, 2.0, 3.0, 1.0, 0.0, 1.0])));
+            let y = run
+                .input(tensor(&[2], &stored(&[10.0, 20.0])))
+                .int("transB", 1)
+                .float("alpha", 2.0);
             let y: Vec<f64> = y.one().values::<T>().into_iter().map(T::load).collect();
             assert_eq!(y, [38.0, 28.0, 74.0, 40.0]);
         }
@@ -438,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_halves_over_threads() {
+    fn half_precision_rows_are_divided_among_threads() {
         let (rows, depth, cols) = (65, 50, 64);
         let halves = |count| noise(count).into_iter().map(F16::from_f32).collect::<Vec<_>>();
         let (a, b) = (halves(rows * depth), halves(depth * cols));
@@ -454,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_of_an_epilogue_are_those_of_the_nodes_behind() {
+    fn fused_epilogues_match_consumer_nodes() {
         let (a, b, c) = (tensor(&[3, 5], &noise(15)), tensor(&[5, 7], &noise(35)), noise(21));
         let residual = noise(21);
         // Whether the product has a bias, the number of remaining steps, and whether it stores quantized values.

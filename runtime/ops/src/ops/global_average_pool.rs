@@ -29,7 +29,7 @@ impl GlobalPool for GlobalAveragePool {
 }
 
 fn mean<T: Real>(x: &[T]) -> T {
-    x.iter().fold(T::ZERO, |sum, &x| sum.add(x)).div(T::of(x.len() as f64))
+    x.iter().fold(T::ZERO, |sum, &x| sum.add(x)).div(T::from_f64(x.len() as f64))
 }
 
 #[cfg(test)]
@@ -37,7 +37,7 @@ mod tests {
     use crate::testing::{assert_near_constant, bench, tensor};
 
     #[test]
-    fn means_of_many_elements_keep_their_digits() {
+    fn means_of_many_elements_keep_precision() {
         let len = 1 << 20;
         let x: Vec<f32> = (0..2 * len).map(|i| if i < len { 0.1 } else { 1000.7 }).collect();
         let y = bench("GlobalAveragePool").input(tensor(&[1, 2, len], &x)).one().values::<f32>();

@@ -41,7 +41,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn a_nan_is_larger_than_anything() {
+    fn nan_is_the_largest_value() {
         let x = [1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -1.0, -2.0];
         let y = bench("GlobalMaxPool").input(tensor(&[1, 2, 1, 3], &x)).one().values::<f32>();
         assert!(y[0].is_nan() && y[1].to_bits() == (-1f32).to_bits(), "{y:?}");

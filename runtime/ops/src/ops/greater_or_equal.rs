@@ -17,7 +17,7 @@ impl Compare for GreaterOrEqual {
 
 impl PairPredicate for GreaterOrEqual {
     #[inline]
-    fn of<T: Number>(a: T, b: T) -> bool {
+    fn holds<T: Number>(a: T, b: T) -> bool {
         a >= b
     }
 

@@ -10,7 +10,7 @@ use crate::Def;
 use crate::family::region::each_region;
 use crate::number::Number;
 
-pub(crate) const DEF: Def = Def::of::<GridSample>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<GridSample>(KERNELS);
 
 const GRIDS: TypeSet = types::F32.or(types::F64);
 const IMAGES: TypeSet = GRIDS.or(types::INTS).or(types::BOOL);
@@ -49,7 +49,7 @@ impl Op for GridSample {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let (x, grid) = (cx.input(0)?, cx.input(1)?);
-        Rule::of(cx)?;
+        Rule::read(cx)?;
         let (image, places) = (x.full_shape(), grid.full_shape());
         let fits = matches!(x.rank(), 4 | 5)
             && grid.rank() == x.rank()
@@ -57,7 +57,7 @@ impl Op for GridSample {
             && places.dims().first() == image.dims().first();
         if !fits {
             return Err(Error::new(format!(
-                "input 0 is {x} and input 1 is {grid}, expected an image or a volume and places in it"
+                "input 0 is {x} and input 1 is {grid}, expected an image or volume, and coordinates in it"
             )));
         }
         let dims: Vec<Dim> = image.iter().take(2).chain(places.iter().skip(1)).collect();
@@ -90,7 +90,7 @@ struct Rule {
 }
 
 impl Rule {
-    fn of(node: &Node<'_>) -> Result<Self, Error> {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
         let mode = match node.text("mode")? {
             "nearest" => Mode::Nearest,
             "linear" | "bilinear" => Mode::Linear,
@@ -128,7 +128,7 @@ impl Rule {
     /// there, which decides ties.
     fn position_in_type<T: Number>(self, place: T, len: usize) -> f64 {
         let [one, two, last, len] =
-            [1.0, 2.0, len as f64 - 1.0, len as f64].map(|number| T::of(number));
+            [1.0, 2.0, len as f64 - 1.0, len as f64].map(|number| T::from_f64(number));
         let position = if self.aligns_corners {
             place.add(one).div(two).mul(last)
         } else {
@@ -196,31 +196,32 @@ impl<T: Number> Taps<T> {
 
     /// Finds the taps around a coordinate, given innermost axis first.
     fn find<G: Number>(&mut self, rule: Rule, dims: &[usize], place: &[G]) {
-        (self.count, self.offsets[0], self.weights[0]) = (1, 0, T::of(1.0));
+        (self.count, self.offsets[0], self.weights[0]) = (1, 0, T::from_f64(1.0));
         for (&len, &place) in dims.iter().zip(place.iter().rev()) {
             let position = match rule.mode {
                 Mode::Nearest => rule.position_in_type(place, len),
                 Mode::Linear | Mode::Cubic => rule.position(place.to_f64(), len),
             };
             let (first, weights, along) = rule.weights(position);
-            let (before, mut made) = (*self, 0);
+            let (before, mut count) = (*self, 0);
             for (offset, weight) in before.offsets.iter().zip(before.weights).take(before.count) {
                 for (step, by) in weights.iter().enumerate().take(along) {
                     if let Some(at) = rule.element(first + step as f64, len) {
-                        self.offsets[made] = offset * len + at;
-                        self.weights[made] = weight.mul(T::of(*by));
-                        made += 1;
+                        self.offsets[count] = offset * len + at;
+                        self.weights[count] = weight.mul(T::from_f64(*by));
+                        count += 1;
                     }
                 }
             }
-            self.count = made;
+            self.count = count;
         }
     }
 
-    fn of<X: Pixel>(&self, plane: &[X]) -> X {
+    fn sample<X: Pixel>(&self, plane: &[X]) -> X {
         let taps = self.offsets[..self.count].iter().zip(&self.weights);
-        let sum =
-            taps.fold(T::ZERO, |sum, (&at, &weight)| sum.add(T::of(plane[at].real()).mul(weight)));
+        let sum = taps.fold(T::ZERO, |sum, (&at, &weight)| {
+            sum.add(T::from_f64(plane[at].real()).mul(weight))
+        });
         X::nearest(sum.to_f64())
     }
 }
@@ -242,7 +243,7 @@ macro_rules! pixels {
             #[inline]
             fn real(self) -> f64 { self.to_f64() }
             #[inline]
-            fn nearest(sum: f64) -> Self { Self::of(sum) }
+            fn nearest(sum: f64) -> Self { Self::from_f64(sum) }
         }
     )*};
 }
@@ -264,9 +265,9 @@ impl Pixel for Bool {
 fn rule_of(cx: &FinalizeCx<'_>) -> Result<Rule, Error> {
     let x = cx.input(0)?;
     if x.shape().iter().skip(2).any(|&len| len == 0) && !cx.output(0)?.is_empty() {
-        return Err(Error::new(format!("input 0 is {x}, expected elements to sample")));
+        return Err(Error::new(format!("input 0 is {x}, expected at least one element to sample")));
     }
-    Rule::of(cx)
+    Rule::read(cx)
 }
 
 /// Samples an image whose type differs from the grid's, with sums in f64.
@@ -299,12 +300,12 @@ impl Kernel for OfTwoTypes {
 
 struct Sampled<T> {
     rule: Rule,
-    of: std::marker::PhantomData<fn() -> T>,
+    marker: std::marker::PhantomData<fn() -> T>,
 }
 
 impl<T: Number + Pixel> Kernel for Sampled<T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { rule: rule_of(cx)?, of: std::marker::PhantomData })
+        Ok(Self { rule: rule_of(cx)?, marker: std::marker::PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -346,7 +347,7 @@ fn sample<X: Pixel, G: Number, W: Number>(rule: Rule, io: Io<'_>) -> Result<(), 
                         *y = found.unwrap_or(X::NONE);
                     });
                 } else {
-                    samples.for_each(|(y, taps)| *y = taps.of(plane));
+                    samples.for_each(|(y, taps)| *y = taps.sample(plane));
                 }
             }
         }
@@ -371,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn places_between_elements_are_interpolated() {
+    fn coordinates_between_elements_are_interpolated() {
         // The centres of the four elements are at -0.75, -0.25, 0.25 and 0.75.
         let y = |mode: &str| row(&[-0.75, 0.0, 0.5, 1.0]).text("mode", mode).one().values::<f32>();
         assert_near(&y("linear"), &[1.0, 3.0, 6.0, 4.0], 1e-6);
@@ -386,7 +387,7 @@ mod tests {
     /// those expectations are worked out by hand.
     #[test]
     fn images_and_grids_may_be_of_different_types() {
-        fn of<X: udo_api::Element + PartialEq + std::fmt::Debug>(
+        fn check<X: udo_api::Element + PartialEq + std::fmt::Debug>(
             x: [X; 4],
             linear: [X; 3],
             nearest: [X; 3],
@@ -402,12 +403,16 @@ mod tests {
                 assert_eq!(y, expected, "{mode} of {} by f64", X::DTYPE);
             }
         }
-        of([1i8, -2, 5, 8], [1, 1, 3], [1, 5, 5]);
-        of([1u16, 2, 5, 8], [1, 3, 4], [1, 5, 5]);
-        of([1i64, 2, (1 << 60) + 1, 8], [1, 1 << 59, 3 << 58], [1, (1 << 60) + 1, (1 << 60) + 1]);
-        of([1f32, 2.0, 5.0, 8.0], [1.0, 3.5, 4.25], [1.0, 5.0, 5.0]);
-        of([1f64, 2.0, 5.0, 8.0], [1.0, 3.5, 4.25], [1.0, 5.0, 5.0]);
-        of(
+        check([1i8, -2, 5, 8], [1, 1, 3], [1, 5, 5]);
+        check([1u16, 2, 5, 8], [1, 3, 4], [1, 5, 5]);
+        check(
+            [1i64, 2, (1 << 60) + 1, 8],
+            [1, 1 << 59, 3 << 58],
+            [1, (1 << 60) + 1, (1 << 60) + 1],
+        );
+        check([1f32, 2.0, 5.0, 8.0], [1.0, 3.5, 4.25], [1.0, 5.0, 5.0]);
+        check([1f64, 2.0, 5.0, 8.0], [1.0, 3.5, 4.25], [1.0, 5.0, 5.0]);
+        check(
             [1u8, 0, 1, 0].map(udo_api::Bool),
             [1u8, 1, 1].map(udo_api::Bool),
             [1u8, 1, 1].map(udo_api::Bool),
@@ -415,17 +420,17 @@ mod tests {
     }
 
     #[test]
-    fn ties_of_the_nearest_are_those_of_the_grids_type() {
+    fn nearest_ties_follow_the_type_of_the_grid() {
         fn nearest<T: Number + udo_api::Element>(
             places: &[f64],
             len: usize,
             aligned: i64,
         ) -> Vec<f64> {
-            let of = |x: &[f64]| x.iter().map(|&x| T::of(x)).collect::<Vec<_>>();
+            let convert = |x: &[f64]| x.iter().map(|&x| T::from_f64(x)).collect::<Vec<_>>();
             let x: Vec<f64> = (0..len).map(|at| at as f64).collect();
             let grid: Vec<f64> = places.iter().flat_map(|&x| [x, 0.0]).collect();
-            let run = bench("GridSample").input(tensor(&[1, 1, 1, len], &of(&x)));
-            let run = run.input(tensor(&[1, 1, places.len(), 2], &of(&grid)));
+            let run = bench("GridSample").input(tensor(&[1, 1, 1, len], &convert(&x)));
+            let run = run.input(tensor(&[1, 1, places.len(), 2], &convert(&grid)));
             let run = run.text("mode", "nearest").text("padding_mode", "border");
             let y = run.int("align_corners", aligned).one().values::<T>();
             y.into_iter().map(Number::to_f64).collect()
@@ -441,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn outside_lies_what_the_padding_says() {
+    fn samples_outside_follow_the_padding_mode() {
         let y = |padding: &str| {
             let run = row(&[-1.25, 1.25, 8.25]).text("padding_mode", padding);
             run.text("mode", "nearest").one().values::<f32>()
@@ -454,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_and_volumes_are_shared_out() {
+    fn channels_and_volumes_are_divided_among_threads() {
         let (dims, places) = ([2, 5, 3, 4, 5], [2, 7, 3, 6, 3]);
         let x = noise(dims.iter().product());
         let grid = noise(places.iter().product());
@@ -470,8 +475,8 @@ mod tests {
             let at = [axis(0, 3.0), axis(1, 4.0), axis(2, 5.0)];
             let all = (0..60).map(|i| (i, [i / 20, i / 5 % 4, i % 5]));
             expected.push(
-                all.map(|(i, of)| {
-                    let weights = (0..3).map(|n| (1.0 - (at[n] - of[n] as f64).abs()).max(0.0));
+                all.map(|(i, pixel)| {
+                    let weights = (0..3).map(|n| (1.0 - (at[n] - pixel[n] as f64).abs()).max(0.0));
                     f64::from(x[image * 60 + i]) * weights.product::<f64>()
                 })
                 .sum::<f64>(),
@@ -481,11 +486,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_grid_is_refused() {
+    fn invalid_grids_are_refused() {
         let run = bench("GridSample").input(tensor(&[1, 1, 2, 2], &[0f32; 4]));
         assert_eq!(
             run.clone().input(tensor(&[1, 1, 1, 3], &[0f32; 3])).error(),
-            "input 0 is f32[1,1,2,2] and input 1 is f32[1,1,1,3], expected an image or a volume and places in it"
+            "input 0 is f32[1,1,2,2] and input 1 is f32[1,1,1,3], expected an image or volume, and coordinates in it"
         );
         let run = run.input(tensor(&[1, 1, 1, 2], &[0f32; 2]));
         assert_eq!(

@@ -44,8 +44,8 @@ impl Cell for Gru {
         let Step { input, gates, hidden, activations, .. } = step;
         let len = hidden.len();
         Self::open(gates, input, len, &activations[0]);
-        let kept = hidden.iter().zip(&gates[len..]);
-        seen.iter_mut().zip(kept).for_each(|(seen, (h, r))| *seen = h * r);
+        let pairs = hidden.iter().zip(&gates[len..]);
+        seen.iter_mut().zip(pairs).for_each(|(seen, (h, r))| *seen = h * r);
     }
 
     fn step(&self, step: Step<'_>) {
@@ -102,11 +102,14 @@ mod tests {
                 };
                 let gate = |gate: usize| sigmoid(input(gate) + state(gate, &h));
                 let reset: [f64; HIDDEN] = std::array::from_fn(|k| gate(HIDDEN + k));
-                let kept: [f64; HIDDEN] = std::array::from_fn(|k| reset[k] * h[k]);
+                let reset_state: [f64; HIDDEN] = std::array::from_fn(|k| reset[k] * h[k]);
                 h = std::array::from_fn(|k| {
                     let new = 2 * HIDDEN + k;
-                    let seen =
-                        if resets_sums { reset[k] * state(new, &h) } else { state(new, &kept) };
+                    let seen = if resets_sums {
+                        reset[k] * state(new, &h)
+                    } else {
+                        state(new, &reset_state)
+                    };
                     let z = gate(k);
                     (1.0 - z) * (input(new) + seen).tanh() + z * h[k]
                 });

@@ -39,7 +39,7 @@ impl LaneNorm for Hardmax {
             }
         }
         for (at, y) in y.iter_mut().step_by(step).enumerate() {
-            *y = if at == first { T::of(1.0) } else { T::ZERO };
+            *y = if at == first { T::from_f64(1.0) } else { T::ZERO };
         }
     }
 }
@@ -49,7 +49,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn the_first_of_several_and_a_nan_is_the_largest() {
+    fn ties_go_to_the_first_and_nan_is_the_largest() {
         let (nan, low) = (f32::NAN, f32::NEG_INFINITY);
         let x = [2.0, 5.0, 5.0, 1.0, nan, 9.0, low, low, low];
         let y = bench("Hardmax").input(tensor(&[3, 3], &x)).one().values::<f32>();

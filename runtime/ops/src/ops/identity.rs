@@ -14,7 +14,7 @@ impl View for Identity {
     const PORTS: [&'static str; 2] = ["input", "output"];
     const FACTS: Facts = Facts::ELEMENTWISE;
     const EXAMPLES: &'static [Example] =
-        &[Example::of(&[2, 3], &[2, 3]), Example::of(&[], &[]), Example::of(&[3, 0], &[3, 0])];
+        &[Example::new(&[2, 3], &[2, 3]), Example::new(&[], &[]), Example::new(&[3, 0], &[3, 0])];
 
     fn shape(_: &Node<'_>, x: &TensorDesc) -> Result<Shape, Error> {
         Ok(x.full_shape())

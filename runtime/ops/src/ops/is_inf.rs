@@ -18,7 +18,7 @@ impl Predicate for IsInf {
     ];
     const OPENCL: &'static str = "(x == INFINITY && q) || (x == -INFINITY && p)";
 
-    fn of(x: f64, [negative, positive]: [bool; 2]) -> bool {
+    fn holds(x: f64, [negative, positive]: [bool; 2]) -> bool {
         x == f64::INFINITY && positive || x == f64::NEG_INFINITY && negative
     }
 }

@@ -14,7 +14,7 @@ impl Predicate for IsNaN {
     const TYPES: TypeSet = types::FLOATS;
     const OPENCL: &'static str = "isnan(x)";
 
-    fn of(x: f64, _: [bool; 2]) -> bool {
+    fn holds(x: f64, _: [bool; 2]) -> bool {
         x.is_nan()
     }
 }

@@ -17,7 +17,7 @@ impl Compare for LessOrEqual {
 
 impl PairPredicate for LessOrEqual {
     #[inline]
-    fn of<T: Number>(a: T, b: T) -> bool {
+    fn holds<T: Number>(a: T, b: T) -> bool {
         a <= b
     }
 

@@ -15,7 +15,7 @@ use crate::family::argument::count;
 use crate::family::partition;
 use crate::family::special::PlusWeighed;
 
-pub(crate) const DEF: Def = Def::of::<LinearAttention>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<LinearAttention>(KERNELS);
 
 const KERNELS: &[KernelDef] =
     &[KernelDef::new::<Recurrent>("LinearAttention", Core::CPU).ports(&[
@@ -63,7 +63,7 @@ impl Op for LinearAttention {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let (q, v) = (cx.input(Q)?, cx.input(V)?);
-        let Problem { q_heads, kv_heads, depth, width, .. } = Problem::of(cx)?;
+        let Problem { q_heads, kv_heads, depth, width, .. } = Problem::read(cx)?;
         let dim = |shape: Shape, axis: usize| shape.dim(axis).unwrap_or(Dim::Fixed(0));
         let (queries, values) = (q.full_shape(), v.full_shape());
         let (batch, length) = (dim(queries, 0), dim(queries, 1));
@@ -101,11 +101,11 @@ struct Problem {
 }
 
 impl Problem {
-    fn of(node: &Node<'_>) -> Result<Self, Error> {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
         let (q_heads, kv_heads) = (count(node, "q_num_heads")?, count(node, "kv_num_heads")?);
         if !q_heads.is_multiple_of(kv_heads) {
             return Err(Error::new(format!(
-                "{q_heads} heads of queries are no multiple of {kv_heads} heads of keys"
+                "{q_heads} query heads are not a multiple of {kv_heads} heads of keys"
             )));
         }
         let (q, k, v) = (node.input(Q)?, node.input(K)?, node.input(V)?);
@@ -195,7 +195,7 @@ struct Recurrent {
 
 impl Kernel for Recurrent {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let problem = Problem::of(cx)?;
+        let problem = Problem::read(cx)?;
         let states = (problem.batch * problem.kv_heads).max(1);
         let parts = match cx.threads() {
             1 => 1,
@@ -365,7 +365,7 @@ struct Times(f32);
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 impl Map1 for Times {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, x: S::F) -> S::F {
+    fn apply<S: Simd>(self, s: S, x: S::F) -> S::F {
         s.mul(x, s.splat(self.0))
     }
 }
@@ -427,17 +427,18 @@ mod tests {
     struct Numbers([Vec<f32>; 6]);
 
     impl Numbers {
-        fn of(case: &Case) -> Self {
+        fn new(case: &Case) -> Self {
             let Case { batch, length, q_heads, kv_heads, depth, width, rule, .. } = *case;
             let steps = batch * length;
             let decays = if case.has_one_decay { 1 } else { depth };
             let rates = if case.has_one_rate { 1 } else { kv_heads };
             let mut seed = 0;
-            let mut numbers = |is_there: bool, len: usize, of: fn(f32, f32) -> f32, depth: f32| {
-                seed += 1;
-                let x = if is_there { noise(len + seed).split_off(seed) } else { Vec::new() };
-                x.into_iter().map(|x| of(x, depth)).collect::<Vec<f32>>()
-            };
+            let mut numbers =
+                |is_there: bool, len: usize, convert: fn(f32, f32) -> f32, depth: f32| {
+                    seed += 1;
+                    let x = if is_there { noise(len + seed).split_off(seed) } else { Vec::new() };
+                    x.into_iter().map(|x| convert(x, depth)).collect::<Vec<f32>>()
+                };
             let (own, root) = (|x, _| x, (depth as f32).sqrt());
             Self([
                 numbers(true, steps * q_heads * depth, own, root),
@@ -482,7 +483,7 @@ mod tests {
         }
 
         fn bench_with(&self) -> Bench {
-            let tensors = Numbers::of(self).tensors(self);
+            let tensors = Numbers::new(self).tensors(self);
             let run = tensors.into_iter().fold(bench("LinearAttention"), |run, x| match x {
                 Some(x) => run.input(x),
                 None => run.absent(),
@@ -495,7 +496,7 @@ mod tests {
         /// The expected outputs and states.
         fn expected(&self) -> [Vec<f64>; 2] {
             let Self { batch, length, q_heads, kv_heads, depth, width, .. } = *self;
-            let Numbers(x) = Numbers::of(self);
+            let Numbers(x) = Numbers::new(self);
             let [q, k, v, past, decay, rate] =
                 x.map(|x| x.into_iter().map(f64::from).collect::<Vec<f64>>());
             let scale = if self.scale == 0.0 { 1.0 / (depth as f64).sqrt() } else { self.scale };
@@ -535,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn states_take_in_one_step_after_the_other() {
+    fn states_are_updated_step_by_step() {
         for case in CASES {
             println!("{case:?}");
             let [y, states] = case.expected();
@@ -551,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn mismatched_inputs_are_refused() {
         let zeros = |dims: &[usize]| tensor(dims, &vec![0f32; dims.iter().product()]);
         let run = |q: &[usize], k: &[usize], v: &[usize]| {
             let run = bench("LinearAttention").input(zeros(q)).input(zeros(k)).input(zeros(v));
@@ -571,9 +572,9 @@ mod tests {
         let error = run(&[1, 2, 0], &[1, 2, 0], &[1, 2, 10])("linear", 4, 2).error();
         assert_eq!(error, "heads have 0 elements, expected 1 or more");
         let error = fits("linear", 4, 3).error();
-        assert_eq!(error, "4 heads of queries are no multiple of 3 heads of keys");
+        assert_eq!(error, "4 query heads are not a multiple of 3 heads of keys");
         let error = fits("linear", 0, 2).error();
-        assert_eq!(error, "parameter \"q_num_heads\" is 0, expected a number above 0");
+        assert_eq!(error, "parameter \"q_num_heads\" is 0, expected a positive integer");
         let error = fits("square", 4, 2).error();
         assert_eq!(
             error,

@@ -46,7 +46,7 @@ impl LaneNorm for LogSoftmax {
 impl LaneGpu for LogSoftmax {
     const OPENCL: &'static str = "x - most - log(sum)";
 
-    fn of(x: f32, most: f32, sum: f32) -> f32 {
+    fn normalize(x: f32, most: f32, sum: f32) -> f32 {
         x - most - sum.ln()
     }
 }
@@ -82,7 +82,7 @@ struct LessBoth {
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 impl Map1 for LessBoth {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, x: S::F) -> S::F {
+    fn apply<S: Simd>(self, s: S, x: S::F) -> S::F {
         s.sub(s.sub(x, s.splat(self.max)), s.splat(self.log))
     }
 }
@@ -92,7 +92,7 @@ mod tests {
     use crate::testing::{assert_near, bench, tensor};
 
     #[test]
-    fn large_numbers_do_not_overflow() {
+    fn large_values_do_not_overflow() {
         let y = bench("LogSoftmax").input(tensor(&[1, 2], &[1e4f32, 1e4 - 200.0])).one();
         assert_near(&y.values::<f32>(), &[0.0, -200.0], 1e-6);
     }

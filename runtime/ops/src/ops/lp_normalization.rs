@@ -46,7 +46,7 @@ impl LaneNorm for LpNormalization {
         };
         for (y, &x) in y.iter_mut().zip(x).step_by(step) {
             // A norm of 0 gives zeros, as in ONNX Runtime.
-            *y = if norm == 0.0 { T::ZERO } else { T::of(x.to_f64() / norm) };
+            *y = if norm == 0.0 { T::ZERO } else { T::from_f64(x.to_f64() / norm) };
         }
     }
 }
@@ -56,7 +56,7 @@ mod tests {
     use crate::testing::{assert_near, bench, tensor};
 
     #[test]
-    fn norms_are_of_either_kind_and_zeros_stay() {
+    fn l1_and_l2_norms_and_zero_rows() {
         let run = || bench("LpNormalization").input(tensor(&[2, 2], &[3f32, -4.0, 0.0, 0.0]));
         assert_near(&run().one().values::<f32>(), &[0.6, -0.8, 0.0, 0.0], 1e-6);
         let y = run().int("p", 1).one().values::<f32>();

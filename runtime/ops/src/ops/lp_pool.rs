@@ -49,7 +49,7 @@ impl<T: Real> FoldWindow<T> for LpPool {
         match *self {
             Self::Sizes => size(),
             Self::Squares => x.mul(x),
-            Self::Powers(p) => size().pow(T::of(p)),
+            Self::Powers(p) => size().pow(T::from_f64(p)),
         }
     }
 
@@ -60,8 +60,8 @@ impl<T: Real> FoldWindow<T> for LpPool {
     fn finish(&self, _: &Window, sum: T, _: [Taps; 3], _: [usize; 3]) -> T {
         match *self {
             Self::Sizes => sum,
-            Self::Squares => T::of(sum.to_f64().sqrt()),
-            Self::Powers(p) => sum.pow(T::of(1.0 / p)),
+            Self::Squares => T::from_f64(sum.to_f64().sqrt()),
+            Self::Powers(p) => sum.pow(T::from_f64(1.0 / p)),
         }
     }
 }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn norms_of_quantized_elements_have_a_range_of_their_own() {
+    fn quantized_norms_have_their_own_encoding() {
         let x_is = Encoding { scale: 6.0 / 255.0, zero_point: 128 };
         norms_of_stored_numbers::<u8>(x_is, Encoding { scale: 18.0 / 255.0, zero_point: 0 });
         let x_is = Encoding { scale: 6.0 / 255.0, zero_point: 0 };

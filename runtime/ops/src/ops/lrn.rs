@@ -17,12 +17,12 @@ use crate::family::gpu::{check_lens, ints};
 use crate::family::layout::LayoutPorts;
 use crate::family::partition::row_grain;
 
-pub(crate) const DEF: Def = Def::of::<Normalization>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Normalization>(KERNELS);
 
 const TYPES: TypeSet = types::F32.or(types::F64);
 const KERNELS: &[KernelDef] = &[
     KernelDef::new::<Pixels>("LRN", Core::CPU)
-        .ports(&LayoutPorts::BOTH.of([input(0, types::F32), output_like(0, 0)])),
+        .ports(&LayoutPorts::BOTH.apply([input(0, types::F32), output_like(0, 0)])),
     KernelDef::new::<Planes>("LRN", Core::CPU).ports(&[input(0, types::F32), output_like(0, 0)]),
     KernelDef::new::<Doubles>("LRN", Core::CPU).ports(&[input(0, types::F64), output_like(0, 0)]),
     KernelDef::gpu::<OnGpu>("LRN").ports(&[input(0, types::F32), output_like(0, 0)]),
@@ -152,8 +152,8 @@ impl Kernel for Doubles {
 
 /// Returns the neighbouring channels of `channel` among `len`.
 fn window(size: usize, channel: usize, len: usize) -> Range<usize> {
-    let (before, behind) = ((size - 1) / 2, size / 2);
-    channel.saturating_sub(before)..len.min(channel.saturating_add(behind).saturating_add(1))
+    let (before, after) = ((size - 1) / 2, size / 2);
+    channel.saturating_sub(before)..len.min(channel.saturating_add(after).saturating_add(1))
 }
 
 /// GPU kernel: one element per work item.
@@ -209,7 +209,7 @@ mod tests {
     use crate::testing::{assert_near, bench, noise, tensor};
 
     #[test]
-    fn double_precision_is_the_definition() {
+    fn f64_matches_the_definition() {
         let x: Vec<f64> = noise(2 * 5 * 3).into_iter().map(f64::from).collect();
         for size in [1, 2, 5] {
             let run = bench("LRN").input(tensor(&[2, 5, 3], &x)).int("size", size);
@@ -255,14 +255,14 @@ mod tests {
     }
 
     #[test]
-    fn a_window_of_nothing_is_refused() {
+    fn windows_of_size_zero_are_refused() {
         let run = bench("LRN").input(tensor(&[1, 1, 1, 1], &[1f32])).int("size", 0);
         assert_eq!(run.error(), "parameter \"size\" is 0, expected 1 or more");
         let run = bench("LRN").input(tensor(&[1], &[1f32])).int("size", 1);
         assert_eq!(run.error(), "input 0 is f32[1], expected rank 2 or more");
     }
     #[test]
-    fn a_nan_stays_in_the_windows_that_see_it() {
+    fn nan_stays_in_its_windows() {
         for (channels, inner) in [(7, 6), (40, 3), (19, 100)] {
             let x = noise(channels * inner);
             let run =

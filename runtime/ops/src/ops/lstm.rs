@@ -48,8 +48,8 @@ impl<const QUANTIZED: bool> Cell for Lstm<QUANTIZED> {
             of_gates.apply_to_sums(forget);
         }
         of_cell.apply_to_sums(cell);
-        let kept = input.iter().zip(&*cell).zip(&*forget);
-        memory.iter_mut().zip(kept).for_each(|(c, ((i, g), f))| *c = f * *c + i * g);
+        let gated = input.iter().zip(&*cell).zip(&*forget);
+        memory.iter_mut().zip(gated).for_each(|(c, ((i, g), f))| *c = f * *c + i * g);
         // The output gate's peephole reads the updated cell state.
         look(output, output_peep, memory);
         of_gates.apply_to_sums(output);

@@ -17,7 +17,7 @@ use crate::family::matmul::{
 use crate::family::results::Results;
 use crate::number::Number;
 
-pub(crate) const DEF: Def = Def::of::<MatMul>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<MatMul>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[
     KernelDef::new::<Floats>("MatMul", Core::CPU).ports(&[
@@ -141,7 +141,7 @@ impl Kernel for Vectors {
 impl Floats {
     fn new(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let Products { batch, rows, depth, cols, rights } = Products::read(cx, [0, 1])?.united();
-        let (right, factors) = (Layout::Rows, Factors::of(cx, 1));
+        let (right, factors) = (Layout::Rows, Factors::choose(cx, 1));
         let product = Product { rows, depth, cols, right, factors };
         cx.work(product.work(batch.len()))?;
         let is_bounded = [cx.input(0)?, cx.input(1)?].iter().any(|x| !x.full_shape().is_fixed());
@@ -160,7 +160,7 @@ impl Floats {
         let is_packed = self.b.is_packed();
         let b = if is_packed { self.b_shape.dims() } else { io.inputs.shape(1)? };
         let a = io.inputs.shape(0)?;
-        let products = Products::of(a, b).ok_or(ExecError::new(Status::BAD_VALUE))?;
+        let products = Products::new(a, b).ok_or(ExecError::of(Status::BAD_VALUE))?;
         let (shape, rank) = products.shape([a, b]);
         io.outputs.set_shape(0, &shape[..rank])?;
         self.fused.check(&io.inputs, &shape[..rank])?;
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_of_16_bits_are_added_up_in_f32_and_rounded_once() {
+    fn half_precision_is_summed_in_f32_and_rounded_once() {
         // More columns than a block, and rows for several threads.
         let (rows, depth, cols) = (7, 90, 300);
         let halves = |count| noise(count).into_iter().map(F16::from_f32).collect::<Vec<_>>();
@@ -333,10 +333,10 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_threads_share_end_as_rows_do() {
+    fn columns_divided_among_threads_match_rows() {
         let (rows, depth, cols) = (7, 96, 1000);
         let [a, b, bias, residual] = [rows * depth, depth * cols, cols, rows * cols].map(noise);
-        let of = |threads| {
+        let product_on = |threads| {
             let run = bench("MatMul").threads(threads).input(tensor(&[rows, depth], &a));
             let run = run.constant(tensor(&[depth, cols], &b));
             let run = run.then_bias(1, tensor(&[cols], &bias));
@@ -346,12 +346,12 @@ mod tests {
             assert_eq!(run.epilogue_steps, 3);
             run.outputs[0].values::<f32>()
         };
-        let expected: Vec<f64> = of(1).into_iter().map(f64::from).collect();
-        assert_near(&of(4), &expected, 1e-5);
+        let expected: Vec<f64> = product_on(1).into_iter().map(f64::from).collect();
+        assert_near(&product_on(4), &expected, 1e-5);
     }
 
     #[test]
-    fn bounded_extents_are_those_of_the_run() {
+    fn bounded_extents_are_read_in_the_run() {
         use udo_api::Dim::{Fixed, UpTo};
 
         type Case<'a> = (&'a [usize], &'a [udo_api::Dim], &'a [usize], &'a [udo_api::Dim]);
@@ -370,8 +370,8 @@ mod tests {
             (&[2, 5, 5], &[Fixed(2), UpTo(9), UpTo(9)], &[2, 5, 8], &[Fixed(2), UpTo(9), Fixed(8)]),
         ];
         for (a_dims, a_bounds, b_dims, b_bounds) in cases {
-            let of = |dims: &[usize]| tensor(dims, &noise(dims.iter().product()));
-            let (a, b) = (of(a_dims), of(b_dims));
+            let noise_tensor = |dims: &[usize]| tensor(dims, &noise(dims.iter().product()));
+            let (a, b) = (noise_tensor(a_dims), noise_tensor(b_dims));
             let expected = bench("MatMul").input(a.clone()).input(b.clone()).one();
             let wide: Vec<f64> = expected.values::<f32>().into_iter().map(f64::from).collect();
             let run = bench("MatMul").threads(2).input(a.bounded(a_bounds));
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn quantized_values_are_those_of_the_numbers() {
+    fn quantized_outputs_match_quantized_f32_outputs() {
         // One row, several right sides, more rows than a strip, and a depth that is split into blocks.
         let cases: [(&[usize], &[usize]); 5] = [
             (&[1, 40], &[40, 300]),
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_of_an_epilogue_are_those_of_the_nodes_behind() {
+    fn fused_epilogues_match_consumer_nodes() {
         let (a, b) = (tensor(&[2, 3, 5], &noise(30)), tensor(&[5, 7], &noise(35)));
         let (bias, residual) = (noise(7), noise(42));
         let plain = || bench("MatMul").threads(2).input(a.clone()).constant(b.clone());

@@ -23,7 +23,7 @@ impl Pairs for Max {
     const F64: fn(f64, f64) -> f64 = Greatest::take;
 
     #[inline]
-    fn of<T: Number>(a: T, b: T) -> T {
+    fn apply<T: Number>(a: T, b: T) -> T {
         Greatest::take(a, b)
     }
 
@@ -38,7 +38,7 @@ mod tests {
     use crate::testing::{assert_near, bench, tensor};
 
     #[test]
-    fn a_nan_stays_on_either_side() {
+    fn nan_in_either_operand_gives_nan() {
         let run = bench("Max").input(tensor(&[3], &[f32::NAN, 1.0, 2.0]));
         let y = run.input(tensor(&[3], &[1.0, f32::NAN, 3.0])).one();
         assert_near(&y.values::<f32>(), &[f64::NAN, f64::NAN, 3.0], 0.0);

@@ -158,7 +158,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn a_nan_is_larger_than_anything() {
+    fn nan_is_the_largest_value() {
         let (nan, low) = (f32::NAN, f32::NEG_INFINITY);
         let x = [1.0, nan, 2.0, 3.0, low, low, nan, nan, 5.0, 4.0];
         let run = bench("MaxPool").input(tensor(&[1, 1, 1, 10], &x)).ints("kernel_shape", &[1, 2]);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn indices_say_where_the_maxima_are() {
+    fn indices_locate_the_maxima() {
         #[rustfmt::skip]
         let x = [
             1f32, 9.0, 2.0,

@@ -13,7 +13,7 @@ use crate::family::region::{self, each_region, image_of};
 use crate::family::window::sizes;
 use crate::number::Number;
 
-pub(crate) const DEF: Def = Def::of::<MaxRoiPool>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<MaxRoiPool>(KERNELS);
 
 const TYPES: TypeSet = types::F32.or(types::F64);
 const KERNELS: &[KernelDef] = &[
@@ -53,7 +53,7 @@ fn cells(node: &Node<'_>) -> Result<[usize; 2], Error> {
 struct Pooled<T> {
     cells: [usize; 2],
     scale: f32,
-    of: PhantomData<fn() -> T>,
+    marker: PhantomData<fn() -> T>,
 }
 
 /// Returns the elements of cell `at` along an axis. Cells overlap if their size is not a whole number.
@@ -66,7 +66,7 @@ fn elements([start, end]: [f32; 2], at: usize, cells: usize, extent: usize) -> R
 
 impl<T: Number + Element> Kernel for Pooled<T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { cells: cells(cx)?, scale: cx.float32("spatial_scale")?, of: PhantomData })
+        Ok(Self { cells: cells(cx)?, scale: cx.float32("spatial_scale")?, marker: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_and_channels_are_shared_out() {
+    fn regions_and_channels_are_divided_among_threads() {
         let x = noise(2 * 13 * 6 * 7);
         let rois = [0f32, 0.0, 1.0, 5.0, 4.0, 1.0, 2.0, 0.0, 6.0, 5.0, 1.0, 1.0, 1.0, 1.0, 1.0];
         let run =
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_region_is_refused() {
+    fn invalid_regions_are_refused() {
         let run = bench("MaxRoiPool").input(tensor(&[1, 1, 2, 2], &[0f32; 4]));
         let run = run.input(tensor(&[1, 4], &[0f32; 4])).ints("pooled_shape", &[1, 1]);
         assert_eq!(

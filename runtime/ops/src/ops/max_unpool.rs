@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_lie_where_they_were() {
+    fn elements_return_to_their_positions() {
         let y = unpool(&[5, 7, 13, 15]).one();
         assert_eq!(y.dims(), [1, 1, 4, 4]);
         let mut expected = [0.0; 16];
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_place_is_refused() {
+    fn indices_outside_of_the_output_are_refused() {
         for index in [16, -1, i64::MIN] {
             let error = unpool(&[0, index, 1, 2]).error();
             assert!(error.contains(&index.to_string()), "{error}");

@@ -23,7 +23,7 @@ impl Pairs for Mean {
     const F64: fn(f64, f64) -> f64 = |a, b| a + b;
 
     #[inline]
-    fn of<T: Number>(a: T, b: T) -> T {
+    fn apply<T: Number>(a: T, b: T) -> T {
         a.add(b)
     }
 

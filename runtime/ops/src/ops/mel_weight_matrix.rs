@@ -10,7 +10,7 @@ use crate::family::argument::IntsArgument;
 use crate::family::signal::window::{OUTPUT_TYPE, output_type};
 use crate::number::OfReal;
 
-pub(crate) const DEF: Def = Def::of::<MelWeightMatrix>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<MelWeightMatrix>(KERNELS);
 
 const KERNELS: &[KernelDef] =
     &[KernelDef::new::<Triangles>("MelWeightMatrix", Core::CPU).ports(&[
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn triangles_rise_to_one_and_fall() {
+    fn filters_are_triangles_with_peak_one() {
         let y = run(8, 16).one();
         assert_eq!(y.dims(), [9, 8]);
         let y = y.values::<f32>();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_run_says_decides_no_shape() {
+    fn shapes_cannot_depend_on_computed_inputs() {
         let y = run(2, 8).int("output_datatype", 6).one();
         assert_eq!((y.dims(), y.values::<i32>().iter().max()), (vec![5, 2], Some(&1)));
         assert_eq!(

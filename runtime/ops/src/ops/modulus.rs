@@ -24,10 +24,10 @@ impl Binary for Mod {
 
 /// The remainder with the sign of the divisor.
 impl Pairs for Mod {
-    const F64: fn(f64, f64) -> f64 = <Self as Pairs>::of;
+    const F64: fn(f64, f64) -> f64 = <Self as Pairs>::apply;
 
     #[inline]
-    fn of<T: Number>(a: T, b: T) -> T {
+    fn apply<T: Number>(a: T, b: T) -> T {
         let rest = a.rem(b);
         let has_other_sign = (rest < T::ZERO) != (b < T::ZERO);
         if rest != T::ZERO && has_other_sign { rest.add(b) } else { rest }
@@ -35,7 +35,7 @@ impl Pairs for Mod {
 
     #[inline(always)]
     fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::F {
-        lane_by_lane(s, a, b, <Self as Pairs>::of)
+        lane_by_lane(s, a, b, <Self as Pairs>::apply)
     }
 }
 
@@ -46,7 +46,7 @@ impl Pairs for Rest {
     const F64: fn(f64, f64) -> f64 = |a, b| a % b;
 
     #[inline]
-    fn of<T: Number>(a: T, b: T) -> T {
+    fn apply<T: Number>(a: T, b: T) -> T {
         a.rem(b)
     }
 
@@ -61,7 +61,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn the_sign_is_that_of_the_divisor_or_of_the_dividend() {
+    fn the_sign_follows_the_divisor_or_the_dividend() {
         let run = bench("Mod").input(tensor(&[6], &[-4i64, 7, 5, 4, -7, 8]));
         let run = run.input(tensor(&[6], &[2i64, -3, 8, -2, 3, 0]));
         assert_eq!(run.clone().one().values::<i64>(), [0, -2, 5, 0, 2, 0]);

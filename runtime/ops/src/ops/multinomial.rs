@@ -27,7 +27,7 @@ impl Op for Multinomial {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
         let (Some(batch), Some(1..)) = (x.full_shape().dim(0), x.shape().get(1)) else {
-            return Err(Error::new(format!("input 0 is {x}, expected rows of at least 1 weight")));
+            return Err(Error::new(format!("input 0 is {x}, expected at least one class per row")));
         };
         if x.rank() != 2 {
             return Err(Error::new(format!("input 0 is {x}, expected a matrix")));
@@ -58,7 +58,7 @@ impl Kernel for Draws {
             T => of_type!(y.dtype(), [I32 = i32, I64 = i64], D => Self::draw::<T, D>)
         )??;
         let [classes, samples] = [x, y].map(|desc| desc.shape().get(1).copied().unwrap_or(0));
-        Ok(Self { seed: Seed::of(cx)?, classes, samples, run })
+        Ok(Self { seed: Seed::read(cx)?, classes, samples, run })
     }
 
     fn workspace(&self) -> Workspace {
@@ -98,7 +98,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn classes_are_drawn_as_often_as_their_weights_say() {
+    fn classes_are_drawn_in_proportion_to_their_weights() {
         let weights = [1.0f32, 0.0, 3.0, 4.0];
         let x: Vec<f32> = weights.iter().chain(weights.iter().rev()).map(|w| w.ln()).collect();
         let count = 1 << 15;
@@ -122,16 +122,22 @@ mod tests {
 
     #[test]
     fn types_and_extents_that_do_not_fit_are_refused() {
-        let of = |dims: &[usize]| {
+        let bench_with = |dims: &[usize]| {
             bench("Multinomial").input(tensor(dims, &vec![0f64; dims.iter().product()]))
         };
-        assert_eq!(of(&[1, 1]).int("dtype", 7).int("sample_size", 3).one().values::<i64>(), [0; 3]);
-        assert_eq!(of(&[3, 2]).int("sample_size", 0).one().dims(), [3, 0]);
-        assert_eq!(of(&[2, 0]).error(), "input 0 is f64[2,0], expected rows of at least 1 weight");
-        assert_eq!(of(&[2, 2, 2]).error(), "input 0 is f64[2,2,2], expected a matrix");
-        let error = of(&[1, 1]).int("dtype", 1).error();
+        assert_eq!(
+            bench_with(&[1, 1]).int("dtype", 7).int("sample_size", 3).one().values::<i64>(),
+            [0; 3]
+        );
+        assert_eq!(bench_with(&[3, 2]).int("sample_size", 0).one().dims(), [3, 0]);
+        assert_eq!(
+            bench_with(&[2, 0]).error(),
+            "input 0 is f64[2,0], expected at least one class per row"
+        );
+        assert_eq!(bench_with(&[2, 2, 2]).error(), "input 0 is f64[2,2,2], expected a matrix");
+        let error = bench_with(&[1, 1]).int("dtype", 1).error();
         assert!(error.starts_with("parameter \"dtype\" is 1, expected one of "), "{error}");
-        let error = of(&[1, 1]).int("sample_size", -1).error();
+        let error = bench_with(&[1, 1]).int("sample_size", -1).error();
         assert_eq!(error, "parameter \"sample_size\" is -1, expected at least 0");
     }
 }

@@ -10,7 +10,7 @@ use crate::family::partition::GRAIN;
 use crate::family::select::positions_fit;
 use crate::family::select::suppress::{Boxes, NUMBERS, Rule};
 
-pub(crate) const DEF: Def = Def::of::<NonMaxSuppression>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<NonMaxSuppression>(KERNELS);
 
 const KERNELS: &[KernelDef] =
     &[KernelDef::new::<Selected>("NonMaxSuppression", Core::CPU).ports(&[
@@ -61,7 +61,9 @@ impl Op for NonMaxSuppression {
         let lists = batches.checked_mul(classes);
         let all = lists.zip(most).and_then(|(lists, most)| lists.checked_mul(most));
         let all = all.ok_or_else(|| {
-            Error::new(format!("more boxes than memory has addresses: input 1 is {scores}"))
+            Error::new(format!(
+                "the number of boxes exceeds the address space: input 1 is {scores}"
+            ))
         })?;
         let shape = Shape::of_dims(&[Dim::UpTo(all), Dim::Fixed(3)])?;
         cx.set_output(0, TensorDesc::new(DType::I64, shape))
@@ -79,7 +81,7 @@ struct Selected {
     /// Lists of boxes processed concurrently.
     parts: usize,
     /// The most boxes per batch, and in all batches.
-    room: usize,
+    capacity: usize,
     all: usize,
     /// The most rows of the output.
     rows: usize,
@@ -88,17 +90,18 @@ struct Selected {
 impl Kernel for Selected {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let (boxes, scores) = (cx.input(0)?, cx.input(1)?);
-        let room = boxes.shape().get(1).copied().unwrap_or(0);
-        positions_fit(room)?;
-        let lists = scores.len() / room.max(1);
+        let capacity = boxes.shape().get(1).copied().unwrap_or(0);
+        positions_fit(capacity)?;
+        let lists = scores.len() / capacity.max(1);
         let parts = if scores.len() < GRAIN { 1 } else { cx.threads().min(lists).max(1) };
-        let of = if cx.flag("center_point_box")? { Boxes::Middle } else { Boxes::Corners };
+        let boxes_format =
+            if cx.flag("center_point_box")? { Boxes::Middle } else { Boxes::Corners };
         let rows = cx.output(0)?.len() / 3;
-        Ok(Self { boxes: of, parts, room, all: boxes.len() / 4, rows })
+        Ok(Self { boxes: boxes_format, parts, capacity, all: boxes.len() / 4, rows })
     }
 
     fn workspace(&self) -> Workspace {
-        let entries = self.parts.saturating_mul(self.room);
+        let entries = self.parts.saturating_mul(self.capacity);
         let rows = self.rows.saturating_mul(3);
         let table = Workspace::for_elements::<f32>(self.all.saturating_mul(NUMBERS));
         table.and::<u64>(entries).and::<i64>(rows)
@@ -124,7 +127,7 @@ impl Kernel for Selected {
             Ok(())
         })?;
         let table = table.as_chunks::<NUMBERS>().0;
-        let entries = io.scratch.take::<u64>(self.parts * self.room)?;
+        let entries = io.scratch.take::<u64>(self.parts * self.capacity)?;
         // Each list has space for `rule.most` rows; unused rows are marked and skipped when the lists are copied to the
         // output.
         let (lists, list_len) = (scores.len() / count.max(1), rule.most * 3);
@@ -134,7 +137,7 @@ impl Kernel for Selected {
             y,
             of_part * list_len,
             entries,
-            self.room,
+            self.capacity,
             |part, y, entries| {
                 for (list, y) in (part * of_part..).zip(y.chunks_exact_mut(list_len)) {
                     let (batch, class) = (list / classes, list % classes);
@@ -188,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_a_better_box_goes() {
+    fn boxes_overlapping_a_better_one_are_dropped() {
         let scores = [0.5, 0.9, 0.8, 0.1, 0.7, 0.2, 0.7, 0.0];
         let y = run(2, &scores, 4).one();
         assert_eq!(y.desc().full_shape().to_string(), "[<=8,3]");
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn boxes_may_have_a_middle() {
+    fn boxes_may_be_given_by_their_centre() {
         let boxes = tensor(&[1, 2, 4], &[1f32, 1.0, 2.0, 2.0, 1.5, 1.0, 2.0, 2.0]);
         let run = |most: f32| {
             let run = bench("NonMaxSuppression").int("center_point_box", 1).input(boxes.clone());
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_selected_unless_a_number_is_said() {
+    fn nothing_is_selected_without_a_maximum_count() {
         let run = bench("NonMaxSuppression").input(tensor(&[1, 4, 4], &BOXES));
         assert_eq!(run.input(tensor(&[1, 1, 4], &[1f32; 4])).one().dims(), [0, 3]);
         let y = self::run(1, &[0.5, f32::NAN, 0.1, f32::NAN], 9).one();
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_shared_out() {
+    fn classes_are_divided_among_threads() {
         let (batches, classes, count) = (2, 9, 2000);
         let boxes: Vec<f32> = noise(batches * count * 4);
         let scores = noise(batches * classes * count);
@@ -234,7 +237,7 @@ mod tests {
             let scores = &scores[(batch * 9 + class) * 2000..][..2000];
             let mut order: Vec<usize> = (0..2000).collect();
             order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
-            let mut kept: Vec<i64> = Vec::new();
+            let mut selected: Vec<i64> = Vec::new();
             for at in order {
                 let at = (batch * 2000 + at) as i64;
                 let span = |i: i64, n: usize| {
@@ -251,11 +254,11 @@ mod tests {
                     let area = |i| (0..2).map(|n| span(i, n).1 - span(i, n).0).product::<f64>();
                     shared / (area(at) + area(other) - shared) > f64::from(0.1f32)
                 };
-                if kept.len() < 50 && !kept.iter().any(overlaps) {
-                    kept.push(at);
+                if selected.len() < 50 && !selected.iter().any(overlaps) {
+                    selected.push(at);
                 }
             }
-            for at in kept {
+            for at in selected {
                 expected.extend([batch as i64, class as i64, at - batch as i64 * 2000]);
             }
         }

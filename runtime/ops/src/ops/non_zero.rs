@@ -8,7 +8,7 @@ use udo_api::{
 use crate::Def;
 use crate::family::axes::{Axes, StridedIter};
 
-pub(crate) const DEF: Def = Def::of::<NonZero>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<NonZero>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Positions>("NonZero", Core::CPU)
     .ports(&[input(0, types::ANY).bounded(), output(0, types::I64).bounded()])];
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_may_be_found() {
+    fn no_nonzero_elements_give_an_empty_output() {
         let y = bench("NonZero").input(tensor(&[3], &[Bool(0); 3])).one();
         assert_eq!(y.dims(), [1, 0]);
         let y = bench("NonZero").input(tensor(&[], &[3i8])).one();

@@ -14,7 +14,7 @@ impl Predicate for Not {
     const TYPES: TypeSet = types::BOOL;
     const OPENCL: &'static str = "x == 0.0f";
 
-    fn of(x: f64, _: [bool; 2]) -> bool {
+    fn holds(x: f64, _: [bool; 2]) -> bool {
         x == 0.0
     }
 }

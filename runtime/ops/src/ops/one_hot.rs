@@ -11,7 +11,7 @@ use crate::family::axes::AxisSplit;
 use crate::family::partition::row_grain;
 use crate::number::Number;
 
-pub(crate) const DEF: Def = Def::of::<OneHot>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<OneHot>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Hot>("OneHot", Core::CPU).ports(RULES)];
 
@@ -38,7 +38,9 @@ impl Op for OneHot {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let (indices, values) = (cx.input(0)?, cx.input(2)?);
         if values.shape() != [2] {
-            return Err(Error::new(format!("input 2 is {values}, expected what is off and on")));
+            return Err(Error::new(format!(
+                "input 2 is {values}, expected two elements, the off and on values"
+            )));
         }
         let shape = indices.full_shape();
         let mut dims: Vec<Dim> = shape.iter().collect();
@@ -61,7 +63,7 @@ fn depth(node: &Node<'_>) -> Result<usize, Error> {
         Some([depth]) => Some(depth.to_f64()),
         _ => None,
     })?;
-    let depth = depth.ok_or_else(|| Error::new("input 1, the depth, is not one known number"))?;
+    let depth = depth.ok_or_else(|| Error::new("input 1, the depth, is not a single constant"))?;
     if (0.0..=MOST).contains(&depth) {
         // A fractional depth truncates.
         return Ok(depth as usize);
@@ -102,8 +104,8 @@ impl Hot {
         };
         let dims = inputs.shape(0)?;
         let mut extents = [0; MAX_RANK];
-        let (before, behind) = dims.split_at(self.axis);
-        let all = before.iter().chain([&self.depth]).chain(behind);
+        let (before, after) = dims.split_at(self.axis);
+        let all = before.iter().chain([&self.depth]).chain(after);
         extents.iter_mut().zip(all).for_each(|(to, &extent)| *to = extent);
         let extents = &extents[..=dims.len()];
         let AxisSplit { outer, len, inner } = AxisSplit::at(extents, self.axis);
@@ -139,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn indices_point_from_either_end_and_to_nothing() {
+    fn indices_count_from_either_end_or_are_out_of_range() {
         let y = bench_with(&[0, -1, 3, -4], 3).one();
         assert_eq!(
             (y.dims(), y.values::<u8>()),
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn many_rows_are_shared_out() {
+    fn rows_are_divided_among_threads() {
         let indices: Vec<i32> = (0..5000).map(|i| i * 7 % 30).collect();
         let run = bench("OneHot").threads(3).input(tensor(&[5000], &indices));
         let run = run
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn bounded_indices_are_those_of_the_run() {
+    fn bounded_indices_are_read_in_the_run() {
         let indices = tensor(&[1], &[1i64]).bounded(&[Dim::UpTo(4)]);
         let run = bench("OneHot").input(indices).constant(tensor(&[], &[2i64]));
         let y = run.input(tensor(&[2], &[1i16, 2])).one();
@@ -180,15 +182,15 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_refused() {
+    fn invalid_inputs_are_refused() {
         assert_eq!(bench_with(&[0], -1).error(), "input 1, the depth, is -1");
         let run = bench("OneHot").input(tensor(&[1], &[0i64])).input(tensor(&[], &[2i64]));
         let error = run.input(tensor(&[2], &[0u8, 1])).error();
-        assert_eq!(error, "input 1, the depth, is not one known number");
+        assert_eq!(error, "input 1, the depth, is not a single constant");
         let error = bench_with(&[0], 2).int("axis", 2).error();
         assert_eq!(error, "parameter \"axis\" is 2, expected an axis of rank 2");
         let run = bench("OneHot").input(tensor(&[1], &[0i64])).constant(tensor(&[], &[2i64]));
         let error = run.input(tensor(&[3], &[0u8, 1, 2])).error();
-        assert_eq!(error, "input 2 is u8[3], expected what is off and on");
+        assert_eq!(error, "input 2 is u8[3], expected two elements, the off and on values");
     }
 }

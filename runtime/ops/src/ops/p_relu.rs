@@ -21,7 +21,7 @@ impl Pairs for PRelu {
     const F64: fn(f64, f64) -> f64 = |x, slope| if x < 0.0 { slope * x } else { x };
 
     #[inline]
-    fn of<T: Number>(a: T, b: T) -> T {
+    fn apply<T: Number>(a: T, b: T) -> T {
         if a < T::ZERO { a.mul(b) } else { a }
     }
 
@@ -36,7 +36,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn a_slope_does_not_enlarge_the_result() {
+    fn slopes_must_broadcast_to_the_input() {
         let x = tensor(&[2, 1, 2], &[-1f32, 2.0, -3.0, 4.0]);
         let y = bench("PRelu").input(x.clone()).input(tensor(&[1, 1], &[0.5f32])).one();
         assert_eq!(y.values::<f32>(), [-0.5, 2.0, -1.5, 4.0]);

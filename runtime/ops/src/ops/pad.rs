@@ -126,7 +126,7 @@ impl Movement for Pad {
             walks[axis] = Walk::padded(extent, pads[0], len, self.beyond);
             extents[axis] = len;
         }
-        let walks = Walks::of(walks[..dims.len()].iter().copied());
+        let walks = Walks::new(walks[..dims.len()].iter().copied());
         let y = outputs.take_bits::<B>(0)?;
         walks.copy(parallel, x, y, value.copied().unwrap_or_default())?;
         outputs.set_shape(0, &extents[..dims.len()])
@@ -138,7 +138,7 @@ impl Walked for Pad {
 
     fn walks(cx: &FinalizeCx<'_>) -> Result<Walks, Error> {
         let x = cx.input(0)?;
-        Ok(Walks::of(Self::plan(cx)?.walks(x.shape())))
+        Ok(Walks::new(Self::plan(cx)?.walks(x.shape())))
     }
 }
 
@@ -152,9 +152,9 @@ impl Pad {
 }
 
 /// Returns the padded extent, or `None` if the pads crop more than the axis has.
-fn padded(extent: usize, [before, behind]: [isize; 2]) -> Option<usize> {
-    let kept = extent.checked_add_signed(before.min(0))?.checked_add_signed(behind.min(0))?;
-    kept.checked_add_signed(before.max(0))?.checked_add_signed(behind.max(0))
+fn padded(extent: usize, [before, after]: [isize; 2]) -> Option<usize> {
+    let cropped = extent.checked_add_signed(before.min(0))?.checked_add_signed(after.min(0))?;
+    cropped.checked_add_signed(before.max(0))?.checked_add_signed(after.max(0))
 }
 
 fn pads(node: &Node<'_>, x: &TensorDesc) -> Result<Pad, Error> {
@@ -182,9 +182,9 @@ fn pads(node: &Node<'_>, x: &TensorDesc) -> Result<Pad, Error> {
         )));
     }
     let mut pads = vec![[0; 2]; x.rank()];
-    let (before, behind) = sides.split_at(count);
-    for ((&axis, &before), &behind) in axes.iter().zip(before).zip(behind) {
-        pads[axis] = [before, behind];
+    let (before, after) = sides.split_at(count);
+    for ((&axis, &before), &after) in axes.iter().zip(before).zip(after) {
+        pads[axis] = [before, after];
     }
     Ok(Pad { pads, beyond })
 }
@@ -195,7 +195,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn a_value_is_put_around() {
+    fn constant_mode_pads_with_the_value() {
         let run = bench("Pad").input(tensor(&[1, 2], &[1f32, 2.0]));
         let run = run.constant(tensor(&[2], &[2i64, 1])).input(tensor(&[], &[-0.5f32]));
         let y = run.constant(tensor(&[1], &[-1i32])).one();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn large_tensors_are_shared_out() {
+    fn large_tensors_are_divided_among_threads() {
         let dims = [40, 30, 50, 3];
         let x: Vec<i32> = (0..dims.iter().product::<usize>() as i32).collect();
         let pads = [0i64, 2, 1, 0, 1, 0, 3, 0];
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn pads_that_mean_nothing_are_refused() {
+    fn invalid_pads_are_refused() {
         let run = |pads: &[i64]| {
             bench("Pad").input(tensor(&[2], &[1u8, 2])).constant(tensor(&[pads.len()], pads))
         };

@@ -16,14 +16,14 @@ impl Binary for Pow {
     const NAME: &'static str = "Pow";
     const PORTS: [&'static str; 3] = ["X", "Y", "Z"];
     const OPENCL: Option<&'static str> = Some("pow(a, b)");
-    const MIXED: Option<MixedOf> = Some(Mixed::of::<Self>);
+    const MIXED: Option<MixedOf> = Some(Mixed::new::<Self>);
 }
 
 impl Pairs for Pow {
     const F64: fn(f64, f64) -> f64 = f64::powf;
 
     #[inline]
-    fn of<T: Number>(a: T, b: T) -> T {
+    fn apply<T: Number>(a: T, b: T) -> T {
         a.pow(b)
     }
 
@@ -83,14 +83,14 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn integers_wrap_and_lose_their_fraction() {
+    fn integers_wrap_and_truncate() {
         let a = tensor(&[4], &[3i32, 2, -1, 1 << 16]);
         let run = bench("Pow").input(a).input(tensor(&[4], &[2i32, -1, -3, 2]));
         assert_eq!(run.one().values::<i32>(), [9, 0, -1, 0]);
     }
 
     #[test]
-    fn few_exponents_have_the_bits_of_their_formula_wherever_they_stand() {
+    fn common_exponents_match_their_formula_at_every_position() {
         let x = [0.3f32, -1.7, 1e20, -0.0, f32::INFINITY, f32::NEG_INFINITY, 1e-30, 7.0];
         for exponent in [2.0f32, 3.0, 0.5] {
             let one = bench("Pow").input(tensor(&[8], &x)).input(tensor(&[], &[exponent])).one();

@@ -205,8 +205,8 @@ mod tests {
 
     /// 2-D kernels over 3-D images: one of 2 planes, and one with a plane of padding after it.
     #[test]
-    fn three_spatial_axes() {
-        let run = |depth: usize, behind: i64, kernel: &[usize], w: &[i8]| {
+    fn volumes_match_the_definition() {
+        let run = |depth: usize, after: i64, kernel: &[usize], w: &[i8]| {
             let x: Vec<u8> = (1..=depth as u8 * 4).collect();
             let one = || tensor(&[], &[1f32]);
             bench("QLinearConv")
@@ -218,7 +218,7 @@ mod tests {
                 .constant(tensor(&[], &[0i8]))
                 .constant(one())
                 .constant(tensor(&[], &[0u8]))
-                .ints("pads", &[0, 0, 0, behind, 0, 0])
+                .ints("pads", &[0, 0, 0, after, 0, 0])
                 .one()
                 .values::<u8>()
         };
@@ -229,7 +229,7 @@ mod tests {
 
     /// The 16-bit kernels also accept such nodes, but need scratch memory for their sums.
     #[test]
-    fn kernels_of_8_bits_come_first_where_all_values_have_8() {
+    fn the_8_bit_kernel_is_chosen_for_8_bit_values() {
         let one = |value: f32| tensor(&[], &[value]);
         let node = bench("QLinearConv")
             .input(tensor(&[1, 8, 4, 4], &spread::<u8>(128, 89)))
@@ -241,14 +241,15 @@ mod tests {
             .input(one(10.0))
             .input(tensor(&[], &[100u8]));
         let outcomes = node.run().unwrap();
-        let scratch: Vec<usize> = outcomes.iter().map(|of| of.workspace.bytes()).collect();
+        let scratch: Vec<usize> =
+            outcomes.iter().map(|outcome| outcome.workspace.bytes()).collect();
         let [last, second, wide_last, wide_second] = scratch[..] else { panic!("{scratch:?}") };
         assert!(last < wide_last && second < wide_second, "{scratch:?}");
     }
 
     /// Sums larger than i32 must not wrap.
     #[test]
-    fn sums_beyond_32_bits_stay_sums() {
+    fn sums_beyond_32_bits_do_not_overflow() {
         let depth = 1000;
         let one = |value: f32| tensor(&[], &[value]);
         let y = bench("QLinearConv")
@@ -277,11 +278,11 @@ mod tests {
             .input(tensor(&[], &[0i8]))
             .input(one(1.0))
             .input(tensor(&[], &[0u16]));
-        assert_eq!(node.error(), "a zero point has another type than its quantized values");
+        assert_eq!(node.error(), "a zero point has a different type than its quantized values");
     }
 
     #[test]
-    fn windows_beyond_their_sums_are_refused() {
+    fn windows_with_too_many_products_are_refused() {
         let run = bench("QLinearConv")
             .input(tensor(&[1, 33_026, 1], &vec![0u8; 33_026]))
             .input(tensor(&[], &[1f32]))
@@ -292,7 +293,7 @@ mod tests {
             .input(tensor(&[], &[1f32]))
             .input(tensor(&[], &[0u8]));
         let expected =
-            "the convolution is larger than memory, or a window has more than 33025 products";
+            "the convolution exceeds the address space, or a window has more than 33025 products";
         assert_eq!(run.error(), expected);
     }
 

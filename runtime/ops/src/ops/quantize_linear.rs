@@ -11,7 +11,7 @@ use crate::family::argument::constant_floats;
 use crate::family::quantize::{AXIS, BLOCK_SIZE, OUTPUT_DTYPE, Scales, TYPES};
 use crate::family::stored;
 
-pub(crate) const DEF: Def = Def::of::<QuantizeLinear>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<QuantizeLinear>(KERNELS);
 
 const NAME: &str = "QuantizeLinear";
 const KERNELS: &[KernelDef] = &[CPU, OF_INTEGERS, stored::quantized(NAME), CPU.on(Core::DSP_V68)];
@@ -150,7 +150,7 @@ mod tests {
 
     /// Expected values are numpy's quotients, as ONNX's reference uses.
     #[test]
-    fn integers_and_whole_scales_are_taken() {
+    fn integer_inputs_and_scales_are_supported() {
         let x = tensor(&[7], &[0i32, 1, 3, -3, 1000, -1000, i32::MIN]);
         let run = bench("QuantizeLinear").input(x.clone()).constant(tensor(&[], &[2f32]));
         let y = run.constant(tensor(&[], &[128u8])).one();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn scales_may_lie_along_an_axis() {
+    fn scales_may_be_per_axis() {
         let x = tensor(&[2, 2, 2], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
         let run = bench("QuantizeLinear").input(x).input(tensor(&[2], &[1f32, 2.0]));
         let y = run.input(tensor(&[2], &[0i8, 10])).one();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn scales_may_belong_to_blocks() {
+    fn scales_may_be_per_block() {
         let x = tensor(&[2, 3, 2], &[4f32; 12]);
         let node = |scales: &[usize]| {
             let values = [1f32, 2.0, 4.0, 0.5, 1.0, 2.0, 4.0, 0.5];

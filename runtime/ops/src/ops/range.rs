@@ -8,7 +8,7 @@ use udo_api::{
 use crate::Def;
 use crate::family::steps::{Fill, NUMBERS, Steps, filler};
 
-pub(crate) const DEF: Def = Def::of::<Range>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Range>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Numbers>("Range", Core::CPU)];
 
@@ -94,14 +94,14 @@ mod tests {
     use super::*;
     use crate::testing::{Bench, bench, tensor};
 
-    fn bench_with<T: Element>(of: [T; 3]) -> Bench {
+    fn bench_with<T: Element>(steps: [T; 3]) -> Bench {
         let run = |run: Bench, value: T| run.constant(tensor(&[], &[value]));
-        of.into_iter().fold(bench("Range"), run)
+        steps.into_iter().fold(bench("Range"), run)
     }
 
     #[test]
-    fn numbers_go_up_and_down_to_before_the_limit() {
-        let ints = |of: [i64; 3]| bench_with(of).one().values::<i64>();
+    fn ranges_ascend_or_descend_and_exclude_the_limit() {
+        let ints = |steps: [i64; 3]| bench_with(steps).one().values::<i64>();
         assert_eq!(ints([3, 9, 3]), [3, 6]);
         assert_eq!(ints([3, 10, 3]), [3, 6, 9]);
         assert_eq!(ints([10, 4, -2]), [10, 8, 6]);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_is_refused() {
+    fn endless_ranges_are_refused() {
         assert_eq!(bench_with([1i64, 2, 0]).error(), "1 to 2 by 0 does not end");
         assert_eq!(bench_with([1f32, 2.0, 0.0]).error(), "1 to 2 by 0 does not end");
         assert_eq!(bench_with([1f32, f32::INFINITY, 1.0]).error(), "1 to inf by 1 does not end");
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn all_three_are_numbers_of_one_type_and_in_the_model() {
+    fn inputs_are_constants_of_one_type() {
         let run = bench("Range").input(tensor(&[], &[0i64])).constant(tensor(&[], &[1i64]));
         let error = run.constant(tensor(&[], &[1i64])).error();
         assert_eq!(error, "input 0 is not known before the run");

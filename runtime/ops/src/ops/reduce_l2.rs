@@ -15,6 +15,6 @@ impl Reduce for ReduceL2 {
     const TEST: fn(&[f64]) -> f64 = |x| x.iter().map(|x| x * x).sum::<f64>().sqrt();
 
     fn end<T: Number>(y: T, _count: usize) -> T {
-        T::of(y.to_f64().sqrt())
+        T::from_f64(y.to_f64().sqrt())
     }
 }

@@ -15,6 +15,6 @@ impl Reduce for ReduceLogSum {
     const TEST: fn(&[f64]) -> f64 = |x| x.iter().sum::<f64>().ln();
 
     fn end<T: Number>(y: T, _count: usize) -> T {
-        T::of(y.to_f64().ln())
+        T::from_f64(y.to_f64().ln())
     }
 }

@@ -32,7 +32,7 @@ mod tests {
 
     /// As ONNX Runtime 1.31 does if no exponential overflows: the logarithm is truncated.
     #[test]
-    fn integers_lose_the_fraction_of_the_logarithm() {
+    fn integer_logarithms_truncate() {
         let y = |x: &[i32]| {
             let x: Vec<i64> = x.iter().copied().map(i64::from).collect();
             bench("ReduceLogSumExp").input(tensor(&[x.len()], &x)).one().values::<i64>()[0]

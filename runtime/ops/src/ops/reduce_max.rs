@@ -20,7 +20,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn a_nan_stays_wherever_it_is() {
+    fn nan_at_any_position_gives_nan() {
         for at in [0, 1, 40, 69] {
             let mut x = [1.0f32; 70];
             x[at] = f32::NAN;

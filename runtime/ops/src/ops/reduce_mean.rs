@@ -15,6 +15,6 @@ impl Reduce for ReduceMean {
     const TEST: fn(&[f64]) -> f64 = |x| x.iter().sum::<f64>() / x.len() as f64;
 
     fn end<T: Number>(y: T, count: usize) -> T {
-        y.div(T::of(count as f64))
+        y.div(T::from_f64(count as f64))
     }
 }

@@ -31,7 +31,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn a_nan_stays() {
+    fn nan_stays_nan() {
         for core in [Core::CPU, Core::GPU] {
             let y = bench("Relu").on(core).input(tensor(&[2], &[f32::NAN, -1.0])).one();
             let y = y.values::<f32>();

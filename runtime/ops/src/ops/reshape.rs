@@ -19,11 +19,11 @@ impl View for Reshape {
     const PARAMS: &'static [Param] =
         &[Param::scalar("allowzero", DType::I64).default(Value::int(0))];
     const EXAMPLES: &'static [Example] = &[
-        Example::of(&[2, 3], &[6]).argument(&[-1]),
-        Example::of(&[2, 3], &[3, 2]).argument(&[3, 2]),
-        Example::of(&[2, 3, 4], &[2, 12]).argument(&[0, -1]),
-        Example::of(&[0, 3], &[3, 0]).argument(&[3, 0]).int("allowzero", 1),
-        Example::of(&[1, 1], &[]).argument(&[]),
+        Example::new(&[2, 3], &[6]).argument(&[-1]),
+        Example::new(&[2, 3], &[3, 2]).argument(&[3, 2]),
+        Example::new(&[2, 3, 4], &[2, 12]).argument(&[0, -1]),
+        Example::new(&[0, 3], &[3, 0]).argument(&[3, 0]).int("allowzero", 1),
+        Example::new(&[1, 1], &[]).argument(&[]),
     ];
 
     fn shape(node: &Node<'_>, x: &TensorDesc) -> Result<Shape, Error> {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_carried_or_collected() {
+    fn bounds_are_copied_or_merged() {
         let from = Shape::of_dims(&[Dim::UpTo(6), Dim::Fixed(4)]).unwrap();
         assert_eq!(resolve(from, &[0, 2, -1], false).unwrap().to_string(), "[<=6,2,2]");
         assert_eq!(resolve(from, &[-1, 2], false).unwrap().to_string(), "[<=12,2]");

@@ -6,7 +6,7 @@ use crate::Def;
 use crate::family::layout::{ChannelsLast, ChannelsSecond};
 use crate::family::resize::{self, PARAMS, Plan, ROI, SCALES, SIZES};
 
-pub(crate) const DEF: Def = Def::of::<Resize>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Resize>(KERNELS);
 
 const NAME: &str = "Resize";
 const KERNELS: &[KernelDef] = &[
@@ -123,10 +123,10 @@ mod tests {
         }
     }
 
-    fn copies<T: Element>(of: impl Fn(u8) -> T) {
-        let x: Vec<T> = (0..12).map(&of).collect();
+    fn copies<T: Element>(convert: impl Fn(u8) -> T) {
+        let x: Vec<T> = (0..12).map(&convert).collect();
         let found = |y: crate::testing::Tensor, expected: &[u8]| {
-            let expected: Vec<T> = expected.iter().map(|&i| of(i)).collect();
+            let expected: Vec<T> = expected.iter().map(|&i| convert(i)).collect();
             assert!(y.bytes() == udo_api::bytes_of(&expected), "{}", T::DTYPE);
         };
         let twice = resize(&[1, 2, 2, 3], &x, scaled(&[1.0, 1.0, 2.0, 2.0])).one();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn ties_are_those_of_exact_arithmetic_on_every_core() {
+    fn ties_follow_exact_arithmetic_on_every_core() {
         // (from, to, mode, nearest, elements): coordinates such as 14.5, which f32 arithmetic misses.
         let cases: [(usize, usize, &str, &str, &[u8]); 5] = [
             (20, 6, "half_pixel", "round_prefer_ceil", &[1, 5, 8, 11, 15, 18]),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn many_rows_are_shared_out() {
+    fn rows_are_divided_among_threads() {
         let (rows, cols) = (400, 301);
         let x: Vec<i32> = (0..rows as i32 * cols as i32).collect();
         let run = resize(&[rows, cols], &x, sized(&[777, 500]));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_round_and_halves_are_stored() {
+    fn integers_round_and_half_precision_is_supported() {
         let linear = |run: Bench| scaled(&[2.0])(run).text("mode", "linear");
         let x = [0u8, 3, 255];
         let y = resize(&[3], &x, linear).one().values::<u8>();
@@ -255,18 +255,19 @@ mod tests {
     }
 
     #[test]
-    fn quantized_values_beyond_the_range_of_the_input_have_an_encoding_of_their_own() {
+    fn cubic_outputs_may_have_their_own_encoding() {
         let (is, own) =
             (Encoding { scale: 0.5, zero_point: 10 }, Encoding { scale: 0.75, zero_point: 40 });
         let dims = [1, 2, 3, 6];
         let x: Vec<u8> = (0..36u16).map(|at| if at % 6 < 3 { 0 } else { 255 }).collect();
         let numbers: Vec<f32> = x.iter().map(|&x| is.dequantize(x)).collect();
         let [low, high] = [0u8, 255].map(|end| is.dequantize(end));
-        let check = |of: &dyn Fn(Bench) -> Bench| {
-            let expected = of(bench(NAME).input(tensor(&dims, &numbers))).one().values::<f32>();
+        let check = |configure: &dyn Fn(Bench) -> Bench| {
+            let expected =
+                configure(bench(NAME).input(tensor(&dims, &numbers))).one().values::<f32>();
             assert!(expected.iter().any(|y| *y < low - 2.0 || *y > high + 2.0), "beyond the range");
             let stored = tensor(&dims, &x).encoded(is.scale, is.zero_point);
-            let run = of(bench(NAME).on(Core::DSP_V68).input(stored));
+            let run = configure(bench(NAME).on(Core::DSP_V68).input(stored));
             let y = run.output_encoding(0, own.scale, own.zero_point).one().values::<u8>();
             for (y, expected) in y.into_iter().zip(expected) {
                 let off = (own.dequantize(y) - expected).abs();
@@ -285,13 +286,13 @@ mod tests {
         let run = region(bench(NAME).on(Core::DSP_V68).input(tensor(&dims, &x).encoded(0.5, 10)));
         let error = run.output_encoding(0, 0.75, 40).error();
         assert!(
-            error.ends_with("expected the encoding of input 0, whose elements are copied"),
+            error.ends_with("expected the encoding of input 0, because elements are copied"),
             "{error}"
         );
     }
 
     #[test]
-    fn samples_outside_of_the_region_are_the_value_asked_for() {
+    fn samples_outside_of_the_region_take_the_extrapolation_value() {
         let x: Vec<f32> = (0..16u8).map(f32::from).collect();
         let run = |mode: &str, sizes: &[i64]| {
             let roi = [0.0f32, 0.0, 0.5, 0.5, 1.0, 1.0, 1.5, 1.5];
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_that_stay_may_be_bounded() {
+    fn axes_that_are_not_resized_may_be_bounded() {
         let x = tensor(&[2, 2], &[1f32, 2.0, 3.0, 4.0]).bounded(&[Dim::UpTo(5), Dim::Fixed(2)]);
         for (mode, expected) in [
             ("nearest", [1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 4.0]),
@@ -342,26 +343,26 @@ mod tests {
             assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 4], expected.to_vec()));
         }
         let error = scaled(&[2.0, 1.0])(bench(NAME).input(x)).error();
-        assert_eq!(
-            error,
-            "input 0 is f32[<=5,2]: axis 0 is to be resized, expected a fixed extent"
-        );
+        assert_eq!(error, "input 0 is f32[<=5,2]: axis 0 is resized, expected a fixed extent");
     }
 
     #[test]
-    fn what_is_no_size_is_refused() {
+    fn invalid_sizes_are_refused() {
         let x = [1f32, 2.0];
         let error = |run: Bench| run.error();
         let neither = bench(NAME).input(tensor(&[2], &x));
         assert_eq!(error(neither), "inputs 2 and 3 are both missing, expected scales or sizes");
         let both = scaled(&[1.0])(bench(NAME).input(tensor(&[2], &x)));
         let both = both.constant(tensor(&[1], &[2i64]));
-        assert_eq!(error(both), "inputs 2 and 3 are both there, expected scales or sizes");
+        assert_eq!(error(both), "inputs 2 and 3 are both present, expected either scales or sizes");
         for scale in [0.0, -1.0, f32::NAN, f32::INFINITY] {
             let expected = format!("input 2 has the scale {scale}, expected more than 0");
             assert_eq!(error(resize(&[2], &x, scaled(&[scale]))), expected);
         }
-        assert_eq!(error(resize(&[2], &x, sized(&[-1]))), "input 3 is [-1], expected sizes from 0");
+        assert_eq!(
+            error(resize(&[2], &x, sized(&[-1]))),
+            "input 3 is [-1], expected sizes of at least 0"
+        );
         let none = error(resize::<f32>(&[0], &[], sized(&[2])));
         assert_eq!(
             none,
@@ -377,7 +378,7 @@ mod tests {
         let run = resize(&[2], &x, sized(&[4])).int("antialias", 1);
         assert_eq!(
             error(run),
-            "parameter \"antialias\" is 1, expected 0 for mode \"nearest\", which has no filter"
+            "parameter \"antialias\" is 1, expected 0, because mode \"nearest\" has no filter"
         );
         let run = resize(&[2], &x, sized(&[4])).ints("axes", &[1]);
         assert_eq!(error(run), "parameter \"axes\" is [1], expected different axes of rank 1");

@@ -72,10 +72,10 @@ impl Movement for ReverseSequence {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let (x, dims) = (inputs.get_bits::<B>(0)?, inputs.shape(0)?);
         let lens = Indices::get(&inputs, 1)?;
-        let &[outer, middle, ref behind @ ..] = dims else {
+        let &[outer, middle, ref after @ ..] = dims else {
             return Err(ExecError::bad_value(0, 0));
         };
-        let inner: usize = behind.iter().product();
+        let inner: usize = after.iter().product();
         let (steps, batch) = if self.time_axis == 0 { (outer, middle) } else { (middle, outer) };
         if lens.len() != batch {
             return Err(ExecError::bad_value(lens.len() as i64, 0));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_mean_nothing_are_refused() {
+    fn invalid_lengths_are_refused() {
         assert_eq!(bench_with(&[3, 0]).error(), ExecError::bad_value(3, 0).to_string());
         assert_eq!(bench_with(&[0, -1]).error(), ExecError::bad_value(-1, 1).to_string());
         let error = bench_with(&[1]).error();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn many_steps_are_shared_out() {
+    fn steps_are_divided_among_threads() {
         let x: Vec<i32> = (0..600 * 4 * 31).collect();
         let lens: Vec<i64> = vec![600, 300, 1, 0];
         let run = bench("ReverseSequence").threads(3).input(tensor(&[600, 4, 31], &x));

@@ -43,7 +43,7 @@ struct Scaled(f32);
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 impl Map2 for Scaled {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, x: S::F, scale: S::F) -> S::F {
+    fn apply<S: Simd>(self, s: S, x: S::F, scale: S::F) -> S::F {
         s.mul(s.mul(x, s.splat(self.0)), scale)
     }
 }

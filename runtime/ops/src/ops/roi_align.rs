@@ -11,7 +11,7 @@ use crate::Def;
 use crate::family::region::{self, each_region, image_of};
 use crate::number::Number;
 
-pub(crate) const DEF: Def = Def::of::<RoiAlign>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<RoiAlign>(KERNELS);
 
 const TYPES: TypeSet = types::F32.or(types::F64);
 const KERNELS: &[KernelDef] = &[
@@ -50,7 +50,7 @@ impl Op for RoiAlign {
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let rule = Rule::of(cx)?;
+        let rule = Rule::read(cx)?;
         let (rois, indices) = (cx.input(1)?, cx.input(2)?);
         if indices.rank() != 1 || indices.shape().first() != rois.shape().first() {
             return Err(Error::new(format!(
@@ -85,7 +85,7 @@ struct Rule {
 }
 
 impl Rule {
-    fn of(node: &Node<'_>) -> Result<Self, Error> {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
         let mode = match node.text("mode")? {
             "avg" => Mode::Mean,
             "max" => Mode::Largest,
@@ -124,11 +124,11 @@ impl Rule {
 
     /// Returns the start of a region along an axis, and the size of its cells in elements.
     fn cells_along<T: Number>(&self, [start, end]: [T; 2], axis: usize) -> [T; 2] {
-        let of = |at: T| at.mul(T::of(self.scale)).sub(T::of(self.offset));
-        let (start, one) = (of(start), T::of(1.0));
-        let len = of(end).sub(start);
+        let scaled = |at: T| at.mul(T::from_f64(self.scale)).sub(T::from_f64(self.offset));
+        let (start, one) = (scaled(start), T::from_f64(1.0));
+        let len = scaled(end).sub(start);
         let len = if self.is_widened && len < one { one } else { len };
-        [start, len.div(T::of(self.cells[axis] as f64))]
+        [start, len.div(T::from_f64(self.cells[axis] as f64))]
     }
 
     /// Returns the cells and samples of a region along one axis.
@@ -177,12 +177,12 @@ const BLOCK: usize = 16;
 
 struct Aligned<T> {
     rule: Rule,
-    of: PhantomData<fn() -> T>,
+    scaled: PhantomData<fn() -> T>,
 }
 
 impl<T: Number + Element> Kernel for Aligned<T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { rule: Rule::of(cx)?, of: PhantomData })
+        Ok(Self { rule: Rule::read(cx)?, scaled: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -239,7 +239,7 @@ fn of_cell<T: Number>(
         let taps = rows.zip(across.taps(col, at % across.samples));
         let weighed = taps.map(|(rows, cols)| {
             let [a, b] = rows.map(|(row, by)| {
-                cols.map(|(col, weight)| (row * across.extent + col, T::of(by * weight)))
+                cols.map(|(col, weight)| (row * across.extent + col, T::from_f64(by * weight)))
             });
             [a[0], a[1], b[0], b[1]]
         });
@@ -260,7 +260,7 @@ fn of_cell<T: Number>(
         is_first = false;
     }
     if let Mode::Mean = mode {
-        let count = T::of((down.samples * across.samples).max(1) as f64);
+        let count = T::from_f64((down.samples * across.samples).max(1) as f64);
         for sum in &mut result {
             *sum = sum.div(count);
         }
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_of_a_cell_are_counted_in_the_type_of_regions() {
+    fn sample_counts_are_computed_in_the_type_of_regions() {
         // 3.9 - 0.9 is 3 in f32, and slightly more in f64: 3 samples or 4.
         let [start, end] = [0.9f32, 3.9];
         let with = |samples: i64| {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_is_of_weighed_neighbours() {
+    fn max_mode_takes_the_largest_weighted_neighbour() {
         let y = square([1.0, 1.0, 2.0, 2.0]).text("mode", "max").int("sampling_ratio", 1).one();
         assert_near(&y.values::<f32>(), &[5.0, 21.0], 1e-6);
         let y = square([0.5, 0.5, 3.5, 3.5]).text("mode", "max").int("sampling_ratio", 1).one();
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_beyond_the_image_are_zeros() {
+    fn samples_outside_of_the_image_are_zeros() {
         for place in [[9.0, 9.0, 12.0, 12.0], [f32::NAN; 4]] {
             let y = square(place).one().values::<f32>();
             assert_near_constant(&y, &[0.0, 0.0], 0.0, "no sample is in the image");
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_and_channels_are_shared_out() {
+    fn regions_and_channels_are_divided_among_threads() {
         let x = noise(3 * 21 * 9 * 11);
         let rois: Vec<f32> =
             noise(7 * 2).chunks(2).flat_map(|at| [at[0] + 2.0, at[1] + 2.0, 8.0, 7.0]).collect();
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_region_is_refused() {
+    fn invalid_regions_are_refused() {
         let run = bench("RoiAlign").input(tensor(&[1, 1, 2, 2], &[0f32; 4]));
         let three = run.clone().input(tensor(&[1, 3], &[0f32; 3]));
         assert_eq!(

@@ -10,7 +10,7 @@ use crate::family::argument::count;
 use crate::family::attention::rotate;
 use crate::family::partition::row_grain;
 
-pub(crate) const DEF: Def = Def::of::<RotaryEmbedding>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<RotaryEmbedding>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Turned>("RotaryEmbedding", Core::CPU).ports(&[
     input(0, types::F32).bounded(),
@@ -45,7 +45,7 @@ impl Op for RotaryEmbedding {
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let rule = Rule::of(cx)?;
+        let rule = Rule::read(cx)?;
         rule.check_angles(cx)?;
         let x = cx.input(X)?;
         cx.set_output(0, x)
@@ -67,7 +67,7 @@ struct Rule {
 }
 
 impl Rule {
-    fn of(node: &Node<'_>) -> Result<Self, Error> {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
         let x = node.input(X)?;
         let (packed, elements) = match *x.shape() {
             [_, _, _, elements] => (None, elements),
@@ -117,8 +117,8 @@ impl Rule {
         if fits && sin.shape() == cos.shape() {
             return Ok(());
         }
-        let of = if node.has_input(POSITIONS) { "positions" } else { "batch and length" };
-        let expected = format!("expected the {of} of {x} by {} angles", self.pairs);
+        let source = if node.has_input(POSITIONS) { "positions" } else { "batch and length" };
+        let expected = format!("expected the {source} of {x} by {} angles", self.pairs);
         Err(Error::new(format!("inputs {COS} and {SIN} are {cos} and {sin}, {expected}")))
     }
 }
@@ -127,7 +127,7 @@ struct Turned(Rule);
 
 impl Kernel for Turned {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Rule::of(cx).map(Self)
+        Rule::read(cx).map(Self)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -135,7 +135,8 @@ impl Kernel for Turned {
         let Self(rule) = self;
         let &Rule { packed, elements, pairs, is_interleaved } = rule;
         let (x, cos, sin) = (inputs.get(X)?, inputs.get(COS)?, inputs.get(SIN)?);
-        let given = if inputs.has(POSITIONS) { Some(inputs.get::<i64>(POSITIONS)?) } else { None };
+        let positions =
+            if inputs.has(POSITIONS) { Some(inputs.get::<i64>(POSITIONS)?) } else { None };
         let dims = inputs.shape(X)?;
         let ((Some(heads), &[batch, length, _]) | (None, &[batch, heads, length, _])) =
             (packed, dims)
@@ -143,15 +144,18 @@ impl Kernel for Turned {
             return Err(ExecError::bad_value(dims.len() as i64, X));
         };
         let known = cos.len() / pairs;
-        if given.map_or(known, <[i64]>::len) != batch * length || sin.len() != cos.len() {
+        if positions.map_or(known, <[i64]>::len) != batch * length || sin.len() != cos.len() {
             return Err(ExecError::bad_value(known as i64, COS));
         }
         let angles_of = |place: usize| {
-            let row = match given {
-                Some(given) => usize::try_from(given[place]).ok().filter(|&row| row < known),
+            let row = match positions {
+                Some(positions) => {
+                    usize::try_from(positions[place]).ok().filter(|&row| row < known)
+                }
                 None => Some(place),
             };
-            let refused = || ExecError::bad_value(given.map_or(0, |given| given[place]), place);
+            let refused =
+                || ExecError::bad_value(positions.map_or(0, |positions| positions[place]), place);
             let from = row.ok_or_else(refused)? * pairs;
             Ok([&cos[from..][..pairs], &sin[from..][..pairs]])
         };
@@ -281,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_turned_by_their_angles() {
+    fn pairs_are_rotated_by_their_angles() {
         for case in CASES {
             println!("{case:?}");
             let y = settled_on_any_threads(&case.bench_with());
@@ -290,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_that_have_no_angles_are_refused() {
+    fn positions_without_angles_are_refused() {
         let run = |positions: &[i64]| {
             let run = bench("RotaryEmbedding").input(tensor(&[1, 1, 2, 2], &[1f32; 4]));
             let run = run.input(tensor(&[3, 1], &[0f32; 3])).input(tensor(&[3, 1], &[1f32; 3]));
@@ -305,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn mismatched_inputs_are_refused() {
         let run = |dims: &[usize], angles: &[usize]| {
             let zeros = |dims: &[usize]| tensor(dims, &vec![0f32; dims.iter().product()]);
             let run = bench("RotaryEmbedding").input(zeros(dims));
@@ -319,7 +323,7 @@ mod tests {
         );
         assert_eq!(
             packed().int("num_heads", 0).error(),
-            "parameter \"num_heads\" is 0, expected a number above 0"
+            "parameter \"num_heads\" is 0, expected a positive integer"
         );
         assert_eq!(
             packed().int("num_heads", 4).error(),

@@ -27,7 +27,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn updates_take_the_place_of_elements() {
+    fn updates_replace_elements() {
         let run = bench("Scatter").input(tensor(&[1, 5], &[1f32, 2.0, 3.0, 4.0, 5.0]));
         let run = run.input(tensor(&[1, 2], &[1i64, -2])).input(tensor(&[1, 2], &[1.1f32, 2.1]));
         assert_eq!(run.int("axis", 1).one().values::<f32>(), [1.0, 1.1, 3.0, 2.1, 5.0]);

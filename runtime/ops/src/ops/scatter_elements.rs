@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_fall_along_an_axis() {
+    fn updates_apply_along_an_axis() {
         let data: Vec<u8> = (0..12).collect();
         let indices = tensor(&[2, 1, 2], &[-1i32, 0, 1, -2]);
         let run = bench("ScatterElements").input(tensor(&[2, 2, 3], &data)).input(indices);
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn several_updates_of_one_element_fall_in_order() {
+    fn updates_of_one_element_apply_in_order() {
         let run = |reduction: &str| {
             bench_with(&[1i8, 2, 3], &[1, -2, 1], &[100, 100, -7])
                 .text("reduction", reduction)
@@ -64,14 +64,14 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_every_type_are_combined() {
-        fn check<T: Element>(of: impl Fn(f32) -> T) {
+    fn every_type_is_combined() {
+        fn check<T: Element>(convert: impl Fn(f32) -> T) {
             for (reduction, expected) in [("add", 8.0), ("mul", 15.0), ("max", 5.0), ("min", 3.0)] {
-                let run =
-                    bench_with(&[of(3.0), of(1.0)], &[0], &[of(5.0)]).text("reduction", reduction);
+                let run = bench_with(&[convert(3.0), convert(1.0)], &[0], &[convert(5.0)])
+                    .text("reduction", reduction);
                 assert_eq!(
                     run.one().values::<T>(),
-                    [of(expected), of(1.0)],
+                    [convert(expected), convert(1.0)],
                     "{reduction} of {}",
                     T::DTYPE
                 );
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_stays() {
+    fn nan_is_propagated() {
         for reduction in ["add", "mul", "max", "min"] {
             let run = bench_with(&[f32::NAN, 1.0], &[0, 1], &[1.0, f32::NAN])
                 .text("reduction", reduction);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn many_rows_are_shared_out() {
+    fn rows_are_divided_among_threads() {
         let rows = 500;
         let data: Vec<i32> = (0..rows * 90).collect();
         let indices: Vec<i32> = (0..rows * 50).map(|i| i * 7 % 90).collect();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_those_of_the_data() {
+    fn bounds_come_from_the_data() {
         let bounded = |values: &[i64]| tensor(&[values.len()], values).bounded(&[Dim::UpTo(5)]);
         let run = bench("ScatterElements").input(bounded(&[1, 2, 3])).input(bounded(&[2, 0]));
         let y = run.input(bounded(&[7, 8])).one();

@@ -43,7 +43,7 @@ impl Scatter for ScatterNd {
         y: &mut [B],
     ) -> Result<(), ExecError> {
         let (indices, updates) = (Indices::get(inputs, 1)?, inputs.get_bits::<B>(2)?);
-        let tuples = Tuples::of(inputs.shape(0)?, inputs.shape(1)?, 0);
+        let tuples = Tuples::new(inputs.shape(0)?, inputs.shape(1)?, 0);
         if updates.len() != tuples.count * tuples.inner {
             return Err(ExecError::bad_value(updates.len() as i64, tuples.count));
         }
@@ -63,15 +63,15 @@ mod tests {
     use super::*;
     use crate::testing::{Bench, bench, tensor};
 
-    fn bench_with(indices: &[usize], of: &[i64], updates: &[usize]) -> Bench {
+    fn bench_with(indices: &[usize], index_values: &[i64], updates: &[usize]) -> Bench {
         let data: Vec<u16> = (0..6).collect();
         let values: Vec<u16> = (10..).take(updates.iter().product()).collect();
         let run = bench("ScatterND").input(tensor(&[3, 2], &data));
-        run.input(tensor(indices, of)).input(tensor(updates, &values))
+        run.input(tensor(indices, index_values)).input(tensor(updates, &values))
     }
 
     #[test]
-    fn updates_fall_on_slices_and_on_elements() {
+    fn updates_apply_to_slices_and_elements() {
         let y = bench_with(&[2, 1], &[-1, 0], &[2, 2]).one();
         assert_eq!(y.values::<u16>(), [12, 13, 2, 3, 10, 11]);
         let y = bench_with(&[1, 2, 2], &[0, 1, -2, -2], &[1, 2]).one();
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn several_updates_of_one_slice_fall_in_order() {
+    fn updates_of_one_slice_apply_in_order() {
         let run = || bench_with(&[2, 1], &[1, 1], &[2, 2]);
         assert_eq!(run().one().values::<u16>(), [0, 1, 12, 13, 4, 5]);
         let sum = run().text("reduction", "add").one();
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn bounded_updates_are_those_of_the_run() {
+    fn bounded_updates_are_read_in_the_run() {
         let data = tensor(&[3], &[1i64, 2, 3]);
         let indices = tensor(&[1, 1], &[2i64]).bounded(&[Dim::UpTo(4), Dim::Fixed(1)]);
         let updates = tensor(&[1], &[9i64]).bounded(&[Dim::UpTo(4)]);

@@ -48,19 +48,19 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn a_range_of_axes_is_cut_to_those_that_there_are() {
-        let of = |start: i64, end: Option<i64>| {
+    fn start_and_end_are_clamped_to_the_rank() {
+        let slice = |start: i64, end: Option<i64>| {
             let run = bench("Shape").input(tensor(&[2, 3, 4], &[0u8; 24])).int("start", start);
             let run = end.into_iter().fold(run, |run, end| run.int("end", end));
             run.one().values::<i64>()
         };
-        assert_eq!(of(0, None), [2, 3, 4]);
-        assert_eq!(of(1, Some(2)), [3]);
-        assert_eq!(of(-2, None), [3, 4]);
-        assert_eq!(of(0, Some(-1)), [2, 3]);
-        assert_eq!(of(-9, Some(9)), [2, 3, 4]);
-        assert_eq!(of(2, Some(1)), [0i64; 0]);
-        assert_eq!(of(i64::MIN, Some(i64::MAX)), [2, 3, 4]);
+        assert_eq!(slice(0, None), [2, 3, 4]);
+        assert_eq!(slice(1, Some(2)), [3]);
+        assert_eq!(slice(-2, None), [3, 4]);
+        assert_eq!(slice(0, Some(-1)), [2, 3]);
+        assert_eq!(slice(-9, Some(9)), [2, 3, 4]);
+        assert_eq!(slice(2, Some(1)), [0i64; 0]);
+        assert_eq!(slice(i64::MIN, Some(i64::MAX)), [2, 3, 4]);
     }
 
     #[test]
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bounded_extent_is_that_of_the_run() {
+    fn bounded_extents_are_read_in_the_run() {
         let x = tensor(&[1, 3], &[1.0f32, 2.0, 3.0]).bounded(&[Dim::Fixed(1), Dim::UpTo(7)]);
         assert_eq!(bench("Shape").input(x).one().values::<i64>(), [1, 3]);
     }

@@ -34,15 +34,15 @@ mod tests {
 
     #[test]
     fn elements_are_counted() {
-        let of = |dims: &[usize]| {
+        let size = |dims: &[usize]| {
             let x = tensor(dims, &vec![0u8; dims.iter().product()]);
             bench("Size").input(x).one().values::<i64>()
         };
-        assert_eq!([of(&[2, 3]), of(&[]), of(&[4, 0])], [[6], [1], [0]]);
+        assert_eq!([size(&[2, 3]), size(&[]), size(&[4, 0])], [[6], [1], [0]]);
     }
 
     #[test]
-    fn those_of_a_bounded_tensor_are_those_of_the_run() {
+    fn bounded_inputs_are_counted_in_the_run() {
         let x = tensor(&[2, 3], &[0i8; 6]).bounded(&[Dim::Fixed(2), Dim::UpTo(9)]);
         assert_eq!(bench("Size").input(x).one().values::<i64>(), [6]);
     }

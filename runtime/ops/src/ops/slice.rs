@@ -113,7 +113,7 @@ impl Movement for Slice {
         }
         let walks = &walks[..dims.len()];
         let y = outputs.take_bits::<B>(0)?;
-        Walks::of(walks.iter().copied()).copy(parallel, x, y, B::default())?;
+        Walks::new(walks.iter().copied()).copy(parallel, x, y, B::default())?;
         let mut extents = [0; MAX_RANK];
         extents.iter_mut().zip(walks).for_each(|(to, walk)| *to = walk.len);
         outputs.set_shape(0, &extents[..walks.len()])
@@ -123,10 +123,9 @@ impl Movement for Slice {
 impl Walked for Slice {
     fn walks(cx: &FinalizeCx<'_>) -> Result<Walks, Error> {
         let walks = known_walks(cx)?;
-        let walks =
-            walks.ok_or_else(|| Error::new("the cuts come with the run, expected constants"))?;
+        let walks = walks.ok_or_else(|| Error::new("starts, ends or steps are not constant"))?;
         tie_part(cx, walks.iter().copied())?;
-        Ok(Walks::of(walks.into_iter()))
+        Ok(Walks::new(walks.into_iter()))
     }
 }
 
@@ -136,9 +135,9 @@ fn known_walks(node: &Node<'_>) -> Result<Option<Vec<Walk>>, Error> {
     let axes = axes(node, &x)?;
     let cuts = constant_cuts(node)?.filter(|_| x.full_shape().is_fixed());
     Ok(cuts.map(|cuts| {
-        let of = |axis: usize| axes.iter().position(|&a| a == axis).and_then(|at| cuts.get(at));
+        let cut_of = |axis: usize| axes.iter().position(|&a| a == axis).and_then(|at| cuts.get(at));
         let walks = x.shape().iter().enumerate();
-        walks.map(|(axis, &extent)| walk(of(axis), extent)).collect()
+        walks.map(|(axis, &extent)| walk(cut_of(axis), extent)).collect()
     }))
 }
 
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_are_those_of_python_whenever_they_are_known() {
+    fn slices_match_python_for_constants_and_inputs() {
         for extent in [0, 1, 5] {
             for start in [-9, -5, -2, 0, 4, 9] {
                 for end in [i64::MIN, -6, -1, 0, 3, i64::MAX] {
@@ -292,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_shrink_with_what_is_cut() {
+    fn bounds_shrink_with_the_slice() {
         let list = |ints: &[i64]| tensor(&[ints.len()], ints);
         let x = tensor(&[3, 2], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0])
             .bounded(&[Dim::UpTo(6), Dim::Fixed(2)]);
@@ -302,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn large_slices_are_shared_out() {
+    fn large_slices_are_divided_among_threads() {
         let (rows, cols) = (700, 300);
         let x: Vec<i32> = (0..rows * cols).collect();
         let list = |ints: &[i64]| tensor(&[ints.len()], ints);
@@ -315,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_that_mean_nothing_are_refused() {
+    fn invalid_slices_are_refused() {
         let run = bench_with(3, [0, 3, 0]);
         assert_eq!(run.error(), ExecError::bad_value(0, 0).to_string());
         let list = |ints: &[i64]| tensor(&[ints.len()], ints);

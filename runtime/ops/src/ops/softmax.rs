@@ -45,7 +45,7 @@ impl LaneNorm for Softmax {
 impl LaneGpu for Softmax {
     const OPENCL: &'static str = "exp(x - most) / sum";
 
-    fn of(x: f32, most: f32, sum: f32) -> f32 {
+    fn normalize(x: f32, most: f32, sum: f32) -> f32 {
         (x - most).exp() / sum
     }
 }
@@ -55,7 +55,7 @@ mod tests {
     use crate::testing::{assert_near, bench, tensor};
 
     #[test]
-    fn large_numbers_do_not_overflow() {
+    fn large_values_do_not_overflow() {
         let y = bench("Softmax").input(tensor(&[1, 2], &[1e4f32, 1e4 - 1.0])).one();
         let first = 1.0 / (1.0 + (-1f64).exp());
         assert_near(&y.values::<f32>(), &[first, 1.0 - first], 1e-6);

@@ -37,12 +37,12 @@ impl Movement for SpaceToDepth {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
-        let shape = Blocks::of(cx, &x)?.to_depth(&x)?;
+        let shape = Blocks::read(cx, &x)?.to_depth(&x)?;
         cx.set_output(0, x.with_shape(shape))
     }
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let Blocks { size, images: [n, c, h, w] } = Blocks::of(cx, &cx.input(0)?)?;
+        let Blocks { size, images: [n, c, h, w] } = Blocks::read(cx, &cx.input(0)?)?;
         let shape = vec![n, c, h / size, size, w / size, size];
         Ok(Self(Permutation { shape, perm: vec![0, 3, 5, 1, 2, 4] }))
     }

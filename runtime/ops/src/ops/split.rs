@@ -150,7 +150,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn bounded_rows_are_those_of_the_run() {
+    fn bounded_rows_are_read_in_the_run() {
         use udo_api::Dim::{Fixed, UpTo};
 
         let x = tensor(&[2, 3], &[1u8, 2, 3, 4, 5, 6]).bounded(&[UpTo(5), Fixed(3)]);

@@ -18,10 +18,10 @@ impl View for Squeeze {
     const PORTS: [&'static str; 2] = ["data", "squeezed"];
     const ARGUMENT: Option<IntsArgument> = Some(AXES);
     const EXAMPLES: &'static [Example] = &[
-        Example::of(&[1, 2, 1, 3, 1], &[2, 3]),
-        Example::of(&[1, 2, 1, 3, 1], &[2, 1, 3]).argument(&[-1, 0]),
-        Example::of(&[2, 1], &[2, 1]).argument(&[]),
-        Example::of(&[1, 1], &[]),
+        Example::new(&[1, 2, 1, 3, 1], &[2, 3]),
+        Example::new(&[1, 2, 1, 3, 1], &[2, 1, 3]).argument(&[-1, 0]),
+        Example::new(&[2, 1], &[2, 1]).argument(&[]),
+        Example::new(&[1, 1], &[]),
     ];
 
     fn shape(node: &Node<'_>, x: &TensorDesc) -> Result<Shape, Error> {
@@ -30,7 +30,7 @@ impl View for Squeeze {
             resolve_axes(&axes, dims.len())
                 .filter(|dropped| dropped.iter().all(|&axis| dims[axis].exact() == Some(1)))
                 .ok_or_else(|| {
-                    Error::new(format!("axes {axes:?} of {x} are not axes of one element"))
+                    Error::new(format!("axes {axes:?} of {x} are not distinct axes of extent 1"))
                 })?
         } else {
             if let Some(axis) = dims.iter().position(|dim| dim.exact().is_none()) {
@@ -39,8 +39,8 @@ impl View for Squeeze {
             }
             (0..dims.len()).filter(|&axis| dims[axis].exact() == Some(1)).collect()
         };
-        let kept = dims.iter().enumerate().filter(|(axis, _)| !dropped.contains(axis));
-        Shape::of_dims(&kept.map(|(_, &dim)| dim).collect::<Vec<_>>())
+        let remaining = dims.iter().enumerate().filter(|(axis, _)| !dropped.contains(axis));
+        Shape::of_dims(&remaining.map(|(_, &dim)| dim).collect::<Vec<_>>())
     }
 }
 
@@ -49,11 +49,14 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn only_axes_of_one_element_can_go() {
+    fn only_axes_of_extent_one_are_removed() {
         for axes in [[0, 1], [0, 0], [2, 0]] {
             let run = bench("Squeeze").input(tensor(&[1, 2], &[1f32; 2]));
             let error = run.constant(tensor(&[2], &axes)).error();
-            assert_eq!(error, format!("axes {axes:?} of f32[1,2] are not axes of one element"));
+            assert_eq!(
+                error,
+                format!("axes {axes:?} of f32[1,2] are not distinct axes of extent 1")
+            );
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::Def;
 use crate::family::argument::IntsArgument;
 use crate::family::signal::{Line, Transform, TransformSpec};
 
-pub(crate) const DEF: Def = Def::of::<Stft>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Stft>(KERNELS);
 
 const TYPES: TypeSet = types::F32.or(types::F64);
 
@@ -44,7 +44,7 @@ impl Op for Stft {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
-        let Cut { spec, step } = Cut::of(cx)?;
+        let Cut { spec, step } = Cut::read(cx)?;
         let dims: Vec<Dim> = x.full_shape().iter().collect();
         let len = dims[1].bound();
         if dims[1].exact().is_some() && len < spec.len {
@@ -72,7 +72,7 @@ struct Cut {
 }
 
 impl Cut {
-    fn of(node: &Node<'_>) -> Result<Self, Error> {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
         let x = node.input(0)?;
         let parts = match *x.shape() {
             [_, _] | [_, _, 1] => 1,
@@ -98,9 +98,7 @@ impl Cut {
             )));
         }
         if len == 0 {
-            return Err(Error::new(
-                "frames have no length, expected one that is known before the run",
-            ));
+            return Err(Error::new("the frame length is missing or not known before the run"));
         }
         let is_half = node.flag("onesided")?;
         Ok(Self { spec: TransformSpec { len, parts, is_inverse: false, is_half }, step })
@@ -114,7 +112,7 @@ fn positive(argument: IntsArgument, found: &[i64]) -> Result<usize, Error> {
         _ => None,
     }
     .ok_or_else(|| {
-        Error::new(format!("input {input}, the {what}, is {found:?}, expected one number above 0"))
+        Error::new(format!("input {input}, the {what}, is {found:?}, expected one positive number"))
     })
 }
 
@@ -125,9 +123,9 @@ struct Frames<T> {
 
 impl<T: Lane + Element> Kernel for Frames<T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let cut = Cut::of(cx)?;
+        let cut = Cut::read(cx)?;
         let count = cx.output(0)?.shape().iter().take(2).product();
-        Ok(Self { cut, transform: Transform::of(cx, cut.spec, count)? })
+        Ok(Self { cut, transform: Transform::new(cx, cut.spec, count)? })
     }
 
     fn workspace(&self) -> Workspace {
@@ -192,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_transformed_under_the_window() {
+    fn frames_are_windowed_and_transformed() {
         check(1000, 40, 16, 40, 1);
         check(300, 40, 50, 33, 0);
         check(200, 25, 7, 25, 1);
@@ -211,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bounded_signal_has_the_frames_of_the_run() {
+    fn bounded_signals_are_framed_in_the_run() {
         let dims = [Dim::Fixed(1), Dim::UpTo(20), Dim::Fixed(1)];
         let x = |len| tensor(&[1, len, 1], &noise(len)).bounded(&dims);
         let run = |len| stft(x(len), 3, Some(&[0.5; 8])).one();
@@ -220,12 +218,12 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_frames_is_refused() {
+    fn invalid_frames_are_refused() {
         let x = || tensor(&[1, 4], &[0f32; 4]);
         let error = stft(x(), 1, Some(&[1.0; 5])).error();
         assert_eq!(error, "input 0 is f32[1,4], which is shorter than a frame of 5");
         let error = stft(x(), 0, None).error();
-        assert_eq!(error, "input 1, the step, is [0], expected one number above 0");
+        assert_eq!(error, "input 1, the step, is [0], expected one positive number");
         let error = stft(x(), 1, Some(&[1.0; 3])).constant(tensor(&[], &[2i64])).error();
         assert_eq!(
             error,
@@ -238,6 +236,6 @@ mod tests {
         );
         let x = x().bounded(&[Dim::Fixed(1), Dim::UpTo(9)]);
         let error = stft(x, 1, None).error();
-        assert_eq!(error, "frames have no length, expected one that is known before the run");
+        assert_eq!(error, "the frame length is missing or not known before the run");
     }
 }

@@ -20,7 +20,7 @@ impl Pairs for Sub {
     const F64: fn(f64, f64) -> f64 = |a, b| a - b;
 
     #[inline]
-    fn of<T: Number>(a: T, b: T) -> T {
+    fn apply<T: Number>(a: T, b: T) -> T {
         a.sub(b)
     }
 

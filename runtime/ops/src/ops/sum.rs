@@ -22,7 +22,7 @@ impl Pairs for Sum {
     const F64: fn(f64, f64) -> f64 = |a, b| a + b;
 
     #[inline]
-    fn of<T: Number>(a: T, b: T) -> T {
+    fn apply<T: Number>(a: T, b: T) -> T {
         a.add(b)
     }
 

@@ -50,7 +50,7 @@ impl Scatter for TensorScatter {
         let (cache, update) = (node.input(0)?, node.input(1)?);
         let axis = node.axis("axis", cache.rank())?;
         if axis == 0 {
-            return Err(Error::new("parameter \"axis\" is that of the batch"));
+            return Err(Error::new("parameter \"axis\" is 0, the batch axis"));
         }
         let mut extents = update.shape().iter().zip(cache.shape()).enumerate();
         let fits =
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_written_from_where_each_sequence_is() {
+    fn steps_are_written_at_each_sequence_position() {
         let y = bench_with(&[0, 2]).one().values::<i32>();
         assert_eq!(y, [1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0, 5, 6, 7, 8]);
         let y = bench_with(&[3, 5]).text("mode", "circular").one().values::<i32>();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn mismatched_inputs_are_refused() {
         let error = bench_with(&[0, 3]).error();
         assert_eq!(error, ExecError::bad_value(3, 1).to_string());
         let error = bench_with(&[-1, 0]).error();
@@ -147,7 +147,7 @@ mod tests {
         let error = bench_with(&[0]).error();
         assert_eq!(error, "input 2 is i64[1], expected one index for each of [2]");
         let error = bench_with(&[0, 0]).int("axis", 0).error();
-        assert_eq!(error, "parameter \"axis\" is that of the batch");
+        assert_eq!(error, "parameter \"axis\" is 0, the batch axis");
         let error = bench_with(&[0, 0]).int("axis", 2).error();
         let expected = "no more than i32[2,4,2] along axis 2, and the same else";
         assert_eq!(error, format!("input 1 is i32[2,2,2], expected {expected}"));

@@ -72,7 +72,7 @@ impl Movement for Tile {
     fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let (x, dims) = (inputs.get_bits::<B>(0)?, inputs.shape(0)?);
-        let walks = Walks::of(self.walks(dims));
+        let walks = Walks::new(self.walks(dims));
         walks.copy(parallel, x, outputs.take_bits::<B>(0)?, B::default())?;
         let mut extents = [0; MAX_RANK];
         extents.iter_mut().zip(self.walks(dims)).for_each(|(to, walk)| *to = walk.len);
@@ -82,7 +82,7 @@ impl Movement for Tile {
 
 impl Walked for Tile {
     fn walks(cx: &FinalizeCx<'_>) -> Result<Walks, Error> {
-        Ok(Walks::of(Self::plan(cx)?.walks(cx.input(0)?.shape())))
+        Ok(Walks::new(Self::plan(cx)?.walks(cx.input(0)?.shape())))
     }
 }
 
@@ -113,13 +113,13 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn large_results_are_shared_out() {
+    fn large_outputs_are_divided_among_threads() {
         let x: Vec<i32> = (0..3 * 5 * 2).collect();
         let run = bench("Tile").threads(3).input(tensor(&[3, 5, 2], &x));
         let y = run.constant(tensor(&[3], &[7i64, 3001, 2])).one();
         assert_eq!(y.dims(), [21, 15005, 4]);
-        let of = |at: i32| at / (15005 * 4) % 3 * 10 + at / 4 % 5 * 2 + at % 2;
-        assert!(y.values::<i32>() == (0..21 * 15005 * 4).map(of).collect::<Vec<_>>());
+        let source_of = |at: i32| at / (15005 * 4) % 3 * 10 + at / 4 % 5 * 2 + at % 2;
+        assert!(y.values::<i32>() == (0..21 * 15005 * 4).map(source_of).collect::<Vec<_>>());
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_count_for_each_axis() {
+    fn repeats_have_one_count_per_axis() {
         for repeats in [&[2i64][..], &[1, -1]] {
             let run = bench("Tile").input(tensor(&[1, 2], &[1u8, 2]));
             let error = run.constant(tensor(&[repeats.len()], repeats)).error();

@@ -10,7 +10,7 @@ use crate::family::axes::AxisSplit;
 use crate::family::partition::GRAIN;
 use crate::family::select::{Ranked, TopGpu, least, positions_fit};
 
-pub(crate) const DEF: Def = Def::of::<TopK>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<TopK>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[
     KernelDef::new::<Best>("TopK", Core::CPU).ports(&[
@@ -69,7 +69,7 @@ struct Best {
     /// Blocks processed concurrently, each with an entry per element of the axis.
     parts: usize,
     /// The u64 words that the entries of a part take.
-    room: usize,
+    capacity: usize,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
 
@@ -81,12 +81,12 @@ impl Kernel for Best {
         positions_fit(len)?;
         let (run, width) = of_any!(x.dtype(), T => (Self::execute_of::<T> as _, width::<T>()))?;
         let parts = if x.len() < GRAIN { 1 } else { cx.threads().min(outer).max(1) };
-        let room = len * width;
-        Ok(Self { axis, is_greatest: cx.flag("largest")?, parts, room, run })
+        let capacity = len * width;
+        Ok(Self { axis, is_greatest: cx.flag("largest")?, parts, capacity, run })
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::for_elements::<u64>(self.parts.saturating_mul(self.room))
+        Workspace::of::<u64>(self.parts.saturating_mul(self.capacity))
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -107,7 +107,7 @@ impl Best {
         let k = count_of(requested, len).ok_or(ExecError::bad_value(requested, 0))?;
         let values = io.outputs.take::<T>(0)?;
         let indices = io.outputs.take::<i64>(1)?;
-        let entries = io.scratch.take::<u64>(self.parts * self.room)?;
+        let entries = io.scratch.take::<u64>(self.parts * self.capacity)?;
         let (values, indices) =
             (&mut values[..outer * k * inner], &mut indices[..outer * k * inner]);
         let blocks = outer.div_ceil(self.parts);
@@ -116,7 +116,7 @@ impl Best {
             indices,
             blocks * block,
             entries,
-            self.room,
+            self.capacity,
             |part, indices, entries| {
                 for (at, indices) in indices.chunks_exact_mut(block).enumerate() {
                     let x = &x[(part * blocks + at) * len * inner..][..len * inner];
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_come_in_order_with_their_positions() {
+    fn the_best_are_sorted_with_their_positions() {
         let x = tensor(&[2, 4], &[1f32, 4.0, 4.0, -3.0, f32::NAN, 0.0, 8.0, -0.0]);
         for core in [Core::CPU, Core::GPU] {
             let y = top(x.clone(), 3).on(core).all();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_are_shared_out() {
+    fn lanes_are_divided_among_threads() {
         let (dims, k) = ([70, 301, 3], 17);
         let x = noise(dims.iter().product());
         let run = bench("TopK").input(tensor(&dims, &x)).int("axis", 1);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_only_a_run_says_bounds_the_outputs() {
+    fn outputs_are_bounded_if_k_is_computed() {
         let x = tensor(&[2, 3], &[3i32, 1, 2, 6, 5, 4]);
         let run = |k| bench("TopK").input(x.clone()).input(tensor(&[1], &[k])).outputs(2);
         let y = run(2i64).all();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn none_are_wanted_or_there() {
+    fn k_zero_and_empty_axes_give_empty_outputs() {
         for (dims, axis) in [([70, 301, 3], 1), ([4, 2, 3], 0), ([2, 0, 3], 1), ([0, 5, 3], 1)] {
             let x = tensor(&dims, &noise(dims.iter().product()));
             let run = bench("TopK").input(x).int("axis", axis).outputs(2).threads(3);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_there_are_is_refused() {
+    fn k_above_the_extent_is_refused() {
         let run = |k: &[i64]| {
             let x = tensor(&[2], &[1f32, 2.0]);
             bench("TopK").input(x).constant(tensor(&[k.len()], k)).outputs(2).error()

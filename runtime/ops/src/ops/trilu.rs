@@ -66,7 +66,7 @@ impl Movement for Trilu {
                 // it.
                 let diagonal = ((first + at) % rows) as i64;
                 let column = |at: i64| usize::try_from(at.max(0)).map_or(cols, |at| at.min(cols));
-                let (zeros, kept) = if self.keeps_upper {
+                let (zeros, copied) = if self.keeps_upper {
                     let from = column(diagonal.saturating_add(k));
                     (0..from, from..cols)
                 } else {
@@ -74,7 +74,7 @@ impl Movement for Trilu {
                     (to..cols, 0..to)
                 };
                 y[zeros].fill(B::default());
-                y[kept.clone()].copy_from_slice(&x[kept]);
+                y[copied.clone()].copy_from_slice(&x[copied]);
             }
             Ok(())
         })?;
@@ -115,7 +115,7 @@ impl GpuKernel for OnGpu {
         let k = match cx.constant_ints(1)?.as_deref() {
             Some(&[k]) => k,
             None if !cx.has_input(1) => 0,
-            _ => return Err(Error::new("input 1 comes with the run, expected a constant")),
+            _ => return Err(Error::new("input 1 is not constant")),
         };
         // Beyond the matrix, `k` keeps all elements or none.
         let k = k.clamp(-(rows as i64) - 1, cols as i64 + 1);
@@ -154,7 +154,7 @@ mod tests {
     use crate::testing::{Bench, bench, tensor};
 
     #[test]
-    fn a_triangle_of_each_matrix_is_kept() {
+    fn one_triangle_of_each_matrix_is_copied() {
         let x: Vec<i32> = (1..=2 * 3 * 4).collect();
         for upper in [0, 1] {
             for k in [i64::MIN, -4, -3, -2, -1, 0, 1, 2, 3, 4, i64::MAX] {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn large_matrices_are_shared_out() {
+    fn large_matrices_are_divided_among_threads() {
         let x = vec![1u8; 500 * 300];
         let run = bench("Trilu").threads(3).input(tensor(&[500, 300], &x)).int("upper", 0);
         let y = run.one().values::<u8>();
@@ -186,12 +186,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_matrix_is_refused() {
-        let given = |dims: &[usize]| -> Bench {
+    fn only_matrices_are_accepted() {
+        let bench_with = |dims: &[usize]| -> Bench {
             bench("Trilu").input(tensor(dims, &vec![0u8; dims.iter().product()]))
         };
-        assert_eq!(given(&[2]).error(), "input 0 is u8[2], expected matrices");
-        let error = given(&[2, 2]).input(tensor(&[2], &[0i64, 1])).error();
+        assert_eq!(bench_with(&[2]).error(), "input 0 is u8[2], expected matrices");
+        let error = bench_with(&[2, 2]).input(tensor(&[2], &[0i64, 1])).error();
         assert_eq!(error, "input 1 is i64[2], expected one element");
     }
 }

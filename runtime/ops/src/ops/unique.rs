@@ -12,7 +12,7 @@ use crate::Def;
 use crate::family::axes::AxisSplit;
 use crate::family::select::{Ranked, positions_fit};
 
-pub(crate) const DEF: Def = Def::of::<Unique>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Unique>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Groups>("Unique", Core::CPU).ports(&[
     input(0, types::ANY).bounded(),
@@ -67,7 +67,7 @@ struct Groups {
     axis: Option<usize>,
     is_sorted: bool,
     /// The most slices.
-    room: usize,
+    capacity: usize,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
 
@@ -75,14 +75,14 @@ impl Kernel for Groups {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
         let axis = if cx.has_param("axis") { Some(cx.axis("axis", x.rank())?) } else { None };
-        let room = split(x.shape(), axis).len;
-        positions_fit(room)?;
+        let capacity = split(x.shape(), axis).len;
+        positions_fit(capacity)?;
         let run = of_any!(x.dtype(), T => Self::execute_of::<T>)?;
-        Ok(Self { axis, is_sorted: cx.flag("sorted")?, room, run })
+        Ok(Self { axis, is_sorted: cx.flag("sorted")?, capacity, run })
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::for_elements::<u32>(self.room).and::<u32>(self.room).and::<u32>(self.room)
+        Workspace::of::<u32>(self.capacity).and::<u32>(self.capacity).and::<u32>(self.capacity)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -103,9 +103,9 @@ impl Groups {
         let (x, dims) = (io.inputs.get::<T>(0)?, io.inputs.shape(0)?);
         let split @ AxisSplit { outer, len, inner } = split(dims, self.axis);
         let [order, groups, places] = [
-            io.scratch.take::<u32>(self.room)?,
-            io.scratch.take::<u32>(self.room)?,
-            io.scratch.take::<u32>(self.room)?,
+            io.scratch.take::<u32>(self.capacity)?,
+            io.scratch.take::<u32>(self.capacity)?,
+            io.scratch.take::<u32>(self.capacity)?,
         ];
         let (order, groups, places) = (&mut order[..len], &mut groups[..len], &mut places[..len]);
         (0..).zip(&mut *order).for_each(|(at, slot)| *slot = at);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_come_in_order_or_as_they_are_met() {
+    fn elements_are_sorted_or_in_order_of_occurrence() {
         let run =
             || bench("Unique").input(tensor(&[2, 3], &[2f32, 1.0, 1.0, 3.0, 4.0, 3.0])).outputs(4);
         let y = run().all();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_one_and_so_are_nans() {
+    fn signed_zeros_are_equal_and_so_are_nans() {
         let x = [0.0f64, f64::NAN, -0.0, -f64::NAN];
         let y = bench("Unique").input(tensor(&[4], &x)).outputs(4).all();
         assert_eq!(ints(&y), [vec![0, 1], vec![0, 1, 0, 1], vec![2, 2]]);

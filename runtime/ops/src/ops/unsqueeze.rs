@@ -18,11 +18,11 @@ impl View for Unsqueeze {
     const PORTS: [&'static str; 2] = ["data", "expanded"];
     const ARGUMENT: Option<IntsArgument> = Some(AXES);
     const EXAMPLES: &'static [Example] = &[
-        Example::of(&[2, 3], &[1, 2, 3]).argument(&[0]),
-        Example::of(&[2, 3], &[2, 1, 3]).argument(&[1]),
-        Example::of(&[2, 3], &[1, 2, 3, 1]).argument(&[-1, 0]),
-        Example::of(&[2, 3], &[2, 1, 3, 1]).argument(&[3, 1]),
-        Example::of(&[2, 3], &[2, 3]).argument(&[]),
+        Example::new(&[2, 3], &[1, 2, 3]).argument(&[0]),
+        Example::new(&[2, 3], &[2, 1, 3]).argument(&[1]),
+        Example::new(&[2, 3], &[1, 2, 3, 1]).argument(&[-1, 0]),
+        Example::new(&[2, 3], &[2, 1, 3, 1]).argument(&[3, 1]),
+        Example::new(&[2, 3], &[2, 3]).argument(&[]),
     ];
 
     fn shape(node: &Node<'_>, x: &TensorDesc) -> Result<Shape, Error> {
@@ -45,7 +45,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn axes_that_are_none_or_twice_there_are_refused() {
+    fn missing_and_repeated_axes_are_refused() {
         for axes in [[0, 0], [0, -4], [4, 0], [-5, 0], [i64::MIN, 0]] {
             let run = bench("Unsqueeze").input(tensor(&[1, 1], &[1f32]));
             let error = run.constant(tensor(&[2], &axes)).error();

@@ -15,7 +15,7 @@ impl Ternary for Where {
     const OPENCL: &'static str = "c ? a : b";
 
     #[inline]
-    fn of<T: Element>(c: bool, a: T, b: T) -> T {
+    fn apply<T: Element>(c: bool, a: T, b: T) -> T {
         if c { a } else { b }
     }
 }

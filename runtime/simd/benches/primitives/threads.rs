@@ -30,10 +30,10 @@ pub(crate) fn run(summary: &mut Summary) {
         [(); PASSES].map(|()| SHAPES.map(|shape| [floats(&pool, shape), quantized(&pool, shape)]));
     let mut figures = Vec::new();
     for (i, (n, m, k)) in SHAPES.into_iter().enumerate() {
-        for (j, of) in ["f32", "u8"].into_iter().enumerate() {
+        for (j, dtype) in ["f32", "u8"].into_iter().enumerate() {
             let mut figure = passes.map(|pass| pass[i][j]);
             figure.sort_by(f64::total_cmp);
-            let name = format!("{of} {n}x{m}x{k}");
+            let name = format!("{dtype} {n}x{m}x{k}");
             println!("  {name:<44} {:>9.2} x", figure[PASSES / 2]);
             figures.push(figure[PASSES / 2]);
         }
@@ -45,7 +45,7 @@ pub(crate) fn run(summary: &mut Summary) {
 /// Prints the microseconds until both threads work, with the worker awake and asleep.
 fn wakes(pool: &Pool) {
     for (name, pause) in [("awake", Duration::ZERO), ("asleep", Duration::from_millis(1))] {
-        let mut times: Vec<f64> = (0..201).map(|_| meet(pool, pause)).collect();
+        let mut times: Vec<f64> = (0..201).map(|_| measure_meeting(pool, pause)).collect();
         times.sort_by(f64::total_cmp);
         let name = format!("both threads at work, the worker {name}");
         println!("  {name:<44} {:>9.1} us", times[times.len() / 2]);
@@ -53,7 +53,7 @@ fn wakes(pool: &Pool) {
 }
 
 /// Returns the microseconds of a parallel loop whose two calls wait for each other, after a pause.
-fn meet(pool: &Pool, pause: Duration) -> f64 {
+fn measure_meeting(pool: &Pool, pause: Duration) -> f64 {
     let from = Instant::now();
     while from.elapsed() < pause {
         std::hint::spin_loop();

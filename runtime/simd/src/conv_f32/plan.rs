@@ -42,7 +42,7 @@ pub struct Plan {
 impl Plan {
     /// Plans for the instruction set in use; `None` if sizes overflow, or there are more pixels than a table can index.
     pub fn new(shape: &Shape) -> Option<Self> {
-        Self::of(narrow(shape.outputs), shape)
+        Self::with_kernels(narrow(shape.outputs), shape)
     }
 
     /// Packs weights in ONNX's order for every [`Plan::new`] with these groups, outputs and channels per group, and
@@ -66,7 +66,7 @@ impl Plan {
     }
 
     /// Plans for these micro-kernels.
-    pub fn of(kernels: &'static MicroKernels, shape: &Shape) -> Option<Self> {
+    pub fn with_kernels(kernels: &'static MicroKernels, shape: &Shape) -> Option<Self> {
         let Shape { window, channels, outputs, groups } = *shape;
         let taps = window.taps()?;
         let all_channels = groups.checked_mul(channels)?;
@@ -194,9 +194,9 @@ impl Plan {
                 continue;
             };
             let (before, rest) = out.split_at_mut(pads[2].min(width) * channels);
-            let (pixels, behind) = rest.split_at_mut(inside * channels);
+            let (pixels, after) = rest.split_at_mut(inside * channels);
             before.fill(0.0);
-            behind.fill(0.0);
+            after.fill(0.0);
             let from = &image[(plane * input[1] + line) * input[2] * strides[0]..];
             dispatch(isa, Pixels { from, strides, channels, to: pixels });
         }

@@ -117,13 +117,13 @@ impl Memory {
         let (lda, ldc, ld_residual) = (inputs + gap, outputs + gap, outputs + 2 * gap);
         let weights = kernel.iter().product::<usize>() * inputs * shape.outputs;
         Self {
-            a: Guarded::of(&noise(len(input, inputs, lda))),
+            a: Guarded::at_end(&noise(len(input, inputs, lda))),
             lda,
-            weights: Guarded::of(&noise(weights)),
-            bias: Guarded::of(&noise(outputs)),
-            residual: Guarded::of(&noise(len(output, outputs, ld_residual))),
+            weights: Guarded::at_end(&noise(weights)),
+            bias: Guarded::at_end(&noise(outputs)),
+            residual: Guarded::at_end(&noise(len(output, outputs, ld_residual))),
             ld_residual,
-            c: Guarded::of(&vec![UNTOUCHED; len(output, outputs, ldc)]),
+            c: Guarded::at_end(&vec![UNTOUCHED; len(output, outputs, ldc)]),
             ldc,
         }
     }
@@ -182,13 +182,13 @@ fn parts(len: usize, count: usize) -> Vec<std::ops::Range<usize>> {
 }
 
 fn check(kernels: &'static gemm_f32::MicroKernels, shape: &Shape, strides: &Strides, with: With) {
-    let plan = Plan::of(kernels, shape).unwrap();
+    let plan = Plan::with_kernels(kernels, shape).unwrap();
     let mut memory = Memory::new(shape, with.gap);
-    let mut table = Guarded::of(&vec![9; plan.table_len()]);
+    let mut table = Guarded::at_end(&vec![9; plan.table_len()]);
     assert!(plan.fill(table.slice()));
-    let mut packed = Guarded::of(&vec![f32::NAN; plan.packed_len()]);
+    let mut packed = Guarded::at_end(&vec![f32::NAN; plan.packed_len()]);
     plan.pack(memory.weights.slice(), strides, packed.slice());
-    let mut workspace = Guarded::of(&vec![f32::NAN; plan.workspace_len()]);
+    let mut workspace = Guarded::at_end(&vec![f32::NAN; plan.workspace_len()]);
     let (lda, ldc) = (memory.lda, memory.ldc);
     plan.pad(&memory.a, [lda, 1], workspace.slice());
     for rows in parts(plan.rows(), with.parts) {
@@ -200,11 +200,11 @@ fn check(kernels: &'static gemm_f32::MicroKernels, shape: &Shape, strides: &Stri
 }
 
 fn check_transposed(kernels: &'static gemm_f32::MicroKernels, shape: &Shape, with: With) {
-    let plan = Transposed::of(kernels, shape).unwrap();
+    let plan = Transposed::with_kernels(kernels, shape).unwrap();
     let mut memory = Memory::new(shape, with.gap);
-    let mut table = Guarded::of(&vec![9; plan.table_len()]);
+    let mut table = Guarded::at_end(&vec![9; plan.table_len()]);
     assert!(plan.fill(table.slice()));
-    let mut packed = Guarded::of(&vec![f32::NAN; plan.packed_len()]);
+    let mut packed = Guarded::at_end(&vec![f32::NAN; plan.packed_len()]);
     let strides = Strides::onnx_transposed(shape);
     plan.pack(memory.weights.slice(), &strides, packed.slice());
     let (lda, ldc) = (memory.lda, memory.ldc);
@@ -349,7 +349,7 @@ fn transposed_convolutions_are_right_over_three_axes() {
 }
 
 #[test]
-fn nothing_to_sum_is_the_epilogue() {
+fn empty_sums_give_the_epilogue() {
     for kernels in every_form() {
         for shape in [
             shape(square(4, 3, 1, 1), 0, 5, 2),
@@ -409,10 +409,10 @@ fn padded_copies_of_planar_images_are_the_same() {
                 [(&image, [channels, 1]), (&planar, [1, pixels]), (&spaced, [channels + 2, 1])]
             {
                 // In pieces of some lines.
-                let mut copy = Guarded::of(&vec![f32::NAN; len]);
+                let mut copy = Guarded::at_end(&vec![f32::NAN; len]);
                 let piece = plan.padded_line_len() * 4;
                 for (index, copy) in copy.slice().chunks_mut(piece).enumerate() {
-                    let mut image = Guarded::of(image);
+                    let mut image = Guarded::at_end(image);
                     plan.pad_lines_on(*isa, image.slice(), strides, index * 4, copy);
                 }
                 assert_eq!(copy.slice(), expected, "{channels} channels, {isa:?}");
@@ -422,7 +422,7 @@ fn padded_copies_of_planar_images_are_the_same() {
 }
 
 #[test]
-fn weights_in_onnx_order_are_packed_as_every_plan_packs_them() {
+fn onnx_weights_are_packed_alike_by_every_plan() {
     for (channels, outputs, groups, kernel) in
         [(2, 3, 1, 3), (5, 17, 2, 3), (3, 70, 1, 7), (9, 8, 1, 1)]
     {
@@ -457,7 +457,7 @@ fn convolutions_make_no_thread_heap_calls() {
         let (taps, runs) =
             (shape(square(9, 3, 1, 1), 40, 50, 2), shape(square(9, 3, 2, 1), 3, 9, 1));
         for shape in [taps, runs] {
-            let plan = Plan::of(kernels, &shape).unwrap();
+            let plan = Plan::with_kernels(kernels, &shape).unwrap();
             let weights = noise(9 * 40 * 100);
             let a = noise(81 * 80);
             let mut packed = vec![0.0; plan.packed_len()];
@@ -478,7 +478,7 @@ fn convolutions_make_no_thread_heap_calls() {
             assert!(quiet, "each of many convolutions called the heap");
         }
         let shape = shape(square(9, 3, 2, 1), 40, 50, 2);
-        let plan = Transposed::of(kernels, &shape).unwrap();
+        let plan = Transposed::with_kernels(kernels, &shape).unwrap();
         let (weights, a) = (noise(9 * 40 * 100), noise(81 * 80));
         let mut packed = vec![0.0; plan.packed_len()];
         let mut table = vec![0; plan.table_len()];

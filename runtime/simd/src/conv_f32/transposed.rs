@@ -42,11 +42,11 @@ impl Transposed {
     /// Plans for the instruction set in use; `None` if sizes or positions overflow, there are more pixels than a table
     /// can index, or a stride is 0.
     pub fn new(shape: &Shape) -> Option<Self> {
-        Self::of(narrow(shape.outputs), shape)
+        Self::with_kernels(narrow(shape.outputs), shape)
     }
 
     /// Plans for these micro-kernels.
-    pub fn of(kernels: &'static MicroKernels, shape: &Shape) -> Option<Self> {
+    pub fn with_kernels(kernels: &'static MicroKernels, shape: &Shape) -> Option<Self> {
         let Shape { window, channels, outputs, groups } = *shape;
         if !window.has_phases() {
             return None;

@@ -23,7 +23,7 @@ impl Random {
         self.next() as usize % end
     }
 
-    fn of<T: Copy>(&mut self, values: &[T]) -> T {
+    fn pick<T: Copy>(&mut self, values: &[T]) -> T {
         values[self.below(values.len())]
     }
 }
@@ -80,7 +80,7 @@ impl Case {
             weights: (0..n * channels * taps).map(|_| random.next() as i8).collect(),
             weight_zeros: (0..zeros).map(|_| random.next() as i8).collect(),
             bias: (0..biases).map(|_| random.next() as i32 >> 18).collect(),
-            scales: (0..random.of(&[1, n])).map(|_| scale(random)).collect(),
+            scales: (0..random.pick(&[1, n])).map(|_| scale(random)).collect(),
             stride,
         }
     }
@@ -114,15 +114,15 @@ impl Case {
         let rows = self.table.len() / shape.columns().unwrap();
         let image = (rows * stride).saturating_sub(stride - n);
         let len = if rows == 0 { 0 } else { (batch.count - 1) * batch.output + image };
-        let mut packed = Guarded::of(&vec![0x55i8; shape.packed_len().unwrap()]);
-        let weights = Guarded::of(&self.weights);
+        let mut packed = Guarded::at_end(&vec![0x55i8; shape.packed_len().unwrap()]);
+        let weights = Guarded::at_end(&self.weights);
         assert!(pack(&weights, &shape, packed.slice()));
         let narrow: Vec<u8> = self.quantized.iter().map(|&value| value as u8).collect();
-        let (values8, values16) = (Guarded::of(&narrow), Guarded::of(&self.quantized));
+        let (values8, values16) = (Guarded::at_end(&narrow), Guarded::at_end(&self.quantized));
         let padding = vec![self.zero; shape.padding_len().unwrap()];
         let narrow: Vec<u8> = padding.iter().map(|&value| value as u8).collect();
-        let (padding8, padding16) = (Guarded::of(&narrow), Guarded::of(&padding));
-        let table = Guarded::of(&self.table);
+        let (padding8, padding16) = (Guarded::at_end(&narrow), Guarded::at_end(&padding));
+        let table = Guarded::at_end(&self.table);
         let input8 = Input {
             data: &values8,
             stride: self.pixel,
@@ -174,7 +174,7 @@ impl Case {
         };
         let scales = &self.scales;
 
-        let mut to = Guarded::of(&vec![7i32; len]);
+        let mut to = Guarded::at_end(&vec![7i32; len]);
         let done = run(Output::I32(to.slice()));
         if wide && depth > MAX_K_U16_SUMS {
             assert_eq!(done, Err(ConvError::TooDeep), "{label}");
@@ -185,7 +185,7 @@ impl Case {
             }
         }
 
-        let mut to = Guarded::of(&vec![7f32; len]);
+        let mut to = Guarded::at_end(&vec![7f32; len]);
         let (bias, activation) = (&[0.25], Activation::Relu);
         assert_eq!(
             run(Output::F32 { to: to.slice(), scales, bias, activation }),
@@ -202,7 +202,7 @@ impl Case {
         }
 
         for zero_point in [0, 128, 131] {
-            let mut to = Guarded::of(&vec![7u8; len]);
+            let mut to = Guarded::at_end(&vec![7u8; len]);
             assert_eq!(run(Output::U8 { to: to.slice(), scales, zero_point }), Ok(()), "{label}");
             for (at, (&found, sum)) in to.iter().zip(sums).enumerate() {
                 let expected = sum.map_or(7, |sum| coded(sum, f32::from(zero_point)) as u8);
@@ -211,7 +211,7 @@ impl Case {
         }
 
         for zero_point in [0, -5] {
-            let mut to = Guarded::of(&vec![7i8; len]);
+            let mut to = Guarded::at_end(&vec![7i8; len]);
             assert_eq!(run(Output::I8 { to: to.slice(), scales, zero_point }), Ok(()), "{label}");
             for (at, (&found, sum)) in to.iter().zip(sums).enumerate() {
                 let expected = sum.map_or(7, |sum| coded(sum, f32::from(zero_point)) as i8);
@@ -219,7 +219,7 @@ impl Case {
             }
         }
 
-        let mut to = Guarded::of(&vec![7u16; len]);
+        let mut to = Guarded::at_end(&vec![7u16; len]);
         let zero_point = 40_000;
         assert_eq!(run(Output::U16 { to: to.slice(), scales, zero_point }), Ok(()), "{label}");
         for (at, (&found, sum)) in to.iter().zip(sums).enumerate() {
@@ -249,7 +249,7 @@ fn windows_over_one_to_three_axes_give_their_sums() {
     for round in 0..150 {
         let axes = 1 + round % 3;
         let mut each = |values: [usize; 4], none: usize| {
-            std::array::from_fn(|i| if i + axes < 3 { none } else { random.of(&values) })
+            std::array::from_fn(|i| if i + axes < 3 { none } else { random.pick(&values) })
         };
         let (input, kernel): ([usize; 3], [usize; 3]) =
             (each([1, 2, 4, 5], 1), each([1, 2, 3, 3], 1));
@@ -258,9 +258,9 @@ fn windows_over_one_to_three_axes_give_their_sums() {
         let window = Window { input, output, kernel, strides, dilations, pads };
         let taps = window.taps().unwrap();
         let shape = Shape {
-            groups: random.of(&[1, 1, 2, 3]),
-            channels: random.of(&[1, 2, 3, 4, 5, 7, 8, 16, 17]),
-            outputs: random.of(&[1, 2, 5, 16, 17, 33, 50, 64, 70]),
+            groups: random.pick(&[1, 1, 2, 3]),
+            channels: random.pick(&[1, 2, 3, 4, 5, 7, 8, 16, 17]),
+            outputs: random.pick(&[1, 2, 5, 16, 17, 33, 50, 64, 70]),
             taps,
             run: 1,
         };
@@ -278,7 +278,7 @@ fn any_table_over_the_pixels_gives_its_sums() {
     for channels in [0, 1, 3, 4, 6, 31, 64] {
         for outputs in [0, 1, 16, 31, 48, 64, 100] {
             let (taps, pixels) = (1 + random.below(6), 1 + random.below(9));
-            let rows = random.of(&[0, 1, 2, 6, 7, 8, 9, 13]);
+            let rows = random.pick(&[0, 1, 2, 6, 7, 8, 9, 13]);
             let entry = |random: &mut Random| match random.below(5) {
                 0 => PADDING,
                 1 => pixels as u32 - 1,
@@ -308,7 +308,7 @@ fn blocks_of_rows_and_of_depth_join() {
 
 /// Compares unpadded images read tap by tap with padded ones read in runs.
 #[test]
-fn runs_of_a_padded_image_are_its_taps() {
+fn runs_of_padded_images_match_their_taps() {
     let (size, channels, outputs, zero) = ([9, 8], 3, 20, 77u8);
     let mut random = Random(8);
     let image: Vec<u8> = (0..size[0] * size[1] * channels).map(|_| random.next() as u8).collect();
@@ -367,7 +367,7 @@ fn weights_of_one_tap_are_those_of_a_matrix() {
 }
 
 #[test]
-fn arguments_that_contradict_each_other_are_refused() {
+fn contradictory_arguments_are_refused() {
     let shape = one_group(5, 2, 2);
     let packed = vec![0; shape.packed_len().unwrap()];
     let run = |shape: Shape, packed: &[i8], quantized: usize, padding: usize, table: &[u32]| {
@@ -451,7 +451,7 @@ fn the_stride_of_a_single_pixel_does_not_matter() {
     let mut packed = vec![0; shape.packed_len().unwrap()];
     assert!(pack(&[1; 64 * 5 * 3], &shape, &mut packed));
     let filter = Weights { shape, packed: &packed, zero_points: &[] };
-    let (quantized, padding) = (Guarded::of(&[1; 64]), Guarded::of(&[0; 64]));
+    let (quantized, padding) = (Guarded::at_end(&[1; 64]), Guarded::at_end(&[0; 64]));
     let table = [PADDING, 0, 0].repeat(20);
     for &isa in Isa::available() {
         for stride in [0, 64, usize::MAX / 2, usize::MAX] {
@@ -517,16 +517,17 @@ fn transposed_is_right(random: &mut Random, window: Window, shape: [usize; 3]) {
     let bias: Vec<i32> = bytes(n).into_iter().map(|b| i32::from(b) * 31 - 4000).collect();
     let zero = bytes(1)[0];
     let expected = scattered(&window, shape, (&values, zero), (&weights, &zeros), &bias);
-    let mut packed = Guarded::of(&vec![0x55i8; plan.packed_len()]);
-    assert!(plan.pack(&Guarded::of(&weights), packed.slice()));
-    let mut table = Guarded::of(&vec![7u32; plan.table_len()]);
+    let mut packed = Guarded::at_end(&vec![0x55i8; plan.packed_len()]);
+    assert!(plan.pack(&Guarded::at_end(&weights), packed.slice()));
+    let mut table = Guarded::at_end(&vec![7u32; plan.table_len()]);
     assert!(plan.fill(table.slice()));
     let (bias, zeros) = (bias.repeat(plan.repeats()), zeros.repeat(plan.repeats()));
-    let (values, padding) = (Guarded::of(&values), Guarded::of(&vec![zero; plan.padding_len()]));
+    let (values, padding) =
+        (Guarded::at_end(&values), Guarded::at_end(&vec![zero; plan.padding_len()]));
     let (data, stride) = (&values, groups * channels);
     let input = Input { data, stride, zero_point: zero, padding: &padding };
     for &isa in Isa::available() {
-        let mut sums = Guarded::of(&vec![9i32; plan.rows() * columns]);
+        let mut sums = Guarded::at_end(&vec![9i32; plan.rows() * columns]);
         let height = plan.rows().div_ceil(3).max(1);
         for first in (0..plan.rows()).step_by(height) {
             let rows = first..(first + height).min(plan.rows());
@@ -559,7 +560,7 @@ fn transposed_convolutions_give_their_sums() {
     for round in 0..250 {
         let axes = 1 + round % 3;
         let mut each = |values: [usize; 4], none: usize| -> [usize; 3] {
-            std::array::from_fn(|i| if i + axes < 3 { none } else { random.of(&values) })
+            std::array::from_fn(|i| if i + axes < 3 { none } else { random.pick(&values) })
         };
         let (input, kernel) = (each([1, 2, 3, 5], 1), each([1, 2, 3, 4], 1));
         let (strides, dilations) = (each([1, 2, 2, 3], 1), each([1, 1, 1, 2], 1));
@@ -572,9 +573,9 @@ fn transposed_convolutions_give_their_sums() {
         }
         let window = Window { input, output, kernel, strides, dilations, pads };
         let shape = [
-            random.of(&[1, 1, 2, 3]),
-            random.of(&[1, 2, 3, 4, 5, 8, 17]),
-            random.of(&[1, 2, 5, 16, 17, 33]),
+            random.pick(&[1, 1, 2, 3]),
+            random.pick(&[1, 2, 3, 4, 5, 8, 17]),
+            random.pick(&[1, 2, 5, 16, 17, 33]),
         ];
         transposed_is_right(&mut random, window, shape);
     }
@@ -604,8 +605,8 @@ fn transposed_convolutions_that_contradict_themselves_are_refused() {
     assert!(!plan.fill(&mut table[1..]));
     let padding = [0; 4];
     let input = Input { data: &[0u8; 12], stride: 3, zero_point: 0, padding: &padding };
-    let run = |input: &Input<'_, u8>, packed: &[i8], table: &[u32], rows: usize, room: usize| {
-        let mut to = vec![0; room];
+    let run = |input: &Input<'_, u8>, packed: &[i8], table: &[u32], rows: usize, len: usize| {
+        let mut to = vec![0; len];
         plan.run(0..rows, input, (packed, &[]), table, &[], Output::I32(&mut to), 2)
     };
     assert_eq!(run(&input, &packed, &table, 25, 50), Ok(()));
@@ -620,8 +621,8 @@ fn transposed_convolutions_that_contradict_themselves_are_refused() {
         Window { output: [1, 4, 4], strides: [1, 2, 2], ..Window::square([2, 2], 2, 1, 0) };
     let plan = Transposed::new(window, 1, 3, 2).unwrap();
     let packed = vec![0; plan.packed_len()];
-    let run = |data: &[u8], rows: Range<usize>, room: usize, bias: &[i32]| {
-        let (input, mut to) = (Input { data, ..input }, vec![0; room]);
+    let run = |data: &[u8], rows: Range<usize>, len: usize, bias: &[i32]| {
+        let (input, mut to) = (Input { data, ..input }, vec![0; len]);
         plan.run(rows, &input, (&packed, &[]), &[], bias, Output::I32(&mut to), 8)
     };
     assert_eq!(run(&[0; 12], 0..4, 32, &[]), Ok(()));

@@ -46,7 +46,7 @@ impl Transposed {
         // No phase has more taps than the kernel.
         let whole = Shape { groups, channels, outputs, taps: taps.max(1), run: 1 };
         whole.packed_len()?.checked_mul(taps.max(1))?;
-        let apart = groups == 1 && meets_once(&window);
+        let apart = groups == 1 && reads_each_pixel_once(&window);
         if apart {
             let shape = Shape { outputs: outputs.checked_mul(taps)?, taps: 1, ..whole };
             let (rows, packed_len) = (window.input_len()?, shape.packed_len()?);
@@ -309,7 +309,7 @@ impl Transposed {
 }
 
 /// Whether each output pixel is reached by exactly one tap of one input pixel.
-fn meets_once(window: &Window) -> bool {
+fn reads_each_pixel_once(window: &Window) -> bool {
     let Window { input, output, kernel, strides, dilations, pads } = *window;
     (0..3).all(|axis| {
         kernel[axis] == strides[axis]

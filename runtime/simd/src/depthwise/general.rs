@@ -166,7 +166,7 @@ pub(super) fn curve<S: Vector>(simd: S, job: &Job<'_>) {
             // SAFETY: `len` channels of the vector lie within the output pixel.
             unsafe {
                 let x = load(simd, at, len);
-                simd.store_tail(at, len, curve.of(simd, x));
+                simd.store_tail(at, len, curve.evaluate(simd, x));
             }
             c += S::LANES;
         }

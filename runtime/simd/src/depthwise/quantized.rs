@@ -37,7 +37,7 @@ pub enum Output<'a> {
 /// than [`MAX_TAPS`].
 pub fn packed_len_u8(kernel: [usize; 3], channels: usize) -> Option<usize> {
     let taps = kernel[0].checked_mul(kernel[1])?.checked_mul(kernel[2])?;
-    let strips = match VectorLayout::of(kernel) {
+    let strips = match VectorLayout::for_kernel(kernel) {
         Some(layout) => channels.div_ceil(STRIP).checked_mul(layout.strip_len())?,
         None => 0,
     };
@@ -61,7 +61,7 @@ pub fn pack_u8(weights: &[i8], kernel: [usize; 3], channels: usize, packed: &mut
             *plain = weights[channel * taps + tap];
         }
     }
-    let Some(layout) = VectorLayout::of(kernel) else { return };
+    let Some(layout) = VectorLayout::for_kernel(kernel) else { return };
     for (strip, to) in strips.chunks_exact_mut(layout.strip_len()).enumerate() {
         to.fill(0);
         let first = first_channel(strip, channels);

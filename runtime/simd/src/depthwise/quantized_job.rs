@@ -40,7 +40,7 @@ pub(super) struct VectorLayout {
 }
 
 impl VectorLayout {
-    pub(super) fn of(kernel: [usize; 3]) -> Option<Self> {
+    pub(super) fn for_kernel(kernel: [usize; 3]) -> Option<Self> {
         match kernel {
             [1, 3, 3] => Some(Self { k: 3, groups: 1, rows: 2 }),
             [1, 5, 5] => Some(Self { k: 5, groups: 2, rows: 1 }),
@@ -81,7 +81,7 @@ pub(super) struct Job<'a> {
 impl Job<'_> {
     pub(super) fn has_vector_kernel(&self) -> bool {
         let Window { input, output, kernel, strides, dilations, pads } = self.shape.window;
-        VectorLayout::of(kernel).is_some()
+        VectorLayout::for_kernel(kernel).is_some()
             && (input[0], output[0], pads[0], self.shape.multiplier) == (1, 1, 0, 1)
             && input[1] * input[2] > 0
             && dilations[1..] == [1, 1]

@@ -100,15 +100,15 @@ fn check(shape: Shape, gap: usize, rows: Range<usize>, bias: bool, activation: A
     let outputs = shape.outputs().unwrap();
     let (x_stride, y_stride) = (shape.channels + gap, outputs + 2 * gap);
     let taps = window.taps().unwrap();
-    let mut x = Guarded::of(&noise(len(window.input_len().unwrap(), x_stride, shape.channels)));
+    let mut x = Guarded::at_end(&noise(len(window.input_len().unwrap(), x_stride, shape.channels)));
     let weights = noise(taps * outputs + 7)[7..].to_vec();
     let biases = noise(outputs + 3)[3..].to_vec();
-    let mut packed = Guarded::of(&vec![f32::NAN; packed_len(taps, outputs).unwrap()]);
-    pack(Guarded::of(&weights).slice(), taps, outputs, packed.slice());
+    let mut packed = Guarded::at_end(&vec![f32::NAN; packed_len(taps, outputs).unwrap()]);
+    pack(Guarded::at_end(&weights).slice(), taps, outputs, packed.slice());
     let expected = pixels(window, rows.clone());
     for &isa in Isa::available() {
-        let mut y = Guarded::of(&vec![-7.5; len(expected.len(), y_stride, outputs)]);
-        let mut fenced = Guarded::of(&biases);
+        let mut y = Guarded::at_end(&vec![-7.5; len(expected.len(), y_stride, outputs)]);
+        let mut fenced = Guarded::at_end(&biases);
         let weights_of =
             Weights { packed: packed.slice(), bias: bias.then_some(fenced.slice()), activation };
         let image = Image { data: x.slice(), stride: x_stride };
@@ -169,7 +169,7 @@ fn sums_are_right_for_every_number_of_channels() {
 }
 
 #[test]
-fn sums_are_right_where_pixels_lie_a_power_of_two_apart() {
+fn sums_are_right_for_power_of_two_strides() {
     let plain = Window::square([7, 6], 3, 1, 1);
     let sides = [[1, 1], [1, 6], [2, 2], [3, 5], [5, 1], [7, 6], [9, 3], [10, 4]];
     let mut windows = sides.map(|side| Window::square(side, 3, 1, 1)).to_vec();
@@ -192,7 +192,7 @@ fn sums_are_right_where_pixels_lie_a_power_of_two_apart() {
 }
 
 #[test]
-fn rows_are_the_ones_asked_for() {
+fn only_requested_rows_are_computed() {
     for (kernel, stride) in [(3, 1), (3, 2), (5, 1), (5, 2), (4, 1)] {
         let window = Window::square([12, 5], kernel, stride, 1);
         let shape = Shape { window, channels: 21, multiplier: 1 };
@@ -257,7 +257,7 @@ fn curves_are_right() {
 }
 
 #[test]
-fn what_is_not_finite_reaches_its_windows_alone() {
+fn non_finite_values_stay_in_their_windows() {
     for &isa in Isa::available() {
         for kernel in [3, 5, 7] {
             for value in [f32::NAN, f32::INFINITY] {
@@ -307,13 +307,17 @@ fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: b
     if gap > 2 {
         scales[0] = f32::NAN;
     }
-    let mut packed = Guarded::of(&vec![99; packed_len_u8(window.kernel, outputs).unwrap()]);
-    pack_u8(Guarded::of(&weights).slice(), window.kernel, outputs, packed.slice());
+    let mut packed = Guarded::at_end(&vec![99; packed_len_u8(window.kernel, outputs).unwrap()]);
+    pack_u8(Guarded::at_end(&weights).slice(), window.kernel, outputs, packed.slice());
     let (zero_point, y_zero) = (131u8, if signed { -3 } else { 77 });
     let expected = pixels(window, rows.clone());
     for &isa in Isa::available() {
-        let (mut x, mut zero_points, mut bias_of, mut scales_of) =
-            (Guarded::of(&x), Guarded::of(zero_points), Guarded::of(&bias), Guarded::of(&scales));
+        let (mut x, mut zero_points, mut bias_of, mut scales_of) = (
+            Guarded::at_end(&x),
+            Guarded::at_end(zero_points),
+            Guarded::at_end(&bias),
+            Guarded::at_end(&scales),
+        );
         let quantized = QuantizedWeights {
             packed: packed.slice(),
             zero_point,
@@ -322,15 +326,15 @@ fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: b
             scales: scales_of.slice(),
         };
         let image = Image { data: x.slice(), stride: x_stride };
-        let mut y = Guarded::of(&vec![85u8; len(expected.len(), y_stride, outputs)]);
-        let mut y_signed = Guarded::of(&vec![85i8; y.len()]);
+        let mut y = Guarded::at_end(&vec![85u8; len(expected.len(), y_stride, outputs)]);
+        let mut y_signed = Guarded::at_end(&vec![85i8; y.len()]);
         let output = if signed {
             Output::I8 { to: y_signed.slice(), zero_point: y_zero as i8 }
         } else {
             Output::U8 { to: y.slice(), zero_point: y_zero as u8 }
         };
         depthwise_u8_on(isa, &shape, image, &quantized, rows.clone(), output, y_stride);
-        let mut sums = Guarded::of(&vec![85i32; y.len()]);
+        let mut sums = Guarded::at_end(&vec![85i32; y.len()]);
         let unscaled = QuantizedWeights { scales: &[], ..quantized };
         let output = Output::I32(sums.slice());
         depthwise_u8_on(isa, &shape, image, &unscaled, rows.clone(), output, y_stride);

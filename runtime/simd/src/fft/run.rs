@@ -106,17 +106,18 @@ impl<T: Lane> Pass<'_, T> {
                 k += 1;
             }
             for at in 0..stride {
-                let mut taken = [[[T::default(); L]; 2]; R];
+                let mut inputs = [[[T::default(); L]; 2]; R];
                 let mut k = 0;
                 while k < R {
-                    taken[k] = x[group * stride + at + apart * k];
+                    inputs[k] = x[group * stride + at + apart * k];
                     k += 1;
                 }
-                let made = butterfly(taken);
-                y[at] = made[0];
+                let outputs = butterfly(inputs);
+                y[at] = outputs[0];
                 let mut k = 1;
                 while k < R {
-                    y[at + stride * k] = if group == 0 { made[k] } else { mul(made[k], turns[k]) };
+                    y[at + stride * k] =
+                        if group == 0 { outputs[k] } else { mul(outputs[k], turns[k]) };
                     k += 1;
                 }
             }
@@ -129,13 +130,13 @@ impl<T: Lane> Pass<'_, T> {
         let Self { size, stride, roots } = *self;
         let apart = size / radix;
         for (group, y) in y.chunks_exact_mut(radix * stride).enumerate() {
-            for (made, at) in (0..radix).flat_map(|made| (0..stride).map(move |at| (made, at))) {
+            for (bin, at) in (0..radix).flat_map(|bin| (0..stride).map(move |at| (bin, at))) {
                 let first = group * stride + at;
                 let mut sum = x[first];
                 for k in 1..radix {
-                    sum = add(sum, mul(x[first + apart * k], roots[made * k % radix * apart]));
+                    sum = add(sum, mul(x[first + apart * k], roots[bin * k % radix * apart]));
                 }
-                y[at + stride * made] = mul(sum, roots[group * made * stride]);
+                y[at + stride * bin] = mul(sum, roots[group * bin * stride]);
             }
         }
     }

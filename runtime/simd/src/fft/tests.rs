@@ -15,13 +15,13 @@ fn noise(len: usize) -> Vec<f64> {
 /// The definition, on complex elements.
 fn exact(x: &[[f64; 2]]) -> Vec<[f64; 2]> {
     let n = x.len();
-    let of = |k: usize| {
+    let sum_at = |k: usize| {
         x.iter().enumerate().fold([0.0; 2], |[re, im], (i, [a, b])| {
             let [c, s] = root(i as u128 * k as u128, n);
             [re + a * c - b * s, im + a * s + b * c]
         })
     };
-    (0..n).map(of).collect()
+    (0..n).map(sum_at).collect()
 }
 
 fn signals(len: usize, lanes: usize) -> Vec<Vec<[f64; 2]>> {
@@ -73,7 +73,7 @@ fn check<T: Lane + Into<f64>, const L: usize>(len: usize, within: f64) {
 }
 
 #[test]
-fn transforms_of_every_length_are_those_of_the_definition() {
+fn transforms_of_every_length_match_the_definition() {
     for len in (1..=67).chain([100, 128, 200, 211, 400, 509, 961]) {
         check::<f32, 16>(len, 1e-6);
         check::<f64, 16>(len, 1e-14);
@@ -82,13 +82,13 @@ fn transforms_of_every_length_are_those_of_the_definition() {
 }
 
 #[test]
-fn real_numbers_have_half_a_spectrum() {
+fn real_signals_have_half_a_spectrum() {
     for len in (1..=40).chain([64, 134, 400, 512, 962]) {
         let fft = RealFft::new(len).unwrap();
         let mut signals = signals(len, 4);
         signals.iter_mut().flatten().for_each(|x| x[1] = 0.0);
         let expected: Vec<_> = signals.iter().map(|signal| exact(signal)).collect();
-        let given: Vec<Vec<[f64; 2]>> = if fft.is_halved() {
+        let input: Vec<Vec<[f64; 2]>> = if fft.is_halved() {
             let halved = |x: &Vec<[f64; 2]>| x.chunks(2).map(|x| [x[0][0], x[1][0]]).collect();
             signals.iter().map(halved).collect()
         } else {
@@ -97,7 +97,7 @@ fn real_numbers_have_half_a_spectrum() {
         let mut table = vec![0f32; fft.table_len()];
         fft.fill(&mut table);
         for &isa in Isa::available() {
-            let mut data = spread::<f32, 4>(&given, fft.memory_len(4));
+            let mut data = spread::<f32, 4>(&input, fft.memory_len(4));
             let mut beside = vec![f32::NAN; fft.memory_len(4)];
             fft.run_on::<f32, 4>(isa, &table, &mut data, &mut beside);
             assert_spectra::<f32, 4>(&data, &expected, fft.bins(), 1e-6);
@@ -134,7 +134,7 @@ fn error_of_a_small_bin(len: usize) -> f64 {
 }
 
 #[test]
-fn a_small_bin_is_not_lost_beside_a_large_one() {
+fn small_bins_keep_precision_next_to_large_ones() {
     for len in [256, 375, 384, 400, 480, 512, 1024, 401, 509, 1018] {
         let error = error_of_a_small_bin(len);
         assert!(error < 5e-3, "a transform of {len} is off by {error}");
@@ -143,14 +143,14 @@ fn a_small_bin_is_not_lost_beside_a_large_one() {
 
 #[test]
 fn large_primes_become_convolutions() {
-    let of = |len| Fft::new(len).unwrap();
-    assert!(!of(400).is_convolution() && !of(31 * 31).is_convolution());
-    assert_eq!((of(37).size, of(2 * 509).size), (128, 2048));
+    let plan = |len| Fft::new(len).unwrap();
+    assert!(!plan(400).is_convolution() && !plan(31 * 31).is_convolution());
+    assert_eq!((plan(37).size, plan(2 * 509).size), (128, 2048));
     assert!(Fft::new(usize::MAX / 2).is_none());
 }
 
 #[test]
-fn a_transform_of_nothing_is_nothing() {
+fn length_zero_has_no_transform() {
     let fft = Fft::new(0).unwrap();
     assert!(fft.is_empty());
     fft.run::<f32, 4>(&[], &mut [], &mut []);

@@ -6,7 +6,7 @@ use crate::isa::{Isa, Simd, SimdOp, Vector, dispatch, isa};
 /// A comparison of two values.
 pub trait Compare2: Copy {
     /// Compares each lane. Must be `#[inline(always)]`, like everything that it calls.
-    fn of<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::M;
+    fn compare<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::M;
 }
 
 /// Sets `y[i]` to 1 if `f(a[i], b[i])`, else to 0. Either operand may be a scalar.
@@ -56,8 +56,9 @@ impl<F: Compare2, A: Source, B: Source> SimdOp for Bytes<'_, F, A, B> {
     #[inline(always)]
     fn run<S: Vector>(self, simd: S) {
         let Self { f, a, b, y } = self;
-        let answer =
-            |a: S::F, b: S::F| simd.select_i(f.of(simd, a, b), simd.splat_i(1), simd.splat_i(0));
+        let answer = |a: S::F, b: S::F| {
+            simd.select_i(f.compare(simd, a, b), simd.splat_i(1), simd.splat_i(0))
+        };
         let mut chunks = y.chunks_exact_mut(S::LANES);
         let mut i = 0;
         for y in chunks.by_ref() {

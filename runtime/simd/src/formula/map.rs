@@ -6,19 +6,19 @@ use crate::isa::{Isa, Simd, SimdOp, Vector, dispatch, isa};
 /// A formula of one value.
 pub trait Map1: Copy {
     /// Evaluates each lane. Must be `#[inline(always)]`, like everything that it calls.
-    fn of<S: Simd>(self, s: S, x: S::F) -> S::F;
+    fn apply<S: Simd>(self, s: S, x: S::F) -> S::F;
 }
 
 /// A formula of two values.
 pub trait Map2: Copy {
     /// Evaluates each lane. Must be `#[inline(always)]`, like everything that it calls.
-    fn of<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F;
+    fn apply<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F;
 }
 
 /// A formula of three values.
 pub trait Map3: Copy {
     /// Evaluates each lane. Must be `#[inline(always)]`, like everything that it calls.
-    fn of<S: Simd>(self, s: S, a: S::F, b: S::F, c: S::F) -> S::F;
+    fn apply<S: Simd>(self, s: S, a: S::F, b: S::F, c: S::F) -> S::F;
 }
 
 /// A formula with its sources.
@@ -87,13 +87,13 @@ impl<F: Map1, A: Source> Lanes for Of1<F, A> {
     #[inline(always)]
     unsafe fn at<S: Vector>(self, simd: S, i: usize) -> S::F {
         // SAFETY: the caller says that the source has `S::LANES` elements from `i` on.
-        self.0.of(simd, unsafe { self.1.read(simd, i) })
+        self.0.apply(simd, unsafe { self.1.read(simd, i) })
     }
 
     #[inline(always)]
     unsafe fn tail<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
         // SAFETY: the caller says that the source has `len` elements from `i` on.
-        self.0.of(simd, unsafe { self.1.read_tail(simd, i, len) })
+        self.0.apply(simd, unsafe { self.1.read_tail(simd, i, len) })
     }
 }
 
@@ -105,14 +105,14 @@ impl<F: Map2, A: Source, B: Source> Lanes for Of2<F, A, B> {
     unsafe fn at<S: Vector>(self, simd: S, i: usize) -> S::F {
         // SAFETY: the caller says that both sources have `S::LANES` elements from `i` on.
         let (a, b) = unsafe { (self.1.read(simd, i), self.2.read(simd, i)) };
-        self.0.of(simd, a, b)
+        self.0.apply(simd, a, b)
     }
 
     #[inline(always)]
     unsafe fn tail<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
         // SAFETY: the caller says that both sources have `len` elements from `i` on.
         let (a, b) = unsafe { (self.1.read_tail(simd, i, len), self.2.read_tail(simd, i, len)) };
-        self.0.of(simd, a, b)
+        self.0.apply(simd, a, b)
     }
 }
 
@@ -125,7 +125,7 @@ impl<F: Map3, A: Source> Lanes for Of3<F, A> {
         let [a, b, c] = self.1;
         // SAFETY: the caller says that all sources have `S::LANES` elements from `i` on.
         let (a, b, c) = unsafe { (a.read(simd, i), b.read(simd, i), c.read(simd, i)) };
-        self.0.of(simd, a, b, c)
+        self.0.apply(simd, a, b, c)
     }
 
     #[inline(always)]
@@ -133,7 +133,7 @@ impl<F: Map3, A: Source> Lanes for Of3<F, A> {
         let [a, b, c] = self.1;
         // SAFETY: the caller says that all sources have `len` elements from `i` on.
         let [a, b, c] = unsafe { [a, b, c].map(|from| from.read_tail(simd, i, len)) };
-        self.0.of(simd, a, b, c)
+        self.0.apply(simd, a, b, c)
     }
 }
 
@@ -268,13 +268,13 @@ pub fn map3_in_place<'a, F: Map3>(
 #[inline]
 pub(super) fn map3_on<F: Map3>(isa: Isa, f: F, operands: [Operand<'_>; 3], y: &mut [f32]) {
     let len = common_len(operands, y.len());
-    dispatch(isa, Map { lanes: Of3(f, operands.map(Any::of)), y: y.as_mut_ptr(), len });
+    dispatch(isa, Map { lanes: Of3(f, operands.map(Any::new)), y: y.as_mut_ptr(), len });
 }
 
 #[inline]
 pub(super) fn map3_in_place_on<F: Map3>(isa: Isa, f: F, a: &mut [f32], bc: [Operand<'_>; 2]) {
     let len = common_len(bc, a.len());
     let y = a.as_mut_ptr();
-    let [b, c] = bc.map(Any::of);
+    let [b, c] = bc.map(Any::new);
     dispatch(isa, Map { lanes: Of3(f, [Any::Slice(Slice(y)), b, c]), y, len });
 }

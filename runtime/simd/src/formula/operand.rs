@@ -90,7 +90,7 @@ pub(super) enum Any {
 }
 
 impl Any {
-    pub(super) fn of(operand: Operand<'_>) -> Self {
+    pub(super) fn new(operand: Operand<'_>) -> Self {
         match operand {
             Operand::Slice(numbers) => Self::Slice(Slice(numbers.as_ptr())),
             Operand::Scalar(number) => Self::Scalar(Scalar(number)),
@@ -124,6 +124,6 @@ impl Source for Any {
 /// they are equal.
 pub(super) fn common_len<const N: usize>(operands: [Operand<'_>; N], len: usize) -> usize {
     let lens = operands.iter().filter_map(Operand::len);
-    debug_assert!(lens.clone().all(|of| of == len), "slices of one length");
+    debug_assert!(lens.clone().all(|other| other == len), "slices of one length");
     lens.fold(len, usize::min)
 }

@@ -13,7 +13,7 @@ struct Less2;
 
 impl Map2 for Less2 {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
+    fn apply<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
         s.sub(a, s.add(b, b))
     }
 }
@@ -28,7 +28,7 @@ struct Choose;
 
 impl Map3 for Choose {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, a: S::F, b: S::F, c: S::F) -> S::F {
+    fn apply<S: Simd>(self, s: S, a: S::F, b: S::F, c: S::F) -> S::F {
         s.select(s.lt(a, s.splat(0.0)), b, c)
     }
 }
@@ -42,7 +42,7 @@ struct Le;
 
 impl Compare2 for Le {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::M {
+    fn compare<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::M {
         s.le(a, b)
     }
 }
@@ -95,7 +95,7 @@ macro_rules! formula1 {
 
         impl Map1 for $name {
             #[inline(always)]
-            fn of<S: Simd>(self, $s: S, $x: S::F) -> S::F {
+            fn apply<S: Simd>(self, $s: S, $x: S::F) -> S::F {
                 $body
             }
         }
@@ -124,7 +124,7 @@ fn cases() -> impl Iterator<Item = (Isa, usize)> {
 fn formulas_of_two_numbers_take_slices_and_single_numbers() {
     let (a, b) = (noise(300), noise(601));
     for (isa, len) in cases() {
-        let (a, b) = (Guarded::of(&a[..len]), Guarded::of(&b[301..][..len]));
+        let (a, b) = (Guarded::at_end(&a[..len]), Guarded::at_end(&b[301..][..len]));
         let (of_a, of_b) = (Operand::Slice(&a), Operand::Slice(&b));
         for (x, y) in [
             (of_a, of_b),
@@ -132,25 +132,25 @@ fn formulas_of_two_numbers_take_slices_and_single_numbers() {
             (Operand::Scalar(0.7), of_b),
             (Operand::Scalar(0.7), Operand::Scalar(-3.0)),
         ] {
-            let number = |of: Operand<'_>, i: usize| match of {
-                Operand::Slice(of) => of[i],
-                Operand::Scalar(of) => of,
+            let number = |operand: Operand<'_>, i: usize| match operand {
+                Operand::Slice(values) => values[i],
+                Operand::Scalar(value) => value,
             };
             let expected: Vec<f32> = (0..len).map(|i| less2(number(x, i), number(y, i))).collect();
-            let mut found = Guarded::of(&vec![9.0; len]);
+            let mut found = Guarded::at_end(&vec![9.0; len]);
             map2_on(isa, Less2, [x, y], &mut found);
             assert_eq!(*found, expected, "{isa:?} {len}");
             if let Operand::Slice(x) = x {
-                let mut found = Guarded::of(x);
+                let mut found = Guarded::at_end(x);
                 map2_in_place_on(isa, Less2, &mut found, y);
                 assert_eq!(*found, expected, "{isa:?} {len} in place");
             }
             if let Operand::Slice(y) = y {
-                let mut found = Guarded::of(y);
+                let mut found = Guarded::at_end(y);
                 map2_onto_on(isa, Less2, x, &mut found);
                 assert_eq!(*found, expected, "{isa:?} {len} onto the second");
             }
-            let mut bytes = Guarded::of(&vec![9; len]);
+            let mut bytes = Guarded::at_end(&vec![9; len]);
             compare2_on(isa, Le, [x, y], &mut bytes);
             for (i, &byte) in bytes.iter().enumerate() {
                 assert_eq!(byte, u8::from(number(x, i) <= number(y, i)), "{isa:?} {len} at {i}");
@@ -163,9 +163,9 @@ fn formulas_of_two_numbers_take_slices_and_single_numbers() {
 fn formulas_of_three_numbers_take_slices_and_single_numbers() {
     let (a, b, c) = (noise(300), noise(700), noise(1100));
     for (isa, len) in cases() {
-        let a = Guarded::of(&a[..len]);
-        let (b, c) = (Guarded::of(&b[400..][..len]), Guarded::of(&c[800..][..len]));
-        let mut found = Guarded::of(&vec![9.0; len]);
+        let a = Guarded::at_end(&a[..len]);
+        let (b, c) = (Guarded::at_end(&b[400..][..len]), Guarded::at_end(&c[800..][..len]));
+        let mut found = Guarded::at_end(&vec![9.0; len]);
         map3_on(
             isa,
             Choose,
@@ -174,7 +174,7 @@ fn formulas_of_three_numbers_take_slices_and_single_numbers() {
         );
         let expected: Vec<f32> = (0..len).map(|i| choose(a[i], b[i], c[i])).collect();
         assert_eq!(*found, expected, "{isa:?} {len}");
-        let mut found = Guarded::of(&a);
+        let mut found = Guarded::at_end(&a);
         map3_in_place_on(isa, Choose, &mut found, [Operand::Scalar(5.0), Operand::Slice(&c)]);
         let expected: Vec<f32> = (0..len).map(|i| choose(a[i], 5.0, c[i])).collect();
         assert_eq!(*found, expected, "{isa:?} {len} in place");
@@ -185,8 +185,8 @@ fn formulas_of_three_numbers_take_slices_and_single_numbers() {
 fn folds_take_every_number_once() {
     let x = noise(300 * 7);
     for (isa, cols) in cases() {
-        let x = Guarded::of(&x[..cols * 7]);
-        let mut found = Guarded::of(&[9.0; 7]);
+        let x = Guarded::at_end(&x[..cols * 7]);
+        let mut found = Guarded::at_end(&[9.0; 7]);
         fold_rows_on(isa, Count, &x, cols, &mut found);
         assert_eq!(*found, [cols as f32; 7], "{isa:?} {cols}");
         fold_rows_on(isa, Farthest, &x, cols, &mut found);
@@ -194,7 +194,7 @@ fn folds_take_every_number_once() {
             let expected = farthest(x[row * cols..][..cols].iter());
             assert_eq!(found.to_bits(), expected.to_bits(), "{isa:?} {cols} {row}");
         }
-        let mut found = Guarded::of(&vec![0.0; cols]);
+        let mut found = Guarded::at_end(&vec![0.0; cols]);
         fold_columns_on(isa, Farthest, &x, &mut found);
         for (column, found) in found.iter().enumerate() {
             let expected = farthest(x.iter().skip(column).step_by(cols));
@@ -211,12 +211,12 @@ fn folds_take_every_number_once() {
 }
 
 /// Checks that `f` gives the bits of `of` on every instruction set.
-fn check<F: Map1>(name: &str, f: F, x: &[f32], of: impl Fn(f32) -> f32) {
+fn check<F: Map1>(name: &str, f: F, x: &[f32], reference: impl Fn(f32) -> f32) {
     for &isa in Isa::available() {
         let mut y = vec![9.0; x.len()];
         map1_on(isa, f, x, &mut y);
         for (&x, y) in x.iter().zip(y) {
-            let expected = of(x);
+            let expected = reference(x);
             let same = y.to_bits() == expected.to_bits() || y.is_nan() && expected.is_nan();
             assert!(same, "{isa:?} {name}({x:e}) is {y:e}, expected {expected:e}");
         }
@@ -224,7 +224,7 @@ fn check<F: Map1>(name: &str, f: F, x: &[f32], of: impl Fn(f32) -> f32) {
 }
 
 #[test]
-fn methods_are_those_of_scalars_for_all_kinds_of_numbers() {
+fn vector_methods_match_scalars() {
     let mut x: Vec<f32> = (0..=u32::MAX).step_by(99_991).map(f32::from_bits).collect();
     x.extend([
         0.5,

@@ -14,14 +14,14 @@ fn check(a: Rows<'_>, [m, k, n]: [usize; 3], element: impl Fn(usize, usize) -> f
     let ldc = n + 1;
     let (b, bias, residual) = (noise(k * n), noise(n), noise(m * n));
     for layout in [Layout::Rows, Layout::Transposed] {
-        let mut packed = Guarded::of(&vec![f32::NAN; packed_len(k, n)]);
+        let mut packed = Guarded::at_end(&vec![f32::NAN; packed_len(k, n)]);
         let ldb = if layout == Layout::Rows { n } else { k };
         let weight = |row: usize, col: usize| match layout {
             Layout::Rows => b[row * ldb + col],
             Layout::Transposed => b[col * ldb + row],
         };
         pack_b(&b, ldb, layout, k, n, packed.slice());
-        let mut c = Guarded::of(&vec![-7.5; (m - 1) * ldc + n]);
+        let mut c = Guarded::at_end(&vec![-7.5; (m - 1) * ldc + n]);
         let epilogue = Epilogue {
             bias: Some(&bias),
             residual: Some((&residual, n)),
@@ -58,7 +58,7 @@ fn products_are_within_their_bound() {
     for m in [1, 2, 7, 8, 9, 33, 70] {
         for (k, n) in [(1, 1), (2, 16), (3, 17), (31, 48), (64, 65), (513, 20), (1100, 130)] {
             let lda = k + 3;
-            let mut a = Guarded::of(&noise((m - 1) * lda + k));
+            let mut a = Guarded::at_end(&noise((m - 1) * lda + k));
             let a = &*a.slice();
             check(Rows::Strided { a, lda }, [m, k, n], |row, depth| a[row * lda + depth]);
         }
@@ -66,13 +66,13 @@ fn products_are_within_their_bound() {
 }
 
 #[test]
-fn gathered_rows_are_those_of_the_table_and_zeros() {
+fn gathered_rows_come_from_the_table_or_are_zeros() {
     if !is_available() {
         return;
     }
     for (taps, count) in [(1, 5), (9, 7), (3, 64), (25, 33)] {
         let (pixels, lda, first, m) = (20, count + 4, 3, 37);
-        let mut a = Guarded::of(&noise((pixels - 1) * lda + first + count));
+        let mut a = Guarded::at_end(&noise((pixels - 1) * lda + first + count));
         let a = &*a.slice();
         let table: Vec<u32> = (0..m * taps)
             .map(|i| if i % 5 == 0 { u32::MAX - (i % 2) as u32 } else { (i * 7 % pixels) as u32 })
@@ -86,7 +86,7 @@ fn gathered_rows_are_those_of_the_table_and_zeros() {
 }
 
 #[test]
-fn vectors_round_as_the_definition_does() {
+fn vectors_round_like_the_definition() {
     let odd =
         [f32::NAN, f32::INFINITY, f32::MAX, -0.0, 1.0 + 2f32.powi(-8), 1.0 + 3.0 * 2f32.powi(-8)];
     let from: Vec<f32> = noise(70).into_iter().chain(odd).collect();
@@ -112,7 +112,7 @@ fn vectors_round_as_the_definition_does() {
 }
 
 #[test]
-fn a_depth_of_nothing_leaves_what_is_added() {
+fn depth_zero_gives_the_addend() {
     if !is_available() {
         return;
     }

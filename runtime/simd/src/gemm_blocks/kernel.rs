@@ -238,13 +238,13 @@ fn parts<S: Vector>(simd: S, width: Width, [scale, zero]: [S::F; 2], bytes: &[u8
     }
 }
 
-pub(super) struct Numbers<'a> {
+pub(super) struct DequantizeColumns<'a> {
     pub(super) b: &'a Blocks<'a>,
     pub(super) columns: Range<usize>,
     pub(super) y: &'a mut [f32],
 }
 
-impl SimdOp for Numbers<'_> {
+impl SimdOp for DequantizeColumns<'_> {
     type Out = ();
 
     #[inline(always)]

@@ -64,14 +64,17 @@ impl Case {
 }
 
 #[test]
-fn products_are_those_of_what_values_stand_for() {
+fn products_match_dequantized_values() {
     for width in [Width::Four, Width::Eight] {
         for (block, count, columns) in [(16, 3, 5), (32, 1, 1), (32, 4, 9), (64, 2, 6), (128, 2, 3)]
         {
             let case = Case::new(width, block, count, columns);
-            let (values, scales) = (Guarded::of(&case.values), Guarded::of(&case.scales));
-            let zeros =
-                [Zeros::Same(8.0), Zeros::Values(&case.packed_zeros), Zeros::Numbers(&case.zeros)];
+            let (values, scales) = (Guarded::at_end(&case.values), Guarded::at_end(&case.scales));
+            let zeros = [
+                Zeros::Same(8.0),
+                Zeros::Quantized(&case.packed_zeros),
+                Zeros::Floats(&case.zeros),
+            ];
             for (kind, zeros) in zeros.into_iter().enumerate() {
                 let b =
                     Blocks::new(width, [block, count, columns], &values, &scales, zeros).unwrap();
@@ -79,11 +82,11 @@ fn products_are_those_of_what_values_stand_for() {
                     [(1, block * count), (2, block * count - 3), (7, block * count)]
                 {
                     let x = noise(rows * depth);
-                    let mut a = Guarded::of(&vec![f32::NAN; rows * b.depth()]);
+                    let mut a = Guarded::at_end(&vec![f32::NAN; rows * b.depth()]);
                     arrange(&b, depth, &x, &mut a);
                     let expected = case.expected(kind, &x, depth);
                     for &isa in Isa::available() {
-                        let mut y = Guarded::of(&vec![0.0; rows * columns]);
+                        let mut y = Guarded::at_end(&vec![0.0; rows * columns]);
                         multiply_on(isa, &b, 0..columns, &a, &mut y, columns);
                         assert_near(&y, &expected, 1e-4);
                         let all = dense(isa, &b, &a, rows);
@@ -98,8 +101,8 @@ fn products_are_those_of_what_values_stand_for() {
 /// Computes the same by dequantizing first.
 fn dense(isa: Isa, b: &Blocks<'_>, a: &[f32], rows: usize) -> Vec<f32> {
     let (depth, columns) = (b.depth(), b.columns);
-    let mut numbers = Guarded::of(&vec![0.0; columns * depth]);
-    numbers_on(isa, b, 0..columns, &mut numbers);
+    let mut numbers = Guarded::at_end(&vec![0.0; columns * depth]);
+    dequantize_columns_on(isa, b, 0..columns, &mut numbers);
     let mut packed = vec![0.0; packed_len(depth, columns)];
     pack_b(&numbers, depth, Layout::Transposed, depth, columns, &mut packed);
     let mut y = vec![0.0; rows * columns];
@@ -108,7 +111,7 @@ fn dense(isa: Isa, b: &Blocks<'_>, a: &[f32], rows: usize) -> Vec<f32> {
 }
 
 #[test]
-fn columns_are_computed_alone_as_with_others() {
+fn single_columns_match_whole_products() {
     let case = Case::new(Width::Four, 32, 3, 11);
     let b = Blocks::new(Width::Four, [32, 3, 11], &case.values, &case.scales, Zeros::Same(8.0));
     let b = b.unwrap();
@@ -122,17 +125,17 @@ fn columns_are_computed_alone_as_with_others() {
 }
 
 #[test]
-fn slices_that_are_too_short_make_no_right_side() {
+fn slices_too_short_are_refused() {
     let (values, scales) = (vec![0; 2 * 3 * 16], vec![0.0; 6]);
     let new = |sizes, values, scales, zeros| {
         Blocks::new(Width::Four, sizes, values, scales, zeros).is_some()
     };
     assert!(new([32, 2, 3], &values, &scales, Zeros::Same(8.0)));
-    assert!(new([32, 2, 3], &values, &scales, Zeros::Values(&[0; 3])));
+    assert!(new([32, 2, 3], &values, &scales, Zeros::Quantized(&[0; 3])));
     assert!(!new([32, 2, 3], &values[1..], &scales, Zeros::Same(8.0)));
     assert!(!new([32, 2, 3], &values, &scales[1..], Zeros::Same(8.0)));
-    assert!(!new([32, 2, 3], &values, &scales, Zeros::Values(&[0; 2])));
-    assert!(!new([32, 2, 3], &values, &scales, Zeros::Numbers(&[0.0; 5])));
+    assert!(!new([32, 2, 3], &values, &scales, Zeros::Quantized(&[0; 2])));
+    assert!(!new([32, 2, 3], &values, &scales, Zeros::Floats(&[0.0; 5])));
     assert!(!new([24, 2, 3], &values, &scales, Zeros::Same(8.0)));
     assert!(!new([0, 2, 3], &values, &scales, Zeros::Same(8.0)));
 }

@@ -38,19 +38,19 @@ fn check(kernels: &MicroKernels, case: Case) {
     let Case { pixels, lda, m, taps, channels, groups, n, row_map } = case;
     let (all, cols, k) = (groups * channels, groups * n, taps * channels);
     let ldc = cols + 1;
-    let mut a = Guarded::of(&noise(if pixels == 0 { 0 } else { (pixels - 1) * lda + all }));
-    let mut table = Guarded::of(&entries(m * taps, pixels));
-    let mut zeros = Guarded::of(&vec![0.0; all]);
+    let mut a = Guarded::at_end(&noise(if pixels == 0 { 0 } else { (pixels - 1) * lda + all }));
+    let mut table = Guarded::at_end(&entries(m * taps, pixels));
+    let mut zeros = Guarded::at_end(&vec![0.0; all]);
     let b = noise(groups * k * n);
     let len = kernels.packed_len(k, n);
-    let mut packed = Guarded::of(&vec![f32::NAN; groups * len]);
+    let mut packed = Guarded::at_end(&vec![f32::NAN; groups * len]);
     for group in 0..groups {
         let b = &b[group * k * n..][..k * n];
         kernels.pack_b(b, n, Layout::Rows, k, n, &mut packed[group * len..]);
     }
     let places: Vec<usize> = (0..m).map(|row| row_map.place(row).unwrap()).collect();
     let last = places.iter().max().unwrap() * ldc + cols;
-    let mut c = Guarded::of(&vec![-7.5; last]);
+    let mut c = Guarded::at_end(&vec![-7.5; last]);
     let indirect = IndirectA {
         a: a.slice(),
         lda,
@@ -101,7 +101,7 @@ fn every_form() -> impl Iterator<Item = &'static MicroKernels> {
 }
 
 #[test]
-fn entries_that_name_no_pixel_are_zeros() {
+fn padding_entries_read_zeros() {
     for kernels in every_form() {
         for pixels in [0, 1, 2, 50] {
             for (taps, channels) in [(1, 1), (3, 5), (9, 16), (5, 33)] {
@@ -152,7 +152,7 @@ fn any_number_of_taps_is_right() {
 }
 
 #[test]
-fn rows_lie_where_the_order_says() {
+fn rows_are_written_in_the_given_order() {
     for kernels in every_form() {
         for width in [1, 2, 7, 14, 16, 33, 3000] {
             for first in [0, 1, 20] {
@@ -176,7 +176,7 @@ fn rows_lie_where_the_order_says() {
 }
 
 #[test]
-fn what_is_not_finite_reaches_the_rows_that_read_it() {
+fn non_finite_values_reach_only_rows_that_read_them() {
     for kernels in every_form() {
         for value in [f32::NAN, f32::INFINITY] {
             let mut a = vec![0.5; 20 * 4];

@@ -93,11 +93,11 @@ fn check(kernels: &MicroKernels, case: Case) {
     let bias = noise(n);
     let residual: Vec<f32> = noise(len(m, n, ldr)).iter().map(|x| 2.0 * x).collect();
 
-    let mut packed = Guarded::of(&vec![f32::NAN; kernels.packed_len(k, n)]);
-    kernels.pack_b(Guarded::of(&b).slice(), ldb, layout, k, n, packed.slice());
-    let mut c = Guarded::of(&vec![-7.5; len(m, n, ldc)]);
+    let mut packed = Guarded::at_end(&vec![f32::NAN; kernels.packed_len(k, n)]);
+    kernels.pack_b(Guarded::at_end(&b).slice(), ldb, layout, k, n, packed.slice());
+    let mut c = Guarded::at_end(&vec![-7.5; len(m, n, ldc)]);
     let (mut fenced_a, mut fenced_bias, mut fenced_residual) =
-        (Guarded::of(&a), Guarded::of(&bias), Guarded::of(&residual));
+        (Guarded::at_end(&a), Guarded::at_end(&bias), Guarded::at_end(&residual));
     let epilogue = Epilogue {
         bias: with.0.then_some(fenced_bias.slice()),
         residual: with.1.then_some((fenced_residual.slice(), ldr)),
@@ -188,7 +188,7 @@ fn epilogues_and_strides_are_right() {
 }
 
 #[test]
-fn columns_that_threads_share_are_those_of_the_whole() {
+fn columns_divided_among_threads_match_the_whole() {
     for kernels in every_form() {
         for (m, k, n, gap) in
             [(2, 64, 131, 0), (7, 33, 256, 5), (17, 900, 97, 1), (3, 0, 70, 2), (1, 5, 1, 0)]
@@ -215,7 +215,7 @@ fn columns_that_threads_share_are_those_of_the_whole() {
             }
             // On two threads: exactly as often as required, too seldom, and too often.
             for calls in [|n: usize| n, |_| 0, |n| n + 3] {
-                let mut c = Guarded::of(&vec![-7.5; len(n, ldc)]);
+                let mut c = Guarded::at_end(&vec![-7.5; len(n, ldc)]);
                 let run = |count: usize, chunk: &(dyn Fn() + Sync)| {
                     std::thread::scope(|scope| {
                         scope.spawn(|| (0..calls(count) / 2).for_each(|_| chunk()));
@@ -268,7 +268,7 @@ fn curves_are_right_over_their_whole_range() {
 }
 
 #[test]
-fn what_is_not_finite_reaches_its_row_alone() {
+fn non_finite_values_stay_in_their_row() {
     for kernels in every_form() {
         for (m, k, n) in [(9, 21, 70), (1, 21, 70), (30, 800, 33)] {
             let b = vec![1.0; k * n];
@@ -301,7 +301,7 @@ fn what_is_not_finite_reaches_its_row_alone() {
 }
 
 #[test]
-fn nothing_times_nothing_is_the_epilogue() {
+fn depth_zero_gives_the_epilogue() {
     for kernels in every_form() {
         let mut c = [1.0; 6];
         let bias = Epilogue { bias: Some(&[2.0, -3.0]), ..Epilogue::default() };
@@ -313,7 +313,7 @@ fn nothing_times_nothing_is_the_epilogue() {
 }
 
 #[test]
-fn a_batch_is_its_products() {
+fn batched_products_match_single_products() {
     let (count, m, k, n) = (3, 5, 7, 20);
     let (a, b, residual) = (noise(count * m * k), noise(count * k * n), noise(m * n));
     let len = packed_len(k, n);

@@ -84,7 +84,7 @@ struct Run<'a, const VECTORS: usize> {
     sums: *mut Row,
     /// Mask that maps a row to its sums: its position among `ROWS` rows, or among `TILE` if no sums are kept for a later
     /// part.
-    kept: usize,
+    row_mask: usize,
     packed_a: [*mut [TileRows; STEPS]; 2],
     /// Weights of the last step, if incomplete.
     weights: *const i8,
@@ -127,7 +127,7 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
             whole,
             spare: over.div_ceil(tile.stride.max(1)),
             sums: sums.cast(),
-            kept: if steps > STEPS { ROWS - 1 } else { TILE - 1 },
+            row_mask: if steps > STEPS { ROWS - 1 } else { TILE - 1 },
             packed_a: [packed_a.cast(), packed_a.cast::<[TileRows; STEPS]>().wrapping_add(1)],
             weights,
         }
@@ -149,7 +149,7 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
                 out,
                 stride,
                 sums: self.sums,
-                kept: self.kept,
+                row_mask: self.row_mask,
                 top,
                 rows: top..top,
             };
@@ -188,7 +188,7 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
                 }
             }
             for (i, row) in rows.clone().step_by(TILE).enumerate() {
-                let sums = self.sums.add((row - rows.start) & self.kept);
+                let sums = self.sums.add((row - rows.start) & self.row_mask);
                 let left = self.left(row, steps.start, self.packed_a[i % 2]);
                 let next = row + TILE;
                 let mut pack = if next < rows.end { self.pack(next, steps.start) } else { None };

@@ -89,11 +89,11 @@ impl Case {
     fn check(&self, wide: bool) {
         let Self { m, n, k, stride, .. } = *self;
         let len = (m * stride).saturating_sub(stride - n);
-        let mut packed = Guarded::of(&vec![0x55i8; packed_len(k, n).unwrap()]);
-        let mut b = Guarded::of(&self.b);
+        let mut packed = Guarded::at_end(&vec![0x55i8; packed_len(k, n).unwrap()]);
+        let mut b = Guarded::at_end(&self.b);
         assert!(pack_b(b.slice(), Strides { k: n, n: 1 }, k, n, packed.slice()));
         let narrow: Vec<u8> = self.a.iter().map(|&a| a as u8).collect();
-        let (mut a8, mut a16) = (Guarded::of(&narrow), Guarded::of(&self.a));
+        let (mut a8, mut a16) = (Guarded::at_end(&narrow), Guarded::at_end(&self.a));
         let left8 = Lhs {
             data: &*a8.slice(),
             rows: m,
@@ -118,7 +118,7 @@ impl Case {
             let label = format!("{isa:?} {m}x{n}x{k} stride {stride} wide {wide}");
             let scales = &self.scales;
 
-            let mut to = Guarded::of(&vec![7i32; len]);
+            let mut to = Guarded::at_end(&vec![7i32; len]);
             let done = run(Output::I32(to.slice()));
             if wide && k > MAX_K_U16_SUMS {
                 assert_eq!(done, Err(GemmError::TooDeep), "{label}");
@@ -128,7 +128,7 @@ impl Case {
             }
 
             for activation in [Activation::None, Activation::Relu] {
-                let mut to = Guarded::of(&vec![7f32; len]);
+                let mut to = Guarded::at_end(&vec![7f32; len]);
                 assert_eq!(
                     run(Output::F32 { to: to.slice(), scales, bias: &fbias, activation }),
                     Ok(())
@@ -144,21 +144,21 @@ impl Case {
                 });
             }
 
-            let mut to = Guarded::of(&vec![7u8; len]);
+            let mut to = Guarded::at_end(&vec![7u8; len]);
             assert_eq!(run(Output::U8 { to: to.slice(), scales, zero_point: 131 }), Ok(()));
             same(to.slice(), n, stride, 7, &label, |i| {
                 let value = coded(i, 131.0);
                 if value >= 0.0 { value as u8 } else { 0 }
             });
 
-            let mut to = Guarded::of(&vec![7i8; len]);
+            let mut to = Guarded::at_end(&vec![7i8; len]);
             assert_eq!(run(Output::I8 { to: to.slice(), scales, zero_point: -5 }), Ok(()));
             same(to.slice(), n, stride, 7, &label, |i| {
                 let value = coded(i, -5.0);
                 if value >= -128.0 { value as i8 } else { -128 }
             });
 
-            let mut to = Guarded::of(&vec![7u16; len]);
+            let mut to = Guarded::at_end(&vec![7u16; len]);
             assert_eq!(run(Output::U16 { to: to.slice(), scales, zero_point: 40_000 }), Ok(()));
             same(to.slice(), n, stride, 7, &label, |i| {
                 let value = coded(i, 40_000.0);
@@ -194,7 +194,7 @@ fn same<T: Copy + PartialEq + std::fmt::Debug>(
 }
 
 #[test]
-fn every_form_gives_the_sums_at_every_remainder() {
+fn every_output_format_gives_the_sums_at_every_remainder() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for n in [0, 1, 2, 7, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 80, 97, 113] {
         for m in [0, 1, 2, 5, 6, 7, 8, 9, 12, 13, 25] {
@@ -217,12 +217,12 @@ fn blocks_of_rows_and_of_depth_join() {
 #[test]
 fn tall_and_deep_products_give_their_sums() {
     let mut random = Random(0x51_7cc1_b727_220a);
-    let mut of = |values: &[usize]| values[random.below(values.len())];
+    let mut pick = |values: &[usize]| values[random.below(values.len())];
     let shapes: Vec<[usize; 3]> = (0..40)
         .map(|_| {
-            let m = of(&[7, 15, 16, 17, 31, 33, 49, 112, 127, 128, 129, 145, 272]);
-            let n = of(&[1, 15, 16, 17, 32, 33, 48, 49, 64, 65, 100]);
-            [m, n, of(&[33, 36, 63, 64, 65, 127, 128, 200, 383, 384, 385, 449, 770])]
+            let m = pick(&[7, 15, 16, 17, 31, 33, 49, 112, 127, 128, 129, 145, 272]);
+            let n = pick(&[1, 15, 16, 17, 32, 33, 48, 49, 64, 65, 100]);
+            [m, n, pick(&[33, 36, 63, 64, 65, 127, 128, 200, 383, 384, 385, 449, 770])]
         })
         .collect();
     for [m, n, k] in shapes {
@@ -252,7 +252,7 @@ fn the_deepest_product_of_extreme_values_fits() {
 }
 
 #[test]
-fn halves_round_to_even() {
+fn ties_round_to_even() {
     let (k, n) = (1, 48);
     let b: Vec<i8> = (0..48).map(|i| i - 24).collect();
     let case = Case {
@@ -294,7 +294,7 @@ fn transposed_weights_pack_alike() {
 }
 
 #[test]
-fn arguments_that_contradict_each_other_are_refused() {
+fn contradictory_arguments_are_refused() {
     let (k, n) = (3, 2);
     let packed = vec![0; packed_len(k, n).unwrap()];
     let run = |quantized: &[u8], stride: usize, packed: &[i8], k: usize, zero_points: &[i8]| {

@@ -179,21 +179,21 @@ impl Product<'_, u16> {
 
     /// Combines the sum of a row and a column from the sum of products and the sums of their values.
     fn sum(&self, column: usize, total: i64, row_sum: i64, column_sum: i32) -> i64 {
-        let zero = i64::from(of(self.zero_points, column).unwrap_or(0));
+        let zero = i64::from(column_value(self.zero_points, column).unwrap_or(0));
         let k = (self.depth.taps * self.depth.channels) as i64;
         let column_sum = i64::from(column_sum) - k * zero;
-        let bias = i64::from(of(self.bias, column).unwrap_or(0));
+        let bias = i64::from(column_value(self.bias, column).unwrap_or(0));
         bias + total - zero * row_sum - i64::from(self.zero_point) * column_sum
     }
 }
 
 /// Writes the finished sum of a column.
 fn write(output: &mut Output<'_>, at: usize, column: usize, sum: i64) {
-    let scale = |scales: &[f32]| of(scales, column).unwrap_or(0.0);
+    let scale = |scales: &[f32]| column_value(scales, column).unwrap_or(0.0);
     match output {
         Output::I32(to) => to[at] = sum as i32,
         Output::F32 { to, scales, bias, activation } => {
-            let bias = of(bias, column).unwrap_or(0.0);
+            let bias = column_value(bias, column).unwrap_or(0.0);
             to[at] = requant::dequantize(sum as f32, scale(scales), bias, *activation);
         }
         Output::U8 { to, scales, zero_point } => {
@@ -213,6 +213,6 @@ fn write(output: &mut Output<'_>, at: usize, column: usize, sum: i64) {
 }
 
 /// Returns the element for `column` of a slice with one per column, one for all, or none.
-fn of<T: Copy>(values: &[T], column: usize) -> Option<T> {
+fn column_value<T: Copy>(values: &[T], column: usize) -> Option<T> {
     if let [one] = values { Some(*one) } else { values.get(column).copied() }
 }

@@ -21,14 +21,14 @@ unsafe extern "C" {
 /// Requests the registers; returns whether the machine has AMX-INT8 and the system permits its use.
 pub(super) fn is_granted() -> bool {
     static GRANTED: OnceLock<bool> = OnceLock::new();
-    *GRANTED.get_or_init(|| has_amx() && ask())
+    *GRANTED.get_or_init(|| has_amx() && check_predicate())
 }
 
 fn has_amx() -> bool {
     !cfg!(miri) && __cpuid_count(0, 0).eax >= 7 && __cpuid_count(7, 0).edx & FEATURES == FEATURES
 }
 
-fn ask() -> bool {
+fn check_predicate() -> bool {
     // SAFETY: the request changes no memory; a system that does not know it refuses it.
     unsafe { syscall(ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
 }

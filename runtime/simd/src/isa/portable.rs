@@ -34,7 +34,7 @@ fn both<T: Copy, U: Copy + Default>(
 }
 
 #[inline(always)]
-fn truth(x: bool) -> i32 {
+fn mask(x: bool) -> i32 {
     -i32::from(x)
 }
 
@@ -108,11 +108,11 @@ impl Simd for Portable {
     }
     #[inline(always)]
     fn lt(self, a: Self::F, b: Self::F) -> Self::M {
-        both(a, b, |a, b| truth(a < b))
+        both(a, b, |a, b| mask(a < b))
     }
     #[inline(always)]
     fn eq(self, a: Self::F, b: Self::F) -> Self::M {
-        both(a, b, |a, b| truth(a == b))
+        both(a, b, |a, b| mask(a == b))
     }
     #[inline(always)]
     fn select(self, mask: Self::M, yes: Self::F, no: Self::F) -> Self::F {
@@ -169,7 +169,7 @@ impl Simd for Portable {
     }
     #[inline(always)]
     fn lt_i(self, a: Self::I, b: Self::I) -> Self::M {
-        both(a, b, |a, b| truth(a < b))
+        both(a, b, |a, b| mask(a < b))
     }
     #[inline(always)]
     fn sum(self, x: Self::F) -> f32 {
@@ -209,7 +209,7 @@ impl Simd for Portable {
     }
     #[inline(always)]
     fn le(self, a: Self::F, b: Self::F) -> Self::M {
-        both(a, b, |a, b| truth(a <= b))
+        both(a, b, |a, b| mask(a <= b))
     }
     #[inline(always)]
     fn mask_and(self, a: Self::M, b: Self::M) -> Self::M {

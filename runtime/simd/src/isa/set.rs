@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_one_in_use_is_one_that_the_machine_has() {
+    fn the_used_instruction_set_is_supported() {
         assert!(Isa::available().contains(&isa()));
         assert_eq!(Isa::available().first(), Some(&Isa::Portable));
     }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn no_better_one_is_used_than_asked_for() {
+    fn instruction_sets_above_the_requested_one_are_not_used() {
         for &isa in Isa::available() {
             assert_eq!(best(isa), isa);
         }

@@ -56,7 +56,7 @@ impl Activation {
             }
         } else if let Some(curve) = self.curve() {
             for sum in sums {
-                *sum = curve.of(simd, *sum);
+                *sum = curve.evaluate(simd, *sum);
             }
         }
     }
@@ -65,7 +65,7 @@ impl Activation {
 impl Curve {
     /// Evaluates the curve for every lane.
     #[inline(always)]
-    pub(crate) fn of<S: Vector>(self, simd: S, x: S::F) -> S::F {
+    pub(crate) fn evaluate<S: Vector>(self, simd: S, x: S::F) -> S::F {
         match self {
             Self::Silu => silu(simd, x),
             Self::Gelu => gelu(simd, x),
@@ -93,7 +93,7 @@ impl SimdOp for OfSlice<'_> {
             // SAFETY: the chunk has `len` values, at most a vector.
             unsafe {
                 let x = simd.load_tail(values.as_ptr(), len, simd.splat(0.0));
-                simd.store_tail(values.as_mut_ptr(), len, self.curve.of(simd, x));
+                simd.store_tail(values.as_mut_ptr(), len, self.curve.evaluate(simd, x));
             }
         }
     }

@@ -145,7 +145,7 @@ fn tan_is_within_its_error() {
 }
 
 #[test]
-fn what_keeps_small_arguments_exact_is_within_its_error() {
+fn functions_exact_near_zero_are_within_their_error() {
     check(Expm1, 2.0, f64::exp_m1);
     check(Log1p, 2.0, f64::ln_1p);
 }
@@ -167,7 +167,7 @@ fn hyperbolic_functions_are_within_their_error() {
 }
 
 #[test]
-fn lengths_end_where_slices_end() {
+fn slices_of_any_length_are_processed_to_their_end() {
     for &isa in Isa::available() {
         for len in 0..40u8 {
             let x: Vec<f32> = (0..len).map(|i| f32::from(i) * 0.3).collect();

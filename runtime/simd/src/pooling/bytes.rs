@@ -95,7 +95,7 @@ impl Quotient {
     }
 
     #[inline(always)]
-    fn of(self, sum: u16) -> u16 {
+    fn divide(self, sum: u16) -> u16 {
         let sum = sum.wrapping_add(self.term);
         let product = |sum: u16| u32::from(sum) * u32::from(self.inverse);
         if self.shift == 0 {
@@ -142,7 +142,7 @@ impl<const N: usize> ByteVector for [u8; N] {
     }
     #[inline(always)]
     unsafe fn divide(sums: Self::Sums, by: Quotient) -> Self {
-        sums.map(|sum| by.of(sum) as u8)
+        sums.map(|sum| by.divide(sum) as u8)
     }
 }
 

@@ -362,8 +362,8 @@ impl<F: Fold> Separable<'_, F> {
         let (stride, pad) = (window.strides[2], window.pads[2]);
         // All taps of these windows are inside the image.
         let first = pad.div_ceil(stride);
-        let room = (window.input[2] + pad).checked_sub(span(self.job));
-        let last = room.map_or(0, |room| room / stride + 1);
+        let limit = (window.input[2] + pad).checked_sub(span(self.job));
+        let last = limit.map_or(0, |limit| limit / stride + 1);
         let Range { start, end } = part.outputs;
         let whole = first.clamp(start, end)..last.clamp(start, end);
         let whole = if whole.is_empty() { end..end } else { whole };

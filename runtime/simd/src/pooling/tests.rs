@@ -51,7 +51,7 @@ fn windows() -> Vec<Window> {
 }
 
 /// Returns, for each window of some rows, its pixels inside the image, and its taps inside the image or the padding.
-fn pixels(window: &Window, rows: Range<usize>, behind: [usize; 3]) -> Vec<(Vec<usize>, usize)> {
+fn pixels(window: &Window, rows: Range<usize>, after: [usize; 3]) -> Vec<(Vec<usize>, usize)> {
     let [_, height, width] = window.output;
     let [depth, tall, wide] = window.kernel;
     let mut all = Vec::new();
@@ -66,7 +66,7 @@ fn pixels(window: &Window, rows: Range<usize>, behind: [usize; 3]) -> Vec<(Vec<u
             }
             padded += usize::from((0..3).all(|i| {
                 at[i] * window.strides[i] + tap[i] * window.dilations[i]
-                    < window.pads[i] + window.input[i] + behind[i]
+                    < window.pads[i] + window.input[i] + after[i]
             }));
         }
         all.push((inside, padded));
@@ -81,18 +81,18 @@ fn len(pixels: usize, stride: usize, channels: usize) -> usize {
 fn check(window: &Window, channels: usize, gap: usize, rows: Range<usize>) {
     let (x_stride, y_stride) = (channels + gap, channels + 2 * gap);
     let x_len = len(window.input_len().unwrap(), x_stride, channels);
-    let mut x = Guarded::of(&noise(x_len));
+    let mut x = Guarded::at_end(&noise(x_len));
     let x_quantized: Vec<u8> = x.iter().map(|x| (x * 127.0 + 128.0) as u8).collect();
-    let mut x_quantized = Guarded::of(&x_quantized);
-    let behind = [0, 1, 2];
-    let expected = pixels(window, rows.clone(), behind);
+    let mut x_quantized = Guarded::at_end(&x_quantized);
+    let after = [0, 1, 2];
+    let expected = pixels(window, rows.clone(), after);
     let y_len = len(expected.len(), y_stride, channels);
     for &isa in Isa::available() {
-        for divisor in [None, Some(Divisor::Inside), Some(Divisor::Padded(behind))] {
-            let mut y = Guarded::of(&vec![-7.5; y_len]);
+        for divisor in [None, Some(Divisor::Inside), Some(Divisor::Padded(after))] {
+            let mut y = Guarded::at_end(&vec![-7.5; y_len]);
             let image = Image { data: x.slice(), stride: x_stride };
             pool_on(isa, window, channels, image, divisor, rows.clone(), y.slice(), y_stride);
-            let mut y_quantized = Guarded::of(&vec![99; y_len]);
+            let mut y_quantized = Guarded::at_end(&vec![99; y_len]);
             let image = Image { data: x_quantized.slice(), stride: x_stride };
             let (rows, to) = (rows.clone(), y_quantized.slice());
             match divisor {
@@ -145,7 +145,7 @@ fn windows_are_pooled() {
 }
 
 #[test]
-fn rows_are_the_ones_asked_for() {
+fn only_requested_rows_are_computed() {
     let window = Window::square([9, 5], 3, 2, 1);
     for start in 0..=5 {
         for end in start..=5 {
@@ -155,7 +155,7 @@ fn rows_are_the_ones_asked_for() {
 }
 
 #[test]
-fn a_nan_is_the_greatest_wherever_it_is() {
+fn nan_is_the_maximum_at_any_position() {
     let window = Window::square([3, 3], 3, 1, 1);
     for &isa in Isa::available() {
         for channels in [5, 16, 70] {
@@ -185,11 +185,11 @@ fn whole_images_are_averaged() {
             for pixels in [0, 1, 2, 49, 63, 64, 65, 1000] {
                 for gap in [0, 3] {
                     let stride = channels + gap;
-                    let mut x = Guarded::of(&noise(len(pixels, stride, channels)));
+                    let mut x = Guarded::at_end(&noise(len(pixels, stride, channels)));
                     let quantized: Vec<u8> = x.iter().map(|x| (x * 127.0 + 128.0) as u8).collect();
-                    let mut quantized = Guarded::of(&quantized);
-                    let mut y = Guarded::of(&vec![0.0; channels]);
-                    let mut sums = Guarded::of(&vec![0; channels]);
+                    let mut quantized = Guarded::at_end(&quantized);
+                    let mut y = Guarded::at_end(&vec![0.0; channels]);
+                    let mut sums = Guarded::at_end(&vec![0; channels]);
                     let image = Image { data: x.slice(), stride };
                     global_average_on(isa, image, pixels, y.slice());
                     let image = Image { data: quantized.slice(), stride };
@@ -209,7 +209,7 @@ fn whole_images_are_averaged() {
 }
 
 #[test]
-fn halves_are_rounded_to_even() {
+fn ties_round_to_even() {
     let window = Window::square([1, 2], 2, 2, 0);
     let window = Window { kernel: [1, 1, 2], output: [1, 1, 1], ..window };
     for (quantized, expected) in [([0, 1], 0), ([1, 2], 2), ([2, 3], 2), ([254, 255], 254)] {
@@ -221,7 +221,7 @@ fn halves_are_rounded_to_even() {
 }
 
 #[test]
-fn sums_are_divided_as_values_are() {
+fn sums_are_divided_like_scalars() {
     for divisor in 1..=Quotient::MOST {
         for sum in 0..=255 * divisor {
             let padding = sum % 77;
@@ -235,7 +235,7 @@ fn sums_are_divided_as_values_are() {
 }
 
 #[test]
-fn vectors_are_divided_as_values_are() {
+fn vectors_divide_like_scalars() {
     let channels = 100;
     for divisor in 1..=Quotient::MOST {
         let (input, kernel) = ([1, 1, divisor], [1, 1, divisor]);
@@ -260,7 +260,7 @@ fn vectors_are_divided_as_values_are() {
 }
 
 #[test]
-fn infinities_are_averaged_as_they_are() {
+fn means_of_infinities_follow_ieee() {
     let window = Window::square([2, 3], 2, 1, 0);
     for &isa in Isa::available() {
         for value in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 3.0] {
@@ -336,12 +336,12 @@ fn the_stride_of_a_single_pixel_does_not_matter() {
 }
 
 #[test]
-fn sums_of_no_channel_end() {
+fn zero_channels_terminate() {
     global_sums(Image { data: &[], stride: 0 }, usize::MAX, &mut []);
 }
 
 #[test]
-fn what_no_tap_takes_may_lie_beyond_memory() {
+fn pixels_without_taps_may_be_outside_of_the_slice() {
     let image = [3; 70];
     let numbers = image.map(f32::from);
     let one = Window::square([1, 1], 1, 1, 0);

@@ -56,7 +56,7 @@ impl<Q: Quantized> SimdOp for Requantize<'_, Q> {
     fn run<S: Vector>(self, _: S) {
         let Self { sums: ByteSums { high, low, bias, scales }, zero_point, y } = self;
         let (high, low, bias, scales) =
-            (Blocks::of(high), Blocks::of(low), Blocks::of(bias), Blocks::of(scales));
+            (Blocks::new(high), Blocks::new(low), Blocks::new(bias), Blocks::new(scales));
         let (whole, rest) = y.as_chunks_mut::<BLOCK>();
         for (at, y) in whole.iter_mut().enumerate() {
             let numbers = [high.at(at), low.at(at), bias.at(at)];
@@ -86,7 +86,7 @@ fn requantize_block<Q: Quantized>(
         let number = if number >= least { number } else { least };
         let number = if number > greatest { greatest } else { number };
         // SAFETY: it lies between the two, and is no NaN.
-        y[i] = Q::of(unsafe { number.to_int_unchecked() });
+        y[i] = Q::from_i32(unsafe { number.to_int_unchecked() });
     }
 }
 
@@ -99,7 +99,7 @@ struct Blocks<'a, T> {
 
 impl<'a, T: Copy + Default> Blocks<'a, T> {
     #[inline(always)]
-    fn of(from: &'a [T]) -> Self {
+    fn new(from: &'a [T]) -> Self {
         match *from {
             [] => Self { whole: &[], rest: &[], all: [T::default(); BLOCK] },
             [one] => Self { whole: &[], rest: &[], all: [one; BLOCK] },
@@ -150,14 +150,14 @@ mod tests {
                         let sums = ByteSums { high, low: &low, bias, scales: &scales };
                         requantize_on(isa, sums, zero_point, &mut y);
                         for i in 0..len {
-                            let of = |from: &[i32]| {
+                            let value = |from: &[i32]| {
                                 from.get(i).or(from.first()).map_or(0, |&int| i64::from(int))
                             };
-                            let sum = of(high) * 256 + i64::from(low[i]) + of(bias);
+                            let sum = value(high) * 256 + i64::from(low[i]) + value(bias);
                             let number = f64::from((sum as f32 * scales[i]).round_ties_even());
                             let number = number + f64::from(zero_point.into());
                             let number = number.max(Q::LEAST.into()).min(Q::GREATEST.into());
-                            let expected = Q::of(number as i32);
+                            let expected = Q::from_i32(number as i32);
                             assert_eq!(
                                 y[i], expected,
                                 "{isa:?} {i} of {len}: {sum} * {}",

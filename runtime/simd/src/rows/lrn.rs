@@ -41,9 +41,9 @@ pub(super) fn lrn_on(isa: Isa, x: &[f32], channels: usize, lrn: &Lrn, y: &mut [f
     }
     // A window is clipped to the row.
     let before = ((lrn.size - 1) / 2).min(channels - 1);
-    let behind = (lrn.size / 2).min(channels - 1);
+    let after = (lrn.size / 2).min(channels - 1);
     let weight = lrn.alpha / lrn.size as f32;
-    let rows = Rows { x, channels, before, behind, weight, bias: lrn.bias, y };
+    let rows = Rows { x, channels, before, after, weight, bias: lrn.bias, y };
     match lrn.beta {
         0.5 => dispatch(isa, Normalize { rows, power: Half }),
         0.75 => dispatch(isa, Normalize { rows, power: ThreeQuarters }),
@@ -57,7 +57,7 @@ struct Rows<'a> {
     x: &'a [f32],
     channels: usize,
     before: usize,
-    behind: usize,
+    after: usize,
     weight: f32,
     bias: f32,
     y: &'a mut [f32],
@@ -121,7 +121,7 @@ impl<P: Power> SimdOp for Normalize<'_, P> {
     #[inline(always)]
     fn run<S: Vector>(self, simd: S) {
         let Self { rows, power } = self;
-        match (rows.before, rows.behind) {
+        match (rows.before, rows.after) {
             (1, 1) => rows.normalize::<S, P, 3>(simd, power),
             (2, 2) => rows.normalize::<S, P, 5>(simd, power),
             _ => rows.normalize::<S, P, 0>(simd, power),
@@ -136,7 +136,7 @@ impl Rows<'_> {
         let channels = self.channels;
         let mut buffer = [0.0; BUFFER];
         // Zeros before and after a row, in whole vectors.
-        let gap = self.before.max(self.behind).next_multiple_of(S::LANES);
+        let gap = self.before.max(self.after).next_multiple_of(S::LANES);
         let pitch = channels.next_multiple_of(S::LANES) + gap;
         if gap > BUFFER / 4 {
             self.wide(simd, power);
@@ -151,8 +151,8 @@ impl Rows<'_> {
                 }
                 let mut at = gap - self.before;
                 for (x, y) in x.chunks_exact(channels).zip(y.chunks_exact_mut(channels)) {
-                    let sums = &buffer[at..at + pitch - gap + self.before + self.behind];
-                    let window = Window::new(self.before, self.behind, self.weight, self.bias);
+                    let sums = &buffer[at..at + pitch - gap + self.before + self.after];
+                    let window = Window::new(self.before, self.after, self.weight, self.bias);
                     window.normalize::<S, P, SIZE>(simd, power, x, sums, y);
                     at += pitch;
                 }
@@ -169,7 +169,7 @@ impl Rows<'_> {
                     squares(simd, x, from.saturating_sub(gap), &mut buffer[first..]);
                     let count = chunk.min(channels - from);
                     let (x, y) = (&x[from..from + count], &mut y[from..from + count]);
-                    let window = Window::new(self.before, self.behind, self.weight, self.bias);
+                    let window = Window::new(self.before, self.after, self.weight, self.bias);
                     let sums = &buffer[gap - self.before..];
                     window.normalize::<S, P, SIZE>(simd, power, x, sums, y);
                     from += chunk;
@@ -185,7 +185,7 @@ impl Rows<'_> {
         for (x, y) in self.x.chunks_exact(channels).zip(self.y.chunks_exact_mut(channels)) {
             for c in 0..channels {
                 let from = c.saturating_sub(self.before);
-                let to = channels.min(c + self.behind + 1);
+                let to = channels.min(c + self.after + 1);
                 let mut sum = 0.0;
                 for x in &x[from..to] {
                     sum += f64::from(*x) * f64::from(*x);
@@ -229,8 +229,8 @@ struct Window {
 }
 
 impl Window {
-    fn new(before: usize, behind: usize, weight: f32, bias: f32) -> Self {
-        Self { size: before + behind + 1, weight, bias }
+    fn new(before: usize, after: usize, weight: f32, bias: f32) -> Self {
+        Self { size: before + after + 1, weight, bias }
     }
 
     /// Requires that `squares[c..c + size]` is the window of `x[c]`, up to the whole last vector.

@@ -17,7 +17,7 @@ pub trait Quantized: sealed::Sealed + Copy + Default + Into<i32> {
     /// The largest value.
     const GREATEST: i32;
     /// Converts an integer, which must be in range.
-    fn of(value: i32) -> Self;
+    fn from_i32(value: i32) -> Self;
 }
 
 macro_rules! quantized {
@@ -27,7 +27,7 @@ macro_rules! quantized {
             const LEAST: i32 = $type::MIN as i32;
             const GREATEST: i32 = $type::MAX as i32;
 
-            fn of(value: i32) -> Self {
+            fn from_i32(value: i32) -> Self {
                 value as $type
             }
         }

@@ -527,9 +527,10 @@ fn block_rows<S: Vector, const R: usize>(
     }
     r = 0;
     while r < R {
-        let (at, of) = (x[r].as_mut_ptr(), [simd.splat(best[r]), simd.splat(1.0)]);
+        let (at, start) = (x[r].as_mut_ptr(), [simd.splat(best[r]), simd.splat(1.0)]);
         // SAFETY: the row has as many elements, which are ours to write.
-        sums[r] = unsafe { exponentials_to::<S, true>(simd, of, at.cast_const(), at, x[r].len()) };
+        sums[r] =
+            unsafe { exponentials_to::<S, true>(simd, start, at.cast_const(), at, x[r].len()) };
         r += 1;
     }
     r = 0;

@@ -1,10 +1,10 @@
 //! Rows compared with `f64` references, or bit by bit.
 
+use super::combine::{Arithmetic, Operand, combine_on};
 use super::convert::{Convert, FromBf16, FromF16, ToBf16, ToF16, convert};
 use super::layer_norm::layer_norm_on;
 use super::lookup::lookup_on;
 use super::lrn::{Lrn, lrn_on};
-use super::meet::{Meeting, Operand, meet_on};
 use super::quantize::{Dequantize, Quantize, Quantized};
 use super::reduce::{Reduction, reduce, rows};
 use super::softmax::{Running, multiply_rows_on, softmax_block_on, softmax_on};
@@ -43,7 +43,7 @@ fn f16_exact(bits: u16) -> f64 {
 }
 
 #[test]
-fn every_half_is_itself_as_f32_and_back() {
+fn f16_and_bf16_survive_conversion_to_f32_and_back() {
     let all: Vec<u16> = (0..=u16::MAX).collect();
     for &isa in Isa::available() {
         let wide = converted(isa, FromF16, &all);
@@ -70,7 +70,7 @@ fn every_half_is_itself_as_f32_and_back() {
 }
 
 #[test]
-fn halves_are_the_nearest_with_ties_to_even() {
+fn half_precision_rounds_to_nearest_even() {
     // The midpoints between neighbouring half-precision values, and their neighbours.
     let mut x = Vec::new();
     for bits in 0..0x7c00u16 {
@@ -120,7 +120,7 @@ fn quantizes<Q: Quantized + PartialEq + std::fmt::Debug + TryFrom<i64>>(zero_poi
     }
 }
 
-fn meets<Q: Quantized + PartialEq + std::fmt::Debug>(all: &[Q], zeros: [Q; 3]) {
+fn check_combinations<Q: Quantized + PartialEq + std::fmt::Debug>(all: &[Q], zeros: [Q; 3]) {
     // Scales of similar size, and some for which all or no values saturate.
     let scales = [[0.05f32, 0.02, 0.06], [0.3, 7e-3, 1e-9], [1e-3, 1e-3, 1e38], [1e30, 1e30, 0.1]];
     let turned: Vec<Q> = all.iter().cycle().skip(all.len() / 3).take(all.len()).copied().collect();
@@ -136,10 +136,10 @@ fn meets<Q: Quantized + PartialEq + std::fmt::Debug>(all: &[Q], zeros: [Q; 3]) {
             let left = Operand { values: a_values, scale: a, zero_point: zeros[0] };
             let right = Operand { values: b_values, scale: b, zero_point: zeros[1] };
             let len = a_values.len().max(b_values.len());
-            for of in [Meeting::Sum, Meeting::Product] {
+            for operation in [Arithmetic::Sum, Arithmetic::Product] {
                 let quantize = Quantize::new(c, zeros[2]);
                 let mut y = vec![Q::default(); len];
-                meet_on(isa, of, left, right, quantize, &mut y);
+                combine_on(isa, operation, left, right, quantize, &mut y);
                 let number = |side: Operand<'_, Q>, i: usize| {
                     let value: i32 = side.values[if side.values.len() == 1 { 0 } else { i }].into();
                     let zero: i32 = side.zero_point.into();
@@ -147,24 +147,24 @@ fn meets<Q: Quantized + PartialEq + std::fmt::Debug>(all: &[Q], zeros: [Q; 3]) {
                 };
                 let numbers: Vec<f32> = (0..len)
                     .map(|i| (number(left, i), number(right, i)))
-                    .map(|(a, b)| if of == Meeting::Sum { a + b } else { a * b })
+                    .map(|(a, b)| if operation == Arithmetic::Sum { a + b } else { a * b })
                     .collect();
                 let expected = converted(isa, quantize, &numbers);
-                assert_eq!(y, expected, "{isa:?} {of:?} {a} {b} {c}");
+                assert_eq!(y, expected, "{isa:?} {operation:?} {a} {b} {c}");
             }
         }
     }
 }
 
 #[test]
-fn meetings_of_values_are_those_of_what_they_stand_for() {
+fn quantized_sums_and_products_match_dequantized_ones() {
     let all: Vec<u8> = (0..=u8::MAX).chain(0..77).collect();
-    meets(&all, [100, 3, 90]);
-    meets(&all, [0, 255, 0]);
+    check_combinations(&all, [100, 3, 90]);
+    check_combinations(&all, [0, 255, 0]);
     let all: Vec<i8> = (i8::MIN..=i8::MAX).chain(-3..70).collect();
-    meets(&all, [0, -128, 5]);
+    check_combinations(&all, [0, -128, 5]);
     let all: Vec<u16> = (0..=u16::MAX).step_by(97).collect();
-    meets(&all, [32_768, 0, 7]);
+    check_combinations(&all, [32_768, 0, 7]);
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn quantizing_is_a_division_rounded_and_saturated() {
 }
 
 #[test]
-fn softmax_of_rows_is_near_that_of_f64() {
+fn softmax_is_close_to_f64() {
     for &isa in Isa::available() {
         for &cols in LENS {
             let x: Vec<f32> = random(cols * 3, 5).iter().map(|x| x * 40.0 - 20.0).collect();
@@ -204,7 +204,7 @@ fn softmax_of_rows_is_near_that_of_f64() {
 }
 
 #[test]
-fn layer_norm_keeps_its_error_far_from_zero() {
+fn layer_norm_is_precise_far_from_zero() {
     for &isa in Isa::available() {
         for &cols in LENS {
             let x: Vec<f32> = random(cols * 2, 9).iter().map(|x| x + 1000.0).collect();
@@ -230,7 +230,7 @@ fn layer_norm_keeps_its_error_far_from_zero() {
 }
 
 #[test]
-fn reductions_keep_their_error_and_nans() {
+fn reductions_are_precise_and_propagate_nan() {
     for &isa in Isa::available() {
         for &len in LENS.iter().chain(&[2047, 2048, 2049, 1_000_000]) {
             let mut x = random(len, 13);
@@ -260,7 +260,7 @@ fn reductions_keep_their_error_and_nans() {
 }
 
 #[test]
-fn softmax_of_long_rows_is_near_that_of_f64() {
+fn softmax_of_long_rows_is_close_to_f64() {
     for &isa in Isa::available() {
         // Rows of every kind, in groups of four and remainders.
         for (rows, cols) in
@@ -296,7 +296,7 @@ fn softmax_of_long_rows_is_near_that_of_f64() {
 }
 
 #[test]
-fn softmax_of_blocks_is_that_of_whole_rows() {
+fn softmax_in_blocks_matches_whole_rows() {
     for &isa in Isa::available() {
         for (rows, blocks) in [
             (1, &[1][..]),
@@ -395,7 +395,7 @@ fn layer_norm_of_a_row_does_not_depend_on_its_neighbours() {
 }
 
 #[test]
-fn lrn_is_near_that_of_f64() {
+fn lrn_is_close_to_f64() {
     let cases = [(1, 1), (1, 5), (3, 2), (5, 7), (16, 3), (17, 5), (64, 5), (65, 4), (100, 1)]
         .into_iter()
         .chain([(70, 33), (40, 200), (4096, 5), (5000, 9), (3000, 2051), (4100, 60)]);
@@ -429,7 +429,7 @@ fn lrn_is_near_that_of_f64() {
 }
 
 #[test]
-fn lrn_hands_nans_and_infinities_on() {
+fn lrn_propagates_nan_and_infinity() {
     for &isa in Isa::available() {
         for beta in [0.5f32, 0.75, 1.0, 0.6] {
             let lrn = Lrn { size: 3, alpha: 1.0, beta, bias: 1.0 };
@@ -547,8 +547,8 @@ fn parts_of_transposes_touch_nothing_else() {
             for gap in [0, 5] {
                 let (x_stride, y_stride) = (cols + gap, rows + 2 * gap);
                 let x: Vec<u32> = (0..(rows - 1) * x_stride + cols).map(|i| i as u32).collect();
-                let x = Guarded::of(&x);
-                let mut y = Guarded::of(&vec![u32::MAX; (cols - 1) * y_stride + rows]);
+                let x = Guarded::at_end(&x);
+                let mut y = Guarded::at_end(&vec![u32::MAX; (cols - 1) * y_stride + rows]);
                 super::transpose::transpose_part_on(
                     isa,
                     &x,

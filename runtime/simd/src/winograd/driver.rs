@@ -125,12 +125,12 @@ fn blocks(tiles: Range<usize>, most: usize) -> impl Iterator<Item = (usize, usiz
 /// Checks that the offsets of the input, the output, and every position that a tile may read fit `usize`.
 fn reaches(layer: &Layer) -> Option<()> {
     // The largest tile extends this far past the last output.
-    const BEHIND: usize = 8;
+    const REACH: usize = 8;
     let pixel = layer.pixel_strides[0];
     let row = layer.input[1].checked_mul(pixel)?;
     let far = |axis: usize, step: usize| {
         let input = layer.input[axis].checked_add(layer.pads[axis])?;
-        input.max(layer.output[axis].checked_add(BEHIND)?).checked_mul(step)
+        input.max(layer.output[axis].checked_add(REACH)?).checked_mul(step)
     };
     far(0, row)?.checked_add(far(1, pixel)?)?;
     for (size, pixel) in [layer.input, layer.output].into_iter().zip(layer.pixel_strides) {

@@ -87,8 +87,8 @@ fn run(isa: Isa, case: Case, numbers: &Numbers) -> Vec<f32> {
     let [c, k] = layer.channels;
     let fenced = |values: &[f32]| Guarded::new(values, edge);
     let mut packed = fenced(&vec![f32::NAN; packed_len_on(isa, tile, layer.channels)]);
-    let mut room = fenced(&vec![f32::NAN; c * k]);
-    pack_on(isa, tile, &fenced(&numbers.weights), layer.channels, &mut packed, &mut room);
+    let mut buffer = fenced(&vec![f32::NAN; c * k]);
+    pack_on(isa, tile, &fenced(&numbers.weights), layer.channels, &mut packed, &mut buffer);
     let plan = Plan::new(isa, tile, &layer);
     let mut workspace = fenced(&vec![f32::NAN; plan.workspace_len()]);
     let (x, bias) = (fenced(&numbers.x), fenced(&numbers.bias));
@@ -305,7 +305,7 @@ fn errors_stay_within_the_bound() {
 }
 
 #[test]
-fn what_is_not_finite_stays_in_the_tiles_that_read_it() {
+fn non_finite_values_reach_only_tiles_that_read_them() {
     let layer = Layer::same(1, [12, 12], [3, 5]);
     for (isa, tile) in every_form() {
         for poison in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
@@ -369,7 +369,7 @@ where
 }
 
 #[test]
-fn growth_is_that_of_the_matrices() {
+fn growth_follows_from_the_matrices() {
     for tile in TILES {
         let found = dispatch(Isa::Portable, Growth(tile));
         assert!((tile.growth() - 1.0..=tile.growth()).contains(&found), "{tile:?}: {found}");
@@ -377,7 +377,7 @@ fn growth_is_that_of_the_matrices() {
 }
 
 #[test]
-fn the_rule_follows_the_measurements() {
+fn the_choice_follows_the_measurements() {
     let chosen = |size: usize, channels: [usize; 2]| {
         choose::choose_on(Isa::Avx512, &Layer::same(1, [size, size], channels), 0)
     };
@@ -403,7 +403,7 @@ fn the_rule_follows_the_measurements() {
 }
 
 #[test]
-fn where_bytes_cost_small_images_go_without_first() {
+fn a_price_per_byte_disables_winograd_for_small_images_first() {
     let at = |size: usize, price: u32| {
         choose::choose_on(Isa::Avx512, &Layer::same(1, [size, size], [128, 128]), price)
     };
@@ -414,7 +414,7 @@ fn where_bytes_cost_small_images_go_without_first() {
 }
 
 #[test]
-fn rows_of_pixels_are_those_of_the_tiles() {
+fn pixel_rows_match_tile_rows() {
     let layer = Layer { output: [10, 3], ..Layer::same(2, [10, 3], [1, 1]) };
     assert_eq!(tile_rows(Tile::F4x4, &layer), 6);
     assert_eq!(pixel_rows(Tile::F4x4, &layer, 0..3), 0..10);
@@ -425,7 +425,7 @@ fn rows_of_pixels_are_those_of_the_tiles() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn mismatched_inputs_are_refused() {
     let layer = Layer { pixel_strides: [4, 9], ..Layer::same(2, [5, 6], [3, 8]) };
     let (weights, packed) = (9 * 3 * 8, packed_len(Tile::F4x4, [3, 8]));
     let (x, y, workspace) = (59 * 4 + 3, 59 * 9 + 8, workspace_len(Tile::F4x4, &layer));
@@ -479,13 +479,13 @@ fn layers_make_no_thread_heap_calls() {
     for (isa, tile) in every_form() {
         let plan = Plan::new(isa, tile, &layer);
         let mut packed = vec![0.0; packed_len_on(isa, tile, layer.channels)];
-        let (mut room, mut y) = (vec![0.0; 600], vec![0.0; 81 * 30]);
+        let (mut buffer, mut y) = (vec![0.0; 600], vec![0.0; 81 * 30]);
         let mut workspace = vec![0.0; plan.workspace_len()];
         let epilogue = Epilogue { activation: Activation::Gelu, ..Epilogue::default() };
         // Other tests may allocate meanwhile, if the count is not per thread.
         let quiet = (0..1000).any(|_| {
             let before = udo_api::guard::thread_heap_calls();
-            pack_on(isa, tile, &numbers.weights, layer.channels, &mut packed, &mut room);
+            pack_on(isa, tile, &numbers.weights, layer.channels, &mut packed, &mut buffer);
             let plan = Plan::new(isa, tile, &layer);
             let rows = 0..tile_rows(tile, &layer);
             plan.conv(rows, &numbers.x, &packed, &mut y, &epilogue, &mut workspace);

@@ -19,8 +19,8 @@ struct Side<T> {
     /// Elements of a single key or value.
     elements: usize,
     /// Scratch elements for joining cached and new ones.
-    room: usize,
-    of: PhantomData<fn() -> T>,
+    scratch_len: usize,
+    marker: PhantomData<fn() -> T>,
 }
 
 /// Keys and values.
@@ -32,8 +32,8 @@ impl<T: Element> Sides<T> {
         let side = |new: usize, past: usize, present: usize, elements: usize| {
             // Without an output for the complete keys, they are joined in scratch memory.
             let is_own = cx.has_input(past) && !cx.has_output(present);
-            let room = if is_own { counts.cache_len(elements) } else { 0 };
-            Side { new, past, present, elements, room, of: PhantomData }
+            let scratch_len = if is_own { counts.cache_len(elements) } else { 0 };
+            Side { new, past, present, elements, scratch_len, marker: PhantomData }
         };
         Self([
             side(K, PAST_KEY, PRESENT_KEY, counts.depth),
@@ -44,7 +44,7 @@ impl<T: Element> Sides<T> {
     /// Adds the scratch memory to that of the caller.
     pub(super) fn workspace(&self) -> Workspace {
         let [keys, values] = &self.0;
-        Workspace::for_elements::<T>(keys.room).and::<T>(values.room)
+        Workspace::of::<T>(keys.scratch_len).and::<T>(values.scratch_len)
     }
 }
 
@@ -129,7 +129,7 @@ impl<'a, T: Element> Arguments<'a, T> {
             heads: Heads::new(q_heads, queries, depth, is_packed),
         };
         let mut join = |side: &Side<T>| {
-            let own = scratch.take::<T>(side.room)?;
+            let own = scratch.take::<T>(side.scratch_len)?;
             side.join(counts, inputs, outputs, own, parallel)
         };
         let (keys, values) = (join(keys)?, join(values)?);

@@ -59,7 +59,7 @@ struct Sizes {
     /// Whether queries, keys and values are packed in one row.
     is_one_row: bool,
     /// Capacity of the cache in keys, before and after the call.
-    room: [usize; 2],
+    cache_lens: [usize; 2],
     /// Keys of the longest sequence.
     total: usize,
     /// Rotated pairs of a head; 0 for none.
@@ -73,7 +73,7 @@ impl Sizes {
         let (q_heads, kv_heads) = (count(node, "num_heads")?, count(node, "kv_num_heads")?);
         if !q_heads.is_multiple_of(kv_heads) {
             return Err(Error::new(format!(
-                "{q_heads} heads of queries are no multiple of {kv_heads} heads of keys"
+                "{q_heads} query heads are not a multiple of {kv_heads} heads of keys"
             )));
         }
         let (query, is_one_row) = (node.input(QUERY)?, !node.has_input(KEY));
@@ -101,7 +101,7 @@ impl Sizes {
             let shape = x.full_shape();
             let mut dims = shape.iter().enumerate().skip(1);
             if dims.any(|(axis, dim)| axis != length && dim.exact().is_none()) {
-                let expected = "expected heads, and their elements, that are known before the run";
+                let expected = "expected the number and size of heads to be known before the run";
                 return Err(Error::new(format!("an input is {x}, {expected}")));
             }
         }
@@ -112,10 +112,10 @@ impl Sizes {
         let is_bounded = stated.is_none() || !is_fixed;
         if total < queries && !is_bounded {
             return Err(Error::new(format!(
-                "{total} keys in all are fewer than {queries} new ones"
+                "{total} keys in total are fewer than the {queries} new ones"
             )));
         }
-        let room = [before, before.max(total)];
+        let cache_lens = [before, before.max(total)];
         let mut sizes = Self {
             batch,
             queries,
@@ -123,7 +123,7 @@ impl Sizes {
             kv_heads,
             elements,
             is_one_row,
-            room,
+            cache_lens,
             total,
             pairs: 0,
             is_bounded,
@@ -178,7 +178,7 @@ impl Sizes {
         let before = if has_past { inputs.shape(PAST_KEY)?.get(2).copied() } else { Some(0) };
         let before = before.ok_or(misfit)?;
         let total = usize::try_from(arguments).ok();
-        let total = total.filter(|all| (queries..=self.room[1]).contains(all));
+        let total = total.filter(|all| (queries..=self.cache_lens[1]).contains(all));
         let total = total.ok_or(ExecError::bad_value(i64::from(arguments), 0))?;
         let (rows, cache) =
             ([batch, queries, kv_heads * elements], [batch, kv_heads, before, elements]);
@@ -193,24 +193,24 @@ impl Sizes {
         for (port, expected) in expected.into_iter().filter(|(port, _)| inputs.has(*port)) {
             (inputs.shape(port)? == expected).then_some(()).ok_or(misfit)?;
         }
-        let room = [before, before.max(total)];
+        let cache_lens = [before, before.max(total)];
         outputs.set_shape(0, &[batch, queries, self.q_heads * elements])?;
         for port in [1, 2] {
-            outputs.set_shape(port, &[batch, kv_heads, room[1], elements])?;
+            outputs.set_shape(port, &[batch, kv_heads, cache_lens[1], elements])?;
         }
-        Ok(Self { batch, queries, room, total, ..*self })
+        Ok(Self { batch, queries, cache_lens, total, ..*self })
     }
 
     fn counts(&self) -> Counts {
-        let &Self { batch, queries, q_heads, kv_heads, elements, room, .. } = self;
+        let &Self { batch, queries, q_heads, kv_heads, elements, cache_lens, .. } = self;
         Counts {
             batch,
             q_heads,
             kv_heads,
             queries,
             past: 0,
-            new: room[1],
-            total: room[1],
+            new: cache_lens[1],
+            total: cache_lens[1],
             depth: elements,
             width: elements,
             is_packed: true,
@@ -236,7 +236,7 @@ impl Sizes {
         let window = usize::try_from(node.int("local_window_size")?).ok().filter(|&len| len > 0);
         Ok(Problem {
             counts: self.counts(),
-            mask: Mask::of(node, ADDED, &Shape::new(&scores)?)?,
+            mask: Mask::read_port(node, ADDED, &Shape::new(&scores)?)?,
             scale,
             softcap: node.float("softcap")?,
             is_causal: node.flag("causal")?,
@@ -282,11 +282,11 @@ pub(crate) struct GroupedShapes {
 
 impl GroupedShapes {
     /// Returns the shapes for a node that a kernel accepts.
-    pub(crate) fn of(node: &Node<'_>) -> Result<Self, Error> {
+    pub(crate) fn infer(node: &Node<'_>) -> Result<Self, Error> {
         for (flag, meaning) in [
             ("qk_output", "asks for scores"),
-            ("sliding_window_cache", "has a cache of a window alone"),
-            ("kv_cache_bit_width", "has a cache of quantized values"),
+            ("sliding_window_cache", "limits the cache to a window"),
+            ("kv_cache_bit_width", "requests a quantized cache"),
         ] {
             let found = node.int(flag)?;
             if found != 0 {
@@ -295,15 +295,16 @@ impl GroupedShapes {
             }
         }
         if let Some(port) = (OTHERS..node.input_count()).find(|&port| node.has_input(port)) {
-            let expected = "expected none: caches are numbers, and heads come normalized";
+            let expected =
+                "expected none: quantized caches and head normalization are not supported";
             return Err(Error::new(format!("input {port} is there, {expected}")));
         }
         let sizes = Sizes::read(node)?;
         sizes.problem(node)?;
         let dim = |axis: usize| node.input(QUERY).map(|x| x.full_shape().dim(axis));
         let (batch, length) = (dim(0)?.unwrap_or(Dim::Fixed(0)), dim(1)?.unwrap_or(Dim::Fixed(0)));
-        let Sizes { q_heads, kv_heads, elements, room, is_bounded, .. } = sizes;
-        let all = if is_bounded { Dim::UpTo(room[1]) } else { Dim::Fixed(room[1]) };
+        let Sizes { q_heads, kv_heads, elements, cache_lens, is_bounded, .. } = sizes;
+        let all = if is_bounded { Dim::UpTo(cache_lens[1]) } else { Dim::Fixed(cache_lens[1]) };
         Ok(Self {
             rows: Shape::of_dims(&[batch, length, Dim::Fixed(q_heads * elements)])?,
             cache: Shape::of_dims(&[batch, Dim::Fixed(kv_heads), all, Dim::Fixed(elements)])?,
@@ -340,19 +341,19 @@ impl Kernel for Grouped {
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         let run = &self.in_run(&io.inputs, &mut io.outputs)?;
         let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
-        let Sizes { queries, q_heads, kv_heads, elements, room, .. } = run.sizes;
+        let Sizes { queries, q_heads, kv_heads, elements, cache_lens, .. } = run.sizes;
         // Scratch memory is reserved for the bounds.
         let (valid, past) = run.lengths(&inputs, scratch.take::<i64>(2 * self.sizes.batch)?)?;
         let sinks = self.sinks(&inputs, scratch.take::<f32>(q_heads)?)?;
         let turned = scratch.take::<f32>(self.turned_len())?;
         let cache = run.write(&inputs, &mut outputs, past, parallel)?;
-        let heads = Heads::new(kv_heads, room[1], elements, false);
+        let heads = Heads::new(kv_heads, cache_lens[1], elements, false);
         let [keys, values] = cache.map(|data| Rows { data, heads });
         let q = run.queries(&inputs, &mut turned[..run.turned_len()], past, parallel)?;
         let row = if run.sizes.pairs > 0 { q_heads * elements } else { run.sizes.row() };
         let q = Rows { data: q, heads: Heads::within(row, queries, elements) };
         let numbers = if inputs.has(ADDED) { inputs.get::<f32>(ADDED)? } else { &[] };
-        let all = Reach::new(room[1], 0);
+        let all = Reach::new(cache_lens[1], 0);
         let arguments = Arguments { q, keys, values, numbers, bools: &[], valid, past, sinks, all };
         run.tiles.run(&arguments, outputs.take::<f32>(0)?, None, &mut scratch, parallel)
     }
@@ -368,7 +369,7 @@ impl Grouped {
         let mask = self.tiles.problem.mask.map(|mask| mask.in_run(inputs, ADDED, &sizes.scores()));
         let problem =
             Problem { counts: sizes.counts(), mask: mask.transpose()?, ..self.tiles.problem };
-        Ok(Self { sizes, tiles: self.tiles.of(problem), ..*self })
+        Ok(Self { sizes, tiles: self.tiles.with_problem(problem), ..*self })
     }
 
     /// Returns the elements of rotated queries.
@@ -383,7 +384,7 @@ impl Grouped {
         inputs: &Inputs<'_>,
         lengths: &'a mut [i64],
     ) -> Result<(&'a [i64], &'a [i64]), ExecError> {
-        let Sizes { queries, total, room, .. } = self.sizes;
+        let Sizes { queries, total, cache_lens, .. } = self.sizes;
         let arguments = inputs.get::<i32>(LENGTHS)?;
         let (valid, past) = lengths.split_at_mut(arguments.len());
         for (at, ((valid, past), &last)) in
@@ -391,7 +392,8 @@ impl Grouped {
         {
             let all = i64::from(last) + 1;
             let before = if self.sizes.is_prompt() { 0 } else { all - queries as i64 };
-            let fits = all > 0 && all <= total as i64 && before >= 0 && before <= room[0] as i64;
+            let fits =
+                all > 0 && all <= total as i64 && before >= 0 && before <= cache_lens[0] as i64;
             fits.then_some(()).ok_or(ExecError::bad_value(i64::from(last), at))?;
             (*valid, *past) = (all, before);
         }
@@ -458,10 +460,10 @@ impl Grouped {
         past: &[i64],
         parallel: Parallel<'_>,
     ) -> Result<[&'a [f32]; 2], ExecError> {
-        let Sizes { queries, q_heads, kv_heads, elements, is_one_row, room, pairs, .. } =
+        let Sizes { queries, q_heads, kv_heads, elements, is_one_row, cache_lens, pairs, .. } =
             self.sizes;
-        let mut made = [&[][..]; 2];
-        for (side, made) in made.iter_mut().enumerate() {
+        let mut present = [&[][..]; 2];
+        for (side, present) in present.iter_mut().enumerate() {
             let [new, old] = [[KEY, PAST_KEY], [VALUE, PAST_VALUE]][side];
             let (x, row, first) = if is_one_row {
                 let first = (q_heads + side * kv_heads) * elements;
@@ -471,12 +473,12 @@ impl Grouped {
             };
             let before = if inputs.has(old) { inputs.get::<f32>(old)? } else { &[] };
             let to = outputs.take::<f32>(1 + side)?;
-            let to = &mut to[..self.sizes.batch * kv_heads * room[1] * elements];
-            parallel.chunks_mut(to, room[1] * elements, |at, to| {
+            let to = &mut to[..self.sizes.batch * kv_heads * cache_lens[1] * elements];
+            parallel.chunks_mut(to, cache_lens[1] * elements, |at, to| {
                 let (batch, head) = (at / kv_heads, at % kv_heads);
                 let len = past[batch] as usize * elements;
-                let (kept, rest) = to.split_at_mut(len);
-                kept.copy_from_slice(&before[at * room[0] * elements..][..len]);
+                let (old, rest) = to.split_at_mut(len);
+                old.copy_from_slice(&before[at * cache_lens[0] * elements..][..len]);
                 let (written, rest) = rest.split_at_mut(queries * elements);
                 rest.fill(0.0);
                 for (place, to) in written.chunks_exact_mut(elements).enumerate() {
@@ -491,8 +493,8 @@ impl Grouped {
                 }
                 Ok(())
             })?;
-            *made = to;
+            *present = to;
         }
-        Ok(made)
+        Ok(present)
     }
 }

@@ -140,7 +140,7 @@ impl Sizes {
         let (heads, shared) = (q_heads.bound(), kv_heads.bound());
         if heads != shared && (shared == 0 || !heads.is_multiple_of(shared)) {
             return Err(Error::new(format!(
-                "{heads} heads of queries are no multiple of {shared} heads of keys"
+                "{heads} query heads are not a multiple of {shared} heads of keys"
             )));
         }
         if depth.bound() == 0 || width.bound() == 0 {
@@ -197,7 +197,7 @@ impl Sizes {
         let &Self { batch, q_heads, kv_heads, queries, past, new, depth, width, .. } = self;
         if [q_heads, kv_heads, depth, width].iter().any(|dim| dim.exact().is_none()) {
             let (q, k, v) = (node.input(Q)?, node.input(K)?, node.input(V)?);
-            let expected = "expected heads, and their elements, that are known before the run";
+            let expected = "expected the number and size of heads to be known before the run";
             return Err(Error::new(format!("inputs are {q}, {k} and {v}, {expected}")));
         }
         let mask = if node.has_input(MASK) { node.input(MASK)? } else { TensorDesc::ABSENT };
@@ -271,11 +271,15 @@ pub(super) struct Mask {
 
 impl Mask {
     pub(super) fn read(node: &Node<'_>, sizes: &Sizes) -> Result<Option<Self>, Error> {
-        Self::of(node, MASK, &sizes.scores()?)
+        Self::read_port(node, MASK, &sizes.scores()?)
     }
 
     /// Returns the mask of scores of these extents.
-    pub(super) fn of(node: &Node<'_>, port: usize, scores: &Shape) -> Result<Option<Self>, Error> {
+    pub(super) fn read_port(
+        node: &Node<'_>,
+        port: usize,
+        scores: &Shape,
+    ) -> Result<Option<Self>, Error> {
         if !node.has_input(port) {
             return Ok(None);
         }

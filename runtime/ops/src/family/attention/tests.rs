@@ -133,7 +133,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn of(case: &Case) -> Self {
+    fn new(case: &Case) -> Self {
         let Case { batch, q_heads, kv_heads, queries, past, new, depth, width, .. } = *case;
         let mut seed = 0;
         let mut numbers = |len: usize| {
@@ -218,13 +218,15 @@ fn expected(case: &Case, x: &Numbers) -> (Vec<f64>, [Vec<f64>; 4]) {
 
 fn bench_with<T: Stored<f64>>(case: &Case, x: &Numbers) -> Bench {
     let Case { batch, q_heads, kv_heads, queries, past, new, depth, width, .. } = *case;
-    let of = |x: &[f64]| x.iter().map(|&x| T::store(x)).collect::<Vec<_>>();
-    let run = bench("Attention").input(case.packed(&of(&x.q), [q_heads, queries, depth]));
-    let run = run.input(case.packed(&of(&x.k), [kv_heads, new, depth]));
-    let run = run.input(case.packed(&of(&x.v), [kv_heads, new, width]));
+    let stored = |x: &[f64]| x.iter().map(|&x| T::store(x)).collect::<Vec<_>>();
+    let run = bench("Attention").input(case.packed(&stored(&x.q), [q_heads, queries, depth]));
+    let run = run.input(case.packed(&stored(&x.k), [kv_heads, new, depth]));
+    let run = run.input(case.packed(&stored(&x.v), [kv_heads, new, width]));
     let run = match (case.mask, case.is_bool) {
         ([], _) => run.absent(),
-        (dims, false) => run.input(case.bounded(tensor(dims, &of(&x.mask)), &case.mask_bounds())),
+        (dims, false) => {
+            run.input(case.bounded(tensor(dims, &stored(&x.mask)), &case.mask_bounds()))
+        }
         (dims, true) => {
             let bools: Vec<Bool> = x.mask.iter().map(|&x| Bool::from(x > -0.5)).collect();
             run.input(case.bounded(tensor(dims, &bools), &case.mask_bounds()))
@@ -235,7 +237,7 @@ fn bench_with<T: Stored<f64>>(case: &Case, x: &Numbers) -> Bench {
     } else {
         let cache = |x: &[f64], elements: usize| {
             let bounds = [case.up_to(batch), Fixed(kv_heads), case.up_to(past), Fixed(elements)];
-            case.bounded(tensor(&[batch, kv_heads, past, elements], &of(x)), &bounds)
+            case.bounded(tensor(&[batch, kv_heads, past, elements], &stored(x)), &bounds)
         };
         run.input(cache(&x.past[0], depth)).input(cache(&x.past[1], width))
     };
@@ -254,7 +256,7 @@ fn bench_with<T: Stored<f64>>(case: &Case, x: &Numbers) -> Bench {
 fn check<T: Stored<f64>>(case: &Case, within: f64) {
     println!("{case:?}");
     let Case { batch, q_heads, kv_heads, queries, depth, width, .. } = *case;
-    let x = Numbers::of(case);
+    let x = Numbers::new(case);
     let (y, stages) = expected(case, &x);
     let load =
         |y: &Tensor| y.values::<T>().into_iter().map(|y| y.load() as f32).collect::<Vec<_>>();
@@ -291,7 +293,7 @@ fn check<T: Stored<f64>>(case: &Case, within: f64) {
 }
 
 #[test]
-fn every_form_is_that_of_the_definition() {
+fn every_variant_matches_the_definition() {
     for case in CASES {
         check::<f32>(case, 2e-6);
         check::<f64>(case, 1e-6);
@@ -299,7 +301,7 @@ fn every_form_is_that_of_the_definition() {
 }
 
 #[test]
-fn bounded_extents_are_those_of_the_run() {
+fn bounded_extents_are_read_in_the_run() {
     for case in CASES {
         let case = &Case { more: 3, ..*case };
         check::<f32>(case, 2e-6);
@@ -322,13 +324,13 @@ fn bounded_extents_are_those_of_the_run() {
     let elements = [Fixed(1), Fixed(1), Fixed(2), UpTo(4)];
     let q = bench("Attention").input(x(&[1, 1, 2, 2], &elements));
     let run = q.input(x(&[1, 1, 2, 2], &elements)).input(x(&[1, 1, 2, 2], &elements));
-    let expected = "expected heads, and their elements, that are known before the run";
+    let expected = "expected the number and size of heads to be known before the run";
     let error = run.error();
     assert!(error.ends_with(expected), "{error}");
 }
 
 #[test]
-fn elements_of_16_bits_are_computed_in_f32() {
+fn half_precision_is_computed_in_f32() {
     for case in CASES {
         check::<F16>(case, 1e-3);
         check::<Bf16>(case, 8e-3);
@@ -336,7 +338,7 @@ fn elements_of_16_bits_are_computed_in_f32() {
 }
 
 #[test]
-fn who_sees_no_key_has_zeros_and_others_theirs() {
+fn queries_without_keys_give_zeros_and_others_their_output() {
     fn both<T: Stored<f64>>(case: &Case, x: &Numbers) -> [Vec<f32>; 2] {
         let run = bench_with::<T>(case, x).int("qk_matmul_output_mode", 3).outputs(4).all();
         [&run[0], &run[3]].map(|y| y.values::<T>().into_iter().map(|y| y.load() as f32).collect())
@@ -353,7 +355,7 @@ fn who_sees_no_key_has_zeros_and_others_theirs() {
         Case { new: 700, mask: &[5, 7], past: 3, softcap: 0.7, ..CASE },
     ];
     for case in &cases {
-        let mut x = Numbers::of(case);
+        let mut x = Numbers::new(case);
         if !case.mask.is_empty() {
             x.mask = dead(2);
         }
@@ -371,7 +373,7 @@ fn who_sees_no_key_has_zeros_and_others_theirs() {
         load(both::<Bf16>(case, &x), 8e-3);
     }
     // NaN reaches the output of its query, or of all queries that see its key.
-    let mut x = Numbers::of(&CASE);
+    let mut x = Numbers::new(&CASE);
     x.q[0] = f64::NAN;
     for y in [bench_with::<f32>(&CASE, &x).one().values(), both::<f64>(&CASE, &x)[0].clone()] {
         let count = y.iter().filter(|y: &&f32| y.is_nan()).count();
@@ -379,7 +381,7 @@ fn who_sees_no_key_has_zeros_and_others_theirs() {
     }
     // NaN in a key that no query sees has no effect.
     let case = Case { batch: 2, valid: &[0, 7], is_causal: true, ..CASE };
-    let mut x = Numbers::of(&case);
+    let mut x = Numbers::new(&case);
     x.v[0] = f64::NAN;
     assert!(both::<f32>(&case, &x)[0].iter().all(|y| y.is_finite()));
 }
@@ -387,7 +389,7 @@ fn who_sees_no_key_has_zeros_and_others_theirs() {
 #[test]
 fn keys_of_earlier_calls_are_joined_without_an_output_for_them() {
     let case = Case { past: 4, ..CASE };
-    let x = Numbers::of(&case);
+    let x = Numbers::new(&case);
     let run = bench_with::<f32>(&case, &x);
     let outcome = run.run().unwrap().remove(0);
     assert!(outcome.scratch_used_bytes > 0);
@@ -395,7 +397,7 @@ fn keys_of_earlier_calls_are_joined_without_an_output_for_them() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn mismatched_inputs_are_refused() {
     let x = |dims: &[usize]| tensor(dims, &vec![0f32; dims.iter().product()]);
     let run = |q: &[usize], k: &[usize], v: &[usize]| {
         bench("Attention").input(x(q)).input(x(k)).input(x(v))
@@ -424,12 +426,12 @@ fn what_does_not_fit_is_refused() {
         ),
         (
             run(four, four, four).int("kv_num_heads", 0),
-            "parameter \"kv_num_heads\" is 0, expected a number above 0",
+            "parameter \"kv_num_heads\" is 0, expected a positive integer",
         ),
         (run(&[2, 3], &[2, 3], &[2, 3]), "input 0 is f32[2,3], expected rank 3 or 4"),
         (
             run(&[1, 3, 2, 4], &[1, 2, 3, 4], &[1, 2, 3, 4]),
-            "3 heads of queries are no multiple of 2 heads of keys",
+            "3 query heads are not a multiple of 2 heads of keys",
         ),
         (run(&[1, 2, 3, 0], &[1, 2, 3, 0], four), "heads have 0 elements, expected 1 or more"),
         (

@@ -33,7 +33,7 @@ pub(crate) trait Storage: Element {
     fn widen<'a>(
         x: (&'a [Self], usize),
         extents: [usize; 2],
-        room: &'a mut [f32],
+        buffer: &'a mut [f32],
     ) -> (&'a [f32], usize);
     fn store(x: &[f32], y: &mut [Self]);
     /// Returns the output as f32 if it can be computed in place.
@@ -72,12 +72,12 @@ macro_rules! halves {
             fn widen<'a>(
                 (x, step): (&'a [Self], usize),
                 [rows, cols]: [usize; 2],
-                room: &'a mut [f32],
+                buffer: &'a mut [f32],
             ) -> (&'a [f32], usize) {
-                for (row, to) in room.chunks_exact_mut(cols.max(1)).take(rows).enumerate() {
+                for (row, to) in buffer.chunks_exact_mut(cols.max(1)).take(rows).enumerate() {
                     to.iter_mut().zip(&x[row * step..]).for_each(|(to, x)| *to = x.number());
                 }
-                (room, cols)
+                (buffer, cols)
             }
 
             fn store(x: &[f32], y: &mut [Self]) {
@@ -124,7 +124,7 @@ struct Lens {
 }
 
 impl Lens {
-    fn of<T: Storage>(problem: &Problem, queries: usize, keys: usize) -> Self {
+    fn new<T: Storage>(problem: &Problem, queries: usize, keys: usize) -> Self {
         let Counts { depth, width, total, queries: all, .. } = problem.counts;
         // Buffers start at cache lines.
         let len = |len: usize| len.next_multiple_of(KEYS);
@@ -162,7 +162,7 @@ struct PartScratch<'a> {
 }
 
 impl<'a> PartScratch<'a> {
-    fn of(lens: &Lens, mut all: &'a mut [f32]) -> Self {
+    fn new(lens: &Lens, mut all: &'a mut [f32]) -> Self {
         let mut take = |len: usize| {
             let (piece, rest) = std::mem::take(&mut all).split_at_mut(len);
             all = rest;
@@ -208,7 +208,7 @@ impl<T: Storage> Kernel for Tiled<T> {
             Arguments::take(&problem, &self.sides, &inputs, &mut outputs, &mut scratch, parallel)?;
         let y = outputs.take::<T>(0)?;
         let read = if outputs.has(SCORES) { Some(outputs.take::<T>(SCORES)?) } else { None };
-        self.tiles.of(problem).run(&arguments, y, read, &mut scratch, parallel)
+        self.tiles.with_problem(problem).run(&arguments, y, read, &mut scratch, parallel)
     }
 }
 
@@ -217,7 +217,7 @@ impl<T: Storage> Kernel for Tiled<T> {
 pub(super) struct Tiles<T> {
     pub(super) problem: Problem,
     cut: Cut,
-    of: PhantomData<fn() -> T>,
+    marker: PhantomData<fn() -> T>,
 }
 
 impl<T: Storage> Tiles<T> {
@@ -233,13 +233,13 @@ impl<T: Storage> Tiles<T> {
         let parts = if threads == 1 { 1 } else { partition::most_grains(threads) };
         let rows = problem.counts.rows();
         let results = if is_in_place::<T>(&problem.counts) { 0 } else { rows * width };
-        let lens = Lens::of::<T>(&problem, queries, keys);
+        let lens = Lens::new::<T>(&problem, queries, keys);
         let cut = Cut { queries, keys, parts: parts.min(rows), results, lens };
-        Self { problem, cut, of: PhantomData }
+        Self { problem, cut, marker: PhantomData }
     }
 
     /// Returns the tiles with the extents of a run.
-    pub(super) fn of(&self, problem: Problem) -> Self {
+    pub(super) fn with_problem(&self, problem: Problem) -> Self {
         Self { problem, ..*self }
     }
 
@@ -292,7 +292,7 @@ impl<T: Storage> Tiles<T> {
             return Ok(());
         }
         if let Some(read) = read {
-            self.part(arguments, 0, results, Some(read), &mut PartScratch::of(lens, own));
+            self.part(arguments, 0, results, Some(read), &mut PartScratch::new(lens, own));
             return Ok(());
         }
         let work = heads * queries * total * (depth + width);
@@ -305,7 +305,7 @@ impl<T: Storage> Tiles<T> {
             queries.div_ceil(grains / heads)
         };
         parallel.chunks_mut_with(results, rows * width, own, lens.sum(), |part, results, own| {
-            self.part(arguments, part * rows, results, None, &mut PartScratch::of(lens, own));
+            self.part(arguments, part * rows, results, None, &mut PartScratch::new(lens, own));
             Ok(())
         })
     }
@@ -521,17 +521,17 @@ impl Tile {
         &self,
         arguments: &Arguments<'a, T>,
         mask: &Mask,
-        room: &'a mut [f32],
+        buffer: &'a mut [f32],
     ) -> Option<(&'a [f32], usize)> {
         let &Self { batch, head, query, count, key, keys, .. } = self;
         let cols = mask.len.checked_sub(key)?.min(keys);
         let (from, step) = (mask.at([batch, head, query]) + key, mask.step());
         let rows = if step == 0 { 1 } else { count };
         if !mask.is_bool && cols == keys {
-            let (x, apart) = T::widen((&arguments.numbers[from..], step), [rows, keys], room);
+            let (x, apart) = T::widen((&arguments.numbers[from..], step), [rows, keys], buffer);
             return Some((x, if step == 0 { 0 } else { apart }));
         }
-        for (row, to) in room.chunks_exact_mut(keys).take(rows).enumerate() {
+        for (row, to) in buffer.chunks_exact_mut(keys).take(rows).enumerate() {
             let from = from + row * step;
             // Keys past the mask's end are masked out elsewhere, so any finite value will do.
             to[cols..].fill(0.0);
@@ -543,7 +543,7 @@ impl Tile {
                 numbers.for_each(|(to, x)| *to = x.number());
             }
         }
-        Some((room, if step == 0 { 0 } else { keys }))
+        Some((buffer, if step == 0 { 0 } else { keys }))
     }
 
     /// Adds `shares * values` of the block to the rescaled outputs of earlier blocks.
@@ -566,7 +566,7 @@ struct Multiply;
 
 impl Map2 for Multiply {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
+    fn apply<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
         s.mul(a, b)
     }
 }
@@ -576,7 +576,7 @@ struct Add;
 
 impl Map2 for Add {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
+    fn apply<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
         s.add(a, b)
     }
 }
@@ -590,7 +590,7 @@ struct Softcap {
 
 impl Map1 for Softcap {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, x: S::F) -> S::F {
+    fn apply<S: Simd>(self, s: S, x: S::F) -> S::F {
         s.mul(s.tanh(s.mul(x, s.splat(self.inverse))), s.splat(self.cap))
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    pub(crate) fn of(node: &Node<'_>) -> Result<Self, Error> {
+    pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
         let (x, weights) = (node.input(X)?, node.input(WEIGHTS)?);
         let (&[outputs, per_group, ref kernel @ ..], &[batch, channels, ..]) =
             (weights.shape(), x.shape())
@@ -178,7 +178,7 @@ pub(crate) struct Deformed<T> {
     problem: Problem,
     /// Positions per block.
     block: usize,
-    of: PhantomData<fn() -> T>,
+    marker: PhantomData<fn() -> T>,
 }
 
 /// Lengths of a block's scratch memory.
@@ -190,7 +190,7 @@ struct Lens {
 
 impl<T: Product> Kernel for Deformed<T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let problem = Problem::of(cx)?;
+        let problem = Problem::read(cx)?;
         let places = [problem.batch, problem.outputs, problem.window.output_len()];
         let work = Work::products(&[places[0], places[1], places[2], problem.depth()]);
         cx.work(work.with(T::ARITHMETIC))?;
@@ -199,7 +199,7 @@ impl<T: Product> Kernel for Deformed<T> {
         let each = columns.saturating_add(corners).saturating_add(problem.depth()).max(1);
         let block = (AT_HAND / each).next_multiple_of(POSITIONS).max(POSITIONS);
         let block = block.min(problem.window.output_len());
-        Ok(Self { problem, block, of: PhantomData })
+        Ok(Self { problem, block, marker: PhantomData })
     }
 
     fn workspace(&self) -> Workspace {
@@ -312,7 +312,7 @@ impl Block<'_> {
                     let share = if share > 0.0 { share * mask } else { 0.0 };
                     // Images have fewer elements than u32 can count.
                     places[corner * len + at] = element as u32;
-                    shares[corner * len + at] = T::of(share);
+                    shares[corner * len + at] = T::from_f64(share);
                 }
             }
             Ok(())

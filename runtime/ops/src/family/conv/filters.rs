@@ -85,9 +85,11 @@ impl Filters {
         for port in [x_scale, x_zero, y_scale, y_zero] {
             per_channel(cx, port, 1)?;
         }
-        for (zero, of) in [(x_zero, 0), (w_zero, w)] {
-            if cx.has_input(zero) && cx.input(zero)?.dtype() != cx.input(of)?.dtype() {
-                return Err(Error::new("a zero point has another type than its quantized values"));
+        for (zero, values) in [(x_zero, 0), (w_zero, w)] {
+            if cx.has_input(zero) && cx.input(zero)?.dtype() != cx.input(values)?.dtype() {
+                return Err(Error::new(
+                    "a zero point has a different type than its quantized values",
+                ));
             }
         }
         let has_bias = cx.has_input(bias);

@@ -29,7 +29,7 @@ pub(crate) trait FloatConv: Send + Sync + 'static {
 
 /// Defines the operator whose nodes `C` reads.
 pub(crate) const fn float_conv<C: FloatConv>() -> Def {
-    Def::of::<Described<C>>(Described::<C>::KERNELS)
+    Def::new::<Described<C>>(Described::<C>::KERNELS)
 }
 
 const OTHERS: TypeSet = types::F64.or(types::F16).or(types::BF16);
@@ -72,7 +72,7 @@ impl<C: FloatConv> Op for Described<C> {
 }
 
 struct ConvF32<C, L> {
-    of: PhantomData<fn() -> (C, L)>,
+    marker: PhantomData<fn() -> (C, L)>,
     plan: ConvPlan,
     /// Packed weights; `None` if they are not constant.
     weights: Option<Packed<f32>>,
@@ -131,8 +131,8 @@ impl<C: FloatConv, L: Layout> Kernel for ConvF32<C, L> {
         let has_bias = has_bias(cx, &conv)?;
         let is_constant = cx.is_constant(1);
         let price = is_constant.then(|| cx.memory_price());
-        let plan = ConvPlan::of(&conv, price, Factors::of(cx, 1), L::PORTS)
-            .ok_or_else(|| Error::new("the convolution is larger than memory"))?;
+        let plan = ConvPlan::new(&conv, price, Factors::choose(cx, 1), L::PORTS)
+            .ok_or_else(|| Error::new("the convolution exceeds the address space"))?;
         let (_, mut fused) = Self::takes(cx, &conv).leading(cx.epilogue());
         fused.bias = fused.bias.or(has_bias.then_some(2));
         // Checked last, so that errors of the node itself are reported first.
@@ -145,7 +145,7 @@ impl<C: FloatConv, L: Layout> Kernel for ConvF32<C, L> {
         };
         cx.work(plan.work())?;
         let strips_len = if fused.quantized.is_some() { plan.strips_len(cx.threads()) } else { 0 };
-        Ok(Self { of: PhantomData, plan, weights, fused, strips_len })
+        Ok(Self { marker: PhantomData, plan, weights, fused, strips_len })
     }
 
     fn workspace(&self) -> Workspace {

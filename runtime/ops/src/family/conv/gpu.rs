@@ -141,7 +141,7 @@ pub(super) struct ConvGpu<C> {
     x_all: usize,
     finish: Finish,
     tile: Tile<Self>,
-    of: PhantomData<fn() -> C>,
+    marker: PhantomData<fn() -> C>,
 }
 
 /// Computes one tile, per element type and tile height.
@@ -165,7 +165,7 @@ impl<C: FloatConv> GpuKernel for ConvGpu<C> {
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let conv = C::read(cx, &cx.input(0)?, &cx.input(1)?)?;
-        conv.images().ok_or_else(|| Error::new("the convolution is larger than memory"))?;
+        conv.images().ok_or_else(|| Error::new("the convolution exceeds the address space"))?;
         check_lens(cx)?;
         let is_wide = conv.outputs > 1;
         let tile = of_type!(cx.input(0)?.dtype(), [F32 = f32, F16 = F16], T => {
@@ -174,16 +174,16 @@ impl<C: FloatConv> GpuKernel for ConvGpu<C> {
             tile
         })?;
         let channels = if is_wide { CHANNELS } else { 1 };
-        let (has_bias, finish) = (has_bias(cx, &conv)?, Finish::of(cx, 1)?);
+        let (has_bias, finish) = (has_bias(cx, &conv)?, Finish::read(cx, 1)?);
         let x = cx.input(0)?;
         let weights = of_type!(x.dtype(), [F32 = f32, F16 = F16], T => if cx.is_constant(1) {
-            let Order { recipe, len } = Order::of(&conv, channels)?;
+            let Order { recipe, len } = Order::new(&conv, channels)?;
             Some(cx.pack(&[1], &recipe, len, Order::fill::<T>)?)
         } else {
             None
         })?;
         let x_all = x.len();
-        Ok(Self { has_bias, conv, channels, weights, x_all, finish, tile, of: PhantomData })
+        Ok(Self { has_bias, conv, channels, weights, x_all, finish, tile, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
@@ -287,12 +287,12 @@ struct Order {
 }
 
 impl Order {
-    fn of(conv: &Conv, channels: usize) -> Result<Self, Error> {
+    fn new(conv: &Conv, channels: usize) -> Result<Self, Error> {
         let taps: usize = conv.window.kernel.iter().product();
         let &Conv { groups, outputs, inputs, direction, .. } = conv;
         let sizes = [groups, outputs.div_ceil(channels), taps, inputs, channels];
         let len = sizes.iter().try_fold(1usize, |n, &size| n.checked_mul(size));
-        let len = len.ok_or_else(|| Error::new("its weights are larger than memory"))?;
+        let len = len.ok_or_else(|| Error::new("the weights exceed the address space"))?;
         ints([len])?;
         let is_forward = direction == Direction::Forward;
         let [groups, _, taps, inputs, channels] = sizes.map(|size| size as u64);

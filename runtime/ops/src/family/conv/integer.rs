@@ -29,7 +29,7 @@ pub(crate) trait IntegerConv: Op + Send + Sync + 'static {
 
 /// Defines the operator `O`, all of whose values have 8 bits.
 pub(crate) const fn integer_conv<O: IntegerConv>() -> Def {
-    Def::of::<O>(QuantizedConv::<O, ChannelsSecond>::ALL)
+    Def::new::<O>(QuantizedConv::<O, ChannelsSecond>::ALL)
 }
 
 impl<O: IntegerConv, L: Layout> QuantizedConv<O, L> {
@@ -51,7 +51,7 @@ impl<O: IntegerConv> QuantizedConv<O, ChannelsSecond> {
 }
 
 pub(super) struct QuantizedConv<O, L> {
-    of: PhantomData<fn() -> (O, L)>,
+    marker: PhantomData<fn() -> (O, L)>,
     plan: QuantizedConvPlan,
     filters: Filters,
     /// Whether outputs are i32 sums.
@@ -67,7 +67,7 @@ impl<O: IntegerConv, L: Layout> Kernel for QuantizedConv<O, L> {
         let output = cx.output(0)?.dtype();
         let plan = of_type!(cx.input(X)?.dtype(), [U8 = u8, I8 = i8], A => {
             of_type!(output, [U8 = u8, I8 = i8, I32 = i32], C => {
-                QuantizedConvPlan::of::<A, C>(&conv, L::PORTS)
+                QuantizedConvPlan::new::<A, C>(&conv, L::PORTS)
             })
         })??;
         let plan = plan.ok_or_else(too_large)?;
@@ -79,7 +79,7 @@ impl<O: IntegerConv, L: Layout> Kernel for QuantizedConv<O, L> {
         })??;
         cx.work(plan.work())?;
         let has_sums = output == Some(DType::I32);
-        Ok(Self { of: PhantomData, plan, filters, has_sums, run })
+        Ok(Self { marker: PhantomData, plan, filters, has_sums, run })
     }
 
     fn workspace(&self) -> Workspace {
@@ -124,7 +124,7 @@ impl<O, L> QuantizedConv<O, L> {
 /// Returns the error for a convolution without a plan.
 pub(super) fn too_large() -> Error {
     Error::new(format!(
-        "the convolution is larger than memory, or a window has more than {MAX_K} products"
+        "the convolution exceeds the address space, or a window has more than {MAX_K} products"
     ))
 }
 

@@ -51,7 +51,7 @@ impl F32Packing {
         numbers.into_iter().map(|number| number as u64).collect()
     }
 
-    fn of(numbers: &[u64]) -> Option<Self> {
+    fn decode(numbers: &[u64]) -> Option<Self> {
         let numbers: Vec<usize> = numbers.iter().map(|&number| number as usize).collect();
         match numbers[..] {
             [0, groups, outputs, channels, taps] => {
@@ -100,7 +100,7 @@ impl F32Packing {
         sources: &Sources<'_>,
         packed: &mut [f32],
     ) -> Result<(), Error> {
-        let recipe = Self::of(numbers).ok_or_else(|| wrong_recipe(numbers))?;
+        let recipe = Self::decode(numbers).ok_or_else(|| wrong_recipe(numbers))?;
         recipe.pack(sources.bytes::<f32>(0)?.as_chunks::<4>().0, packed);
         Ok(())
     }
@@ -114,7 +114,7 @@ pub(crate) enum QuantizedPacking {
     /// For depthwise convolution.
     Depthwise { kernel: [usize; 3], channels: usize },
     /// For each phase of a transposed convolution: groups, channels and outputs of a group.
-    Transposed { window: Window, of: [usize; 3] },
+    Transposed { window: Window, counts: [usize; 3] },
 }
 
 impl QuantizedPacking {
@@ -127,7 +127,7 @@ impl QuantizedPacking {
             Self::Depthwise { kernel: [depth, height, width], channels } => {
                 vec![1, depth, height, width, channels]
             }
-            Self::Transposed { window, of: [groups, channels, outputs] } => {
+            Self::Transposed { window, counts: [groups, channels, outputs] } => {
                 let Window { input, output, kernel, strides, dilations, pads } = window;
                 let axes = [input, output, kernel, strides, dilations, pads];
                 [&[2, groups, channels, outputs], axes.as_flattened()].concat()
@@ -136,7 +136,7 @@ impl QuantizedPacking {
         numbers.into_iter().map(|number| number as u64).collect()
     }
 
-    fn of(numbers: &[u64]) -> Option<Self> {
+    fn decode(numbers: &[u64]) -> Option<Self> {
         let numbers: Vec<usize> = numbers.iter().map(|&number| number as usize).collect();
         match numbers[..] {
             [0, groups, channels, outputs, taps, run] => {
@@ -149,7 +149,7 @@ impl QuantizedPacking {
                 let (axes, []) = axes.as_chunks::<3>() else { return None };
                 let &[input, output, kernel, strides, dilations, pads] = axes else { return None };
                 let window = Window { input, output, kernel, strides, dilations, pads };
-                Some(Self::Transposed { window, of: [groups, channels, outputs] })
+                Some(Self::Transposed { window, counts: [groups, channels, outputs] })
             }
             _ => None,
         }
@@ -171,7 +171,7 @@ impl QuantizedPacking {
             Self::Depthwise { kernel, channels } => {
                 depthwise::pack_u8(workspace, kernel, channels, packed);
             }
-            Self::Transposed { window, of: [groups, channels, outputs] } => {
+            Self::Transposed { window, counts: [groups, channels, outputs] } => {
                 let plan = conv_u8::Transposed::new(window, groups, channels, outputs);
                 let fits = plan.is_some_and(|plan| plan.pack(workspace, packed));
                 debug_assert!(fits, "weights of the shape");
@@ -185,7 +185,7 @@ impl QuantizedPacking {
         sources: &Sources<'_>,
         packed: &mut [i8],
     ) -> Result<(), Error> {
-        let recipe = Self::of(numbers).ok_or_else(|| wrong_recipe(numbers))?;
+        let recipe = Self::decode(numbers).ok_or_else(|| wrong_recipe(numbers))?;
         let weights = sources.get::<B>(0)?;
         recipe.pack(weights, &mut vec![0; weights.len()], packed);
         Ok(())
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_lead_back_to_their_recipe() {
+    fn recipes_survive_encoding() {
         let floats = [
             F32Packing::Indirect([1, 2, 3, 4]),
             F32Packing::IndirectBf16([1, 2, 3, 4]),
@@ -219,10 +219,10 @@ mod tests {
             }),
         ];
         for recipe in floats {
-            assert_eq!(F32Packing::of(&recipe.numbers()), Some(recipe));
+            assert_eq!(F32Packing::decode(&recipe.numbers()), Some(recipe));
         }
-        assert_eq!(F32Packing::of(&[3, 0, 0, 0, 0]), None);
-        assert_eq!(F32Packing::of(&[1, 3, 0, 0]), None, "no such tile");
+        assert_eq!(F32Packing::decode(&[3, 0, 0, 0, 0]), None);
+        assert_eq!(F32Packing::decode(&[1, 3, 0, 0]), None, "no such tile");
         let shape = conv_u8::Shape { groups: 1, channels: 2, outputs: 3, taps: 4, run: 2 };
         let quantized = [
             QuantizedPacking::Indirect(shape),
@@ -236,13 +236,13 @@ mod tests {
                     dilations: [1, 1, 2],
                     pads: [0, 1, 1],
                 },
-                of: [2, 4, 5],
+                counts: [2, 4, 5],
             },
         ];
         for recipe in quantized {
-            assert_eq!(QuantizedPacking::of(&recipe.numbers()), Some(recipe));
+            assert_eq!(QuantizedPacking::decode(&recipe.numbers()), Some(recipe));
         }
-        assert_eq!(QuantizedPacking::of(&[0; 5]), None);
-        assert_eq!(QuantizedPacking::of(&[2; 5]), None);
+        assert_eq!(QuantizedPacking::decode(&[0; 5]), None);
+        assert_eq!(QuantizedPacking::decode(&[2; 5]), None);
     }
 }

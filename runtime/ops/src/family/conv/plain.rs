@@ -14,21 +14,22 @@ pub(super) struct PlainConv<C> {
     conv: Conv,
     has_bias: bool,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-    of: PhantomData<fn() -> C>,
+    marker: PhantomData<fn() -> C>,
 }
 
 impl<C: FloatConv> Kernel for PlainConv<C> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let conv = C::read(cx, &cx.input(0)?, &cx.input(1)?)?;
         let images = conv.images();
-        let images = images.ok_or_else(|| Error::new("the convolution is larger than memory"))?;
+        let images =
+            images.ok_or_else(|| Error::new("the convolution exceeds the address space"))?;
         cx.work(Work::products(&[images.batch, images.work]).with(Arithmetic::F64))?;
         let run = of_type!(
             cx.input(0)?.dtype(),
             [F64 = f64, F16 = F16, Bf16 = Bf16],
             T => Self::run::<T>
         )?;
-        Ok(Self { has_bias: has_bias(cx, &conv)?, conv, run, of: PhantomData })
+        Ok(Self { has_bias: has_bias(cx, &conv)?, conv, run, marker: PhantomData })
     }
 
     fn workspace(&self) -> Workspace {

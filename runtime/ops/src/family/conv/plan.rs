@@ -71,7 +71,7 @@ enum Algorithm {
 impl ConvPlan {
     /// Returns the plan for a shape; `None` if sizes overflow. A byte of packed weights costs as much as `price`
     /// multiply-adds. Weights that are not constant have no price; for them Winograd's transform does not pay off.
-    pub(crate) fn of(
+    pub(crate) fn new(
         conv: &Conv,
         price: Option<u32>,
         factors: Factors,
@@ -387,7 +387,7 @@ fn taps(shape: &depthwise::Shape) -> usize {
 }
 
 fn packed_len(shape: &depthwise::Shape) -> usize {
-    // Checked by `ConvPlan::of`.
+    // Checked by `ConvPlan::new`.
     depthwise::packed_len(taps(shape), shape.channels * shape.multiplier).unwrap_or(0)
 }
 

@@ -39,7 +39,7 @@ enum Algorithm {
     /// A matrix product per phase of the strides: groups, channels and outputs of a group.
     Transposed {
         plan: Transposed,
-        of: [usize; 3],
+        counts: [usize; 3],
     },
 }
 
@@ -172,7 +172,7 @@ impl QuantizedOutput for i32 {
 
 impl QuantizedConvPlan {
     /// Returns the plan for a shape; `None` if sizes overflow, or a window has more terms than i32 sums hold.
-    pub(crate) fn of<A: QuantizedInput, C: QuantizedOutput>(
+    pub(crate) fn new<A: QuantizedInput, C: QuantizedOutput>(
         conv: &Conv,
         ports: LayoutPorts,
     ) -> Option<Self> {
@@ -184,11 +184,11 @@ impl QuantizedConvPlan {
         let algorithm = if conv.direction == Direction::Transposed {
             let plan = Transposed::new(window, groups, inputs, outputs)?;
             plan.rows().checked_mul(plan.columns())?;
-            Algorithm::Transposed { plan, of: [groups, inputs, outputs] }
+            Algorithm::Transposed { plan, counts: [groups, inputs, outputs] }
         } else if inputs == 1 && groups > 1 {
             depthwise::packed_len_u8(window.kernel, channels[1])?;
             Algorithm::Depthwise(depthwise::Shape { window, channels: groups, multiplier: outputs })
-        } else if groups == 1 && meets_each_pixel(&window) {
+        } else if groups == 1 && reads_each_pixel_once(&window) {
             let shape = Shape { groups, channels: inputs, outputs, taps, run: 1 };
             shape.packed_len()?;
             Algorithm::Pointwise(shape)
@@ -242,8 +242,8 @@ impl QuantizedConvPlan {
                 kernel: shape.window.kernel,
                 channels: self.images.channels[1],
             },
-            Algorithm::Transposed { plan, of } => {
-                QuantizedPacking::Transposed { window: plan.window_of_weights(), of: *of }
+            Algorithm::Transposed { plan, counts } => {
+                QuantizedPacking::Transposed { window: plan.window_of_weights(), counts: *counts }
             }
         }
     }
@@ -463,7 +463,7 @@ impl QuantizedConvPlan {
 }
 
 /// Whether each output pixel depends on exactly the input pixel at its position.
-fn meets_each_pixel(window: &Window) -> bool {
+fn reads_each_pixel_once(window: &Window) -> bool {
     let one = [1; 3];
     window.kernel == one
         && window.strides == one

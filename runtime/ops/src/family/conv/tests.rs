@@ -55,7 +55,7 @@ fn runs_agree_and_threads_within_the_bound_of_a_sum() {
 }
 
 #[test]
-fn a_nan_reaches_what_depends_on_it_and_by_winograd_its_tiles() {
+fn nan_reaches_dependent_outputs_and_winograd_tiles() {
     for case in CASES {
         let (x, plain) = (case.x(), of_kernels(&case.run(&case.x())));
         for at in [0, 4 * EXTENT + 4, EXTENT * EXTENT + EXTENT - 1] {
@@ -65,11 +65,11 @@ fn a_nan_reaches_what_depends_on_it_and_by_winograd_its_tiles() {
             let own = |i: usize| case.groups == 1 || i / (EXTENT * EXTENT) == channel;
             for (y, plain) in of_kernels(&case.run(&with(&x, at, f32::NAN))).iter().zip(&plain) {
                 for (i, (y, plain)) in y.iter().zip(plain).enumerate() {
-                    let of = format!("{case:?} with a NaN at {at}: {y} at {i}");
+                    let case_name = format!("{case:?} with a NaN at {at}: {y} at {i}");
                     if own(i) && apart(i) <= 1 {
-                        assert!(y.is_nan(), "{of}");
+                        assert!(y.is_nan(), "{case_name}");
                     } else if !own(i) || apart(i) > 1 + case.leak {
-                        assert_eq!(y.to_bits(), plain.to_bits(), "{of}");
+                        assert_eq!(y.to_bits(), plain.to_bits(), "{case_name}");
                     }
                 }
             }
@@ -108,7 +108,7 @@ fn weights_of_images_of_open_extents_are_packed_alike() {
         let direction = Direction::Forward;
         let conv =
             Conv { direction, window, batch: 1, groups: 1, inputs: 48, outputs: 64, is_open };
-        let plan = ConvPlan::of(&conv, Some(0), Factors::F32, LayoutPorts::BOTH).unwrap();
+        let plan = ConvPlan::new(&conv, Some(0), Factors::F32, LayoutPorts::BOTH).unwrap();
         (plan.recipe(), plan.packed_len())
     };
     assert_ne!(recipe(1, false), recipe(56, false), "what is fastest differs");

@@ -19,11 +19,11 @@ use crate::family::quantized::{VALUES, fixed_point};
 /// Defines the operator `O` of 8- or 16-bit values. The 8-bit kernel is listed first, so that this kernel only gets
 /// nodes with 16-bit values.
 pub(crate) const fn quantized_conv<O: IntegerConv>() -> Def {
-    Def::of::<O>(WideConv::<O, ChannelsSecond>::ALL)
+    Def::new::<O>(WideConv::<O, ChannelsSecond>::ALL)
 }
 
 impl<O: IntegerConv, L: Layout> WideConv<O, L> {
-    const RULES: &'static [PortRule] = &L::PORTS.of([
+    const RULES: &'static [PortRule] = &L::PORTS.apply([
         input(X as u16, UP_TO_16_BITS),
         input(O::PORTS.w as u16, VALUES),
         output(0, UP_TO_16_BITS),
@@ -42,7 +42,7 @@ impl<O: IntegerConv> WideConv<O, ChannelsSecond> {
 }
 
 struct WideConv<O, L> {
-    of: PhantomData<fn() -> (O, L)>,
+    marker: PhantomData<fn() -> (O, L)>,
     /// Convolves one plane of bytes to i32 sums.
     plan: QuantizedConvPlan,
     filters: Filters,
@@ -56,16 +56,16 @@ impl<O: IntegerConv, L: Layout> Kernel for WideConv<O, L> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = L::PORTS.described(&cx.input(X)?)?;
         let conv = Conv::read_as(O::DIRECTION, cx, &x, &cx.input(O::PORTS.w)?)?;
-        let plan = QuantizedConvPlan::of::<u8, i32>(&conv, L::PORTS).ok_or_else(too_large)?;
+        let plan = QuantizedConvPlan::new::<u8, i32>(&conv, L::PORTS).ok_or_else(too_large)?;
         let filters = Filters::read(cx, &O::PORTS, &conv, &plan)?;
-        let planes = BytePlanes::of(&x)?;
+        let planes = BytePlanes::new(&x)?;
         L::check(conv.groups * conv.inputs)?;
         for _ in 0..planes.count() {
             cx.work(plan.work())?;
         }
         let len = cx.output(0)?.len();
         let pixels = len.checked_div(conv.batch * filters.channels).unwrap_or(0);
-        Ok(Self { of: PhantomData, plan, filters, planes, pixels, len })
+        Ok(Self { marker: PhantomData, plan, filters, planes, pixels, len })
     }
 
     fn workspace(&self) -> Workspace {

@@ -63,7 +63,7 @@ pub(crate) struct Mixed {
 
 impl Mixed {
     /// Returns the computation of the function `P`.
-    pub(crate) fn of<P: Pairs>([a, b]: [Option<DType>; 2]) -> Result<Self, Error> {
+    pub(crate) fn new<P: Pairs>([a, b]: [Option<DType>; 2]) -> Result<Self, Error> {
         let run = of_type!(
             a,
             [F32 = f32, F64 = f64, F16 = F16, Bf16 = Bf16, I32 = i32, I64 = i64],
@@ -90,10 +90,10 @@ fn mixed<P: Pairs, T: Stored<f64>>(
     b: &[f64],
 ) -> Result<(), ExecError> {
     let onto = |y: &mut [T], b: Side<'_, f64>| {
-        let of = |y: &mut T, b| *y = T::store(P::F64(y.load(), b));
+        let update = |y: &mut T, b| *y = T::store(P::F64(y.load(), b));
         match b {
-            Side::One(b) => y.iter_mut().for_each(|y| of(y, b)),
-            Side::Each(b) => y.iter_mut().zip(b).for_each(|(y, &b)| of(y, b)),
+            Side::One(b) => y.iter_mut().for_each(|y| update(y, b)),
+            Side::Each(b) => y.iter_mut().zip(b).for_each(|(y, &b)| update(y, b)),
         }
     };
     match io.pair::<T>(0, 0)? {
@@ -121,7 +121,7 @@ pub(crate) fn run_of<P: Pairs>(dtype: Option<DType>) -> Result<Run, Error> {
 
 /// Defines the operator of the function `B`.
 pub(crate) const fn binary<B: Binary>() -> Def {
-    let def = Def::of::<Described<B>>(Kernels::<B>::ALL);
+    let def = Def::new::<Described<B>>(Kernels::<B>::ALL);
     #[cfg(test)]
     let def = def.tested(tests::all::<B>);
     def
@@ -164,7 +164,7 @@ impl<B: Binary> Op for Described<B> {
 pub(super) fn broadcast_inputs(node: &Node<'_>) -> Result<(DType, Shape), Error> {
     let (a, b) = (node.input(0)?, node.input(1)?);
     let Some(dtype) = a.dtype().filter(|_| a.dtype() == b.dtype()) else {
-        return Err(Error::new(format!("inputs are {a} and {b}, expected one element type")));
+        return Err(Error::new(format!("inputs are {a} and {b}, expected equal element types")));
     };
     Ok((dtype, broadcast_shapes(a.full_shape(), b.full_shape())?))
 }
@@ -184,7 +184,7 @@ struct PairKernel<B> {
     run: Computation,
     /// Scratch elements for the converted second operand.
     widened_len: usize,
-    of: PhantomData<fn() -> B>,
+    marker: PhantomData<fn() -> B>,
 }
 
 enum Computation {
@@ -208,10 +208,12 @@ impl<B: Binary> Kernel for PairKernel<B> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let [a, b] = [cx.input(0)?.dtype(), cx.input(1)?.dtype()];
         let (run, widened_len) = match B::MIXED {
-            Some(of) if a != b => (Computation::Mixed(of([a, b])?), cx.input(1)?.len()),
+            Some(new_mixed) if a != b => {
+                (Computation::Mixed(new_mixed([a, b])?), cx.input(1)?.len())
+            }
             _ => (Computation::Alike(B::of_type(cx, a)?), 0),
         };
-        Ok(Self { fixed: plan(cx)?, run, widened_len, of: PhantomData })
+        Ok(Self { fixed: plan(cx)?, run, widened_len, marker: PhantomData })
     }
 
     fn workspace(&self) -> Workspace {
@@ -235,7 +237,7 @@ struct QuantKernel<B> {
     encodings: [Encoding; 3],
     /// The kernel for the element type.
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-    of: PhantomData<fn() -> B>,
+    marker: PhantomData<fn() -> B>,
 }
 
 impl<B: Binary> QuantKernel<B> {
@@ -253,11 +255,11 @@ impl<B: Binary> Kernel for QuantKernel<B> {
             cx.input(1)?.encoding().ok_or_else(|| no_encoding("input 1"))?,
             cx.output(0)?.encoding().ok_or_else(|| no_encoding("output 0"))?,
         ];
-        let plan =
-            plan(cx)?.ok_or_else(|| Error::new("an input is bounded, expected fixed shapes"))?;
+        let plan = plan(cx)?
+            .ok_or_else(|| Error::new("an input has a bounded shape, expected fixed shapes"))?;
         let run =
             of_type!(cx.input(0)?.dtype(), [U8 = u8, I8 = i8], T => execute_quantized::<B, T>)?;
-        Ok(Self { plan, encodings, run, of: PhantomData })
+        Ok(Self { plan, encodings, run, marker: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -299,14 +301,14 @@ mod tests {
     pub(super) fn all<B: Binary>(name: &str) {
         println!("{name}: a family member");
         shapes_broadcast_from_either_side::<B>(name);
-        large_tensors_are_shared_out::<B>(name);
+        large_tensors_are_divided_among_threads::<B>(name);
         bounded_shapes_are_those_of_the_run::<B>(name);
         if B::OPENCL.is_some() {
             quantized_values_are_computed::<B>(name);
             the_gpu_takes_scalars_and_halves::<B>(name);
         }
-        halves_are_computed_in_f32::<B>(name);
-        misfits_are_named::<B>(name);
+        half_precision_is_computed_in_f32::<B>(name);
+        mismatched_inputs_are_reported::<B>(name);
         operands_of_two_types_are_computed_with_in_f64::<B>(name);
         edges_are_those_of_the_function::<B>(name);
         an_element_has_its_bits_however_operands_meet::<B>(name);
@@ -366,7 +368,7 @@ mod tests {
         assert_near(&found, &all, 1e-6);
     }
 
-    fn large_tensors_are_shared_out<B: Binary>(name: &str) {
+    fn large_tensors_are_divided_among_threads<B: Binary>(name: &str) {
         let (rows, cols) = (2 * GRAIN / 5 + 7, 5);
         let len = rows * cols;
         for (a_dims, b_dims) in [
@@ -397,11 +399,12 @@ mod tests {
         let a = tensor(&[2, 2], &values).bounded(&[Dim::UpTo(5), Dim::Fixed(2)]);
         let y = pair(name, a, tensor(&[1, 2], &row)).one();
         assert_eq!(y.desc().full_shape().to_string(), "[<=5,2]");
-        let expected: Vec<i32> = (0..4).map(|i| <B as Pairs>::of(values[i], row[i % 2])).collect();
+        let expected: Vec<i32> =
+            (0..4).map(|i| <B as Pairs>::apply(values[i], row[i % 2])).collect();
         assert_eq!((y.dims(), y.values::<i32>()), (vec![2, 2], expected));
         let a = tensor(&[1], &[1i32]).bounded(&[Dim::UpTo(3)]);
         let b = tensor(&[3], &[1i32, 2, 3]).bounded(&[Dim::UpTo(3)]);
-        let expected: Vec<i32> = (1..4).map(|b| B::of(1, b)).collect();
+        let expected: Vec<i32> = (1..4).map(|b| B::apply(1, b)).collect();
         assert_eq!(pair(name, a, b).one().values::<i32>(), expected);
     }
 
@@ -416,11 +419,11 @@ mod tests {
         );
         let run = run.on(Core::DSP_V68);
         let y = run.clone().output_encoding(0, y_is.scale, y_is.zero_point).one();
-        let of = |i: usize| {
+        let expected_at = |i: usize| {
             let (a, b) = (a_is.dequantize(a[i]), b_is.dequantize(b[i / 2]));
             y_is.quantize::<u8>(B::F64(a.into(), b.into()) as f32)
         };
-        assert_eq!(y.values::<u8>(), [0, 1, 2, 3].map(of));
+        assert_eq!(y.values::<u8>(), [0, 1, 2, 3].map(expected_at));
         assert_eq!(run.error(), "output 0 has no encoding");
     }
 
@@ -437,7 +440,7 @@ mod tests {
         assert_near(&y, &expected::<B>(pairs), 1e-3);
     }
 
-    fn halves_are_computed_in_f32<B: Binary>(name: &str) {
+    fn half_precision_is_computed_in_f32<B: Binary>(name: &str) {
         let (a, b) = operands(600, 3);
         let (a, b): (Vec<_>, Vec<_>) = (
             a.into_iter().map(F16::from_f32).collect(),
@@ -457,13 +460,13 @@ mod tests {
         assert_near(&y, &expected::<B>(pairs), 8e-3);
     }
 
-    fn misfits_are_named<B: Binary>(name: &str) {
+    fn mismatched_inputs_are_reported<B: Binary>(name: &str) {
         let floats = |dims: &[usize]| tensor(dims, &vec![1f32; dims.iter().product()]);
         let error = pair(name, floats(&[2]), floats(&[3])).error();
         assert_eq!(error, "shapes [2] and [3] do not broadcast");
         if B::MIXED.is_none() {
             let error = pair(name, floats(&[2]), tensor(&[2], &[1f64; 2])).error();
-            assert_eq!(error, "inputs are f32[2] and f64[2], expected one element type");
+            assert_eq!(error, "inputs are f32[2] and f64[2], expected equal element types");
         }
     }
 
@@ -489,8 +492,8 @@ mod tests {
         for (i, y) in y.into_iter().enumerate() {
             let (a, b) = (EDGES[i / count], EDGES[i % count]);
             // NaN propagates, unless the function has the same value for every operand.
-            let of = format!("{} of {a:e} and {b:e}", B::NAME);
-            assert_rounded(y, B::F64(a.into(), b.into()), 1e-6, &of);
+            let name = format!("{} of {a:e} and {b:e}", B::NAME);
+            assert_rounded(y, B::F64(a.into(), b.into()), 1e-6, &name);
         }
     }
 

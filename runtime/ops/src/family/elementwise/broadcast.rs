@@ -42,7 +42,7 @@ pub(crate) struct Broadcast<const N: usize = 2> {
 
 impl<const N: usize> Broadcast<N> {
     /// Returns `None` if the shapes do not broadcast.
-    pub(crate) fn of_all(shapes: [&[usize]; N]) -> Option<Self> {
+    pub(crate) fn from_shapes(shapes: [&[usize]; N]) -> Option<Self> {
         let out_rank = shapes.iter().map(|dims| dims.len()).max().unwrap_or(0);
         let mut plan = Self {
             out_rank,
@@ -161,8 +161,8 @@ pub(super) type RowInPlace<'f, A, B> = dyn Fn(&mut [A], Side<'_, B>) + Sync + 'f
 
 impl Broadcast {
     /// Returns `None` if the shapes do not broadcast.
-    pub(crate) fn of(a: &[usize], b: &[usize]) -> Option<Self> {
-        Self::of_all([a, b])
+    pub(crate) fn new(a: &[usize], b: &[usize]) -> Option<Self> {
+        Self::from_shapes([a, b])
     }
 
     /// Calls `row` with each row of output and operands, divided among threads. Short rows are processed many at a
@@ -177,7 +177,7 @@ impl Broadcast {
     ) -> Result<(), ExecError> {
         if self.is_few {
             let (len, [a_step, b_step]) = (self.dims[0], self.steps(0));
-            row(Side::of(a, a_step, len), Side::of(b, b_step, len), &mut y[..len]);
+            row(Side::new(a, a_step, len), Side::new(b, b_step, len), &mut y[..len]);
             return Ok(());
         }
         self.many_rows(parallel, (a, b), y, row)
@@ -197,8 +197,8 @@ impl Broadcast {
                 return part.short_rows((a, b), y, row);
             }
             part.each_row(y, |[a_at, b_at], [a_step, b_step], y| {
-                let a = Side::of(&a[a_at..], a_step, y.len());
-                row(a, Side::of(&b[b_at..], b_step, y.len()), y);
+                let a = Side::new(&a[a_at..], a_step, y.len());
+                row(a, Side::new(&b[b_at..], b_step, y.len()), y);
             });
         })
     }
@@ -214,7 +214,7 @@ impl Broadcast {
     ) -> Result<(), ExecError> {
         let (len, [a_step, b_step]) = (self.dims[0], self.steps(0));
         if self.is_few && a_step == 1 {
-            row(&mut y[..len], Side::of(b, b_step, len));
+            row(&mut y[..len], Side::new(b, b_step, len));
             return Ok(());
         }
         self.many_rows_in_place(parallel, y, b, row)
@@ -238,7 +238,7 @@ impl Broadcast {
                 return part.short_rows_in_place(y, b, row);
             }
             part.each_row(y, |[_, b_at], [_, b_step], y| {
-                let b = Side::of(&b[b_at..], b_step, y.len());
+                let b = Side::new(&b[b_at..], b_step, y.len());
                 row(y, b);
             });
         })
@@ -329,25 +329,25 @@ mod tests {
 
     #[test]
     fn neighbouring_axes_merge() {
-        let plan = Broadcast::of(&[2, 3, 4, 5], &[3, 1, 1]).unwrap();
+        let plan = Broadcast::new(&[2, 3, 4, 5], &[3, 1, 1]).unwrap();
         assert_eq!(plan.shape(), [2, 3, 4, 5]);
         assert_eq!(
             (plan.rank, &plan.dims[..3], &plan.strides[1][..3]),
             (3, &[2, 3, 20][..], &[0, 1, 0][..])
         );
-        assert!(Broadcast::of(&[2, 3], &[2]).is_none());
+        assert!(Broadcast::new(&[2, 3], &[2]).is_none());
     }
 
     #[test]
-    fn a_short_operand_in_place_is_read_before_it_is_overwritten() {
-        let plan = Broadcast::of(&[2, 1], &[2, 3]).unwrap();
+    fn short_in_place_operands_are_read_before_they_are_overwritten() {
+        let plan = Broadcast::new(&[2, 1], &[2, 3]).unwrap();
         let mut y = [10, 20, -1, -1, -1, -1];
         plan.rows_backwards(&mut y, &[1, 2, 3, 4, 5, 6], &|y, b| each_onto(y, b, |a, b| a + b));
         assert_eq!(y, [11, 12, 13, 24, 25, 26]);
     }
 
     #[test]
-    fn bounds_meet_extents() {
+    fn bounds_broadcast_with_extents() {
         use Dim::{Fixed, UpTo};
         let cases = [
             (UpTo(6), Fixed(1), UpTo(6)),

@@ -26,7 +26,7 @@ pub(crate) trait Compare: PairPredicate {
 
 /// Defines the operator of the comparison `C`.
 pub(crate) const fn compare<C: Compare>() -> Def {
-    let def = Def::of::<Described<C>>(Kernels::<C>::ALL);
+    let def = Def::new::<Described<C>>(Kernels::<C>::ALL);
     #[cfg(test)]
     let def = def.tested(tests::all::<C>);
     def
@@ -62,7 +62,7 @@ struct NumberKernel<C> {
     fixed: Option<Broadcast>,
     /// The kernel for the element type.
     run: Run,
-    of: PhantomData<fn() -> C>,
+    marker: PhantomData<fn() -> C>,
 }
 
 impl<C: Compare> NumberKernel<C> {
@@ -80,7 +80,7 @@ impl<C: Compare> Kernel for NumberKernel<C> {
             let run: Run = |plan, io| execute::<T>(T::bools::<C>(), plan, io);
             run
         })?;
-        Ok(Self { fixed: plan(cx)?, run, of: PhantomData })
+        Ok(Self { fixed: plan(cx)?, run, marker: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -88,10 +88,14 @@ impl<C: Compare> Kernel for NumberKernel<C> {
     }
 }
 
-fn execute<T: Element>(of: Bools<T>, plan: &Broadcast, io: &mut Io<'_>) -> Result<(), ExecError> {
+fn execute<T: Element>(
+    compare_rows: Bools<T>,
+    plan: &Broadcast,
+    io: &mut Io<'_>,
+) -> Result<(), ExecError> {
     let operands = (io.inputs.get::<T>(0)?, io.inputs.get::<T>(1)?);
     let y = io.outputs.take::<Bool>(0)?;
-    plan.rows(io.parallel, operands, y, &of)
+    plan.rows(io.parallel, operands, y, &compare_rows)
 }
 
 /// The DSP kernel of `C` for 8-bit quantized values.
@@ -100,7 +104,7 @@ struct QuantKernel<C> {
     encodings: [Encoding; 2],
     /// The kernel for the element type.
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-    of: PhantomData<fn() -> C>,
+    compare_rows: PhantomData<fn() -> C>,
 }
 
 impl<C: Compare> QuantKernel<C> {
@@ -117,11 +121,11 @@ impl<C: Compare> Kernel for QuantKernel<C> {
             cx.input(port)?.encoding().ok_or_else(no_encoding)
         };
         let encodings = [encoding(0)?, encoding(1)?];
-        let plan =
-            plan(cx)?.ok_or_else(|| Error::new("an input is bounded, expected fixed shapes"))?;
+        let plan = plan(cx)?
+            .ok_or_else(|| Error::new("an input has a bounded shape, expected fixed shapes"))?;
         let run =
             of_type!(cx.input(0)?.dtype(), [U8 = u8, I8 = i8], T => execute_quantized::<C, T>)?;
-        Ok(Self { plan, encodings, run, of: PhantomData })
+        Ok(Self { plan, encodings, run, compare_rows: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -139,12 +143,14 @@ fn execute_quantized<C: Compare, T: QuantizedType>(
 fn quantized<T: QuantizedType>(
     plan: &Broadcast,
     encodings: [Encoding; 2],
-    of: Bools<f32>,
+    compare_rows: Bools<f32>,
     mut io: Io<'_>,
 ) -> Result<(), ExecError> {
     let operands = (io.inputs.get::<T>(0)?, io.inputs.get::<T>(1)?);
     let y = io.outputs.take::<Bool>(0)?;
-    plan.rows(io.parallel, operands, y, &|a, b, y| bools_of_blocks(encodings, of, a, b, y))
+    plan.rows(io.parallel, operands, y, &|a, b, y| {
+        bools_of_blocks(encodings, compare_rows, a, b, y)
+    })
 }
 
 #[cfg(test)]
@@ -170,23 +176,23 @@ mod tests {
         assert_eq!(error.error(), "shapes [2] and [3] do not broadcast");
     }
 
-    fn bools(of: impl IntoIterator<Item = bool>) -> Vec<Bool> {
-        of.into_iter().map(Bool::from).collect()
+    fn bools(values: impl IntoIterator<Item = bool>) -> Vec<Bool> {
+        values.into_iter().map(Bool::from).collect()
     }
 
     fn every_pair_is_compared<C: Compare>() {
         for core in [Core::CPU, Core::GPU] {
             let run = bench(C::NAME).on(core).input(tensor(&[2, 3], &A));
             let y = run.clone().input(tensor(&[2, 3], &B)).one();
-            assert_eq!(y.values::<Bool>(), bools((0..6).map(|i| C::of(A[i], B[i]))), "{core}");
+            assert_eq!(y.values::<Bool>(), bools((0..6).map(|i| C::holds(A[i], B[i]))), "{core}");
             let y = run.input(tensor(&[], &[0f32])).one();
-            assert_eq!(y.values::<Bool>(), bools(A.map(|a| C::of(a, 0.0))), "{core}");
+            assert_eq!(y.values::<Bool>(), bools(A.map(|a| C::holds(a, 0.0))), "{core}");
         }
         let halves = |x: [f32; 6]| tensor(&[6], &x.map(F16::from_f32));
         let y = bench(C::NAME).on(Core::GPU).input(halves(A)).input(halves(B)).one();
-        assert_eq!(y.values::<Bool>(), bools((0..6).map(|i| C::of(A[i], B[i]))));
+        assert_eq!(y.values::<Bool>(), bools((0..6).map(|i| C::holds(A[i], B[i]))));
         let y = bench(C::NAME).input(tensor(&[2, 3], &A)).input(tensor(&[3], &B[..3])).one();
-        assert_eq!(y.values::<Bool>(), bools((0..6).map(|i| C::of(A[i], B[i % 3]))));
+        assert_eq!(y.values::<Bool>(), bools((0..6).map(|i| C::holds(A[i], B[i % 3]))));
     }
 
     fn integers_and_bounded_shapes_are_compared<C: Compare>() {
@@ -194,33 +200,33 @@ mod tests {
         let a: Vec<i64> = (0..len as i64).collect();
         let b: Vec<i64> = a.iter().map(|x| x + (x % 3) - 1).collect();
         let (x, y) = (tensor(&[len], &a), tensor(&[len], &b));
-        let expected = bools(a.iter().zip(&b).map(|(&a, &b)| C::of(a, b)));
+        let expected = bools(a.iter().zip(&b).map(|(&a, &b)| C::holds(a, b)));
         let run = bench(C::NAME).threads(3).input(x).input(y);
         assert!(run.clone().one().values::<Bool>() == expected);
         assert!(run.on(Core::GPU).one().values::<Bool>() == expected);
         let [a, b] = [[i32::MIN, 7, i32::MAX], [i32::MAX, 7, -1]];
         let run = bench(C::NAME).on(Core::GPU).input(tensor(&[3], &a)).input(tensor(&[3], &b));
-        assert_eq!(run.one().values::<Bool>(), bools((0..3).map(|i| C::of(a[i], b[i]))));
+        assert_eq!(run.one().values::<Bool>(), bools((0..3).map(|i| C::holds(a[i], b[i]))));
         let a = tensor(&[2], &[1u8, 3]).bounded(&[Dim::UpTo(5)]);
         let y = bench(C::NAME).input(a).input(tensor(&[1], &[2u8])).one();
         assert_eq!(y.desc().full_shape().to_string(), "[<=5]");
-        assert_eq!(y.values::<Bool>(), bools([C::of(1, 2), C::of(3, 2)]));
+        assert_eq!(y.values::<Bool>(), bools([C::holds(1, 2), C::holds(3, 2)]));
     }
 
     fn quantized_values_are_compared_by_what_they_stand_for<C: Compare>() {
         let a = tensor(&[3], &[10i8, 20, 30]).encoded(0.5, 0);
         let run = bench(C::NAME).on(Core::DSP_V68).input(a);
         let y = run.clone().input(tensor(&[], &[8i8]).encoded(1.0, -2)).one();
-        let expected = bools([5.0f32, 10.0, 15.0].map(|a| C::of(a, 10.0)));
+        let expected = bools([5.0f32, 10.0, 15.0].map(|a| C::holds(a, 10.0)));
         assert_eq!(y.values::<Bool>(), expected);
         assert_eq!(run.input(tensor(&[], &[8i8])).error(), "input 1 has no encoding");
     }
     /// Zeros are equal whatever their sign, denormals are not 0, and comparisons with NaN are false.
     fn edges_are_compared_as_in_f64<C: Compare>() {
         let wide = |a: f32, b: f32| {
-            let of = C::of(f64::from(a), f64::from(b));
-            assert!(!of || !(a.is_nan() || b.is_nan()), "{} of {a} and {b}", C::NAME);
-            of
+            let expected = C::holds(f64::from(a), f64::from(b));
+            assert!(!expected || !(a.is_nan() || b.is_nan()), "{} of {a} and {b}", C::NAME);
+            expected
         };
         for (len, second) in LENGTHS.into_iter().flat_map(|len| EDGES.map(|b| (len, b))) {
             let x = edges(3, len);

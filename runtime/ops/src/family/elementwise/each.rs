@@ -20,7 +20,7 @@ pub(crate) enum Extents {
 
 impl Extents {
     /// Returns the extents of output 0.
-    pub(crate) fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+    pub(crate) fn new(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let is_fixed = cx.output(0)?.full_shape().is_fixed();
         Ok(if is_fixed { Self::Fixed } else { Self::Bounded })
     }

@@ -19,11 +19,11 @@ use crate::number::Number;
 pub(super) struct UnaryGpu<U> {
     len: usize,
     params: [f32; 2],
-    of: PhantomData<fn() -> U>,
+    marker: PhantomData<fn() -> U>,
 }
 
 impl<U: Unary> UnaryGpu<U> {
-    const SOURCE: Source = Source::of(&[
+    const SOURCE: Source = Source::concat(&[
         "__kernel void udo_unary(__global const UDO_STORAGE *xs, __global UDO_STORAGE *ys,\n",
         "                        const float p, const float q) {\n",
         "    const size_t i = get_global_id(0);\n",
@@ -47,7 +47,7 @@ impl<U: Unary> GpuKernel for UnaryGpu<U> {
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { len: cx.output(0)?.len(), params: U::params(cx)?, of: PhantomData })
+        Ok(Self { len: cx.output(0)?.len(), params: U::params(cx)?, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
@@ -65,7 +65,7 @@ pub(super) struct BinaryGpu<B> {
     /// The OpenCL type of integers.
     integer: Option<&'static str>,
     item: Item<Self>,
-    of: PhantomData<fn() -> B>,
+    marker: PhantomData<fn() -> B>,
 }
 
 impl<B: Binary> BinaryGpu<B> {
@@ -88,7 +88,7 @@ impl<B: Binary> BinaryGpu<B> {
         buffers: &Buffers<'_>,
     ) -> Result<(), ExecError> {
         let [a, b] = self.operands.places(i);
-        buffers.set(0, i, B::of(buffers.get::<T>(0, a)?, buffers.get::<T>(1, b)?))
+        buffers.set(0, i, B::apply(buffers.get::<T>(0, a)?, buffers.get::<T>(1, b)?))
     }
 }
 
@@ -103,16 +103,21 @@ impl<B: Binary> GpuKernel for BinaryGpu<B> {
             Some(DType::I64) => (Some(width(dtype)), Self::integers::<i64>),
             _ => (None, Self::real),
         };
-        Ok(Self { operands: Operands::of(cx)?, integer, item, of: PhantomData })
+        Ok(Self { operands: Operands::new(cx)?, integer, item, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        let of = B::OPENCL.unwrap_or_default();
+        let expression = B::OPENCL.unwrap_or_default();
         let launch = if let Some(element) = self.integer {
             let operands = [plain(element, "a", 0), plain(element, "b", 1)];
-            self.operands.launch("udo_binary", &operands, element, &format!("ys[i] = {of}"))?
+            self.operands.launch(
+                "udo_binary",
+                &operands,
+                element,
+                &format!("ys[i] = {expression}"),
+            )?
         } else {
-            let y = format!("UDO_STORE(ys, i, {of})");
+            let y = format!("UDO_STORE(ys, i, {expression})");
             let operands = [real("a", 0), real("b", 1)];
             self.operands.launch("udo_binary", &operands, "UDO_STORAGE", &y)?
         };
@@ -124,7 +129,7 @@ impl<B: Binary> GpuKernel for BinaryGpu<B> {
 /// The repeated function `R`.
 pub(super) struct RepeatedGpu<R> {
     operands: Operands,
-    of: PhantomData<fn() -> R>,
+    marker: PhantomData<fn() -> R>,
 }
 
 impl<R: Repeated> RepeatedGpu<R> {
@@ -139,14 +144,14 @@ impl<R: Repeated> GpuKernel for RepeatedGpu<R> {
         let ([i, ..], Operands { count, access }) = (item.global_id, &kernel.operands);
         let mut y = buffers.load(0, access.place(0, i))?;
         for port in 1..*count {
-            y = R::of(y, buffers.load(port, access.place(port, i))?);
+            y = R::apply(y, buffers.load(port, access.place(port, i))?);
         }
         let y = if R::END == End::Mean { y / *count as f32 } else { y };
         buffers.store(0, i, y)
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { operands: Operands::of(cx)?, of: PhantomData })
+        Ok(Self { operands: Operands::new(cx)?, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
@@ -154,11 +159,11 @@ impl<R: Repeated> GpuKernel for RepeatedGpu<R> {
         // Loads each operand into a separate variable, then combines them in order.
         let operand = |port: usize| {
             let Operand { element, read } = real(&format!("x_{port}"), port);
-            let taken = match port {
+            let take = match port {
                 0 => "float y = x_0".to_owned(),
                 _ => format!("{{ const float x = x_{port}; y = {}; }}", R::OPENCL),
             };
-            Operand { element, read: format!("{read}; {taken}") }
+            Operand { element, read: format!("{read}; {take}") }
         };
         let operands: Vec<_> = (0..count).map(operand).collect();
         let y = match R::END {
@@ -173,12 +178,12 @@ impl<R: Repeated> GpuKernel for RepeatedGpu<R> {
 /// The function `L` of an element and two limits.
 pub(super) struct LimitedGpu<L> {
     len: usize,
-    given: [bool; 2],
-    of: PhantomData<fn() -> L>,
+    is_given: [bool; 2],
+    marker: PhantomData<fn() -> L>,
 }
 
 impl<L: Limited> LimitedGpu<L> {
-    const SOURCE: Source = Source::of(&[
+    const SOURCE: Source = Source::concat(&[
         "__kernel void udo_limited(__global const UDO_STORAGE *xs, __global const UDO_STORAGE *lows,\n",
         "    __global const UDO_STORAGE *highs, __global UDO_STORAGE *ys,\n",
         "    const int has_low, const int has_high) {\n",
@@ -201,19 +206,19 @@ impl<L: Limited> LimitedGpu<L> {
 
 impl<L: Limited> GpuKernel for LimitedGpu<L> {
     const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
-        let ([i, ..], [has_low, has_high]) = (item.global_id, kernel.given);
+        let ([i, ..], [has_low, has_high]) = (item.global_id, kernel.is_given);
         let low = if has_low { buffers.load(1, 0)? } else { f32::NEG_INFINITY };
         let high = if has_high { buffers.load(2, 0)? } else { f32::INFINITY };
-        buffers.store(0, i, L::of(buffers.load(0, i)?, low, high))
+        buffers.store(0, i, L::apply(buffers.load(0, i)?, low, high))
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let given = [1, 2].map(|port| cx.has_input(port));
-        Ok(Self { len: cx.output(0)?.len(), given, of: PhantomData })
+        let is_given = [1, 2].map(|port| cx.has_input(port));
+        Ok(Self { len: cx.output(0)?.len(), is_given, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        let [low, high] = self.given;
+        let [low, high] = self.is_given;
         // An absent limit reads port 0, and its value is not used.
         let ports = [Some(0), low.then_some(1), high.then_some(2)];
         let launch = Launch::new(Self::TEXT, "udo_limited")
@@ -253,7 +258,7 @@ fn real(name: &str, port: usize) -> Operand {
 
 impl Operands {
     /// Returns the access to all inputs of a node, which broadcast to its output.
-    fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+    fn new(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let count = cx.input_count();
         let inputs = (0..count).map(|port| cx.input(port)).collect::<Result<Vec<_>, _>>()?;
         let shapes: Vec<_> = inputs.iter().map(TensorDesc::shape).collect();
@@ -297,7 +302,7 @@ pub(super) struct CompareGpu<C> {
     /// The OpenCL type of integers.
     integer: Option<&'static str>,
     item: Item<Self>,
-    of: PhantomData<fn() -> C>,
+    marker: PhantomData<fn() -> C>,
 }
 
 impl<C: Compare> CompareGpu<C> {
@@ -309,7 +314,7 @@ impl<C: Compare> CompareGpu<C> {
 
     fn real(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
         let [a, b] = self.operands.places(i);
-        buffers.set(0, i, Bool::from(C::of(buffers.load(0, a)?, buffers.load(1, b)?)))
+        buffers.set(0, i, Bool::from(C::holds(buffers.load(0, a)?, buffers.load(1, b)?)))
     }
 
     fn integers<T: Element + Number>(
@@ -318,7 +323,7 @@ impl<C: Compare> CompareGpu<C> {
         buffers: &Buffers<'_>,
     ) -> Result<(), ExecError> {
         let [a, b] = self.operands.places(i);
-        let is_so = <C as PairPredicate>::of(buffers.get::<T>(0, a)?, buffers.get::<T>(1, b)?);
+        let is_so = <C as PairPredicate>::holds(buffers.get::<T>(0, a)?, buffers.get::<T>(1, b)?);
         buffers.set(0, i, Bool::from(is_so))
     }
 }
@@ -334,7 +339,12 @@ impl<C: Compare> GpuKernel for CompareGpu<C> {
             Some(DType::I64) => Self::integers::<i64>,
             _ => Self::real,
         };
-        Ok(Self { operands: Operands::of(cx)?, integer: integer(dtype), item, of: PhantomData })
+        Ok(Self {
+            operands: Operands::new(cx)?,
+            integer: integer(dtype),
+            item,
+            marker: PhantomData,
+        })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
@@ -354,7 +364,7 @@ pub(super) struct TernaryGpu<F> {
     operands: Operands,
     element: &'static str,
     item: Item<Self>,
-    of: PhantomData<fn() -> F>,
+    marker: PhantomData<fn() -> F>,
 }
 
 impl<F: Ternary> TernaryGpu<F> {
@@ -366,8 +376,8 @@ impl<F: Ternary> TernaryGpu<F> {
 
     fn item<B: Bits>(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
         let [c, a, b] = self.operands.places(i);
-        let truth = buffers.get::<Bool>(0, c)?.get();
-        let y = F::of(truth, buffers.get_bits::<B>(1, a)?, buffers.get_bits::<B>(2, b)?);
+        let condition = buffers.get::<Bool>(0, c)?.get();
+        let y = F::apply(condition, buffers.get_bits::<B>(1, a)?, buffers.get_bits::<B>(2, b)?);
         buffers.set_bits(0, i, y)
     }
 }
@@ -379,13 +389,13 @@ impl<F: Ternary> GpuKernel for TernaryGpu<F> {
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let dtype = cx.input(1)?.dtype();
         let item = of_width!(dtype, B => Self::item::<B> as Item<Self>)?;
-        Ok(Self { operands: Operands::of(cx)?, element: width(dtype), item, of: PhantomData })
+        Ok(Self { operands: Operands::new(cx)?, element: width(dtype), item, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
         let y = format!("ys[i] = {}", F::OPENCL);
-        let truth = Operand { element: "uchar", read: "const bool c = x0[p0] != 0".to_owned() };
-        let operands = [truth, plain(self.element, "a", 1), plain(self.element, "b", 2)];
+        let condition = Operand { element: "uchar", read: "const bool c = x0[p0] != 0".to_owned() };
+        let operands = [condition, plain(self.element, "a", 1), plain(self.element, "b", 2)];
         info.push_launch(self.operands.launch("udo_ternary", &operands, self.element, &y)?);
         Ok(())
     }
@@ -394,20 +404,20 @@ impl<F: Ternary> GpuKernel for TernaryGpu<F> {
 /// The bitwise or logical function `L`.
 pub(super) struct BitsGpu<L> {
     operands: Operands,
-    is_of_truths: bool,
+    is_bool: bool,
     element: &'static str,
     item: Item<Self>,
-    of: PhantomData<fn() -> L>,
+    marker: PhantomData<fn() -> L>,
 }
 
 impl<L: Logic + Bitwise> BitsGpu<L> {
     const RULES: &'static [PortRule] = &[input(0, L::TYPES), input_like(1, 0), output_like(0, 0)];
     pub(super) const DEF: KernelDef = KernelDef::gpu::<Self>(L::NAME).ports(Self::RULES);
 
-    fn truth(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
+    fn bool_item(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
         let [a, b] = self.operands.places(i);
         let [a, b] = [buffers.get::<Bool>(0, a)?, buffers.get::<Bool>(1, b)?];
-        buffers.set(0, i, Bool::from(L::of(a.get().into(), b.get().into()) != 0))
+        buffers.set(0, i, Bool::from(L::apply(a.get().into(), b.get().into()) != 0))
     }
 
     fn bits<B: Bits + Into<u64> + Cut>(
@@ -417,7 +427,7 @@ impl<L: Logic + Bitwise> BitsGpu<L> {
     ) -> Result<(), ExecError> {
         let [a, b] = self.operands.places(i);
         let [a, b] = [buffers.get_bits::<B>(0, a)?, buffers.get_bits::<B>(1, b)?];
-        buffers.set_bits(0, i, B::cut(L::of(a.into(), b.into())))
+        buffers.set_bits(0, i, B::cut(L::apply(a.into(), b.into())))
     }
 }
 
@@ -444,20 +454,20 @@ impl<L: Logic + Bitwise> GpuKernel for BitsGpu<L> {
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let dtype = cx.input(0)?.dtype();
-        let is_of_truths = dtype == Some(DType::Bool);
-        let item = if is_of_truths {
-            Self::truth
+        let is_bool = dtype == Some(DType::Bool);
+        let item = if is_bool {
+            Self::bool_item
         } else {
             of_width!(dtype, B => Self::bits::<B> as Item<Self>)?
         };
-        let (operands, element) = (Operands::of(cx)?, width(dtype));
-        Ok(Self { operands, is_of_truths, element, item, of: PhantomData })
+        let (operands, element) = (Operands::new(cx)?, width(dtype));
+        Ok(Self { operands, is_bool, element, item, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
         let y = format!("ys[i] = {}", <L as Bitwise>::OPENCL);
         let operand = |name: &str, port: usize| {
-            if self.is_of_truths {
+            if self.is_bool {
                 let read = format!("const bool {name} = x{port}[p{port}] != 0");
                 return Operand { element: self.element, read };
             }
@@ -473,8 +483,8 @@ impl<L: Logic + Bitwise> GpuKernel for BitsGpu<L> {
 pub(super) struct PredicateGpu<P> {
     len: usize,
     params: [bool; 2],
-    is_of_truths: bool,
-    of: PhantomData<fn() -> P>,
+    is_bool: bool,
+    marker: PhantomData<fn() -> P>,
 }
 
 impl<P: Predicate> PredicateGpu<P> {
@@ -486,27 +496,24 @@ impl<P: Predicate> PredicateGpu<P> {
 impl<P: Predicate> GpuKernel for PredicateGpu<P> {
     const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
         let [i, ..] = item.global_id;
-        let x = if kernel.is_of_truths {
+        let x = if kernel.is_bool {
             f64::from(u8::from(buffers.get::<Bool>(0, i)?.get()))
         } else {
             buffers.load(0, i)?.into()
         };
-        buffers.set(0, i, Bool::from(P::of(x, kernel.params)))
+        buffers.set(0, i, Bool::from(P::holds(x, kernel.params)))
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
-        let is_of_truths = x.dtype() == Some(DType::Bool);
+        let is_bool = x.dtype() == Some(DType::Bool);
         let params = P::params(cx)?;
-        Ok(Self { len: x.len(), params, is_of_truths, of: PhantomData })
+        Ok(Self { len: x.len(), params, is_bool, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        let (element, x) = if self.is_of_truths {
-            ("uchar", "xs[i] != 0")
-        } else {
-            ("UDO_STORAGE", "UDO_LOAD(xs, i)")
-        };
+        let (element, x) =
+            if self.is_bool { ("uchar", "xs[i] != 0") } else { ("UDO_STORAGE", "UDO_LOAD(xs, i)") };
         let text = format!(
             "{EXACT}__kernel void udo_predicate(__global const {element} *xs, __global uchar *ys,\n    \
              const int p, const int q) {{\n    const size_t i = get_global_id(0);\n    \

@@ -24,12 +24,12 @@ pub(crate) trait Limited: Send + Sync + 'static {
     const OPENCL: &'static str;
 
     /// Evaluates the function. An absent limit is the lowest or highest value of the type.
-    fn of<T: Number>(x: T, low: T, high: T) -> T;
+    fn apply<T: Number>(x: T, low: T, high: T) -> T;
 }
 
 /// Defines the operator of the function `L`.
 pub(crate) const fn limited<L: Limited>() -> Def {
-    let def = Def::of::<Described<L>>(Described::<L>::KERNELS);
+    let def = Def::new::<Described<L>>(Described::<L>::KERNELS);
     #[cfg(test)]
     let def = def.tested(tests::all::<L>);
     def
@@ -70,10 +70,10 @@ impl<L: Limited> Op for Described<L> {
 /// The CPU kernel of `L`.
 struct NumberKernel<L> {
     /// Which limits are inputs.
-    given: [bool; 2],
+    is_given: [bool; 2],
     extents: Extents,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-    of: PhantomData<fn() -> L>,
+    marker: PhantomData<fn() -> L>,
 }
 
 impl<L: Limited> NumberKernel<L> {
@@ -95,8 +95,8 @@ impl<L: Limited> Kernel for NumberKernel<L> {
             Some(DType::Bf16) => half_precision::<L, Bf16>,
             _ => of_number!(dtype, T => execute::<L, T>)?,
         };
-        let given = [1, 2].map(|port| cx.has_input(port));
-        Ok(Self { given, extents: Extents::of(cx)?, run, of: PhantomData })
+        let is_given = [1, 2].map(|port| cx.has_input(port));
+        Ok(Self { is_given, extents: Extents::new(cx)?, run, marker: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -107,7 +107,7 @@ impl<L: Limited> Kernel for NumberKernel<L> {
 impl<L> NumberKernel<L> {
     /// Returns a limit, if the node has it.
     fn limit<T: Element>(&self, inputs: &Inputs<'_>, side: usize) -> Result<Option<T>, ExecError> {
-        if !self.given[side] {
+        if !self.is_given[side] {
             return Ok(None);
         }
         let found = inputs.get::<T>(side + 1)?.first().copied();
@@ -121,10 +121,10 @@ fn execute<L: Limited, T: Number>(kernel: &NumberKernel<L>, io: Io<'_>) -> Resul
     each::<T>(
         kernel.extents,
         io,
-        |x, y| y.iter_mut().zip(x).for_each(|(y, &x)| *y = L::of(x, low, high)),
+        |x, y| y.iter_mut().zip(x).for_each(|(y, &x)| *y = L::apply(x, low, high)),
         |y| {
             for y in y {
-                *y = L::of(*y, low, high);
+                *y = L::apply(*y, low, high);
             }
         },
     )
@@ -137,8 +137,14 @@ fn half_precision<L: Limited, T: Stored<f32>>(
 ) -> Result<(), ExecError> {
     let low = kernel.limit::<T>(&io.inputs, 0)?.map_or(f32::NEG_INFINITY, T::load);
     let high = kernel.limit::<T>(&io.inputs, 1)?.map_or(f32::INFINITY, T::load);
-    let of = |block: &mut [f32]| block.iter_mut().for_each(|x| *x = L::of(*x, low, high));
-    each::<T>(kernel.extents, io, |x, y| map_blocks(x, y, of), |y| map_blocks_in_place(y, of))
+    let clamp_block =
+        |block: &mut [f32]| block.iter_mut().for_each(|x| *x = L::apply(*x, low, high));
+    each::<T>(
+        kernel.extents,
+        io,
+        |x, y| map_blocks(x, y, clamp_block),
+        |y| map_blocks_in_place(y, clamp_block),
+    )
 }
 
 #[cfg(test)]
@@ -157,7 +163,7 @@ mod tests {
         println!("{name}: a family member");
         edges_are_those_of_the_function::<L>();
         limits_may_be_left_out::<L>();
-        halves_are_computed::<L>();
+        half_precision_matches_f32::<L>();
         large_and_bounded_tensors_are_computed::<L>();
         let run = bench(L::NAME).input(tensor(&[2], &[1f32, 2.0]));
         let error = run.input(tensor(&[2], &[0f32, 1.0])).error();
@@ -170,7 +176,7 @@ mod tests {
                 let x = edges(2, len);
                 let run = bench(L::NAME).input(tensor(&[len], &x)).input(tensor(&[], &[low]));
                 let y = on_gpu_too(&run.input(tensor(&[1], &[high])), 0.0).values::<f32>();
-                let expected: Vec<f32> = x.iter().map(|&x| L::of(x, low, high)).collect();
+                let expected: Vec<f32> = x.iter().map(|&x| L::apply(x, low, high)).collect();
                 assert_eq!(bits(&y), bits(&expected), "{len} between {low:e} and {high:e}");
                 let stays = x.iter().zip(&y).all(|(x, y)| !x.is_nan() || y.is_nan());
                 assert!(stays, "{} of a NaN between {low:e} and {high:e}", L::NAME);
@@ -180,30 +186,30 @@ mod tests {
 
     fn limits_may_be_left_out<L: Limited>() {
         let x = [i8::MIN, -3, 0, 5, i8::MAX];
-        for given in [[false, false], [true, false], [false, true], [true, true]] {
+        for is_given in [[false, false], [true, false], [false, true], [true, true]] {
             let [low, high] = [-2i8, 4];
             let add = |run: crate::testing::Bench, is_given, limit| {
                 if is_given { run.input(tensor(&[], &[limit])) } else { run.absent() }
             };
-            let run = add(bench(L::NAME).input(tensor(&[5], &x)), given[0], low);
-            let y = add(run, given[1], high).one().values::<i8>();
-            let low = if given[0] { low } else { i8::MIN };
-            let high = if given[1] { high } else { i8::MAX };
-            assert_eq!(y, x.map(|x| L::of(x, low, high)), "{given:?}");
+            let run = add(bench(L::NAME).input(tensor(&[5], &x)), is_given[0], low);
+            let y = add(run, is_given[1], high).one().values::<i8>();
+            let low = if is_given[0] { low } else { i8::MIN };
+            let high = if is_given[1] { high } else { i8::MAX };
+            assert_eq!(y, x.map(|x| L::apply(x, low, high)), "{is_given:?}");
         }
     }
 
-    fn halves_are_computed<L: Limited>() {
+    fn half_precision_matches_f32<L: Limited>() {
         let x = EDGES.map(F16::from_f32);
         let run = bench(L::NAME).input(tensor(&[x.len()], &x));
         let y = run.input(tensor(&[], &[F16::from_f32(-0.5)])).absent().one();
-        let expected = x.map(|x| F16::from_f32(L::of(x.to_f32(), -0.5, f32::INFINITY)).to_f32());
+        let expected = x.map(|x| F16::from_f32(L::apply(x.to_f32(), -0.5, f32::INFINITY)).to_f32());
         let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
         assert_eq!(bits(&y), bits(&expected));
         let x = EDGES.map(Bf16::from_f32);
         let run = bench(L::NAME).input(tensor(&[x.len()], &x)).absent();
         let y = run.input(tensor(&[], &[Bf16::from_f32(0.5)])).one();
-        let expected = x.map(|x| L::of(x.to_f32(), f32::NEG_INFINITY, 0.5));
+        let expected = x.map(|x| L::apply(x.to_f32(), f32::NEG_INFINITY, 0.5));
         let y: Vec<f32> = y.values::<Bf16>().into_iter().map(Bf16::to_f32).collect();
         assert_eq!(bits(&y), bits(&expected));
     }
@@ -214,13 +220,13 @@ mod tests {
             run.input(tensor(&[], &[-5i32])).input(tensor(&[], &[40_000i32]))
         };
         let y = settled_on_any_threads(&limits(bench(L::NAME).input(tensor(&[x.len()], &x))));
-        let expected: Vec<i32> = x.iter().map(|&x| L::of(x, -5, 40_000)).collect();
+        let expected: Vec<i32> = x.iter().map(|&x| L::apply(x, -5, 40_000)).collect();
         assert!(y.values::<i32>() == expected);
         let y = limits(bench(L::NAME).input(tensor(&[2], &[-9i32, 9]).bounded(&[Dim::UpTo(7)])));
         let y = y.one();
         assert_eq!(
             (y.dims(), y.values::<i32>()),
-            (vec![2], [-9, 9].map(|x| L::of(x, -5, 40_000)).to_vec())
+            (vec![2], [-9, 9].map(|x| L::apply(x, -5, 40_000)).to_vec())
         );
     }
 }

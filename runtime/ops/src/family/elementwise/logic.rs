@@ -36,7 +36,7 @@ pub(crate) trait Bitwise: Send + Sync + 'static {
     /// The function of the integers or bools `a` and `b` in OpenCL.
     const OPENCL: &'static str;
 
-    fn of(a: u64, b: u64) -> u64;
+    fn apply(a: u64, b: u64) -> u64;
 }
 
 /// Returns the function of `B` for elements of a type.
@@ -55,15 +55,15 @@ pub(crate) fn bitwise<B: Bitwise>(dtype: Option<DType>) -> Result<Run, Error> {
 }
 
 fn bools<B: Bitwise>() -> Rows<Bool> {
-    fn of<B: Bitwise>(a: Bool, b: Bool) -> Bool {
-        Bool::from(B::of(a.get().into(), b.get().into()) != 0)
+    fn apply<B: Bitwise>(a: Bool, b: Bool) -> Bool {
+        Bool::from(B::apply(a.get().into(), b.get().into()) != 0)
     }
-    Rows { apart: |a, b, y| each(a, b, y, of::<B>), onto: |y, b| each_onto(y, b, of::<B>) }
+    Rows { apart: |a, b, y| each(a, b, y, apply::<B>), onto: |y, b| each_onto(y, b, apply::<B>) }
 }
 
 fn bits<B: Bitwise, T: Stored<u64>>() -> Rows<T> {
     fn onto<B: Bitwise>(y: &mut [u64], b: Side<'_, u64>) {
-        each_onto(y, b, B::of);
+        each_onto(y, b, B::apply);
     }
     Rows {
         apart: |a, b, y| of_blocks([Plain; 3], onto::<B>, a, b, y),
@@ -73,7 +73,7 @@ fn bits<B: Bitwise, T: Stored<u64>>() -> Rows<T> {
 
 /// Defines the operator of `L`.
 pub(crate) const fn logic<L: Logic>() -> Def {
-    let def = Def::of::<Described<L>>(LogicKernel::<L>::ALL);
+    let def = Def::new::<Described<L>>(LogicKernel::<L>::ALL);
     #[cfg(test)]
     let def = def.tested(tests::all::<L>);
     def
@@ -100,7 +100,7 @@ impl<L: Logic> Op for Described<L> {
 struct LogicKernel<L> {
     fixed: Option<Broadcast>,
     run: Run,
-    of: PhantomData<fn() -> L>,
+    convert: PhantomData<fn() -> L>,
 }
 
 impl<L: Logic> LogicKernel<L> {
@@ -128,7 +128,7 @@ pub(crate) const fn on_gpu<L: Logic + Bitwise>() -> KernelDef {
 impl<L: Logic> Kernel for LogicKernel<L> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let run = L::of_type(cx, cx.input(0)?.dtype())?;
-        Ok(Self { fixed: plan(cx)?, run, of: PhantomData })
+        Ok(Self { fixed: plan(cx)?, run, convert: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -149,14 +149,14 @@ mod tests {
     pub(super) fn all<L: Logic>(name: &str) {
         println!("{name}: a family member");
         if L::TYPES.has(DType::Bool) {
-            shapes_broadcast_and_are_shared_out::<L, Bool>(|i| Bool::from(i % 3 == 0));
+            shapes_broadcast_and_are_divided_among_threads::<L, Bool>(|i| Bool::from(i % 3 == 0));
         }
         if L::TYPES.has(DType::U8) {
-            shapes_broadcast_and_are_shared_out::<L, u8>(|i| (i % 7) as u8);
-            shapes_broadcast_and_are_shared_out::<L, u64>(|i| (i % 7) as u64);
+            shapes_broadcast_and_are_divided_among_threads::<L, u8>(|i| (i % 7) as u8);
+            shapes_broadcast_and_are_divided_among_threads::<L, u64>(|i| (i % 7) as u64);
         }
         if L::TYPES.has(DType::I8) {
-            shapes_broadcast_and_are_shared_out::<L, i16>(|i| (i % 7) as i16 - 3);
+            shapes_broadcast_and_are_divided_among_threads::<L, i16>(|i| (i % 7) as i16 - 3);
         }
         let dtype = if L::TYPES.has(DType::Bool) { "bool" } else { "u8" };
         let run = |len: usize| tensor(&[len], &vec![0u8; len]);
@@ -175,16 +175,18 @@ mod tests {
     }
 
     /// All kinds of broadcasting agree with pairs of scalars.
-    fn shapes_broadcast_and_are_shared_out<L: Logic, T: Element>(of: impl Fn(usize) -> T) {
+    fn shapes_broadcast_and_are_divided_among_threads<L: Logic, T: Element>(
+        convert: impl Fn(usize) -> T,
+    ) {
         let of_pair = |a: T, b: T| {
             let run = with_params::<L>().input(tensor(&[], &[a])).input(tensor(&[], &[b]));
             run.one().values::<T>()[0]
         };
         let seven: Vec<Vec<T>> =
-            (0..7).map(|a| (0..7).map(|b| of_pair(of(a), of(b))).collect()).collect();
+            (0..7).map(|a| (0..7).map(|b| of_pair(convert(a), convert(b))).collect()).collect();
         let (rows, cols) = (GRAIN / 3, 7);
-        let a: Vec<T> = (0..rows * cols).map(|i| of(i % 7)).collect();
-        let b: Vec<T> = (0..cols).map(&of).collect();
+        let a: Vec<T> = (0..rows * cols).map(|i| convert(i % 7)).collect();
+        let b: Vec<T> = (0..cols).map(&convert).collect();
         let run = with_params::<L>().input(tensor(&[rows, cols], &a));
         let y = settled_on_any_threads(&run.clone().input(tensor(&[cols], &b)));
         let expected: Vec<T> = (0..a.len()).map(|i| seven[i % 7][i % cols]).collect();
@@ -193,11 +195,11 @@ mod tests {
             let y = run.clone().input(tensor(&[cols], &b)).on(Core::GPU).one();
             assert!(y.values::<T>() == expected, "{} of {} on the GPU", L::NAME, T::DTYPE);
         }
-        let y = run.input(tensor(&[1], &[of(3)])).one();
+        let y = run.input(tensor(&[1], &[convert(3)])).one();
         let expected: Vec<T> = (0..a.len()).map(|i| seven[i % 7][3]).collect();
         assert!(y.values::<T>() == expected, "{} of {} and a scalar", L::NAME, T::DTYPE);
-        let a = tensor(&[2, 1], &[of(1), of(2)]).bounded(&[Dim::UpTo(5), Dim::Fixed(1)]);
-        let y = with_params::<L>().input(a).input(tensor(&[20], &[of(4); 20])).one();
+        let a = tensor(&[2, 1], &[convert(1), convert(2)]).bounded(&[Dim::UpTo(5), Dim::Fixed(1)]);
+        let y = with_params::<L>().input(a).input(tensor(&[20], &[convert(4); 20])).one();
         let expected: Vec<T> = (0..40).map(|i| seven[1 + i / 20][4]).collect();
         assert_eq!((y.dims(), y.values::<T>()), (vec![2, 20], expected));
     }

@@ -10,7 +10,7 @@ pub(super) fn plan<const N: usize>(cx: &FinalizeCx<'_>) -> Result<Option<Broadca
     if inputs.iter().any(|input| !input.full_shape().is_fixed()) {
         return Ok(None);
     }
-    let plan = Broadcast::of_all(std::array::from_fn(|port| inputs[port].shape()));
+    let plan = Broadcast::from_shapes(std::array::from_fn(|port| inputs[port].shape()));
     plan.map(Some).ok_or_else(|| {
         let shapes: Vec<_> = inputs.iter().map(|input| input.full_shape().to_string()).collect();
         Error::new(format!("shapes {} do not broadcast", shapes.join(" and ")))
@@ -42,7 +42,7 @@ fn run_bounded<const N: usize>(
     for (port, shape) in shapes.iter_mut().enumerate() {
         *shape = io.inputs.shape(port)?;
     }
-    let plan = Broadcast::of_all(shapes).ok_or(ExecError::new(Status::BAD_VALUE))?;
+    let plan = Broadcast::from_shapes(shapes).ok_or(ExecError::of(Status::BAD_VALUE))?;
     run(&plan, &mut io)?;
     io.outputs.set_shape(0, plan.shape())
 }

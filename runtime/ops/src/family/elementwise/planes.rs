@@ -129,7 +129,7 @@ mod tests {
     /// Planes whose operands broadcast along rows, columns, both or neither, with fewer rows than a block and with
     /// more.
     #[test]
-    fn operands_meet_as_positions_say() {
+    fn operands_are_paired_by_position() {
         let shapes: [[&[usize]; 2]; 7] = [
             [&[3, 700, 8], &[3, 1, 8]],
             [&[3, 1, 8], &[3, 700, 8]],
@@ -140,7 +140,7 @@ mod tests {
             [&[2, 3, 2, 3, 2], &[1, 3, 1, 3, 1]],
         ];
         for [a_dims, b_dims] in shapes {
-            let plan = Broadcast::of(a_dims, b_dims).unwrap();
+            let plan = Broadcast::new(a_dims, b_dims).unwrap();
             assert!(plan.has_short_rows(), "{a_dims:?} and {b_dims:?}");
             let numbers = |dims: &[usize]| -> Vec<u32> {
                 (0..).take(dims.iter().product()).map(|i: u32| i * 7 % 1000).collect()

@@ -24,7 +24,7 @@ pub(crate) trait Predicate: Send + Sync + 'static {
     const OPENCL: &'static str;
 
     /// Evaluates the predicate.
-    fn of(x: f64, params: [bool; 2]) -> bool;
+    fn holds(x: f64, params: [bool; 2]) -> bool;
 
     /// Reads the parameters.
     fn params(cx: &FinalizeCx<'_>) -> Result<[bool; 2], Error> {
@@ -38,7 +38,7 @@ pub(crate) trait Predicate: Send + Sync + 'static {
 
 /// Defines the operator of the predicate `P`.
 pub(crate) const fn predicate<P: Predicate>() -> Def {
-    let def = Def::of::<Described<P>>(Answers::<P>::KERNELS);
+    let def = Def::new::<Described<P>>(Answers::<P>::KERNELS);
     #[cfg(test)]
     let def = def.tested(tests::all::<P>);
     def
@@ -65,7 +65,7 @@ struct Answers<P> {
     params: [bool; 2],
     /// The kernel for the element type.
     run: fn([bool; 2], Io<'_>) -> Result<(), ExecError>,
-    of: PhantomData<fn() -> P>,
+    convert: PhantomData<fn() -> P>,
 }
 
 impl<P: Predicate> Answers<P> {
@@ -82,7 +82,7 @@ impl<P: Predicate> Kernel for Answers<P> {
             [F32 = f32, F64 = f64, F16 = F16, Bf16 = Bf16, Bool = Bool],
             T => execute::<P, T> as fn([bool; 2], Io<'_>) -> Result<(), ExecError>
         )?;
-        Ok(Self { params: P::params(cx)?, run, of: PhantomData })
+        Ok(Self { params: P::params(cx)?, run, convert: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -100,7 +100,7 @@ fn execute<P: Predicate, T: Stored<f64>>(
     let len = x.len().min(y.len());
     io.parallel.chunks_mut(&mut y[..len], GRAIN, |chunk, y| {
         let x = &x[chunk * GRAIN..];
-        y.iter_mut().zip(x).for_each(|(y, x)| *y = Bool::from(P::of(x.load(), params)));
+        y.iter_mut().zip(x).for_each(|(y, x)| *y = Bool::from(P::holds(x.load(), params)));
         Ok(())
     })?;
     io.outputs.set_shape(0, io.inputs.shape(0)?)
@@ -124,13 +124,13 @@ mod tests {
 
     /// The expected results with default parameters, which are true for all members.
     fn expected<P: Predicate>(x: impl IntoIterator<Item = f64>) -> Vec<Bool> {
-        x.into_iter().map(|x| Bool::from(P::of(x, [true; 2]))).collect()
+        x.into_iter().map(|x| Bool::from(P::holds(x, [true; 2]))).collect()
     }
 
-    fn ask<P: Predicate, T: Stored<f64>>(of: impl Fn(f32) -> T) {
-        let run = bench(P::NAME).input(tensor(&[EDGES.len()], &EDGES.map(&of)));
+    fn check_predicate<P: Predicate, T: Stored<f64>>(convert: impl Fn(f32) -> T) {
+        let run = bench(P::NAME).input(tensor(&[EDGES.len()], &EDGES.map(&convert)));
         if P::TYPES.has(T::DTYPE) {
-            let expected = expected::<P>(EDGES.map(|x| of(x).load()));
+            let expected = expected::<P>(EDGES.map(|x| convert(x).load()));
             if REAL.or(types::BOOL).has(T::DTYPE) {
                 let y = run.clone().on(Core::GPU).one();
                 assert_eq!(y.values::<Bool>(), expected, "{} of {} on the GPU", P::NAME, T::DTYPE);
@@ -143,11 +143,11 @@ mod tests {
     }
 
     fn every_type_is_asked<P: Predicate>() {
-        ask::<P, _>(|x| x);
-        ask::<P, _>(f64::from);
-        ask::<P, _>(F16::from_f32);
-        ask::<P, _>(Bf16::from_f32);
-        ask::<P, _>(|x| Bool::from(x != 0.0));
+        check_predicate::<P, _>(|x| x);
+        check_predicate::<P, _>(f64::from);
+        check_predicate::<P, _>(F16::from_f32);
+        check_predicate::<P, _>(Bf16::from_f32);
+        check_predicate::<P, _>(|x| Bool::from(x != 0.0));
     }
 
     fn large_and_bounded_tensors_are_asked<P: Predicate>() {

@@ -41,7 +41,7 @@ pub(crate) enum End {
 
 /// Defines the operator of the function `R`.
 pub(crate) const fn repeated<R: Repeated>() -> Def {
-    let def = Def::of::<Described<R>>(Kernels::<R>::ALL);
+    let def = Def::new::<Described<R>>(Kernels::<R>::ALL);
     #[cfg(test)]
     let def = def.tested(tests::all::<R>);
     def
@@ -84,7 +84,7 @@ impl<R: Repeated> Kernels<R> {
 struct NumberKernel<R> {
     operands: Operands,
     run: fn(&Operands, Io<'_>) -> Result<(), ExecError>,
-    of: PhantomData<fn() -> R>,
+    marker: PhantomData<fn() -> R>,
 }
 
 /// How operands are combined.
@@ -106,14 +106,14 @@ enum Start {
 
 impl Start {
     /// Chooses the initial result from the extents of the first operands and the output.
-    fn of(first: &[usize], second: Option<&[usize]>, y: &[usize]) -> Option<Self> {
+    fn choose(first: &[usize], second: Option<&[usize]>, y: &[usize]) -> Option<Self> {
         if let Some(second) = second {
-            let pair = Broadcast::of(first, second)?;
+            let pair = Broadcast::new(first, second)?;
             if pair.shape() == y {
                 return Some(Self::FirstTwo(pair));
             }
         }
-        Broadcast::of(y, first).map(Self::First)
+        Broadcast::new(y, first).map(Self::First)
     }
 
     /// Returns the number of operands that it includes.
@@ -140,9 +140,9 @@ impl<R: Repeated> Kernel for NumberKernel<R> {
         if inputs.iter().all(|x| x.full_shape().is_fixed()) {
             let second = inputs.get(1).map(TensorDesc::shape);
             let first = inputs.first().map_or(&[][..], TensorDesc::shape);
-            let own = Start::of(first, second, y.shape()).ok_or_else(misfit)?;
+            let own = Start::choose(first, second, y.shape()).ok_or_else(misfit)?;
             let others = inputs.iter().skip(own.operands());
-            let others = others.map(|x| Broadcast::of(y.shape(), x.shape()));
+            let others = others.map(|x| Broadcast::new(y.shape(), x.shape()));
             further = others.collect::<Option<Vec<_>>>().ok_or_else(misfit)?;
             start = Some(own);
         }
@@ -152,7 +152,7 @@ impl<R: Repeated> Kernel for NumberKernel<R> {
             run
         })?;
         let operands = Operands { start, further, end: R::END };
-        Ok(Self { operands, run, of: PhantomData })
+        Ok(Self { operands, run, marker: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -162,7 +162,7 @@ impl<R: Repeated> Kernel for NumberKernel<R> {
 
 fn execute<T: Stored<f64>>(
     operands: &Operands,
-    of: &Rows<T>,
+    rows: &Rows<T>,
     quotient: &Rows<T>,
     io: Io<'_>,
 ) -> Result<(), ExecError> {
@@ -176,7 +176,7 @@ fn execute<T: Stored<f64>>(
         let shape = &shape[..rank];
         outputs.set_shape(0, shape)?;
         let second = (inputs.len() > 1).then(|| inputs.shape(1)).transpose()?;
-        of_run.insert(Start::of(inputs.shape(0)?, second, shape).ok_or(bad)?)
+        of_run.insert(Start::choose(inputs.shape(0)?, second, shape).ok_or(bad)?)
     };
     let mut y = outputs.take::<T>(0)?;
     if operands.start.is_none() {
@@ -188,7 +188,7 @@ fn execute<T: Stored<f64>>(
             plan.rows_in_place(parallel, y, first, &|y, x| each_onto(y, x, |_, x| x))?;
         }
         Start::FirstTwo(plan) => {
-            plan.rows(parallel, (first, inputs.get::<T>(1)?), y, &of.apart)?;
+            plan.rows(parallel, (first, inputs.get::<T>(1)?), y, &rows.apart)?;
         }
     }
     for (at, port) in (start.operands()..inputs.len()).enumerate() {
@@ -196,10 +196,10 @@ fn execute<T: Stored<f64>>(
         let plan = if let Some(plan) = operands.further.get(at) {
             plan
         } else {
-            let own = Broadcast::of(&shape[..rank], inputs.shape(port)?);
+            let own = Broadcast::new(&shape[..rank], inputs.shape(port)?);
             of_run.insert(own.ok_or(bad)?)
         };
-        plan.rows_in_place(parallel, y, inputs.get::<T>(port)?, &of.onto)?;
+        plan.rows_in_place(parallel, y, inputs.get::<T>(port)?, &rows.onto)?;
     }
     if operands.end == End::Mean {
         let count = T::store(inputs.len() as f64);
@@ -215,7 +215,7 @@ fn execute<T: Stored<f64>>(
 fn result(inputs: &Inputs<'_>) -> Result<(Axes, usize), ExecError> {
     let (mut shape, mut rank) = ([0; MAX_RANK], 0);
     for port in 0..inputs.len() {
-        let plan = Broadcast::of(&shape[..rank], inputs.shape(port)?);
+        let plan = Broadcast::new(&shape[..rank], inputs.shape(port)?);
         let plan = plan.ok_or(ExecError::bad_value(port as i64, port))?;
         rank = plan.shape().len();
         shape[..rank].copy_from_slice(plan.shape());
@@ -229,7 +229,7 @@ struct Quotient;
 impl Pairs for Quotient {
     const F64: fn(f64, f64) -> f64 = |a, b| a / b;
 
-    fn of<T: Number>(a: T, b: T) -> T {
+    fn apply<T: Number>(a: T, b: T) -> T {
         a.div(b)
     }
 
@@ -254,9 +254,9 @@ mod tests {
     pub(super) fn all<R: Repeated>(name: &str) {
         println!("{name}: a family member");
         one_to_many_operands_broadcast::<R>();
-        large_tensors_are_shared_out::<R>();
+        large_tensors_are_divided_among_threads::<R>();
         every_type_is_computed::<R>();
-        misfits_are_named::<R>();
+        mismatched_inputs_are_reported::<R>();
         edges_are_those_of_the_function::<R>();
         integers_wrap::<R>();
         bounded_shapes_are_those_of_the_run::<R>();
@@ -288,34 +288,40 @@ mod tests {
 
     fn one_to_many_operands_broadcast<R: Repeated>() {
         let (x, row, column) = ([1f32, 2.0, 30.0, 40.0], [10f32, 20.0], [15f32, 25.0]);
-        let of = |a: f32, b: f32| R::F64(a.into(), b.into()) as f32;
+        let reduce_pair = |a: f32, b: f32| R::F64(a.into(), b.into()) as f32;
         let [x_is, row_is, column_is] =
             [tensor(&[2, 2], &x), tensor(&[2], &row), tensor(&[2, 1], &column)];
         let run = bench(R::NAME).input(x_is.clone());
         assert_eq!(run.clone().one().values::<f32>(), x);
         let y = on_gpu_too(&run.clone().input(x_is), 0.0);
-        assert_eq!(y.values::<f32>(), x.map(|x| ended::<R>(of(x, x), 2) as f32));
+        assert_eq!(y.values::<f32>(), x.map(|x| ended::<R>(reduce_pair(x, x), 2) as f32));
         let y = on_gpu_too(&run.input(row_is.clone()).input(column_is.clone()), 1e-6);
-        let expected: Vec<f32> =
-            (0..4).map(|i| ended::<R>(of(of(x[i], row[i % 2]), column[i / 2]), 3) as f32).collect();
+        let expected: Vec<f32> = (0..4)
+            .map(|i| {
+                ended::<R>(reduce_pair(reduce_pair(x[i], row[i % 2]), column[i / 2]), 3) as f32
+            })
+            .collect();
         assert_eq!(y.values::<f32>(), expected);
         let y = bench(R::NAME).input(row_is.clone()).input(row_is).input(column_is).one();
         let expected: Vec<f32> = (0..4)
-            .map(|i| ended::<R>(of(of(row[i % 2], row[i % 2]), column[i / 2]), 3) as f32)
+            .map(|i| {
+                ended::<R>(reduce_pair(reduce_pair(row[i % 2], row[i % 2]), column[i / 2]), 3)
+                    as f32
+            })
             .collect();
         assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 2], expected));
     }
 
-    fn large_tensors_are_shared_out<R: Repeated>() {
+    fn large_tensors_are_divided_among_threads<R: Repeated>() {
         let len = 2 * GRAIN + 7;
         let (a, b, c) = (noise(3 * len), noise(len), noise(2));
         let run = bench(R::NAME).threads(3).input(tensor(&[1, len], &b));
         let run = run.input(tensor(&[2, len], &a[..2 * len])).input(tensor(&[2, 1], &c));
         let y = settled_on_any_threads(&run);
-        let of = |i: usize| {
+        let expected_at = |i: usize| {
             ended::<R>(R::F64(R::F64(b[i % len].into(), a[i].into()), c[i / len].into()), 3)
         };
-        assert_near(&y.values::<f32>(), &(0..2 * len).map(of).collect::<Vec<_>>(), 1e-6);
+        assert_near(&y.values::<f32>(), &(0..2 * len).map(expected_at).collect::<Vec<_>>(), 1e-6);
     }
 
     fn every_type_is_computed<R: Repeated>() {
@@ -339,7 +345,7 @@ mod tests {
         }
     }
 
-    fn misfits_are_named<R: Repeated>() {
+    fn mismatched_inputs_are_reported<R: Repeated>() {
         let run = bench(R::NAME).input(tensor(&[2], &[1f32, 2.0]));
         assert_eq!(
             run.clone().input(tensor(&[1], &[1f64])).error(),
@@ -356,11 +362,11 @@ mod tests {
         for third in EDGES {
             let run = bench(R::NAME).input(a.clone()).input(b.clone());
             let y = on_gpu_too(&run.input(tensor(&[1], &[third])), 1e-6).values::<f32>();
-            let of = |a: f32, b: f32| R::F64(f64::from(a), f64::from(b)) as f32;
+            let reduce_pair = |a: f32, b: f32| R::F64(f64::from(a), f64::from(b)) as f32;
             let expected: Vec<f32> = rows
                 .iter()
                 .zip(&cols)
-                .map(|(&a, &b)| ended::<R>(of(of(a, b), third), 3) as f32)
+                .map(|(&a, &b)| ended::<R>(reduce_pair(reduce_pair(a, b), third), 3) as f32)
                 .collect();
             assert_eq!(bits(&y), bits(&expected), "{} with {third:e}", R::NAME);
             for ((a, b), y) in rows.iter().zip(&cols).zip(y) {

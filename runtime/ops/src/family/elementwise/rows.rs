@@ -37,7 +37,7 @@ impl<T> Side<'_, T> {
 
 impl<'a, T: Element> Side<'a, T> {
     /// Returns `len` elements with a stride of 0 or 1.
-    pub(super) fn of(elements: &'a [T], step: usize, len: usize) -> Self {
+    pub(super) fn new(elements: &'a [T], step: usize, len: usize) -> Self {
         if step == 0 { Self::One(elements[0]) } else { Self::Each(&elements[..len]) }
     }
 
@@ -59,7 +59,7 @@ pub(crate) trait Pairs: Send + Sync + 'static {
     const F64: fn(f64, f64) -> f64;
 
     /// The function of values of any type but f32.
-    fn of<T: Number>(a: T, b: T) -> T;
+    fn apply<T: Number>(a: T, b: T) -> T;
 
     /// The function of vector lanes.
     fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::F;
@@ -83,10 +83,15 @@ pub(crate) fn singles<P: Pairs>() -> Rows<f32> {
 
 /// Applies a scalar function to each lane, where no vector version exists.
 #[inline(always)]
-pub(crate) fn lane_by_lane<S: Simd>(s: S, a: S::F, b: S::F, of: impl Fn(f32, f32) -> f32) -> S::F {
+pub(crate) fn lane_by_lane<S: Simd>(
+    s: S,
+    a: S::F,
+    b: S::F,
+    function: impl Fn(f32, f32) -> f32,
+) -> S::F {
     let (mut y, b) = (s.to_array(a), s.to_array(b));
     for (y, b) in y.iter_mut().zip(b).take(S::LANES) {
-        *y = of(*y, b);
+        *y = function(*y, b);
     }
     s.of_array(y)
 }
@@ -126,14 +131,14 @@ impl<P> Copy for Lanes<P> {}
 
 impl<P: Pairs> Map2 for Lanes<P> {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
+    fn apply<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
         P::lanes(s, a, b)
     }
 }
 
 impl<Q: PairPredicate> Compare2 for Lanes<Q> {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::M {
+    fn compare<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::M {
         Q::lanes(s, a, b)
     }
 }
@@ -152,11 +157,11 @@ macro_rules! computed {
     ($($t:ty),*) => {$(
         impl Computed for $t {
             fn rows<P: Pairs>() -> Rows<Self> {
-                Rows { apart: |a, b, y| each(a, b, y, P::of), onto: |y, b| each_onto(y, b, P::of) }
+                Rows { apart: |a, b, y| each(a, b, y, P::apply), onto: |y, b| each_onto(y, b, P::apply) }
             }
 
             fn bools<Q: PairPredicate>() -> Bools<Self> {
-                |a, b, y| each(a, b, y, |a, b| Bool::from(Q::of(a, b)))
+                |a, b, y| each(a, b, y, |a, b| Bool::from(Q::holds(a, b)))
             }
         }
     )*};
@@ -256,7 +261,7 @@ pub(super) fn onto_blocks<T: Element, C: Element>(
 /// A predicate of two values.
 pub(crate) trait PairPredicate: Send + Sync + 'static {
     /// The predicate of values of any type but f32.
-    fn of<T: Number>(a: T, b: T) -> bool;
+    fn holds<T: Number>(a: T, b: T) -> bool;
 
     /// The predicate of vector lanes.
     fn lanes<S: Simd>(s: S, a: S::F, b: S::F) -> S::M;
@@ -268,7 +273,7 @@ pub(super) type Bools<T> = fn(Side<'_, T>, Side<'_, T>, &mut [Bool]);
 /// Evaluates a predicate for two rows of converted elements.
 pub(super) fn bools_of_blocks<T: Element, C: Element, K: Codec<T, C>>(
     [a_is, b_is]: [K; 2],
-    of: Bools<C>,
+    compare_rows: Bools<C>,
     a: Side<'_, T>,
     b: Side<'_, T>,
     y: &mut [Bool],
@@ -277,6 +282,6 @@ pub(super) fn bools_of_blocks<T: Element, C: Element, K: Codec<T, C>>(
     for (i, y) in y.chunks_mut(BLOCK).enumerate() {
         let at = i * BLOCK;
         let a = a.load(at, &mut first[..y.len()], a_is);
-        of(a, b.load(at, &mut second[..y.len()], b_is), y);
+        compare_rows(a, b.load(at, &mut second[..y.len()], b_is), y);
     }
 }

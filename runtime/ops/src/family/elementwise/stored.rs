@@ -102,23 +102,30 @@ impl<T: QuantizedType> Codec<T, f32> for Encoding {
 }
 
 /// `y[i] = of(x[i])` in blocks.
-pub(super) fn map_blocks<T: Stored<C>, C: Element>(x: &[T], y: &mut [T], of: impl Fn(&mut [C])) {
+pub(super) fn map_blocks<T: Stored<C>, C: Element>(
+    x: &[T],
+    y: &mut [T],
+    function: impl Fn(&mut [C]),
+) {
     let mut block = [C::default(); BLOCK];
     for (x, y) in x.chunks(BLOCK).zip(y.chunks_mut(BLOCK)) {
         let block = &mut block[..x.len()];
         block.iter_mut().zip(x).for_each(|(to, &x)| *to = x.load());
-        of(block);
+        function(block);
         y.iter_mut().zip(block).for_each(|(y, &mut number)| *y = T::store(number));
     }
 }
 
 /// Does the same in place.
-pub(super) fn map_blocks_in_place<T: Stored<C>, C: Element>(y: &mut [T], of: impl Fn(&mut [C])) {
+pub(super) fn map_blocks_in_place<T: Stored<C>, C: Element>(
+    y: &mut [T],
+    function: impl Fn(&mut [C]),
+) {
     let mut block = [C::default(); BLOCK];
     for y in y.chunks_mut(BLOCK) {
         let block = &mut block[..y.len()];
         block.iter_mut().zip(&*y).for_each(|(to, &x)| *to = x.load());
-        of(block);
+        function(block);
         y.iter_mut().zip(block).for_each(|(y, &mut number)| *y = T::store(number));
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Table<U> {
     extents: Extents,
     /// The kernel for the element type.
     run: fn(&[u8; 256], Extents, Io<'_>) -> Result<(), ExecError>,
-    of: PhantomData<fn() -> U>,
+    function: PhantomData<fn() -> U>,
 }
 
 impl<U: Unary> Table<U> {
@@ -39,12 +39,12 @@ impl<U: Unary> Kernel for Table<U> {
             |desc: TensorDesc| desc.encoding().unwrap_or(Encoding { scale: 1.0, zero_point: 0 });
         let encodings = [encoding(cx.input(0)?), encoding(cx.output(0)?)];
         let params = U::params(cx)?;
-        let of = |x| U::in_f64(x, params);
+        let function = |x| U::in_f64(x, params);
         let (bits, run) = of_type!(cx.input(0)?.dtype(), [U8 = u8, I8 = i8], T => {
             let run: fn(&[u8; 256], Extents, Io<'_>) -> Result<(), ExecError> = look_up::<T>;
-            (bits_of::<T>(encodings, &of), run)
+            (bits_of::<T>(encodings, &function), run)
         })?;
-        Ok(Self { bits, extents: Extents::of(cx)?, run, of: PhantomData })
+        Ok(Self { bits, extents: Extents::new(cx)?, run, function: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -52,18 +52,21 @@ impl<U: Unary> Kernel for Table<U> {
     }
 }
 
-fn bits_of<T: QuantizedType>([x_is, y_is]: [Encoding; 2], of: &dyn Fn(f32) -> f32) -> [u8; 256] {
-    tabulate(|x: T| y_is.quantize(of(x_is.dequantize(x))))
+fn bits_of<T: QuantizedType>(
+    [x_is, y_is]: [Encoding; 2],
+    function: &dyn Fn(f32) -> f32,
+) -> [u8; 256] {
+    tabulate(|x: T| y_is.quantize(function(x_is.dequantize(x))))
 }
 
 /// Returns the output bits for each of the 256 input values.
-pub(crate) fn tabulate<T: QuantizedType>(of: impl Fn(T) -> T) -> [u8; 256] {
+pub(crate) fn tabulate<T: QuantizedType>(function: impl Fn(T) -> T) -> [u8; 256] {
     let mut x = [T::default(); 256];
     for (bits, x) in (0..=u8::MAX).zip(bytes_of_mut(&mut x)) {
         *x = bits;
     }
     let mut bits = [0; 256];
-    bits.copy_from_slice(bytes_of(&x.map(of)));
+    bits.copy_from_slice(bytes_of(&x.map(function)));
     bits
 }
 

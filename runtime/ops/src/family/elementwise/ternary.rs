@@ -22,12 +22,12 @@ pub(crate) trait Ternary: Send + Sync + 'static {
     const OPENCL: &'static str;
 
     /// Evaluates the function.
-    fn of<T: Element>(c: bool, a: T, b: T) -> T;
+    fn apply<T: Element>(c: bool, a: T, b: T) -> T;
 }
 
 /// Defines the operator of the function `F`.
 pub(crate) const fn ternary<F: Ternary>() -> Def {
-    let def = Def::of::<Described<F>>(Kernels::<F>::ALL);
+    let def = Def::new::<Described<F>>(Kernels::<F>::ALL);
     #[cfg(test)]
     let def = def.tested(tests::all::<F>);
     def
@@ -51,7 +51,9 @@ impl<F: Ternary> Op for Described<F> {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let [c, a, b] = [cx.input(0)?, cx.input(1)?, cx.input(2)?];
         let Some(dtype) = a.dtype().filter(|_| a.dtype() == b.dtype()) else {
-            return Err(Error::new(format!("inputs are {a} and {b}, expected one element type")));
+            return Err(Error::new(format!(
+                "inputs are {a} and {b}, expected equal element types"
+            )));
         };
         let shape = broadcast_shapes(a.full_shape(), b.full_shape())?;
         let shape = broadcast_shapes(c.full_shape(), shape)?;
@@ -70,7 +72,7 @@ impl<F: Ternary> Kernels<F> {
 struct AnyKernel<F> {
     fixed: Option<Broadcast<3>>,
     run: Run<3>,
-    of: PhantomData<fn() -> F>,
+    marker: PhantomData<fn() -> F>,
 }
 
 impl<F: Ternary> AnyKernel<F> {
@@ -88,10 +90,10 @@ impl<F: Ternary> AnyKernel<F> {
 impl<F: Ternary> Kernel for AnyKernel<F> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let run = of_width!(cx.input(1)?.dtype(), B => {
-            let run: Run<3> = |plan, io| execute(plan, io, F::of::<B>);
+            let run: Run<3> = |plan, io| execute(plan, io, F::apply::<B>);
             run
         })?;
-        Ok(Self { fixed: plan(cx)?, run, of: PhantomData })
+        Ok(Self { fixed: plan(cx)?, run, marker: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -102,12 +104,12 @@ impl<F: Ternary> Kernel for AnyKernel<F> {
 fn execute<B: Bits>(
     plan: &Broadcast<3>,
     io: &mut Io<'_>,
-    of: impl Fn(bool, B, B) -> B + Sync,
+    function: impl Fn(bool, B, B) -> B + Sync,
 ) -> Result<(), ExecError> {
     let (a, b) = (io.inputs.get_bits::<B>(1)?, io.inputs.get_bits::<B>(2)?);
     let operands = (io.inputs.get::<Bool>(0)?, a, b);
     let y = io.outputs.take_bits::<B>(0)?;
-    plan.apply_shared(io.parallel, operands, y, |c, a, b| of(c.get(), a, b))
+    plan.apply_shared(io.parallel, operands, y, |c, a, b| function(c.get(), a, b))
 }
 
 /// The DSP kernel of `F` for 8-bit quantized values.
@@ -116,7 +118,7 @@ struct QuantKernel<F> {
     encodings: [Encoding; 3],
     /// The kernel for the element type.
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-    of: PhantomData<fn() -> F>,
+    marker: PhantomData<fn() -> F>,
 }
 
 impl<F: Ternary> QuantKernel<F> {
@@ -135,11 +137,11 @@ impl<F: Ternary> Kernel for QuantKernel<F> {
             cx.input(2)?.encoding().ok_or_else(|| no_encoding("input 2"))?,
             cx.output(0)?.encoding().ok_or_else(|| no_encoding("output 0"))?,
         ];
-        let plan =
-            plan(cx)?.ok_or_else(|| Error::new("an input is bounded, expected fixed shapes"))?;
+        let plan = plan(cx)?
+            .ok_or_else(|| Error::new("an input has a bounded shape, expected fixed shapes"))?;
         let run =
             of_type!(cx.input(1)?.dtype(), [U8 = u8, I8 = i8], T => execute_quantized::<F, T>)?;
-        Ok(Self { plan, encodings, run, of: PhantomData })
+        Ok(Self { plan, encodings, run, marker: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -155,7 +157,7 @@ fn execute_quantized<F: Ternary, T: QuantizedType>(
     let Io { inputs, outputs, parallel, .. } = &mut io;
     let operands = (inputs.get::<Bool>(0)?, inputs.get::<T>(1)?, inputs.get::<T>(2)?);
     kernel.plan.apply_shared(*parallel, operands, outputs.take::<T>(0)?, |c, a, b| {
-        y_is.quantize(F::of(c.get(), a_is.dequantize(a), b_is.dequantize(b)))
+        y_is.quantize(F::apply(c.get(), a_is.dequantize(a), b_is.dequantize(b)))
     })
 }
 
@@ -173,15 +175,15 @@ mod tests {
         println!("{name}: a family member");
         three_shapes_broadcast::<F>();
         every_type_is_taken::<F>();
-        large_tensors_are_shared_out::<F>();
+        large_tensors_are_divided_among_threads::<F>();
         bounded_shapes_are_those_of_the_run::<F>();
         quantized_values_are_taken_for_what_they_stand_for::<F>();
-        misfits_are_named::<F>();
+        mismatched_inputs_are_reported::<F>();
         elements_keep_their_bits::<F>();
     }
 
-    fn bools(of: &[u8]) -> Vec<Bool> {
-        of.iter().map(|&c| Bool::from(c != 0)).collect()
+    fn bools(values: &[u8]) -> Vec<Bool> {
+        values.iter().map(|&c| Bool::from(c != 0)).collect()
     }
 
     fn node<F: Ternary>(c: Tensor, a: Tensor, b: Tensor) -> Bench {
@@ -192,19 +194,19 @@ mod tests {
         let c = bools(&[1, 0]);
         let (a, b) = ([1f32, 2.0, 3.0], [-1f32, -2.0, -3.0, -4.0, -5.0, -6.0]);
         let y = node::<F>(tensor(&[2, 1], &c), tensor(&[3], &a), tensor(&[2, 3], &b)).one();
-        let expected: Vec<f32> = (0..6).map(|i| F::of(c[i / 3].get(), a[i % 3], b[i])).collect();
+        let expected: Vec<f32> = (0..6).map(|i| F::apply(c[i / 3].get(), a[i % 3], b[i])).collect();
         assert_eq!((y.dims(), y.values::<f32>()), (vec![2, 3], expected));
         let c = bools(&[1, 0, 0]);
         for core in [Core::CPU, Core::GPU] {
             let (c_of, a_of) = (tensor(&[3], &c), tensor(&[3], &a));
             let y = node::<F>(c_of, a_of, tensor(&[], &[7f32])).on(core).one();
-            let expected: Vec<f32> = (0..3).map(|i| F::of(c[i].get(), a[i], 7.0)).collect();
+            let expected: Vec<f32> = (0..3).map(|i| F::apply(c[i].get(), a[i], 7.0)).collect();
             assert_eq!(y.values::<f32>(), expected, "{core}");
         }
         let halves = |x: [f32; 3]| tensor(&[3], &x.map(F16::from_f32));
         let y = node::<F>(tensor(&[3], &c), halves(a), halves([0.5; 3])).on(Core::GPU).one();
         let expected: Vec<F16> =
-            (0..3).map(|i| F16::from_f32(F::of(c[i].get(), a[i], 0.5))).collect();
+            (0..3).map(|i| F16::from_f32(F::apply(c[i].get(), a[i], 0.5))).collect();
         assert_eq!(y.values::<F16>(), expected);
         let empty = node::<F>(tensor(&[1], &c[..1]), tensor::<i8>(&[0], &[]), tensor(&[], &[1i8]));
         assert_eq!(empty.one().dims(), [0]);
@@ -216,7 +218,11 @@ mod tests {
             let run = node::<F>(tensor(&[2], &c), tensor(&[], &[a]), tensor(&[2], &[b; 2]));
             for core in [Core::CPU, Core::GPU] {
                 let y = run.clone().on(core).one();
-                assert_eq!(y.values::<T>(), [F::of(true, a, b), F::of(false, a, b)], "{core}");
+                assert_eq!(
+                    y.values::<T>(),
+                    [F::apply(true, a, b), F::apply(false, a, b)],
+                    "{core}"
+                );
             }
         }
         check::<F, _>(1f64, -2.0);
@@ -227,14 +233,14 @@ mod tests {
         check::<F, _>(i64::MIN, i64::MAX);
     }
 
-    fn large_tensors_are_shared_out<F: Ternary>() {
+    fn large_tensors_are_divided_among_threads<F: Ternary>() {
         let (rows, cols) = (GRAIN / 3, 7);
         let (a, b) = (noise(rows * cols), noise(cols));
         let c: Vec<Bool> = (0..rows).map(|i| Bool::from(i % 3 == 0)).collect();
         let c_of = tensor(&[rows, 1], &c);
         let y = node::<F>(c_of, tensor(&[rows, cols], &a), tensor(&[cols], &b)).threads(3).one();
-        let of = |i: usize| F::of(c[i / cols].get(), a[i], b[i % cols]);
-        assert!(y.values::<f32>() == (0..a.len()).map(of).collect::<Vec<_>>());
+        let expected_at = |i: usize| F::apply(c[i / cols].get(), a[i], b[i % cols]);
+        assert!(y.values::<f32>() == (0..a.len()).map(expected_at).collect::<Vec<_>>());
     }
 
     fn bounded_shapes_are_those_of_the_run<F: Ternary>() {
@@ -243,7 +249,7 @@ mod tests {
         let y =
             node::<F>(tensor(&[2], &c).bounded(&[Dim::UpTo(5)]), a, tensor(&[1], &[9i32])).one();
         assert_eq!(y.desc().full_shape().to_string(), "[<=5]");
-        assert_eq!(y.values::<i32>(), [F::of(true, 1, 9), F::of(false, 2, 9)]);
+        assert_eq!(y.values::<i32>(), [F::apply(true, 1, 9), F::apply(false, 2, 9)]);
     }
 
     fn quantized_values_are_taken_for_what_they_stand_for<F: Ternary>() {
@@ -252,15 +258,15 @@ mod tests {
         let run = node::<F>(c, a, tensor(&[], &[12u8]).encoded(1.0, 2)).on(Core::DSP_V68);
         let y_is = Encoding { scale: 0.25, zero_point: 1 };
         let y = run.clone().output_encoding(0, y_is.scale, y_is.zero_point).one();
-        let expected = [F::of(true, 5.0f32, 10.0), F::of(false, 10.0, 10.0)];
+        let expected = [F::apply(true, 5.0f32, 10.0), F::apply(false, 10.0, 10.0)];
         assert_eq!(y.values::<u8>(), expected.map(|y| y_is.quantize::<u8>(y)));
         assert_eq!(run.error(), "output 0 has no encoding");
     }
 
-    fn misfits_are_named<F: Ternary>() {
+    fn mismatched_inputs_are_reported<F: Ternary>() {
         let c = || tensor(&[2], &bools(&[1, 0]));
         let run = node::<F>(c(), tensor(&[2], &[1f32; 2]), tensor(&[2], &[1f64; 2]));
-        assert_eq!(run.error(), "inputs are f32[2] and f64[2], expected one element type");
+        assert_eq!(run.error(), "inputs are f32[2] and f64[2], expected equal element types");
         let run = node::<F>(c(), tensor(&[3], &[1f32; 3]), tensor(&[], &[1f32]));
         assert_eq!(run.error(), "shapes [2] and [3] do not broadcast");
     }
@@ -270,7 +276,7 @@ mod tests {
         let (b, c) = (edges(0, 67), [true, false].map(Bool::from));
         let c: Vec<Bool> = c.iter().copied().cycle().take(67).collect();
         let y = node::<F>(tensor(&[67], &c), tensor(&[67], &a), tensor(&[67], &b)).one();
-        let expected = (0..67).map(|i| F::of(c[i].get(), a[i].to_bits(), b[i].to_bits()));
+        let expected = (0..67).map(|i| F::apply(c[i].get(), a[i].to_bits(), b[i].to_bits()));
         let y: Vec<u32> = y.values::<f32>().into_iter().map(f32::to_bits).collect();
         assert_eq!(y, expected.collect::<Vec<_>>());
     }

@@ -61,7 +61,7 @@ pub(crate) const fn real(name: &'static str, default: f32) -> Param {
 
 /// Defines the operator of the function `U`.
 pub(crate) const fn unary<U: Unary>() -> Def {
-    let def = Def::of::<Described<U>>(Kernels::<U>::ALL);
+    let def = Def::new::<Described<U>>(Kernels::<U>::ALL);
     #[cfg(test)]
     let def = def.tested(tests::all::<U>);
     def
@@ -102,7 +102,7 @@ struct NumberKernel<U> {
     run: Run,
     /// Encoding of a quantized output.
     quantized: Option<QuantizedAs>,
-    of: PhantomData<fn() -> U>,
+    marker: PhantomData<fn() -> U>,
 }
 
 impl<U: Unary> NumberKernel<U> {
@@ -122,15 +122,15 @@ impl<U: Unary> Kernel for NumberKernel<U> {
     }
 
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let function = Function::of::<U>(U::params(cx)?);
+        let function = Function::new::<U>(U::params(cx)?);
         let run = run_of(cx.input(0)?.dtype())?;
-        let (x, extents) = (cx.input(0)?, Extents::of(cx)?);
+        let (x, extents) = (cx.input(0)?, Extents::new(cx)?);
         let quantized = QuantizedAs::first_quantization(cx.epilogue());
         let is_few = quantized.is_none()
             && extents == Extents::Fixed
             && x.dtype() == Some(DType::F32)
             && x.len() <= GRAIN;
-        Ok(Self { function, extents, is_few, run, quantized, of: PhantomData })
+        Ok(Self { function, extents, is_few, run, quantized, marker: PhantomData })
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
@@ -138,10 +138,10 @@ impl<U: Unary> Kernel for NumberKernel<U> {
         if self.is_few
             && let Ok(pair) = io.pair::<f32>(0, 0)
         {
-            let of = Lanes::<U>(self.function.params, PhantomData);
+            let lanes = Lanes::<U>(self.function.params, PhantomData);
             match pair {
-                Pair::Apart(x, y) => map1(of, x, y),
-                Pair::Same(y) => map1_in_place(of, y),
+                Pair::Apart(x, y) => map1(lanes, x, y),
+                Pair::Same(y) => map1_in_place(lanes, y),
             }
             return Ok(());
         }
@@ -163,7 +163,7 @@ struct Function {
 }
 
 impl Function {
-    fn of<U: Unary>(params: [f32; 2]) -> Self {
+    fn new<U: Unary>(params: [f32; 2]) -> Self {
         Self {
             params,
             apart: |x, y, params| map1(Lanes::<U>(params, PhantomData), x, y),
@@ -186,7 +186,7 @@ impl<U> Copy for Lanes<U> {}
 
 impl<U: Unary> Map1 for Lanes<U> {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, x: S::F) -> S::F {
+    fn apply<S: Simd>(self, s: S, x: S::F) -> S::F {
         U::lanes(s, x, self.0)
     }
 }
@@ -223,8 +223,13 @@ fn half_precision<T: Stored<f32>>(
     extents: Extents,
     io: Io<'_>,
 ) -> Result<(), ExecError> {
-    let of = |block: &mut [f32]| (function.in_place)(block, function.params);
-    each::<T>(extents, io, |x, y| map_blocks(x, y, of), |y| map_blocks_in_place(y, of))
+    let block_function = |block: &mut [f32]| (function.in_place)(block, function.params);
+    each::<T>(
+        extents,
+        io,
+        |x, y| map_blocks(x, y, block_function),
+        |y| map_blocks_in_place(y, block_function),
+    )
 }
 
 fn doubles(function: &Function, extents: Extents, io: Io<'_>) -> Result<(), ExecError> {
@@ -244,13 +249,13 @@ fn ints<T: Stored<i128>>(
 fn each_by<T: Element>(
     extents: Extents,
     io: Io<'_>,
-    of: impl Fn(T) -> T + Sync,
+    function: impl Fn(T) -> T + Sync,
 ) -> Result<(), ExecError> {
     each::<T>(
         extents,
         io,
-        |x, y| y.iter_mut().zip(x).for_each(|(y, &x)| *y = of(x)),
-        |y| y.iter_mut().for_each(|y| *y = of(*y)),
+        |x, y| y.iter_mut().zip(x).for_each(|(y, &x)| *y = function(x)),
+        |y| y.iter_mut().for_each(|y| *y = function(*y)),
     )
 }
 
@@ -269,17 +274,17 @@ mod tests {
     pub(super) fn all<U: Unary>(name: &str) {
         println!("{name}: a family member");
         lies_on_its_curve::<U>(name);
-        halves_are_computed_in_f32::<U>(name);
+        half_precision_is_computed_in_f32::<U>(name);
         is_shared_out_and_bounded::<U>(name);
         quantized_values_are_those_of_a_table::<u8, U>(name, 128);
         quantized_values_are_those_of_a_table::<i8, U>(name, -3);
         integers_are_computed::<U>(name);
         edges_are_those_of_the_curve::<U>(name);
         an_element_has_its_bits_wherever_it_lies::<U>(name);
-        quantized_values_are_those_of_the_numbers::<U>(name);
+        quantized_outputs_match_quantized_f32_outputs::<U>(name);
     }
 
-    fn quantized_values_are_those_of_the_numbers<U: Unary>(name: &str) {
+    fn quantized_outputs_match_quantized_f32_outputs<U: Unary>(name: &str) {
         let x: Vec<f32> = noise(GRAIN + 7).iter().map(|x| x * 3.0).collect();
         assert_quantized(&bench(name).threads(3).input(tensor(&[x.len()], &x)), 1);
         for (node, _) in nodes::<U>(name) {
@@ -301,8 +306,8 @@ mod tests {
     fn nodes<U: Unary>(name: &str) -> Vec<(Bench, [f64; 2])> {
         let mut defaults = [0.0; 2];
         for (value, param) in defaults.iter_mut().zip(U::PARAMS) {
-            if let udo_api::ValueKind::Float(of) = param.default_value() {
-                *value = of;
+            if let udo_api::ValueKind::Float(default) = param.default_value() {
+                *value = default;
             }
         }
         let mut nodes = vec![(bench(name), defaults)];
@@ -343,7 +348,7 @@ mod tests {
         }
     }
 
-    fn halves_are_computed_in_f32<U: Unary>(name: &str) {
+    fn half_precision_is_computed_in_f32<U: Unary>(name: &str) {
         let x: Vec<F16> = points().into_iter().map(|x| F16::from_f32(x as f32)).collect();
         let dims = [x.len()];
         for (node, params) in nodes::<U>(name) {
@@ -398,9 +403,9 @@ mod tests {
         for (node, params) in nodes::<U>(name) {
             let run = node.on(Core::DSP_V68).input(x.clone());
             let y = run.output_encoding(0, y_is.scale, y_is.zero_point).one();
-            let of = |x: f32| (U::F64)(x.into(), params) as f32;
+            let function = |x: f32| (U::F64)(x.into(), params) as f32;
             let expected: Vec<T> =
-                all.iter().map(|&x| y_is.quantize(of(x_is.dequantize(x)))).collect();
+                all.iter().map(|&x| y_is.quantize(function(x_is.dequantize(x)))).collect();
             assert!(y.values::<T>() == expected, "quantized values of {}", U::NAME);
         }
     }
@@ -419,7 +424,7 @@ mod tests {
     fn integers_of_a_type_are_computed<T: Stored<i128> + crate::number::Number, U: Unary>(
         name: &str,
     ) {
-        let x = [T::LOWEST, T::of(-5.0), T::ZERO, T::of(5.0), T::HIGHEST];
+        let x = [T::LOWEST, T::from_f64(-5.0), T::ZERO, T::from_f64(5.0), T::HIGHEST];
         for (node, params) in nodes::<U>(name) {
             let run = node.input(tensor(&[5], &x));
             if U::INTS.has(T::DTYPE) {
@@ -436,9 +441,9 @@ mod tests {
         for (node, params) in nodes::<U>(name) {
             let y = node.input(tensor(&[EDGES.len()], &EDGES)).one().values::<f32>();
             for (x, y) in EDGES.into_iter().zip(y) {
-                let of = format!("{} of {x:e}", U::NAME);
-                assert!(!x.is_nan() || y.is_nan(), "{of} is {y}");
-                assert_rounded(y, (U::F64)(x.into(), params), U::WITHIN, &of);
+                let name = format!("{} of {x:e}", U::NAME);
+                assert!(!x.is_nan() || y.is_nan(), "{name} is {y}");
+                assert_rounded(y, (U::F64)(x.into(), params), U::WITHIN, &name);
             }
         }
     }

@@ -67,7 +67,7 @@ struct Positions {
 }
 
 impl Positions {
-    fn of(axes: &[LabeledAxis]) -> Self {
+    fn new(axes: &[LabeledAxis]) -> Self {
         let mut strides = [0; MAX_RANK];
         strides.iter_mut().zip(axes).for_each(|(to, axis)| *to = axis.stride);
         Self { dims: axes.iter().map(|axis| axis.len).collect(), strides }
@@ -97,7 +97,7 @@ pub(crate) enum Arrangement {
 /// Elements are copied or summed over the axes that the order lacks.
 #[derive(Clone, Debug)]
 pub(crate) struct Sums {
-    kept: Positions,
+    retained: Positions,
     outer: Positions,
     /// Extent and stride of the innermost summed axis.
     len: usize,
@@ -106,19 +106,19 @@ pub(crate) struct Sums {
 
 impl Arrangement {
     /// Returns the arrangement of a tensor into the axes `order`, in their order.
-    pub(crate) fn of(x: &[LabeledAxis], order: &[Label]) -> Self {
-        let kept: Vec<LabeledAxis> =
+    pub(crate) fn new(x: &[LabeledAxis], order: &[Label]) -> Self {
+        let retained: Vec<LabeledAxis> =
             order.iter().filter_map(|&label| find(x, label)).copied().collect();
-        if kept.len() < x.len() || !is_dense(x) {
+        if retained.len() < x.len() || !is_dense(x) {
             let others = x.iter().filter(|axis| !order.contains(&axis.label));
-            let summed = Positions::of(&others.copied().collect::<Vec<_>>());
+            let summed = Positions::new(&others.copied().collect::<Vec<_>>());
             let (outer, len, stride) = summed.split_last();
-            return Self::Summed(Sums { kept: Positions::of(&kept), outer, len, stride });
+            return Self::Summed(Sums { retained: Positions::new(&retained), outer, len, stride });
         }
-        if kept == x {
+        if retained == x {
             return Self::Same;
         }
-        let perm = kept.iter().filter_map(|axis| x.iter().position(|other| other == axis));
+        let perm = retained.iter().filter_map(|axis| x.iter().position(|other| other == axis));
         let shape = x.iter().map(|axis| axis.len).collect();
         Self::Permuted(Permutation { shape, perm: perm.collect() })
     }
@@ -132,7 +132,7 @@ impl Arrangement {
         match self {
             Self::Same => 0,
             Self::Permuted(permutation) => permutation.shape.iter().product(),
-            Self::Summed(sums) => sums.kept.len(),
+            Self::Summed(sums) => sums.retained.len(),
         }
     }
 
@@ -173,20 +173,21 @@ impl Sums {
         x: &[T],
         y: &mut [T],
     ) -> Result<(), ExecError> {
-        if self.kept.dims.is_empty() {
+        if self.retained.dims.is_empty() {
             y.fill(self.sum(x));
             return Ok(());
         }
-        let inner: usize = self.kept.dims[1..].iter().product();
+        let inner: usize = self.retained.dims[1..].iter().product();
         let work = inner.saturating_mul(self.outer.len()).saturating_mul(self.len);
         let grain = GRAIN.div_ceil(work.max(1));
         parallel.chunks_mut(y, grain * inner, |chunk, y| {
             let mut dims = [1; MAX_RANK];
-            dims[..self.kept.dims.len()].copy_from_slice(&self.kept.dims);
+            dims[..self.retained.dims.len()].copy_from_slice(&self.retained.dims);
             dims[0] = y.len() / inner.max(1);
-            let x = x.get(chunk * grain * self.kept.strides[0]..).unwrap_or_default();
-            let kept = StridedIter::new(&dims[..self.kept.dims.len()], [self.kept.strides]);
-            for (y, [at]) in y.iter_mut().zip(kept) {
+            let x = x.get(chunk * grain * self.retained.strides[0]..).unwrap_or_default();
+            let retained =
+                StridedIter::new(&dims[..self.retained.dims.len()], [self.retained.strides]);
+            for (y, [at]) in y.iter_mut().zip(retained) {
                 *y = self.sum(x.get(at..).unwrap_or_default());
             }
             Ok(())
@@ -212,13 +213,13 @@ impl Sums {
 /// Independent partial sums, for speed and precision.
 const LANES: usize = 8;
 
-fn sum_of<E, T: Number>(row: &[E], of: impl Fn(&E) -> T) -> T {
+fn sum_of<E, T: Number>(row: &[E], term: impl Fn(&E) -> T) -> T {
     let (blocks, rest) = row.as_chunks::<LANES>();
     let mut lanes = [T::ZERO; LANES];
     for block in blocks {
-        lanes.iter_mut().zip(block).for_each(|(lane, x)| *lane = lane.add(of(x)));
+        lanes.iter_mut().zip(block).for_each(|(lane, x)| *lane = lane.add(term(x)));
     }
-    let sum = rest.iter().fold(T::ZERO, |sum, x| sum.add(of(x)));
+    let sum = rest.iter().fold(T::ZERO, |sum, x| sum.add(term(x)));
     lanes.iter().fold(sum, |sum, &lane| sum.add(lane))
 }
 
@@ -272,18 +273,20 @@ impl Contraction {
     }
 
     /// Contracts `a` with the input at `port`, whose axes are `b`, over all labels that are not in `order`.
-    pub(crate) fn of(
+    pub(crate) fn new(
         cx: &FinalizeCx<'_>,
         a: &[LabeledAxis],
         (port, b): (usize, &[LabeledAxis]),
         is_wanted: impl Fn(Label) -> bool,
     ) -> Result<Self, Error> {
-        let select = |of: &[LabeledAxis], other: &[LabeledAxis], is_shared: bool, is_kept: bool| {
-            let fits = |axis: &&LabeledAxis| {
-                find(other, axis.label).is_some() == is_shared && is_wanted(axis.label) == is_kept
+        let select =
+            |axes: &[LabeledAxis], other: &[LabeledAxis], is_shared: bool, is_kept: bool| {
+                let fits = |axis: &&LabeledAxis| {
+                    find(other, axis.label).is_some() == is_shared
+                        && is_wanted(axis.label) == is_kept
+                };
+                axes.iter().filter(fits).copied().collect::<Vec<_>>()
             };
-            of.iter().filter(fits).copied().collect::<Vec<_>>()
-        };
         let (batch, depth) = (select(a, b, true, true), select(a, b, true, false));
         let (rows, cols) = (select(a, b, false, true), select(b, a, false, true));
         let labels = |parts: [&[LabeledAxis]; 3]| -> Vec<Label> {
@@ -296,12 +299,12 @@ impl Contraction {
             right: Layout::Rows,
             factors: Factors::F32,
         };
-        let mut right = Arrangement::of(b, &labels([&batch, &depth, &cols]));
+        let mut right = Arrangement::new(b, &labels([&batch, &depth, &cols]));
         let is_float = cx.input(port)?.dtype() == Some(DType::F32);
         let work = product.rows.saturating_mul(product.depth).saturating_mul(product.cols);
         let mut method = Method::Plain;
         if is_float && product.cols > 1 && work >= SMALL {
-            let transposed = Arrangement::of(b, &labels([&batch, &cols, &depth]));
+            let transposed = Arrangement::new(b, &labels([&batch, &cols, &depth]));
             if transposed.is_same() && !right.is_same() {
                 (product.right, right) = (Layout::Transposed, transposed);
             }
@@ -309,9 +312,9 @@ impl Contraction {
         }
         if matches!(method, Method::Plain) && product.right == Layout::Transposed {
             product.right = Layout::Rows;
-            right = Arrangement::of(b, &labels([&batch, &depth, &cols]));
+            right = Arrangement::new(b, &labels([&batch, &depth, &cols]));
         }
-        let left = Arrangement::of(a, &labels([&batch, &rows, &depth]));
+        let left = Arrangement::new(a, &labels([&batch, &rows, &depth]));
         let lens: Vec<LabeledAxis> = [batch.as_slice(), &rows, &cols].concat();
         if lens.len() > MAX_RANK {
             let found = lens.len();

@@ -191,8 +191,8 @@ impl GpuKernel for MatMulGpu {
             b_steps: [cols, 1],
             scales: [1.0, 0.0],
             addend: None,
-            batch: StridedAccess::of(batch.shape(), &steps),
-            finish: Finish::of(cx, channels(cx)?)?,
+            batch: StridedAccess::new(batch.shape(), &steps),
+            finish: Finish::read(cx, channels(cx)?)?,
             tile: Tiled::tile(cx, rows)?,
         }))
     }
@@ -239,8 +239,8 @@ impl GpuKernel for GemmGpu {
             b_steps: if trans_b { [1, depth] } else { [cols, 1] },
             scales,
             addend: is_added.then_some(c_steps),
-            batch: StridedAccess::of(&[], &[one.clone(), one]),
-            finish: Finish::of(cx, channels(cx)?)?,
+            batch: StridedAccess::new(&[], &[one.clone(), one]),
+            finish: Finish::read(cx, channels(cx)?)?,
             tile: Tiled::tile(cx, rows)?,
         }))
     }

@@ -86,7 +86,7 @@ pub(crate) trait ProductOutput: Element {
 
 /// Defines the operator `O` with 8-bit operands and outputs that are not quantized.
 pub(crate) const fn integer_products<O: IntegerProducts>() -> Def {
-    Def::of::<O>(IntegerKernel::<O>::PLAIN)
+    Def::new::<O>(IntegerKernel::<O>::PLAIN)
 }
 
 struct IntegerKernel<O> {
@@ -105,7 +105,7 @@ struct IntegerKernel<O> {
     /// Whether the number of rows of left sides is known only in the run.
     is_bounded: bool,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-    of: PhantomData<fn() -> O>,
+    marker: PhantomData<fn() -> O>,
 }
 
 /// The layout of scales and zero points.
@@ -130,9 +130,9 @@ impl Numbers {
         let left = |port| Lines::read(cx, port, &sizes.a, Along::Rows);
         let right = |port| Lines::read(cx, port, &sizes.b, Along::Columns);
         let of_result = |port| Lines::read(cx, port, &whole(&y), Along::Rows);
-        for (zero, of) in [(a_zero, O::PORTS.a), (b_zero, O::PORTS.b)] {
-            if cx.has_input(zero) && cx.input(zero)?.dtype() != cx.input(of)?.dtype() {
-                let (found, expected) = (cx.input(zero)?, cx.input(of)?);
+        for (zero, values) in [(a_zero, O::PORTS.a), (b_zero, O::PORTS.b)] {
+            if cx.has_input(zero) && cx.input(zero)?.dtype() != cx.input(values)?.dtype() {
+                let (found, expected) = (cx.input(zero)?, cx.input(values)?);
                 return Err(Error::new(format!(
                     "input {zero} is {found}, expected a zero point of the type of {expected}"
                 )));
@@ -186,7 +186,7 @@ impl Sizes {
         if O::IS_GEMM {
             let GemmSizes { rows, depth, cols, trans_a, trans_b, c_steps: [row_step, col_step] } =
                 GemmSizes::read(node, [a, b, addend])?;
-            let batch = Broadcast::of(&[], &[]).ok_or_else(|| Error::new("scalars broadcast"))?;
+            let batch = Broadcast::new(&[], &[]).ok_or_else(|| Error::new("scalars broadcast"))?;
             let width = if col_step == 1 { cols } else { 1 };
             let addend = [row_step, if node.has_input(addend) { width } else { 0 }];
             let (a, b) = (vec![rows, depth], vec![depth, cols]);
@@ -245,7 +245,7 @@ impl<O: IntegerProducts> Kernel for IntegerKernel<O> {
         if sizes.rights == 1 && !numbers.are_of_rows() {
             // All left sides share the right side, so they form one tall matrix.
             sizes.rows *= sizes.batch.len();
-            let one = Broadcast::of(&[], &[]);
+            let one = Broadcast::new(&[], &[]);
             sizes.batch = one.ok_or_else(|| Error::new("scalars broadcast"))?;
         }
         let Sizes {
@@ -275,12 +275,12 @@ impl<O: IntegerProducts> Kernel for IntegerKernel<O> {
         let left = Left::read(cx, O::PORTS.a, [rows, depth], a_transposed, numbers.a_zero)?;
         let right_flip = if cx.input(port)?.dtype() == Some(DType::U8) { FLIP } else { 0 };
         let alpha = if O::IS_GEMM { cx.float32("alpha")? } else { 1.0 };
-        let (addend, of, a) = (sizes.addend, PhantomData, cx.input(O::PORTS.a)?);
+        let (addend, marker, a) = (sizes.addend, PhantomData, cx.input(O::PORTS.a)?);
         let is_bounded = !a.full_shape().is_fixed();
         let is_one = packed.is_some() && rights == 1 && !numbers.are_of_rows() && !O::IS_GEMM;
         let has_depth = a.full_shape().iter().last().is_some_and(|dim| dim.exact().is_some());
         if is_bounded && !(is_one && has_depth && a.rank() > 1) {
-            let expected = "expected rows of one length, one scale, and a constant right side";
+            let expected = "expected rows of fixed length, one scale, and a constant right side";
             return Err(Error::new(format!("input {} is {a}, {expected}", O::PORTS.a)));
         }
         Ok(Self {
@@ -295,7 +295,7 @@ impl<O: IntegerProducts> Kernel for IntegerKernel<O> {
             has_offset,
             is_bounded,
             run,
-            of,
+            marker,
         })
     }
 
@@ -369,14 +369,14 @@ impl<O: IntegerProducts> IntegerKernel<O> {
         scales: &mut [f32],
     ) -> Result<(), ExecError> {
         let numbers = &self.numbers;
-        let a = Reals::get(&numbers.a_scale, inputs, a_at)?;
-        let b = Reals::get(&numbers.b_scale, inputs, b_at)?;
-        let y = Reals::get(&numbers.y_scale, inputs, a_at)?;
+        let a = Reals::read(&numbers.a_scale, inputs, a_at)?;
+        let b = Reals::read(&numbers.b_scale, inputs, b_at)?;
+        let y = Reals::read(&numbers.y_scale, inputs, a_at)?;
         let cols = numbers.scales(self.product.cols, self.product.rows)[1];
         for (row, scales) in scales.chunks_exact_mut(cols).enumerate() {
-            let (a, y) = (self.alpha * a.of(row).unwrap_or(a_own), y.of(row).unwrap_or(1.0));
+            let (a, y) = (self.alpha * a.get(row).unwrap_or(a_own), y.get(row).unwrap_or(1.0));
             for (col, scale) in scales.iter_mut().enumerate() {
-                *scale = a * b.of(col).unwrap_or(1.0) / y;
+                *scale = a * b.get(col).unwrap_or(1.0) / y;
             }
         }
         Ok(())
@@ -389,10 +389,10 @@ impl<O: IntegerProducts> IntegerKernel<O> {
         at: usize,
         zeros: &'a mut [i8],
     ) -> Result<&'a [i8], ExecError> {
-        let of = &self.numbers.b_zero;
-        let zeros = if of.is_there() {
-            let (all, flip) = bits(inputs, of.port())?;
-            let from = of.of(all, at)?;
+        let zero_lines = &self.numbers.b_zero;
+        let zeros = if zero_lines.is_there() {
+            let (all, flip) = bits(inputs, zero_lines.port())?;
+            let from = zero_lines.matrix(all, at)?;
             make_signed(from, flip, zeros);
             &zeros[..from.len()]
         } else {

@@ -31,7 +31,7 @@ pub(crate) enum Factors {
 
 impl Factors {
     /// Returns bf16 for a constant input if the user allows it and the machine supports it, else f32.
-    pub(crate) fn of(cx: &FinalizeCx<'_>, constant: usize) -> Self {
+    pub(crate) fn choose(cx: &FinalizeCx<'_>, constant: usize) -> Self {
         let is_asked = cx.allows_bf16() && cx.is_constant(constant);
         if is_asked && gemm_bf16::is_available() { Self::Bf16 } else { Self::F32 }
     }

@@ -32,7 +32,7 @@ fn runs_agree_and_threads_within_the_bound_of_a_sum() {
 }
 
 #[test]
-fn a_nan_reaches_its_row_or_its_column() {
+fn nan_reaches_its_row_or_column() {
     for (op, size) in MEMBERS.into_iter().flat_map(|op| SIZES.map(|size| (op, size))) {
         let ([rows, depth, cols], (a, b)) = (size, of_size(size));
         let check = |a: &[f32], b: &[f32], is_hit: &dyn Fn(usize) -> bool| {

@@ -24,7 +24,7 @@ pub(crate) struct Along {
 
 impl Along {
     /// Computes the positions along `axis` of a tensor of extents `data` for indices of extents `indices`.
-    pub(crate) fn of(axis: usize, data: &[usize], indices: &[usize]) -> Result<Self, ExecError> {
+    pub(crate) fn new(axis: usize, data: &[usize], indices: &[usize]) -> Result<Self, ExecError> {
         for (at, (&requested, &extent)) in indices.iter().zip(data).enumerate() {
             if at != axis && requested > extent {
                 return Err(ExecError::bad_value(requested as i64, at));

@@ -13,11 +13,11 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     /// Reads the node's block size for `x`.
-    pub(crate) fn of(node: &Node<'_>, x: &TensorDesc) -> Result<Self, Error> {
+    pub(crate) fn read(node: &Node<'_>, x: &TensorDesc) -> Result<Self, Error> {
         let found = node.int("blocksize")?;
         let size = usize::try_from(found).ok().filter(|&size| size > 0);
         let size = size.ok_or_else(|| {
-            Error::new(format!("parameter \"blocksize\" is {found}, expected 1 at least"))
+            Error::new(format!("parameter \"blocksize\" is {found}, expected at least 1"))
         })?;
         let &[n, c, h, w] = x.shape() else { return Err(no_images(x)) };
         Ok(Self { size, images: [n, c, h, w] })
@@ -44,9 +44,9 @@ impl Blocks {
         with_extents(x, [area.ok_or_else(misfit)?, h / size, w / size])
     }
 
-    fn refusal(self, x: &TensorDesc, of: &str) -> Error {
+    fn refusal(self, x: &TensorDesc, layout: &str) -> Error {
         let Self { size, .. } = self;
-        Error::new(format!("input 0 is {x}, expected blocks of {size} by {size} {of}"))
+        Error::new(format!("input 0 is {x}, expected blocks of {size} by {size} {layout}"))
     }
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct BatchBlocks {
 
 impl BatchBlocks {
     /// Reads the node's block, and the parameter `name` as padding or crop.
-    pub(crate) fn of(node: &Node<'_>, name: &str, x: &TensorDesc) -> Result<Self, Error> {
+    pub(crate) fn read(node: &Node<'_>, name: &str, x: &TensorDesc) -> Result<Self, Error> {
         let &[n, c, h, w] = x.shape() else { return Err(no_images(x)) };
         let block = node.ints("block")?;
         let around = if node.has_param(name) { node.ints(name)? } else { &[0; 4] };
@@ -79,7 +79,7 @@ impl BatchBlocks {
             Error::new(format!("parameter {name:?} is {found:?}, expected {expected}"))
         };
         let extents = extents(block).filter(|block: &[usize; 2]| !block.contains(&0));
-        let sides = "rows above and below, columns before and behind";
+        let sides = "rows above and below, columns before and after";
         Ok(Self {
             images: [n, c, h, w],
             block: extents.ok_or_else(|| refused("block", block, "a height and a width"))?,

@@ -29,7 +29,7 @@ pub(crate) const fn crop<C: Crop>() -> Def {
 /// The movement of a crop.
 pub(crate) struct Cropped<C> {
     walks: Walks,
-    of: PhantomData<fn() -> C>,
+    convert: PhantomData<fn() -> C>,
 }
 
 impl<C: Crop> Movement for Cropped<C> {
@@ -44,7 +44,7 @@ impl<C: Crop> Movement for Cropped<C> {
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let walks = C::walks(cx)?;
         tie_part(cx, walks.iter().copied())?;
-        Ok(Self { walks: Walks::of(walks.into_iter()), of: PhantomData })
+        Ok(Self { walks: Walks::new(walks.into_iter()), convert: PhantomData })
     }
 
     fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -82,8 +82,8 @@ mod tests {
 
     #[test]
     fn the_gpu_moves_elements_of_any_width() {
-        fn check<T: Element + PartialEq + std::fmt::Debug>(of: fn(u8) -> T) {
-            let x: Vec<T> = (1..=60).map(of).collect();
+        fn check<T: Element + PartialEq + std::fmt::Debug>(convert: fn(u8) -> T) {
+            let x: Vec<T> = (1..=60).map(convert).collect();
             for run in crops(|op| bench(op).input(tensor(&[3, 4, 5], &x))) {
                 let (cpu, gpu) = (run.clone().one(), run.on(Core::GPU).one());
                 assert_eq!((gpu.dims(), gpu.values::<T>()), (cpu.dims(), cpu.values()));

@@ -36,7 +36,7 @@ struct StridedGpu<M> {
     access: StridedAccess,
     element: String,
     item: Item<Self>,
-    of: PhantomData<fn() -> M>,
+    marker: PhantomData<fn() -> M>,
 }
 
 impl<M: Strided> GpuKernel for StridedGpu<M> {
@@ -47,7 +47,7 @@ impl<M: Strided> GpuKernel for StridedGpu<M> {
         check_lens(cx)?;
         let dtype = cx.input(0)?.dtype();
         let item = of_width!(dtype, B => Self::item::<B> as Item<Self>)?;
-        Ok(Self { access: M::access(cx)?, element: element(dtype), item, of: PhantomData })
+        Ok(Self { access: M::access(cx)?, element: element(dtype), item, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
@@ -105,7 +105,7 @@ struct WalkedGpu<M> {
     fill: Option<u32>,
     element: String,
     item: Item<Self>,
-    of: PhantomData<fn() -> M>,
+    marker: PhantomData<fn() -> M>,
 }
 
 impl<M: Walked> GpuKernel for WalkedGpu<M> {
@@ -118,7 +118,7 @@ impl<M: Walked> GpuKernel for WalkedGpu<M> {
         let item = of_width!(dtype, B => Self::item::<B> as Item<Self>)?;
         let fill = M::FILL.filter(|&port| cx.has_input(port as usize));
         let walks = M::walks(cx)?;
-        Ok(Self { walks, fill, element: element(dtype), item, of: PhantomData })
+        Ok(Self { walks, fill, element: element(dtype), item, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
@@ -194,7 +194,7 @@ struct StripsGpu<M> {
     len: usize,
     element: String,
     item: Item<Self>,
-    of: PhantomData<fn() -> M>,
+    marker: PhantomData<fn() -> M>,
 }
 
 impl<M: Stripped> GpuKernel for StripsGpu<M> {
@@ -209,7 +209,7 @@ impl<M: Stripped> GpuKernel for StripsGpu<M> {
         };
         let item = of_width!(whole.dtype(), B => Self::item::<B> as Item<Self>)?;
         let (strips, element) = (M::strips(cx)?, element(whole.dtype()));
-        Ok(Self { strips, len: whole.len(), element, item, of: PhantomData })
+        Ok(Self { strips, len: whole.len(), element, item, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {

@@ -20,7 +20,7 @@ impl Permutation {
         let own = strides(&self.shape);
         let dims: Vec<usize> = self.perm.iter().map(|&axis| self.shape[axis]).collect();
         let along = self.perm.iter().map(|&axis| own[axis].cast_signed()).collect();
-        StridedAccess::of(&dims, &[Steps { start: 0, along }])
+        StridedAccess::new(&dims, &[Steps { start: 0, along }])
     }
 
     pub(crate) fn execute<B: Bits>(&self, mut io: Io<'_>) -> Result<(), ExecError> {

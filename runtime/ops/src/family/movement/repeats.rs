@@ -13,7 +13,7 @@ pub(crate) fn expand<B: Bits>(io: Io<'_>, target: &[usize]) -> Result<(), ExecEr
     let extents = walks.map(|walk| walk.len);
     outputs.set_shape(0, &extents[..rank])?;
     let y = outputs.take_bits::<B>(0)?;
-    Walks::of(walks[..rank].iter().copied()).copy(parallel, x, y, B::default())
+    Walks::new(walks[..rank].iter().copied()).copy(parallel, x, y, B::default())
 }
 
 /// Returns the walk along each output axis, and their count; on failure the axis that does not broadcast, and its

@@ -110,10 +110,10 @@ mod tests {
     }
 
     #[test]
-    fn many_rows_are_shared_out() {
+    fn rows_are_divided_among_threads() {
         let [a, b] = [part(0, 3), part(-7, 1)];
-        let of = |values: &[i32]| tensor(&[ROWS, values.len() / ROWS], values);
-        let run = bench("Concat").threads(3).input(of(&a)).input(of(&b));
+        let rows = |values: &[i32]| tensor(&[ROWS, values.len() / ROWS], values);
+        let run = bench("Concat").threads(3).input(rows(&a)).input(rows(&b));
         let whole = run.int("axis", 1).one();
         for (row, y) in whole.values::<i32>().chunks(4).enumerate() {
             let first = row as i32;

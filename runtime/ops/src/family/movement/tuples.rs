@@ -20,14 +20,14 @@ pub(crate) struct Tuples {
 
 impl Tuples {
     /// Computes the slices of a tensor of extents `data`. Its first `batch_dims` axes are those of `indices`.
-    pub(crate) fn of(data: &[usize], indices: &[usize], batch_dims: usize) -> Self {
+    pub(crate) fn new(data: &[usize], indices: &[usize], batch_dims: usize) -> Self {
         let (depth, outer) =
             indices.split_last().map_or((0, indices), |(last, rest)| (*last, rest));
-        let (taken, behind) = data.split_at((batch_dims + depth).min(data.len()));
-        let own = &taken[batch_dims.min(taken.len())..];
+        let (indexed, after) = data.split_at((batch_dims + depth).min(data.len()));
+        let own = &indexed[batch_dims.min(indexed.len())..];
         let mut extents = [1; MAX_RANK];
         extents.iter_mut().zip(own).for_each(|(to, &extent)| *to = extent);
-        let inner = behind.iter().product();
+        let inner = after.iter().product();
         let tuples = outer[batch_dims.min(outer.len())..].iter().product();
         let batch = [tuples, own.iter().product::<usize>() * inner];
         Self { depth: own.len(), count: outer.iter().product(), inner, batch, extents }

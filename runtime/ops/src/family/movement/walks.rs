@@ -201,7 +201,7 @@ pub(crate) struct Walks {
 }
 
 impl Walks {
-    pub(crate) fn of(each: impl Iterator<Item = Walk>) -> Self {
+    pub(crate) fn new(each: impl Iterator<Item = Walk>) -> Self {
         let mut all = Self { rank: 0, along: [Walk::whole(1); MAX_RANK], inner: 1, len: 1 };
         for walk in each.take(MAX_RANK) {
             all.len *= walk.len;

@@ -39,7 +39,7 @@ pub(crate) trait ChannelNorm: Sized + Send + Sync + 'static {
 
 /// Defines the operator of the coefficients `N`.
 pub(crate) const fn channel_norm<N: ChannelNorm>() -> Def {
-    Def::of::<Described<N>>(Described::<N>::KERNELS)
+    Def::new::<Described<N>>(Described::<N>::KERNELS)
 }
 
 struct Described<N>(PhantomData<fn() -> N>);
@@ -122,7 +122,7 @@ struct Scaling {
 
 impl Map3 for Scaling {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, x: S::F, factor: S::F, term: S::F) -> S::F {
+    fn apply<S: Simd>(self, s: S, x: S::F, factor: S::F, term: S::F) -> S::F {
         let (y, low, high) = (s.fma(x, factor, term), s.splat(self.low), s.splat(self.high));
         let y = s.select(s.lt(y, low), low, y);
         s.select(s.lt(high, y), high, y)
@@ -159,8 +159,8 @@ impl Scaling {
             let x = &x[chunk * grain..][..y.len()];
             for ((x, y), at) in x.chunks(row).zip(y.chunks_mut(row)).zip(first..) {
                 let channel = (inner > 1).then(|| at % len);
-                let of = |numbers| operand(numbers, channel, x.len());
-                map3(self, x, of(factors), of(terms), y);
+                let per_channel = |numbers| operand(numbers, channel, x.len());
+                map3(self, x, per_channel(factors), per_channel(terms), y);
             }
             Ok(())
         })

@@ -19,7 +19,7 @@ pub(crate) trait LaneGpu: LaneNorm {
     const OPENCL: &'static str;
 
     /// The same function in Rust.
-    fn of(x: f32, most: f32, sum: f32) -> f32;
+    fn normalize(x: f32, most: f32, sum: f32) -> f32;
 }
 
 /// Returns the GPU kernel of the operator `N`.
@@ -30,11 +30,11 @@ pub(crate) const fn lane_gpu<N: LaneGpu>() -> KernelDef {
 
 struct LanesGpu<N> {
     split: AxisSplit,
-    of: PhantomData<fn() -> N>,
+    marker: PhantomData<fn() -> N>,
 }
 
 impl<N: LaneGpu> LanesGpu<N> {
-    const SOURCE: Source = Source::of(&[
+    const SOURCE: Source = Source::concat(&[
         EXACT,
         "__kernel void udo_lane(__global const UDO_STORAGE *xs, __global UDO_STORAGE *ys,\n",
         "                       const int len, const int inner) {\n",
@@ -58,12 +58,13 @@ impl<N: LaneGpu> GpuKernel for LanesGpu<N> {
         let x = |k: usize| buffers.load(0, first + k * inner);
         let most = (0..len).try_fold(f32::NEG_INFINITY, |most, k| Ok(most.max(x(k)?)))?;
         let sum = (0..len).try_fold(0.0, |sum, k| Ok(sum + (x(k)? - most).exp()))?;
-        (0..len).try_for_each(|k| buffers.store(0, first + k * inner, N::of(x(k)?, most, sum)))
+        (0..len)
+            .try_for_each(|k| buffers.store(0, first + k * inner, N::normalize(x(k)?, most, sum)))
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         check_lens(cx)?;
-        Ok(Self { split: split(cx)?, of: PhantomData })
+        Ok(Self { split: split(cx)?, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
@@ -141,8 +142,8 @@ impl Normalized {
         let scale = buffers.input::<f32>(1)?;
         let bias = if self.has_bias { buffers.input::<f32>(2)? } else { &[] };
         let len = row as f32;
-        let sum = |of: &dyn Fn(f32) -> f32| -> f32 {
-            x.chunks(64).map(|part| part.iter().map(|&x| of(x)).sum::<f32>()).sum()
+        let sum = |term: &dyn Fn(f32) -> f32| -> f32 {
+            x.chunks(64).map(|part| part.iter().map(|&x| term(x)).sum::<f32>()).sum()
         };
         let shift = x.first().filter(|_| self.is_centred).copied().unwrap_or(0.0);
         let mean = if self.is_centred { sum(&|x| x - shift) / len } else { 0.0 };

@@ -18,7 +18,7 @@ use crate::number::Number;
 
 /// Defines the operator of the groups `N`.
 pub(crate) const fn group_norm<N: GroupNorm>() -> Def {
-    Def::of::<Described<N>>(Described::<N>::KERNELS)
+    Def::new::<Described<N>>(Described::<N>::KERNELS)
 }
 
 struct Described<N>(PhantomData<fn() -> N>);
@@ -110,10 +110,10 @@ impl<N: GroupNorm> Groups<N> {
                     // The rounding error of the mean matters where deviations are small in comparison, so the bias
                     // corrects it. With an infinite factor the product would be NaN, and the correction does not
                     // matter.
-                    let lost = T::of(mean).to_f64() - mean;
+                    let lost = T::from_f64(mean).to_f64() - mean;
                     let lost = if factor.is_finite() { lost * factor } else { 0.0 };
-                    let bias = T::of(bias[channel].to_f64() + lost);
-                    T::scale(x, [T::of(mean), T::of(factor), bias], y);
+                    let bias = T::from_f64(bias[channel].to_f64() + lost);
+                    T::scale(x, [T::from_f64(mean), T::from_f64(factor), bias], y);
                 }
             }
             Ok(())
@@ -134,13 +134,13 @@ const RUN: usize = 4096;
 
 impl Moments for f32 {
     fn mean(x: &[f32]) -> f64 {
-        let of = |sum: &dyn Fn(&[f32]) -> f32| {
+        let mean_by = |sum: &dyn Fn(&[f32]) -> f32| {
             x.chunks(RUN).map(|x| f64::from(sum(x))).sum::<f64>() / x.len() as f64
         };
         // The error of a plain sum of large elements can exceed their deviation. A second pass sums the differences
         // from the approximate mean.
-        let around = of(&rows::sum) as f32;
-        f64::from(around) + of(&|x| fold(SumAround(around), x))
+        let around = mean_by(&rows::sum) as f32;
+        f64::from(around) + mean_by(&|x| fold(SumAround(around), x))
     }
 
     fn variance(x: &[f32], mean: f64) -> f64 {
@@ -216,7 +216,7 @@ struct Scaled {
 
 impl Map1 for Scaled {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, x: S::F) -> S::F {
+    fn apply<S: Simd>(self, s: S, x: S::F) -> S::F {
         s.fma(s.sub(x, s.splat(self.mean)), s.splat(self.factor), s.splat(self.bias))
     }
 }
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_that_is_large_beside_the_deviation_costs_no_digits() {
+    fn large_means_with_small_deviations_keep_precision() {
         for (mean, spread) in [(1e4, 1e-2), (-3e5, 0.5), (1e6, 1.0), (0.0, 1e-3)] {
             let x: Vec<f32> =
                 noise(DIMS.iter().product()).iter().map(|x| mean + spread * x).collect();
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nan_stays_in_its_group() {
+    fn nan_stays_in_its_group() {
         let x = noise(DIMS.iter().product());
         let plain = run("GroupNormalization", 2, &x).one().values::<f32>();
         let y = run("GroupNormalization", 2, &with(&x, 700, f32::NAN)).one().values::<f32>();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn misfits_are_refused() {
+    fn mismatched_inputs_are_refused() {
         let x = noise(DIMS.iter().product());
         let error = run("GroupNormalization", 4, &x).error();
         assert_eq!(error, "6 channels do not fall into 4 groups");

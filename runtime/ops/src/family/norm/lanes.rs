@@ -40,7 +40,7 @@ pub(crate) trait LaneNorm: Sized + Send + Sync + 'static {
 
 /// Defines the operator of the lanes `N`.
 pub(crate) const fn lane_norm<N: LaneNorm>() -> Def {
-    let def = Def::of::<Described<N>>(Described::<N>::KERNELS);
+    let def = Def::new::<Described<N>>(Described::<N>::KERNELS);
     #[cfg(test)]
     let def = def.tested(tests::all::<N>);
     def
@@ -161,8 +161,8 @@ mod tests {
     pub(super) fn all<N: LaneNorm>(name: &str) {
         println!("{name}: a family member");
         lanes_lie_along_any_axis::<N>();
-        lanes_are_shared_out::<N>();
-        what_is_no_number_stays_in_its_lane::<N>();
+        lanes_are_divided_among_threads::<N>();
+        nan_stays_in_its_lane::<N>();
         bounded_lanes_are_those_of_the_run::<N>();
     }
 
@@ -192,14 +192,14 @@ mod tests {
         y
     }
 
-    fn check<N: LaneNorm>(dims: &[usize], split: AxisSplit, given: impl Fn(Bench) -> Bench) {
+    fn check<N: LaneNorm>(dims: &[usize], split: AxisSplit, configure: impl Fn(Bench) -> Bench) {
         let floats: Vec<f32> = noise(dims.iter().product()).iter().map(|x| x * 4.0).collect();
         let doubles: Vec<f64> = floats.iter().copied().map(f64::from).collect();
         let expected = expected::<N>(&doubles, split);
-        let run = given(bench(N::NAME).input(tensor(dims, &floats)));
+        let run = configure(bench(N::NAME).input(tensor(dims, &floats)));
         let y = if N::GPU.is_some() { on_gpu_too(&run, 1e-6) } else { run.one() };
         assert_near(&y.values::<f32>(), &expected, 1e-6);
-        let y = given(bench(N::NAME).input(tensor(dims, &doubles))).one();
+        let y = configure(bench(N::NAME).input(tensor(dims, &doubles))).one();
         assert_near(&y.values::<f64>(), &expected, 1e-12);
     }
 
@@ -217,14 +217,14 @@ mod tests {
         check::<N>(&[3, 0], AxisSplit { outer: 3, len: 0, inner: 1 }, |run| run);
     }
 
-    fn lanes_are_shared_out<N: LaneNorm>() {
+    fn lanes_are_divided_among_threads<N: LaneNorm>() {
         let dims = [GRAIN / 64, 10, 17];
         let last = AxisSplit { outer: dims[0] * dims[1], len: dims[2], inner: 1 };
         check::<N>(&dims, last, |run| run.threads(3));
         let middle = AxisSplit { outer: dims[0], len: dims[1], inner: dims[2] };
         check::<N>(&dims, middle, |run| run.threads(3).int("axis", 1));
     }
-    fn what_is_no_number_stays_in_its_lane<N: LaneNorm>() {
+    fn nan_stays_in_its_lane<N: LaneNorm>() {
         for dims in [[3, 5, 2], [4, 3, 67], [2, 2, 2000]] {
             let x = noise(dims.iter().product());
             for axis in 0..3usize {

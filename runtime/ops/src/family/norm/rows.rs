@@ -35,7 +35,7 @@ impl Row for f64 {
 
 /// Defines the operator of the rows `N`.
 pub(crate) const fn row_norm<N: RowNorm>() -> Def {
-    let def = Def::of::<Described<N>>(Described::<N>::KERNELS);
+    let def = Def::new::<Described<N>>(Described::<N>::KERNELS);
     #[cfg(test)]
     let def = def.tested(tests::all::<N>);
     def
@@ -111,7 +111,7 @@ impl<N: RowNorm> Kernel for Rows<N> {
         let x = cx.input(0)?;
         let axis = cx.axis("axis", x.rank())?;
         if x.full_shape().iter().skip(axis).any(|dim| dim.exact().is_none()) {
-            return Err(Error::new(format!("input 0 is {x}, expected rows of one length")));
+            return Err(Error::new(format!("input 0 is {x}, expected rows of fixed length")));
         }
         Ok(Self {
             is_bounded: !x.full_shape().is_fixed(),
@@ -180,12 +180,12 @@ mod tests {
         assert_eq!(error, "input 1 is f32[3], expected 2 elements");
         let run = run.input(tensor(&[2], &[1f32; 2])).int("stash_type", 11);
         assert_eq!(run.error(), "parameter \"stash_type\" is 11, expected 1, f32");
-        a_mean_that_is_large_beside_the_deviation_costs_no_digits::<N>();
-        what_is_no_number_stays_in_its_row::<N>();
-        bounded_rows_are_those_of_the_run::<N>();
+        large_means_with_small_deviations_keep_precision::<N>();
+        nan_stays_in_its_row::<N>();
+        bounded_rows_are_read_in_the_run::<N>();
     }
 
-    fn a_mean_that_is_large_beside_the_deviation_costs_no_digits<N: RowNorm>() {
+    fn large_means_with_small_deviations_keep_precision<N: RowNorm>() {
         for (mean, spread) in [(1e4f32, 1e-2f32), (-3e5, 0.5), (1e6, 1.0), (0.0, 1e-3)] {
             for (rows, cols) in [(3, 8), (2, 64), (2, 1000), (1, 9000)] {
                 let x: Vec<f32> = noise(rows * cols).iter().map(|x| mean + spread * x).collect();
@@ -206,7 +206,7 @@ mod tests {
         }
     }
 
-    fn bounded_rows_are_those_of_the_run<N: RowNorm>() {
+    fn bounded_rows_are_read_in_the_run<N: RowNorm>() {
         let x = tensor(&[2, 3], &noise(6));
         let run = |x| bench(N::NAME).input(x).input(tensor(&[3], &[1.5f32; 3]));
         let bounded = |bounds: &[Dim]| run(x.clone().bounded(bounds));
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(error, "input 1 is f32[3], expected 4 elements");
     }
 
-    fn what_is_no_number_stays_in_its_row<N: RowNorm>() {
+    fn nan_stays_in_its_row<N: RowNorm>() {
         for dims in [[6, 5], [3, 67], [5, 2000]] {
             let x = noise(dims[0] * dims[1]);
             let run = |x: &[f32]| {

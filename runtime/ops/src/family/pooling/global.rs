@@ -35,7 +35,7 @@ pub(crate) trait GlobalPool: Send + Sync + 'static {
 
 /// Defines the operator of `P`.
 pub(crate) const fn global_pool<P: GlobalPool>() -> Def {
-    let def = Def::of::<Described<P>>(Described::<P>::KERNELS);
+    let def = Def::new::<Described<P>>(Described::<P>::KERNELS);
     #[cfg(test)]
     let def = def.tested(tests::all::<P>);
     def
@@ -48,7 +48,7 @@ struct Described<P>(PhantomData<fn() -> P>);
 impl<P: GlobalPool> Described<P> {
     const KERNELS: &'static [KernelDef] = &[
         KernelDef::new::<Pixels<P>>(P::NAME, Core::CPU)
-            .ports(&LayoutPorts::BOTH.of([input(0, types::F32), output_like(0, 0)])),
+            .ports(&LayoutPorts::BOTH.apply([input(0, types::F32), output_like(0, 0)])),
         KernelDef::new::<Planes<F32<P>, f32>>(P::NAME, Core::CPU).ports(rules::<f32>()),
         KernelDef::new::<Planes<F64<P>, f64>>(P::NAME, Core::CPU).ports(rules::<f64>()),
         KernelDef::gpu::<OnGpu<P>>(P::NAME).ports(&[input(0, REAL), output_like(0, 0)]),
@@ -58,11 +58,11 @@ impl<P: GlobalPool> Described<P> {
 }
 
 const fn rules<T: Element>() -> &'static [PortRule] {
-    struct Of<T>(PhantomData<fn() -> T>);
-    impl<T: Element> Of<T> {
+    struct Rules<T>(PhantomData<fn() -> T>);
+    impl<T: Element> Rules<T> {
         const RULES: &'static [PortRule] = &[input(0, T::DTYPE.set()), output_like(0, 0)];
     }
-    Of::<T>::RULES
+    Rules::<T>::RULES
 }
 
 impl<P: GlobalPool> Op for Described<P> {
@@ -122,13 +122,13 @@ impl<P: GlobalPool> Kernel for Pixels<P> {
 
 /// A function of a channel's elements.
 trait Plane<T>: Send + Sync + 'static {
-    fn of(x: &[T]) -> T;
+    fn pool(x: &[T]) -> T;
 }
 
 struct F32<P>(PhantomData<fn() -> P>);
 
 impl<P: GlobalPool> Plane<f32> for F32<P> {
-    fn of(x: &[f32]) -> f32 {
+    fn pool(x: &[f32]) -> f32 {
         (P::F32)(x)
     }
 }
@@ -136,7 +136,7 @@ impl<P: GlobalPool> Plane<f32> for F32<P> {
 struct F64<P>(PhantomData<fn() -> P>);
 
 impl<P: GlobalPool> Plane<f64> for F64<P> {
-    fn of(x: &[f64]) -> f64 {
+    fn pool(x: &[f64]) -> f64 {
         (P::F64)(x)
     }
 }
@@ -144,13 +144,13 @@ impl<P: GlobalPool> Plane<f64> for F64<P> {
 /// Kernel for channels on the second axis.
 struct Planes<P, T> {
     plane: usize,
-    of: PhantomData<fn() -> (P, T)>,
+    marker: PhantomData<fn() -> (P, T)>,
 }
 
 impl<P: Plane<T>, T: Element> Kernel for Planes<P, T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
-        Ok(Self { plane: positions(&x, AxisSplit::at(x.shape(), 1))?, of: PhantomData })
+        Ok(Self { plane: positions(&x, AxisSplit::at(x.shape(), 1))?, marker: PhantomData })
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
@@ -158,7 +158,7 @@ impl<P: Plane<T>, T: Element> Kernel for Planes<P, T> {
         let planes = row_grain(self.plane) / self.plane;
         io.parallel.chunks_mut(y, planes, |chunk, y| {
             let x = x[chunk * planes * self.plane..].chunks_exact(self.plane);
-            y.iter_mut().zip(x).for_each(|(y, x)| *y = P::of(x));
+            y.iter_mut().zip(x).for_each(|(y, x)| *y = P::pool(x));
             Ok(())
         })
     }
@@ -175,7 +175,7 @@ impl<P: GlobalPool> GpuKernel for OnGpu<P> {
         let x = cx.input(0)?;
         let split = AxisSplit::at(x.shape(), 1);
         let (outer, len) = (split.outer * split.len, positions(&x, split)?);
-        ReducedLanes::of(cx, AxisSplit { outer, len, inner: 1 }).map(Self)
+        ReducedLanes::new(cx, AxisSplit { outer, len, inner: 1 }).map(Self)
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
@@ -188,7 +188,7 @@ impl<P: GlobalPool> GpuKernel for OnGpu<P> {
 struct Quantized<P, T> {
     plane: usize,
     encodings: [Encoding; 2],
-    of: PhantomData<fn() -> (P, T)>,
+    marker: PhantomData<fn() -> (P, T)>,
 }
 
 impl<P: GlobalPool, T: QuantizedType> Kernel for Quantized<P, T> {
@@ -199,7 +199,7 @@ impl<P: GlobalPool, T: QuantizedType> Kernel for Quantized<P, T> {
         let x = cx.input(0)?;
         let encodings = [encoding(x), encoding(cx.output(0)?)];
         let plane = positions(&x, AxisSplit::at(x.shape(), 1))?;
-        Ok(Self { plane, encodings, of: PhantomData })
+        Ok(Self { plane, encodings, marker: PhantomData })
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
@@ -229,7 +229,7 @@ mod tests {
             channels_become_one_element::<P>(dims);
         }
         quantized_channels_do::<P>();
-        a_nan_stays_in_its_channel::<P>();
+        nan_stays_in_its_channel::<P>();
         let error = bench(P::NAME).input(tensor(&[2, 2], &[1f32; 4])).error();
         assert_eq!(error, "input 0 is f32[2,2], expected rank 3 or more");
         let error = bench(P::NAME).input(tensor::<f32>(&[1, 2, 0, 2], &[])).error();
@@ -265,7 +265,7 @@ mod tests {
             assert_eq!(y, expected);
         }
     }
-    fn a_nan_stays_in_its_channel<P: GlobalPool>() {
+    fn nan_stays_in_its_channel<P: GlobalPool>() {
         for dims in [[2, 3, 2, 2], [1, 19, 5, 7], [3, 40, 30, 31]] {
             let (x, plane) = (noise(dims.iter().product()), dims[2] * dims[3]);
             let run = |x: &[f32]| bench(P::NAME).input(tensor(&dims, x));

@@ -35,7 +35,7 @@ struct WindowsGpu<P> {
 }
 
 impl<P: PoolGpu> WindowsGpu<P> {
-    const SOURCE: Source = Source::of(&[
+    const SOURCE: Source = Source::concat(&[
         EXACT,
         "__kernel void udo_pool(__global const UDO_STORAGE *xs, __global UDO_STORAGE *ys,\n",
         "    const int counts_padding, const int x0, const int x1, const int x2,\n",
@@ -78,7 +78,7 @@ impl<P: PoolGpu> GpuKernel for WindowsGpu<P> {
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         check_lens(cx)?;
         if (1..cx.output_count()).any(|port| cx.has_output(port)) {
-            return Err(Error::new("output 1 is expected, which the GPU does not write"));
+            return Err(Error::new("output 1, the indices, is not supported on the GPU"));
         }
         let window = window(cx, &cx.input(0)?)?;
         Ok(Self { pool: P::read(cx, &window)?, window, len: cx.output(0)?.len() })

@@ -42,7 +42,7 @@ pub(crate) const fn pixels<P: PoolImage<T>, T: Element>() -> KernelDef {
 struct Pixels<P, T> {
     pool: P,
     images: Images,
-    of: PhantomData<fn() -> T>,
+    marker: PhantomData<fn() -> T>,
 }
 
 impl<P, T: Element> Pixels<P, T> {
@@ -57,7 +57,7 @@ impl Images {
         let channels = x.shape().get(1).copied().unwrap_or(0);
         let images = Self { window: window.on_pixels(), channels };
         let known = images.window.taps().and(images.window.input_len()).and(images.window.rows());
-        known.ok_or_else(|| Error::new("the windows are larger than memory"))?;
+        known.ok_or_else(|| Error::new("the windows exceed the address space"))?;
         Ok((images, window))
     }
 }
@@ -65,10 +65,12 @@ impl Images {
 impl<P: PoolImage<T>, T: Element> Kernel for Pixels<P, T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         if (0..P::MORE_OUTPUTS.len()).any(|at| cx.has_output(1 + at)) {
-            return Err(Error::new("outputs behind the first count channel by channel"));
+            return Err(Error::new(
+                "indices are computed channel by channel, not for channels last",
+            ));
         }
         let (images, window) = Images::read(cx)?;
-        Ok(Self { pool: P::read(cx, &window)?, images, of: PhantomData })
+        Ok(Self { pool: P::read(cx, &window)?, images, marker: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

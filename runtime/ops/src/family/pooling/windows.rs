@@ -66,7 +66,7 @@ pub(crate) trait FoldWindow<T>: Pool {
 
 /// Defines the operator of the pool `P`.
 pub(crate) const fn pool<P: Pool>() -> Def {
-    let def = Def::of::<Described<P>>(P::KERNELS);
+    let def = Def::new::<Described<P>>(P::KERNELS);
     #[cfg(test)]
     let def = def.tested(tests::all::<P>);
     def
@@ -140,7 +140,7 @@ const MOST_THREADS: usize = 8;
 struct Windows<P, T> {
     pool: P,
     window: Window,
-    of: PhantomData<fn() -> T>,
+    marker: PhantomData<fn() -> T>,
 }
 
 impl<P, T: Element> Windows<P, T> {
@@ -150,7 +150,7 @@ impl<P, T: Element> Windows<P, T> {
 impl<P: FoldWindow<T>, T: Element> Kernel for Windows<P, T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let window = window(cx, &cx.input(0)?)?;
-        Ok(Self { pool: P::read(cx, &window)?, window, of: PhantomData })
+        Ok(Self { pool: P::read(cx, &window)?, window, marker: PhantomData })
     }
 
     fn workspace(&self) -> Workspace {
@@ -224,7 +224,7 @@ struct Stored<P, T> {
     pool: P,
     window: Window,
     encodings: [Encoding; 2],
-    of: PhantomData<fn() -> T>,
+    marker: PhantomData<fn() -> T>,
 }
 
 impl<P: FoldWindow<f32>, T: QuantizedType> Kernel for Stored<P, T> {
@@ -236,7 +236,7 @@ impl<P: FoldWindow<f32>, T: QuantizedType> Kernel for Stored<P, T> {
             y.encoding().ok_or_else(|| no_encoding("output 0"))?,
         ];
         let window = window(cx, &x)?;
-        Ok(Self { pool: P::read(cx, &window)?, window, encodings, of: PhantomData })
+        Ok(Self { pool: P::read(cx, &window)?, window, encodings, marker: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -346,7 +346,7 @@ mod tests {
         }
         a_window_beyond_the_input_is_refused::<P>();
         lines_and_volumes_have_windows::<P>();
-        a_nan_stays_in_its_windows::<P>();
+        nan_stays_in_its_windows::<P>();
     }
 
     fn bench_with(
@@ -399,24 +399,28 @@ mod tests {
 
     fn lines_and_volumes_have_windows<P: Pool>() {
         let x = noise(16);
-        let of = |taps: &[usize]| {
+        let expected_for = |taps: &[usize]| {
             (P::TEST)(&taps.iter().map(|&at| f64::from(x[at])).collect::<Vec<_>>())
         };
         let run = bench(P::NAME).input(tensor(&[1, 4, 4], &x)).ints("kernel_shape", &[4]);
-        let expected = [0, 4, 8, 12].map(|at| of(&[at, at + 1, at + 2, at + 3]));
+        let expected = [0, 4, 8, 12].map(|at| expected_for(&[at, at + 1, at + 2, at + 3]));
         assert_near(&run.one().values::<f32>(), &expected, 1e-6);
         let run =
             bench(P::NAME).input(tensor(&[1, 1, 2, 2, 4], &x)).ints("kernel_shape", &[2, 1, 3]);
         let y = run.ints("strides", &[1, 1, 3]).int("ceil_mode", 1).one();
         assert_eq!(y.dims(), [1, 1, 1, 2, 2]);
-        let expected =
-            [of(&[0, 1, 2, 8, 9, 10]), of(&[3, 11]), of(&[4, 5, 6, 12, 13, 14]), of(&[7, 15])];
+        let expected = [
+            expected_for(&[0, 1, 2, 8, 9, 10]),
+            expected_for(&[3, 11]),
+            expected_for(&[4, 5, 6, 12, 13, 14]),
+            expected_for(&[7, 15]),
+        ];
         assert_near(&y.values::<f32>(), &expected, 1e-6);
         let error = bench(P::NAME).input(tensor(&[2], &x[..2])).ints("kernel_shape", &[]).error();
         assert_eq!(error, "input 0 is f32[2], expected rank 3 to 5");
     }
     /// Covers every layout and thread count. Infinities and denormals are ordinary values.
-    fn a_nan_stays_in_its_windows<P: Pool>() {
+    fn nan_stays_in_its_windows<P: Pool>() {
         for (channels, extent) in [(2, 5), (19, 9), (35, 11)] {
             let dims = [2, channels, extent, extent];
             let out = extent - 2;

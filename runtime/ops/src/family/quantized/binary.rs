@@ -6,7 +6,7 @@ use udo_api::{
     Core, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema, Port,
     QuantizedType, TensorDesc, input, input_like, output_like, types,
 };
-use udo_simd::rows::{self, Meeting, Operand, Quantized};
+use udo_simd::rows::{self, Arithmetic, Operand, Quantized};
 
 use super::{EncodingPorts, VALUES, fixed_point};
 use crate::Def;
@@ -15,12 +15,12 @@ use crate::family::elementwise::{Broadcast, broadcast_shapes};
 /// A function of two real values, applied to quantized ones.
 pub(crate) trait QuantizedBinary: Send + Sync + 'static {
     const NAME: &'static str;
-    const MEETING: Meeting;
+    const ARITHMETIC: Arithmetic;
 }
 
 /// Defines the operator of the function `B`.
 pub(crate) const fn quantized_binary<B: QuantizedBinary>() -> Def {
-    let def = Def::of::<Described<B>>(Pairs::<B>::KERNELS);
+    let def = Def::new::<Described<B>>(Pairs::<B>::KERNELS);
     #[cfg(test)]
     let def = def.tested(tests::all::<B>);
     def
@@ -63,7 +63,7 @@ impl<F: QuantizedBinary> Op for Described<F> {
 struct Pairs<F> {
     plan: Broadcast,
     run: fn(&Broadcast, Io<'_>) -> Result<(), ExecError>,
-    of: PhantomData<fn() -> F>,
+    marker: PhantomData<fn() -> F>,
 }
 
 impl<F: QuantizedBinary> Pairs<F> {
@@ -82,9 +82,9 @@ impl<F: QuantizedBinary> Kernel for Pairs<F> {
             ports.check(cx, a.dtype())?;
         }
         let misfit = || Error::new(format!("inputs are {a} and {b}, which do not broadcast"));
-        let plan = Broadcast::of(a.shape(), b.shape()).ok_or_else(misfit)?;
+        let plan = Broadcast::new(a.shape(), b.shape()).ok_or_else(misfit)?;
         let run = of_type!(a.dtype(), [U8 = u8, I8 = i8], T => execute::<F, T>)?;
-        Ok(Self { plan, run, of: PhantomData })
+        Ok(Self { plan, run, marker: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -106,7 +106,7 @@ fn execute<F: QuantizedBinary, T: QuantizedType + Quantized>(
     plan.rows(parallel, sides, outputs.take::<T>(0)?, &|a, b, y: &mut [T]| {
         let operand = |values, (scale, zero_point)| Operand { values, scale, zero_point };
         let (a, b) = (operand(a.values(), a_is), operand(b.values(), b_is));
-        rows::meet(F::MEETING, a, b, scale, zero_point, y);
+        rows::combine(F::ARITHMETIC, a, b, scale, zero_point, y);
     })
 }
 
@@ -164,12 +164,12 @@ mod tests {
         run = run.input(tensor(b_dims, &b));
         run = numbers(b_is).into_iter().fold(run, crate::testing::Bench::constant);
         let y = numbers(c_is).into_iter().fold(run, crate::testing::Bench::input).one();
-        let positions = Broadcast::of(a_dims, b_dims).unwrap();
-        let of = |[i, j]: [usize; 2]| {
+        let positions = Broadcast::new(a_dims, b_dims).unwrap();
+        let expected_at = |[i, j]: [usize; 2]| {
             let (a, b) = (a_is.dequantize(a[i]), b_is.dequantize(b[j]));
-            c_is.quantize::<T>(if F::MEETING == Meeting::Sum { a + b } else { a * b })
+            c_is.quantize::<T>(if F::ARITHMETIC == Arithmetic::Sum { a + b } else { a * b })
         };
-        let expected: Vec<T> = positions.positions().map(of).collect();
+        let expected: Vec<T> = positions.positions().map(expected_at).collect();
         assert!(y.values::<T>() == expected, "{name} of {a_dims:?} and {b_dims:?}");
     }
 }

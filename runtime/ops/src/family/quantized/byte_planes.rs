@@ -31,7 +31,7 @@ pub(crate) struct Planes<'a> {
 
 impl BytePlanes {
     /// Returns the planes for an input of this type and shape.
-    pub(crate) fn of(x: &TensorDesc) -> Result<Self, Error> {
+    pub(crate) fn new(x: &TensorDesc) -> Result<Self, Error> {
         match x.dtype() {
             Some(dtype @ (DType::U8 | DType::I8 | DType::U16 | DType::I16)) => {
                 Ok(Self { dtype, len: x.len() })

@@ -29,7 +29,7 @@ pub(crate) trait QuantizedMean: Send + Sync + 'static {
 
 /// Defines the operator of the windows `M`.
 pub(crate) const fn quantized_mean<M: QuantizedMean>() -> Def {
-    Def::of::<Described<M>>(Means::<M, ChannelsSecond>::KERNELS)
+    Def::new::<Described<M>>(Means::<M, ChannelsSecond>::KERNELS)
 }
 
 /// Returns one window that covers the whole image.
@@ -126,12 +126,12 @@ struct Means<M, L> {
     counts_padding: bool,
     channels_last: bool,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-    of: PhantomData<fn() -> (M, L)>,
+    marker: PhantomData<fn() -> (M, L)>,
 }
 
 impl<M: QuantizedMean, L: Layout> Means<M, L> {
     const RULES: &'static [PortRule] =
-        &L::PORTS.of([input(0, VALUES), input_like(2, 0), input_like(4, 0), output_like(0, 0)]);
+        &L::PORTS.apply([input(0, VALUES), input_like(2, 0), input_like(4, 0), output_like(0, 0)]);
     const DEF: KernelDef = KernelDef::new::<Self>(M::NAME, Core::CPU).ports(Self::RULES);
 }
 
@@ -156,7 +156,7 @@ impl<M: QuantizedMean, L: Layout> Kernel for Means<M, L> {
             counts_padding: M::counts_padding(cx)?,
             channels_last: L::PORTS.input || says_last,
             run: of_type!(x.dtype(), [U8 = u8, I8 = i8], T => execute::<M, L, T>)?,
-            of: PhantomData,
+            marker: PhantomData,
         })
     }
 

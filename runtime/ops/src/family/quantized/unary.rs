@@ -18,12 +18,12 @@ pub(crate) trait QuantizedUnary: Send + Sync + 'static {
     const ALPHA: Option<f64> = None;
 
     /// The function.
-    fn of(x: f32, alpha: f32) -> f32;
+    fn apply(x: f32, alpha: f32) -> f32;
 }
 
 /// Defines the operator of the function `U`.
 pub(crate) const fn quantized_unary<U: QuantizedUnary>() -> Def {
-    let def = Def::of::<Described<U>>(Tabled::<U>::KERNELS);
+    let def = Def::new::<Described<U>>(Tabled::<U>::KERNELS);
     #[cfg(test)]
     let def = def.tested(tests::all::<U>);
     def
@@ -68,7 +68,7 @@ struct Tabled<U> {
     bits: Option<[u8; 256]>,
     extents: Extents,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-    of: PhantomData<fn() -> U>,
+    marker: PhantomData<fn() -> U>,
 }
 
 impl<U: QuantizedUnary> Tabled<U> {
@@ -92,7 +92,7 @@ impl<U: QuantizedUnary> Kernel for Tabled<U> {
         let alpha = if U::ALPHA.is_some() { cx.float32("alpha")? } else { 0.0 };
         let known = of_type!(dtype, [U8 = u8, I8 = i8], T => known::<U, T>(cx, alpha))?;
         let run = of_type!(dtype, [U8 = u8, I8 = i8], T => execute::<U, T>)?;
-        Ok(Self { alpha, bits: known?, extents: Extents::of(cx)?, run, of: PhantomData })
+        Ok(Self { alpha, bits: known?, extents: Extents::new(cx)?, run, marker: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -105,9 +105,9 @@ fn known<U: QuantizedUnary, T: QuantizedType>(
     alpha: f32,
 ) -> Result<Option<[u8; 256]>, Error> {
     let (x_is, y_is) = (X.known::<T>(cx)?, Y.known::<T>(cx)?);
-    Ok(x_is
-        .zip(y_is)
-        .map(|(x_is, y_is)| tabulate(|x: T| y_is.quantize::<T>(U::of(x_is.dequantize(x), alpha)))))
+    Ok(x_is.zip(y_is).map(|(x_is, y_is)| {
+        tabulate(|x: T| y_is.quantize::<T>(U::apply(x_is.dequantize(x), alpha)))
+    }))
 }
 
 fn execute<U: QuantizedUnary, T: QuantizedType>(
@@ -118,7 +118,7 @@ fn execute<U: QuantizedUnary, T: QuantizedType>(
         return look_up::<T>(bits, kernel.extents, io);
     }
     let (x_is, y_is) = (X.read::<T>(&io.inputs)?, Y.read::<T>(&io.inputs)?);
-    let bits = tabulate(|x: T| y_is.quantize::<T>(U::of(x_is.dequantize(x), kernel.alpha)));
+    let bits = tabulate(|x: T| y_is.quantize::<T>(U::apply(x_is.dequantize(x), kernel.alpha)));
     look_up::<T>(&bits, kernel.extents, io)
 }
 
@@ -136,7 +136,7 @@ mod tests {
         values_are_those_of_the_function::<U, u8>(name, 128, 3);
         values_are_those_of_the_function::<U, i8>(name, -3, -128);
         zero_points_may_be_left_out::<U>(name);
-        misfits_are_named(name);
+        mismatched_inputs_are_reported(name);
     }
 
     fn values_are_those_of_the_function<
@@ -162,14 +162,14 @@ mod tests {
         let len = 2 * GRAIN + 7;
         let x: Vec<T> = all.iter().copied().cycle().take(len).collect();
         let expected: Vec<T> =
-            x.iter().map(|&x| y_is.quantize(U::of(x_is.dequantize(x), alpha))).collect();
+            x.iter().map(|&x| y_is.quantize(U::apply(x_is.dequantize(x), alpha))).collect();
         let x = tensor(&[1, len], &x);
-        let given = |feed: fn(crate::testing::Bench, Tensor) -> crate::testing::Bench| {
+        let run_with = |feed: fn(crate::testing::Bench, Tensor) -> crate::testing::Bench| {
             let run = bench(name).threads(3).input(x.clone());
             numbers.clone().into_iter().fold(run, feed).one().values::<T>()
         };
-        assert_eq!(given(crate::testing::Bench::input), expected, "{name}");
-        assert_eq!(given(crate::testing::Bench::constant), expected, "{name}");
+        assert_eq!(run_with(crate::testing::Bench::input), expected, "{name}");
+        assert_eq!(run_with(crate::testing::Bench::constant), expected, "{name}");
         let run = bench(name).input(tensor(&[2], &all[..2]).bounded(&[Dim::UpTo(70)]));
         let y = numbers.into_iter().fold(run, crate::testing::Bench::input).one();
         assert_eq!((y.dims(), y.values::<T>()), (vec![2], expected[..2].to_vec()));
@@ -180,11 +180,12 @@ mod tests {
         let y = run.absent().input(tensor(&[], &[0.02f32])).one();
         let alpha = U::ALPHA.map_or(0.0, |alpha| alpha as f32);
         let [x_is, y_is] = [0.1, 0.02].map(|scale| Encoding { scale, zero_point: 0 });
-        let expected = [10u8, 200].map(|x| y_is.quantize::<u8>(U::of(x_is.dequantize(x), alpha)));
+        let expected =
+            [10u8, 200].map(|x| y_is.quantize::<u8>(U::apply(x_is.dequantize(x), alpha)));
         assert_eq!(y.values::<u8>(), expected);
     }
 
-    fn misfits_are_named(name: &str) {
+    fn mismatched_inputs_are_reported(name: &str) {
         let scale = || tensor(&[], &[0.1f32]);
         let run = bench(name).input(tensor(&[2], &[1u8, 2])).input(tensor(&[2], &[0.1f32; 2]));
         let error = run.absent().input(scale()).error();

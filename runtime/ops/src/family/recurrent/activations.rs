@@ -33,7 +33,7 @@ const NAMES: &str = "Affine, Elu, HardSigmoid, LeakyRelu, Relu, ScaledTanh, Sigm
 impl Function {
     /// Parses a function by its case-insensitive name; `alpha` and `beta` are taken from the front of the node's lists,
     /// as far as they go.
-    fn of(
+    fn parse(
         name: &str,
         alphas: &mut impl Iterator<Item = f32>,
         betas: &mut impl Iterator<Item = f32>,
@@ -57,9 +57,9 @@ impl Function {
     }
 
     fn apply(self, x: &mut [f32]) {
-        let each = |x: &mut [f32], of: &dyn Fn(f32) -> f32| {
+        let each = |x: &mut [f32], function: &dyn Fn(f32) -> f32| {
             for x in x {
-                *x = of(*x);
+                *x = function(*x);
             }
         };
         match self {
@@ -102,13 +102,13 @@ impl Activation {
             Ok::<_, Error>(all.iter().map(|&number| number as f32))
         };
         let (mut alphas, mut betas) = (numbers("activation_alpha")?, numbers("activation_beta")?);
-        let of = |name: &&str| match Function::of(name, &mut alphas, &mut betas) {
+        let parse = |name: &&str| match Function::parse(name, &mut alphas, &mut betas) {
             Some(function) => Ok(Self { function, clip }),
             None => {
                 Err(Error::new(format!("parameter \"activations\" has {name:?}, expected {NAMES}")))
             }
         };
-        names.iter().map(of).collect()
+        names.iter().map(parse).collect()
     }
 
     /// Applies the function without clipping.
@@ -133,7 +133,7 @@ mod tests {
     use crate::testing::assert_near;
 
     #[test]
-    fn functions_lie_on_their_curves_and_take_numbers_in_order() {
+    fn functions_match_their_formulas_and_parameters_are_read_in_order() {
         type Curve = (&'static str, fn(f64) -> f64);
         let curves: [Curve; 11] = [
             ("Affine", |x| 0.75 * x + 0.25),
@@ -151,7 +151,7 @@ mod tests {
         let x: Vec<f32> = (-40..=40).map(|i| i as f32 / 8.0).collect();
         for (name, curve) in curves {
             let numbers = || [0.75f32].into_iter();
-            let function = Function::of(name, &mut numbers(), &mut [0.25f32].into_iter());
+            let function = Function::parse(name, &mut numbers(), &mut [0.25f32].into_iter());
             let mut y = x.clone();
             function.unwrap().apply(&mut y);
             let expected: Vec<f64> = x.iter().map(|&x| curve(x.into())).collect();
@@ -160,7 +160,7 @@ mod tests {
         let mut alphas = [0.5f32, 0.25].into_iter();
         let mut none = [].into_iter();
         let names = ["LeakyRelu", "Tanh", "Elu", "Elu"];
-        let found = names.map(|name| Function::of(name, &mut alphas, &mut none).unwrap());
+        let found = names.map(|name| Function::parse(name, &mut alphas, &mut none).unwrap());
         let expected =
             [Function::LeakyRelu(0.5), Function::Tanh, Function::Elu(0.25), Function::Elu(1.0)];
         assert_eq!(found, expected);

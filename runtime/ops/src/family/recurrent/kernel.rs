@@ -30,7 +30,7 @@ pub(super) struct Recurrent<C> {
 impl<C: Cell> Kernel for Recurrent<C> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let cell = C::read(cx)?;
-        let sizes = Sizes::read(cx, Counts::of::<C>())?;
+        let sizes = Sizes::read(cx, Counts::for_cell::<C>())?;
         let Sizes { steps, batch, width, hidden, dirs, .. } = sizes;
         let gates = C::GATES * hidden;
         let work = Work::products(&[dirs, steps, batch, gates, width.saturating_add(hidden)]);

@@ -13,7 +13,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    pub(super) const fn of<C: Cell>() -> Self {
+    pub(super) const fn for_cell<C: Cell>() -> Self {
         Self { gates: C::GATES, peepholes: C::PEEPHOLES.0, is_quantized: C::IS_QUANTIZED }
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn all<C: Cell>(name: &str) {
     the_batch_may_come_first::<C>();
     sequences_end_where_they_say::<C>();
     states_go_on_where_others_ended::<C>();
-    a_nan_stays_in_its_row_from_its_step_on::<C>();
+    nan_stays_in_its_row_from_its_step_on::<C>();
     let error = node::<C>(x(), &[0], Bench::input).float("clip", -1.0).error();
     assert_eq!(error, "parameter \"clip\" is -1, expected 0 or more");
     activations_are_those_of_the_cell::<C>();
@@ -172,7 +172,7 @@ fn states_go_on_where_others_ended<C: Cell>() {
     assert_eq!(found[1..], whole[1..]);
 }
 
-fn a_nan_stays_in_its_row_from_its_step_on<C: Cell>() {
+fn nan_stays_in_its_row_from_its_step_on<C: Cell>() {
     let plain = outputs::<C>(node::<C>(x(), &[0], Bench::input));
     assert_eq!(outputs::<C>(node::<C>(x(), &[0], Bench::input)), plain, "two runs differ");
     let (step, row) = (1, 2);

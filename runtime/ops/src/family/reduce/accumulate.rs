@@ -33,7 +33,7 @@ const WIDE: TypeSet = types::I32.or(types::I64).or(types::U32).or(types::U64);
 
 /// Defines sums of a function of each element: type name, vector version, scalar version, OpenCL update.
 macro_rules! sums {
-    ($($(#[$doc:meta])* $name:ident, |$s:ident, $v:ident, $sum:ident| $vector:expr, |$x:ident| $of:expr, $opencl:literal;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident, |$s:ident, $v:ident, $sum:ident| $vector:expr, |$x:ident| $term:expr, $opencl:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Default)]
         pub(crate) struct $name;
@@ -62,7 +62,7 @@ macro_rules! sums {
 
             #[inline]
             fn take<T: Number>(y: T, $x: T) -> T {
-                y.add($of)
+                y.add($term)
             }
 
             #[inline]
@@ -105,7 +105,7 @@ impl Accumulate for Product {
 
     #[inline]
     fn none<T: Number>() -> T {
-        T::of(1.0)
+        T::from_f64(1.0)
     }
 
     #[inline]
@@ -213,7 +213,7 @@ impl Accumulate for LogOfSumOfPowers {
     fn take<T: Number>(y: T, x: T) -> T {
         let (y, x) = (y.to_f64(), x.to_f64());
         let apart = if y.total_cmp(&x).is_eq() { 0.0 } else { -(y - x).abs() };
-        T::of(y.max(x) + apart.exp().ln_1p())
+        T::from_f64(y.max(x) + apart.exp().ln_1p())
     }
 
     #[inline]

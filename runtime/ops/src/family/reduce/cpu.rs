@@ -71,8 +71,8 @@ pub(super) struct Extents {
 }
 
 impl Extents {
-    pub(super) fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let (axes, shape) = (ReducedAxes::of(cx)?, cx.input(0)?.full_shape());
+    pub(super) fn new(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let (axes, shape) = (ReducedAxes::read(cx)?, cx.input(0)?.full_shape());
         Ok(Self { axes, fixed: shape.is_fixed().then(|| axes.plan(shape.dims())) })
     }
 
@@ -89,7 +89,7 @@ pub(super) struct Numbers<R> {
     extents: Extents,
     /// The kernel for the element type.
     run: fn(&Extents, Io<'_>) -> Result<(), ExecError>,
-    of: PhantomData<fn() -> R>,
+    marker: PhantomData<fn() -> R>,
 }
 
 impl<R: Reduce> Numbers<R> {
@@ -108,7 +108,7 @@ impl<R: Reduce> Kernel for Numbers<R> {
             ],
             T => execute::<R, T>
         )?;
-        Ok(Self { extents: Extents::of(cx)?, run, of: PhantomData })
+        Ok(Self { extents: Extents::new(cx)?, run, marker: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -134,7 +134,7 @@ fn reduce_shared<R: Reduce, T: Lane>(
         return io.parallel.chunks_mut(y, grain, |chunk, y| {
             for (place, y) in (chunk * grain..).zip(y) {
                 let numbers = plan.elements(place).map(|at| x[at].to_f64());
-                *y = T::of(R::end(numbers.fold(R::By::none(), R::By::take), count));
+                *y = T::from_f64(R::end(numbers.fold(R::By::none(), R::By::take), count));
             }
             Ok(())
         });
@@ -151,7 +151,7 @@ fn reduce_shared<R: Reduce, T: Lane>(
 /// The reduction `R` of bools, as the integers 0 and 1.
 pub(super) struct Bools<R> {
     extents: Extents,
-    of: PhantomData<fn() -> R>,
+    marker: PhantomData<fn() -> R>,
 }
 
 impl<R: Reduce> Bools<R> {
@@ -163,7 +163,7 @@ impl<R: Reduce> Bools<R> {
 
 impl<R: Reduce> Kernel for Bools<R> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { extents: Extents::of(cx)?, of: PhantomData })
+        Ok(Self { extents: Extents::new(cx)?, marker: PhantomData })
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {

@@ -16,7 +16,7 @@ pub(super) struct QuantKernel<R> {
     encodings: [Encoding; 2],
     /// The kernel for the element type.
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-    of: PhantomData<fn() -> R>,
+    marker: PhantomData<fn() -> R>,
 }
 
 impl<R: Reduce> QuantKernel<R> {
@@ -36,7 +36,12 @@ impl<R: Reduce> Kernel for QuantKernel<R> {
             y.encoding().ok_or_else(|| no_encoding("output 0"))?,
         ];
         let run = of_type!(x.dtype(), [U8 = u8, I8 = i8], T => execute::<R, T>)?;
-        Ok(Self { plan: ReducedAxes::of(cx)?.plan(x.shape()), encodings, run, of: PhantomData })
+        Ok(Self {
+            plan: ReducedAxes::read(cx)?.plan(x.shape()),
+            encodings,
+            run,
+            marker: PhantomData,
+        })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

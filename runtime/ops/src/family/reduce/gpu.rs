@@ -38,10 +38,10 @@ impl<R: Reduce> GpuKernel for ReduceGpu<R> {
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let (axes, x) = (ReducedAxes::of(cx)?, cx.input(0)?);
+        let (axes, x) = (ReducedAxes::read(cx)?, cx.input(0)?);
         Ok(Self(match axes.plan(x.shape()).axis_split() {
-            Some(split) => AxisLayout::Lanes(ReducedLanes::of(cx, split)?),
-            None => AxisLayout::Apart(ReducedBoxes::of(cx, axes, x.shape())?),
+            Some(split) => AxisLayout::Lanes(ReducedLanes::new(cx, split)?),
+            None => AxisLayout::Apart(ReducedBoxes::new(cx, axes, x.shape())?),
         }))
     }
 
@@ -57,11 +57,11 @@ impl<R: Reduce> GpuKernel for ReduceGpu<R> {
 /// Reduces the elements along one axis of input 0 by `R`.
 pub(crate) struct ReducedLanes<R> {
     split: AxisSplit,
-    of: PhantomData<fn() -> R>,
+    marker: PhantomData<fn() -> R>,
 }
 
 impl<R: Reduce> ReducedLanes<R> {
-    const SOURCE: Source = Source::of(&[
+    const SOURCE: Source = Source::concat(&[
         EXACT,
         "__kernel void udo_reduce(__global const UDO_STORAGE *xs, __global UDO_STORAGE *ys,\n",
         "                         const int len, const int inner) {\n",
@@ -79,9 +79,9 @@ impl<R: Reduce> ReducedLanes<R> {
     ]);
     const TEXT: &'static str = Self::SOURCE.text();
 
-    pub(crate) fn of(cx: &FinalizeCx<'_>, split: AxisSplit) -> Result<Self, Error> {
+    pub(crate) fn new(cx: &FinalizeCx<'_>, split: AxisSplit) -> Result<Self, Error> {
         check_lens(cx)?;
-        Ok(Self { split, of: PhantomData })
+        Ok(Self { split, marker: PhantomData })
     }
 
     /// Computes one output element.
@@ -109,11 +109,11 @@ struct ReducedBoxes<R> {
     kept: StridedAccess,
     /// Positions of the other elements relative to the first.
     reduced: StridedAccess,
-    of: PhantomData<fn() -> R>,
+    marker: PhantomData<fn() -> R>,
 }
 
 impl<R: Reduce> ReducedBoxes<R> {
-    fn of(cx: &FinalizeCx<'_>, axes: ReducedAxes, dims: &[usize]) -> Result<Self, Error> {
+    fn new(cx: &FinalizeCx<'_>, axes: ReducedAxes, dims: &[usize]) -> Result<Self, Error> {
         check_lens(cx)?;
         let through = |is_reduced: bool| {
             let all = dims.iter().zip(strides(dims)).enumerate();
@@ -121,9 +121,9 @@ impl<R: Reduce> ReducedBoxes<R> {
             let (dims, along) = own
                 .map(|(_, (&dim, stride))| (dim, stride.cast_signed()))
                 .unzip::<_, _, Vec<_>, _>();
-            StridedAccess::of(&dims, &[Steps { start: 0, along }])
+            StridedAccess::new(&dims, &[Steps { start: 0, along }])
         };
-        Ok(Self { kept: through(false), reduced: through(true), of: PhantomData })
+        Ok(Self { kept: through(false), reduced: through(true), marker: PhantomData })
     }
 
     fn item(&self, item: WorkItem, buffers: &Buffers<'_>) -> Result<(), ExecError> {

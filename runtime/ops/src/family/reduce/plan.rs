@@ -64,7 +64,7 @@ pub(super) struct Plan {
     /// Columns per block; 1 for a row.
     width: usize,
     /// Offsets of the first blocks, each of `width` outputs.
-    kept: Grid,
+    retained: Grid,
     /// Offsets of the blocks that contribute to the same outputs.
     reduced: Grid,
 }
@@ -78,13 +78,13 @@ pub(super) enum Reduced {
 
 impl Plan {
     /// Plans the reduction of a tensor of these extents along the axes in `mask`.
-    pub(super) fn of(dims: &[usize], mask: u32, axes: Reduced) -> Self {
+    pub(super) fn new(dims: &[usize], mask: u32, axes: Reduced) -> Self {
         let mut plan = Self {
             dims: [1; MAX_RANK],
             rank: 0,
             block: 1,
             width: 1,
-            kept: Grid::POINT,
+            retained: Grid::POINT,
             reduced: Grid::POINT,
         };
         for (axis, &dim) in dims.iter().enumerate().take(MAX_RANK) {
@@ -128,7 +128,7 @@ impl Plan {
         };
         let mut stride = self.block;
         for &(dim, is_reduced) in outer {
-            let grid = if is_reduced { &mut self.reduced } else { &mut self.kept };
+            let grid = if is_reduced { &mut self.reduced } else { &mut self.retained };
             grid.push(dim, stride);
             stride *= dim;
         }
@@ -141,7 +141,7 @@ impl Plan {
 
     /// Returns the elements of the output.
     pub(super) fn len(&self) -> usize {
-        self.kept.len() * self.width
+        self.retained.len() * self.width
     }
 
     /// Returns the number of input elements per output element.
@@ -158,13 +158,17 @@ impl Plan {
 
     /// Returns the reduced axis, if all reduced axes are adjacent.
     pub(super) fn axis_split(&self) -> Option<AxisSplit> {
-        let is_one = self.reduced.rank == 0 && self.kept.rank <= 1;
-        is_one.then(|| AxisSplit { outer: self.kept.len(), len: self.count(), inner: self.width })
+        let is_one = self.reduced.rank == 0 && self.retained.rank <= 1;
+        is_one.then(|| AxisSplit {
+            outer: self.retained.len(),
+            len: self.count(),
+            inner: self.width,
+        })
     }
 
     /// Returns the offsets of the elements that contribute to output `place`.
     pub(super) fn elements(&self, place: usize) -> impl Iterator<Item = usize> {
-        let first = self.kept.at(place / self.width) + place % self.width;
+        let first = self.retained.at(place / self.width) + place % self.width;
         (0..self.reduced.len()).flat_map(move |index| {
             let first = first + self.reduced.at(index);
             (first..first + self.block).step_by(self.width)
@@ -180,14 +184,14 @@ impl Plan {
         while !left.is_empty() {
             let column = place % self.width;
             let len = left.len().min(self.width - column);
-            let (part, behind) = left.split_at_mut(len);
+            let (part, after) = left.split_at_mut(len);
             part.fill(A::none());
-            let at = self.kept.at(place / self.width);
+            let at = self.retained.at(place / self.width);
             for index in 0..self.reduced.len() {
                 let block = &x[at + self.reduced.at(index)..][..self.block];
                 self.fold_block::<A, T>(block, column, part);
             }
-            (place, left) = (place + len, behind);
+            (place, left) = (place + len, after);
         }
     }
 
@@ -213,13 +217,13 @@ mod tests {
 
     /// Returns the elements of each output position, and the output extents.
     fn laid(dims: &[usize], mask: u32) -> (Vec<Vec<usize>>, Vec<usize>) {
-        let plan = Plan::of(dims, mask, Reduced::Go);
+        let plan = Plan::new(dims, mask, Reduced::Go);
         let places = (0..plan.len()).map(|place| plan.elements(place).collect()).collect();
         (places, plan.shape().to_vec())
     }
 
     #[test]
-    fn every_element_is_in_the_place_of_its_kept_axes() {
+    fn every_element_is_reduced_to_its_output() {
         assert_eq!(laid(&[2, 3], 0b10), (vec![vec![0, 1, 2], vec![3, 4, 5]], vec![2]));
         assert_eq!(laid(&[2, 3], 0b01), (vec![vec![0, 3], vec![1, 4], vec![2, 5]], vec![3]));
         assert_eq!(laid(&[2, 1, 2], 0b101), (vec![vec![0, 1, 2, 3]], vec![1]));
@@ -232,18 +236,18 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_reduced_to_something_or_to_nothing() {
+    fn empty_tensors_reduce_to_the_neutral_element_or_stay_empty() {
         assert_eq!(laid(&[2, 0, 4], 0b010), (vec![vec![]; 8], vec![2, 4]));
         assert_eq!(laid(&[2, 0, 4], 0b100), (vec![], vec![2, 0]));
         assert_eq!(laid(&[0], 0b1), (vec![vec![]], vec![]));
-        assert_eq!(Plan::of(&[2, 0], 0b11, Reduced::Stay).shape(), [1, 1]);
+        assert_eq!(Plan::new(&[2, 0], 0b11, Reduced::Stay).shape(), [1, 1]);
     }
 
     #[test]
     fn threads_take_whole_groups_or_many_columns() {
-        assert_eq!(Plan::of(&[1 << 20, 8], 0b10, Reduced::Go).grain(), GRAIN / 8);
-        assert_eq!(Plan::of(&[1000, 3, 7], 0b010, Reduced::Go).grain() % 7, 0);
-        assert_eq!(Plan::of(&[1 << 20, 4000], 0b01, Reduced::Go).grain(), COLUMNS);
-        assert_eq!(Plan::of(&[3, 0], 0b01, Reduced::Go).grain(), GRAIN);
+        assert_eq!(Plan::new(&[1 << 20, 8], 0b10, Reduced::Go).grain(), GRAIN / 8);
+        assert_eq!(Plan::new(&[1000, 3, 7], 0b010, Reduced::Go).grain() % 7, 0);
+        assert_eq!(Plan::new(&[1 << 20, 4000], 0b01, Reduced::Go).grain(), COLUMNS);
+        assert_eq!(Plan::new(&[3, 0], 0b01, Reduced::Go).grain(), GRAIN);
     }
 }

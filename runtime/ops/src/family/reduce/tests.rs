@@ -10,14 +10,14 @@ use crate::testing::{Bench, assert_near, assert_near_constant, bench, noise, ten
 pub(super) fn all<R: Reduce>(name: &str) {
     println!("{name}: a family member");
     every_set_of_axes_is_reduced::<R>();
-    large_tensors_are_shared_out::<R>();
+    large_tensors_are_divided_among_threads::<R>();
     nothing_is_reduced_as_the_member_says::<R>();
     bounded_shapes_are_those_of_the_run::<R>();
     integers_are_reduced::<R>();
     quantized_values_are_reduced_by_what_they_stand_for::<R>();
-    truths_are_reduced::<R>();
+    bools_are_reduced::<R>();
     axes_come_in_any_form::<R>();
-    a_nan_stays_wherever_it_is::<R>();
+    nan_at_any_position_gives_nan::<R>();
     edges_are_those_of_the_definition::<R>();
     integers_wrap::<R>();
 }
@@ -31,12 +31,12 @@ fn numbers<R: Reduce>(len: usize) -> Vec<f32> {
 
 /// Reduces `x` along axes by the definition.
 fn expected<R: Reduce>(dims: &[usize], axes: &[usize], x: &[f64]) -> Vec<f64> {
-    let kept: Vec<usize> = (0..dims.len()).filter(|axis| !axes.contains(axis)).collect();
-    let len = kept.iter().map(|&axis| dims[axis]).product();
+    let retained: Vec<usize> = (0..dims.len()).filter(|axis| !axes.contains(axis)).collect();
+    let len = retained.iter().map(|&axis| dims[axis]).product();
     let mut groups = vec![Vec::new(); len];
     for (i, &x) in x.iter().enumerate() {
         let at = |axis: usize| i / dims[axis + 1..].iter().product::<usize>() % dims[axis];
-        groups[kept.iter().fold(0, |group, &axis| group * dims[axis] + at(axis))].push(x);
+        groups[retained.iter().fold(0, |group, &axis| group * dims[axis] + at(axis))].push(x);
     }
     groups.iter().map(|group| R::TEST(group)).collect()
 }
@@ -71,7 +71,7 @@ fn every_set_of_axes_is_reduced<R: Reduce>() {
     assert_near(&y, &expected::<R>(&dims, &[1], &x), 2e-3);
 }
 
-fn large_tensors_are_shared_out<R: Reduce>() {
+fn large_tensors_are_divided_among_threads<R: Reduce>() {
     // Short and long rows, few and many columns, and both.
     for (dims, axes) in [
         (vec![2 * GRAIN / 3 + 1, 3], vec![1]),
@@ -143,7 +143,7 @@ fn quantized_values_are_reduced_by_what_they_stand_for<R: Reduce>() {
     assert_eq!(run.error(), "output 0 has no encoding");
 }
 
-fn truths_are_reduced<R: Reduce>() {
+fn bools_are_reduced<R: Reduce>() {
     if !R::By::SUPPORTS_BOOL {
         return;
     }
@@ -160,9 +160,10 @@ fn truths_are_reduced<R: Reduce>() {
 fn axes_come_in_any_form<R: Reduce>() {
     let x = numbers::<R>(6);
     let run = || bench(R::NAME).input(tensor(&[2, 3], &x));
-    let of = |axes: &[usize]| expected::<R>(&[2, 3], axes, &doubles(&x));
-    let near =
-        |run: Bench, axes: &[usize]| assert_near(&run.one().values::<f32>(), &of(axes), 1e-5);
+    let expected_for = |axes: &[usize]| expected::<R>(&[2, 3], axes, &doubles(&x));
+    let near = |run: Bench, axes: &[usize]| {
+        assert_near(&run.one().values::<f32>(), &expected_for(axes), 1e-5)
+    };
     near(run(), &[0, 1]);
     near(along(run(), &[]), &[0, 1]);
     near(along(run(), &[]).int("noop_with_empty_axes", 1), &[]);
@@ -177,21 +178,22 @@ fn axes_come_in_any_form<R: Reduce>() {
 }
 
 /// In f32 and f64, along short and long rows and along columns; no other output becomes NaN.
-fn a_nan_stays_wherever_it_is<R: Reduce>() {
+fn nan_at_any_position_gives_nan<R: Reduce>() {
     for (dims, axis) in [([2, 3], 1), ([2, 70], 1), ([2, 5001], 1), ([70, 2], 0), ([33, 19], 0)] {
         let x: Vec<f32> = numbers::<R>(dims[0] * dims[1]).iter().map(|x| x.abs()).collect();
-        let kept = |at: usize| if axis == 1 { at / dims[1] } else { at % dims[1] };
+        let retained = |at: usize| if axis == 1 { at / dims[1] } else { at % dims[1] };
         let run = |x: &[f32]| along(bench(R::NAME).input(tensor(&dims, x)), &[axis]);
         let plain = run(&x).one().values::<f32>();
         for at in [0, 1, dims[1], x.len() / 2, x.len() - 1] {
             let x = with(&x, at, f32::NAN);
             let y = run(&x).one().values::<f32>();
             for (i, (y, plain)) in y.iter().zip(&plain).enumerate() {
-                let found = if i == kept(at) { y.is_nan() } else { y.to_bits() == plain.to_bits() };
+                let found =
+                    if i == retained(at) { y.is_nan() } else { y.to_bits() == plain.to_bits() };
                 assert!(found, "{} with a NaN at {at} of {dims:?}: {y} at {i}", R::NAME);
             }
             let y = along(bench(R::NAME).input(tensor(&dims, &doubles(&x))), &[axis]).one();
-            let is_nan = |(i, y): (usize, f64)| y.is_nan() == (i == kept(at));
+            let is_nan = |(i, y): (usize, f64)| y.is_nan() == (i == retained(at));
             assert!(y.values::<f64>().into_iter().enumerate().all(is_nan), "{}", R::NAME);
         }
     }
@@ -203,8 +205,8 @@ fn edges_are_those_of_the_definition<R: Reduce>() {
         for copies in [1, 6, 41] {
             let x = x.repeat(copies);
             let y = along(bench(R::NAME).input(tensor(&[x.len()], &x)), &[0]).one();
-            let of = format!("{} of {x:?}", R::NAME);
-            assert_rounded(y.values::<f32>()[0], R::TEST(&doubles(&x)), 1e-5, &of);
+            let name = format!("{} of {x:?}", R::NAME);
+            assert_rounded(y.values::<f32>()[0], R::TEST(&doubles(&x)), 1e-5, &name);
         }
     }
     // Squares of such values underflow.

@@ -124,7 +124,7 @@ impl Coordinates {
 }
 
 impl Nearest {
-    fn of(self, x: f64) -> f64 {
+    fn round(self, x: f64) -> f64 {
         let (below, part) = (x.floor(), x - x.floor());
         let is_above = match self {
             Self::RoundPreferFloor => part > 0.5,
@@ -190,7 +190,7 @@ impl Sampling {
             let is_inside = (0.0..=last).contains(&x);
             *start = match self.filter {
                 _ if self.coordinates == Coordinates::TfCropAndResize && !is_inside => OUTSIDE,
-                Filter::Nearest(nearest) => nearest.of(x).clamp(0.0, last) as u32,
+                Filter::Nearest(nearest) => nearest.round(x).clamp(0.0, last) as u32,
                 Filter::Linear | Filter::Cubic(_) => {
                     self.weigh(axis, x, &mut weights[at * taps..][..taps])
                 }
@@ -214,14 +214,14 @@ impl Sampling {
                 continue;
             }
             let weight = self.filter.weight((at as f64 - x) * stretch);
-            weights[slot(at)] = weights[slot(at)].add(W::of(weight));
+            weights[slot(at)] = weights[slot(at)].add(W::from_f64(weight));
             sum += weight;
         }
         if self.excludes_outside && sum == 0.0 {
-            weights[slot(first)] = W::of(1.0);
+            weights[slot(first)] = W::from_f64(1.0);
         } else if self.excludes_outside || self.antialias {
             for weight in weights {
-                *weight = weight.div(W::of(sum));
+                *weight = weight.div(W::from_f64(sum));
             }
         }
         start as u32
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_beyond_the_edge_are_made_of_the_element_at_it() {
+    fn samples_past_the_edge_repeat_the_edge_element() {
         let (starts, weights) = table(PLAIN, &axis(2, 4));
         assert_eq!(starts, [0, 0, 0, 0]);
         assert_eq!(weights, [1.0, 0.0, 0.75, 0.25, 0.25, 0.75, 0.0, 1.0]);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_that_sees_nothing_inside_is_the_element_at_the_edge() {
+    fn samples_without_inside_neighbours_copy_the_edge() {
         let sampling = Sampling {
             coordinates: Coordinates::TfHalfPixelForNn,
             excludes_outside: true,
@@ -289,14 +289,14 @@ mod tests {
     }
 
     #[test]
-    fn halves_go_where_the_mode_says() {
+    fn ties_follow_the_nearest_mode() {
         for (nearest, expected) in [
             (Nearest::RoundPreferFloor, [-1.0, 0.0, 1.0, 1.0, 2.0]),
             (Nearest::RoundPreferCeil, [0.0, 1.0, 1.0, 2.0, 2.0]),
             (Nearest::Floor, [-1.0, 0.0, 1.0, 1.0, 1.0]),
             (Nearest::Ceil, [0.0, 1.0, 1.0, 2.0, 2.0]),
         ] {
-            let found = [-0.5, 0.5, 1.0, 1.5, 1.75].map(|x| nearest.of(x) as f32);
+            let found = [-0.5, 0.5, 1.0, 1.5, 1.75].map(|x| nearest.round(x) as f32);
             assert_near(&found, &expected, 0.0);
         }
     }
@@ -328,11 +328,15 @@ mod tests {
     }
 
     /// The sample coordinate by the formulas of ONNX's operator page, in fractions.
-    fn exact_place(of: Coordinates, [from, to, at]: [i128; 3], scale: Fraction) -> Fraction {
+    fn exact_place(
+        coordinates: Coordinates,
+        [from, to, at]: [i128; 3],
+        scale: Fraction,
+    ) -> Fraction {
         let [whole, half] = [Fraction(from, 1), Fraction(1, 2)];
         let minus = |n: i128, d: i128| Fraction(-n, d);
         let middle = Fraction(at, 1).add(half).over(scale).add(minus(1, 2));
-        match of {
+        match coordinates {
             Coordinates::HalfPixel => middle,
             Coordinates::PytorchHalfPixel if to > 1 => middle,
             Coordinates::HalfPixelSymmetric => {
@@ -368,13 +372,13 @@ mod tests {
             for nearest in
                 [Nearest::RoundPreferFloor, Nearest::RoundPreferCeil, Nearest::Floor, Nearest::Ceil]
             {
-                let of = |place: &Fraction| match nearest {
+                let round = |place: &Fraction| match nearest {
                     Nearest::RoundPreferFloor => place.add(Fraction(-1, 2)).ceil(),
                     Nearest::RoundPreferCeil => place.add(Fraction(1, 2)).floor(),
                     Nearest::Floor => place.floor(),
                     Nearest::Ceil => place.ceil(),
                 };
-                let expected = places.iter().map(|place| of(place).clamp(0, last) as u32);
+                let expected = places.iter().map(|place| round(place).clamp(0, last) as u32);
                 let filter = Filter::Nearest(nearest);
                 let found = table(Sampling { coordinates, filter, ..PLAIN }, axis).0;
                 assert_eq!(
@@ -407,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn places_by_sizes_are_exact() {
+    fn coordinates_from_sizes_are_exact() {
         for from in (1..=24).chain([32, 40, 1000]) {
             for to in (1..=24).chain([33, 40, 64, 999]) {
                 samples_are_exact(&axis(from, to), Fraction(to as i128, from as i128));
@@ -416,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn places_by_scales_are_exact() {
+    fn coordinates_from_scales_are_exact() {
         for from in (1..=24).chain([32, 38, 40, 1000]) {
             let dyadic =
                 [(1, 2), (1, 4), (3, 2), (5, 2), (2, 1), (3, 1), (3, 4), (5, 4), (1, 8), (13, 16)];

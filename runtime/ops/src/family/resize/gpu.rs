@@ -56,11 +56,11 @@ fn fill_weights(recipe: &[u64], _: &Sources<'_>, weights: &mut [f32]) -> Result<
     fill(recipe, weights, f32::from_bits)
 }
 
-fn fill<T>(recipe: &[u64], table: &mut [T], of: impl Fn(u32) -> T) -> Result<(), Error> {
+fn fill<T>(recipe: &[u64], table: &mut [T], convert: impl Fn(u32) -> T) -> Result<(), Error> {
     if recipe.len() != table.len() {
         return Err(wrong_recipe(recipe));
     }
-    table.iter_mut().zip(recipe).for_each(|(to, &bits)| *to = of(bits as u32));
+    table.iter_mut().zip(recipe).for_each(|(to, &bits)| *to = convert(bits as u32));
     Ok(())
 }
 
@@ -78,7 +78,7 @@ impl GpuKernel for ResizedGpu {
                 axes.push(GpuAxis { to: from, stride, samples: None });
                 continue;
             };
-            let beyond = || Error::new("its tables are larger than memory");
+            let beyond = || Error::new("the tables exceed the address space");
             let (first, first_weight) = (starts.len(), weights.len());
             starts.resize(first.checked_add(resized.to).ok_or_else(beyond)?, 0);
             let own = sampling.weights_len(resized).ok_or_else(beyond)?;
@@ -186,7 +186,7 @@ mod tests {
     use crate::testing::{bench, noise, tensor};
 
     #[test]
-    fn samples_are_those_of_the_cpu() {
+    fn gpu_samples_match_the_cpu() {
         let x = tensor(&[2, 3, 5, 7], &noise(210));
         let modes = [("nearest", 0), ("linear", 0), ("cubic", 0), ("linear", 1), ("cubic", 1)];
         let coordinates = ["half_pixel", "asymmetric", "align_corners", "tf_crop_and_resize"];

@@ -48,7 +48,7 @@ struct Resized<L> {
 
 impl<L: Layout> Resized<L> {
     const RULES: &'static [PortRule] = &{
-        let [x, y] = L::PORTS.of([input(0, types::ANY), output_like(0, 0)]);
+        let [x, y] = L::PORTS.apply([input(0, types::ANY), output_like(0, 0)]);
         if L::PORTS.input { [x, y] } else { [x.bounded(), y.bounded()] }
     };
 
@@ -59,7 +59,9 @@ impl<L: Layout> Resized<L> {
         if L::PORTS.input {
             // Rotating axes would reorder the sums and change their bits.
             if plan.axes[..2].iter().any(Option::is_some) {
-                return Err(Error::new("batch or channels are resized, expected rows and columns"));
+                return Err(Error::new(
+                    "batch or channels are resized, expected only rows and columns",
+                ));
             }
             plan.axes[1..].rotate_left(1);
         }
@@ -105,7 +107,7 @@ impl<L: Layout> Kernel for Resized<L> {
             let factor = from_scale / to_scale;
             recoded = Some([factor, to_zero - from_zero * factor]);
         }
-        let workspace_len = sums::workspace_len(&Grid::of(&plan, x.shape()));
+        let workspace_len = sums::workspace_len(&Grid::new(&plan, x.shape()));
         let mut kernel = Self {
             plan,
             workspace_len,
@@ -119,7 +121,7 @@ impl<L: Layout> Kernel for Resized<L> {
             if kernel.recoded.is_some() {
                 let y = cx.output(0)?;
                 return Err(Error::new(format!(
-                    "output 0 is {y}, expected the encoding of input 0, whose elements are copied"
+                    "output 0 is {y}, expected the encoding of input 0, because elements are copied"
                 )));
             }
             kernel.workspace_len = 0;
@@ -134,7 +136,7 @@ impl<L: Layout> Kernel for Resized<L> {
     }
 
     fn needs(&self, _: InputShapes<'_>) -> Result<Needs, Error> {
-        let beyond = || Error::new("the tables are larger than memory");
+        let beyond = || Error::new("the tables exceed the address space");
         let is_wide = self.is_wide();
         let mut geometry = Workspace::NONE;
         for axis in self.plan.axes.iter().flatten() {
@@ -203,7 +205,7 @@ impl<L: Layout> Resized<L> {
     fn copy_wide<T: Element, const BYTES: usize>(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, mut geometry, .. } = io;
         let dims = inputs.shape(0)?;
-        let grid = Grid::of(&self.plan, dims);
+        let grid = Grid::new(&self.plan, dims);
         let tables = self.tables::<f32>(&mut geometry)?;
         let outside = stored::<BYTES>(self.dtype, self.outside);
         let x = bytes_of(inputs.get::<T>(0)?).as_chunks::<BYTES>().0;
@@ -221,7 +223,7 @@ impl<L: Layout> Resized<L> {
     }
 
     fn sum<T: Sample>(&self, io: Io<'_>) -> Result<(), ExecError> {
-        if let Some([factor, more]) = self.recoded.map(|by| by.map(T::Wide::of)) {
+        if let Some([factor, more]) = self.recoded.map(|by| by.map(T::Wide::from_f64)) {
             return self.sum_to(io, |wide: T::Wide| T::narrow(wide.mul(factor).add(more)));
         }
         self.sum_to(io, T::narrow)
@@ -234,9 +236,9 @@ impl<L: Layout> Resized<L> {
     ) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, mut geometry, mut scratch, .. } = io;
         let dims = inputs.shape(0)?;
-        let grid = Grid::of(&self.plan, dims);
+        let grid = Grid::new(&self.plan, dims);
         let tables = self.tables::<T::Wide>(&mut geometry)?;
-        let outside = T::Wide::of(self.outside);
+        let outside = T::Wide::from_f64(self.outside);
         let x = inputs.get::<T>(0)?;
         let (rows, row_len) = (grid.rows(), grid.row_len());
         let y = &mut outputs.take::<T>(0)?[..rows * row_len];
@@ -260,7 +262,7 @@ fn stored<const BYTES: usize>(dtype: DType, value: f64) -> [u8; BYTES] {
     let mut put = |element: &[u8]| bytes.copy_from_slice(element);
     match dtype {
         DType::Bool => put(&[u8::from(value != 0.0)]),
-        dtype => of_sample!(Some(dtype), T => put(bytes_of(&[T::narrow(<T as Sample>::Wide::of(value))]))).unwrap_or(()),
+        dtype => of_sample!(Some(dtype), T => put(bytes_of(&[T::narrow(<T as Sample>::Wide::from_f64(value))]))).unwrap_or(()),
     }
     bytes
 }

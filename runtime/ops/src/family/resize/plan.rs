@@ -80,13 +80,13 @@ impl Plan {
 fn check(x: &TensorDesc, at: usize, axis: &Axis) -> Result<(), Error> {
     let wrong = |what: &str| Err(Error::new(format!("input 0 is {x}: axis {at} {what}")));
     if matches!(x.full_shape().dim(at), Some(Dim::UpTo(_))) {
-        return wrong("is to be resized, expected a fixed extent");
+        return wrong("is resized, expected a fixed extent");
     }
     if axis.from == 0 && axis.to > 0 {
         return wrong("has no elements, expected at least one to sample");
     }
     if u32::try_from(axis.from.max(axis.to)).is_err() {
-        return wrong("is longer than a table can name, expected less than 4294967296 elements");
+        return wrong("has too many elements for a table, expected fewer than 4294967296");
     }
     Ok(())
 }
@@ -133,7 +133,7 @@ fn sampling(node: &Node<'_>) -> Result<Sampling, Error> {
     let antialias = node.flag("antialias")?;
     if antialias && matches!(filter, Filter::Nearest(_)) {
         return Err(Error::new(
-            "parameter \"antialias\" is 1, expected 0 for mode \"nearest\", which has no filter",
+            "parameter \"antialias\" is 1, expected 0, because mode \"nearest\" has no filter",
         ));
     }
     let excludes_outside = node.flag("exclude_outside")?;
@@ -179,7 +179,9 @@ fn extents(node: &Node<'_>, x: &TensorDesc, which: &[usize]) -> Result<Vec<Axis>
             count_is(3, sizes.len())?;
             sized(node, &from, sizes)
         }
-        (true, true) => Err(Error::new("inputs 2 and 3 are both there, expected scales or sizes")),
+        (true, true) => {
+            Err(Error::new("inputs 2 and 3 are both present, expected either scales or sizes"))
+        }
         (false, false) => {
             Err(Error::new("inputs 2 and 3 are both missing, expected scales or sizes"))
         }
@@ -206,7 +208,7 @@ fn larger(one: Scale, other: Scale) -> Scale {
 
 /// Returns axes of these sizes, or of a common scale that the sizes bound.
 fn sized(node: &Node<'_>, from: &[usize], sizes: &[i64]) -> Result<Vec<Axis>, Error> {
-    let wrong = || Error::new(format!("input 3 is {sizes:?}, expected sizes from 0"));
+    let wrong = || Error::new(format!("input 3 is {sizes:?}, expected sizes of at least 0"));
     let sizes: Option<Vec<usize>> = sizes.iter().map(|&size| usize::try_from(size).ok()).collect();
     let sizes = sizes.ok_or_else(wrong)?;
     let scales = from

@@ -35,7 +35,7 @@ pub(super) struct Grid {
 
 impl Grid {
     /// Returns the grid of an input with these extents.
-    pub(super) fn of(plan: &Plan, dims: &[usize]) -> Self {
+    pub(super) fn new(plan: &Plan, dims: &[usize]) -> Self {
         let axis = plan.axes.iter().rposition(Option::is_some);
         let axis = axis.unwrap_or(dims.len().saturating_sub(1));
         let (mut to, mut strides) = ([1; MAX_RANK], [0; MAX_RANK]);
@@ -123,7 +123,7 @@ impl<W: Real> Iterator for Sources<'_, W> {
 
     fn next(&mut self) -> Option<(usize, W)> {
         while !self.ended {
-            let (mut offset, mut weight) = (self.offset, W::of(1.0));
+            let (mut offset, mut weight) = (self.offset, W::from_f64(1.0));
             for axis in 0..self.axes {
                 offset += self.at[axis] * self.strides[axis];
                 weight = weight.mul(self.weights[axis][self.at[axis]]);

@@ -172,28 +172,28 @@ struct Weigh<const N: usize>([f32; N]);
 
 impl Map1 for Weigh<1> {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, x: S::F) -> S::F {
+    fn apply<S: Simd>(self, s: S, x: S::F) -> S::F {
         s.mul(x, s.splat(self.0[0]))
     }
 }
 
 impl Map2 for Weigh<1> {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, y: S::F, x: S::F) -> S::F {
+    fn apply<S: Simd>(self, s: S, y: S::F, x: S::F) -> S::F {
         s.add(y, s.mul(x, s.splat(self.0[0])))
     }
 }
 
 impl Map2 for Weigh<2> {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
+    fn apply<S: Simd>(self, s: S, a: S::F, b: S::F) -> S::F {
         s.add(s.mul(a, s.splat(self.0[0])), s.mul(b, s.splat(self.0[1])))
     }
 }
 
 impl Map3 for Weigh<2> {
     #[inline(always)]
-    fn of<S: Simd>(self, s: S, y: S::F, a: S::F, b: S::F) -> S::F {
+    fn apply<S: Simd>(self, s: S, y: S::F, a: S::F, b: S::F) -> S::F {
         s.add(s.add(y, s.mul(a, s.splat(self.0[0]))), s.mul(b, s.splat(self.0[1])))
     }
 }

@@ -60,21 +60,21 @@ fn is_nan<T: Number>(a: T) -> bool {
     a != a
 }
 
-/// Wraps functions of two values of `$number` as functions of their bits, using `$of` and `$bits_of`.
+/// Wraps functions of two values of `$number` as functions of their bits, using `$from_bits` and `$to_bits`.
 macro_rules! of_bits {
-    ($reduction:expr, $variant:ident, $of:expr, $bits_of:expr) => {
+    ($reduction:expr, $variant:ident, $from_bits:expr, $to_bits:expr) => {
         Combine::$variant(match $reduction {
-            Reduction::Add => |a, b| $bits_of(Number::add($of(a), $of(b))),
-            Reduction::Mul => |a, b| $bits_of(Number::mul($of(a), $of(b))),
-            Reduction::Max => |a, b| $bits_of(larger($of(a), $of(b))),
-            Reduction::Min => |a, b| $bits_of(smaller($of(a), $of(b))),
+            Reduction::Add => |a, b| $to_bits(Number::add($from_bits(a), $from_bits(b))),
+            Reduction::Mul => |a, b| $to_bits(Number::mul($from_bits(a), $from_bits(b))),
+            Reduction::Max => |a, b| $to_bits(larger($from_bits(a), $from_bits(b))),
+            Reduction::Min => |a, b| $to_bits(smaller($from_bits(a), $from_bits(b))),
         })
     };
 }
 
 impl Combine {
     /// Reads the parameter `reduction`, if the operator has it.
-    pub(crate) fn of(node: &Node<'_>) -> Result<Self, Error> {
+    pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
         if !node.has_param("reduction") {
             return Ok(Self::Replace);
         }

@@ -15,7 +15,7 @@ pub(crate) trait ScatterAlong: Send + Sync + 'static {
 /// The targets of the updates of operator `S`.
 pub(crate) struct Elements<S> {
     axis: usize,
-    of: PhantomData<fn() -> S>,
+    marker: PhantomData<fn() -> S>,
 }
 
 impl<S: ScatterAlong> Scatter for Elements<S> {
@@ -28,7 +28,7 @@ impl<S: ScatterAlong> Scatter for Elements<S> {
         if updates.shape() != indices.shape() {
             return Err(Error::new(format!("input 2 is {updates}, input 1 is {indices}")));
         }
-        Ok(Self { axis, of: PhantomData })
+        Ok(Self { axis, marker: PhantomData })
     }
 
     fn scatter<B: Width>(
@@ -43,7 +43,7 @@ impl<S: ScatterAlong> Scatter for Elements<S> {
         if inputs.shape(2)? != dims {
             return Err(ExecError::bad_value(updates.len() as i64, indices.len()));
         }
-        let along = Along::of(self.axis, data_dims, dims)?;
+        let along = Along::new(self.axis, data_dims, dims)?;
         let function = B::function(combine);
         let rows = |rows: std::ops::Range<usize>, first: usize, y: &mut [B]| {
             for row in rows {

@@ -16,7 +16,7 @@ use crate::family::partition::GRAIN;
 
 /// Defines the operator of the extreme `E`.
 pub(crate) const fn extreme<E: Extreme>() -> Def {
-    let def = Def::of::<Described<E>>(Described::<E>::KERNELS);
+    let def = Def::new::<Described<E>>(Described::<E>::KERNELS);
     #[cfg(test)]
     let def = def.tested(tests::all::<E>);
     def
@@ -62,7 +62,7 @@ struct Sought<E> {
     keeps_axis: bool,
     order: Order,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-    of: PhantomData<fn() -> E>,
+    convert: PhantomData<fn() -> E>,
 }
 
 /// The direction of the search; on ties the first element found wins.
@@ -88,7 +88,7 @@ impl<E: Extreme> Kernel for Sought<E> {
         }
         let order = if cx.flag("select_last_index")? { Order::Backward } else { Order::Forward };
         let run = of_any!(x.dtype(), T => Self::execute_of::<T>)?;
-        Ok(Self { axis, keeps_axis: cx.flag("keepdims")?, order, run, of: PhantomData })
+        Ok(Self { axis, keeps_axis: cx.flag("keepdims")?, order, run, convert: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -111,8 +111,8 @@ impl<E: Extreme> Sought<E> {
         })?;
         let mut extents = [1; MAX_RANK];
         let gone = usize::from(!self.keeps_axis);
-        let kept = dims.iter().enumerate().filter(|(axis, _)| *axis != self.axis);
-        for (axis, &dim) in kept {
+        let remaining = dims.iter().enumerate().filter(|(axis, _)| *axis != self.axis);
+        for (axis, &dim) in remaining {
             extents[axis - if axis > self.axis { gone } else { 0 }] = dim;
         }
         io.outputs.set_shape(0, &extents[..dims.len() - gone])
@@ -128,7 +128,7 @@ impl<E: Extreme> Sought<E> {
         let (mut place, mut left) = (first, y);
         while !left.is_empty() {
             let (block, column) = (place / inner, place % inner);
-            let (part, behind) = left.split_at_mut(left.len().min(inner - column).min(COLUMNS));
+            let (part, after) = left.split_at_mut(left.len().min(inner - column).min(COLUMNS));
             let columns = &x[block * len * inner + column..];
             let mut found = [0; COLUMNS];
             if part.len() == COLUMNS {
@@ -139,7 +139,7 @@ impl<E: Extreme> Sought<E> {
                 }
             }
             part.iter_mut().zip(found).for_each(|(y, at)| *y = i64::from(at));
-            (place, left) = (place + part.len(), behind);
+            (place, left) = (place + part.len(), after);
         }
     }
 
@@ -205,8 +205,8 @@ mod tests {
         positions_are_along_any_axis::<E>();
         the_first_or_the_last_of_equal_ones_is_found::<E>();
         every_type_has_an_order::<E>();
-        a_nan_is_found::<E>();
-        bounded_extents_are_those_of_the_run::<E>();
+        nan_is_selected::<E>();
+        bounded_extents_are_read_in_the_run::<E>();
         an_empty_axis_is_refused::<E>();
     }
 
@@ -261,26 +261,26 @@ mod tests {
     }
 
     fn every_type_has_an_order<E: Extreme>() {
-        fn check<E: Extreme, T: Element>(of: impl Fn(f64) -> T) {
+        fn check<E: Extreme, T: Element>(convert: impl Fn(f64) -> T) {
             let x: Vec<f64> = (0..40).map(|i| f64::from(i * 7 % 40)).collect();
-            let elements: Vec<T> = x.iter().map(|&x| of(x)).collect();
+            let elements: Vec<T> = x.iter().map(|&x| convert(x)).collect();
             let y = bench(E::NAME).input(tensor(&[40], &elements)).one().values::<i64>();
             assert_eq!(y, [(E::TEST)(&x) as i64], "{}", T::DTYPE);
         }
         check::<E, _>(|x| x);
         check::<E, _>(|x| F16::from_f32(x as f32));
         check::<E, _>(|x| udo_api::Bf16::from_f32(x as f32));
-        check::<E, _>(|x| i8::of(x - 20.0));
-        check::<E, _>(|x| i16::of(x - 20.0));
-        check::<E, _>(|x| i32::of(x - 20.0));
-        check::<E, _>(|x| i64::of(x - 20.0));
-        check::<E, _>(u8::of);
-        check::<E, _>(u16::of);
-        check::<E, _>(u32::of);
-        check::<E, _>(u64::of);
+        check::<E, _>(|x| i8::from_f64(x - 20.0));
+        check::<E, _>(|x| i16::from_f64(x - 20.0));
+        check::<E, _>(|x| i32::from_f64(x - 20.0));
+        check::<E, _>(|x| i64::from_f64(x - 20.0));
+        check::<E, _>(u8::from_f64);
+        check::<E, _>(u16::from_f64);
+        check::<E, _>(u32::from_f64);
+        check::<E, _>(u64::from_f64);
     }
 
-    fn a_nan_is_found<E: Extreme>() {
+    fn nan_is_selected<E: Extreme>() {
         for (len, at) in [(3, 1), (40, 0), (40, 17), (40, 39)] {
             let mut x = noise(len);
             x[at] = f32::NAN;
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    fn bounded_extents_are_those_of_the_run<E: Extreme>() {
+    fn bounded_extents_are_read_in_the_run<E: Extreme>() {
         let x = tensor(&[2, 3], &[3u8, 1, 2, 0, 5, 4]).bounded(&[Dim::UpTo(4), Dim::Fixed(3)]);
         let y = bench(E::NAME).input(x).int("axis", 1).int("keepdims", 0).one();
         let expected = [(E::TEST)(&[3.0, 1.0, 2.0]) as i64, (E::TEST)(&[0.0, 5.0, 4.0]) as i64];

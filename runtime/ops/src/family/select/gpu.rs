@@ -41,7 +41,7 @@ pub(super) struct ExtremeGpu<E> {
     is_last: bool,
     options: String,
     item: Item<Self>,
-    of: PhantomData<fn() -> E>,
+    marker: PhantomData<fn() -> E>,
 }
 
 impl<E: Extreme> ExtremeGpu<E> {
@@ -79,7 +79,7 @@ impl<E: Extreme> GpuKernel for ExtremeGpu<E> {
         }
         let item = of_ranked!(x.dtype(), T => Self::item::<T> as Item<Self>)?;
         let (is_last, options) = (cx.flag("select_last_index")?, elements(x.dtype()));
-        Ok(Self { split, is_last, options, item, of: PhantomData })
+        Ok(Self { split, is_last, options, item, marker: PhantomData })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {

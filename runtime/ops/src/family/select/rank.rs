@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_in_the_order_of_elements() {
+    fn ranks_have_the_order_of_elements() {
         in_order(&[i64::MIN, -1, 0, 1, i64::MAX]);
         in_order(&[i8::MIN, -1, 0, 1, i8::MAX]);
         in_order(&[0u16, 1, u16::MAX]);
@@ -149,13 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn a_nan_is_less_where_the_least_is_sought() {
+    fn nan_is_the_smallest_for_minima() {
         assert!(f32::NAN.below(f32::NEG_INFINITY) && !1f64.below(f64::NAN) && 1f64.below(2.0));
         assert!(!f32::NAN.below(f32::NAN) && F16::from_f32(f32::NAN).below(F16::from_f32(-1.0)));
     }
 
     #[test]
-    fn the_least_come_in_order() {
+    fn the_smallest_are_sorted() {
         let mut entries = [5, 2, 9, 1, 7];
         assert_eq!(least(&mut entries, 3), [1, 2, 5]);
         assert!(least(&mut entries, 0).is_empty());

@@ -55,8 +55,8 @@ impl Rule {
         let (mut left, mut found, mut step) = (&mut entries[..count], 0, self.most.max(64));
         // The first few boxes usually suffice, so only as many as needed are sorted.
         while !left.is_empty() && found < self.most {
-            let taken = step.min(left.len());
-            for entry in least(left, taken) {
+            let batch = step.min(left.len());
+            for entry in least(left, batch) {
                 let candidate = &boxes[*entry as u32 as usize];
                 let apart = |row: &[i64; 3]| {
                     !overlap_more(&boxes[row[2] as usize], candidate, self.most_overlap)
@@ -66,7 +66,7 @@ impl Rule {
                     found += 1;
                 }
             }
-            left = left.split_at_mut(taken).1;
+            left = left.split_at_mut(batch).1;
             step *= 2;
         }
         found

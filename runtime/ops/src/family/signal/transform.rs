@@ -55,7 +55,7 @@ enum Plan {
 }
 
 impl Plan {
-    fn of(len: usize, is_real: bool) -> Option<Self> {
+    fn new(len: usize, is_real: bool) -> Option<Self> {
         if is_real { RealFft::new(len).map(Self::Real) } else { Fft::new(len).map(Self::Complex) }
     }
 
@@ -94,13 +94,13 @@ pub(crate) struct Transform<T> {
 
 impl<T: Lane + Element> Transform<T> {
     /// Prepares a transform of at most `count` lines.
-    pub(crate) fn of(
+    pub(crate) fn new(
         cx: &FinalizeCx<'_>,
         spec: TransformSpec,
         count: usize,
     ) -> Result<Self, Error> {
         let is_real = spec.parts == 1 && !spec.is_inverse;
-        let plan = Plan::of(spec.len, is_real).ok_or_else(|| {
+        let plan = Plan::new(spec.len, is_real).ok_or_else(|| {
             Error::new(format!("a transform of {} elements is beyond memory", spec.len))
         })?;
         let recipe = [spec.len as u64, is_real.into()];
@@ -153,7 +153,7 @@ impl<T: Lane + Element> Transform<T> {
 
 fn fill_table<T: Lane>(recipe: &[u64], _: &Sources<'_>, table: &mut [T]) -> Result<(), Error> {
     let plan = match *recipe {
-        [len, is_real] => usize::try_from(len).ok().and_then(|len| Plan::of(len, is_real == 1)),
+        [len, is_real] => usize::try_from(len).ok().and_then(|len| Plan::new(len, is_real == 1)),
         _ => None,
     };
     match plan.ok_or_else(|| crate::number::wrong_recipe(recipe))? {
@@ -217,13 +217,13 @@ impl<T: Lane + Element> Group<'_, T> {
             // and odd ones imaginary parts, which is their order in memory.
             let known = self.line.len.min(len).min(self.line.window.map_or(len, <[T]>::len));
             let x = self.line.x[start..].iter().step_by(self.line.step).take(known);
-            let (given, rest) = data[..len].split_at_mut(known);
+            let (input_part, rest) = data[..len].split_at_mut(known);
             match self.line.window {
                 Some(window) => {
-                    let of = |((to, &x), &w): ((&mut [T; L], &T), &T)| to[lane] = x * w;
-                    given.iter_mut().zip(x).zip(window).for_each(of);
+                    let multiply = |((to, &x), &w): ((&mut [T; L], &T), &T)| to[lane] = x * w;
+                    input_part.iter_mut().zip(x).zip(window).for_each(multiply);
                 }
-                None => given.iter_mut().zip(x).for_each(|(to, &x)| to[lane] = x),
+                None => input_part.iter_mut().zip(x).for_each(|(to, &x)| to[lane] = x),
             }
             return rest.iter_mut().for_each(|to| to[lane] = T::default());
         }

@@ -22,7 +22,7 @@ pub(crate) trait Window: Send + Sync + 'static {
 
 /// Defines the operator of the window `W`.
 pub(crate) const fn window<W: Window>() -> Def {
-    let def = Def::of::<Described<W>>(Described::<W>::KERNELS);
+    let def = Def::new::<Described<W>>(Described::<W>::KERNELS);
     #[cfg(test)]
     let def = def.tested(tests::all::<W>);
     def
@@ -36,7 +36,7 @@ pub(crate) const OUTPUT_TYPE: Param =
 pub(crate) fn output_type(node: &Node<'_>) -> Result<DType, Error> {
     let code = node.int("output_datatype")?;
     DType::from_onnx(code).filter(|dtype| types::NUMBERS.has(*dtype)).ok_or_else(|| {
-        Error::new(format!("parameter \"output_datatype\" is {code}, which is no type of numbers"))
+        Error::new(format!("parameter \"output_datatype\" is {code}, which is not a numeric type"))
     })
 }
 
@@ -74,13 +74,13 @@ impl<W: Window> Op for Described<W> {
 struct Weights<W> {
     is_periodic: bool,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-    of: PhantomData<fn() -> W>,
+    marker: PhantomData<fn() -> W>,
 }
 
 impl<W: Window> Kernel for Weights<W> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let run = of_any!(cx.output(0)?.dtype(), T => Self::execute_of::<T>)?;
-        Ok(Self { is_periodic: cx.flag("periodic")?, run, of: PhantomData })
+        Ok(Self { is_periodic: cx.flag("periodic")?, run, marker: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::testing::{Bench, assert_near, bench, tensor};
 
-    fn of<W: Window>(size: i64) -> Bench {
+    fn bench_with<W: Window>(size: i64) -> Bench {
         bench(W::NAME).constant(tensor(&[], &[size]))
     }
 
@@ -119,21 +119,21 @@ mod tests {
             let weights = |period: i64| -> Vec<f64> {
                 (0..size).map(|at| W::weight(TAU * at as f64 / period as f64)).collect()
             };
-            assert_near(&of::<W>(size).one().values::<f32>(), &weights(size), 1e-7);
-            let y = of::<W>(size).int("periodic", 0).int("output_datatype", 11).one();
+            assert_near(&bench_with::<W>(size).one().values::<f32>(), &weights(size), 1e-7);
+            let y = bench_with::<W>(size).int("periodic", 0).int("output_datatype", 11).one();
             if size > 2 {
                 assert_near(&y.values::<f64>(), &weights(size - 1), 1e-15);
-                let halves = of::<W>(size).int("output_datatype", 10).one().values::<F16>();
+                let halves = bench_with::<W>(size).int("output_datatype", 10).one().values::<F16>();
                 let halves: Vec<f32> = halves.into_iter().map(F16::to_f32).collect();
                 assert_near(&halves, &weights(size), 1e-3);
             }
         }
-        let y = of::<W>(1).int("periodic", 0).one().values::<f32>();
+        let y = bench_with::<W>(1).int("periodic", 0).one().values::<f32>();
         assert_near(&y, &[1.0], 1e-6);
-        assert_eq!(of::<W>(0).int("output_datatype", 7).one().dims(), [0]);
-        assert_eq!(of::<W>(-1).error(), "input 0, the length, is -1, expected at least 0");
-        let error = of::<W>(1).int("output_datatype", 8).error();
-        assert_eq!(error, "parameter \"output_datatype\" is 8, which is no type of numbers");
+        assert_eq!(bench_with::<W>(0).int("output_datatype", 7).one().dims(), [0]);
+        assert_eq!(bench_with::<W>(-1).error(), "input 0, the length, is -1, expected at least 0");
+        let error = bench_with::<W>(1).int("output_datatype", 8).error();
+        assert_eq!(error, "parameter \"output_datatype\" is 8, which is not a numeric type");
         let error = bench(W::NAME).input(tensor(&[], &[4i32])).error();
         assert_eq!(error, "input 0, the length, is not known before the run");
     }

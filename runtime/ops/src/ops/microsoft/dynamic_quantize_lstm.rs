@@ -32,7 +32,7 @@ mod tests {
     }
 
     impl Weights {
-        fn of(depth: usize, per_column: bool) -> Self {
+        fn new(depth: usize, per_column: bool) -> Self {
             let count = if per_column { 2 * SUMS } else { 2 };
             Self {
                 values: (0..2 * depth * SUMS).map(|i| (i * 67 % 256) as u8).collect(),
@@ -116,11 +116,11 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_those_of_rounded_numbers() {
+    fn sums_match_rounded_values() {
         let all = noise(STEPS * BATCH * WIDTH + 4 * SUMS);
         let (x, bias) = all.split_at(STEPS * BATCH * WIDTH);
         for per_column in [false, true] {
-            let (w, r) = (Weights::of(WIDTH, per_column), Weights::of(HIDDEN, per_column));
+            let (w, r) = (Weights::new(WIDTH, per_column), Weights::new(HIDDEN, per_column));
             let expected = naive(x, bias, &w, &r);
             for (signed, constant) in [(false, false), (false, true), (true, false), (true, true)] {
                 let y = node(x, bias, [&w, &r], signed, constant).all();
@@ -131,10 +131,10 @@ mod tests {
     }
 
     #[test]
-    fn encodings_that_fit_no_direction_are_refused() {
+    fn invalid_scales_and_zero_points_are_refused() {
         let all = noise(STEPS * BATCH * WIDTH + 4 * SUMS);
         let (x, bias) = all.split_at(STEPS * BATCH * WIDTH);
-        let (w, r) = (Weights::of(WIDTH, true), Weights::of(HIDDEN, false));
+        let (w, r) = (Weights::new(WIDTH, true), Weights::new(HIDDEN, false));
         let run = bench("com.microsoft:DynamicQuantizeLSTM");
         let run = w.values(run.input(tensor(&[STEPS, BATCH, WIDTH], x)), WIDTH, false, true);
         let run = r.values(run, HIDDEN, false, true).input(tensor(&[2, 2 * SUMS], bias));

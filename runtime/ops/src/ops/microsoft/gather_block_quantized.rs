@@ -10,7 +10,7 @@ use crate::family::argument::count;
 use crate::family::movement::Indices;
 use crate::family::partition::row_grain;
 
-pub(crate) const DEF: Def = Def::of::<GatherBlockQuantized>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<GatherBlockQuantized>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Gathered>("GatherBlockQuantized", Core::CPU)
     .ports(&[
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_what_their_values_stand_for() {
+    fn gathered_rows_are_dequantized() {
         let scales = tensor(&[2, 2], &[1f32, 2.0, 0.5, 4.0]);
         let run = bench_with(4, 2, &[0x98, 0x7a, 0xf0, 0x21]).input(tensor(&[3], &[1i64, -2, 2]));
         let run = run.input(scales);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn mismatched_inputs_are_refused() {
         let run = |bits| bench_with(bits, 2, &[0; 4]).input(tensor(&[1], &[0i64]));
         let scales = |blocks: usize| tensor(&[2, blocks], &vec![0f32; 2 * blocks]);
         assert_eq!(run(2).input(scales(2)).error(), "parameter \"bits\" is 2, expected 4 or 8");

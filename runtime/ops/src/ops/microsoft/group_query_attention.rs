@@ -5,7 +5,7 @@ use udo_api::{DType, Error, InferCx, Op, OpSchema, Param, Port, Value, types};
 use crate::Def;
 use crate::family::attention::{GROUPED, GroupedShapes};
 
-pub(crate) const DEF: Def = Def::of::<GroupQueryAttention>(GROUPED);
+pub(crate) const DEF: Def = Def::new::<GroupQueryAttention>(GROUPED);
 
 struct GroupQueryAttention;
 
@@ -55,7 +55,7 @@ impl Op for GroupQueryAttention {
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let (query, GroupedShapes { rows, cache }) = (cx.input(0)?, GroupedShapes::of(cx)?);
+        let (query, GroupedShapes { rows, cache }) = (cx.input(0)?, GroupedShapes::infer(cx)?);
         cx.set_output(0, query.with_shape(rows))?;
         (1..cx.output_count()).try_for_each(|port| cx.set_output(port, query.with_shape(cache)))
     }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_give_what_a_prompt_gives() {
+    fn single_steps_match_a_prompt() {
         for (window, softcap) in [(-1, 0.0), (3, 0.0), (-1, 0.5)] {
             let with =
                 |run: Bench| shared(run).int("local_window_size", window).float("softcap", softcap);
@@ -112,9 +112,9 @@ mod tests {
             let mut caches = None;
             let mut rows = Vec::new();
             for places in [0..4, 4..7, 7..8, 8..9] {
-                let made = with(bench_with(places, caches.take())).all();
-                rows.extend(made[0].values::<f32>());
-                let [_, keys, values] = <[Tensor; 3]>::try_from(made).ok().unwrap();
+                let outputs = with(bench_with(places, caches.take())).all();
+                rows.extend(outputs[0].values::<f32>());
+                let [_, keys, values] = <[Tensor; 3]>::try_from(outputs).ok().unwrap();
                 caches = Some([keys, values]);
             }
             let expected =
@@ -127,33 +127,36 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_with_room_is_written_behind_what_it_has() {
-        let room = |x: &[f32]| tensor(&[1, 1, 6, SIZE], x);
+    fn new_keys_are_appended_to_a_larger_cache() {
+        let cache = |x: &[f32]| tensor(&[1, 1, 6, SIZE], x);
         let past: Vec<f32> = noise(6 * SIZE);
-        let made = shared(bench_with(3..5, Some([room(&past), room(&past)]))).all();
-        assert_eq!(made[1].dims(), [1, 1, 6, SIZE]);
-        let values = made[2].values::<f32>();
+        let outputs = shared(bench_with(3..5, Some([cache(&past), cache(&past)]))).all();
+        assert_eq!(outputs[1].dims(), [1, 1, 6, SIZE]);
+        let values = outputs[2].values::<f32>();
         assert_eq!(values[..3 * SIZE], past[..3 * SIZE]);
         assert_eq!(values[5 * SIZE..], [0.0; SIZE]);
     }
 
     #[test]
-    fn how_many_keys_there_are_may_be_said_in_the_run() {
-        let room = || tensor(&[1, 1, 6, SIZE], &noise(6 * SIZE));
-        for (places, past) in [(0..5, None), (3..5, Some([room(), room()]))] {
+    fn key_counts_may_be_computed_in_the_run() {
+        let cache = || tensor(&[1, 1, 6, SIZE], &noise(6 * SIZE));
+        for (places, past) in [(0..5, None), (3..5, Some([cache(), cache()]))] {
             let run = |total: fn(Bench, Tensor) -> Bench| {
                 shared(given_with(places.clone(), past.clone(), total)).all()
             };
-            for (known, said) in run(Bench::constant).iter().zip(run(Bench::input)) {
-                assert_eq!((known.dims(), known.values::<f32>()), (said.dims(), said.values()));
+            for (known, computed) in run(Bench::constant).iter().zip(run(Bench::input)) {
+                assert_eq!(
+                    (known.dims(), known.values::<f32>()),
+                    (computed.dims(), computed.values())
+                );
             }
         }
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn mismatched_inputs_are_refused() {
         let error = bench_with(0..3, None).int("kv_num_heads", 4).error();
-        assert_eq!(error, "2 heads of queries are no multiple of 4 heads of keys");
+        assert_eq!(error, "2 query heads are not a multiple of 4 heads of keys");
         let error = shared(bench_with(0..3, None)).int("qk_output", 1).error();
         assert_eq!(error, "parameter \"qk_output\" is 1, which asks for scores, expected 0");
         let cache = || tensor(&[1, 1, 1, SIZE], &[0f32; SIZE]);

@@ -6,7 +6,7 @@ use udo_api::{
     Workspace, input, input_like, output_like, types,
 };
 use udo_simd::gemm_blocks::{
-    Blocks, LEAST_BLOCK, Width, Zeros, arrange, is_arranged, multiply, numbers,
+    Blocks, LEAST_BLOCK, Width, Zeros, arrange, dequantize_columns, is_arranged, multiply,
 };
 use udo_simd::gemm_f32::{Epilogue, Layout, gemm, pack_b, packed_len};
 
@@ -15,7 +15,7 @@ use crate::family::argument::count;
 use crate::family::partition;
 use crate::number::wrong_recipe;
 
-pub(crate) const DEF: Def = Def::of::<MatMulNBits>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<MatMulNBits>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Product>("MatMulNBits", Core::CPU).ports(&[
     input(0, types::F32),
@@ -104,7 +104,7 @@ impl Sizes {
             return Err(Error::new(format!("parameter \"block_size\" is {block}, {expected}")));
         }
         if node.flag("weight_prepacked")? {
-            let expected = "expected values in the order of ONNX Runtime's document";
+            let expected = "expected 0: only the documented order of values is supported";
             return Err(Error::new(format!("parameter \"weight_prepacked\" is 1, {expected}")));
         }
         if node.has_input(GROUPS) {
@@ -159,13 +159,13 @@ impl Sizes {
     ) -> Result<Blocks<'a>, ExecError> {
         let &Self { columns, bits, block, blocks, .. } = self;
         let zeros = if let Some(zeros) = zeros {
-            Zeros::Values(zeros)
+            Zeros::Quantized(zeros)
         } else if !inputs.has(ZERO_POINTS) {
             Zeros::Same((1u8 << (bits - 1)).into())
         } else if inputs.dtype(ZERO_POINTS)? == DType::U8 {
-            Zeros::Values(inputs.get::<u8>(ZERO_POINTS)?)
+            Zeros::Quantized(inputs.get::<u8>(ZERO_POINTS)?)
         } else {
-            Zeros::Numbers(inputs.get::<f32>(ZERO_POINTS)?)
+            Zeros::Floats(inputs.get::<f32>(ZERO_POINTS)?)
         };
         let values = if let Some(values) = values { values } else { inputs.get::<u8>(B)? };
         let (width, scales) =
@@ -187,7 +187,7 @@ struct Widened {
 }
 
 impl Widened {
-    fn of(
+    fn new(
         cx: &FinalizeCx<'_>,
         port: usize,
         rows: usize,
@@ -275,10 +275,10 @@ impl Kernel for Product {
             let Sizes { block, blocks, .. } = sizes;
             let values = columns.saturating_mul(blocks);
             let row = sizes.bytes(block);
-            widened[0] = Some(Widened::of(cx, B, values, [row, 2 * row])?);
+            widened[0] = Some(Widened::new(cx, B, values, [row, 2 * row])?);
             if cx.has_input(ZERO_POINTS) && cx.input(ZERO_POINTS)?.dtype() == Some(DType::U8) {
                 let row = [sizes.bytes(blocks), blocks.div_ceil(2)];
-                widened[1] = Some(Widened::of(cx, ZERO_POINTS, columns, row)?);
+                widened[1] = Some(Widened::new(cx, ZERO_POINTS, columns, row)?);
             }
         }
         Ok(Self { sizes, part, tile, widened })
@@ -372,7 +372,7 @@ impl Product {
         let (wide, packed) = own.split_at_mut(self.tile * depth);
         for from in (0..width).step_by(self.tile) {
             let count = self.tile.min(width - from);
-            numbers(b, first + from..first + from + count, wide);
+            dequantize_columns(b, first + from..first + from + count, wide);
             pack_b(wide, depth, Layout::Transposed, depth, count, packed);
             let y = &mut y[from..];
             gemm(a, depth, rows, depth, packed, count, y, width, &Epilogue::default());
@@ -404,8 +404,8 @@ mod tests {
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Zeros {
         None,
-        Values,
-        Numbers,
+        Quantized,
+        Floats,
     }
 
     const CASE: Case = Case {
@@ -420,25 +420,25 @@ mod tests {
 
     const CASES: &[Case] = &[
         CASE,
-        Case { rows: 3, zeros: Zeros::Values, has_bias: true, ..CASE },
-        Case { rows: 20, depth: 100, columns: 70, zeros: Zeros::Numbers, has_bias: true, ..CASE },
-        Case { bits: 8, depth: 96, block: 16, zeros: Zeros::Values, ..CASE },
+        Case { rows: 3, zeros: Zeros::Quantized, has_bias: true, ..CASE },
+        Case { rows: 20, depth: 100, columns: 70, zeros: Zeros::Floats, has_bias: true, ..CASE },
+        Case { bits: 8, depth: 96, block: 16, zeros: Zeros::Quantized, ..CASE },
         Case { bits: 8, rows: 33, columns: 130, ..CASE },
         Case { rows: 2, depth: 33, columns: 1, block: 16, ..CASE },
         Case { rows: 0, ..CASE },
-        Case { rows: 5, depth: 700, columns: 300, block: 128, zeros: Zeros::Values, ..CASE },
+        Case { rows: 5, depth: 700, columns: 300, block: 128, zeros: Zeros::Quantized, ..CASE },
         Case { bits: 2, ..CASE },
         Case {
             bits: 2,
             rows: 3,
             depth: 90,
             block: 16,
-            zeros: Zeros::Values,
+            zeros: Zeros::Quantized,
             has_bias: true,
             ..CASE
         },
-        Case { bits: 2, rows: 20, depth: 300, zeros: Zeros::Values, ..CASE },
-        Case { bits: 2, rows: 2, zeros: Zeros::Numbers, ..CASE },
+        Case { bits: 2, rows: 20, depth: 300, zeros: Zeros::Quantized, ..CASE },
+        Case { bits: 2, rows: 2, zeros: Zeros::Floats, ..CASE },
     ];
 
     fn bytes(len: usize) -> Vec<u8> {
@@ -471,8 +471,8 @@ mod tests {
             let row = (self.blocks() * bits).div_ceil(8);
             let run = match self.zeros {
                 Zeros::None => run.absent(),
-                Zeros::Values => bytes_are(run, tensor(&[columns * row], &bytes(columns * row))),
-                Zeros::Numbers => run.constant(tensor(&[columns * self.blocks()], &zeros)),
+                Zeros::Quantized => bytes_are(run, tensor(&[columns * row], &bytes(columns * row))),
+                Zeros::Floats => run.constant(tensor(&[columns * self.blocks()], &zeros)),
             };
             let run = run.absent();
             let run = if self.has_bias { run.constant(tensor(&[columns], &bias)) } else { run };
@@ -496,8 +496,8 @@ mod tests {
                 let own = column * blocks + k / block;
                 let zero = match self.zeros {
                     Zeros::None => f64::from(1 << (bits - 1)),
-                    Zeros::Values => part(&packed_zeros[column * row..], k / block),
-                    Zeros::Numbers => f64::from(zeros[own]),
+                    Zeros::Quantized => part(&packed_zeros[column * row..], k / block),
+                    Zeros::Floats => f64::from(zeros[own]),
                 };
                 (part(&values[own * blob..], k % block) - zero) * f64::from(scales[own])
             };
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn products_are_those_of_what_values_stand_for() {
+    fn products_match_dequantized_values() {
         for case in CASES {
             println!("{case:?}");
             let y = if case.rows > 12 {
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn mismatched_inputs_are_refused() {
         let run = |x: Tensor, values: usize, scales: usize| {
             let run = bench("com.microsoft:MatMulNBits").input(x);
             let run = run.constant(tensor(&[values], &vec![0u8; values]));

@@ -1,6 +1,6 @@
 //! The sum of two quantized tensors, with broadcasting.
 
-use udo_simd::rows::Meeting;
+use udo_simd::rows::Arithmetic;
 
 use crate::Def;
 use crate::family::quantized::{QuantizedBinary, quantized_binary};
@@ -11,5 +11,5 @@ struct QLinearAdd;
 
 impl QuantizedBinary for QLinearAdd {
     const NAME: &'static str = "QLinearAdd";
-    const MEETING: Meeting = Meeting::Sum;
+    const ARITHMETIC: Arithmetic = Arithmetic::Sum;
 }

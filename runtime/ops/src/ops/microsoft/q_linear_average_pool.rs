@@ -36,7 +36,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn padding_counts_where_it_is_said_to() {
+    fn padding_is_counted_if_requested() {
         for (count, expected) in [(0, [10i8, 25, 40]), (1, [5, 25, 20])] {
             let run = bench("com.microsoft:QLinearAveragePool");
             let run = run.input(tensor(&[1, 1, 4], &[10i8, 20, 30, 40]));

@@ -12,7 +12,7 @@ use crate::family::elementwise::tabulate;
 use crate::family::partition::row_grain;
 use crate::family::quantized::{EncodingPorts, VALUES, fixed_point};
 
-pub(crate) const DEF: Def = Def::of::<QLinearConcat>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<QLinearConcat>(KERNELS);
 
 const KERNELS: &[KernelDef] =
     &fixed_point(KernelDef::new::<Parts>("QLinearConcat", Core::CPU).ports(&[output(0, VALUES)]));
@@ -112,7 +112,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn parts_are_brought_to_one_scale() {
+    fn inputs_are_requantized_to_the_output_scale() {
         let scale = |scale: f32| tensor(&[], &[scale]);
         let run = || {
             let run = bench("com.microsoft:QLinearConcat").threads(2).input(scale(0.5));

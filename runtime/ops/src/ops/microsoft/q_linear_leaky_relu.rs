@@ -11,7 +11,7 @@ impl QuantizedUnary for QLinearLeakyRelu {
     const NAME: &'static str = "QLinearLeakyRelu";
     const ALPHA: Option<f64> = Some(0.01);
 
-    fn of(x: f32, alpha: f32) -> f32 {
+    fn apply(x: f32, alpha: f32) -> f32 {
         if x < 0.0 { alpha * x } else { x }
     }
 }

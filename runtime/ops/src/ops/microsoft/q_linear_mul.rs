@@ -1,6 +1,6 @@
 //! The product of two quantized tensors, with broadcasting.
 
-use udo_simd::rows::Meeting;
+use udo_simd::rows::Arithmetic;
 
 use crate::Def;
 use crate::family::quantized::{QuantizedBinary, quantized_binary};
@@ -11,5 +11,5 @@ struct QLinearMul;
 
 impl QuantizedBinary for QLinearMul {
     const NAME: &'static str = "QLinearMul";
-    const MEETING: Meeting = Meeting::Product;
+    const ARITHMETIC: Arithmetic = Arithmetic::Product;
 }

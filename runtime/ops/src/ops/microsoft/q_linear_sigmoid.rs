@@ -10,7 +10,7 @@ struct QLinearSigmoid;
 impl QuantizedUnary for QLinearSigmoid {
     const NAME: &'static str = "QLinearSigmoid";
 
-    fn of(x: f32, _: f32) -> f32 {
+    fn apply(x: f32, _: f32) -> f32 {
         1.0 / (1.0 + (-x).exp())
     }
 }

@@ -11,7 +11,7 @@ use crate::family::elementwise::infer_like_input;
 use crate::family::partition::row_grain;
 use crate::family::quantized::{EncodingPorts, VALUES, fixed_point};
 
-pub(crate) const DEF: Def = Def::of::<QLinearSoftmax>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<QLinearSoftmax>(KERNELS);
 
 const KERNELS: &[KernelDef] =
     &fixed_point(KernelDef::new::<Shares>("QLinearSoftmax", Core::CPU).ports(&[
@@ -114,7 +114,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn shares_go_along_the_axis_or_all_behind_it() {
+    fn softmax_covers_one_axis_or_all_later_axes() {
         let x: Vec<i8> = (0..24).map(|i| (i * 37 % 100) as i8 - 50).collect();
         let y_is = Encoding { scale: 1.0 / 256.0, zero_point: -128 };
         // Lengths and strides of the lanes, for axis 1.

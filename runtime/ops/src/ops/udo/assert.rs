@@ -48,7 +48,7 @@ impl Movement for Assert {
         let (x, y) = (inputs.get_bits::<B>(0)?, outputs.take_bits::<B>(0)?);
         y[..x.len()].copy_from_slice(x);
         outputs.set_shape(0, inputs.shape(0)?)?;
-        match inputs.get::<Bool>(1)?.iter().position(|truth| !truth.get()) {
+        match inputs.get::<Bool>(1)?.iter().position(|flag| !flag.get()) {
             Some(at) => Err(ExecError::bad_value(0, at)),
             None => Ok(()),
         }
@@ -62,7 +62,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn what_does_not_hold_fails_the_run() {
+    fn false_conditions_fail_the_run() {
         let bools = [true, false, true].map(Bool::from);
         let run = bench("udo:Assert").input(tensor(&[2], &[1i64, 2]));
         let error = run.input(tensor(&[3], &bools)).error();

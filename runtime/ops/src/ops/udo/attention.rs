@@ -6,7 +6,7 @@ use udo_api::{DType, Error, InferCx, Op, OpSchema, Param, Port, Value};
 use crate::Def;
 use crate::family::attention::{KERNELS_OF_STEPS, MASKS, TYPES, infer};
 
-pub(crate) const DEF: Def = Def::of::<Attention>(KERNELS_OF_STEPS);
+pub(crate) const DEF: Def = Def::new::<Attention>(KERNELS_OF_STEPS);
 
 struct Attention;
 
@@ -39,7 +39,7 @@ mod tests {
     use crate::testing::{assert_near, bench, tensor};
 
     #[test]
-    fn who_sees_no_key_has_zeros() {
+    fn queries_without_keys_give_zeros() {
         let x = tensor(&[1, 1, 2, 2], &[1f32, 2.0, 3.0, 4.0]);
         let never = f32::NEG_INFINITY;
         let mask = tensor(&[2, 2], &[never, never, never, 0.0]);
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_that_are_nan_count_as_asked() {
+    fn nan_shares_follow_the_parameter() {
         let x = tensor(&[1, 1, 2, 2], &[f32::NAN, 2.0, 3.0, 4.0]);
         let k = tensor(&[1, 1, 2, 2], &[1f32, 2.0, 3.0, 4.0]);
         let run = bench("udo:Attention").input(x).input(k.clone()).input(k);

@@ -81,14 +81,14 @@ impl Movement for BatchToSpace {
 }
 
 fn together(node: &Node<'_>, x: &TensorDesc) -> Result<BatchToSpace, Error> {
-    let blocks = BatchBlocks::of(node, "crops", x)?;
+    let blocks = BatchBlocks::read(node, "crops", x)?;
     let BatchBlocks { images: [n, c, h, w], block: [high, wide], around } = blocks;
-    let [above, below, before, behind] = around;
+    let [above, below, before, after] = around;
     let long = |extent: usize, block: usize, crops: [usize; 2]| {
         extent.checked_mul(block)?.checked_sub(crops[0])?.checked_sub(crops[1])
     };
     let rows = long(h, high, [above, below]);
-    let cols = long(w, wide, [before, behind]);
+    let cols = long(w, wide, [before, after]);
     let area = high.checked_mul(wide).filter(|&area| n.is_multiple_of(area));
     match (area, rows, cols) {
         (Some(area), Some(rows), Some(cols)) => {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_make_whole_blocks() {
+    fn batches_must_fill_whole_blocks() {
         let run = |crops: &[i64]| {
             let x = tensor(&[3, 1, 1, 1], &[1u8; 3]);
             bench("udo:BatchToSpace").input(x).ints("block", &[1, 3]).ints("crops", crops)

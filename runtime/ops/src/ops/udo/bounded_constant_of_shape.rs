@@ -8,7 +8,7 @@ use crate::Def;
 use crate::family::bounded::{LEAST, MOST, shape};
 use crate::family::filled::{Filled, VALUE, dtype};
 
-pub(crate) const DEF: Def = Def::of::<BoundedConstantOfShape>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<BoundedConstantOfShape>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Filled>("BoundedConstantOfShape", Core::CPU)
     .ports(&[input(0, types::I64), output(0, types::ANY).bounded()])];

@@ -9,7 +9,7 @@ use crate::Def;
 use crate::family::bounded::{LEAST, MOST, read_extents, shape};
 use crate::family::movement::expand;
 
-pub(crate) const DEF: Def = Def::of::<BoundedExpand>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<BoundedExpand>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Repeated>("BoundedExpand", Core::CPU)
     .ports(&[input(0, types::ANY).bounded(), output_like(0, 0).bounded()])];
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_are_those_of_the_run() {
+    fn shapes_are_read_in_the_run() {
         let y = bench_with(&[2, 3]).one();
         assert_eq!((y.dims(), y.values()), (vec![2, 3], vec![1u16, 1, 1, 2, 2, 2]));
         let y = bench_with(&[1]).one();

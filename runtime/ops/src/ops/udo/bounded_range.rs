@@ -10,7 +10,7 @@ use crate::family::bounded::{LEAST, MOST, shape};
 use crate::family::steps::{Fill, NUMBERS, Steps, filler};
 use crate::number::refuse_type;
 
-pub(crate) const DEF: Def = Def::of::<BoundedRange>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<BoundedRange>(KERNELS);
 
 const KERNELS: &[KernelDef] =
     &[KernelDef::new::<Numbers>("BoundedRange", Core::CPU).ports(&[output(0, NUMBERS).bounded()])];
@@ -85,13 +85,13 @@ mod tests {
     use super::*;
     use crate::testing::{Bench, bench, tensor};
 
-    fn bench_with<T: Element>(of: [T; 3]) -> Bench {
+    fn bench_with<T: Element>(steps: [T; 3]) -> Bench {
         let run = bench("udo:BoundedRange").ints("least", &[0]).ints("most", &[4]);
-        of.into_iter().fold(run, |run, number| run.input(tensor(&[], &[number])))
+        steps.into_iter().fold(run, |run, number| run.input(tensor(&[], &[number])))
     }
 
     #[test]
-    fn numbers_are_those_of_the_run() {
+    fn start_limit_and_delta_are_read_in_the_run() {
         assert_eq!(bench_with([3i64, 9, 2]).one().values::<i64>(), [3, 5, 7]);
         assert_eq!(bench_with([3i32, 3, 2]).one().values::<i32>(), [0i32; 0]);
         assert_eq!(bench_with([3i16, 1, -1]).one().values::<i16>(), [3, 2]);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn more_numbers_than_the_bound_and_none_that_end_fail() {
+    fn too_many_elements_and_endless_ranges_fail() {
         bench_with([0i64, 5, 1]).error();
         bench_with([0i64, 5, 0]).error();
         bench_with([0f32, f32::INFINITY, 1.0]).error();

@@ -9,7 +9,7 @@ use crate::Def;
 use crate::family::axes::Axes;
 use crate::family::bounded::{LEAST, MOST, shape};
 
-pub(crate) const DEF: Def = Def::of::<BoundedReshape>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<BoundedReshape>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Copied>("BoundedReshape", Core::CPU)
     .in_place(&[InPlace { input: 0, output: 0 }])
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_are_those_of_the_run() {
+    fn shapes_are_read_in_the_run() {
         for shape in [[2, 2, 3], [-1, 2, 3], [0, 2, -1]] {
             let y = bench_with(&shape).one();
             assert_eq!(y.desc().full_shape().to_string(), "[<=5,2,3]");

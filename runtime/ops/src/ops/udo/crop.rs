@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beyond_is_refused() {
+    fn crops_outside_of_the_input_are_refused() {
         assert_eq!(bench_with(&[1, 1], &[1, 0]).one().values::<u8>(), [3]);
         let error = bench_with(&[2, 1], &[1]).error();
         assert_eq!(error, "input 0 is u8[2,2], which has no f32[2,1] at offsets [1]");

@@ -15,7 +15,7 @@ use crate::family::argument::count;
 use crate::family::select::suppress::{Boxes, NUMBERS, Rule};
 use crate::family::select::{Ranked, least, positions_fit};
 
-pub(crate) const DEF: Def = Def::of::<DetectionPostProcess>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<DetectionPostProcess>(KERNELS);
 
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Detected>("DetectionPostProcess", Core::CPU)
     .ports(&[
@@ -58,7 +58,7 @@ impl Op for DetectionPostProcess {
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let Sizes { batches, rows, .. } = Sizes::of(cx)?;
+        let Sizes { batches, rows, .. } = Sizes::read(cx)?;
         let outputs: [&[usize]; 4] =
             [&[batches, rows, 4], &[batches, rows], &[batches, rows], &[batches]];
         for (port, dims) in outputs.into_iter().enumerate() {
@@ -86,7 +86,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn of(node: &Node<'_>) -> Result<Self, Error> {
+    fn read(node: &Node<'_>) -> Result<Self, Error> {
         let (boxes, scores, anchors) = (node.input(0)?, node.input(1)?, node.input(2)?);
         let classes = count(node, "num_classes")?;
         let fits = match (boxes.shape(), scores.shape(), anchors.shape()) {
@@ -111,9 +111,7 @@ impl Sizes {
         let is_regular = node.flag("regular")?;
         let rows = if is_regular { Some(most) } else { most.checked_mul(of_box) };
         let rows = rows.ok_or_else(|| {
-            Error::new(format!(
-                "{most} detections of {of_box} classes are more than can be counted"
-            ))
+            Error::new(format!("{most} detections of {of_box} classes exceed the address space"))
         })?;
         Ok(Self { batches, anchors, scores, classes, rows, most, of_class, of_box, is_regular })
     }
@@ -139,10 +137,10 @@ struct Detected {
 
 impl Kernel for Detected {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let sizes = Sizes::of(cx)?;
+        let sizes = Sizes::read(cx)?;
         let suppression_limit = sizes.suppression_limit().checked_mul(sizes.lists());
-        let suppression_limit =
-            suppression_limit.ok_or_else(|| Error::new("more boxes than memory has addresses"))?;
+        let suppression_limit = suppression_limit
+            .ok_or_else(|| Error::new("the number of boxes exceeds the address space"))?;
         positions_fit(sizes.anchors.max(suppression_limit))?;
         let scale = cx.floats("scale")?;
         let scale: [f64; 4] = scale.try_into().map_err(|_| {
@@ -229,10 +227,10 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    fn push(&mut self, of: &[f32; NUMBERS], class: usize, score: f32) {
+    fn push(&mut self, coordinates: &[f32; NUMBERS], class: usize, score: f32) {
         let at = self.count;
         if let Some(place) = self.boxes.get_mut(at) {
-            place.copy_from_slice(&of[..4]);
+            place.copy_from_slice(&coordinates[..4]);
             (self.classes[at], self.scores[at]) = (class as f32, score);
             self.count = at + 1;
         }
@@ -326,7 +324,7 @@ mod tests {
     use crate::testing::{Bench, assert_near, bench, tensor};
 
     /// Anchors of which the first two overlap, and boxes equal to them.
-    fn of(classes: i64, scale: &[f64]) -> Bench {
+    fn bench_with(classes: i64, scale: &[f64]) -> Bench {
         let anchors = [0.5f32, 0.5, 1.0, 1.0, 0.5, 0.6, 1.0, 1.0, 9.0, 9.0, 2.0, 2.0];
         // Background, and two classes.
         let scores = [0.1f32, 0.9, 0.6, 0.1, 0.8, 0.7, 0.1, 0.2, 0.5];
@@ -338,7 +336,7 @@ mod tests {
     }
 
     fn run(regular: i64, of_box: i64) -> Bench {
-        let run = of(2, &[10.0, 10.0, 5.0, 5.0]).int("regular", regular);
+        let run = bench_with(2, &[10.0, 10.0, 5.0, 5.0]).int("regular", regular);
         run.int("max_classes_per_detection", of_box)
     }
 
@@ -354,7 +352,7 @@ mod tests {
     const FAR: [f64; 4] = [8.0, 8.0, 10.0, 10.0];
 
     #[test]
-    fn the_fast_way_gives_the_best_classes_of_each_box() {
+    fn fast_mode_returns_the_best_classes_of_each_box() {
         let boxes = [NEAR, FAR, [0.0; 4]].concat();
         check(run(0, 1), &boxes, &[0.0, 1.0, 0.0], &[0.9, 0.5, 0.0], 2.0);
         let boxes = [NEAR, NEAR, FAR, FAR, [0.0; 4], [0.0; 4]].concat();
@@ -363,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn the_regular_way_suppresses_each_class_by_itself() {
+    fn regular_mode_suppresses_per_class() {
         let boxes = [NEAR, ASIDE, FAR].concat();
         check(run(1, 1), &boxes, &[0.0, 1.0, 1.0], &[0.9, 0.7, 0.5], 3.0);
         let one = run(1, 1).int("detections_per_class", 1);
@@ -372,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn boxes_are_beside_their_anchors() {
+    fn boxes_are_decoded_relative_to_anchors() {
         let run = bench("udo:DetectionPostProcess").outputs(4);
         let ln2 = std::f32::consts::LN_2 * 5.0;
         let run = run.input(tensor(&[1, 1, 4], &[10f32, 20.0, ln2, -ln2]));
@@ -385,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nan_is_no_score() {
+    fn nan_scores_are_skipped() {
         let run =
             bench("udo:DetectionPostProcess").outputs(4).input(tensor(&[1, 2, 4], &[0f32; 8]));
         let scores = [f32::NAN, 0.75, f32::NAN, f32::NAN];
@@ -399,12 +397,12 @@ mod tests {
 
     #[test]
     fn shapes_that_do_not_fit_are_refused() {
-        let error = of(4, &[10.0, 10.0, 5.0, 5.0]).error();
+        let error = bench_with(4, &[10.0, 10.0, 5.0, 5.0]).error();
         assert_eq!(
             error,
             "inputs are f32[1,3,4], f32[1,3,3] and f32[3,4], expected [batches,anchors,4], [batches,anchors,at least 4] and [anchors,4]"
         );
-        let error = of(2, &[1.0]).error();
+        let error = bench_with(2, &[1.0]).error();
         assert_eq!(error, "parameter \"scale\" has 1 numbers, expected 4");
     }
 }

@@ -9,7 +9,7 @@ use crate::Def;
 use crate::family::elementwise::{Extents, infer_like_input, look_up};
 use crate::family::quantized::{VALUES, fixed_point};
 
-pub(crate) const DEF: Def = Def::of::<Lookup>(KERNELS);
+pub(crate) const DEF: Def = Def::new::<Lookup>(KERNELS);
 
 const KERNELS: &[KernelDef] = &fixed_point(
     KernelDef::new::<Table>("Lookup", Core::CPU)
@@ -39,9 +39,7 @@ fn table(entries: &[i64]) -> Result<[u8; 256], Error> {
     let bytes: Option<Vec<u8>> = entries.iter().map(|&entry| entry.try_into().ok()).collect();
     bytes.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| {
         let count = entries.len();
-        Error::new(format!(
-            "parameter \"table\" has {count} numbers, expected 256 of 0 to 255 each"
-        ))
+        Error::new(format!("parameter \"table\" has {count} numbers, expected 256 of 0 to 255"))
     })
 }
 
@@ -54,7 +52,7 @@ struct Table {
 impl Kernel for Table {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let run = of_type!(cx.input(0)?.dtype(), [U8 = u8, I8 = i8], T => look_up::<T>)?;
-        Ok(Self { bits: table(cx.ints("table")?)?, extents: Extents::of(cx)?, run })
+        Ok(Self { bits: table(cx.ints("table")?)?, extents: Extents::new(cx)?, run })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -71,7 +69,7 @@ mod tests {
     const LEN: usize = 100_003;
 
     #[test]
-    fn each_value_becomes_what_the_table_has_for_it() {
+    fn each_value_is_replaced_by_its_table_entry() {
         let entries: Vec<i64> = (0..256).map(|bits| (bits * 167 + 13) % 256).collect();
         let x: Vec<u8> = (0..LEN).map(|i| (i * 7 % 256) as u8).collect();
         let expected: Vec<u8> = x.iter().map(|&x| entries[usize::from(x)] as u8).collect();
@@ -85,12 +83,12 @@ mod tests {
     }
 
     #[test]
-    fn tables_have_a_byte_for_each_value() {
+    fn tables_have_256_bytes() {
         for entries in [vec![0; 255], vec![256; 256], vec![-1; 256]] {
             let run = bench("udo:Lookup").input(tensor(&[2], &[1u8, 2])).ints("table", &entries);
             let count = entries.len();
             let expected =
-                format!("parameter \"table\" has {count} numbers, expected 256 of 0 to 255 each");
+                format!("parameter \"table\" has {count} numbers, expected 256 of 0 to 255");
             assert_eq!(run.error(), expected);
         }
     }

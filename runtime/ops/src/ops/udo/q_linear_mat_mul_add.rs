@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_each_matrix_have_the_addend_of_their_column() {
+    fn addends_apply_per_column_of_each_matrix() {
         let y = product(&[40, -300]).one();
         assert_eq!(y.dims(), [2, 2, 2]);
         let (b, zeros, scales) = ([1, -2, 3, 4, -5, 6], [0, 1], [0.25f32, 0.5]);
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn an_addend_has_a_number_for_each_column() {
+    fn addends_have_one_value_per_column() {
         assert_eq!(product(&[1; 3]).error(), "input 8 is i32[3], expected [2]");
     }
 }

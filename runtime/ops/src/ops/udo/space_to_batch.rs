@@ -70,7 +70,7 @@ impl Movement for SpaceToBatch {
                 every(h, i, high, above, rows),
                 every(w, j, wide, before, cols),
             ];
-            Walks::of(walks.into_iter()).copy_alone(x, y, B::default());
+            Walks::new(walks.into_iter()).copy_alone(x, y, B::default());
             Ok(())
         })
     }
@@ -78,7 +78,7 @@ impl Movement for SpaceToBatch {
 
 /// Returns the blocks, and the extents of the output.
 fn apart(node: &Node<'_>, x: &TensorDesc) -> Result<(BatchBlocks, [usize; 4]), Error> {
-    let blocks = BatchBlocks::of(node, "pads", x)?;
+    let blocks = BatchBlocks::read(node, "pads", x)?;
     let BatchBlocks { images: [n, c, h, w], block: [high, wide], around } = blocks;
     let [above, below, before, behind] = around;
     let whole = |extent: usize, pads: [usize; 2], block: usize| {
@@ -124,7 +124,7 @@ mod tests {
         let error = run(&[1, 1, 1, 2], &[1, 2], &[0, -1]);
         assert_eq!(
             error,
-            "parameter \"pads\" is [0, -1], expected rows above and below, columns before and behind"
+            "parameter \"pads\" is [0, -1], expected rows above and below, columns before and after"
         );
     }
 }

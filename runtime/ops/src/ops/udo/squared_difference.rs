@@ -19,7 +19,7 @@ impl Pairs for SquaredDifference {
     const F64: fn(f64, f64) -> f64 = |a, b| (a - b) * (a - b);
 
     #[inline]
-    fn of<T: Number>(a: T, b: T) -> T {
+    fn apply<T: Number>(a: T, b: T) -> T {
         let difference = a.sub(b);
         difference.mul(difference)
     }

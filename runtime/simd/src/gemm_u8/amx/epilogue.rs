@@ -17,7 +17,7 @@ pub(super) struct Epilogue<'a, const VECTORS: usize> {
     /// Sums of the rows from `top` on.
     pub(super) sums: *mut Row,
     /// See [`Run`](super::Run).
-    pub(super) kept: usize,
+    pub(super) row_mask: usize,
     pub(super) top: usize,
     /// The rows left to write.
     pub(super) rows: Range<usize>,
@@ -43,7 +43,7 @@ impl<const VECTORS: usize> Epilogue<'_, VECTORS> {
         // SAFETY: `sums` has the rows from `top` on, of which `count` are left; `out` is good for them,
         // `stride` apart.
         unsafe {
-            let sums = self.sums.add((row - self.top) & self.kept);
+            let sums = self.sums.add((row - self.top) & self.row_mask);
             let sums = std::slice::from_raw_parts_mut(sums, count);
             if columns.shifted {
                 for (i, sums) in sums.iter_mut().enumerate() {

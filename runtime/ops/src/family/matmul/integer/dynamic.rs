@@ -77,7 +77,7 @@ impl DynamicRight {
         let IntegerProduct { rows, depth, cols, .. } = self.product;
         let own =
             if self.packed.is_some() { [0; 2] } else { [depth * cols, self.product.packed_len()] };
-        let parts = DynamicRange::of(rows * depth).scratch_len();
+        let parts = DynamicRange::new(rows * depth).scratch_len();
         [own[0], own[1], self.scales, rows * depth, parts, self.scales]
     }
 

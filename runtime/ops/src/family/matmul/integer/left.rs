@@ -50,7 +50,7 @@ impl Left {
     ) -> Result<Self, Error> {
         let x = cx.input(port)?;
         let (dtype, len) = (x.dtype(), x.len());
-        let range = (dtype == Some(DType::F32)).then(|| DynamicRange::of(len));
+        let range = (dtype == Some(DType::F32)).then(|| DynamicRange::new(len));
         Ok(Self { port, rows, depth, transposed, dtype, zeros, range, len })
     }
 
@@ -119,7 +119,7 @@ impl Left {
         let (x, right_flip) = bits(inputs, self.port)?;
         let (x, flip) = (&x[at * one..][..one], right_flip ^ FLIP);
         if self.zeros.is_there() {
-            let from = self.zeros.of(bits(inputs, self.zeros.port())?.0, at)?;
+            let from = self.zeros.matrix(bits(inputs, self.zeros.port())?.0, at)?;
             zeros.iter_mut().zip(from).for_each(|(to, zero)| *to = zero ^ flip);
         } else {
             zeros.fill(flip);

@@ -60,11 +60,11 @@ impl Lines {
         at: usize,
     ) -> Result<&'a [T], ExecError> {
         let Some(port) = self.port else { return Ok(&[]) };
-        self.of(inputs.get::<T>(port)?, at)
+        self.matrix(inputs.get::<T>(port)?, at)
     }
 
     /// Returns the elements of matrix `at` out of those of all matrices.
-    pub(super) fn of<'a, T>(&self, all: &'a [T], at: usize) -> Result<&'a [T], ExecError> {
+    pub(super) fn matrix<'a, T>(&self, all: &'a [T], at: usize) -> Result<&'a [T], ExecError> {
         let first = if self.is_batched { at * self.count } else { 0 };
         let bad = || ExecError::new(udo_api::Status::BAD_CALL);
         all.get(first..first + self.count).ok_or_else(bad)
@@ -86,7 +86,7 @@ pub(super) enum Reals<'a> {
 
 impl<'a> Reals<'a> {
     /// Returns the values of matrix `at`; empty if the node lacks the input.
-    pub(super) fn get(lines: &Lines, inputs: &Inputs<'a>, at: usize) -> Result<Self, ExecError> {
+    pub(super) fn read(lines: &Lines, inputs: &Inputs<'a>, at: usize) -> Result<Self, ExecError> {
         let Some(port) = lines.port else { return Ok(Self::F32(&[])) };
         Ok(match inputs.dtype(port)? {
             DType::F16 => Self::F16(lines.get(inputs, at)?),
@@ -96,14 +96,14 @@ impl<'a> Reals<'a> {
     }
 
     /// Returns the value of a line, which may be shared by all lines, or `None`.
-    pub(super) fn of(self, line: usize) -> Option<f32> {
-        fn of<T: Copy>(all: &[T], line: usize) -> Option<T> {
-            all.get(line).or(all.first()).copied()
+    pub(super) fn get(self, line: usize) -> Option<f32> {
+        fn pick<T: Copy>(values: &[T], line: usize) -> Option<T> {
+            values.get(line).or(values.first()).copied()
         }
         match self {
-            Self::F32(all) => of(all, line),
-            Self::F16(all) => of(all, line).map(F16::to_f32),
-            Self::Bf16(all) => of(all, line).map(Bf16::to_f32),
+            Self::F32(values) => pick(values, line),
+            Self::F16(values) => pick(values, line).map(F16::to_f32),
+            Self::Bf16(values) => pick(values, line).map(Bf16::to_f32),
         }
     }
 }

@@ -56,7 +56,7 @@ impl<'a, T> Grid<'a, T> {
     pub(super) const NONE: Self = Self { data: &[], width: 0, row_step: 0 };
 
     /// Returns the parameters for `count` columns of a row.
-    fn of(&self, row: usize, column: usize, count: usize) -> &'a [T] {
+    fn columns(&self, row: usize, column: usize, count: usize) -> &'a [T] {
         let row = &self.data[row * self.row_step..][..self.width];
         if self.width > 1 { &row[column..][..count] } else { row }
     }
@@ -82,7 +82,7 @@ impl IntegerProduct {
         }
         let parts = self.cols.div_ceil(PART).max(1);
         let fits = packed_len(self.depth, PART).and_then(|len| len.checked_mul(parts));
-        let beyond = || Error::new("the product is larger than memory");
+        let beyond = || Error::new("the product exceeds the address space");
         fits.map(|_| ()).ok_or_else(beyond)
     }
 
@@ -207,12 +207,12 @@ impl IntegerProduct {
         let rhs = Rhs { packed, k: depth, n: count, zero_points };
         let output = Y::output(
             y,
-            finish.scales.of(row, column, count),
-            finish.offset.of(row, column, count),
+            finish.scales.columns(row, column, count),
+            finish.offset.columns(row, column, count),
             of_row(finish.zeros, row),
         );
-        gemm(&lhs, &rhs, finish.bias.of(row, column, count), output, self.cols)
-            .map_err(|_| ExecError::new(Status::BAD_CALL))
+        gemm(&lhs, &rhs, finish.bias.columns(row, column, count), output, self.cols)
+            .map_err(|_| ExecError::of(Status::BAD_CALL))
     }
 }
 

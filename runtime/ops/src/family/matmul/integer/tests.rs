@@ -18,12 +18,12 @@ fn sums<A: QuantizedType, B: QuantizedType>(
     (a, a_zeros): (&[A], &[A]),
     (b, b_zeros): (&[B], &[B]),
 ) -> Vec<i32> {
-    let of = |zeros: &[A], at: usize| i64::from(zeros[at % zeros.len()].to_i32());
+    let zero_at = |zeros: &[A], at: usize| i64::from(zeros[at % zeros.len()].to_i32());
     let of_b = |zeros: &[B], at: usize| i64::from(zeros[at % zeros.len()].to_i32());
     let mut sums = Vec::new();
     for (m, n) in (0..rows).flat_map(|m| (0..cols).map(move |n| (m, n))) {
         let term = |k: usize| {
-            (i64::from(a[m * depth + k].to_i32()) - of(a_zeros, m))
+            (i64::from(a[m * depth + k].to_i32()) - zero_at(a_zeros, m))
                 * (i64::from(b[k * cols + n].to_i32()) - of_b(b_zeros, n))
         };
         sums.push((0..depth).map(term).sum::<i64>() as i32);
@@ -73,7 +73,7 @@ fn sums_are_exact_for_every_type_and_zero_point() {
 }
 
 #[test]
-fn zero_points_that_are_left_out_are_zero() {
+fn absent_zero_points_are_zero() {
     let (a, b) = (tensor(&[1, 2], &[1u8, 255]), tensor(&[2, 1], &[3u8, 2]));
     assert_eq!(bench("MatMulInteger").input(a).input(b).one().values::<i32>(), [513]);
     let (a, b) = (tensor(&[1, 2], &[-128i8, 2]), tensor(&[2, 1], &[-1i8, 2]));
@@ -137,7 +137,7 @@ fn results_are_quantized_by_rows_and_columns() {
 }
 
 #[test]
-fn sums_stand_for_numbers_with_an_offset() {
+fn dequantized_sums_have_an_offset() {
     let size @ [rows, depth, cols] = [4, 33, 20];
     let (a, b) = (values::<i8>(rows * depth, 3), values::<u8>(depth * cols, 11));
     let exact = sums(size, (&a, &[5]), (&b, &[0]));
@@ -152,7 +152,7 @@ fn sums_stand_for_numbers_with_an_offset() {
 }
 
 #[test]
-fn addends_broadcast_and_either_side_may_lie_transposed() {
+fn addends_broadcast_and_either_side_may_be_transposed() {
     let size @ [rows, depth, cols] = [3, 10, 7];
     let (a, b) = (values::<i8>(rows * depth, 3), values::<i8>(depth * cols, 11));
     let c: Vec<i32> = (0..21).map(|i| i * 100 - 900).collect();
@@ -215,7 +215,7 @@ fn left_sides_are_quantized_by_their_range() {
 }
 
 #[test]
-fn bounded_rows_are_those_of_the_run() {
+fn bounded_rows_are_read_in_the_run() {
     use udo_api::Dim::{Fixed, UpTo};
 
     let (depth, cols) = (30, 9);
@@ -244,13 +244,13 @@ fn bounded_rows_are_those_of_the_run() {
         assert!(
             error
                 .error()
-                .ends_with("expected rows of one length, one scale, and a constant right side")
+                .ends_with("expected rows of fixed length, one scale, and a constant right side")
         );
     }
 }
 
 #[test]
-fn misfits_are_named() {
+fn mismatched_inputs_are_reported() {
     let x = |dims: &[usize]| tensor(dims, &vec![1u8; dims.iter().product()]);
     let run = || bench("MatMulInteger").input(x(&[2, 3])).input(x(&[3, 4]));
     assert_eq!(
@@ -348,7 +348,7 @@ fn wide_product<S: Element>(a_scales: &[S], b_zeros: &[i8], b_scale: S) -> Bench
 }
 
 #[test]
-fn sides_of_16_bits_have_one_scale_and_one_zero_point_for_each_column() {
+fn inputs_of_16_bits_have_one_scale_and_zero_point_per_column() {
     use udo_api::{Bf16, F16};
 
     let values = |node: Bench| node.one().values::<u16>();
@@ -364,12 +364,12 @@ fn sides_of_16_bits_have_one_scale_and_one_zero_point_for_each_column() {
     );
     assert_eq!(
         wide_product(&[1f32, 2.0], &[0], 1.0).error(),
-        "expected one scale and zero point for left sides with values of 16 bits, and one for each column at most for right sides"
+        "expected a scalar scale and zero point for a 16-bit left side, and at most one per column for the right side"
     );
 }
 
 #[test]
-fn no_rows_of_16_bit_values_are_no_results() {
+fn empty_16_bit_inputs_give_empty_outputs() {
     let one = |value: f32| tensor(&[], &[value]);
     let y = bench("QLinearMatMul")
         .input(tensor::<u16>(&[0, 2], &[]))
@@ -402,7 +402,7 @@ fn wide_gemm(trans: (i64, i64), alpha: f64, addend: &[i32]) -> Bench {
 }
 
 #[test]
-fn right_sides_of_16_bit_values_may_lie_transposed() {
+fn right_sides_of_16_bits_may_be_transposed() {
     let values = |node: Bench| node.one().values::<i16>();
     // 20,000 and 10,000 above the zero point, equal to it, and 40,000 below it.
     let plain = wide_gemm((0, 0), 1.0, &[0, 5000]);
@@ -414,15 +414,15 @@ fn right_sides_of_16_bit_values_may_lie_transposed() {
 }
 
 #[test]
-fn what_products_of_16_bit_values_do_not_take_is_refused() {
-    let expected = "expected rows of left sides, and one addend for each column";
+fn unsupported_16_bit_products_are_refused() {
+    let expected = "expected a left side that is not transposed, and one addend per column";
     assert_eq!(wide_gemm((1, 0), 1.0, &[0, 0]).error(), expected);
     assert_eq!(wide_gemm((0, 0), 1.0, &[1]).error(), expected);
 }
 
 /// The 16-bit kernel also accepts such nodes, but needs scratch memory for its sums.
 #[test]
-fn the_kernel_of_8_bits_comes_first_where_all_values_have_8() {
+fn the_8_bit_kernel_is_chosen_for_8_bit_values() {
     let one = |value: f32| tensor(&[], &[value]);
     let node = bench("QLinearMatMul")
         .input(tensor(&[3, 4], &values::<u8>(12, 1)))
@@ -434,7 +434,7 @@ fn the_kernel_of_8_bits_comes_first_where_all_values_have_8() {
         .input(one(10.0))
         .input(tensor(&[], &[100u8]));
     let outcomes = node.run().unwrap();
-    let scratch: Vec<usize> = outcomes.iter().map(|of| of.workspace.bytes()).collect();
+    let scratch: Vec<usize> = outcomes.iter().map(|outcome| outcome.workspace.bytes()).collect();
     let [bytes, wide] = scratch[..] else { panic!("{scratch:?}") };
     assert!(bytes < wide, "{scratch:?}");
 }

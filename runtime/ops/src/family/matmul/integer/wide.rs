@@ -19,12 +19,12 @@ use crate::family::quantized::fixed_point;
 /// Defines the operator `O` with 8- or 16-bit left sides. The 8-bit kernel is listed first, so that this kernel only
 /// gets nodes with 16-bit values.
 pub(crate) const fn quantized_products<O: IntegerProducts>() -> Def {
-    Def::of::<O>(WideKernel::<O>::QUANTIZED)
+    Def::new::<O>(WideKernel::<O>::QUANTIZED)
 }
 
 /// Does the same for operators whose output may be float or i32.
 pub(crate) const fn quantized_or_plain_products<O: IntegerProducts>() -> Def {
-    Def::of::<O>(WideKernel::<O>::ALL)
+    Def::new::<O>(WideKernel::<O>::ALL)
 }
 
 struct WideKernel<O> {
@@ -36,7 +36,7 @@ struct WideKernel<O> {
     numbers: Numbers,
     alpha: f32,
     has_addend: bool,
-    of: PhantomData<fn() -> O>,
+    marker: PhantomData<fn() -> O>,
 }
 
 impl<O: IntegerProducts> WideKernel<O> {
@@ -117,10 +117,10 @@ impl<O: IntegerProducts> WideKernel<O> {
     ) -> Result<&'a [f32], ExecError> {
         let scales = scratch.take::<f32>(self.product.cols)?;
         let Numbers { a_scale, b_scale, y_scale, .. } = &self.numbers;
-        let [a, b, y] = [a_scale, b_scale, y_scale].map(|lines| Reals::get(lines, inputs, 0));
-        let (a, b, y) = (a?.of(0).unwrap_or(1.0), b?, y?.of(0).unwrap_or(1.0));
+        let [a, b, y] = [a_scale, b_scale, y_scale].map(|lines| Reals::read(lines, inputs, 0));
+        let (a, b, y) = (a?.get(0).unwrap_or(1.0), b?, y?.get(0).unwrap_or(1.0));
         for (column, scale) in scales.iter_mut().enumerate() {
-            *scale = self.alpha * a * b.of(column).unwrap_or(1.0) / y;
+            *scale = self.alpha * a * b.get(column).unwrap_or(1.0) / y;
         }
         Ok(scales)
     }
@@ -133,22 +133,24 @@ impl<O: IntegerProducts> Kernel for WideKernel<O> {
         let numbers = Numbers::read::<O>(cx, &sizes)?;
         if numbers.are_of_rows() || numbers.b_scale.is_batched || numbers.b_zero.is_batched {
             return Err(Error::new(
-                "expected one scale and zero point for left sides with values of 16 bits, and one for each column at most for right sides",
+                "expected a scalar scale and zero point for a 16-bit left side, and at most one per column for the right side",
             ));
         }
         if sizes.rights == 1 {
             // All left sides share the right side, so they form one tall matrix.
             sizes.rows *= sizes.batch.len();
-            let one = Broadcast::of(&[], &[]);
+            let one = Broadcast::new(&[], &[]);
             sizes.batch = one.ok_or_else(|| Error::new("scalars broadcast"))?;
         }
         let Sizes { batch, rows, depth, cols, rights, transposed, .. } = sizes;
         if transposed[0] || sizes.addend[0] != 0 || sizes.addend[1] == 1 && cols != 1 {
-            return Err(Error::new("expected rows of left sides, and one addend for each column"));
+            return Err(Error::new(
+                "expected a left side that is not transposed, and one addend per column",
+            ));
         }
         let product = IntegerProduct { rows, depth, cols, transposed: transposed[1] };
         product.check()?;
-        let planes = BytePlanes::of(&cx.input(a)?)?;
+        let planes = BytePlanes::new(&cx.input(a)?)?;
         let work = Work::products(&[planes.count(), batch.len(), rows, depth, cols]);
         cx.work(work.with(Arithmetic::Int8))?;
         let packed = if cx.is_constant(b) {
@@ -158,8 +160,8 @@ impl<O: IntegerProducts> Kernel for WideKernel<O> {
             None
         };
         let alpha = if O::IS_GEMM { cx.float32("alpha")? } else { 1.0 };
-        let (has_addend, of) = (cx.has_input(addend), PhantomData);
-        Ok(Self { product, batch, planes, packed, numbers, alpha, has_addend, of })
+        let (has_addend, marker) = (cx.has_input(addend), PhantomData);
+        Ok(Self { product, batch, planes, packed, numbers, alpha, has_addend, marker })
     }
 
     fn workspace(&self) -> Workspace {

@@ -5,14 +5,14 @@ use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
 /// A function of two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meeting {
+pub enum Arithmetic {
     /// Their sum.
     Sum,
     /// Their product.
     Product,
 }
 
-/// An operand of [`meet`].
+/// An operand of [`combine`].
 #[derive(Clone, Copy, Debug)]
 pub struct Operand<'a, Q> {
     /// One value for all results, or one each.
@@ -25,20 +25,20 @@ pub struct Operand<'a, Q> {
 
 /// Dequantizes both operands like [`dequantize`](super::dequantize), adds or multiplies them, and stores the results
 /// like [`quantize`](super::quantize()).
-pub fn meet<Q: Quantized>(
-    of: Meeting,
+pub fn combine<Q: Quantized>(
+    operation: Arithmetic,
     a: Operand<'_, Q>,
     b: Operand<'_, Q>,
     scale: f32,
     zero_point: Q,
     y: &mut [Q],
 ) {
-    meet_on(isa(), of, a, b, Quantize::new(scale, zero_point), y);
+    combine_on(isa(), operation, a, b, Quantize::new(scale, zero_point), y);
 }
 
-pub(super) fn meet_on<Q: Quantized>(
+pub(super) fn combine_on<Q: Quantized>(
     isa: Isa,
-    of: Meeting,
+    operation: Arithmetic,
     a: Operand<'_, Q>,
     b: Operand<'_, Q>,
     quantize: Quantize<Q>,
@@ -47,9 +47,9 @@ pub(super) fn meet_on<Q: Quantized>(
     let fits = |side: Operand<'_, Q>| side.values.len() == 1 || side.values.len() == y.len();
     debug_assert!(fits(a) && fits(b), "values for all results or for each");
     if fits(a) && fits(b) {
-        match of {
-            Meeting::Sum => dispatch(isa, Meet::<Q, true> { a, b, quantize, y }),
-            Meeting::Product => dispatch(isa, Meet::<Q, false> { a, b, quantize, y }),
+        match operation {
+            Arithmetic::Sum => dispatch(isa, Combine::<Q, true> { a, b, quantize, y }),
+            Arithmetic::Product => dispatch(isa, Combine::<Q, false> { a, b, quantize, y }),
         }
     }
 }
@@ -60,7 +60,7 @@ const AT_ONCE: usize = 4;
 const MOST: usize = 16 * AT_ONCE;
 
 /// Each operand has one value, or as many as `y`.
-struct Meet<'a, Q, const SUM: bool> {
+struct Combine<'a, Q, const SUM: bool> {
     a: Operand<'a, Q>,
     b: Operand<'a, Q>,
     quantize: Quantize<Q>,
@@ -85,7 +85,7 @@ enum Place<F, Q> {
     Each(*const Q),
 }
 
-impl<Q: Quantized, const SUM: bool> Meet<'_, Q, SUM> {
+impl<Q: Quantized, const SUM: bool> Combine<'_, Q, SUM> {
     /// Whether no result is so large that it saturates before it is stored.
     fn is_near(&self) -> bool {
         let [a, b] = [self.a.size(), self.b.size()];
@@ -170,10 +170,10 @@ impl<Q: Quantized, const SUM: bool> Meet<'_, Q, SUM> {
         if at < len {
             let (mut left, mut right) = ([Q::default(); MOST], [Q::default(); MOST]);
             let mut rest = [Q::default(); MOST];
-            let copied = |place: Place<S::F, Q>, of: &[Q], copy: &mut [Q; MOST]| match place {
+            let copied = |place: Place<S::F, Q>, values: &[Q], copy: &mut [Q; MOST]| match place {
                 Place::One(number) => Place::One(number),
                 Place::Each(_) => {
-                    copy[..len - at].copy_from_slice(&of[at..]);
+                    copy[..len - at].copy_from_slice(&values[at..]);
                     Place::Each(copy.as_ptr())
                 }
             };
@@ -188,7 +188,7 @@ impl<Q: Quantized, const SUM: bool> Meet<'_, Q, SUM> {
     }
 }
 
-impl<Q: Quantized, const SUM: bool> SimdOp for Meet<'_, Q, SUM> {
+impl<Q: Quantized, const SUM: bool> SimdOp for Combine<'_, Q, SUM> {
     type Out = ();
 
     #[inline(always)]
