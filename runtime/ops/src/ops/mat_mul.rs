@@ -160,7 +160,7 @@ impl Floats {
         let is_packed = self.b.is_packed();
         let b = if is_packed { self.b_shape.dims() } else { io.inputs.shape(1)? };
         let a = io.inputs.shape(0)?;
-        let products = Products::new(a, b).ok_or(ExecError::of(Status::BAD_VALUE))?;
+        let products = Products::new(a, b).ok_or(ExecError::new(Status::BAD_VALUE))?;
         let (shape, rank) = products.shape([a, b]);
         io.outputs.set_shape(0, &shape[..rank])?;
         self.fused.check(&io.inputs, &shape[..rank])?;

@@ -86,7 +86,7 @@ impl Kernel for Best {
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::of::<u64>(self.parts.saturating_mul(self.capacity))
+        Workspace::for_elements::<u64>(self.parts.saturating_mul(self.capacity))
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

@@ -82,7 +82,7 @@ impl Kernel for Groups {
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::of::<u32>(self.capacity).and::<u32>(self.capacity).and::<u32>(self.capacity)
+        Workspace::for_elements::<u32>(self.capacity).and::<u32>(self.capacity).and::<u32>(self.capacity)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

@@ -44,7 +44,7 @@ impl<T: Element> Sides<T> {
     /// Adds the scratch memory to that of the caller.
     pub(super) fn workspace(&self) -> Workspace {
         let [keys, values] = &self.0;
-        Workspace::of::<T>(keys.scratch_len).and::<T>(values.scratch_len)
+        Workspace::for_elements::<T>(keys.scratch_len).and::<T>(values.scratch_len)
     }
 }
 

@@ -42,7 +42,7 @@ fn run_bounded<const N: usize>(
     for (port, shape) in shapes.iter_mut().enumerate() {
         *shape = io.inputs.shape(port)?;
     }
-    let plan = Broadcast::from_shapes(shapes).ok_or(ExecError::of(Status::BAD_VALUE))?;
+    let plan = Broadcast::from_shapes(shapes).ok_or(ExecError::new(Status::BAD_VALUE))?;
     run(&plan, &mut io)?;
     io.outputs.set_shape(0, plan.shape())
 }

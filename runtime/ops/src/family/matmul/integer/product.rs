@@ -212,7 +212,7 @@ impl IntegerProduct {
             of_row(finish.zeros, row),
         );
         gemm(&lhs, &rhs, finish.bias.columns(row, column, count), output, self.cols)
-            .map_err(|_| ExecError::of(Status::BAD_CALL))
+            .map_err(|_| ExecError::new(Status::BAD_CALL))
     }
 }
 
