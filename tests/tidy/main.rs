@@ -269,6 +269,30 @@ const LONG_FUNCTIONS: &[(&str, &str)] = &[
 const HIDDEN: &[(&str, &str)] = &[
     // What the export macro writes into packages names it.
     ("udo-api/src/export.rs", "pub use abi_stable;"),
+    // Former names, which the packages of authors use.
+    (
+        "udo-api/src/author/node.rs",
+        "pub fn texts(&self, name: &str) -> Result<Vec<&'a str>, Error> {",
+    ),
+    ("udo-api/src/author/workspace.rs", "pub const fn of<T: Element>(len: usize) -> Self {"),
+    ("udo-api/src/dsp/params.rs", "pub type Texts<'k> = Strings<'k>;"),
+    (
+        "udo-api/src/dsp/ports.rs",
+        "pub fn of(inputs: Inputs<'a>, port: usize) -> Result<Self, ExecError> {",
+    ),
+    (
+        "udo-api/src/encoding.rs",
+        "pub fn of(axis: usize, scales: &[f32], zero_points: &[i32]) -> Result<&'static Self, Error> {",
+    ),
+    ("udo-api/src/error.rs", "pub const fn of(status: Status) -> Self {"),
+    ("udo-api/src/kernel.rs", "pub const fn wanted(&self) -> PortTypes {"),
+    ("udo-api/src/kernel.rs", "pub type Wanted = PortTypes;"),
+    ("udo-api/src/schema.rs", "pub const fn texts(name: &'static str) -> Self {"),
+    ("udo-api/testing/src/bench.rs", "pub fn of(package: &PackageV1, op: &str) -> Self {"),
+    (
+        "udo-api/testing/src/bench.rs",
+        "pub fn texts(self, name: &'static str, values: &[&str]) -> Self {",
+    ),
 ];
 
 /// The crates of the runtime in which operators have names in patterns alone.

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    File, none, rust_files,
+    File, none, own, rust_files,
     source::{Kind, is_name, pieces},
 };
 
@@ -60,6 +60,15 @@ const PHRASES: &[(&str, &str)] = &[
     ("has|have none", "has no X"),
     ("is no !longer|more|less|better|worse", "is not an X"),
     ("there is|are none", "not found, has no X"),
+];
+
+/// Names that stay, and why. Items after `#[doc(hidden)]` are former names, which `HIDDEN` lists.
+const NAMED: &[(&str, &str, &str)] = &[
+    ("udo-api/src/abi/", "texts", "structures of the ABI keep their names"),
+    ("udo-api/src/dsp/params.rs", "Kept", "printed packages name the associated type"),
+    ("udo-api/src/dsp/params.rs", "Given", "printed packages name the associated type"),
+    ("udo-api/src/dsp/params.rs", "kept", "a fragment of the macro, which is not an item"),
+    ("udo-api/src/export/shim.rs", "of", "printed packages call `OpDef::of`"),
 ];
 
 /// Where a phrase is meant literally: the file, the phrase's first words, and the reason.
@@ -177,12 +186,23 @@ fn count(line: &str) -> Option<String> {
     })
 }
 
-/// The types, functions and modules that this code declares, each with its line.
+/// Whether packages are printed with this file, so that its names are those of the generator's templates.
+fn is_printed(path: &str) -> bool {
+    path.starts_with("examples/") && path.contains("UdoPackage/")
+}
+
+/// The types, functions and modules that this code declares, each with its line; hidden ones are former names.
 fn declared(text: &str) -> Vec<(usize, String)> {
     const KINDS: [&str; 8] =
         ["fn ", "struct ", "enum ", "union ", "trait ", "type ", "mod ", "macro_rules! "];
     let mut names = Vec::new();
+    let mut is_hidden = false;
     for (line, code) in super::code(text).lines().enumerate() {
+        let is_attribute = code.trim_start().starts_with('#') || code.trim().is_empty();
+        is_hidden |= code.contains("#[doc(hidden)]");
+        if is_attribute || std::mem::take(&mut is_hidden) {
+            continue;
+        }
         for kind in KINDS {
             let is_start = |index: usize| !code[..index].ends_with(is_name);
             for (index, _) in code.match_indices(kind).filter(|(index, _)| is_start(*index)) {
@@ -296,6 +316,7 @@ fn phrases_are_found_across_lines_and_not_in_names() {
     assert!(!found("tests/a.rs", "f(\"a trip b\")", "trip"));
     assert!(found("a.md", "`x` makes numbers of it", "make|makes numbers of"));
     assert_eq!(declared("pub(crate) fn of<T>() {} mod a; type B = fn(c);").len(), 3);
+    assert_eq!(declared("#[doc(hidden)]\n#[x]\nfn of() {\n    fn a() {}\n").len(), 1);
     assert_eq!(count("has 1,000 operators."), Some("1,000 operators.".to_owned()));
     assert_eq!(count("the first 100 lines_of"), None);
 }

@@ -10,7 +10,7 @@
 mod params;
 mod ports;
 
-pub use params::{DspKept, DspParam, DspScalar, Texts, TypedTensor};
+pub use params::{DspKept, DspParam, DspScalar, Strings, Texts, TypedTensor};
 pub use ports::{
     DspCall, DspCheck, DspPort, Quant, QuantMut, Quants, QuantsMut, only_the_last_is_repeated,
 };
@@ -105,7 +105,7 @@ impl Encoding {
 /// | `Option<T>`, an optional port | `Option<Quant>` | `Option<QuantMut>` |
 /// | `[T]`, a repeated port, which must be the last one | [`Quants`] | [`QuantsMut`] |
 ///
-/// A parameter is written as the function's argument type: a number, `bool`, `&str`, a slice of numbers, [`Texts`],
+/// A parameter is written as the function's argument type: a number, `bool`, `&str`, a slice of numbers, [`Strings`],
 /// [`TypedTensor`], or an `Option` of one of these for an optional parameter. Finalize reads all of them, and refuses
 /// a node whose tensors or parameters have other types. A parameter whose name is not a valid Rust identifier is
 /// written `axis_size: i32 = "axisSize"`.

@@ -63,7 +63,7 @@ pub use author::{
 };
 pub use dsp::{
     DspCall, DspCheck, DspKept, DspParam, DspPort, DspScalar, Quant, QuantMut, QuantizedType,
-    Quants, QuantsMut, Texts, TypedTensor, only_the_last_is_repeated,
+    Quants, QuantsMut, Strings, Texts, TypedTensor, only_the_last_is_repeated,
 };
 pub use dtype::{DType, TypeSet, types};
 pub use element::{Bf16, Bits, Bool, Element, F16, bytes_of, bytes_of_mut};

@@ -304,8 +304,14 @@ impl Param {
         Self::new(3, name, dtype)
     }
 
-    /// Declares a list of strings, required unless it has a default.
+    /// The former name of [`Param::strings`].
+    #[doc(hidden)]
     pub const fn texts(name: &'static str) -> Self {
+        Self::strings(name)
+    }
+
+    /// Declares a list of strings, required unless it has a default.
+    pub const fn strings(name: &'static str) -> Self {
         Self::new(5, name, DType::Str)
     }
 

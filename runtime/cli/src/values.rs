@@ -5,7 +5,7 @@ use udo_runtime::Tensor;
 
 /// The elements as real numbers.
 pub(crate) fn numbers(tensor: &Tensor) -> Vec<f64> {
-    macro_rules! of {
+    macro_rules! convert_all {
         ($($variant:ident $rust:ty, $convert:expr;)*) => {
             match tensor.dtype() {
                 $(DType::$variant => {
@@ -20,7 +20,7 @@ pub(crate) fn numbers(tensor: &Tensor) -> Vec<f64> {
         clippy::cast_precision_loss,
         reason = "numbers are shown and compared with tolerances"
     )]
-    let numbers = of! {
+    let numbers = convert_all! {
         F32 f32, f64::from;
         F64 f64, |v| v;
         F16 udo_api::F16, |v| f64::from(v.to_f32());

@@ -75,11 +75,11 @@ impl Op for Letters {
         "Letters",
         &[Port::required("x", types::F32)],
         &[Port::required("y", types::I32)],
-        &[Param::texts("of").default(Value::texts(&[RawStr::new("some"), RawStr::new("")]))],
+        &[Param::strings("of").default(Value::texts(&[RawStr::new("some"), RawStr::new("")]))],
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let count = cx.texts("of")?.len();
+        let count = cx.strings("of")?.len();
         cx.set_output(0, TensorDesc::new(DType::I32, Shape::new(&[count])?))
     }
 }
@@ -89,7 +89,7 @@ struct LettersAny(Vec<i32>);
 impl Kernel for LettersAny {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let len = |text: &str| i32::try_from(text.chars().count());
-        let lens = cx.texts("of")?.into_iter().map(len).collect::<Result<_, _>>();
+        let lens = cx.strings("of")?.into_iter().map(len).collect::<Result<_, _>>();
         lens.map(Self).map_err(|_| Error::new("a text is too long"))
     }
 

@@ -4,7 +4,7 @@
 use udo_api::types::F32;
 use udo_api::{
     Core, DType, Error, ExecError, InferCx, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port,
-    Quant, QuantMut, Quants, Scratch, Texts, Value, dsp_kernel,
+    Quant, QuantMut, Quants, Scratch, Strings, Value, dsp_kernel,
 };
 use udo_runtime::compile::{Fallback, PlaceOptions};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
@@ -30,7 +30,7 @@ impl Op for Mix {
         &[
             Param::text("mode").default(Value::text("add")),
             Param::tensor("weights", DType::F32),
-            Param::texts("names").optional(),
+            Param::strings("names").optional(),
         ],
     );
 
@@ -43,7 +43,7 @@ impl Op for Mix {
 dsp_kernel!(MixDsp = mix(
     out: [f32, Option<f32>, f32],
     in: [f32, Option<f32>, [f32]],
-    params: { mode: &str, weights: &[f32], names: Option<Texts<'_>> }
+    params: { mode: &str, weights: &[f32], names: Option<Strings<'_>> }
 ));
 
 /// `x`, plus or minus the weighted sum of the rest, plus the bias, plus the length of all names.
@@ -58,7 +58,7 @@ fn mix(
     rest: Quants<'_, f32>,
     mode: &str,
     weights: &[f32],
-    names: Option<Texts<'_>>,
+    names: Option<Strings<'_>>,
     _vtcm: Scratch<'_>,
 ) -> Result<(), ExecError> {
     let sign = if mode == "add" { 1.0 } else { -1.0 };

@@ -208,11 +208,18 @@ impl<'a> Node<'a> {
         utf8(name, &param.data)
     }
 
+    /// The former name of [`strings`](Self::strings).
+    #[doc(hidden)]
+    #[expect(clippy::missing_errors_doc, reason = "those of the new name")]
+    pub fn texts(&self, name: &str) -> Result<Vec<&'a str>, Error> {
+        self.strings(name)
+    }
+
     /// Returns a parameter that is a list of strings.
     ///
     /// # Errors
     /// The parameter is not set or has another kind.
-    pub fn texts(&self, name: &str) -> Result<Vec<&'a str>, Error> {
+    pub fn strings(&self, name: &str) -> Result<Vec<&'a str>, Error> {
         let param = self.present(name)?;
         if param.kind != param_kinds::TEXTS {
             return Err(wrong_kind(name, param.kind, "strings"));

@@ -31,7 +31,7 @@ use crate::error::Error;
 /// ```
 #[diagnostic::on_unimplemented(
     message = "a DSP function takes no parameter of the type in `{Self}`",
-    note = "numbers, `bool`, `&str`, slices of numbers, `Texts<'_>`, `TypedTensor<'_, T>`, and `Option`s of these"
+    note = "numbers, `bool`, `&str`, slices of numbers, `Strings<'_>`, `TypedTensor<'_, T>`, and `Option`s of these"
 )]
 pub trait DspParam {
     /// The stored form in the kernel.
@@ -96,13 +96,17 @@ pub trait DspScalar: Copy + fmt::Debug + Send + Sync + 'static {
     fn read_list(cx: &FinalizeCx<'_>, name: &str) -> Result<Box<[Self]>, Error>;
 }
 
+/// The former name of [`Strings`].
+#[doc(hidden)]
+pub type Texts<'k> = Strings<'k>;
+
 /// The strings of a parameter.
 #[derive(Clone, Copy)]
-pub struct Texts<'k> {
+pub struct Strings<'k> {
     texts: &'k [Box<str>],
 }
 
-impl<'k> Texts<'k> {
+impl<'k> Strings<'k> {
     /// Returns the number of strings.
     pub fn len(&self) -> usize {
         self.texts.len()
@@ -124,7 +128,7 @@ impl<'k> Texts<'k> {
     }
 }
 
-impl fmt::Debug for Texts<'_> {
+impl fmt::Debug for Strings<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.texts).finish()
     }
@@ -187,14 +191,14 @@ impl DspKept for Box<str> {
 }
 
 impl DspKept for KeptTexts {
-    type Given<'k> = Texts<'k>;
+    type Given<'k> = Strings<'k>;
 
     fn read(cx: &FinalizeCx<'_>, name: &str) -> Result<Self, Error> {
-        Ok(Self(cx.texts(name)?.into_iter().map(Box::from).collect()))
+        Ok(Self(cx.strings(name)?.into_iter().map(Box::from).collect()))
     }
 
-    fn give(&self) -> Texts<'_> {
-        Texts { texts: &self.0 }
+    fn give(&self) -> Strings<'_> {
+        Strings { texts: &self.0 }
     }
 }
 
@@ -238,7 +242,7 @@ macro_rules! kept {
 
 kept! {
     [] &str => Box<str>;
-    [] Texts<'_> => KeptTexts;
+    [] Strings<'_> => KeptTexts;
     [<T: Element>] TypedTensor<'_, T> => KeptTensor<T>;
 }
 

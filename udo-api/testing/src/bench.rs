@@ -247,9 +247,16 @@ impl Bench {
         self.param(name, ParamSetting::Text(value.to_owned()))
     }
 
-    /// Sets a parameter that is a list of strings.
+    /// The former name of [`Bench::strings`].
+    #[doc(hidden)]
     #[must_use]
     pub fn texts(self, name: &'static str, values: &[&str]) -> Self {
+        self.strings(name, values)
+    }
+
+    /// Sets a parameter that is a list of strings.
+    #[must_use]
+    pub fn strings(self, name: &'static str, values: &[&str]) -> Self {
         self.param(name, ParamSetting::Texts(values.iter().map(|&v| v.to_owned()).collect()))
     }
 

@@ -12,7 +12,7 @@
 
 use udo_api::{
     Core, DType, Dim, Error, ExecError, F16, GuardAlloc, InferCx, KernelDef, Op, OpDef, OpSchema,
-    Param, Port, PortRule, Quant, QuantMut, Quants, QuantsMut, Scratch, Shape, TensorDesc, Texts,
+    Param, Port, PortRule, Quant, QuantMut, Quants, QuantsMut, Scratch, Shape, Strings, TensorDesc,
     TypedTensor, Value, dsp_kernel, output, types,
 };
 use udo_testing::{Bench, Fault, Tensor, tensor};
@@ -38,7 +38,7 @@ impl Op for Everything {
             Param::text("note").optional(),
             Param::tensor("axes", DType::I32).optional(),
             Param::tensor("weights", DType::F32).default(Value::ints(&[1, 2])),
-            Param::texts("names").optional(),
+            Param::strings("names").optional(),
             Param::typed_tensor("table", types::F32.or(types::F16)).optional(),
         ],
     );
@@ -53,7 +53,7 @@ dsp_kernel!(EverythingDsp = everything(
     in: [f32],
     params: {
         scale: f64, count: u8, keep: Option<bool>, mode: &str, note: Option<&str>, axes: Option<&[i32]>,
-        shares: &[f32] = "weights", names: Option<Texts<'_>>, table: Option<TypedTensor<'_, F16>>
+        shares: &[f32] = "weights", names: Option<Strings<'_>>, table: Option<TypedTensor<'_, F16>>
     }
 ));
 
@@ -68,7 +68,7 @@ fn everything(
     note: Option<&str>,
     axes: Option<&[i32]>,
     shares: &[f32],
-    names: Option<Texts<'_>>,
+    names: Option<Strings<'_>>,
     table: Option<TypedTensor<'_, F16>>,
     _vtcm: Scratch<'_>,
 ) -> Result<(), ExecError> {
@@ -111,7 +111,7 @@ fn parameters_of_every_kind_arrive_and_cost_no_heap() {
         .text("note", "ab")
         .ints("axes", &[-1, 4])
         .floats("weights", &[0.25, 0.5])
-        .texts("names", &["one", "three"])
+        .strings("names", &["one", "three"])
         .tensor("table", &tensor(&[1, 2], &[F16::from_f32(1.0), F16::from_f32(2.0)]));
     let outcomes = bench.run().unwrap();
     assert_eq!(outcomes[0].heap_calls, 0);

@@ -106,7 +106,7 @@ const RULES: &[PortRule] = &[input(0, types::F32)];
 const PARAMS: [Param; 7] = [
     Param::tensor("activation_alpha", DType::F32).optional(),
     Param::tensor("activation_beta", DType::F32).optional(),
-    Param::texts("activations").optional(),
+    Param::strings("activations").optional(),
     Param::scalar("clip", DType::F32).optional(),
     Param::text("direction").default(Value::text("forward")),
     Param::scalar("hidden_size", DType::I64).optional(),

@@ -60,7 +60,7 @@ impl Storage for f32 {
     }
 }
 
-macro_rules! halves {
+macro_rules! half_precision {
     ($($t:ty),*) => {$(
         impl Storage for $t {
             const IS_WIDENED: bool = true;
@@ -91,7 +91,7 @@ macro_rules! halves {
     )*};
 }
 
-halves!(F16, Bf16);
+half_precision!(F16, Bf16);
 
 /// How the work is divided.
 #[derive(Clone, Copy, Debug)]

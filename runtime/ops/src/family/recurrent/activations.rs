@@ -82,7 +82,7 @@ impl Activation {
     /// Reads the functions of each direction; the cell's defaults if the node does not name any.
     pub(super) fn read(node: &Node<'_>, dirs: usize, own: &[&str]) -> Result<Vec<Self>, Error> {
         let names = if node.has_param("activations") {
-            node.texts("activations")?
+            node.strings("activations")?
         } else {
             own.repeat(dirs)
         };

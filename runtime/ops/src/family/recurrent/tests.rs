@@ -30,7 +30,7 @@ pub(super) fn all<C: Cell>(name: &str) {
 fn activations_are_those_of_the_cell<C: Cell>() {
     let run = |names: &[&str]| {
         let run = node::<C>(x(), &[0, 1], Bench::input).text("direction", "bidirectional");
-        run.texts("activations", names)
+        run.strings("activations", names)
     };
     let own = [C::ACTIVATIONS, C::ACTIVATIONS].concat();
     let mut names = own.clone();
