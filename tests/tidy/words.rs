@@ -152,7 +152,8 @@ fn pages_have_short_lines_and_no_counts_that_go_stale() {
             if is_code || is_generated {
                 continue;
             }
-            let is_free = line.starts_with('|') || line.contains("](") || line.contains("://");
+            let is_free =
+                line.starts_with(['|', '<']) || line.contains("](") || line.contains("://");
             if !is_free && line.chars().count() > 100 {
                 faults.push(format!("{}:{}: more than 100 columns", file.path, index + 1));
             }
@@ -164,8 +165,11 @@ fn pages_have_short_lines_and_no_counts_that_go_stale() {
     none(&faults);
 }
 
+/// Pages that a test or a script writes.
+const GENERATED: &[&str] = &["docs/command-line.md", "docs/onnx-types.md", "docs/operators.md"];
+
 fn is_page(path: &str) -> bool {
-    let is_markdown = path.ends_with(".md");
+    let is_markdown = path.ends_with(".md") && !GENERATED.contains(&path);
     is_markdown && (path.starts_with("docs/") || !path.contains('/'))
 }
 
