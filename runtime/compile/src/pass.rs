@@ -51,7 +51,7 @@ pub enum Rewrite {
     /// Replaces a node, together with nodes upstream of it, by one node. Called for each node, last node first.
     Pattern(fn(&Candidate<'_>) -> Option<Replacement>),
     /// Like [`Rewrite::Pattern`], and states why it leaves a node that it applies to unchanged.
-    Groups(fn(&Candidate<'_>) -> Found),
+    Groups(fn(&Candidate<'_>) -> Match),
     /// Returns how a node treats channels-last operands, for operators whose facts do not say it.
     Layout(fn(&Candidate<'_>) -> Option<LayoutRule>),
     /// Returns the earlier value that a node's output equals.
@@ -206,7 +206,7 @@ pub struct Unfused {
 
 /// The result of a pass for one node.
 #[derive(Debug)]
-pub enum Found {
+pub enum Match {
     /// The pass does not apply to this node.
     Nothing,
     /// The node stays, for this reason.
@@ -255,7 +255,7 @@ pub fn run<'a>(
             Rewrite::Graph(rewrite) => rewrite(graph),
             Rewrite::Pattern(pattern) => {
                 let find =
-                    |node: &Candidate<'_>| pattern(node).map_or(Found::Nothing, Found::Instead);
+                    |node: &Candidate<'_>| pattern(node).map_or(Match::Nothing, Match::Instead);
                 replace_all(graph, compiler, cores, (&find, &mut Vec::new()))
             }
             Rewrite::Groups(find) => replace_all(graph, compiler, cores, (&find, &mut left)),
@@ -299,7 +299,7 @@ fn fuse(
 ) -> usize {
     let (mut count, mut gone) = (0, BTreeSet::new());
     let mut uses = uses(graph, compiler);
-    for id in (0..graph.nodes.len()).map(NodeId::at) {
+    for id in (0..graph.nodes.len()).map(NodeId::new) {
         let mut next = Some(id);
         while let Some(id) = next.take() {
             let found = Candidate::at(graph, compiler, &uses, id).and_then(|node| fusion(&node));
@@ -318,7 +318,7 @@ fn fuse(
 }
 
 /// Finds the replacement of a node.
-type Find<'a> = dyn Fn(&Candidate<'_>) -> Found + 'a;
+type Find<'a> = dyn Fn(&Candidate<'_>) -> Match + 'a;
 
 /// Replaces every node for which `find` finds a replacement; returns their number. Appends nodes that stay to `left`.
 fn replace_all(
@@ -329,7 +329,7 @@ fn replace_all(
 ) -> usize {
     let (mut count, mut gone) = (0, BTreeSet::new());
     let mut uses = uses(graph, compiler);
-    for id in (0..graph.nodes.len()).rev().map(NodeId::at) {
+    for id in (0..graph.nodes.len()).rev().map(NodeId::new) {
         if gone.contains(&id) {
             continue;
         }
@@ -338,9 +338,9 @@ fn replace_all(
             graph.node(id).map_or_else(|_| String::new(), |bound| bound.node.name.clone())
         };
         match find(&node) {
-            Found::Nothing => {}
-            Found::Stays(why) => left.push(Unfused { node: name(graph), why }),
-            Found::Instead(found) => {
+            Match::Nothing => {}
+            Match::Stays(why) => left.push(Unfused { node: name(graph), why }),
+            Match::Instead(found) => {
                 let op = found.op;
                 let at = (id, &mut gone);
                 let core = graph.node(id).map_or(cores.preferred, |bound| cores.core_of(bound));

@@ -36,7 +36,7 @@ use crate::place::{Pitch, Placement};
 use udo_engine::cores::opencl::{ClDevice, CopyThere, OpenClError, Region};
 use udo_engine::cores::{Memory, PerMemory, Profile, fast_memory, machine};
 use udo_engine::device::Coherence;
-use udo_engine::exit_guard::{self, PackageCall, Who};
+use udo_engine::exit_guard::{self, PackageCall, CallOwner};
 use udo_engine::thread_pool::Pool;
 use udo_graph::graph::InPlaceError;
 use udo_graph::memory::{ALIGN_BYTES, Tensor};
@@ -206,12 +206,12 @@ impl<'a> Progress<'a> {
     }
 
     /// Notes the step that comes.
-    pub fn at(&self, step: usize) {
+    pub fn set_step(&self, step: usize) {
         self.step.store(step, Ordering::Relaxed);
     }
 }
 
-impl Who for Progress<'_> {
+impl CallOwner for Progress<'_> {
     fn say(&self, f: &mut fmt::Formatter<'_>, what: &str) -> fmt::Result {
         let Some(step) = self.steps.get(self.progress()) else { return Ok(()) };
         step.call("execute").say(f, what)
@@ -317,7 +317,7 @@ impl Drop for Plan {
             let Step { kernel, name, package, op, core, guard, .. } = step;
             let (node, core) = (&*name, Some(core));
             let call = PackageCall { node, package: &package, op: &op, core, function: "free" };
-            exit_guard::during(&call, || {
+            exit_guard::with_record(&call, || {
                 drop(kernel);
                 let said = guard.map(|guard| guard.take_report().message()).unwrap_or_default();
                 if !said.is_empty() {

@@ -128,7 +128,7 @@ impl Cache {
 
     /// Runs `work`, the loading of a model with `threads` threads, while the other threads verify checksums of the file in
     /// advance.
-    pub fn looking_ahead<T>(&self, threads: NonZero<usize>, work: impl FnOnce() -> T) -> T {
+    pub fn with_background_verification<T>(&self, threads: NonZero<usize>, work: impl FnOnce() -> T) -> T {
         let others = threads.get() - 1;
         let stored = self.stored().filter(|stored| others > 0 && stored.start_verification());
         let Some(stored) = stored else { return work() };
@@ -147,7 +147,7 @@ impl Cache {
     }
 
     /// Returns an id of a constant that is the same in all processes.
-    pub fn stands_for(&self, tensor: &Tensor) -> u128 {
+    pub fn constant_id(&self, tensor: &Tensor) -> u128 {
         tensor.stable().unwrap_or_else(|| sum128(&self.source.place(tensor.stored())))
     }
 
@@ -170,7 +170,7 @@ impl Cache {
     }
 
     /// Drops a constant that turned out not to be needed.
-    pub fn let_go(&self, tensor: &Tensor) {
+    pub fn discard(&self, tensor: &Tensor) {
         if let Some(id) = tensor.stable() {
             self.lock().constants.remove(&id);
         }

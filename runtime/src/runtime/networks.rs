@@ -127,7 +127,7 @@ impl Runtime {
         let source = match (file, &cache) {
             (Some(file), _) => Source::File(file),
             (None, Some(cache)) => {
-                Source::Single(Single::new(cache.looking_ahead(options.compile.threads, read)?))
+                Source::Single(Single::new(cache.with_background_verification(options.compile.threads, read)?))
             }
             (None, None) => Source::Single(Single::new(read()?)),
         };
@@ -377,7 +377,7 @@ impl Network {
         };
         let compile = || runtime.compile_of(graph, (bytes, cache.as_ref()), &options, &shared);
         let stage = match cache {
-            Some(cache) => cache.looking_ahead(options.compile.threads, compile),
+            Some(cache) => cache.with_background_verification(options.compile.threads, compile),
             None => compile(),
         }?;
         self.check_ports(index, &stage)?;

@@ -205,7 +205,7 @@ impl<'a> Candidate<'a> {
         of: impl FnOnce(&dyn Fn(&Tensor) -> u128) -> String,
         make: impl FnOnce() -> Option<Tensor>,
     ) -> Option<Tensor> {
-        let of = |cache: &Cache| Some(of(&|tensor| cache.stands_for(tensor)));
+        let of = |cache: &Cache| Some(of(&|tensor| cache.constant_id(tensor)));
         self.compiler.constants.derive(desc, of, make)
     }
 

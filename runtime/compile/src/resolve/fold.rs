@@ -77,12 +77,12 @@ pub(super) fn unfold(compiler: &Compiler<'_>, graph: &mut TypedGraph) {
         return;
     }
     let readers = graph.consumers();
-    for id in (0..graph.nodes.len()).rev().map(NodeId::at) {
+    for id in (0..graph.nodes.len()).rev().map(NodeId::new) {
         let Ok(bound) = graph.node(id) else { continue };
         if bound.is_folded && !graph.is_small(bound) && !goes_again(compiler, graph, id, &readers) {
             let made = graph.node(id).ok().and_then(|bound| graph.known(bound.node.output(0)));
             if let (Some(cache), Some(made)) = (compiler.constants.cache(), made) {
-                cache.let_go(made);
+                cache.discard(made);
             }
             graph.unfold(id);
         }
@@ -120,7 +120,7 @@ fn is_packed(compiler: &Compiler<'_>, graph: &TypedGraph, bound: &BoundNode, por
     let mut fits = kernels.iter().filter(|entry| graph.fits(bound, entry.def, Core::CPU));
     let made = fits.find_map(|entry| {
         let call = call(compiler.operators, bound, "finalize");
-        exit_guard::during(&call, || finalize(entry.def, &graph.placed(bound), host()).ok())
+        exit_guard::with_record(&call, || finalize(entry.def, &graph.placed(bound), host()).ok())
     });
     made.is_some_and(|kernel| !kernel.reads(port))
 }
@@ -144,7 +144,7 @@ fn compute(
         guard: entry.guard.unwrap_or(OWN_GUARD),
     };
     let call = call(compiler.operators, bound, "execute");
-    let made = exit_guard::during(&call, || once(entry.def, &node, compiler.constants.packs()));
+    let made = exit_guard::with_record(&call, || once(entry.def, &node, compiler.constants.packs()));
     let tensor = |made: Option<_>| {
         let Some((desc, buffer)): Option<(TensorDesc, _)> = made else { return Some(None) };
         Tensor::from_buffer(desc.dtype()?, desc.full_shape(), buffer).ok().map(Some)
@@ -203,7 +203,7 @@ impl TypedGraph {
             return None;
         }
         let input = |&value: &Option<ValueId>| match self.known(value) {
-            Some(tensor) => format!("{:x} {}", cache.stands_for(tensor), self.desc(value)),
+            Some(tensor) => format!("{:x} {}", cache.constant_id(tensor), self.desc(value)),
             None => self.desc(value).to_string(),
         };
         let inputs: Vec<String> = bound.node.inputs.iter().map(input).collect();

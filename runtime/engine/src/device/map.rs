@@ -29,7 +29,7 @@ struct Mapping {
     len: usize,
     /// What the host sees of the lease's bytes, where that is not the memory itself.
     copy: Option<Buffer>,
-    upkeep: Coherence,
+    cache_maintenance: Coherence,
 }
 
 /// Mapped memory, to be read. It holds a lease as a run does that reads the memory.
@@ -129,7 +129,7 @@ impl MemoryView {
         cache.invalidate(&self.part(lines).lease(Access::Read)?, lines)
     }
 
-    fn mapping(&self, range: Range<u64>, access: Access, upkeep: Coherence) -> Result<Mapping> {
+    fn mapping(&self, range: Range<u64>, access: Access, cache_maintenance: Coherence) -> Result<Mapping> {
         let view = self.view(range)?;
         if !self.device().capabilities().can_map {
             let why = format!(
@@ -146,14 +146,14 @@ impl MemoryView {
         let mut copy = None;
         if let Some(cache) = self.cache() {
             let mut seen = Buffer::zeroed(lease.view().len_here())?;
-            if upkeep == Coherence::Mapping {
+            if cache_maintenance == Coherence::Mapping {
                 cache.invalidate(&lease, leased)?;
             }
             cache.evict(&mut lease)?;
             cache.load(leased, seen.bytes_mut());
             copy = Some(seen);
         }
-        Ok(Mapping { lease, at, len: view.len_here(), copy, upkeep })
+        Ok(Mapping { lease, at, len: view.len_here(), copy, cache_maintenance })
     }
 }
 
@@ -307,9 +307,9 @@ impl WriteMap {
 
 impl Drop for WriteMap {
     fn drop(&mut self) {
-        let upkeep = self.0.upkeep;
+        let cache_maintenance = self.0.cache_maintenance;
         // The lease is a writer's and has the lines, so nothing of this is refused.
-        let _never = self.0.with_cache(|cache, lease| match upkeep {
+        let _never = self.0.with_cache(|cache, lease| match cache_maintenance {
             Coherence::Mapping => cache.flush(lease, lease.view().range()),
             Coherence::Program => cache.evict(lease),
         });
