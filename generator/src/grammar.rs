@@ -4,7 +4,7 @@
 /// An object of the grammar.
 #[derive(Debug)]
 pub(crate) struct Object {
-    /// What the page of the grammar calls it.
+    /// The name of the table on the page of the grammar.
     #[cfg_attr(not(test), expect(dead_code, reason = "the page is held against it"))]
     pub(crate) title: &'static str,
     pub(crate) fields: &'static [Field],
@@ -17,7 +17,7 @@ pub(crate) struct Field {
     pub(crate) need: Need,
     pub(crate) of: FieldKind,
     pub(crate) meaning: &'static str,
-    /// What holds where it is left out; empty where nothing does.
+    /// The default if the field is left out; empty without a default.
     pub(crate) default: &'static str,
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum Need {
     On(&'static [Role]),
 }
 
-/// What a tensor is to its operator.
+/// The role of a tensor in its operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Input,
@@ -40,7 +40,7 @@ pub(crate) enum Role {
     Param,
 }
 
-/// What a field holds.
+/// The kind of value of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldKind {
     Name,

@@ -37,7 +37,7 @@ const fn element(
     Element { name, attributes, children, meaning }
 }
 
-/// What inputs, outputs and parameters hold, here and in supplemental lists.
+/// The child elements of inputs, outputs and parameters, here and in supplemental lists.
 const PARTS: &[&str] = &[
     "Name",
     "Description",
@@ -52,7 +52,7 @@ const PARTS: &[&str] = &[
     "OnlyDefaultSupported",
 ];
 
-/// What this toolkit has beside the format's own elements.
+/// The element that this toolkit adds to the format's own.
 const REFERENCE: &str = "UdoReference";
 
 pub(crate) const ELEMENTS: &[Element] = &[

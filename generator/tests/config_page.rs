@@ -8,7 +8,7 @@ use udo_generator::{Mode, Source, read};
 
 const PAGE: &str = include_str!("../../docs/config.md");
 
-/// What stands between the backticks, with the words after them and the text block that follows.
+/// The text of a code block, the words after its opening backticks, and the text block that follows.
 struct Example {
     language: &'static str,
     text: String,
@@ -31,8 +31,8 @@ fn examples() -> Vec<Example> {
     examples
 }
 
-/// What reading one example says: warnings, or what is wrong.
-fn messages(example: &Example, mode: Mode) -> (bool, String) {
+/// Reads one example and returns its warnings or errors.
+fn said(example: &Example, mode: Mode) -> (bool, String) {
     let name = if example.language.starts_with("xml") { "config.xml" } else { "config.json" };
     let (reads, faults) = match read(&[Source { path: Path::new(name), text: &example.text }], mode)
     {

@@ -1,4 +1,4 @@
-//! What is printed from configs: whole trees as snapshots, and every Rust file as rustfmt wants it.
+//! Packages printed from configs: whole trees as snapshots, and every Rust file formatted as by rustfmt.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, process::Command};

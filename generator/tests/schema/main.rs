@@ -18,7 +18,7 @@ const GOOD: &str = r#"{"$schema": "s", "p": {"UDO_PACKAGE_NAME": "P", "UDO_PACKA
                        {"name": "axis", "data_type": "INT_8", "default_value": -1}],
      "tensor_params": [{"name": "axes", "data_type": "UINT_32", "default_value": []}]}]}}"#;
 
-/// What breaks the config, by replacing a part of it.
+/// Replacements in the config, each of which makes it invalid.
 const BROKEN: &[(&str, &str)] = &[
     ("\"s\"", "1"),
     ("\"P\"", "1"),

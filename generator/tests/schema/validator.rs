@@ -24,7 +24,7 @@ const SILENT: &[&str] = &[
     "additionalProperties",
 ];
 
-/// What is wrong with `value`, a line each with its place.
+/// Lists the violations of `schema` in `value`, one line each with its place.
 pub(crate) fn faults(schema: &Value, value: &Value) -> Vec<String> {
     let mut judge = Judge { root: schema, faults: Vec::new() };
     judge.judge(schema, value, "$");

@@ -30,7 +30,7 @@ type Body<'f> = dyn Fn(usize) -> Result<(), ExecError> + Sync + 'f;
 /// The same with a chunk of elements.
 type ChunkBody<'f, T> = dyn Fn(usize, &mut [T]) -> Result<(), ExecError> + Sync + 'f;
 
-/// What the calls of one parallel-for share.
+/// The state that the calls of one parallel-for share.
 struct Task<'f> {
     body: &'f Body<'f>,
     stop: Stop<'f>,

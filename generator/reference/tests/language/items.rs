@@ -291,7 +291,7 @@ fn compile_and_run_device(program: &str, name: &str) -> String {
     String::from_utf8(run.stdout).unwrap()
 }
 
-/// What all work items of a program use.
+/// Returns the code that all work items of a program use.
 fn harness() -> String {
     let constants = udo_reference::constants_support();
     let uses = "use super::reference::{List, list_len};";

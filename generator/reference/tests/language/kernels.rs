@@ -53,7 +53,7 @@ pub(crate) fn argument_tensor<'a>(port: &'a Input, argument: &'a Argument) -> Op
     }
 }
 
-/// What `plan` gets of an input that is known with the shapes: a function of an element's number.
+/// Prints the argument of `plan` for an input that is known with the shapes: a function from the index of an element to its value.
 pub(crate) fn known(tensor: Option<&Tensor>, class: Class) -> String {
     let (of, element) = match class {
         Class::Float => ("f64", "all[at]"),
@@ -64,7 +64,7 @@ pub(crate) fn known(tensor: Option<&Tensor>, class: Class) -> String {
     format!("|at: usize| {{ let all: &[{of}] = {values}; {element} }}")
 }
 
-/// What is printed of an operator, as the kernels of the tests are.
+/// The printed code of an operator.
 pub(crate) struct Printed {
     pub(crate) formula: Formula,
     kernel: RustKernel,
@@ -140,7 +140,7 @@ fn runner(
     text + "    Ok(())\n}\n"
 }
 
-/// What all kernels of a program use, of which none needs all.
+/// Returns the support code of a program; each kernel uses a part of it.
 pub(crate) fn support() -> String {
     let whole = udo_reference::support();
     format!(
@@ -154,7 +154,7 @@ fn module(name: &str, printed: &Printed, runs: &str) -> String {
     format!("mod op_{name} {{\nuse crate::reference::*;\n{formula}{kernel}{runs}}}\n")
 }
 
-/// What the program prints.
+/// Compiles a program, runs it and returns its standard output.
 pub(crate) fn compile_and_run(program: &str, name: &str) -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (source, binary) = (folder.join(format!("{name}.rs")), folder.join(name));
