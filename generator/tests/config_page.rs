@@ -32,7 +32,7 @@ fn examples() -> Vec<Example> {
 }
 
 /// Reads one example and returns its warnings or errors.
-fn said(example: &Example, mode: Mode) -> (bool, String) {
+fn messages(example: &Example, mode: Mode) -> (bool, String) {
     let name = if example.language.starts_with("xml") { "config.xml" } else { "config.json" };
     let (reads, faults) = match read(&[Source { path: Path::new(name), text: &example.text }], mode)
     {

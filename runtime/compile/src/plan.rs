@@ -36,7 +36,7 @@ use crate::place::{Pitch, Placement};
 use udo_engine::cores::opencl::{ClDevice, CopyThere, OpenClError, Region};
 use udo_engine::cores::{Memory, PerMemory, Profile, fast_memory, machine};
 use udo_engine::device::Coherence;
-use udo_engine::exit_guard::{self, PackageCall, CallOwner};
+use udo_engine::exit_guard::{self, CallOwner, PackageCall};
 use udo_engine::thread_pool::Pool;
 use udo_graph::graph::InPlaceError;
 use udo_graph::memory::{ALIGN_BYTES, Tensor};

@@ -128,7 +128,11 @@ impl Cache {
 
     /// Runs `work`, the loading of a model with `threads` threads, while the other threads verify checksums of the file in
     /// advance.
-    pub fn with_background_verification<T>(&self, threads: NonZero<usize>, work: impl FnOnce() -> T) -> T {
+    pub fn with_background_verification<T>(
+        &self,
+        threads: NonZero<usize>,
+        work: impl FnOnce() -> T,
+    ) -> T {
         let others = threads.get() - 1;
         let stored = self.stored().filter(|stored| others > 0 && stored.start_verification());
         let Some(stored) = stored else { return work() };

@@ -114,7 +114,12 @@ impl Executor {
     /// Binds the input at `index` to the run's memory if possible; returns whether it is bound. The leases must be held
     /// while calls run. If the output `over` shares the input's memory, no other output may be read from there. Uses no
     /// heap.
-    pub(crate) fn bind_input(&mut self, index: usize, over: Option<&str>, bound: &Bindings) -> bool {
+    pub(crate) fn bind_input(
+        &mut self,
+        index: usize,
+        over: Option<&str>,
+        bound: &Bindings,
+    ) -> bool {
         let Some(bytes) = self.input_bytes(index).map(<[u8]>::len) else { return false };
         let number = self.plan.inputs.get(index).and_then(|port| port.moves);
         if over.is_some_and(|over| number.is_some_and(|number| self.is_given(number, over))) {

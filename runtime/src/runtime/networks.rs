@@ -126,9 +126,9 @@ impl Runtime {
         let read = || import::model_bytes(bytes.bytes(), &name, &options.import);
         let source = match (file, &cache) {
             (Some(file), _) => Source::File(file),
-            (None, Some(cache)) => {
-                Source::Single(Single::new(cache.with_background_verification(options.compile.threads, read)?))
-            }
+            (None, Some(cache)) => Source::Single(Single::new(
+                cache.with_background_verification(options.compile.threads, read)?,
+            )),
             (None, None) => Source::Single(Single::new(read()?)),
         };
         Ok(Networks(Arc::new(Inner { name, runtime, options, bytes, cache, source, made })))

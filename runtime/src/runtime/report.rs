@@ -3,7 +3,7 @@
 use std::fmt;
 
 use udo_engine::device::{Device, HeapStats, Usage};
-use udo_engine::run::{Queues, DeviceLoad};
+use udo_engine::run::{DeviceLoad, Queues};
 
 /// The state of a runtime's devices. It prints as several lines of text.
 #[derive(Clone, Debug)]

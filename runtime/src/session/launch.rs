@@ -13,7 +13,9 @@ use udo_compile::resolve::Input;
 use udo_engine::device::{
     DeviceId, DeviceTensor, Error, ErrorCode, ErrorContext, Result, SpecDetails, TensorSpec,
 };
-use udo_engine::run::{Bindings, Copies, FrameOptions, Frames, Launch, Run, RunOptions, Stop, Work};
+use udo_engine::run::{
+    Bindings, Copies, FrameOptions, Frames, Launch, Run, RunOptions, Stop, Work,
+};
 use udo_graph::graph;
 
 impl Session {

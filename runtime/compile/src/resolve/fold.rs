@@ -144,7 +144,8 @@ fn compute(
         guard: entry.guard.unwrap_or(OWN_GUARD),
     };
     let call = call(compiler.operators, bound, "execute");
-    let made = exit_guard::with_record(&call, || once(entry.def, &node, compiler.constants.packs()));
+    let made =
+        exit_guard::with_record(&call, || once(entry.def, &node, compiler.constants.packs()));
     let tensor = |made: Option<_>| {
         let Some((desc, buffer)): Option<(TensorDesc, _)> = made else { return Some(None) };
         Tensor::from_buffer(desc.dtype()?, desc.full_shape(), buffer).ok().map(Some)

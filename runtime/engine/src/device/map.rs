@@ -129,7 +129,12 @@ impl MemoryView {
         cache.invalidate(&self.part(lines).lease(Access::Read)?, lines)
     }
 
-    fn mapping(&self, range: Range<u64>, access: Access, cache_maintenance: Coherence) -> Result<Mapping> {
+    fn mapping(
+        &self,
+        range: Range<u64>,
+        access: Access,
+        cache_maintenance: Coherence,
+    ) -> Result<Mapping> {
         let view = self.view(range)?;
         if !self.device().capabilities().can_map {
             let why = format!(

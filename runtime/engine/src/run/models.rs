@@ -78,7 +78,8 @@ impl Session {
         };
         let (input, output) = (tensor(1), tensor(9));
         let outputs = [Some(output.clone())];
-        let bound = Bindings::new((std::slice::from_ref(&input), &outputs), &[], &self.home).unwrap();
+        let bound =
+            Bindings::new((std::slice::from_ref(&input), &outputs), &[], &self.home).unwrap();
         (self.frames.record(bound, options).unwrap(), input, output)
     }
 }

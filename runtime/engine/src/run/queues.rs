@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::queue::{Queue, DeviceLoad, WaitingRun};
+use super::queue::{DeviceLoad, Queue, WaitingRun};
 use super::sync::{Mutex, thread};
 use super::timer::Timer;
 use super::{check_may_wait, lock};
