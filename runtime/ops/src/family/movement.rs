@@ -180,12 +180,12 @@ mod tests {
             Setting::Text(value) => run.text(name, value),
         });
         let of_node = Bench::all(run);
-        let found: Vec<_> = of_node.iter().map(|y: &Tensor| (y.dims(), y.values::<T>())).collect();
+        let actual: Vec<_> = of_node.iter().map(|y: &Tensor| (y.dims(), y.values::<T>())).collect();
         let expected = example.outputs.iter();
         let expected: Vec<_> = expected
             .map(|(dims, places)| (dims.to_vec(), places.iter().map(convert).collect::<Vec<T>>()))
             .collect();
-        assert_eq!(found, expected, "{name} of {} on {core}", T::DTYPE);
+        assert_eq!(actual, expected, "{name} of {} on {core}", T::DTYPE);
         for (y, (_, expected)) in of_node.iter().zip(&expected) {
             assert!(y.bytes() == udo_api::bytes_of(expected), "{name} of {} on {core}", T::DTYPE);
         }

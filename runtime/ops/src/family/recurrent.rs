@@ -61,11 +61,11 @@ pub(crate) struct Step<'a> {
     /// State sums of each gate; the cell may overwrite them.
     pub(crate) gates: &'a mut [f32],
     pub(crate) hidden: &'a mut [f32],
-    /// The second state; empty if the cell has none.
+    /// The second state; empty if the cell lacks it.
     pub(crate) memory: &'a mut [f32],
-    /// Peephole weights; empty if the node has none.
+    /// Peephole weights; empty if the node lacks them.
     pub(crate) peepholes: &'a [f32],
-    /// State sums of the late gate; empty if there is none.
+    /// State sums of the late gate; empty if absent.
     pub(crate) late: &'a [f32],
     /// The activations of the cell.
     pub(crate) activations: &'a [Activation],

@@ -105,7 +105,7 @@ impl<Q: Quantized, const SUM: bool> Combine<'_, Q, SUM> {
     ) -> S::F {
         match place {
             Place::One(number) => number,
-            // SAFETY: the caller says that there are lanes from `at` on.
+            // SAFETY: the caller guarantees that there are lanes from `at` on.
             Place::Each(first) => unsafe { is.numbers(simd, first.add(at)) },
         }
     }

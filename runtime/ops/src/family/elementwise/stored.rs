@@ -30,7 +30,7 @@ stored! {
     f64: f32, f64, i8, i16, i32, i64, u8, u16, u32, u64;
 }
 
-macro_rules! halves {
+macro_rules! half_precision {
     ($($t:ty),*) => {$(
         impl Stored<f32> for $t {
             #[inline]
@@ -48,7 +48,7 @@ macro_rules! halves {
     )*};
 }
 
-halves!(F16, Bf16);
+half_precision!(F16, Bf16);
 
 macro_rules! bools {
     ($($c:ty, $number:ident => $is_true:expr;)*) => {$(
@@ -101,7 +101,7 @@ impl<T: QuantizedType> Codec<T, f32> for Encoding {
     }
 }
 
-/// `y[i] = of(x[i])` in blocks.
+/// Computes `y[i] = function(x[i])` in blocks.
 pub(super) fn map_blocks<T: Stored<C>, C: Element>(
     x: &[T],
     y: &mut [T],

@@ -275,9 +275,9 @@ mod tests {
                 for (y, plain) in of_kernels(&run(&with(&x, at, f32::NAN))).iter().zip(&plain) {
                     for (i, (y, plain)) in y.iter().zip(plain).enumerate() {
                         let is_own = i == at / plane;
-                        let found =
+                        let actual =
                             if is_own { y.is_nan() } else { y.to_bits() == plain.to_bits() };
-                        assert!(found, "{} with a NaN at {at} of {dims:?}: {y} at {i}", P::NAME);
+                        assert!(actual, "{} with a NaN at {at} of {dims:?}: {y} at {i}", P::NAME);
                     }
                 }
             }

@@ -98,7 +98,7 @@ macro_rules! integers {
 
 integers!(i8: f32, u8: f32, i16: f32, u16: f32, i32: f64, u32: f64, i64: f64, u64: f64);
 
-macro_rules! halves {
+macro_rules! half_precision {
     ($($t:ty),*) => {$(
         impl Sample for $t {
             type Wide = f32;
@@ -108,7 +108,7 @@ macro_rules! halves {
     )*};
 }
 
-halves!(F16, Bf16);
+half_precision!(F16, Bf16);
 
 impl Sample for f64 {
     type Wide = f64;

@@ -78,7 +78,7 @@ floats! {
     f64, u64;
 }
 
-macro_rules! halves {
+macro_rules! half_precision {
     ($($t:ty),*) => {$(
         impl Ranked for $t {
             const MOST: u64 = f32::MOST;
@@ -92,7 +92,7 @@ macro_rules! halves {
     )*};
 }
 
-halves!(F16, Bf16);
+half_precision!(F16, Bf16);
 
 impl Ranked for Bool {
     const MOST: u64 = u32::MAX as u64;
