@@ -31,7 +31,7 @@ pub(crate) trait Cumulative: Send + Sync + 'static {
 pub(crate) const fn cumulative<C: Cumulative>() -> Def {
     let def = Def::new::<Described<C>>(Described::<C>::KERNELS);
     #[cfg(test)]
-    let def = def.tested(tests::all::<C>);
+    let def = def.tested(tests::run_all::<C>);
     def
 }
 
@@ -270,7 +270,7 @@ mod tests {
     }
 
     /// Runs all tests of a member.
-    pub(super) fn all<C: Cumulative>(name: &str) {
+    pub(super) fn run_all<C: Cumulative>(name: &str) {
         println!("{name}: a family member");
         ends_and_elements::<C>();
         every_type::<C>();

@@ -82,7 +82,7 @@ pub(crate) enum Setting {
 pub(crate) const fn movement<M: Movement>() -> Def {
     let def = Def::new::<Described<M>>(M::KERNELS);
     #[cfg(test)]
-    let def = def.tested(tests::all::<M>);
+    let def = def.tested(tests::run_all::<M>);
     def
 }
 
@@ -143,7 +143,7 @@ mod tests {
     use crate::testing::{Bench, Tensor, bench, tensor};
 
     /// Runs all tests of a member.
-    pub(super) fn all<M: Movement>(name: &str) {
+    pub(super) fn run_all<M: Movement>(name: &str) {
         println!("{name}: a family member");
         assert!(!M::EXAMPLES.is_empty());
         for (example, kernel) in

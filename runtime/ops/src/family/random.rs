@@ -104,7 +104,7 @@ pub(crate) fn output_type(
 pub(crate) const fn random<R: Random>() -> Def {
     let def = Def::drawn::<Described<R>>(Described::<R>::KERNELS);
     #[cfg(test)]
-    let def = def.tested(tests::all::<R>);
+    let def = def.tested(tests::run_all::<R>);
     def
 }
 
@@ -208,7 +208,7 @@ mod tests {
     }
 
     /// Runs all tests of a member.
-    pub(super) fn all<R: Random>(name: &str) {
+    pub(super) fn run_all<R: Random>(name: &str) {
         println!("{name}: a family member");
         if R::IS_LIKE {
             // The bench detects writes past the run's extents.

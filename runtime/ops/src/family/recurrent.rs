@@ -76,7 +76,7 @@ pub(crate) const fn recurrent<C: Cell>() -> Def {
     let def = Def::new::<Described<C>>(Described::<C>::KERNELS);
     // A common range for all rows makes each depend on the others, so rows cannot be tested separately.
     #[cfg(test)]
-    let def = if C::IS_QUANTIZED { def } else { def.tested(tests::all::<C>) };
+    let def = if C::IS_QUANTIZED { def } else { def.tested(tests::run_all::<C>) };
     def
 }
 

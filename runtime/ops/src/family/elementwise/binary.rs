@@ -123,7 +123,7 @@ pub(crate) fn run_of<P: Pairs>(dtype: Option<DType>) -> Result<Run, Error> {
 pub(crate) const fn binary<B: Binary>() -> Def {
     let def = Def::new::<Described<B>>(Kernels::<B>::ALL);
     #[cfg(test)]
-    let def = def.tested(tests::all::<B>);
+    let def = def.tested(tests::run_all::<B>);
     def
 }
 
@@ -298,7 +298,7 @@ mod tests {
     use crate::testing::{Tensor, assert_near, bench, noise, tensor};
 
     /// Runs all tests of a member; `bench` adds calls in place.
-    pub(super) fn all<B: Binary>(name: &str) {
+    pub(super) fn run_all<B: Binary>(name: &str) {
         println!("{name}: a family member");
         shapes_broadcast_from_either_side::<B>(name);
         large_tensors_are_divided_among_threads::<B>(name);

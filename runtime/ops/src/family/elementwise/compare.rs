@@ -28,7 +28,7 @@ pub(crate) trait Compare: PairPredicate {
 pub(crate) const fn compare<C: Compare>() -> Def {
     let def = Def::new::<Described<C>>(Kernels::<C>::ALL);
     #[cfg(test)]
-    let def = def.tested(tests::all::<C>);
+    let def = def.tested(tests::run_all::<C>);
     def
 }
 
@@ -164,7 +164,7 @@ mod tests {
     const B: [f32; 6] = [-0.0, 1.0, 1.5, -3.0, 1.0, f32::INFINITY];
 
     /// Runs all tests of a member.
-    pub(super) fn all<C: Compare>(name: &str) {
+    pub(super) fn run_all<C: Compare>(name: &str) {
         println!("{name}: a family member");
         every_pair_is_compared::<C>();
         edges_are_compared_as_in_f64::<C>();

@@ -69,8 +69,8 @@ fn bits<B: Bitwise, T: Stored<u64>>() -> Rows<T> {
         each_in_place(y, b, B::apply);
     }
     Rows {
-        out_of_place: |a, b, y| combine_blocks([Plain; 3], onto::<B>, a, b, y),
-        in_place: |y, b| combine_blocks_in_place(onto::<B>, y, b),
+        out_of_place: |a, b, y| combine_blocks([Plain; 3], in_place::<B>, a, b, y),
+        in_place: |y, b| combine_blocks_in_place(in_place::<B>, y, b),
     }
 }
 
@@ -78,7 +78,7 @@ fn bits<B: Bitwise, T: Stored<u64>>() -> Rows<T> {
 pub(crate) const fn logic<L: Logic>() -> Def {
     let def = Def::new::<Described<L>>(LogicKernel::<L>::ALL);
     #[cfg(test)]
-    let def = def.tested(tests::all::<L>);
+    let def = def.tested(tests::run_all::<L>);
     def
 }
 
@@ -149,7 +149,7 @@ mod tests {
     use crate::testing::{Bench, bench, tensor};
 
     /// Runs all tests of a member; `bench` adds calls in place.
-    pub(super) fn all<L: Logic>(name: &str) {
+    pub(super) fn run_all<L: Logic>(name: &str) {
         println!("{name}: a family member");
         if L::TYPES.has(DType::Bool) {
             shapes_broadcast_and_are_divided_among_threads::<L, Bool>(|i| Bool::from(i % 3 == 0));

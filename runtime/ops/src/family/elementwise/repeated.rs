@@ -43,7 +43,7 @@ pub(crate) enum End {
 pub(crate) const fn repeated<R: Repeated>() -> Def {
     let def = Def::new::<Described<R>>(Kernels::<R>::ALL);
     #[cfg(test)]
-    let def = def.tested(tests::all::<R>);
+    let def = def.tested(tests::run_all::<R>);
     def
 }
 
@@ -251,7 +251,7 @@ mod tests {
     use crate::testing::{assert_near, bench, noise, tensor};
 
     /// Runs all tests of a member.
-    pub(super) fn all<R: Repeated>(name: &str) {
+    pub(super) fn run_all<R: Repeated>(name: &str) {
         println!("{name}: a family member");
         one_to_many_operands_broadcast::<R>();
         large_tensors_are_divided_among_threads::<R>();

@@ -29,7 +29,7 @@ pub(crate) trait Ternary: Send + Sync + 'static {
 pub(crate) const fn ternary<F: Ternary>() -> Def {
     let def = Def::new::<Described<F>>(Kernels::<F>::ALL);
     #[cfg(test)]
-    let def = def.tested(tests::all::<F>);
+    let def = def.tested(tests::run_all::<F>);
     def
 }
 
@@ -171,7 +171,7 @@ mod tests {
     use crate::testing::{Bench, Tensor, bench, noise, tensor};
 
     /// Runs all tests of a member.
-    pub(super) fn all<F: Ternary>(name: &str) {
+    pub(super) fn run_all<F: Ternary>(name: &str) {
         println!("{name}: a family member");
         three_shapes_broadcast::<F>();
         every_type_is_taken::<F>();

@@ -63,7 +63,7 @@ pub(crate) const fn real(name: &'static str, default: f32) -> Param {
 pub(crate) const fn unary<U: Unary>() -> Def {
     let def = Def::new::<Described<U>>(Kernels::<U>::ALL);
     #[cfg(test)]
-    let def = def.tested(tests::all::<U>);
+    let def = def.tested(tests::run_all::<U>);
     def
 }
 
@@ -271,7 +271,7 @@ mod tests {
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
     /// Runs all tests of a member; `bench` adds calls in place and over strided rows.
-    pub(super) fn all<U: Unary>(name: &str) {
+    pub(super) fn run_all<U: Unary>(name: &str) {
         println!("{name}: a family member");
         lies_on_its_curve::<U>(name);
         half_precision_is_computed_in_f32::<U>(name);

@@ -37,7 +37,7 @@ impl Row for f64 {
 pub(crate) const fn row_norm<N: RowNorm>() -> Def {
     let def = Def::new::<Described<N>>(Described::<N>::KERNELS);
     #[cfg(test)]
-    let def = def.tested(tests::all::<N>);
+    let def = def.tested(tests::run_all::<N>);
     def
 }
 
@@ -167,7 +167,7 @@ mod tests {
     use crate::testing::{assert_near, bench, noise, tensor};
 
     /// Runs all tests of a member.
-    pub(super) fn all<N: RowNorm>(name: &str) {
+    pub(super) fn run_all<N: RowNorm>(name: &str) {
         println!("{name}: a family member");
         for (axis, place) in [(-1, 2), (1, 1), (0, 0), (-2, 1)] {
             for has_bias in [false, N::INPUTS.len() > 2] {

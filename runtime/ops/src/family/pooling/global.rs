@@ -37,7 +37,7 @@ pub(crate) trait GlobalPool: Send + Sync + 'static {
 pub(crate) const fn global_pool<P: GlobalPool>() -> Def {
     let def = Def::new::<Described<P>>(Described::<P>::KERNELS);
     #[cfg(test)]
-    let def = def.tested(tests::all::<P>);
+    let def = def.tested(tests::run_all::<P>);
     def
 }
 
@@ -221,7 +221,7 @@ mod tests {
     use crate::testing::{assert_near, bench, noise, tensor};
 
     /// Runs all tests of a member.
-    pub(super) fn all<P: GlobalPool>(name: &str) {
+    pub(super) fn run_all<P: GlobalPool>(name: &str) {
         println!("{name}: a family member");
         for dims in
             [&[2, 3, 5][..], &[2, 3, 4, 5], &[1, 2, 2, 1, 3], &[3, 70, 30, 31], &[0, 2, 1, 1]]

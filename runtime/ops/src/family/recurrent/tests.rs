@@ -13,7 +13,7 @@ const HIDDEN: usize = 7;
 /// Elements of a state.
 const STATE: usize = BATCH * HIDDEN;
 
-pub(super) fn all<C: Cell>(name: &str) {
+pub(super) fn run_all<C: Cell>(name: &str) {
     println!("{name}: a family member");
     directions_are_forward_runs_of_what_they_see::<C>();
     the_batch_may_come_first::<C>();

@@ -7,7 +7,7 @@ use crate::family::numerics::{SUBNORMAL, assert_rounded, settled_on_any_threads,
 use crate::family::partition::GRAIN;
 use crate::testing::{Bench, assert_near, assert_near_constant, bench, noise, tensor};
 
-pub(super) fn all<R: Reduce>(name: &str) {
+pub(super) fn run_all<R: Reduce>(name: &str) {
     println!("{name}: a family member");
     every_set_of_axes_is_reduced::<R>();
     large_tensors_are_divided_among_threads::<R>();

@@ -24,7 +24,7 @@ pub(crate) trait Window: Send + Sync + 'static {
 pub(crate) const fn window<W: Window>() -> Def {
     let def = Def::new::<Described<W>>(Described::<W>::KERNELS);
     #[cfg(test)]
-    let def = def.tested(tests::all::<W>);
+    let def = def.tested(tests::run_all::<W>);
     def
 }
 
@@ -113,7 +113,7 @@ mod tests {
     }
 
     /// Runs all tests of a member.
-    pub(super) fn all<W: Window>(name: &str) {
+    pub(super) fn run_all<W: Window>(name: &str) {
         println!("{name}: a family member");
         for size in [1, 2, 5, 400] {
             let weights = |period: i64| -> Vec<f64> {
