@@ -213,9 +213,9 @@ fn main() {
         for soc in SOCS {
             // Inner layers of networks have more channels than inputs may have.
             let soc = Soc { input_channels: soc.extent, ..*soc };
-            let (found, outputs) = case.on(&soc);
+            let (actual, outputs) = case.on(&soc);
             assert!(outputs == values, "{} on {}", row.0, soc.name);
-            print!(" {found:>10.1} ({:.2}x)", found / expected);
+            print!(" {actual:>10.1} ({:.2}x)", actual / expected);
         }
         println!();
     }

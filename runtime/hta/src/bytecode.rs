@@ -48,7 +48,7 @@ pub enum DecodeError {
     /// The format version is not supported.
     #[error("the bytecode has version {0}, expected {VERSION}; compile the model again")]
     Version(u32),
-    /// The length differs from what the header says.
+    /// The length differs from the length in the header.
     #[error(
         "the section has {found} bytes, expected {expected} as its header says; it is truncated or damaged"
     )]

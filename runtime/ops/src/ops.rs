@@ -340,7 +340,7 @@ mod tests {
             .map(|entry| entry.unwrap().path())
             .filter(|path| path.is_dir())
             .collect();
-        folders.retain(|found| DOMAINS.iter().all(|(domain, _)| *found != *folder(domain)));
+        folders.retain(|actual| DOMAINS.iter().all(|(domain, _)| *actual != *folder(domain)));
         assert!(folders.is_empty(), "no domain lies in {folders:?}");
     }
 

@@ -216,8 +216,9 @@ fn conv_by(
 ) -> Result<(), ConvError> {
     let checked = check(kernels, batch, input, weights, table, bias, &output, stride)?;
     checked.each(kernels, batch, input, weights, table, bias, |product, at| {
-        // SAFETY: `kernels` hands out only what this machine has; `check` made sure that the pixels of the
-        // table lie in the image, and that the weights are as long as their shape says.
+        // SAFETY: `kernels` returns only kernels that this machine supports; `check` made sure that
+        // the pixels of the table are inside the image, and that the weights are as long as their
+        // shape requires.
         unsafe { product.run(checked.rows, &mut output, at, stride) }
     });
     Ok(())
@@ -240,8 +241,9 @@ fn conv_u16_by(
         return Err(ConvError::TooDeep);
     }
     checked.each(kernels, batch, input, weights, table, bias, |product, at| {
-        // SAFETY: `kernels` hands out only what this machine has; `check` made sure that the pixels of the
-        // table lie in the image, and that the weights are as long as their shape says.
+        // SAFETY: `kernels` returns only kernels that this machine supports; `check` made sure that
+        // the pixels of the table are inside the image, and that the weights are as long as their
+        // shape requires.
         unsafe { product.run_wide(checked.rows, &mut output, at, stride) }
     });
     Ok(())
@@ -344,8 +346,8 @@ fn check<T>(
     let image = image.ok_or(ConvError::Output)?;
     let before = (batch.count - 1).checked_mul(batch.output).ok_or(ConvError::Output)?;
     let limit = output.len().checked_sub(before).ok_or(ConvError::Output)?;
-    let apart = batch.count == 1 || batch.output >= image;
-    if apart && holds(limit, rows, stride, n) {
+    let is_separate = batch.count == 1 || batch.output >= image;
+    if is_separate && holds(limit, rows, stride, n) {
         Ok(Checked { depth, rows })
     } else {
         Err(ConvError::Output)

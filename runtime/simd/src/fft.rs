@@ -110,20 +110,21 @@ impl Fft {
                 filter[2 * at..2 * at + 2].copy_from_slice(&[re, -im]);
             }
         }
-        let mut beside = vec![0.0; 2 * self.size];
-        Run::<f64, 1> { fft: self, table: &table, data: &mut filter, beside: &mut beside }.passes();
+        let mut scratch = vec![0.0; 2 * self.size];
+        Run::<f64, 1> { fft: self, table: &table, data: &mut filter, scratch: &mut scratch }
+            .passes();
         table.extend((0..self.len).flat_map(chirp));
         table.extend(filter.iter().map(|x| x / self.size as f64));
         table
     }
 
     /// Transforms the first [`Fft::len`] elements of `data` in place. `table` comes from [`Fft::fill`]; `data` and the
-    /// scratch buffer `beside` have [`Fft::memory_len`] values.
+    /// buffer `scratch` have [`Fft::memory_len`] values.
     ///
     /// # Panics
     /// Panics if a slice is shorter.
-    pub fn run<T: Lane, const L: usize>(&self, table: &[T], data: &mut [T], beside: &mut [T]) {
-        self.run_on::<T, L>(isa(), table, data, beside);
+    pub fn run<T: Lane, const L: usize>(&self, table: &[T], data: &mut [T], scratch: &mut [T]) {
+        self.run_on::<T, L>(isa(), table, data, scratch);
     }
 
     pub(crate) fn run_on<T: Lane, const L: usize>(
@@ -131,9 +132,9 @@ impl Fft {
         isa: Isa,
         table: &[T],
         data: &mut [T],
-        beside: &mut [T],
+        scratch: &mut [T],
     ) {
-        dispatch(isa, Run::<T, L> { fft: self, table, data, beside });
+        dispatch(isa, Run::<T, L> { fft: self, table, data, scratch });
     }
 }
 
@@ -189,8 +190,8 @@ impl RealFft {
     ///
     /// # Panics
     /// Panics like [`Fft::run`].
-    pub fn run<T: Lane, const L: usize>(&self, table: &[T], data: &mut [T], beside: &mut [T]) {
-        self.run_on::<T, L>(isa(), table, data, beside);
+    pub fn run<T: Lane, const L: usize>(&self, table: &[T], data: &mut [T], scratch: &mut [T]) {
+        self.run_on::<T, L>(isa(), table, data, scratch);
     }
 
     pub(crate) fn run_on<T: Lane, const L: usize>(
@@ -198,10 +199,10 @@ impl RealFft {
         isa: Isa,
         table: &[T],
         data: &mut [T],
-        beside: &mut [T],
+        scratch: &mut [T],
     ) {
         let (first, roots) = table.split_at(self.fft.table_len());
-        self.fft.run_on::<T, L>(isa, first, data, beside);
+        self.fft.run_on::<T, L>(isa, first, data, scratch);
         if self.is_halved() {
             dispatch(isa, RealSpectra::<T, L> { len: self.fft.len, roots, data });
         }

@@ -175,7 +175,7 @@ fn kernels() -> &'static MicroKernels {
 
 /// Reinterprets words as the elements that micro-kernels take.
 fn as_words(words: &[u32]) -> &[f32] {
-    // SAFETY: both types have 4 bytes, of which any are a value, and the same alignment.
+    // SAFETY: both types have 4 bytes, for which any bits are valid, and the same alignment.
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), words.len()) }
 }
 
@@ -209,16 +209,16 @@ impl Rows<'_> {
     }
 }
 
-/// The halves of words that are written in order.
+/// The 16-bit values of words, written in order.
 struct HalfWords<'a> {
     to: &'a mut [u32],
     len: usize,
 }
 
 impl HalfWords<'_> {
-    /// Returns the remaining halves.
+    /// Returns the remaining values.
     fn rest(&mut self) -> &mut [u16] {
-        // SAFETY: each word of `to` is two halves, which any bits are a value of, and needs no smaller alignment.
+        // SAFETY: each word of `to` is two 16-bit values, which any bits are a value of, and needs no smaller alignment.
         let rounded_pair = unsafe {
             std::slice::from_raw_parts_mut(self.to.as_mut_ptr().cast::<u16>(), self.to.len() * 2)
         };
@@ -244,7 +244,7 @@ impl HalfWords<'_> {
 fn round(from: &[f32], to: &mut [u16]) {
     #[cfg(target_arch = "x86_64")]
     if is_available() {
-        // SAFETY: `is_available` says that the machine has AVX512-BF16.
+        // SAFETY: `is_available` found that the machine has AVX512-BF16.
         return unsafe { avx512::round(from, to) };
     }
     to.iter_mut().zip(from).for_each(|(to, &x)| *to = rounded(x));
@@ -274,7 +274,7 @@ mod avx512 {
             // SAFETY: `second` points to the last 16 of the 32 elements of `from`.
             let high = unsafe { _mm512_loadu_ps(second) };
             let both = rounded_pair(low, high);
-            // SAFETY: `to` has 32 halves.
+            // SAFETY: `to` has 32 values.
             unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), both) };
         }
         let mask = (1u32 << rest.len()) - 1;
@@ -293,7 +293,7 @@ mod avx512 {
     #[target_feature(enable = "avx512f,avx512bf16")]
     fn rounded_pair(low: __m512, high: __m512) -> __m512i {
         let both = _mm512_cvtne2ps_pbh(high, low);
-        // SAFETY: both types are 512 bits, of which any are a value.
+        // SAFETY: both types are 512 bits, for which any bits are valid.
         unsafe { std::mem::transmute::<__m512bh, __m512i>(both) }
     }
 }

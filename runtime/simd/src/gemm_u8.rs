@@ -270,7 +270,7 @@ impl MicroKernels {
 
     /// Returns the largest entry of a table plus 1, where out-of-range entries count as 0, and whether there are any.
     pub(super) fn reach(&self, table: &[u32]) -> (u32, bool) {
-        // SAFETY: `kernels` hands out only what this machine has.
+        // SAFETY: `kernels` returns only kernels that this machine supports.
         unsafe { (self.reach)(table) }
     }
 
@@ -308,7 +308,7 @@ fn no_op() {}
 ///
 /// # Safety
 ///
-/// The machine has what [`Isa::Amx`] says.
+/// The machine supports [`Isa::Amx`].
 #[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn amx_peak(steps: usize) -> f64 {
     // SAFETY: the machine has AMX, and the process may use it.
@@ -360,8 +360,8 @@ pub fn gemm_on(
 ) -> Result<(), GemmError> {
     check(lhs, rhs, bias, &output, stride)?;
     let product = product(kernels(isa), lhs, rhs, bias);
-    // SAFETY: `kernels` hands out only what this machine has; `check` made sure that the rows and the columns
-    // lie in their slices.
+    // SAFETY: `kernels` returns only kernels that this machine supports; `check` made sure that the
+    // rows and the columns are inside their slices.
     unsafe { product.run(lhs.rows, &mut output, 0, stride) };
     Ok(())
 }
@@ -377,7 +377,7 @@ fn product<'a, T: Copy>(
         kernels,
         data: lhs.data,
         zero_point: lhs.zero_point,
-        rows: Rows::Apart(lhs.stride),
+        rows: Rows::Strided(lhs.stride),
         depth: Depth { taps: 1, channels: rhs.k },
         packed: rhs.packed,
         n: rhs.n,

@@ -7,10 +7,10 @@ use crate::isa::{Isa, isa};
 pub fn peak_flops(steps: usize) -> f64 {
     match isa() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `isa` names only what this machine has.
+        // SAFETY: `isa` returns only instruction sets that this machine supports.
         Isa::Avx512 | Isa::Amx => unsafe { avx512(steps) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `isa` names only what this machine has.
+        // SAFETY: `isa` returns only instruction sets that this machine supports.
         Isa::Avx2 => unsafe { avx2(steps) },
         _ => portable(steps),
     }
@@ -34,13 +34,13 @@ fn portable(steps: usize) -> f64 {
 pub fn peak_ops8(steps: usize) -> f64 {
     match isa() {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `isa` names only what this machine has.
+        // SAFETY: `isa` returns only instruction sets that this machine supports.
         Isa::Amx => unsafe { crate::gemm_u8::amx_peak(steps) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `isa` names only what this machine has.
+        // SAFETY: `isa` returns only instruction sets that this machine supports.
         Isa::Avx512 => unsafe { avx512_ops8(steps) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: `isa` names only what this machine has.
+        // SAFETY: `isa` returns only instruction sets that this machine supports.
         Isa::Avx2 => unsafe { avx2_ops8(steps) },
         _ => portable_ops8(steps),
     }

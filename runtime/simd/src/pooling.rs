@@ -103,7 +103,7 @@ impl<'a> Job<'a> {
         some.then_some(Self { window, channels, x_stride: x.stride, rows, y_stride })
     }
 
-    /// Returns, for the window at an output pixel, the element of the first tap inside the image (0 if there is none),
+    /// Returns, for the window at an output pixel, the element of the first tap inside the image (0 without such a tap),
     /// and the strides between taps along each axis.
     fn first(&self, at: [usize; 3], taps: &[Range<usize>; 3]) -> (usize, [usize; 3]) {
         let window = self.window;

@@ -19,19 +19,19 @@ pub(crate) fn noise(len: usize) -> Vec<f32> {
 /// Asserts that every value is within `tolerance` of the expected one, relative to it if that is above 1. The expected
 /// values must vary by more than that, so that no constant passes.
 #[track_caller]
-pub(crate) fn assert_near(found: &[f32], expected: &[f64], tolerance: f64) {
+pub(crate) fn assert_near(actual: &[f32], expected: &[f64], tolerance: f64) {
     let reach = |value: f64| tolerance * value.abs().max(1.0);
     let low = expected.iter().map(|&value| value - reach(value)).fold(f64::NEG_INFINITY, f64::max);
     let high = expected.iter().map(|&value| value + reach(value)).fold(f64::INFINITY, f64::min);
     assert!(expected.len() < 2 || low > high, "a constant is within {tolerance} of {expected:?}");
-    assert_eq!(found.len(), expected.len(), "elements");
-    for (i, (&found, &expected)) in found.iter().zip(expected).enumerate() {
-        let found = f64::from(found);
-        let same = found.total_cmp(&expected).is_eq() || found.is_nan() && expected.is_nan();
-        let apart = (found - expected).abs() / expected.abs().max(1.0);
+    assert_eq!(actual.len(), expected.len(), "elements");
+    for (i, (&actual, &expected)) in actual.iter().zip(expected).enumerate() {
+        let actual = f64::from(actual);
+        let same = actual.total_cmp(&expected).is_eq() || actual.is_nan() && expected.is_nan();
+        let error = (actual - expected).abs() / expected.abs().max(1.0);
         assert!(
-            same || apart <= tolerance,
-            "element {i} is {found}, expected {expected} within {tolerance}"
+            same || error <= tolerance,
+            "element {i} is {actual}, expected {expected} within {tolerance}"
         );
     }
 }
@@ -121,7 +121,7 @@ impl<T> DerefMut for Guarded<T> {
 
 impl<T> Drop for Guarded<T> {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `new`, of which no slice is left.
+        // SAFETY: the mapping that `new` made; no slice of it outlives `self`.
         unsafe { munmap(self.map, self.map_bytes) };
     }
 }

@@ -149,7 +149,7 @@ pub fn packed_len(tile: Tile, channels: [usize; 2]) -> usize {
 /// Panics if the size overflows `usize`.
 pub fn pack_workspace_len(channels: [usize; 2]) -> usize {
     let len = channels[0].checked_mul(channels[1]);
-    assert!(len.is_some(), "the weights are larger than memory");
+    assert!(len.is_some(), "the weights exceed the address space");
     len.unwrap_or(0)
 }
 
@@ -207,7 +207,7 @@ pub fn conv(
 fn packed_len_on(isa: Isa, tile: Tile, channels: [usize; 2]) -> usize {
     let one = gemm_f32::kernels(isa).packed_len(channels[0], channels[1]);
     let len = one.checked_next_multiple_of(LINE).and_then(|one| one.checked_mul(tile.points()));
-    assert!(len.is_some(), "the packed weights are larger than memory");
+    assert!(len.is_some(), "the packed weights exceed the address space");
     len.unwrap_or(0)
 }
 

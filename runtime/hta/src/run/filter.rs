@@ -4,7 +4,7 @@ use udo_simd::conv_u8::{self, Batch, Input};
 use udo_simd::depthwise::{self, Image, QuantizedWeights};
 use udo_simd::gemm_u8::{self, Lhs, Output, Rhs};
 
-use super::memory::{Memory, apart, broken, range, span};
+use super::memory::{Memory, broken, range, span, split_at_range};
 use super::prepare::{Algorithm, Filter};
 use super::{Parallel, RunError};
 
@@ -28,7 +28,7 @@ pub(super) fn run(
     let to = range(conv.to, iteration, span(to_pixels, pitch, outputs))?;
     let from = range(conv.from, iteration, span(from_pixels, stride, channels))?;
     let Memory { chip, bordered, padding, .. } = memory;
-    let (others, to) = apart(chip, to)?;
+    let (others, to) = split_at_range(chip, to)?;
     let values = others.get(from)?;
     let parts = (filter.products / GRAIN).clamp(1, parallel.threads().max(1));
     // Pixels per grain.

@@ -85,7 +85,7 @@ impl Memory<'_, '_, '_> {
         &mut self,
         to: Range<usize>,
     ) -> Result<(Others<'_>, &mut [u8]), RunError> {
-        apart(self.chip, to)
+        split_at_range(self.chip, to)
     }
 }
 
@@ -108,7 +108,7 @@ impl<'a> Others<'a> {
 }
 
 /// Splits memory into one writable part and the rest.
-pub(super) fn apart(
+pub(super) fn split_at_range(
     memory: &mut [u8],
     part: Range<usize>,
 ) -> Result<(Others<'_>, &mut [u8]), RunError> {

@@ -14,8 +14,8 @@ fn page() -> String {
 fn row(page: &str, first: &[&str]) -> Vec<String> {
     let rows = page.lines().filter(|line| line.starts_with('|'));
     let mut rows = rows.map(|line| line.split('|').map(str::trim).skip(1).collect::<Vec<_>>());
-    let found = rows.find(|cells| cells.starts_with(first));
-    found.unwrap_or_else(|| panic!("no row {first:?}")).into_iter().map(str::to_owned).collect()
+    let actual = rows.find(|cells| cells.starts_with(first));
+    actual.unwrap_or_else(|| panic!("no row {first:?}")).into_iter().map(str::to_owned).collect()
 }
 
 #[test]

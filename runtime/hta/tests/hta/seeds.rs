@@ -25,7 +25,7 @@ fn seeds_of_the_fuzzer_are_programs() {
             std::fs::create_dir_all(&folder).unwrap();
             std::fs::write(&path, &bytes).unwrap();
         }
-        let found = std::fs::read(&path).unwrap_or_default();
-        assert!(found == bytes, "{}: UDO_BLESS=1 writes it", path.display());
+        let actual = std::fs::read(&path).unwrap_or_default();
+        assert!(actual == bytes, "{}: UDO_BLESS=1 writes it", path.display());
     }
 }

@@ -31,7 +31,7 @@ pub(crate) trait Cumulative: Send + Sync + 'static {
 pub(crate) const fn cumulative<C: Cumulative>() -> Def {
     let def = Def::new::<Described<C>>(Described::<C>::KERNELS);
     #[cfg(test)]
-    let def = def.tested(tests::all::<C>);
+    let def = def.tested(tests::run_all::<C>);
     def
 }
 
@@ -270,7 +270,7 @@ mod tests {
     }
 
     /// Runs all tests of a member.
-    pub(super) fn all<C: Cumulative>(name: &str) {
+    pub(super) fn run_all<C: Cumulative>(name: &str) {
         println!("{name}: a family member");
         ends_and_elements::<C>();
         every_type::<C>();
@@ -333,7 +333,7 @@ mod tests {
         let x = tensor(&[2, 2], &[1f64, 2.0, 3.0, 4.0]);
         let run = |axis: i32| bench(C::NAME).input(x.clone()).input(tensor(&[], &[axis]));
         let down = [C::next(1.0, 3.0), C::next(2.0, 4.0)];
-        assert_eq!(run(-2).one().values::<f64>()[2..], down, "an axis that the run says");
+        assert_eq!(run(-2).one().values::<f64>()[2..], down, "an axis that is read in the run");
         assert_eq!(run(2).error(), ExecError::bad_value(2, 0).to_string());
         let error = along(bench(C::NAME).input(x.clone()), 2).error();
         assert_eq!(error, "input 1 is 2, expected an axis of rank 2");

@@ -82,7 +82,7 @@ pub(crate) enum Setting {
 pub(crate) const fn movement<M: Movement>() -> Def {
     let def = Def::new::<Described<M>>(M::KERNELS);
     #[cfg(test)]
-    let def = def.tested(tests::all::<M>);
+    let def = def.tested(tests::run_all::<M>);
     def
 }
 
@@ -143,7 +143,7 @@ mod tests {
     use crate::testing::{Bench, Tensor, bench, tensor};
 
     /// Runs all tests of a member.
-    pub(super) fn all<M: Movement>(name: &str) {
+    pub(super) fn run_all<M: Movement>(name: &str) {
         println!("{name}: a family member");
         assert!(!M::EXAMPLES.is_empty());
         for (example, kernel) in
@@ -180,12 +180,12 @@ mod tests {
             Setting::Text(value) => run.text(name, value),
         });
         let of_node = Bench::all(run);
-        let found: Vec<_> = of_node.iter().map(|y: &Tensor| (y.dims(), y.values::<T>())).collect();
+        let actual: Vec<_> = of_node.iter().map(|y: &Tensor| (y.dims(), y.values::<T>())).collect();
         let expected = example.outputs.iter();
         let expected: Vec<_> = expected
             .map(|(dims, places)| (dims.to_vec(), places.iter().map(convert).collect::<Vec<T>>()))
             .collect();
-        assert_eq!(found, expected, "{name} of {} on {core}", T::DTYPE);
+        assert_eq!(actual, expected, "{name} of {} on {core}", T::DTYPE);
         for (y, (_, expected)) in of_node.iter().zip(&expected) {
             assert!(y.bytes() == udo_api::bytes_of(expected), "{name} of {} on {core}", T::DTYPE);
         }

@@ -63,11 +63,12 @@ pub(crate) fn on_gpu_too(run: &Bench, within: f64) -> Tensor {
     let gpu = run.clone().on(Core::GPU).one();
     assert_eq!(gpu.dims(), y.dims());
     // Compares the cores with each other; the caller compares one of them with a reference, which may be constant.
-    for (found, expected) in gpu.values::<f32>().into_iter().zip(y.values::<f32>()) {
-        let is_same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
-        let (found, expected) = (f64::from(found), f64::from(expected));
-        let is_near = (found - expected).abs() / expected.abs().max(1.0) <= within;
-        assert!(is_same || is_near, "the GPU makes {found:e}, and the CPU {expected:e}");
+    for (actual, expected) in gpu.values::<f32>().into_iter().zip(y.values::<f32>()) {
+        let is_same =
+            actual.to_bits() == expected.to_bits() || actual.is_nan() && expected.is_nan();
+        let (actual, expected) = (f64::from(actual), f64::from(expected));
+        let is_near = (actual - expected).abs() / expected.abs().max(1.0) <= within;
+        assert!(is_same || is_near, "the GPU makes {actual:e}, and the CPU {expected:e}");
     }
     y
 }
@@ -99,12 +100,12 @@ pub(crate) fn assert_rounds_factors(
     for threads in [1, 3] {
         let exact = of_kernels(&run.clone().threads(threads));
         let rounded = of_kernels(&run.clone().threads(threads).fast_math(FastMath::Bf16));
-        for (found, exact) in rounded.iter().zip(&exact) {
-            for ((&found, &expected), &size) in found.iter().zip(&expected).zip(&sizes) {
-                let apart = (f64::from(found) - expected).abs();
-                assert!(apart <= share * size, "{found} is off {expected} by {apart}, of {size}");
+        for (actual, exact) in rounded.iter().zip(&exact) {
+            for ((&actual, &expected), &size) in actual.iter().zip(&expected).zip(&sizes) {
+                let error = (f64::from(actual) - expected).abs();
+                assert!(error <= share * size, "{actual} is off {expected} by {error}, of {size}");
             }
-            let is_rounded = found.iter().zip(exact).any(|(a, b)| a.to_bits() != b.to_bits());
+            let is_rounded = actual.iter().zip(exact).any(|(a, b)| a.to_bits() != b.to_bits());
             assert_eq!(is_rounded, udo_simd::gemm_bf16::is_available());
         }
     }
@@ -137,9 +138,10 @@ fn quantized_of<T: QuantizedType + Element + PartialEq>(
     let mut count = 0;
     for (kernel, numbers) in matching {
         let expected: Vec<T> = numbers.into_iter().map(|x| encoding.quantize(x)).collect();
-        let found = kernel.outputs[0].values::<T>();
-        let differs = found.iter().zip(&expected).position(|(found, expected)| found != expected);
-        assert_eq!((found.len(), differs), (expected.len(), None), "quantized values of {dtype}");
+        let actual = kernel.outputs[0].values::<T>();
+        let differs =
+            actual.iter().zip(&expected).position(|(actual, expected)| actual != expected);
+        assert_eq!((actual.len(), differs), (expected.len(), None), "quantized values of {dtype}");
         count += 1;
     }
     assert_eq!(count, takers, "kernels that quantize");
@@ -148,14 +150,14 @@ fn quantized_of<T: QuantizedType + Element + PartialEq>(
 /// Asserts that `found` is `exact` rounded to f32: NaN, infinities and the sign of zero match, and the relative error
 /// is at most `tolerance`.
 #[track_caller]
-pub(crate) fn assert_rounded(found: f32, exact: f64, tolerance: f64, name: &str) {
+pub(crate) fn assert_rounded(actual: f32, exact: f64, tolerance: f64, name: &str) {
     let expected = exact as f32;
-    let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
-    let apart = (f64::from(found) - f64::from(expected)).abs();
+    let same = actual.to_bits() == expected.to_bits() || actual.is_nan() && expected.is_nan();
+    let error = (f64::from(actual) - f64::from(expected)).abs();
     // Denormals have fewer digits.
     let bound = tolerance * f64::from(expected).abs() + 2.0 * f64::from(f32::from_bits(1));
-    let is_near = found.is_finite() && expected.is_finite() && expected != 0.0 && apart <= bound;
-    assert!(same || is_near, "{name} is {found:e}, expected {expected:e}");
+    let is_near = actual.is_finite() && expected.is_finite() && expected != 0.0 && error <= bound;
+    assert!(same || is_near, "{name} is {actual:e}, expected {expected:e}");
 }
 
 /// Returns all pairs of 8-bit integers.

@@ -228,9 +228,9 @@ mod tests {
     }
     /// Ties, ends of the type, values beyond them, and NaN.
     fn numbers(encoding: Encoding, from: usize, len: usize) -> Vec<f32> {
-        let halves = (-300..300).map(|i| (i as f32 + 0.5) * encoding.scale);
+        let half_values = (-300..300).map(|i| (i as f32 + 0.5) * encoding.scale);
         let ends = edges(0, 13).into_iter().chain([1e30, -1e30, SUBNORMAL]);
-        halves.chain(ends).cycle().skip(from).take(len).collect()
+        half_values.chain(ends).cycle().skip(from).take(len).collect()
     }
 
     fn quantized_as_one_by_one<T: QuantizedType + PartialEq + std::fmt::Debug>(

@@ -36,8 +36,8 @@ pub(crate) struct Draw(u64);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seed(u64);
 
-/// The seed; nodes with the same seed draw the same values. The runtime derives one from the node's name if the model
-/// has none.
+/// The seed; nodes with the same seed draw the same values. If the model has no seed, the runtime
+/// derives one from the name of the node.
 pub(crate) const SEED: Param = Param::scalar("seed", DType::F32).optional();
 
 /// The parameter that selects the output type.
@@ -89,7 +89,7 @@ pub(crate) fn output_type(
         let refused = || {
             let found = else_of.map_or("absent", DType::name);
             Error::new(format!(
-                "there is no parameter \"dtype\" and the type is {found}, expected {allowed}"
+                "parameter \"dtype\" is absent and the type is {found}, expected {allowed}"
             ))
         };
         return else_of.filter(|dtype| allowed.has(*dtype)).ok_or_else(refused);
@@ -104,7 +104,7 @@ pub(crate) fn output_type(
 pub(crate) const fn random<R: Random>() -> Def {
     let def = Def::drawn::<Described<R>>(Described::<R>::KERNELS);
     #[cfg(test)]
-    let def = def.tested(tests::all::<R>);
+    let def = def.tested(tests::run_all::<R>);
     def
 }
 
@@ -208,7 +208,7 @@ mod tests {
     }
 
     /// Runs all tests of a member.
-    pub(super) fn all<R: Random>(name: &str) {
+    pub(super) fn run_all<R: Random>(name: &str) {
         println!("{name}: a family member");
         if R::IS_LIKE {
             // The bench detects writes past the run's extents.
@@ -222,12 +222,12 @@ mod tests {
         let singles = bench_with::<R>(&[2, 3]).float("seed", 5.0).one().values::<f32>();
         let narrowed: Vec<f32> = y.values::<f64>().into_iter().map(|y| y as f32).collect();
         assert_eq!(singles, narrowed, "one number of every type");
-        let halves =
+        let half_values =
             bench_with::<R>(&[2, 3]).int("dtype", 10).float("seed", 5.0).one().values::<F16>();
-        assert_eq!(halves, singles.iter().map(|&y| F16::from_f32(y)).collect::<Vec<_>>());
-        let halves =
+        assert_eq!(half_values, singles.iter().map(|&y| F16::from_f32(y)).collect::<Vec<_>>());
+        let half_values =
             bench_with::<R>(&[2, 3]).int("dtype", 16).float("seed", 5.0).one().values::<Bf16>();
-        assert_eq!(halves, singles.iter().map(|&y| Bf16::from_f32(y)).collect::<Vec<_>>());
+        assert_eq!(half_values, singles.iter().map(|&y| Bf16::from_f32(y)).collect::<Vec<_>>());
         let error = bench_with::<R>(&[2]).int("dtype", 7).error();
         assert!(error.starts_with("parameter \"dtype\" is 7, expected one of "), "{error}");
         settled_on_any_threads(&bench_with::<R>(&[3, GRAIN]));
@@ -238,11 +238,11 @@ mod tests {
         let [a, b] = R::PARAMS.map(|param| param.name());
         let y = bench_with::<R>(&[count]).float(a, -1.0).float(b, 3.0).one().values::<f32>();
         let [mean, variance] = (R::MOMENTS)([-1.0, 3.0]);
-        let found = y.iter().map(|&y| f64::from(y)).sum::<f64>() / count as f64;
+        let actual = y.iter().map(|&y| f64::from(y)).sum::<f64>() / count as f64;
         // Four standard deviations of the sample mean.
         assert!(
-            (found - mean).abs() < 4.0 * (variance / count as f64).sqrt(),
-            "{found}, expected {mean}"
+            (actual - mean).abs() < 4.0 * (variance / count as f64).sqrt(),
+            "{actual}, expected {mean}"
         );
         let spread = y.iter().map(|&y| (f64::from(y) - mean).powi(2)).sum::<f64>() / count as f64;
         assert!((spread / variance - 1.0).abs() < 0.03, "{spread}, expected {variance}");
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(error, "parameter \"shape\" has -1, expected at least 0");
         let error = bench("RandomUniformLike").input(tensor(&[2], &[1i64, 2])).error();
         assert!(
-            error.starts_with("there is no parameter \"dtype\" and the type is i64, expected "),
+            error.starts_with("parameter \"dtype\" is absent and the type is i64, expected "),
             "{error}"
         );
     }

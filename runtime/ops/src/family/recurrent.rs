@@ -61,11 +61,11 @@ pub(crate) struct Step<'a> {
     /// State sums of each gate; the cell may overwrite them.
     pub(crate) gates: &'a mut [f32],
     pub(crate) hidden: &'a mut [f32],
-    /// The second state; empty if the cell has none.
+    /// The second state; empty if the cell lacks it.
     pub(crate) memory: &'a mut [f32],
-    /// Peephole weights; empty if the node has none.
+    /// Peephole weights; empty if the node lacks them.
     pub(crate) peepholes: &'a [f32],
-    /// State sums of the late gate; empty if there is none.
+    /// State sums of the late gate; empty if absent.
     pub(crate) late: &'a [f32],
     /// The activations of the cell.
     pub(crate) activations: &'a [Activation],
@@ -76,7 +76,7 @@ pub(crate) const fn recurrent<C: Cell>() -> Def {
     let def = Def::new::<Described<C>>(Described::<C>::KERNELS);
     // A common range for all rows makes each depend on the others, so rows cannot be tested separately.
     #[cfg(test)]
-    let def = if C::IS_QUANTIZED { def } else { def.tested(tests::all::<C>) };
+    let def = if C::IS_QUANTIZED { def } else { def.tested(tests::run_all::<C>) };
     def
 }
 

@@ -51,7 +51,7 @@ pub(crate) trait Reduce: Send + Sync + 'static {
 pub(crate) const fn reduce<R: Reduce>() -> Def {
     let def = Def::new::<Described<R>>(Kernels::<R>::KERNELS);
     #[cfg(test)]
-    let def = def.tested(tests::all::<R>);
+    let def = def.tested(tests::run_all::<R>);
     def
 }
 

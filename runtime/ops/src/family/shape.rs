@@ -63,7 +63,7 @@ impl Example {
 pub(crate) const fn view<V: View>() -> Def {
     let def = Def::new::<Described<V>>(Described::<V>::KERNELS);
     #[cfg(test)]
-    let def = def.tested(tests::all::<V>);
+    let def = def.tested(tests::run_all::<V>);
     def
 }
 
@@ -223,7 +223,7 @@ mod tests {
     use crate::testing::{Bench, bench, tensor};
 
     /// Runs all tests of a member; `bench` adds calls in place.
-    pub(super) fn all<V: View>(name: &str) {
+    pub(super) fn run_all<V: View>(name: &str) {
         println!("{name}: a family member");
         assert!(!V::EXAMPLES.is_empty());
         for example in V::EXAMPLES {

@@ -300,9 +300,9 @@ mod tests {
                 let bounded = plain.clone().then_activation(bounds);
                 assert_eq!(bounded.clone().run().unwrap()[0].epilogue_steps, 1);
                 let pairs = of_kernels(&plain).into_iter().zip(of_kernels(&bounded));
-                for (expected, found) in pairs {
+                for (expected, actual) in pairs {
                     let expected: Vec<f32> = expected.iter().map(|y| y.clamp(low, high)).collect();
-                    assert_eq!(found, expected, "{bounds:?} of {dims:?}");
+                    assert_eq!(actual, expected, "{bounds:?} of {dims:?}");
                 }
             }
             let y = plain.then_activation(Silu).run().unwrap();

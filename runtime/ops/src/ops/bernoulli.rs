@@ -102,10 +102,13 @@ mod tests {
         assert_eq!(x().one().values::<f64>(), [1.0, 0.0, 1.0]);
         assert_eq!(x().int("dtype", 9).one().values::<Bool>(), [true, false, true].map(Bool::from));
         assert_eq!(x().int("dtype", 7).one().values::<i64>(), [1, 0, 1]);
-        let halves = x().int("dtype", 10).one().values::<F16>();
-        assert_eq!(halves, [1.0, 0.0, 1.0].map(F16::from_f32));
-        let halves = [1.0, 0.0].map(Bf16::from_f32);
-        assert_eq!(bench("Bernoulli").input(tensor(&[2], &halves)).one().values::<Bf16>(), halves);
+        let half_values = x().int("dtype", 10).one().values::<F16>();
+        assert_eq!(half_values, [1.0, 0.0, 1.0].map(F16::from_f32));
+        let half_values = [1.0, 0.0].map(Bf16::from_f32);
+        assert_eq!(
+            bench("Bernoulli").input(tensor(&[2], &half_values)).one().values::<Bf16>(),
+            half_values
+        );
         let error = x().int("dtype", 8).error();
         assert!(error.starts_with("parameter \"dtype\" is 8, expected one of "), "{error}");
     }

@@ -189,7 +189,7 @@ mod tests {
                         .collect();
                     // Bilinear weights as a hat function: every element contributes by its distance.
                     let image = &x[(n * self.channels + channel) * area..][..area];
-                    let found: f64 = image
+                    let actual: f64 = image
                         .iter()
                         .enumerate()
                         .map(|(element, x)| {
@@ -200,7 +200,7 @@ mod tests {
                         })
                         .sum();
                     let masked = if self.has_mask { mask[own * all + at] } else { 1.0 };
-                    sum += found * masked * weights[(o * per_group + c) * taps + tap];
+                    sum += actual * masked * weights[(o * per_group + c) * taps + tap];
                 }
                 y.push(sum);
             }

@@ -1,4 +1,5 @@
-//! Rearranges channels into blocks of pixels.
+//! Rearranges channels into blocks of pixels. Channels are ordered as block row, block column, channel (`DCR`), or as
+//! channel, block row, block column (`CRD`).
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, OpSchema,

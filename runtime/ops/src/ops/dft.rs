@@ -1,4 +1,5 @@
-//! The discrete Fourier transform along an axis, and its inverse.
+//! The discrete Fourier transform along an axis: `X[k]` is the sum of `x[n] exp(-2 pi i k n / N)`. The inverse has the
+//! opposite sign and divides by `N`. With `onesided`, only the bins up to `N / 2` of a real signal are stored.
 
 use udo_api::{
     Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,

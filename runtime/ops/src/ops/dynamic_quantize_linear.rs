@@ -1,4 +1,5 @@
-//! Quantizes to u8 with a scale and zero point computed from the range of the input.
+//! Quantizes to u8 with the range of the input, extended to include 0: `scale = (max - min) / 255` and
+//! `zero_point = round(-min / scale)`.
 
 use udo_api::{
     Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema, Port,
@@ -87,18 +88,18 @@ mod tests {
         let bounds = [udo_api::Dim::UpTo(4 * GRAIN)];
         let run = bench("DynamicQuantizeLinear").input(tensor(&[x.len()], &x).bounded(&bounds));
         let y = run.outputs(3).all();
-        let found = (y[0].values(), y[1].values::<f32>()[0], y[2].values::<u8>()[0]);
-        assert_eq!(found, quantized(&x));
+        let actual = (y[0].values(), y[1].values::<f32>()[0], y[2].values::<u8>()[0]);
+        assert_eq!(actual, quantized(&x));
     }
 
     #[test]
     fn the_range_is_extended_to_zero() {
         for (x, zero) in [([-1f32, 0.5, 3.0], 64), ([1.0, 2.0, 4.0], 0), ([-4.0, -2.0, -1.0], 255)]
         {
-            let (y, scale, found) = quantized(&x);
-            assert_eq!(found, zero, "{x:?}");
+            let (y, scale, actual) = quantized(&x);
+            assert_eq!(actual, zero, "{x:?}");
             for (x, y) in x.iter().zip(y) {
-                let meant = (f32::from(y) - f32::from(found)) * scale;
+                let meant = (f32::from(y) - f32::from(actual)) * scale;
                 assert!((meant - x).abs() <= scale / 2.0 + 1e-6, "{x} is {meant}");
             }
         }

@@ -372,10 +372,10 @@ mod tests {
         let x: Vec<i32> = (0..70 * 90 * 40).map(|at| at % 7).collect();
         let y = einsum("abc->ca", &[tensor(&[70, 90, 40], &x)]).threads(3).one();
         let y = y.values::<i32>();
-        for (at, found) in y.iter().enumerate() {
+        for (at, actual) in y.iter().enumerate() {
             let (c, a) = (at / 70, at % 70);
             let expected: i32 = (0..90).map(|b| x[(a * 90 + b) * 40 + c]).sum();
-            assert_eq!(*found, expected, "at {c}, {a}");
+            assert_eq!(*actual, expected, "at {c}, {a}");
         }
     }
 

@@ -444,8 +444,8 @@ mod tests {
     #[test]
     fn half_precision_rows_are_divided_among_threads() {
         let (rows, depth, cols) = (65, 50, 64);
-        let halves = |count| noise(count).into_iter().map(F16::from_f32).collect::<Vec<_>>();
-        let (a, b) = (halves(rows * depth), halves(depth * cols));
+        let half_values = |count| noise(count).into_iter().map(F16::from_f32).collect::<Vec<_>>();
+        let (a, b) = (half_values(rows * depth), half_values(depth * cols));
         let widen = |x: &[F16]| x.iter().map(|x| x.to_f32()).collect::<Vec<_>>();
         let run = bench("Gemm").input(tensor(&[rows, depth], &widen(&a)));
         let wide = run.input(tensor(&[depth, cols], &widen(&b))).one().values::<f32>();

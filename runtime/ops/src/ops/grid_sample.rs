@@ -455,7 +455,7 @@ mod tests {
         assert_eq!(y("border"), [1.0, 8.0, 8.0]);
         assert_eq!(y("reflection"), [1.0, 8.0, 4.0]);
         let y = row(&[f32::NAN, f32::INFINITY]).text("padding_mode", "reflection").one();
-        assert_eq!(y.dims(), [1, 1, 1, 2], "what is no place is no fault either");
+        assert_eq!(y.dims(), [1, 1, 1, 2], "coordinates that are not finite are not errors");
     }
 
     #[test]

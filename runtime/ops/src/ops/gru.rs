@@ -1,4 +1,8 @@
 //! Gated recurrent units over a sequence: forward, reverse or bidirectional.
+//!
+//! With the update gate `z`, the reset gate `r` and the new state `n`, a step computes `h = (1 - z) n + z h`. The
+//! parameter `linear_before_reset` selects `n = tanh(W x + r (R h))` instead of `n = tanh(W x + R (r h))`, biases
+//! omitted.
 
 use udo_api::{DType, Error, Node, Param, Value};
 

@@ -1,4 +1,4 @@
-//! Normalizes each row to mean 0 and deviation 1, then applies a scale and bias. A row spans the axes from `axis` on.
+//! `(x - mean) / sqrt(variance + epsilon) * scale + bias` for each row. A row spans the axes from `axis` on.
 
 use udo_api::{Port, types};
 use udo_simd::rows::layer_norm;
@@ -64,10 +64,10 @@ mod tests {
     fn statistics_are_the_mean_and_the_inverse_deviation() {
         let x = tensor(&[2, 2], &[1f32, 3.0, -2.0, -2.0]);
         let run = bench("LayerNormalization").input(x).input(tensor(&[2], &[1f32, 2.0]));
-        let found = run.float("epsilon", 0.25).outputs(3).all();
+        let actual = run.float("epsilon", 0.25).outputs(3).all();
         let inverse = 1.0 / 1.25f64.sqrt();
-        assert_near(&found[0].values::<f32>(), &[-inverse, 2.0 * inverse, 0.0, 0.0], 1e-6);
-        assert_near(&found[1].values::<f32>(), &[2.0, -2.0], 1e-6);
-        assert_near(&found[2].values::<f32>(), &[inverse, 2.0], 1e-6);
+        assert_near(&actual[0].values::<f32>(), &[-inverse, 2.0 * inverse, 0.0, 0.0], 1e-6);
+        assert_near(&actual[1].values::<f32>(), &[2.0, -2.0], 1e-6);
+        assert_near(&actual[2].values::<f32>(), &[inverse, 2.0], 1e-6);
     }
 }

@@ -277,9 +277,9 @@ mod tests {
                 };
                 for (y, plain) in of_kernels(&run(&with(&x, at, f32::NAN))).iter().zip(&plain) {
                     for (i, (y, plain)) in y.iter().zip(plain).enumerate() {
-                        let found =
+                        let actual =
                             if sees(i) { y.is_nan() } else { y.to_bits() == plain.to_bits() };
-                        assert!(found, "{channels} channels with a NaN at {at}: {y} at {i}");
+                        assert!(actual, "{channels} channels with a NaN at {at}: {y} at {i}");
                     }
                 }
             }

@@ -1,4 +1,7 @@
 //! Long short-term memory over a sequence: forward, reverse or bidirectional.
+//!
+//! With the gates `i`, `o` and `f` and the cell input `g`, a step computes `c = f c + i g` and `h = o tanh(c)`, where
+//! the activations are parameters.
 
 use udo_api::{DType, Error, Node, Param, Value};
 

@@ -279,8 +279,8 @@ mod tests {
     fn half_precision_is_summed_in_f32_and_rounded_once() {
         // More columns than a block, and rows for several threads.
         let (rows, depth, cols) = (7, 90, 300);
-        let halves = |count| noise(count).into_iter().map(F16::from_f32).collect::<Vec<_>>();
-        let (a, b) = (halves(rows * depth), halves(depth * cols));
+        let half_values = |count| noise(count).into_iter().map(F16::from_f32).collect::<Vec<_>>();
+        let (a, b) = (half_values(rows * depth), half_values(depth * cols));
         let widen = |x: &[F16]| x.iter().map(|x| x.to_f32()).collect::<Vec<_>>();
         let wide = bench("MatMul").input(tensor(&[rows, depth], &widen(&a)));
         let wide = wide.input(tensor(&[depth, cols], &widen(&b))).one().values::<f32>();

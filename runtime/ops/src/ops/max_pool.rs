@@ -164,8 +164,8 @@ mod tests {
         let run = bench("MaxPool").input(tensor(&[1, 1, 1, 10], &x)).ints("kernel_shape", &[1, 2]);
         let run = run.ints("strides", &[1, 2]);
         let expected = [nan, 3.0, low, nan, 5.0];
-        let alike = |found: Vec<f32>| {
-            found
+        let alike = |actual: Vec<f32>| {
+            actual
                 .iter()
                 .zip(expected)
                 .all(|(a, b)| a.total_cmp(&b).is_eq() || a.is_nan() && b.is_nan())

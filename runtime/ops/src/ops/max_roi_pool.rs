@@ -145,14 +145,14 @@ mod tests {
             bench("MaxRoiPool").input(tensor(&[2, 13, 6, 7], &x)).input(tensor(&[3, 5], &rois));
         let y = settled_on_any_threads(&run.ints("pooled_shape", &[1, 1]));
         assert_eq!(y.dims(), [3, 13, 1, 1]);
-        for (at, found) in y.values::<f32>().into_iter().enumerate() {
+        for (at, actual) in y.values::<f32>().into_iter().enumerate() {
             let roi = &rois[at / 13 * 5..][..5].iter().map(|&at| at as usize).collect::<Vec<_>>();
             let x = &x[(roi[0] * 13 + at % 13) * 42..][..42];
             let inside = (0..42).filter(|i| {
                 (roi[1]..=roi[3]).contains(&(i % 7)) && (roi[2]..=roi[4]).contains(&(i / 7))
             });
             let expected = inside.map(|i| x[i]).fold(f32::MIN, f32::max);
-            assert_eq!(found.to_bits(), expected.to_bits(), "at {at}");
+            assert_eq!(actual.to_bits(), expected.to_bits(), "at {at}");
         }
     }
 

@@ -1,4 +1,5 @@
-//! The matrix that maps a spectrum to mel bands: triangular filters, evenly spaced on the mel scale.
+//! The matrix that maps a spectrum to mel bands: triangular filters, evenly spaced on the mel scale,
+//! `mel = 2595 log10(1 + hertz / 700)`.
 
 use udo_api::{
     Bf16, Core, DType, Error, ExecError, F16, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef,

@@ -219,7 +219,7 @@ mod tests {
         let run = bench("NonMaxSuppression").input(tensor(&[1, 4, 4], &BOXES));
         assert_eq!(run.input(tensor(&[1, 1, 4], &[1f32; 4])).one().dims(), [0, 3]);
         let y = self::run(1, &[0.5, f32::NAN, 0.1, f32::NAN], 9).one();
-        assert_eq!(y.values::<i64>(), [0, 0, 0, 0, 0, 2], "a NaN is no score");
+        assert_eq!(y.values::<i64>(), [0, 0, 0, 0, 0, 2], "NaN scores are skipped");
     }
 
     #[test]

@@ -35,16 +35,16 @@ impl Pairs for Pow {
     /// Handles the exponents 2, 3 and 0.5, which most models use, by multiplication and square root.
     fn singles() -> Rows<f32> {
         Rows {
-            apart: |a, b, y| match (a, b) {
+            out_of_place: |a, b, y| match (a, b) {
                 (Side::Each(a), Side::One(exponent)) if is_short(exponent) => {
                     y.copy_from_slice(a);
                     few(y, exponent);
                 }
-                _ => (singles::<Self>().apart)(a, b, y),
+                _ => (singles::<Self>().out_of_place)(a, b, y),
             },
-            onto: |y, b| match b {
+            in_place: |y, b| match b {
                 Side::One(exponent) if is_short(exponent) => few(y, exponent),
-                _ => (singles::<Self>().onto)(y, b),
+                _ => (singles::<Self>().in_place)(y, b),
             },
         }
     }

@@ -1,4 +1,5 @@
-//! Quantized convolution: 8- or 16-bit values, 8-bit weights, exact sums, requantized output.
+//! Quantized convolution: 8- or 16-bit values, 8-bit weights, exact sums, requantized output. With
+//! `s = sum((x - x_zero) (w - w_zero)) + B`, it computes `y = saturate(round(s x_scale w_scale / y_scale) + y_zero)`.
 
 use udo_api::{Error, InferCx, Op, OpSchema, Port, TensorDesc, types};
 
@@ -197,9 +198,9 @@ mod tests {
                 .ints("dilations", &[dilation; 2])
                 .ints("pads", &[pad; 4])
                 .one();
-            let found: Vec<i32> = y.values::<C>().iter().map(|c| c.to_i32()).collect();
+            let actual: Vec<i32> = y.values::<C>().iter().map(|c| c.to_i32()).collect();
             let expected: Vec<i32> = expected.iter().map(|c| c.to_i32()).collect();
-            assert_eq!(found, expected);
+            assert_eq!(actual, expected);
         }
     }
 

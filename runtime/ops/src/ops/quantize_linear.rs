@@ -158,7 +158,7 @@ mod tests {
         let run = bench("QuantizeLinear").input(x).constant(tensor(&[], &[2i32]));
         let y = run.int("output_dtype", 5).one();
         assert_eq!(y.values::<i16>(), [0, 0, 2, -2, 500, -500, i16::MIN]);
-        // 2^24 + 1 halves is just above the midpoint; the nearest f32 is the midpoint itself.
+        // (2^24 + 1) / 2 is just above the midpoint; the nearest f32 is the midpoint itself.
         let x = tensor(&[2, 1], &[(1i32 << 24) + 1, 5]);
         let run = bench("QuantizeLinear").input(x).input(tensor(&[2], &[33_554_432f32, 2.0]));
         assert_eq!(run.int("axis", 0).one().values::<u8>(), [1, 2]);

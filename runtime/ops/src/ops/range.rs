@@ -114,8 +114,8 @@ mod tests {
         let floats = bench_with([1f32, 0.0, -0.25]).one().values::<f32>();
         assert_eq!(floats, [1.0, 0.75, 0.5, 0.25]);
         assert_eq!(bench_with([0.0f64, 1.1, 0.5]).one().values::<f64>(), [0.0, 0.5, 1.0]);
-        let halves = bench_with([0.0, 2.0, 0.75].map(F16::from_f32)).one().values::<F16>();
-        assert_eq!(halves, [0.0, 0.75, 1.5].map(F16::from_f32));
+        let half_values = bench_with([0.0, 2.0, 0.75].map(F16::from_f32)).one().values::<F16>();
+        assert_eq!(half_values, [0.0, 0.75, 1.5].map(F16::from_f32));
         let large = bench_with([0i32, 100_000, 1]).threads(3).one().values::<i32>();
         assert!(large.into_iter().eq(0..100_000));
     }

@@ -89,10 +89,10 @@ mod tests {
             (&[2, 3, 4, 0], false, "refused"),
             (&[-2, 12], false, "refused"),
         ];
-        for (expected, allow_zero, found) in cases {
+        for (expected, allow_zero, actual) in cases {
             let shape = resolve(from, expected, allow_zero);
             let shape = shape.map_or("refused".to_owned(), |s| s.to_string());
-            assert_eq!(shape, found, "{expected:?}");
+            assert_eq!(shape, actual, "{expected:?}");
         }
         let empty = Shape::new(&[0, 3]).unwrap();
         assert_eq!(resolve(empty, &[3, 0], true).unwrap().dims(), [3, 0]);

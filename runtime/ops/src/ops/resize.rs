@@ -125,7 +125,7 @@ mod tests {
 
     fn copies<T: Element>(convert: impl Fn(u8) -> T) {
         let x: Vec<T> = (0..12).map(&convert).collect();
-        let found = |y: crate::testing::Tensor, expected: &[u8]| {
+        let actual = |y: crate::testing::Tensor, expected: &[u8]| {
             let expected: Vec<T> = expected.iter().map(|&i| convert(i)).collect();
             assert!(y.bytes() == udo_api::bytes_of(&expected), "{}", T::DTYPE);
         };
@@ -139,11 +139,11 @@ mod tests {
                 [row.clone(), row].concat()
             })
             .collect();
-        found(twice, &expected);
+        actual(twice, &expected);
         let run = resize(&[3, 4], &x, sized(&[2, 3]))
             .text("coordinate_transformation_mode", "asymmetric");
-        found(run.text("nearest_mode", "floor").one(), &[0, 1, 2, 4, 5, 6]);
-        found(resize(&[12], &x, sized(&[12])).one(), &(0..12).collect::<Vec<_>>());
+        actual(run.text("nearest_mode", "floor").one(), &[0, 1, 2, 4, 5, 6]);
+        actual(resize(&[12], &x, sized(&[12])).one(), &(0..12).collect::<Vec<_>>());
     }
 
     #[test]

@@ -251,21 +251,21 @@ mod tests {
     fn sliced(extent: i64, [start, end, step]: [i64; 3]) -> Vec<u16> {
         let from_end = |at: i64| if at < 0 { at.saturating_add(extent) } else { at };
         let (mut at, end) = (from_end(start), from_end(end));
-        let mut found = Vec::new();
+        let mut actual = Vec::new();
         if step > 0 {
             at = at.max(0);
             while at < end.min(extent) {
-                found.push(at as u16);
+                actual.push(at as u16);
                 at += step;
             }
         } else {
             at = at.min(extent - 1);
             while at > end.max(-1) {
-                found.push(at as u16);
+                actual.push(at as u16);
                 at += step;
             }
         }
-        found
+        actual
     }
 
     #[test]

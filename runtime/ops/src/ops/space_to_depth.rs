@@ -1,4 +1,4 @@
-//! Rearranges blocks of pixels into channels.
+//! Rearranges blocks of pixels into channels, ordered as block row, block column, channel.
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, OpSchema,

@@ -104,12 +104,12 @@ mod tests {
             let y = bench("Transpose").input(tensor(&dims, &x)).ints("perm", &perm_i64).one();
             let out = perm.map(|p| dims[p]);
             assert_eq!(y.dims(), out, "{perm:?}");
-            for (i, found) in y.values::<i32>().into_iter().enumerate() {
+            for (i, actual) in y.values::<i32>().into_iter().enumerate() {
                 let at = [i / (out[1] * out[2]), i / out[2] % out[1], i % out[2]];
                 let mut from = [0; 3];
                 (0..3).for_each(|axis| from[perm[axis]] = at[axis]);
                 let expected = x[(from[0] * 3 + from[1]) * 4 + from[2]];
-                assert_eq!(found, expected, "{perm:?} at {at:?}");
+                assert_eq!(actual, expected, "{perm:?} at {at:?}");
             }
         }
     }

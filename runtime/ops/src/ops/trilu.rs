@@ -170,9 +170,9 @@ mod tests {
                 }
             }
         }
-        let halves = tensor(&[2, 2], &[F16(0x3c00); 4]);
+        let half_values = tensor(&[2, 2], &[F16(0x3c00); 4]);
         assert_eq!(
-            bench("Trilu").input(halves).one().values::<F16>(),
+            bench("Trilu").input(half_values).one().values::<F16>(),
             [0x3c00, 0x3c00, 0, 0x3c00].map(F16)
         );
     }

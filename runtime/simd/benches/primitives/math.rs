@@ -106,24 +106,25 @@ pub(crate) fn run(summary: &mut Summary) {
 
 fn bytes_rows(len: usize, place: &str, transposes: &mut Vec<f64>) {
     let (mut floats, mut back) = (Lines::new(len), Lines::new(len));
-    let (mut halves, mut quantized, mut copy) = (Lines::new(len), Lines::new(len), Lines::new(len));
+    let (mut half_values, mut quantized, mut copy) =
+        (Lines::new(len), Lines::new(len), Lines::new(len));
     let (floats, back) = (floats.slice(), back.slice());
-    let (halves, quantized, copy) = (halves.slice(), quantized.slice(), copy.slice());
+    let (half_values, quantized, copy) = (half_values.slice(), quantized.slice(), copy.slice());
     floats.iter_mut().enumerate().for_each(|(i, x)| *x = (i % 1000) as f32 * 0.005);
     let table = std::array::from_fn(|i| u8::try_from(255 - i).unwrap_or(0));
     let n = len as f64;
     let vectors = n / 16.0;
     bound("f32 to f16", place, n * 6.0, issues(2.0 * vectors), || {
-        rows::f32_to_f16(black_box(&*floats), black_box(&mut *halves));
+        rows::f32_to_f16(black_box(&*floats), black_box(&mut *half_values));
     });
     bound("f16 to f32", place, n * 6.0, issues(2.0 * vectors), || {
-        rows::f16_to_f32(black_box(&*halves), black_box(&mut *back));
+        rows::f16_to_f32(black_box(&*half_values), black_box(&mut *back));
     });
     bound("f32 to bf16", place, n * 6.0, issues(10.0 * vectors), || {
-        rows::f32_to_bf16(black_box(&*floats), black_box(&mut *halves));
+        rows::f32_to_bf16(black_box(&*floats), black_box(&mut *half_values));
     });
     bound("bf16 to f32", place, n * 6.0, issues(2.0 * vectors), || {
-        rows::bf16_to_f32(black_box(&*halves), black_box(&mut *back));
+        rows::bf16_to_f32(black_box(&*half_values), black_box(&mut *back));
     });
     bound("quantize to u8", place, n * 5.0, issues(14.0 * vectors), || {
         rows::quantize(black_box(&*floats), 0.02, 3, black_box(&mut *quantized));

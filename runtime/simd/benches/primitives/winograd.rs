@@ -38,12 +38,12 @@ pub(crate) fn run(summary: &mut Summary) {
         let mut best = 1.0;
         for tile in [Tile::F4x4, Tile::F2x2] {
             let name = format!("{network} {size}x{size}x{channels} {tile:?}");
-            let found = row(&name, tile, layer);
+            let actual = row(&name, tile, layer);
             if choice == winograd::Algorithm::Winograd(tile) {
-                best = found;
+                best = actual;
             }
             if network == "ResNet" && tile == Tile::F4x4 {
-                ratios.push(found);
+                ratios.push(actual);
             }
         }
         println!("  {:<44} {choice:?}", "  chosen");
@@ -77,9 +77,9 @@ fn row(name: &str, tile: Tile, layer: Layer) -> f64 {
         black_box(&mut *y);
     };
     harness::row(name, Unit::Flops, (18 * pixels * c * k) as f64, &mut own);
-    let found = ratio("  of the direct sum", &mut own, || direct.run(x));
+    let actual = ratio("  of the direct sum", &mut own, || direct.run(x));
     ratio("  products' fraction", own, || products.run(packed));
-    found
+    actual
 }
 
 /// Direct convolution: the indirect algorithm.

@@ -253,7 +253,7 @@ impl Plan {
         if rows.is_empty() || n == 0 {
             return;
         }
-        assert!(lda.checked_mul(rows.end).is_some(), "the image is larger than memory");
+        assert!(lda.checked_mul(rows.end).is_some(), "the image exceeds the address space");
         assert!(ldc >= groups * n || rows.len() == 1, "output pixels overlap");
         let len = self.weights_len / groups.max(1);
         for group in 0..groups {

@@ -144,10 +144,10 @@ impl Memory {
     /// Compares each element. The error of a sum of `k` products is at most `(k + 3) eps sum |a b|`.
     fn check(&self, shape: &Shape, strides: &Strides, reads: &Reads, with: With) {
         let Shape { channels, outputs, groups, .. } = *shape;
-        for (i, &found) in self.c.iter().enumerate() {
+        for (i, &actual) in self.c.iter().enumerate() {
             let (pixel, col) = (i / self.ldc, i % self.ldc);
             if col >= groups * outputs {
-                assert_eq!(found.to_bits(), UNTOUCHED.to_bits(), "gap after {pixel} of {shape:?}");
+                assert_eq!(actual.to_bits(), UNTOUCHED.to_bits(), "gap after {pixel} of {shape:?}");
                 continue;
             }
             let (group, output) = (col / outputs, col % outputs);
@@ -169,9 +169,12 @@ impl Memory {
             let steps = (reads[pixel].len() * channels) as f64 + 3.0;
             let eps = f64::from(f32::EPSILON);
             let bound = 1.2 * steps * eps * size + 4.0 * eps * expected.abs();
-            let apart = (f64::from(found) - expected).abs();
+            let error = (f64::from(actual) - expected).abs();
             let case = (shape, with);
-            assert!(apart <= bound, "({pixel}, {col}) of {case:?} is {found}, expected {expected}");
+            assert!(
+                error <= bound,
+                "({pixel}, {col}) of {case:?} is {actual}, expected {expected}"
+            );
         }
     }
 }

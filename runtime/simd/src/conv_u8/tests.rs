@@ -180,8 +180,8 @@ impl Case {
             assert_eq!(done, Err(ConvError::TooDeep), "{label}");
         } else {
             assert_eq!(done, Ok(()), "{label}");
-            for (at, (&found, sum)) in to.iter().zip(sums).enumerate() {
-                assert_eq!(found, sum.map_or(7, |(sum, _)| sum as i32), "{label} at {at}");
+            for (at, (&actual, sum)) in to.iter().zip(sums).enumerate() {
+                assert_eq!(actual, sum.map_or(7, |(sum, _)| sum as i32), "{label} at {at}");
             }
         }
 
@@ -192,39 +192,40 @@ impl Case {
             Ok(()),
             "{label}"
         );
-        for (at, (found, sum)) in to.iter().zip(sums).enumerate() {
+        for (at, (actual, sum)) in to.iter().zip(sums).enumerate() {
             let expected = sum.map_or(7.0, |(sum, column)| {
                 let number = sum as f32 * scale(column) + 0.25;
                 if number < 0.0 { 0.0 } else { number }
             });
-            let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
-            assert!(same, "{label} at {at}: {found} for {expected}");
+            let same =
+                actual.to_bits() == expected.to_bits() || actual.is_nan() && expected.is_nan();
+            assert!(same, "{label} at {at}: {actual} for {expected}");
         }
 
         for zero_point in [0, 128, 131] {
             let mut to = Guarded::at_end(&vec![7u8; len]);
             assert_eq!(run(Output::U8 { to: to.slice(), scales, zero_point }), Ok(()), "{label}");
-            for (at, (&found, sum)) in to.iter().zip(sums).enumerate() {
+            for (at, (&actual, sum)) in to.iter().zip(sums).enumerate() {
                 let expected = sum.map_or(7, |sum| coded(sum, f32::from(zero_point)) as u8);
-                assert_eq!(found, expected, "{label} at {at}");
+                assert_eq!(actual, expected, "{label} at {at}");
             }
         }
 
         for zero_point in [0, -5] {
             let mut to = Guarded::at_end(&vec![7i8; len]);
             assert_eq!(run(Output::I8 { to: to.slice(), scales, zero_point }), Ok(()), "{label}");
-            for (at, (&found, sum)) in to.iter().zip(sums).enumerate() {
+            for (at, (&actual, sum)) in to.iter().zip(sums).enumerate() {
                 let expected = sum.map_or(7, |sum| coded(sum, f32::from(zero_point)) as i8);
-                assert_eq!(found, expected, "{label} at {at}");
+                assert_eq!(actual, expected, "{label} at {at}");
             }
         }
 
         let mut to = Guarded::at_end(&vec![7u16; len]);
         let zero_point = 40_000;
         assert_eq!(run(Output::U16 { to: to.slice(), scales, zero_point }), Ok(()), "{label}");
-        for (at, (&found, sum)) in to.iter().zip(sums).enumerate() {
+        for (at, (&actual, sum)) in to.iter().zip(sums).enumerate() {
             let expected = sum.map_or(7, |sum| coded(sum, 40_000.0) as u16);
-            assert_eq!(found, expected, "{label} at {at}");
+            assert_eq!(actual, expected, "{label} at {at}");
         }
     }
 }
@@ -545,8 +546,8 @@ fn transposed_is_right(random: &mut Random, window: Window, shape: [usize; 3]) {
             plan.arrange(&sums, 0..split, top, pitch);
             plan.arrange(&sums, split..lines, bottom, pitch);
             for (at, expected) in expected.iter().enumerate() {
-                let found = y[at / n * pitch + at % n];
-                assert_eq!(found, *expected, "{isa:?} {window:?} {shape:?} at {at}");
+                let actual = y[at / n * pitch + at % n];
+                assert_eq!(actual, *expected, "{isa:?} {window:?} {shape:?} at {at}");
             }
             assert!(pitch == n || y.chunks(pitch).all(|pixel| pixel[n..] == [-1; 3]));
         }

@@ -22,7 +22,7 @@ pub struct Transposed {
     channels: usize,
     outputs: usize,
     /// Whether each output pixel is reached by exactly one tap of one input pixel.
-    apart: bool,
+    is_disjoint: bool,
     rows: usize,
     table_len: usize,
     packed_len: usize,
@@ -46,8 +46,8 @@ impl Transposed {
         // No phase has more taps than the kernel.
         let whole = Shape { groups, channels, outputs, taps: taps.max(1), run: 1 };
         whole.packed_len()?.checked_mul(taps.max(1))?;
-        let apart = groups == 1 && reads_each_pixel_once(&window);
-        if apart {
+        let is_disjoint = groups == 1 && reads_each_pixel_once(&window);
+        if is_disjoint {
             let shape = Shape { outputs: outputs.checked_mul(taps)?, taps: 1, ..whole };
             let (rows, packed_len) = (window.input_len()?, shape.packed_len()?);
             let table_len = 0;
@@ -56,14 +56,22 @@ impl Transposed {
                 groups,
                 channels,
                 outputs,
-                apart,
+                is_disjoint,
                 rows,
                 table_len,
                 packed_len,
             });
         }
-        let plan =
-            Self { window, groups, channels, outputs, apart, rows: 0, table_len: 0, packed_len: 0 };
+        let plan = Self {
+            window,
+            groups,
+            channels,
+            outputs,
+            is_disjoint,
+            rows: 0,
+            table_len: 0,
+            packed_len: 0,
+        };
         let ends = |part: Part| {
             (part.rows.end, part.table + part.rows.len() * part.shape.taps, part.packed.end)
         };
@@ -79,7 +87,7 @@ impl Transposed {
     /// Returns the columns of sums per output channel. Scales, zero points and biases per output channel must be
     /// repeated that often, as a whole.
     pub fn repeats(&self) -> usize {
-        if self.apart { self.window.kernel.iter().product() } else { 1 }
+        if self.is_disjoint { self.window.kernel.iter().product() } else { 1 }
     }
 
     /// Returns the columns of sums.
@@ -121,7 +129,7 @@ impl Transposed {
     pub fn window_of_weights(&self) -> Window {
         let window = self.window.whatever_the_images();
         // With more pixels, taps would overlap.
-        Window { input: if self.apart { [1; 3] } else { [2; 3] }, ..window }
+        Window { input: if self.is_disjoint { [1; 3] } else { [2; 3] }, ..window }
     }
 
     /// Returns the elements of the packed weights.
@@ -145,7 +153,7 @@ impl Transposed {
         let weight = |channel: usize, output: usize, tap: usize| {
             weights[(channel * outputs + output) * taps + tap]
         };
-        if self.apart {
+        if self.is_disjoint {
             let depth = Depth { taps: 1, channels };
             pack_panels(depth, outputs * taps, to, |column, _, channel| {
                 weight(channel, column % outputs, column / outputs)
@@ -213,7 +221,7 @@ impl Transposed {
             return Err(ConvError::Weights);
         }
         let Input { data, stride: pixel, zero_point, .. } = *input;
-        if self.apart {
+        if self.is_disjoint {
             let data = rows.start.checked_mul(pixel).and_then(|from| data.get(from..));
             let data = data.ok_or(ConvError::Table)?;
             let lhs = Lhs { data, rows: rows.len(), stride: pixel, zero_point };
@@ -247,7 +255,7 @@ impl Transposed {
             return;
         }
         // If output pixels are contiguous, so are the taps of a line on both sides.
-        let is_joined = self.apart && pitch == channels;
+        let is_joined = self.is_disjoint && pitch == channels;
         let (unit, phases) =
             if is_joined { (channels * strides[2], 1) } else { (channels, strides[2].min(width)) };
         for (line, to) in lines.zip(to.chunks_mut(width * pitch)) {
@@ -269,7 +277,7 @@ impl Transposed {
         let Window { input, output, kernel, strides, .. } = self.window;
         let places = [0, 1, 2].map(|axis| at[axis] / strides[axis]);
         let rests = [0, 1, 2].map(|axis| at[axis] % strides[axis]);
-        if self.apart {
+        if self.is_disjoint {
             let row = (places[0] * input[1] + places[1]) * input[2];
             let tap = (rests[0] * kernel[1] + rests[1]) * kernel[2] + rests[2];
             return row * self.columns() + tap * self.outputs;
@@ -287,9 +295,9 @@ impl Transposed {
 
     /// Yields the products of all phases.
     fn parts(&self) -> impl Iterator<Item = Part> + use<> {
-        let Self { window, groups, channels, outputs, apart, .. } = *self;
+        let Self { window, groups, channels, outputs, is_disjoint, .. } = *self;
         let (mut row, mut table, mut packed) = (0, 0, 0);
-        window.phases().filter(move |_| !apart).map(move |phase| {
+        window.phases().filter(move |_| !is_disjoint).map(move |phase| {
             let shape = Shape { groups, channels, outputs, taps: phase.taps().max(1), run: 1 };
             // The length exists, as it does for all taps together.
             let len = shape.packed_len().unwrap_or(0);

@@ -28,7 +28,7 @@ const ONES: [i32; 5] = [0, 1, 0x101, 0x1_0101, 0x101_0101];
 ///
 /// # Safety
 ///
-/// The machine has AVX-512 with VNNI; `x`, `y` and the weights of the job are as long as its shape says, and its
+/// The machine has AVX-512 with VNNI; `x`, `y` and the weights of the job are as long as its shape requires, and its
 /// kernel is of this size.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub(super) unsafe fn row_passes<
@@ -43,7 +43,7 @@ pub(super) unsafe fn row_passes<
         let strip =
             Strip::new(job, strip, VectorLayout { k: K, groups: GROUPS, rows: packed_rows(K) });
         // SAFETY: this function has the instructions; `x`, `y` and the weights of the job are as long as its
-        // shape says, and packed for `K` and `GROUPS`.
+        // shape requires, and packed for `K` and `GROUPS`.
         unsafe {
             match (strip.width(), strip.has_zeros) {
                 (Width::Whole, false) => strip.rows::<K, STRIDE, GROUPS, R, WHOLE, false>(),
@@ -177,23 +177,26 @@ impl<'a> Strip<'a> {
         while row < self.job.rows.end {
             let left = self.job.rows.end - row;
             if WIDTH == HALF && left >= 2 * R {
-                // SAFETY: rows `row..row + 2 * R` are of the job, whose pixels and weights lie where it says.
+                // SAFETY: rows `row..row + 2 * R` are of the job, whose pixels and weights are
+                // inside its slices.
                 unsafe { self.pass::<K, STRIDE, GROUPS, R, HALF, ZEROS>(row) };
                 row += 2 * R;
             } else if WIDTH == WHOLE && left >= R {
-                // SAFETY: rows `row..row + R` are of the job, whose pixels and weights lie where it says.
+                // SAFETY: rows `row..row + R` are of the job, whose pixels and weights are inside
+                // its slices.
                 unsafe { self.pass::<K, STRIDE, GROUPS, R, WHOLE, ZEROS>(row) };
                 row += R;
             } else if WIDTH == WHOLE {
-                // SAFETY: row `row` is of the job, whose pixels and weights lie where it says.
+                // SAFETY: row `row` is of the job, whose pixels and weights are inside its slices.
                 unsafe { self.pass::<K, STRIDE, GROUPS, 1, WHOLE, ZEROS>(row) };
                 row += 1;
             } else if left >= R {
-                // SAFETY: rows `row..row + R` are of the job, whose pixels and weights lie where it says.
+                // SAFETY: rows `row..row + R` are of the job, whose pixels and weights are inside
+                // its slices.
                 unsafe { self.pass::<K, STRIDE, GROUPS, R, PART, ZEROS>(row) };
                 row += R;
             } else {
-                // SAFETY: row `row` is of the job, whose pixels and weights lie where it says.
+                // SAFETY: row `row` is of the job, whose pixels and weights are inside its slices.
                 unsafe { self.pass::<K, STRIDE, GROUPS, 1, PART, ZEROS>(row) };
                 row += 1;
             }

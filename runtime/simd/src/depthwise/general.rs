@@ -79,7 +79,7 @@ fn sum<S: Vector, const V: usize>(
     let mut sums = [simd.splat(0.0); V];
     if !job.bias.is_null() {
         for (v, sum) in sums.iter_mut().enumerate() {
-            // SAFETY: `len` channels of the vector lie within the bias.
+            // SAFETY: `len` channels of the vector are within the bias.
             *sum = unsafe { load(simd, job.bias.add(c + v * STRIP), len) };
         }
     }
@@ -94,7 +94,7 @@ fn sum<S: Vector, const V: usize>(
                 let tap = (i * window.kernel[1] + j) * window.kernel[2] + k;
                 let taps = weights.wrapping_add(tap * STRIP);
                 for (v, sum) in sums.iter_mut().enumerate() {
-                    // SAFETY: the pixel lies in the image, as its taps do, and has `len` channels
+                    // SAFETY: the pixel is inside the image, as its taps do, and has `len` channels
                     // there; strips are whole.
                     unsafe {
                         let x = if job.shape.multiplier == 1 {
@@ -114,7 +114,7 @@ fn sum<S: Vector, const V: usize>(
             // `min` and `max` return their second operand for NaN.
             sum = simd.min(simd.splat(high), simd.max(simd.splat(low), sum));
         }
-        // SAFETY: `len` channels of the vector lie within the output pixel.
+        // SAFETY: `len` channels of the vector are within the output pixel.
         unsafe { simd.store_tail(to.add(c + v * STRIP), len, sum) }
     }
 }
@@ -163,7 +163,7 @@ pub(super) fn curve<S: Vector>(simd: S, job: &Job<'_>) {
         while c < job.channels {
             let len = S::LANES.min(job.channels - c);
             let at = job.y.wrapping_add(pixel * job.y_stride + c);
-            // SAFETY: `len` channels of the vector lie within the output pixel.
+            // SAFETY: `len` channels of the vector are within the output pixel.
             unsafe {
                 let x = load(simd, at, len);
                 simd.store_tail(at, len, curve.evaluate(simd, x));

@@ -32,8 +32,8 @@ impl SimdOp for GeneralU8<'_> {
                     for (c, (sum, scale)) in sums.iter().zip(strip.scales).enumerate() {
                         let value = requantize(*sum as f32, *scale, job.y_zero.into());
                         let to = job.y.wrapping_add(at + c);
-                        // SAFETY: with scales, of which the strip has one for each of its channels, there is an output of
-                        // values, and the pixel is one of it.
+                        // SAFETY: the strip has one scale per channel, scales imply a quantized
+                        // output, and the pixel is inside it.
                         unsafe { to.write(value ^ job.flip) }
                     }
                     at = at.wrapping_add(job.y_stride);

@@ -155,13 +155,17 @@ pub(super) fn depthwise_u8_on(
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 | Isa::Amx if job.has_vector_kernel() && sums.is_none() => {
             match (window.kernel[1], window.strides[1]) {
-                // SAFETY: the machine has AVX-512, as `best` says; the asserts above hold `x`, `y` and the weights.
+                // SAFETY: `best` found AVX-512; the asserts above checked the lengths of `x`, `y`
+                // and the weights.
                 (3, 1) => unsafe { avx512::row_passes::<3, 1, 1, 2>(&job) },
-                // SAFETY: the machine has AVX-512, as `best` says; the asserts above hold `x`, `y` and the weights.
+                // SAFETY: `best` found AVX-512; the asserts above checked the lengths of `x`, `y`
+                // and the weights.
                 (3, _) => unsafe { avx512::row_passes::<3, 2, 1, 1>(&job) },
-                // SAFETY: the machine has AVX-512, as `best` says; the asserts above hold `x`, `y` and the weights.
+                // SAFETY: `best` found AVX-512; the asserts above checked the lengths of `x`, `y`
+                // and the weights.
                 (_, 1) => unsafe { avx512::row_passes::<5, 1, 2, 1>(&job) },
-                // SAFETY: the machine has AVX-512, as `best` says; the asserts above hold `x`, `y` and the weights.
+                // SAFETY: `best` found AVX-512; the asserts above checked the lengths of `x`, `y`
+                // and the weights.
                 _ => unsafe { avx512::row_passes::<5, 2, 2, 1>(&job) },
             }
         }

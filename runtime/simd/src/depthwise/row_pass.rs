@@ -99,7 +99,7 @@ fn strips<S: Vector, const K: usize, const DOWN: usize, const ACROSS: usize, con
             let start = if job.bias.is_null() {
                 simd.splat(0.0)
             } else {
-                // SAFETY: strips lie within the channels.
+                // SAFETY: strips are within the channels.
                 unsafe { simd.load(job.bias.add(channel)) }
             };
             let mut tap_vectors = [[start; K]; K];
@@ -148,7 +148,7 @@ const fn live(k: usize, stride: usize) -> usize {
 #[cfg(target_arch = "x86_64")]
 fn prefetch(at: *const f32) {
     use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-    // SAFETY: a hint touches nothing.
+    // SAFETY: a prefetch hint accesses no memory.
     unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
 }
 

@@ -113,10 +113,10 @@ fn check(shape: Shape, gap: usize, rows: Range<usize>, bias: bool, activation: A
             Weights { packed: packed.slice(), bias: bias.then_some(fenced.slice()), activation };
         let image = Image { data: x.slice(), stride: x_stride };
         depthwise_on(isa, &shape, image, &weights_of, rows.clone(), y.slice(), y_stride);
-        for (at, &found) in y.slice().iter().enumerate() {
+        for (at, &actual) in y.slice().iter().enumerate() {
             let (pixel, c) = (at / y_stride, at % y_stride);
             if c >= outputs {
-                assert_eq!(found.to_bits(), (-7.5f32).to_bits(), "gap of {shape:?}");
+                assert_eq!(actual.to_bits(), (-7.5f32).to_bits(), "gap of {shape:?}");
                 continue;
             }
             let mut sum = if bias { f64::from(biases[c]) } else { 0.0 };
@@ -128,10 +128,10 @@ fn check(shape: Shape, gap: usize, rows: Range<usize>, bias: bool, activation: A
             }
             let right = activate(activation, sum);
             let bound = 2e-7 * (taps as f64 + 3.0) * size + 1e-6 * right.abs();
-            let apart = (f64::from(found) - right).abs();
+            let error = (f64::from(actual) - right).abs();
             assert!(
-                apart <= bound,
-                "{isa:?} pixel {pixel} channel {c} of {shape:?}: {found}, expected {right}"
+                error <= bound,
+                "{isa:?} pixel {pixel} channel {c} of {shape:?}: {actual}, expected {right}"
             );
         }
     }
@@ -339,10 +339,10 @@ fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: b
         let output = Output::I32(sums.slice());
         depthwise_u8_on(isa, &shape, image, &unscaled, rows.clone(), output, y_stride);
         for at in 0..y.len() {
-            let found = if signed { i32::from(y_signed[at]) } else { i32::from(y[at]) };
+            let actual = if signed { i32::from(y_signed[at]) } else { i32::from(y[at]) };
             let (pixel, c) = (at / y_stride, at % y_stride);
             if c >= outputs {
-                assert_eq!((found, sums[at]), (85, 85), "gap of {shape:?}");
+                assert_eq!((actual, sums[at]), (85, 85), "gap of {shape:?}");
                 continue;
             }
             let mut sum = i64::from(bias[c]);
@@ -356,7 +356,7 @@ fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: b
             let (low, high) = if signed { (-128, 127) } else { (0, 255) };
             let value = (sum as f32 * scales[c]).round_ties_even() + y_zero as f32;
             let value = if value.is_nan() { low } else { (value as i32).clamp(low, high) };
-            assert_eq!(found, value, "{isa:?} pixel {pixel} channel {c} of {shape:?}");
+            assert_eq!(actual, value, "{isa:?} pixel {pixel} channel {c} of {shape:?}");
         }
     }
 }

@@ -86,7 +86,7 @@ fn tile<S: Vector, const R: usize, const C: usize>(
         let start = if job.bias.is_null() {
             simd.splat(0.0)
         } else {
-            // SAFETY: strips lie within the channels.
+            // SAFETY: strips are within the channels.
             unsafe { simd.load(job.bias.add(channel)) }
         };
         let mut taps = [[start; 3]; 3];
@@ -104,7 +104,7 @@ fn tile<S: Vector, const R: usize, const C: usize>(
                 if !((i > 0 || is_below) && (i <= R || is_above)) {
                     continue;
                 }
-                // SAFETY: the pixel lies in the image, and has a strip at the channel.
+                // SAFETY: the pixel is inside the image, and has a strip at the channel.
                 let x = unsafe { simd.load(from.wrapping_add(i * width * step)) };
                 for r in 0..R {
                     for c in 0..C {

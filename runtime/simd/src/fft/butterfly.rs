@@ -64,9 +64,9 @@ pub(super) fn of_2<T: Lane, const L: usize>([a, b]: [Complex<T, L>; 2]) -> [Comp
 pub(super) fn of_3<T: Lane, const L: usize>([a, b, c]: [Complex<T, L>; 3]) -> [Complex<T, L>; 3] {
     // sin(60 degrees).
     let sine = T::of_f64(0.866_025_403_784_438_6);
-    let (sum, apart) = (add(b, c), scale(sub(b, c), sine));
+    let (sum, difference) = (add(b, c), scale(sub(b, c), sine));
     let middle = sub(a, scale(sum, T::of_f64(0.5)));
-    [add(a, sum), sub_i(middle, apart), add_i(middle, apart)]
+    [add(a, sum), sub_i(middle, difference), add_i(middle, difference)]
 }
 
 #[inline(always)]

@@ -10,7 +10,7 @@ pub(super) struct Run<'a, T, const L: usize> {
     pub(super) fft: &'a Fft,
     pub(super) table: &'a [T],
     pub(super) data: &'a mut [T],
-    pub(super) beside: &'a mut [T],
+    pub(super) scratch: &'a mut [T],
 }
 
 impl<T: Lane, const L: usize> SimdOp for Run<'_, T, L> {
@@ -35,7 +35,7 @@ impl<T: Lane, const L: usize> Run<'_, T, L> {
         let (fft, roots) = (self.fft, self.table.as_chunks::<2>().0);
         let size = fft.size;
         let mut x = &mut elements::<T, L>(self.data)[..size];
-        let mut y = &mut elements::<T, L>(self.beside)[..size];
+        let mut y = &mut elements::<T, L>(self.scratch)[..size];
         let roots = &roots[..size];
         let mut stride = 1;
         for &radix in &fft.factors[..fft.count] {
@@ -97,7 +97,7 @@ impl<T: Lane> Pass<'_, T> {
         butterfly: impl Fn([Complex<T, L>; R]) -> [Complex<T, L>; R],
     ) {
         let Self { size, stride, roots } = *self;
-        let apart = size / R;
+        let distance = size / R;
         for (group, y) in y.chunks_exact_mut(R * stride).enumerate() {
             let mut turns = [[T::default(); 2]; R];
             let mut k = 0;
@@ -109,7 +109,7 @@ impl<T: Lane> Pass<'_, T> {
                 let mut inputs = [[[T::default(); L]; 2]; R];
                 let mut k = 0;
                 while k < R {
-                    inputs[k] = x[group * stride + at + apart * k];
+                    inputs[k] = x[group * stride + at + distance * k];
                     k += 1;
                 }
                 let outputs = butterfly(inputs);
@@ -128,13 +128,13 @@ impl<T: Lane> Pass<'_, T> {
     #[inline(always)]
     fn by_odd<const L: usize>(&self, x: &[Complex<T, L>], y: &mut [Complex<T, L>], radix: usize) {
         let Self { size, stride, roots } = *self;
-        let apart = size / radix;
+        let distance = size / radix;
         for (group, y) in y.chunks_exact_mut(radix * stride).enumerate() {
             for (bin, at) in (0..radix).flat_map(|bin| (0..stride).map(move |at| (bin, at))) {
                 let first = group * stride + at;
                 let mut sum = x[first];
                 for k in 1..radix {
-                    sum = add(sum, mul(x[first + apart * k], roots[bin * k % radix * apart]));
+                    sum = add(sum, mul(x[first + distance * k], roots[bin * k % radix * distance]));
                 }
                 y[at + stride * bin] = mul(sum, roots[group * bin * stride]);
             }

@@ -50,9 +50,9 @@ fn assert_spectra<T: Lane + Into<f64>, const L: usize>(
         let size = expected.iter().flatten().fold(1e-3f64, |size, x| size.max(x.abs()));
         for (k, expected) in expected.iter().take(bins).enumerate() {
             for (part, expected) in expected.iter().enumerate() {
-                let found: f64 = data[2 * L * k + L * part + lane].into();
-                let near = (found - expected).abs() <= within * size;
-                assert!(near, "part {part} of {k} in lane {lane} is {found}, expected {expected}");
+                let actual: f64 = data[2 * L * k + L * part + lane].into();
+                let near = (actual - expected).abs() <= within * size;
+                assert!(near, "part {part} of {k} in lane {lane} is {actual}, expected {expected}");
             }
         }
     }
@@ -66,8 +66,8 @@ fn check<T: Lane + Into<f64>, const L: usize>(len: usize, within: f64) {
     fft.fill(&mut table);
     for &isa in Isa::available() {
         let mut data = spread::<T, L>(&signals, fft.memory_len(L));
-        let mut beside = vec![T::of_f64(f64::NAN); fft.memory_len(L)];
-        fft.run_on::<T, L>(isa, &table, &mut data, &mut beside);
+        let mut scratch = vec![T::of_f64(f64::NAN); fft.memory_len(L)];
+        fft.run_on::<T, L>(isa, &table, &mut data, &mut scratch);
         assert_spectra::<T, L>(&data, &expected, len, within);
     }
 }
@@ -98,8 +98,8 @@ fn real_signals_have_half_a_spectrum() {
         fft.fill(&mut table);
         for &isa in Isa::available() {
             let mut data = spread::<f32, 4>(&input, fft.memory_len(4));
-            let mut beside = vec![f32::NAN; fft.memory_len(4)];
-            fft.run_on::<f32, 4>(isa, &table, &mut data, &mut beside);
+            let mut scratch = vec![f32::NAN; fft.memory_len(4)];
+            fft.run_on::<f32, 4>(isa, &table, &mut data, &mut scratch);
             assert_spectra::<f32, 4>(&data, &expected, fft.bins(), 1e-6);
         }
     }
@@ -125,8 +125,8 @@ fn error_of_a_small_bin(len: usize) -> f64 {
     fft.fill(&mut table);
     let error = |&isa: &Isa| {
         let mut data = spread::<f32, 1>(std::slice::from_ref(&signal), fft.memory_len(1));
-        let mut beside = vec![f32::NAN; fft.memory_len(1)];
-        fft.run_on::<f32, 1>(isa, &table, &mut data, &mut beside);
+        let mut scratch = vec![f32::NAN; fft.memory_len(1)];
+        fft.run_on::<f32, 1>(isa, &table, &mut data, &mut scratch);
         let [re, im] = [0, 1].map(|part| f64::from(data[2 * quiet + part]) - expected[part]);
         re.hypot(im) / expected[0].hypot(expected[1])
     };

@@ -62,7 +62,7 @@ impl<F: Compare2, A: Source, B: Source> SimdOp for Bytes<'_, F, A, B> {
         let mut chunks = y.chunks_exact_mut(S::LANES);
         let mut i = 0;
         for y in chunks.by_ref() {
-            // SAFETY: a vector from `i` on lies within the bytes of `y`, and so within both sources.
+            // SAFETY: a vector from `i` on is within the bytes of `y`, and so within both sources.
             let (a, b) = unsafe { (a.read(simd, i), b.read(simd, i)) };
             // SAFETY: the chunk has `S::LANES` bytes.
             unsafe { simd.store_u8(y.as_mut_ptr(), answer(a, b)) }

@@ -100,7 +100,7 @@ fn fold_row<S: Vector, F: Fold>(simd: S, f: F, row: &[f32]) -> f32 {
     }
     let [a, b, c, d] = accumulators;
     let mut lanes = simd.to_array(f.combine(simd, f.combine(simd, a, b), f.combine(simd, c, d)));
-    // Combines upper halves with lower ones until one lane is left.
+    // Adds the upper lanes to the lower ones until one lane is left.
     let mut half = S::LANES / 2;
     while half > 0 {
         let mut upper = [F::IDENTITY; 16];
@@ -145,7 +145,7 @@ impl<F: Fold> SimdOp for Columns<'_, F> {
                 let (len, zero) = (x.len().min(y.len()), simd.splat(0.0));
                 // SAFETY: both chunks have `len` numbers, a vector at most.
                 let x = unsafe { simd.load_tail(x.as_ptr(), len, zero) };
-                // SAFETY: `y`, of which a vector is left at most, has `len` numbers to read.
+                // SAFETY: at most a vector of `y` is left: `len` readable values.
                 let so_far = unsafe { simd.load_tail(y.as_ptr(), len, zero) };
                 // SAFETY: `y` has `len` numbers to write.
                 unsafe { simd.store_tail(y.as_mut_ptr(), len, f.step(simd, so_far, x)) }

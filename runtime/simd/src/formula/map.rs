@@ -53,21 +53,21 @@ impl<L: Lanes> SimdOp for Map<L> {
         let mut i = 0;
         // Two vectors at a time hide the latency, because a formula is one dependency chain.
         while i + 2 * S::LANES <= len {
-            // SAFETY: two vectors from `i` on lie within the `len` elements of the sources.
+            // SAFETY: two vectors from `i` on are within the `len` elements of the sources.
             let a = unsafe { lanes.at(simd, i) };
-            // SAFETY: a vector from `i + S::LANES` on lies within the `len` elements of the sources.
+            // SAFETY: a vector from `i + S::LANES` on is within the `len` elements of the sources.
             let b = unsafe { lanes.at(simd, i + S::LANES) };
-            // SAFETY: two vectors from `i` on lie within the `len` elements of `y`, and have been read
-            // where `y` is a source.
+            // SAFETY: two vectors from `i` on are within the `len` elements of `y`, and have been
+            // read where `y` is a source.
             unsafe { simd.store(y.add(i), a) }
-            // SAFETY: a vector from `i + S::LANES` on lies within the `len` elements of `y`.
+            // SAFETY: a vector from `i + S::LANES` on is within the `len` elements of `y`.
             unsafe { simd.store(y.add(i + S::LANES), b) }
             i += 2 * S::LANES;
         }
         while i + S::LANES <= len {
-            // SAFETY: a vector from `i` on lies within the `len` elements of the sources.
+            // SAFETY: a vector from `i` on is within the `len` elements of the sources.
             let x = unsafe { lanes.at(simd, i) };
-            // SAFETY: a vector from `i` on lies within the `len` elements of `y`.
+            // SAFETY: a vector from `i` on is within the `len` elements of `y`.
             unsafe { simd.store(y.add(i), x) }
             i += S::LANES;
         }
@@ -86,13 +86,13 @@ struct Of1<F, A>(F, A);
 impl<F: Map1, A: Source> Lanes for Of1<F, A> {
     #[inline(always)]
     unsafe fn at<S: Vector>(self, simd: S, i: usize) -> S::F {
-        // SAFETY: the caller says that the source has `S::LANES` elements from `i` on.
+        // SAFETY: the caller guarantees that the source has `S::LANES` elements from `i` on.
         self.0.apply(simd, unsafe { self.1.read(simd, i) })
     }
 
     #[inline(always)]
     unsafe fn tail<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
-        // SAFETY: the caller says that the source has `len` elements from `i` on.
+        // SAFETY: the caller guarantees that the source has `len` elements from `i` on.
         self.0.apply(simd, unsafe { self.1.read_tail(simd, i, len) })
     }
 }
@@ -103,14 +103,14 @@ struct Of2<F, A, B>(F, A, B);
 impl<F: Map2, A: Source, B: Source> Lanes for Of2<F, A, B> {
     #[inline(always)]
     unsafe fn at<S: Vector>(self, simd: S, i: usize) -> S::F {
-        // SAFETY: the caller says that both sources have `S::LANES` elements from `i` on.
+        // SAFETY: the caller guarantees that both sources have `S::LANES` elements from `i` on.
         let (a, b) = unsafe { (self.1.read(simd, i), self.2.read(simd, i)) };
         self.0.apply(simd, a, b)
     }
 
     #[inline(always)]
     unsafe fn tail<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
-        // SAFETY: the caller says that both sources have `len` elements from `i` on.
+        // SAFETY: the caller guarantees that both sources have `len` elements from `i` on.
         let (a, b) = unsafe { (self.1.read_tail(simd, i, len), self.2.read_tail(simd, i, len)) };
         self.0.apply(simd, a, b)
     }
@@ -123,7 +123,7 @@ impl<F: Map3, A: Source> Lanes for Of3<F, A> {
     #[inline(always)]
     unsafe fn at<S: Vector>(self, simd: S, i: usize) -> S::F {
         let [a, b, c] = self.1;
-        // SAFETY: the caller says that all sources have `S::LANES` elements from `i` on.
+        // SAFETY: the caller guarantees that all sources have `S::LANES` elements from `i` on.
         let (a, b, c) = unsafe { (a.read(simd, i), b.read(simd, i), c.read(simd, i)) };
         self.0.apply(simd, a, b, c)
     }
@@ -131,7 +131,7 @@ impl<F: Map3, A: Source> Lanes for Of3<F, A> {
     #[inline(always)]
     unsafe fn tail<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
         let [a, b, c] = self.1;
-        // SAFETY: the caller says that all sources have `len` elements from `i` on.
+        // SAFETY: the caller guarantees that all sources have `len` elements from `i` on.
         let [a, b, c] = unsafe { [a, b, c].map(|from| from.read_tail(simd, i, len)) };
         self.0.apply(simd, a, b, c)
     }

@@ -55,13 +55,14 @@ pub(super) struct Slice(pub(super) *const f32);
 impl Source for Slice {
     #[inline(always)]
     unsafe fn read<S: Vector>(self, simd: S, i: usize) -> S::F {
-        // SAFETY: the caller says that `S::LANES` numbers from `self.0 + i` on are readable.
+        // SAFETY: the caller guarantees that `S::LANES` numbers from `self.0 + i` on are readable.
         unsafe { simd.load(self.0.add(i)) }
     }
 
     #[inline(always)]
     unsafe fn read_tail<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
-        // SAFETY: the caller says that `len` numbers from `self.0 + i` on are readable, and no more lanes.
+        // SAFETY: the caller guarantees that `len` numbers from `self.0 + i` on are readable, and
+        // no more lanes.
         unsafe { simd.load_tail(self.0.add(i), len, simd.splat(1.0)) }
     }
 }
@@ -102,9 +103,10 @@ impl Source for Any {
     #[inline(always)]
     unsafe fn read<S: Vector>(self, simd: S, i: usize) -> S::F {
         match self {
-            // SAFETY: `S::LANES` numbers from `i` on of `slice` are readable, as the caller says.
+            // SAFETY: `S::LANES` numbers from `i` on of `slice` are readable, as the caller
+            // guarantees.
             Self::Slice(slice) => unsafe { slice.read(simd, i) },
-            // SAFETY: nothing is read from memory.
+            // SAFETY: no memory is accessed.
             Self::Scalar(scalar) => unsafe { scalar.read(simd, i) },
         }
     }
@@ -112,9 +114,10 @@ impl Source for Any {
     #[inline(always)]
     unsafe fn read_tail<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F {
         match self {
-            // SAFETY: `len` numbers from `i` on of `slice` are readable, `S::LANES` at most, as the caller says.
+            // SAFETY: `len` numbers from `i` on of `slice` are readable, `S::LANES` at most, as the
+            // caller guarantees.
             Self::Slice(slice) => unsafe { slice.read_tail(simd, i, len) },
-            // SAFETY: nothing is read from memory.
+            // SAFETY: no memory is accessed.
             Self::Scalar(scalar) => unsafe { scalar.read_tail(simd, i, len) },
         }
     }

@@ -137,18 +137,18 @@ fn formulas_of_two_numbers_take_slices_and_single_numbers() {
                 Operand::Scalar(value) => value,
             };
             let expected: Vec<f32> = (0..len).map(|i| less2(number(x, i), number(y, i))).collect();
-            let mut found = Guarded::at_end(&vec![9.0; len]);
-            map2_on(isa, Less2, [x, y], &mut found);
-            assert_eq!(*found, expected, "{isa:?} {len}");
+            let mut actual = Guarded::at_end(&vec![9.0; len]);
+            map2_on(isa, Less2, [x, y], &mut actual);
+            assert_eq!(*actual, expected, "{isa:?} {len}");
             if let Operand::Slice(x) = x {
-                let mut found = Guarded::at_end(x);
-                map2_in_place_on(isa, Less2, &mut found, y);
-                assert_eq!(*found, expected, "{isa:?} {len} in place");
+                let mut actual = Guarded::at_end(x);
+                map2_in_place_on(isa, Less2, &mut actual, y);
+                assert_eq!(*actual, expected, "{isa:?} {len} in place");
             }
             if let Operand::Slice(y) = y {
-                let mut found = Guarded::at_end(y);
-                map2_onto_on(isa, Less2, x, &mut found);
-                assert_eq!(*found, expected, "{isa:?} {len} onto the second");
+                let mut actual = Guarded::at_end(y);
+                map2_onto_on(isa, Less2, x, &mut actual);
+                assert_eq!(*actual, expected, "{isa:?} {len} onto the second");
             }
             let mut bytes = Guarded::at_end(&vec![9; len]);
             compare2_on(isa, Le, [x, y], &mut bytes);
@@ -165,19 +165,19 @@ fn formulas_of_three_numbers_take_slices_and_single_numbers() {
     for (isa, len) in cases() {
         let a = Guarded::at_end(&a[..len]);
         let (b, c) = (Guarded::at_end(&b[400..][..len]), Guarded::at_end(&c[800..][..len]));
-        let mut found = Guarded::at_end(&vec![9.0; len]);
+        let mut actual = Guarded::at_end(&vec![9.0; len]);
         map3_on(
             isa,
             Choose,
             [Operand::Slice(&a), Operand::Slice(&b), Operand::Slice(&c)],
-            &mut found,
+            &mut actual,
         );
         let expected: Vec<f32> = (0..len).map(|i| choose(a[i], b[i], c[i])).collect();
-        assert_eq!(*found, expected, "{isa:?} {len}");
-        let mut found = Guarded::at_end(&a);
-        map3_in_place_on(isa, Choose, &mut found, [Operand::Scalar(5.0), Operand::Slice(&c)]);
+        assert_eq!(*actual, expected, "{isa:?} {len}");
+        let mut actual = Guarded::at_end(&a);
+        map3_in_place_on(isa, Choose, &mut actual, [Operand::Scalar(5.0), Operand::Slice(&c)]);
         let expected: Vec<f32> = (0..len).map(|i| choose(a[i], 5.0, c[i])).collect();
-        assert_eq!(*found, expected, "{isa:?} {len} in place");
+        assert_eq!(*actual, expected, "{isa:?} {len} in place");
     }
 }
 
@@ -186,26 +186,26 @@ fn folds_take_every_number_once() {
     let x = noise(300 * 7);
     for (isa, cols) in cases() {
         let x = Guarded::at_end(&x[..cols * 7]);
-        let mut found = Guarded::at_end(&[9.0; 7]);
-        fold_rows_on(isa, Count, &x, cols, &mut found);
-        assert_eq!(*found, [cols as f32; 7], "{isa:?} {cols}");
-        fold_rows_on(isa, Farthest, &x, cols, &mut found);
-        for (row, found) in found.iter().enumerate() {
+        let mut actual = Guarded::at_end(&[9.0; 7]);
+        fold_rows_on(isa, Count, &x, cols, &mut actual);
+        assert_eq!(*actual, [cols as f32; 7], "{isa:?} {cols}");
+        fold_rows_on(isa, Farthest, &x, cols, &mut actual);
+        for (row, actual) in actual.iter().enumerate() {
             let expected = farthest(x[row * cols..][..cols].iter());
-            assert_eq!(found.to_bits(), expected.to_bits(), "{isa:?} {cols} {row}");
+            assert_eq!(actual.to_bits(), expected.to_bits(), "{isa:?} {cols} {row}");
         }
-        let mut found = Guarded::at_end(&vec![0.0; cols]);
-        fold_columns_on(isa, Farthest, &x, &mut found);
-        for (column, found) in found.iter().enumerate() {
+        let mut actual = Guarded::at_end(&vec![0.0; cols]);
+        fold_columns_on(isa, Farthest, &x, &mut actual);
+        for (column, actual) in actual.iter().enumerate() {
             let expected = farthest(x.iter().skip(column).step_by(cols));
-            assert_eq!(found.to_bits(), expected.to_bits(), "{isa:?} {cols} {column}");
+            assert_eq!(actual.to_bits(), expected.to_bits(), "{isa:?} {cols} {column}");
         }
-        fold_columns_on(isa, Count, &x, &mut found);
-        fold_columns_on(isa, Count, &x, &mut found);
-        let more = found
+        fold_columns_on(isa, Count, &x, &mut actual);
+        fold_columns_on(isa, Count, &x, &mut actual);
+        let more = actual
             .iter()
             .enumerate()
-            .map(|(i, found)| found - farthest(x.iter().skip(i).step_by(cols)));
+            .map(|(i, actual)| actual - farthest(x.iter().skip(i).step_by(cols)));
         assert!(more.into_iter().all(|more| (more - 14.0).abs() < 1e-5), "{isa:?} {cols}");
     }
 }

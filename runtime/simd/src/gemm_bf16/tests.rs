@@ -38,11 +38,11 @@ fn check(a: Rows<'_>, [m, k, n]: [usize; 3], element: impl Fn(usize, usize) -> f
                 }
                 let added = f64::from(bias[col]) + f64::from(residual[row * n + col]);
                 let expected = (sum + added).max(0.0);
-                let apart = (f64::from(c[row * ldc + col]) - expected).abs();
+                let error = (f64::from(c[row * ldc + col]) - expected).abs();
                 let most = bound(k) * (size + added.abs() + 1e-6);
                 assert!(
-                    apart <= most,
-                    "[{row}, {col}] of {m} x {k} x {n} is off by {apart}, not {most}"
+                    error <= most,
+                    "[{row}, {col}] of {m} x {k} x {n} is off by {error}, not {most}"
                 );
             }
         }
@@ -94,16 +94,16 @@ fn vectors_round_like_the_definition() {
         let mut to = vec![7; len];
         round(&from[from.len() - len..], &mut to);
         for (&x, &to) in from[from.len() - len..].iter().zip(&to) {
-            let found = f32::from_bits(u32::from(to) << 16);
+            let actual = f32::from_bits(u32::from(to) << 16);
             if x.is_nan() {
-                assert!(found.is_nan());
+                assert!(actual.is_nan());
                 continue;
             }
             assert_eq!(to, rounded(x), "{x}");
-            let apart = (f64::from(found) - f64::from(x)).abs();
+            let error = (f64::from(actual) - f64::from(x)).abs();
             let is_largest = x.to_bits() == f32::MAX.to_bits();
             assert!(
-                is_largest || !x.is_finite() || apart <= f64::from(x.abs()) * 2f64.powi(-8),
+                is_largest || !x.is_finite() || error <= f64::from(x.abs()) * 2f64.powi(-8),
                 "{x}"
             );
         }

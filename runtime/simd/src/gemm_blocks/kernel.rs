@@ -127,7 +127,8 @@ unsafe fn whole<S: Vector, const R: usize, const C: usize, const FOUR: bool>(
             let mut c = 0;
             while c < C {
                 let place = ((column + c) * b.count + block) * len + at;
-                // SAFETY: `Blocks::new` found the bytes of all blocks, and a vector from `at` on lies in this one.
+                // SAFETY: `Blocks::new` found the bytes of all blocks, and a vector from `at` on is
+                // inside this one.
                 let values = unsafe { simd.load_u8(b.values.as_ptr().add(place)) };
                 let [scale, zero] = ends[c];
                 let [low, high] = if FOUR {
@@ -215,7 +216,7 @@ fn store_row<S: Vector>(simd: S, y: &mut [f32], x: S::F) {
     unsafe { simd.store_tail(y.as_mut_ptr(), y.len(), x) }
 }
 
-/// Dequantizes up to a vector of bytes: their low and high halves, or the bytes themselves.
+/// Dequantizes up to a vector of bytes: their low and high 4 bits, or the bytes themselves.
 #[inline(always)]
 fn parts<S: Vector>(simd: S, width: Width, [scale, zero]: [S::F; 2], bytes: &[u8]) -> [S::F; 2] {
     let values = if bytes.len() == S::LANES {

@@ -60,7 +60,7 @@ impl<S: Source> Table<S> {
 
 /// # Safety
 ///
-/// The tile must be one of this source, its pointers good for `R` rows, `V` registers, and the taps and the
+/// The tile must be one of this source, its pointers valid for `R` rows, `V` registers, and the taps and the
 /// depth that it names.
 #[target_feature(enable = "avx2,fma")]
 unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
@@ -68,7 +68,8 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
     // SAFETY: a bias has a number for each column of the tile.
     let mut sums = [unsafe { bias(tile, masks) }; R];
     if R == 1 {
-        // SAFETY: `R` is 1, and the tile's `a` (or table), `b` and `bias` are good for one row and `V` registers.
+        // SAFETY: `R` is 1, and the tile's `a` (or table), `b` and `bias` are valid for one row and
+        // `V` registers.
         sums[0] = unsafe { row::<V, S>(tile, sums[0]) };
     }
     let (mut b, mut prefetch) = (tile.b, tile.prefetch);
@@ -119,7 +120,7 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
         for (i, row) in sums.iter_mut().enumerate() {
             for (v, sum) in row.iter_mut().enumerate() {
                 let at = tile.add.wrapping_add(i * tile.ld_add + v * LANES);
-                // SAFETY: lanes outside the mask are not read, the others are there.
+                // SAFETY: lanes outside the mask are not read, the others are inside the slice.
                 *sum = _mm256_add_ps(*sum, unsafe { _mm256_maskload_ps(at, masks[v]) });
             }
         }
@@ -134,7 +135,7 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
     for (i, row) in sums.iter().enumerate() {
         for (v, &sum) in row.iter().enumerate() {
             let at = tile.c.wrapping_add(i * tile.ldc + v * LANES);
-            // SAFETY: lanes outside the mask are not written, the others are there.
+            // SAFETY: lanes outside the mask are not written, the others are inside the slice.
             unsafe { _mm256_maskstore_ps(at, masks[v], sum) };
         }
     }
@@ -205,7 +206,7 @@ fn masks<const V: usize>(cols: usize) -> [__m256i; V] {
 ///
 /// # Safety
 ///
-/// The bias of the tile must be null or good for the lanes of the masks.
+/// The bias of the tile must be null or valid for the lanes of the masks.
 #[target_feature(enable = "avx2")]
 unsafe fn bias<const V: usize>(tile: &Tile, masks: [__m256i; V]) -> [__m256; V] {
     let mut bias = [_mm256_setzero_ps(); V];

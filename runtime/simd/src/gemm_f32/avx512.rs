@@ -38,7 +38,7 @@ macro_rules! finish {
             for (i, row) in $sums.iter_mut().enumerate() {
                 for (v, sum) in row.iter_mut().enumerate() {
                     let at = $tile.add.wrapping_add(i * $tile.ld_add + v * LANES);
-                    // SAFETY: lanes outside the mask are not read, the others are there.
+                    // SAFETY: lanes outside the mask are not read, the others are inside the slice.
                     *sum = _mm512_add_ps(*sum, unsafe { _mm512_maskz_loadu_ps($masks[v], at) });
                 }
             }
@@ -53,7 +53,7 @@ macro_rules! finish {
         for (i, row) in $sums.iter().enumerate() {
             for (v, &sum) in row.iter().enumerate() {
                 let at = $tile.c.wrapping_add(i * $tile.ldc + v * LANES);
-                // SAFETY: lanes outside the mask are not written, the others are there.
+                // SAFETY: lanes outside the mask are not written, the others are inside the slice.
                 unsafe { _mm512_mask_storeu_ps(at, $masks[v], sum) };
             }
         }
@@ -132,7 +132,7 @@ impl<S: Source> Table<S> {
 
 /// # Safety
 ///
-/// The tile must be one of this source, its pointers good for `R` rows, `V` registers, and the taps and the
+/// The tile must be one of this source, its pointers valid for `R` rows, `V` registers, and the taps and the
 /// depth that it names.
 #[target_feature(enable = "avx512f")]
 unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
@@ -148,7 +148,8 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
         }
     }
     if R == 1 {
-        // SAFETY: `R` is 1, and the tile's `a` (or table), `b` and `bias` are good for one row and `V` registers.
+        // SAFETY: `R` is 1, and the tile's `a` (or table), `b` and `bias` are valid for one row and
+        // `V` registers.
         sums[0] = unsafe { row::<V, S>(tile, sums[0]) };
     }
     let (mut b, mut prefetch) = (tile.b, tile.prefetch);
@@ -246,7 +247,7 @@ pub(super) fn masks<const V: usize>(cols: usize) -> [__mmask16; V] {
 ///
 /// # Safety
 ///
-/// The bias of the tile must be null or good for the lanes of the masks.
+/// The bias of the tile must be null or valid for the lanes of the masks.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn bias<const V: usize>(tile: &Tile, masks: [__mmask16; V]) -> [__m512; V] {

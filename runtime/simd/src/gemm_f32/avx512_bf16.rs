@@ -79,7 +79,7 @@ const TILES: &[&[MicroKernel]] = &[
 
 /// # Safety
 ///
-/// The tile must have strided rows, and its pointers must be good for `R` rows, `V` registers and the depth that it names.
+/// The tile must have strided rows, and its pointers must be valid for `R` rows, `V` registers and the depth that it names.
 #[target_feature(enable = "avx512f,avx512bf16")]
 unsafe fn tile<const R: usize, const V: usize>(tile: &Tile) {
     let masks = masks::<V>(tile.cols);
@@ -116,6 +116,6 @@ unsafe fn tile<const R: usize, const V: usize>(tile: &Tile) {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bf16")]
 fn pairs(words: __m512i) -> __m512bh {
-    // SAFETY: both types are 512 bits, of which any are a value.
+    // SAFETY: both types are 512 bits, for which any bits are valid.
     unsafe { std::mem::transmute(words) }
 }

@@ -41,12 +41,12 @@ impl MicroKernels {
         rows: usize,
         curve: Option<Curve>,
     ) {
-        // SAFETY: `compute` is one of these kernels, for as many rows; the tile's `a`, `b` and `c` are good for its
-        // depth, rows and columns.
+        // SAFETY: `compute` is one of these kernels, for as many rows; the tile's `a`, `b` and `c`
+        // are valid for its depth, rows and columns.
         unsafe { compute(tile) };
         let Some(curve) = curve else { return };
         if tile.ldc == tile.cols {
-            // SAFETY: `tile.c` has `rows` rows of `tile.cols` columns, one behind the other.
+            // SAFETY: `tile.c` has `rows` rows of `tile.cols` columns, one after the other.
             let all = unsafe { std::slice::from_raw_parts_mut(tile.c, rows * tile.cols) };
             return curve.apply(self.isa, all);
         }
@@ -193,7 +193,8 @@ pub(super) fn holds<T>(data: &[T], rows: usize, cols: usize, stride: usize) -> b
 /// The first element of a matrix whose columns are shared among threads.
 struct Shared(*mut f32);
 
-// SAFETY: threads write columns of their own, as `gemm_by_columns` sees to, and nothing else is done with the pointer.
+// SAFETY: `gemm_by_columns` gives each thread separate columns, and the pointer is not used
+// otherwise.
 unsafe impl Sync for Shared {}
 
 impl Shared {
@@ -311,8 +312,9 @@ impl Product<'_> {
                 clamp: epilogue.activation.clamp().filter(|_| last),
             };
             let curve = epilogue.activation.curve().filter(|_| last);
-            // SAFETY: `kernels` hands out only what the machine has, and `MicroKernels::gemm` checked
-            // that all rows and columns of the product lie within the slices.
+            // SAFETY: `kernels` returns only kernels that this machine supports, and
+            // `MicroKernels::gemm` checked that all rows and columns of the product are within the
+            // slices.
             unsafe { kernels.run(tiles[rows - 1], &tile, rows, curve) };
         }
     }

@@ -233,12 +233,14 @@ impl Product<'_> {
         let all = self.a.taps;
         if taps.len() == all {
             let entries = &table[rows.start * all..rows.end * all];
-            // SAFETY: `kernels` hands out only what the machine has; the slices are as long as they say.
+            // SAFETY: `kernels` returns only kernels that this machine supports; the slices are as
+            // long as they say.
             unsafe { (self.kernels.resolve)(pixels, entries, pointers) };
         } else {
             for (row, pointers) in rows.zip(pointers.chunks_exact_mut(taps.len())) {
                 let entries = &table[row * all..][taps.clone()];
-                // SAFETY: `kernels` hands out only what the machine has; the slices are as long as they say.
+                // SAFETY: `kernels` returns only kernels that this machine supports; the slices are
+                // as long as they say.
                 unsafe { (self.kernels.resolve)(pixels, entries, pointers) };
             }
         }
@@ -333,9 +335,10 @@ impl Product<'_> {
                     clamp: epilogue.activation.clamp().filter(|_| last),
                 };
                 let curve = epilogue.activation.curve().filter(|_| last);
-                // SAFETY: `kernels` hands out only what the machine has. `MicroKernels::igemm` checked
-                // that all rows and columns lie within `C`, the residual, the bias and packed `B`, and
-                // `Pixels::resolve` makes pointers only to pixels with all channels of all groups.
+                // SAFETY: `kernels` returns only kernels that this machine supports.
+                // `MicroKernels::igemm` checked that all rows and columns are within `C`, the
+                // residual, the bias and packed `B`, and `Pixels::resolve` makes pointers only to
+                // pixels with all channels of all groups.
                 unsafe { kernels.run(tiles[rows - 1], &tile, rows, curve) };
             }
         }

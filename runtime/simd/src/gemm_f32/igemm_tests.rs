@@ -82,14 +82,14 @@ fn check(kernels: &MicroKernels, case: Case) {
             expected[place * ldc + col] = Some((sum, (k as f64 + 3.0) * 1.2e-7 * size));
         }
     }
-    for (i, (&found, expected)) in c.iter().zip(expected).enumerate() {
+    for (i, (&actual, expected)) in c.iter().zip(expected).enumerate() {
         match expected {
-            None => assert_eq!(found.to_bits(), (-7.5f32).to_bits(), "{i} of {case:?} is not C's"),
+            None => assert_eq!(actual.to_bits(), (-7.5f32).to_bits(), "{i} of {case:?} is not C's"),
             Some((expected, bound)) => {
-                let apart = (f64::from(found) - expected).abs();
+                let error = (f64::from(actual) - expected).abs();
                 assert!(
-                    apart <= bound,
-                    "{i} of {case:?} is {found}, expected {expected} +- {bound}"
+                    error <= bound,
+                    "{i} of {case:?} is {actual}, expected {expected} +- {bound}"
                 );
             }
         }

@@ -41,7 +41,7 @@ impl MicroKernels {
     /// Panics if the size overflows `usize`.
     pub fn packed_len(&self, k: usize, n: usize) -> usize {
         let len = n.checked_next_multiple_of(self.lanes).and_then(|n| n.checked_mul(k));
-        assert!(len.is_some(), "the packed matrix is larger than memory");
+        assert!(len.is_some(), "the packed matrix exceeds the address space");
         len.unwrap_or(0)
     }
 
@@ -169,8 +169,8 @@ impl SimdOp for Transposed<'_> {
                     (from.wrapping_add(col * ldb + row), to.wrapping_add(row * width + col));
                 let (rows, steps) = (S::TILE4.min(cols - col), S::TILE4.min(depth - row));
                 if rows == S::TILE4 && steps == S::TILE4 {
-                    // SAFETY: so many rows from `col` on have as many elements from `row` on at `b`, and the
-                    // panel has as many rows of as many columns there.
+                    // SAFETY: the rows from `col` on have enough elements from `row` on at `b`, and
+                    // the panel has a place for each of them.
                     unsafe { simd.tile4(x, ldb, y, width) }
                 } else {
                     // SAFETY: `rows` rows from `col` on have `steps` elements from `row` on at `b`, and the

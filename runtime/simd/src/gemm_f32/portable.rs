@@ -33,7 +33,7 @@ impl<S: Source> Table<S> {
 
 /// # Safety
 ///
-/// The tile must be one of this source, its pointers good for `R` rows, `V` registers, and the taps and the
+/// The tile must be one of this source, its pointers valid for `R` rows, `V` registers, and the taps and the
 /// depth that it names.
 unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
     let mut start = [[0.0f32; LANES]; V];
@@ -60,7 +60,7 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
             }
         }
     }
-    // SAFETY: `C`, and what is added, have `R` rows with the columns of the tile.
+    // SAFETY: `C` and the addend have `R` rows with the columns of the tile.
     unsafe { finish(tile, sums) };
 }
 
@@ -69,13 +69,13 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
 ///
 /// # Safety
 ///
-/// `C`, and what is added unless null, must be good for `R` rows of the columns of the tile.
+/// `C`, and the addend unless null, must be valid for `R` rows of the columns of the tile.
 #[inline(never)]
 unsafe fn finish<const R: usize, const V: usize>(tile: &Tile, mut sums: [[[f32; LANES]; V]; R]) {
     for (i, row) in sums.iter_mut().enumerate() {
         for (j, sum) in row.as_flattened_mut().iter_mut().take(tile.cols).enumerate() {
             if !tile.add.is_null() {
-                // SAFETY: what is added has as many rows and columns as the tile.
+                // SAFETY: the addend has as many rows and columns as the tile.
                 *sum += unsafe { *tile.add.add(i * tile.ld_add + j) };
             }
             if let Some((low, high)) = tile.clamp {

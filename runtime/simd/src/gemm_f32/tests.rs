@@ -105,10 +105,10 @@ fn check(kernels: &MicroKernels, case: Case) {
     };
     kernels.gemm(fenced_a.slice(), lda, m, k, packed.slice(), n, c.slice(), ldc, &epilogue);
 
-    for (at, &found) in c.slice().iter().enumerate() {
+    for (at, &actual) in c.slice().iter().enumerate() {
         let (i, j) = (at / ldc, at % ldc);
         if j >= n {
-            assert_eq!(found.to_bits(), (-7.5f32).to_bits(), "gap after row {i} of {case:?}");
+            assert_eq!(actual.to_bits(), (-7.5f32).to_bits(), "gap after row {i} of {case:?}");
             continue;
         }
         let mut sum = 0.0;
@@ -124,10 +124,10 @@ fn check(kernels: &MicroKernels, case: Case) {
         let eps = f64::from(f32::EPSILON);
         let bound = 1.2 * (k as f64 + 3.0) * eps * size + 4.0 * eps * expected.abs();
         let bound = if activation == Activation::Gelu { bound + 3e-7 * sum.abs() } else { bound };
-        let apart = (f64::from(found) - expected).abs();
+        let error = (f64::from(actual) - expected).abs();
         assert!(
-            apart <= bound,
-            "({i}, {j}) of {case:?} is {found}, expected {expected} +- {bound}"
+            error <= bound,
+            "({i}, {j}) of {case:?} is {actual}, expected {expected} +- {bound}"
         );
     }
 }
@@ -260,8 +260,8 @@ fn curves_are_right_over_their_whole_range() {
                 let expected = activate(activation, x.into());
                 let own = if activation == Activation::Gelu { 3e-7 * x.abs() } else { 0.0 };
                 let bound = 5e-7 * expected.abs() + f64::from(own) + 3e-37;
-                let apart = f64::from(y) - expected;
-                assert!(y == expected as f32 || apart.abs() <= bound, "{activation:?}({x}) is {y}");
+                let error = f64::from(y) - expected;
+                assert!(y == expected as f32 || error.abs() <= bound, "{activation:?}({x}) is {y}");
             }
         }
     }

@@ -55,14 +55,14 @@ struct Scratch {
 
 /// # Safety
 ///
-/// The machine has what [`super::Isa::Amx`] says, this thread is between `configure` and `release`, the pointers of
-/// `tile` are good for what [`Tile`] says, and `out` points to its `count * rows` rows of `columns.count` elements,
+/// The machine supports [`super::Isa::Amx`], this thread is between `configure` and `release`, the pointers of
+/// `tile` are valid as [`Tile`] requires, and `out` points to its `count * rows` rows of `columns.count` elements,
 /// `stride` apart.
 unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
     let mut scratch = MaybeUninit::uninit();
     let tile = Tile { rows: tile.count * tile.rows, count: 1, ..*tile };
-    // SAFETY: the tile registers are configured; the tile names rows and weights that are there, and `out` is good
-    // for its rows of the columns.
+    // SAFETY: the tile registers are configured; the rows and weights of the tile are readable, and
+    // `out` is valid for its rows of the columns.
     unsafe {
         match tile.vectors {
             1 => Run::<1>::new(&tile, &mut scratch).all(columns, out, stride),
@@ -93,14 +93,14 @@ struct Run<'a, const VECTORS: usize> {
 /// The values of 16 rows, with strides between rows and between steps in bytes.
 struct Lhs {
     first: *const u8,
-    apart: usize,
+    stride: usize,
     step: usize,
 }
 
 impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
     /// # Safety
     ///
-    /// The pointers of `tile` are good for what [`Tile`] says.
+    /// The pointers of `tile` are valid as [`Tile`] requires.
     unsafe fn new(tile: &'a Tile, scratch: &'a mut MaybeUninit<Scratch>) -> Self {
         let groups = tile.taps * (tile.groups + usize::from(tile.tail > 0));
         let (whole, rest) = (groups / GROUPS, groups % GROUPS);
@@ -159,7 +159,7 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
                 // scratch.
                 unsafe { self.part(rows.clone(), steps, &mut epilogue, &mut prefetch) }
             }
-            // SAFETY: the sums of all rows are there.
+            // SAFETY: the sums of all rows were computed.
             unsafe { epilogue.write_rows(TILE) };
         }
     }
@@ -179,8 +179,8 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
         prefetch: &mut *const i8,
     ) {
         let count = steps.len();
-        // SAFETY: the values, sums and weights that are read were written before, or are the tile's; what
-        // is fetched is not read.
+        // SAFETY: the values, sums and weights that are read were written before, or belong to the
+        // tile; prefetched addresses are not read.
         unsafe {
             if let Some(mut pack) = self.pack(rows.start, steps.start) {
                 for s in 0..count {
@@ -199,7 +199,7 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
                 }
                 for s in 0..count {
                     let at = left.first.wrapping_add(s * left.step);
-                    registers::step::<VECTORS>(at, left.apart, self.weights(steps.start + s));
+                    registers::step::<VECTORS>(at, left.stride, self.weights(steps.start + s));
                     if let Some(pack) = &mut pack {
                         pack.step(&mut (*self.packed_a[(i + 1) % 2])[s]);
                     } else if self.tile.table.is_null() {
@@ -245,9 +245,9 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
     fn left(&self, row: usize, step: usize, copied: *mut [TileRows; STEPS]) -> Lhs {
         if self.is_ready(row) {
             let first = self.tile.a.wrapping_add(row * self.tile.stride + step * STEP);
-            Lhs { first, apart: self.tile.stride, step: STEP }
+            Lhs { first, stride: self.tile.stride, step: STEP }
         } else {
-            Lhs { first: copied.cast::<u8>(), apart: STEP, step: size_of::<TileRows>() }
+            Lhs { first: copied.cast::<u8>(), stride: STEP, step: size_of::<TileRows>() }
         }
     }
 
@@ -258,7 +258,7 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
         let place = |row: usize| row.wrapping_mul(self.tile.stride).wrapping_add(step * STEP);
         for i in 0..TILE {
             let at = self.tile.a.wrapping_add(place(row + i));
-            // SAFETY: a hint touches nothing.
+            // SAFETY: a prefetch hint accesses no memory.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
         }
     }

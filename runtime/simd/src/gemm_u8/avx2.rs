@@ -22,14 +22,14 @@ pub(super) static KERNELS: MicroKernels = MicroKernels {
 
 /// # Safety
 ///
-/// The machine has what [`super::Isa::Avx2`] says, the pointers of `tile` are good for what [`Tile`] says, and
+/// The machine supports [`super::Isa::Avx2`], the pointers of `tile` are valid as [`Tile`] requires, and
 /// `out` points to its `count * rows` rows of `columns.count` elements, `stride` apart.
 #[target_feature(enable = "avx2")]
 unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
     let mut sums = Accumulators::new();
     tile.each(out, stride, |tile, out| {
-        // SAFETY: the tile names rows and weights that are there, and `out` is good for its rows of the
-        // columns.
+        // SAFETY: the rows and weights of the tile are readable, and `out` is valid for its rows of
+        // the columns.
         unsafe {
             columns.begin(tile, &mut sums);
             multiply(tile, &mut sums);
@@ -97,15 +97,15 @@ unsafe fn rows<const ROWS: usize>(tile: &Tile, row: usize, vector: usize, sums: 
         let mut a: [*const u8; ROWS] =
             std::array::from_fn(|i| unsafe { tile.tap_ptr(row + i, tap) });
         for _ in 0..tile.groups {
-            // SAFETY: `Tile` says that these four values of each row are readable.
+            // SAFETY: `Tile` guarantees that these four values of each row are readable.
             let fours = std::array::from_fn(|i| unsafe { a[i].cast::<i32>().read_unaligned() });
-            // SAFETY: `Tile` says that the group of weights is readable.
+            // SAFETY: `Tile` guarantees that the group of weights is readable.
             unsafe { group(fours, b, &mut totals) };
             a = a.map(|a| a.wrapping_add(4));
             b = b.wrapping_add(tile.vectors * LINE);
         }
         if tile.tail > 0 {
-            // SAFETY: `Tile` says that each row has `tail` more values.
+            // SAFETY: `Tile` guarantees that each row has `tail` more values.
             let fours = a.map(|a| i32::from_le_bytes(unsafe { tile.tail(a) }));
             // SAFETY: as above.
             unsafe { group(fours, b, &mut totals) };
@@ -188,10 +188,10 @@ unsafe fn quantized(
             let values = _mm256_packs_epi16(sixteen(0), sixteen(2));
             let values = _mm256_xor_si256(_mm256_permutevar8x32_epi32(values, order), flip);
             let mut bytes = [0; 32];
-            // SAFETY: there are 32 bytes.
+            // SAFETY: the array has 32 bytes.
             unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), values) };
             let count = (columns.count - part * 32).min(32);
-            // SAFETY: `to` is good for the columns of this row.
+            // SAFETY: `to` is valid for the columns of this row.
             unsafe {
                 to.add(row * stride + part * 32).copy_from_nonoverlapping(bytes.as_ptr(), count);
             };

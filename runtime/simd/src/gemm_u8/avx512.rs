@@ -39,11 +39,12 @@ const NEAR_PANEL: usize = 16 << 10;
 
 /// # Safety
 ///
-/// The machine has what [`super::Isa::Avx512`] says, the pointers of `tile` are good for what [`Tile`] says, and
+/// The machine supports [`super::Isa::Avx512`], the pointers of `tile` are valid as [`Tile`] requires, and
 /// `out` points to its `count * rows` rows of `columns.count` elements, `stride` apart.
 unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
     let run = RUNS[tile.vectors - 1][tile.rows - 1];
-    // SAFETY: the tile names rows and weights that are there, and `out` is good for its rows of the columns.
+    // SAFETY: the rows and weights of the tile are readable, and `out` is valid for its rows of the
+    // columns.
     unsafe { run(tile, columns, out, stride) }
 }
 
@@ -82,7 +83,7 @@ unsafe fn run<const ROWS: usize, const VECTORS: usize>(
         }
         if columns.shifted {
             for (i, row) in totals.iter_mut().enumerate() {
-                // SAFETY: with zero points there is a sum for each row.
+                // SAFETY: if zero points are given, there is a sum per row.
                 let row_sum = _mm512_set1_epi32(unsafe { *row_sums.add(i) });
                 for (v, total) in row.iter_mut().enumerate() {
                     let zero = columns.zero_points.as_ptr().wrapping_add(v * LANES);
@@ -110,7 +111,8 @@ unsafe fn run<const ROWS: usize, const VECTORS: usize>(
                     if entry == PADDING { tile.padding } else { inside }
                 };
             }
-            // SAFETY: `Tile` says that the rows have so many values, and the panel so many groups.
+            // SAFETY: `Tile` guarantees that the rows have that many values, and the panel that
+            // many groups.
             unsafe {
                 if deep {
                     products::<ROWS, VECTORS, true>(&a, b, tile.groups, bring, &mut totals);
@@ -124,11 +126,12 @@ unsafe fn run<const ROWS: usize, const VECTORS: usize>(
                 for (i, row) in totals.iter_mut().enumerate() {
                     let from = a[i].wrapping_add(tile.groups * 4);
                     let keep = (1 << tile.tail) - 1;
-                    // SAFETY: `Tile` says that the row has `tail` more values, and no others are read.
+                    // SAFETY: `Tile` guarantees that the row has `tail` more values, and no others
+                    // are read.
                     let four = unsafe { _mm_maskz_loadu_epi8(keep, from.cast()) };
                     let four = _mm512_broadcastd_epi32(four);
                     for (v, total) in row.iter_mut().enumerate() {
-                        // SAFETY: `Tile` says that the tail's group is readable.
+                        // SAFETY: `Tile` guarantees that the tail's group is readable.
                         let weights = unsafe { _mm512_loadu_si512(b.add(v * LINE).cast()) };
                         *total = _mm512_dpbusd_epi32(*total, four, weights);
                     }
@@ -136,7 +139,8 @@ unsafe fn run<const ROWS: usize, const VECTORS: usize>(
                 b = b.wrapping_add(VECTORS * LINE);
             }
         }
-        // SAFETY: `out` is good for `ROWS` rows of the columns, `stride` apart; the columns fit `VECTORS`.
+        // SAFETY: `out` is valid for `ROWS` rows of the columns, `stride` apart; the columns fit
+        // `VECTORS`.
         unsafe { write(totals, columns, out, stride) };
         first = next;
         if !plain {
@@ -164,8 +168,8 @@ unsafe fn products<const ROWS: usize, const VECTORS: usize, const FETCH: bool>(
     totals: &mut [[__m512i; VECTORS]; ROWS],
 ) {
     for group in 0..groups {
-        // SAFETY: `group` is below `groups`: the rows at `a` have its 4 values, and `b` its `VECTORS` lines; what
-        // is fetched is not read.
+        // SAFETY: `group` is below `groups`: the rows at `a` have its 4 values, and `b` its
+        // `VECTORS` lines; prefetched addresses are not read.
         unsafe {
             let mut weights = [_mm512_setzero_si512(); VECTORS];
             for (v, weights) in weights.iter_mut().enumerate() {
@@ -199,7 +203,8 @@ pub(super) unsafe fn write<const ROWS: usize, const VECTORS: usize>(
     out: Out,
     stride: usize,
 ) {
-    // SAFETY: `out` is good for `ROWS` rows of the columns, `stride` apart; the masks keep to the columns.
+    // SAFETY: `out` is valid for `ROWS` rows of the columns, `stride` apart; the masks keep to the
+    // columns.
     unsafe {
         match out {
             Out::I32(to) => {
@@ -242,8 +247,8 @@ unsafe fn numbers<const ROWS: usize, const VECTORS: usize>(
     activation: Activation,
     stride: usize,
 ) {
-    // SAFETY: `out` is good for `ROWS` rows of the columns; columns have 4 vectors of everything, and the
-    // masks keep to them.
+    // SAFETY: `out` is valid for `ROWS` rows of the columns; columns have 4 vectors of everything,
+    // and the masks keep to them.
     unsafe {
         let lowest = _mm512_set1_ps(match activation {
             Activation::None => f32::NEG_INFINITY,
@@ -277,8 +282,8 @@ unsafe fn quantized<const ROWS: usize, const VECTORS: usize, const SHRINK: bool>
     flip: u8,
     stride: usize,
 ) {
-    // SAFETY: `out` is good for `ROWS` rows of the columns; columns have 4 vectors of everything, and the
-    // mask keeps to them.
+    // SAFETY: `out` is valid for `ROWS` rows of the columns; columns have 4 vectors of everything,
+    // and the mask keeps to them.
     unsafe {
         let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
         let shift = zero_point != 0;

@@ -36,7 +36,7 @@ impl Product<'_, u8> {
         stride: usize,
     ) {
         let bytes = match self.rows {
-            Rows::Apart(_) => self.depth.channels,
+            Rows::Strided(_) => self.depth.channels,
             Rows::Table { stride, .. } => stride,
         };
         let block = (BLOCK_BYTES / bytes.max(1)).clamp(4 * MAX_MR, BLOCK_ROWS);
@@ -55,8 +55,8 @@ impl Product<'_, u8> {
             while left > 0 {
                 let vectors = pack::width(left);
                 let block = Block { row, rows, vector, vectors };
-                // SAFETY: the rows and columns of the block are within the product, whose values and weights
-                // lie in their slices.
+                // SAFETY: the rows and columns of the block are within the product, whose values
+                // and weights are inside their slices.
                 unsafe { self.panel(block, &row_sums, output, at + row * stride, stride) };
                 vector += vectors;
                 left -= vectors;
@@ -140,8 +140,9 @@ impl Product<'_, u8> {
                 }
                 Output::U16 { .. } => (Out::I32(sums.0.as_mut_ptr().cast()), MAX_NR),
             };
-            // SAFETY: the tile's rows lie in `data` (or its table names pixels that do), its columns in `packed`;
-            // `to` has as many rows of as many columns, `to_stride` apart: the slice from `at` on was cut so.
+            // SAFETY: the tile's rows are inside `data` (or its table refers to pixels inside it),
+            // its columns inside `packed`; the slice `to` from `at` on was cut to its rows and
+            // columns, `to_stride` apart.
             unsafe { (kernels.tiles)(&tile, &columns, to, to_stride) };
             if let Output::U16 { to, zero_point, .. } = output {
                 let (sums, to) = (&sums.0[..height], &mut to[at..]);
@@ -155,7 +156,7 @@ impl Product<'_, u8> {
     /// Returns the tile's data from a row on: values, stride, table and padding.
     fn place(&self, row: usize) -> (*const u8, usize, *const u32, *const u8) {
         match self.rows {
-            Rows::Apart(stride) => {
+            Rows::Strided(stride) => {
                 let from = (row * stride).min(self.data.len());
                 (self.data[from..].as_ptr(), stride, std::ptr::null(), std::ptr::null())
             }
@@ -175,7 +176,7 @@ impl Product<'_, u8> {
         }
         let Some(last) = self.data.len().checked_sub(width) else { return false };
         match self.rows {
-            Rows::Apart(stride) => (row + count - 1) * stride <= last,
+            Rows::Strided(stride) => (row + count - 1) * stride <= last,
             Rows::Table { table, stride, .. } => {
                 let pixels = last / stride.max(1);
                 let entries = &table[row * self.depth.taps..][..count * self.depth.taps];
@@ -188,10 +189,10 @@ impl Product<'_, u8> {
     /// Returns the sum of a row's values.
     fn row_sum(&self, row: usize) -> i32 {
         let width = self.depth.channels;
-        // SAFETY: `kernels` hands out only what this machine has.
+        // SAFETY: `kernels` returns only kernels that this machine supports.
         let sum = |values: &[u8]| unsafe { (self.kernels.sum)(values) };
         match self.rows {
-            Rows::Apart(stride) => sum(&self.data[row * stride..][..width]),
+            Rows::Strided(stride) => sum(&self.data[row * stride..][..width]),
             Rows::Table { table, stride, padding } => {
                 let entries = &table[row * self.depth.taps..][..self.depth.taps];
                 let pixels = entries.iter().map(|&entry| match entry {

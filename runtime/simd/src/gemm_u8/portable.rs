@@ -16,13 +16,13 @@ pub(super) static KERNELS: MicroKernels = MicroKernels {
 
 /// # Safety
 ///
-/// The pointers of `tile` are good for what [`Tile`] says, and `out` points to its `count * rows` rows of
+/// The pointers of `tile` are valid as [`Tile`] requires, and `out` points to its `count * rows` rows of
 /// `columns.count` elements, `stride` apart.
 unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
     let mut sums = Accumulators::new();
     tile.each(out, stride, |tile, out| {
-        // SAFETY: the tile names rows and weights that are there, and `out` is good for its rows of the
-        // columns.
+        // SAFETY: the rows and weights of the tile are readable, and `out` is valid for its rows of
+        // the columns.
         unsafe {
             columns.begin(tile, &mut sums);
             multiply(tile, &mut sums);
@@ -33,7 +33,7 @@ unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
 
 /// # Safety
 ///
-/// The pointers of `tile` are good for what [`Tile`] says.
+/// The pointers of `tile` are valid as [`Tile`] requires.
 unsafe fn multiply(tile: &Tile, sums: &mut Accumulators) {
     let groups = tile.groups + usize::from(tile.tail > 0);
     for (row, sums) in sums.0[..tile.rows].iter_mut().enumerate() {
@@ -43,16 +43,16 @@ unsafe fn multiply(tile: &Tile, sums: &mut Accumulators) {
             for group in 0..groups {
                 let from = a.wrapping_add(group * 4);
                 let a = if group < tile.groups {
-                    // SAFETY: `Tile` says that the row has these four values.
+                    // SAFETY: `Tile` guarantees that the row has these four values.
                     unsafe { from.cast::<[u8; 4]>().read() }
                 } else {
-                    // SAFETY: `Tile` says that the row has `tail` more values.
+                    // SAFETY: `Tile` guarantees that the row has `tail` more values.
                     unsafe { tile.tail(from) }
                 };
                 let a = a.map(i32::from);
                 let b = tile.b.wrapping_add((tap * groups + group) * tile.vectors * LINE);
                 for (vector, sums) in sums.chunks_exact_mut(LANES).take(tile.vectors).enumerate() {
-                    // SAFETY: the group's line is readable, as `Tile` says.
+                    // SAFETY: the group's line is readable, as `Tile` guarantees.
                     let b = unsafe { &*b.add(vector * LINE).cast::<[[i8; 4]; LANES]>() };
                     for (sum, b) in sums.iter_mut().zip(b) {
                         let products = std::array::from_fn::<i32, 4, _>(|i| a[i] * i32::from(b[i]));

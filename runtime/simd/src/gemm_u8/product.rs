@@ -21,7 +21,7 @@ impl Depth {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rows<'a, T> {
     /// At a fixed stride, for a depth of one tap.
-    Apart(usize),
+    Strided(usize),
     /// Gathered through a table with a row of taps for each row.
     Table {
         table: &'a [u32],

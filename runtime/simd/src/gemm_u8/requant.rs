@@ -78,13 +78,13 @@ impl Columns {
     ///
     /// # Safety
     ///
-    /// The pointers of `tile` are good for what [`Tile`] says.
+    /// The pointers of `tile` are valid as [`Tile`] requires.
     #[inline(always)]
     pub(super) unsafe fn begin(&self, tile: &Tile, sums: &mut Accumulators) {
         for (row, sums) in sums.0[..tile.rows].iter_mut().enumerate() {
             *sums = self.start;
             if self.shifted {
-                // SAFETY: with zero points there is a sum for each row.
+                // SAFETY: if zero points are given, there is a sum per row.
                 let row_sum = unsafe { *tile.row_sums.add(row) };
                 for (sum, zero) in sums.iter_mut().zip(&self.zero_points) {
                     *sum = sum.wrapping_sub(zero.wrapping_mul(row_sum));
@@ -135,19 +135,22 @@ pub(super) unsafe fn finish(sums: &[Row], columns: &Columns, out: Out, stride: u
         let numbers = sums.iter().zip(columns.scales.iter().zip(&columns.bias));
         match out {
             Out::I32(to) => {
-                // SAFETY: `out` is good for `count` columns of this row, `skip` elements behind `to`.
+                // SAFETY: `out` is valid for `count` columns of this row, `skip` elements after
+                // `to`.
                 let to = unsafe { std::slice::from_raw_parts_mut(to.add(skip), count) };
                 to.copy_from_slice(&sums[..count]);
             }
             Out::F32(to, activation) => {
-                // SAFETY: `out` is good for `count` columns of this row, `skip` elements behind `to`.
+                // SAFETY: `out` is valid for `count` columns of this row, `skip` elements after
+                // `to`.
                 let to = unsafe { std::slice::from_raw_parts_mut(to.add(skip), count) };
                 for (to, (sum, (scale, bias))) in to.iter_mut().zip(numbers) {
                     *to = dequantize(*sum as f32, *scale, *bias, activation);
                 }
             }
             Out::U8(to, zero_point, flip) => {
-                // SAFETY: `out` is good for `count` columns of this row, `skip` elements behind `to`.
+                // SAFETY: `out` is valid for `count` columns of this row, `skip` elements after
+                // `to`.
                 let to = unsafe { std::slice::from_raw_parts_mut(to.add(skip), count) };
                 let zero_point = f32::from(zero_point);
                 for (to, (sum, (scale, _))) in to.iter_mut().zip(numbers) {

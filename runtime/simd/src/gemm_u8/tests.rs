@@ -179,17 +179,17 @@ fn canonical(value: f32) -> u32 {
 
 /// Compares rows, and checks that gaps between them are unchanged.
 fn same<T: Copy + PartialEq + std::fmt::Debug>(
-    found: &[T],
+    actual: &[T],
     n: usize,
     stride: usize,
     before: T,
     label: &str,
     expected: impl Fn(usize) -> T,
 ) {
-    for (i, &found) in found.iter().enumerate() {
+    for (i, &actual) in actual.iter().enumerate() {
         let (row, column) = (i / stride, i % stride);
         let expected = if column < n { expected(row * n + column) } else { before };
-        assert_eq!(found, expected, "{label}: row {row}, column {column}");
+        assert_eq!(actual, expected, "{label}: row {row}, column {column}");
     }
 }
 

@@ -45,7 +45,8 @@ pub(super) fn gemm_u16_by(
         return Err(GemmError::TooDeep);
     }
     let product = product(kernels, lhs, rhs, bias);
-    // SAFETY: `kernels` hands out only what this machine has, and `check` compared the packed side's length.
+    // SAFETY: `kernels` returns only kernels that this machine supports, and `check` compared the
+    // packed side's length.
     unsafe { product.run_wide(lhs.rows, &mut output, 0, stride) };
     Ok(())
 }
@@ -137,8 +138,9 @@ impl Product<'_, u16> {
                 row_sums: std::ptr::null(),
             };
             let out = Out::I32(sums.0.as_mut_ptr().cast());
-            // SAFETY: `kernels` hands out only what this machine has; the rows are those of `bytes`, the groups
-            // those of `weights`, and the sums have room for each row of the columns.
+            // SAFETY: `kernels` returns only kernels that this machine supports; the rows are those
+            // of `bytes`, the groups those of `weights`, and the sums have room for each row of the
+            // columns.
             unsafe { (self.kernels.small().tiles)(&tile, columns, out, MAX_NR) };
             for (totals, sums) in totals.iter_mut().zip(sums.0.chunks_exact(2)) {
                 for ((total, low), high) in totals.iter_mut().zip(&sums[0]).zip(&sums[1]) {
@@ -153,7 +155,7 @@ impl Product<'_, u16> {
     fn tap(&self, row: usize, tap: usize) -> &[u16] {
         let width = self.depth.channels;
         match self.rows {
-            Rows::Apart(stride) => &self.data[row * stride..][..width],
+            Rows::Strided(stride) => &self.data[row * stride..][..width],
             Rows::Table { table, stride, padding } => match table[row * self.depth.taps + tap] {
                 PADDING => &padding[..width],
                 entry => &self.data[entry as usize * stride..][..width],

@@ -11,7 +11,8 @@ macro_rules! ops {
     ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty = $body:expr;)*) => {$(
         #[inline(always)]
         fn $name(self, $($arg: $type),*) -> $out {
-            // SAFETY: the token shows that the machine has the instruction, which touches no memory.
+            // SAFETY: the token shows that the machine has the instruction, which accesses no
+            // memory.
             unsafe { $body }
         }
     )*};
@@ -99,13 +100,13 @@ impl Simd for Avx2 {
     }
     #[inline(always)]
     fn of_array(self, lanes: [f32; 16]) -> Self::F {
-        // SAFETY: `lanes` has 16 numbers to read, and a vector has 16 lanes at most.
+        // SAFETY: `lanes` has 16 readable values, and a vector has 16 lanes at most.
         unsafe { self.load(lanes.as_ptr()) }
     }
     #[inline(always)]
     fn to_array(self, x: Self::F) -> [f32; 16] {
         let mut lanes = [0.0; 16];
-        // SAFETY: `lanes` has 16 numbers to write, and a vector has 16 lanes at most.
+        // SAFETY: `lanes` has 16 writable values, and a vector has 16 lanes at most.
         unsafe { self.store(lanes.as_mut_ptr(), x) }
         lanes
     }
@@ -143,7 +144,7 @@ impl Vector for Avx2 {
     }
     #[inline(always)]
     fn prefetch(self, at: *const f32) {
-        // SAFETY: a hint, which touches no memory.
+        // SAFETY: a hint, which accesses no memory.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }
     #[inline(always)]
@@ -303,7 +304,7 @@ pub(super) unsafe fn quad(x: *const u32, x_stride: usize, y: *mut u32, y_stride:
 /// Returns the columns of four rows of four elements.
 #[inline(always)]
 pub(super) fn columns4([a, b, c, d]: [__m128i; 4]) -> [__m128i; 4] {
-    // SAFETY: called by holders of a token only; touches no memory.
+    // SAFETY: called by holders of a token only; accesses no memory.
     unsafe {
         let (ab, cd) = (_mm_unpacklo_epi32(a, b), _mm_unpacklo_epi32(c, d));
         let (low, high) = (_mm_unpackhi_epi32(a, b), _mm_unpackhi_epi32(c, d));
@@ -354,7 +355,7 @@ unsafe fn lanes_of_rows<const APART: usize, T>(x: *const T, stride: usize) -> __
 fn interleave(x: [__m256i; 16]) -> [__m256i; 16] {
     macro_rules! each {
         ($($i:literal)*) => {
-            // SAFETY: called by holders of a token only; touches no memory.
+            // SAFETY: called by holders of a token only; accesses no memory.
             unsafe {
                 [$(
                     _mm256_unpacklo_epi8(x[$i], x[$i + 8]),

@@ -13,7 +13,8 @@ macro_rules! ops {
     ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty = $body:expr;)*) => {$(
         #[inline(always)]
         fn $name(self, $($arg: $type),*) -> $out {
-            // SAFETY: the token shows that the machine has the instruction, which touches no memory.
+            // SAFETY: the token shows that the machine has the instruction, which accesses no
+            // memory.
             unsafe { $body }
         }
     )*};
@@ -107,13 +108,13 @@ impl Simd for Avx512 {
     }
     #[inline(always)]
     fn of_array(self, lanes: [f32; 16]) -> Self::F {
-        // SAFETY: `lanes` has 16 numbers to read, and a vector has 16 lanes at most.
+        // SAFETY: `lanes` has 16 readable values, and a vector has 16 lanes at most.
         unsafe { self.load(lanes.as_ptr()) }
     }
     #[inline(always)]
     fn to_array(self, x: Self::F) -> [f32; 16] {
         let mut lanes = [0.0; 16];
-        // SAFETY: `lanes` has 16 numbers to write, and a vector has 16 lanes at most.
+        // SAFETY: `lanes` has 16 writable values, and a vector has 16 lanes at most.
         unsafe { self.store(lanes.as_mut_ptr(), x) }
         lanes
     }
@@ -173,12 +174,12 @@ impl Vector for Avx512 {
             [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0];
         // A table of all sixteen dequantized values, indexed by the low four bits of each lane.
         let table = self.fma(self.of_array(PLACES), scale, zero);
-        // SAFETY: the token shows that the machine has the instruction, which touches no memory.
+        // SAFETY: the token shows that the machine has the instruction, which accesses no memory.
         unsafe { _mm512_permutexvar_ps(x, table) }
     }
     #[inline(always)]
     fn prefetch(self, at: *const f32) {
-        // SAFETY: a hint, which touches no memory.
+        // SAFETY: a hint, which accesses no memory.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
     }
     #[inline(always)]
@@ -338,7 +339,7 @@ impl Vector for Avx512 {
 
     #[inline(always)]
     fn fence(self) {
-        // SAFETY: touches no memory.
+        // SAFETY: accesses no memory.
         unsafe { _mm_sfence() }
     }
 
@@ -431,7 +432,7 @@ unsafe fn tile16<const AHEAD: bool, const PAST: bool>(
             }
         };
     }
-    // SAFETY: rows and columns below 16; a prefetch touches no memory.
+    // SAFETY: rows and columns below 16; a prefetch accesses no memory.
     unsafe {
         let mut lanes = [[_mm512_setzero_si512(); 4]; 4];
         rows!(0, lanes, |_, row| _mm512_castsi128_si512(row));
@@ -468,7 +469,7 @@ unsafe fn long64<const PAST: bool>(x: *const u8, x_stride: usize, y: *mut u8, y_
     // In every lane, each round interleaves rows `i` and `i + 8`; four rounds transpose.
     let rows = interleave(interleave(interleave(interleave(rows))));
     for (i, row) in rows.into_iter().enumerate() {
-        // SAFETY: columns below 16; the rows of `y` lie at lines if `PAST`.
+        // SAFETY: columns below 16; the rows of `y` are at lines if `PAST`.
         unsafe {
             let to = y.add(i * y_stride).cast();
             if PAST {
@@ -483,7 +484,7 @@ unsafe fn long64<const PAST: bool>(x: *const u8, x_stride: usize, y: *mut u8, y_
 /// Returns four columns of vectors whose lane `g` holds four elements of row `4g + k`.
 #[inline(always)]
 fn columns_of_lanes([w0, w1, w2, w3]: [__m512i; 4]) -> [__m512d; 4] {
-    // SAFETY: called by holders of a token only; touches no memory.
+    // SAFETY: called by holders of a token only; accesses no memory.
     unsafe {
         let a = _mm512_castsi512_pd(_mm512_unpacklo_epi32(w0, w1));
         let b = _mm512_castsi512_pd(_mm512_unpackhi_epi32(w0, w1));
@@ -519,7 +520,7 @@ unsafe fn lanes_of_rows<const APART: usize, T>(x: *const T, stride: usize) -> __
 fn interleave(x: [__m512i; 16]) -> [__m512i; 16] {
     macro_rules! each {
         ($($i:literal)*) => {
-            // SAFETY: called by holders of a token only; touches no memory.
+            // SAFETY: called by holders of a token only; accesses no memory.
             unsafe {
                 [$(
                     _mm512_unpacklo_epi8(x[$i], x[$i + 8]),

@@ -20,10 +20,10 @@ pub(crate) trait SimdOp {
 pub(crate) fn dispatch<O: SimdOp>(isa: Isa, op: O) -> O::Out {
     match isa.min(highest()) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the machine has it, as `highest` says.
+        // SAFETY: `highest` found that the machine supports it.
         Isa::Avx512 | Isa::Amx => unsafe { dispatch_avx512(op) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the machine has it, as `highest` says.
+        // SAFETY: `highest` found that the machine supports it.
         Isa::Avx2 => unsafe { dispatch_avx2(op) },
         _ => dispatch_portable(op),
     }

@@ -181,13 +181,13 @@ impl Simd for Portable {
     }
     #[inline(always)]
     fn of_array(self, lanes: [f32; 16]) -> Self::F {
-        // SAFETY: `lanes` has 16 numbers to read, and a vector has 16 lanes at most.
+        // SAFETY: `lanes` has 16 readable values, and a vector has 16 lanes at most.
         unsafe { self.load(lanes.as_ptr()) }
     }
     #[inline(always)]
     fn to_array(self, x: Self::F) -> [f32; 16] {
         let mut lanes = [0.0; 16];
-        // SAFETY: `lanes` has 16 numbers to write, and a vector has 16 lanes at most.
+        // SAFETY: `lanes` has 16 writable values, and a vector has 16 lanes at most.
         unsafe { self.store(lanes.as_mut_ptr(), x) }
         lanes
     }

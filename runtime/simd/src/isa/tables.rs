@@ -183,7 +183,7 @@ pub(super) fn exp(simd: Avx512, x: __m512) -> __m512 {
     let r = simd.fnma(n, simd.splat(LN2_LOW), r);
     // Where `n` is very large, `r` is meaningless and any small value will do. This takes the smaller absolute value
     // with the sign of the first operand, and the second operand for NaN; then `n` is NaN as well.
-    // SAFETY: the token shows that the machine has the instruction, which touches no memory.
+    // SAFETY: the token shows that the machine has the instruction, which accesses no memory.
     let r = unsafe { _mm512_range_ps::<0b0010>(r, simd.splat(0.03)) };
     let power = look_up(&POWERS, simd.bits(at));
     let q = simd.fma(r, simd.splat(0.166_668_62), simd.splat(0.500_009_8));
@@ -198,7 +198,7 @@ pub(super) fn exp(simd: Avx512, x: __m512) -> __m512 {
 /// The instructions that split `x` handle denormals, zeros, infinities and NaN.
 #[inline(always)]
 pub(super) fn log(simd: Avx512, x: __m512) -> __m512 {
-    // SAFETY: the token shows that the machine has the instructions, which touch no memory.
+    // SAFETY: the token shows that the machine has the instructions, which access no memory.
     let (e, m) = unsafe {
         (_mm512_getexp_ps(x), _mm512_getmant_ps::<_MM_MANT_NORM_1_2, _MM_MANT_SIGN_NAN>(x))
     };
@@ -249,7 +249,7 @@ pub(super) fn tanh(simd: Avx512, x: __m512) -> __m512 {
 /// One Newton step from an estimate of 14 bits.
 #[inline(always)]
 pub(super) fn rsqrt(simd: Avx512, x: __m512) -> __m512 {
-    // SAFETY: the token shows that the machine has the instructions, which touch no memory.
+    // SAFETY: the token shows that the machine has the instructions, which access no memory.
     unsafe {
         let y = _mm512_rsqrt14_ps(x);
         let error = simd.fnma(simd.mul(x, y), y, simd.splat(1.0));

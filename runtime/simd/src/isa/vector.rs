@@ -169,7 +169,7 @@ pub(crate) trait Vector: Simd {
         }
         for j in 0..cols {
             for i in if j < cols4 { rows4 } else { 0 }..rows {
-                // SAFETY: `i` and `j` are below `rows` and `cols`: the element lies in `x`.
+                // SAFETY: `i` and `j` are below `rows` and `cols`, so the element is inside `x`.
                 let from = unsafe { x.add(i * x_stride + j) };
                 // SAFETY: so does the element of row `j` and column `i` of `y`.
                 let to = unsafe { y.add(j * y_stride + i) };

@@ -163,7 +163,7 @@ macro_rules! register {
 
             #[inline(always)]
             unsafe fn zero() -> Self {
-                // SAFETY: the caller has the instruction set; no memory is touched.
+                // SAFETY: the caller has the instruction set; no memory is accessed.
                 unsafe { $zero() }
             }
             #[inline(always)]
@@ -173,7 +173,7 @@ macro_rules! register {
             }
             #[inline(always)]
             unsafe fn max(self, other: Self) -> Self {
-                // SAFETY: the caller has the instruction set; no memory is touched.
+                // SAFETY: the caller has the instruction set; no memory is accessed.
                 unsafe { $max(self, other) }
             }
             #[inline(always)]
@@ -183,17 +183,17 @@ macro_rules! register {
             }
             #[inline(always)]
             unsafe fn sums(self) -> Self::Sums {
-                // SAFETY: the caller has the instruction set; no memory is touched.
+                // SAFETY: the caller has the instruction set; no memory is accessed.
                 [self, unsafe { $right::<8>(self) }]
             }
             #[inline(always)]
             unsafe fn add(one: Self::Sums, other: Self::Sums) -> Self::Sums {
-                // SAFETY: the caller has the instruction set; no memory is touched.
+                // SAFETY: the caller has the instruction set; no memory is accessed.
                 unsafe { [$add(one[0], other[0]), $add(one[1], other[1])] }
             }
             #[inline(always)]
             unsafe fn divide([all, odd]: Self::Sums, by: Quotient) -> Self {
-                // SAFETY: the caller has the instruction set; no memory is touched.
+                // SAFETY: the caller has the instruction set; no memory is accessed.
                 unsafe {
                     let term = $set(by.term.cast_signed());
                     let inverse = $set(by.inverse.cast_signed());

@@ -85,8 +85,8 @@ impl<const MAX: bool> SimdOp for Rows<'_, MAX> {
         let fold = FloatFold::<S, MAX> { simd, divisor: self.divisor };
         // If windows overlap by less than half, the buffer costs more than it saves.
         if suits(fold, job) && job.window.strides[2] < job.window.kernel[2].div_ceil(2) {
-            // SAFETY: who has `simd` has the instructions; `Job::new` checked that the pixels of the job lie
-            // within `x` and `y`.
+            // SAFETY: `simd` proves that the machine has the instructions; `Job::new` checked that
+            // the pixels of the job are within `x` and `y`.
             unsafe { Separable { fold, job, x: self.x, y: self.y }.run() }
             return;
         }
@@ -201,7 +201,7 @@ impl<const MAX: bool> Rows<'_, MAX> {
                     let index = row + bounds::pixel(window, 2, pixel.at[2], k);
                     let from = self.x.wrapping_add(index * job.x_stride + c);
                     for (v, pooled) in pooled.iter_mut().enumerate() {
-                        // SAFETY: the pixel lies in the image, and has `len` channels there.
+                        // SAFETY: the pixel is inside the image, and has `len` channels there.
                         let x = unsafe {
                             let from = from.add(v * S::LANES);
                             if len == S::LANES {

@@ -43,7 +43,7 @@ pub(super) fn max_on(
     if let Some(job) = Job::new(window, channels, &x, rows, y.len(), y_stride) {
         let (x, y) = (x.data.as_ptr(), y.as_mut_ptr());
         if !separably(isa, Maxima, &job, x, y) {
-            // SAFETY: `Job::new` checked that the pixels of the job lie within `x` and `y`.
+            // SAFETY: `Job::new` checked that the pixels of the job are within `x` and `y`.
             unsafe { maxima_by_pixel(&job, x, y) }
         }
     }
@@ -161,7 +161,7 @@ impl<B: ByteVector> Fold for MaximaOf<B> {
 
     #[inline(always)]
     unsafe fn identity(self) -> B {
-        // SAFETY: the caller has the instruction set of `B`; no memory is touched.
+        // SAFETY: the caller has the instruction set of `B`; no memory is accessed.
         unsafe { B::zero() }
     }
     #[inline(always)]
@@ -171,7 +171,7 @@ impl<B: ByteVector> Fold for MaximaOf<B> {
     }
     #[inline(always)]
     unsafe fn combine(self, one: B, next: B) -> B {
-        // SAFETY: the caller has the instruction set of `B`; no memory is touched.
+        // SAFETY: the caller has the instruction set of `B`; no memory is accessed.
         unsafe { one.max(next) }
     }
     #[inline(always)]
@@ -201,7 +201,7 @@ impl<B: ByteVector> Fold for AveragesOf<B> {
 
     #[inline(always)]
     unsafe fn identity(self) -> B::Sums {
-        // SAFETY: the caller has the instruction set of `B`; no memory is touched.
+        // SAFETY: the caller has the instruction set of `B`; no memory is accessed.
         unsafe { B::zero().sums() }
     }
     #[inline(always)]
@@ -211,7 +211,7 @@ impl<B: ByteVector> Fold for AveragesOf<B> {
     }
     #[inline(always)]
     unsafe fn combine(self, one: B::Sums, next: B::Sums) -> B::Sums {
-        // SAFETY: the caller has the instruction set of `B`; no memory is touched.
+        // SAFETY: the caller has the instruction set of `B`; no memory is accessed.
         unsafe { B::add(one, next) }
     }
     #[inline(always)]
@@ -236,23 +236,22 @@ fn separably(isa: Isa, pool: impl Pool, job: &Job<'_>, x: *const u8, y: *mut u8)
     #[cfg(target_arch = "x86_64")]
     if isa >= Isa::Avx512 && job.channels >= <__m512i as ByteVector>::LEN {
         let fold = pool.with_vector::<__m512i>();
-        // SAFETY: the machine has AVX-512, as `best` says; the caller's `Job::new` checked that the pixels of the
-        // job lie within `x` and `y`.
+        // SAFETY: `best` found AVX-512; the caller's `Job::new` checked that the pixels of the job
+        // are within `x` and `y`.
         return suits(fold, job) && unsafe { avx512(Separable { fold, job, x, y }) };
     }
     #[cfg(target_arch = "x86_64")]
     if isa >= Isa::Avx2 && job.channels >= <__m256i as ByteVector>::LEN {
         let fold = pool.with_vector::<__m256i>();
-        // SAFETY: `isa` says that the machine has AVX2; the job suits the fold, and its pixels lie at `x`
-        // and `y`.
+        // SAFETY: `isa` found AVX2; the job suits the fold, and its pixels are within `x` and `y`.
         return suits(fold, job) && unsafe { avx2(Separable { fold, job, x, y }) };
     }
     let fold = pool.with_vector::<[u8; 16]>();
     if !suits(fold, job) {
         return false;
     }
-    // SAFETY: every machine has plain Rust; the caller's `Job::new` checked that the pixels of the job lie within
-    // `x` and `y`.
+    // SAFETY: plain Rust needs no instruction set; the caller's `Job::new` checked that the pixels
+    // of the job are within `x` and `y`.
     unsafe { Separable { fold, job, x, y }.run() }
     true
 }
@@ -263,8 +262,8 @@ fn separably(isa: Isa, pool: impl Pool, job: &Job<'_>, x: *const u8, y: *mut u8)
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn avx512(separable: Separable<'_, impl Fold>) -> bool {
-    // SAFETY: this function has the instructions; the job suits the fold, and its pixels lie at its `x` and
-    // `y`.
+    // SAFETY: this function has the instructions; the job suits the fold, and its pixels are at its
+    // `x` and `y`.
     unsafe { separable.run() }
     true
 }
@@ -275,8 +274,8 @@ unsafe fn avx512(separable: Separable<'_, impl Fold>) -> bool {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn avx2(separable: Separable<'_, impl Fold>) -> bool {
-    // SAFETY: this function has the instructions; the job suits the fold, and its pixels lie at its `x` and
-    // `y`.
+    // SAFETY: this function has the instructions; the job suits the fold, and its pixels are at its
+    // `x` and `y`.
     unsafe { separable.run() }
     true
 }
@@ -388,8 +387,8 @@ impl Averages<'_> {
                 let mut at = sum.pixel.row(i, j);
                 for _ in 0..sum.pixel.taps[2] {
                     let from = self.x.wrapping_add(at + c);
-                    // SAFETY: the pixel lies in the image, and has `len` channels there; the lanes hold a
-                    // vector.
+                    // SAFETY: the pixel is inside the image, and has `len` channels there; the
+                    // lanes hold a vector.
                     let values = unsafe {
                         if len == S::LANES {
                             simd.load_u8(from)

@@ -127,8 +127,8 @@ impl<F: Fold> Separable<'_, F> {
                 let band = self.band(row);
                 let to = self.y.wrapping_add((row - job.rows.0) * across * job.y_stride);
                 let mut c = 0;
-                // SAFETY: the pixels of the band and of the row at `to` have `job.channels`, and so many do
-                // the strips take; `parts` are two buffers.
+                // SAFETY: the pixels of the band and of the row at `to` have `job.channels`
+                // channels, which the strips cover exactly; `parts` are two separate buffers.
                 unsafe {
                     while F::IS_WIDE && c + VECTORS * F::LEN <= job.channels {
                         self.strip::<VECTORS>(&band, &cols, c, to, parts);
@@ -404,15 +404,15 @@ impl<F: Fold> Separable<'_, F> {
         let taps = if K == 0 { window.kernel[2] } else { K };
         // A single tap has no next one.
         let step = window.dilations[2].wrapping_mul(V);
-        // SAFETY: the caller has the instruction set; no memory is touched.
+        // SAFETY: the caller has the instruction set; no memory is accessed.
         let end = unsafe { self.end(&columns.band.taps[0], [plane, row, cols.start]) };
         let start = cols.start * window.strides[2] - window.pads[2] - columns.inputs;
         let mut from = columns.from.wrapping_add(start * V);
         let mut to = columns.to.wrapping_add(cols.start * job.y_stride);
         for _ in cols.clone() {
             for v in 0..V {
-                // SAFETY: all `taps` taps of the window lie in the columns at `from`, and the pixel at `to`
-                // has `V` vectors.
+                // SAFETY: all `taps` taps of the window are inside the columns at `from`, and the
+                // pixel at `to` has `V` vectors.
                 unsafe {
                     let at = from.add(v);
                     let mut whole = at.read();
@@ -437,8 +437,8 @@ impl<F: Fold> Separable<'_, F> {
         let window = self.job.window;
         let [plane, row] = columns.at;
         let to = columns.to.wrapping_add(col * self.job.y_stride);
-        // SAFETY: the taps that lie in the image are among the columns at `from`, and the pixel at `to` has
-        // `V` vectors.
+        // SAFETY: the taps that are inside the image are among the columns at `from`, and the pixel
+        // at `to` has `V` vectors.
         unsafe {
             let end = self.end(&columns.band.taps[0], [plane, row, col]);
             for v in 0..V {
@@ -462,7 +462,7 @@ impl<F: Fold> Separable<'_, F> {
         let rows = bounds::inside(self.job.window, 1, at[1]);
         let taps = [planes.clone(), rows, self.job.along(at[2])];
         let divisor = self.fold.divisor().at(self.job.window, at, &taps);
-        // SAFETY: the caller has the instruction set; no memory is touched.
+        // SAFETY: the caller has the instruction set; no memory is accessed.
         unsafe { self.fold.scale(divisor, taps.iter().map(Range::len).product()) }
     }
 }

@@ -102,11 +102,11 @@ fn check(window: &Window, channels: usize, gap: usize, rows: Range<usize>) {
                     average_on(isa, window, channels, image, average, rows, to, y_stride);
                 }
             }
-            for (at, (&found, &value)) in y.iter().zip(y_quantized.iter()).enumerate() {
+            for (at, (&actual, &value)) in y.iter().zip(y_quantized.iter()).enumerate() {
                 let (pixel, c) = (at / y_stride, at % y_stride);
                 let label = (isa, divisor, pixel, c, window);
                 if c >= channels {
-                    assert_eq!((found.to_bits(), value), ((-7.5f32).to_bits(), 99), "{label:?}");
+                    assert_eq!((actual.to_bits(), value), ((-7.5f32).to_bits(), 99), "{label:?}");
                     continue;
                 }
                 let (inside, padded) = &expected[pixel];
@@ -115,7 +115,7 @@ fn check(window: &Window, channels: usize, gap: usize, rows: Range<usize>) {
                 let count = match divisor {
                     None => {
                         let most = values.fold(f32::NEG_INFINITY, f32::max);
-                        assert_eq!(found.to_bits(), most.to_bits(), "{label:?}");
+                        assert_eq!(actual.to_bits(), most.to_bits(), "{label:?}");
                         assert_eq!(value, quantized.max().unwrap_or(0), "{label:?}");
                         continue;
                     }
@@ -124,7 +124,10 @@ fn check(window: &Window, channels: usize, gap: usize, rows: Range<usize>) {
                 };
                 let sum: f64 = values.map(f64::from).sum();
                 let right = sum / count.max(1) as f64;
-                assert!((f64::from(found) - right).abs() < 3e-6, "{label:?}: {found}, not {right}");
+                assert!(
+                    (f64::from(actual) - right).abs() < 3e-6,
+                    "{label:?}: {actual}, not {right}"
+                );
                 let sum: i64 = quantized.map(i64::from).sum();
                 let sum = sum + (count.max(1) - inside.len()) as i64 * 77;
                 let right = (sum as f64 / count.max(1) as f64).round_ties_even();
@@ -197,8 +200,8 @@ fn whole_images_are_averaged() {
                     for c in 0..channels {
                         let all = (0..pixels).map(|i| f64::from(x[i * stride + c]));
                         let expected = all.sum::<f64>() / pixels as f64;
-                        let apart = (f64::from(y[c]) - expected).abs();
-                        assert!(apart < 1e-5 || pixels == 0 && y[c].is_nan(), "{isa:?}");
+                        let error = (f64::from(y[c]) - expected).abs();
+                        assert!(error < 1e-5 || pixels == 0 && y[c].is_nan(), "{isa:?}");
                         let all = (0..pixels).map(|i| u32::from(quantized[i * stride + c]));
                         assert_eq!(sums[c], all.sum::<u32>(), "{isa:?}");
                     }
@@ -228,8 +231,8 @@ fn sums_are_divided_like_scalars() {
             let quotient = Quotient::by(divisor, padding);
             let expected = (sum as f32 / divisor as f32).round_ties_even() as u8;
             // SAFETY: plain Rust, which reads and writes no memory.
-            let found = unsafe { <[u8; 1]>::divide([(sum - padding) as u16], quotient) };
-            assert_eq!(found, [expected], "{sum} / {divisor}");
+            let actual = unsafe { <[u8; 1]>::divide([(sum - padding) as u16], quotient) };
+            assert_eq!(actual, [expected], "{sum} / {divisor}");
         }
     }
 }

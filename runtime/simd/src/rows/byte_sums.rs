@@ -85,7 +85,7 @@ fn requantize_block<Q: Quantized>(
         let number = (sum as f32 * scales[i]).round_ties_even() + zero_point;
         let number = if number >= least { number } else { least };
         let number = if number > greatest { greatest } else { number };
-        // SAFETY: it lies between the two, and is no NaN.
+        // SAFETY: the value was clamped to the range of the type, and is not NaN.
         y[i] = Q::from_i32(unsafe { number.to_int_unchecked() });
     }
 }

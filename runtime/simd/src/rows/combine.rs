@@ -105,7 +105,7 @@ impl<Q: Quantized, const SUM: bool> Combine<'_, Q, SUM> {
     ) -> S::F {
         match place {
             Place::One(number) => number,
-            // SAFETY: the caller says that there are lanes from `at` on.
+            // SAFETY: the caller guarantees that there are lanes from `at` on.
             Place::Each(first) => unsafe { is.numbers(simd, first.add(at)) },
         }
     }
@@ -148,7 +148,7 @@ impl<Q: Quantized, const SUM: bool> Combine<'_, Q, SUM> {
     }
 
     #[inline(always)]
-    fn all<S: Vector, const NEAR: bool>(self, simd: S) {
+    fn combine_all<S: Vector, const NEAR: bool>(self, simd: S) {
         let len = self.y.len();
         let width = AT_ONCE * S::LANES;
         let place = |side: &Operand<'_, Q>| match *side.values {
@@ -194,9 +194,9 @@ impl<Q: Quantized, const SUM: bool> SimdOp for Combine<'_, Q, SUM> {
     #[inline(always)]
     fn run<S: Vector>(self, simd: S) {
         if self.is_near() {
-            self.all::<S, true>(simd);
+            self.combine_all::<S, true>(simd);
         } else {
-            self.all::<S, false>(simd);
+            self.combine_all::<S, false>(simd);
         }
     }
 }

@@ -32,7 +32,7 @@ impl<C: Convert> SimdOp for Each<'_, C> {
         while i < whole {
             // The hardware prefetches loads, but too little of the destination.
             simd.prefetch(y.wrapping_add(i + 8 * S::LANES).cast_const().cast());
-            // SAFETY: a vector from `i` on lies within `len`.
+            // SAFETY: a vector from `i` on is within `len`.
             unsafe { self.op.step(simd, x.add(i), y.add(i)) }
             i += S::LANES;
         }

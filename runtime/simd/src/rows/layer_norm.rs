@@ -93,7 +93,7 @@ impl LayerNorm<'_> {
         let mut n = 0;
         while n < N {
             let i = n * S::LANES;
-            // SAFETY: `count(n)` elements from `i` on lie within `scale`.
+            // SAFETY: `count(n)` elements from `i` on are within `scale`.
             scales[n] = unsafe { load_tail(simd, scale.as_ptr().add(i), count(n), zero) };
             if !bias.is_empty() {
                 // SAFETY: `bias` is as long as `scale`.
@@ -306,7 +306,7 @@ impl<S: Vector, const R: usize> Stages<'_, S, R> {
         while i + U * S::LANES <= cols {
             let mut u = 0;
             while u < U {
-                // SAFETY: `U` vectors from `i` on lie within a row.
+                // SAFETY: `U` vectors from `i` on are within a row.
                 unsafe { self.step::<U, A, B, C, BIAS>(simd, i, S::LANES, u, &mut sums) }
                 i += S::LANES;
                 u += 1;
@@ -314,7 +314,7 @@ impl<S: Vector, const R: usize> Stages<'_, S, R> {
         }
         while i < cols {
             let count = S::LANES.min(cols - i);
-            // SAFETY: `count` elements from `i` on lie within a row.
+            // SAFETY: `count` elements from `i` on are within a row.
             unsafe { self.step::<U, A, B, C, BIAS>(simd, i, count, 0, &mut sums) }
             i += S::LANES;
         }

@@ -52,7 +52,7 @@ pub(super) fn lrn_on(isa: Isa, x: &[f32], channels: usize, lrn: &Lrn, y: &mut [f
     }
 }
 
-/// The slices have the same length, a multiple of `channels`, which is not 0; `before` and `behind` are less.
+/// The slices have the same length, a multiple of `channels`, which is not 0; `before` and `after` are less.
 struct Rows<'a> {
     x: &'a [f32],
     channels: usize,
@@ -207,7 +207,7 @@ fn squares<S: Vector>(simd: S, row: &[f32], from: usize, to: &mut [f32]) {
     while i + S::LANES <= to.len() {
         let left = row.len().saturating_sub(from + i);
         let x = if left >= S::LANES {
-            // SAFETY: a vector from there on lies within the row.
+            // SAFETY: a vector from there on is within the row.
             unsafe { simd.load(row.as_ptr().add(from + i)) }
         } else if left > 0 {
             // SAFETY: `left` elements are left.
@@ -215,7 +215,7 @@ fn squares<S: Vector>(simd: S, row: &[f32], from: usize, to: &mut [f32]) {
         } else {
             zero
         };
-        // SAFETY: a vector from `i` on lies within `to`.
+        // SAFETY: a vector from `i` on is within `to`.
         unsafe { simd.store(to.as_mut_ptr().add(i), simd.mul(x, x)) }
         i += S::LANES;
     }
@@ -251,17 +251,17 @@ impl Window {
         let (weight, bias) = (simd.splat(self.weight), simd.splat(self.bias));
         let mut i = 0;
         while i < len {
-            // SAFETY: vectors from `i` to `i + size - 1` on lie within the squares.
+            // SAFETY: vectors from `i` to `i + size - 1` on are within the squares.
             let mut sum = unsafe { simd.load(squares.as_ptr().add(i)) };
             let mut k = 1;
             while k < size {
-                // SAFETY: `squares` has `size - 1` more behind that vector.
+                // SAFETY: `squares` has `size - 1` more after that vector.
                 sum = simd.add(sum, unsafe { simd.load(squares.as_ptr().add(i + k)) });
                 k += 1;
             }
             let base = simd.fma(sum, weight, bias);
             if i + S::LANES <= len {
-                // SAFETY: a vector from `i` on lies within `len`.
+                // SAFETY: a vector from `i` on is within `len`.
                 let x = unsafe { simd.load(x.as_ptr().add(i)) };
                 // SAFETY: `y` has `len` elements as well.
                 unsafe { simd.store(y.as_mut_ptr().add(i), power.under(simd, x, base)) }

@@ -117,7 +117,7 @@ impl<Q: Quantized> Convert for Quantize<Q> {
 
     #[inline(always)]
     unsafe fn step<S: Vector>(self, simd: S, x: *const f32, y: *mut Q) {
-        // SAFETY: the caller says that `LANES` f32 are readable at `x`.
+        // SAFETY: the caller guarantees that `LANES` f32 are readable at `x`.
         let q = self.values(simd, unsafe { simd.load(x) });
         if size_of::<Q>() == 1 {
             // SAFETY: `LANES` elements of `Q` are writable at `y`, of one byte each.

@@ -104,7 +104,7 @@ fn block_sum<S: Vector>(simd: S, row: &[f32]) -> f32 {
     while i + 4 * S::LANES <= len {
         let mut k = 0;
         while k < 4 {
-            // SAFETY: four vectors from `i` on lie within the row.
+            // SAFETY: four vectors from `i` on are within the row.
             sums[k] = simd.add(sums[k], unsafe { simd.load(at.add(i + k * S::LANES)) });
             k += 1;
         }
@@ -112,7 +112,7 @@ fn block_sum<S: Vector>(simd: S, row: &[f32]) -> f32 {
     }
     while i < len {
         let count = S::LANES.min(len - i);
-        // SAFETY: `count` elements from `i` on lie within the row.
+        // SAFETY: `count` elements from `i` on are within the row.
         sums[0] = simd.add(sums[0], unsafe { simd.load_tail(at.add(i), count, zero) });
         i += S::LANES;
     }
@@ -134,7 +134,7 @@ pub(super) fn extreme_of<S: Vector, const MAX: bool>(simd: S, row: &[f32], start
     while i + 4 * S::LANES <= len {
         let mut k = 0;
         while k < 4 {
-            // SAFETY: four vectors from `i` on lie within the row.
+            // SAFETY: four vectors from `i` on are within the row.
             let x = unsafe { simd.load(at.add(i + k * S::LANES)) };
             simd.prefetch(at.wrapping_add(i + k * S::LANES + AHEAD));
             best[k] = better::<S, MAX>(simd, x, best[k]);
@@ -145,7 +145,7 @@ pub(super) fn extreme_of<S: Vector, const MAX: bool>(simd: S, row: &[f32], start
     }
     while i < len {
         let count = S::LANES.min(len - i);
-        // SAFETY: `count` elements from `i` on lie within the row.
+        // SAFETY: `count` elements from `i` on are within the row.
         let x = unsafe { simd.load_tail(at.add(i), count, first) };
         best[0] = better::<S, MAX>(simd, x, best[0]);
         flaws[0] = flaw(simd, flaws[0], x);

@@ -67,8 +67,8 @@ fn short<S: Vector, const N: usize>(simd: S, x: &[f32], cols: usize, y: &mut [f3
     let mut row = 0;
     while row < rows {
         let count = (rows - row).min(4);
-        // SAFETY: `count` rows from `row` on lie within both slices, and a row has `last` elements
-        // behind `N - 1` vectors.
+        // SAFETY: `count` rows from `row` on are within both slices, and a row has `last` elements
+        // after `N - 1` vectors.
         unsafe {
             let (from, to) = (x.as_ptr().add(row * cols), y.as_mut_ptr().add(row * cols));
             if count == 4 && last == S::LANES {
@@ -95,7 +95,7 @@ unsafe fn four<S: Vector, const N: usize>(
     last: usize,
     count: usize,
 ) {
-    // SAFETY: as promised of what lies at `from`.
+    // SAFETY: the caller guarantees that `from` is readable.
     let mut values = unsafe { load_four::<S, N>(simd, from, cols, last, count) };
     let (_, sums) = exponentials_of_four(simd, &mut values, [f32::MIN; 4]);
     let mut inverses = simd.sum4(sums);
@@ -104,7 +104,7 @@ unsafe fn four<S: Vector, const N: usize>(
         inverses[r] = 1.0 / inverses[r];
         r += 1;
     }
-    // SAFETY: as promised of what lies at `to`.
+    // SAFETY: the caller guarantees that `to` is writable.
     unsafe { store_four::<S, N>(simd, to, cols, last, count, values, inverses) }
 }
 
@@ -128,10 +128,10 @@ unsafe fn load_four<S: Vector, const N: usize>(
         while k < N && r < count {
             let at = from.wrapping_add(r * cols + k * S::LANES);
             values[r][k] = if k + 1 < N || last == S::LANES {
-                // SAFETY: a whole vector of a row that there is.
+                // SAFETY: a whole vector within a row.
                 unsafe { simd.load(at) }
             } else {
-                // SAFETY: what is left of a row that there is.
+                // SAFETY: the rest of a row, which has fewer elements than a vector.
                 unsafe { simd.load_tail(at, last, nothing) }
             };
             k += 1;
@@ -201,7 +201,7 @@ unsafe fn store_four<S: Vector, const N: usize>(
                 // SAFETY: `to` has as many rows: a whole vector of one.
                 unsafe { simd.store(at, value) }
             } else {
-                // SAFETY: what is left of a row that `to` has.
+                // SAFETY: the rest of a row of `to`, which has fewer elements than a vector.
                 unsafe { simd.store_tail(at, last, value) }
             }
             k += 1;
@@ -263,11 +263,11 @@ fn multiply<S: Vector>(simd: S, y: &mut [f32], by: S::F) {
     while i + 4 * S::LANES <= len {
         let mut k = 0;
         while k < 4 {
-            // SAFETY: four vectors from `i` on lie within the row.
+            // SAFETY: four vectors from `i` on are within the row.
             let at = unsafe { to.add(i + k * S::LANES) };
-            // SAFETY: four vectors from `i` on lie within the `len` elements of `y`.
+            // SAFETY: four vectors from `i` on are within the `len` elements of `y`.
             let value = unsafe { simd.load(at) };
-            // SAFETY: `at` is one of the four vectors of `y` from `i` on, which is ours to write.
+            // SAFETY: `at` is one of the four vectors of `y`, a mutable slice, from `i` on.
             unsafe { simd.store(at, simd.mul(value, by)) }
             k += 1;
         }
@@ -309,7 +309,7 @@ fn greatest<S: Vector>(simd: S, row: &[f32]) -> f32 {
     while i + 4 * S::LANES <= len {
         let mut k = 0;
         while k < 4 {
-            // SAFETY: four vectors from `i` on lie within the row.
+            // SAFETY: four vectors from `i` on are within the row.
             best[k] = simd.max(unsafe { simd.load(at.add(i + k * S::LANES)) }, best[k]);
             k += 1;
         }
@@ -317,7 +317,7 @@ fn greatest<S: Vector>(simd: S, row: &[f32]) -> f32 {
     }
     while i < len {
         let count = S::LANES.min(len - i);
-        // SAFETY: `count` elements from `i` on lie within the row.
+        // SAFETY: `count` elements from `i` on are within the row.
         best[0] = simd.max(unsafe { simd.load_tail(at.add(i), count, least) }, best[0]);
         i += S::LANES;
     }
@@ -355,28 +355,28 @@ unsafe fn exponentials_to<S: Vector, const STORE: bool>(
     let (mut even, mut odd) = (simd.splat(0.0), simd.splat(0.0));
     let mut i = 0;
     while i + 2 * S::LANES <= len {
-        // SAFETY: two vectors from `i` on lie within the `len` elements at `from`.
+        // SAFETY: two vectors from `i` on are within the `len` elements at `from`.
         let a = unsafe { simd.load(from.add(i)) };
-        // SAFETY: a vector from `i + S::LANES` on lies within the `len` elements at `from`.
+        // SAFETY: a vector from `i + S::LANES` on is within the `len` elements at `from`.
         let b = unsafe { simd.load(from.add(i + S::LANES)) };
         let (a, b) = (simd.exp(simd.sub(a, max)), simd.exp(simd.sub(b, max)));
         (even, odd) = (simd.add(even, a), simd.add(odd, b));
         if STORE {
-            // SAFETY: two vectors from `i` on lie within the `len` elements at `to`.
+            // SAFETY: two vectors from `i` on are within the `len` elements at `to`.
             unsafe { simd.store(to.add(i), simd.mul(a, factor)) }
-            // SAFETY: a vector from `i + S::LANES` on lies within the `len` elements at `to`.
+            // SAFETY: a vector from `i + S::LANES` on is within the `len` elements at `to`.
             unsafe { simd.store(to.add(i + S::LANES), simd.mul(b, factor)) }
         }
         i += 2 * S::LANES;
     }
     while i < len {
         let count = S::LANES.min(len - i);
-        // SAFETY: `count` elements from `i` on lie within `len`.
+        // SAFETY: `count` elements from `i` on are within `len`.
         let a = unsafe { simd.load_tail(from.add(i), count, nothing) };
         let a = simd.exp(simd.sub(a, max));
         even = simd.add(even, a);
         if STORE {
-            // SAFETY: `count` elements from `i` on lie within the `len` elements at `to`.
+            // SAFETY: `count` elements from `i` on are within the `len` elements at `to`.
             unsafe { simd.store_tail(to.add(i), count, simd.mul(a, factor)) }
         }
         i += S::LANES;
@@ -487,10 +487,11 @@ fn short_block<S: Vector, const N: usize>(
         before[..count].copy_from_slice(&max[row..][..count]);
         // SAFETY: `row` is below the number of rows, so this is within `x`.
         let at = unsafe { x.as_mut_ptr().add(row * cols) };
-        // SAFETY: `count` rows from `row` on lie within `x`, and a row has `last` elements behind `N - 1` vectors.
+        // SAFETY: `count` rows from `row` on are within `x`, and a row has `last` elements
+        // after `N - 1` vectors.
         let mut values = unsafe { load_four::<S, N>(simd, at.cast_const(), cols, last, count) };
         let (best, sums) = exponentials_of_four(simd, &mut values, before);
-        // SAFETY: as for loading; `x` is ours to write.
+        // SAFETY: the same rows as for loading; `x` is a mutable slice.
         unsafe { store_four::<S, N>(simd, at, cols, last, count, values, [1.0; 4]) }
         let mut r = 0;
         while r < 4 {
@@ -528,7 +529,7 @@ fn block_rows<S: Vector, const R: usize>(
     r = 0;
     while r < R {
         let (at, start) = (x[r].as_mut_ptr(), [simd.splat(best[r]), simd.splat(1.0)]);
-        // SAFETY: the row has as many elements, which are ours to write.
+        // SAFETY: the row has as many elements, and is a mutable slice.
         sums[r] =
             unsafe { exponentials_to::<S, true>(simd, start, at.cast_const(), at, x[r].len()) };
         r += 1;

@@ -314,28 +314,28 @@ fn softmax_in_blocks_matches_whole_rows() {
             }
             let (mut max, mut sum, mut factor) =
                 (vec![f32::MIN; rows], vec![0.0; rows], vec![0.0; rows]);
-            let (mut found, mut from) = (vec![0.0f32; rows * cols], 0);
+            let (mut actual, mut from) = (vec![0.0f32; rows * cols], 0);
             for &width in blocks {
                 let part = |row: usize| row * cols + from..row * cols + from + width;
                 let block: Vec<f32> = (0..rows).flat_map(|row| x[part(row)].to_vec()).collect();
                 let mut block = Guarded::new(&block, Edge::End);
                 let running = Running { max: &mut max, sum: &mut sum, factor: &mut factor };
                 softmax_block_on(isa, &mut block, width, running);
-                multiply_rows_on(isa, &mut found, cols, &factor);
+                multiply_rows_on(isa, &mut actual, cols, &factor);
                 for (row, block) in block.chunks(width).enumerate() {
-                    found[part(row)].copy_from_slice(block);
+                    actual[part(row)].copy_from_slice(block);
                 }
                 from += width;
             }
             assert_eq!(sum[0].to_bits(), 0, "{isa:?}");
             for row in 1..rows {
-                let (x, found) = (&x[row * cols..][..cols], &found[row * cols..][..cols]);
+                let (x, actual) = (&x[row * cols..][..cols], &actual[row * cols..][..cols]);
                 let wide: f64 = x.iter().map(|x| f64::from(*x).exp()).sum();
                 if !wide.is_finite() {
                     assert!(sum[row].is_nan(), "{isa:?} {row}");
                     continue;
                 }
-                for (x, y) in x.iter().zip(found) {
+                for (x, y) in x.iter().zip(actual) {
                     let exact = f64::from(*x).exp() / wide;
                     let near = (f64::from(y / sum[row]) - exact).abs() < 8e-6 * exact;
                     assert!(near, "{isa:?} {rows} {blocks:?} {exact}");
@@ -557,10 +557,10 @@ fn parts_of_transposes_touch_nothing_else() {
                     &mut y,
                     y_stride,
                 );
-                for (at, &found) in y.iter().enumerate() {
+                for (at, &actual) in y.iter().enumerate() {
                     let (j, i) = (at / y_stride, at % y_stride);
                     let expected = if i < rows { (i * x_stride + j) as u32 } else { u32::MAX };
-                    assert_eq!(found, expected, "{isa:?} {rows}x{cols} gap {gap} at {j}, {i}");
+                    assert_eq!(actual, expected, "{isa:?} {rows}x{cols} gap {gap} at {j}, {i}");
                 }
             }
         }

@@ -289,20 +289,20 @@ impl Plane {
         }
         let whole_tiles = size_of::<T>() == 1;
         let bytes = rows.extent.saturating_mul(cols.extent).saturating_mul(size_of::<T>());
-        let apart = cols.to.wrapping_mul(size_of::<T>());
+        let y_stride_bytes = cols.to.wrapping_mul(size_of::<T>());
         let far = bytes > NEAR_BYTES;
         // In the second-level cache, lines of either side must not be page multiples apart: the order is two columns of
         // tiles at a time, downwards. Beyond it, tiles go along the rows of `x`, which the hardware then prefetches,
         // unless the rows of `y` are page multiples apart.
-        let order = match (far, apart.is_multiple_of(PAGE_BYTES)) {
+        let order = match (far, y_stride_bytes.is_multiple_of(PAGE_BYTES)) {
             (false, _) => Order::Pairs,
             (true, true) => Order::Down,
             (true, false) => Order::Across,
         };
         // Rows that are page multiples apart share so few sets of the first-level cache that prefetched lines are
         // evicted before use.
-        let x_apart = rows.from.wrapping_mul(size_of::<T>());
-        let crowded = !far && (apart | x_apart).is_multiple_of(PAGE_BYTES);
+        let x_stride_bytes = rows.from.wrapping_mul(size_of::<T>());
+        let crowded = !far && (y_stride_bytes | x_stride_bytes).is_multiple_of(PAGE_BYTES);
         let ahead = match (far, size_of::<T>()) {
             (true, 4) => 4,
             (true, _) => 1,
@@ -341,10 +341,10 @@ impl Plane {
                     };
                     let (i, j) = start(here);
                     here = order.next(here, down, across);
-                    // SAFETY: a tile from `i` and `j` on lies within the matrix.
+                    // SAFETY: a tile from `i` and `j` on is within the matrix.
                     let (x, y) = unsafe { (x.add(i * rows.from + j), y.add(j * cols.to + i)) };
-                    let at_lines =
-                        y.addr().is_multiple_of(LINE_BYTES) && apart.is_multiple_of(LINE_BYTES);
+                    let at_lines = y.addr().is_multiple_of(LINE_BYTES)
+                        && y_stride_bytes.is_multiple_of(LINE_BYTES);
                     let next = if ahead == usize::MAX { None } else { Some(next) };
                     let tile = Tile { x, y, strides: [rows.from, cols.to] };
                     // SAFETY: so do the tile and its transpose, as `strides` are those of the matrix.
@@ -352,7 +352,8 @@ impl Plane {
                     at += 1;
                 }
                 let (i_done, j_done) = (i1.min(i0 + down * tall), j1.min(j0 + across * wide));
-                // SAFETY: what is left of the block: below the tiles, and beside them.
+                // SAFETY: the rest of the block, below the tiles and right of them, is within the
+                // matrix.
                 unsafe {
                     area(simd, x, y, rows, cols, [i_done, i1, j0, j1]);
                     area(simd, x, y, rows, cols, [i0, i_done, j_done, j1]);
@@ -454,15 +455,15 @@ impl<T: Copy> Tile<T> {
 /// Transposes rows of `count` bytes if there are 2 to 4; returns whether it did.
 ///
 /// # Safety
-/// `rows` rows with a stride of `apart` are readable at `x`, and `rows * count` bytes writable at `y`, without overlap.
+/// `rows` rows with a stride of `stride` are readable at `x`, and `rows * count` bytes writable at `y`, without overlap.
 #[inline(always)]
-unsafe fn interleave(x: *const u8, [rows, apart]: [usize; 2], y: *mut u8, count: usize) -> bool {
-    // SAFETY: what holds for `rows` rows holds for the number that they are matched with.
+unsafe fn interleave(x: *const u8, [rows, stride]: [usize; 2], y: *mut u8, count: usize) -> bool {
+    // SAFETY: `N` equals `rows` here, so the caller's guarantee for `rows` rows applies.
     unsafe {
         match rows {
-            2 => interleave_rows::<2>(x, apart, y, count),
-            3 => interleave_rows::<3>(x, apart, y, count),
-            4 => interleave_rows::<4>(x, apart, y, count),
+            2 => interleave_rows::<2>(x, stride, y, count),
+            3 => interleave_rows::<3>(x, stride, y, count),
+            4 => interleave_rows::<4>(x, stride, y, count),
             _ => return false,
         }
     }
@@ -474,11 +475,11 @@ unsafe fn interleave(x: *const u8, [rows, apart]: [usize; 2], y: *mut u8, count:
 /// # Safety
 /// As of [`interleave`].
 #[inline(always)]
-unsafe fn interleave_rows<const N: usize>(x: *const u8, apart: usize, y: *mut u8, count: usize) {
+unsafe fn interleave_rows<const N: usize>(x: *const u8, stride: usize, y: *mut u8, count: usize) {
     for j in 0..count {
         for i in 0..N {
             // SAFETY: row `i` has byte `j`, and `y` its place.
-            unsafe { *y.add(j * N + i) = *x.add(i * apart + j) }
+            unsafe { *y.add(j * N + i) = *x.add(i * stride + j) }
         }
     }
 }
@@ -510,7 +511,7 @@ unsafe fn area<S: Vector, T: Copy>(
         for j in j0..j1 {
             for i in i0..i1 {
                 let (from, to) = (i * rows.from + j * cols.from, j * cols.to + i * rows.to);
-                // SAFETY: `i` and `j` lie within the matrix.
+                // SAFETY: `i` and `j` are within the matrix.
                 unsafe { *y.add(to) = *x.add(from) }
             }
         }
@@ -522,7 +523,7 @@ unsafe fn area<S: Vector, T: Copy>(
         while i < i1 {
             if size_of::<T>() == 4 {
                 let (tall, wide) = (tile.min(i1 - i), tile.min(j1 - j));
-                // SAFETY: a part from `i` and `j` on lies within the matrix; elements have 4 bytes.
+                // SAFETY: a part from `i` and `j` on is within the matrix; elements have 4 bytes.
                 unsafe {
                     let (x, y) = (x.add(i * rows.from + j), y.add(j * cols.to + i));
                     simd.part4(x.cast(), rows.from, y.cast(), cols.to, tall, wide);
@@ -530,7 +531,7 @@ unsafe fn area<S: Vector, T: Copy>(
             } else {
                 // Tiles that would exceed the range overlap others.
                 let (i, j) = (i.min(rows.extent - tile), j.min(cols.extent - tile));
-                // SAFETY: a tile from `i` and `j` on lies within the matrix; elements have 1 byte.
+                // SAFETY: a tile from `i` and `j` on is within the matrix; elements have 1 byte.
                 unsafe {
                     let (x, y) = (x.add(i * rows.from + j), y.add(j * cols.to + i));
                     simd.tile1(x.cast(), rows.from, y.cast(), cols.to);

@@ -21,14 +21,14 @@ impl Plan {
         let max_tiles = block_len(tile, layer.channels);
         let rows = |channels: usize| {
             let row = channels.checked_next_multiple_of(LINE)?;
-            // Ensures that both halves of the workspace have a length, whatever the number of tiles.
+            // Ensures that both parts of the workspace have a length, whatever the number of tiles.
             max_tiles.checked_mul(row)?.checked_add(LINE)?.checked_mul(2 * tile.points())?;
             let tiles = max_tiles.min(tile_rows(tile, layer).checked_mul(tiles_per_row)?);
             Some(Rows { row, point: ((tiles * row / LINE) | 1) * LINE })
         };
         let [inputs, outputs] = layer.channels.map(rows);
-        assert!(reaches(layer).is_some(), "the layer is larger than memory");
-        assert!(inputs.is_some() && outputs.is_some(), "the workspace is larger than memory");
+        assert!(reaches(layer).is_some(), "the layer exceeds the address space");
+        assert!(inputs.is_some() && outputs.is_some(), "the workspace exceeds the address space");
         let none = Rows { row: 0, point: 0 };
         let (inputs, outputs) = (inputs.unwrap_or(none), outputs.unwrap_or(none));
         Self {

@@ -148,9 +148,9 @@ fn check(isa: Isa, case: Case, numbers: &Numbers) -> (f64, f64) {
         let (row, col) = (pixel / layer.output[1], pixel % layer.output[1]);
         let at = [row % layer.output[0], col];
         let reads = reads(case, &numbers.x, row / layer.output[0], at);
-        for (k, &found) in y.iter().enumerate() {
+        for (k, &actual) in y.iter().enumerate() {
             if k >= outputs {
-                assert_eq!(found.to_bits(), (-7.5f32).to_bits(), "gap, {}", case.name(isa));
+                assert_eq!(actual.to_bits(), (-7.5f32).to_bits(), "gap, {}", case.name(isa));
                 continue;
             }
             let weights = numbers.weights[k * inputs * 9..].chunks_exact(9);
@@ -171,14 +171,14 @@ fn check(isa: Isa, case: Case, numbers: &Numbers) -> (f64, f64) {
                 Activation::Silu | Activation::Gelu => 1.2 * bound + 4e-7 * sum.abs(),
                 _ => bound,
             };
-            let apart = (f64::from(found) - expected).abs();
+            let error = (f64::from(actual) - expected).abs();
             assert!(
-                apart <= bound,
-                "{at:?}, channel {k} is {found}, expected {expected} +- {bound}, {}",
+                error <= bound,
+                "{at:?}, channel {k} is {actual}, expected {expected} +- {bound}, {}",
                 case.name(isa)
             );
-            share = share.max(apart / bound.max(f64::MIN_POSITIVE));
-            squares += apart * apart;
+            share = share.max(error / bound.max(f64::MIN_POSITIVE));
+            squares += error * error;
         }
     }
     (share, (squares / direct).sqrt())
@@ -371,8 +371,8 @@ where
 #[test]
 fn growth_follows_from_the_matrices() {
     for tile in TILES {
-        let found = dispatch(Isa::Portable, Growth(tile));
-        assert!((tile.growth() - 1.0..=tile.growth()).contains(&found), "{tile:?}: {found}");
+        let actual = dispatch(Isa::Portable, Growth(tile));
+        assert!((tile.growth() - 1.0..=tile.growth()).contains(&actual), "{tile:?}: {actual}");
     }
 }
 

@@ -52,8 +52,8 @@ impl Input<'_> {
             let to = self.to.wrapping_add(i * plan.inputs.row);
             let stride = plan.inputs.point;
             let inside = window.rows == [0, A] && window.cols == [0, A];
-            // SAFETY: what the window has lies within the image, of whose pixels `x` holds all channels, and
-            // `to` has room for whole vectors up to the last channel at each point.
+            // SAFETY: the pixels of the window are inside the image, `x` has all their channels,
+            // and `to` has space for whole vectors up to the last channel at each point.
             unsafe {
                 if inside {
                     for c in (0..whole).step_by(S::LANES) {

@@ -68,9 +68,9 @@ pub(super) struct Arguments<'a, T> {
     pub(super) q: Rows<'a, T>,
     pub(super) keys: Rows<'a, T>,
     pub(super) values: Rows<'a, T>,
-    /// The mask that is added to scores; empty if there is none.
+    /// The mask that is added to scores; empty if absent.
     pub(super) numbers: &'a [T],
-    /// The mask that selects keys; empty if there is none.
+    /// The mask that selects keys; empty if absent.
     pub(super) bools: &'a [Bool],
     /// Keys of each sequence; empty if all keys are valid.
     pub(super) valid: &'a [i64],

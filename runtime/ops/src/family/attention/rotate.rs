@@ -1,6 +1,6 @@
 //! Rotation of pairs of elements.
 
-/// Rotates the first elements of a head by the angles of `cos` and `sin`, one pair each; the others are copied. The
+/// Rotates pairs `(a, b)` of the first elements of a head to `(cos a - sin b, sin a + cos b)`; the others are copied. The
 /// pairs are `(2i, 2i + 1)` if interleaved, else `(i, i + pairs)`.
 pub(crate) fn rotate(is_interleaved: bool, x: &[f32], [cos, sin]: [&[f32]; 2], y: &mut [f32]) {
     let angles = cos.iter().zip(sin);

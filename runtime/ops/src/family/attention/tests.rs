@@ -262,9 +262,9 @@ fn check<T: Stored<f64>>(case: &Case, within: f64) {
         |y: &Tensor| y.values::<T>().into_iter().map(|y| y.load() as f32).collect::<Vec<_>>();
     let y_dims = case.packed(&y, [q_heads, queries, width]);
     for threads in [1, 3] {
-        let found = bench_with::<T>(case, &x).threads(threads).one();
-        assert_eq!(found.dims(), y_dims.dims());
-        assert_near(&load(&found), &y_dims.values::<f64>(), within);
+        let actual = bench_with::<T>(case, &x).threads(threads).one();
+        assert_eq!(actual.dims(), y_dims.dims());
+        assert_near(&load(&actual), &y_dims.values::<f64>(), within);
     }
     for (mode, expected) in stages.iter().enumerate() {
         let run = bench_with::<T>(case, &x).int("qk_matmul_output_mode", mode as i64).outputs(4);
@@ -279,14 +279,14 @@ fn check<T: Stored<f64>>(case: &Case, within: f64) {
         assert_near(&keys[..case.new * depth], &first(&x.k, depth), 1e-6);
         let values = last(&outputs[2], width);
         assert_near(&values[..case.new * width], &first(&x.v, width), 1e-6);
-        let found = load(&outputs[3]);
-        assert_eq!(found.len(), expected.len());
-        for (found, expected) in found.iter().zip(expected) {
-            let found = f64::from(*found);
-            let near = (found - expected).abs() <= within * expected.abs().max(1.0);
+        let actual = load(&outputs[3]);
+        assert_eq!(actual.len(), expected.len());
+        for (actual, expected) in actual.iter().zip(expected) {
+            let actual = f64::from(*actual);
+            let near = (actual - expected).abs() <= within * expected.abs().max(1.0);
             assert!(
-                near || found.to_bits() == expected.to_bits(),
-                "mode {mode}: {found}, expected {expected}"
+                near || actual.to_bits() == expected.to_bits(),
+                "mode {mode}: {actual}, expected {expected}"
             );
         }
     }
@@ -362,10 +362,10 @@ fn queries_without_keys_give_zeros_and_others_their_output() {
         println!("{case:?}");
         let (expected, stages) = expected(case, &x);
         assert!(expected.chunks(case.width).any(|row| row.iter().all(|y| *y == 0.0)));
-        let load = |found: [Vec<f32>; 2], within: f64| {
+        let load = |actual: [Vec<f32>; 2], within: f64| {
             let (y, scores) = (case.packed(&expected, [2, 5, case.width]), &stages[3]);
-            assert_near(&found[0], &y.values::<f64>(), within);
-            assert_near(&found[1], scores, within);
+            assert_near(&actual[0], &y.values::<f64>(), within);
+            assert_near(&actual[1], scores, within);
         };
         load(both::<f32>(case, &x), 2e-6);
         load(both::<f64>(case, &x), 1e-6);

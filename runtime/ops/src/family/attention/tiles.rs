@@ -29,7 +29,7 @@ pub(crate) trait Storage: Element {
     const IS_WIDENED: bool;
 
     fn number(self) -> f32;
-    /// Returns rows of f32 values, widened into `room` where necessary, and their stride.
+    /// Returns rows of f32 values, widened into `buffer` where necessary, and their stride.
     fn widen<'a>(
         x: (&'a [Self], usize),
         extents: [usize; 2],
@@ -417,7 +417,7 @@ impl<T: Storage> Tiles<T> {
         let Counts { depth, .. } = problem.counts;
         let &Tile { batch, head, query, count, keys, .. } = tile;
         let q = arguments.q.from([batch, head, query]);
-        let (q, apart) = T::widen(q, [count, depth], own.queries);
+        let (q, stride) = T::widen(q, [count, depth], own.queries);
         let is_read = read.is_some();
         let mut keep = |stage: Stage, scores: &[f32]| {
             if let Some(read) = read.as_mut().filter(|_| problem.stage == stage) {
@@ -430,7 +430,7 @@ impl<T: Storage> Tiles<T> {
         // The product adds the mask in its epilogue if no step comes between.
         let is_added = problem.softcap <= 0.0 && !is_early;
         let epilogue = Epilogue { residual: mask.filter(|_| is_added), ..Epilogue::default() };
-        gemm(q, apart, count, depth, own.keys, keys, scores, keys, &epilogue);
+        gemm(q, stride, count, depth, own.keys, keys, scores, keys, &epilogue);
         keep(Stage::Scaled, scores);
         if problem.softcap > 0.0 {
             let cap = problem.softcap as f32;
@@ -528,8 +528,8 @@ impl Tile {
         let (from, step) = (mask.at([batch, head, query]) + key, mask.step());
         let rows = if step == 0 { 1 } else { count };
         if !mask.is_bool && cols == keys {
-            let (x, apart) = T::widen((&arguments.numbers[from..], step), [rows, keys], buffer);
-            return Some((x, if step == 0 { 0 } else { apart }));
+            let (x, stride) = T::widen((&arguments.numbers[from..], step), [rows, keys], buffer);
+            return Some((x, if step == 0 { 0 } else { stride }));
         }
         for (row, to) in buffer.chunks_exact_mut(keys).take(rows).enumerate() {
             let from = from + row * step;

@@ -115,8 +115,8 @@ pub(crate) trait Product: Number + Element {
 
     fn packed_len(k: usize, n: usize) -> usize;
     fn pack(columns: &[Self], n: usize, packed: &mut [Self]);
-    /// Computes the product of `m` rows of weights and `n` columns, into rows with a stride of `apart`.
-    fn multiply(weights: &[Self], packed: &[Self], size: [usize; 3], y: &mut [Self], apart: usize);
+    /// Computes the product of `m` rows of weights and `n` columns, into rows with a stride of `stride`.
+    fn multiply(weights: &[Self], packed: &[Self], size: [usize; 3], y: &mut [Self], stride: usize);
 }
 
 impl Product for f32 {
@@ -135,9 +135,9 @@ impl Product for f32 {
         packed: &[Self],
         [m, k, n]: [usize; 3],
         y: &mut [Self],
-        apart: usize,
+        stride: usize,
     ) {
-        gemm(weights, k, m, k, packed, n, y, apart, &Epilogue::default());
+        gemm(weights, k, m, k, packed, n, y, stride, &Epilogue::default());
     }
 }
 
@@ -157,9 +157,9 @@ impl Product for f64 {
         packed: &[Self],
         [_, k, n]: [usize; 3],
         y: &mut [Self],
-        apart: usize,
+        stride: usize,
     ) {
-        for (weights, y) in weights.chunks_exact(k).zip(y.chunks_mut(apart)) {
+        for (weights, y) in weights.chunks_exact(k).zip(y.chunks_mut(stride)) {
             y[..n].fill(0.0);
             for (weight, x) in weights.iter().zip(packed.chunks_exact(n)) {
                 y.iter_mut().zip(x).for_each(|(y, x)| *y += weight * x);

@@ -156,7 +156,8 @@ impl Filters {
         };
         let (x_scale, y_scale) = (first(inputs, x_scale, 1f32)?, first(inputs, y_scale, 1f32)?);
         let no_zero = [B::default()];
-        let (w_scales, w_zeros) = (all(inputs, w_scale, &[1f32])?, all(inputs, w_zero, &no_zero)?);
+        let (w_scales, w_zeros) =
+            (optional_input(inputs, w_scale, &[1f32])?, optional_input(inputs, w_zero, &no_zero)?);
         for (column, (scale, zero)) in scales.iter_mut().zip(&mut *zeros).enumerate() {
             let channel = column % self.own;
             *scale = x_scale * w_scales[channel * self.scale_step] / y_scale;
@@ -200,7 +201,7 @@ fn pack<T: QuantizedType>(
 }
 
 /// Returns the elements of an optional input.
-fn all<'a, T: Element>(
+fn optional_input<'a, T: Element>(
     inputs: &Inputs<'a>,
     port: usize,
     none: &'a [T],

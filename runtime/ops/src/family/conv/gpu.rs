@@ -89,7 +89,7 @@ __kernel void udo_conv(__global const UDO_STORAGE *x, __global const WEIGHT *w,
         const int8 inside = udo_inside(z, x0) & udo_inside(r, x1) & udo_inside(c, x2);
         const int8 from = (z * x1 + r) * x2 + c;
         const int base = from.s0;
-        // How far neighbours lie apart in the input, if that is near enough to read them at once.
+        // The stride between neighbours in the input, if small enough to read them at once.
         const int run = all(~inside | (from - steps == base)) ? 1
             : all(~inside | (from - 2 * steps == base)) ? 2 : 0;
         const bool is_run = run > 0 && planes * x_len + base >= 0

@@ -60,15 +60,15 @@ fn nan_reaches_dependent_outputs_and_winograd_tiles() {
         let (x, plain) = (case.x(), of_kernels(&case.run(&case.x())));
         for at in [0, 4 * EXTENT + 4, EXTENT * EXTENT + EXTENT - 1] {
             let (channel, row, col) = (at / (EXTENT * EXTENT), at / EXTENT % EXTENT, at % EXTENT);
-            let apart =
+            let distance =
                 |i: usize| (i / EXTENT % EXTENT).abs_diff(row).max((i % EXTENT).abs_diff(col));
             let own = |i: usize| case.groups == 1 || i / (EXTENT * EXTENT) == channel;
             for (y, plain) in of_kernels(&case.run(&with(&x, at, f32::NAN))).iter().zip(&plain) {
                 for (i, (y, plain)) in y.iter().zip(plain).enumerate() {
                     let case_name = format!("{case:?} with a NaN at {at}: {y} at {i}");
-                    if own(i) && apart(i) <= 1 {
+                    if own(i) && distance(i) <= 1 {
                         assert!(y.is_nan(), "{case_name}");
-                    } else if !own(i) || apart(i) > 1 + case.leak {
+                    } else if !own(i) || distance(i) > 1 + case.leak {
                         assert_eq!(y.to_bits(), plain.to_bits(), "{case_name}");
                     }
                 }

@@ -10,7 +10,7 @@ use udo_api::{
 
 use super::gpu::BinaryGpu;
 use super::operands::{Run, plan, run_with};
-use super::rows::{Computed, Pairs, Side, of_blocks};
+use super::rows::{Computed, Pairs, Side, combine_blocks};
 use super::stored::Stored;
 use super::{Broadcast, QUANTIZED, broadcast_shapes};
 use crate::Def;
@@ -89,7 +89,7 @@ fn mixed<P: Pairs, T: Stored<f64>>(
     io: &mut Io<'_>,
     b: &[f64],
 ) -> Result<(), ExecError> {
-    let onto = |y: &mut [T], b: Side<'_, f64>| {
+    let in_place = |y: &mut [T], b: Side<'_, f64>| {
         let update = |y: &mut T, b| *y = T::store(P::F64(y.load(), b));
         match b {
             Side::One(b) => y.iter_mut().for_each(|y| update(y, b)),
@@ -97,14 +97,14 @@ fn mixed<P: Pairs, T: Stored<f64>>(
         }
     };
     match io.pair::<T>(0, 0)? {
-        Pair::Same(y) => plan.rows_in_place(io.parallel, y, b, &onto),
+        Pair::Same(y) => plan.rows_in_place(io.parallel, y, b, &in_place),
         Pair::Apart(a, y) => {
             let row = |a: Side<'_, T>, b: Side<'_, f64>, y: &mut [T]| {
                 match a {
                     Side::One(a) => y.fill(a),
                     Side::Each(a) => y.copy_from_slice(a),
                 }
-                onto(y, b);
+                in_place(y, b);
             };
             plan.rows(io.parallel, (a, b), y, &row)
         }
@@ -123,7 +123,7 @@ pub(crate) fn run_of<P: Pairs>(dtype: Option<DType>) -> Result<Run, Error> {
 pub(crate) const fn binary<B: Binary>() -> Def {
     let def = Def::new::<Described<B>>(Kernels::<B>::ALL);
     #[cfg(test)]
-    let def = def.tested(tests::all::<B>);
+    let def = def.tested(tests::run_all::<B>);
     def
 }
 
@@ -271,18 +271,18 @@ fn execute_quantized<B: Binary, T: QuantizedType>(
     kernel: &QuantKernel<B>,
     io: Io<'_>,
 ) -> Result<(), ExecError> {
-    quantized::<T>(&kernel.plan, kernel.encodings, f32::rows::<B>().onto, io)
+    quantized::<T>(&kernel.plan, kernel.encodings, f32::rows::<B>().in_place, io)
 }
 
 fn quantized<T: QuantizedType>(
     plan: &Broadcast,
     encodings: [Encoding; 3],
-    onto: fn(&mut [f32], Side<'_, f32>),
+    in_place: fn(&mut [f32], Side<'_, f32>),
     mut io: Io<'_>,
 ) -> Result<(), ExecError> {
     let operands = (io.inputs.get::<T>(0)?, io.inputs.get::<T>(1)?);
     let y = io.outputs.take::<T>(0)?;
-    plan.rows(io.parallel, operands, y, &|a, b, y| of_blocks(encodings, onto, a, b, y))
+    plan.rows(io.parallel, operands, y, &|a, b, y| combine_blocks(encodings, in_place, a, b, y))
 }
 
 #[cfg(test)]
@@ -298,7 +298,7 @@ mod tests {
     use crate::testing::{Tensor, assert_near, bench, noise, tensor};
 
     /// Runs all tests of a member; `bench` adds calls in place.
-    pub(super) fn all<B: Binary>(name: &str) {
+    pub(super) fn run_all<B: Binary>(name: &str) {
         println!("{name}: a family member");
         shapes_broadcast_from_either_side::<B>(name);
         large_tensors_are_divided_among_threads::<B>(name);
@@ -340,7 +340,7 @@ mod tests {
             (&[0, 3], &[3], &[0, 3]),
         ];
         // Collected over the case: with a scalar left operand, all outputs may be NaN.
-        let (mut found, mut all) = (Vec::new(), Vec::new());
+        let (mut actual, mut all) = (Vec::new(), Vec::new());
         for (a_dims, b_dims, dims) in cases {
             if B::SHAPES == Shapes::OfFirst && a_dims != dims {
                 continue;
@@ -362,10 +362,10 @@ mod tests {
             };
             let len = dims.iter().product();
             let pairs = (0..len).map(|i| (a[place(a_dims, i)], b[place(b_dims, i)]));
-            found.extend(y.values::<f32>());
+            actual.extend(y.values::<f32>());
             all.extend(expected::<B>(pairs));
         }
-        assert_near(&found, &all, 1e-6);
+        assert_near(&actual, &all, 1e-6);
     }
 
     fn large_tensors_are_divided_among_threads<B: Binary>(name: &str) {
@@ -432,8 +432,9 @@ mod tests {
         let y = pair(name, tensor(&[3], &a), tensor(&[], &b[..1])).on(Core::GPU).one();
         let pairs = a.iter().map(|&a| (a, b[0]));
         assert_near(&y.values::<f32>(), &expected::<B>(pairs), 1e-6);
-        let halves = |values: &[f32]| values.iter().map(|&v| F16::from_f32(v)).collect::<Vec<_>>();
-        let (a, b) = (halves(&a), halves(&b));
+        let half_values =
+            |values: &[f32]| values.iter().map(|&v| F16::from_f32(v)).collect::<Vec<_>>();
+        let (a, b) = (half_values(&a), half_values(&b));
         let y = pair(name, tensor(&[3], &a), tensor(&[3], &b)).on(Core::GPU).one();
         let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
         let pairs = a.into_iter().zip(b).map(|(a, b)| (a.to_f32(), b.to_f32()));

@@ -279,7 +279,7 @@ impl Broadcast<3> {
         f: impl Fn(A, B, C) -> Y + Sync,
     ) -> Result<(), ExecError> {
         self.rows_of_3(parallel, operands, y, &|(a, b, c), steps, y| {
-            // The first one is what a row changes with, mostly; the others may be one element for all of it.
+            // The first operand usually varies along the row; the others may be a single element for the whole row.
             let each = y.iter_mut().zip(a);
             match steps {
                 [1, 1, 1] => {
@@ -325,7 +325,7 @@ impl Broadcast<3> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::family::elementwise::rows::each_onto;
+    use crate::family::elementwise::rows::each_in_place;
 
     #[test]
     fn neighbouring_axes_merge() {
@@ -342,7 +342,7 @@ mod tests {
     fn short_in_place_operands_are_read_before_they_are_overwritten() {
         let plan = Broadcast::new(&[2, 1], &[2, 3]).unwrap();
         let mut y = [10, 20, -1, -1, -1, -1];
-        plan.rows_backwards(&mut y, &[1, 2, 3, 4, 5, 6], &|y, b| each_onto(y, b, |a, b| a + b));
+        plan.rows_backwards(&mut y, &[1, 2, 3, 4, 5, 6], &|y, b| each_in_place(y, b, |a, b| a + b));
         assert_eq!(y, [11, 12, 13, 24, 25, 26]);
     }
 

@@ -11,7 +11,7 @@ use udo_api::{
 use super::binary::broadcast_inputs;
 use super::gpu::CompareGpu;
 use super::operands::{Run, plan, run_with};
-use super::rows::{Bools, Computed, PairPredicate, bools_of_blocks};
+use super::rows::{Bools, Computed, PairPredicate, compare_blocks};
 use super::{Broadcast, QUANTIZED};
 use crate::Def;
 
@@ -28,7 +28,7 @@ pub(crate) trait Compare: PairPredicate {
 pub(crate) const fn compare<C: Compare>() -> Def {
     let def = Def::new::<Described<C>>(Kernels::<C>::ALL);
     #[cfg(test)]
-    let def = def.tested(tests::all::<C>);
+    let def = def.tested(tests::run_all::<C>);
     def
 }
 
@@ -148,9 +148,7 @@ fn quantized<T: QuantizedType>(
 ) -> Result<(), ExecError> {
     let operands = (io.inputs.get::<T>(0)?, io.inputs.get::<T>(1)?);
     let y = io.outputs.take::<Bool>(0)?;
-    plan.rows(io.parallel, operands, y, &|a, b, y| {
-        bools_of_blocks(encodings, compare_rows, a, b, y)
-    })
+    plan.rows(io.parallel, operands, y, &|a, b, y| compare_blocks(encodings, compare_rows, a, b, y))
 }
 
 #[cfg(test)]
@@ -166,7 +164,7 @@ mod tests {
     const B: [f32; 6] = [-0.0, 1.0, 1.5, -3.0, 1.0, f32::INFINITY];
 
     /// Runs all tests of a member.
-    pub(super) fn all<C: Compare>(name: &str) {
+    pub(super) fn run_all<C: Compare>(name: &str) {
         println!("{name}: a family member");
         every_pair_is_compared::<C>();
         edges_are_compared_as_in_f64::<C>();
@@ -188,8 +186,8 @@ mod tests {
             let y = run.input(tensor(&[], &[0f32])).one();
             assert_eq!(y.values::<Bool>(), bools(A.map(|a| C::holds(a, 0.0))), "{core}");
         }
-        let halves = |x: [f32; 6]| tensor(&[6], &x.map(F16::from_f32));
-        let y = bench(C::NAME).on(Core::GPU).input(halves(A)).input(halves(B)).one();
+        let half_values = |x: [f32; 6]| tensor(&[6], &x.map(F16::from_f32));
+        let y = bench(C::NAME).on(Core::GPU).input(half_values(A)).input(half_values(B)).one();
         assert_eq!(y.values::<Bool>(), bools((0..6).map(|i| C::holds(A[i], B[i]))));
         let y = bench(C::NAME).input(tensor(&[2, 3], &A)).input(tensor(&[3], &B[..3])).one();
         assert_eq!(y.values::<Bool>(), bools((0..6).map(|i| C::holds(A[i], B[i % 3]))));

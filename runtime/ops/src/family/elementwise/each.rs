@@ -33,15 +33,17 @@ impl Extents {
 pub(crate) fn each<T: Element>(
     extents: Extents,
     mut io: Io<'_>,
-    apart: impl Fn(&[T], &mut [T]) + Sync,
+    out_of_place: impl Fn(&[T], &mut [T]) + Sync,
     in_place: impl Fn(&mut [T]) + Sync,
 ) -> Result<(), ExecError> {
     match io.pair::<T>(0, 0) {
         Ok(Pair::Same(y)) if extents == Extents::Fixed && y.len() <= GRAIN => in_place(y),
-        Ok(Pair::Apart(x, y)) if extents == Extents::Fixed && y.len() <= GRAIN => apart(x, y),
-        Ok(pair) => return share(io, pair, apart, in_place),
+        Ok(Pair::Apart(x, y)) if extents == Extents::Fixed && y.len() <= GRAIN => {
+            out_of_place(x, y)
+        }
+        Ok(pair) => return share(io, pair, out_of_place, in_place),
         // Strided tensors cannot be in place, and nothing was taken yet.
-        Err(_) => return each_row(io, apart),
+        Err(_) => return each_row(io, out_of_place),
     }
     Ok(())
 }
@@ -50,7 +52,7 @@ pub(crate) fn each<T: Element>(
 fn share<T: Element>(
     mut io: Io<'_>,
     pair: Pair<'_, T>,
-    apart: impl Fn(&[T], &mut [T]) + Sync,
+    out_of_place: impl Fn(&[T], &mut [T]) + Sync,
     in_place: impl Fn(&mut [T]) + Sync,
 ) -> Result<(), ExecError> {
     match pair {
@@ -58,7 +60,7 @@ fn share<T: Element>(
             // A bounded output buffer may be larger than this run's output.
             let len = x.len().min(y.len());
             io.parallel.chunks_mut(&mut y[..len], GRAIN, |chunk, y| {
-                apart(&x[chunk * GRAIN..][..y.len()], y);
+                out_of_place(&x[chunk * GRAIN..][..y.len()], y);
                 Ok(())
             })?;
         }
@@ -74,12 +76,12 @@ fn share<T: Element>(
 #[cold]
 fn each_row<T: Element>(
     mut io: Io<'_>,
-    apart: impl Fn(&[T], &mut [T]) + Sync,
+    out_of_place: impl Fn(&[T], &mut [T]) + Sync,
 ) -> Result<(), ExecError> {
     let (x, mut y) = (io.inputs.rows::<T>(0)?, io.outputs.take_rows::<T>(0)?);
     io.parallel.rows_mut(&mut y, |row, y| {
         let x = x.get(row).filter(|x| x.len() == y.len());
-        apart(x.ok_or(ExecError::new(Status::BAD_CALL))?, y);
+        out_of_place(x.ok_or(ExecError::of(Status::BAD_CALL))?, y);
         Ok(())
     })
 }
@@ -91,27 +93,27 @@ type StripFn<'a> = &'a (dyn Fn(&[f32], &mut [f32]) + Sync);
 pub(crate) fn each_quantized(
     io: Io<'_>,
     QuantizedAs { dtype, encoding }: QuantizedAs,
-    apart: StripFn<'_>,
+    out_of_place: StripFn<'_>,
 ) -> Result<(), ExecError> {
     match dtype {
-        DType::U8 => strips_quantized::<u8>(io, encoding, apart),
-        DType::I8 => strips_quantized::<i8>(io, encoding, apart),
-        DType::U16 => strips_quantized::<u16>(io, encoding, apart),
-        DType::I16 => strips_quantized::<i16>(io, encoding, apart),
-        _ => Err(ExecError::new(Status::WRONG_TYPE)),
+        DType::U8 => strips_quantized::<u8>(io, encoding, out_of_place),
+        DType::I8 => strips_quantized::<i8>(io, encoding, out_of_place),
+        DType::U16 => strips_quantized::<u16>(io, encoding, out_of_place),
+        DType::I16 => strips_quantized::<i16>(io, encoding, out_of_place),
+        _ => Err(ExecError::of(Status::WRONG_TYPE)),
     }
 }
 
 fn strips_quantized<Q: Quantized + QuantizedType + Element>(
     mut io: Io<'_>,
     encoding: Encoding,
-    apart: StripFn<'_>,
+    out_of_place: StripFn<'_>,
 ) -> Result<(), ExecError> {
     let strips = |x: &[f32], y: &mut [Q]| {
         let mut strip = [0.0; STRIP];
         for (x, y) in x.chunks(STRIP).zip(y.chunks_mut(STRIP)) {
             let strip = &mut strip[..x.len()];
-            apart(x, strip);
+            out_of_place(x, strip);
             quantize(strip, encoding, y);
         }
     };

@@ -31,7 +31,7 @@ pub(crate) trait Limited: Send + Sync + 'static {
 pub(crate) const fn limited<L: Limited>() -> Def {
     let def = Def::new::<Described<L>>(Described::<L>::KERNELS);
     #[cfg(test)]
-    let def = def.tested(tests::all::<L>);
+    let def = def.tested(tests::run_all::<L>);
     def
 }
 
@@ -159,7 +159,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     /// Runs all tests of a member; `bench` adds calls in place and over strided rows.
-    pub(super) fn all<L: Limited>(name: &str) {
+    pub(super) fn run_all<L: Limited>(name: &str) {
         println!("{name}: a family member");
         edges_are_those_of_the_function::<L>();
         limits_may_be_left_out::<L>();

@@ -12,7 +12,7 @@ use super::Broadcast;
 use super::binary::broadcast_inputs;
 use super::gpu::BitsGpu;
 use super::operands::{Run, plan, run_with};
-use super::rows::{Rows, Side, each, each_onto, of_blocks, onto_blocks};
+use super::rows::{Rows, Side, combine_blocks, combine_blocks_in_place, each, each_in_place};
 use super::stored::{Plain, Stored};
 use crate::Def;
 
@@ -58,16 +58,19 @@ fn bools<B: Bitwise>() -> Rows<Bool> {
     fn apply<B: Bitwise>(a: Bool, b: Bool) -> Bool {
         Bool::from(B::apply(a.get().into(), b.get().into()) != 0)
     }
-    Rows { apart: |a, b, y| each(a, b, y, apply::<B>), onto: |y, b| each_onto(y, b, apply::<B>) }
+    Rows {
+        out_of_place: |a, b, y| each(a, b, y, apply::<B>),
+        in_place: |y, b| each_in_place(y, b, apply::<B>),
+    }
 }
 
 fn bits<B: Bitwise, T: Stored<u64>>() -> Rows<T> {
-    fn onto<B: Bitwise>(y: &mut [u64], b: Side<'_, u64>) {
-        each_onto(y, b, B::apply);
+    fn in_place<B: Bitwise>(y: &mut [u64], b: Side<'_, u64>) {
+        each_in_place(y, b, B::apply);
     }
     Rows {
-        apart: |a, b, y| of_blocks([Plain; 3], onto::<B>, a, b, y),
-        onto: |y, b| onto_blocks(onto::<B>, y, b),
+        out_of_place: |a, b, y| combine_blocks([Plain; 3], in_place::<B>, a, b, y),
+        in_place: |y, b| combine_blocks_in_place(in_place::<B>, y, b),
     }
 }
 
@@ -75,7 +78,7 @@ fn bits<B: Bitwise, T: Stored<u64>>() -> Rows<T> {
 pub(crate) const fn logic<L: Logic>() -> Def {
     let def = Def::new::<Described<L>>(LogicKernel::<L>::ALL);
     #[cfg(test)]
-    let def = def.tested(tests::all::<L>);
+    let def = def.tested(tests::run_all::<L>);
     def
 }
 
@@ -146,7 +149,7 @@ mod tests {
     use crate::testing::{Bench, bench, tensor};
 
     /// Runs all tests of a member; `bench` adds calls in place.
-    pub(super) fn all<L: Logic>(name: &str) {
+    pub(super) fn run_all<L: Logic>(name: &str) {
         println!("{name}: a family member");
         if L::TYPES.has(DType::Bool) {
             shapes_broadcast_and_are_divided_among_threads::<L, Bool>(|i| Bool::from(i % 3 == 0));

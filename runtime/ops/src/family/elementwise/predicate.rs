@@ -40,7 +40,7 @@ pub(crate) trait Predicate: Send + Sync + 'static {
 pub(crate) const fn predicate<P: Predicate>() -> Def {
     let def = Def::new::<Described<P>>(Answers::<P>::KERNELS);
     #[cfg(test)]
-    let def = def.tested(tests::all::<P>);
+    let def = def.tested(tests::run_all::<P>);
     def
 }
 
@@ -116,7 +116,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     /// Runs all tests of a member.
-    pub(super) fn all<P: Predicate>(name: &str) {
+    pub(super) fn run_all<P: Predicate>(name: &str) {
         println!("{name}: a family member");
         every_type_is_asked::<P>();
         large_and_bounded_tensors_are_asked::<P>();

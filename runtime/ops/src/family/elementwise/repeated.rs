@@ -10,7 +10,7 @@ use udo_api::{
 use udo_simd::Simd;
 
 use super::gpu::RepeatedGpu;
-use super::rows::{Computed, Pairs, Rows, Side, each_onto};
+use super::rows::{Computed, Pairs, Rows, Side, each_in_place};
 use super::stored::Stored;
 use super::{Broadcast, GRAIN, broadcast_shapes};
 use crate::Def;
@@ -43,7 +43,7 @@ pub(crate) enum End {
 pub(crate) const fn repeated<R: Repeated>() -> Def {
     let def = Def::new::<Described<R>>(Kernels::<R>::ALL);
     #[cfg(test)]
-    let def = def.tested(tests::all::<R>);
+    let def = def.tested(tests::run_all::<R>);
     def
 }
 
@@ -185,10 +185,10 @@ fn execute<T: Stored<f64>>(
     let first = inputs.get::<T>(0)?;
     match start {
         Start::First(plan) => {
-            plan.rows_in_place(parallel, y, first, &|y, x| each_onto(y, x, |_, x| x))?;
+            plan.rows_in_place(parallel, y, first, &|y, x| each_in_place(y, x, |_, x| x))?;
         }
         Start::FirstTwo(plan) => {
-            plan.rows(parallel, (first, inputs.get::<T>(1)?), y, &rows.apart)?;
+            plan.rows(parallel, (first, inputs.get::<T>(1)?), y, &rows.out_of_place)?;
         }
     }
     for (at, port) in (start.operands()..inputs.len()).enumerate() {
@@ -199,12 +199,12 @@ fn execute<T: Stored<f64>>(
             let own = Broadcast::new(&shape[..rank], inputs.shape(port)?);
             of_run.insert(own.ok_or(bad)?)
         };
-        plan.rows_in_place(parallel, y, inputs.get::<T>(port)?, &rows.onto)?;
+        plan.rows_in_place(parallel, y, inputs.get::<T>(port)?, &rows.in_place)?;
     }
     if operands.end == End::Mean {
         let count = T::store(inputs.len() as f64);
         parallel.chunks_mut(y, GRAIN, |_, y| {
-            (quotient.onto)(y, Side::One(count));
+            (quotient.in_place)(y, Side::One(count));
             Ok(())
         })?;
     }
@@ -251,7 +251,7 @@ mod tests {
     use crate::testing::{assert_near, bench, noise, tensor};
 
     /// Runs all tests of a member.
-    pub(super) fn all<R: Repeated>(name: &str) {
+    pub(super) fn run_all<R: Repeated>(name: &str) {
         println!("{name}: a family member");
         one_to_many_operands_broadcast::<R>();
         large_tensors_are_divided_among_threads::<R>();

@@ -76,8 +76,8 @@ pub(crate) trait Pairs: Send + Sync + 'static {
 /// Returns the function of f32 rows that uses [`Pairs::lanes`].
 pub(crate) fn singles<P: Pairs>() -> Rows<f32> {
     Rows {
-        apart: |a, b, y| map2(Lanes::<P>(PhantomData), a, b, y),
-        onto: |y, b| map2_in_place(Lanes::<P>(PhantomData), y, b),
+        out_of_place: |a, b, y| map2(Lanes::<P>(PhantomData), a, b, y),
+        in_place: |y, b| map2_in_place(Lanes::<P>(PhantomData), y, b),
     }
 }
 
@@ -98,8 +98,8 @@ pub(crate) fn lane_by_lane<S: Simd>(
 
 /// A function of two rows, with a separate output or in place of the first.
 pub(crate) struct Rows<T> {
-    pub(crate) apart: fn(Side<'_, T>, Side<'_, T>, &mut [T]),
-    pub(crate) onto: fn(&mut [T], Side<'_, T>),
+    pub(crate) out_of_place: fn(Side<'_, T>, Side<'_, T>, &mut [T]),
+    pub(crate) in_place: fn(&mut [T], Side<'_, T>),
 }
 
 impl<T: Element> Rows<T> {
@@ -107,8 +107,8 @@ impl<T: Element> Rows<T> {
     pub(super) fn run(&self, plan: &Broadcast, io: &mut Io<'_>) -> Result<(), ExecError> {
         let b = io.inputs.get::<T>(1)?;
         match io.pair::<T>(0, 0)? {
-            Pair::Apart(a, y) => plan.rows(io.parallel, (a, b), y, &self.apart),
-            Pair::Same(y) => plan.rows_in_place(io.parallel, y, b, &self.onto),
+            Pair::Apart(a, y) => plan.rows(io.parallel, (a, b), y, &self.out_of_place),
+            Pair::Same(y) => plan.rows_in_place(io.parallel, y, b, &self.in_place),
         }
     }
 }
@@ -157,7 +157,7 @@ macro_rules! computed {
     ($($t:ty),*) => {$(
         impl Computed for $t {
             fn rows<P: Pairs>() -> Rows<Self> {
-                Rows { apart: |a, b, y| each(a, b, y, P::apply), onto: |y, b| each_onto(y, b, P::apply) }
+                Rows { out_of_place: |a, b, y| each(a, b, y, P::apply), in_place: |y, b| each_in_place(y, b, P::apply) }
             }
 
             fn bools<Q: PairPredicate>() -> Bools<Self> {
@@ -174,13 +174,13 @@ macro_rules! by_blocks {
         impl Computed for $t {
             fn rows<P: Pairs>() -> Rows<Self> {
                 Rows {
-                    apart: |a, b, y| of_blocks([Plain; 3], <$c>::rows::<P>().onto, a, b, y),
-                    onto: |y, b| onto_blocks(<$c>::rows::<P>().onto, y, b),
+                    out_of_place: |a, b, y| combine_blocks([Plain; 3], <$c>::rows::<P>().in_place, a, b, y),
+                    in_place: |y, b| combine_blocks_in_place(<$c>::rows::<P>().in_place, y, b),
                 }
             }
 
             fn bools<Q: PairPredicate>() -> Bools<Self> {
-                |a, b, y| bools_of_blocks([Plain; 2], <$c>::bools::<Q>(), a, b, y)
+                |a, b, y| compare_blocks([Plain; 2], <$c>::bools::<Q>(), a, b, y)
             }
         }
     )*)*};
@@ -211,17 +211,17 @@ pub(super) fn each<T: Copy, Y: Copy>(
 
 /// `y[i] = f(y[i], b[i])`.
 #[inline]
-pub(super) fn each_onto<T: Copy>(y: &mut [T], b: Side<'_, T>, f: impl Fn(T, T) -> T) {
+pub(super) fn each_in_place<T: Copy>(y: &mut [T], b: Side<'_, T>, f: impl Fn(T, T) -> T) {
     match b {
         Side::One(b) => y.iter_mut().for_each(|y| *y = f(*y, b)),
         Side::Each(b) => y.iter_mut().zip(b).for_each(|(y, &b)| *y = f(*y, b)),
     }
 }
 
-/// [`Rows::apart`] of converted elements.
-pub(super) fn of_blocks<T: Element, C: Element, K: Codec<T, C>>(
+/// [`Rows::out_of_place`] of converted elements.
+pub(super) fn combine_blocks<T: Element, C: Element, K: Codec<T, C>>(
     [a_is, b_is, y_is]: [K; 3],
-    onto: fn(&mut [C], Side<'_, C>),
+    in_place: fn(&mut [C], Side<'_, C>),
     a: Side<'_, T>,
     b: Side<'_, T>,
     y: &mut [T],
@@ -236,14 +236,14 @@ pub(super) fn of_blocks<T: Element, C: Element, K: Codec<T, C>>(
         if let Some(a) = one {
             to.fill(a);
         }
-        onto(to, b.load(at, &mut second[..y.len()], b_is));
+        in_place(to, b.load(at, &mut second[..y.len()], b_is));
         y.iter_mut().zip(to).for_each(|(y, &mut number)| *y = y_is.store(number));
     }
 }
 
-/// [`Rows::onto`] of converted elements.
-pub(super) fn onto_blocks<T: Element, C: Element>(
-    onto: fn(&mut [C], Side<'_, C>),
+/// [`Rows::in_place`] of converted elements.
+pub(super) fn combine_blocks_in_place<T: Element, C: Element>(
+    in_place: fn(&mut [C], Side<'_, C>),
     y: &mut [T],
     b: Side<'_, T>,
 ) where
@@ -253,7 +253,7 @@ pub(super) fn onto_blocks<T: Element, C: Element>(
     for (i, y) in y.chunks_mut(BLOCK).enumerate() {
         let to = &mut first[..y.len()];
         to.iter_mut().zip(&*y).for_each(|(to, &x)| *to = Plain.load(x));
-        onto(to, b.load(i * BLOCK, &mut second[..y.len()], Plain));
+        in_place(to, b.load(i * BLOCK, &mut second[..y.len()], Plain));
         y.iter_mut().zip(to).for_each(|(y, &mut number)| *y = Plain.store(number));
     }
 }
@@ -271,7 +271,7 @@ pub(crate) trait PairPredicate: Send + Sync + 'static {
 pub(super) type Bools<T> = fn(Side<'_, T>, Side<'_, T>, &mut [Bool]);
 
 /// Evaluates a predicate for two rows of converted elements.
-pub(super) fn bools_of_blocks<T: Element, C: Element, K: Codec<T, C>>(
+pub(super) fn compare_blocks<T: Element, C: Element, K: Codec<T, C>>(
     [a_is, b_is]: [K; 2],
     compare_rows: Bools<C>,
     a: Side<'_, T>,

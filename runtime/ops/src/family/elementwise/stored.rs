@@ -101,7 +101,7 @@ impl<T: QuantizedType> Codec<T, f32> for Encoding {
     }
 }
 
-/// `y[i] = of(x[i])` in blocks.
+/// Computes `y[i] = function(x[i])` in blocks.
 pub(super) fn map_blocks<T: Stored<C>, C: Element>(
     x: &[T],
     y: &mut [T],

@@ -29,7 +29,7 @@ pub(crate) trait Ternary: Send + Sync + 'static {
 pub(crate) const fn ternary<F: Ternary>() -> Def {
     let def = Def::new::<Described<F>>(Kernels::<F>::ALL);
     #[cfg(test)]
-    let def = def.tested(tests::all::<F>);
+    let def = def.tested(tests::run_all::<F>);
     def
 }
 
@@ -171,7 +171,7 @@ mod tests {
     use crate::testing::{Bench, Tensor, bench, noise, tensor};
 
     /// Runs all tests of a member.
-    pub(super) fn all<F: Ternary>(name: &str) {
+    pub(super) fn run_all<F: Ternary>(name: &str) {
         println!("{name}: a family member");
         three_shapes_broadcast::<F>();
         every_type_is_taken::<F>();
@@ -203,8 +203,9 @@ mod tests {
             let expected: Vec<f32> = (0..3).map(|i| F::apply(c[i].get(), a[i], 7.0)).collect();
             assert_eq!(y.values::<f32>(), expected, "{core}");
         }
-        let halves = |x: [f32; 3]| tensor(&[3], &x.map(F16::from_f32));
-        let y = node::<F>(tensor(&[3], &c), halves(a), halves([0.5; 3])).on(Core::GPU).one();
+        let half_values = |x: [f32; 3]| tensor(&[3], &x.map(F16::from_f32));
+        let y =
+            node::<F>(tensor(&[3], &c), half_values(a), half_values([0.5; 3])).on(Core::GPU).one();
         let expected: Vec<F16> =
             (0..3).map(|i| F16::from_f32(F::apply(c[i].get(), a[i], 0.5))).collect();
         assert_eq!(y.values::<F16>(), expected);

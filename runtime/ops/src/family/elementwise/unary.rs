@@ -63,7 +63,7 @@ pub(crate) const fn real(name: &'static str, default: f32) -> Param {
 pub(crate) const fn unary<U: Unary>() -> Def {
     let def = Def::new::<Described<U>>(Kernels::<U>::ALL);
     #[cfg(test)]
-    let def = def.tested(tests::all::<U>);
+    let def = def.tested(tests::run_all::<U>);
     def
 }
 
@@ -148,15 +148,15 @@ impl<U: Unary> Kernel for NumberKernel<U> {
         let Some(quantized) = self.quantized else {
             return (self.run)(&self.function, self.extents, io);
         };
-        let Function { apart, params, .. } = self.function;
-        each_quantized(io, quantized, &|x, y| apart(x, y, params))
+        let Function { out_of_place, params, .. } = self.function;
+        each_quantized(io, quantized, &|x, y| out_of_place(x, y, params))
     }
 }
 
 /// The versions of a function and its parameters, type-erased so that shared code is compiled once.
 struct Function {
     params: [f32; 2],
-    apart: fn(&[f32], &mut [f32], [f32; 2]),
+    out_of_place: fn(&[f32], &mut [f32], [f32; 2]),
     in_place: fn(&mut [f32], [f32; 2]),
     f64: fn(f64, [f64; 2]) -> f64,
     int: fn(i128, [f64; 2]) -> i128,
@@ -166,7 +166,7 @@ impl Function {
     fn new<U: Unary>(params: [f32; 2]) -> Self {
         Self {
             params,
-            apart: |x, y, params| map1(Lanes::<U>(params, PhantomData), x, y),
+            out_of_place: |x, y, params| map1(Lanes::<U>(params, PhantomData), x, y),
             in_place: |y, params| map1_in_place(Lanes::<U>(params, PhantomData), y),
             f64: U::F64,
             int: U::INT,
@@ -213,7 +213,7 @@ fn singles(function: &Function, extents: Extents, io: Io<'_>) -> Result<(), Exec
     each::<f32>(
         extents,
         io,
-        |x, y| (function.apart)(x, y, params),
+        |x, y| (function.out_of_place)(x, y, params),
         |y| (function.in_place)(y, params),
     )
 }
@@ -271,7 +271,7 @@ mod tests {
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
     /// Runs all tests of a member; `bench` adds calls in place and over strided rows.
-    pub(super) fn all<U: Unary>(name: &str) {
+    pub(super) fn run_all<U: Unary>(name: &str) {
         println!("{name}: a family member");
         lies_on_its_curve::<U>(name);
         half_precision_is_computed_in_f32::<U>(name);

@@ -147,8 +147,8 @@ impl Moments for f32 {
         let around = mean as f32;
         let squares = x.chunks(RUN).map(|x| f64::from(fold(SquaresAround(around), x)));
         // Var = E[(x - c)^2] - (mean - c)^2, with `c` the rounded mean.
-        let apart = f64::from(around) - mean;
-        (squares.sum::<f64>() / x.len() as f64 - apart * apart).max(0.0)
+        let difference = f64::from(around) - mean;
+        (squares.sum::<f64>() / x.len() as f64 - difference * difference).max(0.0)
     }
 
     fn scale(x: &[f32], [mean, factor, bias]: [f32; 3], y: &mut [f32]) {
@@ -197,8 +197,8 @@ impl Fold for SquaresAround {
 
     #[inline(always)]
     fn step<S: Simd>(self, s: S, sum: S::F, x: S::F) -> S::F {
-        let apart = s.sub(x, s.splat(self.0));
-        s.fma(apart, apart, sum)
+        let difference = s.sub(x, s.splat(self.0));
+        s.fma(difference, difference, sum)
     }
 
     #[inline(always)]
@@ -302,8 +302,8 @@ mod tests {
         let plain = run("GroupNormalization", 2, &x).one().values::<f32>();
         let y = run("GroupNormalization", 2, &with(&x, 700, f32::NAN)).one().values::<f32>();
         for (at, (y, plain)) in y.iter().zip(&plain).enumerate() {
-            let found = if at / 630 == 1 { y.is_nan() } else { y.to_bits() == plain.to_bits() };
-            assert!(found, "{y} at {at}");
+            let actual = if at / 630 == 1 { y.is_nan() } else { y.to_bits() == plain.to_bits() };
+            assert!(actual, "{y} at {at}");
         }
     }
 

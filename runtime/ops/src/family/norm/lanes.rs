@@ -42,7 +42,7 @@ pub(crate) trait LaneNorm: Sized + Send + Sync + 'static {
 pub(crate) const fn lane_norm<N: LaneNorm>() -> Def {
     let def = Def::new::<Described<N>>(Described::<N>::KERNELS);
     #[cfg(test)]
-    let def = def.tested(tests::all::<N>);
+    let def = def.tested(tests::run_all::<N>);
     def
 }
 
@@ -158,7 +158,7 @@ mod tests {
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
     /// Runs all tests of a member.
-    pub(super) fn all<N: LaneNorm>(name: &str) {
+    pub(super) fn run_all<N: LaneNorm>(name: &str) {
         println!("{name}: a family member");
         lanes_lie_along_any_axis::<N>();
         lanes_are_divided_among_threads::<N>();

@@ -37,7 +37,7 @@ impl Row for f64 {
 pub(crate) const fn row_norm<N: RowNorm>() -> Def {
     let def = Def::new::<Described<N>>(Described::<N>::KERNELS);
     #[cfg(test)]
-    let def = def.tested(tests::all::<N>);
+    let def = def.tested(tests::run_all::<N>);
     def
 }
 
@@ -167,7 +167,7 @@ mod tests {
     use crate::testing::{assert_near, bench, noise, tensor};
 
     /// Runs all tests of a member.
-    pub(super) fn all<N: RowNorm>(name: &str) {
+    pub(super) fn run_all<N: RowNorm>(name: &str) {
         println!("{name}: a family member");
         for (axis, place) in [(-1, 2), (1, 1), (0, 0), (-2, 1)] {
             for has_bias in [false, N::INPUTS.len() > 2] {
@@ -231,8 +231,8 @@ mod tests {
                     let is_row = i / dims[1] == at / dims[1];
                     // A finite value over an infinite one is 0.
                     let is_lost = y.is_nan() || number.is_infinite() && *y == 0.0;
-                    let found = if is_row { is_lost } else { y.to_bits() == plain.to_bits() };
-                    assert!(found, "{} with {number} at {at} of {dims:?}: {y}", N::NAME);
+                    let actual = if is_row { is_lost } else { y.to_bits() == plain.to_bits() };
+                    assert!(actual, "{} with {number} at {at} of {dims:?}: {y}", N::NAME);
                 }
             }
         }
@@ -248,25 +248,25 @@ mod tests {
         let run = run.input(tensor(&dims[place..], &scale)).float("epsilon", 1e-3);
         let run = if has_bias { run.input(tensor(&dims[place..], &bias)) } else { run };
         on_gpu_too(&run, 1e-5);
-        let found = run.outputs(N::OUTPUTS.len()).all();
+        let actual = run.outputs(N::OUTPUTS.len()).all();
         let wide = |x: &[f32]| x.iter().copied().map(f64::from).collect::<Vec<_>>();
         let (scale, bias) = (wide(&scale), wide(&bias));
         let rows = x.chunks(row).map(wide);
         let expected: Vec<f64> =
             rows.flat_map(|x| (N::TEST)(&x, [&scale, &bias], f64::from(1e-3f32))).collect();
-        assert_near(&found[0].values::<f32>(), &expected, 1e-5);
+        assert_near(&actual[0].values::<f32>(), &expected, 1e-5);
         let run = bench(N::NAME).threads(3).input(tensor(&dims, &wide(&x))).int("axis", axis);
         let run = run.input(tensor(&dims[place..], &scale)).float("epsilon", 1e-3);
         let run = if has_bias { run.input(tensor(&dims[place..], &bias)) } else { run };
         assert_near(&run.one().values::<f64>(), &expected, 1e-9);
         let mut statistics = dims;
         statistics[place..].fill(1);
-        for (at, found) in found[1..].iter().enumerate() {
-            assert_eq!(found.dims(), statistics);
+        for (at, actual) in actual[1..].iter().enumerate() {
+            assert_eq!(actual.dims(), statistics);
             let epsilon = f64::from(1e-3f32);
             let expected: Vec<f32> =
                 x.chunks(row).map(|x| N::statistic(at, x, epsilon) as f32).collect();
-            assert_eq!(found.values::<f32>(), expected);
+            assert_eq!(actual.values::<f32>(), expected);
         }
     }
 }

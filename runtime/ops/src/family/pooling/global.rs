@@ -37,7 +37,7 @@ pub(crate) trait GlobalPool: Send + Sync + 'static {
 pub(crate) const fn global_pool<P: GlobalPool>() -> Def {
     let def = Def::new::<Described<P>>(Described::<P>::KERNELS);
     #[cfg(test)]
-    let def = def.tested(tests::all::<P>);
+    let def = def.tested(tests::run_all::<P>);
     def
 }
 
@@ -221,7 +221,7 @@ mod tests {
     use crate::testing::{assert_near, bench, noise, tensor};
 
     /// Runs all tests of a member.
-    pub(super) fn all<P: GlobalPool>(name: &str) {
+    pub(super) fn run_all<P: GlobalPool>(name: &str) {
         println!("{name}: a family member");
         for dims in
             [&[2, 3, 5][..], &[2, 3, 4, 5], &[1, 2, 2, 1, 3], &[3, 70, 30, 31], &[0, 2, 1, 1]]
@@ -275,9 +275,9 @@ mod tests {
                 for (y, plain) in of_kernels(&run(&with(&x, at, f32::NAN))).iter().zip(&plain) {
                     for (i, (y, plain)) in y.iter().zip(plain).enumerate() {
                         let is_own = i == at / plane;
-                        let found =
+                        let actual =
                             if is_own { y.is_nan() } else { y.to_bits() == plain.to_bits() };
-                        assert!(found, "{} with a NaN at {at} of {dims:?}: {y} at {i}", P::NAME);
+                        assert!(actual, "{} with a NaN at {at} of {dims:?}: {y} at {i}", P::NAME);
                     }
                 }
             }

@@ -68,7 +68,7 @@ pub(crate) trait FoldWindow<T>: Pool {
 pub(crate) const fn pool<P: Pool>() -> Def {
     let def = Def::new::<Described<P>>(P::KERNELS);
     #[cfg(test)]
-    let def = def.tested(tests::all::<P>);
+    let def = def.tested(tests::run_all::<P>);
     def
 }
 
@@ -330,7 +330,7 @@ mod tests {
         Case { extent: 5, channels: 2, kernel: 2, stride: 1, pads: [0; 2], dilation: 1, ceil: 0 };
 
     /// Runs all tests of a member.
-    pub(super) fn all<P: Pool>(name: &str) {
+    pub(super) fn run_all<P: Pool>(name: &str) {
         println!("{name}: a family member");
         let cases = [
             (PLAIN, 4),
@@ -439,9 +439,9 @@ mod tests {
                 };
                 for (y, plain) in of_kernels(&run(&with(&x, at, f32::NAN))).iter().zip(&plain) {
                     for (i, (y, plain)) in y.iter().zip(plain).enumerate() {
-                        let found =
+                        let actual =
                             if sees(i) { y.is_nan() } else { y.to_bits() == plain.to_bits() };
-                        assert!(found, "{} with a NaN at {at} of {dims:?}: {y} at {i}", P::NAME);
+                        assert!(actual, "{} with a NaN at {at} of {dims:?}: {y} at {i}", P::NAME);
                     }
                 }
             }

@@ -22,7 +22,7 @@ pub(crate) trait QuantizedBinary: Send + Sync + 'static {
 pub(crate) const fn quantized_binary<B: QuantizedBinary>() -> Def {
     let def = Def::new::<Described<B>>(Pairs::<B>::KERNELS);
     #[cfg(test)]
-    let def = def.tested(tests::all::<B>);
+    let def = def.tested(tests::run_all::<B>);
     def
 }
 
@@ -119,7 +119,7 @@ mod tests {
     use crate::testing::{Tensor, bench, tensor};
 
     /// Runs all tests of a member.
-    pub(super) fn all<F: QuantizedBinary>(name: &str) {
+    pub(super) fn run_all<F: QuantizedBinary>(name: &str) {
         println!("{name}: a family member");
         let large = 2 * GRAIN / 6 + 5;
         for (a_dims, b_dims) in [

@@ -25,7 +25,7 @@ pub(crate) trait QuantizedUnary: Send + Sync + 'static {
 pub(crate) const fn quantized_unary<U: QuantizedUnary>() -> Def {
     let def = Def::new::<Described<U>>(Tabled::<U>::KERNELS);
     #[cfg(test)]
-    let def = def.tested(tests::all::<U>);
+    let def = def.tested(tests::run_all::<U>);
     def
 }
 
@@ -131,7 +131,7 @@ mod tests {
     use crate::testing::{Tensor, bench, tensor};
 
     /// Runs all tests of a member.
-    pub(super) fn all<U: QuantizedUnary>(name: &str) {
+    pub(super) fn run_all<U: QuantizedUnary>(name: &str) {
         println!("{name}: a family member");
         values_are_those_of_the_function::<U, u8>(name, 128, 3);
         values_are_those_of_the_function::<U, i8>(name, -3, -128);

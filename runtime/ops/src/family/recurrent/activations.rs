@@ -160,9 +160,9 @@ mod tests {
         let mut alphas = [0.5f32, 0.25].into_iter();
         let mut none = [].into_iter();
         let names = ["LeakyRelu", "Tanh", "Elu", "Elu"];
-        let found = names.map(|name| Function::parse(name, &mut alphas, &mut none).unwrap());
+        let actual = names.map(|name| Function::parse(name, &mut alphas, &mut none).unwrap());
         let expected =
             [Function::LeakyRelu(0.5), Function::Tanh, Function::Elu(0.25), Function::Elu(1.0)];
-        assert_eq!(found, expected);
+        assert_eq!(actual, expected);
     }
 }

@@ -13,7 +13,7 @@ const HIDDEN: usize = 7;
 /// Elements of a state.
 const STATE: usize = BATCH * HIDDEN;
 
-pub(super) fn all<C: Cell>(name: &str) {
+pub(super) fn run_all<C: Cell>(name: &str) {
     println!("{name}: a family member");
     directions_are_forward_runs_of_what_they_see::<C>();
     the_batch_may_come_first::<C>();
@@ -124,23 +124,23 @@ fn the_batch_may_come_first<C: Cell>() {
     let steps_first = outputs::<C>(node::<C>(x(), &[0], Bench::input));
     let turned = tensor(&[BATCH, STEPS, WIDTH], &transposed(&numbers(), [STEPS, BATCH, WIDTH]));
     let run = node::<C>(turned, &[0], Bench::input).int("layout", 1);
-    let found = run.outputs(steps_first.len()).all();
-    assert_eq!(found[0].dims(), [BATCH, STEPS, 1, HIDDEN]);
+    let actual = run.outputs(steps_first.len()).all();
+    assert_eq!(actual[0].dims(), [BATCH, STEPS, 1, HIDDEN]);
     let expected = transposed(&steps_first[0], [STEPS, BATCH, HIDDEN]);
-    assert_eq!(found[0].values::<f32>(), expected);
-    assert_eq!(found[1].values::<f32>(), steps_first[1]);
+    assert_eq!(actual[0].values::<f32>(), expected);
+    assert_eq!(actual[1].values::<f32>(), steps_first[1]);
 }
 
 fn sequences_end_where_they_say<C: Cell>() {
     let whole = outputs::<C>(node::<C>(x(), &[0], Bench::input));
     let lengths = [4, 0, 2];
     let run = |lengths| node::<C>(x(), &[0], Bench::input).input(tensor(&[BATCH], lengths));
-    let found = outputs::<C>(run(&lengths));
+    let actual = outputs::<C>(run(&lengths));
     for (step, row) in (0..STEPS).flat_map(|step| (0..BATCH).map(move |row| (step, row))) {
         let at = (step * BATCH + row) * HIDDEN;
-        let (found, whole) = (&found[0][at..at + HIDDEN], &whole[0][at..at + HIDDEN]);
+        let (actual, whole) = (&actual[0][at..at + HIDDEN], &whole[0][at..at + HIDDEN]);
         let expected = if step < lengths[row] as usize { whole } else { &[0.0; HIDDEN] };
-        assert_eq!(found, expected, "step {step} of row {row}");
+        assert_eq!(actual, expected, "step {step} of row {row}");
     }
     let last: Vec<f32> = [3, 0, 1]
         .iter()
@@ -150,7 +150,7 @@ fn sequences_end_where_they_say<C: Cell>() {
             if row == 1 { vec![0.0; HIDDEN] } else { whole[0][at..at + HIDDEN].to_vec() }
         })
         .collect();
-    assert_eq!(found[1], last);
+    assert_eq!(actual[1], last);
     assert_eq!(run(&[4, 5, 4]).error(), ExecError::bad_value(5, 1).to_string());
 }
 
@@ -167,9 +167,9 @@ fn states_go_on_where_others_ended<C: Cell>() {
     for state in &first[1..] {
         run = run.input(tensor(&[1, BATCH, HIDDEN], state));
     }
-    let found = outputs::<C>(run);
-    assert_eq!(found[0][..3 * STATE], whole[0][STATE..]);
-    assert_eq!(found[1..], whole[1..]);
+    let actual = outputs::<C>(run);
+    assert_eq!(actual[0][..3 * STATE], whole[0][STATE..]);
+    assert_eq!(actual[1..], whole[1..]);
 }
 
 fn nan_stays_in_its_row_from_its_step_on<C: Cell>() {
@@ -180,7 +180,7 @@ fn nan_stays_in_its_row_from_its_step_on<C: Cell>() {
     let y = outputs::<C>(node::<C>(steps(&with(&numbers(), at, f32::NAN)), &[0], Bench::input));
     for (i, (y, plain)) in y[0].iter().zip(&plain[0]).enumerate() {
         let is_hit = i / STATE >= step && i / HIDDEN % BATCH == row;
-        let found = if is_hit { y.is_nan() } else { y.to_bits() == plain.to_bits() };
-        assert!(found, "{}: {y} at {i}", C::NAME);
+        let actual = if is_hit { y.is_nan() } else { y.to_bits() == plain.to_bits() };
+        assert!(actual, "{}: {y} at {i}", C::NAME);
     }
 }

@@ -187,10 +187,10 @@ impl Fold for LogOfSumOfPowers {
 
     #[inline(always)]
     fn step<S: Simd>(self, s: S, so_far: S::F, x: S::F) -> S::F {
-        let apart = s.neg(s.abs(s.sub(so_far, x)));
+        let difference = s.neg(s.abs(s.sub(so_far, x)));
         // Equal infinities would give NaN.
-        let apart = s.select(s.eq(so_far, x), s.splat(0.0), apart);
-        s.add(s.max(so_far, x), s.log(s.add(s.splat(1.0), s.exp(apart))))
+        let difference = s.select(s.eq(so_far, x), s.splat(0.0), difference);
+        s.add(s.max(so_far, x), s.log(s.add(s.splat(1.0), s.exp(difference))))
     }
 
     #[inline(always)]
@@ -212,8 +212,8 @@ impl Accumulate for LogOfSumOfPowers {
     #[inline]
     fn take<T: Number>(y: T, x: T) -> T {
         let (y, x) = (y.to_f64(), x.to_f64());
-        let apart = if y.total_cmp(&x).is_eq() { 0.0 } else { -(y - x).abs() };
-        T::from_f64(y.max(x) + apart.exp().ln_1p())
+        let difference = if y.total_cmp(&x).is_eq() { 0.0 } else { -(y - x).abs() };
+        T::from_f64(y.max(x) + difference.exp().ln_1p())
     }
 
     #[inline]

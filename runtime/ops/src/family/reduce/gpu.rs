@@ -21,7 +21,7 @@ pub(super) struct ReduceGpu<R>(AxisLayout<R>);
 enum AxisLayout<R> {
     /// All reduced axes are adjacent.
     Lanes(ReducedLanes<R>),
-    Apart(ReducedBoxes<R>),
+    Boxes(ReducedBoxes<R>),
 }
 
 impl<R: Reduce> ReduceGpu<R> {
@@ -34,21 +34,21 @@ impl<R: Reduce> ReduceGpu<R> {
 impl<R: Reduce> GpuKernel for ReduceGpu<R> {
     const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| match &kernel.0 {
         AxisLayout::Lanes(lanes) => lanes.item(item, buffers),
-        AxisLayout::Apart(boxes) => boxes.item(item, buffers),
+        AxisLayout::Boxes(boxes) => boxes.item(item, buffers),
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let (axes, x) = (ReducedAxes::read(cx)?, cx.input(0)?);
         Ok(Self(match axes.plan(x.shape()).axis_split() {
             Some(split) => AxisLayout::Lanes(ReducedLanes::new(cx, split)?),
-            None => AxisLayout::Apart(ReducedBoxes::new(cx, axes, x.shape())?),
+            None => AxisLayout::Boxes(ReducedBoxes::new(cx, axes, x.shape())?),
         }))
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
         info.push_launch(match &self.0 {
             AxisLayout::Lanes(lanes) => lanes.launch()?,
-            AxisLayout::Apart(boxes) => boxes.launch()?,
+            AxisLayout::Boxes(boxes) => boxes.launch()?,
         });
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::family::numerics::{SUBNORMAL, assert_rounded, settled_on_any_threads,
 use crate::family::partition::GRAIN;
 use crate::testing::{Bench, assert_near, assert_near_constant, bench, noise, tensor};
 
-pub(super) fn all<R: Reduce>(name: &str) {
+pub(super) fn run_all<R: Reduce>(name: &str) {
     println!("{name}: a family member");
     every_set_of_axes_is_reduced::<R>();
     large_tensors_are_divided_among_threads::<R>();
@@ -64,10 +64,10 @@ fn every_set_of_axes_is_reduced<R: Reduce>() {
         assert_near(&y.values::<f64>(), &expected, 1e-12);
         assert_near(&run.on(Core::GPU).one().values::<f32>(), &expected, 1e-5);
     }
-    let halves: Vec<F16> = x.iter().map(|&x| F16::from_f32(x)).collect();
-    let y = along(bench(R::NAME).on(Core::GPU).input(tensor(&dims, &halves)), &[1]).one();
+    let half_values: Vec<F16> = x.iter().map(|&x| F16::from_f32(x)).collect();
+    let y = along(bench(R::NAME).on(Core::GPU).input(tensor(&dims, &half_values)), &[1]).one();
     let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
-    let x: Vec<f64> = halves.iter().map(|x| x.to_f32().into()).collect();
+    let x: Vec<f64> = half_values.iter().map(|x| x.to_f32().into()).collect();
     assert_near(&y, &expected::<R>(&dims, &[1], &x), 2e-3);
 }
 
@@ -188,9 +188,9 @@ fn nan_at_any_position_gives_nan<R: Reduce>() {
             let x = with(&x, at, f32::NAN);
             let y = run(&x).one().values::<f32>();
             for (i, (y, plain)) in y.iter().zip(&plain).enumerate() {
-                let found =
+                let actual =
                     if i == retained(at) { y.is_nan() } else { y.to_bits() == plain.to_bits() };
-                assert!(found, "{} with a NaN at {at} of {dims:?}: {y} at {i}", R::NAME);
+                assert!(actual, "{} with a NaN at {at} of {dims:?}: {y} at {i}", R::NAME);
             }
             let y = along(bench(R::NAME).input(tensor(&dims, &doubles(&x))), &[axis]).one();
             let is_nan = |(i, y): (usize, f64)| y.is_nan() == (i == retained(at));

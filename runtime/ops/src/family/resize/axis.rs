@@ -296,8 +296,8 @@ mod tests {
             (Nearest::Floor, [-1.0, 0.0, 1.0, 1.0, 1.0]),
             (Nearest::Ceil, [0.0, 1.0, 1.0, 2.0, 2.0]),
         ] {
-            let found = [-0.5, 0.5, 1.0, 1.5, 1.75].map(|x| nearest.round(x) as f32);
-            assert_near(&found, &expected, 0.0);
+            let actual = [-0.5, 0.5, 1.0, 1.5, 1.75].map(|x| nearest.round(x) as f32);
+            assert_near(&actual, &expected, 0.0);
         }
     }
 
@@ -380,9 +380,9 @@ mod tests {
                 };
                 let expected = places.iter().map(|place| round(place).clamp(0, last) as u32);
                 let filter = Filter::Nearest(nearest);
-                let found = table(Sampling { coordinates, filter, ..PLAIN }, axis).0;
+                let actual = table(Sampling { coordinates, filter, ..PLAIN }, axis).0;
                 assert_eq!(
-                    found,
+                    actual,
                     expected.collect::<Vec<_>>(),
                     "{coordinates:?} {nearest:?} {axis:?}"
                 );
@@ -403,8 +403,8 @@ mod tests {
                     }
                 }
                 let pairs = weights.iter().zip(&expected);
-                pairs.for_each(|(found, expected)| {
-                    assert!((found - expected).abs() < 1e-12, "{axis:?}");
+                pairs.for_each(|(actual, expected)| {
+                    assert!((actual - expected).abs() < 1e-12, "{axis:?}");
                 });
             }
         }

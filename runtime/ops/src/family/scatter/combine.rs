@@ -55,7 +55,7 @@ fn smaller<T: Number>(a: T, b: T) -> T {
     if a < b || is_nan(a) { a } else { b }
 }
 
-#[expect(clippy::eq_op, reason = "only what is no number differs from itself")]
+#[expect(clippy::eq_op, reason = "only NaN differs from itself")]
 fn is_nan<T: Number>(a: T) -> bool {
     a != a
 }

@@ -18,7 +18,7 @@ use crate::family::partition::GRAIN;
 pub(crate) const fn extreme<E: Extreme>() -> Def {
     let def = Def::new::<Described<E>>(Described::<E>::KERNELS);
     #[cfg(test)]
-    let def = def.tested(tests::all::<E>);
+    let def = def.tested(tests::run_all::<E>);
     def
 }
 
@@ -200,7 +200,7 @@ mod tests {
     use crate::testing::{bench, noise, tensor};
 
     /// Runs all tests of a member.
-    pub(super) fn all<E: Extreme>(name: &str) {
+    pub(super) fn run_all<E: Extreme>(name: &str) {
         println!("{name}: a family member");
         positions_are_along_any_axis::<E>();
         the_first_or_the_last_of_equal_ones_is_found::<E>();

@@ -58,10 +58,10 @@ impl Rule {
             let batch = step.min(left.len());
             for entry in least(left, batch) {
                 let candidate = &boxes[*entry as u32 as usize];
-                let apart = |row: &[i64; 3]| {
+                let is_separate = |row: &[i64; 3]| {
                     !overlap_more(&boxes[row[2] as usize], candidate, self.most_overlap)
                 };
-                if found < self.most && y[..found].iter().all(apart) {
+                if found < self.most && y[..found].iter().all(is_separate) {
                     y[found][2] = i64::from(*entry as u32);
                     found += 1;
                 }

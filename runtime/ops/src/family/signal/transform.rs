@@ -73,10 +73,10 @@ impl Plan {
         }
     }
 
-    fn run<T: Lane, const L: usize>(&self, table: &[T], data: &mut [T], beside: &mut [T]) {
+    fn run<T: Lane, const L: usize>(&self, table: &[T], data: &mut [T], scratch: &mut [T]) {
         match self {
-            Self::Complex(fft) => fft.run::<T, L>(table, data, beside),
-            Self::Real(fft) => fft.run::<T, L>(table, data, beside),
+            Self::Complex(fft) => fft.run::<T, L>(table, data, scratch),
+            Self::Real(fft) => fft.run::<T, L>(table, data, scratch),
         }
     }
 }
@@ -181,11 +181,11 @@ impl<T: Lane + Element> Group<'_, T> {
         y: &mut [T],
     ) {
         let Transform { spec, plan, .. } = self.transform;
-        let (data, beside) = memory.split_at_mut(plan.memory_len(L));
+        let (data, scratch) = memory.split_at_mut(plan.memory_len(L));
         for lane in 0..lanes {
             self.load::<L>(lane, start(lane), data);
         }
-        plan.run::<T, L>(self.table, data, &mut beside[..plan.memory_len(L)]);
+        plan.run::<T, L>(self.table, data, &mut scratch[..plan.memory_len(L)]);
         let (len_out, parts) = (spec.len_out(), spec.parts_out());
         let inner = self.line.inner;
         for lane in 0..lanes {

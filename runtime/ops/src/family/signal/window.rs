@@ -24,7 +24,7 @@ pub(crate) trait Window: Send + Sync + 'static {
 pub(crate) const fn window<W: Window>() -> Def {
     let def = Def::new::<Described<W>>(Described::<W>::KERNELS);
     #[cfg(test)]
-    let def = def.tested(tests::all::<W>);
+    let def = def.tested(tests::run_all::<W>);
     def
 }
 
@@ -113,7 +113,7 @@ mod tests {
     }
 
     /// Runs all tests of a member.
-    pub(super) fn all<W: Window>(name: &str) {
+    pub(super) fn run_all<W: Window>(name: &str) {
         println!("{name}: a family member");
         for size in [1, 2, 5, 400] {
             let weights = |period: i64| -> Vec<f64> {
@@ -123,9 +123,10 @@ mod tests {
             let y = bench_with::<W>(size).int("periodic", 0).int("output_datatype", 11).one();
             if size > 2 {
                 assert_near(&y.values::<f64>(), &weights(size - 1), 1e-15);
-                let halves = bench_with::<W>(size).int("output_datatype", 10).one().values::<F16>();
-                let halves: Vec<f32> = halves.into_iter().map(F16::to_f32).collect();
-                assert_near(&halves, &weights(size), 1e-3);
+                let half_values =
+                    bench_with::<W>(size).int("output_datatype", 10).one().values::<F16>();
+                let half_values: Vec<f32> = half_values.into_iter().map(F16::to_f32).collect();
+                assert_near(&half_values, &weights(size), 1e-3);
             }
         }
         let y = bench_with::<W>(1).int("periodic", 0).one().values::<f32>();

@@ -285,10 +285,10 @@ impl Kernel for Product {
     }
 
     fn workspace(&self) -> Workspace {
-        let [arranged, apart, own] = self.lens();
+        let [arranged, products, own] = self.lens();
         let own = self.parts().saturating_mul(own);
         let bytes = self.widened.iter().flatten().map(|widened| widened.scratch_len());
-        let numbers = Workspace::for_elements::<f32>(arranged).and::<f32>(apart).and::<f32>(own);
+        let numbers = Workspace::of::<f32>(arranged).and::<f32>(products).and::<f32>(own);
         bytes.fold(numbers, Workspace::and::<u8>)
     }
 
@@ -296,9 +296,9 @@ impl Kernel for Product {
         let Io { inputs, mut outputs, mut scratch, parallel, packed, .. } = io;
         let Sizes { rows, depth, columns, .. } = self.sizes;
         let (x, y) = (inputs.get::<f32>(A)?, outputs.take::<f32>(0)?);
-        let [arranged, apart, own_len] = self.lens();
+        let [arranged, products, own_len] = self.lens();
         let a = scratch.take::<f32>(arranged)?;
-        let apart = scratch.take::<f32>(apart)?;
+        let products = scratch.take::<f32>(products)?;
         let own = scratch.take::<f32>(self.parts() * own_len)?;
         if rows == 0 {
             return Ok(());
@@ -317,7 +317,7 @@ impl Kernel for Product {
         };
         let bias = if inputs.has(BIAS) { inputs.get::<f32>(BIAS)? } else { &[] };
         // A single row is written in place. Several rows are computed part by part and copied to `y` afterwards.
-        let to = if rows == 1 { &mut *y } else { &mut *apart };
+        let to = if rows == 1 { &mut *y } else { &mut *products };
         parallel.chunks_mut_with(to, rows * self.part, own, own_len, |part, y, own| {
             let first = part * self.part;
             self.columns(&b, first, a, y, own);
@@ -330,13 +330,13 @@ impl Kernel for Product {
         if rows == 1 {
             return Ok(());
         }
-        let (apart, grain) = (&*apart, partition::row_grain(columns));
+        let (products, grain) = (&*products, partition::row_grain(columns));
         parallel.chunks_mut(y, grain, |chunk, y| {
             for (at, y) in y.chunks_exact_mut(columns).enumerate() {
                 let row = chunk * (grain / columns) + at;
                 for (part, y) in y.chunks_mut(self.part).enumerate() {
                     let from = part * self.part * rows + row * y.len();
-                    y.copy_from_slice(&apart[from..][..y.len()]);
+                    y.copy_from_slice(&products[from..][..y.len()]);
                 }
             }
             Ok(())
@@ -349,11 +349,11 @@ impl Product {
     fn lens(&self) -> [usize; 3] {
         let Sizes { rows, columns, .. } = self.sizes;
         let depth = self.sizes.whole_depth();
-        let apart = if rows == 1 { 0 } else { rows.saturating_mul(columns) };
+        let products = if rows == 1 { 0 } else { rows.saturating_mul(columns) };
         let packed = if self.tile == 0 { 0 } else { packed_len(depth, self.tile) };
         [
             rows.saturating_mul(depth),
-            apart,
+            products,
             self.tile.saturating_mul(depth).saturating_add(packed).next_multiple_of(STEP),
         ]
     }

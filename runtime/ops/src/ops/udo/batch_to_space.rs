@@ -109,10 +109,10 @@ mod tests {
         let dims = [2, 3, 7, 60];
         let x: Vec<i32> = (0..dims.iter().product::<usize>() as i32).collect();
         let (block, around) = ([3, 2], [1i64, 1, 3, 1]);
-        let apart = bench("udo:SpaceToBatch").threads(3).input(tensor(&dims, &x));
-        let apart = apart.ints("block", &block).ints("pads", &around).one();
-        assert_eq!(apart.dims(), [12, 3, 3, 32]);
-        let run = bench("udo:BatchToSpace").threads(3).input(apart).ints("block", &block);
+        let batches = bench("udo:SpaceToBatch").threads(3).input(tensor(&dims, &x));
+        let batches = batches.ints("block", &block).ints("pads", &around).one();
+        assert_eq!(batches.dims(), [12, 3, 3, 32]);
+        let run = bench("udo:BatchToSpace").threads(3).input(batches).ints("block", &block);
         let y = run.ints("crops", &around).one();
         assert_eq!((y.dims(), y.values::<i32>()), (dims.to_vec(), x));
     }

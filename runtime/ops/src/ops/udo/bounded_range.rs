@@ -98,11 +98,11 @@ mod tests {
         assert_eq!(bench_with([0f32, 1.0, 0.5]).one().values::<f32>(), [0.0, 0.5]);
         assert_eq!(bench_with([0f64, 1.0, 0.25]).one().values::<f64>(), [0.0, 0.25, 0.5, 0.75]);
         let half = |x: f32| F16::from_f32(x);
-        let halves = bench_with([0.0, 1.0, 0.5].map(half)).one().values::<F16>();
-        assert_eq!(halves, [0.0, 0.5].map(half));
+        let half_values = bench_with([0.0, 1.0, 0.5].map(half)).one().values::<F16>();
+        assert_eq!(half_values, [0.0, 0.5].map(half));
         let half = |x: f32| Bf16::from_f32(x);
-        let halves = bench_with([0.0, 1.0, 0.5].map(half)).one().values::<Bf16>();
-        assert_eq!(halves, [0.0, 0.5].map(half));
+        let half_values = bench_with([0.0, 1.0, 0.5].map(half)).one().values::<Bf16>();
+        assert_eq!(half_values, [0.0, 0.5].map(half));
     }
 
     #[test]

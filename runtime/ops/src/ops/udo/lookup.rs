@@ -76,8 +76,8 @@ mod tests {
         let run = || bench("udo:Lookup").threads(3).ints("table", &entries);
         assert_eq!(run().input(tensor(&[1, LEN], &x)).one().values::<u8>(), expected);
         let signed: Vec<i8> = x.iter().map(|&x| x as i8).collect();
-        let found = run().input(tensor(&[LEN, 1], &signed)).one().values::<i8>();
-        assert_eq!(found, expected.iter().map(|&y| y as i8).collect::<Vec<_>>());
+        let actual = run().input(tensor(&[LEN, 1], &signed)).one().values::<i8>();
+        assert_eq!(actual, expected.iter().map(|&y| y as i8).collect::<Vec<_>>());
         let some = run().input(tensor(&[2], &x[..2]).bounded(&[Dim::UpTo(70)])).one();
         assert_eq!((some.dims(), some.values::<u8>()), (vec![2], expected[..2].to_vec()));
     }

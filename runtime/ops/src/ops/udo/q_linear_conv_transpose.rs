@@ -178,8 +178,8 @@ mod tests {
                 .ints("output_padding", &each(more))
                 .one();
             assert_eq!(y.dims(), [2, outputs, height, width], "{case:?}");
-            let found: Vec<i32> = y.values::<C>().into_iter().map(C::to_i32).collect();
-            assert_eq!(found, expected, "{case:?}");
+            let actual: Vec<i32> = y.values::<C>().into_iter().map(C::to_i32).collect();
+            assert_eq!(actual, expected, "{case:?}");
         }
     }
 

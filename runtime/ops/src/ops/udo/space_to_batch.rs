@@ -40,12 +40,12 @@ impl Movement for SpaceToBatch {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
-        let shape = Shape::new(&apart(cx, &x)?.1)?;
+        let shape = Shape::new(&read_blocks(cx, &x)?.1)?;
         cx.set_output(0, x.with_shape(shape))
     }
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self(apart(cx, &cx.input(0)?)?.0))
+        Ok(Self(read_blocks(cx, &cx.input(0)?)?.0))
     }
 
     fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -77,7 +77,7 @@ impl Movement for SpaceToBatch {
 }
 
 /// Returns the blocks, and the extents of the output.
-fn apart(node: &Node<'_>, x: &TensorDesc) -> Result<(BatchBlocks, [usize; 4]), Error> {
+fn read_blocks(node: &Node<'_>, x: &TensorDesc) -> Result<(BatchBlocks, [usize; 4]), Error> {
     let blocks = BatchBlocks::read(node, "pads", x)?;
     let BatchBlocks { images: [n, c, h, w], block: [high, wide], around } = blocks;
     let [above, below, before, behind] = around;

@@ -40,8 +40,8 @@ impl<const VECTORS: usize> Epilogue<'_, VECTORS> {
         self.rows.start += count;
         let (columns, stride) = (self.columns, self.stride);
         let out = self.out.skip(row * stride);
-        // SAFETY: `sums` has the rows from `top` on, of which `count` are left; `out` is good for them,
-        // `stride` apart.
+        // SAFETY: `sums` has the rows from `top` on, of which `count` are left; `out` is valid for
+        // them, `stride` apart.
         unsafe {
             let sums = self.sums.add((row - self.top) & self.row_mask);
             let sums = std::slice::from_raw_parts_mut(sums, count);
@@ -97,6 +97,7 @@ unsafe fn write<const ROWS: usize, const VECTORS: usize>(
             totals[i][v] = unsafe { _mm512_load_si512(at.cast()) };
         }
     }
-    // SAFETY: `out` is good for `ROWS` rows of the columns, `stride` apart; the columns fit `VECTORS`.
+    // SAFETY: `out` is valid for `ROWS` rows of the columns, `stride` apart; the columns fit
+    // `VECTORS`.
     unsafe { avx512::write(totals, columns, out, stride) }
 }

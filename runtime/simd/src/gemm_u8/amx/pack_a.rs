@@ -78,7 +78,7 @@ impl<'a> PackA<'a> {
             let rows = to.0.iter_mut().zip(from).take(self.height);
             if real == STEP {
                 for (to, from) in rows {
-                    // SAFETY: the tap has so many values from there on.
+                    // SAFETY: the tap has that many values from this position on.
                     unsafe {
                         let values = _mm512_loadu_si512(from.wrapping_add(self.within).cast());
                         _mm512_store_si512(to.as_mut_ptr().cast(), values);

@@ -47,52 +47,52 @@ pub(super) unsafe fn configure() {
 ///
 /// As of [`configure`].
 pub(super) unsafe fn release() {
-    // SAFETY: this changes nothing but the registers.
+    // SAFETY: only registers change.
     unsafe { asm!("tilerelease", options(nostack, nomem)) }
 }
 
-/// Loads initial sums: `VECTORS` cache lines per row, with a row stride of `apart` bytes.
+/// Loads initial sums: `VECTORS` cache lines per row, with a row stride of `stride` bytes.
 ///
 /// # Safety
 ///
 /// As of [`step`], and the lines are readable.
 #[inline(always)]
-pub(super) unsafe fn load<const VECTORS: usize>(from: *const i32, apart: usize) {
-    // SAFETY: the tile registers are configured, and 16 lines of sums are readable at `from`, `apart` bytes apart.
+pub(super) unsafe fn load<const VECTORS: usize>(from: *const i32, stride: usize) {
+    // SAFETY: the tile registers are configured, and 16 lines of sums are readable at `from`, `stride` bytes apart.
     unsafe {
         asm!(
-            "tileloadd tmm0, [{from} + {apart}]",
+            "tileloadd tmm0, [{from} + {stride}]",
             ".if {vectors} > 1",
-            "tileloadd tmm1, [{from} + {apart} + 64]",
+            "tileloadd tmm1, [{from} + {stride} + 64]",
             ".endif",
             ".if {vectors} > 2",
-            "tileloadd tmm2, [{from} + {apart} + 128]",
+            "tileloadd tmm2, [{from} + {stride} + 128]",
             ".endif",
             ".if {vectors} > 3",
-            "tileloadd tmm3, [{from} + {apart} + 192]",
+            "tileloadd tmm3, [{from} + {stride} + 192]",
             ".endif",
             vectors = const VECTORS,
             from = in(reg) from,
-            apart = in(reg) apart,
+            stride = in(reg) stride,
             out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
             options(nostack, readonly),
         );
     }
 }
 
-/// Adds the products of 16 rows of 64 values, with a stride of `apart` bytes, and 16 groups of `VECTORS` cache lines of
+/// Adds the products of 16 rows of 64 values, with a stride of `stride` bytes, and 16 groups of `VECTORS` cache lines of
 /// weights.
 ///
 /// # Safety
 ///
 /// This thread is between [`configure`] and [`release`]; the values and the weights are readable.
 #[inline(always)]
-pub(super) unsafe fn step<const VECTORS: usize>(a: *const u8, apart: usize, b: *const i8) {
-    // SAFETY: the tile registers are configured; 16 lines of values are readable at `a`, `apart` bytes apart, and 16
+pub(super) unsafe fn step<const VECTORS: usize>(a: *const u8, stride: usize, b: *const i8) {
+    // SAFETY: the tile registers are configured; 16 lines of values are readable at `a`, `stride` bytes apart, and 16
     // times `VECTORS` lines of weights at `b`.
     unsafe {
         asm!(
-            "tileloadd tmm4, [{a} + {apart}]",
+            "tileloadd tmm4, [{a} + {stride}]",
             "tileloadd tmm5, [{b} + {line}]",
             "tdpbusd tmm0, tmm4, tmm5",
             ".if {vectors} > 1",
@@ -109,7 +109,7 @@ pub(super) unsafe fn step<const VECTORS: usize>(a: *const u8, apart: usize, b: *
             ".endif",
             vectors = const VECTORS,
             a = in(reg) a,
-            apart = in(reg) apart,
+            stride = in(reg) stride,
             b = in(reg) b,
             line = in(reg) VECTORS * LINE,
             out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
@@ -129,19 +129,19 @@ pub(super) unsafe fn store<const VECTORS: usize>(to: *mut Row) {
     // SAFETY: the tile registers are configured, and 16 rows of sums are writable at `to`.
     unsafe {
         asm!(
-            "tilestored [{to} + {apart}], tmm0",
+            "tilestored [{to} + {stride}], tmm0",
             ".if {vectors} > 1",
-            "tilestored [{to} + {apart} + 64], tmm1",
+            "tilestored [{to} + {stride} + 64], tmm1",
             ".endif",
             ".if {vectors} > 2",
-            "tilestored [{to} + {apart} + 128], tmm2",
+            "tilestored [{to} + {stride} + 128], tmm2",
             ".endif",
             ".if {vectors} > 3",
-            "tilestored [{to} + {apart} + 192], tmm3",
+            "tilestored [{to} + {stride} + 192], tmm3",
             ".endif",
             vectors = const VECTORS,
             to = in(reg) to,
-            apart = in(reg) size_of::<Row>(),
+            stride = in(reg) size_of::<Row>(),
             options(nostack),
         );
     }
@@ -154,7 +154,8 @@ pub(super) unsafe fn store<const VECTORS: usize>(to: *mut Row) {
 ///
 /// As of [`configure`].
 pub(in crate::gemm_u8) unsafe fn peak(steps: usize) -> f64 {
-    // SAFETY: the registers are configured, and released behind what uses them; no memory is touched.
+    // SAFETY: the registers are configured, and are released after their last use; no memory is
+    // accessed.
     unsafe {
         configure();
         for _ in 0..steps {

@@ -63,7 +63,7 @@ impl Lines {
         self.matrix(inputs.get::<T>(port)?, at)
     }
 
-    /// Returns the elements of matrix `at` out of those of all matrices.
+    /// Returns the elements of matrix `at`; `all` holds every matrix.
     pub(super) fn matrix<'a, T>(&self, all: &'a [T], at: usize) -> Result<&'a [T], ExecError> {
         let first = if self.is_batched { at * self.count } else { 0 };
         let bad = || ExecError::new(udo_api::Status::BAD_CALL);

@@ -198,7 +198,7 @@ fn left_sides_are_quantized_by_their_range() {
     let [rows, depth, cols] = [6, 30, 9];
     let a: Vec<f32> = (0..rows * depth).map(|i| (i * 37 % 256) as f32 * 0.5 - 20.0).collect();
     let b = values::<i8>(depth * cols, 11);
-    // The range is 127.5, so that steps are halves.
+    // The range is 127.5, so that each step is 0.5.
     let exact: Vec<f64> = (0..rows * cols)
         .map(|i| {
             let (m, n) = (i / cols, i % cols);
