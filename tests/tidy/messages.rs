@@ -45,9 +45,9 @@ fn templates(files: impl Iterator<Item = &'static File>) -> String {
         if is_test || !is_source || messages.is_empty() {
             continue;
         }
-        text.push_str(&format!("\n{}\n", file.path));
-        for message in messages {
-            text.push_str(&format!("    {message}\n"));
+        text.extend(["\n", &file.path, "\n"]);
+        for message in &messages {
+            text.extend(["    ", message, "\n"]);
         }
     }
     text
@@ -103,10 +103,11 @@ fn changes(old: &str, new: &str) -> String {
     for line in old.lines() {
         *counts.entry(line).or_default() -= 1;
     }
-    let changed = counts.iter().filter(|(_, count)| **count != 0);
-    changed
-        .map(|(line, count)| format!("{} {}\n", if *count > 0 { '+' } else { '-' }, line.trim()))
-        .collect()
+    let mut text = String::new();
+    for (line, count) in counts.iter().filter(|(_, count)| **count != 0) {
+        text.extend([if *count > 0 { "+ " } else { "- " }, line.trim(), "\n"]);
+    }
+    text
 }
 
 #[test]

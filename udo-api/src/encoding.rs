@@ -62,7 +62,6 @@ impl PartialEq for AxisEncoding {
 impl AxisEncoding {
     /// The former name of [`AxisEncoding::intern`].
     #[doc(hidden)]
-    #[expect(clippy::missing_errors_doc, reason = "those of the new name")]
     pub fn of(axis: usize, scales: &[f32], zero_points: &[i32]) -> Result<&'static Self, Error> {
         Self::intern(axis, scales, zero_points)
     }

@@ -210,7 +210,6 @@ impl<'a> Node<'a> {
 
     /// The former name of [`strings`](Self::strings).
     #[doc(hidden)]
-    #[expect(clippy::missing_errors_doc, reason = "those of the new name")]
     pub fn texts(&self, name: &str) -> Result<Vec<&'a str>, Error> {
         self.strings(name)
     }

@@ -50,7 +50,6 @@ impl<T> Default for Quant<'_, T> {
 impl<'a, T: Element> Quant<'a, T> {
     /// The former name of [`Quant::get`].
     #[doc(hidden)]
-    #[expect(clippy::missing_errors_doc, reason = "those of the new name")]
     pub fn of(inputs: Inputs<'a>, port: usize) -> Result<Self, ExecError> {
         Self::get(inputs, port)
     }

@@ -128,7 +128,6 @@ impl Bench {
     /// The former name of [`Bench::for_op`].
     #[doc(hidden)]
     #[track_caller]
-    #[expect(clippy::missing_panics_doc, reason = "those of the new name")]
     pub fn of(package: &PackageV1, op: &str) -> Self {
         Self::for_op(package, op)
     }

@@ -12,7 +12,7 @@ use udo_graph::memory::Buffer;
 
 /// Who keeps host and device in step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Coherence {
+enum MaintainedBy {
     /// The mapping: it invalidates when it begins, and flushes when it ends.
     Mapping,
     /// The program, call by call.
@@ -29,7 +29,7 @@ struct Mapping {
     len: usize,
     /// What the host sees of the lease's bytes, where that is not the memory itself.
     copy: Option<Buffer>,
-    cache_maintenance: Coherence,
+    cache_maintenance: MaintainedBy,
 }
 
 /// Mapped memory, to be read. It holds a lease as a run does that reads the memory.
@@ -77,7 +77,7 @@ impl MemoryView {
     /// # Errors
     /// The range goes beyond the view, the device's memory cannot be mapped, or somebody writes the bytes.
     pub fn map(&self, range: Range<u64>) -> Result<ReadMap> {
-        self.mapping(range, Access::Read, Coherence::Mapping).map(ReadMap)
+        self.mapping(range, Access::Read, MaintainedBy::Mapping).map(ReadMap)
     }
 
     /// Maps bytes to be read and written. What was written is on the device once the mapping is dropped.
@@ -85,7 +85,7 @@ impl MemoryView {
     /// # Errors
     /// As for [`MemoryView::map`], or somebody reads the bytes.
     pub fn map_mut(&self, range: Range<u64>) -> Result<WriteMap> {
-        self.mapping(range, Access::Write, Coherence::Mapping).map(WriteMap)
+        self.mapping(range, Access::Write, MaintainedBy::Mapping).map(WriteMap)
     }
 
     /// Maps bytes to be read, as the host saw them last.
@@ -93,7 +93,7 @@ impl MemoryView {
     /// # Errors
     /// As for [`MemoryView::map`].
     pub fn map_unsynced(&self, range: Range<u64>) -> Result<ReadMap> {
-        self.mapping(range, Access::Read, Coherence::Program).map(ReadMap)
+        self.mapping(range, Access::Read, MaintainedBy::Program).map(ReadMap)
     }
 
     /// Maps bytes to be read and written. The device sees what is flushed.
@@ -101,7 +101,7 @@ impl MemoryView {
     /// # Errors
     /// As for [`MemoryView::map_mut`].
     pub fn map_mut_unsynced(&self, range: Range<u64>) -> Result<WriteMap> {
-        self.mapping(range, Access::Write, Coherence::Program).map(WriteMap)
+        self.mapping(range, Access::Write, MaintainedBy::Program).map(WriteMap)
     }
 
     /// Has the device see what the host wrote to these bytes through mappings that have ended; in whole lines.
@@ -133,7 +133,7 @@ impl MemoryView {
         &self,
         range: Range<u64>,
         access: Access,
-        cache_maintenance: Coherence,
+        cache_maintenance: MaintainedBy,
     ) -> Result<Mapping> {
         let view = self.view(range)?;
         if !self.device().capabilities().can_map {
@@ -151,7 +151,7 @@ impl MemoryView {
         let mut copy = None;
         if let Some(cache) = self.cache() {
             let mut seen = Buffer::zeroed(lease.view().len_here())?;
-            if cache_maintenance == Coherence::Mapping {
+            if cache_maintenance == MaintainedBy::Mapping {
                 cache.invalidate(&lease, leased)?;
             }
             cache.evict(&mut lease)?;
@@ -315,8 +315,8 @@ impl Drop for WriteMap {
         let cache_maintenance = self.0.cache_maintenance;
         // The lease is a writer's and has the lines, so nothing of this is refused.
         let _never = self.0.with_cache(|cache, lease| match cache_maintenance {
-            Coherence::Mapping => cache.flush(lease, lease.view().range()),
-            Coherence::Program => cache.evict(lease),
+            MaintainedBy::Mapping => cache.flush(lease, lease.view().range()),
+            MaintainedBy::Program => cache.evict(lease),
         });
     }
 }

@@ -82,7 +82,9 @@ impl Kernel for Groups {
     }
 
     fn workspace(&self) -> Workspace {
-        Workspace::for_elements::<u32>(self.capacity).and::<u32>(self.capacity).and::<u32>(self.capacity)
+        Workspace::for_elements::<u32>(self.capacity)
+            .and::<u32>(self.capacity)
+            .and::<u32>(self.capacity)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {

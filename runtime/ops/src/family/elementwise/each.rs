@@ -81,7 +81,7 @@ fn each_row<T: Element>(
     let (x, mut y) = (io.inputs.rows::<T>(0)?, io.outputs.take_rows::<T>(0)?);
     io.parallel.rows_mut(&mut y, |row, y| {
         let x = x.get(row).filter(|x| x.len() == y.len());
-        out_of_place(x.ok_or(ExecError::of(Status::BAD_CALL))?, y);
+        out_of_place(x.ok_or(ExecError::new(Status::BAD_CALL))?, y);
         Ok(())
     })
 }
@@ -100,7 +100,7 @@ pub(crate) fn each_quantized(
         DType::I8 => strips_quantized::<i8>(io, encoding, out_of_place),
         DType::U16 => strips_quantized::<u16>(io, encoding, out_of_place),
         DType::I16 => strips_quantized::<i16>(io, encoding, out_of_place),
-        _ => Err(ExecError::of(Status::WRONG_TYPE)),
+        _ => Err(ExecError::new(Status::WRONG_TYPE)),
     }
 }
 

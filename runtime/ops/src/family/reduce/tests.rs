@@ -162,7 +162,7 @@ fn axes_come_in_any_form<R: Reduce>() {
     let run = || bench(R::NAME).input(tensor(&[2, 3], &x));
     let expected_for = |axes: &[usize]| expected::<R>(&[2, 3], axes, &doubles(&x));
     let near = |run: Bench, axes: &[usize]| {
-        assert_near(&run.one().values::<f32>(), &expected_for(axes), 1e-5)
+        assert_near(&run.one().values::<f32>(), &expected_for(axes), 1e-5);
     };
     near(run(), &[0, 1]);
     near(along(run(), &[]), &[0, 1]);

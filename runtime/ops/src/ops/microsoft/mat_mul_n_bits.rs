@@ -288,7 +288,7 @@ impl Kernel for Product {
         let [arranged, products, own] = self.lens();
         let own = self.parts().saturating_mul(own);
         let bytes = self.widened.iter().flatten().map(|widened| widened.scratch_len());
-        let numbers = Workspace::of::<f32>(arranged).and::<f32>(products).and::<f32>(own);
+        let numbers = Workspace::for_elements::<f32>(arranged).and::<f32>(products).and::<f32>(own);
         bytes.fold(numbers, Workspace::and::<u8>)
     }
 
