@@ -288,7 +288,7 @@ impl Coded for QuantError {
 /// let (graph, bind) = (Graph::parse(text)?, BindOptions::default());
 /// let quantizer = Quantizer::new(graph, &runtime, &bind, Settings::default())?;
 /// let mut calibration = quantizer.calibration(&runtime, &CompileOptions::default())?;
-/// let x = Tensor::of(Shape::new(&[1, 4])?, &[-1.0f32, 0.0, 0.5, 1.0])?;
+/// let x = Tensor::from_slice(Shape::new(&[1, 4])?, &[-1.0f32, 0.0, 0.5, 1.0])?;
 /// calibration.add(&[("x".to_owned(), x)])?;
 /// let quantized = quantizer.finish(&calibration)?;
 /// assert!(quantized.graph.nodes.iter().any(|node| node.op == "QuantizeLinear"));

@@ -38,7 +38,7 @@ impl Place {
         }
         writeln!(text, "  output v{PRODUCTS}").unwrap();
         let x: Vec<f32> = (0u8..8).map(f32::from).collect();
-        let x = Tensor::of(Shape::new(&[1, 8]).unwrap(), &x).unwrap();
+        let x = Tensor::from_slice(Shape::new(&[1, 8]).unwrap(), &x).unwrap();
         fs::write(place.path("x.npy"), npy::write(&x).unwrap()).unwrap();
         fs::write(place.path("m.graph"), text).unwrap();
         fs::create_dir(place.cache()).unwrap();

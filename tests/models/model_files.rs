@@ -55,7 +55,7 @@ const CONFIG: &str = r#"{"UdoPackage_0": {"UDO_PACKAGE_NAME": "P", "Operators": 
 fn write_npy(dir: &TempDir, name: &str, dims: &[usize]) {
     let shape = Shape::new(dims).unwrap();
     let elements: Vec<f32> = (0u16..).take(shape.len()).map(|n| f32::from(n) - 2.0).collect();
-    let tensor = Tensor::of(shape, &elements).unwrap();
+    let tensor = Tensor::from_slice(shape, &elements).unwrap();
     fs::write(dir.path().join(name), npy::write(&tensor).unwrap()).unwrap();
 }
 
@@ -553,7 +553,7 @@ fn images_of_other_formats_become_the_colours_that_a_model_takes() {
                 0.5 * colors[at] + 0.25 * colors[pixels + at] + 0.125 * colors[2 * pixels + at]
             })
             .collect();
-        let tensor = Tensor::of(Shape::new(&dims).unwrap(), &given).unwrap();
+        let tensor = Tensor::from_slice(Shape::new(&dims).unwrap(), &given).unwrap();
         fs::create_dir_all(dir.path().join("sets")).unwrap();
         fs::write(dir.path().join("sets/x.npy"), npy::write(&tensor).unwrap()).unwrap();
         let convert = format!("x={format}");

@@ -31,7 +31,7 @@ fn write_pb(path: &Path, dims: &[u64], factor: f32) {
 
 fn write_npy(path: &Path, dims: &[u64]) {
     let extents: Vec<usize> = dims.iter().map(|&dim| usize::try_from(dim).unwrap()).collect();
-    let tensor = Tensor::of(Shape::new(&extents).unwrap(), &elements(dims)).unwrap();
+    let tensor = Tensor::from_slice(Shape::new(&extents).unwrap(), &elements(dims)).unwrap();
     fs::write(path, npy::write(&tensor).unwrap()).unwrap();
 }
 
@@ -181,7 +181,7 @@ fn recorded_sets_may_be_files_of_numpy() {
     let (code, out, _) = udo(&dir, &["verify", "m.txt", "--data", "test_data_set_1"]);
     assert_eq!((code, out.contains("y: differs")), (Some(1), true), "{out}");
     let y = [0.0f32, 0.0, 2.0, 3.0, 8.0, 10.0];
-    let tensor = Tensor::of(Shape::new(&[3, 2]).unwrap(), &y).unwrap();
+    let tensor = Tensor::from_slice(Shape::new(&[3, 2]).unwrap(), &y).unwrap();
     fs::write(set.join("output_0.npy"), npy::write(&tensor).unwrap()).unwrap();
     verify(Some(0));
     let (code, _, errors) =

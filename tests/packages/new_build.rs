@@ -778,7 +778,7 @@ fn libraries_that_are_older_than_their_sources_are_said_to_be() {
     fs::write(desk.path("m.graph"), model).unwrap();
     fs::write(desk.path("x.raw"), [0, 0, 128, 63]).unwrap();
     for (name, bits) in [("input_0", 1f32), ("output_0", 2.0)] {
-        let tensor = Tensor::of(Shape::new(&[1]).unwrap(), &[bits]).unwrap();
+        let tensor = Tensor::from_slice(Shape::new(&[1]).unwrap(), &[bits]).unwrap();
         fs::write(desk.path(&format!("{name}.npy")), npy::write(&tensor).unwrap()).unwrap();
     }
     let commands: [&[&str]; 4] = [

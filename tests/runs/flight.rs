@@ -27,7 +27,7 @@ fn folder() -> TempDir {
     for run in 0..RUNS {
         let rows = 1 + run % 3;
         let elements: Vec<f32> = (0u8..).skip(run).take(4 * rows).map(f32::from).collect();
-        let tensor = Tensor::of(Shape::new(&[rows, 4]).unwrap(), &elements).unwrap();
+        let tensor = Tensor::from_slice(Shape::new(&[rows, 4]).unwrap(), &elements).unwrap();
         fs::write(dir.path().join(format!("x{run}.npy")), npy::write(&tensor).unwrap()).unwrap();
         writeln!(list, "x:=x{run}.npy").unwrap();
     }
@@ -73,7 +73,7 @@ fn runs_in_flight_give_what_runs_in_turn_do_in_the_order_of_the_list() {
 fn a_run_in_flight_that_fails_says_its_line() {
     let dir = folder();
     let list = fs::read_to_string(dir.path().join("list.txt")).unwrap();
-    let wrong = Tensor::of(Shape::new(&[4]).unwrap(), &[1.0f32; 4]).unwrap();
+    let wrong = Tensor::from_slice(Shape::new(&[4]).unwrap(), &[1.0f32; 4]).unwrap();
     fs::write(dir.path().join("wrong.npy"), npy::write(&wrong).unwrap()).unwrap();
     fs::write(dir.path().join("list.txt"), list.replace("x:=x4.npy", "x:=wrong.npy")).unwrap();
     let (code, said, error) =
@@ -189,7 +189,7 @@ fn b17_memory_that_is_not_coherent_changes_no_number() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("q.graph"), text).unwrap();
     let elements: Vec<f32> = (0u8..8).map(|n| f32::from(n) - 3.0).collect();
-    let tensor = Tensor::of(Shape::new(&[1, 8]).unwrap(), &elements).unwrap();
+    let tensor = Tensor::from_slice(Shape::new(&[1, 8]).unwrap(), &elements).unwrap();
     fs::write(dir.path().join("x.npy"), npy::write(&tensor).unwrap()).unwrap();
     let run = |memory: &str| {
         let of = ["run", "q.graph", "--cores", "dsp,cpu", "--memory", memory];

@@ -114,7 +114,7 @@ fn parts_may_be_larger_or_say_their_shape() {
         [-0.0, -1.0, -2.0, -3.0, -4.0, -5.0]
     );
     for (shape, count) in [(&[3][..], 3), (&[1, 3], 3), (&[4, 3], 12)] {
-        let tensor = Tensor::of(Shape::new(shape).unwrap(), &vec![2.0f32; count]).unwrap();
+        let tensor = Tensor::from_slice(Shape::new(shape).unwrap(), &vec![2.0f32; count]).unwrap();
         fs::write(dir.path().join("x.npy"), npy::write(&tensor).unwrap()).unwrap();
         list(&dir, &["x.npy"]);
         let (code, _, error) = udo(&dir, &RAW);
@@ -131,8 +131,8 @@ fn an_element_fills_a_batch_of_one_and_no_other_type_does() {
     let of = |dims: &[usize], dtype: &str| {
         let shape = Shape::new(dims).unwrap();
         let tensor = match dtype {
-            "f32" => Tensor::of(shape, &[1.0f32, 2.0, 3.0]).unwrap(),
-            _ => Tensor::of(shape, &[1.0f64, 2.0, 3.0]).unwrap(),
+            "f32" => Tensor::from_slice(shape, &[1.0f32, 2.0, 3.0]).unwrap(),
+            _ => Tensor::from_slice(shape, &[1.0f64, 2.0, 3.0]).unwrap(),
         };
         fs::write(dir.path().join("x.npy"), npy::write(&tensor).unwrap()).unwrap();
     };
@@ -192,7 +192,8 @@ fn a_heading_is_of_all_stages_of_a_network() {
     let (code, _, error) = udo(&dir, &stages);
     assert_eq!(code, Some(0), "{error}");
     for rows in [1, 2] {
-        let tensor = Tensor::of(Shape::new(&[rows, 3]).unwrap(), &vec![1.0f32; 3 * rows]).unwrap();
+        let tensor =
+            Tensor::from_slice(Shape::new(&[rows, 3]).unwrap(), &vec![1.0f32; 3 * rows]).unwrap();
         fs::write(dir.path().join(format!("x{rows}.npy")), npy::write(&tensor).unwrap()).unwrap();
     }
     list(&dir, &["#cut", "x2.npy", "x1.npy", "x2.npy"]);

@@ -24,7 +24,7 @@ const LINES: usize = 50;
 
 fn write_npy(path: &Path, rows: usize) {
     let elements: Vec<f32> = (0u8..=255).cycle().take(rows * 64).map(f32::from).collect();
-    let tensor = Tensor::of(Shape::new(&[rows, 64]).unwrap(), &elements).unwrap();
+    let tensor = Tensor::from_slice(Shape::new(&[rows, 64]).unwrap(), &elements).unwrap();
     fs::write(path, npy::write(&tensor).unwrap()).unwrap();
 }
 

@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_line_gets_its_part_of_an_output() {
         let tensor =
-            Tensor::of(Shape::new(&[4, 2]).unwrap(), &[1i32, 2, 3, 4, 5, 6, 7, 8]).unwrap();
+            Tensor::from_slice(Shape::new(&[4, 2]).unwrap(), &[1i32, 2, 3, 4, 5, 6, 7, 8]).unwrap();
         let part = cut("y", &tensor, 1, 2).unwrap();
         assert_eq!((part.dims(), part.get::<i32>()), (&[2, 2][..], Some(&[5, 6, 7, 8][..])));
         let failure = cut("y", &tensor, 0, 3).unwrap_err().to_string();

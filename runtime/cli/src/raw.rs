@@ -135,7 +135,7 @@ mod tests {
         let numbers = floats(&[0.0, 0.5, 0.75, 1.25, -99.0, 500.0]);
         let codes = unpack(&numbers, DType::U8, encoding).unwrap();
         assert_eq!(codes, [10, 11, 12, 12, 0, 255]);
-        let tensor = Tensor::of(Shape::new(&[6]).unwrap(), &codes).unwrap();
+        let tensor = Tensor::from_slice(Shape::new(&[6]).unwrap(), &codes).unwrap();
         let back = pack(&tensor, encoding, Packing::Float32).unwrap();
         assert_eq!(back, floats(&[0.0, 0.5, 1.0, 1.0, -5.0, 122.5]));
         assert_eq!(pack(&tensor, encoding, Packing::Native).unwrap(), codes);

@@ -310,7 +310,7 @@ impl Conversion<'_> {
         dims: &[usize],
         values: &[T],
     ) -> ValueId {
-        let tensor = Shape::new(dims).ok().and_then(|shape| Tensor::of(shape, values).ok());
+        let tensor = Shape::new(dims).ok().and_then(|shape| Tensor::from_slice(shape, values).ok());
         let name = self.name_of(name);
         match tensor {
             Some(tensor) => self.graph.add_constant(&name, tensor),

@@ -132,7 +132,7 @@ impl Tensor {
     ///
     /// # Errors
     /// Not as many elements as the shape asks for, or no memory for them.
-    pub fn of<T: Element>(shape: Shape, elements: &[T]) -> Result<Self, TensorError> {
+    pub fn from_slice<T: Element>(shape: Shape, elements: &[T]) -> Result<Self, TensorError> {
         Self::from_bytes(T::DTYPE, shape, bytes_of(elements))
     }
 
@@ -329,7 +329,7 @@ mod tests {
         let shape = Shape::new(&[2, 3]).unwrap();
         let error = Tensor::from_bytes(DType::F32, shape, &[0; 20]).unwrap_err();
         assert_eq!(error.to_string(), "20 bytes, expected 24 for f32[2,3]");
-        let tensor = Tensor::of::<i64>(shape, &[1, 2, 3, 4, 5, 6]).unwrap();
+        let tensor = Tensor::from_slice::<i64>(shape, &[1, 2, 3, 4, 5, 6]).unwrap();
         assert_eq!(tensor.get::<i64>(), Some(&[1, 2, 3, 4, 5, 6][..]));
         assert_eq!(tensor.get::<f64>(), None, "no reading as another type");
         assert!(tensor.reshaped(Shape::new(&[7]).unwrap()).is_err());

@@ -340,7 +340,8 @@ mod tests {
 
     #[test]
     fn a_file_is_laid_out_as_numpy_lays_it_out() {
-        let tensor = Tensor::of(Shape::new(&[2, 3]).unwrap(), &[1i16, 2, 3, 4, 5, 6]).unwrap();
+        let tensor =
+            Tensor::from_slice(Shape::new(&[2, 3]).unwrap(), &[1i16, 2, 3, 4, 5, 6]).unwrap();
         let mut expected = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
         expected.extend(b"{'descr': '<i2', 'fortran_order': False, 'shape': (2, 3), }");
         expected.resize(127, b' ');
@@ -352,18 +353,18 @@ mod tests {
     fn what_is_written_reads_back() {
         let line = Shape::new(&[2]).unwrap();
         let tensors = [
-            Tensor::of(line, &[F16::from_f32(0.5), F16::from_f32(-2.0)]).unwrap(),
-            Tensor::of(line, &[0.5f32, f32::NAN]).unwrap(),
-            Tensor::of(line, &[0.5f64, -0.0]).unwrap(),
-            Tensor::of(line, &[-1i8, 1]).unwrap(),
-            Tensor::of(line, &[-1i32, 1]).unwrap(),
-            Tensor::of(line, &[-1i64, 1]).unwrap(),
-            Tensor::of(line, &[1u8, 2]).unwrap(),
-            Tensor::of(line, &[1u16, 2]).unwrap(),
-            Tensor::of(line, &[1u32, 2]).unwrap(),
-            Tensor::of(line, &[1u64, 2]).unwrap(),
-            Tensor::of(line, &[Bool::from(true), Bool::from(false)]).unwrap(),
-            Tensor::of(Shape::SCALAR, &[7i64]).unwrap(),
+            Tensor::from_slice(line, &[F16::from_f32(0.5), F16::from_f32(-2.0)]).unwrap(),
+            Tensor::from_slice(line, &[0.5f32, f32::NAN]).unwrap(),
+            Tensor::from_slice(line, &[0.5f64, -0.0]).unwrap(),
+            Tensor::from_slice(line, &[-1i8, 1]).unwrap(),
+            Tensor::from_slice(line, &[-1i32, 1]).unwrap(),
+            Tensor::from_slice(line, &[-1i64, 1]).unwrap(),
+            Tensor::from_slice(line, &[1u8, 2]).unwrap(),
+            Tensor::from_slice(line, &[1u16, 2]).unwrap(),
+            Tensor::from_slice(line, &[1u32, 2]).unwrap(),
+            Tensor::from_slice(line, &[1u64, 2]).unwrap(),
+            Tensor::from_slice(line, &[Bool::from(true), Bool::from(false)]).unwrap(),
+            Tensor::from_slice(Shape::SCALAR, &[7i64]).unwrap(),
             Tensor::zeros(DType::F32, Shape::new(&[3, 0, 2]).unwrap()).unwrap(),
             Tensor::zeros(DType::U8, Shape::new(&[1; 8]).unwrap()).unwrap(),
         ];
@@ -461,14 +462,15 @@ mod tests {
         for (found, expected) in cases {
             assert_eq!(found, expected);
         }
-        let tensor = Tensor::of(Shape::SCALAR, &[Bf16::from_f32(1.0)]).unwrap();
+        let tensor = Tensor::from_slice(Shape::SCALAR, &[Bf16::from_f32(1.0)]).unwrap();
         let expected = "a tensor of type bf16, expected a type that NumPy has";
         assert_eq!(write(&tensor).unwrap_err().to_string(), expected);
     }
 
     #[test]
     fn broken_files_are_refused_and_never_panic() {
-        let tensor = Tensor::of(Shape::new(&[2, 3]).unwrap(), &[1i16, 2, 3, 4, 5, 6]).unwrap();
+        let tensor =
+            Tensor::from_slice(Shape::new(&[2, 3]).unwrap(), &[1i16, 2, 3, 4, 5, 6]).unwrap();
         let good = write(&tensor).unwrap();
         for end in 0..good.len() {
             assert!(read(&good[..end]).is_err(), "cut at {end}");

@@ -137,7 +137,7 @@ impl Rewrite {
     }
 
     fn scalar(&mut self, name: &str, number: f32) -> Result<ValueId, QuantError> {
-        let tensor = Tensor::of(Shape::SCALAR, &[number])?;
+        let tensor = Tensor::from_slice(Shape::SCALAR, &[number])?;
         Ok(self.constant(name, tensor))
     }
 
@@ -337,7 +337,7 @@ impl Rewrite {
         let all = scales.iter().zip(&zeros);
         let all: Vec<Encoding> =
             all.map(|(&scale, &zero_point)| Encoding { scale, zero_point }).collect();
-        let tensor = Tensor::of(tensor.desc().full_shape(), &numbers(tensor, &all, axis))?;
+        let tensor = Tensor::from_slice(tensor.desc().full_shape(), &numbers(tensor, &all, axis))?;
         let real = self.constant(&format!("{}_numbers", self.name(id)), tensor);
         self.constants.insert((id, scale), real);
         Ok(Some(real))
@@ -382,7 +382,7 @@ impl Rewrite {
         #[expect(clippy::cast_possible_truncation, reason = "a bias is rounded once")]
         let all = sums.iter().enumerate().map(|(at, &sum)| (f64::from(sum) * step(at)) as f32);
         let all: Vec<f32> = all.collect();
-        let tensor = Tensor::of(tensor.desc().full_shape(), &all)?;
+        let tensor = Tensor::from_slice(tensor.desc().full_shape(), &all)?;
         Ok(Some(self.constant(&format!("{}_numbers", self.name(id)), tensor)))
     }
 

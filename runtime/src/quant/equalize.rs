@@ -176,7 +176,7 @@ fn store(graph: &mut Graph, layer: &Layer) -> Result<(), QuantError> {
         let (Some((numbers, dims)), Some(old)) = (made, node.input(port)) else { continue };
         let Ok(shape) = Shape::new(&dims) else { continue };
         let name = graph.value(old)?.name.clone();
-        inputs[port] = Some(graph.add_constant(&name, Tensor::of(shape, numbers)?));
+        inputs[port] = Some(graph.add_constant(&name, Tensor::from_slice(shape, numbers)?));
     }
     if let Some(node) = graph.nodes.get_mut(layer.node.index()) {
         node.inputs = inputs;

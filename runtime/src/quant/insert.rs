@@ -221,7 +221,7 @@ impl Insertion<'_> {
         let scales: Vec<f32> = encodings.iter().map(|encoding| encoding.scale).collect();
         let zeros = encodings.iter().map(|encoding| encoding.zero_point);
         let zeros = weights::of_ints(levels.dtype, shape, zeros)?;
-        let scale = self.constant(&format!("{name}_scale"), Tensor::of(shape, &scales)?);
+        let scale = self.constant(&format!("{name}_scale"), Tensor::from_slice(shape, &scales)?);
         Ok([scale, self.constant(&format!("{name}_zero_point"), zeros)])
     }
 
@@ -320,7 +320,7 @@ impl Insertion<'_> {
     fn bias(&self, id: NodeId, node: &Node, port: usize) -> Option<Tensor> {
         let corrected = self.of_constants.biases.get(&id);
         if let Some(bias) = corrected {
-            return Tensor::of(Shape::new(&[bias.len()]).ok()?, bias).ok();
+            return Tensor::from_slice(Shape::new(&[bias.len()]).ok()?, bias).ok();
         }
         let tensor = self.sites.known.get(&node.input(port)?)?;
         (tensor.dtype() == DType::F32 && tensor.dims().len() == 1).then(|| tensor.clone())
@@ -384,7 +384,7 @@ fn cut_to(tensor: &Tensor, range: Range) -> Result<Tensor, TensorError> {
     let [min, max] = [range.min, range.max].map(to_single);
     let numbers = tensor.get::<f32>().unwrap_or_default().iter();
     let numbers: Vec<f32> = numbers.map(|number| number.max(min).min(max)).collect();
-    Tensor::of(tensor.desc().full_shape(), &numbers)
+    Tensor::from_slice(tensor.desc().full_shape(), &numbers)
 }
 
 /// Refuses a constant with NaN elements, or with infinite elements that are not only masks.

@@ -169,11 +169,11 @@ pub(super) fn of_ints(
         reason = "they are in range"
     )]
     match dtype {
-        DType::U8 => Tensor::of(shape, &ints.map(|int| int as u8).collect::<Vec<_>>()),
-        DType::I8 => Tensor::of(shape, &ints.map(|int| int as i8).collect::<Vec<_>>()),
-        DType::U16 => Tensor::of(shape, &ints.map(|int| int as u16).collect::<Vec<_>>()),
-        DType::I16 => Tensor::of(shape, &ints.map(|int| int as i16).collect::<Vec<_>>()),
-        _ => Tensor::of(shape, &ints.collect::<Vec<i32>>()),
+        DType::U8 => Tensor::from_slice(shape, &ints.map(|int| int as u8).collect::<Vec<_>>()),
+        DType::I8 => Tensor::from_slice(shape, &ints.map(|int| int as i8).collect::<Vec<_>>()),
+        DType::U16 => Tensor::from_slice(shape, &ints.map(|int| int as u16).collect::<Vec<_>>()),
+        DType::I16 => Tensor::from_slice(shape, &ints.map(|int| int as i16).collect::<Vec<_>>()),
+        _ => Tensor::from_slice(shape, &ints.collect::<Vec<i32>>()),
     }
 }
 
@@ -220,7 +220,7 @@ mod tests {
     use crate::quant::range::LEAST_WIDTH;
 
     fn tensor(dims: &[usize], numbers: &[f32]) -> Tensor {
-        Tensor::of(Shape::new(dims).unwrap(), numbers).unwrap()
+        Tensor::from_slice(Shape::new(dims).unwrap(), numbers).unwrap()
     }
 
     #[test]

@@ -29,7 +29,7 @@ fn wide(tensor: &Tensor) -> Result<Option<Tensor>, TensorError> {
         (None, Some(halves)) => halves.iter().map(|half| half.to_f32()).collect(),
         (None, None) => return Ok(None),
     };
-    Tensor::of(tensor.desc().full_shape(), &numbers).map(Some)
+    Tensor::from_slice(tensor.desc().full_shape(), &numbers).map(Some)
 }
 
 /// Converts all half-precision values to f32, except inputs, outputs and the contents of subgraphs.

@@ -18,7 +18,7 @@ fn refusal(text: &str) -> String {
 }
 
 fn tensor<T: udo_api::Element>(dims: &[usize], elements: &[T]) -> Tensor {
-    Tensor::of(Shape::new(dims).unwrap(), elements).unwrap()
+    Tensor::from_slice(Shape::new(dims).unwrap(), elements).unwrap()
 }
 
 fn run(session: &mut Session, inputs: &[(&str, Tensor)]) {

@@ -33,7 +33,7 @@ fn model(text: &str, options: &CompileOptions) -> Model {
 fn tensor(dims: &[usize], first: f32) -> Tensor {
     let count: usize = dims.iter().product();
     let elements: Vec<f32> = (0u16..).take(count).map(|i| first + f32::from(i)).collect();
-    Tensor::of(Shape::new(dims).unwrap(), &elements).unwrap()
+    Tensor::from_slice(Shape::new(dims).unwrap(), &elements).unwrap()
 }
 
 type Shapes<'a> = &'a [(&'a str, &'a [usize])];

@@ -198,7 +198,7 @@ impl Net {
     }
 
     fn constant(&mut self, dims: &[usize], values: &[f32]) -> ValueId {
-        let tensor = Tensor::of(Shape::new(dims).unwrap(), values).unwrap();
+        let tensor = Tensor::from_slice(Shape::new(dims).unwrap(), values).unwrap();
         self.graph.add_constant("constant", tensor)
     }
 
@@ -219,7 +219,7 @@ impl Net {
     }
 
     fn zero_point(&mut self) -> ValueId {
-        let tensor = Tensor::of(Shape::new(&[]).unwrap(), &[0u8]).unwrap();
+        let tensor = Tensor::from_slice(Shape::new(&[]).unwrap(), &[0u8]).unwrap();
         self.graph.add_constant("zero point", tensor)
     }
 

@@ -73,7 +73,7 @@ fn results(graph: Graph, passes: PassOptions, seed: u64) -> Vec<Tensor> {
     for input in model.inputs() {
         let (shape, dtype) = (input.shape().unwrap(), input.of.dtype);
         let tensor = if dtype == DType::F32 {
-            Tensor::of(shape, &random.reals(shape.len())).unwrap()
+            Tensor::from_slice(shape, &random.reals(shape.len())).unwrap()
         } else {
             let mut bytes = vec![0; shape.len() * dtype.size_bytes()];
             // The least byte comes first.

@@ -181,7 +181,7 @@ fn noise(dims: &[usize], seed: usize) -> Tensor {
     #[expect(clippy::cast_precision_loss, reason = "small numbers")]
     let number = |i: usize| ((i * 7919 + seed * 131) % 1009) as f32 / 1009.0 - 0.5;
     let elements: Vec<f32> = (0..count).map(number).collect();
-    Tensor::of(Shape::new(dims).unwrap(), &elements).unwrap()
+    Tensor::from_slice(Shape::new(dims).unwrap(), &elements).unwrap()
 }
 
 fn inputs(batch: usize, seq: usize) -> [Tensor; 2] {
@@ -266,7 +266,7 @@ fn extents_of_one_range_are_not_one_extent() {
         let mut session = across.session().unwrap();
         session.set_input("x", &x).unwrap();
         session.set_input("z", &z).unwrap();
-        let mask = Tensor::of(Shape::new(&[1]).unwrap(), &[mask]).unwrap();
+        let mask = Tensor::from_slice(Shape::new(&[1]).unwrap(), &[mask]).unwrap();
         session.set_input("mask", &mask).unwrap();
         session.run().unwrap();
         results.push(session.output_tensor("y").unwrap().get::<f32>().unwrap().to_vec());
@@ -312,7 +312,7 @@ fn one_plan_decodes_every_token() {
         }
         caches = ["present_k", "present_v"].map(|name| {
             let y = result(name);
-            Tensor::of(Shape::new(y.dims()).unwrap(), y.get::<f32>().unwrap()).unwrap()
+            Tensor::from_slice(Shape::new(y.dims()).unwrap(), y.get::<f32>().unwrap()).unwrap()
         });
         assert_eq!(caches[0].desc().shape(), [1, 2, token + 1, 4]);
     }
@@ -341,7 +341,7 @@ fn one_plan_runs_prompts_and_tokens_of_grouped_heads() {
             let hidden = |at: usize| at >= 3 * total && past > 2 && at % total >= total - 2;
             let mask: Vec<i64> =
                 (0..batch * total).map(|at| i64::from(!hidden(at + 2 * total))).collect();
-            let mask = Tensor::of(Shape::new(&[batch, total]).unwrap(), &mask).unwrap();
+            let mask = Tensor::from_slice(Shape::new(&[batch, total]).unwrap(), &mask).unwrap();
             let x = noise(&[batch, sequence, 8], total);
             let [k, v] = &caches;
             let tensors = [&x, &mask, k, v, &angles[0], &angles[1]];
@@ -491,7 +491,10 @@ fn grouped_heads_refuse_lengths_that_do_not_fit() {
         let ones = vec![1i64; total];
         session.set_input("x", &noise(&[1, 2, 8], 1)).unwrap();
         session
-            .set_input("mask", &Tensor::of(Shape::new(&[1, total]).unwrap(), &ones).unwrap())
+            .set_input(
+                "mask",
+                &Tensor::from_slice(Shape::new(&[1, total]).unwrap(), &ones).unwrap(),
+            )
             .unwrap();
         session.set_input("past_k", &cache).unwrap();
         session.set_input("past_v", &cache).unwrap();

@@ -354,7 +354,7 @@ fn a_concat_of_a_concatenated_tensor_or_of_a_view_gives_the_same_numbers() {
     let flat = graph.add_input("x", DType::F32, fixed(&[4]));
     let other = graph.add_input("z", DType::F32, fixed(&[2, 1]));
     let a = add(&mut graph, "Twice", &[flat], "a");
-    let dims = Tensor::of::<i64>(Shape::new(&[2]).unwrap(), &[2, 2]).unwrap();
+    let dims = Tensor::from_slice::<i64>(Shape::new(&[2]).unwrap(), &[2, 2]).unwrap();
     let dims = graph.add_constant("dims", dims);
     let square = add(&mut graph, "Reshape", &[a, dims], "square");
     let b = add(&mut graph, "Twice", &[other], "b");
@@ -449,7 +449,7 @@ fn an_output_takes_the_place_of_an_input_that_dies_and_of_no_other() {
 
 #[test]
 fn packed_weights_are_shared_by_models_and_sessions() {
-    let weights = Tensor::of::<f32>(Shape::new(&[3]).unwrap(), &[0.5, 1.0, 1.5]).unwrap();
+    let weights = Tensor::from_slice::<f32>(Shape::new(&[3]).unwrap(), &[0.5, 1.0, 1.5]).unwrap();
     let graph = |len: usize| {
         let mut graph = Graph::new("scaled");
         let x = graph.add_input("x", DType::F32, fixed(&[len]));
@@ -551,8 +551,8 @@ fn bounds_pass_through_built_in_operators() {
     // The elements of x that are not zero, plus one.
     let mut graph = Graph::new("non-zero");
     let x = graph.add_input("x", DType::F32, fixed(&[6]));
-    let one =
-        graph.add_constant("one", Tensor::of::<f32>(Shape::new(&[1]).unwrap(), &[1.0]).unwrap());
+    let one = graph
+        .add_constant("one", Tensor::from_slice::<f32>(Shape::new(&[1]).unwrap(), &[1.0]).unwrap());
     let places = add(&mut graph, "NonZero", &[x], "places");
     let found = graph.add_value("found");
     let mut gather = Node::new("Gather", 21, &[x, places], &[found]);

@@ -115,7 +115,7 @@ fn sessions_share_what_a_model_may_have() {
 fn product() -> Graph {
     let mut graph = Graph::new("product");
     let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(4), DimSpec::Fixed(64)]);
-    let weights = Tensor::of(Shape::new(&[64, 64]).unwrap(), &[0.5f32; 64 * 64]).unwrap();
+    let weights = Tensor::from_slice(Shape::new(&[64, 64]).unwrap(), &[0.5f32; 64 * 64]).unwrap();
     let w = graph.add_constant("w", weights);
     let y = graph.add_value("y");
     let mut node = Node::new("MatMul", 21, &[x, w], &[y]);
@@ -134,7 +134,7 @@ fn convolutions(count: usize) -> Graph {
     for (at, nth) in (1u8..).take(count).enumerate() {
         let shape = Shape::new(&[CHANNELS, CHANNELS, 3, 3]).unwrap();
         let weights = vec![1.0 / f32::from(nth); shape.len()];
-        let w = graph.add_constant(&format!("w{at}"), Tensor::of(shape, &weights).unwrap());
+        let w = graph.add_constant(&format!("w{at}"), Tensor::from_slice(shape, &weights).unwrap());
         let y = graph.add_value(&format!("y{at}"));
         graph.add_node(Node::new("Conv", 11, &[x, w], &[y]));
         x = y;

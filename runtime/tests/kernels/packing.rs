@@ -107,7 +107,7 @@ impl Kernel for ScaledF32 {
 fn compile(mode: &str, factors: &[f32], threads: usize) -> Result<Model, CompileError> {
     let mut graph = Graph::new("packing");
     let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(2)]);
-    let weights = Tensor::of::<f32>(Shape::new(&[3]).unwrap(), &[0.5, 1.0, 1.5]).unwrap();
+    let weights = Tensor::from_slice::<f32>(Shape::new(&[3]).unwrap(), &[0.5, 1.0, 1.5]).unwrap();
     let w = graph.add_constant("w", weights);
     for (index, &factor) in factors.iter().enumerate() {
         let y = graph.add_value(&format!("y{index}"));

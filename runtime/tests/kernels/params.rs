@@ -120,7 +120,7 @@ fn run(op: &str, attrs: &[(&str, Attr)]) -> Result<Tensor, String> {
 }
 
 fn tensor<T: udo_api::Element>(dims: &[usize], values: &[T]) -> Tensor {
-    Tensor::of(Shape::new(dims).unwrap(), values).unwrap()
+    Tensor::from_slice(Shape::new(dims).unwrap(), values).unwrap()
 }
 
 #[test]

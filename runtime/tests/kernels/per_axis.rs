@@ -202,7 +202,7 @@ fn constant<T: udo_api::Element>(
     dims: &[usize],
     of: &[T],
 ) -> ValueId {
-    graph.add_constant(name, Tensor::of(Shape::new(dims).unwrap(), of).unwrap())
+    graph.add_constant(name, Tensor::from_slice(Shape::new(dims).unwrap(), of).unwrap())
 }
 
 /// `x * w`, with `x` and the product in steps of 1/16 and 1/8, and the weights stored with a scale per channel.

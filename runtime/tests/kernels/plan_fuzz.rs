@@ -218,7 +218,7 @@ fn try_one(seed: u64, operators: &Operators, met: &mut Met) -> Result<(), String
         let mut inputs = HashMap::new();
         for ((name, dims), &id) in case.inputs.iter().zip(&case.graph.inputs) {
             let elements = random.reals(dims.iter().product());
-            let tensor = Tensor::of(Shape::new(dims).unwrap(), &elements).unwrap();
+            let tensor = Tensor::from_slice(Shape::new(dims).unwrap(), &elements).unwrap();
             session.set_input(name, &tensor).unwrap();
             inputs.insert(id, tensor);
         }
@@ -274,7 +274,7 @@ fn check_open(
     let [mut fixed, mut open] = [fixed, &open].map(|model| model.session().unwrap());
     for (name, dims) in &case.inputs {
         let elements = Random::new(0).reals(dims.iter().product());
-        let tensor = Tensor::of(Shape::new(dims).unwrap(), &elements).unwrap();
+        let tensor = Tensor::from_slice(Shape::new(dims).unwrap(), &elements).unwrap();
         fixed.set_input(name, &tensor).unwrap();
         open.set_input(name, &tensor).unwrap();
     }

@@ -42,7 +42,7 @@ fn file(path: &Path) {
 
 fn tensor(runtime: &Runtime, dims: &[usize]) -> DeviceTensor {
     let elements: Vec<f32> = (0u8..).map(f32::from).take(dims.iter().product()).collect();
-    let tensor = Tensor::of(Shape::new(dims).unwrap(), &elements).unwrap();
+    let tensor = Tensor::from_slice(Shape::new(dims).unwrap(), &elements).unwrap();
     DeviceTensor::of(&runtime.devices().get(CoreKind::Cpu, 0).unwrap(), &tensor).unwrap()
 }
 
@@ -114,7 +114,7 @@ fn a_session_of_a_loaded_file_chooses_its_stages() {
     for n in [4, 2, 9, 5, 2, 4] {
         let x: Vec<f32> = (0u8..).map(f32::from).take(2 * n).collect();
         let shape = Shape::new(&[n, 2]).unwrap();
-        session.set_input("x", &Tensor::of(shape, &x).unwrap()).unwrap();
+        session.set_input("x", &Tensor::from_slice(shape, &x).unwrap()).unwrap();
         session.run().unwrap();
         let wanted: Vec<f32> = x.iter().map(|x| 2.0 * x).collect();
         assert_eq!(session.output::<f32>("y").unwrap(), wanted);
@@ -122,7 +122,7 @@ fn a_session_of_a_loaded_file_chooses_its_stages() {
     // Two of 2 and 4 rows, and one of 9 rows or fewer.
     assert_eq!(session.replans(), 3);
     session
-        .set_input("x", &Tensor::of(Shape::new(&[3, 2]).unwrap(), &[0.0f32; 6]).unwrap())
+        .set_input("x", &Tensor::from_slice(Shape::new(&[3, 2]).unwrap(), &[0.0f32; 6]).unwrap())
         .unwrap();
     let error = session.run().unwrap_err();
     assert_eq!(error.code(), ErrorCode::ShapeMismatch);

@@ -217,7 +217,7 @@ fn compile(op: &str, variant: &str, rows: usize, profile: Profile) -> Result<Mod
     let mut graph = Graph::new("launches");
     let x = graph.add_input("x", DType::F32, [rows, COLS].map(DimSpec::Fixed));
     let weights = [1.0f32, 2.0, 3.0, 4.0].repeat(COLS / 4);
-    let weights = Tensor::of(Shape::new(&[COLS]).unwrap(), &weights).unwrap();
+    let weights = Tensor::from_slice(Shape::new(&[COLS]).unwrap(), &weights).unwrap();
     let w = graph.add_constant("w", weights);
     let y = graph.add_value("y");
     let mut node = Node::new(op, 0, &[x, w], &[y]);

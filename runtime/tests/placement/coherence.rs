@@ -66,7 +66,7 @@ fn compiled(text: &str, options: &CompileOptions) -> Model {
 
 fn input(scale: f32) -> Tensor {
     let numbers: Vec<f32> = (0..192u8).map(|n| scale * (f32::from(n % 37) - 9.0)).collect();
-    Tensor::of(Shape::new(&[1, 3, 8, 8]).unwrap(), &numbers).unwrap()
+    Tensor::from_slice(Shape::new(&[1, 3, 8, 8]).unwrap(), &numbers).unwrap()
 }
 
 /// What a model gives in a session of its own, bit for bit, for several inputs one after the other.

@@ -128,9 +128,10 @@ fn double_item(_: &DoubleGpu, item: WorkItem, buffers: &Buffers<'_>) -> Result<(
 
 fn quantized(graph: &mut Graph, value: ValueId, name: &str, scale: f32, zero_point: u8) -> ValueId {
     let scalar = Shape::new(&[]).unwrap();
-    let scale = graph.add_constant(&format!("{name}_scale"), Tensor::of(scalar, &[scale]).unwrap());
-    let zero =
-        graph.add_constant(&format!("{name}_zero"), Tensor::of(scalar, &[zero_point]).unwrap());
+    let scale =
+        graph.add_constant(&format!("{name}_scale"), Tensor::from_slice(scalar, &[scale]).unwrap());
+    let zero = graph
+        .add_constant(&format!("{name}_zero"), Tensor::from_slice(scalar, &[zero_point]).unwrap());
     let quantized = graph.add_value(&format!("{name}_codes"));
     graph.add_node(Node::new("QuantizeLinear", 17, &[value, scale, zero], &[quantized]));
     let real = graph.add_value(name);

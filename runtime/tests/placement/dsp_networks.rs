@@ -106,7 +106,7 @@ fn run(session: &mut Session, seed: u16) -> Vec<f32> {
     let shape = Shape::new(&[1, 4, 6, 6]).unwrap();
     let x: Vec<f32> =
         (0..144u16).map(|i| f32::from((i * 53 + seed * 7) % 97) * 0.04 - 2.0).collect();
-    session.set_input("x", &Tensor::of(shape, &x).unwrap()).unwrap();
+    session.set_input("x", &Tensor::from_slice(shape, &x).unwrap()).unwrap();
     session.run().unwrap();
     session.output::<f32>("y").unwrap().to_vec()
 }

@@ -61,7 +61,7 @@ impl Net {
     }
 
     fn constant(&mut self, dims: &[usize], values: &[f32]) -> ValueId {
-        let tensor = Tensor::of(Shape::new(dims).unwrap(), values).unwrap();
+        let tensor = Tensor::from_slice(Shape::new(dims).unwrap(), values).unwrap();
         self.graph.add_constant("constant", tensor)
     }
 

@@ -102,7 +102,7 @@ fn random(count: usize) -> RangesOf {
 
 fn picture(seed: u64, scale: f32) -> Tensor {
     let x: Vec<f32> = noise(192, seed).iter().map(|x| x * scale).collect();
-    Tensor::of(Shape::new(&[1, 3, 8, 8]).unwrap(), &x).unwrap()
+    Tensor::from_slice(Shape::new(&[1, 3, 8, 8]).unwrap(), &x).unwrap()
 }
 
 fn run(session: &mut Session, x: &Tensor) -> Vec<f32> {
@@ -329,14 +329,14 @@ fn a_model_in_halves_is_widened_and_keeps_its_ends() {
     let text = "graph g\n  input x: f16[2,4]\n  constant w: f32[4,2]{0.5,1,-1.5,2,0.25,-0.5,1,1}\n  \
                 h = MatMul@13(x, w)\n  d = Cast@13(h) to=10\n  r = Relu@14(d)\n  y: f16[2,2] = Add@14(r, r)\n  output y\n";
     let x: Vec<F16> = noise(8, 9).into_iter().map(F16::from_f32).collect();
-    let x = Tensor::of(Shape::new(&[2, 4]).unwrap(), &x).unwrap();
+    let x = Tensor::from_slice(Shape::new(&[2, 4]).unwrap(), &x).unwrap();
     let given = RangesOf::Inputs(Arc::new(vec![vec![("x".to_owned(), x.clone())]]));
     let mut graph = Graph::parse(text).unwrap();
     for value in &mut graph.values {
         if let Source::Constant(tensor) = &mut value.source {
             let numbers = tensor.get::<f32>().unwrap().iter().copied();
             let halves: Vec<F16> = numbers.map(F16::from_f32).collect();
-            *tensor = Tensor::of(tensor.desc().full_shape(), &halves).unwrap();
+            *tensor = Tensor::from_slice(tensor.desc().full_shape(), &halves).unwrap();
         }
     }
     let run = |core| {
@@ -357,7 +357,7 @@ fn a_model_in_halves_is_widened_and_keeps_its_ends() {
 #[test]
 fn open_extents_take_ranges_of_the_inputs_at_hand() {
     let text = "graph g\n  input x: f32[n,4]\n  constant w: f32[4,2]{1,2,3,4,5,6,7,8}\n  y = MatMul@13(x, w)\n  output y\n";
-    let x = Tensor::of(Shape::new(&[3, 4]).unwrap(), &noise(12, 1)).unwrap();
+    let x = Tensor::from_slice(Shape::new(&[3, 4]).unwrap(), &noise(12, 1)).unwrap();
     let given = RangesOf::Inputs(Arc::new(vec![vec![("x".to_owned(), x.clone())]]));
     let model = compile(Graph::parse(text).unwrap(), &[Core::DSP_V68], given).unwrap();
     let mut session = model.session().unwrap();

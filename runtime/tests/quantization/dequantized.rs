@@ -39,7 +39,7 @@ fn whole(most: f32) -> impl Fn(f32) -> f32 {
 fn session(model: &Model, dims: &[usize], seed: u64) -> Session {
     let x: Vec<f32> = noise(dims.iter().product(), seed).into_iter().map(|x| x * 3.0).collect();
     let mut session = model.session().unwrap();
-    session.set_input("x", &Tensor::of(Shape::new(dims).unwrap(), &x).unwrap()).unwrap();
+    session.set_input("x", &Tensor::from_slice(Shape::new(dims).unwrap(), &x).unwrap()).unwrap();
     session.run().unwrap();
     session
 }
@@ -275,9 +275,9 @@ fn integers_go_in_and_come_out() {
         let mut session = model.session().unwrap();
         let q: Vec<u8> = (90..102).collect();
         let shape = Shape::new(&[2, 6]).unwrap();
-        session.set_input("q", &Tensor::of(shape, &q).unwrap()).unwrap();
+        session.set_input("q", &Tensor::from_slice(shape, &q).unwrap()).unwrap();
         let x: Vec<f32> = noise(12, 5).into_iter().map(|x| x * 6.0).collect();
-        session.set_input("x", &Tensor::of(shape, &x).unwrap()).unwrap();
+        session.set_input("x", &Tensor::from_slice(shape, &x).unwrap()).unwrap();
         session.run().unwrap();
         let cores: Vec<Option<CoreKind>> = {
             let steps = model.report().steps.iter().filter(|step| !step.package.is_empty());

@@ -35,7 +35,7 @@ impl Numbers {
 
     fn tensor(&mut self, dims: &[usize], scale: f32) -> Tensor {
         let numbers: Vec<f32> = (0..dims.iter().product()).map(|_| self.0.unit() * scale).collect();
-        Tensor::of(Shape::new(dims).unwrap(), &numbers).unwrap()
+        Tensor::from_slice(Shape::new(dims).unwrap(), &numbers).unwrap()
     }
 }
 
@@ -90,7 +90,7 @@ fn pictures() -> Graph {
     let a = net.conv(x, [3, 8]);
     let norm: Vec<ValueId> =
         ["scale", "shift", "mean"].iter().map(|name| net.constant(name, &[8], 0.5)).collect();
-    let variance = Tensor::of(Shape::new(&[8]).unwrap(), &[0.7f32; 8]).unwrap();
+    let variance = Tensor::from_slice(Shape::new(&[8]).unwrap(), &[0.7f32; 8]).unwrap();
     let variance = net.graph.add_constant("variance", variance);
     let a = net.node("BatchNormalization", &[a, norm[0], norm[1], norm[2], variance], &[]);
     let a = net.node("Relu", &[a], &[]);
@@ -317,7 +317,7 @@ fn operators_without_a_quantized_form_are_refused_by_name() {
     let y = net.node("MatMul", &[x, w], &[]);
     let y = net.node("CumSum", &[y], &[]);
     let mut graph = net.graph.clone();
-    let axis = graph.add_constant("axis", Tensor::of(Shape::SCALAR, &[1i64]).unwrap());
+    let axis = graph.add_constant("axis", Tensor::from_slice(Shape::SCALAR, &[1i64]).unwrap());
     graph.nodes[1].inputs.push(Some(axis));
     graph.outputs = vec![y];
     let said = refusal(graph.clone(), Settings::default());
@@ -354,7 +354,7 @@ fn values_that_no_run_reached_or_that_are_infinite_are_errors() {
     {
         let mut numbers = [0.5f32; 768];
         numbers[700] = number;
-        let x = Tensor::of(Shape::new(&[1, 3, 16, 16]).unwrap(), &numbers).unwrap();
+        let x = Tensor::from_slice(Shape::new(&[1, 3, 16, 16]).unwrap(), &numbers).unwrap();
         let said = calibration.add(&[("x".to_owned(), x)]).unwrap_err().to_string();
         assert_eq!(said, format!("value \"x\" is {word} for some inputs, expected numbers"));
     }
@@ -427,7 +427,7 @@ fn uneven() -> Graph {
                 *weight *= factor;
             }
         }
-        let w = Tensor::of(Shape::new(&[4, 4, 3, 3]).unwrap(), &numbers).unwrap();
+        let w = Tensor::from_slice(Shape::new(&[4, 4, 3, 3]).unwrap(), &numbers).unwrap();
         let w = net.graph.add_constant(&format!("w{at}"), w);
         let b = net.constant(&format!("b{at}"), &[4], 0.3);
         y = net.node("Conv", &[y, w, b], &[("pads", Attr::Ints(vec![1; 4]))]);
@@ -461,7 +461,7 @@ fn percentiles_leave_rare_numbers_out() {
     let mut sets = runs("x", &[1, 3, 16, 16], 4);
     let mut numbers = sets[0][0].1.get::<f32>().unwrap().to_vec();
     numbers[5] = 40.0;
-    sets[0][0].1 = Tensor::of(Shape::new(&[1, 3, 16, 16]).unwrap(), &numbers).unwrap();
+    sets[0][0].1 = Tensor::from_slice(Shape::new(&[1, 3, 16, 16]).unwrap(), &numbers).unwrap();
     let settings = Settings { method: Method::Percentile(99.9), ..Settings::default() };
     let (quantized, _) = quantize(&pictures(), settings, &sets);
     let x = quantized.encoded.iter().find(|of| of.name == "x").unwrap();

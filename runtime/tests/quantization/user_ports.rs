@@ -269,7 +269,7 @@ fn compile(graph: Graph, cores: &[Core]) -> Model {
 /// Numbers from -1 to 1.
 fn x() -> Tensor {
     let numbers: Vec<f32> = (0..24u8).map(|at| f32::from(at * 5 % 24) / 12.0 - 1.0).collect();
-    Tensor::of(Shape::new(&[1, 2, 3, 4]).unwrap(), &numbers).unwrap()
+    Tensor::from_slice(Shape::new(&[1, 2, 3, 4]).unwrap(), &numbers).unwrap()
 }
 
 fn results(model: &Model) -> Vec<f32> {

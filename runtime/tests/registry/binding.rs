@@ -148,8 +148,10 @@ fn several_packages_of_one_type_need_a_choice() {
 #[test]
 fn left_out_parameters_and_constant_inputs_take_their_defaults() {
     let given = graph(|graph, node| {
-        let shift = graph
-            .add_constant("shift", Tensor::of::<f32>(Shape::new(&[1]).unwrap(), &[10.0]).unwrap());
+        let shift = graph.add_constant(
+            "shift",
+            Tensor::from_slice::<f32>(Shape::new(&[1]).unwrap(), &[10.0]).unwrap(),
+        );
         node.inputs.push(Some(shift));
         node.attrs.push(("slope".to_owned(), Attr::Int(1)));
     });
@@ -230,7 +232,7 @@ fn what_a_config_does_not_declare_is_said_with_the_line_that_does() {
             "declare it in {list} of Relu in the package's config: {line}; then `udo new` and `udo build`"
         ))
     };
-    let tensor = Tensor::of::<i64>(Shape::new(&[1]).unwrap(), &[1]).unwrap();
+    let tensor = Tensor::from_slice::<i64>(Shape::new(&[1]).unwrap(), &[1]).unwrap();
     let cases = [
         ("axis", Attr::Int(1), "scalar_params", r#"{"name": "axis", "data_type": "INT_32"}"#),
         ("far", Attr::Int(1 << 40), "scalar_params", r#"{"name": "far", "data_type": "INT_64"}"#),

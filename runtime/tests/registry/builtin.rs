@@ -21,7 +21,7 @@ fn add(graph: &mut Graph, op: &str, inputs: &[ValueId], attrs: &[(&str, Attr)]) 
 
 fn constant(graph: &mut Graph, name: &str, dims: &[usize], seed: u64) -> ValueId {
     let shape = Shape::new(dims).unwrap();
-    graph.add_constant(name, Tensor::of(shape, &noise(shape.len(), seed)).unwrap())
+    graph.add_constant(name, Tensor::from_slice(shape, &noise(shape.len(), seed)).unwrap())
 }
 
 /// A small network with a good part of the built-in operators.

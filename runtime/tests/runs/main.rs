@@ -46,7 +46,7 @@ fn sharing(model: &Model, workspace: &SharedWorkspace, frames: usize) -> Session
 }
 
 fn on<T: Element>(device: &Device, dims: &[usize], elements: &[T]) -> DeviceTensor {
-    let tensor = Tensor::of(Shape::new(dims).unwrap(), elements).unwrap();
+    let tensor = Tensor::from_slice(Shape::new(dims).unwrap(), elements).unwrap();
     DeviceTensor::of(device, &tensor).unwrap()
 }
 

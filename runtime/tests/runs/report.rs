@@ -44,7 +44,7 @@ fn open(runtime: &Runtime, shapes_kept: usize) -> Model {
 }
 
 fn run(session: &mut Session, rows: usize) {
-    let x = Tensor::of(Shape::new(&[rows, 2]).unwrap(), &vec![-1.0f32; 2 * rows]).unwrap();
+    let x = Tensor::from_slice(Shape::new(&[rows, 2]).unwrap(), &vec![-1.0f32; 2 * rows]).unwrap();
     session.set_input("x", &x).unwrap();
     session.run().unwrap();
 }
@@ -68,7 +68,7 @@ fn a_session_knows_the_plan_of_its_last_run() {
     assert_eq!(last(&session).0, "f32[3,2]");
     // A submitted run has memory of its own.
     let cpu = runtime.devices().get(CoreKind::Cpu, 0).unwrap();
-    let x = Tensor::of(Shape::new(&[7, 2]).unwrap(), &[1.0f32; 14]).unwrap();
+    let x = Tensor::from_slice(Shape::new(&[7, 2]).unwrap(), &[1.0f32; 14]).unwrap();
     let x = DeviceTensor::of(&cpu, &x).unwrap();
     let submitted = session.submit(&[x], &[None], RunOptions::default()).unwrap();
     submitted.wait().unwrap();

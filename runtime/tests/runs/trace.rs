@@ -130,7 +130,7 @@ fn plans_that_are_made_meanwhile_are_spans() {
     let operators = built_in();
     let model = compile_graph(graph, &operators, &CompileOptions::default()).unwrap();
     let mut session = model.session().unwrap();
-    let x = Tensor::of(Shape::new(&[2]).unwrap(), &[2i64, 1]).unwrap();
+    let x = Tensor::from_slice(Shape::new(&[2]).unwrap(), &[2i64, 1]).unwrap();
     let mut trace = Trace::new(NonZero::<usize>::MIN, 100);
     let steps = [STEP, SpanKind::Step { plan: 1, step: 0 }];
     for wanted in [&[SpanKind::Prepare, steps[0], SpanKind::Replan, steps[1]][..], &steps] {

@@ -34,5 +34,5 @@ pub fn numbers(dims: &[usize], seed: usize) -> Tensor {
     let shape = Shape::new(dims).unwrap();
     let number = |n: usize| u8::try_from((n * 37 + seed * 11) % 101).map(|n| f32::from(n) - 50.0);
     let all: Vec<f32> = (0..shape.len()).map(|n| number(n).unwrap() / 16.0).collect();
-    Tensor::of(shape, &all).unwrap()
+    Tensor::from_slice(shape, &all).unwrap()
 }

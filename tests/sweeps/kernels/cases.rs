@@ -187,12 +187,16 @@ fn given(name: &str, tensor: &Tensor) -> memory::Tensor {
     let shape = Shape::new(&tensor.dims).unwrap();
     let numbers = reals(tensor);
     let given = match (&tensor.elements, integers(name)) {
-        (Elements::Int(values), DType::I64) => memory::Tensor::of(shape, values),
-        (Elements::Int(_), _) => memory::Tensor::of(shape, &as_each(&numbers, |n| n as i32)),
-        (Elements::Bool(_), _) => {
-            memory::Tensor::of(shape, &as_each(&numbers, |n| Bool::from(n != 0.0)))
+        (Elements::Int(values), DType::I64) => memory::Tensor::from_slice(shape, values),
+        (Elements::Int(_), _) => {
+            memory::Tensor::from_slice(shape, &as_each(&numbers, |n| n as i32))
         }
-        (Elements::Float(_), _) => memory::Tensor::of(shape, &as_each(&numbers, |n| n as f32)),
+        (Elements::Bool(_), _) => {
+            memory::Tensor::from_slice(shape, &as_each(&numbers, |n| Bool::from(n != 0.0)))
+        }
+        (Elements::Float(_), _) => {
+            memory::Tensor::from_slice(shape, &as_each(&numbers, |n| n as f32))
+        }
     };
     given.unwrap()
 }

@@ -490,7 +490,7 @@ impl Net {
         let random = random(dims, self.seed)?;
         let numbers = random.get::<f32>().unwrap_or_default();
         let numbers: Vec<f32> = numbers.iter().map(|number| number * scale).collect();
-        Ok(self.graph.add_constant(name, Tensor::of(Shape::new(dims)?, &numbers)?))
+        Ok(self.graph.add_constant(name, Tensor::from_slice(Shape::new(dims)?, &numbers)?))
     }
 
     /// A convolution to `results` channels, of `channels` in each group, with a square kernel.

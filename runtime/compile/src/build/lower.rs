@@ -347,7 +347,7 @@ impl<'a> Lower<'a> {
     /// Adds a constant.
     pub(super) fn constant<T: Element>(&mut self, dims: &[usize], of: &[T]) -> Result<ValueId> {
         let shape = Shape::new(dims).map_err(|error| invalid(error.to_string()))?;
-        let tensor = Tensor::of(shape, of).map_err(|error| invalid(error.to_string()))?;
+        let tensor = Tensor::from_slice(shape, of).map_err(|error| invalid(error.to_string()))?;
         Ok(self.held(tensor))
     }
 
@@ -526,7 +526,7 @@ fn stored_as(dtype: DType, dims: &[usize], of: &[i32]) -> Result<Tensor> {
         });
         let stored = stored.collect::<Result<Vec<T>>>()?;
         let shape = Shape::new(dims).map_err(|error| invalid(error.to_string()))?;
-        Tensor::of(shape, &stored).map_err(|error| invalid(error.to_string()))
+        Tensor::from_slice(shape, &stored).map_err(|error| invalid(error.to_string()))
     }
     match dtype {
         DType::U8 => all::<u8>(dims, of),

@@ -248,7 +248,7 @@ fn add_list(
     values: &[i64],
 ) -> Result<ValueId, ResolveError> {
     let shape = Shape::new(&[values.len()]).map_err(|why| refuse(node, why.to_string()))?;
-    let tensor = Tensor::of(shape, values).map_err(|why| refuse(node, why.to_string()))?;
+    let tensor = Tensor::from_slice(shape, values).map_err(|why| refuse(node, why.to_string()))?;
     Ok(binding.graph.add_constant(&format!("{}/{name}", node.name), tensor))
 }
 
@@ -300,7 +300,7 @@ fn length(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveEr
     let count = sequence_at(binding, node, 0)?.len();
     let Some(output) = node.output(0) else { return Ok(Vec::new()) };
     let count = i64::try_from(count).map_err(|why| refuse(node, why.to_string()))?;
-    let count = Tensor::of(Shape::SCALAR, &[count]);
+    let count = Tensor::from_slice(Shape::SCALAR, &[count]);
     let count = count.map_err(|why| refuse(node, why.to_string()))?;
     let count = binding.graph.add_constant(&format!("{}/length", node.name), count);
     Ok(vec![part(node, "output", "Identity", (&[count], output))])

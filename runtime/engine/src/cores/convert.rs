@@ -262,7 +262,7 @@ pub fn from_numbers(dtype: DType, shape: Shape, numbers: &[f64]) -> Result<Tenso
             match dtype {
                 $(DType::$variant => {
                     let convert = $convert;
-                    Tensor::of(shape, &numbers.iter().map(|&v| convert(v)).collect::<Vec<_>>())
+                    Tensor::from_slice(shape, &numbers.iter().map(|&v| convert(v)).collect::<Vec<_>>())
                 })*
                 DType::Str => return Err(Error::new("a tensor of strings cannot hold numbers")),
             }

@@ -372,7 +372,7 @@ fn tensor(place: Arguments<'_>, dtype: DType, bytes: Bytes) -> Result<Tensor, Co
     let cached = if dtype == DType::Bool && bytes.iter().any(|&byte| byte > 1) {
         // Normalized: every non-zero byte becomes 1.
         let bools: Vec<Bool> = bytes.iter().map(|&byte| Bool::from(byte != 0)).collect();
-        Tensor::of(shape, &bools)
+        Tensor::from_slice(shape, &bools)
     } else {
         Tensor::of_file(dtype, shape, bytes)
     };

@@ -75,7 +75,7 @@ fn constants(graph: &Graph) -> impl Iterator<Item = &Tensor> {
 #[test]
 fn a_graph_comes_back_as_it_was() {
     let mut graph = Graph::parse(TEXT).unwrap();
-    let table = Tensor::of(Shape::new(&[2, 1]).unwrap(), &[f32::NAN, 1e-40]).unwrap();
+    let table = Tensor::from_slice(Shape::new(&[2, 1]).unwrap(), &[f32::NAN, 1e-40]).unwrap();
     let texts = [("nan", Attr::Float(f64::NAN)), ("table", Attr::Tensor(table.clone()))];
     let attrs = texts.map(|(name, attr)| (name.to_owned(), attr));
     graph.nodes[1].attrs.extend(attrs);
@@ -215,8 +215,9 @@ fn every_type_of_elements_comes_back_aligned_and_mapped() {
 #[test]
 fn equal_elements_stand_in_a_file_once() {
     let mut graph = Graph::new("m");
-    let tensor =
-        |dims: &[usize], of: f32| Tensor::of(Shape::new(dims).unwrap(), &vec![of; 4096]).unwrap();
+    let tensor = |dims: &[usize], of: f32| {
+        Tensor::from_slice(Shape::new(dims).unwrap(), &vec![of; 4096]).unwrap()
+    };
     for (name, tensor) in [
         ("w", tensor(&[4096], 1.0)),
         ("w", tensor(&[4096], 2.0)),

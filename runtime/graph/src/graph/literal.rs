@@ -82,7 +82,7 @@ pub(super) fn tensor(dtype: DType, shape: Shape, words: &[&str]) -> Result<Tenso
             }
             elements = vec![all; shape.len()];
         }
-        Tensor::of(shape, &elements).map_err(|e| e.to_string())
+        Tensor::from_slice(shape, &elements).map_err(|e| e.to_string())
     }
     if dtype == DType::Bool {
         return parsed(shape, words, Bool);

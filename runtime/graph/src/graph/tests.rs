@@ -166,9 +166,10 @@ fn types_admit_what_they_do_not_rule_out() {
 #[test]
 fn the_text_reads_back_as_the_same_graph() {
     let mut graph = small();
-    let numbers = Tensor::of(Shape::new(&[2, 2]).unwrap(), &[1.5f32, -0.0, f32::INFINITY, 1e-9]);
+    let numbers =
+        Tensor::from_slice(Shape::new(&[2, 2]).unwrap(), &[1.5f32, -0.0, f32::INFINITY, 1e-9]);
     let numbers = graph.add_constant("_", numbers.unwrap());
-    let quantized = Tensor::of(Shape::new(&[]).unwrap(), &[200u8]).unwrap();
+    let quantized = Tensor::from_slice(Shape::new(&[]).unwrap(), &[200u8]).unwrap();
     let quantized = graph.add_constant("a:b", quantized);
     let nothing = Tensor::zeros(DType::I64, Shape::new(&[0]).unwrap()).unwrap();
     let nothing = graph.add_constant("none", nothing);

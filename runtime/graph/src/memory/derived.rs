@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn what_is_made_again_has_the_id_that_it_had() {
         let derived = Derived::default();
-        let tensor = |x: f32| Tensor::of(Shape::SCALAR, &[x]).unwrap();
+        let tensor = |x: f32| Tensor::from_slice(Shape::SCALAR, &[x]).unwrap();
         let get = |key: &str, x: f32| {
             let made =
                 derived.get(key.to_owned(), || Ok::<_, Infallible>(vec![Some(tensor(x)), None]));
@@ -167,8 +167,9 @@ mod tests {
     fn what_nobody_has_and_nobody_asks_for_is_let_go_of() {
         let derived = Derived::default();
         let get = |key: &str| {
-            let make =
-                || Ok::<_, Infallible>(vec![Some(Tensor::of(Shape::SCALAR, &[1f32]).unwrap())]);
+            let make = || {
+                Ok::<_, Infallible>(vec![Some(Tensor::from_slice(Shape::SCALAR, &[1f32]).unwrap())])
+            };
             derived.get(key.to_owned(), make).unwrap().pop().flatten().unwrap()
         };
         let (held, asked) = (get("held"), get("asked").id());

@@ -176,7 +176,7 @@ impl Maker {
     fn constant<T: Element>(&mut self, dims: &[usize], elements: &[T]) -> ValueId {
         let name = format!("c{}", self.graph.values.len());
         let shape = Shape::new(dims).unwrap();
-        self.graph.add_constant(&name, Tensor::of(shape, elements).unwrap())
+        self.graph.add_constant(&name, Tensor::from_slice(shape, elements).unwrap())
     }
 
     fn node(

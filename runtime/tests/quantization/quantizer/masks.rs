@@ -38,17 +38,20 @@ fn sees(row: usize, other: usize) -> bool {
 /// A number for each pair of rows.
 fn of_pairs(number: impl Fn(usize, usize) -> f32) -> Tensor {
     let numbers: Vec<f32> = (0..ROWS * ROWS).map(|at| number(at / ROWS, at % ROWS)).collect();
-    Tensor::of(Shape::new(&[1, ROWS, ROWS]).unwrap(), &numbers).unwrap()
+    Tensor::from_slice(Shape::new(&[1, ROWS, ROWS]).unwrap(), &numbers).unwrap()
 }
 
 fn one(net: &mut Net, name: &str, number: f32) -> ValueId {
-    net.graph.add_constant(name, Tensor::of(Shape::SCALAR, &[number]).unwrap())
+    net.graph.add_constant(name, Tensor::from_slice(Shape::SCALAR, &[number]).unwrap())
 }
 
 fn truths(name: &str, net: &mut Net) -> ValueId {
     let all: Vec<Bool> =
         (0..ROWS * ROWS).map(|at| Bool::from(sees(at / ROWS, at % ROWS))).collect();
-    net.graph.add_constant(name, Tensor::of(Shape::new(&[1, ROWS, ROWS]).unwrap(), &all).unwrap())
+    net.graph.add_constant(
+        name,
+        Tensor::from_slice(Shape::new(&[1, ROWS, ROWS]).unwrap(), &all).unwrap(),
+    )
 }
 
 fn sets(more: &[(&str, Tensor)]) -> Vec<Vec<(String, Tensor)>> {
@@ -119,7 +122,7 @@ fn made(mask: f32) -> Vec<Way> {
                 let (c, n, zero) = (truths("c", net), one(net, "n", mask), one(net, "zero", 0.0));
                 let m = net.node("Where", &[c, zero, n], &[]);
                 let shape = |net: &mut Net, name: &str, dims: &[i64]| {
-                    let of = Tensor::of(Shape::new(&[dims.len()]).unwrap(), dims).unwrap();
+                    let of = Tensor::from_slice(Shape::new(&[dims.len()]).unwrap(), dims).unwrap();
                     net.graph.add_constant(name, of)
                 };
                 let (wide, flat) = (shape(net, "wide", &[2, 6, 6]), shape(net, "flat", &[12, 6]));
@@ -270,7 +273,8 @@ fn a_mask_may_be_infinite_in_the_data_and_scores_may_not() {
     }
     let mut bad = good;
     bad[1][0].1 =
-        Tensor::of(Shape::new(&[2, ROWS, WIDTH]).unwrap(), &[f32::NEG_INFINITY; 96]).unwrap();
+        Tensor::from_slice(Shape::new(&[2, ROWS, WIDTH]).unwrap(), &[f32::NEG_INFINITY; 96])
+            .unwrap();
     let said = refusal_of_runs(&graph, &bad);
     assert_eq!(said, "value \"x\" is infinite for some inputs, expected numbers");
 }

@@ -172,7 +172,7 @@ fn what_leaves_the_range_of_its_input_has_a_range_of_its_own() {
         );
         let (own, mut sets) = graph(&nodes);
         for set in &mut sets {
-            let far = Tensor::of(udo_api::Shape::new(&[]).unwrap(), &[7.0f32]).unwrap();
+            let far = Tensor::from_slice(udo_api::Shape::new(&[]).unwrap(), &[7.0f32]).unwrap();
             set.push(("far".to_owned(), far));
         }
         let (quantized, decibels) = quantize(&own, Settings::default(), &sets);

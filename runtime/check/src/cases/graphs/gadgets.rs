@@ -97,12 +97,12 @@ impl Builder {
     }
 
     fn ints(&mut self, ints: &[i64]) -> Option<ValueId> {
-        Some(self.constant(Tensor::of(Shape::new(&[ints.len()]).ok()?, ints).ok()?))
+        Some(self.constant(Tensor::from_slice(Shape::new(&[ints.len()]).ok()?, ints).ok()?))
     }
 
     /// Appends a `QuantizeLinear` or `DequantizeLinear` node, which belongs to the part around it.
     pub(super) fn step(&mut self, op: &str, value: ValueId, step: Step) -> Option<ValueId> {
-        let scale = self.constant(Tensor::of(Shape::SCALAR, &[step.scale]).ok()?);
+        let scale = self.constant(Tensor::from_slice(Shape::SCALAR, &[step.scale]).ok()?);
         let zero = step.zero_point.to_le_bytes();
         let zero = zero.get(..step.dtype.size_bytes())?;
         let zero = self.constant(Tensor::from_bytes(step.dtype, Shape::SCALAR, zero).ok()?);
@@ -220,7 +220,7 @@ impl Builder {
 
     fn scaled(&mut self, x: &Operand) -> Option<Operand> {
         let factor = if self.once_in(2) { 0.5f32 } else { -2.0 };
-        let factor = self.constant(Tensor::of(Shape::SCALAR, &[factor]).ok()?);
+        let factor = self.constant(Tensor::from_slice(Shape::SCALAR, &[factor]).ok()?);
         self.one("Mul", &[x.id, factor], &[], &x.dims, x)
     }
 

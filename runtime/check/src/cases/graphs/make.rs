@@ -170,7 +170,7 @@ impl<'a> Maker<'a> {
             #[expect(clippy::cast_possible_truncation, reason = "the values have few digits")]
             let reals: Vec<f32> =
                 numbers(&input.desc, bytes).iter().map(|&number| number as f32).collect();
-            tensor = Tensor::of(shape, &reals).ok()?;
+            tensor = Tensor::from_slice(shape, &reals).ok()?;
         }
         let own = Operand { id: ValueId(0), dtype, dims: dims.clone(), is_fixed: true };
         let alike: Vec<Operand> =

@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn numbers_are_short_and_lists_say_that_they_are_cut() {
         let shape = udo_api::Shape::new(&[2]).unwrap();
-        let tensor = Tensor::of::<f32>(shape, &[2.5, 4e30]).unwrap();
+        let tensor = Tensor::from_slice::<f32>(shape, &[2.5, 4e30]).unwrap();
         let text = Summary::of(&tensor).to_string();
         assert!(text.starts_with("min 2.500000 max 4.000000e30 mean 2.000000e30 [2.5"), "{text}");
         assert!(!text.contains(".."), "{text}");

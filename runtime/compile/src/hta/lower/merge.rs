@@ -43,7 +43,7 @@ pub(super) fn rows(graph: &TypedGraph, of: &Use<'_>) -> Option<(usize, Tensor)> 
     let known = |port: &usize| graph.known(of.input(*port)).is_some_and(|it| it.desc().len() == 1);
     let port = [3, 0].into_iter().find(known).filter(|_| is_pair)?;
     let number = graph.known(of.input(port))?.get::<u8>()?.first().copied()?;
-    let row = Tensor::of(Shape::new(&[channels]).ok()?, &vec![number; channels]).ok()?;
+    let row = Tensor::from_slice(Shape::new(&[channels]).ok()?, &vec![number; channels]).ok()?;
     Some((port, row))
 }
 

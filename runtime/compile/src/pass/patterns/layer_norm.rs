@@ -24,7 +24,7 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
         "Div" => {
             let rows = Rows::normalized(node)?;
             let ones = vec![1.0_f32; rows.dims.iter().product()];
-            let scale = Tensor::of(Shape::new(&rows.dims).ok()?, &ones).ok()?;
+            let scale = Tensor::from_slice(Shape::new(&rows.dims).ok()?, &ones).ok()?;
             Some(rows.replacement(Operand::Constant(scale), None))
         }
         _ => None,

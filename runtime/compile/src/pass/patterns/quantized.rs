@@ -410,7 +410,7 @@ impl<'a> Group<'a> {
             let end = ends.pop().filter(|_| ends.len() == at)?;
             let start = ends.last().copied().unwrap_or(0);
             let one = |number: i64| {
-                Some(Operand::Constant(Tensor::of(Shape::new(&[1]).ok()?, &[number]).ok()?))
+                Some(Operand::Constant(Tensor::from_slice(Shape::new(&[1]).ok()?, &[number]).ok()?))
             };
             let axis = i64::try_from(axis?).ok()?;
             Some(vec![Operand::Value(x.values?), one(start)?, one(end)?, one(axis)?])
@@ -463,7 +463,7 @@ impl<'a> Group<'a> {
         });
         let ints = ints.collect::<Option<Vec<i32>>>()?;
         let shape = self.of.input(port).full_shape();
-        Tensor::of(shape, &ints).ok().map(Operand::Constant)
+        Tensor::from_slice(shape, &ints).ok().map(Operand::Constant)
     }
 }
 
@@ -559,10 +559,10 @@ impl<'a> Encoded<'a> {
         let stored = self.stored(number).filter(|stored| !stored.is_nan())?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let tensor = match self.dtype {
-            DType::U8 => Tensor::of(Shape::SCALAR, &[stored as u8]),
-            DType::U16 => Tensor::of(Shape::SCALAR, &[stored as u16]),
-            DType::I16 => Tensor::of(Shape::SCALAR, &[stored as i16]),
-            _ => Tensor::of(Shape::SCALAR, &[stored as i8]),
+            DType::U8 => Tensor::from_slice(Shape::SCALAR, &[stored as u8]),
+            DType::U16 => Tensor::from_slice(Shape::SCALAR, &[stored as u16]),
+            DType::I16 => Tensor::from_slice(Shape::SCALAR, &[stored as i16]),
+            _ => Tensor::from_slice(Shape::SCALAR, &[stored as i8]),
         };
         tensor.ok().map(Operand::Constant)
     }

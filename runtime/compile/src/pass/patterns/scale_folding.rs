@@ -248,7 +248,7 @@ impl<'a> Product<'a> {
         let bias: Vec<f32> = ends.map(rounded).collect();
         let fits = bias.iter().all(|bias| bias.is_finite());
         let shape = Shape::new(&[count]).ok().filter(|_| fits)?;
-        Some(Some(Tensor::of(shape, &bias).ok()?))
+        Some(Some(Tensor::from_slice(shape, &bias).ok()?))
     }
 
     /// Returns sum(w * a) for each output channel, if padding does not make windows differ.

@@ -236,8 +236,10 @@ impl Opening<'_> {
             let number = self.add(self.single(DType::I64))?;
             // The condition is true in every iteration that runs.
             let as_bool = self.add(self.single(DType::Bool))?;
-            let tensor =
-                Tensor::of(self.graph.desc(Some(as_bool)).full_shape(), &[Bool::from(true)]);
+            let tensor = Tensor::from_slice(
+                self.graph.desc(Some(as_bool)).full_shape(),
+                &[Bool::from(true)],
+            );
             let tensor = tensor.map_err(|why| self.parent.refuse(why.to_string()))?;
             if let Some(value) = self.graph.values.get_mut(as_bool.index()) {
                 value.value.source = Source::Constant(tensor);
@@ -421,5 +423,5 @@ fn setting<'a>(parent: &'a Parent, name: &str) -> Option<&'a ParamSetting> {
 }
 
 fn int_tensor(value: usize) -> Result<Tensor, TensorError> {
-    Tensor::of(Shape::SCALAR, &[i64::try_from(value).unwrap_or(i64::MAX)])
+    Tensor::from_slice(Shape::SCALAR, &[i64::try_from(value).unwrap_or(i64::MAX)])
 }

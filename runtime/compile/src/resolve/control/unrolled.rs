@@ -292,7 +292,7 @@ fn stacked(
 ) -> Result<(Vec<Node>, ValueId), ElementError> {
     let mut add = |name: &str| binding.graph.add_value(&format!("{way}/{name}_{port}"));
     let (unsqueezed, joined) = (add("row"), before.map(|before| (before, add("stack"))));
-    let axes = Tensor::of(Shape::new(&[1])?, &[0i64])?;
+    let axes = Tensor::from_slice(Shape::new(&[1])?, &[0i64])?;
     let axes = binding.graph.add_constant(&format!("{way}/axes_{port}"), axes);
     let mut node = Node::new("Unsqueeze", NEWEST, &[row, axes], &[unsqueezed]);
     node.name = format!("{way}/row_{port}");
@@ -325,7 +325,7 @@ fn single(body: &Graph, port: usize) -> Result<Shape, udo_api::Error> {
 fn add_number(binding: &mut Binding<'_>, rest: &Rest) -> Result<ValueId, ResolveError> {
     let number = || -> Result<Tensor, ElementError> {
         let number = i64::try_from(rest.done).unwrap_or(i64::MAX);
-        Ok(Tensor::of(single(&rest.body, 0)?, &[number])?)
+        Ok(Tensor::from_slice(single(&rest.body, 0)?, &[number])?)
     };
     let number = number().map_err(|why| rest.refuse(why.to_string()))?;
     Ok(binding.graph.add_constant(&format!("{}/{}/number", rest.node.name, rest.done), number))
@@ -333,7 +333,7 @@ fn add_number(binding: &mut Binding<'_>, rest: &Rest) -> Result<ValueId, Resolve
 
 fn add_condition(binding: &mut Binding<'_>, rest: &Rest) -> Result<ValueId, ResolveError> {
     let as_bool = || -> Result<Tensor, ElementError> {
-        Ok(Tensor::of(single(&rest.body, 1)?, &[Bool::from(true)])?)
+        Ok(Tensor::from_slice(single(&rest.body, 1)?, &[Bool::from(true)])?)
     };
     let as_bool = as_bool().map_err(|why| rest.refuse(why.to_string()))?;
     Ok(binding.graph.add_constant(&format!("{}/{}/condition", rest.node.name, rest.done), as_bool))

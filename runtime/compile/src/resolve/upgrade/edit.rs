@@ -304,7 +304,7 @@ pub(super) fn with_ints(mut node: Node, name: &str, values: &[i64]) -> Node {
 
 fn list(values: &[i64]) -> Result<Tensor, String> {
     let shape = Shape::new(&[values.len()]).map_err(|e| e.to_string())?;
-    Tensor::of(shape, values).map_err(|e| e.to_string())
+    Tensor::from_slice(shape, values).map_err(|e| e.to_string())
 }
 
 fn set_input(node: &mut Node, port: usize, value: ValueId) {

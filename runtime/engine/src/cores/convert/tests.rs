@@ -19,7 +19,8 @@ const HALVES: Encoding = Encoding { scale: 0.5, zero_point: 2 };
 #[test]
 fn constants_change_their_type() {
     let budget = &Budget::default();
-    let floats = Tensor::of::<f32>(Shape::new(&[4]).unwrap(), &[-1.0, 0.0, 0.25, 1000.0]).unwrap();
+    let floats =
+        Tensor::from_slice::<f32>(Shape::new(&[4]).unwrap(), &[-1.0, 0.0, 0.25, 1000.0]).unwrap();
     let encoded = desc(DType::U8).with_encoding(HALVES);
     let quantized = constant(&floats, &desc(DType::F32), &encoded, budget).unwrap();
     assert_eq!(quantized.get::<u8>(), Some(&[0, 2, 2, 255][..]));
@@ -70,7 +71,7 @@ fn constants_are_converted_by_the_encodings_of_their_axis() {
     let shape = Shape::new(&[2, 3, 2]).unwrap();
     let plain = TensorDesc::new(DType::F32, shape);
     let numbers = [0.25f32, -0.75, 0.125, 0.375, 4.5, -1.5, 1.0, 3.0, 0.5, -0.5, 1000.0, -1000.0];
-    let floats = Tensor::of(shape, &numbers).unwrap();
+    let floats = Tensor::from_slice(shape, &numbers).unwrap();
     for from in encodings() {
         let encoded = plain.with_dtype(DType::I8).with_encodings(from);
         let made = constant(&floats, &plain, &encoded, budget).unwrap();
@@ -80,7 +81,7 @@ fn constants_are_converted_by_the_encodings_of_their_axis() {
             expected.map(|(at, &x)| quantized(x, encoding_at(from, at))).collect();
         assert_eq!(made, expected, "{from:?}");
 
-        let stored = Tensor::of(shape, made).unwrap();
+        let stored = Tensor::from_slice(shape, made).unwrap();
         let back = constant(&stored, &encoded, &plain, budget).unwrap();
         let read = made.iter().enumerate();
         let read: Vec<_> = read.map(|(at, &q)| dequantized(q, encoding_at(from, at))).collect();

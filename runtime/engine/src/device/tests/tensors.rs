@@ -126,7 +126,7 @@ fn packed_tensors_are_read_as_they_were_written() {
 #[test]
 fn a_hosts_tensor_is_the_same_on_a_device_and_back() {
     let shape = Shape::new(&[2, 2]).unwrap();
-    let host = Tensor::of(shape, &[1f32, -2.5, f32::NAN, 4.0]).unwrap();
+    let host = Tensor::from_slice(shape, &[1f32, -2.5, f32::NAN, 4.0]).unwrap();
     let copy = DeviceTensor::of(&non_coherent(Some(8)), &host).unwrap();
     let back = copy.to_host().unwrap();
     assert_eq!((back.desc(), back.bytes()), (host.desc(), host.bytes()));

@@ -6,7 +6,7 @@ use super::*;
 fn file() -> Vec<u8> {
     let mut graph = Graph::parse(TEXT).unwrap();
     let weights: Vec<f32> = (0u16..600).map(f32::from).collect();
-    let weights = Tensor::of(Shape::new(&[200, 3]).unwrap(), &weights).unwrap();
+    let weights = Tensor::from_slice(Shape::new(&[200, 3]).unwrap(), &weights).unwrap();
     let Source::Constant(bias) = &mut graph.values[4].source else { panic!("{graph}") };
     *bias = weights;
     let mut contents = contents(graph);

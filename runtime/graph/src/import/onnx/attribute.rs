@@ -77,16 +77,16 @@ pub(super) fn constant(
     let attr = attr(format_args!("{place} attribute {name:?}"), attribute, files)?;
     let made = match (name, attr) {
         ("value" | "sparse_value", Attr::Tensor(tensor)) => return Ok(tensor),
-        ("value_int", Attr::Int(value)) => Tensor::of(Shape::SCALAR, &[value]),
+        ("value_int", Attr::Int(value)) => Tensor::from_slice(Shape::SCALAR, &[value]),
         ("value_ints", Attr::Ints(values)) => {
-            Tensor::of(shape_of(place, &[values.len()])?, &values)
+            Tensor::from_slice(shape_of(place, &[values.len()])?, &values)
         }
         // From the message: the attribute is widened to f64.
         ("value_float", Attr::Float(_)) => {
-            Tensor::of(Shape::SCALAR, &[attribute.f.unwrap_or_default()])
+            Tensor::from_slice(Shape::SCALAR, &[attribute.f.unwrap_or_default()])
         }
         ("value_floats", Attr::Floats(_)) => {
-            Tensor::of(shape_of(place, &[attribute.floats.len()])?, &attribute.floats)
+            Tensor::from_slice(shape_of(place, &[attribute.floats.len()])?, &attribute.floats)
         }
         (_, _) => {
             let found = format!("attribute {name:?}");

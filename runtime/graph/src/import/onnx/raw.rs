@@ -16,7 +16,7 @@ pub(super) fn from_raw(
 ) -> Result<Tensor, ImportError> {
     // Normalized: every non-zero byte becomes 1.
     let made = if dtype == DType::Bool {
-        Tensor::of(shape, &raw.iter().map(|&b| Bool::from(b != 0)).collect::<Vec<_>>())
+        Tensor::from_slice(shape, &raw.iter().map(|&b| Bool::from(b != 0)).collect::<Vec<_>>())
     } else {
         Tensor::from_bytes(dtype, shape, raw)
     };

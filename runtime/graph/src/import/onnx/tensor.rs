@@ -128,26 +128,28 @@ fn inline(
     }
     let ints = &proto.int32_data;
     let made = match dtype {
-        DType::F32 => Tensor::of(shape, &proto.float_data),
-        DType::F64 => Tensor::of(shape, &proto.double_data),
-        DType::I32 => Tensor::of(shape, ints),
-        DType::I64 => Tensor::of(shape, &proto.int64_data),
-        DType::U64 => Tensor::of(shape, &proto.uint64_data),
-        DType::U32 => Tensor::of(shape, &narrow::<u32, _>(place, dtype, &proto.uint64_data)?),
-        DType::I8 => Tensor::of(shape, &narrow::<i8, _>(place, dtype, ints)?),
-        DType::I16 => Tensor::of(shape, &narrow::<i16, _>(place, dtype, ints)?),
-        DType::U8 => Tensor::of(shape, &narrow::<u8, _>(place, dtype, ints)?),
-        DType::U16 => Tensor::of(shape, &narrow::<u16, _>(place, dtype, ints)?),
+        DType::F32 => Tensor::from_slice(shape, &proto.float_data),
+        DType::F64 => Tensor::from_slice(shape, &proto.double_data),
+        DType::I32 => Tensor::from_slice(shape, ints),
+        DType::I64 => Tensor::from_slice(shape, &proto.int64_data),
+        DType::U64 => Tensor::from_slice(shape, &proto.uint64_data),
+        DType::U32 => {
+            Tensor::from_slice(shape, &narrow::<u32, _>(place, dtype, &proto.uint64_data)?)
+        }
+        DType::I8 => Tensor::from_slice(shape, &narrow::<i8, _>(place, dtype, ints)?),
+        DType::I16 => Tensor::from_slice(shape, &narrow::<i16, _>(place, dtype, ints)?),
+        DType::U8 => Tensor::from_slice(shape, &narrow::<u8, _>(place, dtype, ints)?),
+        DType::U16 => Tensor::from_slice(shape, &narrow::<u16, _>(place, dtype, ints)?),
         DType::F16 => {
             let bits: Vec<u16> = narrow(place, dtype, ints)?;
-            Tensor::of(shape, &bits.into_iter().map(F16).collect::<Vec<_>>())
+            Tensor::from_slice(shape, &bits.into_iter().map(F16).collect::<Vec<_>>())
         }
         DType::Bf16 => {
             let bits: Vec<u16> = narrow(place, dtype, ints)?;
-            Tensor::of(shape, &bits.into_iter().map(Bf16).collect::<Vec<_>>())
+            Tensor::from_slice(shape, &bits.into_iter().map(Bf16).collect::<Vec<_>>())
         }
         DType::Bool => {
-            Tensor::of(shape, &ints.iter().map(|&i| Bool::from(i != 0)).collect::<Vec<_>>())
+            Tensor::from_slice(shape, &ints.iter().map(|&i| Bool::from(i != 0)).collect::<Vec<_>>())
         }
         DType::Str => {
             return Err(ImportError::unsupported(place, "a tensor of strings", "numbers"));
