@@ -224,7 +224,7 @@ pub(crate) fn of(model: udo_runtime::Model) -> Result<Model> {
     let outputs = model.outputs().iter().enumerate().map(|(at, name)| {
         let mut planned = model.plan().into_iter().flat_map(Plan::outputs);
         let planned = planned.find(|(of, _)| of == name).map(|(_, desc)| *desc);
-        let planned = planned.and_then(|desc| device::TensorSpec::of(desc).ok());
+        let planned = planned.and_then(|desc| device::TensorSpec::from_desc(desc).ok());
         let declared = || spec(&model, model.declared_output(at)?).ok();
         let spec = planned.or_else(declared);
         Port::new(name, spec.map(|spec| encoded(spec, model.output_encoding(at))))

@@ -577,7 +577,7 @@ pub extern "C" fn udo_session_output_spec(
         let (session, out) = (live(session, "session")?, need(out, "out")?);
         let port = session.ports.port(Side::Output, index)?;
         let desc = session.last(|last| Ok(last.output_desc(&port.name)?))?;
-        hand_out(out, TensorSpec(device::TensorSpec::of(desc)?, Born::here()));
+        hand_out(out, TensorSpec(device::TensorSpec::from_desc(desc)?, Born::here()));
         Ok(())
     })
 }

@@ -152,8 +152,8 @@ impl Executor {
         let Operand { desc, shape, .. } = port.operand;
         let most = Shape::new(desc.shape()).map_or(desc, |most| desc.with_extents(most));
         let to = match shape {
-            None => bound.output_in_place(index, &TensorSpec::of(desc)?)?,
-            Some(_) => bound.given_in_place(index, &TensorSpec::of(most)?),
+            None => bound.output_in_place(index, &TensorSpec::from_desc(desc)?)?,
+            Some(_) => bound.given_in_place(index, &TensorSpec::from_desc(most)?),
         };
         if let Some(to) = to {
             moved.move_to((to, moved.bytes), &self.tensors);

@@ -70,7 +70,7 @@ impl Session {
         let mut outputs = Vec::with_capacity(self.model.outputs.len());
         for name in &self.model.outputs {
             let maker = self.at_hand(name)?;
-            outputs.push(TensorSpec::of(maker.carried_desc(maker.carried(name)))?);
+            outputs.push(TensorSpec::from_desc(maker.carried_desc(maker.carried(name)))?);
         }
         let home = &self.devices.home;
         let made = |specs: &[TensorSpec]| -> Result<Vec<DeviceTensor>> {
@@ -231,7 +231,7 @@ impl Session {
         for (index, name) in self.model.outputs.iter().enumerate() {
             let maker = self.at_hand(name)?;
             let output = maker.carried(name);
-            let spec = TensorSpec::of(maker.carried_desc(output))?;
+            let spec = TensorSpec::from_desc(maker.carried_desc(output))?;
             bound.write(index, &spec, maker.carried_bytes(output))?;
         }
         Ok(())

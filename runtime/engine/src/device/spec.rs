@@ -295,7 +295,7 @@ pub trait SpecDetails: Sized {
     ///
     /// # Errors
     /// The description is of an input or output that is left out, or is not valid.
-    fn of(desc: TensorDesc) -> Result<Self>;
+    fn from_desc(desc: TensorDesc) -> Result<Self>;
 
     /// Returns the number of dimensions.
     fn rank(&self) -> usize;
@@ -347,7 +347,7 @@ pub trait SpecDetails: Sized {
 }
 
 impl SpecDetails for TensorSpec {
-    fn of(desc: TensorDesc) -> Result<Self> {
+    fn from_desc(desc: TensorDesc) -> Result<Self> {
         if desc.is_absent() || !desc.is_sound() {
             return Err(invalid(format!(
                 "a tensor is described as {desc}; expected type, shape and encoding"

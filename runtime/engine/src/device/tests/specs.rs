@@ -65,7 +65,11 @@ fn descriptions_that_mean_nothing_are_refused() {
         ErrorCode::InvalidArgument,
         "expected the least first",
     );
-    refused(TensorSpec::of(TensorDesc::ABSENT), ErrorCode::InvalidArgument, "described as absent");
+    refused(
+        TensorSpec::from_desc(TensorDesc::ABSENT),
+        ErrorCode::InvalidArgument,
+        "described as absent",
+    );
     let two = TensorSpec::fixed(DType::U8, &[2, 3]).unwrap();
     refused(two.with_layout(Layout::Nhwc), ErrorCode::InvalidArgument, "u8[2,3] cannot be nhwc");
     refused(two.with_layout(Layout::Nchw), ErrorCode::InvalidArgument, "expected 4");
@@ -124,7 +128,7 @@ fn a_spec_of_a_description_keeps_all_of_it() {
     let shape = Shape::of_dims(&[Dim::UpTo(4), Dim::Fixed(2), Dim::Open(3)]).unwrap();
     let axis = AxisEncoding::of(1, &[0.5, 2.0], &[1, 2]).unwrap();
     let desc = TensorDesc::new(DType::U8, shape).with_axis_encoding(axis);
-    let spec = TensorSpec::of(desc).unwrap();
+    let spec = TensorSpec::from_desc(desc).unwrap();
     let wanted = [Extent::Range { min: 0, max: 4 }, Extent::Fixed(2), Extent::Fixed(3)];
     assert_eq!(spec.extents().collect::<Vec<_>>(), wanted);
     assert_eq!((spec.encodings(), spec.dtype()), (Some(Encodings::PerAxis(axis)), DType::U8));
