@@ -140,7 +140,7 @@ fn a_run_that_is_cancelled_within_a_call_ends_as_one_that_is_not_contained() {
         let wanted = run(&mut session, 0.0).unwrap();
         let cpu = runtime.devices().get(CoreKind::Cpu, 0).unwrap();
         let x = Tensor::from_slice(Shape::new(&[1000]).unwrap(), &input(1.0)).unwrap();
-        let x = DeviceTensor::of(&cpu, &x).unwrap();
+        let x = DeviceTensor::from_tensor(&cpu, &x).unwrap();
         let mut submit = |timeout| {
             let options = RunOptions { timeout, ..RunOptions::default() };
             session.submit(slice::from_ref(&x), &[None], options).unwrap()

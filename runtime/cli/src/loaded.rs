@@ -58,7 +58,7 @@ impl Loaded {
     /// A set of inputs in the memory of the host's device.
     pub(crate) fn on_device(&self, set: &[Tensor]) -> Result<Vec<DeviceTensor>, device::Error> {
         let cpu = self.runtime.devices().get(CoreKind::Cpu, 0)?;
-        set.iter().map(|tensor| DeviceTensor::of(&cpu, tensor)).collect()
+        set.iter().map(|tensor| DeviceTensor::from_tensor(&cpu, tensor)).collect()
     }
 }
 

@@ -34,7 +34,7 @@ use udo_engine::run::{Frames, Launch, Run, RunOptions};
 /// let pool = model.pool(NonZero::new(2).expect("two"), &SessionOptions::default())?;
 /// let serve = |n: f32| -> Result<Vec<f32>, Error> {
 ///     let x = Tensor::from_slice(Shape::new(&[2]).expect("a shape"), &[n, 1.0]).expect("two elements");
-///     let run = pool.submit(&[DeviceTensor::of(&cpu, &x)?], &[None], RunOptions::default())?;
+///     let run = pool.submit(&[DeviceTensor::from_tensor(&cpu, &x)?], &[None], RunOptions::default())?;
 ///     run.wait()?;
 ///     Ok(run.output(0)?.to_host()?.get::<f32>().expect("numbers").to_vec())
 /// };

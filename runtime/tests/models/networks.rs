@@ -43,7 +43,7 @@ fn file(path: &Path) {
 fn tensor(runtime: &Runtime, dims: &[usize]) -> DeviceTensor {
     let elements: Vec<f32> = (0u8..).map(f32::from).take(dims.iter().product()).collect();
     let tensor = Tensor::from_slice(Shape::new(dims).unwrap(), &elements).unwrap();
-    DeviceTensor::of(&runtime.devices().get(CoreKind::Cpu, 0).unwrap(), &tensor).unwrap()
+    DeviceTensor::from_tensor(&runtime.devices().get(CoreKind::Cpu, 0).unwrap(), &tensor).unwrap()
 }
 
 /// B02 and B05.
@@ -268,7 +268,7 @@ fn runs(runtime: &Runtime, networks: &Networks) -> Vec<(Vec<f32>, Counts)> {
     let run = |stage: usize| {
         let model = network.stage(stage).unwrap();
         let dims = network.inputs(stage).unwrap()[0].1.dims().unwrap().to_vec();
-        let x = DeviceTensor::of(&cpu, &numbers(&dims, 5)).unwrap();
+        let x = DeviceTensor::from_tensor(&cpu, &numbers(&dims, 5)).unwrap();
         let made = session.run_on(&[x], &[None]).unwrap();
         let counts = model.cache().map(|report| (report.restored, report.packed));
         (made[0].to_host().unwrap().get::<f32>().unwrap().to_vec(), counts)

@@ -139,7 +139,7 @@ fn b17_models_are_planned_for_devices_as_they_are() {
     assert_eq!(results(&model), results(&coherent));
     // A submitted run goes from queue to queue.
     let dsp = runtime.devices().get(CoreKind::Dsp, 0).unwrap();
-    let x = udo_runtime::device::DeviceTensor::of(&dsp, &input(0.0625)).unwrap();
+    let x = udo_runtime::device::DeviceTensor::from_tensor(&dsp, &input(0.0625)).unwrap();
     let mut session = model.session().unwrap();
     let run = session.submit(&[x], &[None, None], RunOptions::default()).unwrap();
     run.wait().unwrap();

@@ -47,7 +47,7 @@ fn sharing(model: &Model, workspace: &SharedWorkspace, frames: usize) -> Session
 
 fn on<T: Element>(device: &Device, dims: &[usize], elements: &[T]) -> DeviceTensor {
     let tensor = Tensor::from_slice(Shape::new(dims).unwrap(), elements).unwrap();
-    DeviceTensor::of(device, &tensor).unwrap()
+    DeviceTensor::from_tensor(device, &tensor).unwrap()
 }
 
 fn elements<T: Element>(tensor: &DeviceTensor) -> Vec<T> {

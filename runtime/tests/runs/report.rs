@@ -69,7 +69,7 @@ fn a_session_knows_the_plan_of_its_last_run() {
     // A submitted run has memory of its own.
     let cpu = runtime.devices().get(CoreKind::Cpu, 0).unwrap();
     let x = Tensor::from_slice(Shape::new(&[7, 2]).unwrap(), &[1.0f32; 14]).unwrap();
-    let x = DeviceTensor::of(&cpu, &x).unwrap();
+    let x = DeviceTensor::from_tensor(&cpu, &x).unwrap();
     let submitted = session.submit(&[x], &[None], RunOptions::default()).unwrap();
     submitted.wait().unwrap();
     assert_eq!(last(&session).0, "f32[7,2]");

@@ -84,7 +84,7 @@ impl DeviceTensor {
     ///
     /// # Errors
     /// No memory.
-    pub fn of(device: &Device, tensor: &Tensor) -> Result<Self> {
+    pub fn from_tensor(device: &Device, tensor: &Tensor) -> Result<Self> {
         let made = Self::new(device, TensorSpec::from_desc(*tensor.desc())?)?;
         made.write(tensor.bytes())?;
         Ok(made)

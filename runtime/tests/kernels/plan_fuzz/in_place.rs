@@ -57,7 +57,7 @@ pub(super) fn check(
     let to = |at| pairs.iter().find(|(_, output)| *output == at).map(|(input, _)| *input);
     for is_submitted in [false, true] {
         let given: Vec<_> =
-            given.iter().map(|tensor| DeviceTensor::of(&cpu, tensor).unwrap()).collect();
+            given.iter().map(|tensor| DeviceTensor::from_tensor(&cpu, tensor).unwrap()).collect();
         let places = (0..case.outputs.len()).map(|at| to(at).map(|input| given[input].clone()));
         let places: Vec<_> = places.collect();
         let (made, copies) = if is_submitted {

@@ -127,7 +127,7 @@ fn packed_tensors_are_read_as_they_were_written() {
 fn a_hosts_tensor_is_the_same_on_a_device_and_back() {
     let shape = Shape::new(&[2, 2]).unwrap();
     let host = Tensor::from_slice(shape, &[1f32, -2.5, f32::NAN, 4.0]).unwrap();
-    let copy = DeviceTensor::of(&non_coherent(Some(8)), &host).unwrap();
+    let copy = DeviceTensor::from_tensor(&non_coherent(Some(8)), &host).unwrap();
     let back = copy.to_host().unwrap();
     assert_eq!((back.desc(), back.bytes()), (host.desc(), host.bytes()));
     let packed = bytes_of(&[3, 1]).with_packing(Packing::N4).unwrap();
@@ -135,12 +135,12 @@ fn a_hosts_tensor_is_the_same_on_a_device_and_back() {
     packed.write(&[1, 2, 3]).unwrap();
     assert_eq!(packed.to_host().unwrap().bytes(), [1, 2, 3]);
     let nothing = Tensor::zeros(DType::I64, Shape::new(&[0, 3]).unwrap()).unwrap();
-    let copy = DeviceTensor::of(&cpu(), &nothing).unwrap();
+    let copy = DeviceTensor::from_tensor(&cpu(), &nothing).unwrap();
     assert_eq!(copy.to_host().unwrap().dims(), [0, 3]);
     let open = TensorSpec::from_dims(DType::U8, &[-1]).unwrap();
     let open = DeviceTensor::with_capacity(&cpu(), open, 8).unwrap();
     refused(open.to_host(), ErrorCode::DynamicShape, "its shape");
-    let tensor = DeviceTensor::of(&cpu(), &host).unwrap();
+    let tensor = DeviceTensor::from_tensor(&cpu(), &host).unwrap();
     let _run = tensor.bytes().unwrap().lease(Access::Write).unwrap();
     refused(tensor.to_host(), ErrorCode::Busy, "are being written");
 }
