@@ -299,7 +299,7 @@ fn fuse(
 ) -> usize {
     let (mut count, mut gone) = (0, BTreeSet::new());
     let mut uses = uses(graph, compiler);
-    for id in (0..graph.nodes.len()).map(NodeId::at) {
+    for id in (0..graph.nodes.len()).map(NodeId::new) {
         let mut next = Some(id);
         while let Some(id) = next.take() {
             let found = Candidate::at(graph, compiler, &uses, id).and_then(|node| fusion(&node));
@@ -329,7 +329,7 @@ fn replace_all(
 ) -> usize {
     let (mut count, mut gone) = (0, BTreeSet::new());
     let mut uses = uses(graph, compiler);
-    for id in (0..graph.nodes.len()).rev().map(NodeId::at) {
+    for id in (0..graph.nodes.len()).rev().map(NodeId::new) {
         if gone.contains(&id) {
             continue;
         }

@@ -311,7 +311,7 @@ pub fn run_part(compiler: &Compiler<'_>, part: Part) -> Result<Resolved, Resolve
     let Graph { name, nodes, values, inputs, captures, outputs, in_place, affinity, .. } = graph;
     // A default that the caller does not override is an ordinary constant from here on.
     let defaults = Vec::new();
-    let values = (0..).map(ValueId::at).zip(values);
+    let values = (0..).map(ValueId::new).zip(values);
     let values = values.map(|(id, value)| inputs::typed(value, shapes.get(&id))).collect();
     let source = nodes;
     let nodes = Vec::with_capacity(source.len());

@@ -141,7 +141,7 @@ pub struct ValueId(pub u32);
 
 impl NodeId {
     /// The id of the node at `index`; past what an id can say, an id that no node has.
-    pub fn at(index: usize) -> Self {
+    pub fn new(index: usize) -> Self {
         Self(u32::try_from(index).unwrap_or(u32::MAX))
     }
 
@@ -153,7 +153,7 @@ impl NodeId {
 
 impl ValueId {
     /// The id of the value at `index`; past what an id can say, an id that no value has.
-    pub fn at(index: usize) -> Self {
+    pub fn new(index: usize) -> Self {
         Self(u32::try_from(index).unwrap_or(u32::MAX))
     }
 
@@ -276,7 +276,7 @@ impl Graph {
     }
 
     fn add(&mut self, name: &str, source: Source) -> ValueId {
-        let id = ValueId::at(self.values.len());
+        let id = ValueId::new(self.values.len());
         self.values.push(Value { name: name.to_owned(), source, declared: None });
         id
     }
@@ -284,7 +284,7 @@ impl Graph {
     /// Adds a node behind all others; one without a name is called after its operator and place, and one of `ai.onnx` is of
     /// ONNX's own domain, which is empty.
     pub fn add_node(&mut self, mut node: Node) -> NodeId {
-        let id = NodeId::at(self.nodes.len());
+        let id = NodeId::new(self.nodes.len());
         if domain_of(&node.domain).is_empty() {
             node.domain.clear();
         }
@@ -332,17 +332,17 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
 
     /// The first value called `name`; a search through all of them.
     pub fn value_named(&self, name: &str) -> Option<ValueId> {
-        self.values.iter().position(|v| v.value().name == name).map(ValueId::at)
+        self.values.iter().position(|v| v.value().name == name).map(ValueId::new)
     }
 
     /// The ids of all nodes, in order.
     pub fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<N, V> {
-        (0..self.nodes.len()).map(NodeId::at)
+        (0..self.nodes.len()).map(NodeId::new)
     }
 
     /// The ids of all values, in order.
     pub fn value_ids(&self) -> impl Iterator<Item = ValueId> + use<N, V> {
-        (0..self.values.len()).map(ValueId::at)
+        (0..self.values.len()).map(ValueId::new)
     }
 
     /// Puts producers before consumers and otherwise keeps the order; node ids change.

@@ -53,7 +53,7 @@ pub(super) fn insert(
         insertion.store_value(input)?;
     }
     for (at, node) in graph.nodes.iter().enumerate() {
-        insertion.add(NodeId::at(at), node)?;
+        insertion.add(NodeId::new(at), node)?;
     }
     let Insertion { mut graph, encoded, .. } = insertion;
     sweep(&mut graph);
@@ -330,7 +330,7 @@ impl Insertion<'_> {
 /// Returns the output of the last node.
 fn back_id(graph: &Graph) -> ValueId {
     let last = graph.nodes.last().and_then(|node| node.output(0));
-    last.unwrap_or(ValueId::at(usize::MAX))
+    last.unwrap_or(ValueId::new(usize::MAX))
 }
 
 impl Constants<'_> {

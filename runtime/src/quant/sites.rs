@@ -224,7 +224,7 @@ impl<'a> Survey<'a> {
 
     fn nodes(&self) -> impl Iterator<Item = (NodeId, &'a Node, QuantKind)> {
         let nodes = self.nodes.iter().zip(&self.forms).enumerate();
-        nodes.map(|(at, (node, form))| (NodeId::at(at), *node, *form))
+        nodes.map(|(at, (node, form))| (NodeId::new(at), *node, *form))
     }
 
     /// Returns whether a value is float and computed by runs.

@@ -188,7 +188,7 @@ impl<'a> Lowering<'a> {
     ) -> Result<Network<'a>, NotLowered> {
         let mut layers = Vec::new();
         let graph = self.graph;
-        let mut last = NodeId::at(0);
+        let mut last = NodeId::new(0);
         for id in graph.node_ids() {
             if graph.node(id).is_ok_and(|bound| !bound.is_folded) {
                 layers.push(self.layer(id).map_err(|why| NotLowered { node: id, why })?);

@@ -241,7 +241,7 @@ impl<'a> Around<'a> {
                 gone.insert(at);
             }
         }
-        gone.into_iter().map(NodeId::at).collect()
+        gone.into_iter().map(NodeId::new).collect()
     }
 }
 
@@ -309,7 +309,7 @@ impl Cutting<'_> {
             for &value in node.outputs.iter().flatten() {
                 let mut readers = self.around.readers(value).iter();
                 let is_read = self.around.is_output(value)
-                    || readers.any(|&at| !self.piece.gone.contains(&NodeId::at(at)));
+                    || readers.any(|&at| !self.piece.gone.contains(&NodeId::new(at)));
                 if let Some(&inner) = self.made.get(&value).filter(|_| is_read) {
                     self.piece.outputs.push(value);
                     self.piece.graph.outputs.push(inner);

@@ -41,7 +41,7 @@ pub(super) fn merge(graph: &mut TypedGraph) -> usize {
             Some(before) => {
                 let pairs = outputs.iter().zip(before);
                 same.extend(pairs.filter_map(|(later, first)| Some(((*later)?, (*first)?))));
-                gone.insert(NodeId::at(index));
+                gone.insert(NodeId::new(index));
             }
         }
     }

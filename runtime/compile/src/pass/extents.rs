@@ -70,10 +70,10 @@ impl Extents {
                 DimSpec::Named(_) | DimSpec::Fixed(_) | DimSpec::Unknown => None,
             });
             let said = Inferred { dims: dims.collect(), ints: None };
-            all.set(ValueId::at(at), &value.desc, said);
+            all.set(ValueId::new(at), &value.desc, said);
         }
         for (at, value) in graph.values.iter().enumerate() {
-            let id = ValueId::at(at);
+            let id = ValueId::new(at);
             if let Some(tensor) = graph.known(Some(id)) {
                 all.set(id, &value.desc, Inferred { dims: Vec::new(), ints: ints(tensor) });
             }

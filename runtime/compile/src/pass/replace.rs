@@ -173,5 +173,5 @@ fn inside(
 /// Removes nodes from the graph.
 pub(super) fn remove(graph: &mut TypedGraph, gone: &BTreeSet<NodeId>) {
     let mut id = 0..;
-    graph.nodes.retain(|_| !id.next().is_some_and(|at| gone.contains(&NodeId::at(at))));
+    graph.nodes.retain(|_| !id.next().is_some_and(|at| gone.contains(&NodeId::new(at))));
 }

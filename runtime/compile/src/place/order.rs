@@ -145,7 +145,7 @@ impl Placement {
         self.choices = ordered(std::mem::take(&mut self.choices), &order);
         for choice in &mut self.choices {
             if let Choice::Epilogue { of } = choice {
-                *of = NodeId::at(places.get(of.index()).copied().unwrap_or_default());
+                *of = NodeId::new(places.get(of.index()).copied().unwrap_or_default());
             }
         }
     }

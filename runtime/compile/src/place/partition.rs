@@ -33,7 +33,7 @@ impl Placing<'_> {
                 let reason =
                     format!("{count} nodes follow each other there, expected at least {least}");
                 for at in run.nodes {
-                    is_done &= !constraints.refuse(NodeId::at(at), run.core, &reason);
+                    is_done &= !constraints.refuse(NodeId::new(at), run.core, &reason);
                 }
             }
             if is_done {
@@ -107,7 +107,7 @@ impl Placing<'_> {
             });
             let not: Vec<CoreRefusal> = not.collect();
             for &at in members {
-                constraints.prefer(NodeId::at(at), core, not.clone());
+                constraints.prefer(NodeId::new(at), core, not.clone());
             }
         }
         Ok((constraints, Some(cost)))

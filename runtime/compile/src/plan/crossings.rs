@@ -87,7 +87,7 @@ impl Endpoints {
             End { value, format, memory: Memory::Host }
         };
         for (at, value) in graph.values.iter().enumerate() {
-            let id = ValueId::at(at);
+            let id = ValueId::new(at);
             if matches!(value.value.source, Source::Input(_)) && graph.known(Some(id)).is_none() {
                 ends.given.insert(id, hosts(id));
             }

@@ -52,7 +52,7 @@ pub(super) fn lower(
 impl Lowering<'_> {
     fn sources(&mut self) {
         for (index, value) in self.graph.values.iter().enumerate() {
-            let id = ValueId::at(index);
+            let id = ValueId::new(index);
             let desc = value.desc;
             let place = match (&value.value.source, self.graph.known(Some(id))) {
                 (_, Some(tensor)) => Place::Constant(tensor.clone()),

@@ -77,7 +77,7 @@ pub(super) fn unfold(compiler: &Compiler<'_>, graph: &mut TypedGraph) {
         return;
     }
     let readers = graph.consumers();
-    for id in (0..graph.nodes.len()).rev().map(NodeId::at) {
+    for id in (0..graph.nodes.len()).rev().map(NodeId::new) {
         let Ok(bound) = graph.node(id) else { continue };
         if bound.is_folded && !graph.is_small(bound) && !goes_again(compiler, graph, id, &readers) {
             let made = graph.node(id).ok().and_then(|bound| graph.known(bound.node.output(0)));

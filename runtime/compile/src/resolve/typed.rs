@@ -265,7 +265,7 @@ impl TypedGraph {
     }
 
     fn add_typed(&mut self, name: &str, source: Source, desc: TensorDesc) -> ValueId {
-        let id = ValueId::at(self.values.len());
+        let id = ValueId::new(self.values.len());
         let value = Value { name: name.to_owned(), source, declared: None };
         let typed =
             TypedValue { value, desc, quantized: None, folded: None, is_open: false, wide: None };

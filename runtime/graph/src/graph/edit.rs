@@ -87,7 +87,7 @@ impl CutGraph for Graph {
         let mut values = Vec::with_capacity(used.len());
         for (id, value) in self.value_ids().zip(std::mem::take(&mut self.values)) {
             if used.contains(&id) {
-                kept.insert(id, ValueId::at(values.len()));
+                kept.insert(id, ValueId::new(values.len()));
                 values.push(value);
             }
         }

@@ -18,7 +18,7 @@ pub trait Links {
 impl<N: GraphNode, V: GraphValue> Links for Graph<N, V> {
     fn producer(&self, value: ValueId) -> Option<NodeId> {
         let makes = |node: &N| node.node().output(0) == Some(value);
-        self.nodes.iter().position(makes).map(NodeId::at)
+        self.nodes.iter().position(makes).map(NodeId::new)
     }
 
     fn producers(&self) -> PerValue<Option<NodeId>> {
@@ -75,6 +75,6 @@ impl<T> PerValue<T> {
 
     /// All of them, with the values that they are kept for.
     pub fn iter(&self) -> impl Iterator<Item = (ValueId, &T)> {
-        self.0.iter().enumerate().map(|(index, kept)| (ValueId::at(index), kept))
+        self.0.iter().enumerate().map(|(index, kept)| (ValueId::new(index), kept))
     }
 }

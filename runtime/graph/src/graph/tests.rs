@@ -295,7 +295,7 @@ fn defaults_are_lines_of_the_text_and_become_inputs_where_they_are_given() {
     assert!(error.contains("\"x\", the default of an input, is no constant;"), "{error}");
     let error = other(|graph| graph.values[1].name = "k".to_owned());
     assert!(error.contains("has the name of another input;"), "{error}");
-    let error = other(|graph| graph.defaults[0].value = ValueId::at(99));
+    let error = other(|graph| graph.defaults[0].value = ValueId::new(99));
     assert!(error.starts_with("default 0 is value 99"), "{error}");
     let error = Graph::parse("graph g\n  default k: f32[1]\n").unwrap_err().to_string();
     assert_eq!(error, "line 2: found \"\", expected how many inputs stand before it");

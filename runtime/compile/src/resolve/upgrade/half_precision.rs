@@ -88,7 +88,7 @@ fn widened(
     if let Some(value) = graph.wide_for(node, port) {
         return Ok(value);
     }
-    let from = node.input(port).unwrap_or(ValueId::at(0));
+    let from = node.input(port).unwrap_or(ValueId::new(0));
     let name = format!("{}.wide.{port}", node.name);
     let value = graph.add_value(&name);
     convert(compiler, graph, (name, from), value, DType::F32)?;
