@@ -179,7 +179,7 @@ fn prepared_model_files_are_used_where_they_fit() {
     assert_eq!((counts(&model), run(&model)), ((2, 0), wanted(1)));
     // What was prepared for other weights is for another model.
     let of_file = |path: &Path| {
-        let container = Container::read(&ModelBytes::of(path).unwrap()).unwrap();
+        let container = Container::read(&ModelBytes::map_file(path).unwrap()).unwrap();
         container.contents().unwrap()
     };
     let mut other = of_file(&file(&dir, "other.udm", 2, false));
