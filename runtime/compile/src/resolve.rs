@@ -553,7 +553,7 @@ impl TypedGraph {
     ) -> Result<(BoundNode, Vec<TensorDesc>), ResolveError> {
         let (name, op) = (node.name.clone(), node.op.clone());
         let fail = |reason: String| ResolveError::unfit(name.clone(), op.clone(), reason);
-        let params = Params::of(&node, entry.def.schema()).map_err(fail)?;
+        let params = Params::from_node(&node, entry.def.schema()).map_err(fail)?;
         fill_defaults(self, &mut node, entry.def).map_err(|why| fail(why.to_string()))?;
         self.check_ports(&node, entry.def).map_err(|why| fail(why.to_string()))?;
         self.check_known(&node, entry.def)?;

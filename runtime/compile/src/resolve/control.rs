@@ -124,7 +124,8 @@ struct Parent {
 
 impl Parent {
     fn new(mut node: Node, entry: OpEntry, binding: &Binding<'_>) -> Result<Self, ResolveError> {
-        let params = Params::of(&node, entry.def.schema()).map_err(|why| refusal(&node, why))?;
+        let params =
+            Params::from_node(&node, entry.def.schema()).map_err(|why| refusal(&node, why))?;
         let is_sequence = |value: &ValueId| binding.sequences.items(*value).is_some();
         // The schema does not describe sequences: iterations and branches check their own inputs.
         if !node.inputs.iter().flatten().any(is_sequence) {

@@ -40,7 +40,7 @@ impl Params {
     ///
     /// # Errors
     /// An attribute is unknown, missing or of another kind.
-    pub fn of(node: &Node, schema: &OpSchema) -> Result<Self, String> {
+    pub fn from_node(node: &Node, schema: &OpSchema) -> Result<Self, String> {
         let known = || schema.params().iter().map(Param::attribute_name);
         for (name, _) in &node.attrs {
             if !known().any(|known| known == name) {
@@ -195,7 +195,7 @@ mod tests {
     );
 
     fn params(attrs: Vec<(String, Attr)>) -> Result<Params, String> {
-        Params::of(&Node { attrs, ..Node::new("Choice", 1, &[], &[]) }, &CHOICE)
+        Params::from_node(&Node { attrs, ..Node::new("Choice", 1, &[], &[]) }, &CHOICE)
     }
 
     #[test]
@@ -212,7 +212,8 @@ mod tests {
         );
         let set = |name: &str, attr: Attr| {
             let attrs = vec![(name.to_owned(), attr)];
-            Params::of(&Node { attrs, ..Node::new("Narrow", 1, &[], &[]) }, &NARROW).map(drop)
+            Params::from_node(&Node { attrs, ..Node::new("Narrow", 1, &[], &[]) }, &NARROW)
+                .map(drop)
         };
         assert_eq!(set("n", Attr::Int(255)), Ok(()));
         assert_eq!(set("all", Attr::Int(i64::MIN)), Ok(()));

@@ -92,7 +92,7 @@ impl Over<'_> {
         let is_own = |entry: &&udo_engine::operators::OpEntry| entry.package == package.id;
         let entry = operators.ops_named(&node.op).find(is_own);
         let schema = entry.ok_or("its package no longer provides the operator")?.def.schema();
-        let params = Params::of(node, schema)?;
+        let params = Params::from_node(node, schema)?;
         let mut inputs = Vec::new();
         for id in &node.inputs {
             let Some(id) = id else {
