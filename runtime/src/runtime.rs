@@ -170,7 +170,7 @@ impl Runtime {
     /// These operators and devices. What it packs of constants, it and its clones alone have.
     pub fn of(operators: Operators, devices: Devices) -> Self {
         let Shared { derived, .. } = Shared::of_process();
-        Self { resources: Resources::of(operators), queues: Queues::new(devices), derived }
+        Self { resources: Resources::new(operators), queues: Queues::new(devices), derived }
     }
 
     /// Returns the operators: those that are built in, and those of the packages.

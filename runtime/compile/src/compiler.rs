@@ -17,7 +17,7 @@ pub struct Resources {
 
 impl Resources {
     /// Returns resources with these operators and no constants yet.
-    pub fn of(operators: Operators) -> Self {
+    pub fn new(operators: Operators) -> Self {
         Self { operators, constants: Constants::new() }
     }
 

@@ -18,7 +18,7 @@ static HTA: PackageV1 = PackageV1::new(BUILT_IN, "0").ops(&OPS).kernels(&KERNELS
 /// Returns resources with the built-in operators.
 pub(crate) fn resources() -> Resources {
     assert_eq!(BUILT_IN_OPS.name(), BUILT_IN);
-    Resources::of(Operators::with_built_in(&[&BUILT_IN_OPS, &HTA]).unwrap())
+    Resources::new(Operators::with_built_in(&[&BUILT_IN_OPS, &HTA]).unwrap())
 }
 
 /// Resolves a graph.

@@ -355,7 +355,7 @@ fn kernels_for_later_cores_alone_count_there() {
         let graph = Graph::parse(LARGER).unwrap();
         let settings = Settings { core, ..Settings::default() };
         let made =
-            Quantizer::new(graph, &Resources::of(operators()), &BindOptions::default(), settings);
+            Quantizer::new(graph, &Resources::new(operators()), &BindOptions::default(), settings);
         made.map(drop).map_err(|error| error.to_string())
     };
     assert_eq!(
@@ -372,7 +372,7 @@ fn a_quantized_model_says_the_same_on_the_cpu_and_on_the_dsp() {
     let graph = Graph::parse(SHADED).unwrap();
     let wanted = results(&compile(graph.clone(), &[Core::CPU]));
     let settings = Settings { float_ops: FloatOps::Refused, ..Settings::default() };
-    let resources = Resources::of(operators());
+    let resources = Resources::new(operators());
     let quantizer = Quantizer::new(graph, &resources, &BindOptions::default(), settings).unwrap();
     let mut calibration = quantizer.calibration(&resources, &CompileOptions::default()).unwrap();
     calibration.add(&[("x".to_owned(), x())]).unwrap();

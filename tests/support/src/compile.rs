@@ -48,7 +48,7 @@ pub fn with_compiler<T>(
     bind: &BindOptions,
     work: impl FnOnce(&Compiler<'_>) -> T,
 ) -> T {
-    let resources = Resources::of(operators.clone());
+    let resources = Resources::new(operators.clone());
     let options = CompileOptions { bind: bind.clone(), ..CompileOptions::default() };
     work(&resources.compiler(&options))
 }

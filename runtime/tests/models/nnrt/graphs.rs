@@ -238,7 +238,7 @@ fn support_says_which_operation_a_core_lacks_and_why() {
     graph.op(relu(e, y)).unwrap();
     graph.set_io(&[a], &[y]).unwrap();
     let graph = graph.finish().unwrap();
-    let resources = Resources::of(built_in());
+    let resources = Resources::new(built_in());
     let bind = BindOptions::default();
     let on_cpu = support(&graph, &resources, &bind, Core::CPU);
     assert!(on_cpu.iter().all(|(_, reason)| reason.is_none()), "{on_cpu:?}");
@@ -269,7 +269,7 @@ fn support_looks_at_each_operation_where_one_does_not_resolve() {
     graph.op(add(b, flat, y)).unwrap();
     graph.set_io(&[a, flat], &[y]).unwrap();
     let graph = graph.finish().unwrap();
-    let resources = Resources::of(built_in());
+    let resources = Resources::new(built_in());
     let all = support(&graph, &resources, &BindOptions::default(), Core::CPU);
     assert!(all[0].1.is_none() && all[1].1.is_some(), "{all:?}");
     assert!(all[1].1.as_deref().unwrap().contains("ADD_1"), "{all:?}");
