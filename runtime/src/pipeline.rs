@@ -40,7 +40,8 @@ pub(crate) fn compile(
     pool: &Pool,
 ) -> Result<Compiled, CompileError> {
     let Some(cache) = compiler.constants.cache() else { return steps(compiler, part, pool) };
-    let made = cache.looking_ahead(compiler.options.threads, || steps(compiler, part, pool))?;
+    let made = cache
+        .with_background_verification(compiler.options.threads, || steps(compiler, part, pool))?;
     cache.save();
     Ok(made)
 }

@@ -81,7 +81,7 @@ impl Cache {
     /// # Errors
     /// Fails if the folder does not exist, its file has a newer version, this system does not support caches, or the prepacked
     /// weights in a model file are damaged.
-    pub fn of(
+    pub fn for_model(
         options: Option<&CacheOptions>,
         source: &ModelSource,
         read: Option<&Container>,
@@ -128,7 +128,11 @@ impl Cache {
 
     /// Runs `work`, the loading of a model with `threads` threads, while the other threads verify checksums of the file in
     /// advance.
-    pub fn looking_ahead<T>(&self, threads: NonZero<usize>, work: impl FnOnce() -> T) -> T {
+    pub fn with_background_verification<T>(
+        &self,
+        threads: NonZero<usize>,
+        work: impl FnOnce() -> T,
+    ) -> T {
         let others = threads.get() - 1;
         let stored = self.stored().filter(|stored| others > 0 && stored.start_verification());
         let Some(stored) = stored else { return work() };
@@ -147,7 +151,7 @@ impl Cache {
     }
 
     /// Returns an id of a constant that is the same in all processes.
-    pub fn stands_for(&self, tensor: &Tensor) -> u128 {
+    pub fn constant_id(&self, tensor: &Tensor) -> u128 {
         tensor.stable().unwrap_or_else(|| sum128(&self.source.place(tensor.stored())))
     }
 
@@ -170,7 +174,7 @@ impl Cache {
     }
 
     /// Drops a constant that turned out not to be needed.
-    pub fn let_go(&self, tensor: &Tensor) {
+    pub fn discard(&self, tensor: &Tensor) {
         if let Some(id) = tensor.stable() {
             self.lock().constants.remove(&id);
         }

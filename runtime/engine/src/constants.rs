@@ -105,7 +105,7 @@ impl Constants {
     }
 
     /// Returns the result of `make`, or the cached one of an earlier process. `of` identifies it.
-    pub fn kept(
+    pub fn load_or_compute(
         &self,
         desc: &TensorDesc,
         of: impl FnOnce(&Cache) -> Option<String>,

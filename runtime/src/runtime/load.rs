@@ -174,7 +174,7 @@ impl Runtime {
         if options.is_exportable {
             return Ok(None);
         }
-        Ok(Cache::of(options.cache.as_ref(), source, read)?)
+        Ok(Cache::for_model(options.cache.as_ref(), source, read)?)
     }
 
     /// Compiles a graph from a file, with the file's cache.
@@ -189,7 +189,7 @@ impl Runtime {
         if options.is_exportable {
             graph.add_in_place(&options.compile.in_place);
             let (cache, ranges) = (options.cache.as_ref(), &options.compile.bind.ranges);
-            let own = Cache::of_graph(cache, &graph, ranges, Some(source.bytes()));
+            let own = Cache::for_graph(cache, &graph, ranges, Some(source.bytes()));
             look_in(&mut resources, own.map(Some))?;
         } else if options.cache.is_none() {
             // The cache identifies constants by their position in their own file.
@@ -235,7 +235,7 @@ impl Runtime {
         if options.cache.is_some() || options.is_exportable {
             graph.add_in_place(&options.compile.in_place);
             let ranges = &options.compile.bind.ranges;
-            let cache = Cache::of_graph(options.cache.as_ref(), &graph, ranges, None);
+            let cache = Cache::for_graph(options.cache.as_ref(), &graph, ranges, None);
             look_in(&mut resources, cache.map(Some))?;
         }
         self.model_of(graph, resources, &options.compile)

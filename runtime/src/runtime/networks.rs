@@ -126,9 +126,9 @@ impl Runtime {
         let read = || import::model_bytes(bytes.bytes(), &name, &options.import);
         let source = match (file, &cache) {
             (Some(file), _) => Source::File(file),
-            (None, Some(cache)) => {
-                Source::Single(Single::new(cache.looking_ahead(options.compile.threads, read)?))
-            }
+            (None, Some(cache)) => Source::Single(Single::new(
+                cache.with_background_verification(options.compile.threads, read)?,
+            )),
             (None, None) => Source::Single(Single::new(read()?)),
         };
         Ok(Networks(Arc::new(Inner { name, runtime, options, bytes, cache, source, made })))
@@ -377,7 +377,7 @@ impl Network {
         };
         let compile = || runtime.compile_of(graph, (bytes, cache.as_ref()), &options, &shared);
         let stage = match cache {
-            Some(cache) => cache.looking_ahead(options.compile.threads, compile),
+            Some(cache) => cache.with_background_verification(options.compile.threads, compile),
             None => compile(),
         }?;
         self.check_ports(index, &stage)?;

@@ -205,8 +205,8 @@ impl<'a> Candidate<'a> {
         of: impl FnOnce(&dyn Fn(&Tensor) -> u128) -> String,
         make: impl FnOnce() -> Option<Tensor>,
     ) -> Option<Tensor> {
-        let of = |cache: &Cache| Some(of(&|tensor| cache.stands_for(tensor)));
-        self.compiler.constants.kept(desc, of, make)
+        let of = |cache: &Cache| Some(of(&|tensor| cache.constant_id(tensor)));
+        self.compiler.constants.load_or_compute(desc, of, make)
     }
 
     /// Applies a chain of nodes to a constant: the first node to `to`, each later one to the result of the one before,

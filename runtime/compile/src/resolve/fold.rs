@@ -67,7 +67,7 @@ fn kept_of(
     }
     let of = |cache: &Cache| graph.stable_of(bound, cache);
     let make = || compute()?.pop().flatten();
-    Some(vec![Some(compiler.constants.kept(&graph.desc(Some(output)), of, make)?)])
+    Some(vec![Some(compiler.constants.load_or_compute(&graph.desc(Some(output)), of, make)?)])
 }
 
 /// Leaves large results to the run unless all consumers pack them.
@@ -82,7 +82,7 @@ pub(super) fn unfold(compiler: &Compiler<'_>, graph: &mut TypedGraph) {
         if bound.is_folded && !graph.is_small(bound) && !goes_again(compiler, graph, id, &readers) {
             let made = graph.node(id).ok().and_then(|bound| graph.known(bound.node.output(0)));
             if let (Some(cache), Some(made)) = (compiler.constants.cache(), made) {
-                cache.let_go(made);
+                cache.discard(made);
             }
             graph.unfold(id);
         }
@@ -203,7 +203,7 @@ impl TypedGraph {
             return None;
         }
         let input = |&value: &Option<ValueId>| match self.known(value) {
-            Some(tensor) => format!("{:x} {}", cache.stands_for(tensor), self.desc(value)),
+            Some(tensor) => format!("{:x} {}", cache.constant_id(tensor), self.desc(value)),
             None => self.desc(value).to_string(),
         };
         let inputs: Vec<String> = bound.node.inputs.iter().map(input).collect();

@@ -32,8 +32,8 @@ impl Cache {
     /// bytes of the model file that the graph comes from, if any.
     ///
     /// # Errors
-    /// Fails as [`Cache::of`] does.
-    pub fn of_graph(
+    /// Fails as [`Cache::for_model`] does.
+    pub fn for_graph(
         options: Option<&CacheOptions>,
         graph: &Graph,
         ranges: &Ranges,
