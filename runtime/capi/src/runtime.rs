@@ -140,13 +140,13 @@ fn trust(options: &RuntimeOptions) -> Result<Trust> {
     let what = "options.trusted_key_files";
     let files = options.trusted_key_files.get(options.trusted_key_file_count, what)?;
     for (at, path) in files.iter().enumerate() {
-        trust.keys_of(path.path(&format!("{what}[{at}]"))?)?;
+        trust.add_key_file(path.path(&format!("{what}[{at}]"))?)?;
     }
     if let Some(keys) = options.trusted_keys.option("options.trusted_keys")? {
-        trust.keys_in(keys)?;
+        trust.add_keys(keys)?;
     }
     if let Some(path) = options.lock_file.option("options.lock_file")? {
-        trust.lock_of(Path::new(path))?;
+        trust.set_lock_file(Path::new(path))?;
     }
     Ok(trust)
 }

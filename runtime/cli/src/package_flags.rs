@@ -104,7 +104,7 @@ impl PackageFlags {
     fn trusted(&self) -> Result<Trust, Failure> {
         let mut trust = Trust::default();
         for path in &self.trust {
-            trust.keys_of(path).map_err(|error| {
+            trust.add_key_file(path).map_err(|error| {
                 let help = error.help();
                 Failure::new(error).help(help)
             })?;
@@ -113,7 +113,7 @@ impl PackageFlags {
         if let Some(path) =
             given.or_else(|| Some(Path::new(LOCK_FILE)).filter(|path| path.exists()))
         {
-            trust.lock_of(path).map_err(|error| {
+            trust.set_lock_file(path).map_err(|error| {
                 let help = error.help();
                 Failure::new(error).help(help)
             })?;

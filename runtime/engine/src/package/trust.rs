@@ -39,7 +39,7 @@ impl Trust {
     ///
     /// # Errors
     /// Fails if the file cannot be read or has an invalid line.
-    pub fn keys_of(&mut self, path: &Path) -> Result<(), KeyError> {
+    pub fn add_key_file(&mut self, path: &Path) -> Result<(), KeyError> {
         let wrong = |line, reason| KeyError::Line { path: path.to_owned(), line, reason };
         self.add(&key::read(path)?, wrong)
     }
@@ -48,7 +48,7 @@ impl Trust {
     ///
     /// # Errors
     /// Fails if a line is invalid.
-    pub fn keys_in(&mut self, text: &str) -> Result<(), KeyError> {
+    pub fn add_keys(&mut self, text: &str) -> Result<(), KeyError> {
         self.add(text, |line, reason| KeyError::Text { line, reason })
     }
 
@@ -80,7 +80,7 @@ impl Trust {
     ///
     /// # Errors
     /// Fails if the file cannot be read or is invalid.
-    pub fn lock_of(&mut self, path: &Path) -> Result<(), LockError> {
+    pub fn set_lock_file(&mut self, path: &Path) -> Result<(), LockError> {
         self.lock = Some((path.to_owned(), Lock::read(path)?));
         Ok(())
     }
