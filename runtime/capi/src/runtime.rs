@@ -158,7 +158,7 @@ fn device_spec(asked: &DeviceSpec, at: usize) -> Result<device::DeviceSpec> {
     let core = Core::from_name(name).ok_or_else(|| {
         invalid(format!("{} is {name:?}; expected one of {}", place("core"), Core::NAMES))
     })?;
-    let mut spec = device::DeviceSpec::of(core);
+    let mut spec = device::DeviceSpec::new(core);
     spec.count = asked.count;
     if asked.cores > 0 {
         spec.cores = asked.cores;

@@ -124,8 +124,8 @@ fn b17_what_the_cache_writes_back_by_itself_changes_nothing() {
 #[test]
 fn b17_models_are_planned_for_devices_as_they_are() {
     let of = |coherence| {
-        let dsp = DeviceSpec { coherence, ..DeviceSpec::of(Core::DSP_V68) };
-        let devices = [DeviceSpec::of(Core::CPU), dsp];
+        let dsp = DeviceSpec { coherence, ..DeviceSpec::new(Core::DSP_V68) };
+        let devices = [DeviceSpec::new(Core::CPU), dsp];
         let runtime = Runtime::builder().devices(devices).build().unwrap();
         let graph = Graph::parse(NETWORK).unwrap();
         let model =

@@ -376,7 +376,7 @@ fn b19_a_callback_does_not_wait_for_a_workspace() {
 #[test]
 fn runs_that_do_not_say_what_matters_have_the_priority_of_their_model() {
     // One core, so that runs go one after the other.
-    let one = DeviceSpec { cores: 1, ..DeviceSpec::of(Core::CPU) };
+    let one = DeviceSpec { cores: 1, ..DeviceSpec::new(Core::CPU) };
     let runtime = runtime_on(Devices::new(&[one]).unwrap());
     let cpu = cpu(&runtime);
     let at_work = compile(&runtime, &text(10), &CompileOptions::default());

@@ -17,7 +17,7 @@ static GUARD: GuardAlloc = GuardAlloc;
 /// there is one thread then.
 #[test]
 fn submitting_and_waiting_leave_the_heap_alone() {
-    let one = DeviceSpec { cores: 1, ..DeviceSpec::of(Core::CPU) };
+    let one = DeviceSpec { cores: 1, ..DeviceSpec::new(Core::CPU) };
     let runtime = Runtime::builder().devices([one]).build().unwrap();
     let text = "graph g\n  input x: f32[64]\n  a = Relu@14(x)\n  y = Neg@13(a)\n  output y\n";
     let model = compile(&runtime, text, &CompileOptions::default());

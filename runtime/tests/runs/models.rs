@@ -39,9 +39,9 @@ fn a_small_network_runs_on_every_device_and_gives_what_the_cpu_does() {
     let dsp = DeviceSpec {
         count: 2,
         coherence: Coherence::NonCoherent { seed: Some(7) },
-        ..DeviceSpec::of(Core::DSP_V68)
+        ..DeviceSpec::new(Core::DSP_V68)
     };
-    let specs = [DeviceSpec::of(Core::CPU), DeviceSpec::of(Core::GPU), dsp];
+    let specs = [DeviceSpec::new(Core::CPU), DeviceSpec::new(Core::GPU), dsp];
     let runtime = Runtime::builder().devices(specs).build().unwrap();
     for (core, index) in [(Core::CPU, 0), (Core::GPU, 0), (Core::DSP_V68, 1)] {
         let model = compile(&runtime, ADD_RELU, &options(&[core]));

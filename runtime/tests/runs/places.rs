@@ -100,10 +100,10 @@ fn b23_a_session_has_tensors_of_its_own_that_are_never_copied() {
 fn b23_what_does_not_lie_as_runs_want_it_is_copied_and_counted() {
     let dsp = DeviceSpec {
         coherence: Coherence::NonCoherent { seed: Some(3) },
-        ..DeviceSpec::of(udo_api::Core::DSP_V68)
+        ..DeviceSpec::new(udo_api::Core::DSP_V68)
     };
     let runtime =
-        Runtime::builder().devices([DeviceSpec::of(udo_api::Core::CPU), dsp]).build().unwrap();
+        Runtime::builder().devices([DeviceSpec::new(udo_api::Core::CPU), dsp]).build().unwrap();
     let (cpu, dsp) = (cpu(&runtime), runtime.devices().get(udo_api::CoreKind::Dsp, 0).unwrap());
     let mut session = compile(&runtime, TEXT, &CompileOptions::default()).session().unwrap();
     let near = on(&cpu, &[4], &[1.0f32; 4]);

@@ -11,8 +11,8 @@ use udo_runtime::{CompileOptions, LoadOptions, Model, Runtime, Session, Tensor};
 const OPEN: &str = "graph open\n  input x: f32[n,2]\n  y = Relu@14(x) # relu\n  output y\n";
 
 fn runtime() -> Runtime {
-    let cpu = DeviceSpec { cores: 2, memory_bytes: Some(1 << 20), ..DeviceSpec::of(Core::CPU) };
-    let dsp = DeviceSpec { memory_bytes: Some(4096), ..DeviceSpec::of(Core::DSP_V68) };
+    let cpu = DeviceSpec { cores: 2, memory_bytes: Some(1 << 20), ..DeviceSpec::new(Core::CPU) };
+    let dsp = DeviceSpec { memory_bytes: Some(4096), ..DeviceSpec::new(Core::DSP_V68) };
     Runtime::builder().devices([cpu, dsp]).build().unwrap()
 }
 

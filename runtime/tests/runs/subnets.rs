@@ -31,7 +31,7 @@ const TEXT: &str = "graph g
 /// A runtime whose CPU has cores enough for what is moved between devices beside a run that waits at a gate.
 fn runtime() -> Runtime {
     let devices = [Core::CPU, Core::DSP_V68, Core::GPU]
-        .map(|core| DeviceSpec { cores: 4, ..DeviceSpec::of(core) });
+        .map(|core| DeviceSpec { cores: 4, ..DeviceSpec::new(core) });
     runtime_on(Devices::new(&devices).unwrap())
 }
 

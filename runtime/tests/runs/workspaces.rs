@@ -114,7 +114,7 @@ fn b19_bounded_results_and_loops_in_a_shared_workspace() {
 
 #[test]
 fn b20_a_heap_without_room_refuses_a_session_and_keeps_nothing() {
-    let small = DeviceSpec { memory_bytes: Some(40_000), ..DeviceSpec::of(Core::CPU) };
+    let small = DeviceSpec { memory_bytes: Some(40_000), ..DeviceSpec::new(Core::CPU) };
     let runtime = Runtime::builder().devices([small]).build().unwrap();
     let cpu = cpu(&runtime);
     let model = compile(&runtime, &chain(2000), &CompileOptions::default());
@@ -131,7 +131,7 @@ fn b20_a_heap_without_room_refuses_a_session_and_keeps_nothing() {
 
 #[test]
 fn b20_the_memory_of_cores_is_that_of_their_devices() {
-    let specs = [Core::CPU, Core::GPU].map(DeviceSpec::of);
+    let specs = [Core::CPU, Core::GPU].map(DeviceSpec::new);
     let runtime = Runtime::builder().devices(specs).build().unwrap();
     let profile = Profile { opencl: OpenCl::Off, ..Profile::default() };
     let cores = vec![Core::GPU, Core::CPU];

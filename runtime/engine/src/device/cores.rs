@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn lists_are_strict() {
-        let dsp = DeviceSpec { cores: 4, ..DeviceSpec::of(Core::DSP_V68) };
+        let dsp = DeviceSpec { cores: 4, ..DeviceSpec::new(Core::DSP_V68) };
         let dsp = Devices::new(&[dsp]).unwrap().get(CoreKind::Dsp, 0).unwrap();
         let refused = |numbers: &[u32], threads| {
             let checked =

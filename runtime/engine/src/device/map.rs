@@ -55,7 +55,7 @@ pub struct ReadMap(Mapping);
 /// use udo_engine::device::{Coherence, DeviceSpec, Devices};
 ///
 /// let coherence = Coherence::NonCoherent { seed: None };
-/// let devices = Devices::new(&[DeviceSpec { coherence, ..DeviceSpec::of(Core::DSP_V68) }])?;
+/// let devices = Devices::new(&[DeviceSpec { coherence, ..DeviceSpec::new(Core::DSP_V68) }])?;
 /// let memory = devices.get(CoreKind::Dsp, 0)?.alloc(128)?;
 /// memory.fill(0)?;
 /// let mut map = memory.map_mut_unsynced(0..128)?;

@@ -36,13 +36,13 @@ pub const MOST_CORES: u32 = u64::BITS;
 
 /// Returns the specifications of the default devices: one of each kind.
 pub fn default_specs() -> [DeviceSpec; 4] {
-    [Core::CPU, Core::GPU, Core::DSP_V68, Core::HTA].map(DeviceSpec::of)
+    [Core::CPU, Core::GPU, Core::DSP_V68, Core::HTA].map(DeviceSpec::new)
 }
 
 impl DeviceSpec {
     /// One coherent device whose memory may be mapped and, on Linux, shared. The CPU has as many cores as this process may use, as
     /// far as a device may have them; others have one.
-    pub fn of(core: Core) -> Self {
+    pub fn new(core: Core) -> Self {
         let of_host = || thread::available_parallelism().map_or(1, NonZero::get);
         let cores = match core.kind() {
             Some(CoreKind::Cpu) => u32::try_from(of_host()).unwrap_or(u32::MAX),
@@ -95,9 +95,9 @@ impl DeviceSpec {
 ///     count: 2,
 ///     memory_bytes: Some(1 << 20),
 ///     coherence: Coherence::NonCoherent { seed: None },
-///     ..DeviceSpec::of(Core::DSP_V68)
+///     ..DeviceSpec::new(Core::DSP_V68)
 /// };
-/// let devices = Devices::new(&[DeviceSpec::of(Core::CPU), dsp])?;
+/// let devices = Devices::new(&[DeviceSpec::new(Core::CPU), dsp])?;
 /// let names: Vec<_> = devices.iter().map(|device| device.to_string()).collect();
 /// assert_eq!(names, ["cpu:0", "dsp:0", "dsp:1"]);
 /// assert_eq!(devices.get(CoreKind::Dsp, 1)?.heap_stats().limit_bytes, 1 << 20);

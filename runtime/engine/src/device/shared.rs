@@ -119,7 +119,8 @@ mod tests {
 
     #[test]
     fn there_is_as_much_as_the_largest_wants() {
-        let spec = DeviceSpec { memory_bytes: Some(1 << 20), ..DeviceSpec::of(udo_api::Core::CPU) };
+        let spec =
+            DeviceSpec { memory_bytes: Some(1 << 20), ..DeviceSpec::new(udo_api::Core::CPU) };
         let devices = Devices::new(&[spec]).unwrap();
         let cpu = devices.get(CoreKind::Cpu, 0).unwrap();
         let memory = Arc::new(SharedMemory::default());

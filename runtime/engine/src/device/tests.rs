@@ -47,7 +47,7 @@ fn cpu() -> Device {
 
 fn non_coherent(seed: Option<u64>) -> Device {
     let coherence = Coherence::NonCoherent { seed };
-    device_of(DeviceSpec { coherence, ..DeviceSpec::of(Core::DSP_V68) })
+    device_of(DeviceSpec { coherence, ..DeviceSpec::new(Core::DSP_V68) })
 }
 
 /// Zeroed memory.

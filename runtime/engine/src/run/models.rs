@@ -176,7 +176,7 @@ fn two_who_submit_get_the_frame_in_turn() {
 
 /// A CPU with two cores, each with a thread.
 fn two_cores() -> Devices {
-    Devices::new(&[DeviceSpec { cores: 2, ..DeviceSpec::of(Core::CPU) }]).unwrap()
+    Devices::new(&[DeviceSpec { cores: 2, ..DeviceSpec::new(Core::CPU) }]).unwrap()
 }
 
 #[test]

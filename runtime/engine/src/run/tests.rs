@@ -111,9 +111,9 @@ impl Session {
     }
 
     fn with(parts: &Parts, frames: usize, options: FrameOptions) -> Self {
-        let dsp = DeviceSpec { count: 2, ..DeviceSpec::of(Core::DSP_V68) };
+        let dsp = DeviceSpec { count: 2, ..DeviceSpec::new(Core::DSP_V68) };
         // One core, so that runs go one after the other.
-        let cpu = DeviceSpec { cores: 1, ..DeviceSpec::of(Core::CPU) };
+        let cpu = DeviceSpec { cores: 1, ..DeviceSpec::new(Core::CPU) };
         let queues = Queues::new(Devices::new(&[cpu, dsp]).unwrap());
         Self::on(&queues, parts, frames, options)
     }

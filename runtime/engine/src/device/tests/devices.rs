@@ -38,11 +38,11 @@ fn there_is_one_device_of_each_kind_by_default() {
 #[test]
 fn devices_of_one_kind_are_numbered_over_all_specs() {
     let named =
-        DeviceSpec { name: Some("left".to_owned()), cores: 4, ..DeviceSpec::of(Core::dsp(66)) };
+        DeviceSpec { name: Some("left".to_owned()), cores: 4, ..DeviceSpec::new(Core::dsp(66)) };
     let specs = [
         named,
-        DeviceSpec { count: 2, ..DeviceSpec::of(Core::DSP_V68) },
-        DeviceSpec::of(Core::CPU),
+        DeviceSpec { count: 2, ..DeviceSpec::new(Core::DSP_V68) },
+        DeviceSpec::new(Core::CPU),
     ];
     let devices = Devices::new(&specs).unwrap();
     let found: Vec<_> = devices.iter().map(|device| (device.to_string(), device.core())).collect();
@@ -64,15 +64,15 @@ fn devices_of_one_kind_are_numbered_over_all_specs() {
 #[test]
 fn devices_that_cannot_be_are_refused() {
     for cores in [0, 65] {
-        let spec = DeviceSpec { cores, ..DeviceSpec::of(Core::GPU) };
+        let spec = DeviceSpec { cores, ..DeviceSpec::new(Core::GPU) };
         let wanted = format!("has {cores} cores, expected 1 to 64");
         refused(Devices::new(&[spec]), ErrorCode::InvalidArgument, &wanted);
     }
     let coherence = Coherence::NonCoherent { seed: None };
-    let cpu = DeviceSpec { coherence, ..DeviceSpec::of(Core::CPU) };
+    let cpu = DeviceSpec { coherence, ..DeviceSpec::new(Core::CPU) };
     refused(Devices::new(&[cpu]), ErrorCode::InvalidArgument, "the host's own");
-    let many = DeviceSpec { count: u32::MAX, ..DeviceSpec::of(Core::HTA) };
-    let one = DeviceSpec::of(Core::HTA);
+    let many = DeviceSpec { count: u32::MAX, ..DeviceSpec::new(Core::HTA) };
+    let one = DeviceSpec::new(Core::HTA);
     refused(Devices::new(&[one.clone(), many.clone()]), ErrorCode::InvalidArgument, "too many");
     refused(Devices::new(&[many]), ErrorCode::InvalidArgument, "expected at most 1024 devices");
     let most = DeviceSpec { count: DeviceSpec::MOST_DEVICES, ..one.clone() };
@@ -83,7 +83,7 @@ fn devices_that_cannot_be_are_refused() {
 #[test]
 fn a_heap_counts_by_owner_what_is_in_use() {
     let device =
-        device_of(DeviceSpec { memory_bytes: Some(1000), ..DeviceSpec::of(Core::DSP_V68) });
+        device_of(DeviceSpec { memory_bytes: Some(1000), ..DeviceSpec::new(Core::DSP_V68) });
     let alloc =
         |len, owner| device.alloc_with(len, &AllocOptions { owner, ..AllocOptions::default() });
     let weights = alloc(600, "weights").unwrap();
@@ -114,7 +114,7 @@ fn a_heap_counts_by_owner_what_is_in_use() {
 
 #[test]
 fn b09_a_thousand_rounds_of_which_some_fail_leave_nothing_in_use() {
-    let device = device_of(DeviceSpec { memory_bytes: Some(4096), ..DeviceSpec::of(Core::GPU) });
+    let device = device_of(DeviceSpec { memory_bytes: Some(4096), ..DeviceSpec::new(Core::GPU) });
     for round in 0..1000 {
         let output = device.alloc(if round % 10 == 0 { 4097 } else { 4096 });
         assert_eq!(output.is_err(), round % 10 == 0);
@@ -126,7 +126,7 @@ fn b09_a_thousand_rounds_of_which_some_fail_leave_nothing_in_use() {
 #[test]
 fn sizes_that_nothing_holds_are_refused() {
     let device =
-        device_of(DeviceSpec { memory_bytes: Some(u64::MAX), ..DeviceSpec::of(Core::DSP_V68) });
+        device_of(DeviceSpec { memory_bytes: Some(u64::MAX), ..DeviceSpec::new(Core::DSP_V68) });
     for len in [u64::MAX, u64::MAX / 2, 1 << 60] {
         refused(device.alloc(len), ErrorCode::OutOfMemory, "");
         assert_eq!(device.heap_stats().total.current_bytes, 0, "nothing is taken");
@@ -135,7 +135,7 @@ fn sizes_that_nothing_holds_are_refused() {
 
 #[test]
 fn memory_begins_where_it_is_asked_to() {
-    let device = device_of(DeviceSpec::of(Core::DSP_V68));
+    let device = device_of(DeviceSpec::new(Core::DSP_V68));
     for align_bytes in [1, 2, 64, 128, 4096, 1 << 21] {
         let options = AllocOptions { align_bytes, ..AllocOptions::default() };
         let memory = device.alloc_with(100, &options).unwrap();

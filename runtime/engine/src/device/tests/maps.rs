@@ -83,7 +83,7 @@ fn b17_mappings_that_keep_in_step_show_what_is_there() {
 #[test]
 fn b17_a_device_that_cannot_be_mapped_says_so() {
     let capabilities = Capabilities { can_map: false, can_share: true };
-    let device = device_of(DeviceSpec { capabilities, ..DeviceSpec::of(Core::HTA) });
+    let device = device_of(DeviceSpec { capabilities, ..DeviceSpec::new(Core::HTA) });
     let memory = zeros(&device, 64);
     refused(memory.map(0..64), ErrorCode::Unsupported, "cannot be mapped");
     refused(memory.map_mut(0..64), ErrorCode::Unsupported, "read and write it");

@@ -95,7 +95,7 @@ fn n22_what_cannot_be_imported_is_refused() {
     let (reader, _writer) = std::io::pipe().unwrap();
     refused(device.import(reader.as_fd(), of(1, 0)), ErrorCode::InvalidArgument, "has 0 bytes");
     let capabilities = Capabilities { can_map: true, can_share: false };
-    let alone = device_of(DeviceSpec { capabilities, ..DeviceSpec::of(Core::HTA) });
+    let alone = device_of(DeviceSpec { capabilities, ..DeviceSpec::new(Core::HTA) });
     refused(alone.import(fd.as_fd(), of(1, 0)), ErrorCode::Unsupported, "copy through the host");
     let options = AllocOptions { sharing: Sharing::Exportable, ..AllocOptions::default() };
     refused(alone.alloc_with(1, &options), ErrorCode::Unsupported, "copy through the host");

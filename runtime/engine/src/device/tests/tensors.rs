@@ -33,7 +33,7 @@ fn a_tensor_fits_its_memory() {
     );
     let large = DeviceTensor::with_capacity(&device, floats(3), 100).unwrap();
     assert_eq!((large.memory().len(), large.bytes().unwrap().len()), (100, 12));
-    let small = device_of(DeviceSpec { memory_bytes: Some(11), ..DeviceSpec::of(Core::DSP_V68) });
+    let small = device_of(DeviceSpec { memory_bytes: Some(11), ..DeviceSpec::new(Core::DSP_V68) });
     refused(
         DeviceTensor::new(&small, floats(3)),
         ErrorCode::OutOfMemory,

@@ -18,8 +18,8 @@ fn dsp() -> DeviceId {
 
 /// Queues of one DSP of so many cores.
 fn queues(cores: u32) -> Arc<Queues> {
-    let dsp = DeviceSpec { cores, ..DeviceSpec::of(Core::DSP_V68) };
-    Queues::new(Devices::new(&[DeviceSpec::of(Core::CPU), dsp]).unwrap())
+    let dsp = DeviceSpec { cores, ..DeviceSpec::new(Core::DSP_V68) };
+    Queues::new(Devices::new(&[DeviceSpec::new(Core::CPU), dsp]).unwrap())
 }
 
 impl Gated {
