@@ -288,7 +288,7 @@ impl Placing<'_> {
             }
             if bound.control.is_some() {
                 for &output in &bound.node.outputs {
-                    produced.note(output, Some((Core::CPU, Format::of(graph.desc(output)))));
+                    produced.note(output, Some((Core::CPU, Format::from_desc(graph.desc(output)))));
                 }
                 choices.push(Choice::Control);
                 continue;

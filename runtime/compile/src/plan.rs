@@ -628,7 +628,7 @@ fn scratch(steps: &[Step], profile: &Profile) -> PerMemory<usize> {
         let workspace = step.kernel.workspace();
         let all = fast_memory(step.core, profile).unwrap_or_default();
         let wanted = if workspace.wants_all_vtcm() { all } else { workspace.bytes() };
-        let slot: &mut usize = &mut bytes[Memory::of(step.core)];
+        let slot: &mut usize = &mut bytes[Memory::for_core(step.core)];
         *slot = wanted.max(*slot);
     }
     bytes

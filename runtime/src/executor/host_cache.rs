@@ -19,7 +19,8 @@ pub(super) struct HostCache {
 impl HostCache {
     pub(super) fn take(plan: &Plan, budget: &Budget) -> Result<Self, SessionError> {
         let zeroed = || {
-            PerMemory::of(|memory| plan.cached_bytes(memory)).try_map(|bytes| budget.zeroed(bytes))
+            PerMemory::from_fn(|memory| plan.cached_bytes(memory))
+                .try_map(|bytes| budget.zeroed(bytes))
         };
         let both = zeroed().and_then(|host| Ok((host, zeroed()?)));
         let (host, clean) = both.map_err(|memory| SessionError::new(plan, memory))?;

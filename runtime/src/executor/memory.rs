@@ -117,7 +117,7 @@ impl MemorySource {
         let [host, gpu, dsp] = [lent(Memory::Host)?, lent(Memory::Gpu)?, lent(Memory::Dsp)?];
         let of = |[host, gpu, dsp]: [_; 3]| {
             let mut all = [Some(host), Some(gpu), Some(dsp)].into_iter().flatten();
-            PerMemory::of(|_| all.next())
+            PerMemory::from_fn(|_| all.next())
                 .try_map(|buffer| buffer.unwrap_or_else(|| Buffer::zeroed(0)))
         };
         let arenas =
@@ -145,9 +145,9 @@ fn constants(
     plan: &Plan,
     devices: &PerMemory<Device>,
 ) -> Result<Vec<SharedCharges>, PlanMemoryError> {
-    let mut of = PerMemory::of(|_| BTreeMap::<usize, u64>::new());
+    let mut of = PerMemory::from_fn(|_| BTreeMap::<usize, u64>::new());
     for step in &plan.steps {
-        let all = &mut of[Memory::of(step.core)];
+        let all = &mut of[Memory::for_core(step.core)];
         let read = step.inputs.iter().filter_map(|operand| match &operand.place {
             Some(Place::Constant(tensor)) => Some(tensor.bytes()),
             Some(Place::Window(_) | Place::Device(_)) | None => None,

@@ -210,7 +210,7 @@ impl Devices {
             let id = self.of(if is_used(kind) { kind } else { CoreKind::Cpu });
             all.get(id.kind, id.index)
         };
-        let devices = PerMemory::of(device).try_map(|device| device)?;
+        let devices = PerMemory::from_fn(device).try_map(|device| device)?;
         Ok(MemorySource { devices, workspace: options.workspace.shared() })
     }
 

@@ -196,7 +196,7 @@ impl PlaceCandidate<'_> {
         compiler: &Compiler<'_>,
     ) -> Result<Result<BackendKernel, String>, PlaceError> {
         let Some(has_work_item) = found.kernel.has_work_item() else { return Ok(Ok(found)) };
-        let device = match opencl::of(self.options.profile.opencl) {
+        let device = match opencl::device_for(self.options.profile.opencl) {
             Ok(device) => device,
             Err(why) if has_work_item => {
                 let backend = Some("work items on host threads".to_owned());

@@ -78,7 +78,7 @@ impl PlaceCandidate<'_> {
         let format = match step.step {
             // Port rules describe float values. A quantized intermediate result would be rounded twice.
             Step::Quantize if before.format.desc.dtype() == Some(DType::F32) => {
-                Format::of(self.graph.desc(value))
+                Format::from_desc(self.graph.desc(value))
             }
             Step::Quantize => return None,
             Step::Bias { .. } | Step::Residual(_) | Step::Activation(_) => {
@@ -92,7 +92,8 @@ impl PlaceCandidate<'_> {
                 let descs = self.descs_on(core, Some(vector));
                 let mut descs = descs.iter().filter(|desc| takes_encoding(None, desc));
                 let is_alike = |desc: &&TensorDesc| desc.dtype() == output.format.desc.dtype();
-                let format = Format::of(*descs.clone().find(is_alike).or_else(|| descs.next())?);
+                let format =
+                    Format::from_desc(*descs.clone().find(is_alike).or_else(|| descs.next())?);
                 ports.inputs.push(Operand { value: Some(vector), format, pitch: Pitch::Refused });
                 EpilogueOp::Bias { input, axis: layout.axis(axis)? }
             }
@@ -117,6 +118,6 @@ impl PlaceCandidate<'_> {
         let desc = descs
             .into_iter()
             .find(|desc| desc.dtype() == output.desc.dtype() && takes_encoding(None, desc))?;
-        Format::of(desc).in_layout(output.layout()).filter(|_| is_known)
+        Format::from_desc(desc).in_layout(output.layout()).filter(|_| is_known)
     }
 }

@@ -43,7 +43,7 @@ impl PlaceCandidate<'_> {
                 return Err(format!("{side} {index} is {found}, expected four fixed dimensions"));
             }
         }
-        if !asks && Memory::of(core) == Memory::Host {
+        if !asks && Memory::for_core(core) == Memory::Host {
             match self.bound.layout {
                 Some(LayoutRule::Axis) => self.move_axis(ports),
                 Some(LayoutRule::Order) => self.compose_order(ports),

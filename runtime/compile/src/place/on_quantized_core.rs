@@ -135,7 +135,7 @@ impl PlaceCandidate<'_> {
             let Some(converted) = on_values::converted(&stored, &desc) else {
                 return Ok(None);
             };
-            stored_as.push(Some(StoredAs { format: Format::of(stored), converted }));
+            stored_as.push(Some(StoredAs { format: Format::from_desc(stored), converted }));
         }
         Ok(Some(stored_as).filter(|stored_as| stored_as.iter().flatten().next().is_some()))
     }

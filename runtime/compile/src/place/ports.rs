@@ -111,7 +111,7 @@ impl PlaceCandidate<'_> {
         let rule = self.rule(kernel, side, index);
         let mut fitting = descs.iter().filter(|desc| desc.is_in(types));
         if let Some(desc) = fitting.clone().find(|desc| takes_encoding(rule, desc)) {
-            return Ok(Format::of(*desc));
+            return Ok(Format::from_desc(*desc));
         }
         let what = match side {
             Side::Input => "input",

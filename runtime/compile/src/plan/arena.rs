@@ -22,7 +22,7 @@ impl Arenas {
     pub(super) fn new(lowered: &Lowered) -> Self {
         let Windows { all, buffers, .. } = &lowered.windows;
         let align_bytes =
-            PerMemory::of(|memory| ALIGN_BYTES.max(lowered.windows.align_bytes(memory)));
+            PerMemory::from_fn(|memory| ALIGN_BYTES.max(lowered.windows.align_bytes(memory)));
         let lives: Vec<_> = buffers.iter().map(|buffer| buffer.life(all)).collect();
         let steps = lives.iter().flatten().map(|life| life.last).max().unwrap_or(0);
         let size = |buffer: &Buffer| (buffer.memory, buffer.bytes);
@@ -105,7 +105,7 @@ mod tests {
         let life = |first| Some(Life { first, last: first + 1 });
         let buffers = vec![(Memory::Host, 640); 10];
         let lives = (0..10).map(life).collect();
-        let align_bytes = PerMemory::of(|_| ALIGN_BYTES);
+        let align_bytes = PerMemory::from_fn(|_| ALIGN_BYTES);
         let layout = Arenas { buffers, lives, steps: 10, align_bytes };
         let arenas = layout.offsets().unwrap().1;
         assert_eq!(Memory::ALL.map(|memory| arenas[memory]), [1280, 0, 0]);

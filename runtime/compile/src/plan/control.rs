@@ -161,7 +161,7 @@ impl Lowering<'_> {
         self.frames.push(Frame::Loop { jump, first, ends, states, mark });
         for ((whole, &value), along) in wholes?.into_iter().zip(cut).zip(slices) {
             let slice = self.made(&self.graph.desc(value));
-            let slices = Slices::of(&whole.desc, along.axis, along.is_reversed);
+            let slices = Slices::new(&whole.desc, along.axis, along.is_reversed);
             let kernel = FinalizedKernel::hosted(Slice(slices.ok_or_else(|| unopened(bound))?));
             self.push(index, bound, kernel, vec![whole, number.clone()], vec![slice.clone()]);
             self.keep_plain(Some(value).flatten(), slice);
@@ -201,7 +201,7 @@ impl Lowering<'_> {
             let bounds =
                 Shape::new(desc.shape()).map_err(|why| PlanError::Broken(why.to_string()))?;
             let whole = Operand { desc: desc.with_extents(bounds), shape: None, ..stack.clone() };
-            let slices = Slices::of(&whole.desc, along.axis, along.is_reversed);
+            let slices = Slices::new(&whole.desc, along.axis, along.is_reversed);
             let kernel = FinalizedKernel::hosted(Stack(slices.ok_or_else(|| unopened(bound))?));
             self.push(index, bound, kernel, vec![row, number.clone()], vec![whole]);
             counted.push((value, stack));
@@ -276,7 +276,7 @@ impl Lowering<'_> {
     fn read(&mut self, value: Option<ValueId>) -> Result<Operand, PlanError> {
         let Some(id) = value else { return Ok(Operand::ABSENT) };
         let desc = self.graph.desc(value);
-        self.need(id, Memory::Host, &Format::of(desc))
+        self.need(id, Memory::Host, &Format::from_desc(desc))
     }
 
     /// Returns a tensor that a step will write on the host.

@@ -83,7 +83,7 @@ impl Endpoints {
             names: BTreeMap::new(),
         };
         let hosts = |value: ValueId| {
-            let format = Format::of(graph.desc(Some(value)));
+            let format = Format::from_desc(graph.desc(Some(value)));
             End { value, format, memory: Memory::Host }
         };
         for (at, value) in graph.values.iter().enumerate() {
@@ -166,5 +166,5 @@ impl Endpoints {
 
 fn end(operand: &Operand, core: Core) -> Option<End> {
     let format = operand.format;
-    operand.value.map(|value| End { value, format, memory: Memory::of(core) })
+    operand.value.map(|value| End { value, format, memory: Memory::for_core(core) })
 }

@@ -15,7 +15,7 @@ use udo_graph::graph::{Source, ValueId};
 
 /// Returns whether a kernel consists of work items and runs on a core of `memory`.
 fn runs_in(placed: &PlacedKernel, memory: Memory) -> bool {
-    placed.backend.is_some() && Memory::of(placed.core) == memory
+    placed.backend.is_some() && Memory::for_core(placed.core) == memory
 }
 
 /// Lowers all nodes.
@@ -27,7 +27,8 @@ pub(super) fn lower(
     let Placement { resolved, choices, profile, .. } = placement;
     let is_on_gpu =
         |choice: &Choice| matches!(choice, Choice::Kernel(placed) if runs_in(placed, Memory::Gpu));
-    let device = choices.iter().any(is_on_gpu).then(|| opencl::of(profile.opencl).ok()).flatten();
+    let device =
+        choices.iter().any(is_on_gpu).then(|| opencl::device_for(profile.opencl).ok()).flatten();
     let align_bytes = device.map_or(1, ClDevice::align_bytes);
     let windows = Windows::on_gpu_aligned_to(align_bytes);
     let lowered = Lowered { windows, device, ..Lowered::default() };
@@ -113,7 +114,7 @@ impl Lowering<'_> {
 
     /// Returns the memory of a kernel's tensors.
     fn memory_of(&self, placed: &PlacedKernel) -> Memory {
-        match Memory::of(placed.core) {
+        match Memory::for_core(placed.core) {
             // An ordinary kernel runs on the host, which cannot access device memory.
             Memory::Gpu if self.lowered.device.is_some() && placed.backend.is_none() => {
                 Memory::Host
@@ -190,7 +191,7 @@ impl Lowering<'_> {
         let graph = self.graph;
         for &id in &graph.outputs {
             let desc = graph.desc(Some(id));
-            let operand = self.need(id, Memory::Host, &Format::of(desc))?;
+            let operand = self.need(id, Memory::Host, &Format::from_desc(desc))?;
             self.lowered.outputs.push(Port::new(self.name(id), operand));
         }
         Ok(())

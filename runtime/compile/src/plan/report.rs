@@ -413,7 +413,7 @@ fn bytes(step: &Step) -> u64 {
 }
 
 fn steps_of(lowered: &Lowered, memory: Memory) -> impl Iterator<Item = &Step> {
-    lowered.steps.iter().filter(move |step| Memory::of(step.core) == memory)
+    lowered.steps.iter().filter(move |step| Memory::for_core(step.core) == memory)
 }
 
 /// Returns the bytes of constants; shared ones count once.

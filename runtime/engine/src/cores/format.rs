@@ -25,10 +25,10 @@ impl fmt::Display for Format {
 
 impl Format {
     /// The format of a port that is left out.
-    pub const ABSENT: Self = Self::of(TensorDesc::ABSENT);
+    pub const ABSENT: Self = Self::from_desc(TensorDesc::ABSENT);
 
     /// Creates a format in the model's layout.
-    pub const fn of(desc: TensorDesc) -> Self {
+    pub const fn from_desc(desc: TensorDesc) -> Self {
         Self { desc, layout: Layout::AsGiven }
     }
 
@@ -85,7 +85,7 @@ mod tests {
     use udo_api::{AxisEncoding, DType, Dim, Shape};
 
     fn format(dims: &[usize]) -> Format {
-        Format::of(TensorDesc::new(DType::F32, Shape::new(dims).unwrap()))
+        Format::from_desc(TensorDesc::new(DType::F32, Shape::new(dims).unwrap()))
     }
 
     #[test]
@@ -105,10 +105,10 @@ mod tests {
     fn an_encoding_follows_its_axis() {
         let encoding = AxisEncoding::of(1, &[1.0, 2.0, 4.0], &[0, 1, 2]).unwrap();
         let desc = format(&[2, 3, 5, 7]).desc.with_dtype(DType::U8).with_axis_encoding(encoding);
-        let last = Format::of(desc).in_layout(Layout::Nhwc).unwrap();
+        let last = Format::from_desc(desc).in_layout(Layout::Nhwc).unwrap();
         let found = last.desc.axis_encoding().unwrap();
         assert_eq!((found.axis(), found.scales()), (3, encoding.scales()));
-        assert_eq!(last.in_layout(Layout::AsGiven), Some(Format::of(desc)));
+        assert_eq!(last.in_layout(Layout::AsGiven), Some(Format::from_desc(desc)));
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(format(&[2, 3]).in_layout(Layout::Nchw), Some(format(&[2, 3])));
         let dims = [Dim::UpTo(2), Dim::Fixed(3), Dim::Fixed(5), Dim::Fixed(7)];
         let shape = Shape::of_dims(&dims).unwrap();
-        let bounded = Format::of(TensorDesc::new(DType::F32, shape));
+        let bounded = Format::from_desc(TensorDesc::new(DType::F32, shape));
         assert_eq!(bounded.in_layout(Layout::Nhwc), None);
     }
 }

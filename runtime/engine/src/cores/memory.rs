@@ -22,7 +22,7 @@ impl Memory {
     pub const ALL: [Self; 3] = [Self::Host, Self::Gpu, Self::Dsp];
 
     /// Returns the memory of a core; the host's for an unknown core.
-    pub fn of(core: Core) -> Self {
+    pub fn for_core(core: Core) -> Self {
         row(core).map_or(Self::Host, |row| row.memory)
     }
 
@@ -42,7 +42,7 @@ pub struct PerMemory<T>([T; Memory::ALL.len()]);
 
 impl<T> PerMemory<T> {
     /// Creates a value for each memory with `f`.
-    pub fn of(f: impl FnMut(Memory) -> T) -> Self {
+    pub fn from_fn(f: impl FnMut(Memory) -> T) -> Self {
         Self(Memory::ALL.map(f))
     }
 

@@ -59,7 +59,7 @@ pub fn device() -> Option<&'static ClDevice> {
 ///
 /// # Errors
 /// Returns the reason if there is no device.
-pub fn of(setting: OpenCl) -> Result<&'static ClDevice, String> {
+pub fn device_for(setting: OpenCl) -> Result<&'static ClDevice, String> {
     match setting {
         OpenCl::Auto => find().map_err(ToString::to_string),
         OpenCl::Off => Err("OpenCL is disabled by the profile".to_owned()),

@@ -55,7 +55,7 @@ pub struct Count {
 
 impl Slices {
     /// Describes the slices of a tensor with fixed extents. `None` if it has no such axis.
-    pub fn of(whole: &TensorDesc, axis: usize, is_reversed: bool) -> Option<Self> {
+    pub fn new(whole: &TensorDesc, axis: usize, is_reversed: bool) -> Option<Self> {
         let dims = whole.shape();
         let inner_bytes =
             dims.get(axis + 1..)?.iter().product::<usize>() * whole.dtype()?.size_bytes();
