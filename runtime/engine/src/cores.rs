@@ -3,11 +3,11 @@
 #[macro_use]
 pub mod convert;
 mod format;
+pub mod iterations;
 mod memory;
 pub mod on_values;
 pub mod opencl;
 pub mod relayout;
-pub mod trips;
 pub mod upkeep;
 
 use udo_api::{Core, CoreKind, DType, FastMath, Isa, TensorDesc};

@@ -18,7 +18,7 @@ use super::windows::WindowId;
 use super::{Operand, PlanError, Purpose, Step, tie};
 use crate::place::Pitch;
 use crate::resolve::{Along, BoundNode, Control};
-use udo_engine::cores::trips::{Check, Count, Slice, Slices, Stack, Stand, Trip};
+use udo_engine::cores::iterations::{Check, Count, NextIteration, Slice, Slices, Stack, Stand};
 use udo_engine::cores::{Format, Memory, convert};
 use udo_graph::graph::ValueId;
 
@@ -142,7 +142,7 @@ impl Lowering<'_> {
         let scalar = |dtype: DType| TensorDesc::new(dtype, Shape::SCALAR);
         let number = self.made(&self.graph.desc(node.output(0)));
         let goes = self.made(&scalar(DType::Bool));
-        let trip = Trip {
+        let trip = NextIteration {
             is_first: true,
             is_limited: limit.place.is_some(),
             is_conditional: condition.place.is_some(),
@@ -256,7 +256,7 @@ impl Lowering<'_> {
         [limit, condition]: [Operand; 2],
         (number, first): (Operand, usize),
     ) {
-        let trip = Trip {
+        let trip = NextIteration {
             is_first: false,
             is_limited: limit.place.is_some(),
             is_conditional: condition.place.is_some(),

@@ -18,7 +18,7 @@ pub struct Check {
 
 /// Computes the number of the next iteration and whether it takes place.
 #[derive(Debug)]
-pub struct Trip {
+pub struct NextIteration {
     /// Whether this is the first iteration, whose number is 0. Otherwise the number is incremented.
     pub is_first: bool,
     /// Whether input 0 is the maximal number of iterations.
@@ -100,7 +100,7 @@ impl Kernel for Check {
     }
 }
 
-impl Kernel for Trip {
+impl Kernel for NextIteration {
     fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
         Err(Error::new(HOSTED))
     }
