@@ -2,13 +2,13 @@
 
 #[macro_use]
 pub mod convert;
+pub mod cache_maintenance;
 mod format;
 pub mod iterations;
 mod memory;
 pub mod on_values;
 pub mod opencl;
 pub mod relayout;
-pub mod upkeep;
 
 use udo_api::{Core, CoreKind, DType, FastMath, Isa, TensorDesc};
 use udo_host::Machine;

@@ -10,7 +10,7 @@ use udo_host::FinalizedKernel;
 use super::lowering::Lowering;
 use super::{Operand, PlanError, Purpose, Step, View};
 use udo_engine::cores::Memory;
-use udo_engine::cores::upkeep::{FLUSH, INVALIDATE, Lines};
+use udo_engine::cores::cache_maintenance::{FLUSH, INVALIDATE, Lines};
 use udo_engine::device::{Coherence, LINE_BYTES};
 
 impl Lowering<'_> {

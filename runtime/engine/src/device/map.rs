@@ -12,7 +12,7 @@ use udo_graph::memory::Buffer;
 
 /// Who keeps host and device in step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Upkeep {
+enum CacheMaintenance {
     /// The mapping: it invalidates when it begins, and flushes when it ends.
     Mapping,
     /// The program, call by call.
@@ -29,7 +29,7 @@ struct Mapping {
     len: usize,
     /// What the host sees of the lease's bytes, where that is not the memory itself.
     copy: Option<Buffer>,
-    upkeep: Upkeep,
+    cache_maintenance: CacheMaintenance,
 }
 
 /// Mapped memory, to be read. It holds a lease as a run does that reads the memory.
@@ -77,7 +77,7 @@ impl MemoryView {
     /// # Errors
     /// The range goes beyond the view, the device's memory cannot be mapped, or somebody writes the bytes.
     pub fn map(&self, range: Range<u64>) -> Result<ReadMap> {
-        self.mapping(range, Access::Read, Upkeep::Mapping).map(ReadMap)
+        self.mapping(range, Access::Read, CacheMaintenance::Mapping).map(ReadMap)
     }
 
     /// Maps bytes to be read and written. What was written is on the device once the mapping is dropped.
@@ -85,7 +85,7 @@ impl MemoryView {
     /// # Errors
     /// As for [`MemoryView::map`], or somebody reads the bytes.
     pub fn map_mut(&self, range: Range<u64>) -> Result<WriteMap> {
-        self.mapping(range, Access::Write, Upkeep::Mapping).map(WriteMap)
+        self.mapping(range, Access::Write, CacheMaintenance::Mapping).map(WriteMap)
     }
 
     /// Maps bytes to be read, as the host saw them last.
@@ -93,7 +93,7 @@ impl MemoryView {
     /// # Errors
     /// As for [`MemoryView::map`].
     pub fn map_unsynced(&self, range: Range<u64>) -> Result<ReadMap> {
-        self.mapping(range, Access::Read, Upkeep::Program).map(ReadMap)
+        self.mapping(range, Access::Read, CacheMaintenance::Program).map(ReadMap)
     }
 
     /// Maps bytes to be read and written. The device sees what is flushed.
@@ -101,7 +101,7 @@ impl MemoryView {
     /// # Errors
     /// As for [`MemoryView::map_mut`].
     pub fn map_mut_unsynced(&self, range: Range<u64>) -> Result<WriteMap> {
-        self.mapping(range, Access::Write, Upkeep::Program).map(WriteMap)
+        self.mapping(range, Access::Write, CacheMaintenance::Program).map(WriteMap)
     }
 
     /// Has the device see what the host wrote to these bytes through mappings that have ended; in whole lines.
@@ -129,7 +129,12 @@ impl MemoryView {
         cache.invalidate(&self.part(lines).lease(Access::Read)?, lines)
     }
 
-    fn mapping(&self, range: Range<u64>, access: Access, upkeep: Upkeep) -> Result<Mapping> {
+    fn mapping(
+        &self,
+        range: Range<u64>,
+        access: Access,
+        cache_maintenance: CacheMaintenance,
+    ) -> Result<Mapping> {
         let view = self.view(range)?;
         if !self.device().capabilities().can_map {
             let why = format!(
@@ -146,14 +151,14 @@ impl MemoryView {
         let mut copy = None;
         if let Some(cache) = self.cache() {
             let mut seen = Buffer::zeroed(lease.view().len_here())?;
-            if upkeep == Upkeep::Mapping {
+            if cache_maintenance == CacheMaintenance::Mapping {
                 cache.invalidate(&lease, leased)?;
             }
             cache.evict(&mut lease)?;
             cache.load(leased, seen.bytes_mut());
             copy = Some(seen);
         }
-        Ok(Mapping { lease, at, len: view.len_here(), copy, upkeep })
+        Ok(Mapping { lease, at, len: view.len_here(), copy, cache_maintenance })
     }
 }
 
@@ -307,11 +312,11 @@ impl WriteMap {
 
 impl Drop for WriteMap {
     fn drop(&mut self) {
-        let upkeep = self.0.upkeep;
+        let cache_maintenance = self.0.cache_maintenance;
         // The lease is a writer's and has the lines, so nothing of this is refused.
-        let _never = self.0.with_cache(|cache, lease| match upkeep {
-            Upkeep::Mapping => cache.flush(lease, lease.view().range()),
-            Upkeep::Program => cache.evict(lease),
+        let _never = self.0.with_cache(|cache, lease| match cache_maintenance {
+            CacheMaintenance::Mapping => cache.flush(lease, lease.view().range()),
+            CacheMaintenance::Program => cache.evict(lease),
         });
     }
 }
