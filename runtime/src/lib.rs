@@ -25,7 +25,7 @@ pub mod compile {
         Affinity, BindOptions, Fallback, InputSet, PassOptions, Performance, PlaceOptions,
         PlanOptions, Ranges, RangesOf,
     };
-    pub use udo_compile::pass::Fired;
+    pub use udo_compile::pass::PassResult;
     pub use udo_compile::plan::{CoreMemory, NodeReport, Plan, StepReport};
     pub use udo_compile::resolve::{Coverage, Input, MissingOp, ResolveError};
 }

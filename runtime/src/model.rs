@@ -10,7 +10,7 @@ mod survey;
 use std::sync::Arc;
 
 use udo_api::{CoreKind, Encoding};
-use udo_compile::pass::Fired;
+use udo_compile::pass::PassResult;
 use udo_compile::plan::{Plan, Report};
 use udo_compile::resolve::{Input, Ranges};
 use udo_engine::cache::{Cache, CacheError, CacheReport};
@@ -135,7 +135,7 @@ impl Model {
     }
 
     /// What each pass did, in the order in which they ran; nothing where extents are open.
-    pub fn passes(&self) -> &[Fired] {
+    pub fn passes(&self) -> &[PassResult] {
         self.sole().map_or(&[], |stage| &stage.fired)
     }
 

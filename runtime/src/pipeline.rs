@@ -13,7 +13,7 @@ mod error;
 
 use udo_api::guard::LibraryGuard;
 use udo_compile::compiler::Compiler;
-use udo_compile::pass::{self, Fired, Wanted};
+use udo_compile::pass::{self, PassResult, TargetCores};
 use udo_compile::place::{self, Layers};
 use udo_compile::plan::{self, Plan};
 use udo_compile::resolve::{self, Part};
@@ -28,7 +28,7 @@ use udo_compile::options::preferred_core;
 pub(crate) struct Compiled {
     pub(crate) plan: Plan,
     /// The effects of the passes.
-    pub(crate) fired: Vec<Fired>,
+    pub(crate) fired: Vec<PassResult>,
     /// The part that follows the plan, to be compiled when a run has computed what it depends on.
     pub(crate) rest: Option<Part>,
 }
@@ -52,7 +52,7 @@ fn steps(compiler: &Compiler<'_>, part: Part, pool: &Pool) -> Result<Compiled, C
     let rest = resolved.rest.take();
     let layers = Layers::new(compiler, &resolved.graph);
     let pinned = place::pinned(&options.place.affinity);
-    let cores = Wanted { preferred: preferred_core(&options.place), pinned: &pinned };
+    let cores = TargetCores { preferred: preferred_core(&options.place), pinned: &pinned };
     let fired = pass::run(compiler, &mut resolved.graph, &options.passes, cores)?;
     let mut placement = place::run(compiler, resolved, &layers)?;
     placement.gather();

@@ -51,7 +51,7 @@ pub enum Rewrite {
     /// Replaces a node, together with nodes upstream of it, by one node. Called for each node, last node first.
     Pattern(fn(&Candidate<'_>) -> Option<Replacement>),
     /// Like [`Rewrite::Pattern`], and states why it leaves a node that it applies to unchanged.
-    Groups(fn(&Candidate<'_>) -> Found),
+    Groups(fn(&Candidate<'_>) -> Match),
     /// Returns how a node treats channels-last operands, for operators whose facts do not say it.
     Layout(fn(&Candidate<'_>) -> Option<LayoutRule>),
     /// Returns the earlier value that a node's output equals.
@@ -186,18 +186,18 @@ pub fn encodings_only() -> PassOptions {
 
 /// The effect of a pass on a graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fired {
+pub struct PassResult {
     /// The pass.
     pub pass: &'static str,
     /// The number of nodes or values that it changed.
     pub count: usize,
     /// The nodes that it applies to and left unchanged, with the reasons, if the pass states them.
-    pub left: Vec<Stayed>,
+    pub left: Vec<Unfused>,
 }
 
 /// A node that a pass applies to and left unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stayed {
+pub struct Unfused {
     /// The node's name.
     pub node: String,
     /// The reason.
@@ -206,7 +206,7 @@ pub struct Stayed {
 
 /// The result of a pass for one node.
 #[derive(Debug)]
-pub enum Found {
+pub enum Match {
     /// The pass does not apply to this node.
     Nothing,
     /// The node stays, for this reason.
@@ -217,20 +217,20 @@ pub enum Found {
 
 /// The cores that nodes are meant to run on.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct TargetCores<'a> {
     /// The preferred core.
     pub preferred: Core,
     /// The cores that nodes are pinned to, indexed by pin.
     pub pinned: &'a [Core],
 }
 
-impl From<Core> for Wanted<'_> {
+impl From<Core> for TargetCores<'_> {
     fn from(preferred: Core) -> Self {
         Self { preferred, pinned: &[] }
     }
 }
 
-impl Wanted<'_> {
+impl TargetCores<'_> {
     fn core_of(self, bound: &BoundNode) -> Core {
         let pinned = bound.node.pin.and_then(|pin| self.pinned.get(usize::from(pin)));
         pinned.copied().unwrap_or(self.preferred)
@@ -245,8 +245,8 @@ pub fn run<'a>(
     compiler: &Compiler<'_>,
     graph: &mut TypedGraph,
     options: &PassOptions,
-    cores: impl Into<Wanted<'a>>,
-) -> Result<Vec<Fired>, PassError> {
+    cores: impl Into<TargetCores<'a>>,
+) -> Result<Vec<PassResult>, PassError> {
     let cores = cores.into();
     let mut fired = Vec::new();
     for pass in PASSES.iter().filter(|pass| !pass.is_skipped(options)) {
@@ -255,7 +255,7 @@ pub fn run<'a>(
             Rewrite::Graph(rewrite) => rewrite(graph),
             Rewrite::Pattern(pattern) => {
                 let find =
-                    |node: &Candidate<'_>| pattern(node).map_or(Found::Nothing, Found::Instead);
+                    |node: &Candidate<'_>| pattern(node).map_or(Match::Nothing, Match::Instead);
                 replace_all(graph, compiler, cores, (&find, &mut Vec::new()))
             }
             Rewrite::Groups(find) => replace_all(graph, compiler, cores, (&find, &mut left)),
@@ -263,7 +263,7 @@ pub fn run<'a>(
             Rewrite::Elision(find) => elide::elide(graph, compiler, find),
             Rewrite::Fusion(fusion) => fuse(graph, compiler, fusion),
         };
-        fired.push(Fired { pass: pass.name, count, left });
+        fired.push(PassResult { pass: pass.name, count, left });
         if cfg!(debug_assertions) {
             graph.verify().map_err(|source| PassError { pass: pass.name, source })?;
         }
@@ -318,14 +318,14 @@ fn fuse(
 }
 
 /// Finds the replacement of a node.
-type Find<'a> = dyn Fn(&Candidate<'_>) -> Found + 'a;
+type Find<'a> = dyn Fn(&Candidate<'_>) -> Match + 'a;
 
 /// Replaces every node for which `find` finds a replacement; returns their number. Appends nodes that stay to `left`.
 fn replace_all(
     graph: &mut TypedGraph,
     compiler: &Compiler<'_>,
-    cores: Wanted<'_>,
-    (find, left): (&Find<'_>, &mut Vec<Stayed>),
+    cores: TargetCores<'_>,
+    (find, left): (&Find<'_>, &mut Vec<Unfused>),
 ) -> usize {
     let (mut count, mut gone) = (0, BTreeSet::new());
     let mut uses = uses(graph, compiler);
@@ -338,9 +338,9 @@ fn replace_all(
             graph.node(id).map_or_else(|_| String::new(), |bound| bound.node.name.clone())
         };
         match find(&node) {
-            Found::Nothing => {}
-            Found::Stays(why) => left.push(Stayed { node: name(graph), why }),
-            Found::Instead(found) => {
+            Match::Nothing => {}
+            Match::Stays(why) => left.push(Unfused { node: name(graph), why }),
+            Match::Instead(found) => {
                 let op = found.op;
                 let at = (id, &mut gone);
                 let core = graph.node(id).map_or(cores.preferred, |bound| cores.core_of(bound));
@@ -350,7 +350,7 @@ fn replace_all(
                     let why = format!(
                         "{core} has no kernel for {op} with these tensors, or other nodes read the values in between"
                     );
-                    left.push(Stayed { node: name(graph), why });
+                    left.push(Unfused { node: name(graph), why });
                 }
             }
         }

@@ -6,7 +6,7 @@ use udo_api::{Core, CoreKind, FastMath, Shape};
 use udo_compile::compiler::Resources;
 use udo_compile::hta;
 use udo_compile::options::{CompileOptions, memory_budget};
-use udo_compile::pass::Fired;
+use udo_compile::pass::PassResult;
 use udo_compile::place::{self, Fallback, PlaceOptions};
 use udo_compile::plan::{Plan, Report};
 use udo_compile::resolve::{self, BindOptions, Input, InputShapes, Part};
@@ -60,7 +60,7 @@ pub(crate) struct Stage {
     pub(crate) plans: Plans,
     /// A report that replaces the plan's, if there is more to say.
     report: Option<Report>,
-    pub(super) fired: Vec<Fired>,
+    pub(super) fired: Vec<PassResult>,
     /// The resources of this compilation and of later plans.
     pub(super) kit: Kit,
 }
@@ -202,7 +202,7 @@ struct CompiledGraph {
     plans: Plans,
     /// A report for a graph whose plans are made later.
     report: Option<Report>,
-    fired: Vec<Fired>,
+    fired: Vec<PassResult>,
 }
 
 impl CompiledGraph {

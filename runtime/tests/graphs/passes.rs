@@ -3,7 +3,7 @@
 use udo_api::{Core, DType};
 use udo_compile::pass::{self, PASSES};
 use udo_compile::resolve::{self, TypedGraph};
-use udo_runtime::compile::{BindOptions, Fired, PassOptions};
+use udo_runtime::compile::{BindOptions, PassOptions, PassResult};
 use udo_runtime::graph::Graph;
 use udo_runtime::{CompileOptions, Tensor};
 use udo_test_support::compile::{built_in, compile_graph, resolve_graph, with_compiler};
@@ -11,7 +11,7 @@ use udo_test_support::random::Random;
 use udo_test_support::texts;
 
 /// A graph as passes leave it, and what each did.
-fn passed(graph: Graph, options: &PassOptions) -> (TypedGraph, Vec<Fired>) {
+fn passed(graph: Graph, options: &PassOptions) -> (TypedGraph, Vec<PassResult>) {
     with_compiler(&built_in(), &BindOptions::default(), |compiler| {
         let mut resolved = resolve::run(compiler, graph).unwrap();
         let fired = pass::run(compiler, &mut resolved.graph, options, Core::CPU).unwrap();

@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use clap::Args;
 use serde_json::{Value, json};
-use udo_compile::pass::Stayed;
+use udo_compile::pass::Unfused;
 use udo_compile::plan::{Crossing, Passage, Subnet, subnet_name};
 use udo_runtime::Report;
 use udo_runtime::Session;
-use udo_runtime::compile::Fired;
+use udo_runtime::compile::PassResult;
 use udo_runtime::compile::Plan;
 use udo_runtime::run::{SessionOptions, Trace};
 
@@ -181,11 +181,11 @@ fn say(report: &Report) {
     }
 }
 
-fn say_passes(passes: &[Fired]) {
+fn say_passes(passes: &[PassResult]) {
     outln!("passes:");
-    for Fired { pass, count, left } in passes {
+    for PassResult { pass, count, left } in passes {
         outln!("  {pass}: {count}");
-        for Stayed { node, why } in left {
+        for Unfused { node, why } in left {
             outln!("    not applied at {node}: {why}");
         }
     }
@@ -252,8 +252,8 @@ fn say_memory(report: &Report) {
     outln!("{}", table(columns, memories.collect()));
 }
 
-fn to_json(report: &Report, passes: &[Fired]) -> Value {
-    let stayed = |left: &Stayed| json!({ "node": left.node, "why": left.why });
+fn to_json(report: &Report, passes: &[PassResult]) -> Value {
+    let stayed = |left: &Unfused| json!({ "node": left.node, "why": left.why });
     let passes = passes.iter().map(|fired| {
         let left: Vec<Value> = fired.left.iter().map(stayed).collect();
         json!({ "name": fired.pass, "count": fired.count, "left": left })

@@ -6,7 +6,7 @@
 use udo_api::{DType, Dim, Facts, Shape, resolve_axis};
 use udo_simd::gemm_u8::MAX_K;
 
-use crate::pass::{Candidate, Found, Operand, Replacement};
+use crate::pass::{Candidate, Match, Operand, Replacement};
 use udo_graph::graph::{Attr, ValueId};
 use udo_graph::memory::Tensor;
 
@@ -28,34 +28,34 @@ const MOST_BIAS: f64 = (1u32 << 30) as f64;
 type GroupResult = Result<Replacement, String>;
 
 /// Returns the operator on quantized values whose last step is this node.
-pub(in crate::pass) fn find(node: &Candidate<'_>) -> Found {
+pub(in crate::pass) fn find(node: &Candidate<'_>) -> Match {
     if node.op() != Some("QuantizeLinear") {
-        return Found::Nothing;
+        return Match::Nothing;
     }
     let stored = node.output().dtype().and_then(|dtype| Encoded::read(node, dtype, None));
     let Some(result) = stored.and_then(Encoded::for_all) else {
         let why = "it quantizes to a type other than 8 or 16 bits with one known scale";
-        return Found::Stays(why.to_owned());
+        return Match::Stays(why.to_owned());
     };
     if let Some(table) = looked_up(node, &result) {
-        return Found::Instead(table);
+        return Match::Instead(table);
     }
     if let Some((of, at)) = node.maker_of_any(0).filter(|(of, _)| of.op() == Some("Split")) {
         let put = Group { of, result }.piece(at);
-        return put.map_or_else(Found::Stays, Found::Instead);
+        return put.map_or_else(Match::Stays, Match::Instead);
     }
     // An operand that was not dequantized has no quantized form.
     let Some(maker) = node.sole_producer(0).filter(reads_dequantized) else {
-        return Found::Nothing;
+        return Match::Nothing;
     };
     if maker.op().is_none() {
-        return Found::Stays(named(&maker, "is of a package, which computes in floating point"));
+        return Match::Stays(named(&maker, "is of a package, which computes in floating point"));
     }
     let put = match result.unclipped(maker) {
         Some(of) => Group { of, result }.quantized_op(),
         None => Err(named(&maker, "clips values inside the quantized range")),
     };
-    put.map_or_else(Found::Stays, Found::Instead)
+    put.map_or_else(Match::Stays, Match::Instead)
 }
 
 /// Returns whether a node, or the node whose result it clips, reads a dequantized value or a product of one.
