@@ -41,7 +41,7 @@ pub use bound::Bound;
 pub use frames::{FrameOptions, Frames};
 use job::Job;
 pub use log::{RunLog, RunSpan, RunSpanKind};
-pub use queue::Waiting;
+pub use queue::DeviceLoad;
 use queue::WaitingRun;
 pub use queues::Queues;
 pub use stream::Stream;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use udo_engine::device::{Device, HeapStats, Usage};
-use udo_engine::run::{Queues, Waiting};
+use udo_engine::run::{DeviceLoad, Queues};
 
 /// The state of a runtime's devices. It prints as several lines of text.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct DeviceReport {
 impl RuntimeReport {
     pub(super) fn new(queues: &Queues) -> Self {
         let device = |device: &Device| {
-            let Waiting { runs, cores_at_work } = queues.waiting(device);
+            let DeviceLoad { runs, cores_at_work } = queues.waiting(device);
             let (device, heap) = (device.clone(), device.heap_stats());
             DeviceReport { device, heap, runs_waiting: runs, cores_at_work }
         };

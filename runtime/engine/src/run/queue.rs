@@ -56,7 +56,7 @@ pub(super) fn is_same(waiting: &Arc<dyn WaitingRun>, run: &dyn WaitingRun) -> bo
 
 /// The load of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waiting {
+pub struct DeviceLoad {
     /// The number of runs in its queue.
     pub runs: usize,
     /// The number of its cores in use.
@@ -112,10 +112,10 @@ impl Queue {
         Self { device, waiting, wake, returned, count: AtomicUsize::new(0) }
     }
 
-    pub(super) fn waiting(&self) -> Waiting {
+    pub(super) fn waiting(&self) -> DeviceLoad {
         let lists = lock(&self.waiting);
         let runs = lists.runs.iter().map(VecDeque::len).sum();
-        Waiting { runs, cores_at_work: lists.cores.busy() }
+        DeviceLoad { runs, cores_at_work: lists.cores.busy() }
     }
 
     pub(super) fn capacity(&self) -> usize {

@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::queue::{Queue, Waiting, WaitingRun};
+use super::queue::{DeviceLoad, Queue, WaitingRun};
 use super::sync::{Mutex, thread};
 use super::timer::Timer;
 use super::{check_may_wait, lock};
@@ -58,9 +58,9 @@ impl Queues {
     }
 
     /// Returns the load of a device.
-    pub fn waiting(&self, device: &Device) -> Waiting {
+    pub fn waiting(&self, device: &Device) -> DeviceLoad {
         let queue = lock(&self.of).get(&device.id()).map(|served| Arc::clone(&served.queue));
-        queue.map_or_else(Waiting::default, |queue| queue.waiting())
+        queue.map_or_else(DeviceLoad::default, |queue| queue.waiting())
     }
 
     /// Returns the queue of a device.

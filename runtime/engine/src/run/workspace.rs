@@ -60,9 +60,9 @@ impl Eq for SharedWorkspace {}
 
 /// The turn of a thread, which ends when this is dropped.
 #[derive(Debug)]
-pub struct Turn<'a>(&'a SharedWorkspace);
+pub struct WorkspaceGuard<'a>(&'a SharedWorkspace);
 
-impl Drop for Turn<'_> {
+impl Drop for WorkspaceGuard<'_> {
     fn drop(&mut self) {
         self.0.leave();
     }
@@ -134,7 +134,7 @@ pub trait UseWorkspace {
     ///
     /// # Errors
     /// The caller is a callback of a run, which may not wait for other runs.
-    fn enter(&self) -> Result<Turn<'_>>;
+    fn enter(&self) -> Result<WorkspaceGuard<'_>>;
 }
 
 impl UseWorkspace for SharedWorkspace {
@@ -155,7 +155,7 @@ impl UseWorkspace for SharedWorkspace {
         lock(&self.0.state).capacity -= fewer;
     }
 
-    fn enter(&self) -> Result<Turn<'_>> {
+    fn enter(&self) -> Result<WorkspaceGuard<'_>> {
         check_may_wait()?;
         let mut state = lock(&self.0.state);
         if state.is_taken {
@@ -171,6 +171,6 @@ impl UseWorkspace for SharedWorkspace {
         }
         state.is_taken = true;
         drop(state);
-        Ok(Turn(self))
+        Ok(WorkspaceGuard(self))
     }
 }

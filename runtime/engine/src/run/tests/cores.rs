@@ -4,7 +4,7 @@ use std::thread;
 
 use super::*;
 use crate::device::CoreSet;
-use crate::run::Waiting;
+use crate::run::DeviceLoad;
 
 /// A run of its own session, which says when it begins and waits for its gate.
 struct Gated {
@@ -63,15 +63,15 @@ fn what_waits_and_what_is_at_work_is_counted() {
     let ((said, heard), queues) = (log(), queues(3));
     let device = queues.devices().get(CoreKind::Dsp, 0).unwrap();
     let found = || (queues.in_flight(), queues.waiting(&device));
-    assert_eq!(found(), (0, Waiting::default()));
+    assert_eq!(found(), (0, DeviceLoad::default()));
     let [wide, waits] = [(2, 0), (2, 1)].map(|(n, number)| Gated::new(&queues, n, &said, number));
     let runs = [wide.submit(&[]), waits.submit(&[])];
     assert_eq!(heard.recv_timeout(LONG), Ok(0));
-    assert_eq!(found(), (2, Waiting { runs: 1, cores_at_work: 2 }));
+    assert_eq!(found(), (2, DeviceLoad { runs: 1, cores_at_work: 2 }));
     wide.gate.open();
     runs[0].wait().unwrap();
     assert_eq!(heard.recv_timeout(LONG), Ok(1));
-    assert_eq!(found(), (1, Waiting { runs: 0, cores_at_work: 2 }));
+    assert_eq!(found(), (1, DeviceLoad { runs: 0, cores_at_work: 2 }));
     waits.gate.open();
     runs[1].wait().unwrap();
     assert_eq!(queues.in_flight(), 0);
