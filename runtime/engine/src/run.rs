@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 
 use crate::device::{CoreSet, DeviceTensor, Error, ErrorCode, Result};
 
-pub use bound::Bound;
+pub use bound::Bindings;
 pub use frames::{FrameOptions, Frames};
 use job::Job;
 pub use log::{RunLog, RunSpan, RunSpanKind};
@@ -145,7 +145,7 @@ impl Frames {
     ///
     /// # Errors
     /// The options do not fit the session.
-    pub fn record(self: &Arc<Self>, bound: Bound, options: RunOptions) -> Result<Launch> {
+    pub fn record(self: &Arc<Self>, bound: Bindings, options: RunOptions) -> Result<Launch> {
         Job::new(self, bound, options).map(Launch)
     }
 }

@@ -12,7 +12,7 @@ use super::extents::SharedArg;
 use super::memory::aligned;
 use udo_compile::plan::{Movable, Operand, Port, SharedPlace, WindowPlace};
 use udo_engine::device::{self, SpecDetails, TensorSpec};
-use udo_engine::run::Bound;
+use udo_engine::run::Bindings;
 
 /// A movable buffer and its current address.
 pub(super) struct Moved {
@@ -114,7 +114,12 @@ impl Executor {
     /// Binds the input at `index` to the run's memory if possible; returns whether it is bound. The leases must be held
     /// while calls run. If the output `over` shares the input's memory, no other output may be read from there. Uses no
     /// heap.
-    pub(crate) fn bind_input(&mut self, index: usize, over: Option<&str>, bound: &Bound) -> bool {
+    pub(crate) fn bind_input(
+        &mut self,
+        index: usize,
+        over: Option<&str>,
+        bound: &Bindings,
+    ) -> bool {
         let Some(bytes) = self.input_bytes(index).map(<[u8]>::len) else { return false };
         let number = self.plan.inputs.get(index).and_then(|port| port.moves);
         if over.is_some_and(|over| number.is_some_and(|number| self.is_given(number, over))) {
@@ -137,7 +142,7 @@ impl Executor {
         &mut self,
         output: Carried,
         index: usize,
-        bound: &mut Bound,
+        bound: &mut Bindings,
     ) -> device::Result<()> {
         let Carried::Output(at) = output else { return Ok(()) };
         let input = bound.input_there(index).filter(|&input| !self.is_input_at_home(input));

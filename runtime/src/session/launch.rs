@@ -13,7 +13,9 @@ use udo_compile::resolve::Input;
 use udo_engine::device::{
     DeviceId, DeviceTensor, Error, ErrorCode, ErrorContext, Result, SpecDetails, TensorSpec,
 };
-use udo_engine::run::{Bound, Copies, FrameOptions, Frames, Launch, Run, RunOptions, Stop, Work};
+use udo_engine::run::{
+    Bindings, Copies, FrameOptions, Frames, Launch, Run, RunOptions, Stop, Work,
+};
 use udo_graph::graph;
 
 impl Session {
@@ -37,7 +39,7 @@ impl Session {
         Ok(bound.outputs().iter().flatten().cloned().collect())
     }
 
-    fn run_bound(&mut self, bound: &mut Bound) -> Result<()> {
+    fn run_bound(&mut self, bound: &mut Bindings) -> Result<()> {
         self.take_from(bound)?;
         self.run().map_err(Error::from)?;
         self.give_to(bound)
@@ -181,7 +183,7 @@ impl Session {
         &self,
         inputs: &[DeviceTensor],
         outputs: &[Option<DeviceTensor>],
-    ) -> Result<Bound> {
+    ) -> Result<Bindings> {
         let planned = |stage: &Arc<Stage>, name: &str| {
             let of_stage = |of: &&Prepared| Arc::ptr_eq(&of.stage, stage);
             let maker = self.prepared.first().filter(of_stage)?.segment.maker(name)?;
@@ -191,7 +193,7 @@ impl Session {
     }
 
     /// Makes the next run read and write the bound tensors, in place where possible, while it has their leases.
-    fn take_from(&mut self, bound: &mut Bound) -> Result<()> {
+    fn take_from(&mut self, bound: &mut Bindings) -> Result<()> {
         self.unbind();
         let shape = |index| bound.input(index).ok()?.desc().ok().map(|desc| desc.full_shape());
         self.lend_shapes(shape).map_err(|error| Error::from(RunError::from(error)))?;
@@ -227,7 +229,7 @@ impl Session {
     }
 
     /// Copies the results of the last run to the bound tensors.
-    fn give_to(&self, bound: &mut Bound) -> Result<()> {
+    fn give_to(&self, bound: &mut Bindings) -> Result<()> {
         for (index, name) in self.model.outputs.iter().enumerate() {
             let maker = self.at_hand(name)?;
             let output = maker.carried(name);
@@ -270,7 +272,7 @@ pub(super) fn bind_tensors(
     devices: &Devices,
     planned: impl Fn(&Arc<Stage>, &str) -> Option<DType>,
     (inputs, outputs): (&[DeviceTensor], &[Option<DeviceTensor>]),
-) -> Result<Bound> {
+) -> Result<Bindings> {
     let stage = stage_for(model, inputs)?;
     check_count("outputs", outputs.len(), model.outputs.iter().map(String::as_str))?;
     for (index, (input, given)) in stage.inputs.iter().zip(inputs).enumerate() {
@@ -290,7 +292,7 @@ pub(super) fn bind_tensors(
             return Err(Error::new(ErrorCode::InvalidArgument, why));
         }
     }
-    Bound::new((inputs, outputs), &stage.in_place, &devices.home)
+    Bindings::new((inputs, outputs), &stage.in_place, &devices.home)
 }
 
 /// Returns the stage of a model that accepts these inputs.
@@ -328,7 +330,7 @@ struct Frame {
 }
 
 impl Work for Frame {
-    fn begin(&mut self, bound: &mut Bound) -> Result<()> {
+    fn begin(&mut self, bound: &mut Bindings) -> Result<()> {
         self.session.take_from(bound)?;
         self.session.make_stoppable();
         Ok(())
@@ -361,7 +363,7 @@ impl Work for Frame {
         self.session.meet_all(shapes)
     }
 
-    fn end(&mut self, bound: &mut Bound) -> Result<()> {
+    fn end(&mut self, bound: &mut Bindings) -> Result<()> {
         self.session.give_to(bound)
     }
 }

@@ -9,7 +9,7 @@ use udo_graph::error::ErrorContext;
 
 /// The tensors of a run. Creating them allocates; taking and returning their leases does not.
 #[derive(Debug)]
-pub struct Bound {
+pub struct Bindings {
     inputs: Vec<DeviceTensor>,
     /// The binding of each input's lease.
     reads: Vec<usize>,
@@ -29,7 +29,7 @@ pub struct Bound {
     copies: Copies,
 }
 
-impl Bound {
+impl Bindings {
     /// Binds inputs and outputs. An output that is `None` is created by the run. The input and output of a pair may share memory.
     ///
     /// # Errors

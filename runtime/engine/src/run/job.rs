@@ -8,7 +8,7 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 use std::{hint, mem};
 
-use super::bound::Bound;
+use super::bound::Bindings;
 use super::core_allocator::{AllocatedCores, CoreRequest};
 use super::frames::Frames;
 use super::log::{Recorder, RunSpanKind};
@@ -55,7 +55,7 @@ struct Seen {
 
 /// The progress of a run. The thread that executes it holds the lock.
 struct Progress {
-    bound: Bound,
+    bound: Bindings,
     frame: Option<Frame>,
     part: usize,
     has_begun: bool,
@@ -87,7 +87,7 @@ enum Next {
 impl Job {
     pub(super) fn new(
         frames: &Arc<Frames>,
-        bound: Bound,
+        bound: Bindings,
         options: RunOptions,
     ) -> Result<Arc<Self>> {
         let RunOptions { timeout, priority, cores, stream, on_done } = options;

@@ -9,7 +9,7 @@ use loom::model::Builder;
 use loom::thread;
 use udo_api::{Core, CoreKind, DType};
 
-use super::{Bound, FrameOptions, Frames, Launch, Queues, RunOptions, Stop, Stream, Work};
+use super::{Bindings, FrameOptions, Frames, Launch, Queues, RunOptions, Stop, Stream, Work};
 use crate::device::{
     CoreSet, Device, DeviceId, DeviceSpec, DeviceTensor, Devices, ErrorCode, Result, TensorSpec,
 };
@@ -18,7 +18,7 @@ use crate::device::{
 struct Parts(Vec<DeviceId>);
 
 impl Work for Parts {
-    fn begin(&mut self, _: &mut Bound) -> Result<()> {
+    fn begin(&mut self, _: &mut Bindings) -> Result<()> {
         Ok(())
     }
 
@@ -30,7 +30,7 @@ impl Work for Parts {
         Ok(())
     }
 
-    fn end(&mut self, bound: &mut Bound) -> Result<()> {
+    fn end(&mut self, bound: &mut Bindings) -> Result<()> {
         let mut byte = [0];
         bound.read(0, &mut byte)?;
         bound.write(0, &spec(), &byte.map(|byte| byte + 1))
@@ -78,7 +78,8 @@ impl Session {
         };
         let (input, output) = (tensor(1), tensor(9));
         let outputs = [Some(output.clone())];
-        let bound = Bound::new((std::slice::from_ref(&input), &outputs), &[], &self.home).unwrap();
+        let bound =
+            Bindings::new((std::slice::from_ref(&input), &outputs), &[], &self.home).unwrap();
         (self.frames.record(bound, options).unwrap(), input, output)
     }
 }

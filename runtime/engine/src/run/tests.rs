@@ -14,7 +14,7 @@ use std::time::Duration;
 use udo_api::{Core, CoreKind, DType};
 
 use super::{
-    Bound, Callback, FrameOptions, Frames, Launch, Queues, Run, RunLog, RunOptions,
+    Bindings, Callback, FrameOptions, Frames, Launch, Queues, Run, RunLog, RunOptions,
     SharedWorkspace, Stop, Work, lock,
 };
 use crate::device::{
@@ -57,7 +57,7 @@ type Part = Arc<dyn Fn(&Stop<'_>) -> Result<()> + Send + Sync>;
 struct Parts(Vec<(DeviceId, Part)>);
 
 impl Work for Parts {
-    fn begin(&mut self, _: &mut Bound) -> Result<()> {
+    fn begin(&mut self, _: &mut Bindings) -> Result<()> {
         Ok(())
     }
 
@@ -69,7 +69,7 @@ impl Work for Parts {
         self.0[part].1(stop)
     }
 
-    fn end(&mut self, bound: &mut Bound) -> Result<()> {
+    fn end(&mut self, bound: &mut Bindings) -> Result<()> {
         let mut bytes = [0; 4];
         bound.read(0, &mut bytes)?;
         bound.write(0, &spec(), &bytes.map(|byte| byte + 1))
@@ -148,7 +148,7 @@ impl Session {
     fn record(&self, options: RunOptions) -> (Launch, DeviceTensor, DeviceTensor) {
         let (input, output) = (self.tensor(), self.tensor());
         let given = [Some(output.clone())];
-        let bound = Bound::new((std::slice::from_ref(&input), &given), &[], &self.home).unwrap();
+        let bound = Bindings::new((std::slice::from_ref(&input), &given), &[], &self.home).unwrap();
         (self.frames.record(bound, options).unwrap(), input, output)
     }
 

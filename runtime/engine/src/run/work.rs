@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use udo_api::Shape;
 
-use super::Bound;
+use super::Bindings;
 use crate::device::{Device, DeviceId, Error, ErrorCode, Result, Used};
 
 /// The memory of one run at a time, and the computation in it.
@@ -13,7 +13,7 @@ pub trait Work: Send {
     ///
     /// # Errors
     /// Fails if the bound tensors are not valid for the work.
-    fn begin(&mut self, bound: &mut Bound) -> Result<()>;
+    fn begin(&mut self, bound: &mut Bindings) -> Result<()>;
 
     /// Returns the device of a part; `None` after the last part. Before a run has begun, part 0 is where it begins.
     fn device(&self, part: usize) -> Option<DeviceId>;
@@ -36,7 +36,7 @@ pub trait Work: Send {
     ///
     /// # Errors
     /// Fails if the outputs cannot be written to the bound tensors.
-    fn end(&mut self, bound: &mut Bound) -> Result<()>;
+    fn end(&mut self, bound: &mut Bindings) -> Result<()>;
 }
 
 /// A frame that no run uses.

@@ -179,7 +179,7 @@ fn a_run_that_does_not_end_well_has_no_output() {
         for is_given in [true, false] {
             let (input, output) = (session.tensor(), session.tensor());
             let given = [is_given.then(|| output.clone())];
-            let bound = Bound::new((&[input], &given), &[], &session.home).unwrap();
+            let bound = Bindings::new((&[input], &given), &[], &session.home).unwrap();
             let launch = session.frames.record(bound, RunOptions::default()).unwrap();
             gate.open();
             let well = launch.submit().unwrap();

@@ -30,7 +30,7 @@ fn what_matters_more_goes_first() {
         Frames::new(work, &first.queues, &[cpu()], options).unwrap()
     };
     let submit = |number, priority| {
-        let bound = Bound::new((&[first.tensor()], &[None]), &[], &first.home).unwrap();
+        let bound = Bindings::new((&[first.tensor()], &[None]), &[], &first.home).unwrap();
         let options = RunOptions { priority: Some(priority), ..RunOptions::default() };
         of(number).record(bound, options).unwrap().submit().unwrap()
     };

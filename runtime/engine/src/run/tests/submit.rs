@@ -66,7 +66,7 @@ fn one_that_reads_what_it_writes_is_refused() {
     let session = Session::of(|_| Ok(()));
     let tensor = session.tensor();
     let given = [Some(tensor.clone())];
-    let bound = Bound::new((&[tensor], &given), &[], &session.home).unwrap();
+    let bound = Bindings::new((&[tensor], &given), &[], &session.home).unwrap();
     let launch = session.frames.record(bound, RunOptions::default()).unwrap();
     assert_eq!(launch.submit().unwrap_err().code(), ErrorCode::InvalidArgument);
 }
