@@ -481,7 +481,7 @@ impl Executor {
         self.enter_thread();
         self.reset_bounds();
         let progress = Progress::of(&self.plan.steps);
-        exit_guard::during(&progress, || {
+        exit_guard::with_record(&progress, || {
             if self.cached.evicts() {
                 return self.walk(|calls| self.run_and_evict(calls, &progress));
             }
@@ -508,7 +508,7 @@ impl Executor {
         self.reset_bounds();
         let progress = Progress::of(&self.plan.steps);
         profile.fill(StepProfile::default());
-        exit_guard::during(&progress, || {
+        exit_guard::with_record(&progress, || {
             self.walk(|calls| self.profile_calls(calls, &progress, profile))
         })
     }
@@ -521,7 +521,7 @@ impl Executor {
         self.enter_thread();
         self.reset_bounds();
         let progress = Progress::of(&self.plan.steps);
-        exit_guard::during(&progress, || {
+        exit_guard::with_record(&progress, || {
             self.walk(|calls| self.trace_calls(calls, &progress, trace))
         })
     }

@@ -36,7 +36,7 @@ use crate::place::{Pitch, Placement};
 use udo_engine::cores::opencl::{ClDevice, CopyThere, OpenClError, Region};
 use udo_engine::cores::{Memory, PerMemory, Profile, fast_memory, machine};
 use udo_engine::device::Coherence;
-use udo_engine::exit_guard::{self, PackageCall, Who};
+use udo_engine::exit_guard::{self, CallOwner, PackageCall};
 use udo_engine::thread_pool::Pool;
 use udo_graph::graph::InPlaceError;
 use udo_graph::memory::{ALIGN_BYTES, Tensor};
@@ -211,7 +211,7 @@ impl<'a> Progress<'a> {
     }
 }
 
-impl Who for Progress<'_> {
+impl CallOwner for Progress<'_> {
     fn say(&self, f: &mut fmt::Formatter<'_>, what: &str) -> fmt::Result {
         let Some(step) = self.steps.get(self.turn()) else { return Ok(()) };
         step.call("execute").say(f, what)
@@ -221,7 +221,7 @@ impl Who for Progress<'_> {
         self.steps.get(self.turn()).map_or("", |step| step.call("execute").advice())
     }
 
-    fn turn(&self) -> usize {
+    fn call_number(&self) -> usize {
         self.step.load(Ordering::Relaxed)
     }
 }
@@ -317,7 +317,7 @@ impl Drop for Plan {
             let Step { kernel, name, package, op, core, guard, .. } = step;
             let (node, core) = (&*name, Some(core));
             let call = PackageCall { node, package: &package, op: &op, core, function: "free" };
-            exit_guard::during(&call, || {
+            exit_guard::with_record(&call, || {
                 drop(kernel);
                 let said = guard.map(|guard| guard.take_report().message()).unwrap_or_default();
                 if !said.is_empty() {

@@ -496,11 +496,11 @@ fn bound_node(
         function: "infer",
     };
     if compiler.operators.is_builtin(entry.package) {
-        return exit_guard::during(&call, || graph.bound(node, entry));
+        return exit_guard::with_record(&call, || graph.bound(node, entry));
     }
     graph.set_apart(&node)?;
     let whole = node.clone();
-    exit_guard::during(&call, || graph.bound(node, entry)).map_err(|error| match error {
+    exit_guard::with_record(&call, || graph.bound(node, entry)).map_err(|error| match error {
         ResolveError::Node { node, op, reason, help: None } => {
             let help = advice::advice(graph, &whole, entry.def.schema());
             ResolveError::Node { node, op, reason, help }

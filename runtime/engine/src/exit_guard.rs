@@ -42,11 +42,11 @@ thread_local! {
 }
 
 struct Note<'a> {
-    who: &'a dyn Who,
+    who: &'a dyn CallOwner,
 }
 
 /// The owner of the function that a thread runs.
-pub trait Who: Sync {
+pub trait CallOwner: Sync {
     /// Writes who it is and what happened.
     ///
     /// # Errors
@@ -59,13 +59,13 @@ pub trait Who: Sync {
     }
 
     /// Returns a number that changes with each function that runs under this record.
-    fn turn(&self) -> usize {
+    fn call_number(&self) -> usize {
         0
     }
 }
 
 /// Formats who and what happened.
-struct Message<'a>(&'a dyn Who, &'a str);
+struct Message<'a>(&'a dyn CallOwner, &'a str);
 
 impl fmt::Display for Message<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -92,7 +92,7 @@ pub struct PackageCall<'a> {
     pub function: &'static str,
 }
 
-impl Who for PackageCall<'_> {
+impl CallOwner for PackageCall<'_> {
     fn say(&self, f: &mut fmt::Formatter<'_>, what: &str) -> fmt::Result {
         write!(f, "node {:?}: package {}'s {}", self.node, self.package, self.op)?;
         if let Some(core) = self.core {
@@ -148,7 +148,7 @@ fn report(what: &dyn fmt::Display, help: &str) {
 }
 
 /// Runs `body` and records that this thread runs a function of `who`.
-pub fn during<R>(who: &dyn Who, body: impl FnOnce() -> R) -> R {
+pub fn with_record<R>(who: &dyn CallOwner, body: impl FnOnce() -> R) -> R {
     let note = Note { who };
     let note: NonNull<Note<'static>> = NonNull::from(&note).cast();
     let mut restore = Restore { to: INSIDE.replace(Some(note)), has_returned: false };

@@ -60,7 +60,7 @@ impl Executor {
             }
             self.walk(|calls| self.run_until(calls, &progress, is_stopped))
         };
-        let ran = exit_guard::during(&progress, || self.stopped_by(stop, run));
+        let ran = exit_guard::with_record(&progress, || self.stopped_by(stop, run));
         match ran {
             Err(Halt::Failed(error)) => Err(error),
             Ok(()) | Err(Halt::Stopped) => Ok(()),

@@ -282,7 +282,7 @@ impl PlaceCandidate<'_> {
         let call = PackageCall { function: "finalize", ..call };
         let machine = machine(core, &self.options.profile, self.threads);
         let machine = Machine { memory_price: self.price, ..machine };
-        let kernel = exit_guard::during(&call, || finalize(def, &placed, machine))?;
+        let kernel = exit_guard::with_record(&call, || finalize(def, &placed, machine))?;
         Ok((kernel, constants))
     }
 }

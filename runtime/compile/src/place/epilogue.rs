@@ -50,7 +50,7 @@ impl PlaceCandidate<'_> {
         offer: &Offer,
     ) -> Result<(), Refusal> {
         let placed = self.placed(call.core.unwrap_or(Core::CPU), ports, constants);
-        let taken = exit_guard::during(call, || accept(kernel, &placed))?;
+        let taken = exit_guard::with_record(call, || accept(kernel, &placed))?;
         let last = taken.checked_sub(1).and_then(|last| offer.after.get(last).copied());
         let inputs = last.map_or(self.node.inputs.len(), |(_, inputs)| inputs);
         ports.epilogue.truncate(taken);

@@ -60,8 +60,8 @@ impl PlaceCandidate<'_> {
         let failure = |refusal: udo_host::Refusal| {
             (refusal.status == Status::FAILED).then_some(refusal.message)
         };
-        let mut kernel =
-            exit_guard::during(&call, || finalize(entry.def, &placed, machine)).map_err(failure)?;
+        let mut kernel = exit_guard::with_record(&call, || finalize(entry.def, &placed, machine))
+            .map_err(failure)?;
         let guard = entry.guard.unwrap_or(OWN_GUARD);
         kernel.prepare(compiler.constants.packs().budget(), guard).map_err(failure)?;
         let count = inner.inputs.len();

@@ -171,8 +171,8 @@ fn finalize_again(
     let (op, function) = (entry.def.op(), "finalize");
     let call = PackageCall { node: &bound.node.name, package, op, core: Some(*core), function };
     let node = described(bound, *core, [inputs, outputs], (params.as_ref(), epilogue), constants);
-    let made = exit_guard::during(&call, || finalize(entry.def, &node, machine));
+    let made = exit_guard::with_record(&call, || finalize(entry.def, &node, machine));
     if let Ok(made) = made {
-        exit_guard::during(&PackageCall { function: "free", ..call }, || placed.kernel = made);
+        exit_guard::with_record(&PackageCall { function: "free", ..call }, || placed.kernel = made);
     }
 }

@@ -124,13 +124,14 @@ fn pack(
     let (op, function) = (entry.def.op(), "a packer");
     let call = PackageCall { node, package, op, core: Some(*core), function };
     let source = |input: usize| Some(constants.get(input)?.as_ref()?.source());
-    let packed =
-        exit_guard::during(&call, || kernel.pack(source, compiler.constants.packs(), parallel));
+    let packed = exit_guard::with_record(&call, || {
+        kernel.pack(source, compiler.constants.packs(), parallel)
+    });
     packed.map_err(|refusal| ("packs its constants", refusal))?;
     // Constants that nothing reads any more can be released.
     constants.clear();
     let call = PackageCall { function: "prepare", ..call };
     let (budget, guard) = (compiler.constants.packs().budget(), entry.guard.unwrap_or(OWN_GUARD));
-    let prepared = exit_guard::during(&call, || kernel.prepare(budget, guard));
+    let prepared = exit_guard::with_record(&call, || kernel.prepare(budget, guard));
     prepared.map_err(|refusal| ("prepares for its shapes", refusal))
 }

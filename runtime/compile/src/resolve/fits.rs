@@ -27,7 +27,8 @@ pub(super) fn check_bounded(
     let mut reason = None;
     for entry in kernels.iter().filter(fits(Bounded::AsItIs)) {
         let call = call(compiler.operators, bound, "finalize");
-        let made = exit_guard::during(&call, || finalize(entry.def, &graph.placed(bound), host()));
+        let made =
+            exit_guard::with_record(&call, || finalize(entry.def, &graph.placed(bound), host()));
         match made {
             Ok(_) => return Ok(()),
             Err(refusal) => reason = Some(refusal.to_string()),

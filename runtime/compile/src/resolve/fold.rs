@@ -120,7 +120,7 @@ fn is_packed(compiler: &Compiler<'_>, graph: &TypedGraph, bound: &BoundNode, por
     let mut fits = kernels.iter().filter(|entry| graph.fits(bound, entry.def, Core::CPU));
     let made = fits.find_map(|entry| {
         let call = call(compiler.operators, bound, "finalize");
-        exit_guard::during(&call, || finalize(entry.def, &graph.placed(bound), host()).ok())
+        exit_guard::with_record(&call, || finalize(entry.def, &graph.placed(bound), host()).ok())
     });
     made.is_some_and(|kernel| !kernel.reads(port))
 }
@@ -144,7 +144,8 @@ fn compute(
         guard: entry.guard.unwrap_or(OWN_GUARD),
     };
     let call = call(compiler.operators, bound, "execute");
-    let made = exit_guard::during(&call, || once(entry.def, &node, compiler.constants.packs()));
+    let made =
+        exit_guard::with_record(&call, || once(entry.def, &node, compiler.constants.packs()));
     let tensor = |made: Option<_>| {
         let Some((desc, buffer)): Option<(TensorDesc, _)> = made else { return Some(None) };
         Tensor::from_buffer(desc.dtype()?, desc.full_shape(), buffer).ok().map(Some)

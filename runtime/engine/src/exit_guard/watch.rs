@@ -77,7 +77,7 @@ fn look(limit: Duration) {
     let mut entries = entries();
     for entry in entries.iter_mut() {
         // SAFETY: it is in the list, whose lock is held, and so it is there.
-        let turn = unsafe { entry.note.as_ref() }.who.turn();
+        let turn = unsafe { entry.note.as_ref() }.who.call_number();
         if entry.turn != turn {
             (entry.turn, entry.since) = (turn, Instant::now());
         }

@@ -13,7 +13,7 @@ use super::copy::{TableError, Tables};
 use super::elf::Elf;
 use super::error::{LoadReport, library};
 use super::{Manifest, OpenError};
-use crate::exit_guard::{self, Who};
+use crate::exit_guard::{self, CallOwner};
 
 /// A library that was checked but not loaded.
 pub(crate) struct Candidate {
@@ -30,7 +30,7 @@ enum Door {
 }
 
 /// Names the library if it exits the process while it is loaded.
-impl Who for Candidate {
+impl CallOwner for Candidate {
     fn say(&self, f: &mut fmt::Formatter<'_>, what: &str) -> fmt::Result {
         write!(f, "{} {what} while it was opened", library(&self.path))
     }
@@ -60,7 +60,7 @@ impl Candidate {
 
     /// Runs the library's constructors and reads its table. The library is never unloaded.
     pub(super) fn load(&self) -> Result<Tables, OpenError> {
-        let table = exit_guard::during(self, || self.table())?;
+        let table = exit_guard::with_record(self, || self.table())?;
         if !table.is_aligned() {
             return Err(self.refuse("it is not aligned"));
         }
