@@ -480,7 +480,7 @@ impl Executor {
     pub(crate) fn run(&mut self) -> Result<(), StepError> {
         self.enter_thread();
         self.reset_bounds();
-        let progress = Progress::of(&self.plan.steps);
+        let progress = Progress::new(&self.plan.steps);
         exit_guard::with_record(&progress, || {
             if self.cached.evicts() {
                 return self.walk(|calls| self.run_and_evict(calls, &progress));
@@ -506,7 +506,7 @@ impl Executor {
     pub(crate) fn run_profiled(&mut self, profile: &mut [StepProfile]) -> Result<(), StepError> {
         self.enter_thread();
         self.reset_bounds();
-        let progress = Progress::of(&self.plan.steps);
+        let progress = Progress::new(&self.plan.steps);
         profile.fill(StepProfile::default());
         exit_guard::with_record(&progress, || {
             self.walk(|calls| self.profile_calls(calls, &progress, profile))
@@ -520,7 +520,7 @@ impl Executor {
     pub(crate) fn run_traced(&mut self, trace: &mut Trace) -> Result<(), StepError> {
         self.enter_thread();
         self.reset_bounds();
-        let progress = Progress::of(&self.plan.steps);
+        let progress = Progress::new(&self.plan.steps);
         exit_guard::with_record(&progress, || {
             self.walk(|calls| self.trace_calls(calls, &progress, trace))
         })

@@ -201,12 +201,12 @@ pub struct Progress<'a> {
 
 impl<'a> Progress<'a> {
     /// A run that has not begun.
-    pub fn of(steps: &'a [Step]) -> Self {
+    pub fn new(steps: &'a [Step]) -> Self {
         Self { steps, step: AtomicUsize::new(0) }
     }
 
     /// Notes the step that comes.
-    pub fn at(&self, step: usize) {
+    pub fn set_step(&self, step: usize) {
         self.step.store(step, Ordering::Relaxed);
     }
 }

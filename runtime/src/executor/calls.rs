@@ -39,7 +39,7 @@ impl Executor {
         let first = calls.start;
         for (index, call) in self.calls.get(calls).unwrap_or_default().iter().enumerate() {
             let index = first + index;
-            progress.at(index);
+            progress.set_step(index);
             if call.geometry != 0 {
                 self.prepare(index, call)?;
             }

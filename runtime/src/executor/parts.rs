@@ -53,7 +53,7 @@ impl Executor {
             self.reset_bounds();
         }
         let Some(part) = self.parts.get(index) else { return Ok(()) };
-        let progress = Progress::of(&self.plan.steps);
+        let progress = Progress::new(&self.plan.steps);
         let run = || {
             if self.jumps.is_empty() {
                 return self.run_until(part.calls.clone(), &progress, is_stopped);
