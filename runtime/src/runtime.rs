@@ -111,12 +111,12 @@ impl Builder {
         operators.set_trust(self.trust);
         let contained = self.packages.iter().filter_map(|(path, containment)| {
             // One that cannot be read is refused where it is opened.
-            Some((Build::of(path).ok()?, containment.as_ref()?))
+            Some((Build::identify(path).ok()?, containment.as_ref()?))
         });
         let contained: Vec<(Build, &Containment)> = contained.collect();
         for (path, containment) in &self.packages {
             // Who names a package twice, once to be contained, gets it contained, however it is spelt.
-            let build = if contained.is_empty() { None } else { Build::of(path).ok() };
+            let build = if contained.is_empty() { None } else { Build::identify(path).ok() };
             let same = |build: Build| contained.iter().find(|(known, _)| known.is_same(&build));
             let known = build.and_then(same).map(|(_, containment)| *containment);
             match (containment.as_ref().or(known), &self.contain_others) {

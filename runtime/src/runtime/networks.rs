@@ -97,7 +97,7 @@ impl Runtime {
         options: &LoadOptions,
     ) -> Result<Networks, LoadError> {
         let import = options_for_file(&self.reading_for(options), path);
-        let bytes = ModelSource::of(path, |path| import.reading.bytes(path))?;
+        let bytes = ModelSource::read_with(path, |path| import.reading.bytes(path))?;
         let options = LoadOptions { import, ..options.clone() };
         self.networks_of(bytes, &import::name_of(path), options)
     }

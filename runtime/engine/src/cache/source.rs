@@ -22,7 +22,7 @@ impl ModelSource {
     ///
     /// # Errors
     /// Fails as `read` does.
-    pub fn of<E>(
+    pub fn read_with<E>(
         path: &Path,
         read: impl FnOnce(&Path) -> Result<ModelBytes, E>,
     ) -> Result<Self, E> {

@@ -37,7 +37,7 @@ impl Build {
     ///
     /// # Errors
     /// Fails if the library cannot be read, or is not part of a package.
-    pub fn of(path: &Path) -> Result<Self, OpenError> {
+    pub fn identify(path: &Path) -> Result<Self, OpenError> {
         let dist::Located { path, .. } = dist::registration(path)?;
         let sha256 = index::sha256(&path)?;
         let path = path.canonicalize().map_err(|error| OpenError::unreadable(&path, error))?;
