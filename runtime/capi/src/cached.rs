@@ -55,7 +55,7 @@ pub extern "C" fn udo_model_export(
             made
         } else {
             let made = model.inner.export();
-            made.map_err(|error| device::Error::of(error.code(), &error))?
+            made.map_err(|error| device::Error::from_source(error.code(), &error))?
         };
         let wanted = made.len();
         let into = bytes.get(len, "bytes")?;

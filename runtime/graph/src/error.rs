@@ -144,7 +144,7 @@ impl Error {
 /// Errors with a place or a next step added to their messages.
 pub trait ErrorContext: Sized {
     /// Returns an error with this code and the message of another error and of its sources.
-    fn of(code: ErrorCode, error: &dyn std::error::Error) -> Self;
+    fn from_source(code: ErrorCode, error: &dyn std::error::Error) -> Self;
 
     /// Puts a place before the message.
     #[must_use]
@@ -159,7 +159,7 @@ pub trait ErrorContext: Sized {
 }
 
 impl ErrorContext for Error {
-    fn of(code: ErrorCode, error: &dyn std::error::Error) -> Self {
+    fn from_source(code: ErrorCode, error: &dyn std::error::Error) -> Self {
         let mut said = error.to_string();
         let mut cause = error.source();
         while let Some(error) = cause {

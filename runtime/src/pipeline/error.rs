@@ -120,6 +120,6 @@ impl From<PlanMemoryError> for CompileError {
 
 impl From<CompileError> for Error {
     fn from(error: CompileError) -> Self {
-        Self::of(error.code(), &error)
+        Self::from_source(error.code(), &error)
     }
 }

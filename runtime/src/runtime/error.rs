@@ -35,7 +35,7 @@ pub enum LoadError {
     #[error(transparent)]
     Compile(Box<CompileError>),
     /// The graph cannot be compiled within its memory limit.
-    #[error("{}", Error::of(ErrorCode::OutOfMemory, reason.as_ref()))]
+    #[error("{}", Error::from_source(ErrorCode::OutOfMemory, reason.as_ref()))]
     OutOfMemory {
         /// The limit.
         limit: Limit,
@@ -95,7 +95,7 @@ impl From<LoadError> for Error {
             // Includes the next step.
             LoadError::Package(error) => error.into(),
             LoadError::Device(error) => error,
-            error => Self::of(error.code(), &error),
+            error => Self::from_source(error.code(), &error),
         }
     }
 }

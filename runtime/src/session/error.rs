@@ -43,12 +43,12 @@ impl Coded for PortError {
 
 impl From<RunError> for Error {
     fn from(error: RunError) -> Self {
-        Self::of(error.code(), &error)
+        Self::from_source(error.code(), &error)
     }
 }
 
 impl From<PortError> for Error {
     fn from(error: PortError) -> Self {
-        Self::of(error.code(), &error)
+        Self::from_source(error.code(), &error)
     }
 }

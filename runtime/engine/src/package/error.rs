@@ -364,7 +364,7 @@ fn short(digest: &str) -> String {
 
 impl From<OpenError> for Error {
     fn from(error: OpenError) -> Self {
-        Self::of(error.code(), &error).then(&error.help())
+        Self::from_source(error.code(), &error).then(&error.help())
     }
 }
 

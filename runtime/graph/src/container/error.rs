@@ -131,7 +131,7 @@ pub enum ContainerError {
 
 impl From<ContainerError> for Error {
     fn from(error: ContainerError) -> Self {
-        Self::of(error.code(), &error)
+        Self::from_source(error.code(), &error)
     }
 }
 

@@ -73,7 +73,7 @@ pub enum ImportError {
 
 impl From<ImportError> for Error {
     fn from(error: ImportError) -> Self {
-        Self::of(error.code(), &error)
+        Self::from_source(error.code(), &error)
     }
 }
 

@@ -75,7 +75,7 @@ impl KeyError {
 
 impl From<KeyError> for Error {
     fn from(error: KeyError) -> Self {
-        Self::of(error.code(), &error).then(error.help())
+        Self::from_source(error.code(), &error).then(error.help())
     }
 }
 

@@ -57,7 +57,7 @@ impl LockError {
 
 impl From<LockError> for Error {
     fn from(error: LockError) -> Self {
-        Self::of(error.code(), &error).then(error.help())
+        Self::from_source(error.code(), &error).then(error.help())
     }
 }
 
