@@ -213,12 +213,12 @@ impl<'a> Progress<'a> {
 
 impl CallOwner for Progress<'_> {
     fn say(&self, f: &mut fmt::Formatter<'_>, what: &str) -> fmt::Result {
-        let Some(step) = self.steps.get(self.turn()) else { return Ok(()) };
+        let Some(step) = self.steps.get(self.call_number()) else { return Ok(()) };
         step.call("execute").say(f, what)
     }
 
     fn advice(&self) -> &'static str {
-        self.steps.get(self.turn()).map_or("", |step| step.call("execute").advice())
+        self.steps.get(self.call_number()).map_or("", |step| step.call("execute").advice())
     }
 
     fn call_number(&self) -> usize {
