@@ -252,7 +252,7 @@ fn attribute(name: &str, attr: &Attr, scope: &Scope, names: &mut Names) -> Attri
         }
         Attr::Texts(texts) => {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-            AttributeProto::texts(name, &texts)
+            AttributeProto::strings(name, &texts)
         }
         Attr::Tensor(tensor) => AttributeProto::tensor(name, to_proto(tensor, name)),
         Attr::Graph(graph) => AttributeProto::graph(name, &inner(graph)),

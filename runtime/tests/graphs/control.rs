@@ -1,11 +1,11 @@
-//! Branches and trips: what they compute, under all plans alike, and what is refused.
+//! Branches and loops: what they compute, under all plans alike, and what is refused.
 
 mod branches;
-mod random_trips;
+mod loops;
+mod random_loops;
 mod refusals;
 mod sequences;
 mod states;
-mod trips;
 mod unrolled;
 
 use udo_api::guard::thread_heap_calls;
@@ -14,11 +14,11 @@ use udo_runtime::graph::Graph;
 use udo_runtime::{CompileOptions, Model, Session};
 use udo_test_support::compile::{built_in, compile_graph};
 
-/// What goes in under a name.
-enum Given<'a> {
+/// The value of a graph input.
+enum Input<'a> {
     Floats(&'a [f32]),
     Ints(&'a [i64]),
-    Truth(bool),
+    Flag(bool),
 }
 
 fn compiled(text: &str, plan: PlanOptions) -> Model {
@@ -47,14 +47,14 @@ fn plans() -> impl Iterator<Item = PlanOptions> {
     })
 }
 
-fn give(session: &mut Session, given: &[(&str, Given<'_>)]) {
+fn give(session: &mut Session, given: &[(&str, Input<'_>)]) {
     for (name, given) in given {
         match given {
-            Given::Floats(values) => {
+            Input::Floats(values) => {
                 session.input_mut::<f32>(name).unwrap().copy_from_slice(values);
             }
-            Given::Ints(values) => session.input_mut::<i64>(name).unwrap().copy_from_slice(values),
-            Given::Truth(truth) => {
+            Input::Ints(values) => session.input_mut::<i64>(name).unwrap().copy_from_slice(values),
+            Input::Flag(truth) => {
                 session.input_mut::<udo_api::Bool>(name).unwrap().fill((*truth).into());
             }
         }
@@ -64,7 +64,7 @@ fn give(session: &mut Session, given: &[(&str, Given<'_>)]) {
 /// Runs a graph under all plans, for each of the inputs in turn, without heap calls; its output `y` and the extents of it
 /// for each.
 #[track_caller]
-fn run(text: &str, runs: &[&[(&str, Given<'_>)]]) -> Vec<(Vec<f32>, Vec<usize>)> {
+fn run(text: &str, runs: &[&[(&str, Input<'_>)]]) -> Vec<(Vec<f32>, Vec<usize>)> {
     let mut first = None;
     for plan in plans() {
         let mut session = compiled(text, plan).session().unwrap();
@@ -89,7 +89,7 @@ fn run(text: &str, runs: &[&[(&str, Given<'_>)]]) -> Vec<(Vec<f32>, Vec<usize>)>
 
 /// The elements of `y` for each of the inputs.
 #[track_caller]
-fn elements(text: &str, runs: &[&[(&str, Given<'_>)]]) -> Vec<Vec<f32>> {
+fn elements(text: &str, runs: &[&[(&str, Input<'_>)]]) -> Vec<Vec<f32>> {
     run(text, runs).into_iter().map(|(elements, _)| elements).collect()
 }
 

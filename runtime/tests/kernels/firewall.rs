@@ -1,4 +1,4 @@
-//! What a kernel must not do in execute, and what happens when it does.
+//! Kernels that break the rules of `execute`, and the errors that report them.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -44,10 +44,10 @@ impl Op for Misbehave {
 }
 
 /// One way to break the rules, switched on by a negative first element.
-type Way = fn(&mut Io<'_>) -> Result<(), ExecError>;
+type Misbehavior = fn(&mut Io<'_>) -> Result<(), ExecError>;
 
 struct MisbehaveF32 {
-    way: Way,
+    way: Misbehavior,
 }
 
 thread_local! {
@@ -70,7 +70,7 @@ fn parallel_panic(io: &mut Io<'_>) -> Result<(), ExecError> {
     })
 }
 
-const WAYS: &[(&str, Way)] = &[
+const WAYS: &[(&str, Misbehavior)] = &[
     ("nothing", |_| Ok(())),
     ("push", |_| {
         let mut v = Vec::new();

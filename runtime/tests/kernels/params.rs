@@ -10,9 +10,9 @@ use udo_runtime::{CompileOptions, Tensor};
 use udo_test_support::graphs::{compile, one_node};
 
 /// A tensor that is in the model.
-struct Held;
+struct TensorParam;
 
-impl Op for Held {
+impl Op for TensorParam {
     const SCHEMA: OpSchema = OpSchema::new(
         "Held",
         &[Port::required("x", types::F32)],
@@ -101,13 +101,13 @@ impl Kernel for LettersAny {
 }
 
 static PACKAGE: PackageV1 = PackageV1::new("Params", "1.0.0")
-    .ops(&[OpDef::of::<Held>(), OpDef::of::<Letters>()])
+    .ops(&[OpDef::of::<TensorParam>(), OpDef::of::<Letters>()])
     .kernels(&[
         KernelDef::new::<HeldAny>("Held", Core::CPU),
         KernelDef::new::<LettersAny>("Letters", Core::CPU),
     ]);
 
-fn held(attrs: &[(&str, Attr)]) -> Result<Tensor, String> {
+fn run_held(attrs: &[(&str, Attr)]) -> Result<Tensor, String> {
     run("Held", attrs)
 }
 
@@ -133,10 +133,10 @@ fn a_tensor_keeps_its_type_and_shape() {
         tensor::<i32>(&[0, 2], &[]),
     ];
     for wanted in cases {
-        let found = held(&[("value", Attr::Tensor(wanted.clone()))]).unwrap();
+        let found = run_held(&[("value", Attr::Tensor(wanted.clone()))]).unwrap();
         assert_eq!((found.desc(), found.bytes()), (wanted.desc(), wanted.bytes()));
     }
-    assert_eq!(held(&[]).unwrap().bytes(), bytes_of(&[-1i32]), "a node may leave it out");
+    assert_eq!(run_held(&[]).unwrap().bytes(), bytes_of(&[-1i32]), "a node may leave it out");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn what_is_no_tensor_of_the_types_asked_for_is_refused() {
         let wanted = format!(
             "node \"the_held\" (Held): attribute \"value\" is {found}, expected a tensor of f16|i32|bool"
         );
-        assert_eq!(held(&[("value", attr)]).unwrap_err(), wanted);
+        assert_eq!(run_held(&[("value", attr)]).unwrap_err(), wanted);
     }
 }
 

@@ -191,7 +191,7 @@ const WEIGHTS: [i8; 12] = [1, 2, 3, 4, -5, 6, -7, 8, 9, -10, 11, 127];
 const SCALES: [f32; 3] = [0.25, 0.125, 0.0625];
 const ZEROS: [i8; 3] = [1, 0, -2];
 
-/// What the weights stand for.
+/// Dequantizes a weight.
 fn weight(at: usize) -> f32 {
     f32::from(i16::from(WEIGHTS[at]) - i16::from(ZEROS[at / 4])) * SCALES[at / 4]
 }
@@ -252,8 +252,8 @@ fn run(model: &Model) -> Vec<f32> {
     session.output::<f32>("y").unwrap().to_vec()
 }
 
-/// What comes of the model where the product is rounded to steps of 1/8, halves to even, and saturates.
-fn wanted() -> Vec<f32> {
+/// Returns the output of the model: the product rounded to steps of 1/8, ties to even, and saturated.
+fn expected() -> Vec<f32> {
     let step = |x: f32| (x * 8.0).round_ties_even().clamp(-128.0, 127.0) / 8.0;
     X.iter().enumerate().map(|(at, x)| step(x * weight(at))).collect()
 }
@@ -265,7 +265,7 @@ fn weights_come_to_the_dsp_with_a_scale_per_channel() {
         let report = model.report();
         let step = report.steps.iter().find(|step| step.op == "Weigh").unwrap();
         assert!(step.inputs[1].starts_with(w), "{:?}", step.inputs);
-        assert_eq!(run(&model), wanted(), "{core}");
+        assert_eq!(run(&model), expected(), "{core}");
     }
 }
 
@@ -276,7 +276,7 @@ fn a_kernel_for_one_scale_gets_no_weights_with_several() {
     let model = compile(weighed("Coarse"), &[Core::dsp(66), Core::CPU]).unwrap();
     let node = model.report().nodes.iter().find(|node| node.name == "weigh").unwrap();
     assert_eq!((node.core, node.refusals[0].reason.as_str()), (Core::CPU, reason));
-    assert_eq!(run(&model), wanted(), "the weights are what the dequantize node makes of them");
+    assert_eq!(run(&model), expected(), "the weights are what the dequantize node makes of them");
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn a_bias_comes_without_an_encoding_per_axis() {
     assert_eq!((node.core, node.refusals.len()), (Core::dsp(66), 0));
 }
 
-/// What `Stored` makes of three bytes, read by `reader`.
+/// Builds a graph that applies `Stored` to three bytes and `reader` to the result.
 fn stored(axis: i64, zero: i64, reader: &str) -> Graph {
     let mut graph = Graph::new("stored");
     let x = graph.add_input("x", DType::U8, [DimSpec::Fixed(3)]);

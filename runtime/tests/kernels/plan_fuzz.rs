@@ -43,8 +43,8 @@ const fn tried(optimized: u64) -> u64 {
     if cfg!(debug_assertions) { optimized / 10 } else { optimized }
 }
 
-/// What of the planner the graphs have met: how often, by name.
-type Met = BTreeMap<&'static str, usize>;
+/// How often the graphs exercised each feature of the planner, by name.
+type Coverage = BTreeMap<&'static str, usize>;
 
 #[test]
 fn plans_of_random_graphs_give_what_their_nodes_give() {
@@ -82,9 +82,9 @@ fn plans_of_random_graphs_give_the_same_where_their_package_is_contained() {
 type Open<'a> = &'a (dyn Fn() -> Operators + Sync);
 
 /// Tries graphs on all threads; what they have met.
-fn try_share(seeds: Range<u64>, open: Open<'_>) -> Met {
+fn try_share(seeds: Range<u64>, open: Open<'_>) -> Coverage {
     let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let mut met = Met::new();
+    let mut met = Coverage::new();
     std::thread::scope(|scope| {
         let share = |worker| seeds.clone().skip(worker).step_by(workers);
         let spawn = |worker| scope.spawn(move || try_all(share(worker), open));
@@ -99,8 +99,8 @@ fn try_share(seeds: Range<u64>, open: Open<'_>) -> Met {
 }
 
 /// Tries one graph after the other, up to the first that fails.
-fn try_all(seeds: impl Iterator<Item = u64>, open: Open<'_>) -> Result<Met, Failure> {
-    let mut met = Met::new();
+fn try_all(seeds: impl Iterator<Item = u64>, open: Open<'_>) -> Result<Coverage, Failure> {
+    let mut met = Coverage::new();
     for seed in seeds {
         catch_unwind(AssertUnwindSafe(|| try_one(seed, &open(), &mut met)))
             .unwrap_or_else(|_| Err("it panics".to_owned()))
@@ -186,7 +186,7 @@ fn options(random: &mut Random) -> CompileOptions {
     CompileOptions { passes, place, plan, threads, ..CompileOptions::default() }
 }
 
-fn try_one(seed: u64, operators: &Operators, met: &mut Met) -> Result<(), String> {
+fn try_one(seed: u64, operators: &Operators, met: &mut Coverage) -> Result<(), String> {
     let is_contained = operators.packages().any(|package| package.is_contained);
     let nodes = if is_contained { linked() } else { operators.clone() };
     let mut random = Random::new(seed);
@@ -309,7 +309,7 @@ fn steps(report: &Report) -> String {
 }
 
 /// Counts what the plan has in it.
-fn note(report: &Report, case: &Case, options: &CompileOptions, met: &mut Met) {
+fn note(report: &Report, case: &Case, options: &CompileOptions, met: &mut Coverage) {
     let concats = |op: &str| ["Beside", "BesideStrided", "Concat"].contains(&op);
     let all = case.graph.nodes.iter().filter(|node| concats(&node.op)).count();
     let steps = |is: &dyn Fn(&udo_runtime::compile::StepReport) -> bool| {

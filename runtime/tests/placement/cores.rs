@@ -210,7 +210,7 @@ fn the_dsp_holds_values_with_the_encodings_that_the_model_states() {
     assert_eq!(dsp.scratch_bytes, 4 << 20, "a plain function gets all of the fast memory");
 }
 
-/// What comes of [-1, 2] where it, or its maximum, and its sum with itself are quantized, on this core.
+/// Runs [-1, 2] on this core; quantizes the input or its maximum, and the sum of the input with itself.
 fn itself_and_sum(pool: Option<&str>, zero_points: [u8; 2], core: Core) -> [Vec<f32>; 2] {
     let mut graph = Graph::new("shared");
     let dims = [1, 1, 1, 2].map(DimSpec::Fixed);

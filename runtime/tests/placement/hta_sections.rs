@@ -99,8 +99,8 @@ fn run(model: &Model) -> Vec<u32> {
     session.output::<f32>("y").unwrap().iter().map(|y| y.to_bits()).collect()
 }
 
-/// What the DSP makes alone.
-fn wanted(seed: usize) -> Vec<u32> {
+/// Runs the model on the DSP only.
+fn dsp_output(seed: usize) -> Vec<u32> {
     let mut options = CompileOptions::default();
     options.place.cores = vec![Core::DSP_V68];
     run(&load(&Runtime::new().unwrap(), &plain(seed), options).unwrap())
@@ -126,7 +126,7 @@ fn with_section(contents: &Contents, bytes: &[u8]) -> Contents {
 fn a_thousand_changed_sections_run_right_or_not_at_all() {
     let runtime = Runtime::new().unwrap();
     let good = prepared(1, Soc::DEFAULT);
-    let (section, wanted) = (bytes_of(&good), wanted(1));
+    let (section, wanted) = (bytes_of(&good), dsp_output(1));
     let head = 4 + usize::try_from(u32::from_le_bytes(*section.first_chunk().unwrap())).unwrap();
     let (mut reported, mut refused) = (0, 0);
     for (turn, seed) in (0..1000).zip(1..) {
@@ -172,7 +172,7 @@ fn programs_of_others_do_not_run() {
     ];
     for (what, contents, says) in cases {
         let model = load(&runtime, &contents, CompileOptions::aip(hta300)).unwrap();
-        assert_eq!((cores(&model), run(&model)), (vec![Core::DSP_V68], wanted(1)), "{what}");
+        assert_eq!((cores(&model), run(&model)), (vec![Core::DSP_V68], dsp_output(1)), "{what}");
         let notices = &model.report().notices;
         assert!(notices.iter().all(|notice| notice.contains(says)), "{what}: {notices:?}");
         assert!(!notices.is_empty(), "{what}");
@@ -189,7 +189,7 @@ fn one_program_that_is_stale_leaves_the_others() {
     let contents = with_section(&good, &section);
     let model = load(&runtime, &contents, CompileOptions::aip(Soc::DEFAULT)).unwrap();
     assert_eq!(cores(&model), [Core::HTA, Core::DSP_V68]);
-    assert_eq!(run(&model), wanted(1));
+    assert_eq!(run(&model), dsp_output(1));
     let notices = &model.report().notices;
     assert!(notices[0].starts_with("the HTA program of nodes 9-12 is stale"), "{notices:?}");
 }

@@ -50,7 +50,7 @@ fn compile(text: &str, options: &CompileOptions) -> Result<Model, CompileError> 
     compile_graph(graph, &built_in(), options)
 }
 
-/// What the model makes of numbers from -1 to 1.
+/// Runs the model on inputs from -1 to 1.
 fn run(model: &Model) -> Vec<f32> {
     let mut session = model.session().unwrap();
     let input = session.input_mut::<f32>("x").unwrap();
@@ -321,7 +321,7 @@ struct RandomGraph {
 }
 
 impl RandomGraph {
-    fn of(most: usize, dice: &mut Random) -> Self {
+    fn new(most: usize, dice: &mut Random) -> Self {
         let mut text = String::from("graph net\n  input x: f32[8,64]\n");
         for width in WIDTHS {
             for to in WIDTHS {
@@ -381,7 +381,7 @@ fn random_costs(dice: &mut Random) -> Arc<Costs> {
     Arc::new(Costs::read(json.as_bytes()).unwrap())
 }
 
-/// What a placement costs by figures, from what the report says runs where and crosses.
+/// Computes the cost of a placement from the report's nodes and transfers.
 fn counted(report: &Report, costs: &Costs) -> f64 {
     let count = |count: u64| f64::from(u32::try_from(count).unwrap());
     let steps = report.steps.iter().filter(|step| !step.is_transfer()).map(|step| {
@@ -411,7 +411,7 @@ fn random_graphs_are_placed_where_they_cost_least() {
     for seed in 0..30u64 {
         let mut dice = Random::new(seed);
         let most = if seed == 0 { 10 } else { 3 + dice.below(6) };
-        let (random, costs) = (RandomGraph::of(most, &mut dice), random_costs(&mut dice));
+        let (random, costs) = (RandomGraph::new(most, &mut dice), random_costs(&mut dice));
         let mut of = options(&[Core::CPU, Core::GPU], &[]);
         of.place.costs = Some(costs.clone());
         let found = compile(&random.text, &of).unwrap();

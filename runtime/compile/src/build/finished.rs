@@ -86,7 +86,7 @@ impl FinishedGraph {
             }
         }
         let outputs: Vec<_> = placed.call.outputs.iter().flatten().copied().collect();
-        made(built, &inputs, &outputs, operation..operation.saturating_add(1))
+        to_graph(built, &inputs, &outputs, operation..operation.saturating_add(1))
     }
 }
 
@@ -109,7 +109,7 @@ fn whole(built: &GraphBuilder) -> Result<Graph> {
     for (index, &id) in io.outputs.iter().enumerate() {
         check_made(built, id, &format!("output {index}"))?;
     }
-    let mut graph = made(built, &io.inputs, &io.outputs, 0..built.operations.len())?;
+    let mut graph = to_graph(built, &io.inputs, &io.outputs, 0..built.operations.len())?;
     graph.sort().map_err(|error| of_graph(&error))?;
     graph.verify().map_err(|error| of_graph(&error))?;
     Ok(graph)
@@ -137,7 +137,7 @@ fn of_graph(error: &GraphError) -> Error {
 }
 
 /// Returns the graph of some operations.
-fn made(
+fn to_graph(
     built: &GraphBuilder,
     inputs: &[TensorId],
     outputs: &[TensorId],

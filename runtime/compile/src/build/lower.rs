@@ -194,7 +194,7 @@ impl<'a> Lower<'a> {
         let dims: &[usize] = if axis.is_some() { &[scales.len()] } else { &[] };
         let scale = self.constant(dims, &scales)?;
         let zero_points = stored_as(dtype, dims, &zero_points)?;
-        let zero_points = self.held(zero_points);
+        let zero_points = self.add_tensor(zero_points);
         let attrs = axis.map(|axis| ("axis", Attr::Int(i64::try_from(axis).unwrap_or(0))));
         Ok(self.node(op, &[value, scale, zero_points], attrs.as_slice()))
     }
@@ -348,11 +348,11 @@ impl<'a> Lower<'a> {
     pub(super) fn constant<T: Element>(&mut self, dims: &[usize], of: &[T]) -> Result<ValueId> {
         let shape = Shape::new(dims).map_err(|error| invalid(error.to_string()))?;
         let tensor = Tensor::from_slice(shape, of).map_err(|error| invalid(error.to_string()))?;
-        Ok(self.held(tensor))
+        Ok(self.add_tensor(tensor))
     }
 
     /// Adds a constant for nodes of this operation.
-    fn held(&mut self, tensor: Tensor) -> ValueId {
+    fn add_tensor(&mut self, tensor: Tensor) -> ValueId {
         let name = format!("{}/constant_{}", self.call.name, self.graph.values.len());
         self.graph.add_constant(&name, tensor)
     }

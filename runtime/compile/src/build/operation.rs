@@ -89,13 +89,13 @@ impl Operation {
 /// An operation of the graph.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
-    of: Of,
+    of: OperatorKind,
     pub(super) call: Call,
 }
 
 /// The operator of an operation.
 #[derive(Clone, Debug)]
-enum Of {
+enum OperatorKind {
     Nnrt(&'static NnrtOp),
     Ours { domain: String, op: String },
 }
@@ -104,13 +104,13 @@ impl Placed {
     pub(super) fn new(operation: Operation, id: OperationId) -> Result<Self> {
         let Operation { kind, attrs, inputs, outputs } = operation;
         let of = match kind {
-            Kind::Name(name) => Of::Nnrt(nnrt::named(&name)?),
-            Kind::Number(number) => Of::Nnrt(nnrt::numbered(number)?),
-            Kind::Ours { domain, op } => Of::Ours { domain, op },
+            Kind::Name(name) => OperatorKind::Nnrt(nnrt::named(&name)?),
+            Kind::Number(number) => OperatorKind::Nnrt(nnrt::numbered(number)?),
+            Kind::Ours { domain, op } => OperatorKind::Ours { domain, op },
         };
         let op = match &of {
-            Of::Nnrt(op) => op.name,
-            Of::Ours { op, .. } => op,
+            OperatorKind::Nnrt(op) => op.name,
+            OperatorKind::Ours { op, .. } => op,
         };
         let name = format!("{op}_{}", id.0);
         if op.is_empty() {
@@ -125,7 +125,7 @@ impl Placed {
             return Err(invalid(format!("{name}: it makes 0 tensors, expected at least one")));
         }
         let call = Call { name, attrs, inputs, outputs };
-        if let Of::Nnrt(op) = of {
+        if let OperatorKind::Nnrt(op) = of {
             op.check(&call)?;
         }
         Ok(Self { of, call })
@@ -134,13 +134,13 @@ impl Placed {
     /// Adds the nodes of the operation.
     pub(super) fn lower(&self, graph: &mut Graph, tensors: &[Slot], values: &Values) -> Result<()> {
         let params = match &self.of {
-            Of::Nnrt(op) => op.params,
-            Of::Ours { .. } => &[],
+            OperatorKind::Nnrt(op) => op.params,
+            OperatorKind::Ours { .. } => &[],
         };
         let mut lower = Lower::new(graph, tensors, values, &self.call, params);
         match &self.of {
-            Of::Nnrt(op) => op.lower(&mut lower),
-            Of::Ours { domain, op } => lower.ours(domain, op),
+            OperatorKind::Nnrt(op) => op.lower(&mut lower),
+            OperatorKind::Ours { domain, op } => lower.ours(domain, op),
         }?;
         lower.name_last();
         Ok(())

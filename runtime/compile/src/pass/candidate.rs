@@ -199,7 +199,7 @@ impl<'a> Candidate<'a> {
 
     /// Computes a constant, or loads it from the cache of an earlier process. `of` returns the cache key, given a
     /// function that identifies constants.
-    pub(crate) fn kept(
+    pub(crate) fn load_or_compute(
         &self,
         desc: &TensorDesc,
         of: impl FnOnce(&dyn Fn(&Tensor) -> u128) -> String,

@@ -10,7 +10,7 @@ use udo_graph::graph::{NodeId, NodeReads, Read, ValueId};
 
 /// Makes consumers of a repeated computation read the first one, removes the repetitions, and returns their number.
 pub(super) fn merge(graph: &mut TypedGraph) -> usize {
-    let is_kept = kept(graph);
+    let is_kept = values_with_fixed_ids(graph);
     let mut same = HashMap::new();
     // The nodes that are certain to have run before the current node: one map for the graph and each subgraph around
     // the node.
@@ -50,7 +50,7 @@ pub(super) fn merge(graph: &mut TypedGraph) -> usize {
 }
 
 /// Returns the values that must keep their ids: the graph's outputs and captured values.
-pub(super) fn kept(graph: &TypedGraph) -> BTreeSet<ValueId> {
+pub(super) fn values_with_fixed_ids(graph: &TypedGraph) -> BTreeSet<ValueId> {
     let reads = graph.nodes.iter().flat_map(|bound| bound.node.reads());
     let captured = reads.filter_map(|(read, value)| (read == Read::Capture).then_some(value));
     captured.chain(graph.outputs.iter().copied()).collect()

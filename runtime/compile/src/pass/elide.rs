@@ -16,7 +16,7 @@ pub(super) fn elide(
 ) -> usize {
     let uses = Uses::new(graph, Extents::default());
     let control = graph.nodes.iter().filter(|bound| bound.control.is_some());
-    let mut kept = common_subexpressions::kept(graph);
+    let mut kept = common_subexpressions::values_with_fixed_ids(graph);
     kept.extend(control.flat_map(|bound| bound.node.reads()).map(|(_, value)| value));
     let (mut same, mut gone) = (HashMap::new(), BTreeSet::new());
     for id in graph.node_ids() {

@@ -54,7 +54,7 @@ impl Lowering<'_> {
             depth == 0
         });
         let results = end.map_or(&[][..], |end| &end.node.outputs);
-        let results = results.iter().map(|&value| self.made(&graph.desc(value))).collect();
+        let results = results.iter().map(|&value| self.add_output(&graph.desc(value))).collect();
         let after = self.stand(index, bound, Box::new([condition]));
         let jump = self.jump(after, Some(Test { port: 0, is: false }));
         let (since, mark) = (self.lowered.steps.len(), self.mark());
@@ -134,14 +134,14 @@ impl Lowering<'_> {
         let read: Vec<_> = before.iter().map(|&value| self.read(value)).collect();
         let mut kept = Vec::with_capacity(states);
         for ((&value, from), &inside) in before.iter().zip(read).zip(inside) {
-            let state = self.made(&self.graph.desc(inside));
+            let state = self.add_output(&self.graph.desc(inside));
             self.copy(value, from?, state.clone(), Purpose::Transfer)?;
             kept.push(state);
         }
         let wholes: Result<Vec<_>, _> = wholes.iter().map(|&value| self.read(value)).collect();
         let scalar = |dtype: DType| TensorDesc::new(dtype, Shape::SCALAR);
-        let number = self.made(&self.graph.desc(node.output(0)));
-        let goes = self.made(&scalar(DType::Bool));
+        let number = self.add_output(&self.graph.desc(node.output(0)));
+        let goes = self.add_output(&scalar(DType::Bool));
         let trip = NextIteration {
             is_first: true,
             is_limited: limit.place.is_some(),
@@ -160,7 +160,7 @@ impl Lowering<'_> {
         let ends = Box::new([limit, number.clone()]);
         self.frames.push(Frame::Loop { jump, first, ends, states, mark });
         for ((whole, &value), along) in wholes?.into_iter().zip(cut).zip(slices) {
-            let slice = self.made(&self.graph.desc(value));
+            let slice = self.add_output(&self.graph.desc(value));
             let slices = Slices::new(&whole.desc, along.axis, along.is_reversed);
             let kernel = FinalizedKernel::hosted(Slice(slices.ok_or_else(|| unopened(bound))?));
             self.push(index, bound, kernel, vec![whole, number.clone()], vec![slice.clone()]);
@@ -195,7 +195,7 @@ impl Lowering<'_> {
         for ((&row, &value), along) in rows.iter().zip(stacked).zip(stacks) {
             let Some(value) = value else { continue };
             let row = self.read(row)?;
-            let stack = self.made(&self.graph.desc(Some(value)));
+            let stack = self.add_output(&self.graph.desc(Some(value)));
             let desc = stack.desc;
             // Each iteration writes its own slice, independent of the others.
             let bounds =
@@ -261,7 +261,7 @@ impl Lowering<'_> {
             is_limited: limit.place.is_some(),
             is_conditional: condition.place.is_some(),
         };
-        let goes = self.made(&TensorDesc::new(DType::Bool, Shape::SCALAR));
+        let goes = self.add_output(&TensorDesc::new(DType::Bool, Shape::SCALAR));
         let (kernel, renewed) = (FinalizedKernel::hosted(trip), number.window());
         let at = self.push(index, bound, kernel, vec![limit, condition], vec![number, goes]);
         if let Some(window) = renewed {
@@ -280,7 +280,7 @@ impl Lowering<'_> {
     }
 
     /// Returns a tensor that a step will write on the host.
-    fn made(&mut self, desc: &TensorDesc) -> Operand {
+    fn add_output(&mut self, desc: &TensorDesc) -> Operand {
         let place = Some(self.window(Memory::Host, desc));
         let shape = self.shape(desc);
         Operand { desc: *desc, place, shape, ..Operand::ABSENT }
@@ -302,7 +302,7 @@ impl Lowering<'_> {
         let is_renewed = |window: &WindowId| renewed.iter().any(|o| o.window() == Some(*window));
         let Some(window) = source.window().filter(is_renewed) else { return Ok((source, None)) };
         let at = self.lowered.steps.len();
-        let copy = self.made(&source.desc);
+        let copy = self.add_output(&source.desc);
         self.copy(value, source, copy.clone(), Purpose::Transfer)?;
         Ok((copy, Some((window, at))))
     }

@@ -35,7 +35,7 @@ impl Largest {
         }
         for step in steps {
             for (index, output) in step.outputs.iter().enumerate() {
-                offer(output.desc.size_bytes(), &|| said(step, index, &output.desc));
+                offer(output.desc.size_bytes(), &|| describe_output(step, index, &output.desc));
             }
             let scratch = step.kernel.workspace().bytes();
             offer(scratch, &|| format!("the scratch of node {:?} ({})", step.name, step.op));
@@ -44,6 +44,6 @@ impl Largest {
     }
 }
 
-fn said(step: &Step, output: usize, desc: &TensorDesc) -> String {
+fn describe_output(step: &Step, output: usize, desc: &TensorDesc) -> String {
     format!("output {output} of node {:?} ({}), {desc},", step.name, step.op)
 }

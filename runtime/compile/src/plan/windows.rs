@@ -120,7 +120,7 @@ pub(super) struct Within {
 impl Within {
     /// Returns the region of a part in a whole that may be strided; `None` if the rows differ from what the step
     /// assumes.
-    fn of(&self, part: Region, whole: Region) -> Option<Region> {
+    fn locate(&self, part: Region, whole: Region) -> Option<Region> {
         let offset = whole.offset.checked_add(self.offset)?;
         let pitch = match self.pitch {
             None => part.pitch,
@@ -172,7 +172,7 @@ impl Windows {
         at: usize,
     ) -> Option<WindowId> {
         let &Window { buffer, region, content, .. } = self.get(whole)?;
-        let region = within.of(part, region)?;
+        let region = within.locate(part, region)?;
         let id = self.all.len();
         let life = Some(Life { first: at, last: at });
         let (touches, renewed_at, idle) = (Vec::new(), None, None);
@@ -293,7 +293,7 @@ impl Windows {
         share: Share,
     ) -> bool {
         let (Some(p), Some(w)) = (self.get(part), self.get(whole)) else { return false };
-        let Some(target) = within.of(p.region, w.region) else { return false };
+        let Some(target) = within.locate(p.region, w.region) else { return false };
         if p.buffer == w.buffer {
             return !matches!(share, Share::Overwrite { .. }) && p.region == target;
         }

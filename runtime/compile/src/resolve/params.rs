@@ -55,7 +55,7 @@ impl Params {
         let settings = schema.params().iter().map(|param| {
             let given = node.attrs.iter().find(|(name, _)| name == param.attribute_name());
             let setting = match given {
-                Some((_, attr)) => held(param, convert(param, attr)?)?,
+                Some((_, attr)) => checked(param, convert(param, attr)?)?,
                 None if param.is_optional() => ParamSetting::default_of(param),
                 None => {
                     return Err(format!(
@@ -71,7 +71,7 @@ impl Params {
 }
 
 /// Returns the setting if its integers are in the range of the parameter's type.
-fn held(param: &Param, setting: ParamSetting) -> Result<ParamSetting, String> {
+fn checked(param: &Param, setting: ParamSetting) -> Result<ParamSetting, String> {
     let Some((dtype, [least, most])) = param.dtype().and_then(|of| Some((of, ends(of)?))) else {
         return Ok(setting);
     };

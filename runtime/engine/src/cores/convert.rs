@@ -257,7 +257,7 @@ pub(crate) fn constant(
 /// # Errors
 /// Fails if the number of elements differs from the shape, or the type is not numeric.
 pub fn from_numbers(dtype: DType, shape: Shape, numbers: &[f64]) -> Result<Tensor, Error> {
-    macro_rules! of {
+    macro_rules! convert_to {
         ($($variant:ident $convert:expr),*) => {
             match dtype {
                 $(DType::$variant => {
@@ -273,7 +273,7 @@ pub fn from_numbers(dtype: DType, shape: Shape, numbers: &[f64]) -> Result<Tenso
         clippy::cast_sign_loss,
         reason = "rounding and saturating is what is asked for"
     )]
-    let tensor = of!(
+    let tensor = convert_to!(
         F32 | v: f64| v as f32, F64 | v: f64| v,
         F16 | v: f64| F16::from_f32(v as f32), Bf16 | v: f64| udo_api::Bf16::from_f32(v as f32),
         I8 | v: f64| v as i8, I16 | v: f64| v as i16, I32 | v: f64| v as i32, I64 | v: f64| v as i64,

@@ -9,7 +9,7 @@ mod sync;
 use super::range::ByteRange;
 use sync::{AtomicBool, AtomicU64, Ordering, SLOTS, SPINS, spin_loop, yield_now};
 
-/// What a lease lets its holder do.
+/// The access that a lease permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// To read; others may read as well.
@@ -43,7 +43,7 @@ impl Slot {
     pub(super) const NONE: Self = Self(None);
 }
 
-/// Why there is no room for a lease.
+/// The reason why a lease is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Clash {
     /// Somebody has some of the bytes.
@@ -144,13 +144,13 @@ impl LeaseTable {
 
 /// One of several leases that are taken together.
 pub(super) trait Entry {
-    /// What being refused comes to.
+    /// The error of a refused lease.
     type Refusal;
     /// The table of its memory, and the range and access in it.
-    fn wanted(&self) -> (&LeaseTable, ByteRange, Access);
+    fn request(&self) -> (&LeaseTable, ByteRange, Access);
     /// Where its lease is noted, once it has one.
     fn slot(&mut self) -> &mut Slot;
-    /// What it comes to that entry `at`, which this is, is refused for `clash`.
+    /// Returns the error if this entry, number `at`, is refused because of `clash`.
     fn refusal(&self, at: usize, clash: Clash) -> Self::Refusal;
 }
 
@@ -163,7 +163,7 @@ pub(super) fn take_all<E: Entry>(entries: &mut [E], order: &[usize]) -> Result<(
     let mut taken = 0;
     for &at in order {
         let Some(entry) = entries.get_mut(at) else { continue };
-        let (table, range, access) = entry.wanted();
+        let (table, range, access) = entry.request();
         match table.insert(range, access) {
             Ok(slot) => *entry.slot() = slot,
             Err(clash) => {
@@ -191,7 +191,7 @@ fn remove_all<E: Entry>(entries: &mut [E], order: &[usize]) {
     for &at in order {
         if let Some(entry) = entries.get_mut(at) {
             let slot = std::mem::replace(entry.slot(), Slot::NONE);
-            entry.wanted().0.remove(slot);
+            entry.request().0.remove(slot);
         }
     }
 }
@@ -200,7 +200,7 @@ fn remove_all<E: Entry>(entries: &mut [E], order: &[usize]) {
 fn each_table<E: Entry>(entries: &[E], order: &[usize], act: fn(&LeaseTable)) {
     let mut last: Option<&LeaseTable> = None;
     for entry in order.iter().filter_map(|&at| entries.get(at)) {
-        let (table, ..) = entry.wanted();
+        let (table, ..) = entry.request();
         if last.is_none_or(|last| !std::ptr::eq(last, table)) {
             act(table);
         }

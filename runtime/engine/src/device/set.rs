@@ -15,17 +15,17 @@ use udo_graph::memory::Limit;
 /// Devices of one kind to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceSpec {
-    /// What kernels for them are written for.
+    /// The core that kernels target.
     pub core: Core,
-    /// How many.
+    /// The number of devices.
     pub count: u32,
-    /// What people call each; by its core where nothing is said.
+    /// The display name; `None`: named after the core.
     pub name: Option<String>,
     /// Cores of each, at most [`MOST_CORES`].
     pub cores: u32,
     /// Bytes of each one's memory; what the machine has where nothing is said.
     pub memory_bytes: Option<u64>,
-    /// What each can do.
+    /// The capabilities of each device.
     pub capabilities: Capabilities,
     /// Whether host and device see at once what the other writes.
     pub coherence: Coherence,
@@ -40,8 +40,8 @@ pub fn default_specs() -> [DeviceSpec; 4] {
 }
 
 impl DeviceSpec {
-    /// One coherent device whose memory may be mapped and, on Linux, shared. The CPU has as many cores as this process may use, as
-    /// far as a device may have them; others have one.
+    /// Creates the specification of one coherent device whose memory may be mapped and, on Linux, shared. The CPU has the cores
+    /// available to this process, up to the limit of a device; other devices have one.
     pub fn new(core: Core) -> Self {
         let of_host = || thread::available_parallelism().map_or(1, NonZero::get);
         let cores = match core.kind() {

@@ -41,7 +41,7 @@ fn spec() -> TensorSpec {
     TensorSpec::fixed(DType::U8, &[1]).unwrap()
 }
 
-fn of(kind: CoreKind) -> DeviceId {
+fn first_device(kind: CoreKind) -> DeviceId {
     DeviceId { kind, index: 0 }
 }
 

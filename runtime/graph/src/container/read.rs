@@ -454,7 +454,7 @@ impl Reading<'_> {
             inputs: ports(&json.inputs),
             outputs: ports(&json.outputs),
             attrs,
-            origin: Origin::of(json.id),
+            origin: Origin::from_id(json.id),
             ..Node::new(&json.op, json.opset, &[], &[])
         })
     }

@@ -1,4 +1,4 @@
-//! What a line of a graph's text is made of.
+//! Reads the tokens of a line of a graph's text.
 
 use udo_api::{DType, Shape};
 
@@ -6,10 +6,10 @@ use super::text::is_plain;
 use super::{Attr, DimSpec, TensorType, literal};
 use crate::memory::Tensor;
 
-/// What was wanted where a line does not read on.
-pub(super) type Wanted = String;
+/// A description of the expected token, for errors.
+pub(super) type Expected = String;
 
-/// What is left of a line.
+/// The unread rest of a line.
 pub(super) struct Cursor<'a> {
     pub(super) rest: &'a str,
 }
@@ -31,11 +31,11 @@ impl<'a> Cursor<'a> {
         rest.is_some()
     }
 
-    pub(super) fn expect(&mut self, token: &str) -> Result<(), Wanted> {
+    pub(super) fn expect(&mut self, token: &str) -> Result<(), Expected> {
         if self.eat(token) { Ok(()) } else { Err(format!("{token:?}")) }
     }
 
-    pub(super) fn end(&mut self) -> Result<(), Wanted> {
+    pub(super) fn end(&mut self) -> Result<(), Expected> {
         if self.rest.trim().is_empty() { Ok(()) } else { Err("the end of the line".to_owned()) }
     }
 
@@ -49,7 +49,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A plain or a quoted word.
-    pub(super) fn word(&mut self) -> Result<String, Wanted> {
+    pub(super) fn word(&mut self) -> Result<String, Expected> {
         if self.starts("\"") {
             return self.text();
         }
@@ -59,7 +59,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    pub(super) fn word_before_colon(&mut self) -> Result<String, Wanted> {
+    pub(super) fn word_before_colon(&mut self) -> Result<String, Expected> {
         let is_quoted = self.starts("\"");
         let mut word = self.word()?;
         if is_quoted {
@@ -71,7 +71,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A word, and whether a type is to follow.
-    pub(super) fn maybe_typed(&mut self) -> Result<(String, bool), Wanted> {
+    pub(super) fn maybe_typed(&mut self) -> Result<(String, bool), Expected> {
         let is_quoted = self.starts("\"");
         let mut word = self.word()?;
         let is_typed = if is_quoted { self.eat(":") } else { word.ends_with(':') };
@@ -82,7 +82,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A domain, if there is one, and the name of an operator.
-    pub(super) fn operator(&mut self) -> Result<(String, String), Wanted> {
+    pub(super) fn operator(&mut self) -> Result<(String, String), Expected> {
         let is_quoted = self.starts("\"");
         let word = self.word()?;
         if is_quoted {
@@ -100,7 +100,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A text in quotes, escaped as Rust does.
-    fn text(&mut self) -> Result<String, Wanted> {
+    fn text(&mut self) -> Result<String, Expected> {
         self.expect("\"")?;
         let unended = || "a closing quote".to_owned();
         let mut text = String::new();
@@ -119,8 +119,8 @@ impl<'a> Cursor<'a> {
     /// One item or more, with commas between them.
     pub(super) fn list<T>(
         &mut self,
-        mut item: impl FnMut(&mut Self) -> Result<T, Wanted>,
-    ) -> Result<Vec<T>, Wanted> {
+        mut item: impl FnMut(&mut Self) -> Result<T, Expected>,
+    ) -> Result<Vec<T>, Expected> {
         let mut items = vec![item(self)?];
         while self.eat(",") {
             items.push(item(self)?);
@@ -128,7 +128,7 @@ impl<'a> Cursor<'a> {
         Ok(items)
     }
 
-    fn dtype(&mut self) -> Result<DType, Wanted> {
+    fn dtype(&mut self) -> Result<DType, Expected> {
         let before = self.rest;
         DType::from_name(self.plain()).ok_or_else(|| {
             self.rest = before;
@@ -136,7 +136,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    pub(super) fn tensor_type(&mut self) -> Result<TensorType, Wanted> {
+    pub(super) fn tensor_type(&mut self) -> Result<TensorType, Expected> {
         let dtype = self.dtype()?;
         self.expect("[")?;
         let mut dims = Vec::new();
@@ -147,7 +147,7 @@ impl<'a> Cursor<'a> {
         Ok(TensorType { dtype, dims })
     }
 
-    fn dim(&mut self) -> Result<DimSpec, Wanted> {
+    fn dim(&mut self) -> Result<DimSpec, Expected> {
         // At most so many, as the types of a run's values say it.
         if self.eat("?") || self.eat("<=") && !self.plain().is_empty() {
             return Ok(DimSpec::Unknown);
@@ -158,7 +158,7 @@ impl<'a> Cursor<'a> {
         Ok(number.map_or(DimSpec::Named(word), DimSpec::Fixed))
     }
 
-    pub(super) fn tensor(&mut self) -> Result<Tensor, Wanted> {
+    pub(super) fn tensor(&mut self) -> Result<Tensor, Expected> {
         let TensorType { dtype, dims } = self.tensor_type()?;
         let extent = |dim: &DimSpec| match dim {
             DimSpec::Fixed(n) => Some(*n),
@@ -179,7 +179,7 @@ impl<'a> Cursor<'a> {
         literal::tensor(dtype, shape, &words)
     }
 
-    pub(super) fn attr(&mut self) -> Result<Attr, Wanted> {
+    pub(super) fn attr(&mut self) -> Result<Attr, Expected> {
         if self.starts("\"") {
             return Ok(Attr::Text(self.text()?));
         }
@@ -199,7 +199,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The rest of a list of one kind; one without items is of integers.
-    fn attrs(&mut self) -> Result<Attr, Wanted> {
+    fn attrs(&mut self) -> Result<Attr, Expected> {
         if self.eat("]") {
             return Ok(Attr::Ints(Vec::new()));
         }
@@ -218,7 +218,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// What an escape stands for, behind its backslash.
+/// Reads an escape sequence after its backslash; returns the character.
 fn escaped(chars: &mut std::str::Chars<'_>) -> Option<char> {
     Some(match chars.next()? {
         'n' => '\n',

@@ -9,7 +9,7 @@ use super::{Graph, GraphError, GraphNode, GraphValue, Source, TensorType, ValueI
 pub struct DefaultInput {
     /// The constant.
     pub value: ValueId,
-    /// What a run may give in its place.
+    /// The type of the input that may replace the constant.
     pub of: TensorType,
     /// How many of [`Graph::inputs`] stand before it in the model's order.
     pub before: usize,

@@ -8,14 +8,14 @@ use super::{Graph, Node, subgraphs_mut};
 /// that a model file says, else places in the order of the model, those of a node's subgraphs behind its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// Nothing where it is not known; most nodes have one, for whom there is no list.
+    /// `None` if unknown. Most nodes have one id, which needs no list.
     first: Option<u32>,
     others: Vec<u32>,
 }
 
 impl Origin {
-    /// One node of the model.
-    pub(crate) fn of(id: u32) -> Self {
+    /// Creates the origin of a node with this id in the model.
+    pub(crate) fn from_id(id: u32) -> Self {
         Self { first: Some(id), others: Vec::new() }
     }
 
@@ -77,7 +77,7 @@ pub fn number_nodes(graph: &mut Graph) {
 /// Gives nodes and those of their subgraphs the ids from `next` on.
 fn number(nodes: &mut [Node], next: &mut u32) {
     for node in nodes {
-        node.origin = Origin::of(*next);
+        node.origin = Origin::from_id(*next);
         *next = next.saturating_add(1);
         for graph in subgraphs_mut(node) {
             number(&mut graph.nodes, next);
@@ -94,7 +94,7 @@ mod tests {
         let mut origin = Origin::default();
         assert_eq!((origin.is_known(), origin.to_string().as_str()), (false, ""));
         for id in [5, 3, 9, 4, 3, u32::MAX] {
-            origin.add(&Origin::of(id));
+            origin.add(&Origin::from_id(id));
         }
         assert_eq!(origin.ids().collect::<Vec<_>>(), [3, 4, 5, 9, u32::MAX]);
         assert_eq!(origin.to_string(), "3-5,9,4294967295");
@@ -111,8 +111,8 @@ mod tests {
             graph.nodes.iter().map(|node| node.origin.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(numbered(&mut graph), ["0", "1"]);
-        graph.nodes[0].origin = Origin::of(7);
+        graph.nodes[0].origin = Origin::from_id(7);
         graph.nodes[1].origin = Origin::default();
-        assert_eq!(numbered(&mut graph), ["7", ""], "what is put in has none");
+        assert_eq!(numbered(&mut graph), ["7", ""], "an inserted node has no origin");
     }
 }

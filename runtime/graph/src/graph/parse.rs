@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::iter::{Enumerate, Peekable};
 
-use super::cursor::{Cursor, Wanted};
+use super::cursor::{Cursor, Expected};
 use super::{Attr, DefaultInput, Graph, GraphError, MAX_DEPTH, Node, TensorType, ValueId};
 
 /// Why a text is not a graph.
@@ -15,9 +15,9 @@ pub enum ParseError {
     Line {
         /// The line, counted from 1.
         line: usize,
-        /// What stands there.
+        /// The text at this position.
         found: String,
-        /// What should.
+        /// The expected text.
         wanted: String,
     },
     /// The lines do not make a graph.
@@ -70,10 +70,10 @@ impl<'a> Lines<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// What `read` makes of the whole line.
+    /// Returns the result of `read` for the whole line.
     fn read<T>(
         self,
-        read: impl FnOnce(&mut Cursor<'a>) -> Result<T, Wanted>,
+        read: impl FnOnce(&mut Cursor<'a>) -> Result<T, Expected>,
     ) -> Result<T, ParseError> {
         let mut cursor = Cursor { rest: self.text };
         let made = read(&mut cursor).and_then(|made| cursor.end().map(|()| made));
@@ -165,7 +165,7 @@ impl Reading {
     }
 
     /// Reads the first line of graphs, if it is one.
-    fn head(&mut self, line: &mut Cursor<'_>, indent: usize) -> Result<Option<Head>, Wanted> {
+    fn head(&mut self, line: &mut Cursor<'_>, indent: usize) -> Result<Option<Head>, Expected> {
         let whole = line.rest;
         let attribute = line.word_before_colon();
         let (Ok(attribute), of @ ("graph" | "graphs")) = (attribute, line.plain()) else {
@@ -189,7 +189,7 @@ impl Reading {
         line: &mut Cursor<'_>,
         indent: usize,
         outer: Option<&mut Self>,
-    ) -> Result<(), Wanted> {
+    ) -> Result<(), Expected> {
         let whole = line.rest;
         // The names of values may be these words too.
         match line.word()?.as_str() {
@@ -237,8 +237,8 @@ impl Reading {
         Ok(())
     }
 
-    /// A run's input has a type, one that a node gives may have none.
-    fn input(&mut self, line: &mut Cursor<'_>) -> Result<(), Wanted> {
+    /// Reads an input. The type is required for a graph's inputs and optional for a subgraph's.
+    fn input(&mut self, line: &mut Cursor<'_>) -> Result<(), Expected> {
         let (name, id);
         if self.depth == 0 {
             name = line.word_before_colon()?;
@@ -254,8 +254,8 @@ impl Reading {
         Ok(())
     }
 
-    fn node(&mut self, line: &mut Cursor<'_>) -> Result<(), Wanted> {
-        let outputs = self.made(line)?;
+    fn node(&mut self, line: &mut Cursor<'_>) -> Result<(), Expected> {
+        let outputs = self.output_list(line)?;
         line.expect("=")?;
         let (domain, op) = line.operator()?;
         line.expect("@")?;
@@ -283,8 +283,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Values by name, with types where they stand.
-    fn made(&mut self, line: &mut Cursor<'_>) -> Result<Vec<Option<ValueId>>, Wanted> {
+    /// Reads output names, each with an optional type.
+    fn output_list(&mut self, line: &mut Cursor<'_>) -> Result<Vec<Option<ValueId>>, Expected> {
         line.list(|line| {
             let is_quoted = line.starts("\"");
             let (name, is_typed) = line.maybe_typed()?;
@@ -303,7 +303,7 @@ impl Reading {
         })
     }
 
-    fn names(&mut self, line: &mut Cursor<'_>) -> Result<Vec<Option<ValueId>>, Wanted> {
+    fn names(&mut self, line: &mut Cursor<'_>) -> Result<Vec<Option<ValueId>>, Expected> {
         line.list(|line| {
             let is_quoted = line.starts("\"");
             let name = line.word()?;

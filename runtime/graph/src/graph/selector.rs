@@ -7,7 +7,7 @@ use std::str::FromStr;
 use super::{Graph, Node, NodeId, PerValue, subgraphs_mut};
 use crate::graph::{Links, NodeReads};
 
-/// What stands for all nodes.
+/// The selector of all nodes.
 const ALL: &str = "*";
 
 /// Nodes of a model.
@@ -23,9 +23,9 @@ pub enum Selector {
 
 /// Nodes that a model does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{selector} is to choose nodes of the model, and no node has {}", .selector.wanted())]
+#[error("{selector} is to choose nodes of the model, and no node has {}", .selector.expectation())]
 pub struct NoSuchNodes {
-    /// What was to choose them.
+    /// The selector that matches no node.
     pub selector: Selector,
 }
 
@@ -49,7 +49,7 @@ impl Selector {
         }
     }
 
-    fn wanted(&self) -> &'static str {
+    fn expectation(&self) -> &'static str {
         match self {
             Self::Ids(_) => "such an id",
             Self::All | Self::Named(_) => "that name or operator",

@@ -8,7 +8,7 @@ use super::{
     ValueId,
 };
 
-/// A graph that is no subgraph.
+/// A top-level graph.
 pub(super) fn graph<N: GraphNode, V: GraphValue>(
     graph: &Graph<N, V>,
     f: &mut Formatter<'_>,
@@ -27,7 +27,7 @@ pub(super) fn graph<N: GraphNode, V: GraphValue>(
     Ok(())
 }
 
-/// What stands in a graph, each line indented by `indent`; `outer` is how the outer graph calls its values.
+/// Writes the lines of a graph, indented by `indent`; `outer` names the values of the outer graph.
 fn lines<N: GraphNode, V: GraphValue>(
     graph: &Graph<N, V>,
     indent: usize,
@@ -79,7 +79,7 @@ fn node<N: GraphNode, V: GraphValue>(
     f: &mut Formatter<'_>,
 ) -> fmt::Result {
     let node = of.node();
-    let made = node.outputs.iter().map(|&id| Made(Name(graph, id)));
+    let made = node.outputs.iter().map(|&id| TypedName(Name(graph, id)));
     write!(f, "{} = ", List(made.collect()))?;
     if !node.domain.is_empty() {
         write!(f, "{}:", Part(&node.domain))?;
@@ -212,9 +212,9 @@ impl<N: GraphNode, V: GraphValue> Display for Name<'_, N, V> {
 }
 
 /// The name of a value that a node makes, and its type where that is known.
-struct Made<'a, N, V>(Name<'a, N, V>);
+struct TypedName<'a, N, V>(Name<'a, N, V>);
 
-impl<N: GraphNode, V: GraphValue> Display for Made<'_, N, V> {
+impl<N: GraphNode, V: GraphValue> Display for TypedName<'_, N, V> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Name(graph, id) = self.0;
         self.0.fmt(f)?;

@@ -1,4 +1,4 @@
-//! What every user of a graph relies on.
+//! Verifies the invariants of graphs.
 
 use std::collections::HashSet;
 
@@ -141,7 +141,7 @@ enum Listed {
 }
 
 impl Listed {
-    /// What is wrong about a value of this source, in a graph nested so deep, if something is.
+    /// Returns the fault of a value with this source in a graph at this nesting depth; `None` if it is valid.
     fn misfit(self, source: &Source, depth: usize) -> Option<&'static str> {
         match (self, source) {
             (Self::Input, Source::Input(_)) if depth == 0 => None,

@@ -1,7 +1,7 @@
-//! Tensors that are made of others, for models and plans, which each make them.
+//! A cache of tensors that are computed from other tensors.
 //!
-//! What is made in the same way of the same elements has the same id, so that plans share what they pack of it, and is
-//! the same tensor for as long as anybody has it.
+//! Equal computations return tensors with the same id, so that plans share prepacked weights; and the same tensor while
+//! anything still holds it.
 
 use std::collections::HashMap;
 use std::mem;
@@ -12,7 +12,7 @@ use udo_api::TensorDesc;
 
 use super::{Buffer, Data, InModel, Tensor};
 
-/// What was made, by how it was made. Clones share it.
+/// Weak references to computed tensors, by the key of the computation. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Derived(Arc<Mutex<Known>>);
 
@@ -25,7 +25,7 @@ struct Known {
 
 #[derive(Debug)]
 struct Entry {
-    made: Vec<Option<Made>>,
+    made: Vec<Option<WeakTensor>>,
     /// Whether it was made, or asked for, since those that nobody wants were last looked for.
     is_new: bool,
     is_asked_for: bool,
@@ -35,13 +35,13 @@ struct Entry {
 const FEW_ENTRIES: usize = 4096;
 
 impl Known {
-    fn get(&mut self, key: &str) -> Option<Vec<Option<Made>>> {
+    fn get(&mut self, key: &str) -> Option<Vec<Option<WeakTensor>>> {
         let entry = self.of.get_mut(key)?;
         entry.is_asked_for = true;
         Some(entry.made.clone())
     }
 
-    fn insert(&mut self, key: String, made: Vec<Option<Made>>) {
+    fn insert(&mut self, key: String, made: Vec<Option<WeakTensor>>) {
         if self.of.len() >= self.most.max(FEW_ENTRIES) {
             let mut wanted = 0;
             self.of.retain(|_, entry| {
@@ -62,9 +62,9 @@ impl Entry {
     }
 }
 
-/// A tensor, or what is left of it.
+/// A weak reference to a tensor.
 #[derive(Clone, Debug)]
-struct Made {
+struct WeakTensor {
     desc: TensorDesc,
     data: WeakData,
     id: u64,
@@ -78,8 +78,8 @@ enum WeakData {
     Model(Weak<InModel>),
 }
 
-impl Made {
-    fn of(tensor: &Tensor) -> Self {
+impl WeakTensor {
+    fn new(tensor: &Tensor) -> Self {
         let data = match &tensor.data {
             Data::Own(buffer) => WeakData::Own(Arc::downgrade(buffer)),
             Data::File(bytes) => WeakData::File(Arc::downgrade(bytes)),
@@ -99,17 +99,17 @@ impl Made {
 }
 
 impl Derived {
-    /// The tensors that `compute` makes, of which `key` says everything, unless they are there already.
+    /// Returns the tensors of the computation that `key` identifies; runs `compute` unless all of them are alive.
     ///
     /// # Errors
-    /// What `compute` says.
+    /// Fails as `compute` does.
     pub fn get<E>(
         &self,
         key: String,
         compute: impl FnOnce() -> Result<Vec<Option<Tensor>>, E>,
     ) -> Result<Vec<Option<Tensor>>, E> {
         let known = self.lock().get(&key);
-        let tensor = |made: &Option<Made>| match made {
+        let tensor = |made: &Option<WeakTensor>| match made {
             Some(made) => made.tensor().map(Some),
             None => Some(None),
         };
@@ -124,7 +124,7 @@ impl Derived {
                 tensor.id = known.id;
             }
         }
-        let made = tensors.iter().map(|tensor| tensor.as_ref().map(Made::of)).collect();
+        let made = tensors.iter().map(|tensor| tensor.as_ref().map(WeakTensor::new)).collect();
         self.lock().insert(key, made);
         Ok(tensors)
     }

@@ -1,4 +1,4 @@
-//! What cannot run, and how the messages say where.
+//! Invalid branches and loops, and their error messages.
 
 use udo_runtime::CompileOptions;
 use udo_runtime::graph::Graph;
@@ -24,7 +24,7 @@ fn branches(first: &str, second: &str) -> String {
     )
 }
 
-fn trips(node: &str, body: &str) -> String {
+fn loop_node(node: &str, body: &str) -> String {
     let body = format!("      {}\n", body.replace("; ", "\n      "));
     format!(
         "  {node} # go\n    body: graph \"b\"\n      input i: i64[]\n      input on: bool[]\n{body}"
@@ -65,12 +65,14 @@ fn a_node_inside_is_named_with_the_way_to_it() {
 
 #[test]
 fn states_that_change_their_type_are_refused() {
-    let text =
-        trips("y = Loop@16(n, _, x)", "input s: f32[2]; t = Cast@13(s) to=7 # other; output on, t");
+    let text = loop_node(
+        "y = Loop@16(n, _, x)",
+        "input s: f32[2]; t = Cast@13(s) to=7 # other; output on, t",
+    );
     let expected = "node \"go\" (Loop): a state changes from iteration to iteration: \"go/body/s\" is f32[2], and the next \
                   one, \"go/body/t\", is i64[2], expected one type";
     assert_eq!(refusal(&text), expected);
-    let text = trips("y = Loop@16(n, _, x)", "input s: i64[2]; output on, s");
+    let text = loop_node("y = Loop@16(n, _, x)", "input s: i64[2]; output on, s");
     let wanted =
         "node \"go\" (Loop): its \"body\" declares input \"s\" i64[2], and is given f32[2]";
     assert_eq!(refusal(&text), wanted);
@@ -78,15 +80,15 @@ fn states_that_change_their_type_are_refused() {
 
 #[test]
 fn loops_without_an_end_are_refused() {
-    let text = trips("y = Loop@16(_, _, x)", "input s: f32[2]; output on, s");
+    let text = loop_node("y = Loop@16(_, _, x)", "input s: f32[2]; output on, s");
     let wanted = "node \"go\" (Loop): its iterations have no limit and its condition stays true, expected one that ends it";
     assert_eq!(refusal(&text), wanted);
-    let text = trips("y = Loop@16(n, _, x)", "output on");
+    let text = loop_node("y = Loop@16(n, _, x)", "output on");
     assert_eq!(
         refusal(&text),
         "node \"go\" (Loop): its \"body\" has 2 inputs, expected 3 as the node has"
     );
-    let text = trips("y = Loop@16(n, _, x)", "input s: f32[2]; output on");
+    let text = loop_node("y = Loop@16(n, _, x)", "input s: f32[2]; output on");
     let wanted = "node \"go\" (Loop): its \"body\" has 1 outputs, expected 2 as the node has states and outputs";
     assert_eq!(refusal(&text), wanted);
 }

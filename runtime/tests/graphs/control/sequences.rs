@@ -5,8 +5,8 @@ use udo_runtime::CompileOptions;
 use udo_runtime::compile::PlanOptions;
 use udo_runtime::graph::Graph;
 
-use super::Given::{Floats, Ints, Truth};
-use super::{Given, compiled, give};
+use super::Input::{Flag, Floats, Ints};
+use super::{Input, compiled, give};
 use udo_test_support::compile::{built_in, compile_graph};
 
 /// A graph over `x`, four rows of two, and constants.
@@ -20,7 +20,7 @@ const X: [f32; 8] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
 
 /// The extents and elements of `y`; a second run has the same without the heap.
 #[track_caller]
-fn run(lines: &str, given: &[(&str, Given<'_>)]) -> (Vec<usize>, Vec<f32>) {
+fn run(lines: &str, given: &[(&str, Input<'_>)]) -> (Vec<usize>, Vec<f32>) {
     let mut session = compiled(&graph(lines), PlanOptions::default()).session().unwrap();
     give(&mut session, &[("x", Floats(&X))]);
     give(&mut session, given);
@@ -95,8 +95,8 @@ fn branches_give_sequences_of_other_lengths() {
     let lines = "s = If@16(b) # pick\n    then_branch: graph \"t\"\n      capture x\n      o = SequenceConstruct@11(x, x) # o\n      output o\n    \
                  else_branch: graph \"e\"\n      capture x\n      o = SequenceConstruct@11(x) # o\n      output o\n  \
                  y = ConcatFromSequence@11(s) axis=0 # y; output y";
-    assert_eq!(run(lines, &[("b", Truth(true))]), (vec![8, 2], X.repeat(2)));
-    assert_eq!(run(lines, &[("b", Truth(false))]), (vec![4, 2], X.to_vec()));
+    assert_eq!(run(lines, &[("b", Flag(true))]), (vec![8, 2], X.repeat(2)));
+    assert_eq!(run(lines, &[("b", Flag(false))]), (vec![4, 2], X.to_vec()));
 }
 
 #[test]

@@ -5,8 +5,8 @@ use udo_runtime::compile::PlanOptions;
 use udo_runtime::graph::Graph;
 use udo_runtime::{CompileOptions, Session};
 
-use super::Given::{Floats, Ints};
-use super::{Given, compiled, give, plans};
+use super::Input::{Floats, Ints};
+use super::{Input, compiled, give, plans};
 use udo_test_support::compile::{built_in, compile_graph};
 
 /// A loop over the state `s`, which begins as `x`; `body` computes `go` and the next state `t`, and `r` for the stack `rows`.
@@ -33,7 +33,7 @@ fn grown(iterations: usize) -> (Vec<f32>, Vec<f32>) {
 }
 
 /// `y` and `rows` of a run, with how many plans the run made.
-fn results(session: &mut Session, given: &[(&str, Given<'_>)]) -> ((Vec<f32>, Vec<f32>), usize) {
+fn results(session: &mut Session, given: &[(&str, Input<'_>)]) -> ((Vec<f32>, Vec<f32>), usize) {
     give(session, given);
     let before = session.replans();
     session.run().unwrap();

@@ -9,7 +9,7 @@ use udo_runtime::graph::ValueId;
 use udo_runtime::run::RunOptions;
 use udo_runtime::{CompileOptions, Model, Tensor};
 
-use super::Met;
+use super::Coverage;
 use super::graphs::Case;
 use udo_test_support::compile::compile_graph;
 
@@ -37,7 +37,7 @@ pub(super) fn check(
     operators: &Operators,
     options: &CompileOptions,
     (inputs, wanted): (&HashMap<ValueId, Tensor>, &HashMap<ValueId, Tensor>),
-    met: &mut Met,
+    met: &mut Coverage,
 ) -> Result<(), String> {
     let pairs = pairs(case, apart);
     if pairs.is_empty() {

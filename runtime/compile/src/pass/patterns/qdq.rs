@@ -192,17 +192,17 @@ fn param(bound: &BoundNode, name: &str) -> Option<i64> {
 
 /// Returns the elements of a tensor of quantized values.
 fn integers(tensor: &Tensor) -> Option<Vec<i32>> {
-    fn of<T: Element>(tensor: &Tensor) -> Option<Vec<i32>>
+    fn widened<T: Element>(tensor: &Tensor) -> Option<Vec<i32>>
     where
         i32: From<T>,
     {
         tensor.get::<T>().map(|values| values.iter().copied().map(i32::from).collect())
     }
-    of::<u8>(tensor)
-        .or_else(|| of::<i8>(tensor))
-        .or_else(|| of::<u16>(tensor))
-        .or_else(|| of::<i16>(tensor))
-        .or_else(|| of::<i32>(tensor))
+    widened::<u8>(tensor)
+        .or_else(|| widened::<i8>(tensor))
+        .or_else(|| widened::<u16>(tensor))
+        .or_else(|| widened::<i16>(tensor))
+        .or_else(|| widened::<i32>(tensor))
 }
 
 #[cfg(test)]

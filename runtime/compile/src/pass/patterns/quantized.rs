@@ -349,11 +349,11 @@ impl<'a> Group<'a> {
         if self.of.text("coordinate_transformation_mode") == Some("tf_crop_and_resize") {
             return Err(self.stays("has a value for elements outside its input"));
         }
-        self.of_moved(&self.kept()?)
+        self.of_moved(&self.moved_operand()?)
     }
 
     /// Returns the operand if its encoding is that of the result.
-    fn kept(&self) -> Result<Encoded<'a>, String> {
+    fn moved_operand(&self) -> Result<Encoded<'a>, String> {
         let x = self.activation(0)?;
         if x.is_as(&self.result) {
             return Ok(x);
@@ -376,7 +376,7 @@ impl<'a> Group<'a> {
 
     /// `Pad`: quantizes the pad value.
     fn padded(&self) -> GroupResult {
-        let x = self.kept()?;
+        let x = self.moved_operand()?;
         let mut pad = self.of_moved(&x)?;
         if self.of.text("mode") == Some("constant") {
             let number = match self.of.input_id(2) {
@@ -395,7 +395,7 @@ impl<'a> Group<'a> {
 
     /// Returns one part of a split as a slice of the quantized values.
     fn piece(&self, at: usize) -> GroupResult {
-        let x = self.kept()?;
+        let x = self.moved_operand()?;
         let axis = self.of.int("axis").and_then(|axis| resolve_axis(axis, self.of.input(0).rank()));
         let lengths = self.of.outputs().take(at + 1).map(|piece| {
             let Dim::Fixed(len) = piece.full_shape().dim(axis?)? else { return None };

@@ -213,7 +213,7 @@ impl<'a> Product<'a> {
             let of = |stands_for: &dyn Fn(&Tensor) -> u128| {
                 format!("scaled {:x} {}", stands_for(weights.own), weights.words(affine, side))
             };
-            constants.push((port, product.kept(desc, of, make)?));
+            constants.push((port, product.load_or_compute(desc, of, make)?));
         }
         if let Some(bias) = self.new_bias(affine, side)? {
             constants.push((self.bias?, bias));

@@ -218,7 +218,7 @@ fn computed_row(
     port: usize,
 ) -> Option<(DType, Vec<usize>)> {
     let mark = binding.mark();
-    let given = given(binding, rest).ok()?;
+    let given = body_inputs(binding, rest).ok()?;
     let ends = BodyPorts { given: &given, wanted: &[] };
     let way = format!("{}/none", rest.node.name);
     let inlined = inline(&mut binding.graph, &way, (BODY, rest.body.clone()), &ends).ok()?;
@@ -240,7 +240,7 @@ fn known_extents(of: &TensorType) -> (DType, Vec<usize>) {
 }
 
 /// Returns the inputs of the body for the next iteration.
-fn given(binding: &mut Binding<'_>, rest: &Rest) -> Result<Vec<ValueId>, ResolveError> {
+fn body_inputs(binding: &mut Binding<'_>, rest: &Rest) -> Result<Vec<ValueId>, ResolveError> {
     let mut given = vec![add_number(binding, rest)?, add_condition(binding, rest)?];
     for state in rest.states() {
         let state = state.ok_or_else(|| rest.refuse("a state is missing".to_owned()))?;
@@ -252,7 +252,7 @@ fn given(binding: &mut Binding<'_>, rest: &Rest) -> Result<Vec<ValueId>, Resolve
 
 /// Returns the nodes of the next iteration, followed by the remaining loop.
 fn next_iteration(binding: &mut Binding<'_>, rest: Rest) -> Result<Vec<Node>, ResolveError> {
-    let given = given(binding, &rest)?;
+    let given = body_inputs(binding, &rest)?;
     let way = format!("{}/{}", rest.node.name, rest.done);
     let ends = BodyPorts { given: &given, wanted: &[] };
     let inlined = inline(&mut binding.graph, &way, (BODY, rest.body.clone()), &ends);

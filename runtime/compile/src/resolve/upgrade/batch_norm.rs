@@ -33,7 +33,7 @@ pub(super) fn of_positions(edit: &mut Edit<'_>) -> Result<(), String> {
     }
     edit.before(0, &Added { op: "Flatten", list: None, attr: Some(("axis", 1)) })?;
     let shape = [&[0], &*dims].concat();
-    edit.behind(0, &Added { op: "Reshape", list: Some(("shape", &shape)), attr: None })
+    edit.insert_after(0, &Added { op: "Reshape", list: Some(("shape", &shape)), attr: None })
 }
 
 /// Refuses outputs with statistics of the batch, which had other positions in older operator sets.

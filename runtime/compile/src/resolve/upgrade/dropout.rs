@@ -15,7 +15,7 @@ pub(super) fn refuse_training(edit: &mut Edit<'_>) -> Result<(), String> {
 pub(super) fn mask_of_numbers(edit: &mut Edit<'_>) -> Result<(), String> {
     let number = edit.input(0).dtype().and_then(cast::number_of);
     let number = number.ok_or_else(|| format!("input 0 is {}, expected numbers", edit.input(0)))?;
-    edit.behind(1, &Added { op: "Cast", list: None, attr: Some(("to", number)) })
+    edit.insert_after(1, &Added { op: "Cast", list: None, attr: Some(("to", number)) })
 }
 
 pub(super) fn ratio_to_input(edit: &mut Edit<'_>) -> Result<(), String> {

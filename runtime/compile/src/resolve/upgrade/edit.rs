@@ -10,7 +10,7 @@ use udo_engine::cores::convert;
 use udo_graph::graph::{Attr, NEWEST, Node, ValueId};
 use udo_graph::memory::Tensor;
 
-/// A node that is being upgraded, and the graph of the nodes before it.
+/// A node that is being upgraded, and the graph of its producers.
 pub(super) struct Edit<'a> {
     pub(super) compiler: &'a Compiler<'a>,
     pub(super) graph: &'a mut TypedGraph,
@@ -244,7 +244,7 @@ impl Edit<'_> {
     }
 
     /// Inserts a node of a built-in operator after an output, if the output is used.
-    pub(super) fn behind(&mut self, port: usize, added: &Added<'_>) -> Result<(), String> {
+    pub(super) fn insert_after(&mut self, port: usize, added: &Added<'_>) -> Result<(), String> {
         let Some(wanted) = self.node.output(port) else { return Ok(()) };
         let (node, made) = self.added(added)?;
         let node = Node { inputs: [&[Some(made)], &*node.inputs].concat(), ..node };

@@ -24,7 +24,7 @@ pub(in crate::resolve) fn widen(
     bound: &BoundNode,
     outputs: &[TensorDesc],
 ) -> Result<bool, ResolveError> {
-    let halves = graph.halves(&bound.node);
+    let halves = graph.half_precision_inputs(&bound.node);
     if halves.is_empty() || !compiler.operators.is_builtin(bound.package) {
         return Ok(false);
     }
@@ -141,7 +141,7 @@ fn convert(
 
 impl TypedGraph {
     /// Returns the inputs of a node that are f16 or bf16.
-    fn halves(&self, node: &Node) -> Vec<usize> {
+    fn half_precision_inputs(&self, node: &Node) -> Vec<usize> {
         let inputs = node.inputs.iter().enumerate();
         inputs.filter(|&(_, &value)| is_half(&self.desc(value))).map(|(port, _)| port).collect()
     }

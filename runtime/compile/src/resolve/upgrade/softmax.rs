@@ -37,5 +37,5 @@ pub(super) fn flatten(edit: &mut Edit<'_>) -> Result<(), String> {
     }
     let dims = x.shape().iter().map(|&dim| number(dim)).collect::<Result<Vec<_>, _>>()?;
     edit.before(0, &Added { op: "Flatten", list: None, attr: Some(("axis", number(first)?)) })?;
-    edit.behind(0, &Added { op: "Reshape", list: Some(("shape", &dims)), attr: None })
+    edit.insert_after(0, &Added { op: "Reshape", list: Some(("shape", &dims)), attr: None })
 }

@@ -101,7 +101,7 @@ struct First {
 impl Entry for First {
     type Refusal = Clash;
 
-    fn wanted(&self) -> (&LeaseTable, ByteRange, Access) {
+    fn request(&self) -> (&LeaseTable, ByteRange, Access) {
         (&self.of.table, Bytes::range(0, 1), Access::Write)
     }
 

@@ -19,7 +19,7 @@ fn exportable(device: &Device, len: u64) -> Memory {
     device.alloc_with(len, &options).unwrap()
 }
 
-fn of(size_bytes: u64, offset_bytes: u64) -> ImportOptions {
+fn options(size_bytes: u64, offset_bytes: u64) -> ImportOptions {
     ImportOptions { size_bytes, offset_bytes, is_exclusive: false }
 }
 
@@ -28,7 +28,7 @@ fn n22_what_one_tensor_writes_the_other_reads() {
     let (ours, theirs) = (cpu(), non_coherent(None));
     let memory = exportable(&ours, 2 * PAGE);
     let fd = memory.export_fd().unwrap();
-    let imported = theirs.import(fd.as_fd(), of(2 * PAGE, PAGE)).unwrap();
+    let imported = theirs.import(fd.as_fd(), options(2 * PAGE, PAGE)).unwrap();
     assert_eq!((imported.len(), imported.peers()), (PAGE, Peers::Any));
     drop(fd);
     let spec = TensorSpec::fixed(DType::F32, &[3]).unwrap();
@@ -55,7 +55,7 @@ fn n22_a_tensor_in_imported_memory_has_room() {
     let memory = exportable(&cpu(), 100);
     let fd = memory.export_fd().unwrap();
     let tensor = |size| {
-        let imported = cpu().import(fd.as_fd(), of(size, 0)).unwrap();
+        let imported = cpu().import(fd.as_fd(), options(size, 0)).unwrap();
         DeviceTensor::from_memory(TensorSpec::fixed(DType::I32, &[5, 5]).unwrap(), imported.all())
     };
     assert_eq!(tensor(100).unwrap().memory().len(), 100);
@@ -69,34 +69,42 @@ fn n22_what_cannot_be_imported_is_refused() {
     let fd = memory.export_fd().unwrap();
     let import = |options| device.import(fd.as_fd(), options);
     let cases = [
-        (of(0, 0), "expected at least 1"),
-        (of(PAGE, PAGE), "expected an offset below the size"),
-        (of(PAGE, 2 * PAGE), "expected an offset below the size"),
-        (of(2 * PAGE, 100), "the system's page"),
-        (of(2 * PAGE + 1, 0), "an imported file has 131072 bytes"),
-        (of(u64::MAX, 0), "an imported file has 131072 bytes"),
+        (options(0, 0), "expected at least 1"),
+        (options(PAGE, PAGE), "expected an offset below the size"),
+        (options(PAGE, 2 * PAGE), "expected an offset below the size"),
+        (options(2 * PAGE, 100), "the system's page"),
+        (options(2 * PAGE + 1, 0), "an imported file has 131072 bytes"),
+        (options(u64::MAX, 0), "an imported file has 131072 bytes"),
     ];
     for (options, why) in cases {
         refused(import(options), ErrorCode::InvalidArgument, why);
     }
     // SAFETY: the number is negative.
-    let negative = unsafe { device.import_fd(-1, of(PAGE, 0)) };
+    let negative = unsafe { device.import_fd(-1, options(PAGE, 0)) };
     refused(negative, ErrorCode::InvalidArgument, "file descriptor -1; expected one that is open");
     // SAFETY: the descriptor is open.
-    let again = unsafe { device.import_fd(fd.as_raw_fd(), of(PAGE, 0)) }.unwrap();
+    let again = unsafe { device.import_fd(fd.as_raw_fd(), options(PAGE, 0)) }.unwrap();
     assert_eq!(again.len(), PAGE);
     drop(again);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bytes");
     std::fs::write(&path, [1; 100]).unwrap();
     let file = File::open(&path).unwrap();
-    let error = device.import(file.as_fd(), of(100, 0));
+    let error = device.import(file.as_fd(), options(100, 0));
     refused(error, ErrorCode::InvalidArgument, "cannot be mapped to be read and written");
     let (reader, _writer) = std::io::pipe().unwrap();
-    refused(device.import(reader.as_fd(), of(1, 0)), ErrorCode::InvalidArgument, "has 0 bytes");
+    refused(
+        device.import(reader.as_fd(), options(1, 0)),
+        ErrorCode::InvalidArgument,
+        "has 0 bytes",
+    );
     let capabilities = Capabilities { can_map: true, can_share: false };
     let alone = device_of(DeviceSpec { capabilities, ..DeviceSpec::new(Core::HTA) });
-    refused(alone.import(fd.as_fd(), of(1, 0)), ErrorCode::Unsupported, "copy through the host");
+    refused(
+        alone.import(fd.as_fd(), options(1, 0)),
+        ErrorCode::Unsupported,
+        "copy through the host",
+    );
     let options = AllocOptions { sharing: Sharing::Exportable, ..AllocOptions::default() };
     refused(alone.alloc_with(1, &options), ErrorCode::Unsupported, "copy through the host");
     refused(device.alloc_with(0, &options), ErrorCode::InvalidArgument, "expected at least 1");
@@ -184,7 +192,7 @@ fn memory_by_promise_is_referred_to_after_it_was_exported_as_well() {
     assert_eq!(memory.lease(Access::Read).unwrap().bytes(), Some(&[7; 100][..]));
     // Of memory that nobody promised anything of it is as any export.
     let plain = exportable(&cpu(), 8);
-    // SAFETY: there is no promise to be kept.
+    // SAFETY: the descriptor is dropped at once, so nobody writes through it.
     drop(unsafe { plain.export_fd_exclusive() }.unwrap());
     assert_eq!(plain.peers(), Peers::Any);
     // SAFETY: as above.

@@ -8,7 +8,7 @@ fn dsp() -> DeviceId {
 }
 
 /// Returns the spans of a run in the log.
-fn of(log: &RunLog, run: u64) -> Vec<(RunSpanKind, Option<DeviceId>)> {
+fn spans_of_run(log: &RunLog, run: u64) -> Vec<(RunSpanKind, Option<DeviceId>)> {
     let spans = log.spans();
     spans.iter().filter(|s| s.run == run).map(|s| (s.kind, s.device)).collect()
 }
@@ -33,7 +33,7 @@ fn a_run_is_noted_where_it_waits_and_where_it_is_at_work() {
             (Gives, Some(dsp())),
             (Ends(None), None),
         ];
-        assert_eq!(of(&log, run), expected, "run {run}");
+        assert_eq!(spans_of_run(&log, run), expected, "run {run}");
     }
     assert_eq!((log.spans().len(), log.lost()), (14, 0));
     let spans = log.spans();
@@ -57,7 +57,7 @@ fn one_that_never_begins_has_waited_until_it_ended() {
     gate.open();
     first.wait().unwrap();
     assert_eq!(second.wait().unwrap_err().code(), ErrorCode::Cancelled);
-    assert_eq!(of(&log, 1), [(Waits, None), (Ends(Some(ErrorCode::Cancelled)), None)]);
+    assert_eq!(spans_of_run(&log, 1), [(Waits, None), (Ends(Some(ErrorCode::Cancelled)), None)]);
 }
 
 #[test]

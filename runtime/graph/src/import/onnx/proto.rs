@@ -220,7 +220,7 @@ impl AttributeProto {
     }
 
     /// Creates an attribute with a list of strings.
-    pub(crate) fn texts(name: &str, values: &[&str]) -> Self {
+    pub(crate) fn strings(name: &str, values: &[&str]) -> Self {
         let strings = values.iter().map(|s| s.as_bytes().to_vec()).collect();
         Self { strings, ..Self::typed(name, Self::STRINGS) }
     }

@@ -62,7 +62,7 @@ fn small() -> ModelProto {
     twist.attribute = vec![
         AttributeProto::int("k", -3),
         AttributeProto::floats("scales", &[0.5, 2.0]),
-        AttributeProto::texts("modes", &["a", "b"]),
+        AttributeProto::strings("modes", &["a", "b"]),
         AttributeProto::tensor("table", floats("", &[2], &[1.0, 2.0])),
     ];
     let mut constant = NodeProto::new("Constant", &[], &["c"]);

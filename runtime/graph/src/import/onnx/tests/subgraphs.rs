@@ -182,7 +182,7 @@ fn a_name_that_a_subgraph_has_itself_means_its_own_value() {
 #[test]
 fn bad_subgraphs_are_refused_by_path() {
     type Break = fn(&mut GraphProto);
-    fn held() -> AttributeProto {
+    fn graph_attribute() -> AttributeProto {
         AttributeProto::graph("a", &body())
     }
     let within = r#"node "If_0" attribute "b": node "Loop_0" attribute "body": "#;
@@ -216,11 +216,14 @@ fn bad_subgraphs_are_refused_by_path() {
             r#"node "Mul_0": domain "org.other", which the model does not import, expected an opset import for it"#,
         ),
         (
-            |g| g.node[0].attribute = vec![AttributeProto { g: Some(vec![9, 9].into()), ..held() }],
+            |g| {
+                g.node[0].attribute =
+                    vec![AttributeProto { g: Some(vec![9, 9].into()), ..graph_attribute() }]
+            },
             r#"node "Mul_0" attribute "a": the graph is not an ONNX GraphProto, or is truncated: "#,
         ),
         (
-            |g| g.node[0].attribute = vec![AttributeProto { g: None, ..held() }],
+            |g| g.node[0].attribute = vec![AttributeProto { g: None, ..graph_attribute() }],
             r#"node "Mul_0" attribute "a": no graph, expected a graph"#,
         ),
     ];

@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use udo_test_support::random::Random;
 
-use super::Given::{Floats, Ints};
+use super::Input::{Floats, Ints};
 use super::elements;
 
 const SEEDS: u64 = 20;
 
-/// What makes a value of those before it.
+/// A line that computes a value from earlier ones.
 enum Line {
     Same(usize),
     Neg(usize),
@@ -152,7 +152,7 @@ impl Writer {
                     continue;
                 }
                 Line::Loop { trips, firsts, lines, nexts } => {
-                    self.trips(*trips, [firsts, nexts], lines, names, indent);
+                    self.add_loop(*trips, [firsts, nexts], lines, names, indent);
                     continue;
                 }
             };
@@ -162,7 +162,7 @@ impl Writer {
         }
     }
 
-    fn trips(
+    fn add_loop(
         &mut self,
         trips: usize,
         [firsts, nexts]: [&[usize]; 2],
@@ -231,7 +231,7 @@ fn evaluate(lines: &[Line], values: &mut Vec<[f32; 4]>, trips: [i64; 3]) {
 }
 
 #[test]
-fn random_trips_compute_what_their_lines_say() {
+fn random_loops_compute_what_their_lines_say() {
     for seed in 0..SEEDS {
         let mut random = Random::new(seed);
         let (lines, end) = lines(&mut random, 2, 0);
