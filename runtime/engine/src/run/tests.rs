@@ -128,7 +128,7 @@ impl Session {
     }
 
     /// One part on the CPU.
-    fn new(part: impl Fn(&Stop<'_>) -> Result<()> + Send + Sync + 'static) -> Self {
+    fn with_work(part: impl Fn(&Stop<'_>) -> Result<()> + Send + Sync + 'static) -> Self {
         Self::new(&Parts(vec![(cpu(), Arc::new(part))]), 1, 8)
     }
 
@@ -136,7 +136,7 @@ impl Session {
     fn gated() -> (Self, Gate) {
         let gate = Gate::default();
         let pass = gate.clone();
-        (Self::new(move |_| pass.pass()), gate)
+        (Self::with_work(move |_| pass.pass()), gate)
     }
 
     fn tensor(&self) -> DeviceTensor {

@@ -226,7 +226,7 @@ fn an_import_by_promise_is_as_private_memory() {
     std::fs::write(&path, [5; 100]).unwrap();
     let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
     let device = cpu();
-    let exclusive = |size_bytes| ImportOptions { is_exclusive: true, ..of(size_bytes, 0) };
+    let exclusive = |size_bytes| ImportOptions { is_exclusive: true, ..options(size_bytes, 0) };
     // SAFETY: the file is this test's, which reads and writes it by the import alone while that lives.
     let memory = unsafe { device.import_fd(file.as_raw_fd(), exclusive(100)) }.unwrap();
     assert_eq!((memory.peers(), memory.is_exclusive()), (Peers::Promised, true));

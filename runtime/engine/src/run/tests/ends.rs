@@ -13,7 +13,7 @@ fn stoppable() -> (Session, Receiver<()>, Gate) {
     let (said, heard) = log();
     let (said, gate) = (Mutex::new(said), Gate::default());
     let pass = gate.clone();
-    let session = Session::new(move |_| {
+    let session = Session::with_work(move |_| {
         lock(&said).send(()).unwrap();
         pass.pass()
     });
@@ -65,7 +65,7 @@ fn a_run_at_work_keeps_its_leases_until_it_stops() {
 fn a_part_sees_that_it_is_to_end() {
     let (said, heard) = log();
     let said = Mutex::new(said);
-    let session = Session::new(move |stop| {
+    let session = Session::with_work(move |stop| {
         lock(&said).send(()).unwrap();
         while !stop.is_set() {
             std::thread::yield_now();
@@ -98,7 +98,7 @@ fn time_counts_from_the_submission_and_ends_what_only_waits() {
 
 #[test]
 fn a_run_with_time_enough_ends_well() {
-    let session = Session::new(|_| Ok(()));
+    let session = Session::with_work(|_| Ok(()));
     for _ in 0..100 {
         session.submit(RunOptions { timeout: Some(LONG), ..RunOptions::default() }).wait().unwrap();
     }
@@ -149,7 +149,7 @@ fn a_lost_device_fails_what_is_there_once_and_what_comes_at_once() {
 fn a_run_that_panics_fails_and_its_frame_runs_the_next() {
     let panics = Arc::new(AtomicBool::new(true));
     let does = Arc::clone(&panics);
-    let session = Session::new(move |_| {
+    let session = Session::with_work(move |_| {
         assert!(!does.load(Ordering::Relaxed), "on purpose");
         Ok(())
     });

@@ -145,7 +145,7 @@ fn an_error_reaches_everybody_who_waits_for_the_stream_and_nobody_later() {
     let gate = Gate::default();
     let pass = gate.clone();
     let count = Mutex::new(0);
-    let session = Session::new(move |_| {
+    let session = Session::with_work(move |_| {
         pass.pass()?;
         let mut count = lock(&count);
         *count += 1;

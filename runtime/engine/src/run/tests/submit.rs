@@ -12,7 +12,7 @@ use crate::device::ErrorCode;
 #[test]
 fn work_goes_on_beside_the_caller_and_who_waits_gets_what_it_made() {
     let (done, seen) = log();
-    let session = Session::new(move |_| {
+    let session = Session::with_work(move |_| {
         done.send(()).unwrap();
         Ok(())
     });
@@ -51,7 +51,7 @@ fn a_run_in_flight_keeps_its_tensors_to_itself() {
 
 #[test]
 fn a_run_whose_tensors_are_in_use_is_refused_and_changes_nothing() {
-    let session = Session::new(|_| Ok(()));
+    let session = Session::with_work(|_| Ok(()));
     let (launch, input, output) = session.record(RunOptions::default());
     let map = input.memory().lease(crate::device::Access::Write).unwrap();
     assert_eq!(launch.submit().unwrap_err().code(), ErrorCode::Busy);
@@ -63,7 +63,7 @@ fn a_run_whose_tensors_are_in_use_is_refused_and_changes_nothing() {
 
 #[test]
 fn one_that_reads_what_it_writes_is_refused() {
-    let session = Session::new(|_| Ok(()));
+    let session = Session::with_work(|_| Ok(()));
     let tensor = session.tensor();
     let given = [Some(tensor.clone())];
     let bound = Bindings::new((&[tensor], &given), &[], &session.home).unwrap();
@@ -98,7 +98,7 @@ fn a_session_takes_as_many_runs_as_it_has_frames_and_depth() {
 #[test]
 fn a_callback_comes_once_and_may_submit_but_not_wait() {
     let count = Arc::new(AtomicU32::new(0));
-    let session = Arc::new(Session::new(|_| Ok(())));
+    let session = Arc::new(Session::with_work(|_| Ok(())));
     let (said, heard) = log();
     let (counted, of) = (Arc::clone(&count), Arc::clone(&session));
     let on_done = move |outcome: &Result<()>| {
@@ -123,7 +123,7 @@ fn a_callback_comes_once_and_may_submit_but_not_wait() {
 
 #[test]
 fn a_callback_may_submit_its_own_launch_again() {
-    let session = Session::new(|_| Ok(()));
+    let session = Session::with_work(|_| Ok(()));
     let again: Arc<Mutex<Option<Launch>>> = Arc::default();
     let (said, heard) = log();
     let mine = Arc::clone(&again);
