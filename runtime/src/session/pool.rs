@@ -13,7 +13,7 @@ use udo_engine::device::{DeviceTensor, Error, ErrorCode, Result};
 use udo_engine::run::{Frames, Launch, Run, RunOptions};
 
 /// A pool of sessions of one model, for servers. Any thread can submit runs, and each run goes to the first free
-/// session. DeviceLoad runs share one queue, ordered by priority, so that none waits behind a long run while another
+/// session. Waiting runs share one queue, ordered by priority, so that none waits behind a long run while another
 /// session is free.
 ///
 /// ```
