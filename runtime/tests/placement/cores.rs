@@ -292,7 +292,7 @@ fn more_scratch_than_the_fast_memory_is_refused() {
     graph.add_node(Node::new("TakeAll", 17, &[x], &[y]));
     graph.outputs.push(y);
     let error = compile(graph, &options(&[Core::CPU])).unwrap_err();
-    let why = "cpu: needs all fast memory, and the core has none";
+    let why = "cpu: needs all fast memory, but the core has no fast memory";
     assert!(error.ends_with(why), "{error}");
     let mut small = options(&[Core::DSP_V68, Core::CPU]);
     small.place.profile.vtcm_bytes = 8;

@@ -65,7 +65,7 @@ impl DeviceSpec {
     fn check(&self) -> Result<CoreKind> {
         let Some(kind) = self.core.kind() else {
             return Err(invalid(format!(
-                "{} is no known core; expected {}",
+                "{} is not a known core; expected {}",
                 self.core,
                 Core::NAMES
             )));

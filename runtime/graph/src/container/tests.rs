@@ -77,7 +77,7 @@ fn a_graph_comes_back_as_it_was() {
     let mut graph = Graph::parse(TEXT).unwrap();
     let table = Tensor::from_slice(Shape::new(&[2, 1]).unwrap(), &[f32::NAN, 1e-40]).unwrap();
     let values = [("nan", Attr::Float(f64::NAN)), ("table", Attr::Tensor(table.clone()))];
-    let attrs = texts.map(|(name, attr)| (name.to_owned(), attr));
+    let attrs = values.map(|(name, attr)| (name.to_owned(), attr));
     graph.nodes[1].attrs.extend(attrs);
     graph.nodes[1].attrs.push(("both".to_owned(), Attr::Graphs(vec![Graph::new("")])));
     // The name of a dimension may be any text.

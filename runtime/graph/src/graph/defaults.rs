@@ -49,7 +49,7 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
                     return Err(wrong(format!("is {own} for an input of {of}")));
                 }
                 Source::Input(_) | Source::Computed | Source::Outer => {
-                    return Err(wrong("is no constant".to_owned()));
+                    return Err(wrong("is not a constant".to_owned()));
                 }
             }
             if !names.insert(&value.name) {

@@ -148,11 +148,13 @@ impl Listed {
             (Self::Input | Self::Capture, Source::Outer) if depth > 0 => None,
             (Self::Nowhere, Source::Constant(_) | Source::Computed) => None,
             (_, Source::Input(_)) if depth > 0 => Some("is a run's input in a subgraph"),
-            (_, Source::Outer) if depth == 0 => Some("is of an outer graph, and there is none"),
+            (_, Source::Outer) if depth == 0 => {
+                Some("is of an outer graph, but the graph is not a subgraph")
+            }
             (Self::Nowhere, Source::Input(_)) => Some("is an input that is not listed"),
             (Self::Nowhere, Source::Outer) => Some("is of the outer graph, and is not listed"),
-            (Self::Input, _) => Some("is listed as an input, but is none"),
-            (Self::Capture, _) => Some("is listed as a capture, but is none"),
+            (Self::Input, _) => Some("is listed as an input, but is not an input"),
+            (Self::Capture, _) => Some("is listed as a capture, but is not a capture"),
         }
     }
 }

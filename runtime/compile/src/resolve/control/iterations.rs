@@ -246,7 +246,7 @@ impl Opening<'_> {
             }
             number
         } else {
-            let number = self.graph.add_value(&self.prefix("trip"));
+            let number = self.graph.add_value(&self.qualified_name("trip"));
             set_desc(self.graph, number, TensorDesc::new(DType::I64, Shape::SCALAR));
             number
         };
@@ -279,7 +279,7 @@ impl Opening<'_> {
                 "its {attribute:?} declares input {name:?} {declared}, and is given {desc}"
             )));
         }
-        let value = self.graph.add_value(&self.prefix(name));
+        let value = self.graph.add_value(&self.qualified_name(name));
         set_desc(self.graph, value, desc);
         self.given.push(value);
         Ok(value)
@@ -300,7 +300,7 @@ impl Opening<'_> {
         TensorDesc::new(dtype, list.unwrap_or(Shape::SCALAR))
     }
 
-    fn prefix(&self, name: &str) -> String {
+    fn qualified_name(&self, name: &str) -> String {
         format!("{}/{}/{name}", self.parent.node.name, self.attribute)
     }
 }
