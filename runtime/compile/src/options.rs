@@ -248,7 +248,7 @@ impl CompileOptions {
         Ok(())
     }
 
-    /// Stores floating-point values in 16 bits between operators. This halves their memory and rounds them.
+    /// Stores floating-point values in 16 bits between operators. This takes half the memory and rounds them.
     ///
     /// # Errors
     /// The preferred core computes in the model's own types.
@@ -272,7 +272,7 @@ impl CompileOptions {
     /// * `bind.TYPE` names the package that nodes of a type are bound to, whatever their domain.
     ///
     /// # Errors
-    /// There is no such extension, or it has no such value.
+    /// Fails if the extension or its value is unknown.
     pub fn set_extension(&mut self, name: &str, value: &str) -> Result<()> {
         let wrong = |wanted: &str| {
             let why = format!("extension {name:?} is {value:?}, expected {wanted}");

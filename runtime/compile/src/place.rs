@@ -110,7 +110,7 @@ pub struct PlacedKernel {
     pub kernel: FinalizedKernel,
     /// The backend of a GPU kernel: `opencl: <device>` or `work items on host threads`.
     pub backend: Option<String>,
-    /// Why the kernel's OpenCL C does not run; `None` if it runs or the kernel has none.
+    /// Why the kernel's OpenCL C does not run; `None` if it runs or the kernel has no OpenCL C.
     pub opencl_unused: Option<String>,
     /// The inputs that are known before the run, in the kernel's format.
     pub(crate) constants: Vec<Option<Constant>>,

@@ -66,9 +66,9 @@ pub enum Place {
 pub enum View {
     /// The memory itself.
     Device,
-    /// What the host has of it in its cache.
+    /// The host's cached view.
     Host,
-    /// What the host had when it was last the same as the memory.
+    /// The host's view when it was last equal to the memory.
     Clean,
 }
 
@@ -79,7 +79,7 @@ pub struct ShapeId(pub usize);
 /// One tensor of a step.
 #[derive(Clone, Debug)]
 pub struct Operand {
-    /// What it is.
+    /// The description of the tensor.
     pub desc: TensorDesc,
     /// Where it lies; nowhere if it is left out.
     pub place: Option<Place>,
@@ -87,7 +87,7 @@ pub struct Operand {
     pub in_place: Option<u16>,
     /// This run's extents, where dimensions are bounded.
     pub shape: Option<ShapeId>,
-    /// Whether its rows may lie apart.
+    /// Whether its rows may be strided.
     pub pitch: Pitch,
     /// Which side of its memory it is on.
     pub view: View,
@@ -112,7 +112,7 @@ impl Operand {
     }
 }
 
-/// What a step is for.
+/// The purpose of a step.
 #[derive(Clone, Debug)]
 pub enum Purpose {
     /// It computes a node.
@@ -127,7 +127,7 @@ pub enum Purpose {
         /// Which branch that is, and why it does not fit.
         reason: Box<str>,
     },
-    /// It brings a value into another core's memory, or another format, or where it is to be in the next trip.
+    /// It brings a value into another core's memory, or another format, or the place that the next iteration reads.
     Transfer,
     /// It flushes or invalidates what the host has of an accelerator's memory.
     CacheMaintenance,
@@ -141,11 +141,11 @@ pub enum Purpose {
 /// One call of a kernel.
 #[derive(Debug)]
 pub struct Step {
-    /// What is called.
+    /// The kernel.
     pub kernel: FinalizedKernel,
     /// Its inputs and outputs that hold the same elements.
     ties: Vec<Tie>,
-    /// What it is for.
+    /// The purpose.
     pub purpose: Purpose,
     /// How many subgraphs it is in.
     depth: usize,
@@ -161,9 +161,9 @@ pub struct Step {
     is_on_device: bool,
     /// The heap guard of the kernel's library, if it has one.
     pub guard: Option<LibraryGuard>,
-    /// What it reads, by port.
+    /// The inputs by port.
     pub inputs: Vec<Operand>,
-    /// What it writes, by port.
+    /// The outputs by port.
     pub outputs: Vec<Operand>,
 }
 
@@ -231,7 +231,7 @@ impl CallOwner for Progress<'_> {
 pub struct Port {
     /// Its name in the model.
     pub name: String,
-    /// What it is and where it lies.
+    /// The tensor and its place in memory.
     pub operand: Operand,
     /// Which of the buffers that may lie elsewhere it fills, if it does.
     pub moves: Option<usize>,
@@ -250,7 +250,7 @@ pub struct WindowPlace {
     pub memory: Memory,
     /// Where it begins in the arena there.
     pub offset: usize,
-    /// Bytes from one row to the next, where rows lie apart.
+    /// The row pitch in bytes, if the rows are strided.
     pub pitch: Option<usize>,
     /// Which of the places it is in that are exchanged, if it is in one.
     pub exchanged: Option<usize>,
@@ -283,7 +283,7 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// Where a run may go on elsewhere than with the next step, in order.
     pub jumps: Vec<Jump>,
-    /// What is exchanged behind steps that have a jump, in order.
+    /// The buffer exchanges after steps with a jump, in order.
     pub exchanges: Vec<Exchange>,
     /// Where the places that are exchanged begin in the arena of the host, before the first run.
     pub place_starts: Vec<usize>,
@@ -306,7 +306,7 @@ pub struct Plan {
     /// That of the arenas of accelerators.
     pub coherence: Coherence,
     largest: Largest,
-    /// What each byte of the arenas and of scratch is before the first run.
+    /// The initial byte of the arenas and of scratch memory.
     pub fill: u8,
     report: Report,
 }
@@ -341,9 +341,9 @@ pub enum PlanError {
         op: String,
         /// The kernel's package.
         package: String,
-        /// What it was doing.
+        /// The phase that failed.
         during: &'static str,
-        /// What it said.
+        /// The kernel's error.
         refusal: udo_host::Refusal,
     },
     /// A value cannot be brought to where it is needed.
@@ -379,7 +379,7 @@ pub enum PlanError {
     TooLarge {
         /// The memory's name.
         memory: &'static str,
-        /// What takes the most.
+        /// The largest part.
         largest: Largest,
     },
     /// A constant does not fit on the device.
@@ -395,7 +395,7 @@ pub enum PlanError {
         bytes: usize,
         /// The device's name.
         device: String,
-        /// What OpenCL said.
+        /// The error of OpenCL.
         #[source]
         source: Box<OpenClError>,
     },
@@ -486,7 +486,7 @@ impl Plan {
         })
     }
 
-    /// What runs where and why, and how much memory it takes.
+    /// Returns the report: placement with reasons, and memory use.
     pub fn report(&self) -> &Report {
         &self.report
     }

@@ -248,7 +248,7 @@ impl Cache {
         }
     }
 
-    /// Returns the path of the model's file; empty if it has none.
+    /// Returns the path of the model's file; empty without a file.
     fn path(&self) -> &Path {
         match &self.home {
             Storage::File(path) | Storage::Model(_, Some(path)) => path,

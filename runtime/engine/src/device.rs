@@ -93,7 +93,7 @@ impl fmt::Display for DeviceId {
     }
 }
 
-/// What a device can do beside computing.
+/// The capabilities of a device's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Whether the host may map its memory; else that is behind a bus, and only copies get there.
@@ -102,7 +102,7 @@ pub struct Capabilities {
     pub can_share: bool,
 }
 
-/// What a device is made of.
+/// The versions of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Versions {
     /// Of this library, which emulates it.
@@ -156,12 +156,12 @@ impl Device {
         self.0.id.kind
     }
 
-    /// What kernels for it are written for.
+    /// Returns the core that kernels target.
     pub fn core(&self) -> Core {
         self.0.core
     }
 
-    /// What people call it.
+    /// Returns the display name.
     pub fn name(&self) -> &str {
         &self.0.name
     }
@@ -171,7 +171,7 @@ impl Device {
         self.0.cores
     }
 
-    /// What it can do beside computing.
+    /// Returns the capabilities of its memory.
     pub fn capabilities(&self) -> Capabilities {
         self.0.capabilities
     }
@@ -186,7 +186,7 @@ impl Device {
         self.0.heap.limit_bytes()
     }
 
-    /// What of its memory is in use, by whom, and the most there was.
+    /// Returns the memory in use, by owner, and the peak.
     pub fn heap_stats(&self) -> HeapStats {
         self.0.heap.stats()
     }

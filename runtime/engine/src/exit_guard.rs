@@ -131,8 +131,8 @@ pub fn install() -> io::Result<()> {
 /// Runs on the exiting thread.
 extern "C" fn on_exit() {
     let Some(note) = INSIDE.get() else { return };
-    // SAFETY: the note is one that `during` lent this thread, or that of the job it works on; neither
-    // has returned, as the thread is exiting from within.
+    // SAFETY: `with_record` set the note on this thread, or on the thread whose job this one works on, and clears it before it
+    // returns. The thread exits inside that call, so the note is alive.
     let who = unsafe { note.as_ref() }.who;
     report(
         &Message(who, "ended the process"),
@@ -152,7 +152,7 @@ pub fn with_record<R>(who: &dyn CallOwner, body: impl FnOnce() -> R) -> R {
     let note = Note { who };
     let note: NonNull<Note<'static>> = NonNull::from(&note).cast();
     let mut restore = Restore { to: INSIDE.replace(Some(note)), has_returned: false };
-    // SAFETY: the note is there until `during` returns, and so until it is watched no more.
+    // SAFETY: `_watched` is dropped before `note`, when this function returns.
     let _watched = unsafe { watch::Watched::new(note) };
     let result = body();
     restore.has_returned = true;

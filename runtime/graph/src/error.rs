@@ -71,7 +71,7 @@ pub const ERROR_CODES: [ErrorCode; 16] = [
 ];
 
 impl ErrorCode {
-    /// What it means, in a few words.
+    /// Returns a short description.
     const fn meaning(self) -> &'static str {
         match self {
             Self::InvalidArgument => "invalid argument",

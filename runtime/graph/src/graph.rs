@@ -36,7 +36,7 @@ pub use outputs::{NoSuchValue, values_named};
 pub use parse::ParseError;
 pub use selector::{NoSelector, NoSuchNodes, Selector, pin_nodes};
 
-/// The name that ONNX's own domain goes by where it has one; in graphs it has none.
+/// An alias of ONNX's default domain, whose name is empty in graphs.
 pub const ONNX_DOMAIN: &str = "ai.onnx";
 
 /// A domain as graphs have it.
@@ -52,33 +52,33 @@ pub(crate) const MAX_DEPTH: usize = 16;
 
 /// A model's nodes and values; nodes stand in an order in which they can run.
 ///
-/// What is known of a node and of a value grows from phase to phase, and is a type of its own in each: here as
-/// imported, with operators and shapes in `udo_compile::resolve::TypedGraph`.
+/// Nodes and values have different types in each phase: [`Node`] and [`Value`] after the import, and types with operators and
+/// shapes in `udo_compile::resolve::TypedGraph`.
 ///
 /// Values that nothing uses any more may stay in the table, so that ids outlive rewrites.
 ///
 /// An attribute of a node may hold a subgraph: the node's operator says when it runs and on what. Ids in it are its own.
-/// What it reads of the outer graph is listed in `captures`; what it reads from further out, each graph on the way captures
-/// as well.
+/// A subgraph lists in `captures` the values that it reads of the outer graph. A value from further out is captured by each
+/// graph in between.
 #[derive(Clone, Debug)]
 pub struct Graph<N = Node, V = Value> {
-    /// What to call the graph in messages.
+    /// The name of the graph in messages.
     pub name: String,
     /// The nodes, producers before consumers.
     pub nodes: Vec<N>,
     /// The values; a [`ValueId`] is a place in here.
     pub values: Vec<V>,
-    /// What a run is given, or a node gives its subgraph, in the model's order.
+    /// The inputs of a run, or of a subgraph, in the model's order.
     pub inputs: Vec<ValueId>,
-    /// What a subgraph reads of the outer graph.
+    /// The values of the outer graph that a subgraph reads.
     pub captures: Vec<Capture>,
-    /// What a run gives back, or a subgraph its node, in the model's order.
+    /// The outputs of a run, or of a subgraph, in the model's order.
     pub outputs: Vec<ValueId>,
     /// The inputs that the model has a default for, in its order; none of a subgraph.
     pub defaults: Vec<DefaultInput>,
     /// Pairs of an input's and an output's name that runs may have in one place; none of a subgraph.
     pub in_place: Vec<(String, String)>,
-    /// Nodes that run on a core, whichever are preferred: texts as `0-11=dsp`; none of a subgraph.
+    /// Nodes that run on a core, whichever are preferred: strings such as `0-11=dsp`. Empty for a subgraph.
     pub affinity: Vec<String>,
     /// Programs that parts of it were compiled to, which go with its file; none of a subgraph.
     pub compiled: Vec<Compiled>,
@@ -95,18 +95,18 @@ pub struct Compiled {
     pub bytes: ModelBytes,
 }
 
-/// What every phase knows of a node.
+/// A node in any phase.
 pub trait GraphNode {
     /// The node as the model has it, or as edits made it.
     fn node(&self) -> &Node;
 
-    /// What the text of a graph says of the node behind its name.
+    /// Returns the remark after the node's name in the text of a graph.
     fn remark(&self) -> Option<String> {
         None
     }
 }
 
-/// What every phase knows of a value.
+/// A value in any phase.
 pub trait GraphValue {
     /// The value as the model has it.
     fn value(&self) -> &Value;
@@ -166,11 +166,11 @@ impl ValueId {
 /// A tensor that some node, the caller or the model itself makes.
 #[derive(Clone, Debug)]
 pub struct Value {
-    /// What to call the value.
+    /// The name of the value.
     pub name: String,
     /// Where its elements come from.
     pub source: Source,
-    /// What the model says of a value that a node makes, or gives its subgraph; inference has the last word.
+    /// The type that the model declares for a computed value or a subgraph's input. Inference may refine it.
     pub declared: Option<TensorType>,
 }
 
@@ -207,7 +207,7 @@ pub fn admits(of: &TensorType, desc: &TensorDesc) -> bool {
         && of.dims.iter().zip(desc.shape()).all(fits)
 }
 
-/// What a model says of one extent.
+/// An extent as the model declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DimSpec {
     /// This many elements.
@@ -300,7 +300,7 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
     /// The value with this id.
     ///
     /// # Errors
-    /// There is none.
+    /// Fails if the id is invalid.
     pub fn value(&self, id: ValueId) -> Result<&V, GraphError> {
         self.value_at(id, || "an id".to_owned())
     }
@@ -316,7 +316,7 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
     /// The node with this id.
     ///
     /// # Errors
-    /// There is none.
+    /// Fails if the id is invalid.
     pub fn node(&self, id: NodeId) -> Result<&N, GraphError> {
         let count = self.nodes.len();
         self.nodes.get(id.index()).ok_or(GraphError::NoSuchNode { id, count })

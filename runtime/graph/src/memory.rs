@@ -26,7 +26,7 @@ pub struct Tensor {
     desc: TensorDesc,
     data: Data,
     id: u64,
-    /// What stands for the elements in all processes, if somebody said so.
+    /// An id of the elements that is the same in all processes, if set.
     stable: Option<u128>,
 }
 
@@ -71,14 +71,14 @@ pub struct SizeError {
     pub shape: Shape,
 }
 
-/// Why there is no tensor of these bytes.
+/// The reason why bytes are not a valid tensor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorError {
     /// They are too few or too many.
     #[error(transparent)]
     Size(#[from] SizeError),
-    /// There is no memory for them.
+    /// Not enough memory.
     #[error("a tensor {0}")]
     Memory(#[from] OutOfMemory),
 }
@@ -128,7 +128,7 @@ impl Tensor {
         })
     }
 
-    /// A tensor with these elements, outermost dimension first.
+    /// Creates a tensor from a copy of these elements, in row-major order.
     ///
     /// # Errors
     /// Not as many elements as the shape asks for, or no memory for them.
@@ -192,7 +192,7 @@ pub trait TensorStorage: Sized {
     /// Returns the same elements, aligned and outside of the model's file.
     ///
     /// # Errors
-    /// There is no memory for the copy.
+    /// Fails if there is not enough memory for the copy.
     fn apart(&self) -> Result<Self, OutOfMemory>;
 
     /// Returns a tensor of the little-endian elements in `buffer`, outermost dimension first.
@@ -217,7 +217,7 @@ pub trait TensorStorage: Sized {
     /// Returns the buffer that clones share, or a copy of elements that are in a file.
     ///
     /// # Errors
-    /// There is no memory for the copy.
+    /// Fails if there is not enough memory for the copy.
     fn buffer(&self) -> Result<Arc<Buffer>, OutOfMemory>;
 }
 

@@ -64,7 +64,10 @@ fn a_range_to_a_computed_number_is_planned_in_the_run() {
         assert_eq!(session.output_desc("y").unwrap().shape(), [wanted.len()]);
         assert_eq!((session.replans(), session.plans().count()), (replans, 2));
     }
-    assert!(session.output::<f32>("real").is_err(), "what parts leave to each other is no output");
+    assert!(
+        session.output::<f32>("real").is_err(),
+        "a value that one part passes to another is not an output"
+    );
 }
 
 #[test]
@@ -349,7 +352,7 @@ fn operators_that_nobody_has_are_missed_before_the_run() {
     assert!(error.contains("Nobodys"), "{error}");
 }
 
-/// What is left of two rows, without the axes that have one element then.
+/// Slices two rows and removes the axes of extent 1.
 const ROWS: &str = "graph rows
   input x: f32[3,2,1]
   input keep: bool[2]

@@ -1,8 +1,8 @@
-//! Branches and trips: what they compute, under all plans alike, and what is refused.
+//! Branches and loops: what they compute, under all plans alike, and what is refused.
 
 mod branches;
-mod iterations;
-mod random_trips;
+mod loops;
+mod random_loops;
 mod refusals;
 mod sequences;
 mod states;
@@ -18,7 +18,7 @@ use udo_test_support::compile::{built_in, compile_graph};
 enum Feed<'a> {
     Floats(&'a [f32]),
     Ints(&'a [i64]),
-    Truth(bool),
+    Flag(bool),
 }
 
 fn compiled(text: &str, plan: PlanOptions) -> Model {
@@ -54,7 +54,7 @@ fn give(session: &mut Session, given: &[(&str, Feed<'_>)]) {
                 session.input_mut::<f32>(name).unwrap().copy_from_slice(values);
             }
             Feed::Ints(values) => session.input_mut::<i64>(name).unwrap().copy_from_slice(values),
-            Feed::Truth(truth) => {
+            Feed::Flag(truth) => {
                 session.input_mut::<udo_api::Bool>(name).unwrap().fill((*truth).into());
             }
         }

@@ -38,7 +38,7 @@ fn tensor(dims: &[usize], first: f32) -> Tensor {
 
 type Shapes<'a> = &'a [(&'a str, &'a [usize])];
 
-/// What the product is for these inputs, by the formula.
+/// Computes the expected product by the formula.
 fn product(x: &Tensor, shift: &Tensor) -> Vec<f32> {
     let (x, shift) = (x.get::<f32>().unwrap(), shift.get::<f32>().unwrap());
     let rows = x.chunks_exact(4).zip(shift.iter().cycle());

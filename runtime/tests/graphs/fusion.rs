@@ -1,4 +1,4 @@
-//! What the kernel of an earlier node does for the nodes behind it, and normalizations that go into weights.
+//! Fusion of nodes into the kernels of their producers, and of normalizations into weights.
 
 use udo_api::types::F32;
 use udo_api::{
@@ -227,7 +227,7 @@ impl Net {
         self.run_on(outputs, relu, &[Core::CPU])
     }
 
-    /// What comes of [-1, 2, -3, 4], and the steps that compute something.
+    /// Returns the output for [-1, 2, -3, 4], and the steps that compute.
     fn run_on(
         mut self,
         outputs: &[ValueId],
@@ -480,7 +480,7 @@ fn sums_of_three_stay() {
 
 #[test]
 fn sums_that_broadcast_stay() {
-    // Larger than the convolution's output, smaller along two axes, and along one that is no channel.
+    // Larger than the convolution's output, smaller along two axes, and along an axis other than the channels.
     for (dims, wanted) in [([2, 2, 1, 2], 2), ([1, 2, 1, 2], 2), ([1, 1, 1, 2], 2)] {
         let mut net = Net::new();
         let sums = net.conv(net.x);

@@ -1,4 +1,4 @@
-//! What becomes of graphs before they run: upgraded, folded, fused, planned for open extents and for branches.
+//! Compilation of graphs: operator upgrades, constant folding, fusion, dynamic shapes and control flow.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod computed;

@@ -1,4 +1,4 @@
-//! What passes make of small graphs, as text: every file in `passes/` has a graph before and after.
+//! Results of passes on small graphs as text: every file in `passes/` has a graph before and after.
 
 use udo_api::{Core, DType};
 use udo_compile::pass::{self, PASSES};
@@ -63,7 +63,7 @@ fn every_pass_has_files() {
     }
 }
 
-/// What comes of random numbers.
+/// Returns the outputs for random inputs.
 fn results(graph: Graph, passes: PassOptions, seed: u64) -> Vec<Tensor> {
     let operators = built_in();
     let options = CompileOptions { passes, ..CompileOptions::default() };

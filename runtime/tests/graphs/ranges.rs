@@ -10,8 +10,8 @@ use udo_runtime::run::RunError;
 use udo_runtime::{CompileOptions, Model, Session, Tensor};
 use udo_test_support::compile::{built_in, compile_graph};
 
-/// What a transformer does with a sequence: products with packed weights, heads apart and together by computed shapes, scores of
-/// all pairs, softmax, a residual, a normalization; places that are counted, and a mask of a computed shape.
+/// A transformer block: products with packed weights, heads split and merged by computed shapes, attention scores, softmax, a
+/// residual, a normalization, counted positions, and a mask with a computed shape.
 const ENCODER: &str = "graph encoder
   input x: f32[batch,seq,8]
   input mask: f32[batch,seq]

@@ -277,7 +277,7 @@ fn a_convolution_may_have_its_channels_last() {
     assert_eq!(y, wanted);
 }
 
-/// What a graph of one input makes of these numbers.
+/// Runs a graph with one input.
 fn computed(text: &str, x: &[f32]) -> Vec<f32> {
     let graph = Graph::parse(text).unwrap();
     let operators = built_in();

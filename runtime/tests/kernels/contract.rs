@@ -1,4 +1,4 @@
-//! What the contract promises to operators, shown through its public traits alone.
+//! The contract with operators, tested through its public traits.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,4 +1,4 @@
-//! What a kernel must not do in execute, and what happens when it does.
+//! Kernels that break the rules of `execute`, and the errors that report them.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

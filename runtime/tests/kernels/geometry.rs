@@ -49,7 +49,7 @@ impl Op for Backwards {
     }
 }
 
-/// What a vector has at most that `Backwards` takes.
+/// The longest vector that `Backwards` accepts.
 const LONGEST: usize = 1000;
 
 /// An extent for which `prepare` refuses.

@@ -1,4 +1,4 @@
-//! What the contract promises to operators and kernels of packages, and what it keeps them from.
+//! Tests of the contract between the runtime and the operators and kernels of packages.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod contract;

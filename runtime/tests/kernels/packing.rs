@@ -1,4 +1,4 @@
-//! What is packed of constants: by recipe, once, after finalize, and instead of the constants themselves.
+//! Prepacked constants: packed by recipe, once, after finalize, and in place of the constants.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -191,7 +191,7 @@ const WEIGHTS: [i8; 12] = [1, 2, 3, 4, -5, 6, -7, 8, 9, -10, 11, 127];
 const SCALES: [f32; 3] = [0.25, 0.125, 0.0625];
 const ZEROS: [i8; 3] = [1, 0, -2];
 
-/// What the weights stand for.
+/// Dequantizes a weight.
 fn weight(at: usize) -> f32 {
     f32::from(i16::from(WEIGHTS[at]) - i16::from(ZEROS[at / 4])) * SCALES[at / 4]
 }
@@ -303,7 +303,7 @@ fn a_bias_comes_without_an_encoding_per_axis() {
     assert_eq!((node.core, node.refusals.len()), (Core::dsp(66), 0));
 }
 
-/// What `Stored` makes of three bytes, read by `reader`.
+/// Builds a graph that applies `Stored` to three bytes and `reader` to the result.
 fn stored(axis: i64, zero: i64, reader: &str) -> Graph {
     let mut graph = Graph::new("stored");
     let x = graph.add_input("x", DType::U8, [DimSpec::Fixed(3)]);

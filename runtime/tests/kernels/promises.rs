@@ -1,4 +1,4 @@
-//! What kernels promise: each output taken, and the extents of each bounded one said, on every core, and what they cost.
+//! The obligations of kernels on every core: take each output, and set the extents of each bounded output.
 
 use udo_api::types::F32;
 use udo_api::{
@@ -243,7 +243,7 @@ fn session(op: &str, outputs: usize, core: Core) -> Result<Session, String> {
     Ok(session)
 }
 
-/// What one run of one node fails with.
+/// Runs one node, which fails; returns the status and message.
 fn failure(op: &str, outputs: usize, core: Core) -> (Status, String) {
     let error = session(op, outputs, core).unwrap().run().unwrap_err();
     match error {

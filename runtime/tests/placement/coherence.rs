@@ -69,7 +69,7 @@ fn input(scale: f32) -> Tensor {
     Tensor::from_slice(Shape::new(&[1, 3, 8, 8]).unwrap(), &numbers).unwrap()
 }
 
-/// What a model gives in a session of its own, bit for bit, for several inputs one after the other.
+/// Returns the bits of a model's outputs for several inputs, run in a new session.
 fn results(model: &Model) -> Vec<Vec<u32>> {
     let mut session = model.session().unwrap();
     let mut all = Vec::new();

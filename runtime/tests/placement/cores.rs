@@ -210,7 +210,7 @@ fn the_dsp_holds_values_with_the_encodings_that_the_model_states() {
     assert_eq!(dsp.scratch_bytes, 4 << 20, "a plain function gets all of the fast memory");
 }
 
-/// What comes of [-1, 2] where it, or its maximum, and its sum with itself are quantized, on this core.
+/// Runs [-1, 2] on this core; quantizes the input or its maximum, and the sum of the input with itself.
 fn itself_and_sum(pool: Option<&str>, zero_points: [u8; 2], core: Core) -> [Vec<f32>; 2] {
     let mut graph = Graph::new("shared");
     let dims = [1, 1, 1, 2].map(DimSpec::Fixed);
@@ -292,7 +292,7 @@ fn more_scratch_than_the_fast_memory_is_refused() {
     graph.add_node(Node::new("TakeAll", 17, &[x], &[y]));
     graph.outputs.push(y);
     let error = compile(graph, &options(&[Core::CPU])).unwrap_err();
-    let why = "cpu: needs all fast memory, and the core has none";
+    let why = "cpu: needs all fast memory, but the core has no fast memory";
     assert!(error.ends_with(why), "{error}");
     let mut small = options(&[Core::DSP_V68, Core::CPU]);
     small.place.profile.vtcm_bytes = 8;

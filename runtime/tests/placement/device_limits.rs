@@ -1,4 +1,4 @@
-//! What devices take less of than our kernels do: each rule refuses what it says, where it counts, and nothing beside.
+//! Limits of devices that are narrower than those of the kernels: each rule refuses exactly the cases it names.
 
 use udo_api::types::{F32, U8, U16};
 use udo_api::{

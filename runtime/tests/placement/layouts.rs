@@ -65,7 +65,7 @@ impl Net {
         self.graph.add_constant("constant", tensor)
     }
 
-    /// What comes of `x` where its elements are their places, and the steps.
+    /// Returns the outputs for an `x` whose elements are their indices, and the steps.
     fn run(mut self, outputs: &[ValueId], cores: &[Core]) -> (Vec<Vec<f32>>, Vec<String>) {
         self.graph.outputs.extend(outputs);
         let names: Vec<String> =

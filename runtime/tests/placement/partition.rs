@@ -50,7 +50,7 @@ fn compile(text: &str, options: &CompileOptions) -> Result<Model, CompileError> 
     compile_graph(graph, &built_in(), options)
 }
 
-/// What the model makes of numbers from -1 to 1.
+/// Runs the model on inputs from -1 to 1.
 fn run(model: &Model) -> Vec<f32> {
     let mut session = model.session().unwrap();
     let input = session.input_mut::<f32>("x").unwrap();
@@ -381,7 +381,7 @@ fn random_costs(dice: &mut Random) -> Arc<Costs> {
     Arc::new(Costs::read(json.as_bytes()).unwrap())
 }
 
-/// What a placement costs by figures, from what the report says runs where and crosses.
+/// Computes the cost of a placement from the report's nodes and transfers.
 fn counted(report: &Report, costs: &Costs) -> f64 {
     let count = |count: u64| f64::from(u32::try_from(count).unwrap());
     let steps = report.steps.iter().filter(|step| !step.is_transfer()).map(|step| {

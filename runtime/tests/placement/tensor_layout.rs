@@ -48,7 +48,7 @@ impl Op for NumberOfStatic {
     }
 }
 
-/// What a graph makes of zeros, of all its outputs in turn.
+/// Returns the concatenated outputs of a graph for inputs of zeros.
 fn outputs(lines: &str) -> Vec<f32> {
     let graph = Graph::parse(&format!("graph constants\n{lines}")).unwrap();
     let mut operators = built_in();

@@ -20,7 +20,7 @@ use udo_graph::memory;
 use encodings::Encodings;
 use shape::Shaped;
 
-/// Returns the layer of a node, or the reason why it has none.
+/// Returns the layer of a node, or the reason why the HTA does not support it.
 type Lower = for<'a> fn(&Lowering<'a>, &Use<'a>) -> Result<LayerParts<'a>, String>;
 
 /// The supported operators, by domain and name.
@@ -152,7 +152,7 @@ impl<'a> Lowering<'a> {
     /// Returns the layer of a node.
     ///
     /// # Errors
-    /// Returns the reason if it has none.
+    /// Returns the reason if the HTA does not support the node.
     pub(super) fn layer(&mut self, id: NodeId) -> Result<Layer<'a>, String> {
         let graph = self.graph;
         let bound = graph.node(id).map_err(|error| error.to_string())?;

@@ -20,7 +20,7 @@ pub enum Fallback {
     To(Core),
 }
 
-/// What the user decides about placement.
+/// The user's options for placement.
 #[derive(Clone, Debug)]
 pub struct PlaceOptions {
     /// The cores to use, preferred first.

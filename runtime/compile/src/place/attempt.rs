@@ -179,7 +179,7 @@ impl PlaceCandidate<'_> {
         let fast = fast_memory(core, &self.options.profile);
         match (workspace.wants_all_vtcm(), fast.unwrap_or(MAX_BYTES)) {
             (true, _) if fast.is_none() => {
-                Some("needs all fast memory, and the core has none".to_owned())
+                Some("needs all fast memory, but the core has no fast memory".to_owned())
             }
             (false, room) if workspace.bytes() > room => {
                 Some(format!("needs {} bytes of scratch, the core has {room}", workspace.bytes()))

@@ -65,7 +65,7 @@ pub struct NodeReport {
     pub core: Core,
     /// The backend of a GPU kernel: `opencl: <device>` or `work items on host threads`.
     pub backend: Option<String>,
-    /// Why the kernel's OpenCL C does not run; `None` if it runs or the kernel has none.
+    /// Why the kernel's OpenCL C does not run; `None` if it runs or the kernel has no OpenCL C.
     pub opencl_unused: Option<String>,
     /// The types and shapes of its inputs on the core.
     pub inputs: Vec<String>,

@@ -71,7 +71,7 @@ fn declare_outputs(compiler: &Compiler<'_>, graph: &mut Graph) -> Result<(), Res
     Ok(())
 }
 
-/// Adds a converted node, with the nodes before and after it.
+/// Adds a converted node, with its added producers and consumers.
 fn raise_node(
     compiler: &Compiler<'_>,
     graph: &mut Graph,

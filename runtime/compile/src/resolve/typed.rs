@@ -45,7 +45,7 @@ pub struct BoundNode {
     pub epilogue: Vec<EpilogueNode>,
     /// How the node treats a channels-last first operand, if that does not follow from its operator's facts.
     pub layout: Option<LayoutRule>,
-    /// Whether the node before does its work, so that its output is its input, wherever that is.
+    /// Whether its producer was fused with it, so that its output is its input.
     pub is_alias: bool,
     /// Whether its outputs are known, as it has been computed, so that no run has to.
     pub is_folded: bool,

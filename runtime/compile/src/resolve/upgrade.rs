@@ -275,7 +275,7 @@ pub(super) fn renames(node: &Node) -> bool {
     UPGRADES.iter().any(|row| matches!(row.change, Rename(..) | Compose(_)) && row.takes(node))
 }
 
-/// Upgrades a node of a built-in operator, and adds nodes before it and constants to the graph. Returns the nodes to
+/// Upgrades a node of a built-in operator, and adds producers and constants to the graph. Returns the nodes to
 /// add after it.
 pub(super) fn upgrade(
     compiler: &Compiler<'_>,

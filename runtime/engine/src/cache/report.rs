@@ -124,7 +124,7 @@ pub enum CacheOutcome {
 /// The use of a cache for a model so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheReport {
-    /// The path of the model's file in the folder; empty if it has none.
+    /// The path of the model's file in the folder; empty without a file.
     pub path: PathBuf,
     /// The state of the cache when it was opened.
     pub outcome: CacheOutcome,

@@ -113,7 +113,7 @@ impl Writer {
             return;
         }
         let count = param.data.bytes / size_of::<Span>();
-        // SAFETY: a list of texts is a span for each.
+        // SAFETY: a list of strings has a span for each.
         let texts = unsafe { slice(param.data.ptr.cast::<c_void>().cast::<Span>(), count) };
         self.number(texts.len());
         for text in texts {

@@ -141,7 +141,7 @@ impl Worker {
     }
 }
 
-/// Returns the delay before the next process after a number of failures in a row. There is none after the first.
+/// Returns the delay before the next process after a number of failures in a row. The first restart has no delay.
 fn pause(ends: u32) -> Duration {
     let (first, most) = BACK_OFF;
     let doubled = ends.checked_sub(2).map(|times| first.saturating_mul(1 << times.min(16)));

@@ -9,10 +9,10 @@ use super::memory::Memory;
 use udo_graph::error::{Error, ErrorCode, Result, invalid};
 use udo_graph::memory::ALIGN_BYTES;
 
-/// What fresh memory is filled with in debug builds: no number in floating-point types, -1 in signed ones.
+/// The fill byte of uninitialized memory in debug builds: NaN in floating-point types, -1 in signed integers.
 const POISON: u8 = 0xff;
 
-/// What is in fresh memory.
+/// The initial contents of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Contents {
     /// Anything; in debug builds bytes of 255, which are no numbers, so that who reads them notices.
@@ -40,7 +40,7 @@ pub enum Sharing {
 pub struct AllocOptions<'a> {
     /// The first byte is at a multiple of this power of two, and at one of 64 in any case.
     pub align_bytes: u64,
-    /// What is in it.
+    /// The initial contents.
     pub contents: Contents,
     /// Whether it may be given to other processes.
     pub sharing: Sharing,

@@ -1,6 +1,6 @@
 //! The emulated cache of the host, where what it writes is not what a device sees until somebody says so.
 //!
-//! What the host sees of a memory and what the device does are two buffers. A flush copies lines that the host changed to
+//! The host's view and the device's memory are two buffers. A flush copies lines that the host changed to
 //! the device's, an invalidation replaces lines of the host's by the device's, all in whole lines of 64 bytes. So a call
 //! that a program forgets shows, to the line, as it would on hardware and does not on most emulators.
 
@@ -36,16 +36,16 @@ pub(super) trait DeviceSide {
     fn write(&mut self, at: u64, from: &[u8]) -> Result<()>;
 }
 
-/// What the host sees of a memory.
+/// The emulated cache of the host for a memory.
 #[derive(Debug)]
 pub(super) struct Cache(Mutex<Lines>);
 
 #[derive(Debug)]
 struct Lines {
-    /// What the host sees.
+    /// The host's view of the memory.
     host: Buffer,
-    /// What it saw when each line was last the device's: a line that differs is dirty. A line that was written and is the
-    /// same counts as clean.
+    /// The host's view when each line was last equal to the device's. A line that differs from it is dirty; a line rewritten
+    /// with the same bytes counts as clean.
     clean: Buffer,
     random: Option<Random>,
 }

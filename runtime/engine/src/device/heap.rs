@@ -1,4 +1,4 @@
-//! What of a device's memory is in use, and who uses it.
+//! Accounting of a device's memory by owner.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,7 @@ impl Usage {
     }
 }
 
-/// What of a device's memory is in use.
+/// The memory of a device in use.
 ///
 /// ```
 /// use udo_api::CoreKind;
@@ -72,7 +72,7 @@ struct State {
     total: Usage,
     owners: BTreeMap<Arc<str>, Usage>,
     imported: Usage,
-    /// What several have together, by address: its bytes, and how many have it.
+    /// Shared memory by address: its bytes, and the number of owners.
     together: HashMap<usize, (u64, usize)>,
 }
 
@@ -121,7 +121,7 @@ impl Heap {
 }
 
 impl State {
-    /// Refuses what there is no room for.
+    /// Fails if the heap has not enough memory.
     fn check(&self, device: &Device, bytes: u64, owner: &str) -> Result<()> {
         let (taken, limit) = (self.total.current_bytes, device.heap().limit_bytes);
         if taken.checked_add(bytes).is_some_and(|after| after <= limit) {
@@ -145,7 +145,7 @@ impl State {
     }
 }
 
-/// What several have together of a device's memory, as each of them has it: in the books it counts once.
+/// One owner's share of memory that several owners share. The statistics count the memory once.
 #[derive(Debug)]
 pub struct SharedCharges {
     device: Device,

@@ -22,11 +22,11 @@ pub struct Conflict {
     pub range: ByteRange,
     /// To do what.
     pub access: Access,
-    /// What is in the way.
+    /// The cause of the conflict.
     pub cause: Cause,
 }
 
-/// What is in the way of a lease.
+/// The cause of a conflict between leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// Somebody has a lease of some of the bytes.
@@ -179,7 +179,7 @@ impl Entry for Lease {
     }
 }
 
-/// What the emulated cache writes to and reads from.
+/// The device's side of the emulated cache.
 impl DeviceSide for Lease {
     fn range(&self) -> ByteRange {
         self.view.range()
@@ -204,7 +204,7 @@ impl Lease {
         &self.view
     }
 
-    /// What it lets its holder do.
+    /// Returns the permitted access.
     pub(crate) fn access(&self) -> Access {
         self.access
     }
@@ -296,7 +296,7 @@ impl Lease {
     }
 }
 
-/// What a run is bound to: memories to read and to write, of which it has all leases or none.
+/// The memories that a run reads and writes. The set takes the leases of all of them or of none.
 ///
 /// Making and binding uses the heap; taking the leases and giving them back does not. So a run that is prepared once is
 /// submitted without. A range that is read and written in place is one binding, to write.
@@ -343,7 +343,7 @@ impl LeaseSet {
     /// Binds other bytes, to do the same with them. No heap.
     ///
     /// # Errors
-    /// There is no such binding, or the set has its leases.
+    /// Fails if the set has no such binding or holds its leases.
     pub fn bind(&mut self, binding: usize, view: MemoryView) -> Result<()> {
         let count = self.leases.len();
         if self.is_held {
@@ -380,7 +380,7 @@ impl LeaseSet {
         }
     }
 
-    /// Gives all leases back; nothing if there are none. No heap, unless a memory has no other handle left.
+    /// Releases all leases. Does not use the heap unless this drops the last handle of a memory.
     pub fn give_back(&mut self) {
         if self.is_held {
             self.is_held = false;
@@ -413,7 +413,7 @@ impl LeaseSet {
         }
     }
 
-    /// What is in the way of a binding: if another one of the set is, then that one, whoever else is there.
+    /// Replaces the cause of a conflict by the conflicting binding of the same set, if there is one.
     fn with_alias(&self, conflict: Conflict) -> Conflict {
         let is_alias = |other: &Lease| {
             other.view.memory_id() == conflict.memory

@@ -9,7 +9,7 @@ mod sync;
 use super::range::ByteRange;
 use sync::{AtomicBool, AtomicU64, Ordering, SLOTS, SPINS, spin_loop, yield_now};
 
-/// What a lease lets its holder do.
+/// The access that a lease permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// To read; others may read as well.
@@ -43,7 +43,7 @@ impl Slot {
     pub(super) const NONE: Self = Self(None);
 }
 
-/// Why there is no room for a lease.
+/// The reason why a lease is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Clash {
     /// Somebody has some of the bytes.
@@ -144,13 +144,13 @@ impl LeaseTable {
 
 /// One of several leases that are taken together.
 pub(super) trait Entry {
-    /// What being refused comes to.
+    /// The error of a refused lease.
     type Refusal;
     /// The table of its memory, and the range and access in it.
     fn request(&self) -> (&LeaseTable, ByteRange, Access);
     /// Where its lease is noted, once it has one.
     fn slot(&mut self) -> &mut Slot;
-    /// What it comes to that entry `at`, which this is, is refused for `clash`.
+    /// Returns the error if this entry, number `at`, is refused because of `clash`.
     fn refusal(&self, at: usize, clash: Clash) -> Self::Refusal;
 }
 

@@ -10,7 +10,7 @@ use super::range::ByteRange;
 use udo_graph::error::{Error, ErrorCode, Result, invalid};
 use udo_graph::memory::Buffer;
 
-/// Who keeps host and device in step.
+/// The party that maintains the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MaintainedBy {
     /// The mapping: it invalidates when it begins, and flushes when it ends.
@@ -27,7 +27,7 @@ struct Mapping {
     /// Of the first mapped byte in the lease.
     at: usize,
     len: usize,
-    /// What the host sees of the lease's bytes, where that is not the memory itself.
+    /// The host's view of the leased bytes; `None` if it is the memory itself.
     copy: Option<Buffer>,
     cache_maintenance: MaintainedBy,
 }

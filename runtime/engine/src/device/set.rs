@@ -15,17 +15,17 @@ use udo_graph::memory::Limit;
 /// Devices of one kind to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceSpec {
-    /// What kernels for them are written for.
+    /// The core that kernels target.
     pub core: Core,
-    /// How many.
+    /// The number of devices.
     pub count: u32,
-    /// What people call each; by its core where nothing is said.
+    /// The display name; `None`: named after the core.
     pub name: Option<String>,
     /// Cores of each, at most [`MOST_CORES`].
     pub cores: u32,
     /// Bytes of each one's memory; what the machine has where nothing is said.
     pub memory_bytes: Option<u64>,
-    /// What each can do.
+    /// The capabilities of each device.
     pub capabilities: Capabilities,
     /// Whether host and device see at once what the other writes.
     pub coherence: Coherence,
@@ -65,7 +65,7 @@ impl DeviceSpec {
     fn check(&self) -> Result<CoreKind> {
         let Some(kind) = self.core.kind() else {
             return Err(invalid(format!(
-                "{} is no known core; expected {}",
+                "{} is not a known core; expected {}",
                 self.core,
                 Core::NAMES
             )));

@@ -1,4 +1,4 @@
-//! What an input or output takes: a description of tensors some of whose dimensions may be open.
+//! Specifications of inputs and outputs: tensor descriptions with dynamic dimensions.
 
 use std::fmt;
 
@@ -47,8 +47,8 @@ impl fmt::Display for Extent {
     }
 }
 
-/// What tensors an input or output takes, and how their elements lie in memory: a [`TensorDesc`], whose dimensions may be
-/// open or have ranges, and a layout and a packing beside it.
+/// The tensors that an input or output accepts: a [`TensorDesc`] whose dimensions may be dynamic, with or without ranges,
+/// a layout and a packing.
 ///
 /// ```
 /// use udo_api::DType;
@@ -165,7 +165,7 @@ impl TensorSpec {
         self.layout
     }
 
-    /// What the elements stand for, where they are fixed point.
+    /// Returns the quantization parameters of quantized elements.
     pub fn encodings(&self) -> Option<Encodings> {
         self.desc.encodings()
     }
@@ -289,7 +289,7 @@ impl TensorSpec {
     }
 }
 
-/// What kernels, plans and the C API need to know of a specification.
+/// Details of a specification for kernels, plans and the C API.
 pub trait SpecDetails: Sized {
     /// Returns the specification of tensors with this description. Bounded dimensions become ranges from 0 on.
     ///

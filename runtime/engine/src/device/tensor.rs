@@ -30,7 +30,7 @@ use udo_graph::memory::{Buffer, Tensor, TensorStorage};
 /// ```
 #[derive(Clone, Debug)]
 pub struct DeviceTensor {
-    /// What it was made as; its shape may be open.
+    /// The specification at its creation, whose shape may be dynamic.
     declared: TensorSpec,
     spec: TensorSpec,
     memory: MemoryView,
@@ -80,7 +80,7 @@ impl DeviceTensor {
         Ok(Self { declared: spec, spec, memory })
     }
 
-    /// A copy of a host's tensor on a device.
+    /// Copies a host tensor to a device.
     ///
     /// # Errors
     /// No memory.
@@ -102,7 +102,7 @@ impl DeviceTensor {
             .map_err(|error| Error::new(ErrorCode::Internal, error.to_string()))
     }
 
-    /// What it is now.
+    /// Returns the current specification.
     pub fn spec(&self) -> &TensorSpec {
         &self.spec
     }

@@ -1,4 +1,4 @@
-//! What devices and their memory promise, by the scenarios of the systems that the API stands for.
+//! Tests of devices and their memory in the scenarios of the vendor systems that the API emulates.
 #![cfg(not(loom))]
 
 mod devices;

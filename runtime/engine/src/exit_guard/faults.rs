@@ -9,7 +9,7 @@ static FAULTS: PerProcess<Mutex<Vec<String>>> = PerProcess::new(Mutex::new(Vec::
 
 /// Records a fault of the package whose function this thread runs.
 pub fn note_fault(what: &str, why: &dyn fmt::Display) {
-    // SAFETY: the note is one that `during` lent this thread, which has not returned.
+    // SAFETY: `with_record` set the note on this thread and clears it before it returns, so the note is alive.
     let note = INSIDE.get().map(|note| unsafe { note.as_ref() });
     let text = match note {
         Some(note) => format!("{}: {why}", Message(note.who, what)),

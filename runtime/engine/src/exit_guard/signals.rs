@@ -85,8 +85,8 @@ pub(super) fn end_for_exception() {
 /// Prints what happened to the package whose function this thread runs. Returns whether there is one.
 fn say(what: &str) -> bool {
     let Some(note) = INSIDE.get() else { return false };
-    // SAFETY: the note is one that `during` lent this thread, or that of the job it works on; neither has returned, as the thread
-    // is within.
+    // SAFETY: `with_record` set the note on this thread, or on the thread whose job this one works on, and clears it before it
+    // returns. This code runs inside that call, so the note is alive.
     let who = unsafe { note.as_ref() }.who;
     let mut line = Line::default();
     // A line that is too long is truncated.

@@ -226,7 +226,7 @@ impl Queue {
         self.wake_another(waiting);
     }
 
-    /// Makes the calling thread of the queue the one that spins for work, if there is none. A waiter that is notified now and
+    /// Makes the calling thread of the queue the one that spins for work, unless another one does. A waiter that is notified now and
     /// submits the next run then wakes no other thread.
     pub(super) fn start_spinning(&self) -> bool {
         !mem::replace(&mut lock(&self.waiting).is_spinning, true)

@@ -58,7 +58,7 @@ impl PartialEq for SharedWorkspace {
 
 impl Eq for SharedWorkspace {}
 
-/// The turn of a thread, which ends when this is dropped.
+/// Exclusive use of a workspace by a thread, until this is dropped.
 #[derive(Debug)]
 pub struct WorkspaceGuard<'a>(&'a SharedWorkspace);
 
@@ -74,7 +74,7 @@ impl SharedWorkspace {
         self.0.memory.bytes(device)
     }
 
-    /// Whether it is a run's turn now; else the run waits for it.
+    /// Takes the workspace for a run, or queues the run. Returns whether it was taken.
     pub(super) fn take(&self, run: &Arc<impl WaitingRun + 'static>) -> bool {
         let mut state = lock(&self.0.state);
         if !state.is_taken {
@@ -96,7 +96,7 @@ impl SharedWorkspace {
         })
     }
 
-    /// Ends a turn and gives the next one to the first waiter.
+    /// Releases the workspace and passes it to the first waiter.
     pub(super) fn leave(&self) {
         let next = {
             let mut state = lock(&self.0.state);

@@ -1,4 +1,4 @@
-//! What a line of a graph's text is made of.
+//! Reads the tokens of a line of a graph's text.
 
 use udo_api::{DType, Shape};
 
@@ -9,7 +9,7 @@ use crate::memory::Tensor;
 /// What was wanted where a line does not read on.
 pub(super) type Expected = String;
 
-/// What is left of a line.
+/// The unread rest of a line.
 pub(super) struct Cursor<'a> {
     pub(super) rest: &'a str,
 }
@@ -218,7 +218,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// What an escape stands for, behind its backslash.
+/// Reads an escape sequence after its backslash; returns the character.
 fn escaped(chars: &mut std::str::Chars<'_>) -> Option<char> {
     Some(match chars.next()? {
         'n' => '\n',

@@ -9,7 +9,7 @@ use super::{Graph, GraphError, GraphNode, GraphValue, Source, TensorType, ValueI
 pub struct DefaultInput {
     /// The constant.
     pub value: ValueId,
-    /// What a run may give in its place.
+    /// The type of the input that may replace the constant.
     pub of: TensorType,
     /// How many of [`Graph::inputs`] stand before it in the model's order.
     pub before: usize,
@@ -49,7 +49,7 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
                     return Err(wrong(format!("is {own} for an input of {of}")));
                 }
                 Source::Input(_) | Source::Computed | Source::Outer => {
-                    return Err(wrong("is no constant".to_owned()));
+                    return Err(wrong("is not a constant".to_owned()));
                 }
             }
             if !names.insert(&value.name) {

@@ -12,7 +12,7 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
     /// Puts `node` in the place of another one, which comes back.
     ///
     /// # Errors
-    /// There is no such node, or the graph would not be valid; it stays as it was.
+    /// Fails if the graph has no such node or would become invalid; it is not changed then.
     pub fn replace(&mut self, id: NodeId, node: N) -> Result<N, GraphError> {
         let mut other = node;
         self.swap(id, &mut other)?;
@@ -34,7 +34,7 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
     /// count one more.
     ///
     /// # Errors
-    /// There is no such node, or the graph would not be valid; it stays as it was.
+    /// Fails if the graph has no such node or would become invalid; it is not changed then.
     pub fn insert(&mut self, before: NodeId, node: N) -> Result<(), GraphError> {
         let count = self.nodes.len();
         if before.index() > count {
@@ -46,10 +46,10 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
         })
     }
 
-    /// Takes a node out that makes nothing that is read. Ids of nodes behind it count one less.
+    /// Removes a node whose outputs are not read. The ids of later nodes decrease by one.
     ///
     /// # Errors
-    /// There is no such node, or something reads what it makes; the graph stays as it was.
+    /// Fails if the graph has no such node or an output of it is read; the graph is not changed then.
     pub fn remove(&mut self, id: NodeId) -> Result<N, GraphError> {
         self.node(id)?;
         let node = self.nodes.remove(id.index());

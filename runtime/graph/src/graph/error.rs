@@ -57,7 +57,7 @@ pub enum GraphError {
     Default {
         /// The value.
         value: String,
-        /// What is wrong with it.
+        /// The fault of the value.
         found: String,
     },
     /// Nodes wait for each other.

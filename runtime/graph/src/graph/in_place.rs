@@ -34,11 +34,11 @@ pub enum InPlaceError {
     Unlike {
         /// The input.
         input: String,
-        /// What it is.
+        /// The type and shape of the input.
         found: String,
         /// The output.
         output: String,
-        /// What that is.
+        /// The type and shape of the output.
         other: String,
     },
 }

@@ -73,7 +73,7 @@ pub(super) fn tensor(dtype: DType, shape: Shape, words: &[&str]) -> Result<Tenso
     ) -> Result<Tensor, String> {
         let number = |word: &&str| {
             let number = word.parse().map(element);
-            number.map_err(|_| format!("{word:?} is no element of {}", T::DTYPE))
+            number.map_err(|_| format!("{word:?} is not an element of {}", T::DTYPE))
         };
         let mut elements = words.iter().map(number).collect::<Result<Vec<T>, String>>()?;
         if let [all] = elements[..] {

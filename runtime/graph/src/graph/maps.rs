@@ -1,4 +1,4 @@
-//! What leads from values to nodes.
+//! Maps from values to the nodes that produce and consume them.
 
 use super::{Graph, GraphNode, GraphValue, NodeId, Read, ValueId};
 use crate::graph::NodeReads;
@@ -56,12 +56,12 @@ impl<T: Clone> PerValue<T> {
 }
 
 impl<T> PerValue<T> {
-    /// What is kept for this value; nothing if it came after the list was made.
+    /// Returns the entry of a value; `None` for a value that was added after the map was created.
     pub fn get(&self, id: ValueId) -> Option<&T> {
         self.0.get(id.index())
     }
 
-    /// What is kept for this value, to be changed.
+    /// Returns the mutable entry of a value.
     pub fn get_mut(&mut self, id: ValueId) -> Option<&mut T> {
         self.0.get_mut(id.index())
     }

@@ -6,7 +6,7 @@ use crate::memory::Tensor;
 /// One use of an operator.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What to call the node in messages; not necessarily unique.
+    /// The name of the node in messages; not necessarily unique.
     pub name: String,
     /// The operator's type name.
     pub op: String,
@@ -14,9 +14,9 @@ pub struct Node {
     pub domain: String,
     /// The version of the operator set that the node was written against.
     pub opset: u32,
-    /// What it reads; `None` where an optional input is left out.
+    /// The inputs; `None` for an omitted optional input.
     pub inputs: Vec<Option<ValueId>>,
-    /// What it makes; `None` where an optional output is left out.
+    /// The outputs; `None` for an omitted optional output.
     pub outputs: Vec<Option<ValueId>>,
     /// Its attributes by name, in the model's order.
     pub attrs: Vec<(String, Attr)>,
@@ -87,7 +87,7 @@ impl NodeReads for Node {
     }
 }
 
-/// What an attribute holds; the file's narrower floats are widened, exactly.
+/// The value of an attribute. Narrower floats of the file are widened, which is exact.
 #[derive(Clone, Debug)]
 pub enum Attr {
     /// A whole number.
@@ -100,7 +100,7 @@ pub enum Attr {
     Ints(Vec<i64>),
     /// Real numbers.
     Floats(Vec<f64>),
-    /// Texts.
+    /// Strings.
     Texts(Vec<String>),
     /// A tensor.
     Tensor(Tensor),

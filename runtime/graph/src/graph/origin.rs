@@ -8,7 +8,7 @@ use super::{Graph, Node, subgraphs_mut};
 /// that a model file says, else places in the order of the model, those of a node's subgraphs behind its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// Nothing where it is not known; most nodes have one, for whom there is no list.
+    /// `None` if unknown. Most nodes have one id, which needs no list.
     first: Option<u32>,
     others: Vec<u32>,
 }
@@ -113,6 +113,6 @@ mod tests {
         assert_eq!(numbered(&mut graph), ["0", "1"]);
         graph.nodes[0].origin = Origin::single(7);
         graph.nodes[1].origin = Origin::default();
-        assert_eq!(numbered(&mut graph), ["7", ""], "what is put in has none");
+        assert_eq!(numbered(&mut graph), ["7", ""], "an inserted node has no origin");
     }
 }

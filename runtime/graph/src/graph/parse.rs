@@ -15,9 +15,9 @@ pub enum ParseError {
     Line {
         /// The line, counted from 1.
         line: usize,
-        /// What stands there.
+        /// The text at this position.
         found: String,
-        /// What should.
+        /// The expected text.
         wanted: String,
     },
     /// The lines do not make a graph.
@@ -70,7 +70,7 @@ impl<'a> Lines<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// What `read` makes of the whole line.
+    /// Returns the result of `read` for the whole line.
     fn read<T>(
         self,
         read: impl FnOnce(&mut Cursor<'a>) -> Result<T, Expected>,

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use super::{Graph, Node, NodeId, PerValue, subgraphs_mut};
 use crate::graph::{Links, NodeReads};
 
-/// What stands for all nodes.
+/// The selector of all nodes.
 const ALL: &str = "*";
 
 /// Nodes of a model.
@@ -25,7 +25,7 @@ pub enum Selector {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{selector} is to choose nodes of the model, and no node has {}", .selector.expected())]
 pub struct NoSuchNodes {
-    /// What was to choose them.
+    /// The selector that matches no node.
     pub selector: Selector,
 }
 

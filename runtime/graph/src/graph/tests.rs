@@ -115,7 +115,7 @@ fn the_verifier_says_what_is_wrong() {
         ),
         (
             |g| g.inputs.push(ValueId(1)),
-            r#"value "w 1" is listed as an input, but is none, expected inputs and captures listed, and nothing else"#,
+            r#"value "w 1" is listed as an input, but is not an input, expected inputs and captures listed, and nothing else"#,
         ),
         (
             |g| g.nodes[0].inputs.push(Some(ValueId(7))),
@@ -195,7 +195,10 @@ fn a_line_that_is_none_is_refused_by_number() {
         ("graph g\n  input x f32[2]\n", "line 2: found \"f32[2]\", expected \":\" and a type"),
         ("  input x: g32[2]\n", "line 1: found \"g32[2]\", expected an element type"),
         ("  constant c: f32[2]\n", "line 1: found \"\", expected \"{\" and the elements"),
-        ("  constant c: u8[2]{1, 256}", "line 1: found \"\", expected \"256\" is no element of u8"),
+        (
+            "  constant c: u8[2]{1, 256}",
+            "line 1: found \"\", expected \"256\" is not an element of u8",
+        ),
         ("  y = Relu(x)", "line 1: found \"(x)\", expected \"@\""),
         ("  y = Relu@1(x) mode=\"a", "line 1: found \"a\", expected a closing quote"),
         ("  y = Relu@1(x) # a b", "line 1: found \"b\", expected the end of the line"),
@@ -292,7 +295,7 @@ fn defaults_are_lines_of_the_text_and_become_inputs_where_they_are_given() {
     let error = other(|graph| graph.defaults[0].of.dims.clear());
     assert!(error.contains("is f32[1] for an input of f32[];"), "{error}");
     let error = other(|graph| graph.defaults[0].value = graph.inputs[0]);
-    assert!(error.contains("\"x\", the default of an input, is no constant;"), "{error}");
+    assert!(error.contains("\"x\", the default of an input, is not a constant;"), "{error}");
     let error = other(|graph| graph.values[1].name = "k".to_owned());
     assert!(error.contains("has the name of another input;"), "{error}");
     let error = other(|graph| graph.defaults[0].value = ValueId::new(99));
@@ -553,7 +556,9 @@ fn the_verifier_says_what_is_wrong_inside() {
                 let capture = Capture { inner: ValueId(3), outer: ValueId(0) };
                 inner(g, 1, "then_branch").captures.push(capture);
             },
-            format!(r#"{inside}value "trips" is listed as a capture, but is none, {listed}"#),
+            format!(
+                r#"{inside}value "trips" is listed as a capture, but is not a capture, {listed}"#
+            ),
         ),
         (
             |g| {
@@ -571,13 +576,13 @@ fn the_verifier_says_what_is_wrong_inside() {
             |g| {
                 g.add_parameter("p", None);
             },
-            format!(r#"value "p" is of an outer graph, and there is none, {listed}"#),
+            format!(r#"value "p" is of an outer graph, but the graph is not a subgraph, {listed}"#),
         ),
         (
             |g| {
                 g.add_capture("p", ValueId(0));
             },
-            format!(r#"value "p" is of an outer graph, and there is none, {listed}"#),
+            format!(r#"value "p" is of an outer graph, but the graph is not a subgraph, {listed}"#),
         ),
     ];
     for (break_it, expected) in cases {

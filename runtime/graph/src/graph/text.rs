@@ -8,7 +8,7 @@ use super::{
     ValueId,
 };
 
-/// A graph that is no subgraph.
+/// A top-level graph.
 pub(super) fn graph<N: GraphNode, V: GraphValue>(
     graph: &Graph<N, V>,
     f: &mut Formatter<'_>,
@@ -27,7 +27,7 @@ pub(super) fn graph<N: GraphNode, V: GraphValue>(
     Ok(())
 }
 
-/// What stands in a graph, each line indented by `indent`; `outer` is how the outer graph calls its values.
+/// Writes the lines of a graph, indented by `indent`; `outer` names the values of the outer graph.
 fn lines<N: GraphNode, V: GraphValue>(
     graph: &Graph<N, V>,
     indent: usize,

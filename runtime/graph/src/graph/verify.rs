@@ -1,4 +1,4 @@
-//! What every user of a graph relies on.
+//! Verifies the invariants of graphs.
 
 use std::collections::HashSet;
 
@@ -141,18 +141,20 @@ enum Listed {
 }
 
 impl Listed {
-    /// What is wrong about a value of this source, in a graph nested so deep, if something is.
+    /// Returns the fault of a value with this source in a graph at this nesting depth; `None` if it is valid.
     fn misfit(self, source: &Source, depth: usize) -> Option<&'static str> {
         match (self, source) {
             (Self::Input, Source::Input(_)) if depth == 0 => None,
             (Self::Input | Self::Capture, Source::Outer) if depth > 0 => None,
             (Self::Nowhere, Source::Constant(_) | Source::Computed) => None,
             (_, Source::Input(_)) if depth > 0 => Some("is a run's input in a subgraph"),
-            (_, Source::Outer) if depth == 0 => Some("is of an outer graph, and there is none"),
+            (_, Source::Outer) if depth == 0 => {
+                Some("is of an outer graph, but the graph is not a subgraph")
+            }
             (Self::Nowhere, Source::Input(_)) => Some("is an input that is not listed"),
             (Self::Nowhere, Source::Outer) => Some("is of the outer graph, and is not listed"),
-            (Self::Input, _) => Some("is listed as an input, but is none"),
-            (Self::Capture, _) => Some("is listed as a capture, but is none"),
+            (Self::Input, _) => Some("is listed as an input, but is not an input"),
+            (Self::Capture, _) => Some("is listed as a capture, but is not a capture"),
         }
     }
 }

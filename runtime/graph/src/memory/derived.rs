@@ -1,7 +1,7 @@
-//! Tensors that are made of others, for models and plans, which each make them.
+//! A cache of tensors that are computed from other tensors.
 //!
-//! What is made in the same way of the same elements has the same id, so that plans share what they pack of it, and is
-//! the same tensor for as long as anybody has it.
+//! Equal computations return tensors with the same id, so that plans share prepacked weights; and the same tensor while
+//! anything still holds it.
 
 use std::collections::HashMap;
 use std::mem;
@@ -12,7 +12,7 @@ use udo_api::TensorDesc;
 
 use super::{Buffer, Data, InModel, Tensor};
 
-/// What was made, by how it was made. Clones share it.
+/// Weak references to computed tensors, by the key of the computation. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Derived(Arc<Mutex<Known>>);
 
@@ -62,7 +62,7 @@ impl Entry {
     }
 }
 
-/// A tensor, or what is left of it.
+/// A weak reference to a tensor.
 #[derive(Clone, Debug)]
 struct WeakTensor {
     desc: TensorDesc,
@@ -99,10 +99,10 @@ impl WeakTensor {
 }
 
 impl Derived {
-    /// The tensors that `compute` makes, of which `key` says everything, unless they are there already.
+    /// Returns the tensors of the computation that `key` identifies; runs `compute` unless all of them are alive.
     ///
     /// # Errors
-    /// What `compute` says.
+    /// Fails as `compute` does.
     pub fn get<E>(
         &self,
         key: String,

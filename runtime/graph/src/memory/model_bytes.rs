@@ -28,7 +28,7 @@ impl ModelBytes {
         Self(copy.unwrap_or_else(|_| Bytes::copy_from_slice(bytes)))
     }
 
-    /// The bytes of a file, mapped where that can be: it has to stay as it is for as long as they are used.
+    /// Maps a file, or reads it where mapping is not possible. The file must not change while the bytes are used.
     ///
     /// # Errors
     /// It cannot be read.
@@ -37,10 +37,10 @@ impl ModelBytes {
         Ok(Self(Bytes::from_owner(bytes)))
     }
 
-    /// The bytes of a file, read into memory: nothing that becomes of the file then matters.
+    /// Reads a file into memory. Later changes of the file have no effect.
     ///
     /// # Errors
-    /// It cannot be read, or there is no memory for it.
+    /// Fails if the file cannot be read or there is not enough memory.
     pub fn read(path: &Path) -> io::Result<Self> {
         let mut file = File::open(path)?;
         let len = usize::try_from(file.metadata()?.len()).unwrap_or(0);

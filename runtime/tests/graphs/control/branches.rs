@@ -2,7 +2,7 @@
 
 use udo_runtime::compile::PlanOptions;
 
-use super::Feed::{Floats, Truth};
+use super::Feed::{Flag, Floats};
 use super::{compiled, elements, give, run, steps};
 
 /// A choice between `first` and `second`, lines of branches that see `x`, `h` and `c`.
@@ -19,7 +19,7 @@ fn choice(first: &str, second: &str, behind: &str) -> String {
 #[track_caller]
 fn both(text: &str) -> [Vec<f32>; 2] {
     let x = [1.0, -2.0, 3.0, -4.0];
-    let given = |truth| [("c", Truth(truth)), ("x", Floats(&x))];
+    let given = |truth| [("c", Flag(truth)), ("x", Floats(&x))];
     let mut results = elements(text, &[&given(true), &given(false), &given(true)]);
     let again = results.pop().unwrap();
     assert_eq!(results[0], again, "a branch that ran before changes nothing");
@@ -108,7 +108,7 @@ fn a_result_that_is_given_twice_is_two_tensors() {
   y = Add@14(d, x) # y
   output y
 ";
-    let given = |truth| [("c", Truth(truth)), ("x", Floats(&[1.0, -2.0]))];
+    let given = |truth| [("c", Flag(truth)), ("x", Floats(&[1.0, -2.0]))];
     let results = elements(text, &[&given(true), &given(false)]);
     assert_eq!(results, [[1.0, -2.0], [0.0, 2.0]]);
 }
@@ -132,7 +132,7 @@ fn extents_that_differ_are_the_branchs() {
   output y
 ";
     let x = [1.0, -2.0, 3.0, 4.0, -5.0, 6.0];
-    let given = |truth| [("c", Truth(truth)), ("x", Floats(&x))];
+    let given = |truth| [("c", Flag(truth)), ("x", Floats(&x))];
     let results = run(text, &[&given(false), &given(true), &given(false)]);
     let (short, long) = (vec![-5.0, 6.0, 1.0, -2.0], vec![1.0, 0.0, 3.0, 4.0, 0.0, 6.0]);
     let wanted = [(short.clone(), vec![2, 2]), (long, vec![3, 2]), (short, vec![2, 2])];
@@ -193,7 +193,7 @@ fn branches_are_nested_and_share_memory() {
   output y
 ";
     let x: Vec<f32> = (-32..32).map(|x: i8| f32::from(x) / 8.0).collect();
-    let given = |truth| [("c", Truth(truth)), ("x", Floats(&x))];
+    let given = |truth| [("c", Flag(truth)), ("x", Floats(&x))];
     let results = elements(text, &[&given(true), &given(false)]);
     for (at, x) in x.iter().enumerate() {
         assert!((results[0][at] - ((-x).tanh() - x)).abs() < 1e-6);
@@ -231,7 +231,7 @@ fn a_branch_that_does_not_fit_fails_where_it_is_taken() {
     for (text, taken, branch) in
         [(pair(FITS, UNFIT), true, "else_branch"), (pair(UNFIT, FITS), false, "then_branch")]
     {
-        let given = |truth| [("c", Truth(truth)), ("x", Floats(&x))];
+        let given = |truth| [("c", Flag(truth)), ("x", Floats(&x))];
         assert_eq!(elements(&text, &[&given(taken)]), [[-1.0, 2.0, -3.0]]);
         let model = compiled(&text, PlanOptions::default());
         let reason = format!(
@@ -297,7 +297,7 @@ fn a_branch_that_does_not_fit_is_met_only_where_its_node_runs() {
       output f
   output y
 ";
-    let given = |c, d| [("c", Truth(c)), ("d", Truth(d)), ("x", Floats(&[1.0, -2.0, 3.0]))];
+    let given = |c, d| [("c", Flag(c)), ("d", Flag(d)), ("x", Floats(&[1.0, -2.0, 3.0]))];
     let results = elements(text, &[&given(true, true), &given(false, false), &given(false, true)]);
     assert_eq!(results, [[2.0, -4.0, 6.0], [-1.0, 2.0, -3.0], [-1.0, 2.0, -3.0]]);
     let model = compiled(text, PlanOptions::default());

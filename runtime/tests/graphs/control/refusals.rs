@@ -1,4 +1,4 @@
-//! What cannot run, and how the messages say where.
+//! Invalid branches and loops, and their error messages.
 
 use udo_runtime::CompileOptions;
 use udo_runtime::graph::Graph;

@@ -5,7 +5,7 @@ use udo_runtime::CompileOptions;
 use udo_runtime::compile::PlanOptions;
 use udo_runtime::graph::Graph;
 
-use super::Feed::{Floats, Ints, Truth};
+use super::Feed::{Flag, Floats, Ints};
 use super::{Feed, compiled, give};
 use udo_test_support::compile::{built_in, compile_graph};
 
@@ -95,8 +95,8 @@ fn branches_give_sequences_of_other_lengths() {
     let lines = "s = If@16(b) # pick\n    then_branch: graph \"t\"\n      capture x\n      o = SequenceConstruct@11(x, x) # o\n      output o\n    \
                  else_branch: graph \"e\"\n      capture x\n      o = SequenceConstruct@11(x) # o\n      output o\n  \
                  y = ConcatFromSequence@11(s) axis=0 # y; output y";
-    assert_eq!(run(lines, &[("b", Truth(true))]), (vec![8, 2], X.repeat(2)));
-    assert_eq!(run(lines, &[("b", Truth(false))]), (vec![4, 2], X.to_vec()));
+    assert_eq!(run(lines, &[("b", Flag(true))]), (vec![8, 2], X.repeat(2)));
+    assert_eq!(run(lines, &[("b", Flag(false))]), (vec![4, 2], X.to_vec()));
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use udo_runtime::compile::PlanOptions;
 
-use super::Feed::{Floats, Ints, Truth};
+use super::Feed::{Flag, Floats, Ints};
 use super::{compiled, elements, give, steps};
 
-/// How many steps of trips copy something.
+/// Returns the number of loop steps that copy.
 fn copies(text: &str) -> usize {
     let model = compiled(text, PlanOptions::default());
     steps(&model).iter().filter(|step| matches!(step, ("Copy", 1..))).count()
@@ -32,7 +32,7 @@ fn looped(states: &[(&str, &str)], lines: &str, next: &str, behind: &str) -> Str
     )
 }
 
-/// `y` after so many trips of one session, one run behind the other.
+/// Returns `y` of consecutive runs of one session with these numbers of iterations.
 #[track_caller]
 fn after(text: &str, trips: &[i64]) -> Vec<Vec<f32>> {
     let trips: Vec<[i64; 1]> = trips.iter().map(|&count| [count]).collect();
@@ -65,7 +65,7 @@ fn states_trade_places_without_copies() {
         "y = Sub@14(a_last, b_last) # y",
     );
     assert_eq!(copies(&text), 0);
-    // An odd number of trips leaves the places exchanged, for the runs behind as well.
+    // After an odd number of iterations the buffers stay exchanged, also for later runs.
     let (even, odd) = (vec![-2.0, -3.0], vec![2.0, 3.0]);
     assert_eq!(
         after(&text, &[0, 1, 1, 2, 3, 4]),
@@ -218,7 +218,7 @@ fn branches_make_the_next_state_or_leave_it() {
   output y
 ";
     let given = |trips: &'static [i64], c| {
-        [("trips", Ints(trips)), ("c", Truth(c)), ("x", Floats(&[1.0, -3.0]))]
+        [("trips", Ints(trips)), ("c", Flag(c)), ("x", Floats(&[1.0, -3.0]))]
     };
     let runs = [given(&[3], false), given(&[3], true), given(&[1], false), given(&[5], true)];
     let results = elements(text, &runs.each_ref().map(|run| &run[..]));
@@ -255,7 +255,7 @@ fn a_run_that_fails_in_a_trip_leaves_the_session_as_good_as_it_was() {
 }
 
 #[test]
-fn a_state_that_trips_inside_read_again_stays_until_they_end() {
+fn a_state_that_an_inner_loop_reads_stays_until_that_loop_ends() {
     let text = "graph g
   input n: i64[]
   input m: i64[]
@@ -289,7 +289,7 @@ fn a_state_that_trips_inside_read_again_stays_until_they_end() {
 }
 
 #[test]
-fn states_of_trips_in_trips_are_exchanged_at_their_own_pace() {
+fn states_of_nested_loops_are_exchanged_once_per_own_iteration() {
     let text = "graph g
   input n: i64[]
   input m: i64[]

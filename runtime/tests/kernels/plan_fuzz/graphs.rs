@@ -58,7 +58,7 @@ struct Maker {
 
 type Recipe = fn(&mut Maker, &Operand);
 
-/// What may follow a value of fixed dimensions; those that do not fit it add nothing.
+/// Nodes that may consume a value with fixed dimensions; a recipe that does not apply adds nothing.
 const RECIPES: &[Recipe] = &[
     Maker::elementwise,
     Maker::elementwise,
@@ -475,7 +475,7 @@ impl Maker {
         self.node("Split", &[x.id, sizes], &[("axis", Attr::Int(axis))], &[&left, &right]);
     }
 
-    /// What is left of a value without the first places along an axis.
+    /// Slices off the first elements along an axis.
     fn rest(&mut self, x: &Operand) {
         let Some((axis, start)) = self.cut(x) else { return };
         let mut dims = x.dims.clone();

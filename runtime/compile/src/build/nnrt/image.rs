@@ -183,7 +183,7 @@ fn back(lower: &mut Lower<'_>, y: ValueId) -> Result<ValueId> {
 
 /// Sets the output to an image with its channels second, after the activation.
 fn give_images(lower: &mut Lower<'_>, y: ValueId) -> Result<()> {
-    // The activation comes first, so that it is fused with the node before it.
+    // The activation comes first, so that it is fused with its producer.
     let y = match lower.int("activation")? {
         0 => y,
         1 => lower.node("Relu", &[y], &[]),

@@ -10,7 +10,7 @@ use udo_engine::cores::convert;
 use udo_graph::graph::{Attr, NEWEST, Node, ValueId};
 use udo_graph::memory::Tensor;
 
-/// A node that is being upgraded, and the graph of the nodes before it.
+/// A node that is being upgraded, and the graph of its producers.
 pub(super) struct Edit<'a> {
     pub(super) compiler: &'a Compiler<'a>,
     pub(super) graph: &'a mut TypedGraph,

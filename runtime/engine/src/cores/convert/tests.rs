@@ -106,7 +106,7 @@ fn values_are_moved_by_the_encodings_of_their_axis() {
     let (scales, zeros) = (&[2.0f32, 0.5], &[0, -1]);
     let run = bench().input(tensor(&[2, 3], &x)).output(DType::I8, shape_of(&[2, 3]));
     let y = run.output_axis_encoding(0, 0, scales, zeros).one();
-    assert_eq!(y.values::<i8>(), [0, 2, -2, -1, -1, 127], "halves go to even");
+    assert_eq!(y.values::<i8>(), [0, 2, -2, -1, -1, 127], "ties round to even");
     let run = bench().input(tensor(&[3, 2], &encoded).encoded_per_axis(1, &[0.5, 4.0], &[0, 1]));
     let y = run.output(DType::F32, shape_of(&[3, 2])).one();
     assert_eq!(y.values::<f32>(), [0.0, 0.0, -1.0, 4.0, -1.5, 504.0]);

@@ -78,7 +78,7 @@ fn renamed(line: &str, text: &str) -> Option<String> {
     Some(format!("{}:{own}:{rest}", file.trim_matches('"')))
 }
 
-/// What an argument passes, in the words of a message.
+/// Describes an argument for messages.
 pub(super) fn describe(arg: GpuArgKind, ports: Ports<'_>) -> String {
     let port = |side: &str, port: u32, descs: &[TensorDesc]| {
         let dtype = desc_of(descs, port).and_then(TensorDesc::dtype);

@@ -1,4 +1,4 @@
-//! What the table of leases synchronizes with while `loom` tries the orders that threads may run in.
+//! Synchronization primitives of the lease table for tests with `loom`, which explores thread interleavings.
 
 pub(super) use loom::hint::spin_loop;
 pub(super) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What the table of leases synchronizes with: the standard library.
+//! Synchronization primitives of the lease table from the standard library.
 
 pub(super) use std::hint::spin_loop;
 pub(super) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -192,7 +192,7 @@ fn memory_by_promise_is_referred_to_after_it_was_exported_as_well() {
     assert_eq!(memory.lease(Access::Read).unwrap().bytes(), Some(&[7; 100][..]));
     // Of memory that nobody promised anything of it is as any export.
     let plain = exportable(&cpu(), 8);
-    // SAFETY: there is no promise to be kept.
+    // SAFETY: the descriptor is dropped at once, so nobody writes through it.
     drop(unsafe { plain.export_fd_exclusive() }.unwrap());
     assert_eq!(plain.peers(), Peers::Any);
     // SAFETY: as above.

@@ -76,7 +76,7 @@ fn what_waits_and_what_is_at_work_is_counted() {
     runs[1].wait().unwrap();
     assert_eq!(queues.in_flight(), 0);
     drop((wide, waits));
-    assert_eq!(queues.in_flight(), 0, "sessions that are gone have none");
+    assert_eq!(queues.in_flight(), 0, "dropped sessions have no runs in flight");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_run_of_many_threads_has_as_many_cores() {
     let wide_run = wide.submit(&[]);
     assert_eq!(heard.recv_timeout(LONG), Ok(0));
     let narrow_run = narrow.submit(&[]);
-    // What ends first is the wide one, as there is no core for the other before.
+    // The wide run ends first: the other one waits for a core.
     wide.gate.open();
     wide_run.wait().unwrap();
     assert_eq!(heard.recv_timeout(LONG), Ok(1));

@@ -5,7 +5,7 @@ use std::time::Instant;
 use udo_runtime::compile::PlanOptions;
 use udo_runtime::run::StepProfile;
 
-use super::Feed::{Floats, Ints, Truth};
+use super::Feed::{Flag, Floats, Ints};
 use super::{compiled, elements, give, run, steps};
 
 const SUMS: &str = "graph g
@@ -35,7 +35,7 @@ fn states_go_around_as_often_as_the_run_says() {
 }
 
 #[test]
-fn a_condition_ends_the_trips() {
+fn a_condition_ends_the_iterations() {
     let text = "graph g
   input x: f32[]
   input c: bool[]
@@ -53,7 +53,7 @@ fn a_condition_ends_the_trips() {
   y = Identity@21(all) # y
   output y, last
 ";
-    let given = |x: &'static [f32], c| [("x", Floats(x)), ("c", Truth(c))];
+    let given = |x: &'static [f32], c| [("x", Floats(x)), ("c", Flag(c))];
     let runs =
         [given(&[30.0], true), given(&[9.0], true), given(&[1.0], false), given(&[0.0], true)];
     let results = run(text, &runs.each_ref().map(|run| &run[..]));
@@ -92,7 +92,7 @@ fn states_change_places_and_are_each_others_views() {
 }
 
 #[test]
-fn nested_trips_and_branches_compute_what_they_would_alone() {
+fn nested_loops_and_branches_compute_the_same_as_alone() {
     let text = "graph g
   input n: i64[]
   input m: i64[]
@@ -196,7 +196,7 @@ fn values_are_bounded_anew_in_each_trip() {
 }
 
 #[test]
-fn a_hundred_thousand_trips_take_no_memory_and_linear_time() {
+fn a_hundred_thousand_iterations_take_no_memory_and_linear_time() {
     let model = compiled(SUMS, PlanOptions::default());
     assert!(model.report().memories[0].arena_bytes < 4096, "{:?}", model.report().memories);
     let mut session = model.session().unwrap();
@@ -216,7 +216,7 @@ fn a_hundred_thousand_trips_take_no_memory_and_linear_time() {
 }
 
 #[test]
-fn a_profile_adds_trips_up_and_steps_are_listed_once() {
+fn a_profile_sums_iterations_and_lists_each_step_once() {
     let model = compiled(SUMS, PlanOptions::default());
     let wanted = [("Copy", 0), ("Loop", 0), ("Cast", 1), ("Add", 1), ("Add", 1), ("Loop", 1)];
     assert_eq!(steps(&model), wanted);

@@ -9,7 +9,7 @@ use super::elements;
 
 const SEEDS: u64 = 20;
 
-/// What makes a value of those before it.
+/// A line that computes a value from earlier ones.
 enum Line {
     Same(usize),
     Neg(usize),
@@ -231,7 +231,7 @@ fn evaluate(lines: &[Line], values: &mut Vec<[f32; 4]>, trips: [i64; 3]) {
 }
 
 #[test]
-fn random_trips_compute_what_their_lines_say() {
+fn random_loops_compute_what_their_lines_say() {
     for seed in 0..SEEDS {
         let mut random = Random::new(seed);
         let (lines, end) = lines(&mut random, 2, 0);
