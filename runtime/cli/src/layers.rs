@@ -47,8 +47,8 @@ impl Layer {
     }
 }
 
-/// Returns the outputs of nodes that the model at `path` names. If a node of the model became several, the values between them are
-/// left out. For a file with several networks, all outputs are returned.
+/// Returns the outputs of nodes that the model at `path` names. If a node of the model became several, the values between them
+/// are left out. For a file with several networks, all outputs are returned.
 pub(crate) fn named(report: &Report, runtime: &Runtime, path: &Path) -> Vec<Layer> {
     let mut layers = from_report(report);
     if let Ok(graph) = runtime.import(path, &ImportOptions::default()) {
@@ -200,8 +200,8 @@ fn why_not_made(report: &Report, value: &str) -> String {
     }
 }
 
-/// Returns the outputs of nodes in their order. Of fused nodes, these are the outputs of the last one. Values in subgraphs are left
-/// out, and so are values that only QuantizeLinear nodes read: the outputs of those nodes are returned instead.
+/// Returns the outputs of nodes in their order. Of fused nodes, these are the outputs of the last one. Values in subgraphs are
+/// left out, and so are values that only QuantizeLinear nodes read: the outputs of those nodes are returned instead.
 fn from_report(report: &Report) -> Vec<Layer> {
     let mut is_quantized: BTreeMap<&str, bool> = BTreeMap::new();
     for node in &report.nodes {

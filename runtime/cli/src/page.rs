@@ -49,7 +49,8 @@ pub(crate) fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Returns an element with data for the script. JSON has `<` only in strings, where it is escaped, so the data cannot end the element.
+/// Returns an element with data for the script. JSON has `<` only in strings, where it is escaped, so the data cannot
+/// end the element.
 pub(crate) fn data(id: &str, value: &Value) -> String {
     let json = value.to_string().replace('<', "\\u003c");
     format!("<script type=\"application/json\" id=\"{id}\">{json}</script>\n")

@@ -16,7 +16,8 @@ use crate::model_flags::ModelFlags;
 use crate::output::Failure;
 use crate::raw::Packing;
 
-/// The maximum number of input sets to calibrate a model with at load time, and the number of random sets if it has no others.
+/// The maximum number of input sets to calibrate a model with at load time, and the number of random sets if it has
+/// no others.
 const MOST_RUNS: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(7);
 
 /// `--random`.

@@ -163,8 +163,8 @@ fn copy(threads: NonZero<usize>, bytes: usize) -> (f64, f64) {
     (all, speed)
 }
 
-/// Measures the rate of `work` per second on all threads at once. Each thread creates its own closure, whose calls return the
-/// amount of work done.
+/// Measures the rate of `work` per second on all threads at once. Each thread creates its own closure, whose calls
+/// return the amount of work done.
 fn together<W: FnMut() -> f64>(threads: NonZero<usize>, work: impl Fn() -> W + Sync) -> f64 {
     let barrier = Barrier::new(threads.get());
     let one = || {

@@ -73,8 +73,8 @@ impl<'a> Stages<'a> {
         self.flags.stage.is_none() && self.network.stage_count() > 1
     }
 
-    /// Returns the stage for inputs of these shapes. `shapes` gets the names of the inputs, and is called only if there are several
-    /// stages to choose from.
+    /// Returns the stage for inputs of these shapes. `shapes` gets the names of the inputs, and is called only if there are
+    /// several stages to choose from.
     pub(crate) fn pick(
         &self,
         shapes: impl FnOnce(&[String]) -> Result<Shapes, Failure>,
@@ -145,7 +145,8 @@ impl<'a> Stages<'a> {
         caches(self.models())
     }
 
-    /// Returns the reports of the compiled stages. For a stage that is planned in a run, it is the report for the last shapes.
+    /// Returns the reports of the compiled stages. For a stage that is planned in a run, it is the report for the last
+    /// shapes.
     pub(crate) fn reports(&self) -> impl Iterator<Item = &Report> {
         self.ready.iter().map(|Ready { loaded, session, .. }| {
             session.plans().next().map_or_else(|| loaded.model.report(), |plan| plan.report())

@@ -120,7 +120,7 @@ pub(crate) fn check_path(path: &Path, what: &str) -> Outcome {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if path.is_dir() || folder.is_some_and(|folder| !folder.is_dir()) {
         let text = format!(
-            "cannot write {what} {}: it is a folder, or its folder does not exist",
+            "cannot write {what} {}: it is not a file in an existing folder",
             path.display()
         );
         return Err(Failure::new(text).help("name a file in a folder that is there"));

@@ -184,8 +184,8 @@ pub(crate) fn test(
     Ok(Tested { tests, opencl: compile_opencl(dir, &members)? })
 }
 
-/// Returns the configuration that tells cargo where the SDK is, if the package does not. Writes it to a file too, for other calls of
-/// cargo.
+/// Returns the configuration that tells cargo where the SDK is, if the package does not. Writes it to a file too, for
+/// other calls of cargo.
 fn patches(workspace: &Workspace, root: Option<&Path>) -> Result<Vec<(String, String)>, Failure> {
     match (&workspace.sdk, root) {
         (Dependency::Folder(path), _) if !path.join("Cargo.toml").is_file() => {

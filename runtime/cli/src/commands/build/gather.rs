@@ -26,8 +26,8 @@ pub(super) struct Dist {
 /// The current source files of each crate, by its manifest.
 pub(super) type Sources = BTreeMap<PathBuf, Vec<SourceEntry>>;
 
-/// Returns the source files of these crates: their own, and those that the package's crates share. All crates for the DSP share their
-/// files.
+/// Returns the source files of these crates: their own, and those that the package's crates share. All crates for the DSP share
+/// their files.
 pub(super) fn sources(workspace: &Workspace, members: &[&Member]) -> Result<Sources, Failure> {
     let root = &workspace.dir;
     let folder = |member: &Member| member.manifest.parent().unwrap_or(root).to_owned();

@@ -28,8 +28,8 @@ pub(super) fn adopt_lock_file(dir: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Sets the versions of a package's own crates in its `Cargo.lock` to those of their manifests. A new version of the package does
-/// not change its dependencies, which the file pins.
+/// Sets the versions of a package's own crates in its `Cargo.lock` to those of their manifests. A new version of the package
+/// does not change its dependencies, which the file pins.
 pub(super) fn renew_own_versions(workspace: &Workspace) -> Result<(), Failure> {
     let path = workspace.dir.join("Cargo.lock");
     let Ok(text) = fs::read_to_string(&path) else { return Ok(()) };

@@ -40,7 +40,8 @@ const INTEGERS: &str = "graph check
 const INPUT: [u8; 6] = [1, 2, 3, 4, 5, 6];
 const WANTED: [u8; 4] = [22, 28, 49, 64];
 
-/// Runs the model of a core's types twice: the first run allocates the memory that later ones reuse.
+/// Runs the model of a core's types twice: the first run allocates the memory that later ones
+/// reuse.
 pub(super) fn check(runtime: &Runtime, core: Core, threads: NonZero<usize>) -> Checked {
     let result = match core.kind() {
         Some(CoreKind::Dsp | CoreKind::Hta) => {
@@ -56,7 +57,8 @@ pub(super) fn check(runtime: &Runtime, core: Core, threads: NonZero<usize>) -> C
     }
 }
 
-/// Runs a model and checks its results. Returns the microseconds of the second run, or why the model failed.
+/// Runs a model and checks its results. Returns the microseconds of the second run, or why the
+/// model failed.
 fn tried<T: Element + PartialEq + std::fmt::Debug>(
     runtime: &Runtime,
     model: &str,

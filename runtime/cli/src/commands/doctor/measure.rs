@@ -139,8 +139,8 @@ impl Measuring<'_> {
         Ok(Some(Measured { families, costs }))
     }
 
-    /// Measures how many of the operations or bytes that `of` selects a step handles in a microsecond. Uses the first size that takes
-    /// long enough, or the largest.
+    /// Measures how many of the operations or bytes that `of` selects a step handles in a microsecond. Uses the first size that
+    /// takes long enough, or the largest.
     fn rate(
         &self,
         (family, work): (Family, Work),
@@ -213,8 +213,8 @@ impl Measuring<'_> {
         Ok(Some(PerStep { micros, operations, bytes }))
     }
 
-    /// Measures the costs of transfers between two kinds of core, in both directions. Returns `None` unless both have kernels for the
-    /// same family of values and use different memories.
+    /// Measures the costs of transfers between two kinds of core, in both directions. Returns `None` unless both have kernels
+    /// for the same family of values and use different memories.
     fn crossing(
         &self,
         kinds: [CoreKind; 2],

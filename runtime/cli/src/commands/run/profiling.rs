@@ -91,7 +91,8 @@ impl Times {
         }
     }
 
-    /// Releases the models and returns all times, including that of the release; `None` if the level is off.
+    /// Releases the models and returns all times, including that of the release; `None` if the level is
+    /// off.
     pub(super) fn conclude(self, stages: Stages<'_>) -> Option<Concluded> {
         if self.level == Level::Off {
             return None;

@@ -219,8 +219,8 @@ fn core_of(shown: &Shown, report: &Report) -> Core {
     }
 }
 
-/// Returns the boxes: inputs, then nodes in the order of a run, then outputs. A fused node is in the box of the kernel that computes it.
-/// Constant-folded nodes have no box: their outputs are constants of the nodes that run.
+/// Returns the boxes: inputs, then nodes in the order of a run, then outputs. A fused node is in the box of the kernel that
+/// computes it. Constant-folded nodes have no box: their outputs are constants of the nodes that run.
 fn boxes(nodes: &[NodeReport], inputs: usize, outputs: usize) -> Vec<Shown> {
     let mut boxes: Vec<Shown> = (0..inputs).map(Shown::Input).collect();
     let mut kernels: BTreeMap<&str, usize> = BTreeMap::new();
