@@ -224,7 +224,7 @@ fn files_are_put_together_and_taken_apart() {
         "{error}"
     );
     let error = bad(&dir, &["model", "extract", "open.graph", "-o", "none.udm"]);
-    assert!(error.contains("open.graph is no model file (.udm)"), "{error}");
+    assert!(error.contains("open.graph is not a model file (.udm)"), "{error}");
     assert!(!dir.path().join("none.udm").exists());
 }
 

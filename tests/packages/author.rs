@@ -502,7 +502,7 @@ fn an_sdk_and_its_packages_move_between_machines() {
     fs::rename(&sdk, &moved).unwrap();
     let output = at(&moved, &build).env("UDO_ROOT", &sdk).output().unwrap();
     let wanted = format!(
-        "error: UDO_ROOT is {}, where there is no udo-api\n\
+        "error: UDO_ROOT is {}, where udo-api was not found\n\
          help: set UDO_ROOT to the folder of the SDK that holds udo-api, or run the udo in it\n",
         sdk.display()
     );

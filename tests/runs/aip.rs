@@ -223,7 +223,7 @@ fn what_cannot_be_compiled_says_why_and_leaves_the_file() {
     }
     assert_eq!(fs::read(dir.path().join("m.udm")).unwrap(), before);
     let (code, _, error) = udo(&dir, &["prepare", "net.graph", "--hta"]);
-    assert!(code == Some(1) && error.contains("this is no model file"), "{error}");
+    assert!(code == Some(1) && error.contains("this is not a model file"), "{error}");
     let run = ["run", "net.graph", "--input", "x=x.raw", "--cores", "aip"];
     let (code, _, error) = udo(&dir, &run);
     assert!(code == Some(1) && error.contains("AIP runs only quantized models"), "{error}");

@@ -173,7 +173,8 @@ fn figures_that_cannot_be_written_are_not_measured() {
     for path in ["folder", "none/costs.json", "m.graph/costs.json"] {
         let (code, out, error) = udo(&dir, &["doctor", "--measure", path]);
         assert_eq!((code, out.as_str()), (Some(1), ""), "{error}");
-        let wanted = format!("error: cannot write costs {path}: it is no file in a folder\n");
+        let wanted =
+            format!("error: cannot write costs {path}: it is not a file in an existing folder\n");
         assert!(error.starts_with(&wanted), "{error}");
     }
     let (code, _, error) = udo(&dir, &["doctor", "--measure", "a", "--runtime", "cpu"]);

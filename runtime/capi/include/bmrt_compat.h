@@ -218,7 +218,7 @@ static inline bm_status_t bm_dev_request(bm_handle_t *handle, int devid) {
     size_t count = 0;
     bm_status_t status = bmrt_compat_status(udo_runtime_create(NULL, &made->runtime));
     if (status == BM_SUCCESS) status = bmrt_compat_status(udo_runtime_device_count(made->runtime, &count));
-    if (status == BM_SUCCESS && (size_t)devid >= count) status = bmrt_compat_refuse(BM_ERR_DEVNOTREADY, "bm_dev_request: there is no such device");
+    if (status == BM_SUCCESS && (size_t)devid >= count) status = bmrt_compat_refuse(BM_ERR_DEVNOTREADY, "bm_dev_request: device not found");
     if (status == BM_SUCCESS) status = bmrt_compat_status(udo_runtime_device(made->runtime, (size_t)devid, &made->device));
     if (status == BM_SUCCESS) status = bmrt_compat_status(udo_stream_create(&made->stream));
     if (status == BM_SUCCESS) {
@@ -378,7 +378,7 @@ static inline void bmrt_shape(bm_shape_t *shape, const int *dims, int num_dims) 
     for (int i = 0; i < num_dims; i++) shape->dims[i] = dims[i];
 }
 
-/* The product of the dimensions; 0 where there is none. */
+/* The product of the dimensions; 0 if the shape is not valid or the product overflows. */
 static inline uint64_t bmrt_shape_count(const bm_shape_t *shape) {
     if (shape == NULL || shape->num_dims < 0 || shape->num_dims > BM_MAX_DIMS_NUM) return 0;
     uint64_t count = 1;
@@ -420,7 +420,7 @@ static inline size_t bmrt_tensor_device_size(const bm_tensor_t *tensor) {
 static inline bool bmrt_tensor(bm_tensor_t *tensor, void *p_bmrt, bm_data_type_t dtype, bm_shape_t shape) {
     if (tensor == NULL || p_bmrt == NULL) return bmrt_compat_wrong(__func__) == BM_SUCCESS;
     bm_tensor_t made = {dtype, shape, {NULL, 0}, BM_STORE_1N};
-    /* There it is no function that says whether it worked: what is freed after one that did not is nothing. */
+    /* BMRuntime's function returns void, so programs may free the memory after a failure: it is empty then. */
     tensor->device_mem = made.device_mem;
     const size_t size = bmrt_tensor_bytesize(&made);
     if (size == 0 || size > UINT32_MAX) return bmrt_compat_refuse(BM_ERR_PARAM, "bmrt_tensor: no bytes, or more than 32 bits count") == BM_SUCCESS;
@@ -670,7 +670,7 @@ static inline bmrt_compat_net *bmrt_compat_find(bmrt_compat_runtime *runtime, co
     pthread_mutex_lock(&runtime->lock);
     bmrt_compat_net *found = bmrt_compat_named(runtime, name);
     pthread_mutex_unlock(&runtime->lock);
-    if (found == NULL) bmrt_compat_say("%s: there is no network \"%s\"", call, name);
+    if (found == NULL) bmrt_compat_say("%s: network \"%s\" not found", call, name);
     return found;
 }
 
@@ -747,7 +747,7 @@ static inline bm_status_t bmrt_compat_register(bmrt_compat_runtime *runtime, bmr
     return status;
 }
 
-/* Adds the networks of a file, which go if they are refused. `path` is NULL where there is none. */
+/* Adds the networks of a file, or none if one fails, and releases `networks`. `path` is NULL for networks from memory. */
 static inline bm_status_t bmrt_compat_add(bmrt_compat_runtime *runtime, udo_networks_t *networks, const char *path) {
     size_t count = 0;
     bm_status_t status = bmrt_compat_status(udo_networks_count(networks, &count));
@@ -792,7 +792,7 @@ static inline bool bmrt_compat_options(const bmrt_compat_runtime *runtime, udo_l
     return true;
 }
 
-/* Loads the networks of a file, or of bytes where there is no path. */
+/* Loads the networks of a file, or of bytes if `path` is NULL. */
 static inline bm_status_t bmrt_compat_load(void *p_bmrt, const char *path, const void *bytes, size_t size) {
     bmrt_compat_runtime *runtime = (bmrt_compat_runtime *)p_bmrt;
     udo_load_options_t options;

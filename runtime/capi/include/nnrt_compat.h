@@ -359,11 +359,11 @@ static inline nnrt_compat_host *nnrt_compat_devices(void) {
     return other;
 }
 
-/* The device of a number; NULL if there is none. */
+/* The device of a number; NULL if not found. */
 static inline udo_device_t *nnrt_compat_device(size_t id) {
     nnrt_compat_host *host = nnrt_compat_devices();
     if (host != NULL && id < host->count) return host->devices[id];
-    NNRT_COMPAT_LOG("there is no device of this number");
+    NNRT_COMPAT_LOG("device not found");
     return NULL;
 }
 
@@ -895,7 +895,7 @@ static inline OH_NN_ReturnCode nnrt_compat_attribute(
     out->float_value = floats[0];
     const bool wants_integers = parameter->kind == UDO_ATTRIBUTE_INT || parameter->kind == UDO_ATTRIBUTE_INTS;
     const bool wants_one = parameter->kind == UDO_ATTRIBUTE_INT || parameter->kind == UDO_ATTRIBUTE_FLOAT;
-    if (wants_integers && !is_integral) return nnrt_compat_refuse(OH_NN_INVALID_PARAMETER, "a parameter that is no integer");
+    if (wants_integers && !is_integral) return nnrt_compat_refuse(OH_NN_INVALID_PARAMETER, "a parameter that is not an integer");
     if (wants_one && out->count != 1) return nnrt_compat_refuse(OH_NN_INVALID_PARAMETER, "a parameter of more than one element");
     return OH_NN_SUCCESS;
 }
@@ -961,7 +961,7 @@ static inline OH_NN_ReturnCode OH_NNModel_GetAvailableOperations(
     if (model == NULL || isSupported == NULL || *isSupported != NULL || opCount == NULL) return nnrt_compat_wrong(__func__);
     if (!model->is_finished) return nnrt_compat_refuse(OH_NN_OPERATION_FORBIDDEN, "the model is not finished");
     udo_device_t *device = nnrt_compat_device(deviceID);
-    if (device == NULL) return nnrt_compat_refuse(OH_NN_FAILED, "there is no such device");
+    if (device == NULL) return nnrt_compat_refuse(OH_NN_FAILED, "device not found");
     udo_support_t *support = NULL;
     bool *supported = (bool *)calloc((size_t)model->operations + 1, sizeof *supported);
     if (supported == NULL) return nnrt_compat_no_memory(__func__);
@@ -1071,7 +1071,7 @@ static inline OH_NN_ReturnCode nnrt_compat_options(const OH_NNCompilation *compi
     static const char *const cores[5] = {NULL, "cpu", "gpu", "dsp", "hta"};
     udo_device_kind_t kind = 0;
     udo_device_t *device = nnrt_compat_device(compilation->device);
-    if (device == NULL) return nnrt_compat_refuse(OH_NN_FAILED, "there is no such device");
+    if (device == NULL) return nnrt_compat_refuse(OH_NN_FAILED, "device not found");
     OH_NN_ReturnCode code = nnrt_compat_code(udo_device_kind(device, &kind));
     if (code != OH_NN_SUCCESS || kind > 4) return nnrt_compat_refuse(OH_NN_FAILED, "a device of a kind that is not known here");
     memset(options, 0, sizeof *options);
@@ -1116,7 +1116,7 @@ static inline OH_NN_ReturnCode OH_NNCompilation_AddExtensionConfig(
     char *name = nnrt_compat_text(configName, strlen(configName)), *value = nnrt_compat_text(configValue, configValueSize);
     more[count].name = name;
     more[count].value = value;
-    if (name == NULL || value == NULL) code = nnrt_compat_refuse(OH_NN_INVALID_PARAMETER, "a value that is no text");
+    if (name == NULL || value == NULL) code = nnrt_compat_refuse(OH_NN_INVALID_PARAMETER, "a value that is not a string");
     compilation->extension_count++;
     if (code == OH_NN_SUCCESS) code = nnrt_compat_try(compilation);
     if (code != OH_NN_SUCCESS) {

@@ -13,7 +13,7 @@
  *   the library, the rest has defaults. If it is longer, the part that the library does not know
  *   must be zero. NULL selects all defaults.
  * - A value that is not a listed constant of its type is refused, and so is an impossible count.
- * - A forked process has none of its parent's threads. In the child, calls with objects created
+ * - A forked process does not have its parent's threads. In the child, calls with objects created
  *   before the fork are refused with UDO_ERROR_INVALID_STATE, and releasing them has no effect. This
  *   does not apply if the parent had no other thread, of its own or of the library, and was in no
  *   call when it forked. Objects that the child creates work as usual.
@@ -444,7 +444,7 @@ typedef struct {
 // The state of a model's cache: one of `UDO_CACHE_*`.
 typedef uint32_t udo_cache_outcome_t;
 
-// What computes an operation: one of `UDO_WORK_*`.
+// The kind of work that computes an operation: one of `UDO_WORK_*`.
 typedef uint32_t udo_work_t;
 
 // Where an operation runs. The strings live as long as the model.
@@ -457,7 +457,7 @@ typedef struct {
     const char *package;
     // The core that runs it, such as "dsp:v68".
     const char *core;
-    // What computes it.
+    // The kind of work that computes it.
     udo_work_t work;
 } udo_op_report_t;
 
@@ -613,7 +613,7 @@ typedef struct {
     size_t size_bytes;
 } udo_host_output_t;
 
-// What happens to a node that none of the cores supports: one of `UDO_FALLBACK_*`.
+// The handling of a node that none of the cores supports: one of `UDO_FALLBACK_*`.
 typedef uint32_t udo_fallback_t;
 
 // How much of the host runs may use: one of `UDO_PERFORMANCE_*`.
@@ -634,7 +634,7 @@ typedef struct {
     uint64_t max_memory_bytes;
     // Number of threads that runs of all sessions share; 0 means one.
     uint32_t threads;
-    // What happens to a node that none of the cores supports.
+    // The handling of a node that none of the cores supports.
     udo_fallback_t fallback;
     // The cores to use, in order of preference, such as "dsp,cpu"; NULL means "cpu".
     const char *cores;

@@ -37,7 +37,7 @@ impl Born {
     }
 }
 
-/// What C has a pointer to.
+/// An object that C holds a pointer to.
 pub trait Handle {
     /// The process in which it was made.
     fn born(&self) -> Born;

@@ -153,7 +153,7 @@ pub const UDO_UPKEEP_BY_MAP: u32 = 0;
 /// The program, with `udo_map_flush` and `udo_map_invalidate`.
 pub const UDO_UPKEEP_BY_PROGRAM: u32 = 1;
 
-/// What happens to a node that none of the cores supports: one of `UDO_FALLBACK_*`.
+/// The handling of a node that none of the cores supports: one of `UDO_FALLBACK_*`.
 pub type FallbackCode = u32;
 /// Refuse the model.
 pub const UDO_FALLBACK_OFF: u32 = 0;
@@ -310,7 +310,7 @@ pub(crate) fn sharing(code: SharingCode) -> Result<Sharing> {
     find("sharing", code, &all)
 }
 
-/// What a mapping is for.
+/// The access that a mapping allows.
 #[derive(Clone, Copy)]
 pub(crate) enum Access {
     Read,

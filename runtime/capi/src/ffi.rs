@@ -59,7 +59,7 @@ macro_rules! pointers {
 pointers! {
     /// Text that ends with a zero.
     Text(*const c_char);
-    /// Texts.
+    /// Strings.
     Texts(*const *const c_char);
     /// Bytes to be read.
     Bytes(*const c_void);
@@ -73,7 +73,7 @@ pointers! {
     Scales(*const f32);
     /// Zero points.
     ZeroPoints(*const i32);
-    /// What a callback is called with.
+    /// The argument of a callback.
     User(*mut c_void);
     /// Numbers of tensors.
     Indices(*const u32);
@@ -171,7 +171,7 @@ fn check_most(len: usize, most: usize, name: &str) -> Result<()> {
     Err(invalid(format!("{len} elements of {name}; expected at most {most}")))
 }
 
-/// `len` elements from `first` on; where there are none, it may be NULL.
+/// Returns the `len` elements from `first` on. If `len` is 0, `first` may be NULL.
 ///
 /// # Safety
 /// Unless it is NULL, `len` readable elements are at `first` for as long as the slice is used.
@@ -244,7 +244,7 @@ impl Text {
 }
 
 impl Texts {
-    /// The texts.
+    /// Returns the strings.
     pub(crate) fn get(&self, count: usize, name: &str) -> Result<Vec<Text>> {
         check_most(count, MOST_LISTED, name)?;
         // SAFETY: C passed `count` pointers, or NULL.

@@ -186,7 +186,7 @@ pub extern "C" fn udo_graph_set_quantization(
     })
 }
 
-/// What an operation reads, makes and says.
+/// The inputs, outputs and attributes of an operation.
 struct Ports {
     inputs: Indices,
     input_count: usize,

@@ -33,7 +33,7 @@ pub mod tensor;
 mod text;
 mod unwind;
 
-/// What C may give to other threads.
+/// Checks at compile time that handles may be passed to other threads.
 const _: fn() = || {
     fn is_any_threads<T: Send + Sync>() {}
     is_any_threads::<error::Error>();

@@ -35,7 +35,7 @@ pub struct Model {
     pub(crate) inner: udo_runtime::Model,
     pub(crate) ports: Arc<Ports>,
     report: OnceLock<Report>,
-    /// What somebody asked the size of, to have it next.
+    /// The exported bytes, stored by a call that asks for their size and used by the next call.
     pub(crate) exported: Mutex<Option<Vec<u8>>>,
     /// Why the cache's file was made again or not saved.
     pub(crate) cache_warning: Option<CString>,
@@ -77,7 +77,7 @@ pub struct LoadOptions {
     pub max_memory_bytes: u64,
     /// Number of threads that runs of all sessions share; 0 means one.
     pub threads: u32,
-    /// What happens to a node that none of the cores supports.
+    /// The handling of a node that none of the cores supports.
     pub fallback: FallbackCode,
     /// The cores to use, in order of preference, such as "dsp,cpu"; NULL means "cpu".
     pub cores: Text,
@@ -257,7 +257,7 @@ fn encoded(spec: device::TensorSpec, encoding: Option<Encoding>) -> device::Tens
 }
 
 impl Model {
-    /// What the model says of itself, put together when somebody first asks.
+    /// Returns the report of the model, which the first call builds.
     pub(crate) fn report(&self) -> &Report {
         self.report.get_or_init(|| Report::new(&self.inner))
     }

@@ -1,4 +1,4 @@
-//! What a model says of itself, put together from the runtime's own reports.
+//! The report of a model, built from the reports of the runtime.
 
 use std::ffi::CString;
 
@@ -39,7 +39,7 @@ pub(crate) struct Fallback {
     pub(crate) target: CString,
 }
 
-/// What computes an operation: one of `UDO_WORK_*`.
+/// The kind of work that computes an operation: one of `UDO_WORK_*`.
 pub type OpWork = u32;
 /// The operation is a step of its own.
 pub const UDO_WORK_STEP: u32 = 0;

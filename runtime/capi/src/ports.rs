@@ -36,7 +36,7 @@ pub(crate) struct Ports {
     pub(crate) outputs: Vec<Port>,
 }
 
-/// What runs are given, or give back.
+/// The inputs or the outputs of a run.
 #[derive(Clone, Copy)]
 pub(crate) enum Side {
     Input,
@@ -91,17 +91,17 @@ impl Ports {
     }
 }
 
-/// What is at a place, from 0 on.
+/// Returns the element at an index.
 pub(crate) fn place<'a, T>(all: &'a [T], what: &str, index: usize) -> Result<&'a T> {
     all.get(index).ok_or_else(|| {
         let count = all.len();
-        invalid(format!("there is no {what} {index}; expected a place below {count}"))
+        invalid(format!("no {what} {index}; expected an index below {count}"))
     })
 }
 
 /// A handle with inputs and outputs.
 pub(crate) trait HasPorts: Handle {
-    /// What the argument is called.
+    /// The name of the argument in messages.
     const ARGUMENT: &'static str;
 
     fn ports(&self) -> &Ports;

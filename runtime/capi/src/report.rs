@@ -1,5 +1,5 @@
-//! What models, sessions and runtimes say of themselves: where each node runs and why, what memory a plan takes, and what
-//! devices are at.
+//! Reports of models, sessions and runtimes: where each node runs and why, the memory that a plan takes, and the state of
+//! devices.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
@@ -27,7 +27,7 @@ pub struct OpReport {
     pub package: *const c_char,
     /// The core that runs it, such as "dsp:v68".
     pub core: *const c_char,
-    /// What computes it.
+    /// The kind of work that computes it.
     pub work: OpWork,
 }
 

@@ -212,7 +212,7 @@ pub extern "C" fn udo_runtime_device(
         let (runtime, out) = (live(runtime, "runtime")?, need(out, "out")?);
         let device = runtime.0.devices().iter().nth(index).ok_or_else(|| {
             let count = runtime.0.devices().iter().count();
-            invalid(format!("there is no device at {index}; expected a place below {count}"))
+            invalid(format!("no device {index}; expected an index below {count}"))
         })?;
         hand_out(out, Device::new(device.clone()));
         Ok(())

@@ -34,7 +34,7 @@ use crate::tensor::{RunTensors, Tensor, TensorPlaces, Tensors};
 #[derive(Debug)]
 pub struct Session {
     ports: Arc<Ports>,
-    /// Nothing while a thread has it for a while.
+    /// `None` while a thread has exclusive access.
     runs: Mutex<Option<Runs>>,
     pub(crate) born: Born,
 }
@@ -55,7 +55,7 @@ named_pointers! {
 // SAFETY: its fields are a size, pointers and numbers.
 unsafe impl Options for SessionOptions {}
 
-/// What runs, while a thread has it for itself. It is there for others again when dropped.
+/// Exclusive access of one thread to the runs of a session. Dropping it gives the runs back.
 struct Own<'a> {
     session: &'a Session,
     runs: Option<Runs>,
@@ -67,15 +67,15 @@ impl Drop for Own<'_> {
     }
 }
 
-/// What runs.
+/// The runtime's session, and the network that it belongs to.
 #[derive(Debug)]
 struct Runs {
     session: udo_runtime::Session,
-    /// The network that it is of; nothing for a model, or for one stage.
+    /// The network; `None` for the session of a model, or of one stage.
     network: Option<OfNetwork>,
 }
 
-/// What a session knows of its network.
+/// The state that a session keeps for its network.
 #[derive(Debug)]
 struct OfNetwork {
     name: String,
@@ -130,8 +130,7 @@ impl Runs {
         if self.network.is_some() || stage == 0 {
             return Ok(());
         }
-        let why =
-            format!("there is no stage {stage}: the session is of one stage alone, its stage 0");
+        let why = format!("no stage {stage}; expected 0, the only stage of the session");
         Err(invalid(why))
     }
 
@@ -265,14 +264,14 @@ impl Session {
         does(self.lock().as_mut().ok_or_else(busy)?)
     }
 
-    /// Has the session for this thread alone, which may wait for runs, or have some end and call back.
+    /// Calls `does` with exclusive access to the runs. It may wait for runs, and their callbacks may be called.
     fn own<R>(&self, does: impl FnOnce(&mut Runs) -> Result<R>) -> Result<R> {
         let runs = self.lock().take().ok_or_else(busy)?;
         let mut own = Own { session: self, runs: Some(runs) };
         does(own.runs.as_mut().ok_or_else(busy)?)
     }
 
-    /// What the session of the last run says.
+    /// Calls `say` with the session of the last run.
     pub(crate) fn last<R>(
         &self,
         say: impl FnOnce(&udo_runtime::Session) -> Result<R>,

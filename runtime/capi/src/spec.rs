@@ -293,7 +293,7 @@ pub extern "C" fn udo_tensor_spec_range(
         let (spec, out) = (live(spec, "spec")?, need(out, "out")?);
         let extent = spec.0.extent(index).ok_or_else(|| {
             let rank = spec.0.rank();
-            invalid(format!("there is no dimension {index}; expected a place below {rank}"))
+            invalid(format!("no dimension {index}; expected an index below {rank}"))
         })?;
         let bound = |extent: usize| u64::try_from(extent).unwrap_or(u64::MAX);
         out.write(match extent {

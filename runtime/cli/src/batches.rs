@@ -101,7 +101,7 @@ fn no_parts(name: &str, desc: &TensorDesc, parts: usize) -> Failure {
     )
 }
 
-/// What a line's part of an output is.
+/// Returns the part of an output that belongs to one line of the list.
 pub(crate) fn cut(
     name: &str,
     tensor: &Tensor,

@@ -9,10 +9,10 @@ use udo_compile::place::{Costs, core_named};
 use udo_hta::{SOCS, Soc};
 use udo_runtime::compile::{Affinity, Fallback, PlaceOptions};
 
-/// What stands before cores among which costs decide.
+/// The prefix of a list of cores for cost-based placement.
 const AUTO: &str = "auto:";
 
-/// What stands for the HTA and the DSP as one runtime.
+/// The name of the HTA and the DSP as one runtime.
 const AIP: &str = "aip";
 
 /// Which cores run which nodes.
@@ -129,7 +129,7 @@ impl PlaceFlags {
         self
     }
 
-    /// What they say of placement.
+    /// Returns the placement options that the flags specify.
     pub(crate) fn options(&self) -> PlaceOptions {
         let fallback = match self.fallback {
             FallbackFlag::Off => Fallback::Off,

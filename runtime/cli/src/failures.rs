@@ -83,7 +83,7 @@ pub(crate) fn compile_failure(
     }
 }
 
-/// What to do where memory is short.
+/// Returns the next step for a failure caused by a lack of memory.
 fn memory_help(limit: Limit) -> &'static str {
     match limit {
         Limit::Asked(_) => "allow more with --max-memory, or make inputs smaller (--shape, --dim)",

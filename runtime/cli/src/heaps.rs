@@ -1,4 +1,4 @@
-//! What runs take of the memories of devices.
+//! The memory of devices that runs use.
 
 use serde_json::{Value, json};
 use udo_api::CoreKind;

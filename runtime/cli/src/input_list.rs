@@ -7,11 +7,11 @@ use crate::output::Failure;
 /// The files of one run, by input.
 pub(crate) type Feeds = Vec<(String, PathBuf)>;
 
-/// What a list asks for.
+/// The contents of an input list.
 #[derive(Debug, PartialEq)]
 pub(crate) struct List {
     path: PathBuf,
-    /// The values that its heading wants, and the lines that say so; none where the model's outputs are wanted.
+    /// The outputs that its heading requests, with their line numbers; empty to request the model's outputs.
     pub(crate) wanted: Vec<(usize, String)>,
     /// The number of its line, and the items, of each run.
     lines: Vec<(usize, Vec<String>)>,
@@ -22,7 +22,7 @@ impl List {
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path)
             .map_err(|e| Failure::new(format!("cannot read input list {}: {e}", path.display())))?;
-        // A mark of the byte order, as some editors write it first, is no part of a name.
+        // Some editors write a byte order mark first, which does not belong to a name.
         let list = Self::parse(path, text.strip_prefix('\u{feff}').unwrap_or(&text));
         match list.lines.len() {
             0 => Err(Failure::new(format!("input list {} has no line with files", path.display()))

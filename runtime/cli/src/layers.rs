@@ -1,4 +1,4 @@
-//! What the nodes of a model make in a run, one by one.
+//! The output of each node of a model in a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,7 +9,7 @@ use udo_runtime::compile::NodeReport;
 use udo_runtime::graph::{Graph, ImportOptions, Node};
 use udo_runtime::{Report, Runtime};
 
-/// What a node makes, and which node that is.
+/// An output of a node.
 pub(crate) struct Layer {
     /// The value's name.
     pub(crate) value: String,
@@ -47,8 +47,8 @@ impl Layer {
     }
 }
 
-/// What nodes make that the model at `path` names itself: where one of its nodes became several, what lies between them is nobody's
-/// to ask for. Of a file with several networks all stays.
+/// Returns the outputs of nodes that the model at `path` names. If a node of the model became several, the values between them
+/// are left out. For a file with several networks, all outputs are returned.
 pub(crate) fn named(report: &Report, runtime: &Runtime, path: &Path) -> Vec<Layer> {
     let mut layers = from_report(report);
     if let Ok(graph) = runtime.import(path, &ImportOptions::default()) {
@@ -61,11 +61,11 @@ pub(crate) fn named(report: &Report, runtime: &Runtime, path: &Path) -> Vec<Laye
 /// The values of a model that nodes make and that are not its outputs, by how they can be looked at.
 #[derive(Default)]
 pub(crate) struct Values {
-    /// What kernels make in the plan that runs have.
+    /// Values that kernels of the plan compute.
     pub(crate) made: Vec<Layer>,
-    /// What kernels of that plan do not make, and another plan does that has these as outputs.
+    /// Values that kernels of the plan do not compute, but those of a plan with these values as outputs do.
     pub(crate) inner: Vec<Layer>,
-    /// What no plan on these cores makes.
+    /// Values that no plan on these cores computes.
     pub(crate) left_out: Vec<LeftOut>,
     /// The names of all of them, in the model's order.
     names: Vec<String>,
@@ -200,8 +200,8 @@ fn why_not_made(report: &Report, value: &str) -> String {
     }
 }
 
-/// What nodes make, in their order: of those whose work a kernel does together, what the last one makes. What is in
-/// subgraphs is left out, and what nothing but a quantize node reads: what that makes of it is there.
+/// Returns the outputs of nodes in their order. Of fused nodes, these are the outputs of the last one. Values in subgraphs are
+/// left out, and so are values that only QuantizeLinear nodes read: the outputs of those nodes are returned instead.
 fn from_report(report: &Report) -> Vec<Layer> {
     let mut is_quantized: BTreeMap<&str, bool> = BTreeMap::new();
     for node in &report.nodes {

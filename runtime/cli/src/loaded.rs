@@ -49,7 +49,7 @@ impl Loaded {
         reshaped.unwrap_or(tensor)
     }
 
-    /// What the integers of an output stand for, if that is known.
+    /// Returns the encoding of an output's integers, if known.
     pub(crate) fn output_encoding(&self, name: &str) -> Option<Encoding> {
         let place = self.model.outputs().iter().position(|output| output == name)?;
         self.model.output_encoding(place)

@@ -29,7 +29,7 @@ use udo_compile::options::threads_of;
 use udo_engine::device::default_specs;
 use udo_graph::graph::promote_defaults;
 
-/// What `--skip-pass` calls all passes.
+/// The name of all passes in `--skip-pass`.
 const ALL: &str = "all";
 
 /// A model, the packages it needs, and where it runs.
@@ -100,7 +100,7 @@ pub(crate) struct ModelFlags {
     /// Limit the memory of constants and sessions
     ///
     /// SIZE is a number of bytes, or has the suffix K, M or G. The limit covers constants prepared
-    /// for the cores, and the memory of sessions. The default is no limit.
+    /// for the cores, and the memory of sessions. By default, memory is not limited.
     ///
     /// Example: `--max-memory 512M`
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]

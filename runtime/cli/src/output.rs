@@ -219,7 +219,7 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     part.push(".part");
     let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
     written.map_err(|e| {
-        // What there is of it is of no use; where there is nothing, that is no second fault.
+        // Remove the incomplete file, if it exists. An error here does not matter.
         let _ = fs::remove_file(&part);
         Failure::new(format!("cannot write {}: {e}", path.display()))
     })
@@ -286,11 +286,11 @@ pub(crate) fn progress(what: &'static str, parts: usize) -> Progress {
     Progress(bar)
 }
 
-/// What [`progress`] shows.
+/// The progress bar that [`progress`] shows.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// So many parts more are done.
+    /// Advances the bar by `parts`.
     pub(crate) fn advance(&self, parts: usize) {
         self.0.inc(parts as u64);
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 /// Colours and type of all pages, light and dark.
 const THEME: &str = include_str!("page/theme.css");
 
-/// What a page says, does and looks like.
+/// The contents, script and style of a page.
 pub(crate) struct Page<'a> {
     /// A text.
     pub(crate) title: &'a str,
@@ -49,7 +49,8 @@ pub(crate) fn escaped(text: &str) -> String {
     escaped
 }
 
-/// An element with data for the script: nothing in them ends it, as `<` stands in texts alone, where it has another spelling.
+/// Returns an element with data for the script. JSON has `<` only in strings, where it is escaped, so the data cannot
+/// end the element.
 pub(crate) fn data(id: &str, value: &Value) -> String {
     let json = value.to_string().replace('<', "\\u003c");
     format!("<script type=\"application/json\" id=\"{id}\">{json}</script>\n")

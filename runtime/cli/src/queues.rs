@@ -1,4 +1,4 @@
-//! What devices did with submitted runs and when, as a file that Chrome's tracing page and Perfetto show.
+//! The timeline of submitted runs on devices, as a file that Chrome's tracing page and Perfetto show.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ impl QueueTrace {
     }
 }
 
-/// The events of a span: waiting is no device's work, so it has a track for each run.
+/// Returns the events of a span. Waiting does not occupy a device, so waits have a track for each run.
 fn of_span(span: &RunSpan, of: &str, lane: usize) -> Vec<Value> {
     let (start, time) = (trace::micros(span.start), trace::micros(span.time));
     let run = span.run;

@@ -1,4 +1,4 @@
-//! Where the ranges of values come from if a model in numbers is quantized while it is loaded, as for the DSP.
+//! The source of the ranges of values if a float model is quantized at load time, as for the DSP.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use crate::model_flags::ModelFlags;
 use crate::output::Failure;
 use crate::raw::Packing;
 
-/// The most inputs that a model is calibrated with while it is loaded, and as many random ones where there are none.
+/// The maximum number of input sets to calibrate a model with at load time, and the number of random sets if it has
+/// no others.
 const MOST_RUNS: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(7);
 
 /// `--random`.

@@ -5,12 +5,12 @@ use udo_runtime::Tensor;
 
 use crate::values;
 
-/// What the elements of such files are.
+/// The type of the elements of such files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
-    /// `f32`, of which encodings make integers.
+    /// `f32`, which encodings convert to integers.
     Float32,
-    /// Those of the tensor's own type.
+    /// The tensor's own type.
     Native,
 }
 
@@ -29,7 +29,7 @@ impl Packing {
     }
 }
 
-/// A number that is no element of a type.
+/// A number that a type cannot represent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Unfit {
     /// Its place in the file.

@@ -12,7 +12,7 @@ use udo_runtime::compile::NodeReport;
 
 use crate::output::{Failure, Outcome};
 
-/// What stands for the HTA and the DSP as one runtime.
+/// The name of the HTA and the DSP as one runtime.
 const AIP: &str = "aip";
 
 /// Nodes, and the core that they have to run on.

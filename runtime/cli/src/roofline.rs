@@ -1,4 +1,4 @@
-//! What the machine can do at most, measured, and how long steps would take at that.
+//! The measured limits of the machine, and how long steps would take at these limits.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -15,7 +15,7 @@ use udo_simd::{peak_bf16, peak_flops, peak_ops8};
 /// A step of a run.
 pub(crate) struct RanStep<'a> {
     pub(crate) report: &'a StepReport,
-    /// How often it ran: in loops as often as there were trips.
+    /// How often it ran: once per iteration in loops.
     pub(crate) calls: f64,
     /// How long all calls took.
     pub(crate) seconds: f64,
@@ -47,7 +47,7 @@ pub(crate) fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.get(numbers.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// What bounds a step.
+/// The resource that bounds a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {
     Arithmetic,
@@ -70,12 +70,12 @@ pub(crate) struct AtLimit {
     pub(crate) bound: Bound,
 }
 
-/// What all threads together do in a second.
+/// The peak rates per second of all threads together.
 #[derive(Debug)]
 pub(crate) struct Limits {
     pub(crate) f32_operations: f64,
     pub(crate) int8_operations: f64,
-    /// Nothing where the machine has no such products.
+    /// `None` if the machine has no such instructions.
     pub(crate) bf16_operations: Option<f64>,
     /// By the bytes that a copy reads and writes, the fewest first: how many of them it does in a second.
     pub(crate) copies: Vec<(f64, f64)>,
@@ -163,12 +163,13 @@ fn copy(threads: NonZero<usize>, bytes: usize) -> (f64, f64) {
     (all, speed)
 }
 
-/// What `work`, of which each thread makes its own, does in a second on all of them at once. It says what a call does.
+/// Measures the rate of `work` per second on all threads at once. Each thread creates its own closure, whose calls
+/// return the amount of work done.
 fn together<W: FnMut() -> f64>(threads: NonZero<usize>, work: impl Fn() -> W + Sync) -> f64 {
     let barrier = Barrier::new(threads.get());
     let one = || {
         let mut work = work();
-        // What it has not touched before is touched now.
+        // The first call touches its memory.
         work();
         barrier.wait();
         let (mut best, start): (f64, _) = (0.0, Instant::now());

@@ -13,7 +13,7 @@ use crate::output::{Failure, note};
 /// The environment variable that names the SDK's folder.
 pub(crate) const VARIABLE: &str = "UDO_ROOT";
 
-/// The same of the vendors' tools, whose own SDK has none of ours.
+/// The variable of the vendors' tools, whose own SDK does not contain `udo-api`.
 const VENDORS_VARIABLE: &str = "SNPE_UDO_ROOT";
 
 /// Where this program was built.
@@ -24,13 +24,13 @@ pub(crate) fn holds_api(dir: &Path) -> bool {
     dir.join("udo-api/Cargo.toml").is_file()
 }
 
-/// An SDK, and what said that it is the one.
+/// An SDK, and how it was chosen.
 pub(crate) struct Found {
     pub(crate) dir: PathBuf,
     pub(crate) by: By,
 }
 
-/// What says which SDK is used.
+/// The origin of the choice of the SDK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
     /// `UDO_ROOT`.
@@ -69,7 +69,7 @@ pub(crate) fn look() -> Result<Found, Failure> {
     if holds_api(&dir) {
         return Ok(Found { dir: std::path::absolute(dir.canonicalize()?)?, by });
     }
-    let text = format!("{} {}, where there is no udo-api", by.words(), dir.display());
+    let text = format!("{} {}, where udo-api was not found", by.words(), dir.display());
     Err(Failure::new(text).help(help))
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn path_inside(dir: &Path, root: &Path) -> Result<Option<String>, Fai
     }))
 }
 
-/// What tells cargo where the crates are that packages depend on by version: keys of its configuration, with their values.
+/// Returns the configuration that tells cargo where the crates are that packages depend on by version, as keys and values.
 pub(crate) fn patches(root: &Path) -> Result<Vec<(String, String)>, Failure> {
     let crates = [("udo-api", "udo-api"), ("udo-testing", "udo-api/testing")];
     crates
@@ -144,8 +144,8 @@ pub(crate) fn patches(root: &Path) -> Result<Vec<(String, String)>, Failure> {
         .map(|(name, folder)| {
             let path = root.join(folder);
             let path = path.to_str().ok_or_else(|| {
-                Failure::new(format!("the SDK's folder {} is no UTF-8", root.display()))
-                    .help("move it to a folder whose name is")
+                Failure::new(format!("the path {} of the SDK is not valid UTF-8", root.display()))
+                    .help("move it to a folder whose path is")
             })?;
             Ok((format!("patch.crates-io.{name}.path"), toml_string(path)))
         })

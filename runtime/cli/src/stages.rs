@@ -73,7 +73,8 @@ impl<'a> Stages<'a> {
         self.flags.stage.is_none() && self.network.stage_count() > 1
     }
 
-    /// The stage for inputs of these shapes; nothing is asked for them where there is no choice. Names are those of inputs.
+    /// Returns the stage for inputs of these shapes. `shapes` gets the names of the inputs, and is called only if there are
+    /// several stages to choose from.
     pub(crate) fn pick(
         &self,
         shapes: impl FnOnce(&[String]) -> Result<Shapes, Failure>,
@@ -134,17 +135,18 @@ impl<'a> Stages<'a> {
         [self.open_time, sum(|ready| ready.times[0]), sum(|ready| ready.times[1])]
     }
 
-    /// What they run on.
+    /// Returns the runtime that the stages run on.
     pub(crate) fn runtime(&self) -> &Runtime {
         &self.runtime
     }
 
-    /// What the cache did for all that are compiled, if there is one.
+    /// Returns the results of the cache for all compiled stages; `None` without a cache.
     pub(crate) fn cache(&self) -> Option<Value> {
         caches(self.models())
     }
 
-    /// What runs where in those that are compiled: of one that is planned when its shapes are met, for the last ones.
+    /// Returns the reports of the compiled stages. For a stage that is planned in a run, it is the report for the last
+    /// shapes.
     pub(crate) fn reports(&self) -> impl Iterator<Item = &Report> {
         self.ready.iter().map(|Ready { loaded, session, .. }| {
             session.plans().next().map_or_else(|| loaded.model.report(), |plan| plan.report())
@@ -184,7 +186,7 @@ pub(crate) fn load_with_shapes(flags: &ModelFlags) -> Result<Loaded, Failure> {
     }
 }
 
-/// What caches did for models; nothing where there is none.
+/// Returns the results of the cache for models; `None` without a cache.
 pub(crate) fn caches<'a>(models: impl Iterator<Item = &'a Model>) -> Option<Value> {
     let mut reports = models.filter_map(Model::cache);
     let first = reports.next()?;

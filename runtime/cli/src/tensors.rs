@@ -44,7 +44,7 @@ pub(crate) fn read(path: &Path) -> Result<Tensor, Failure> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawInput {
     pub(crate) packing: Packing,
-    /// What the input's integers stand for, if that is known.
+    /// The encoding of the input's integers, if known.
     pub(crate) encoding: Option<Encoding>,
 }
 
@@ -111,7 +111,7 @@ fn part_of(shape: &Shape, bytes: usize, dtype: DType) -> Option<Shape> {
     batch.is_multiple_of(parts).then(|| Shape::new(&[&[batch / parts], rest].concat()).ok())?
 }
 
-/// What names of recorded sets start with.
+/// The prefix of the names of recorded sets.
 const SET: &str = "test_data_set_";
 
 /// The folder itself, or the numbered sets in it.
@@ -170,7 +170,7 @@ impl Recorded {
     }
 }
 
-/// What names of recorded tensors end with.
+/// The file extensions of recorded tensors.
 const RECORDED: [&str; 2] = ["pb", "npy"];
 
 /// Whether a folder is a recorded set, rather than one of files of which each is a run's only input.
@@ -193,7 +193,7 @@ pub(crate) fn read_set(folder: &Path, model: &Model) -> Result<Set, Failure> {
 /// The tensors of one run, in the order of the model's inputs.
 pub(crate) type Set = Vec<Tensor>;
 
-/// What runs take in turn: the recorded sets of a folder, or one that is made up of a seed.
+/// Returns the input sets that runs take in turn: the recorded sets of a folder, or a random set from a seed.
 pub(crate) fn input_sets(
     model: &Model,
     data: Option<&Path>,

@@ -1,4 +1,4 @@
-//! What runs did when, as a file that Chrome's tracing page and Perfetto show.
+//! The timeline of runs, as a file that Chrome's tracing page and Perfetto show.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ impl TraceFile {
         Ok(file)
     }
 
-    /// What the next run is to note itself in.
+    /// Returns the trace for the next run.
     pub(crate) fn trace(&mut self) -> &mut Trace {
         &mut self.trace
     }
@@ -119,7 +119,10 @@ impl TraceFile {
 pub(crate) fn check_path(path: &Path, what: &str) -> Outcome {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if path.is_dir() || folder.is_some_and(|folder| !folder.is_dir()) {
-        let text = format!("cannot write {what} {}: it is no file in a folder", path.display());
+        let text = format!(
+            "cannot write {what} {}: it is not a file in an existing folder",
+            path.display()
+        );
         return Err(Failure::new(text).help("name a file in a folder that is there"));
     }
     Ok(())
@@ -133,7 +136,7 @@ pub(crate) fn write_events(path: &Path, events: &[String], runs: usize, lost: us
     write_file(path, format!("{head}\n{events}\n]}}\n").as_bytes())
 }
 
-/// What the viewers show of a step that is picked.
+/// Returns the details that the viewers show for a selected step.
 fn args(report: &Report, step: &StepReport, span: &Span) -> Value {
     if span.thread > 0 {
         return json!({ "op": step.op, "node": step.name });

@@ -61,7 +61,7 @@ impl Difference {
     }
 }
 
-/// What counts as equal: `|found - wanted| <= atol + rtol * |wanted|`.
+/// The tolerance for equal values: `|found - wanted| <= atol + rtol * |wanted|`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tolerance {
     pub(crate) rtol: f64,

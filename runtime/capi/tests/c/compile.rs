@@ -11,7 +11,7 @@ pub(crate) const C: &[&str] = &["cc", "-std=c11", "-D_POSIX_C_SOURCE=200809L"];
 /// How the same is compiled as C++.
 pub(crate) const CXX: &[&str] = &["c++", "-xc++", "-std=c++17"];
 
-/// What links the shared library.
+/// Returns the flags that link the shared library.
 pub(crate) fn shared() -> Vec<String> {
     let library = library();
     let folder = library.parent().unwrap().display().to_string();

@@ -1,4 +1,4 @@
-//! What `docs/nnrt-bmruntime.md` names is there: functions of ours, of the shims, and tests; and it names all of the shims.
+//! `docs/nnrt-bmruntime.md` names functions of ours, functions of the shims and tests that exist, and all functions of the shims.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ struct Row {
 }
 
 impl Row {
-    /// What a column has in backticks.
+    /// Returns the names in backticks in a column.
     fn names(&self, column: usize) -> impl Iterator<Item = &str> {
         self.cells[column].split('`').skip(1).step_by(2)
     }

@@ -1,8 +1,8 @@
-//! What the header declares.
+//! The declarations of the header.
 
 use std::fs;
 
-/// What a header declares.
+/// The declarations of a header.
 pub(crate) struct Header {
     pub(crate) functions: Vec<Function>,
     /// Types whose numbers are listed.
@@ -18,7 +18,7 @@ pub(crate) struct Function {
     pub(crate) parameters: Vec<(String, String)>,
 }
 
-/// What `udo.h` declares.
+/// Parses the declarations of `udo.h`.
 pub(crate) fn header() -> Header {
     let text = fs::read_to_string(format!("{}/include/udo.h", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let (_, code) = text.split_once("*/").unwrap();

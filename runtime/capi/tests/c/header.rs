@@ -8,7 +8,7 @@ use object::{Object, ObjectSymbol};
 
 use super::library::{FOLDER, library};
 
-/// What stands before the declarations.
+/// The text before the declarations.
 const HEAD: &str = "\
 /*
  * The C interface of the UDO runtime. Generated from the source of libudo; edit the source instead.
@@ -25,7 +25,7 @@ const HEAD: &str = "\
  *   the library, the rest has defaults. If it is longer, the part that the library does not know
  *   must be zero. NULL selects all defaults.
  * - A value that is not a listed constant of its type is refused, and so is an impossible count.
- * - A forked process has none of its parent's threads. In the child, calls with objects created
+ * - A forked process does not have its parent's threads. In the child, calls with objects created
  *   before the fork are refused with UDO_ERROR_INVALID_STATE, and releasing them has no effect. This
  *   does not apply if the parent had no other thread, of its own or of the library, and was in no
  *   call when it forked. Objects that the child creates work as usual.

@@ -13,7 +13,7 @@ use super::compile::{C, run_program, shared};
 use super::declared::{Function, Header, header};
 use super::library::FOLDER;
 
-/// What a program does before its calls: each has what it needs, and places for results that start out as known.
+/// The start of each program: it creates the arguments of the calls, and fills the places of results with known values.
 const BEFORE: &str = r#"#include "check.h"
 
 static const char MODEL[] = "graph \"g\"\n  input x: f32[2,2]\n  y = Relu@14(x)\n  output y\n";
@@ -106,7 +106,7 @@ int main(int argc, char **argv) {
     DONE(udo_graph_query_support(whole, runtime, device, &support));
 "#;
 
-/// What is released at the end.
+/// The end of each program.
 const AFTER: &str = "    return 0;\n}\n";
 
 /// A number that no list has.
@@ -192,11 +192,11 @@ fn call(function: &Function, arguments: &[String]) -> (String, Option<String>) {
     (format!("{name}({})", arguments.join(", ")), place)
 }
 
-/// What a call is refused with: a code and words.
+/// The code, or the code and a part of the message, of a refused call.
 const WRONG: &str = "UDO_ERROR_INVALID_ARGUMENT";
 const FORKED: (&str, &str) = ("UDO_ERROR_INVALID_STATE", "made before this process was forked");
 
-/// A block that makes a call, which is refused with a code and words, or done where there are none.
+/// Returns a block that makes a call. The call fails with the code and message of `refusal`, or succeeds if that is `None`.
 fn block(function: &Function, arguments: &[String], refusal: Option<(&str, &str)>) -> String {
     let (call, place) = call(function, arguments);
     let mut text = String::from("    {\n");
@@ -261,7 +261,7 @@ fn blocks(function: &Function, header: &Header) -> Vec<String> {
     blocks
 }
 
-/// What threads of the process do that is forked: all that takes locks.
+/// The work of the threads of a process that forks: all calls that take locks.
 const BUSY: &str = r"#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>

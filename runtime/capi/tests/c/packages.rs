@@ -39,7 +39,7 @@ fn built() -> PathBuf {
     target.join("debug/libfaults_package.so")
 }
 
-/// What `udo build` would write of the package.
+/// Returns the index that `udo build` would write for the package.
 fn index(sha256: String) -> Index {
     let file = FILE.to_owned();
     Index {

@@ -232,7 +232,7 @@ fn installed(prefix: &Path) -> Vec<String> {
     said.split_whitespace().map(str::to_owned).collect()
 }
 
-/// What has the compiler look after addresses, if it can.
+/// Returns the flag of the address sanitizer if the compiler supports it.
 fn sanitizer(compiler: &str, folder: &Path) -> Option<&'static str> {
     let flag = "-fsanitize=address";
     let source = folder.join("empty.c");

@@ -21,7 +21,7 @@ static void devices(const udo_runtime_t *runtime) {
     CHECK(kind == UDO_DEVICE_DSP && index == 0 && strstr(name, "dsp") != NULL);
     udo_device_release(device);
     device = NULL;
-    REFUSED(udo_runtime_device(runtime, 4, &device), UDO_ERROR_INVALID_ARGUMENT, "no device at 4");
+    REFUSED(udo_runtime_device(runtime, 4, &device), UDO_ERROR_INVALID_ARGUMENT, "no device 4");
     REFUSED(udo_device_open(runtime, UDO_DEVICE_DSP, 7, &device), UDO_ERROR_DEVICE_UNAVAILABLE, "dsp:7");
     CHECK(device == NULL);
 }

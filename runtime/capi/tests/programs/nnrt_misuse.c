@@ -92,7 +92,7 @@ static void descriptions(void) {
     WRONG(OH_NNTensorDesc_GetByteSize(desc, &count));
     CHECK(count == 0);
     WELL(OH_NNTensorDesc_Destroy(&desc));
-    /* What cannot be counted is no number. */
+    /* The count of elements overflows. */
     const int32_t large[4] = {INT32_MAX, INT32_MAX, INT32_MAX, 2};
     desc = describe(OH_NN_FLOAT32, large, 4);
     CHECK(OH_NNTensorDesc_GetElementCount(desc, &count) != OH_NN_SUCCESS && count == 0);

@@ -55,7 +55,7 @@ static udo_runtime_t *opened(const udo_runtime_options_t *options, bool is_conta
     DONE(udo_runtime_package(runtime, 1, &package));
     CHECK(strcmp(package.name, "FaultsPackage") == 0 && strcmp(package.version, "0.1.0") == 0);
     CHECK(strstr(package.path, "libUdoFaultsPackageReg.so") != NULL && package.is_contained == is_contained);
-    REFUSED(udo_runtime_package(runtime, 2, &package), UDO_ERROR_INVALID_ARGUMENT, "no package 2; expected a place below 2");
+    REFUSED(udo_runtime_package(runtime, 2, &package), UDO_ERROR_INVALID_ARGUMENT, "no package 2; expected an index below 2");
     return runtime;
 }
 

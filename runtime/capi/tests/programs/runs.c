@@ -283,9 +283,9 @@ static void run_over_own(const udo_model_t *model) {
     CHECK(copies.inputs == 0 && copies.outputs == 0 && copies.bytes == 0);
     DONE(udo_session_io_output(session, 0, 0, &again));
     holds(again, 2, 2);
-    REFUSED(udo_session_io_input(session, 1, 0, &none), UDO_ERROR_INVALID_ARGUMENT, "there is no stage 1");
-    REFUSED(udo_session_io_input(session, 0, 2, &none), UDO_ERROR_INVALID_ARGUMENT, "there is no input 2");
-    REFUSED(udo_session_io_output(session, 0, 2, &none), UDO_ERROR_INVALID_ARGUMENT, "there is no output 2");
+    REFUSED(udo_session_io_input(session, 1, 0, &none), UDO_ERROR_INVALID_ARGUMENT, "no stage 1");
+    REFUSED(udo_session_io_input(session, 0, 2, &none), UDO_ERROR_INVALID_ARGUMENT, "no input 2");
+    REFUSED(udo_session_io_output(session, 0, 2, &none), UDO_ERROR_INVALID_ARGUMENT, "no output 2");
     CHECK(none == NULL);
     udo_run_release(run);
     udo_tensor_release(again);

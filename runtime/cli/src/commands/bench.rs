@@ -89,7 +89,7 @@ impl Latency {
     }
 }
 
-/// What timed runs took.
+/// The measurements of timed runs.
 struct Timed {
     latency: Latency,
     heap_per_run: f64,
@@ -304,12 +304,12 @@ pub(crate) struct FlightFlags {
     pub(crate) trace: Option<PathBuf>,
 }
 
-/// What runs in flight took.
+/// The measurements of runs in flight.
 struct Flown {
     latency: Latency,
     runs_per_second: f64,
     heap_per_run: f64,
-    /// What is taken of devices' memories.
+    /// The memory used on devices, as JSON.
     devices: Value,
 }
 

@@ -82,7 +82,7 @@ pub(crate) struct Members {
     cores: Vec<Part>,
 }
 
-/// What `--cores` names.
+/// A library that `--cores` selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// Registration library only
@@ -159,9 +159,9 @@ fn compile_opencl(dir: &Path, members: &[&Member]) -> Result<opencl::Sources, Fa
     if has_gpu { opencl::Sources::compile(dir) } else { Ok(opencl::Sources::none()) }
 }
 
-/// What the tests of a package found.
+/// The results of the tests of a package.
 pub(crate) struct Tested {
-    /// What cargo ran.
+    /// The tests that cargo ran.
     pub(crate) tests: cargo::Tests,
     /// The package's OpenCL C, which no test runs.
     pub(crate) opencl: opencl::Sources,
@@ -184,14 +184,15 @@ pub(crate) fn test(
     Ok(Tested { tests, opencl: compile_opencl(dir, &members)? })
 }
 
-/// What tells cargo where the SDK is, if the package does not: on this call's command line, and in a file for other calls.
+/// Returns the configuration that tells cargo where the SDK is, if the package does not. Writes it to a file too, for
+/// other calls of cargo.
 fn patches(workspace: &Workspace, root: Option<&Path>) -> Result<Vec<(String, String)>, Failure> {
     match (&workspace.sdk, root) {
         (Dependency::Folder(path), _) if !path.join("Cargo.toml").is_file() => {
             let (package, path) = (&workspace.package, path.display());
             let dir = workspace.dir.display();
             Err(Failure::new(format!(
-                "{package} depends on the SDK by its folder {path}, where there is no udo-api"
+                "{package} depends on the SDK in {path}, where udo-api was not found"
             ))
             .help(format!("`udo new {dir}` names the SDK of this udo in its place")))
         }

@@ -251,7 +251,7 @@ impl Convert {
         Ok(Contents { networks: vec![Network { name, stages }], sections: Vec::new() })
     }
 
-    /// What decided what is in the file, as it was given.
+    /// Returns the flags that determine the contents of the file, for its provenance.
     fn flags(&self) -> Vec<String> {
         let mut flags = Vec::new();
         for (name, extents) in &self.input_shape {

@@ -64,7 +64,7 @@ const INPUTS: &[Bundled] = bundled!("Softmax_Htp.json");
 const MODEL: &str = "model/model.onnx";
 const IMAGE: &str = "model/image.npy";
 
-/// What an author would write into the generated package.
+/// The code that an author would write into the generated package.
 const BODIES: &[Bundled] = bundled!(
     "SoftmaxUdoPackage/CPU/src/ops/softmax.rs",
     "SoftmaxUdoPackage/GPU/src/ops/softmax.rs",
@@ -94,7 +94,7 @@ struct Stage {
     /// How far the model's output is from ONNX Runtime's.
     from_recorded: f64,
     allowed: f64,
-    /// What was done to the model for the core.
+    /// The notices of the report, such as changes made to the model for the core.
     notices: Vec<String>,
 }
 
@@ -147,7 +147,7 @@ fn own_folder() -> Result<PathBuf, Failure> {
 }
 
 fn path(path: &Path) -> Result<&str, Failure> {
-    path.to_str().ok_or_else(|| Failure::new(format!("path {} is no UTF-8", path.display())))
+    path.to_str().ok_or_else(|| Failure::new(format!("path {} is not valid UTF-8", path.display())))
 }
 
 impl Demo {
@@ -260,7 +260,7 @@ fn with_all_outputs(mut graph: Graph) -> Graph {
     graph
 }
 
-/// A line per step that computes a node; an activation that the node before applies has none.
+/// Returns a row for each step that computes a node. An activation that is fused into its producer has no row.
 fn rows(
     model: &Model,
     profile: &[StepProfile],
@@ -395,13 +395,13 @@ const PICTURE: u64 = 1;
 /// The seed of the first weights.
 const WEIGHTS: u64 = 100;
 
-/// What its input is called.
+/// The name of the network's input.
 const INPUT: &str = "image";
 
 /// The dimensions of a picture.
 const DIMS: [usize; 4] = [1, 3, 32, 32];
 
-/// What ONNX Runtime makes of the picture, the probabilities of ten classes.
+/// ONNX Runtime's output for the picture: the probabilities of ten classes.
 const RECORDED: [f32; 10] = [
     0.297_517,
     0.012_932_191,
@@ -455,7 +455,7 @@ fn network() -> Result<Graph, Failure> {
     let row = net.node("row", "Flatten", &[mean], &[]);
     let (weights, bias) = (net.weights("classes", &[10, 32], 32)?, net.bias("classes", 10)?);
     let scores = net.node("classes", "Gemm", &[row, weights, bias], &[("transB", Attr::Int(1))]);
-    // No attributes: the config has none. Softmax then works along the last axis.
+    // The config declares no attributes, so Softmax works along the last axis.
     let shares = net.node("probabilities", "Softmax", &[scores], &[]);
     net.graph.outputs.push(shares);
     Ok(net.graph)

@@ -105,7 +105,7 @@ impl ExplainFlags {
 }
 
 impl Explained {
-    /// What runs where: of the plan that was measured, else of the model's.
+    /// Returns the report of the plan that was measured, or else that of the model.
     pub(super) fn report(&self) -> &Report {
         self.measured.as_ref().map_or(self.loaded.model.report(), |of| &of.report)
     }
@@ -401,13 +401,13 @@ struct Step {
     method: String,
 }
 
-/// What was measured of a model.
+/// The measurements of a model.
 struct Measured {
-    /// What the plan that was measured says of itself.
+    /// The report of the plan that was measured.
     report: Report,
     limits: Limits,
     steps: Vec<Step>,
-    /// By operator, what takes longest first.
+    /// Totals by operator, the slowest first.
     ops: Vec<(String, Row)>,
     /// The median of whole runs, and all steps.
     run_seconds: f64,
@@ -462,7 +462,7 @@ fn one(session: &mut Session, loaded: &Loaded, trace: &mut Trace) -> Result<f64,
     match trace.lost() {
         0 => Ok(seconds),
         lost => Err(Failure::new(format!("a run has {lost} calls of steps more than are noted"))
-            .help("measure it with inputs that take fewer trips")),
+            .help("measure it with inputs that need fewer loop iterations")),
     }
 }
 

@@ -1,6 +1,6 @@
 //! How help is arranged: the groups of commands, the headings of flags, and which flags `-h` leaves out.
 //!
-//! The texts themselves are the doc comments of commands and flags. Their first paragraph is for `-h`.
+//! The help text is in the doc comments of commands and flags. Their first paragraph is for `-h`.
 
 use std::fmt::Write;
 
@@ -296,7 +296,7 @@ const SECTIONS: &[Section] = &[
     },
 ];
 
-/// The width of help texts in columns.
+/// The width of help text in columns.
 const WIDTH: usize = 100;
 
 /// The columns before the text of a flag in `--help`.
@@ -362,7 +362,7 @@ fn with_endings(command: Command, path: &str) -> Command {
         .after_long_help(examples)
 }
 
-/// The text in lines of the width of help texts.
+/// Wraps the text to the width of help text.
 pub(super) fn lines(text: &str) -> String {
     wrapped(text, WIDTH)
 }

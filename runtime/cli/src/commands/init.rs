@@ -18,7 +18,7 @@ use crate::output::{Failure, Outcome};
 /// The config describes one operator. Edit the file to add more operators, parameters or reference
 /// formulas (docs/config.md).
 #[derive(Args, Debug)]
-#[expect(clippy::doc_markdown, reason = "comments are help texts")]
+#[expect(clippy::doc_markdown, reason = "comments are help text")]
 #[command(after_help = "\
 Examples:
   udo init                                            asks for everything
@@ -101,15 +101,15 @@ fn write_new(file: &Path, text: &str) -> Outcome {
     })
 }
 
-/// Asks for what no flag says.
+/// Asks for the values that no flag specifies.
 struct Asker<R> {
     answers: R,
-    /// Nobody answers any more.
+    /// Whether the input has ended.
     is_over: bool,
 }
 
 impl<R: BufRead> Asker<R> {
-    /// A line of answer; nothing where there is none.
+    /// Reads a line of answer; `None` if it is empty or the input has ended.
     fn ask(&mut self, what: &str, usual: &str) -> Result<Option<String>, Failure> {
         if self.is_over {
             return Ok(None);

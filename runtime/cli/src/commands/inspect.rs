@@ -54,7 +54,7 @@ impl Run for Inspect {
     }
 }
 
-/// What the libraries are to the sources beside them.
+/// Describes whether the libraries match the sources next to them.
 fn sources(of: &Sources) -> String {
     match of {
         Sources::Absent => "not found next to the libraries".to_owned(),
@@ -107,7 +107,7 @@ fn listing(listing: Listing) -> &'static str {
     }
 }
 
-/// What the loader makes of it.
+/// Describes how the loader treats such a library.
 fn consequence(listing: Listing) -> &'static str {
     match listing {
         Listing::NoIndex => ": opened unchecked",

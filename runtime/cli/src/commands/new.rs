@@ -35,7 +35,7 @@ Examples:
 #[expect(
     clippy::struct_excessive_bools,
     clippy::option_option,
-    reason = "fields are flags, and their comments help texts"
+    reason = "fields are flags, and their comments are help text"
 )]
 pub(crate) struct New {
     /// UDO configs, or a package folder to update
@@ -179,7 +179,7 @@ struct Prepared {
     root: Option<PathBuf>,
 }
 
-/// What is made: all that the configs define, or a package again in its own folder.
+/// The packages to generate: all that the configs define, or one that is regenerated in its own folder.
 enum Target {
     All,
     Again { package: String, dir: PathBuf },
@@ -195,7 +195,7 @@ impl Target {
 }
 
 impl New {
-    /// The configs with their texts.
+    /// Reads the configs. Returns their paths and contents.
     fn read_configs(&self) -> Result<(Vec<(PathBuf, String)>, Target), Failure> {
         let paths: Vec<&PathBuf> = self.configs.iter().chain(&self.named).collect();
         if let Some(folder) = paths.iter().find(|path| path.is_dir()) {
@@ -281,7 +281,7 @@ impl New {
     }
 }
 
-/// What marks a place that waits for the author's code.
+/// The text that marks a place for the author's code.
 const OPEN: &str = "Add code here";
 
 /// Whether there is such a place in the author's files.

@@ -135,7 +135,7 @@ fn full_name(op: &Coverage) -> String {
     if op.domain.is_empty() { op.op.clone() } else { format!("{}:{}", op.domain, op.op) }
 }
 
-/// What several types are called together, the larger sets first.
+/// The names of sets of types, the larger sets first.
 const GROUPS: [(&str, TypeSet); 4] = [
     ("any", types::ANY),
     ("numbers", types::NUMBERS),

@@ -9,7 +9,7 @@ use udo_generator::{
 use crate::output::Failure;
 use crate::root;
 
-/// What is known of the package in a folder beside its crates.
+/// The SDK of the package in a folder, and its files that are out of date.
 #[derive(Debug, Default)]
 pub(super) struct Own {
     /// The SDK to build against, where there is one.
@@ -83,7 +83,7 @@ fn stale(
 }
 
 impl Own {
-    /// What can be said where no config says which SDK it is.
+    /// Returns the state of a package whose SDK no config specifies: it is built against the SDK of this program.
     fn anywhere(stale: Vec<(String, String)>) -> Self {
         Self { root: root::find().ok(), stale }
     }

@@ -170,12 +170,12 @@ impl Prepare {
     }
 }
 
-/// What is in a model file, whose bytes are copied, as it may be written over.
+/// Reads the contents of a model file. The bytes are copied because the file may be overwritten.
 fn read(path: &Path) -> Result<Contents, Failure> {
     let bytes = ModelBytes::read(path)
         .map_err(|error| Failure::new(format!("cannot read it: {error}")).at(path.display()))?;
     if !udo_graph::container::sniff(bytes.as_ref()) {
-        let failure = Failure::new("this is no model file").at(path.display());
+        let failure = Failure::new("this is not a model file").at(path.display());
         return Err(failure.help("`udo convert MODEL.onnx` makes one"));
     }
     let contents = Container::read(&bytes).and_then(|container| container.contents());

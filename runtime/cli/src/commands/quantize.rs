@@ -402,7 +402,7 @@ impl Quantize {
         Ok(Contents { networks, sections: Vec::new() })
     }
 
-    /// What decided what is in the file.
+    /// Returns the flags that determine the contents of the file, for its provenance.
     fn flags(&self) -> Vec<String> {
         let mut flags = vec![
             format!("--weights-bitwidth {}", u32::from(self.weights_bitwidth)),

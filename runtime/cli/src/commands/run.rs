@@ -217,7 +217,7 @@ impl Run for RunModel {
 }
 
 impl RunModel {
-    /// What the files of outputs are.
+    /// Returns the format of the output files.
     fn output_format(&self) -> Result<TensorFormat, Failure> {
         match self.output_format {
             OutputFormat::Raw => Ok(TensorFormat::Raw(Packing::native_if(self.native_output))),
@@ -363,7 +363,7 @@ impl RunModel {
 struct Output {
     name: String,
     tensor: Tensor,
-    /// What its integers stand for.
+    /// The encoding of its integers.
     encoding: Option<Encoding>,
 }
 

@@ -238,7 +238,7 @@ impl<'a> Plans<'a> {
     }
 }
 
-/// What is compared besides the model's outputs.
+/// The inner values that are compared besides the model's outputs.
 #[derive(Default)]
 struct Layers {
     values: layers::Values,
@@ -452,7 +452,7 @@ impl Layers {
     }
 }
 
-/// What a run over a set gives: the names in their order, and the values.
+/// Runs a set. Returns the names of the outputs in their order, and the values.
 fn results(
     stages: &mut Stages<'_>,
     set: &Inputs,

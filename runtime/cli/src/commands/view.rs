@@ -19,7 +19,7 @@ use crate::output::{Failure, Outcome, write_file};
 use crate::page::{self, Page};
 use graph::{Layers, Port, graph};
 
-/// What the page looks like, and what it does.
+/// The style and the script of the page.
 const STYLE: &str = include_str!("view/page/page.css");
 const SCRIPT: &str = concat!(
     include_str!("view/page/model.js"),
@@ -95,7 +95,7 @@ fn open(output: &Path) -> Outcome {
     }
 }
 
-/// What programs of the HTA do the work of: the model's nodes, without those that only store values as integers and read them again.
+/// Returns the model's nodes that each program of the HTA computes, without QuantizeLinear and DequantizeLinear nodes.
 fn layers(graph: &Graph, report: &Report) -> Layers {
     let is_storing = |node: &Node| matches!(&*node.op, "QuantizeLinear" | "DequantizeLinear");
     let own: Vec<&Node> = graph.nodes.iter().filter(|node| !is_storing(node)).collect();
@@ -125,7 +125,7 @@ fn page(model: &Path, cores: &[String], explained: &Explained, layers: &Layers) 
     Page { title: &name, style: STYLE, body: &body, script: SCRIPT }.text()
 }
 
-/// What the model reads and makes, as its caller has it.
+/// Returns the names of the model's inputs and outputs, with their types as the caller sees them.
 fn ports(explained: &Explained) -> (Vec<Port>, Vec<Port>) {
     let (model, report) = (&explained.loaded.model, explained.report());
     let plan = model.plan();

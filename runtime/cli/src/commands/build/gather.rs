@@ -13,7 +13,7 @@ use udo_engine::package::{DIST_FOLDER, host_target};
 use super::{Member, cargo::Artifacts, workspace::Workspace};
 use crate::output::Failure;
 
-/// What lies in `dist/`.
+/// The contents of `dist/`.
 #[derive(Debug)]
 pub(super) struct Dist {
     pub(super) folder: PathBuf,
@@ -23,10 +23,11 @@ pub(super) struct Dist {
     pub(super) index: Index,
 }
 
-/// What crates are built from, as it lies there now.
+/// The current source files of each crate, by its manifest.
 pub(super) type Sources = BTreeMap<PathBuf, Vec<SourceEntry>>;
 
-/// What these crates are built from: their own files, and those that the package's crates share. Crates for the DSP share theirs.
+/// Returns the source files of these crates: their own, and those that the package's crates share. All crates for the DSP share
+/// their files.
 pub(super) fn sources(workspace: &Workspace, members: &[&Member]) -> Result<Sources, Failure> {
     let root = &workspace.dir;
     let folder = |member: &Member| member.manifest.parent().unwrap_or(root).to_owned();

@@ -1,4 +1,4 @@
-//! What packages built by one SDK share: the target folder, under a lock, and the lock file to start from.
+//! Files that packages built by one SDK share: the target folder, under a lock, and the lock file to start from.
 
 use std::{
     env,
@@ -28,8 +28,8 @@ pub(super) fn adopt_lock_file(dir: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Gives a package's own crates in its `Cargo.lock` the versions that their manifests have: a new version of the package is no
-/// change of what it depends on, which the file is there to fix.
+/// Sets the versions of a package's own crates in its `Cargo.lock` to those of their manifests. A new version of the package
+/// does not change its dependencies, which the file pins.
 pub(super) fn renew_own_versions(workspace: &Workspace) -> Result<(), Failure> {
     let path = workspace.dir.join("Cargo.lock");
     let Ok(text) = fs::read_to_string(&path) else { return Ok(()) };

@@ -133,7 +133,7 @@ impl Member {
     }
 }
 
-/// What the root of a crate has from other places: the paths of its attributes.
+/// Returns the paths of the `#[path]` attributes in the root of a crate.
 fn elsewhere(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| line.trim().strip_prefix("#[path = \"")?.split('"').next())
 }

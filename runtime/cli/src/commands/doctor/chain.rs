@@ -1,4 +1,4 @@
-//! Small models: nodes of one operator, each of which reads the one before.
+//! Small models: chains of nodes of one operator.
 
 use std::fmt::Write;
 use std::num::NonZero;
@@ -7,19 +7,19 @@ use udo_api::Core;
 use udo_runtime::compile::{Affinity, Fallback, PassOptions, PlaceOptions};
 use udo_runtime::{CompileOptions, LoadError, LoadOptions, Runtime, Session};
 
-/// What the values of a chain are.
+/// The type of the values of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
-    /// Real numbers.
+    /// Floating-point values.
     Numbers,
-    /// 8-bit integers that stand for numbers.
+    /// Quantized 8-bit values.
     Integers,
 }
 
-/// What its nodes do.
+/// The computation of its nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
-    /// One element of a row becomes one.
+    /// Each element of a row is mapped to one element.
     Elements,
     /// A square is multiplied by another one.
     Product,

@@ -9,7 +9,7 @@ use udo_runtime::{Runtime, Session};
 use super::chain::load;
 use crate::output::chain;
 
-/// What came of it.
+/// The result of running the small model.
 #[derive(Debug)]
 pub(super) struct Checked {
     /// How long a run takes.
@@ -18,7 +18,7 @@ pub(super) struct Checked {
     pub(super) why: Option<String>,
 }
 
-/// A product of numbers, and what is greater than nothing of it.
+/// A matrix product in floating point, and its positive part.
 const NUMBERS: &str = "graph check
   input x: f32[2,3]
   constant w: f32[3,2]{1.0,2.0,3.0,4.0,5.0,6.0}
@@ -40,7 +40,8 @@ const INTEGERS: &str = "graph check
 const INPUT: [u8; 6] = [1, 2, 3, 4, 5, 6];
 const WANTED: [u8; 4] = [22, 28, 49, 64];
 
-/// Runs the model that a core takes, twice, as the first run makes what later ones have.
+/// Runs the model of a core's types twice: the first run allocates the memory that later ones
+/// reuse.
 pub(super) fn check(runtime: &Runtime, core: Core, threads: NonZero<usize>) -> Checked {
     let result = match core.kind() {
         Some(CoreKind::Dsp | CoreKind::Hta) => {
@@ -56,7 +57,8 @@ pub(super) fn check(runtime: &Runtime, core: Core, threads: NonZero<usize>) -> C
     }
 }
 
-/// The microseconds of a run of a model that is right, or why there is none.
+/// Runs a model and checks its results. Returns the microseconds of the second run, or why the
+/// model failed.
 fn tried<T: Element + PartialEq + std::fmt::Debug>(
     runtime: &Runtime,
     model: &str,

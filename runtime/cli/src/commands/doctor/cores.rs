@@ -55,12 +55,12 @@ pub(crate) struct Platform {
     json: bool,
 }
 
-/// What there is to say of a core.
+/// A row of the table of cores.
 struct Row {
     core: Core,
     kind: CoreKind,
     is_emulated: bool,
-    /// What its kernels run on.
+    /// The hardware or emulation that runs its kernels.
     backend: String,
     cores: u32,
     /// How many built-in operators have a kernel for it.
@@ -124,7 +124,7 @@ pub(super) fn json(runtime: &Runtime) -> Result<Value, Failure> {
     Ok(rows(runtime, &[], NonZero::<usize>::MIN)?.iter().map(to_json).collect())
 }
 
-/// What there is to say of the cores that are to be tried, or of one of each kind.
+/// Returns the rows of the cores to try, or of one core of each kind.
 fn rows(runtime: &Runtime, tried: &[Core], threads: NonZero<usize>) -> Result<Vec<Row>, Failure> {
     let all: Vec<Core> = match tried {
         [] => CoreKind::ALL.iter().filter_map(|kind| Core::from_name(kind.name())).collect(),

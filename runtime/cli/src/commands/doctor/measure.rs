@@ -1,4 +1,4 @@
-//! What work costs on this machine, by small models that run here: the file that `--costs` reads.
+//! Measures the cost of work on this machine with small models, and writes the file that `--costs` reads.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -24,10 +24,10 @@ const LEAST_ROUNDS: usize = 5;
 const MOST_ROUNDS: usize = 200;
 const SAMPLE: Duration = Duration::from_millis(100);
 
-/// What a step takes whose size is large enough to say how fast it is.
+/// The time of a step that is large enough to measure its speed.
 const ENOUGH: Duration = Duration::from_millis(4);
 
-/// The elements of a row that is next to nothing, and of one whose bytes count.
+/// The elements of a row whose size does not matter, and of one whose bytes determine the time.
 const TINY: usize = 8;
 const LARGE: usize = 1 << 20;
 /// Steps of a chain of tiny ones.
@@ -67,13 +67,13 @@ pub(super) fn write(
     Ok(())
 }
 
-/// What measures.
+/// The runtime to measure with, and its number of threads.
 struct Measuring<'a> {
     runtime: &'a Runtime,
     threads: NonZero<usize>,
 }
 
-/// What was measured of a core: some of it may have no kernel there.
+/// The measured costs of a core, and the families of values that it has kernels for.
 struct Measured {
     families: Vec<Family>,
     costs: CoreCosts,
@@ -110,7 +110,7 @@ impl Measuring<'_> {
         for family in [Family::Numbers, Family::Integers] {
             let on = &[core];
             let chain = Chain { family, work: Work::Elements, size: TINY, count: 1, on };
-            // Whatever refuses it says that the core has no kernel for it.
+            // A chain that is refused has no kernel on the core.
             if let Ok(Some(_)) = chain.session(self.runtime, self.threads) {
                 families.push(family);
             }
@@ -139,7 +139,8 @@ impl Measuring<'_> {
         Ok(Some(Measured { families, costs }))
     }
 
-    /// How much of what `of` says steps do in a microsecond, by the first size that takes long enough, or the largest.
+    /// Measures how many of the operations or bytes that `of` selects a step handles in a microsecond. Uses the first size that
+    /// takes long enough, or the largest.
     fn rate(
         &self,
         (family, work): (Family, Work),
@@ -172,7 +173,7 @@ impl Measuring<'_> {
         }))
     }
 
-    /// What a step of a long chain takes by which a run of it is longer than one of a short chain.
+    /// Measures one step: the difference between the times of a long and a short chain, per additional step.
     fn per_step(
         &self,
         [short, long]: [Chain<'_>; 2],
@@ -212,8 +213,8 @@ impl Measuring<'_> {
         Ok(Some(PerStep { micros, operations, bytes }))
     }
 
-    /// What values cost that go between two kinds of core, there and back, where both have a kernel for one chain and the memories
-    /// are two.
+    /// Measures the costs of transfers between two kinds of core, in both directions. Returns `None` unless both have kernels
+    /// for the same family of values and use different memories.
     fn crossing(
         &self,
         kinds: [CoreKind; 2],
@@ -247,7 +248,7 @@ impl Measuring<'_> {
         Ok(Some([way(0), way(1)]))
     }
 
-    /// The microseconds of a transfer there and of one back.
+    /// Measures the microseconds of a transfer in each direction.
     fn transfers(
         &self,
         chain: &Chain<'_>,
@@ -280,14 +281,14 @@ fn seconds(session: &mut Session) -> Result<f64, RunError> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// What one of equal steps takes and does.
+/// The mean time, operations and bytes of a step.
 struct PerStep {
     micros: f64,
     operations: f64,
     bytes: f64,
 }
 
-/// What a value costs that goes from one memory to another.
+/// The cost of a transfer of a value from one memory to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct TransferCost {
     /// Microseconds of each.
@@ -304,7 +305,7 @@ impl TransferCost {
     }
 }
 
-/// The mean microseconds of a run's transfers there and of those back; nothing where there are none.
+/// Returns the mean microseconds of a run's transfers in each direction; `None` if a direction has no transfers.
 fn round_trip(
     session: &Session,
     noted: &udo_runtime::run::Trace,

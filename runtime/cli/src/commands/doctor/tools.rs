@@ -18,9 +18,9 @@ use crate::root::{self, By, Found};
 pub(super) struct Finding {
     name: &'static str,
     need: Need,
-    /// What was found, or why there is nothing.
+    /// A description of the tool, or why it was not found.
     found: Result<String, String>,
-    /// What to do where there is nothing.
+    /// The next step if it was not found.
     help: &'static str,
 }
 

@@ -82,7 +82,7 @@ impl Extract {
 fn open(model: &Path) -> Result<udo_graph::container::Container, Failure> {
     match open_container(model)? {
         Some(container) => Ok(container),
-        None => Err(Failure::new(format!("{} is no model file (.udm)", model.display()))
+        None => Err(Failure::new(format!("{} is not a model file (.udm)", model.display()))
             .help("`udo convert` makes one of it")),
     }
 }

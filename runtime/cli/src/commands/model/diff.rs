@@ -104,7 +104,7 @@ fn read(path: &Path) -> Result<Contents, Failure> {
     Ok(Contents { networks: vec![Network { name, stages }], sections: Vec::new() })
 }
 
-/// What has words for a difference.
+/// A value that differences describe in words.
 trait Words {
     fn words(&self) -> String;
 }
@@ -166,7 +166,7 @@ fn stages(a: &Network, b: &Network, found: &mut Vec<Difference>) {
     }
 }
 
-/// Compares texts by name.
+/// Compares strings by name.
 fn compare_strings(
     kind: &'static str,
     of: &[BTreeMap<String, String>; 2],

@@ -121,7 +121,7 @@ impl Info {
         let graph = StoredGraph::new(runtime.import(&self.model, &ImportOptions::default())?);
         let name = self.model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         if let Some(asked) = self.network.as_ref().filter(|asked| **asked != name) {
-            let text = format!("there is no network {asked:?}, expected {name:?}");
+            let text = format!("network {asked:?} not found, expected {name:?}");
             return Err(Failure::new(text).help("leave --network out"));
         }
         let source = Provenance::default();

@@ -23,7 +23,7 @@ pub(super) struct Layer {
     pub(super) outputs: Vec<(String, String)>,
     /// Each core, and why it does not take the node; empty where that is not known.
     pub(super) cores: Vec<(Core, Option<String>)>,
-    /// Elements of constants that no node before reads.
+    /// Elements of constants that no earlier node reads.
     pub(super) parameters: usize,
     pub(super) macs: Option<u64>,
 }
@@ -85,7 +85,7 @@ impl<I: Iterator<Item = u32>> Rows<'_, I> {
     }
 }
 
-/// What the model says of what a node makes.
+/// Returns the names and declared types of a node's outputs.
 fn declared(graph: &Graph, node: &Node) -> Vec<(String, String)> {
     let values = node.outputs.iter().flatten().filter_map(|&id| graph.value(id).ok());
     let of = values.map(|value| {

@@ -34,7 +34,7 @@ const OPS: [(&str, Sums); 14] = [
     ("RNN", Sums::Recurrent),
 ];
 
-/// The multiplications of a node with additions behind them; nothing where its operator's definition has none, or is not known here.
+/// Returns the number of multiply-accumulates of a node; `None` if its operator is not in [`OPS`] or a type is not known.
 pub(super) fn macs(node: &Surveyed) -> Option<u64> {
     let (_, sums) = OPS.iter().find(|(op, _)| *op == node.op)?;
     let input = |at: usize| node.inputs.get(at).filter(|desc| desc.dtype().is_some());

@@ -148,7 +148,7 @@ impl Data {
         tensors::read_input(file, input, RawInput { packing: self.packing, encoding: None })
     }
 
-    /// The inputs of a run that is no line of a list.
+    /// Returns the inputs of a run that is not a line of a list.
     fn set(&self, run: usize) -> Result<Set, Failure> {
         let tensors = self.inputs.iter().enumerate().map(|(at, input)| match &self.runs {
             Runs::Sets(sets) => {

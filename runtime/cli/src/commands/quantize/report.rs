@@ -40,7 +40,7 @@ const COLUMNS: &[(&str, bool)] = &[
     ("histogram", false),
 ];
 
-/// What the page says.
+/// The contents of the page.
 #[derive(Clone, Copy)]
 pub(super) struct Report<'a> {
     /// The model that was quantized.

@@ -1,5 +1,5 @@
-//! Captures of what goes wrong in a run: a kernel that fails, uses the heap or ends its process, and one that makes NaN of
-//! numbers that have none.
+//! Captures the call of a kernel that fails, uses the heap, ends its process, or computes NaN from inputs without
+//! NaN.
 
 use std::path::Path;
 
@@ -58,7 +58,7 @@ impl Over<'_> {
         self.of_node(node, of)
     }
 
-    /// The first node that makes NaN of numbers that have none.
+    /// Returns the first node that computes NaN from inputs without NaN.
     fn first_nan(&self) -> Option<(&str, Result<Capture, String>)> {
         let has_nan = |id: &ValueId| self.tensor(*id).is_ok_and(|(tensor, ..)| holds_nan(&tensor));
         let made = |node: &&Node| node.outputs.iter().flatten().any(has_nan);

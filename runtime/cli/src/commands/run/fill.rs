@@ -20,13 +20,13 @@ pub(super) struct Lines {
     pub(super) parts: usize,
 }
 
-/// What a run is over.
+/// The inputs of a run, and the lines that they come from.
 pub(super) struct Filled {
     pub(super) inputs: Set,
     pub(super) of: Lines,
 }
 
-/// The shapes that the files of the first line say; those with elements alone say none.
+/// Returns the shapes of the files of the first line. Raw files do not specify a shape.
 pub(super) fn shapes(rest: &[(usize, Feeds)]) -> Result<Shapes, Failure> {
     let feeds = rest.first().map_or(&[][..], |(_, feeds)| feeds);
     let of = feeds

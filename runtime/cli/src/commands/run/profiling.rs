@@ -56,22 +56,22 @@ impl Times {
         Self { level, prepare, inference, layers: Vec::new(), known: BTreeMap::new() }
     }
 
-    /// What the next run is to note itself in, where its steps are wanted.
+    /// Returns the trace for the next run, if the level reports steps.
     pub(super) fn trace(&self, threads: NonZero<usize>) -> Option<Trace> {
         (self.level >= Level::Moderate).then(|| trace::of_a_run(threads))
     }
 
-    /// What is planned and taken for the shapes of a run took so long.
+    /// Adds the time that planning and allocation took for the shapes of a run.
     pub(super) fn prepared(&mut self, time: Duration) {
         self.prepare += time;
     }
 
-    /// A run took so long.
+    /// Adds the time that a run took.
     pub(super) fn ran(&mut self, time: Duration) {
         self.inference.push(time);
     }
 
-    /// Takes the steps of the last run of `session`.
+    /// Adds the times of the steps of the last run of `session`.
     pub(super) fn note(&mut self, session: &Session, trace: &Trace) {
         if self.level < Level::Moderate {
             return;
@@ -91,7 +91,8 @@ impl Times {
         }
     }
 
-    /// All of it, with the time that it takes to let go of the models; nothing where nothing is asked for.
+    /// Releases the models and returns all times, including that of the release; `None` if the level is
+    /// off.
     pub(super) fn conclude(self, stages: Stages<'_>) -> Option<Concluded> {
         if self.level == Level::Off {
             return None;
@@ -109,7 +110,7 @@ impl Times {
     }
 }
 
-/// What there is to say.
+/// The times to report.
 pub(super) struct Concluded {
     load: Duration,
     create: Duration,

@@ -50,7 +50,7 @@ impl RunModel {
             more.extend(wanted.iter().filter(|name| !known.contains(name)).cloned());
         }
         if self.capture.is_some() && wanted.is_empty() && !self.debug {
-            // What nodes make is there to be captured, and is no result.
+            // The outputs of nodes are computed to be captured, but the results are the model's outputs.
             wanted = self.model.graph()?.as_ref().map(outputs).unwrap_or_default();
         }
         if self.debug || self.capture.is_some() {

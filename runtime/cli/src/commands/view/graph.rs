@@ -1,4 +1,4 @@
-//! What the page draws of a report: boxes, each a kernel's call or what stands for none, and lines for values.
+//! The graph that the page draws of a report: boxes for kernel calls, inputs and outputs, and lines for values.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -20,7 +20,7 @@ const PORT: f64 = 34.0;
 /// An input or output of the model: its name and type.
 pub(super) type Port = (String, String);
 
-/// What is drawn as a box.
+/// The contents of a box.
 enum Shown {
     Input(usize),
     /// Nodes: the first one has a kernel, and does the work of the others.
@@ -105,7 +105,7 @@ fn boxes_around(report: &Report, subnet: usize) -> Vec<&str> {
     report.subnets.get(subnet).into_iter().flat_map(Subnet::path).collect()
 }
 
-/// The subnet of each box: that of its nodes. What no step computes has none.
+/// Returns the subnet of each box, which is that of its nodes; `None` for nodes that no step computes.
 fn subnets(report: &Report, boxes: &[Shown]) -> Vec<Option<usize>> {
     let of = |node: &usize| report.nodes.get(*node)?.subnet;
     let own = boxes.iter().map(|shown| match shown {
@@ -219,8 +219,8 @@ fn core_of(shown: &Shown, report: &Report) -> Core {
     }
 }
 
-/// Inputs, then nodes in the order of a run, each in the box of whose kernel does its work, then outputs. What was computed with the model has
-/// none: to the nodes that a run comes to it is constants.
+/// Returns the boxes: inputs, then nodes in the order of a run, then outputs. A fused node is in the box of the kernel that
+/// computes it. Constant-folded nodes have no box: their outputs are constants of the nodes that run.
 fn boxes(nodes: &[NodeReport], inputs: usize, outputs: usize) -> Vec<Shown> {
     let mut boxes: Vec<Shown> = (0..inputs).map(Shown::Input).collect();
     let mut kernels: BTreeMap<&str, usize> = BTreeMap::new();
@@ -246,7 +246,7 @@ fn edges(report: &Report, boxes: &[Shown], inputs: &[Port], outputs: &[Port]) ->
     let given = inputs.iter().enumerate().map(|(at, (name, of))| (name.as_str(), (at, of.clone())));
     let mut makers: BTreeMap<&str, Maker> = given.collect();
     let homes = homes(boxes);
-    // What the trip before made is read by nodes that come before its maker.
+    // Nodes that come before the maker of a value read it from the previous iteration of a loop.
     let mut early: Vec<(&str, usize)> = Vec::new();
     for (at, node) in report.nodes.iter().enumerate() {
         let Some(&home) = homes.get(&at) else { continue };

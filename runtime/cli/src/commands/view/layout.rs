@@ -19,10 +19,10 @@ const LANE: f64 = 10.0;
 /// How much a line counts where it lies that leaves others behind which begin where it does; what else there is counts as 1.
 const BESIDE: f64 = 0.05;
 
-/// What lies between two layers: room for a text and for lines that turn.
+/// The distance between two layers, with space for a label and for lines that bend.
 const BETWEEN: f64 = 46.0;
 
-/// What lies around all.
+/// The margin around the graph.
 const MARGIN: f64 = 40.0;
 
 /// How many places lines may have in layers that they pass by; the longest lines beyond that run straight across the others.
@@ -44,7 +44,7 @@ pub(super) struct Item<'a> {
 pub(super) struct Line {
     pub(super) from: usize,
     pub(super) to: usize,
-    /// What it stands for: lines of one value from one box share their way.
+    /// The value that it stands for. Lines of one value from one box share their lanes.
     pub(super) value: usize,
 }
 
@@ -108,7 +108,7 @@ struct Place {
     width: f64,
     /// How much it counts where it lies: lines that leave boxes behind make room for these, so that what follows each other is straight.
     weight: f64,
-    /// What it is tied to in the layers above and below.
+    /// The places in the layers above and below that it is connected to.
     ties: [Vec<usize>; 2],
     x: f64,
     /// The frame that it goes past, the outermost of these.
@@ -126,7 +126,7 @@ impl Place {
 struct Chains {
     /// By the box that makes it and the value: that box, and its lanes from the top down.
     all: BTreeMap<(usize, usize), Vec<usize>>,
-    /// What each lane is of; lanes come behind the boxes.
+    /// The box and value of each lane. The indices of lanes follow those of the boxes.
     keys: Vec<(usize, usize)>,
 }
 
