@@ -68,7 +68,7 @@ fn run(session: &mut udo_runtime::Session, first: f32) -> Result<Vec<u32>, Strin
     Ok(session.output::<f32>("y").unwrap().iter().map(|y| y.to_bits()).collect())
 }
 
-/// What the package does where its first element says so, and what comes of it; nothing where the run is as any other.
+/// Faults that the package's first element selects, and their errors; none where the run is an ordinary one.
 const IN_EXECUTE: &[(&str, Option<&str>)] = &[
     ("none", None),
     ("abort", Some("its worker was terminated by abort (signal 6)")),
@@ -169,7 +169,7 @@ fn a_run_that_is_cancelled_within_a_call_ends_as_one_that_is_not_contained() {
     assert_eq!((results[0].1, results[0].3), (ErrorCode::Timeout, ErrorCode::Cancelled));
 }
 
-/// What the package does before a run or behind it, and what `udo run` says of it: nothing where all is well.
+/// Faults of the package before or after a run, and the errors of `udo run`; none where all is well.
 const ELSEWHERE: &[(&str, &str)] = &[
     (
         "infer-abort",
@@ -442,7 +442,7 @@ fn a_worker_that_is_not_there_is_told() {
     );
 }
 
-/// What ends the process of the host where the package is not contained, and how the line about it ends.
+/// Faults that end the host's process if the package is not contained, and the end of the error line.
 const NOT_CONTAINED: &[(&str, &str)] = &[
     ("segv", "was ended by SIGSEGV, an invalid memory access, in "),
     ("fpe", "was ended by SIGFPE, a division by zero or an overflow, in "),

@@ -76,7 +76,7 @@ impl Object {
     }
 }
 
-/// A member of the root that is no package: where editors find the schema.
+/// A member of the root that does not describe a package: where editors find the schema.
 pub(crate) const SCHEMA_KEY: &str = "$schema";
 
 const fn field(

@@ -32,7 +32,7 @@ pub struct Options<'a> {
 pub struct There {
     /// Whether files were printed from references, so that the code they use must stay.
     pub has_reference: bool,
-    /// The texts of the author's operator files, by path.
+    /// The contents of the author's operator files, by path.
     pub files: BTreeMap<String, String>,
 }
 

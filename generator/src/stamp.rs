@@ -135,7 +135,7 @@ pub(crate) fn read_fingerprint(text: &str) -> Option<&str> {
     })
 }
 
-/// Replaces the fingerprint of a file; `None` if it has none.
+/// Replaces the fingerprint of a file; `None` if the file has no fingerprint.
 pub(crate) fn replace_fingerprint(text: &str, fingerprint: &str) -> Option<String> {
     let old = format!("{STAMP_WORD}{}", read_fingerprint(text)?);
     Some(text.replacen(&old, &format!("{STAMP_WORD}{fingerprint}"), 1))

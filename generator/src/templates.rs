@@ -125,7 +125,7 @@ impl Templates {
         self.owner
     }
 
-    /// Iterates over names and texts, sorted by name.
+    /// Iterates over names and contents, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.sources.iter().map(|(name, text)| (name.as_str(), text.as_str()))
     }

@@ -1,4 +1,4 @@
-//! What a call of a contained kernel costs beside one that is not: one operator over a few tensors.
+//! The cost of calls to a contained kernel, compared with direct calls: one operator over a few tensors.
 //!
 //! `cargo bench -p udo-runtime --bench contained` builds the worker, and prints microseconds per run where host and worker look for each
 //! other without sleeping, and where the worker sleeps between runs.

@@ -1,4 +1,4 @@
-//! What one call of a kernel costs: chains of 1,000 operators over 16 floats.
+//! The cost of a kernel call: chains of 1,000 operators over 16 floats.
 //!
 //! `cargo bench -p udo-runtime --bench dispatch` prints nanoseconds per node for the same operator
 //! linked in, loaded from a Rust package, and loaded from a C package, which has neither guard nor checked

@@ -1,4 +1,4 @@
-//! What it costs to submit a run and wait for it, beyond running on the caller's thread: a network that does nothing.
+//! The cost of submitting a run and waiting for it, compared with a run on the caller's thread: an empty network.
 //!
 //! `cargo bench -p udo-runtime --bench runs` prints microseconds of a run, of a recorded launch that is submitted as soon as the
 //! one before has ended, so that the queue's thread still looks for it, and of one that has to wake that thread.

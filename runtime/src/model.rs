@@ -41,7 +41,7 @@ pub(crate) struct Inner {
     pub(crate) shared: Shared,
     /// The kinds of devices that runs use.
     kinds: Vec<CoreKind>,
-    /// What there is to say where stages have reports of their own.
+    /// The report of a model whose stages have reports of their own.
     report: Report,
 }
 
@@ -69,7 +69,7 @@ impl Model {
         Self(Arc::new(Inner { inputs, outputs, stages, shared, kinds, report }))
     }
 
-    /// What it is compiled to, where that is one graph.
+    /// The compiled graph, if there is only one.
     fn sole(&self) -> Option<&Stage> {
         self.0.stages.sole().map(Arc::as_ref)
     }
@@ -105,19 +105,19 @@ impl Model {
         in_place.iter().filter_map(name)
     }
 
-    /// What the model declares an output to be, where it does; a plan knows better.
+    /// The declared type of an output, if the model has one; a plan has the exact type.
     pub fn declared_output(&self, index: usize) -> Option<&TensorType> {
         let [_, outputs] = &self.sole()?.said;
         outputs.get(index)?.of.as_ref()
     }
 
-    /// What the integers of an input stand for, where a node makes numbers of them with one scale and zero point.
+    /// The encoding of an integer input that a node dequantizes with one scale and zero point.
     pub fn input_encoding(&self, index: usize) -> Option<Encoding> {
         let [inputs, _] = &self.sole()?.said;
         inputs.get(index)?.encoding
     }
 
-    /// What the integers of an output stand for, where a node makes them of numbers with one scale and zero point.
+    /// The encoding of an integer output that a node quantizes with one scale and zero point.
     pub fn output_encoding(&self, index: usize) -> Option<Encoding> {
         let [_, outputs] = &self.sole()?.said;
         outputs.get(index)?.encoding
@@ -134,13 +134,13 @@ impl Model {
         &self.0.shared.options
     }
 
-    /// What each pass did, in the order in which they ran; nothing where extents are open.
+    /// Returns the result of each pass, in execution order; empty while extents are open.
     pub fn passes(&self) -> &[PassResult] {
         self.sole().map_or(&[], |stage| &stage.fired)
     }
 
-    /// What runs where and why, and how much memory it takes. Where extents are open, or elements are wanted that only a
-    /// run says, it says which, and plans have reports of their own.
+    /// Reports where each node runs and why, and how much memory the plan takes. If extents are open, or shapes depend
+    /// on computed values, the report names them, and each plan has its own report.
     pub fn report(&self) -> &Report {
         self.sole().and_then(Stage::report).unwrap_or(&self.0.report)
     }
@@ -158,7 +158,7 @@ impl Model {
         &self.0.shared.budget
     }
 
-    /// What the cache of its runtime's file did so far, if it has one.
+    /// Returns the state of the cache of the runtime's file, if it has a cache.
     pub fn cache(&self) -> Option<CacheReport> {
         self.constants_cache().map(|cache| cache.report())
     }

@@ -107,7 +107,7 @@ pub enum FloatOps {
     Stored,
 }
 
-/// What the user decides.
+/// The user's settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The number of bits of weights.

@@ -1,4 +1,4 @@
-//! What programs begin with: operators and devices, of which models are made.
+//! The start of a program: operators and devices, which load models.
 
 mod error;
 mod load;
@@ -50,7 +50,7 @@ pub struct Runtime {
     derived: Derived,
 }
 
-/// What a runtime is to be made of.
+/// Builds a runtime from packages, devices and trust.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     packages: Vec<(PathBuf, Option<Containment>)>,
@@ -131,10 +131,10 @@ impl Builder {
     }
 }
 
-/// What the runtimes of a process share.
+/// Resources that the runtimes of a process share.
 #[derive(Clone, Debug, Default)]
 struct Shared {
-    /// What is packed of constants.
+    /// Prepacked weights.
     packed: Constants,
     /// Constants of models, and what is made of them: equal ones are there once.
     derived: Derived,
@@ -162,7 +162,7 @@ impl Runtime {
         Self::builder().build()
     }
 
-    /// What says of what a runtime is made.
+    /// Returns a builder of runtimes.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -178,7 +178,7 @@ impl Runtime {
         &self.resources.operators
     }
 
-    /// What the packages and the built-in operators run on these cores, by name.
+    /// Lists the operators that packages and built-in kernels run on these cores, by name.
     ///
     /// # Errors
     /// An implementation library cannot be opened.
@@ -191,7 +191,7 @@ impl Runtime {
         self.queues.devices()
     }
 
-    /// What the devices are at now.
+    /// Returns the current state of the devices.
     pub fn report(&self) -> RuntimeReport {
         RuntimeReport::new(&self.queues)
     }

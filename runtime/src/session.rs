@@ -49,11 +49,11 @@ pub struct Session {
     /// Those that runs use.
     used: Used,
     room: MemorySource,
-    /// What submitted runs run in, once one was.
+    /// The frames of submitted runs, after the first submission.
     frames: Option<Arc<Frames>>,
     /// The shapes that all frames had memory for when they were reserved last.
     reserved: Vec<Vec<Shape>>,
-    /// What the last run over tensors copied.
+    /// The copies of the last run over device tensors.
     copies: Copies,
     /// Tensors of its own for runs over such, by the address of the stage that they are for.
     io: BTreeMap<usize, IoTensors>,
@@ -87,7 +87,7 @@ struct InputState {
     waits: Waits,
 }
 
-/// What of an input waits for the next run.
+/// The part of an input that the next run will use.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Waits {
     #[default]
@@ -554,7 +554,7 @@ fn bound(stage: &Stage, shapes: BTreeMap<String, Vec<usize>>) -> Result<Vec<Inpu
     Ok(resolve::bind(&stage.inputs, &options)?)
 }
 
-/// What is planned for such inputs.
+/// Returns the plan for inputs of these shapes.
 fn planned(stage: &Stage, bound: &[Input]) -> Result<Vec<Shape>, CompileError> {
     let inputs = stage.inputs.iter().zip(bound);
     let planned = inputs.map(|(input, bound)| input.planned(bound, &stage.ranges));
@@ -601,7 +601,7 @@ impl Session {
     /// those at hand.
     ///
     /// # Errors
-    /// There are none yet, as the model leaves shapes open; or they are gone, as other plans wanted their memory.
+    /// No plan exists yet, as the model leaves shapes open, or the plan was dropped for the memory of others.
     pub fn last_plans(&self) -> device::Result<Vec<Arc<Plan>>> {
         let noted = self.last.as_ref().map(|last| last.lock().clone()).unwrap_or_default();
         if noted.is_empty() {

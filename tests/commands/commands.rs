@@ -1,4 +1,4 @@
-//! What all commands have in common, and those that look after the tools themselves.
+//! Rules for all commands, and the commands that inspect the tools themselves.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -144,7 +144,7 @@ fn a_copied_program_uses_the_sdk_that_it_lies_in() {
     let program = copied("second/bin");
     assert_eq!(found(&program, &[("UDO_ROOT", third.as_path())]), at(&third));
     assert_eq!(found(&program, &[("SNPE_UDO_ROOT", third.as_path())]), at(&third));
-    // A vendor's SDK has none of ours.
+    // A vendor's SDK has no packages of ours.
     assert_eq!(found(&program, &[("SNPE_UDO_ROOT", vendors.as_path())]), at(&second));
     let both = [("SNPE_UDO_ROOT", second.as_path()), ("UDO_ROOT", third.as_path())];
     assert_eq!(found(&program, &both), at(&third));

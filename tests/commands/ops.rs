@@ -1,4 +1,4 @@
-//! What `udo ops` lists, and that the page of documentation is what it writes.
+//! The list of `udo ops`, and the documentation page that it writes.
 
 use std::{
     fs,

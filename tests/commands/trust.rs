@@ -60,7 +60,7 @@ fn succeeds(dir: &TempDir, args: &[&str]) -> String {
     out
 }
 
-/// What opens the package and runs it.
+/// Commands that open the package and run it.
 fn verify<'a>(more: &[&'a str]) -> Vec<&'a str> {
     let verify = ["verify", "model/model.onnx", "--data", "model", "--atol", "1e-5"];
     [&verify[..], &["--package", "SeluUdoPackage"], more].concat()
@@ -130,7 +130,7 @@ fn make_in_c(dir: &TempDir, source: &str) {
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
 }
 
-/// What opens the package in C and runs it.
+/// A C program that opens the package and runs it.
 fn verify_in_c<'a>(more: &[&'a str]) -> Vec<&'a str> {
     let model = ["verify", "in/c/model/model.onnx", "--data", "in/c/model", "--package", "in/c"];
     [&model[..], more].concat()

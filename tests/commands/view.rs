@@ -31,7 +31,7 @@ fn folder(text: &str) -> TempDir {
     dir
 }
 
-/// What a page shows.
+/// Returns the data that a page shows.
 fn data(dir: &TempDir, page: &str) -> Value {
     let page = fs::read_to_string(dir.path().join(page)).unwrap();
     let (_, data) = page.split_once("<script type=\"application/json\" id=\"data\">").unwrap();

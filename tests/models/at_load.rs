@@ -1,4 +1,4 @@
-//! A model in numbers with `--cores dsp`: it runs there, and commands say what that cost, where ranges come from, and what avoids it.
+//! A float model with `--cores dsp`: it runs there, and commands say what that cost, where ranges come from, and what avoids it.
 
 use std::fs;
 

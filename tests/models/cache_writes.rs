@@ -1,4 +1,4 @@
-//! What becomes of a cache whose writers are killed, have no room, or are several at once.
+//! Caches whose writers are killed, run out of disk space, or write at the same time.
 //!
 //! `UDO_CACHE_POINTS` says at how many places of a write processes are killed; there are some 530.
 #![cfg(target_os = "linux")]
@@ -62,7 +62,7 @@ impl Place {
         udo
     }
 
-    /// What a run gives, and what it says of the cache.
+    /// Returns the output of a run, and its report about the cache.
     fn run(&self, version: u32) -> (Vec<u8>, Value) {
         let done = self.command(version, "out").output().unwrap();
         (self.output("out"), cache_of(&done))
@@ -85,7 +85,7 @@ impl Place {
     }
 }
 
-/// What a run that succeeded says of the cache.
+/// Returns the report of a successful run about the cache.
 fn cache_of(done: &Output) -> Value {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let report: Value = serde_json::from_slice(&done.stdout).unwrap();
@@ -251,7 +251,7 @@ fn a_prepared_model_file_needs_no_packing() {
     assert_eq!((&said["packed"], place.output("prepared")), (&0.into(), wanted));
     let whole = fs::read(place.path("m.udm")).unwrap();
     let mut bad = whole.clone();
-    // Somewhere in what is packed, which is last of what is large.
+    // Somewhere in the prepacked weights, the last large section.
     let at = whole.len() - 1000;
     bad[at] ^= 1;
     fs::write(place.path("m.udm"), &bad).unwrap();

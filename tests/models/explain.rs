@@ -1,4 +1,4 @@
-//! What `udo explain` says of passes, and what `--skip-pass` takes away.
+//! Reports of `udo explain`, and the effect of `--skip-pass`.
 
 use std::{
     fs,
@@ -36,7 +36,7 @@ fn count(explained: &Value, pass: &str) -> Option<u64> {
     passes.iter().find(|of| of["name"] == pass).map(|of| of["count"].as_u64().unwrap())
 }
 
-/// What is wrong, of what is said to programs.
+/// Returns the error that is printed for programs.
 fn error_of(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     let line = said.lines().find(|line| line.starts_with('{')).unwrap_or_default();
@@ -211,7 +211,7 @@ fn what_is_required_of_placement_is_held() {
     let output = bench(&["--require", "MatMul=gpu"]);
     let wanted = "--require MatMul=gpu: node \"product\" (MatMul) runs on cpu (that core was not asked for: see --cores)";
     assert!(!output.status.success() && said(&output).contains(wanted), "{}", said(&output));
-    // What is in numbers alone, the DSP stores as integers; doubles it does not.
+    // The DSP stores float values as integers, but not doubles.
     fs::write(dir.path().join("m.graph"), MODEL.replace("f32", "f64")).unwrap();
     let output = bench(&["--cores", "dsp", "--fallback", "cpu", "--require", "*=dsp"]);
     fs::write(dir.path().join("m.graph"), MODEL).unwrap();
@@ -290,7 +290,7 @@ fn layers_are_values_that_the_model_names() {
     assert_eq!(names, ["h", "y"]);
 }
 
-/// What `udo verify --per-layer` on `core` compares with the CPU, and what it does not.
+/// Returns the layers that `udo verify --per-layer` on `core` compares with the CPU, and those that it leaves out.
 fn per_layer(text: &str, core: &str) -> (Vec<String>, Vec<(String, String)>, String) {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("m.graph"), text).unwrap();

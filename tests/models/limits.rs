@@ -1,4 +1,4 @@
-//! What `udo` says of a machine that is too small for what was asked for.
+//! Errors of `udo` on a machine that is too small for the request.
 
 use std::{
     fs,
@@ -31,7 +31,7 @@ fn udo(dir: &TempDir, args: &[&str]) -> Output {
     udo.args(args).current_dir(dir.path()).output().unwrap()
 }
 
-/// What a command says that fails with code 1.
+/// Returns the error of a command that fails with code 1.
 fn fails(dir: &TempDir, args: &[&str]) -> String {
     let output = udo(dir, args);
     let errors = String::from_utf8(output.stderr).unwrap();

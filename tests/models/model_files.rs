@@ -73,7 +73,7 @@ fn folder() -> TempDir {
     dir
 }
 
-/// What it prints; it succeeds.
+/// Returns the output of a command that succeeds.
 #[track_caller]
 fn good(dir: &TempDir, args: &[&str]) -> String {
     let (code, out, errors) = udo(dir, args);
@@ -81,7 +81,7 @@ fn good(dir: &TempDir, args: &[&str]) -> String {
     out
 }
 
-/// What it says; it fails.
+/// Returns the error of a command that fails.
 #[track_caller]
 fn bad(dir: &TempDir, args: &[&str]) -> String {
     let (code, out, errors) = udo(dir, args);
@@ -89,7 +89,7 @@ fn bad(dir: &TempDir, args: &[&str]) -> String {
     errors
 }
 
-/// What its runs gave, however much memory they took.
+/// Returns the results of its runs, without their memory use.
 #[track_caller]
 fn gives(dir: &TempDir, args: &[&str]) -> Value {
     json(&good(dir, args))["runs"].clone()

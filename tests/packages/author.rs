@@ -9,7 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use udo_test_support::checkout::{cargo, packages_target, root};
 
-/// What a command said: its exit code, its output, and its errors.
+/// The exit code, standard output and standard error of a command.
 type CommandOutput = (Option<i32>, String, String);
 
 fn command_output(output: &Output) -> CommandOutput {

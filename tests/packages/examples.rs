@@ -279,7 +279,7 @@ fn kernels_pass_their_own_tests() {
         let mut tests = cargo("test", &example.dir().join(example.package));
         let (said, progress) = works(tests.arg("--locked"));
         assert!(!progress.contains("warning"), "{progress}");
-        // The crate that kernels share has none, nor has its documentation.
+        // The crate that kernels share has no such line, and neither has its documentation.
         let tested = said.lines().filter(|line| line.starts_with("running ")).count();
         let idle = said.lines().filter(|line| *line == "running 0 tests").count();
         assert_eq!((tested, idle), (tests_of + without, without), "{said}");

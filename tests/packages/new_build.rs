@@ -138,7 +138,7 @@ fn kernels_that_are_printed_from_references_pass_their_own_tests() {
         }
     }
 
-    // An operator of codes alone, among nodes that say what those stand for.
+    // A quantized operator between nodes that state the encodings.
     let net = "graph net
       input x: u8[4]
       constant scale: f32[]{0.0625}
@@ -412,7 +412,7 @@ fn what_the_compiler_says_comes_through() {
     assert!(!desk.path("SlipPack/dist/index.json").exists());
 }
 
-/// What printed files share comes with the first reference, in a package that was made without one, and stays behind the last.
+/// The first reference adds the shared printed files to a package that was made without one; they stay after the last.
 #[test]
 fn a_reference_may_come_later_and_go_again() {
     let told = LEAKY.replace("LeakyUdoPackage", "LatePack");
@@ -606,7 +606,7 @@ fn opencl_that_nothing_compiles_is_no_pass(desk: &Desk) {
     let cases = report["cases"].as_array().unwrap();
     let opencl = cases.iter().filter(|case| case["case"] == "contract/opencl");
     let verdicts: Vec<_> = opencl.map(|case| (&case["core"], &case["verdict"])).collect();
-    // What a core has nothing of does not apply there, and is no skip.
+    // Cases do not apply to cores without the feature, and are not skips.
     let wanted = [("cpu", "not applicable"), ("dsp:v68", "not applicable"), ("gpu", "unchecked")];
     let wanted = wanted.map(|(core, verdict)| (Value::from(core), Value::from(verdict)));
     assert!(verdicts.into_iter().eq(wanted.iter().map(|(core, verdict)| (core, verdict))));
@@ -871,7 +871,7 @@ fn what_no_kernel_reads_is_warned_of_on_every_core() {
     }
 }
 
-/// What a check of a level says of optional inputs and parameters.
+/// Returns the report of a check of this level about optional inputs and parameters.
 fn ignored_at(desk: &Desk, package: &str, level: &str) -> String {
     desk.works(&["check", package, "--level", level, "--filter", "contract/ignored"]).0
 }

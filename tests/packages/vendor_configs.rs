@@ -30,8 +30,8 @@ const JSON: &str = r#"{
     }
 }"#;
 
-/// Op definitions, with ports that are named by their places, as `in[0]`, which files call `in_0`, an optional parameter, a layout, and other types on another backend; then truth values and
-/// integers of 64 bits.
+/// Op definitions with ports named by their places (`in[0]`, which files call `in_0`), an optional parameter, a layout,
+/// other types on another backend, bools, and 64-bit integers.
 const XML: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 <OpDefCollection PackageName="StepPackage" Domain="example" Version="1.0">
     <OpDefList>
@@ -131,7 +131,7 @@ impl Desk {
         output
     }
 
-    /// What a check says of each case.
+    /// Returns the result of each case of a check.
     fn check(&self, filter: &str, wanted: i32) -> Vec<Value> {
         let check = ["check", self.package, "--json", "--allow-unchecked", "--filter", filter];
         let report = self.udo(&check, wanted);
@@ -149,7 +149,7 @@ impl Desk {
         cores
     }
 
-    /// What a check says when the config in the package is another than what it was built from.
+    /// Returns the report of a check if the package was built from another config.
     fn with(&self, from: &str, to: &str, case: &str) -> String {
         let cases = self.edited(from, to, || self.check(case, 1));
         let failed = cases.iter().find(|case| case["verdict"] == "failed").unwrap();
@@ -248,7 +248,7 @@ fn integers_of_all_sizes_and_signs_are_tried() {
     }
 }
 
-/// What is wrong only where a text, a number and an extent fit together, or where an optional input is there.
+/// Bugs that show only for certain combinations of a string, a number and an extent, or with an optional input.
 #[test]
 fn what_an_operator_offers_is_tried_together() {
     let config = r#"{"P": {"UDO_PACKAGE_NAME": "MirrorPackage", "Operators": [{"type": "Mirror", "core_types": ["CPU"],

@@ -3,7 +3,7 @@
 # The least ratio of lightness between a text and what is behind it that is easy to read (WCAG 2, AA).
 LEAST_CONTRAST = 4.5
 
-# The least contrast of texts that are seen, and which one has it. Backgrounds are blended from the page up.
+# The least contrast of visible strings, and the string that has it. Backgrounds are blended from the page up.
 CONTRAST = """
 const parse = text => { const n = text.match(/[\\d.]+/g).map(Number); return [n[0], n[1], n[2], n[3] ?? 1]; };
 const over = (top, under) => [0, 1, 2].map(i => top[i] * top[3] + under[i] * (1 - top[3]));

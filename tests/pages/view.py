@@ -64,7 +64,7 @@ CENTRED = """
 const { box } = homes[state.node], k = camera.k;
 return Math.hypot(box.x + box.w / 2 - camera.x - canvas.clientWidth / k / 2, box.y + box.h / 2 - camera.y - canvas.clientHeight / k / 2) * k;
 """
-# What is painted in a box, left of its texts, and what should be there.
+# The colours painted in a box, left of its labels, and the expected ones.
 PAINTED = """
 draw();
 const { box } = homes[arguments[0]];

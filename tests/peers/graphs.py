@@ -118,7 +118,7 @@ class Graph:
             return None
         exact = operator.exact and all(value is None or value.exact for value in inputs)
         self.nodes.append(node)
-        # ONNX Runtime computes halves in f32, and rounds what comes of several nodes.
+        # ONNX Runtime computes f16 nodes in f32, and rounds the result of several nodes once.
         is_exact = [(exact or operator.jumps) and array.dtype != np.float16 for array in arrays]
         outputs = [Value(*value) for value in zip(names, arrays, is_exact)]
         self.values += outputs

@@ -354,7 +354,7 @@ def padded(groups):
     dtype = groups.dtype(np.uint8, np.int8)
     numbers = groups.numbers(dtype)
     x = groups.activation(tuple(int(n) for n in groups.rng.integers(3, 9, 2)), dtype, numbers)[0]
-    # A pad of nothing is no operator, and of 16 bits there is no table in its place.
+    # A pad of nothing is removed, and 16-bit values have no table in its place.
     inputs = [x, groups.constant(np.maximum(groups.rng.integers(0, 3, 4), [groups.wide, 0, 0, 0]))]
     mode = groups.pick("constant", "constant", "edge", "reflect")
     if mode == "constant" and groups.rng.random() < 0.7:

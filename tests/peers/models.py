@@ -35,7 +35,7 @@ from varied import varied
 
 RUNS = 20
 TOLERANCE = 1e-3
-# Of halves, some steps of theirs more: engines round them at different places.
+# f16 and bf16 results may differ by some of their steps: engines round them at different places.
 HALF_STEPS = 4
 
 ROOT = Path(__file__).resolve().parents[2]

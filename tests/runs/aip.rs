@@ -119,7 +119,7 @@ fn succeeds(dir: &TempDir, args: &[&str]) -> String {
     out
 }
 
-/// What a model makes of the input.
+/// Returns the model's output for the input.
 #[track_caller]
 fn output(dir: &TempDir, model: &str, cores: &str) -> Vec<u8> {
     let run = ["run", model, "--input", "x=x.raw", "--output-dir", "out", "--cores", cores];

@@ -41,7 +41,7 @@ fn folder() -> TempDir {
     dir
 }
 
-/// The spans of a trace, after a look at whether they are well formed and those of a thread lie apart.
+/// The spans of a trace, after a look at whether they are well formed and those of a thread do not overlap.
 fn spans(path: &Path) -> Vec<Value> {
     let trace: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     assert_eq!(trace["otherData"]["lost_spans"], 0);

@@ -39,7 +39,7 @@ const EACH_TIME: &[&str] = &[
     "own_blend_mean_doubled",
 ];
 
-/// What `OwnSelu` and `OwnBlend` compute, as their configs say it.
+/// The references of `OwnSelu` and `OwnBlend` in their configs.
 const SELU: &str = r#""reference": "Y = if X > 0 then gamma * X else gamma * alpha * expm1(X)", "core_types": ["CPU"]"#;
 const BLEND: &str = r#"{"P": {"UDO_PACKAGE_NAME": "Blend", "Operators": [{"type": "Blend",
     "inputs": [
@@ -190,7 +190,7 @@ fn sources(base: Base) -> Vec<(&'static str, String, String)> {
     }
 }
 
-/// What reads an operator's parameters, if it has any.
+/// The code that reads an operator's parameters, if it has any.
 fn params(folder: &str, op: &str) -> Option<String> {
     fs::read_to_string(root().join(folder).join(format!("common/params/{op}.rs"))).ok()
 }
@@ -264,7 +264,7 @@ fn works(command: &mut Command) {
     assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// What `udo check` says of a package.
+/// Returns the report of `udo check` about a package.
 fn checked(built: &Built, folder: &Path, seed: u64) -> Value {
     let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
     udo.arg("check").arg(built.library(folder)).args(["--json", "--jobs", "1", "--timeout", "20"]);

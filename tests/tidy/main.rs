@@ -227,7 +227,7 @@ const UNSAFE: &[&str] = &[
 /// Where every `lib.rs`, and every template of one, forbids unsafe code.
 const SAFE: &[&str] = &["examples/", "generator/", "runtime/hta/", "runtime/ops/", "templates/"];
 
-/// What no Rust code has in it, and why.
+/// Code that is not allowed, and why.
 const UNWANTED: &[(&str, &str)] = &[
     ("todo!", "what is unfinished returns an error that says so"),
     ("unimplemented!", "what is unfinished returns an error that says so"),
@@ -241,7 +241,7 @@ const UNWANTED: &[(&str, &str)] = &[
 /// Pieces of paths that only one machine has; `#` is for `/`, so that this file does not hold them.
 const MACHINES: &[&str] = &["#home#", "#root#"];
 
-/// What scripts and pages name files in.
+/// Folders in which scripts and pages name files.
 const FOLDERS: &[&str] =
     &["runtime/", "udo-api/", "generator/", "templates/", "examples/", "tests/", "docs/", "fuzz/"];
 
@@ -547,7 +547,7 @@ fn paths_climb_one_module_at_most() {
     none(&paths(rust_files(), |file| code(&file.text).contains(&["super", "super"].join("::"))));
 }
 
-/// What several programs of tests take is in a crate, which unit tests leave alone: it brings the crate under test a second time.
+/// Code that several test programs share is in a crate. Unit tests do not use it, as it links the crate under test again.
 #[test]
 fn tests_share_a_crate_and_no_files() {
     let is_test = |path: &str| {
@@ -602,7 +602,7 @@ fn no_file_names_a_place_on_one_machine() {
     none(&paths(&*FILES, |file| places.iter().any(|place| file.text.contains(place))));
 }
 
-/// What a program can reach through `udo-runtime` is small enough to be learnt.
+/// The public interface of `udo-runtime` is small enough to be learnt.
 #[test]
 fn programs_reach_few_modules_and_items_of_the_runtime() {
     let folder = |name: &str, at: &str| (name.to_owned(), at.to_owned());
@@ -649,7 +649,7 @@ fn scripts_and_pages_name_files_that_exist() {
     none(&faults);
 }
 
-/// What `text` names in the folders of the project; of a pattern, the folder that it looks through.
+/// Returns the paths that `text` names in the folders of the project; of a pattern, its folder.
 fn named_paths(text: &str) -> Vec<&str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
     let mut paths = Vec::new();

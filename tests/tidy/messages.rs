@@ -11,8 +11,12 @@ use super::{
 const SNAPSHOT: &str = "tests/tidy/messages.txt";
 
 /// Folders whose literals are code that is printed rather than messages.
-const PRINTERS: &[&str] =
-    &["generator/reference/src/print", "runtime/engine/src/cores/opencl/", "runtime/simd/"];
+const PRINTERS: &[&str] = &[
+    "generator/reference/src/print",
+    "generator/src/view",
+    "runtime/engine/src/cores/opencl/",
+    "runtime/simd/",
+];
 
 /// Where messages come from: what these folders hold is linked to programs.
 const SOURCES: &[&str] = &["generator/", "runtime/", "udo-api/"];
@@ -78,9 +82,12 @@ fn messages(text: &str) -> Vec<String> {
 
 /// Whether the text is more likely a piece of a program than a message.
 fn is_code(text: &str) -> bool {
-    ["::", ";\\n", "fn ", "=>", "</", "#include", "let ", "-> ", "__", "()"]
-        .iter()
-        .any(|sign| text.contains(sign))
+    [
+        "::", ";\\n", "fn ", "=>", "</", "#include", "let ", "-> ", "__", "()", "{{", ");", "];",
+        "const ",
+    ]
+    .iter()
+    .any(|sign| text.contains(sign))
 }
 
 /// A literal without its quotes, whose continued lines are joined as the compiler joins them.

@@ -1,4 +1,4 @@
-//! What Rust code says, without a parser: its imports, its functions, and whether it is unsafe.
+//! Reads Rust code without a parser: its imports, its functions, and whether it is unsafe.
 
 /// Whether the file has unsafe code, rather than only the type of an unsafe function.
 pub(crate) fn has_unsafe(text: &str) -> bool {

@@ -1,4 +1,4 @@
-//! What a program can reach of a library: the names of its root and of its public modules, and the functions of their types.
+//! The public interface of a library: the names of its root and of its public modules, and the functions of their types.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -92,7 +92,7 @@ enum Item {
     From(String, String, String),
 }
 
-/// What a file shows, without what is in its private modules.
+/// The public part of a file, without its private modules.
 fn items(code: &str) -> Vec<Item> {
     let mut items = Vec::new();
     let mut rest = code;

@@ -58,7 +58,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("halves", "f16 and bf16, half precision"),
     ("upkeep", "coherence, cache maintenance"),
     ("has|have none", "has no X"),
-    ("is no !longer|more|less|better|worse", "is not an X"),
+    ("!there is no !longer|more|less|larger|wider|farther|better|worse", "is not an X"),
     ("there is|are none", "not found, has no X"),
 ];
 
@@ -71,8 +71,16 @@ const NAMED: &[(&str, &str, &str)] = &[
     ("udo-api/src/export/shim.rs", "of", "printed packages call `OpDef::of`"),
 ];
 
-/// Where a phrase is meant literally: the file, the phrase's first words, and the reason.
-const EXCEPTIONS: &[(&str, &str, &str)] = &[];
+/// Where a phrase is meant literally: the file, the phrase, and the reason.
+const EXCEPTIONS: &[(&str, &str, &str)] = &[
+    ("docs/package-abi.md", "texts", "a field of a structure of the ABI"),
+    ("generator/reference/src/eval.rs", "on values", "dimensions depend on values"),
+    ("generator/reference/src/print/items.rs", "texts", "a placeholder of printed OpenCL C"),
+    ("runtime/ops/src/ops/one_hot.rs", "on values", "ONNX calls the values off and on"),
+    ("templates/reg/inference.rs.jinja", "halves", "a local of packages that exist"),
+    ("tests/fixtures/abi-2.0/udo_package.h", "has|have none", "an archived header"),
+    ("udo-api/include/udo_package.h", "has|have none", "the header of the ABI keeps its words"),
+];
 
 #[test]
 fn items_have_names_that_say_what_they_are() {

@@ -61,7 +61,7 @@ impl Layout {
     /// The axes of an NHWC tensor in NCHW order.
     pub const NCHW_AXES: [usize; 4] = [0, 3, 1, 2];
 
-    /// Returns the position of an operator's axis in this layout; `None` if there is none.
+    /// Returns the position of an operator's axis in this layout; `None` if the operator has no such axis.
     pub fn axis(self, axis: usize) -> Option<usize> {
         match self {
             Self::Nhwc => Self::NHWC_AXES.iter().position(|&a| a == axis),
@@ -434,7 +434,7 @@ impl Facts {
     /// The host runs the first graph parameter if input 0 is true and the second one otherwise; the outputs are those
     /// of the graph. Only built-in operators have this fact and the next two.
     pub const BRANCHES: Self = Self(1 << 10);
-    /// The host runs the graph parameter in each iteration: input 0 is the trip count, and the loop continues while
+    /// The host runs the graph parameter in each iteration: input 0 is the number of iterations, and the loop continues while
     /// input 1 and then the graph's first output are true. The remaining inputs are loop-carried states. The outputs
     /// are the final states, then the per-iteration outputs concatenated along a new first axis.
     pub const LOOP: Self = Self(1 << 11);

@@ -45,7 +45,7 @@ nodes = [
                      name="gemm", transB=1),
 ]
 logits = quantized(nodes, "logits", "scores", 1.0 / 16.0, 128)
-# No attributes: the config has none. Softmax then works along the last axis.
+# No attributes: the config declares no parameters. Softmax then works along the last axis.
 nodes.append(helper.make_node("Softmax", [logits], ["softmax"], name="softmax"))
 quantized(nodes, "softmax", "probabilities", 1.0 / 256.0, 0)
 

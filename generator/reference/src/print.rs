@@ -90,7 +90,7 @@ pub struct Formula {
     pub text: String,
 }
 
-/// A kernel over slices, whose texts a package places next to its [`Formula`].
+/// A kernel over slices, whose code a package places next to its [`Formula`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RustKernel {
     /// The scratch tensors, in the order of `execute`'s arguments.
@@ -143,7 +143,7 @@ pub(crate) fn rust(code: &Code, signature: &Signature, ports: &Ports) -> RustKer
     RustKernel { scratch: scratch.collect(), text: printer.execute(&common).text() }
 }
 
-/// The parts that all printed texts of a program share.
+/// The parts that all printed code of a program shares.
 struct Common<'a> {
     code: &'a Code,
     signature: &'a Signature,
@@ -180,14 +180,14 @@ impl<'a> Common<'a> {
                 Some(printer.element_function(number, def, binders, body))
             }
             DefKind::Select(select) => {
-                // String comparisons are fields of the plan in all printed texts.
+                // String comparisons are fields of the plan in all printed code.
                 Emitter::new(&common.printer(&Rust::Slices), Real::F32).select(select, number);
                 None
             }
         });
         let elements = elements.collect();
         // Comparisons of the plan come after those of elements, so that their numbers are the same in all printed
-        // texts.
+        // code.
         common.printer(&Rust::Plan).steps("least");
         common.elements = elements;
         common

@@ -93,7 +93,7 @@ fn says_optional(field: &Field<At<bool>>, default: &Field<At<draft::Literal>>) -
     field.value().is_some_and(|at| at.value) && matches!(default, Field::Absent)
 }
 
-/// Returns the name of a parameter's attribute; ports are matched by position and have none.
+/// Returns the name of a parameter's attribute; ports are matched by position, without names.
 fn attribute(field: &Field<At<String>>, role: Role, report: &mut Report<'_>) -> Option<String> {
     let At { value, spot } = field.value()?;
     if role != Role::Param {

@@ -10,7 +10,7 @@ use crate::{
     spelling::{did_you_mean, nearest, one_of, quote},
 };
 
-/// Names of processors that are not cores for user operators, with help texts.
+/// Names of processors that are not cores for user operators, with help.
 const OTHER_CORES: &[(&str, &str)] = &[
     ("HTA", "user operators do not run on the HTA; declare \"DSP\" or \"CPU\""),
     ("AIP", "the AIP runtime runs user operators on the DSP; declare \"DSP\""),

@@ -114,7 +114,7 @@ struct Uses<'a> {
     modules: Vec<Module<'a>>,
 }
 
-/// A module of a crate that printed texts use.
+/// A module of a crate that printed code uses.
 struct Module<'a> {
     path: String,
     types: &'a [&'a str],
@@ -167,7 +167,7 @@ impl<'a> Uses<'a> {
     }
 }
 
-/// Prints the module with these texts.
+/// Prints the module with this code.
 fn module(name: &str, uses: &Uses<'_>, parts: &[&str]) -> String {
     let line = |line: &str| {
         if line.is_empty() { "\n".to_owned() } else { format!("    {line}\n") }

@@ -60,7 +60,7 @@ pub(crate) fn registration(package: &Package, libraries: &[LibraryView]) -> Libr
 
 /// Returns the schema of one operator, and the file that infers its shapes.
 ///
-/// Without a domain in the config the schema has none, and the package's name applies.
+/// Without a domain in the config the schema has no domain, and the package's name applies.
 pub(crate) fn schema(op: &Op, domain: Option<&str>) -> (OpView, OpView) {
     let mut file = OpView::new(op, None);
     if TAKEN.contains(&file.type_name.as_str()) {

@@ -155,11 +155,11 @@ mod tests {
         for own in ["version = \"0.2.0\"", "version=\"1.0.0-rc.1\"   # next week's"] {
             let found = manifest(own);
             assert_eq!(merge(&fresh, &found), Merged { text: found.clone(), leaves_out: false });
-            assert_eq!(without_areas(&found), fresh, "it is no edit");
+            assert_eq!(without_areas(&found), fresh, "it is not an edit");
         }
         let of_config = manifest("version = \"2.0.0\" # of the config");
         assert_eq!(merge(&of_config, &fresh).text, of_config);
-        assert_eq!(merge(&fresh, &of_config).text, fresh, "the config has none any more");
+        assert_eq!(merge(&fresh, &of_config).text, fresh, "the config has no version any more");
         assert_eq!(without_areas(&of_config), of_config);
         let edited = manifest("version = \"2.0.1\"");
         assert_eq!(merge(&of_config, &edited).text, of_config);

@@ -300,7 +300,7 @@ fn a_changed_reference_drifts_in_all_files_that_are_printed_from_it() {
         "reg/src/ops/first.rs",
     ];
     assert_eq!(drifted(&after), all);
-    // Kernels go on with the formula that they were printed for, also where the config has none.
+    // Kernels go on with the formula that they were printed for, also where the config has no reference.
     assert_eq!(drifted(&[]), all);
     assert_eq!(place.text("common/formulas/first.rs"), formula);
     assert!(place.text("CPU/src/lib.rs").contains("pub mod formulas {"));

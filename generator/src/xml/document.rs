@@ -10,7 +10,7 @@ use crate::{
     spelling::{did_you_mean, one_of, quote},
 };
 
-/// The maximum number of nodes; larger texts are refused before they take memory.
+/// The maximum number of nodes; larger documents are refused before they take memory.
 const MAX_NODES: u32 = 1 << 20;
 
 /// Elements that may occur once in their parent.

@@ -432,7 +432,7 @@ impl Search<'_> {
         is_any
     }
 
-    /// Builds inputs of types that the kernel accepts; `None` if there are none.
+    /// Builds inputs of types that the kernel accepts; `None` without any such type.
     fn inputs(
         &self,
         Asked { dtype, turn, class, dims }: Asked<'_>,

@@ -108,7 +108,7 @@ impl HtaError {
     pub fn help(&self) -> Option<String> {
         let help = match self {
             Self::None { .. } | Self::Damaged { .. } | Self::Stale { .. } => Some(
-                "`udo prepare MODEL.udm --hta` recompiles them; with `--cores aip` all that has none runs on the DSP",
+                "`udo prepare MODEL.udm --hta` recompiles them; with `--cores aip` nodes without a program run on the DSP",
             ),
             Self::Numbers => Some(
                 "make a quantized model first: `udo quantize MODEL --calibration DIR -o QUANTIZED.udm`, then `udo prepare QUANTIZED.udm --hta`",

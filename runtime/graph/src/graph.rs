@@ -281,7 +281,7 @@ impl Graph {
         id
     }
 
-    /// Adds a node behind all others; one without a name is called after its operator and place, and one of `ai.onnx` is of
+    /// Appends a node; one without a name is called after its operator and place, and one of `ai.onnx` is of
     /// ONNX's own domain, which is empty.
     pub fn add_node(&mut self, mut node: Node) -> NodeId {
         let id = NodeId::new(self.nodes.len());

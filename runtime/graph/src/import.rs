@@ -74,7 +74,7 @@ impl Reading {
     pub fn bytes(self, path: &Path) -> Result<ModelBytes, ImportError> {
         foreign::refuse_folder(path)?;
         let bytes = match self {
-            Self::Mapped => ModelBytes::map(path),
+            Self::Mapped => ModelBytes::map_file(path),
             Self::Copied => ModelBytes::read(path),
         };
         bytes.map_err(|source| ImportError::Read { path: path.to_owned(), source })

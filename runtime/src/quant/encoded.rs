@@ -34,7 +34,7 @@ impl Encoded {
     }
 }
 
-/// What is stored.
+/// The stored type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Inputs and computed values.

@@ -149,7 +149,7 @@ impl Levels {
         to_int(stored.clamp(self.least.into(), self.most.into()))
     }
 
-    /// What is between the numbers that the least and the largest stand for.
+    /// The difference between the values of the largest and the least level.
     pub(super) fn range(self, encoding: Encoding) -> Range {
         let number = |stored: i32| {
             (f64::from(stored) - f64::from(encoding.zero_point)) * f64::from(encoding.scale)

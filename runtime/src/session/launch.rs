@@ -89,7 +89,7 @@ impl Session {
         Ok(self.io.entry(key).or_insert(io))
     }
 
-    /// What the last [`Session::run_on`] copied of its inputs and outputs.
+    /// Returns the copies of inputs and outputs that the last [`Session::run_on`] made.
     pub fn copies(&self) -> Copies {
         self.copies
     }

@@ -14,7 +14,7 @@ use udo_runtime::graph::Graph;
 use udo_runtime::{CompileOptions, Model, Session};
 use udo_test_support::compile::{built_in, compile_graph};
 
-/// What goes in under a name.
+/// The value of a named input.
 enum Feed<'a> {
     Floats(&'a [f32]),
     Ints(&'a [i64]),

@@ -252,7 +252,7 @@ fn run(model: &Model) -> Vec<f32> {
     session.output::<f32>("y").unwrap().to_vec()
 }
 
-/// What comes of the model where the product is rounded to steps of 1/8, halves to even, and saturates.
+/// Returns the model's output if the product is rounded to steps of 1/8 (ties to even) and saturates.
 fn expected() -> Vec<f32> {
     let step = |x: f32| (x * 8.0).round_ties_even().clamp(-128.0, 127.0) / 8.0;
     X.iter().enumerate().map(|(at, x)| step(x * weight(at))).collect()

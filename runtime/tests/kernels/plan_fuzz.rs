@@ -43,7 +43,7 @@ const fn tried(optimized: u64) -> u64 {
     if cfg!(debug_assertions) { optimized / 10 } else { optimized }
 }
 
-/// What of the planner the graphs have met: how often, by name.
+/// How often the graphs used each feature of the planner, by name.
 type Counts = BTreeMap<&'static str, usize>;
 
 #[test]
@@ -60,7 +60,7 @@ fn plans_of_random_graphs_give_what_their_nodes_give() {
     }
 }
 
-/// Their package has bounded outputs, rows that lie apart, outputs in the place of inputs, and kernels of three kinds of cores.
+/// Their package has bounded outputs, strided rows, outputs in the place of inputs, and kernels of three kinds of cores.
 #[test]
 fn plans_of_random_graphs_give_the_same_where_their_package_is_contained() {
     let folder = tempfile::tempdir().unwrap();

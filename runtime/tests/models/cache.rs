@@ -48,7 +48,7 @@ impl Place {
         Contents { networks, sections: Vec::new() }.write(&self.model()).unwrap();
     }
 
-    /// What a run of the model gives, and what the cache did.
+    /// Returns the outputs of a run and the report of the cache.
     fn run(&self, version: u32) -> Result<(Vec<u32>, CacheReport, Vec<String>), Error> {
         run(&self.model(), Some(CacheOptions { dir: self.cache(), version }))
             .map(|(outputs, report, notices)| (outputs, report.unwrap(), notices))

@@ -23,7 +23,7 @@ fn load(text: &str, options: &LoadOptions) -> LoadError {
     runtime().load(text.as_bytes(), options).unwrap_err()
 }
 
-/// What an error is as C has it: its code, which is that of the error itself, and its text.
+/// An error as C sees it: the code of the error itself, and its message.
 #[track_caller]
 fn coded(error: LoadError, code: ErrorCode) -> String {
     assert_eq!(error.code(), code, "{error}");

@@ -257,10 +257,10 @@ fn of_cache(folder: &Path) -> LoadOptions {
     LoadOptions { cache, ..LoadOptions::default() }
 }
 
-/// What was restored and what was packed, where there is a cache.
+/// The numbers of restored and of packed constants, if the model has a cache.
 type Counts = Option<(usize, usize)>;
 
-/// What the stages of the only network give, and the counts by then.
+/// Returns the outputs of all stages of the only network, and the counts after the runs.
 fn runs(runtime: &Runtime, networks: &Networks) -> Vec<(Vec<f32>, Counts)> {
     let network: Opened = networks.get(None).unwrap();
     let mut session = network.model().unwrap().session().unwrap();

@@ -1,4 +1,4 @@
-//! Models with what is packed of them beside their graphs: in the folder of a cache, in buffers, and in model files that were
+//! Models with prepacked weights beside their graphs: in the folder of a cache, in buffers, and in model files that were
 //! prepared.
 
 use std::fs;
@@ -24,7 +24,7 @@ fn exportable() -> LoadOptions {
     LoadOptions { is_exportable: true, ..LoadOptions::default() }
 }
 
-/// What a run gives.
+/// Returns the output of a run.
 fn run(model: &Model) -> Vec<u32> {
     run_of(model, 3)
 }
@@ -36,13 +36,13 @@ fn run_of(model: &Model, rows: usize) -> Vec<u32> {
     session.output::<f32>("y").unwrap().iter().map(|y| y.to_bits()).collect()
 }
 
-/// What was restored, and what was packed.
+/// The numbers of restored and of packed constants.
 fn counts(model: &Model) -> (usize, usize) {
     let report = model.cache().unwrap();
     (report.restored, report.packed)
 }
 
-/// What a model of the graph gives.
+/// Returns the output of a model of the graph.
 fn expected(seed: usize) -> Vec<u32> {
     let model = Runtime::new().unwrap().load(graph(TEXT, seed), &LoadOptions::default());
     run(&model.unwrap())
@@ -154,7 +154,7 @@ fn exported_models_need_no_packing() {
     assert_eq!(plain.export().unwrap_err().code(), ErrorCode::InvalidState);
 }
 
-/// A model file of the graph, with what is packed for it if that is asked for.
+/// A model file of the graph, with prepacked weights if requested.
 fn file(dir: &TempDir, name: &str, seed: usize, is_prepared: bool) -> std::path::PathBuf {
     let (path, graph) = (dir.path().join(name), StoredGraph::new(graph(TEXT, seed)));
     let shapes = [("x".to_owned(), vec![Extent::Fixed(3), Extent::Fixed(40)])].into();
@@ -179,7 +179,7 @@ fn prepared_model_files_are_used_where_they_fit() {
     assert_eq!((counts(&model), run(&model)), ((2, 0), expected(1)));
     // What was prepared for other weights is for another model.
     let of_file = |path: &Path| {
-        let container = Container::read(&ModelBytes::map(path).unwrap()).unwrap();
+        let container = Container::read(&ModelBytes::map_file(path).unwrap()).unwrap();
         container.contents().unwrap()
     };
     let mut other = of_file(&file(&dir, "other.udm", 2, false));

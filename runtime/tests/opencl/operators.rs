@@ -9,7 +9,7 @@ use udo_test_support::random::noise;
 use crate::device;
 use udo_test_support::compile::{built_in, compile_graph};
 
-/// The extents of inputs `a`, `b` and so on, constants, and nodes behind which `y` is the output.
+/// The extents of inputs `a`, `b` and so on, constants, and nodes that compute the output `y`.
 struct Case {
     inputs: &'static [&'static [usize]],
     constants: &'static str,

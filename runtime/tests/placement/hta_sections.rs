@@ -14,7 +14,7 @@ use udo_runtime::{CompileOptions, LoadError, LoadOptions, Model, Runtime, Tensor
 use udo_test_support::random::Random;
 use udo_test_support::small::numbers;
 
-/// Three convolutions of stored values, of which the first and the last become programs.
+/// Three quantized convolutions; the first and the last become programs.
 const TEXT: &str = "graph net
   input x: f32[1,2,5,5]
   constant s: f32[]{0.0625}
@@ -99,7 +99,7 @@ fn run(model: &Model) -> Vec<u32> {
     session.output::<f32>("y").unwrap().iter().map(|y| y.to_bits()).collect()
 }
 
-/// What the DSP makes alone.
+/// Returns the results of the DSP.
 fn expected(seed: usize) -> Vec<u32> {
     let mut options = CompileOptions::default();
     options.place.cores = vec![Core::DSP_V68];

@@ -359,7 +359,7 @@ impl RandomGraph {
 /// The columns that matrices may have.
 const WIDTHS: [usize; 3] = [16, 64, 256];
 
-/// Of a machine that there is none of.
+/// The costs of an invented machine.
 fn random_costs(dice: &mut Random) -> Arc<Costs> {
     let mut of = |least: usize, most: usize| least + dice.below(most - least);
     // One that is quick to begin, and one that is quick at work.

@@ -1,4 +1,4 @@
-//! Models in numbers that are asked onto the DSP are quantized while they are loaded, and run there from end to end.
+//! Float models for the DSP are quantized at load time and run there from end to end.
 
 use std::fmt::Write;
 use std::num::NonZero;

@@ -1,4 +1,4 @@
-//! Quantized models run on the GPU in numbers: they are dequantized while they are loaded.
+//! Quantized models for the GPU are dequantized at load time.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Kernels that store quantized values in the place of numbers, for the node behind that would.
+//! Kernels that quantize their own outputs instead of a downstream QuantizeLinear node.
 
 use udo_api::types::F32;
 use udo_api::{
@@ -156,7 +156,7 @@ fn compile(lines: &str, outputs: &str, cores: &[Core]) -> Result<Model, CompileE
     compile_graph(Graph::parse(&text).unwrap(), &operators, &options)
 }
 
-/// What comes of it, and the steps that compute something.
+/// Returns the output, and the steps that compute something.
 fn run(model: &Model) -> (Vec<f32>, Vec<String>) {
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[-1., 2., -3., 4.]);

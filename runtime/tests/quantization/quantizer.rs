@@ -1,4 +1,4 @@
-//! Models in numbers become models on integers: which operators run in the end, how far their results are off, and what is refused.
+//! Float models become quantized models: which operators run in the end, how far their results are off, and what is refused.
 
 mod masks;
 mod on_dsp;
@@ -374,7 +374,7 @@ fn constants_that_are_no_numbers_are_errors() {
             let bind = BindOptions::default();
             let source = Quantizer::new(graph, &runtime, &bind, Settings::default()).unwrap();
             let mut calibration = source.calibration(&runtime, &CompileOptions::default()).unwrap();
-            // What such a constant makes is no number either, and may be refused first.
+            // Results computed from such a constant are NaN too, and may be refused first.
             calibration.add(&runs("x", &[2, 2], 1)[0]).unwrap();
             let said = source.finish(&calibration).unwrap_err().to_string();
             let wanted = [name, "y"].map(|name| {

@@ -1,4 +1,4 @@
-//! Operators of packages in models in numbers on the DSP: each of their ports is stored as its type there says, constants and
+//! Operators of packages in float models on the DSP: each of their ports is stored as its type there says, constants and
 //! what has its channels last too.
 
 use std::num::NonZero;
@@ -96,7 +96,7 @@ fn shade(
     Ok(())
 }
 
-/// What has the encoding of its first operand: the larger of both; on later cores alone.
+/// The larger of two operands, with the encoding of the first; later cores have it.
 struct Larger;
 
 impl Op for Larger {

@@ -342,7 +342,7 @@ fn every_missing_operator_is_named_at_once() {
 type Shapes<'a> = &'a [(&'a str, &'a [usize])];
 type Dims<'a> = &'a [(&'a str, usize)];
 
-/// What a model with the inputs `f32[batch,2]` and `f32[?]` says to shapes and to extents of named dimensions.
+/// Loads a model with the inputs `f32[batch,2]` and `f32[?]` for these shapes and named dimensions.
 fn opened(shapes: Shapes<'_>, dims: Dims<'_>) -> String {
     let graph = Graph::parse(
         "graph open\n input x: f32[batch,2]\n input s: f32[?]\n y = Mul@17(x, s)\n output y\n",

@@ -25,7 +25,7 @@ fn of_two() -> TensorDesc {
     TensorDesc::new(DType::F32, Shape::new(&[2]).unwrap())
 }
 
-/// What the package says of its output where the input is `x`.
+/// Returns the package's description of its output for the input `x`.
 fn inferred(operators: &Operators, x: TensorDesc) -> Result<TensorDesc, String> {
     let op = operators.ops_named("Scale").next().unwrap().def;
     let (inputs, constants) = (vec![x], vec![None]);

@@ -3,7 +3,7 @@
 use tempfile::tempdir;
 use udo_test_support::packages::*;
 
-/// What breaks the C fixture's tables, and what the loader says to it.
+/// Changes that break the tables of the C fixture, and the loader's errors.
 const CASES: &[(&str, &str)] = &[
     ("package.abi_version.major = 7", "it has ABI version 7.0, expected 2.0"),
     ("package.abi_version.minor++", "it has ABI version 2.1, expected 2.0"),

@@ -29,7 +29,7 @@ fn owned(device: &Device, owner: &str) -> (u64, u64) {
     of.map_or((0, 0), |(_, usage)| (usage.current_bytes, usage.peak_bytes))
 }
 
-/// What two threads make of `of` at the same moment.
+/// Returns the results of two threads that call `of` at the same moment.
 fn at_once<T: Send, R: Send>(of: [T; 2], run: impl Fn(T) -> R + Sync) -> [R; 2] {
     let (start, run) = (Barrier::new(2), &run);
     thread::scope(|scope| {

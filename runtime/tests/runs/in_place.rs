@@ -214,7 +214,7 @@ const CASES: &[Case] = &[
         copied: 0,
         inputs_copied: 0,
     },
-    // A loop reads the input in each trip.
+    // A loop reads the input in each iteration.
     Case {
         text: "graph g
   input x: f32[4]

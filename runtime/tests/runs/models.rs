@@ -1,4 +1,4 @@
-//! What is submitted gives what is run, on every core and for every kind of model.
+//! Submitted runs give the results of synchronous runs, on every core and for every kind of model.
 
 use std::time::Duration;
 

@@ -25,7 +25,7 @@ fn copies(inputs: usize, outputs: usize, bytes: u64) -> Copies {
     Copies { inputs, outputs, bytes }
 }
 
-/// What a run gives, however it is asked for, and what it copied.
+/// Returns the output of a run, however it is requested, and its copies.
 fn runs(
     session: &mut Session,
     inputs: &[DeviceTensor],
@@ -240,7 +240,7 @@ fn b23_what_two_want_to_be_is_copied_to_one_of_them() {
     assert_eq!(elements::<f32>(&x), [1.0, 2.0]);
 }
 
-/// What a session has for its inputs and outputs, run after run.
+/// The tensors of a session for its inputs and outputs, run after run.
 #[test]
 fn b23_a_launch_whose_made_output_is_in_use_is_busy() {
     let runtime = Runtime::new().unwrap();

@@ -1,4 +1,4 @@
-//! What runtimes say of their devices, and sessions of the plans of their last runs.
+//! Reports of runtimes about devices, and of sessions about the plans of their last runs.
 
 use std::num::NonZero;
 

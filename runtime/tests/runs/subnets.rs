@@ -106,7 +106,7 @@ fn let_through() -> u32 {
     turns
 }
 
-/// What the log says of each run is at the devices of the subnets, in their order.
+/// The log of each run names the devices of the subnets, in order.
 fn order_is_that_of_the_report(model: &Model, log: &RunLog) {
     let wanted: Vec<Option<CoreKind>> =
         model.report().subnets.iter().map(|of| of.core.kind()).collect();

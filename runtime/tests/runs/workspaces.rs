@@ -253,7 +253,7 @@ fn b20_what_is_made_of_the_same_weights_takes_its_memory_once() {
     sessions.push(load("first").session().unwrap());
     sessions.push(load("second").session().unwrap());
     assert_eq!((constants(), workspace(&cpu).0), (once, 3 * own));
-    // What is packed stays the same where what it was made of is gone.
+    // Packed constants stay when their source is gone.
     drop((first, sessions.drain(..2)));
     sessions.push(load("third").session().unwrap());
     assert_eq!((constants(), workspace(&cpu).0), (once, 2 * own));

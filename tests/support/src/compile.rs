@@ -42,7 +42,7 @@ pub fn resolve_graph(
     with_compiler(operators, bind, |compiler| resolve::run(compiler, graph))
 }
 
-/// What `work` makes of a compilation with these operators.
+/// Calls `work` with a compilation that has these operators.
 pub fn with_compiler<T>(
     operators: &Operators,
     bind: &BindOptions,

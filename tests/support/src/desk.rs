@@ -55,7 +55,7 @@ impl Desk {
     }
 }
 
-/// What a program said.
+/// The output of a program.
 pub fn words(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr))

@@ -41,7 +41,7 @@ impl Text {
         Graph::parse(graph).map_err(|e| format!("{}: {e}", self.name)).unwrap()
     }
 
-    /// What is before the graph after, and that.
+    /// Splits a file into the graph before the passes and the graph after them.
     fn parts(&self) -> (&str, &str) {
         self.content.split_once(AFTER).unwrap_or((&self.content, ""))
     }

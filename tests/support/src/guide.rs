@@ -8,7 +8,7 @@ use std::{fs, path::Path, process::Command};
 /// A fenced block of a guide.
 #[derive(Debug)]
 pub struct Block {
-    /// What follows its first backticks.
+    /// The text after its opening backticks.
     pub language: &'static str,
     /// The line of its first backticks, from 1.
     pub line: usize,

@@ -39,12 +39,12 @@ pub struct Operator {
     pub cases: Vec<Case>,
 }
 
-/// What it is called with, and what that should give.
+/// A call with its arguments and expected outputs.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What goes in.
+    /// The inputs.
     pub arguments: Arguments,
-    /// What outputs should be, by name.
+    /// The expected outputs, by name.
     pub wanted: BTreeMap<String, Tensor>,
 }
 

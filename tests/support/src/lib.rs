@@ -1,4 +1,4 @@
-//! What integration tests and benchmarks of several crates share. Each module is one thing to take.
+//! Code that integration tests and benchmarks of several crates share, one helper per module.
 //!
 //! Only integration tests and benchmarks depend on this crate. For unit tests it would bring the crate under test a second time.
 #![expect(

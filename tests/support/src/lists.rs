@@ -1,4 +1,4 @@
-//! Texts of graphs with long constants, written short.
+//! Printed graphs with long constants, written short.
 
 /// The text of a graph whose constants list all of their elements: a list that is too short is repeated.
 pub fn in_full(text: &str) -> String {

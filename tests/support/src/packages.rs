@@ -128,7 +128,7 @@ pub fn c_package_with_manifest(
     path
 }
 
-/// What a new operators says to `path`, which it must refuse and leave no trace of.
+/// Opens the package at `path`, which must be refused without a trace, and returns the error.
 pub fn refusal(path: &Path) -> OpenError {
     let mut operators = Operators::new();
     let error = operators.open(path).unwrap_err();

@@ -14,7 +14,7 @@ pub fn follow(page: &'static str) -> TempDir {
     follow_beside(page, &[])
 }
 
-/// As [`follow`], beside files with these names and texts.
+/// Like [`follow`], in a folder with files of these names and contents.
 pub fn follow_beside(page: &'static str, files: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (name, text) in files {

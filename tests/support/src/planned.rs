@@ -1,4 +1,4 @@
-//! A package whose kernels ask for everything that the planner can do: rows that lie apart, outputs in the place of
+//! A package whose kernels ask for everything that the planner can do: strided rows, outputs in the place of
 //! inputs, channels last on either side, extents that only a run says, and other cores.
 
 use udo_api::types::{F32, U8};
@@ -81,7 +81,7 @@ impl<const NAME: usize> Op for Like<NAME> {
     }
 }
 
-/// Twice its input, row by row where rows lie apart.
+/// Twice its input, row by row if rows are strided.
 struct TwiceF32;
 
 impl Kernel for TwiceF32 {
@@ -388,7 +388,7 @@ impl Kernel for FlatF32 {
     }
 }
 
-/// What is left of a tensor from a place of an axis on; a part of it, as its kernel says.
+/// The rest of a tensor after an index of an axis, as a part that its kernel names.
 struct Rest;
 
 impl Rest {

@@ -25,7 +25,7 @@ impl Op for Positive {
 pub struct PositiveF32;
 
 impl PositiveF32 {
-    /// What a package lists.
+    /// The list of a package.
     pub const DEF: KernelDef = KernelDef::new::<Self>("Positive", Core::CPU)
         .ports(&[any_input(0).bounded(), any_output(0).bounded()]);
 }

@@ -28,7 +28,7 @@ impl Random {
         self.0
     }
 
-    /// One of 0 to `end - 1`; 0 if there is none.
+    /// Returns a number from 0 to `end - 1`; 0 if `end` is 0.
     pub fn below(&mut self, end: usize) -> usize {
         let bits = self.bits();
         let end = u64::try_from(end.max(1)).unwrap_or(u64::MAX);

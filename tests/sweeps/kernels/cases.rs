@@ -105,9 +105,9 @@ impl Bytes {
     }
 }
 
-/// What a way made of a case.
+/// The result of a case on one target.
 pub(crate) enum Outcome {
-    /// What the reference says.
+    /// The result of the reference.
     Right,
     /// Something else.
     Wrong(String),

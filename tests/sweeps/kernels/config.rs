@@ -9,12 +9,12 @@ use udo_test_support::language::Operator;
 
 /// Whether a config has the classes of its parameters.
 pub(crate) fn can_say(operator: &Operator) -> bool {
-    // Lists of truth values are lists of integers there.
+    // Lists of bools are lists of integers there.
     let is_list = |param: &Param| param.kind == ParamKind::Tensor(Class::Bool);
     !operator.signature.params.iter().any(is_list)
 }
 
-/// What the config calls an operator: no built-in one is called so.
+/// Returns the operator's name in the config, which no built-in operator has.
 pub(crate) fn type_name(name: &str) -> String {
     let word = |word: &str| word[..1].to_uppercase() + &word[1..];
     name.split('_').map(word).collect::<String>() + "Ref"

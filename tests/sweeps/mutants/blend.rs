@@ -56,7 +56,7 @@ impl Op for Blend {
     }
 }
 
-/// What all cores compute of one element.
+/// The formula of one element on all cores.
 #[derive(Clone, Copy)]
 struct Formula {
     share: f32,

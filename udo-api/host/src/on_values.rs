@@ -13,10 +13,10 @@ use crate::kernel::FinalizedKernel;
 
 /// A conversion between stored elements and the floats that a kernel uses.
 pub trait Conversion: Send + Sync + fmt::Debug {
-    /// Converts stored values to floats, both as bytes.
+    /// Converts quantized values to floats, both as bytes.
     fn load(&self, values: &[u8], numbers: &mut [u8]);
 
-    /// Converts floats to stored values, both as bytes.
+    /// Converts floats to quantized values, both as bytes.
     fn store(&self, numbers: &[u8], values: &mut [u8]);
 }
 

@@ -1,4 +1,4 @@
-//! A kernel's view of its node before any run: in accept and in finalize.
+//! A kernel's view of its node outside of runs: in accept and in finalize.
 
 use std::cell::Cell;
 use std::fmt;

@@ -17,7 +17,7 @@ pub struct Quant<'a, T> {
     pub data: &'a [T],
     /// The dimensions in this run.
     pub shape: &'a [usize],
-    /// The encoding; scale 1 and zero point 0 if the tensor has none, or one per axis.
+    /// The encoding; scale 1 and zero point 0 if the tensor has no encoding, or one per axis.
     pub encoding: Encoding,
     /// The encoding for each position of an axis, on ports whose rules say [`per_axis`](crate::PortRule::per_axis).
     pub axis_encoding: Option<&'static AxisEncoding>,
@@ -28,7 +28,7 @@ pub struct Quant<'a, T> {
 pub struct QuantMut<'a, T> {
     /// The quantized values to write; a bounded output has the size of its bound.
     pub data: &'a mut [T],
-    /// The encoding; scale 1 and zero point 0 if the tensor has none, or one per axis.
+    /// The encoding; scale 1 and zero point 0 if the tensor has no encoding, or one per axis.
     pub encoding: Encoding,
     /// The encoding for each position of an axis, as in [`Quant`].
     pub axis_encoding: Option<&'static AxisEncoding>,

@@ -2,7 +2,7 @@
 
 use crate::ir::Source;
 
-/// How work items access the elements of tensors. In texts `{at}` stands for an element's index. Rust expressions are
+/// How work items access the elements of tensors. In templates `{at}` stands for an element's index. Rust expressions are
 /// `Result`s.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accesses {

@@ -351,7 +351,7 @@ impl<'a> Emitter<'a> {
         self.line(&block.text);
     }
 
-    /// Prints the statements and the value of a branch; equal parts of two branches are equal texts.
+    /// Prints the statements and the value of a branch; equal parts of two branches are equal strings.
     pub(super) fn branch(&self, print: impl FnOnce(&mut Self) -> String) -> (Self, String) {
         let mut branch = self.continued();
         branch.depth = 0;

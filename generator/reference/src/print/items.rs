@@ -16,7 +16,7 @@ use crate::{
     signature::{Class, ParamKind, Signature},
 };
 
-/// A kernel of work items, whose texts a package places next to its [`Formula`](super::Formula).
+/// A kernel of work items, whose code a package places next to its [`Formula`](super::Formula).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ItemKernel {
     /// `fn constants(plan, ..) -> String`: the constants before the OpenCL C, from the plan and the elements of tensor

@@ -164,7 +164,7 @@ impl Names {
         Self::apart_from(&|_| false, code, signature)
     }
 
-    /// Creates names for OpenCL C, with the string comparisons of other texts.
+    /// Creates names for OpenCL C, with the string comparisons of other printers.
     pub(super) fn of_opencl(code: &Code, signature: &Signature, texts: Vec<(Text, Text)>) -> Self {
         let names = Self::apart_from(&opencl_has, code, signature);
         Self { texts: RefCell::new(texts), ..names }

@@ -347,7 +347,7 @@ fn printed_work_items_are_within_the_bounds_in_both_languages() {
 }
 
 /// Runs the work items of operators in both languages, and holds them to what the reference says with other bounds; the
-/// operators that have none are left over.
+/// operators without them are left over.
 pub(crate) fn hold_items(
     operators: Vec<(String, Operator)>,
     file: &str,

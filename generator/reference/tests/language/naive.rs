@@ -7,7 +7,7 @@ use crate::{
     windows::{conv_transpose2d, conv2d, pad, pool},
 };
 
-/// A tensor of real numbers; integers and truth values are such as well here.
+/// A tensor of real numbers; integers and bools are real numbers here too.
 #[derive(Clone, Debug)]
 pub(crate) struct T {
     pub(crate) dims: Vec<usize>,

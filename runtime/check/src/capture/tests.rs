@@ -1,4 +1,4 @@
-//! Captures survive a round trip, and damaged ones are refused.
+//! Captures survive writing and reading, and damaged ones are refused.
 
 use udo_api::{AxisEncoding, DType, Dim, Encoding, Shape};
 

@@ -30,7 +30,7 @@ impl Surroundings {
         }
     }
 
-    /// Describes the first difference in `later`; `None` if there is none.
+    /// Describes the first difference in `later`; `None` if both are equal.
     pub(crate) fn changed(&self, later: &Self) -> Option<String> {
         let opened: Vec<_> = later.descriptors.difference(&self.descriptors).collect();
         let closed: Vec<_> = self.descriptors.difference(&later.descriptors).collect();

@@ -76,7 +76,7 @@ pub fn install(
     };
     let parts = match record::parts(of) {
         Ok(parts) if parts.is_empty() => {
-            let why = format!("has none for stage {}", of.stage);
+            let why = format!("has no program for stage {}", of.stage);
             fall_back(HtaError::Damaged { soc: soc.name, why }, &mut notices)?;
             return Ok(Installed { notices, ..Installed::default() });
         }

@@ -121,7 +121,7 @@ impl Layers {
     }
 
     /// Returns a layer that a node computes and the device does not support, with the rule. A node computes the layers
-    /// between its outputs and the values that it or the node before it reads.
+    /// between its outputs and the values that it or its producer reads.
     pub(super) fn refused(
         &self,
         node: &Node,

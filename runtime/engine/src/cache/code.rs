@@ -200,6 +200,6 @@ mod tests {
             assert_ne!(copy(&file), of_file);
         }
         assert_eq!(stands_for(&folder.path().join("none")), None);
-        assert_eq!(build_id(&folder.path().join("first.c")), None, "it is no such file");
+        assert_eq!(build_id(&folder.path().join("first.c")), None, "the file does not exist");
     }
 }

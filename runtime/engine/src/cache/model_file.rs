@@ -113,7 +113,7 @@ impl Cache {
         let path = find(&options.dir, name)?;
         let what = || format!("the cache's file {}", path.display());
         let damaged = |reason: String| CacheError::Damaged { what: what(), reason };
-        let bytes = ModelBytes::map(&path).map_err(|error| damaged(error.to_string()))?;
+        let bytes = ModelBytes::map_file(&path).map_err(|error| damaged(error.to_string()))?;
         let container = Container::read(&bytes).map_err(|error| damaged(error.to_string()))?;
         let stored = container.prepared().map(|section| Stored::read(Arc::new(section)));
         let stored = stored.transpose().map_err(|why| damaged(why.to_string()))?;
@@ -225,7 +225,7 @@ pub(super) fn write(
 
 /// Opens the prepacked weights in a model file, if it exists.
 pub(super) fn open(path: &Path) -> Result<Option<Stored>, StoredError> {
-    match ModelBytes::map(path) {
+    match ModelBytes::map_file(path) {
         Ok(bytes) => stored_in(&bytes)?.map(Some).ok_or(StoredError::NothingPacked),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error.into()),

@@ -49,9 +49,9 @@ const KEYS: [u64; LANES] = [
 /// The number of bytes after which [`sum128`] scrambles its lanes.
 const STIRRED_BYTES: usize = 1024;
 
-/// Computes a 128-bit checksum at memory bandwidth. It multiplies 32-bit halves of words, which needs no special instructions.
+/// Computes a 128-bit checksum at memory bandwidth. It multiplies the 32-bit parts of words, which needs no special instructions.
 ///
-/// Word `i` of each 64-byte block, little-endian, is added to lane `i` as the product of its halves, and unchanged to the
+/// Word `i` of each 64-byte block, little-endian, is added to lane `i` as the product of its parts, and unchanged to the
 /// neighbouring lane. The rest is padded with zeros to a block. Any change of a single word changes a lane. The scheme is that of
 /// XXH3's accumulators.
 pub fn sum128(bytes: &[u8]) -> u128 {
@@ -95,7 +95,7 @@ fn mix(lanes: &mut [u64; LANES], block: &[u8; LANES * 8]) {
     }
 }
 
-/// A second step with a different multiplier and the halves of the word swapped.
+/// A second step with a different multiplier and the parts of the word swapped.
 fn other_step(state: u64, word: u64) -> u64 {
     let product = (state ^ word.rotate_left(32)).wrapping_mul(OTHER_PRIME);
     product ^ (product >> 29)

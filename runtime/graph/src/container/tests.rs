@@ -192,7 +192,7 @@ fn every_type_of_elements_comes_back_aligned_and_mapped() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.udm");
     contents(graph.clone()).write(&path).unwrap();
-    let mapped = ModelBytes::map(&path).unwrap();
+    let mapped = ModelBytes::map_file(&path).unwrap();
     let container = Container::read(&mapped).unwrap();
     let again = container.graph(&container.networks()[0].stages[0]).unwrap().graph;
     assert_eq!(constants(&again).count(), types.len() * 3);

@@ -6,7 +6,7 @@ use super::text::is_plain;
 use super::{Attr, DimSpec, TensorType, literal};
 use crate::memory::Tensor;
 
-/// What was wanted where a line does not read on.
+/// The text that was expected where a line cannot be parsed.
 pub(super) type Expected = String;
 
 /// The unread rest of a line.

@@ -237,7 +237,7 @@ impl Reading {
         Ok(())
     }
 
-    /// A run's input has a type, one that a node gives may have none.
+    /// A run's input has a type, the output of a node may have no type.
     fn input(&mut self, line: &mut Cursor<'_>) -> Result<(), Expected> {
         let (name, id);
         if self.depth == 0 {

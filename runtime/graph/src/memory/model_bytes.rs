@@ -32,7 +32,7 @@ impl ModelBytes {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn map(path: &Path) -> io::Result<Self> {
+    pub fn map_file(path: &Path) -> io::Result<Self> {
         let bytes = FileBytes::open(&mut File::open(path)?)?;
         Ok(Self(Bytes::from_owner(bytes)))
     }

@@ -168,7 +168,7 @@ fn slices_and_stacks_go_along_axes_in_both_directions() {
 
 #[test]
 fn values_are_bounded_anew_in_each_trip() {
-    // How many elements are above the number of the trip.
+    // How many elements are above the number of the iteration.
     let text = "graph g
   constant trips: i64[]{4}
   input x: f32[6]

@@ -4,7 +4,7 @@ use udo_runtime::CompileOptions;
 use udo_runtime::graph::Graph;
 use udo_test_support::compile::{built_in, compile_graph};
 
-/// Why a graph that reads truths and numbers cannot be compiled.
+/// Returns the reason why a graph that reads bools and numbers cannot be compiled.
 #[track_caller]
 fn refusal(node: &str) -> String {
     let text = format!(

@@ -1,4 +1,4 @@
-//! States that are not copied from trip to trip.
+//! States that are not copied between iterations.
 
 use udo_runtime::compile::PlanOptions;
 

@@ -194,7 +194,7 @@ fn inputs_and_outputs_are_tensors_of_their_own() {
     refused(graph.set_data(a, &[0; 16]), INVALID, "it is an input of the graph");
 }
 
-/// What a whole graph is refused for; what is missing is added and it finishes.
+/// Checks the reason why an incomplete graph is refused; with the missing part it finishes.
 #[test]
 fn an_unfinished_graph_says_what_is_missing_and_goes_on() {
     refused(GraphBuilder::new("empty").finish(), STATE, "graph \"empty\" has no tensors yet");

@@ -1,4 +1,4 @@
-//! What goes by the order of numbers, checks, and memory.
+//! Operations that sort or compare, checks of arguments, and memory.
 
 use udo_api::DType::{Bool, F32, I32, I64};
 

@@ -1,4 +1,4 @@
-//! What takes many numbers into one, and normalizations.
+//! Reductions and normalizations.
 
 use udo_api::DType::{Bool, F32, I32};
 

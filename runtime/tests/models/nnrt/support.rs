@@ -234,7 +234,7 @@ impl Case {
         self.makes(DType::F32, dims)
     }
 
-    /// What the integers of the last input stand for.
+    /// Sets the encoding of the last input.
     pub(crate) fn encoded(mut self, scale: f32, zero_point: i32) -> Self {
         let encodings = Encodings::PerTensor(Encoding { scale, zero_point });
         let id = *self.reads.last().unwrap();
@@ -256,7 +256,7 @@ impl Case {
         self
     }
 
-    /// What a run gives, in the types and shapes that were said.
+    /// Returns the outputs of a run, with the declared types and shapes.
     #[track_caller]
     pub(crate) fn run(self) -> Vec<Nd> {
         let wanted = self.wanted.clone();

@@ -11,7 +11,7 @@ use super::{Net, Numbers, assert_on_dsp, quantize, refusal_of_runs};
 const ROWS: usize = 6;
 const WIDTH: usize = 8;
 
-/// What models mask with.
+/// Mask values of models.
 const MASKS: [f32; 6] = [-100.0, -1e4, -65504.0, -1e9, f32::MIN, f32::NEG_INFINITY];
 
 /// Attention over six rows, whose scores `masked` changes.

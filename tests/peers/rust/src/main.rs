@@ -23,7 +23,7 @@ enum Elements {
     I64(Vec<i64>),
 }
 
-/// What a run gets.
+/// The inputs of a run.
 struct Input {
     name: String,
     dims: Vec<usize>,

@@ -186,7 +186,7 @@ mod tests {
             ("<kernel>:5:2: error: x", "affine:1:2: error: x"),
             ("<kernel>:6:21: warning: y\n  two\n", "affine:2:21: warning: y\n  two"),
             ("<kernel>:8:1: z", "support.h:1:1: z"),
-            // Before every directive, and what is no place.
+            // Before every directive, and text that is not a placeholder.
             ("<kernel>:2:1: a", "<kernel>:2:1: a"),
             ("<kernel>:0:1: b", "<kernel>:0:1: b"),
             ("<kernel>:many:1: c", "<kernel>:many:1: c"),

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use crate::device::error::{Error, ErrorCode, Result};
 
-/// There are none.
+/// This system has no such descriptors.
 #[derive(Debug)]
 pub(in crate::device) struct Pages(Infallible);
 

@@ -571,7 +571,7 @@ fn files_of_a_model_that_is_a_link_may_be_links_into_the_same_folder() {
     assert!(
         matches!(w("other/m.onnx"), Err(ImportError::Read { path, .. }) if path.ends_with("w.bin"))
     );
-    // Neither out of both folders, nor into the other one where the model itself is no link.
+    // Neither out of both folders, nor into the other one where the model itself is not a link.
     let refused = |path: &str| {
         let error = w(path).unwrap_err().to_string();
         let expected = "external location \"w.bin\", expected a file in the model's folder";

@@ -88,7 +88,7 @@ impl Activation {
         };
         if names.len() != dirs * own.len() {
             return Err(Error::new(format!(
-                "parameter \"activations\" has {} texts, expected {} for each of {dirs} directions",
+                "parameter \"activations\" has {} strings, expected {} for each of {dirs} directions",
                 names.len(),
                 own.len()
             )));
