@@ -23,7 +23,7 @@ pub mod compile {
     pub use crate::pipeline::CompileError;
     pub use udo_compile::options::{
         Affinity, BindOptions, Fallback, InputSet, PassOptions, Performance, PlaceOptions,
-        PlanOptions, Ranges, RangesOf,
+        PlanOptions, RangeSource, Ranges,
     };
     pub use udo_compile::pass::PassResult;
     pub use udo_compile::plan::{CoreMemory, NodeReport, Plan, StepReport};

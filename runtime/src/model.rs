@@ -179,8 +179,8 @@ impl Inner {
     }
 
     /// For how many shapes of its inputs a session has memory at once.
-    pub(crate) fn shapes_kept(&self) -> usize {
-        self.shared.options.shapes_kept.get().max(self.stages.count())
+    pub(crate) fn max_plans(&self) -> usize {
+        self.shared.options.max_plans.get().max(self.stages.count())
     }
 
     /// Whether the plan of a run depends on what it runs over.

@@ -34,7 +34,7 @@ use segment::{Segment, Watch};
 /// The memory of one stream of runs. A session belongs to one thread at a time.
 ///
 /// Where the model leaves extents open, it has memory for each of the shapes that it met last, as many as
-/// [`CompileOptions::shapes_kept`](crate::CompileOptions::shapes_kept). Of a model that has several stages, a run takes the one for
+/// [`CompileOptions::max_plans`](crate::CompileOptions::max_plans). Of a model that has several stages, a run takes the one for
 /// the shapes of its inputs. Inputs and outputs are those of the shapes at hand; an input whose shape stays keeps its elements when
 /// another one's changes.
 pub struct Session {
@@ -137,7 +137,7 @@ impl Drop for Session {
 impl Session {
     fn new(model: Arc<Inner>, options: &SessionOptions) -> Result<Self, CompileError> {
         let given = vec![InputState::default(); model.inputs.len()];
-        let prepared = Vec::with_capacity(model.shapes_kept());
+        let prepared = Vec::with_capacity(model.max_plans());
         let devices = Devices::choose(&model, options)?;
         let all = model.shared.queues.devices();
         let used = model.kinds().map(|kind| devices.device(kind));
@@ -324,7 +324,7 @@ impl Session {
 
     fn try_meet(&mut self, stage: &Stage, facts: &Facts) -> Result<Segment, CompileError> {
         let planned = stage.plan_for(facts)?;
-        while self.prepared.len() >= self.model.shapes_kept() && self.forget(&facts.shapes) {}
+        while self.prepared.len() >= self.model.max_plans() && self.forget(&facts.shapes) {}
         let shared = &self.model.shared;
         Segment::new(facts.clone(), planned, (&shared.pool, &shared.budget), &self.room)
     }

@@ -36,6 +36,11 @@
 #define UDO_VERSION_OF(major, minor, patch) ((major) *1000000 + (minor) *1000 + (patch))
 #define UDO_VERSION_NUMBER UDO_VERSION_OF(UDO_VERSION_MAJOR, UDO_VERSION_MINOR, UDO_VERSION_PATCH)
 
+// Former names.
+#define UDO_UPKEEP_BY_MAP UDO_CACHE_MAINTENANCE_BY_MAP
+#define UDO_UPKEEP_BY_PROGRAM UDO_CACHE_MAINTENANCE_BY_PROGRAM
+#define udo_map_upkeep_t udo_map_maintenance_t
+
 
 // No error.
 #define UDO_ERROR_NONE 0
@@ -202,10 +207,10 @@
 #define UDO_MAP_WRITE 2
 
 // The mapping: it invalidates the cache when it starts, and flushes it when it is released.
-#define UDO_UPKEEP_BY_MAP 0
+#define UDO_CACHE_MAINTENANCE_BY_MAP 0
 
 // The program, with `udo_map_flush` and `udo_map_invalidate`.
-#define UDO_UPKEEP_BY_PROGRAM 1
+#define UDO_CACHE_MAINTENANCE_BY_PROGRAM 1
 
 // Refuse the model.
 #define UDO_FALLBACK_OFF 0
@@ -410,8 +415,8 @@ typedef struct {
 // The access that a mapping allows: one of `UDO_MAP_*`.
 typedef uint32_t udo_map_access_t;
 
-// Who keeps the caches of host and device coherent while memory is mapped: one of `UDO_UPKEEP_*`.
-typedef uint32_t udo_map_upkeep_t;
+// Who keeps the caches of host and device coherent while memory is mapped: one of `UDO_CACHE_MAINTENANCE_*`.
+typedef uint32_t udo_map_maintenance_t;
 
 // Whether other processes may use memory: one of `UDO_SHARING_*`.
 typedef uint32_t udo_sharing_t;
@@ -889,7 +894,7 @@ udo_error_t *udo_memory_map(const udo_memory_t *memory,
                             uint64_t offset,
                             uint64_t len,
                             udo_map_access_t access,
-                            udo_map_upkeep_t upkeep,
+                            udo_map_maintenance_t maintenance,
                             udo_map_t **out);
 
 // Returns the address of a mapping's first byte. It is valid until the mapping is released. Do not

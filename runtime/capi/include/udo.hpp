@@ -152,10 +152,16 @@ public:
         : Tensor(made_by<Tensor>([&](auto out) { return udo_tensor_create(device.get(), spec.get(), out); })) {}
     /* Creates a tensor with these elements. */
     template <class T>
+    static Tensor from_elements(const Device &device, std::initializer_list<std::int64_t> dims,
+                                Span<const T> elements) {
+        Tensor tensor(device, TensorSpec(dtype_of<T>(), dims));
+        tensor.write(elements);
+        return tensor;
+    }
+    /* The former name of from_elements. */
+    template <class T>
     static Tensor of(const Device &device, std::initializer_list<std::int64_t> dims, Span<const T> elements) {
-        Tensor made(device, TensorSpec(dtype_of<T>(), dims));
-        made.write(elements);
-        return made;
+        return from_elements<T>(device, dims, elements);
     }
     TensorSpec spec() const { return made_by<TensorSpec>([&](auto out) { return udo_tensor_spec(get(), out); }); }
     Dims dims() const { return spec().dims(); }

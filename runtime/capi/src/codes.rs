@@ -146,12 +146,12 @@ pub const UDO_MAP_READ: u32 = 1;
 /// Read and write access.
 pub const UDO_MAP_WRITE: u32 = 2;
 
-/// Who keeps the caches of host and device coherent while memory is mapped: one of `UDO_UPKEEP_*`.
-pub type MapUpkeep = u32;
+/// Who keeps the caches of host and device coherent while memory is mapped: one of `UDO_CACHE_MAINTENANCE_*`.
+pub type MapMaintenance = u32;
 /// The mapping: it invalidates the cache when it starts, and flushes it when it is released.
-pub const UDO_UPKEEP_BY_MAP: u32 = 0;
+pub const UDO_CACHE_MAINTENANCE_BY_MAP: u32 = 0;
 /// The program, with `udo_map_flush` and `udo_map_invalidate`.
-pub const UDO_UPKEEP_BY_PROGRAM: u32 = 1;
+pub const UDO_CACHE_MAINTENANCE_BY_PROGRAM: u32 = 1;
 
 /// The handling of a node that none of the cores supports: one of `UDO_FALLBACK_*`.
 pub type FallbackCode = u32;
@@ -328,12 +328,12 @@ pub(crate) enum CacheMaintenance {
     ByProgram,
 }
 
-pub(crate) fn cache_maintenance(code: MapUpkeep) -> Result<CacheMaintenance> {
+pub(crate) fn cache_maintenance(code: MapMaintenance) -> Result<CacheMaintenance> {
     let all = [
-        (UDO_UPKEEP_BY_MAP, CacheMaintenance::ByMap),
-        (UDO_UPKEEP_BY_PROGRAM, CacheMaintenance::ByProgram),
+        (UDO_CACHE_MAINTENANCE_BY_MAP, CacheMaintenance::ByMap),
+        (UDO_CACHE_MAINTENANCE_BY_PROGRAM, CacheMaintenance::ByProgram),
     ];
-    find("upkeep", code, &all)
+    find("cache maintenance", code, &all)
 }
 
 pub(crate) fn attribute_kind(code: AttributeKind) -> Result<AttributeKind> {

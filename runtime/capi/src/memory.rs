@@ -9,7 +9,7 @@ use udo_engine::device::{self, AllocMemory, MemoryView, ReadMap, Result, WriteMa
 use crate::argument::need;
 use crate::born::{Born, handles, live};
 use crate::codes::{
-    Access, CacheMaintenance, ContentsCode, MapAccess, MapUpkeep, SharingCode, access,
+    Access, CacheMaintenance, ContentsCode, MapAccess, MapMaintenance, SharingCode, access,
     cache_maintenance, contents, sharing,
 };
 use crate::error::Error;
@@ -215,13 +215,13 @@ pub extern "C" fn udo_memory_map(
     offset: u64,
     len: u64,
     access: MapAccess,
-    upkeep: MapUpkeep,
+    maintenance: MapMaintenance,
     out: Option<&mut MaybeUninit<Option<Box<Map>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
         let (memory, out) = (live(memory, "memory")?, need(out, "out")?);
         let (memory, range) = (&memory.0, span(offset, len));
-        let mapped = match (self::access(access)?, cache_maintenance(upkeep)?) {
+        let mapped = match (self::access(access)?, cache_maintenance(maintenance)?) {
             (Access::Read, CacheMaintenance::ByMap) => memory.map(range).map(Mapped::Read),
             (Access::Read, CacheMaintenance::ByProgram) => {
                 memory.map_unsynced(range).map(Mapped::Read)

@@ -14,7 +14,7 @@ use udo_engine::cores::{DeviceLimits, GpuStorage, Profile};
 use udo_graph::container::Container;
 use udo_graph::import::{self, MODEL_FILE, Reading};
 use udo_runtime::cache::CacheOptions;
-use udo_runtime::compile::{BindOptions, PassOptions, PlaceOptions, RangesOf};
+use udo_runtime::compile::{BindOptions, PassOptions, PlaceOptions, RangeSource};
 use udo_runtime::device::{Coherence, DeviceSpec};
 use udo_runtime::graph::{Graph, ImportOptions};
 use udo_runtime::{CompileOptions, LoadOptions, Runtime};
@@ -151,7 +151,7 @@ pub(crate) struct ModelFlags {
     pub(crate) more_outputs: Vec<String>,
     /// Where ranges come from if the model is quantized while it is loaded.
     #[arg(skip)]
-    pub(crate) ranges_of: RangesOf,
+    pub(crate) range_source: RangeSource,
 }
 
 /// `--gpu-storage`.
@@ -274,7 +274,7 @@ impl ModelFlags {
             PassOptions { skip: self.skip_pass.iter().cloned().collect() }
         };
         let ((threads, spin), max_memory) = (self.threads_and_spin(), self.max_memory);
-        let (more_outputs, ranges_of) = (self.more_outputs.clone(), self.ranges_of.clone());
+        let (more_outputs, range_source) = (self.more_outputs.clone(), self.range_source.clone());
         let of = CompileOptions {
             bind,
             passes,
@@ -283,7 +283,7 @@ impl ModelFlags {
             max_memory,
             ..CompileOptions::default()
         };
-        CompileOptions { spin: spin.unwrap_or(of.spin), more_outputs, ranges_of, ..of }
+        CompileOptions { spin: spin.unwrap_or(of.spin), more_outputs, range_source, ..of }
     }
 
     /// How many threads kernels may use.

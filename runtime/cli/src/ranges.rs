@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use udo_api::CoreKind;
-use udo_runtime::compile::RangesOf;
+use udo_runtime::compile::RangeSource;
 use udo_runtime::graph::ImportOptions;
 use udo_runtime::quant;
 
@@ -44,21 +44,21 @@ pub(crate) enum InputSource<'a> {
 impl RangeFlags {
     /// Has the ranges be of random inputs, or else of those that are given.
     pub(crate) fn set(&self, flags: &mut ModelFlags, given: InputSource<'_>, packing: Packing) {
-        flags.ranges_of = match (self.random, given) {
-            (Some(count), _) => RangesOf::Random(count),
+        flags.range_source = match (self.random, given) {
+            (Some(count), _) => RangeSource::Random(count),
             (None, given) => source(flags, given, packing),
         };
     }
 }
 
 /// The ranges of inputs that are given.
-pub(crate) fn source(flags: &ModelFlags, given: InputSource<'_>, packing: Packing) -> RangesOf {
+pub(crate) fn source(flags: &ModelFlags, given: InputSource<'_>, packing: Packing) -> RangeSource {
     match given {
         InputSource::Data(DataFlags { input_list: None, calibration: None, random }) => {
-            RangesOf::Random(random.unwrap_or(MOST_RUNS))
+            RangeSource::Random(random.unwrap_or(MOST_RUNS))
         }
         // What is wrong with the model or its inputs, the load and the runs say.
-        given => of_files(flags, &given, packing).unwrap_or(RangesOf::Random(MOST_RUNS)),
+        given => of_files(flags, &given, packing).unwrap_or(RangeSource::Random(MOST_RUNS)),
     }
 }
 
@@ -66,19 +66,19 @@ fn of_files(
     flags: &ModelFlags,
     given: &InputSource<'_>,
     packing: Packing,
-) -> Result<RangesOf, Failure> {
+) -> Result<RangeSource, Failure> {
     let kind = flags.place.cores.all.first().and_then(|core| core.kind());
     if !matches!(kind, Some(CoreKind::Dsp | CoreKind::Hta)) {
-        return Ok(RangesOf::Nothing);
+        return Ok(RangeSource::Nothing);
     }
     let graph = flags.runtime()?.import(&flags.model, &ImportOptions::default())?;
     if !quant::is_wanted(&graph, &flags.place.cores.all) {
-        return Ok(RangesOf::Nothing);
+        return Ok(RangeSource::Nothing);
     }
     let data = match given {
         InputSource::Data(data) => Data::find(data, packing, &graph, &flags.shape)?,
         InputSource::Feeds(feeds) => Data::of_feeds(feeds, packing, &graph, &flags.shape)?,
     };
     let sets = (0..data.runs().min(MOST_RUNS.get())).map(|run| data.read(run));
-    Ok(RangesOf::Inputs(Arc::new(sets.collect::<Result<_, _>>()?)))
+    Ok(RangeSource::Inputs(Arc::new(sets.collect::<Result<_, _>>()?)))
 }

@@ -66,7 +66,7 @@ pub struct CompileOptions {
     pub max_memory: Option<usize>,
     /// The number of shapes for which the model keeps plans, and each session memory, if extents are open. The most
     /// recent shapes are kept.
-    pub shapes_kept: NonZero<usize>,
+    pub max_plans: NonZero<usize>,
     /// Additional outputs, by the name of the value or of its node. Passes keep these values, so that no kernel fuses
     /// their nodes.
     pub more_outputs: Vec<String>,
@@ -76,10 +76,10 @@ pub struct CompileOptions {
     pub in_place: Vec<(String, String)>,
     /// The source of ranges when a float model is quantized at load, because the preferred core stores quantized
     /// values.
-    pub ranges_of: RangesOf,
+    pub range_source: RangeSource,
     /// Whether nodes compute in the model's own types on all cores: a float model is not quantized at load, and a
     /// quantized one is not dequantized for the GPU.
-    pub as_stored: bool,
+    pub keep_types: bool,
 }
 
 /// The inputs of a run, by name.
@@ -87,7 +87,7 @@ pub type InputSet = Vec<(String, Tensor)>;
 
 /// The runs that determine ranges when a model is quantized at load.
 #[derive(Clone, Debug, Default)]
-pub enum RangesOf {
+pub enum RangeSource {
     /// This number of runs with pseudo-random inputs, always the same ones.
     Random(NonZero<usize>),
     /// Runs with these inputs; one run with pseudo-random inputs if the list is empty.
@@ -98,7 +98,7 @@ pub enum RangesOf {
 }
 
 /// The default number of plans that are kept.
-const SHAPES_KEPT: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(7);
+const MAX_PLANS: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(7);
 
 impl Default for CompileOptions {
     fn default() -> Self {
@@ -111,11 +111,11 @@ impl Default for CompileOptions {
             spin: Pool::SPIN,
             priority: Priority::default(),
             max_memory: None,
-            shapes_kept: SHAPES_KEPT,
+            max_plans: MAX_PLANS,
             more_outputs: Vec::new(),
             in_place: Vec::new(),
-            ranges_of: RangesOf::default(),
-            as_stored: false,
+            range_source: RangeSource::default(),
+            keep_types: false,
         }
     }
 }
@@ -185,11 +185,11 @@ const EXTENSIONS: &[(&str, &str, Read)] = &[
     }),
     ("random_ranges", "a number of runs, 0 for none", |options, value| {
         let runs: usize = value.parse().ok()?;
-        options.ranges_of = NonZero::new(runs).map_or(RangesOf::Nothing, RangesOf::Random);
+        options.range_source = NonZero::new(runs).map_or(RangeSource::Nothing, RangeSource::Random);
         Some(())
     }),
     ("shapes_kept", "a number of shapes, at least 1", |options, value| {
-        options.shapes_kept = value.parse().ok()?;
+        options.max_plans = value.parse().ok()?;
         Some(())
     }),
     ("spin_us", "a number of microseconds", |options, value| {
@@ -298,8 +298,8 @@ impl CompileOptions {
         }
         if let Some(input) = name.strip_prefix(GIVEN).filter(|input| !input.is_empty()) {
             match value {
-                "1" => self.bind.given.insert(input.to_owned()),
-                "0" => self.bind.given.remove(input),
+                "1" => self.bind.overridden.insert(input.to_owned()),
+                "0" => self.bind.overridden.remove(input),
                 _ => return Err(wrong("1 where runs give the input, 0 where it has its default")),
             };
             return Ok(());
@@ -403,14 +403,14 @@ mod tests {
         for (name, value) in set {
             options.set_extension(name, value).unwrap();
         }
-        assert_eq!((options.threads.get(), options.shapes_kept.get()), (2, 3));
+        assert_eq!((options.threads.get(), options.max_plans.get()), (2, 3));
         assert_eq!((options.max_memory, options.spin), (Some(4096), Duration::ZERO));
         assert_eq!(options.place.profile.vtcm_bytes, 1024);
         assert_eq!(options.place.profile.limits, DeviceLimits::Documented);
         assert_eq!(options.bind.ranges.get("n"), Some(&(1..=8)));
         assert_eq!((options.bind.dims.get("n"), options.bind.dims.get("m")), (None, Some(&5)));
         assert_eq!(options.in_place, [("past.0".to_owned(), "present.0".to_owned())]);
-        assert_eq!(options.bind.given, ["k".to_owned()].into());
+        assert_eq!(options.bind.overridden, ["k".to_owned()].into());
         assert_eq!(options.bind.bind.get("com.acme:Blur").map(String::as_str), Some("Acme"));
         assert_eq!(options.bind.bind.len(), 2);
         for (name, value) in [

@@ -172,7 +172,7 @@ impl Planner {
         let follow = |part| Arc::new(Self::follow(part, &self.kit, Arc::clone(&self.making)));
         let planned = Planned { plan: Arc::new(plan), rest: rest.map(follow) };
         let mut cached = lock(&self.cached);
-        cached.truncate(options.shapes_kept.get() - 1);
+        cached.truncate(options.max_plans.get() - 1);
         cached.insert(0, CachedPlan { facts: facts.clone(), planned: planned.clone() });
         Ok(planned)
     }
@@ -214,7 +214,7 @@ impl Planner {
         &self.kit.pool
     }
 
-    pub(crate) fn shapes_kept(&self) -> usize {
-        self.kit.options.shapes_kept.get()
+    pub(crate) fn max_plans(&self) -> usize {
+        self.kit.options.max_plans.get()
     }
 }

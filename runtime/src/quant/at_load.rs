@@ -10,7 +10,7 @@ use super::dequantize::{Dequantized, dequantize, has_encodings};
 use super::{FloatOps, Kind, QuantError, Quantized, Quantizer, Settings, WeightEncoding};
 use crate::pipeline::CompileError;
 use udo_compile::compiler::Resources;
-use udo_compile::options::{CompileOptions, InputSet, RangesOf, first_core};
+use udo_compile::options::{CompileOptions, InputSet, RangeSource, first_core};
 use udo_compile::place::{Fallback, PlaceOptions, takes_numbers};
 use udo_compile::resolve::{BindOptions, Input, InputShapes};
 use udo_engine::cores::is_quantized;
@@ -43,7 +43,7 @@ pub(crate) fn at_load(
 ) -> Result<Option<(Graph, String)>, QuantError> {
     let cores = &options.place.cores;
     let core = first_core(&options.place);
-    if options.as_stored {
+    if options.keep_types {
         return Ok(None);
     }
     if core.kind() == Some(CoreKind::Gpu) && has_encodings(graph) {
@@ -152,11 +152,11 @@ fn on_host(options: &CompileOptions) -> CompileOptions {
 
 /// Returns the inputs of each run; `None` if no runs are requested.
 fn sets(graph: &Graph, options: &CompileOptions) -> Result<Option<Arc<Vec<InputSet>>>, QuantError> {
-    let count = match &options.ranges_of {
-        RangesOf::Nothing => return Ok(None),
-        RangesOf::Inputs(sets) if !sets.is_empty() => return Ok(Some(Arc::clone(sets))),
-        RangesOf::Inputs(_) => 1,
-        RangesOf::Random(count) => count.get(),
+    let count = match &options.range_source {
+        RangeSource::Nothing => return Ok(None),
+        RangeSource::Inputs(sets) if !sets.is_empty() => return Ok(Some(Arc::clone(sets))),
+        RangeSource::Inputs(_) => 1,
+        RangeSource::Random(count) => count.get(),
     };
     let inputs = Input::all(graph);
     let shapes = Input::shapes_at(&inputs, &options.bind, |(_, most)| most)?;
@@ -198,9 +198,9 @@ fn notice(
 ) -> String {
     let count = |kind| quantized.encoded.iter().filter(|of| of.kind == kind).count();
     let [values, weights, biases] = [Kind::Activation, Kind::Weights, Kind::Bias].map(count);
-    let of = match &options.ranges_of {
-        RangesOf::Inputs(sets) if !sets.is_empty() => "given inputs",
-        RangesOf::Inputs(_) | RangesOf::Random(_) | RangesOf::Nothing => {
+    let of = match &options.range_source {
+        RangeSource::Inputs(sets) if !sets.is_empty() => "given inputs",
+        RangeSource::Inputs(_) | RangeSource::Random(_) | RangeSource::Nothing => {
             "random inputs, which may differ from those of real ones"
         }
     };

@@ -381,7 +381,7 @@ impl Runtime {
     pub(crate) fn reading_for(&self, options: &LoadOptions) -> ImportOptions {
         let mut reading = self.reading(&options.import);
         let bind = &options.compile.bind;
-        reading.given.extend(bind.given.iter().cloned());
+        reading.given.extend(bind.overridden.iter().cloned());
         // A bound operator runs in its package, even if the model has a function for it.
         let bound = bind.bind.keys().map(|of| match of.rsplit_once(':') {
             Some((domain, name)) => (name, Some(domain.to_owned())),

@@ -260,7 +260,7 @@ impl Network {
     fn typed(&self, stage: &StageSource<'_>) -> Result<Vec<Input>, LoadError> {
         match stage {
             StageSource::Stage(file, stage) => {
-                let given = &self.of.options.compile.bind.given;
+                let given = &self.of.options.compile.bind.overridden;
                 let inputs = file.inputs(stage, |name| given.contains(name));
                 let inputs = inputs.map_err(|error| at(&self.of.name, error))?;
                 Ok(inputs.into_iter().map(|(name, of)| Input { name, of }).collect())
@@ -323,7 +323,7 @@ impl Network {
                     let own = own.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>();
                     place.affinity.extend(own.map_err(CompileError::from)?);
                 }
-                let given = &options.bind.given;
+                let given = &options.bind.overridden;
                 let choice = file.stage_choice(network, |name| given.contains(name));
                 Some(choice.map_err(failed)?)
             }
@@ -366,7 +366,7 @@ impl Network {
                     }
                 }
                 let mut graph = bound.graph;
-                promote_defaults(&mut graph, &bind.given);
+                promote_defaults(&mut graph, &bind.overridden);
                 graph
             }
             StageSource::Single(only) => match lock(&only.graph).take() {

@@ -148,7 +148,7 @@ impl Cut {
         let carried = |name: &String| before.carried(name);
         let inputs = planner.inputs.iter().map(|input| carried(&input.name)).collect();
         let wanted = planner.wanted.iter().map(carried).collect();
-        let segments = Vec::with_capacity(planner.shapes_kept());
+        let segments = Vec::with_capacity(planner.max_plans());
         Self { planner, inputs, wanted, segments, room }
     }
 
@@ -202,7 +202,7 @@ impl Cut {
 
     fn try_meet(&mut self, facts: &Facts) -> Result<Segment, CompileError> {
         let planned = self.planner.plan_for(facts)?;
-        while self.segments.len() >= self.planner.shapes_kept() && self.forget() {}
+        while self.segments.len() >= self.planner.max_plans() && self.forget() {}
         let of = (self.planner.pool(), self.planner.budget());
         Segment::new(facts.clone(), planned, of, &self.room)
     }

@@ -90,8 +90,7 @@ fn elements_that_were_met_before_run_without_the_heap() {
 
 #[test]
 fn no_more_plans_are_kept_than_were_asked_for() {
-    let options =
-        CompileOptions { shapes_kept: 1.try_into().unwrap(), ..CompileOptions::default() };
+    let options = CompileOptions { max_plans: 1.try_into().unwrap(), ..CompileOptions::default() };
     let graph = Graph::parse(COUNT).unwrap();
     let model = compile_graph(graph, &built_in(), &options).unwrap();
     let mut session = model.session().unwrap();

@@ -259,15 +259,14 @@ fn constants_that_are_computed_with_each_plan_are_packed_once() {
 #[test]
 fn the_shapes_met_last_are_kept() {
     let options =
-        CompileOptions { shapes_kept: NonZero::new(2).unwrap(), ..CompileOptions::default() };
+        CompileOptions { max_plans: NonZero::new(2).unwrap(), ..CompileOptions::default() };
     let model = model(PRODUCT, &options);
     let mut session = model.session().unwrap();
     for (batch, replans) in [(1, 1), (2, 2), (1, 2), (3, 3), (1, 3), (2, 4)] {
         run(&mut session, batch, 1);
         assert_eq!(session.replans(), replans, "{batch}");
     }
-    let options =
-        CompileOptions { shapes_kept: NonZero::<usize>::MIN, ..CompileOptions::default() };
+    let options = CompileOptions { max_plans: NonZero::<usize>::MIN, ..CompileOptions::default() };
     let mut session = self::model(PRODUCT, &options).session().unwrap();
     let shift = tensor(&[1, 1], 4.0);
     session.set_input("shift", &shift).unwrap();

@@ -85,7 +85,7 @@ fn results(model: &Model) -> Vec<Vec<u32>> {
 }
 
 /// How many steps of a plan keep host and accelerator in step.
-fn upkeeps(model: &Model) -> usize {
+fn maintenance_sites(model: &Model) -> usize {
     let steps = &model.report().steps;
     steps.iter().filter(|step| ["Flush", "Invalidate"].contains(&&*step.op)).count()
 }
@@ -93,11 +93,11 @@ fn upkeeps(model: &Model) -> usize {
 #[test]
 fn b17_every_flush_and_invalidation_of_a_network_is_needed() {
     let coherent = compiled(NETWORK, &options(Coherence::Coherent, None));
-    assert_eq!(upkeeps(&coherent), 0, "coherent memory costs nothing");
+    assert_eq!(maintenance_sites(&coherent), 0, "coherent memory costs nothing");
     let right = results(&coherent);
     let none = Coherence::NonCoherent { seed: None };
     let model = compiled(NETWORK, &options(none, None));
-    let sites = upkeeps(&model);
+    let sites = maintenance_sites(&model);
     assert!(sites >= 6, "{:#?}", model.report().steps);
     let both = ["Flush", "Invalidate"].map(|op| model.report().steps.iter().any(|s| s.op == op));
     assert_eq!(both, [true; 2]);
@@ -106,7 +106,7 @@ fn b17_every_flush_and_invalidation_of_a_network_is_needed() {
     let kept: Vec<_> = steps.filter(|(op, _)| ["Flush", "Invalidate"].contains(op)).collect();
     for (site, of) in kept.iter().enumerate() {
         let model = compiled(NETWORK, &options(none, Some(site)));
-        assert_eq!(upkeeps(&model), sites - 1);
+        assert_eq!(maintenance_sites(&model), sites - 1);
         assert!(results(&model) != right, "nobody misses {of:?}, site {site} of {kept:?}");
     }
 }
@@ -133,9 +133,9 @@ fn b17_models_are_planned_for_devices_as_they_are() {
         (runtime, model)
     };
     let (_, coherent) = of(Coherence::Coherent);
-    assert_eq!(upkeeps(&coherent), 0);
+    assert_eq!(maintenance_sites(&coherent), 0);
     let (runtime, model) = of(Coherence::NonCoherent { seed: Some(1) });
-    assert!(upkeeps(&model) >= 6);
+    assert!(maintenance_sites(&model) >= 6);
     assert_eq!(results(&model), results(&coherent));
     // A submitted run goes from queue to queue.
     let dsp = runtime.devices().get(CoreKind::Dsp, 0).unwrap();

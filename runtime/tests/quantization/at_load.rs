@@ -10,7 +10,7 @@ use udo_api::{
     Core, CoreKind, ExecError, F16, KernelDef, PackageV1, Quant, QuantMut, Scratch, Shape,
     dsp_kernel, input, output,
 };
-use udo_runtime::compile::{PlaceOptions, RangesOf};
+use udo_runtime::compile::{PlaceOptions, RangeSource};
 use udo_runtime::device::{Coded, Devices, ErrorCode};
 use udo_runtime::graph::{Graph, Source};
 use udo_runtime::{CompileOptions, LoadError, LoadOptions, Model, Runtime, Session, Tensor};
@@ -87,17 +87,17 @@ fn runtime() -> Runtime {
     Runtime::from_parts(operators, Devices::default())
 }
 
-fn options(cores: &[Core], ranges_of: RangesOf) -> CompileOptions {
+fn options(cores: &[Core], range_source: RangeSource) -> CompileOptions {
     let place = PlaceOptions { cores: cores.to_vec(), ..PlaceOptions::default() };
-    CompileOptions { place, ranges_of, ..CompileOptions::default() }
+    CompileOptions { place, range_source, ..CompileOptions::default() }
 }
 
-fn compile(graph: Graph, cores: &[Core], ranges_of: RangesOf) -> Result<Model, LoadError> {
-    runtime().load(graph, &LoadOptions::from(options(cores, ranges_of)))
+fn compile(graph: Graph, cores: &[Core], range_source: RangeSource) -> Result<Model, LoadError> {
+    runtime().load(graph, &LoadOptions::from(options(cores, range_source)))
 }
 
-fn random(count: usize) -> RangesOf {
-    RangesOf::Random(NonZero::new(count).unwrap())
+fn random(count: usize) -> RangeSource {
+    RangeSource::Random(NonZero::new(count).unwrap())
 }
 
 fn picture(seed: u64, scale: f32) -> Tensor {
@@ -113,7 +113,7 @@ fn run(session: &mut Session, x: &Tensor) -> Vec<f32> {
 
 /// The ratio of what is wanted to what is off, in decibels, over pictures of so large numbers.
 fn ratio(model: &Model, scale: f32) -> f64 {
-    let cpu = compile(network(), &[Core::CPU], RangesOf::Nothing).unwrap();
+    let cpu = compile(network(), &[Core::CPU], RangeSource::Nothing).unwrap();
     let [mut found, mut wanted] = [model, &cpu].map(|model| model.session().unwrap());
     let (mut signal, mut noise) = (0.0, 0.0);
     for seed in 100..108 {
@@ -201,7 +201,7 @@ fn what_it_costs_and_what_avoids_it_is_said_once() {
 #[test]
 fn ranges_are_those_of_the_inputs_that_are_given() {
     let sets: Vec<_> = (0..4).map(|seed| vec![("x".to_owned(), picture(seed, 8.0))]).collect();
-    let given = RangesOf::Inputs(Arc::new(sets));
+    let given = RangeSource::Inputs(Arc::new(sets));
     let model = compile(network(), &[Core::DSP_V68], given).unwrap();
     assert!(notices(&model).contains("of 4 sets of given inputs"), "{}", notices(&model));
     let near = ratio(&model, 8.0);
@@ -283,8 +283,8 @@ fn files_and_their_caches_are_quantized_alike() {
 }
 
 /// Why a graph cannot be had on the DSP.
-fn refused(text: &str, ranges_of: RangesOf) -> (String, ErrorCode) {
-    let error = compile(Graph::parse(text).unwrap(), &[Core::DSP_V68], ranges_of).unwrap_err();
+fn refused(text: &str, range_source: RangeSource) -> (String, ErrorCode) {
+    let error = compile(Graph::parse(text).unwrap(), &[Core::DSP_V68], range_source).unwrap_err();
     (udo_runtime::Error::from(error).to_string(), ErrorCode::Unsupported)
 }
 
@@ -305,7 +305,7 @@ fn what_cannot_be_quantized_says_why() {
     assert!(said.contains("quantizing it at load fails: value \"l\" was never computed"), "{said}");
     let fallback = udo_runtime::compile::Fallback::To(Core::CPU);
     let place = PlaceOptions { cores: vec![Core::DSP_V68], fallback, ..PlaceOptions::default() };
-    let options = CompileOptions { place, ranges_of: random(2), ..CompileOptions::default() };
+    let options = CompileOptions { place, range_source: random(2), ..CompileOptions::default() };
     let model =
         runtime().load(Graph::parse(dark).unwrap(), &LoadOptions::from(options.clone())).unwrap();
     assert!(notices(&model).contains("is computed in floating point"), "{}", notices(&model));
@@ -316,11 +316,11 @@ fn what_cannot_be_quantized_says_why() {
     assert!(error.contains("\"x\" has the open shape n,4"), "{error}");
 
     let plain = "graph g\n  input x: f32[2,4]\n  y = Exp@13(x) # exp\n  output y\n";
-    let (error, _) = refused(plain, RangesOf::Nothing);
+    let (error, _) = refused(plain, RangeSource::Nothing);
     assert!(error.contains("and the model has no encoding for it"), "{error}");
 
     let wrong = vec![vec![("x".to_owned(), picture(1, 1.0))]];
-    let (error, _) = refused(plain, RangesOf::Inputs(Arc::new(wrong)));
+    let (error, _) = refused(plain, RangeSource::Inputs(Arc::new(wrong)));
     assert!(error.contains("\"x\""), "{error}");
 }
 
@@ -330,7 +330,7 @@ fn a_model_in_halves_is_widened_and_keeps_its_ends() {
                 h = MatMul@13(x, w)\n  d = Cast@13(h) to=10\n  r = Relu@14(d)\n  y: f16[2,2] = Add@14(r, r)\n  output y\n";
     let x: Vec<F16> = noise(8, 9).into_iter().map(F16::from_f32).collect();
     let x = Tensor::from_slice(Shape::new(&[2, 4]).unwrap(), &x).unwrap();
-    let given = RangesOf::Inputs(Arc::new(vec![vec![("x".to_owned(), x.clone())]]));
+    let given = RangeSource::Inputs(Arc::new(vec![vec![("x".to_owned(), x.clone())]]));
     let mut graph = Graph::parse(text).unwrap();
     for value in &mut graph.values {
         if let Source::Constant(tensor) = &mut value.source {
@@ -358,7 +358,7 @@ fn a_model_in_halves_is_widened_and_keeps_its_ends() {
 fn open_extents_take_ranges_of_the_inputs_at_hand() {
     let text = "graph g\n  input x: f32[n,4]\n  constant w: f32[4,2]{1,2,3,4,5,6,7,8}\n  y = MatMul@13(x, w)\n  output y\n";
     let x = Tensor::from_slice(Shape::new(&[3, 4]).unwrap(), &noise(12, 1)).unwrap();
-    let given = RangesOf::Inputs(Arc::new(vec![vec![("x".to_owned(), x.clone())]]));
+    let given = RangeSource::Inputs(Arc::new(vec![vec![("x".to_owned(), x.clone())]]));
     let model = compile(Graph::parse(text).unwrap(), &[Core::DSP_V68], given).unwrap();
     let mut session = model.session().unwrap();
     session.set_input("x", &x).unwrap();

@@ -11,7 +11,7 @@ use udo_api::{
 };
 use udo_compile::compiler::Resources;
 use udo_engine::operators::Operators;
-use udo_runtime::compile::{BindOptions, PlaceOptions, RangesOf};
+use udo_runtime::compile::{BindOptions, PlaceOptions, RangeSource};
 use udo_runtime::device::Devices;
 use udo_runtime::graph::Graph;
 use udo_runtime::quant::{FloatOps, Quantizer, Settings};
@@ -259,8 +259,8 @@ fn operators() -> Operators {
 
 fn compile(graph: Graph, cores: &[Core]) -> Model {
     let place = PlaceOptions { cores: cores.to_vec(), ..PlaceOptions::default() };
-    let ranges_of = RangesOf::Random(NonZero::new(4).unwrap());
-    let options = CompileOptions { place, ranges_of, ..CompileOptions::default() };
+    let range_source = RangeSource::Random(NonZero::new(4).unwrap());
+    let options = CompileOptions { place, range_source, ..CompileOptions::default() };
     Runtime::from_parts(operators(), Devices::default())
         .load(graph, &LoadOptions::from(options.clone()))
         .unwrap()

@@ -37,9 +37,9 @@ dsp:0 (emulated dsp:v68): 0 of 1 cores at work, 0 runs waiting
     assert!(lost.contains("\ndsp:0 (emulated dsp:v68), lost: 0 of 1 cores"), "{lost}");
 }
 
-fn open(runtime: &Runtime, shapes_kept: usize) -> Model {
-    let shapes_kept = NonZero::new(shapes_kept).unwrap();
-    let options = CompileOptions { shapes_kept, ..CompileOptions::default() };
+fn open(runtime: &Runtime, max_plans: usize) -> Model {
+    let max_plans = NonZero::new(max_plans).unwrap();
+    let options = CompileOptions { max_plans, ..CompileOptions::default() };
     runtime.load(Graph::parse(OPEN).unwrap(), &LoadOptions::from(options.clone())).unwrap()
 }
 

@@ -23,7 +23,7 @@ pub fn compile_graph(
     options: &CompileOptions,
 ) -> Result<Model, CompileError> {
     let runtime = Runtime::from_parts(operators.clone(), Devices::default());
-    let options = CompileOptions { as_stored: true, ..options.clone() };
+    let options = CompileOptions { keep_types: true, ..options.clone() };
     runtime.load(graph, &LoadOptions::from(options)).map_err(|error| match error {
         LoadError::Compile(error) | LoadError::OutOfMemory { reason: error, .. } => *error,
         other => panic!("{other}"),

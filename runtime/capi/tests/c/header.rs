@@ -77,7 +77,7 @@ const NAMES: &[(&str, &str)] = &[
     ("LoadOptionsAt", "const udo_load_options_t *"),
     ("Map", "udo_map_t"),
     ("MapAccess", "udo_map_access_t"),
-    ("MapUpkeep", "udo_map_upkeep_t"),
+    ("MapMaintenance", "udo_map_maintenance_t"),
     ("Memory", "udo_memory_t"),
     ("MemoryStats", "udo_memory_stats_t"),
     ("Model", "udo_model_t"),
@@ -154,6 +154,11 @@ fn version() -> String {
 // A version as a number that grows, as in `#if UDO_VERSION_NUMBER >= UDO_VERSION_OF(1, 2, 0)`.
 #define UDO_VERSION_OF(major, minor, patch) ((major) * 1000000 + (minor) * 1000 + (patch))
 #define UDO_VERSION_NUMBER UDO_VERSION_OF(UDO_VERSION_MAJOR, UDO_VERSION_MINOR, UDO_VERSION_PATCH)
+
+// Former names.
+#define UDO_UPKEEP_BY_MAP UDO_CACHE_MAINTENANCE_BY_MAP
+#define UDO_UPKEEP_BY_PROGRAM UDO_CACHE_MAINTENANCE_BY_PROGRAM
+#define udo_map_upkeep_t udo_map_maintenance_t
 "
     )
 }

@@ -56,7 +56,7 @@ int main(int argc, char **argv) {
     DONE(udo_memory_export_fd(memory, &fd));
     udo_memory_t *other = NULL;
     DONE(udo_memory_alloc(device, 64, NULL, &other));
-    DONE(udo_memory_map(other, 0, 64, UDO_MAP_WRITE, UDO_UPKEEP_BY_MAP, &map));
+    DONE(udo_memory_map(other, 0, 64, UDO_MAP_WRITE, UDO_CACHE_MAINTENANCE_BY_MAP, &map));
     DONE(udo_tensor_spec_create(UDO_DTYPE_I32, DIMS, 2, &spec));
     udo_tensor_spec_t *integers = NULL;
     DONE(udo_tensor_spec_create(UDO_DTYPE_I32, DIMS, 2, &integers));
@@ -171,7 +171,7 @@ fn valid(function: &str, of: &str, name: &str) -> String {
         (
             _,
             "stage" | "index" | "core" | "offset" | "to_offset" | "from_offset" | "value"
-            | "packing" | "layout" | "upkeep",
+            | "packing" | "layout" | "maintenance",
         ) => "0",
         _ => {
             let handle = of.strip_prefix("const ").unwrap_or(of);

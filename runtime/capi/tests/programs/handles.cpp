@@ -38,7 +38,7 @@ int main(int argc, char **argv) {
         CHECK(model.input_count() == 2 && model.output_count() == 2 && model.input_name(1) == "y" && model.output_name(1) == "p");
         CHECK((model.input_spec(0).dims() == udo::Dims{2, 3}) && model.output_spec(0).bytes() == 24);
         const udo::Session session(model, &cpu);
-        const auto a = udo::Tensor::of<float>(cpu, {2, 3}, x), b = udo::Tensor::of<float>(cpu, {2, 3}, y);
+        const auto a = udo::Tensor::from_elements<float>(cpu, {2, 3}, x), b = udo::Tensor::from_elements<float>(cpu, {2, 3}, y);
         outputs = session.run({&a, &b});
         CHECK(outputs.size() == 2 && outputs[0].read<float>() == sum && outputs[1].read<float>() == product);
         throws([&] { session.run({&a}); }, UDO_ERROR_INVALID_ARGUMENT, "expected 2");
@@ -82,7 +82,7 @@ int main(int argc, char **argv) {
     CHECK((open.input_spec(0).dims() == udo::Dims{-1, 2}));
     throws([&] { open.input_spec(0).elements(); }, UDO_ERROR_DYNAMIC_SHAPE, "open");
     const float z[4] = {-1, 2, 3, -4};
-    const auto given = udo::Tensor::of<float>(cpu, {2, 2}, z);
+    const auto given = udo::Tensor::from_elements<float>(cpu, {2, 2}, z);
     const udo::Session planned(open);
     throws([&] { planned.json(); }, UDO_ERROR_INVALID_STATE, "leaves shapes open");
     const auto made = planned.run({&given});
@@ -108,7 +108,7 @@ int main(int argc, char **argv) {
     const udo::Model sums = runtime.compile(graph, &options);
     CHECK(!sums.fallbacks().empty() && std::string(sums.fallbacks()[0].target) == "cpu" && sums.json().find("ADD_0") != std::string::npos);
     const float three[2] = {1, 2};
-    const auto threes = udo::Tensor::of<float>(cpu, {2}, three);
+    const auto threes = udo::Tensor::from_elements<float>(cpu, {2}, three);
     CHECK((udo::Session(sums).run({&threes})[0].read<float>() == std::vector<float>{11, 22}));
 
     /* Networks with stages. */
@@ -134,7 +134,7 @@ int main(int argc, char **argv) {
     const auto doubled = by_shapes.submit({&given}, count);
     doubled.wait();
     CHECK((doubled.output(0).read<float>() == std::vector<float>{-2, 4, 6, -8}));
-    const auto a = udo::Tensor::of<float>(cpu, {2, 3}, x), b = udo::Tensor::of<float>(cpu, {2, 3}, y);
+    const auto a = udo::Tensor::from_elements<float>(cpu, {2, 3}, x), b = udo::Tensor::from_elements<float>(cpu, {2, 3}, y);
     throws([&] { by_shapes.submit({&a}, count); }, UDO_ERROR_SHAPE_MISMATCH, "stage");
     throws([&] { by_model.submit({&a}, count); }, UDO_ERROR_INVALID_ARGUMENT, "1 inputs, expected 2");
     const auto summed = by_model.submit({&a, &b}, count);

@@ -84,7 +84,7 @@ static void maps(const udo_device_t *device) {
     unsigned char read[4] = {0};
     DONE(udo_memory_alloc(device, 64, NULL, &memory));
     DONE(udo_memory_fill(memory, 5));
-    DONE(udo_memory_map(memory, 8, 4, UDO_MAP_WRITE, UDO_UPKEEP_BY_MAP, &map));
+    DONE(udo_memory_map(memory, 8, 4, UDO_MAP_WRITE, UDO_CACHE_MAINTENANCE_BY_MAP, &map));
     DONE(udo_map_data(map, &data));
     CHECK(((unsigned char *)data)[3] == 5);
     memset(data, 6, 4);
@@ -94,7 +94,7 @@ static void maps(const udo_device_t *device) {
     udo_map_release(map);
     DONE(udo_memory_read(memory, 8, read, 4));
     CHECK(read[0] == 6 && read[3] == 6);
-    DONE(udo_memory_map(memory, 8, 4, UDO_MAP_READ, UDO_UPKEEP_BY_PROGRAM, &map));
+    DONE(udo_memory_map(memory, 8, 4, UDO_MAP_READ, UDO_CACHE_MAINTENANCE_BY_PROGRAM, &map));
     DONE(udo_map_invalidate(map, 0, 4));
     REFUSED(udo_map_flush(map, 0, 4), UDO_ERROR_INVALID_STATE, "UDO_MAP_WRITE");
     udo_map_release(map);

@@ -422,7 +422,7 @@ int main(int argc, char **argv) {
     udo_map_t *map = NULL;
     udo_memory_t *memory = NULL;
     DONE(udo_tensor_memory(x, &memory));
-    DONE(udo_memory_map(memory, 0, 4, UDO_MAP_WRITE, UDO_UPKEEP_BY_MAP, &map));
+    DONE(udo_memory_map(memory, 0, 4, UDO_MAP_WRITE, UDO_CACHE_MAINTENANCE_BY_MAP, &map));
     REFUSED(udo_session_submit(session, inputs, 2, outputs, 2, NULL, &run), UDO_ERROR_BUSY, "input 0");
     udo_map_release(map);
     CHECK(run == NULL);

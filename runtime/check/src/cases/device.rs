@@ -163,7 +163,7 @@ impl OnDevice {
         let said = format!("{}: on {device}", node.describe(cx.subject.core));
         let graph = one_node(cx, node).ok().and_then(|graph| as_models(cx, node, graph));
         let Some(graph) = graph else { return Ok(None) };
-        let mut options = CompileOptions { as_stored: true, ..CompileOptions::default() };
+        let mut options = CompileOptions { keep_types: true, ..CompileOptions::default() };
         options.place.cores = vec![Core::GPU, Core::CPU];
         let runtime = Runtime::from_parts(cx.registry.clone(), Devices::default());
         let model = match runtime.load(graph, &LoadOptions::from(options.clone())) {

@@ -163,7 +163,7 @@ impl OneNode<'_> {
 
     fn compiled(&self) -> Result<(), String> {
         let graph = self.graph()?;
-        let mut options = CompileOptions { as_stored: true, ..CompileOptions::default() };
+        let mut options = CompileOptions { keep_types: true, ..CompileOptions::default() };
         options.place.cores = vec![self.cx.subject.core, Core::CPU];
         options.place.fallback = Fallback::To(Core::CPU);
         let runtime = Runtime::from_parts(self.cx.registry.clone(), Devices::default());

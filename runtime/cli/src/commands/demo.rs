@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use udo_api::{Core, DType, Shape, TensorDesc};
 use udo_graph::{export, memory};
 use udo_runtime::compile::PlaceOptions;
-use udo_runtime::compile::RangesOf;
+use udo_runtime::compile::RangeSource;
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, Source, ValueId};
 use udo_runtime::run::StepProfile;
 use udo_runtime::{CompileOptions, LoadOptions, Model, Runtime, Session, Tensor};
@@ -226,8 +226,8 @@ impl Runner<'_> {
     fn run(&self, graph: Graph) -> Result<(Model, Vec<StepProfile>, Outputs), Failure> {
         let place = PlaceOptions { cores: vec![self.core], ..PlaceOptions::default() };
         let set = vec![(INPUT.to_owned(), self.image.clone())];
-        let ranges_of = RangesOf::Inputs(Arc::new(vec![set]));
-        let options = CompileOptions { place, ranges_of, ..CompileOptions::default() };
+        let range_source = RangeSource::Inputs(Arc::new(vec![set]));
+        let options = CompileOptions { place, range_source, ..CompileOptions::default() };
         let compiled = self.runtime.load(graph, &LoadOptions::from(options.clone()));
         let model = compiled.map_err(|error| load_failure(error, self.file, self.runtime))?;
         let session = model.session();

@@ -96,7 +96,7 @@ impl Run for Verify {
     fn run(mut self) -> Outcome {
         let random = self.random.and_then(|sets| NonZero::<usize>::try_from(sets).ok());
         let data = DataFlags { calibration: self.data.clone(), random, ..DataFlags::default() };
-        self.model.ranges_of =
+        self.model.range_source =
             ranges::source(&self.model, InputSource::Data(data), Packing::Float32);
         let Some(data) = self.data.as_ref().filter(|_| self.against.is_empty()) else {
             return self.against();

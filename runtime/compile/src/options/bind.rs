@@ -16,7 +16,7 @@ pub struct BindOptions {
     /// Ranges of named dimensions, inclusive: one plan runs all extents in a range.
     pub ranges: Ranges,
     /// The inputs that runs set although the model has a default for them. Other inputs with a default are constants.
-    pub given: BTreeSet<String>,
+    pub overridden: BTreeSet<String>,
 }
 
 /// Ranges of dimensions, by name.

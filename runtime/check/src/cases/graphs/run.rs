@@ -143,7 +143,7 @@ const TWO: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(1);
 
 /// Returns options that place everything else on the CPU.
 fn options_for(core: Core) -> CompileOptions {
-    let mut options = CompileOptions { as_stored: true, ..CompileOptions::default() };
+    let mut options = CompileOptions { keep_types: true, ..CompileOptions::default() };
     options.place.cores = vec![Core::CPU, core];
     options.place.fallback = Fallback::To(Core::CPU);
     options.place.profile.opencl = OpenCl::Off;
