@@ -172,7 +172,10 @@ fn pages_have_short_lines_and_no_counts_that_go_stale() {
             if !is_free && line.chars().count() > 100 {
                 faults.push(format!("{}:{}: more than 100 columns", file.path, index + 1));
             }
-            if let Some(count) = count(line).filter(|_| !is_history(&file.path)) {
+            let is_held = |count: &String| COUNTED.contains(&(&*file.path, count));
+            if let Some(count) =
+                count(line).filter(|count| !is_history(&file.path) && !is_held(count))
+            {
                 faults.push(format!("{}:{}: \"{count}\" goes stale", file.path, index + 1));
             }
         }
@@ -182,6 +185,9 @@ fn pages_have_short_lines_and_no_counts_that_go_stale() {
 
 /// Pages that a test or a script writes.
 const GENERATED: &[&str] = &["docs/command-line.md", "docs/onnx-types.md", "docs/operators.md"];
+
+/// Counts that another test compares with the code.
+const COUNTED: &[(&str, &str)] = &[("README.md", "210 operators:")];
 
 fn is_page(path: &str) -> bool {
     let is_markdown =

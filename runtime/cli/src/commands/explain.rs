@@ -45,7 +45,7 @@ Examples:
 pub(crate) struct Explain {
     #[command(flatten)]
     of: ExplainFlags,
-    /// Print how often each graph pass applied, and why it left out nodes that it looks for
+    /// Print how often each graph pass applied, and why it left nodes as they were
     #[arg(long)]
     passes: bool,
     /// Print one JSON object instead of text

@@ -199,7 +199,8 @@ const SECTIONS: &[Section] = &[
         common: &["profile", "json"],
         rare: &["trace"],
     },
-    Section { commands: &["verify", "explain"], heading: OUTPUT, common: &["json"], rare: &[] },
+    Section { commands: &["verify"], heading: OUTPUT, common: &["json"], rare: &[] },
+    Section { commands: &["explain"], heading: OUTPUT, common: &["passes", "json"], rare: &[] },
     Section { commands: &["view"], heading: OUTPUT, common: &["output", "open"], rare: &[] },
     Section {
         commands: &["convert"],
