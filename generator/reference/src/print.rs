@@ -411,7 +411,7 @@ impl Printer<'_> {
                     Some(DefKind::Elements { binders, .. }) => emitter.extents(binders),
                     Some(DefKind::Select(select)) => {
                         let bound = emitter.select_bound(select);
-                        format!("if {least} {{ List::from_items(&[0]) }} else {{ {bound} }}")
+                        format!("if {least} {{ List::of(&[0]) }} else {{ {bound} }}")
                     }
                     None => String::new(),
                 };

@@ -207,7 +207,7 @@ impl Language for Rust {
     }
 
     fn list_of(&self, items: &[String]) -> String {
-        format!("List::from_items(&[{}])", items.join(", "))
+        format!("List::of(&[{}])", items.join(", "))
     }
 
     fn no_list(&self) -> &'static str {

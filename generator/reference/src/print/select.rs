@@ -23,7 +23,7 @@ impl Emitter<'_> {
             }
             None => count,
         };
-        format!("List::from_items(&[{bound}])")
+        format!("List::of(&[{bound}])")
     }
 
     /// Fills the selection, and sets its dimension to the number of selected indices.
@@ -37,7 +37,7 @@ impl Emitter<'_> {
             None => self.select_in_order(select, def, &count),
             Some(by) => self.select_best(select, by, def, &count),
         }
-        self.line(&format!("plan.{dims} = List::from_items(&[found as i64]);"));
+        self.line(&format!("plan.{dims} = List::of(&[found as i64]);"));
     }
 
     /// Prints one pass over the candidates.
