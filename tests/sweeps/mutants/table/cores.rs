@@ -47,8 +47,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     blend(
         "gpu_parameter_fixed",
-        "Ok(Self { formula: Formula::of(cx)?, rows,",
-        "Ok(Self { formula: Formula { share: 0.75, ..Formula::of(cx)? }, rows,",
+        "Ok(Self { formula: Formula::new(cx)?, rows,",
+        "Ok(Self { formula: Formula { share: 0.75, ..Formula::new(cx)? }, rows,",
         "gpu",
         &["numbers/random"],
     ),
