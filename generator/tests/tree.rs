@@ -266,7 +266,7 @@ fn architectures_share_what_nobody_has_written_apart() {
             assert!(lib.contains(&format!("KERNELS: &[KernelDef] = &[{kernels}];")), "{lib}");
             assert!(lib.contains(&format!("pub const ARCH: u16 = {};", &arch[1..])), "{lib}");
         }
-        // FieldKind libraries for v66 each has one operator, by another contract.
+        // Each library for v66 has one operator, through an older contract.
         assert!(tree.file("DSP_V66/softmax/src/ops/softmax.rs").is_some());
     }
 }

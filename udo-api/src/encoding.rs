@@ -33,7 +33,7 @@ abi_struct! {
     }
 }
 
-/// All encodings that [`AxisEncoding::of`] created, by a hash of their numbers.
+/// All encodings that [`AxisEncoding::intern`] created, by a hash of their numbers.
 static SHARED: Mutex<BTreeMap<u64, Vec<&'static AxisEncoding>>> = Mutex::new(BTreeMap::new());
 
 /// The number of attempts to take the lock, which is held for a few look-ups at a time.

@@ -253,7 +253,7 @@ impl ModelFlags {
             shapes: self.shape.iter().cloned().collect(),
             dims: sizes.into_iter().map(|(name, sizes)| (name, *sizes.start())).collect(),
             ranges: ranges.into_iter().collect(),
-            given: self.given.clone(),
+            overridden: self.given.clone(),
         };
         let gpu_storage = match self.gpu_storage {
             StorageFlag::F32 => GpuStorage::F32,

@@ -148,7 +148,7 @@ fn what_is_no_tensor_of_the_types_asked_for_is_refused() {
     ];
     for (attr, found) in cases {
         let wanted = format!(
-            "node \"the_held\" (InModel): attribute \"value\" is {found}, expected a tensor of f16|i32|bool"
+            "node \"the_inmodel\" (InModel): attribute \"value\" is {found}, expected a tensor of f16|i32|bool"
         );
         assert_eq!(run_in_model(&[("value", attr)]).unwrap_err(), wanted);
     }

@@ -27,27 +27,27 @@ pub struct Io<'a> {
 
 pub trait Bits {
     fn to(self) -> u64;
-    fn of(bits: u64) -> Self;
+    fn from_bits(bits: u64) -> Self;
 }
 
 impl Bits for f32 {
     fn to(self) -> u64 { u64::from(self.to_bits()) }
-    fn of(bits: u64) -> Self { f32::from_bits(bits as u32) }
+    fn from_bits(bits: u64) -> Self { f32::from_bits(bits as u32) }
 }
 
 impl Bits for i64 {
     fn to(self) -> u64 { self as u64 }
-    fn of(bits: u64) -> Self { bits as i64 }
+    fn from_bits(bits: u64) -> Self { bits as i64 }
 }
 
 impl Bits for u8 {
     fn to(self) -> u64 { u64::from(self) }
-    fn of(bits: u64) -> Self { bits as u8 }
+    fn from_bits(bits: u64) -> Self { bits as u8 }
 }
 
 impl Io<'_> {
     pub fn scratch<T: Bits>(&self, scratch: usize, at: usize) -> T {
-        T::from_fn(self.scratch.borrow()[scratch][at])
+        T::from_bits(self.scratch.borrow()[scratch][at])
     }
 
     pub fn keep(&self, scratch: usize, at: usize, bits: u64) {

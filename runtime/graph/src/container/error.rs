@@ -83,13 +83,13 @@ pub enum ContainerError {
         /// The names of the file's networks.
         known: Vec<String>,
     },
-    /// The file has several networks.
+    /// The file has several networks, and no name was given.
     #[error("the file has several networks, expected the name of one of {}", quoted(.known))]
     SeveralNetworks {
         /// Their names.
         known: Vec<String>,
     },
-    /// The network has no such stage.
+    /// The network has no stage of this number. A stage is the network for one set of input shapes.
     #[error("network {network:?} has no stage {found}, expected 0 to {last}")]
     NoSuchStage {
         /// The network.
@@ -117,12 +117,12 @@ pub enum ContainerError {
         /// The shapes of its stages.
         known: Vec<String>,
     },
-    /// Two files cannot be combined.
+    /// Two model files cannot be combined into one.
     #[error("{place}: {found}, expected {expected}")]
     Conflict {
         /// The conflicting part.
         place: String,
-        /// The difference.
+        /// The part in the second file.
         found: String,
         /// The condition for combining.
         expected: String,
@@ -160,7 +160,8 @@ impl ContainerError {
         Self::Malformed { place: place.to_string(), found, expected }
     }
 
-    /// Returns the same error located in a subgraph of the node called `node`.
+    /// Prefixes the place of [`ContainerError::Malformed`] with the subgraph in `attribute` of the node called `node`, and
+    /// its `index` if the attribute is a list. Returns other errors unchanged.
     pub(super) fn inside(self, node: &str, attribute: &str, index: Option<usize>) -> Self {
         match self {
             Self::Malformed { place, found, expected } => {

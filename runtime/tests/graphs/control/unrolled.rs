@@ -1,4 +1,5 @@
-//! Loops whose iterations have other shapes: each is planned by itself, and a run that was made before uses no heap.
+//! Loops whose iterations differ in shape: each iteration is planned by itself, and repeating a run with the same shapes
+//! uses no heap.
 
 use udo_api::guard::thread_heap_calls;
 use udo_runtime::compile::PlanOptions;
@@ -9,7 +10,8 @@ use super::Feed::{Floats, Ints};
 use super::{Feed, compiled, give, plans};
 use udo_test_support::compile::{built_in, compile_graph};
 
-/// A loop over the state `s`, which begins as `x`; `body` computes `go` and the next state `t`, and `r` for the stack `rows`.
+/// A loop over the state `s`, which begins as `x`. `body` computes the condition (`on` or `go`), the next state `t`, and
+/// `r`, one row of the output `rows`. A limit or condition `_` is absent.
 fn looped(limit: &str, condition: &str, body: &str) -> String {
     let body = body.replace("; ", "\n      ");
     format!(
@@ -20,7 +22,7 @@ fn looped(limit: &str, condition: &str, body: &str) -> String {
 
 const GROWS: &str = "capture x; t = Concat@13(s, x) axis=0 # more; r = ReduceSum@13(t) keepdims=0 # sum; output on, t, r";
 
-/// The state and the stack of `GROWS` after so many iterations over `[1, 2]`.
+/// The outputs `y` (the negated state) and `rows` of `GROWS` after `iterations` iterations with `x = [1, 2]`.
 fn grown(iterations: usize) -> (Vec<f32>, Vec<f32>) {
     let state = [-1.0, -2.0].repeat(iterations + 1);
     let mut rows = Vec::new();
@@ -42,7 +44,7 @@ fn results(session: &mut Session, given: &[(&str, Feed<'_>)]) -> ((Vec<f32>, Vec
 }
 
 #[test]
-fn a_state_grows_as_often_as_a_run_asks_for() {
+fn each_run_chooses_how_often_the_state_grows() {
     let text = looped("n", "_", GROWS);
     for plan in plans() {
         let model = compiled(&text, plan);
@@ -52,7 +54,7 @@ fn a_state_grows_as_often_as_a_run_asks_for() {
             let given = [("n", Ints(&n)), ("x", Floats(&[1.0, 2.0]))];
             let (found, planned) = results(&mut session, &given);
             assert_eq!((found, planned > 0), (grown(iterations), true), "{plan:?}");
-            // The same once more makes no plan and uses no heap.
+            // A second run with the same inputs uses no heap.
             let before = thread_heap_calls();
             session.run().unwrap();
             assert_eq!(thread_heap_calls(), before);
@@ -93,7 +95,7 @@ fn a_condition_alone_ends_a_loop_that_stacks() {
 }
 
 #[test]
-fn iterations_slice_by_what_they_compute() {
+fn slice_bounds_may_depend_on_values_of_the_iteration() {
     let text = looped(
         "n",
         "_",
@@ -115,7 +117,7 @@ fn a_loop_that_grows_without_an_end_is_refused() {
     let graph = Graph::parse(&text).unwrap();
     let model = compile_graph(graph, &built_in(), &CompileOptions::default());
     let error = model.map(drop).unwrap_err().to_string();
-    let expected = "node \"loop\" (Loop): it has more than 16384 iterations whose shapes differ, expected at most 16384 of at \
-                    most 131072 nodes in all";
+    let expected = "node \"loop\" (Loop): it has more than 16384 iterations whose shapes differ, expected at most 16384 with at \
+                    most 131072 nodes in total";
     assert_eq!(error, expected);
 }

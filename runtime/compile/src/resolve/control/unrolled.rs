@@ -147,7 +147,7 @@ pub(in crate::resolve) fn bind_rest(
     }
     if rest.done >= MAX_ITERATIONS || binding.graph.nodes.len() >= MAX_NODES {
         let reason = format!(
-            "it has more than {} iterations whose shapes differ, expected at most {MAX_ITERATIONS} of at most {MAX_NODES} nodes in all",
+            "it has more than {} iterations whose shapes differ, expected at most {MAX_ITERATIONS} with at most {MAX_NODES} nodes in total",
             rest.done
         );
         return Err(rest.refuse(reason));

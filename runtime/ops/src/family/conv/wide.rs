@@ -1,5 +1,5 @@
-//! Convolution of values of up to 16 bits, as one 8-bit convolution per plane of bytes (see `byte_planes.rs`), and
-//! operators with this kernel and the 8-bit one.
+//! Convolution of values of up to 16 bits, as one 8-bit convolution per plane of bytes (see `byte_planes.rs`). It also
+//! defines the operators that have both this kernel and the 8-bit one.
 
 use std::marker::PhantomData;
 
@@ -16,8 +16,8 @@ use crate::family::layout::{ChannelsLast, ChannelsSecond, FewChannels, Layout};
 use crate::family::quantized::byte_planes::{self, BytePlanes, Channels, PlaneSums, UP_TO_16_BITS};
 use crate::family::quantized::{VALUES, fixed_point};
 
-/// Defines the operator `O` of 8- or 16-bit values. The 8-bit kernel is listed first, so that this kernel only gets
-/// nodes with 16-bit values.
+/// Defines the operator `O` of 8- or 16-bit values. The first kernel that accepts a node gets it: the 8-bit kernels come
+/// first, so that `WideConv` only gets nodes with 16-bit values.
 pub(crate) const fn quantized_conv<O: IntegerConv>() -> Def {
     Def::new::<O>(WideConv::<O, ChannelsSecond>::ALL)
 }
@@ -47,8 +47,9 @@ struct WideConv<O, L> {
     plan: QuantizedConvPlan,
     filters: Filters,
     planes: BytePlanes,
-    /// Elements of an output channel, and of the whole output.
+    /// Elements of one channel of one output image.
     pixels: usize,
+    /// Elements of the whole output.
     len: usize,
 }
 
@@ -60,6 +61,7 @@ impl<O: IntegerConv, L: Layout> Kernel for WideConv<O, L> {
         let filters = Filters::read(cx, &O::PORTS, &conv, &plan)?;
         let planes = BytePlanes::new(&x)?;
         L::check(conv.groups * conv.inputs)?;
+        // Each plane costs one 8-bit convolution.
         for _ in 0..planes.count() {
             cx.work(plan.work())?;
         }

@@ -39,7 +39,7 @@ fn activations_are_those_of_the_cell<C: Cell>() {
     let error = run(C::ACTIVATIONS).error();
     let count = C::ACTIVATIONS.len();
     let expected = format!("expected {count} for each of 2 directions");
-    assert_eq!(error, format!("parameter \"activations\" has {count} texts, {expected}"));
+    assert_eq!(error, format!("parameter \"activations\" has {count} strings, {expected}"));
     let silent = outputs::<C>(node::<C>(x(), &[0], Bench::input));
     let clipped = |clip| outputs::<C>(node::<C>(x(), &[0], Bench::input).float("clip", clip));
     assert_eq!(clipped(1e3), silent);
