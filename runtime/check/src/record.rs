@@ -1,4 +1,4 @@
-//! The last call of a worker's case, for a capture of its failure.
+//! Records the last call of a case in a worker, so that a failure of the case can be saved as a capture.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -33,29 +33,29 @@ struct Call {
     expected: Option<OracleResults>,
 }
 
-/// The capture file for calls that have not started.
+/// The file to which each call is saved before it starts.
 #[derive(Debug)]
 struct Ahead {
     head: Capture,
     path: PathBuf,
 }
 
-/// Files by the ends of their names.
+/// Pairs of a file name's extension and the file's contents.
 pub(crate) type Files = Vec<(String, Vec<u8>)>;
 
 impl Recorder {
-    /// The state is still valid if a thread panics while it holds the lock.
+    /// Locks the state, which is valid even if a thread panicked with the lock.
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a case, which has not made a call.
+    /// Starts a case: forgets the last call and graph.
     pub(crate) fn clear(&self) {
         let mut state = self.state();
         (state.last, state.graph) = (None, None);
     }
 
-    /// Records that the case is about the graph in `files` instead of a call.
+    /// Records that the case runs the graph in `files`, not a single call.
     pub(crate) fn graph(&self, files: Files) {
         let mut state = self.state();
         (state.last, state.graph) = (None, Some(files));
@@ -90,7 +90,7 @@ impl Recorder {
         if let Some(Ahead { head, path }) = &state.ahead
             && let Some(capture) = captured(&call, head.clone())
         {
-            // The parent reports a missing capture.
+            // An error is ignored: the parent process reports a missing capture.
             let _ = fs::write(path, capture.to_bytes());
         }
         state.last = Some(call);

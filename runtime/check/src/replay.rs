@@ -33,7 +33,7 @@ pub(crate) fn context(mut cx: OpContext, capture: &Capture) -> Result<OpContext,
     for kernel in 0..cx.subject.kernels.len() {
         match node(&cx, capture, kernel, &params) {
             Ok((node, is_exact)) => {
-                // Other input values have other results.
+                // The captured results hold for exactly the captured values only.
                 if is_exact {
                     let wanted = capture.outputs.iter().map(|output| {
                         let wanted = output.wanted.clone()?;
@@ -70,7 +70,8 @@ fn params(cx: &OpContext, capture: &Capture) -> Result<Vec<(&'static str, ParamS
     Ok(known.iter().map(of).collect())
 }
 
-/// Builds the node for one of the kernels; also returns whether its elements have exactly the captured values.
+/// Builds the node for one of the kernels. Also returns whether its elements have exactly the captured values; a copy in
+/// f32 has.
 fn node(
     cx: &OpContext,
     capture: &Capture,
@@ -143,8 +144,8 @@ fn for_kernel(
     Some((desc.with_encoding(encoding), quantized(to, encoding, &numbers)?))
 }
 
-/// Gives quantized outputs without an encoding that of the captured call, or else one that covers the oracle's
-/// results.
+/// Sets missing encodings of outputs: those of the captured call if the types match, else ones that cover the results of
+/// the oracle or the captured expected results.
 fn set_encodings(cx: &OpContext, capture: &Capture, node: &mut Node) {
     let is_dsp = cx.subject.core.kind() == Some(CoreKind::Dsp);
     let values = node.fixed.clone().unwrap_or_default();
@@ -175,7 +176,7 @@ fn set_encodings(cx: &OpContext, capture: &Capture, node: &mut Node) {
 
 /// Runs the case on the captured node.
 pub(crate) fn run(cx: &OpContext, case: &str) -> Outcome {
-    // The captured node has its own encodings.
+    // `numbers/encodings` varies the encodings, but those of the captured node are fixed.
     let name = if case == "numbers/encodings" { "numbers/random" } else { case };
     if RUN_CASES.contains(&name) {
         return call(cx, name);
@@ -186,7 +187,7 @@ pub(crate) fn run(cx: &OpContext, case: &str) -> Outcome {
     }
 }
 
-/// Runs a case of a capture from a model run.
+/// Runs one of [`RUN_CASES`], which come from runs of whole models.
 fn call(cx: &OpContext, case: &str) -> Outcome {
     for node in &cx.search_result().nodes {
         let said = node.describe(cx.subject.core);

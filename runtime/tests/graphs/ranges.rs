@@ -1,4 +1,5 @@
-//! Models of which named dimensions have a range: planned once, and run for every extent in it as if each were the only one.
+//! Models whose named dimensions have ranges: one plan gives, for every extent, the result of a model that is planned for
+//! that extent alone.
 
 use std::ops::RangeInclusive;
 
@@ -50,7 +51,8 @@ const ENCODER: &str = "graph encoder
   output y
 ";
 
-/// Rows of heads with one computed shape for all of them, a mask of keys, biases and a residual.
+/// Attention whose queries, keys and values are split into heads by one computed shape, with a mask of keys, biases and a
+/// residual.
 const ATTENTION: &str = "graph attention
   input x: f32[batch,seq,8]
   input mask: f32[batch,seq]

@@ -10,7 +10,7 @@ use super::{LayerParts, Lowering, Use};
 pub(super) struct Shaped {
     /// Batch, height, width and channels.
     pub(super) nhwc: [usize; 4],
-    /// Whether ONNX has its channels second.
+    /// Whether the tensor has four dimensions, which ONNX orders as batch, channels, height, width.
     pub(super) is_image: bool,
 }
 
@@ -48,26 +48,68 @@ impl Shaped {
 pub(super) fn reshape<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<LayerParts<'a>, String> {
     let (x, y) = (lowering.shaped(of, 0)?, lowering.output(of)?);
     if x.nhwc != y.nhwc && !(x.has_same_bytes() && y.has_same_bytes()) {
-        return Err("reshapes an image, whose channels are last on the HTA".to_owned());
+        return Err("reshapes an image, whose bytes have another order on the HTA (channels last)"
+            .to_owned());
     }
     Ok(LayerParts { op: Op::Reshape, reads: vec![0] })
 }
 
-/// Resizes to the nearest pixel. With integer factors this repeats each pixel, in all coordinate modes.
-pub(super) fn resize<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<LayerParts<'a>, String> {
-    let (x, y) = (lowering.shaped(of, 0)?, lowering.output(of)?);
+/// Resizes to the nearest pixel by integer factors, if that repeats each pixel.
+pub(super) fn resize<'a>(
+    lowering: &Lowering<'a>,
+    layer: &Use<'a>,
+) -> Result<LayerParts<'a>, String> {
+    let (x, y) = (lowering.shaped(layer, 0)?, lowering.output(layer)?);
     let is_whole = (1..3).all(|axis| {
         let (from, to) = (x.nhwc.get(axis), y.nhwc.get(axis));
         from.zip(to).is_some_and(|(from, to)| to.is_multiple_of(*from))
     });
-    let places = of.text("coordinate_transformation_mode").unwrap_or("half_pixel");
-    let is_repeated = match places {
-        "asymmetric" => of.text("nearest_mode") == Some("floor"),
-        "half_pixel" => true,
-        _ => false,
-    };
-    if of.text("mode") != Some("nearest") || !is_repeated || !is_whole || !x.is_image {
+    let coordinates = layer.text("coordinate_transformation_mode").unwrap_or("half_pixel");
+    let rounding = layer.text("nearest_mode").unwrap_or("round_prefer_floor");
+    let is_repeated =
+        layer.text("mode") == Some("nearest") && repeats_pixels(coordinates, rounding);
+    if !is_repeated || !is_whole || !x.is_image {
         return Err("resizes other than by repeating pixels".to_owned());
     }
     Ok(LayerParts { op: Op::Resize, reads: vec![0] })
+}
+
+/// Whether a nearest resize by any integer factor repeats each pixel that many times (ONNX, Resize,
+/// `coordinate_transformation_mode` and `nearest_mode`). With half pixels no coordinate is halfway between two pixels.
+fn repeats_pixels(coordinates: &str, rounding: &str) -> bool {
+    match coordinates {
+        "asymmetric" => rounding == "floor",
+        "half_pixel" => matches!(rounding, "round_prefer_floor" | "round_prefer_ceil"),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::repeats_pixels;
+
+    #[test]
+    fn pixels_are_repeated_where_the_coordinates_of_onnx_say_so() {
+        let roundings: [(&str, fn(f64) -> f64); 4] = [
+            ("floor", f64::floor),
+            ("ceil", f64::ceil),
+            ("round_prefer_floor", |x| (x - 0.5).ceil()),
+            ("round_prefer_ceil", |x| (x + 0.5).floor()),
+        ];
+        let coordinates: [(&str, fn(f64, f64) -> f64); 2] = [
+            ("asymmetric", |i, factor| i / factor),
+            ("half_pixel", |i, factor| (i + 0.5) / factor - 0.5),
+        ];
+        for (mode, source) in coordinates {
+            for (rounding, round) in roundings {
+                let is_repeated = (1..=4).all(|factor: u8| {
+                    (0..4 * factor).all(|i| {
+                        let index = round(source(f64::from(i), f64::from(factor))).clamp(0.0, 3.0);
+                        (index - f64::from(i / factor)).abs() < 0.5
+                    })
+                });
+                assert_eq!(repeats_pixels(mode, rounding), is_repeated, "{mode}, {rounding}");
+            }
+        }
+    }
 }

@@ -6,7 +6,8 @@ use super::GRAIN;
 use super::rows::Side;
 use crate::family::axes::{Axes, StridedIter};
 
-/// Returns the shape of two broadcast tensors; a bound stays where it decides the extent.
+/// Returns the shape of two broadcast tensors. An extent of the result is bounded only if no fixed extent other than 1
+/// determines it.
 pub(crate) fn broadcast_shapes(a: Shape, b: Shape) -> Result<Shape, Error> {
     let rank = a.rank().max(b.rank());
     let at = |shape: Shape, axis: usize| {
@@ -18,7 +19,7 @@ pub(crate) fn broadcast_shapes(a: Shape, b: Shape) -> Result<Shape, Error> {
                 Ok(other.with_both(one, other.bound()))
             }
             (Dim::UpTo(x), Dim::UpTo(y)) => Ok(Dim::UpTo(x.max(y))),
-            // In each run the bounded extent must be 1 or equal.
+            // At run time the bounded extent must be 1 or equal to the known one.
             (known, Dim::UpTo(_)) | (Dim::UpTo(_), known) => Ok(known),
             (x, y) if x.bound() == y.bound() => Ok(x.with_both(y, x.bound())),
             _ => Err(Error::new(format!("shapes {a} and {b} do not broadcast"))),
@@ -94,7 +95,7 @@ impl<const N: usize> Broadcast<N> {
         &self.out_dims[..self.out_rank]
     }
 
-    /// Returns the elements of the output.
+    /// Returns the number of output elements.
     pub(crate) fn len(&self) -> usize {
         self.dims[..self.rank].iter().product()
     }
@@ -109,7 +110,7 @@ impl<const N: usize> Broadcast<N> {
         self.strides.map(|strides| index * strides[0])
     }
 
-    /// Where each element of the result has its operands.
+    /// Iterates over the operand offsets of each result element.
     pub(crate) fn positions(&self) -> StridedIter<N> {
         StridedIter::new(&self.dims[..self.rank], self.strides)
     }
@@ -156,7 +157,7 @@ impl<const N: usize> Broadcast<N> {
 /// for each element type, and not for each operator.
 pub(super) type Row<'f, A, B, Y> = dyn Fn(Side<'_, A>, Side<'_, B>, &mut [Y]) + Sync + 'f;
 
-/// The same where the result takes the place of the first operand.
+/// Like [`Row`], but the result overwrites the first operand.
 pub(super) type RowInPlace<'f, A, B> = dyn Fn(&mut [A], Side<'_, B>) + Sync + 'f;
 
 impl Broadcast {
