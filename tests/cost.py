@@ -1,4 +1,4 @@
-"""What an operator costs: the seconds in which it is compiled, and the bytes of its code, next to a budget of both.
+"""Measures the compile time and code size per operator, and compares both with a budget.
 
     python tests/cost.py [--profile release] [--seconds 0.5] [--bytes 20000]
 
@@ -21,12 +21,12 @@ CRATE = ROOT / "runtime" / "ops"
 
 
 def operators():
-    """How many operators the table has: a module each."""
+    """Counts the operators, each of which is a module."""
     return sum(1 for path in (CRATE / "src" / "ops").rglob("*.rs") if re.search(r"\bconst DEFS?\b", path.read_text()))
 
 
 def built(profile):
-    """The library that cargo makes of the crate."""
+    """Compiles the crate, and returns its library."""
     command = ["cargo", "build", "--locked", "-p", "udo-ops", "--profile", profile, "--message-format", "json"]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     for line in done.stdout.splitlines():
@@ -37,7 +37,7 @@ def built(profile):
 
 
 def code(library):
-    """Bytes of functions by the module whose they are."""
+    """Returns the code size of each module in bytes."""
     command = ["nm", "--print-size", "--demangle", library]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     bytes_of = Counter()
@@ -51,9 +51,9 @@ def code(library):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--profile", default="release", help="how to compile (default release)")
-    parser.add_argument("--seconds", type=float, default=0.5, help="the most for an operator (default 0.5)")
-    parser.add_argument("--bytes", type=int, default=20000, help="the most for an operator (default 20000)")
+    parser.add_argument("--profile", default="release", help="profile of cargo (default release)")
+    parser.add_argument("--seconds", type=float, default=0.5, help="budget per operator in seconds (default 0.5)")
+    parser.add_argument("--bytes", type=int, default=20000, help="budget per operator in bytes (default 20000)")
     arguments = parser.parse_args()
     built(arguments.profile)
     (CRATE / "src" / "lib.rs").touch()

@@ -33,8 +33,8 @@ class Browser:
         try:
             self.address = f"http://127.0.0.1:{self.port()}"
             options = {"args": [*FLAGS, f"--user-data-dir={self.profile.name}"], "binary": programs["chromium"]}
-            wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"}}
-            made = self.call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
+            requested = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"}}
+            made = self.call("POST", "/session", {"capabilities": {"alwaysMatch": requested}})
             self.session = f"/session/{made['sessionId']}"
             self.post("/timeouts", {"script": 60_000})
         except BaseException:
@@ -76,11 +76,11 @@ class Browser:
         self.post("/url", {"url": Path(page).resolve().as_uri()})
 
     def js(self, script, *args):
-        """What a function's body returns."""
+        """Runs the body of a function in the page and returns its result."""
         return self.post("/execute/sync", {"script": script, "args": list(args)})
 
     def later(self, script, *args):
-        """What a function's body gives to `done`."""
+        """Runs the body of an asynchronous function, and returns what it passes to `done`."""
         return self.post("/execute/async", {"script": "const done = arguments[arguments.length - 1];" + script, "args": list(args)})
 
     def find(self, selector):

@@ -22,12 +22,12 @@ PAGES = {"report": report.check, "view": view.check}
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--udo", type=Path, required=True, help="the command")
+    parser.add_argument("--udo", type=Path, required=True, help="path of the udo binary")
     for name in PAGES:
-        parser.add_argument(f"--{name}", action="store_true", help="this page; all of them where none is named")
-    parser.add_argument("--shots", type=Path, help="where pictures go")
+        parser.add_argument(f"--{name}", action="store_true", help="check this page (default: all pages)")
+    parser.add_argument("--shots", type=Path, help="write screenshots to this folder")
     options = parser.parse_args()
-    wanted = [name for name in PAGES if getattr(options, name)] or list(PAGES)
+    selected = [name for name in PAGES if getattr(options, name)] or list(PAGES)
     command = options.udo.resolve()
     failed = False
     with tempfile.TemporaryDirectory() as folder, Browser() as browser:
@@ -44,7 +44,7 @@ def main():
                 options.shots.mkdir(parents=True, exist_ok=True)
                 browser.screenshot(options.shots / f"{name}.png")
 
-        for name in wanted:
+        for name in selected:
             faults = []
 
             def hold(is_so, what):

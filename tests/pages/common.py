@@ -1,9 +1,9 @@
-"""What holds for every page."""
+"""Checks that apply to every page."""
 
 # The least ratio of lightness between a text and what is behind it that is easy to read (WCAG 2, AA).
 LEAST_CONTRAST = 4.5
 
-# The least contrast of visible strings, and the string that has it. Backgrounds are blended from the page up.
+# The lowest contrast of visible text, and the element that has it. Backgrounds are blended from the page up.
 CONTRAST = """
 const parse = text => { const n = text.match(/[\\d.]+/g).map(Number); return [n[0], n[1], n[2], n[3] ?? 1]; };
 const over = (top, under) => [0, 1, 2].map(i => top[i] * top[3] + under[i] * (1 - top[3]));
@@ -26,12 +26,12 @@ return worst;
 
 
 def schemes(browser, hold, shot, name):
-    """Texts can be read in light and dark, which differ."""
+    """Checks that text is readable in the light and dark schemes, and that they differ."""
     grounds = []
     for scheme in ("light", "dark"):
         browser.scheme(scheme)
         ratio, where = browser.js(CONTRAST)
-        hold(ratio >= LEAST_CONTRAST, f"{scheme}: a contrast of {ratio:.1f} at {where}, wanted {LEAST_CONTRAST}")
+        hold(ratio >= LEAST_CONTRAST, f"{scheme}: a contrast of {ratio:.1f} at {where}, expected at least {LEAST_CONTRAST}")
         grounds.append(browser.js("return getComputedStyle(document.body).backgroundColor"))
         shot(f"{name}-{scheme}")
     browser.scheme("light")
@@ -39,7 +39,7 @@ def schemes(browser, hold, shot, name):
 
 
 def narrow(browser, hold, shot, name, width=400):
-    """Nothing but what scrolls by itself is wider than a narrow window."""
+    """Checks that only scrollable elements are wider than a narrow window."""
     browser.size(width, 800)
     found = browser.js("return document.documentElement.scrollWidth")
     hold(found <= width, f"{name}: {found} pixels wide in a window of {width}")
@@ -48,13 +48,13 @@ def narrow(browser, hold, shot, name, width=400):
 
 
 def quiet(browser, hold, name):
-    """No errors, and nothing asked for besides the page."""
+    """Checks that the page logs no errors and requests nothing else."""
     faults = browser.faults()
     hold(not faults, f"{name}: {faults}")
 
 
 def sorted_by(values, is_down):
-    """Whether numbers, or else texts, are in order, with those that are nothing last."""
+    """Checks that numbers or strings are in order, with empty ones last."""
     known = [value for value in values if value is not None]
     if values[:len(known)] != known:
         return False

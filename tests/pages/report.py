@@ -43,18 +43,18 @@ def keys_of(rows, column):
 
 def check(browser, folder, udo, hold, shot):
     (folder / "net.graph").write_text(NET)
-    made = json.loads(udo("quantize", "net.graph", "--random", RUNS, "-o", "net.udm", "--weights-bitwidth", 4,
+    report = json.loads(udo("quantize", "net.graph", "--random", RUNS, "-o", "net.udm", "--weights-bitwidth", 4,
                           "--report", "report.html", "--json"))
     browser.size(1440, 900)
     browser.open(folder / "report.html")
     rows = browser.js(ROWS)
     heads = browser.js("return [...document.querySelectorAll('#values thead th')].map(head => head.textContent)")
-    wanted = made["activations"] + made["weights"] + made["biases"]
-    hold(len(rows) == wanted, f"{len(rows)} rows for {wanted} values")
+    expected = report["activations"] + report["weights"] + report["biases"]
+    hold(len(rows) == expected, f"{len(rows)} rows for {expected} values")
     hold(any(row["name"] == 'x<b>&"' for row in rows), f"names are not what they were: {[row['name'] for row in rows]}")
 
     text = browser.js("return document.body.innerText")
-    hold(f"{made['bytes']} B" in text and f"the float model's {made['bytes_before']} B" in text, "the sizes of both files are not told")
+    hold(f"{report['bytes']} B" in text and f"the float model's {report['bytes_before']} B" in text, "the sizes of both files are not shown")
     output = browser.js("return [...document.querySelectorAll('#outputs tbody tr')].map(row => [...row.cells].map(c => c.textContent))")
     hold(len(output) == 1 and output[0][0] == "y" and float(output[0][2]) > 0 and output[0][3].endswith("%"), f"outputs: {output}")
 
@@ -69,7 +69,7 @@ def check(browser, folder, udo, hold, shot):
     with_bars = {row["name"]: row for row in rows if row["counts"]}
     hold({'x<b>&"', "y"} <= set(with_bars) <= set(elements), f"histograms of {sorted(with_bars)}")
     for name, row in with_bars.items():
-        hold(sum(row["counts"]) == RUNS * elements[name], f"{name}: {sum(row['counts'])} numbers, wanted {RUNS * elements[name]}")
+        hold(sum(row["counts"]) == RUNS * elements[name], f"{name}: {sum(row['counts'])} numbers, expected {RUNS * elements[name]}")
         filled = sum(count > 0 for count in row["counts"])
         hold(row["bars"] == filled > 0, f"{name}: {row['bars']} bars for {filled} counts")
 

@@ -64,7 +64,7 @@ CENTRED = """
 const { box } = homes[state.node], k = camera.k;
 return Math.hypot(box.x + box.w / 2 - camera.x - canvas.clientWidth / k / 2, box.y + box.h / 2 - camera.y - canvas.clientHeight / k / 2) * k;
 """
-# The colours painted in a box, left of its labels, and the expected ones.
+# The colour painted in a box, left of its text, and the expected colour.
 PAINTED = """
 draw();
 const { box } = homes[arguments[0]];
@@ -95,7 +95,7 @@ requestAnimationFrame(() => step(150));
 
 
 def data_of(page):
-    """What a page shows, and the text around it."""
+    """Reads the data of a page, and the text around it."""
     before, rest = page.split('<script type="application/json" id="data">', 1)
     text, after = rest.split("</script>", 1)
     return before, json.loads(text), after
@@ -153,8 +153,8 @@ def network(browser, folder, udo, hold, shot):
     hold(browser.js("return document.title") == "net.graph", "the title is the model's name")
     for node, of in enumerate(explained["nodes"]):
         if not (of["view"] or of["folded"] or of["fused_into"]):
-            painted, wanted = browser.js(PAINTED, node)
-            hold(painted == wanted, f"{of['name']} on {of['core']} is {painted}, wanted {wanted}")
+            painted, expected = browser.js(PAINTED, node)
+            hold(painted == expected, f"{of['name']} on {of['core']} is {painted}, expected {expected}")
     legend = browser.js("return document.getElementById('legend').innerText")
     hold(all(word in legend for word in ("cpu", "gpu", "crosses cores")), f"the legend says {legend!r}")
     crossing = browser.js("return graph.edges.filter(edge => edge.cost).map(edge => [edge.value, edge.cost.text])")
@@ -164,8 +164,8 @@ def network(browser, folder, udo, hold, shot):
     # What the pointer is on.
     browser.pointer(browser.js(PLACE, "largest"))
     tip = browser.js("return document.getElementById('tip').innerText")
-    for wanted in ("Hardmax", "largest", "cpu", "f32[1,4]", "not on", "gpu:", "time", "µs"):
-        hold(wanted in tip, f"no {wanted!r} in what is said of a node: {tip!r}")
+    for expected in ("Hardmax", "largest", "cpu", "f32[1,4]", "not on", "gpu:", "time", "µs"):
+        hold(expected in tip, f"no {expected!r} in the tooltip of a node: {tip!r}")
     hold(browser.js("return tip.checkVisibility()"), "it is seen")
     shot("view-tip")
     where = browser.js("const e = graph.edges.find(e => e.value === 'image'), b = canvas.getBoundingClientRect(), [x, y] = e.points; "
@@ -205,7 +205,7 @@ def network(browser, folder, udo, hold, shot):
 
 
 def keyboard(browser, hold):
-    """The whole page by keys."""
+    """Uses the whole page with the keyboard."""
     browser.js("clear(); document.activeElement.blur()")
     seen = []
     for _ in range(30):
@@ -250,7 +250,7 @@ def keyboard(browser, hold):
 
 
 def names(browser, folder, udo, hold):
-    """Names of all kinds stay names."""
+    """Checks that names with markup are shown literally."""
     (folder / "odd.graph").write_text(ODD_NET)
     udo("view", "odd.graph", "-o", "odd.html")
     browser.open(folder / "odd.html")
@@ -269,16 +269,16 @@ def framed(browser, folder, udo, hold, shot):
     page = (folder / "branches.html").read_text()
     _, data, _ = data_of(page)
     browser.open(folder / "branches.html")
-    wanted = {of["name"]: of["core"] for of in data["explain"]["subnets"]}
+    expected = {of["name"]: of["core"] for of in data["explain"]["subnets"]}
     frames = browser.js("return frames.map(({ name, core }) => [name, core])")
-    hold(len(frames) > 2 and dict(frames) == wanted, f"subnets: {frames}, wanted {wanted}")
+    hold(len(frames) > 2 and dict(frames) == expected, f"subnets: {frames}, expected {expected}")
     apart(browser, hold)
     for node, of in enumerate(data["explain"]["nodes"]):
         hold(browser.js("return pathOf(arguments[0])", node) == [of["subnet"]], f"{of['name']} lies in {of['subnet']}")
     painted, core = browser.js(EDGE_OF_FRAME), browser.js("return ink[kindOf(frames[0].core)]")
     browser.js("start()")
     near = [abs(int(painted[at:at + 2], 16) - int(core[at:at + 2], 16)) < 60 for at in (1, 3, 5)]
-    hold(all(near), f"the edge of {frames[0]} is {painted}, wanted {core}")
+    hold(all(near), f"the edge of {frames[0]} is {painted}, expected {core}")
     name = "const f = frames[0], b = canvas.getBoundingClientRect(); return [b.left + (f.x + 30 - camera.x) * camera.k, b.top + (f.y - camera.y) * camera.k]"
     browser.pointer(browser.js(name))
     tip = browser.js("return tip.hidden ? '' : tip.innerText")
@@ -347,9 +347,9 @@ def speed(browser, folder, udo, hold, shot):
     whole = statistics.median(browser.later(PAN.replace("lookAt(camera.x, 0, 1);", "")))
     first, frame = statistics.median(firsts), statistics.median(frames)
     slowest = sorted(frames)[len(frames) * 99 // 100]
-    hold(first < FIRST_MS, f"the first picture of {LARGE} nodes takes {first:.0f} ms, wanted {FIRST_MS}")
-    hold(frame < FRAME_MS, f"a frame over {LARGE} nodes takes {frame:.1f} ms, wanted {FRAME_MS}")
-    hold(whole < FRAME_MS, f"a frame of all {LARGE} nodes takes {whole:.1f} ms, wanted {FRAME_MS}")
+    hold(first < FIRST_MS, f"the first picture of {LARGE} nodes takes {first:.0f} ms, expected at most {FIRST_MS}")
+    hold(frame < FRAME_MS, f"a frame over {LARGE} nodes takes {frame:.1f} ms, expected at most {FRAME_MS}")
+    hold(whole < FRAME_MS, f"a frame of all {LARGE} nodes takes {whole:.1f} ms, expected at most {FRAME_MS}")
     quiet(browser, hold, "a thousand nodes")
     return (f"{LARGE} nodes: first picture after {first:.0f} ms, {frame:.1f} ms a frame while moving (99 of 100 below {slowest:.1f}), "
             f"{whole:.1f} ms with all in sight")

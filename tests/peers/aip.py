@@ -1,4 +1,4 @@
-"""Runs quantized networks on AIP, cut in different ways, and holds each against the DSP alone, bit for bit.
+"""Runs quantized networks on AIP, partitioned in different ways, and compares each with the DSP alone, bit for bit.
 
     python tests/peers/aip.py --udo target/release/udo [--packages FOLDER] [--write docs] [--zoo target/zoo] [--side 96]
 
@@ -96,7 +96,7 @@ def mobilenet(side, with_packages):
 
 
 class Command:
-    """`udo`, in a folder."""
+    """Runs `udo` in a folder."""
 
     def __init__(self, program, folder):
         self.program, self.folder = Path(program).resolve(), folder
@@ -108,19 +108,19 @@ class Command:
         return done.stdout
 
     def outputs(self, model, image, flags):
-        """What a run makes, as bytes by the names of outputs."""
+        """Runs the model and returns the bytes of each output by name."""
         made = json.loads(self("run", model, "--input", image, "--output-dir", "out", "--json", *flags))["runs"]
         return {output["name"]: (self.folder / output["file"]).read_bytes() for output in made[0]["outputs"]}
 
 
 def ids_of(udo, model):
-    """The ids of a model's nodes, by name."""
+    """Returns the ids of a model's nodes by name."""
     stage = json.loads(udo("model", "info", model, "--json"))["stages"][0]
     return {node["name"]: node["id"] for node in stage["nodes"]}
 
 
 def stored(ids, layer):
-    """The id of the node that stores what a layer makes."""
+    """Returns the id of the node that quantizes the output of a layer."""
     return ids[f"{layer}_QuantizeLinear"]
 
 
@@ -130,10 +130,10 @@ def parts(ids, ends):
 
 
 class Case:
-    """One way to cut a model: for which parts programs are made, and which flags a run has besides."""
+    """A partition of a model: the parts that are compiled for the HTA, and further flags of the run."""
 
-    def __init__(self, letter, what, ends, wanted, flags=()):
-        self.letter, self.what, self.ends, self.wanted, self.flags = letter, what, ends, wanted, list(flags)
+    def __init__(self, letter, what, ends, expected, flags=()):
+        self.letter, self.what, self.ends, self.expected, self.flags = letter, what, ends, expected, list(flags)
 
 
 def of_mobilenet(ids):
@@ -153,25 +153,25 @@ def of_packages():
                 ["hta", "dsp", "cpu", "dsp", "hta", "dsp", "cpu"])
 
 
-def held(udo, model, image, case, cores, faults):
-    """The row of a case; says what is not as it should be."""
+def check_case(udo, model, image, case, cores, faults):
+    """Runs a case, adds its faults to `faults`, and returns what `udo explain` reports."""
     flags = ["--cores", f"{cores[0]}", *cores[1:], *case.flags]
     explained = json.loads(udo("explain", model, *flags, "--json"))
-    found = [subnet["core"].partition(":")[0] for subnet in explained["subnets"]]
-    if case.wanted and found != case.wanted:
-        faults.append(f"{case.letter}: the subnets are {found}, wanted {case.wanted}")
+    actual = [subnet["core"].partition(":")[0] for subnet in explained["subnets"]]
+    if case.expected and actual != case.expected:
+        faults.append(f"{case.letter}: the subnets are {actual}, expected {case.expected}")
     if explained["notices"]:
         faults.append(f"{case.letter}: {explained['notices'][0]}")
     alone = [flag.replace("aip", "dsp") for flag in flags]
-    wanted = udo.outputs(model, image, alone)
-    varied(f"{case.letter}: {' '.join(alone)}", [np.load(io.BytesIO(made)) for made in wanted.values()])
-    if udo.outputs(model, image, flags) != wanted:
+    expected = udo.outputs(model, image, alone)
+    varied(f"{case.letter}: {' '.join(alone)}", [np.load(io.BytesIO(made)) for made in expected.values()])
+    if udo.outputs(model, image, flags) != expected:
         faults.append(f"{case.letter}: outputs differ from those of {' '.join(alone)}")
     return explained
 
 
 def row(name, explained):
-    """Counts of what there is, as cells of a table."""
+    """Returns the numbers of subnets and tensors as cells of a table."""
     kinds = [subnet["core"].partition(":")[0] for subnet in explained["subnets"]]
     within = len({subnet["within"] for subnet in explained["subnets"]} - {None})
     cells = [name, str(within), *[str(kinds.count(kind)) for kind in ("hta", "dsp", "cpu")]]
@@ -211,11 +211,11 @@ def trained(udo, zoo, name, shapes):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--udo", required=True, help="the program")
-    parser.add_argument("--packages", type=Path, help="a folder with the example packages, built")
-    parser.add_argument("--zoo", type=Path, help="a folder with trained models")
-    parser.add_argument("--write", type=Path, help="the folder of aip.md, whose table and pictures are written")
-    parser.add_argument("--side", type=int, default=96, help="pixels of the image, down and across")
+    parser.add_argument("--udo", required=True, help="path of the udo binary")
+    parser.add_argument("--packages", type=Path, help="folder with the built example packages")
+    parser.add_argument("--zoo", type=Path, help="folder with trained models")
+    parser.add_argument("--write", type=Path, help="write the table and pictures of aip.md in this folder")
+    parser.add_argument("--side", type=int, default=96, help="width and height of the image in pixels (default 96)")
     options = parser.parse_args()
     faults, rows = [], []
     with tempfile.TemporaryDirectory() as folder:
@@ -224,7 +224,7 @@ def main():
 
         def show(case, model, cores):
             udo("prepare", model, "--hta", "--hta-partitions", parts(ids, case.ends), *cores[1:], "-o", "case.udm")
-            explained = held(udo, "case.udm", "image=image.npy", case, cores, faults)
+            explained = check_case(udo, "case.udm", "image=image.npy", case, cores, faults)
             rows.append(row(f"{case.letter}: {case.what}", explained))
             print("  ".join(rows[-1]), flush=True)
             if options.write:
@@ -234,7 +234,7 @@ def main():
         print("  ".join(HEAD))
         ids = quantized(udo, "plain", mobilenet(options.side, False), [])
         for case in of_mobilenet(ids):
-            show(case, "plain.udm", ["aip,cpu"] if "cpu" in case.wanted else ["aip"])
+            show(case, "plain.udm", ["aip,cpu"] if "cpu" in case.expected else ["aip"])
         if options.packages:
             packages = [part for name in PACKAGES for part in ("--package", str(next(options.packages.resolve().glob(f"**/{name}"))))]
             ids = quantized(udo, "own", mobilenet(options.side, True), [*packages, "--float-fallback"])
@@ -247,7 +247,7 @@ def main():
                 continue
             image = trained(udo, options.zoo, name, shapes)
             udo("prepare", f"{name}.udm", "--hta", "-o", "case.udm")
-            rows.append(row(name, held(udo, "case.udm", image, Case(name, "", [], []), ["aip,cpu"], faults)))
+            rows.append(row(name, check_case(udo, "case.udm", image, Case(name, "", [], []), ["aip,cpu"], faults)))
             print("  ".join(rows[-1]), flush=True)
     if options.write:
         write(f"{options.write / 'aip.md'}=cases", table(rows))

@@ -1,9 +1,9 @@
-"""Large models: time and memory to import, compile and run them once grow as they do.
+"""Checks that the time to import, compile and run large models once grows linearly with their size.
 
     python tests/peers/big.py --udo target/release/udo [--only NAME] [--scale 1.0]
 
 Needs numpy and onnx. Each kind of model is made twice, the second one twice as large: chains of 5,000 nodes, graphs of 20,000
-nodes that branch and join, a Loop of 100,000 trips, and weights of 1 GiB in a file beside the model. `--scale`
+nodes that branch and join, a Loop of 100,000 iterations, and weights of 1 GiB in a file beside the model. `--scale`
 makes all smaller. Prints milliseconds to the first result and the largest memory; exits with 1 where the larger
 model takes more than 2.7 times as long.
 """
@@ -113,9 +113,9 @@ def measured(udo, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--udo", required=True, help="the udo binary")
-    parser.add_argument("--only", choices=KINDS, help="one kind of model")
-    parser.add_argument("--scale", type=float, default=1.0, help="how large, next to the sizes above")
+    parser.add_argument("--udo", required=True, help="path of the udo binary")
+    parser.add_argument("--only", choices=KINDS, help="run one kind of model")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor of the sizes (default 1.0)")
     arguments = parser.parse_args()
     failed = False
     for name, (make, count) in KINDS.items():

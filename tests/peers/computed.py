@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs random models whose nodes' shapes follow from computed numbers, and compares with ONNX Runtime.
 
-Each model is a chain of nodes that want a length, a shape or positions which nodes before them compute, some of them in
+Each model is a chain of nodes whose lengths, shapes or positions are computed by earlier nodes, some of them in
 branches and loops. It gets several inputs in one session, planned shape by shape, and for a range of shapes. The exit code is 1 if a result differs, or if a model is refused.
 
     python tests/peers/computed.py --udo target/release/udo [--models 40] [--seed 1]
@@ -51,7 +51,7 @@ class Chain:
         return self.random.choice(self.values)
 
     def number(self, most=4):
-        """From 0 to `most`, in a list: how many elements of a value are above some limit."""
+        """Adds a one-element list from 0 to `most`: the count of elements of a value above a limit."""
         value, _ = self.pick()
         limit = self.constant(np.float32(self.random.uniform(-0.5, 0.8)))
         above = self.add("Cast", self.add("Greater", value, limit), to=TensorProto.INT64)
@@ -62,18 +62,18 @@ class Chain:
         return self.add("Reshape", number, self.constant(np.array([], np.int64)))
 
     def mean(self):
-        """A number of a value, whatever its extents."""
+        """Adds the mean of a value of any shape."""
         return self.add("Tanh", self.add("ReduceSum", self.pick()[0], keepdims=0))
 
     def cut(self, value, rank):
-        """A value whose extents are at most so large."""
+        """Adds a slice that bounds the extents of a value."""
         axes = list(range(rank))
         ends = self.ints(*[MOST] * rank)
         return self.add("Slice", value, self.ints(*[0] * rank), ends, self.ints(*axes))
 
     def step(self, inner=False):
-        kinds = ["range", "expand", "tile", "fill", "pad", "select", "flat", "ends", "turn"]
-        kind = self.random.choice(kinds if inner else [*kinds, "choice", "trips"])
+        kinds = ["range", "expand", "tile", "fill", "pad", "select", "flat", "ends", "transpose"]
+        kind = self.random.choice(kinds if inner else [*kinds, "choice", "iterations"])
         value, rank = getattr(self, f"make_{kind}")()
         self.values.append((self.add("Tanh", self.cut(value, rank)), rank))
 
@@ -116,7 +116,7 @@ class Chain:
         value, rank = self.pick()
         return self.add("Slice", value, self.ints(0), self.number(), self.ints(rank - 1)), rank
 
-    def make_turn(self):
+    def make_transpose(self):
         value, rank = self.pick()
         return self.add("Transpose", value, perm=list(range(rank))[::-1]), rank
 
@@ -134,25 +134,25 @@ class Chain:
             return [(flat, TensorProto.FLOAT)]
 
         zero = self.constant(np.float32(0))
-        truth = self.add("Greater", self.mean(), zero)
+        condition = self.add("Greater", self.mean(), zero)
         branches = {name: self.body(branch) for name in ("then_branch", "else_branch")}
-        return self.add("If", truth, **branches), 1
+        return self.add("If", condition, **branches), 1
 
-    def make_trips(self):
+    def make_iterations(self):
         trip, going, state = (self.name() for _ in range(3))
         inputs = [helper.make_tensor_value_info(trip, TensorProto.INT64, []),
                   helper.make_tensor_value_info(going, TensorProto.BOOL, []),
                   helper.make_tensor_value_info(state, TensorProto.FLOAT, [])]
 
-        def trips(inner):
+        def grow_state(inner):
             after = inner.add("Tanh", inner.add("Add", state, inner.constant(np.float32(0.3))))
             on = inner.add("Identity", going)
             row = inner.add("Identity", after)
             return [(on, TensorProto.BOOL), (after, TensorProto.FLOAT), (row, TensorProto.FLOAT)]
 
-        body = self.body(trips, inputs)
-        limit, truth = self.scalar(self.number()), self.constant(np.array(True))
-        return self.add("Loop", limit, truth, self.mean(), count=2, body=body)[1], 1
+        body = self.body(grow_state, inputs)
+        limit, condition = self.scalar(self.number()), self.constant(np.array(True))
+        return self.add("Loop", limit, condition, self.mean(), count=2, body=body)[1], 1
 
 
 def model(seed):
@@ -172,7 +172,7 @@ def model(seed):
 
 
 def write_sets(folder, made, seed, count):
-    """Recorded inputs and ONNX Runtime's outputs."""
+    """Writes data sets of inputs and ONNX Runtime's outputs."""
     session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     numbers = np.random.default_rng(seed)
     for at in range(count):
@@ -194,9 +194,9 @@ def write_sets(folder, made, seed, count):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--udo", required=True)
-    parser.add_argument("--models", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--udo", required=True, help="path of the udo binary")
+    parser.add_argument("--models", type=int, default=40, help="number of models (default 40)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first model (default 1)")
     args = parser.parse_args()
     failed = parts = whole = 0
     for seed in range(args.seed, args.seed + args.models):

@@ -1,4 +1,4 @@
-"""Model files next to the ONNX files that they were converted from, and read by the safetensors package.
+"""Compares model files with the ONNX files that they were converted from, and reads them with the safetensors package.
 
     python tests/peers/container.py --udo target/release/udo [--loads 5] [--json] model.onnx FOLDER ..
 
@@ -25,7 +25,7 @@ ALIGN_BYTES = 64
 
 
 class Differs(Exception):
-    """How a model file is not what it was made of."""
+    """A difference between a model file and its ONNX file."""
 
 
 def udo(binary, *words):
@@ -52,8 +52,8 @@ def input_names(model):
     return [value.name for value in model.graph.input if value.name not in constants]
 
 
-def made_up(model, folder):
-    """Inputs of ones where nothing is recorded, as files."""
+def ones(model, folder):
+    """Writes inputs of ones for a model without recorded inputs."""
     feeds, rng = [], np.random.default_rng(1)
     for index, name in enumerate(input_names(model)):
         of = next(value for value in model.graph.input if value.name == name).type.tensor_type
@@ -77,16 +77,16 @@ def outputs(binary, model, feeds, folder):
 
 
 def compare_runs(binary, path, file, model, folder):
-    feeds = recorded(model, path) or made_up(model, folder)
+    feeds = recorded(model, path) or ones(model, folder)
     for index, feed in enumerate(feeds):
-        wanted, found = (outputs(binary, of, feed, folder / f"{name}{index}") for name, of in (("a", path), ("b", file)))
-        if wanted != found:
-            raise Differs(f"outputs of set {index} are other bytes: {wanted[:2]} and {found[:2]}")
+        expected, actual = (outputs(binary, of, feed, folder / f"{name}{index}") for name, of in (("a", path), ("b", file)))
+        if expected != actual:
+            raise Differs(f"outputs of set {index} differ: {expected[:2]} and {actual[:2]}")
     for data in sets(path):
         words = ("--data", data, "--json")
-        wanted, found = (udo(binary, "verify", of, *words)[:2] for of in (path, file))
-        if wanted != found:
-            raise Differs(f"udo verify says {found}, wanted {wanted}")
+        expected, actual = (udo(binary, "verify", of, *words)[:2] for of in (path, file))
+        if expected != actual:
+            raise Differs(f"udo verify prints {actual}, expected {expected}")
     return len(feeds)
 
 
@@ -110,9 +110,9 @@ def constants(graph):
 
 
 def compare_tensors(path, model, file):
-    """Finds every initializer in the model file, as anybody's reader sees it; how many there are."""
+    """Looks up every initializer in the model file with the safetensors package, and returns their number."""
     read = read_names(model.graph, set())
-    wanted = [tensor for tensor in constants(model.graph) if tensor.name in read]
+    initializers = [tensor for tensor in constants(model.graph) if tensor.name in read]
     with open(file, "rb") as raw:
         begin = 8 + int.from_bytes(raw.read(8), "little")
         header = json.loads(raw.read(begin - 8))
@@ -122,7 +122,7 @@ def compare_tensors(path, model, file):
             raise Differs("the safetensors package reads other tensors")
         blobs = {value["name"]: value["constant"] for graph in json.loads(metadata["udo.graphs"])
                  for value in graph["values"] if "constant" in value}
-        for tensor in wanted:
+        for tensor in initializers:
             elements = numpy_helper.to_array(tensor, base_dir=str(path.parent))
             at = blobs[tensor.name]
             begins = begin + header[at["tensor"]]["data_offsets"][0]
@@ -133,11 +133,11 @@ def compare_tensors(path, model, file):
             found = tensors.get_tensor(at["tensor"]).reshape(at["shape"])
             if found.tobytes() != elements.tobytes() or list(elements.shape) != at["shape"]:
                 raise Differs(f"tensor {tensor.name} has other elements")
-    return len(wanted)
+    return len(initializers)
 
 
 def loads(binary, path, file, count):
-    """The least milliseconds from a file to a compiled model, in turns."""
+    """Returns the shortest time from each file to a compiled model, in milliseconds."""
     least = {path: float("inf"), file: float("inf")}
     data = sets(path)[:1]
     words = ["--data", data[0]] if data else []
@@ -168,8 +168,8 @@ def one(arguments, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--udo", required=True, help="the udo binary")
-    parser.add_argument("--loads", type=int, default=5, help="how often each is loaded (default 5)")
+    parser.add_argument("--udo", required=True, help="path of the udo binary")
+    parser.add_argument("--loads", type=int, default=5, help="number of loads of each file (default 5)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("models", nargs="+")
     arguments = parser.parse_args()

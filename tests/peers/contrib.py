@@ -241,7 +241,7 @@ def ints(*rows, dtype=np.int32):
 def attentions():
     """Attention whose queries, keys and values are products with one matrix."""
     batch, length, hidden, heads, width = 2, 5, 24, 3, 48
-    def given(past=0):
+    def fused_inputs(past=0):
         x, weights, bias = floats(batch, length, hidden), floats(hidden, 3 * width), floats(3 * width)
         state = floats(2, batch, heads, past, width // heads) if past else None
         return [x, weights, bias, None, state, None]
@@ -257,18 +257,18 @@ def attentions():
                 # ONNX Runtime leaves out what follows where it is to mask what comes first as well.
                 if attrs and mask is not None and mask.ndim == 1:
                     continue
-                inputs = given(past)
+                inputs = fused_inputs(past)
                 inputs[3] = mask
                 yield Case("Attention", inputs, 2 if past else 1, held, num_heads=heads, **attrs)
     for bias in [floats(batch, heads, length, length), floats(1, 1, length, length)]:
-        inputs = given()
+        inputs = fused_inputs()
         inputs[5] = bias
         yield Case("Attention", inputs, 1, held, num_heads=heads, scale=0.3)
         masked = [*inputs[:3], RNG.integers(0, 2, (batch, length)).astype(np.int32), *inputs[4:]]
         yield Case("Attention", masked, 1, held, num_heads=heads, mask_filter_value=-50.0)
-    yield Case("Attention", given(), held=held, num_heads=heads)
-    yield Case("Attention", given(), num_heads=heads)
-    x, _, _, *_ = given()
+    yield Case("Attention", fused_inputs(), held=held, num_heads=heads)
+    yield Case("Attention", fused_inputs(), num_heads=heads)
+    x, _, _, *_ = fused_inputs()
     yield Case("Attention", [x, floats(hidden, 24 + 24 + 30), floats(78)], held=held, num_heads=heads,
                qkv_hidden_sizes=[24, 24, 30])
     for dtype in [U8, I8]:
@@ -348,7 +348,7 @@ def embeddings():
 
 
 def fused():
-    """What the optimizer makes of several nodes."""
+    """Yields operators that ONNX Runtime's optimizer fuses from several nodes."""
     image, weights, bias = floats(2, 3, 9, 8), floats(4, 3, 3, 3), floats(4)
     for activation, params in [("Relu", []), ("Tanh", []), ("Sigmoid", []), ("LeakyRelu", [0.2]),
                                ("Clip", [-0.5, 0.75]), ("HardSigmoid", [0.3, 0.4])]:
@@ -387,8 +387,8 @@ def fused():
     yield Case("BiasSplitGelu", [x, row], like=half, held=[1])
 
 
-def turns():
-    """Pairs of elements that are turned by their position."""
+def rotations():
+    """Yields rotary embeddings."""
     cos, sin = floats(9, 4), floats(9, 4)
     places = ints([3, 1, 4, 1, 5], [0, 8, 2, 6, 7], dtype=np.int64)
     for position in [places, ints(2, dtype=np.int64)]:
@@ -401,7 +401,7 @@ def turns():
 
 
 def twins():
-    """Operators that ONNX has in another form."""
+    """Yields operators that ONNX has under another name or with other attributes."""
     for start, limit, delta in [(2.0, 9.0, 1.5), (9.0, -3.0, -2.0)]:
         numbers = [np.array([n], np.float32) for n in [start, limit, delta]]
         yield Case("Range", numbers, held=[0, 1, 2])
@@ -425,7 +425,7 @@ def twins():
 
 
 def steps_of_values():
-    """Operators on quantized values between steps that make numbers of them and quantize those."""
+    """Yields operators on quantized values, as nodes between DequantizeLinear and QuantizeLinear."""
     for dtype, at in [(U8, 100), (I8, -20)]:
         inputs = [RNG.integers(0, 2, (2, 1, 5)).astype(bool), values(dtype, 2, 3, 5), scale(0.05), zero(dtype, at),
                   values(dtype, 3, 1), scale(0.03), zero(dtype, at + 4), scale(0.06), zero(dtype, at - 7)]
@@ -446,7 +446,7 @@ def steps_of_values():
 
 
 def blocks():
-    """Products with matrices, and tables, whose blocks of values have a scale each."""
+    """Yields matrix products and lookups in tables with a scale for each block of values."""
     for bits, block in [(2, 16), (2, 64), (4, 16), (4, 32), (4, 128), (8, 32), (8, 64)]:
         for rows, depth, columns in [(1, 256, 48), (3, 256, 33), (40, 256, 300)]:
             count = -(-depth // block)
@@ -471,7 +471,7 @@ def blocks():
 
 
 def groups():
-    """Heads that share keys, which a cache has room for."""
+    """Yields grouped-query attention with a cache of keys and values."""
     heads, shared, size = 6, 2, 16
     def sides(batch, queries):
         return [floats(batch, queries, n * size) for n in (heads, shared, shared)]
@@ -510,8 +510,8 @@ def groups():
     yield case(sides(1, 70), past(1, 300), [370], 370)
 
 
-def halves():
-    """Operators whose results are halves where their operands are."""
+def half_precision():
+    """Yields operators whose results are f16 if their operands are f16."""
     half = lambda *dims: floats(*dims, low=-1, high=1).astype(np.float16)
     names, wide = [f"x{i}" for i in range(4)], [f"w{i}" for i in range(4)]
     like = [helper.make_node("Cast", [x], [w], to=1) for x, w in zip(names, wide)]
@@ -522,7 +522,7 @@ def halves():
 
 
 def onnx_functions():
-    """Operators of ONNX's that resolve to a few others."""
+    """Yields operators of ONNX that are decomposed into others."""
     for dims in [(2, 3, 50), (2, 3, 9, 8), (1, 2, 3, 4, 5)]:
         for p in [{}, {"p": 1}, {"p": 3}]:
             yield Case("GlobalLpPool", [floats(*dims)], domain="", **p)
@@ -551,46 +551,46 @@ def cases():
     yield from heads_of_attentions()
     yield from embeddings()
     yield from fused()
-    yield from turns()
+    yield from rotations()
     yield from twins()
     yield from steps_of_values()
     yield from blocks()
     yield from groups()
-    yield from halves()
+    yield from half_precision()
     yield from onnx_functions()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--udo", required=True, help="the program")
-    parser.add_argument("--only", default="", help="only operators with this in their name")
+    parser.add_argument("--udo", required=True, help="path of the udo binary")
+    parser.add_argument("--only", default="", help="run the operators whose names contain this")
     args = parser.parse_args()
-    wanted = [case for case in cases() if args.only in case.op]
-    without = named() - {spelled(case.op) for case in wanted}
+    selected = [case for case in cases() if args.only in case.op]
+    without = named() - {spelled(case.op) for case in selected}
     faults = [] if args.only else [f"{op}: no case" for op in sorted(without)]
     with tempfile.TemporaryDirectory() as scratch:
-        for at, case in enumerate(wanted):
+        for at, case in enumerate(selected):
             work = Path(scratch) / str(at)
             work.mkdir()
             fault = difference(args.udo, case, work)
             faults += [f"{case.name()}: {fault}"] if fault else []
-    print("\n".join([*faults, f"{len(wanted)} cases, {len(faults)} faults"]))
+    print("\n".join([*faults, f"{len(selected)} cases, {len(faults)} faults"]))
     return 1 if faults else 0
 
 
 def spelled(op):
-    """An operator as its file is called, without what parts words."""
+    """Normalizes an operator's name to that of its file, without separators."""
     return op.lower()
 
 
 def named():
-    """The operators that there are, as they are spelled."""
+    """Returns the normalized names of all operators that have a file."""
     composed = COMPOSED.findall(UPGRADES.read_text(encoding="utf-8"))
     return {path.stem.replace("_", "") for path in OPS.glob("*.rs")} | set(map(spelled, composed))
 
 
 def difference(udo, case, work):
-    """What is wrong with the program's results, if anything."""
+    """Compares the results with ONNX Runtime, and returns a description of the first fault."""
     model, fed = case.model(), case.fed()
     options = exact.options()
     # As the nodes are, without fusions of the optimizer.

@@ -46,8 +46,8 @@ class Models:
         nodes.append(helper.make_node(op, inputs, [name], name=f"node_{name}", **attrs))
         return name
 
-    def truth(self, nodes, values, inputs):
-        """A truth that only the run knows."""
+    def random_bool(self, nodes, values, inputs):
+        """Returns a bool that is known only during the run."""
         if inputs and self.random.random() < 0.3:
             return self.random.choice(inputs)
         value, shape = self.random.choice(values)
@@ -55,35 +55,35 @@ class Models:
         limit = self.constant(nodes, np.float32(self.random.uniform(-1, 2)))
         return self.node(nodes, self.random.choice(["Less", "Greater"]), [total, limit])
 
-    def step(self, nodes, values, truths, depth):
-        """Adds something that makes one value, or several."""
+    def step(self, nodes, values, bools, depth):
+        """Adds a random node or subgraph, and returns its outputs."""
         kinds = ["unary", "binary"] * 2 + (["if", "loop", "scan"] if depth < MAX_DEPTH else [])
         kind = self.random.choice(kinds)
-        return getattr(self, f"add_{kind}")(nodes, values, truths, depth)
+        return getattr(self, f"add_{kind}")(nodes, values, bools, depth)
 
-    def add_unary(self, nodes, values, _truths, _depth):
+    def add_unary(self, nodes, values, _bools, _depth):
         value, shape = self.random.choice(values)
         op = self.random.choice(["Relu", "Tanh", "Sigmoid", "Identity"])
         return [(self.node(nodes, op, [value]), shape)]
 
-    def add_binary(self, nodes, values, _truths, _depth):
+    def add_binary(self, nodes, values, _bools, _depth):
         value, shape = self.random.choice(values)
         other = self.random.choice([v for v, s in values if s == shape])
         return [(self.node(nodes, self.random.choice(["Add", "Sub", "Max"]), [value, other]), shape)]
 
-    def chain(self, nodes, values, truths, depth):
+    def chain(self, nodes, values, bools, depth):
         known = list(values)
         for _ in range(self.random.randint(0, 3)):
-            known += self.step(nodes, known, truths, depth + 1)
+            known += self.step(nodes, known, bools, depth + 1)
         return known
 
     def one_of(self, values, shape):
-        """A value of this shape, mostly one that was made last."""
+        """Picks a value of this shape, preferably a late one."""
         fits = [v for v, s in values if s == shape]
         return fits[-1] if self.random.random() < 0.6 else self.random.choice(fits)
 
     def graph(self, nodes, inputs, outputs):
-        """Outputs are pairs of names and shapes; what is not made here goes through an Identity."""
+        """Builds a graph; outputs are pairs of names and shapes, and captured ones go through an Identity."""
         made = {name for node in nodes for name in node.output}
         infos, seen = [], set()
         for name, info in outputs:
@@ -93,28 +93,28 @@ class Models:
             infos.append(helper.make_tensor_value_info(name, *info))
         return helper.make_graph(nodes, self.name("graph"), inputs, infos)
 
-    def add_if(self, nodes, values, truths, depth):
+    def add_if(self, nodes, values, bools, depth):
         shapes = [self.random.choice(values)[1] for _ in range(self.random.randint(1, 2))]
         branches = {}
         for branch in ("then_branch", "else_branch"):
             inner = []
-            known = self.chain(inner, values, truths, depth)
+            known = self.chain(inner, values, bools, depth)
             outputs = [(self.one_of(known, s), (TensorProto.FLOAT, s)) for s in shapes]
             branches[branch] = self.graph(inner, [], outputs)
-        truth = self.truth(nodes, values, truths)
+        condition = self.random_bool(nodes, values, bools)
         made = [self.name() for _ in shapes]
-        nodes.append(helper.make_node("If", [truth], made, name=self.name("if"), **branches))
+        nodes.append(helper.make_node("If", [condition], made, name=self.name("if"), **branches))
         return list(zip(made, shapes))
 
-    def add_loop(self, nodes, values, truths, depth):
+    def add_loop(self, nodes, values, bools, depth):
         states = [self.random.choice(values) for _ in range(self.random.randint(1, 3))]
-        trips = self.random.randint(0, 4)
+        iterations = self.random.randint(0, 4)
         dynamic = self.random.random() < 0.4
-        stacked = [] if dynamic or not trips else [s for _, s in states[:1] if len(s) < 3]
+        stacked = [] if dynamic or not iterations else [s for _, s in states[:1] if len(s) < 3]
         inner, inside = [], [(self.name("state"), shape) for _, shape in states]
         number, going = self.name("trip"), self.name("going")
-        known = self.chain(inner, values + inside, truths, depth)
-        on = self.truth(inner, known, truths) if dynamic else going
+        known = self.chain(inner, values + inside, bools, depth)
+        on = self.random_bool(inner, known, bools) if dynamic else going
         outputs = [(on, (TensorProto.BOOL, []))]
         outputs += [(self.one_of(known, s), (TensorProto.FLOAT, s)) for _, s in states]
         outputs += [(self.one_of(known, s), (TensorProto.FLOAT, s)) for s in stacked]
@@ -122,8 +122,8 @@ class Models:
                   helper.make_tensor_value_info(going, TensorProto.BOOL, [])]
         inputs += [helper.make_tensor_value_info(v, TensorProto.FLOAT, s) for v, s in inside]
         body = self.graph(inner, inputs, outputs)
-        limit = self.constant(nodes, np.int64(trips))
-        begins = self.truth(nodes, values, truths) if self.random.random() < 0.2 and not stacked else ""
+        limit = self.constant(nodes, np.int64(iterations))
+        begins = self.random_bool(nodes, values, bools) if self.random.random() < 0.2 and not stacked else ""
         made = [self.name() for _ in states + stacked]
         given = [limit, begins, *(v for v, _ in states)]
         nodes.append(helper.make_node("Loop", given, made, name=self.name("loop"), body=body))
@@ -134,17 +134,17 @@ class Models:
         axes = self.constant(nodes, np.array([axis], np.int64))
         return self.node(nodes, "ReduceSum", [stack, axes], keepdims=0), shape
 
-    def add_scan(self, nodes, values, truths, depth):
+    def add_scan(self, nodes, values, bools, depth):
         long = [(v, s) for v, s in values if len(s) == 2]
         if not long:
-            return self.add_unary(nodes, values, truths, depth)
+            return self.add_unary(nodes, values, bools, depth)
         sliced, shape = self.random.choice(long)
         axis = self.random.randint(0, 1)
         row = [n for at, n in enumerate(shape) if at != axis]
         zero = self.constant(nodes, np.zeros(row, np.float32))
         state, part = self.name("state"), self.name("slice")
         inner, inside = [], [(state, row), (part, row)]
-        known = self.chain(inner, [*values, *inside], truths, depth)
+        known = self.chain(inner, [*values, *inside], bools, depth)
         total = self.node(inner, "Add", [self.one_of(known, row), part])
         fits = (TensorProto.FLOAT, row)
         inputs = [helper.make_tensor_value_info(v, *fits) for v, _ in inside]
@@ -170,7 +170,7 @@ class Models:
 
 
 def verdict(udo, model, rng, folder):
-    """What is wrong with a model, if something is."""
+    """Compares a model with ONNX Runtime, and returns a description of a fault."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
@@ -190,10 +190,10 @@ def verdict(udo, model, rng, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--udo", required=True, help="the program")
-    parser.add_argument("--models", default=100, type=int)
-    parser.add_argument("--seed", default=1, type=int)
-    parser.add_argument("--keep", type=Path, help="where to leave models that fail")
+    parser.add_argument("--udo", required=True, help="path of the udo binary")
+    parser.add_argument("--models", default=100, type=int, help="number of models (default 100)")
+    parser.add_argument("--seed", default=1, type=int, help="seed of the first model (default 1)")
+    parser.add_argument("--keep", type=Path, help="write failing models to this folder")
     args = parser.parse_args()
     failed, kinds = 0, {"If": 0, "Loop": 0, "Scan": 0}
     for seed in range(args.seed, args.seed + args.models):

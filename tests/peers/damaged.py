@@ -1,4 +1,4 @@
-"""Models with damage: whatever a file holds, `udo` says what is in it or why not, soon and in little memory.
+"""Runs `udo` on damaged models, each of which it must load or refuse in bounded time and memory.
 
     python tests/peers/damaged.py --udo target/release/udo model.onnx [more.onnx ..] [--count 1000] [--seed 1]
 
@@ -48,7 +48,7 @@ def damaged(good, dice):
 
 
 def done(command, seconds):
-    """Exit code, or none where it takes too long; the largest resident memory; what it said."""
+    """Runs a command, and returns its exit code (None after a timeout), its peak resident memory and its stderr."""
     with tempfile.TemporaryFile() as said:
         # Bytes that a damaged model asks for must not take the machine down.
         limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
@@ -71,7 +71,7 @@ def done(command, seconds):
 
 
 def commands(udo, model, beside):
-    """What a model goes through, each with the memory that its sessions may have."""
+    """Returns the commands that run on a model, each with the memory limit of its sessions."""
     yield [udo, "explain", str(model)], 0
     data = beside / "test_data_set_0"
     if data.is_dir():
@@ -81,10 +81,10 @@ def commands(udo, model, beside):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="+", type=Path)
-    parser.add_argument("--udo", required=True, help="the udo binary")
-    parser.add_argument("--count", type=int, default=1000, help="damaged files (default 1000)")
-    parser.add_argument("--seed", type=int, default=1, help="the first seed (default 1)")
-    parser.add_argument("--seconds", type=float, default=20, help="the most that one may take (default 20)")
+    parser.add_argument("--udo", required=True, help="path of the udo binary")
+    parser.add_argument("--count", type=int, default=1000, help="number of damaged files (default 1000)")
+    parser.add_argument("--seed", type=int, default=1, help="first seed (default 1)")
+    parser.add_argument("--seconds", type=float, default=20, help="time limit of one command (default 20)")
     arguments = parser.parse_args()
     models = arguments.models
     usual = {}
@@ -111,7 +111,7 @@ def main():
                 elif code == 1 and "error: " not in said and command[1] == "explain":
                     problem = "ended with 1 and no error"
                 elif held > limit:
-                    problem = f"took {held / MIB:.0f} MiB, wanted at most {limit / MIB:.0f}"
+                    problem = f"took {held / MIB:.0f} MiB, expected at most {limit / MIB:.0f}"
                 if problem:
                     findings += 1
                     print(f"seed {seed}, {path}: {command[1]} {problem}: {said.strip()[-300:]}", flush=True)

@@ -34,7 +34,7 @@ EPSILON = 1e-5
 
 
 class Decoder:
-    """The model, node by node."""
+    """Builds the model node by node."""
 
     def __init__(self, args):
         self.args, self.rng = args, np.random.default_rng(args.seed)
@@ -77,7 +77,7 @@ class Decoder:
         return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
     def shared(self):
-        """What all layers read."""
+        """Adds the values that all layers read."""
         extents = lambda x, at: self.add("Gather", self.add("Shape", x), self.hold(np.int64(at)), axis=0)
         if self.args.form == "grouped":
             sums = self.add("ReduceSum", "mask", self.ints(1), keepdims=0)
@@ -173,7 +173,7 @@ def session(path, threads):
 
 
 def record(path, args, folder):
-    """What ONNX Runtime is given and gives, token by token; what it is given."""
+    """Runs ONNX Runtime token by token, writes its inputs and outputs, and returns its inputs."""
     runtime, rng = session(path, 1), np.random.default_rng(args.seed + 1)
     outputs = [port.name for port in runtime.get_outputs()]
     empty = np.zeros((1, args.kv_heads, 0, args.width // args.heads), np.float32)
@@ -234,10 +234,10 @@ def measure(path, folder, given, args, dims, threads):
     own_median, peer_median, ratios = [], [], []
     for _ in range(args.rounds):
         bench = [args.udo, "bench", path, "--data", folder, *dims, "--threads", threads]
-        said = json.loads(own([*bench, "--iterations", 5 * len(given), "--json"]))
-        if said["replans"] or said["allocations_per_run"]:
-            sys.exit(f"{said['replans']} plans in runs, {said['allocations_per_run']} allocations a run, wanted none")
-        own_median.append(said["latency_us"]["median"])
+        report = json.loads(own([*bench, "--iterations", 5 * len(given), "--json"]))
+        if report["replans"] or report["allocations_per_run"]:
+            sys.exit(f"{report['replans']} plans in runs, {report['allocations_per_run']} allocations per run, expected none")
+        own_median.append(report["latency_us"]["median"])
         peer = [time for _ in range(5) for time in peer_times(runtime, bound)]
         peer_median.append(statistics.median(peer))
         ratios.append(own_median[-1] / peer_median[-1])
@@ -248,13 +248,13 @@ def measure(path, folder, given, args, dims, threads):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--udo", required=True, help="the program")
+    parser.add_argument("--udo", required=True, help="path of the udo binary")
     parser.add_argument("--form", default="grouped", choices=["grouped", "steps"])
     for name, default in [("tokens", 64), ("prompt", 1), ("width", 256), ("layers", 4), ("heads", 8), ("kv-heads", 2),
                           ("vocabulary", 1024), ("seed", 1), ("rounds", 5)]:
         parser.add_argument(f"--{name}", default=default, type=int)
     parser.add_argument("--threads", default="1,2")
-    parser.add_argument("--keep", type=Path, help="where to leave the model and what was recorded")
+    parser.add_argument("--keep", type=Path, help="write the model and the recorded data to this folder")
     args = parser.parse_args()
     # The longest past and the longest prompt together, as ranges have to fit at both ends.
     most = args.prompt + args.tokens - 2

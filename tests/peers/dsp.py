@@ -1,12 +1,12 @@
-"""Holds models on the DSP, from end to end, against the CPU.
+"""Compares models on the DSP with the CPU, from end to end.
 
     python tests/peers/dsp.py --udo target/release/udo [--random 2] [--shape NAME=1,3,48,192].. MODEL..
 
-Every model runs with `--cores dsp` and no fallback, so each of its steps has to be on the DSP, and no step there may make numbers of 32
-bits: what crosses is the model's inputs and outputs, and nothing else. What both cores make of the same pseudo-random inputs is compared;
-the difference is relative to the largest number. Values whose encoding the model does not say are of 16 bits on the DSP, so that
-quantized values after them may be a step apart. Models in numbers are quantized while they are loaded, over the same inputs: for them the
-signal-to-noise ratio counts.
+Every model runs with `--cores dsp` and no fallback: each of its steps must be on the DSP, none of them may write f32 tensors, and only
+the model's inputs and outputs may be copied between devices. Both cores run on the same pseudo-random inputs. The difference of a
+quantized model is relative to its largest output; values without an encoding have 16 bits on the DSP, which may move quantized values
+after them by one step. A float model is quantized at load time, calibrated with the same inputs, and is judged by its signal-to-noise
+ratio.
 """
 
 import argparse
@@ -16,11 +16,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from said import error_of
+from command_errors import error_of
 
 
-def said(command):
-    """What a command prints as JSON; a failure of the comparison is told by what is in there."""
+def report_of(command):
+    """Runs a command and returns its JSON output, or its error; a failed comparison is part of the output."""
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     try:
         return json.loads(done.stdout)
@@ -29,7 +29,7 @@ def said(command):
 
 
 def wide_steps(steps):
-    """The steps on the DSP that make tensors of f32."""
+    """Returns the names of the steps on the DSP that write f32 tensors."""
     def is_wide(text):
         return text.startswith("f32[") and not text.startswith("f32[]")
 
@@ -38,11 +38,11 @@ def wide_steps(steps):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--udo", required=True, help="the program")
-    parser.add_argument("--random", type=int, default=2, help="sets of inputs")
-    parser.add_argument("--tolerance", type=float, default=0.05, help="the largest difference, of the largest number")
-    parser.add_argument("--sqnr", type=float, default=20, help="the least ratio of signal to noise of models in numbers, in decibels")
-    parser.add_argument("--shape", action="append", default=[], help="the shape of an input that is open")
+    parser.add_argument("--udo", required=True, help="path of the udo binary")
+    parser.add_argument("--random", type=int, default=2, help="number of random input sets (default 2)")
+    parser.add_argument("--tolerance", type=float, default=0.05, help="largest difference of a quantized model, relative to its largest output (default 0.05)")
+    parser.add_argument("--sqnr", type=float, default=20, help="smallest signal-to-noise ratio of a float model, in decibels (default 20)")
+    parser.add_argument("--shape", action="append", default=[], help="shape of an input with dynamic extents")
     parser.add_argument("models", nargs="+", type=Path)
     arguments = parser.parse_args()
     failed = 0
@@ -51,24 +51,24 @@ def main():
         shapes = [part for shape in arguments.shape for part in ("--shape", shape)]
         flags = [model, "--cores", "dsp", "--threads", os.cpu_count(), *shapes]
         name = model.parent.name if model.stem == "model" else model.stem
-        explained = said([arguments.udo, "explain", *flags, "--json"])
+        explained = report_of([arguments.udo, "explain", *flags, "--json"])
         if "error" in explained:
             print(f"{name:28} {explained['error']}")
             failed += 1
             continue
         steps, wide = explained["steps"], wide_steps(explained["steps"])
         verify = [arguments.udo, "verify", *flags, "--require", "*=dsp", "--against", "cpu", "--random", arguments.random, "--json"]
-        found = said([*verify, "--atol", "1e9"])
-        if "error" in found:
-            print(f"{name:28} {found['error']}")
+        compared = report_of([*verify, "--atol", "1e9"])
+        if "error" in compared:
+            print(f"{name:28} {compared['error']}")
             failed += 1
             continue
-        differences = [of["max_abs"] / max(of["largest"], 1e-9) for of in found["outputs"]]
+        differences = [output["max_abs"] / max(output["largest"], 1e-9) for output in compared["outputs"]]
         worst = max(differences)
-        is_in_numbers = any("quantized at load" in notice for notice in explained["notices"])
+        is_float = any("quantized at load" in notice for notice in explained["notices"])
         # An output without noise has no ratio.
-        ratio = min((of["sqnr_db"] for of in found["outputs"] if of["sqnr_db"] is not None), default=float("inf"))
-        is_far = ratio < arguments.sqnr if is_in_numbers else worst > arguments.tolerance
+        ratio = min((output["sqnr_db"] for output in compared["outputs"] if output["sqnr_db"] is not None), default=float("inf"))
+        is_far = ratio < arguments.sqnr if is_float else worst > arguments.tolerance
         is_bad = is_far or bool(wide) or explained["transfers"] > 2
         failed += is_bad
         note = f"  f32 by {', '.join(wide[:3])}" if wide else ""

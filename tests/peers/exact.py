@@ -1,4 +1,4 @@
-"""Options by which ONNX Runtime multiplies integers exactly, whichever machine it runs on."""
+"""Session options with which ONNX Runtime multiplies integers exactly on every machine."""
 
 import onnxruntime
 

@@ -1,4 +1,4 @@
-"""Holds models on the GPU, on the OpenCL device and emulated, against the CPU.
+"""Compares models on the GPU, with an OpenCL device and emulated, with the CPU.
 
     python tests/peers/gpu.py --udo target/release/udo FOLDER
 
@@ -24,7 +24,7 @@ from varied import varied
 
 
 def inputs_of(path, folder):
-    """Numbers from a seed for each input of f32, as files."""
+    """Writes seeded random f32 inputs to files."""
     graph = onnx.load(path).graph
     known = {tensor.name for tensor in graph.initializer}
     rng = np.random.default_rng(11)
@@ -56,14 +56,14 @@ def with_scores(path, folder):
 
 
 def crossings(path):
-    """How many inputs and outputs the model has."""
+    """Returns the number of inputs and outputs of the model."""
     graph = onnx.load(path, load_external_data=False).graph
     known = {tensor.name for tensor in graph.initializer}
     return sum(value.name not in known for value in graph.input) + len(graph.output)
 
 
 def run(udo, path, core, inputs, opencl):
-    """The outputs by their files' names, and the seconds that all of it took."""
+    """Runs the model, and returns its outputs by file name and the seconds of the whole command."""
     environment = dict(os.environ, UDO_OPENCL="auto" if opencl else "off")
     with tempfile.TemporaryDirectory() as folder:
         command = [udo, "run", path, "--cores", core, "--output-dir", folder, "--threads", str(os.cpu_count())]
@@ -76,7 +76,7 @@ def run(udo, path, core, inputs, opencl):
 
 
 def steps(udo, path, opencl):
-    """How many steps are on the GPU, on which backends, and how many there are."""
+    """Returns the number of steps on the GPU, their backends, and the number of all steps."""
     environment = dict(os.environ, UDO_OPENCL="auto" if opencl else "off")
     command = [udo, "explain", path, "--cores", "gpu", "--json"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -85,38 +85,38 @@ def steps(udo, path, opencl):
     return json.loads(done.stdout)
 
 
-def difference(found, wanted):
-    varied("the CPU's results", wanted.values())
+def difference(actual, expected):
+    varied("the CPU's results", expected.values())
     largest = 0.0
-    for name, numbers in wanted.items():
+    for name, numbers in expected.items():
         scale = np.abs(numbers).max() or 1.0
-        apart = np.abs(found[name].astype(np.float64) - numbers).max() / scale
+        apart = np.abs(actual[name].astype(np.float64) - numbers).max() / scale
         largest = max(largest, float("inf") if np.isnan(apart) else float(apart))
     return largest
 
 
 def check(udo, path, opencl, tolerance):
-    """The cells of the table for one way of running, and what is wrong."""
+    """Runs a model on one backend, and returns the cells of its row and a fault."""
     with tempfile.TemporaryDirectory() as folder:
         path = with_scores(path, Path(folder))
         plan, most = steps(udo, path, opencl), crossings(path)
         inputs = inputs_of(path, Path(folder))
-        wanted, _ = run(udo, path, "cpu", inputs, opencl)
-        found, seconds = run(udo, path, "gpu", inputs, opencl)
-    for outputs in (wanted, found):
+        expected, _ = run(udo, path, "cpu", inputs, opencl)
+        actual, seconds = run(udo, path, "gpu", inputs, opencl)
+    for outputs in (expected, actual):
         if isinstance(outputs, str):
             return ["-", "-", "-"], outputs
     nodes = [step for step in plan["steps"] if step["op"] != "Transfer"]
     on_gpu = sum(step["core"] == "gpu" for step in nodes)
     backends = {node["backend"] for node in plan["nodes"] if node["backend"]}
-    apart = difference(found, wanted)
+    apart = difference(actual, expected)
     cells = [f"{apart:.1e}", f"{on_gpu}/{len(nodes)}", f"{seconds:.1f}"]
     if plan["transfers"] > most:
-        return cells, f"{plan['transfers']} transfers, wanted {most} at most: inputs and outputs"
+        return cells, f"{plan['transfers']} transfers, expected at most {most}: inputs and outputs"
     if on_gpu != len(nodes):
         return cells, f"{len(nodes) - on_gpu} steps are not on the GPU"
     if apart > tolerance:
-        return cells, f"it is {apart:.1e} off, wanted {tolerance:.0e} at most"
+        return cells, f"the outputs differ by {apart:.1e}, expected at most {tolerance:.0e}"
     if any(backend.startswith("opencl") != opencl for backend in backends):
         return cells, f"it runs on {', '.join(sorted(backends))}"
     return cells, None
@@ -124,14 +124,14 @@ def check(udo, path, opencl, tolerance):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--udo", required=True, help="the udo binary")
-    parser.add_argument("--only", default="", help="models whose names have one of these in them, with commas between")
-    parser.add_argument("--ways", default="opencl,emulated", help="which of the two ways to run")
-    parser.add_argument("--tolerance", type=float, default=1e-4)
-    parser.add_argument("folder", type=Path, help="where the models are")
+    parser.add_argument("--udo", required=True, help="path of the udo binary")
+    parser.add_argument("--only", default="", help="run the models whose names contain one of these, separated by commas")
+    parser.add_argument("--ways", default="opencl,emulated", help="backends, separated by commas (default opencl,emulated)")
+    parser.add_argument("--tolerance", type=float, default=1e-4, help="largest relative difference (default 1e-4)")
+    parser.add_argument("folder", type=Path, help="folder of the models")
     options = parser.parse_args()
-    wanted = options.only.split(",")
-    models = [path for path in sorted(options.folder.glob("*.onnx")) if any(name in path.stem for name in wanted)]
+    names = options.only.split(",")
+    models = [path for path in sorted(options.folder.glob("*.onnx")) if any(name in path.stem for name in names)]
     if not models:
         sys.exit(f"{options.folder} has no model of that name")
     print("| model | way | largest difference | steps on GPU | seconds |\n|---|---|---|---|---|")

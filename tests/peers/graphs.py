@@ -50,7 +50,7 @@ class Graph:
         self.rng = np.random.default_rng(seed)
         self.values, self.nodes, self.inputs, self.held = [], [], [], []
         for _ in range(self.rng.integers(1, 4)):
-            self.values.append(self.given(self.array(self.dtype(), self.shape())))
+            self.values.append(self.add_input(self.array(self.dtype(), self.shape())))
 
     def dtype(self):
         kinds = [np.float32] * 8 + [np.float64, np.float16, np.int64, np.int32, np.uint8, np.int8, np.bool_]
@@ -72,8 +72,8 @@ class Graph:
         low = 0 if dtype.kind == "u" else -9
         return self.rng.integers(low, 10, shape).astype(dtype)
 
-    def given(self, array):
-        """An input of the graph."""
+    def add_input(self, array):
+        """Adds an input to the graph and returns its value."""
         value = Value(f"in{len(self.inputs)}", np.asarray(array), True)
         self.inputs.append(value)
         return value
@@ -84,18 +84,18 @@ class Graph:
         return value
 
     def operand(self, array):
-        """What a node wants besides: in the model, or fed."""
-        return self.given(array) if self.rng.random() < 0.25 else self.constant(array)
+        """Returns another operand of a node: a constant, or sometimes an input."""
+        return self.add_input(array) if self.rng.random() < 0.25 else self.constant(array)
 
     def pick(self, fits=lambda value: True):
-        """A value, a late one more often than not; none if none fits."""
+        """Picks a value that fits, preferably the last one; None if no value fits."""
         found = [value for value in self.values if fits(value)]
         if not found:
             return None
         return found[-1] if self.rng.random() < 0.5 else found[self.rng.integers(len(found))]
 
     def grow(self, operators):
-        """Adds a node, if the one that was drawn can be."""
+        """Adds a random node if ONNX Runtime computes it."""
         before = len(self.inputs), len(self.held)
         operator = operators[self.rng.integers(len(operators))]
         made = operator.make(self)
@@ -118,14 +118,14 @@ class Graph:
             return None
         exact = operator.exact and all(value is None or value.exact for value in inputs)
         self.nodes.append(node)
-        # ONNX Runtime computes f16 nodes in f32, and rounds the result of several nodes once.
+        # ONNX Runtime computes f16 in f32, and rounds only once after several fused nodes.
         is_exact = [(exact or operator.jumps) and array.dtype != np.float16 for array in arrays]
         outputs = [Value(*value) for value in zip(names, arrays, is_exact)]
         self.values += outputs
         return outputs
 
     def outputs(self):
-        """What nobody reads, and one more."""
+        """Returns the values without consumers, and one more."""
         read = {name for node in self.nodes for name in node.input}
         made = [value for value in self.values if value not in self.inputs]
         ends = [value for value in made if value.name not in read]
@@ -149,7 +149,7 @@ def is_sane(array):
 
 
 def model_of(nodes, inputs, held, outputs):
-    """A model; outputs are names or values."""
+    """Builds a model; outputs are names or values."""
     infos = [helper.make_empty_tensor_value_info(o) if isinstance(o, str) else o.info() for o in outputs]
     tensors = [numpy_helper.from_array(value.array, value.name) for value in held]
     graph = helper.make_graph(nodes, "random", [value.info() for value in inputs], infos, tensors)
@@ -165,7 +165,7 @@ def run(model, inputs):
 
 
 def needed(graph, outputs):
-    """The nodes, inputs and constants that make these values."""
+    """Returns the nodes, inputs and constants that these values depend on."""
     names, nodes = {value.name for value in outputs}, []
     for node in reversed(graph.nodes):
         if names & set(node.output):
@@ -175,7 +175,7 @@ def needed(graph, outputs):
 
 
 def verdict(udo, graph, outputs, threads, keep=None):
-    """What is wrong with the part of a graph that makes these values, if something is."""
+    """Compares the part of a graph that computes these values, and returns a description of a fault."""
     nodes, inputs, held = needed(graph, outputs)
     model = model_of(nodes, inputs, held, outputs)
     arrays = run(model, inputs)
@@ -201,7 +201,7 @@ def verdict(udo, graph, outputs, threads, keep=None):
 
 
 def smallest(udo, graph, threads):
-    """The first value that is wrong by itself, or all outputs where none is."""
+    """Returns the first value that is wrong by itself, or all outputs."""
     for value in graph.values:
         if value not in graph.inputs and verdict(udo, graph, [value], threads):
             return [value]
@@ -210,11 +210,11 @@ def smallest(udo, graph, threads):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--udo", required=True, help="the program")
-    parser.add_argument("--graphs", default=500, type=int)
-    parser.add_argument("--seed", default=1, type=int)
-    parser.add_argument("--only", default="", help="graphs of these operators, and of those that are elementwise")
-    parser.add_argument("--keep", type=Path, help="where to leave the smallest part of a graph that fails")
+    parser.add_argument("--udo", required=True, help="path of the udo binary")
+    parser.add_argument("--graphs", default=500, type=int, help="number of graphs (default 500)")
+    parser.add_argument("--seed", default=1, type=int, help="seed of the first graph (default 1)")
+    parser.add_argument("--only", default="", help="use these operators and the elementwise ones")
+    parser.add_argument("--keep", type=Path, help="write the smallest failing part of a graph to this folder")
     args = parser.parse_args()
     operators = graphs_operators.chosen(args.only)
     used, reasons, failed = Counter(), Counter(), 0

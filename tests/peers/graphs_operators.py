@@ -1,4 +1,4 @@
-"""How random graphs come to a node of each operator: what it reads, its attributes, and how many outputs it has."""
+"""Random nodes of each operator: their inputs, attributes and numbers of outputs."""
 import numpy as np
 
 FLOATS = ("f",)
@@ -164,12 +164,12 @@ def compare(graph, op):
 
 @row("Where", exact=True)
 def where(graph, op):
-    value, truth = graph.pick(kind(*NUMBERS)), graph.pick(kind("b"))
+    value, condition = graph.pick(kind(*NUMBERS)), graph.pick(kind("b"))
     if value is None:
         return None
-    if truth is None or flip(graph):
-        truth = graph.operand(graph.rng.random(value.array.shape) < 0.5)
-    return [truth, *other(graph, value)], {}, 1
+    if condition is None or flip(graph):
+        condition = graph.operand(graph.rng.random(value.array.shape) < 0.5)
+    return [condition, *other(graph, value)], {}, 1
 
 
 @row("Clip", exact=True)

@@ -4,7 +4,7 @@
 Each kind has random groups: their sizes, scales, zero points and values. Convolutions and products have to be what the sum of
 integers, one ratio of scales in f32 and one rounding to even make, bit for bit. All have to lie within a step of ONNX Runtime's, of the nodes as
 they are and of what it makes of them, and all but a thousandth of their values have to be equal to the latter. Norms and means of pixels are of
-numbers, and have to be as near. Those of 16-bit values, which ONNX Runtime computes in numbers, have to be the sums of integers as well, and as near to it.
+numbers, and have to be as near. Those of 16-bit values, which ONNX Runtime computes in floating point, have to be the sums of integers as well, and as near to it.
 
     python tests/peers/groups.py --udo target/release/udo [--groups 200] [--seed 1] [--only KIND]
 
@@ -277,7 +277,7 @@ def requantized(groups):
 
 
 def silu(groups):
-    """Two nodes that become one, with a factor behind."""
+    """A product and a Mul by a constant, which are fused."""
     x = groups.activation((3, int(groups.rng.integers(1, 300))), groups.pick(np.uint8, np.int8))
     y = groups.step("Mul", [x[0], groups.step("Sigmoid", [x[0]])])
     y = groups.step("Mul", [y, groups.constant(np.array([1.5], np.float32))])
@@ -354,7 +354,7 @@ def padded(groups):
     dtype = groups.dtype(np.uint8, np.int8)
     numbers = groups.numbers(dtype)
     x = groups.activation(tuple(int(n) for n in groups.rng.integers(3, 9, 2)), dtype, numbers)[0]
-    # A pad of nothing is removed, and 16-bit values have no table in its place.
+    # A Pad of zero elements is eliminated, and 16-bit values cannot be looked up in a table instead.
     inputs = [x, groups.constant(np.maximum(groups.rng.integers(0, 3, 4), [groups.wide, 0, 0, 0]))]
     mode = groups.pick("constant", "constant", "edge", "reflect")
     if mode == "constant" and groups.rng.random() < 0.7:
@@ -428,7 +428,7 @@ def by_onnxruntime(model, fed, level):
 
 
 def by_udo(udo, model, fed, folder):
-    """What the program makes, and how many groups it has made one operator of."""
+    """Runs the model, and returns its outputs and the number of fused groups."""
     path = folder / "model.onnx"
     onnx.save(model, path)
     command = [udo, "run", path, "--output-dir", folder]
@@ -444,7 +444,7 @@ def by_udo(udo, model, fed, folder):
 
 
 def compare(udo, kind, form, rng, count):
-    """What is wrong with groups of a kind, and how many of their values differ from ONNX Runtime's."""
+    """Compares groups of one kind; returns the faults, and how many values differ from ONNX Runtime's."""
     faults, unequal, total = [], 0, 0
     for first in range(0, count, PER_MODEL):
         groups = Groups(rng, form)
@@ -454,14 +454,14 @@ def compare(udo, kind, form, rng, count):
         with tempfile.TemporaryDirectory() as folder:
             made, fused = by_udo(udo, model, groups.fed, Path(folder))
         # Numbers are faster at a filter for each channel.
-        in_numbers = kind in OF_NUMBERS or (kind, form) == ("depthwise", WIDE)
-        if not in_numbers and fused != len(made):
+        is_float = kind in OF_NUMBERS or (kind, form) == ("depthwise", WIDE)
+        if not is_float and fused != len(made):
             faults.append(f"{kind}: {fused} of {len(made)} groups became one operator")
         as_they_are = by_onnxruntime(model, groups.fed, LEVELS.ORT_DISABLE_ALL)
         optimized = by_onnxruntime(model, groups.fed, LEVELS.ORT_ENABLE_ALL)
         for name, found in made.items():
             exact = groups.exact.get(name)
-            if exact is not None and not in_numbers and not np.array_equal(found, exact):
+            if exact is not None and not is_float and not np.array_equal(found, exact):
                 off = int(np.count_nonzero(found != exact))
                 faults.append(f"{kind}: {off} of {found.size} values are not what sums of integers make")
             for what, wanted in [("the nodes", as_they_are[name]), ("ONNX Runtime's operators", optimized[name])]:
@@ -477,10 +477,10 @@ def compare(udo, kind, form, rng, count):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--udo", required=True, help="the program")
-    parser.add_argument("--groups", type=int, default=200, help="how many of each kind (default 200)")
-    parser.add_argument("--seed", type=int, default=1, help="of the random numbers (default 1)")
-    parser.add_argument("--only", default="", help="only kinds with this in their name")
+    parser.add_argument("--udo", required=True, help="path of the udo binary")
+    parser.add_argument("--groups", type=int, default=200, help="number of groups of each kind (default 200)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random numbers (default 1)")
+    parser.add_argument("--only", default="", help="run the kinds whose names contain this")
     args = parser.parse_args()
     faults = []
     of_forms = [(kind, form) for form, kinds in FORMS.items() for kind in kinds]

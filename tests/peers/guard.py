@@ -1,4 +1,4 @@
-"""What the heap guard and the panic catch cost per call: the dispatch benchmark with and without them, in turns.
+"""Measures the cost per call of the heap guard and the panic catch: runs the dispatch benchmark with and without them.
 
     python tests/peers/guard.py [--rounds 5]
 
@@ -19,7 +19,7 @@ ROWS = ["linked", "package"]
 
 
 def build(unguarded):
-    """The command and environment of one build."""
+    """Returns the command and environment of one build."""
     env = dict(os.environ)
     if unguarded:
         env["RUSTFLAGS"] = "--cfg udo_unguarded"
@@ -37,7 +37,7 @@ def run(env):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5, help="runs of each build (default 5)")
+    parser.add_argument("--rounds", type=int, default=5, help="number of runs of each build (default 5)")
     rounds = parser.parse_args().rounds
     builds = {"guarded": build(unguarded=False), "unguarded": build(unguarded=True)}
     for env in builds.values():

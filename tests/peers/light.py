@@ -52,8 +52,8 @@ def weighted(path, rng):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="where the models go")
-    parser.add_argument("--only", default="", help="networks whose names have one of these in them, with commas between")
+    parser.add_argument("folder", type=Path, help="output folder")
+    parser.add_argument("--only", default="", help="write the networks whose names contain one of these, separated by commas")
     options = parser.parse_args()
     folder, wanted = options.folder, options.only.split(",")
     folder.mkdir(parents=True, exist_ok=True)

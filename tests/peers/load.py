@@ -1,21 +1,21 @@
-"""How long models take from their files to their first results, and how much memory, next to ONNX Runtime.
+"""Compares the time from a model's file to its first result, and the memory, with ONNX Runtime.
 
     python tests/peers/load.py --udo target/release/udo model.onnx [more.onnx ..] [--threads 2] [--rounds 5] [--json]
 
 Needs numpy, onnx and onnxruntime. Each engine loads each model in a new process, in turns; a first pair of turns is not
 counted. Inputs are those of `test_data_set_0` beside the model, if it is there, else ones. Prints, for each model, medians of the
 milliseconds to the first result and the median of the rounds' ratios; the largest memory that the process had and what it
-holds afterwards, without files that it maps, in MiB; what UDO holds of weights in relation to the file; its arenas, and these in
-relation to what is alive at once. Then the worst of all models, next to what is wanted. What Python with its modules
-takes is not ONNX Runtime's, and is taken off.
+holds afterwards, without mapped files, in MiB; the weights that UDO holds in relation to the file; its arenas, and their ratio to the
+largest sum of live tensors. Then the worst value of all models next to its target. The memory of Python and its modules is
+subtracted from that of ONNX Runtime.
 
-With --cache only loads are measured, without a run, in turns with the making of ONNX Runtime's session: from the file, by way of
-a cache that an earlier process filled, and of a model file that `udo prepare` completed, all of them in the system's page cache. Prints
-medians in milliseconds and the medians of the rounds' ratios as a table, with what is wanted: of ONNX Runtime's time 10 % by way
-of the cache where that is more than 50 ms, else 3 ms, and 25 % from the model file.
+With --cache only loads are measured, without a run, alternating with creating ONNX Runtime's session: from the file, with a cache that
+an earlier process filled, and from a model file that `udo prepare` completed, with all files in the system's page cache. Prints medians
+in milliseconds and the medians of the rounds' ratios as a table, with the targets: with the cache 10 % of ONNX Runtime's time where
+that is more than 50 ms, else 3 ms, and from the prepared model file 25 %.
 
-The memory that UDO ever had is bounded as well: 64 MiB, eight times the file, and what it holds in the end; a model that
-takes more fails the command.
+The peak memory of UDO may be 64 MiB, eight times the file, and what it holds in the end together; a model that takes more
+fails the command.
 """
 
 import argparse
@@ -30,28 +30,28 @@ from pathlib import Path
 MIB = 1 << 20
 
 
-def held():
-    """The largest resident memory so far, and the memory of its own that the process has now."""
+def memory_use():
+    """Returns the peak resident memory of this process and its current anonymous memory, in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    of = {key: value for key, _, value in (line.partition(":") for line in lines)}
-    return [int(of[key].split()[0]) << 10 for key in ("VmHWM", "RssAnon")]
+    fields = {key: value for key, _, value in (line.partition(":") for line in lines)}
+    return [int(fields[key].split()[0]) << 10 for key in ("VmHWM", "RssAnon")]
 
 
 def recorded(path):
-    """The folder with inputs beside a model, if there is one."""
+    """Returns the folder with inputs beside a model, or None."""
     folder = path.parent / "test_data_set_0"
     return folder if any(folder.glob("input_*.pb")) else None
 
 
 def peer(path, threads):
-    """What this process, which is new, needs to load and run a model with ONNX Runtime."""
+    """Loads and runs a model with ONNX Runtime in this new process, and prints its time and memory."""
     import numpy as np
     import onnx.numpy_helper
     import onnxruntime as ort
 
     types = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(int32)": np.int32}
     types |= {"tensor(float16)": np.float16, "tensor(bool)": np.bool_, "tensor(uint8)": np.uint8}
-    before = held()
+    before = memory_use()
     start = time.perf_counter()
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
@@ -71,7 +71,7 @@ def peer(path, threads):
     started = time.perf_counter()
     session.run(None, feeds)
     done = time.perf_counter()
-    peak, resident = (now - then for now, then in zip(held(), before))
+    peak, resident = (now - then for now, then in zip(memory_use(), before))
     ms = (loaded - start + done - started) * 1e3
     shapes = {name: list(value.shape) for name, value in feeds.items()}
     load = (loaded - start) * 1e3
@@ -106,13 +106,13 @@ def ours(udo, path, threads, shapes, cache=None):
 
 
 def size(path):
-    """Bytes of the model's file, and of files of the same name that hold its weights."""
+    """Returns the bytes of the model's file and of its external weights."""
     beside = [path.with_name(path.name + suffix) for suffix in ("_data", ".data")]
     return sum(file.stat().st_size for file in [path, *beside] if file.is_file())
 
 
 def loads(udo, path, threads, rounds):
-    """The median times of loads, and of their shares of the time in which ONNX Runtime makes a session beside them."""
+    """Returns the median load times and their ratios to creating a session of ONNX Runtime."""
     shapes = theirs(path, threads)["shapes"]
     with tempfile.TemporaryDirectory() as folder:
         prepared = Path(folder) / "prepared.udm"
@@ -137,8 +137,8 @@ def loads(udo, path, threads, rounds):
     return row
 
 
-def say_loads(rows):
-    print("| model | file MiB | ONNX Runtime ms | UDO ms, ratio | from the cache ms, ratio | wanted | prepared file ms, ratio | wanted |")
+def print_loads(rows):
+    print("| model | file MiB | ONNX Runtime ms | UDO ms, ratio | from the cache ms, ratio | target | prepared file ms, ratio | target |")
     print("|---|---|---|---|---|---|---|---|")
     for row in rows:
         peer = row["onnxruntime"]
@@ -163,7 +163,7 @@ def measured(udo, path, threads, rounds):
     return row
 
 
-def say(row, name):
+def print_row(row, name):
     udo, peer, file = row["udo"], row["onnxruntime"], row["file_bytes"]
     print(
         f"{name:<20} {file / MIB:8.1f} {udo['ms']:9.1f} {peer['ms']:9.1f} {row['ms_ratio']:6.2f}"
@@ -175,34 +175,34 @@ def say(row, name):
 
 
 def waste(row):
-    """The arena in relation to what is alive at once."""
+    """Returns the ratio of the arena to the largest sum of live tensors."""
     return row["udo"]["arena"] / max(row["udo"]["live"], 1)
 
 
 def excess(row):
-    """Bytes that the process ever had beyond what a model of this size may take."""
+    """Returns by how many bytes the peak memory exceeds the limit for a model of this size."""
     udo = row["udo"]
     return udo["peak"] - udo["resident"] - 64 * MIB - 8 * row["file_bytes"]
 
 
 def summary(rows):
     kinds = {
-        "weights held / file, wanted 1.1, or 1.6 with Winograd's": lambda row: row["udo"]["weights"] / row["file_bytes"],
-        "load / ONNX Runtime's, wanted 1": lambda row: row["ms_ratio"],
-        "arena / alive at once, wanted 1.05": waste,
+        "weights held / file, target 1.1, or 1.6 with Winograd": lambda row: row["udo"]["weights"] / row["file_bytes"],
+        "load / ONNX Runtime, target 1": lambda row: row["ms_ratio"],
+        "arena / live tensors, target 1.05": waste,
     }
     for kind, value in kinds.items():
         worst = max(rows, key=value)
-        print(f"most of {kind}: {value(worst):.3f} ({worst['model']})")
+        print(f"worst {kind}: {value(worst):.3f} ({worst['model']})")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*", type=Path)
-    parser.add_argument("--udo", help="the udo binary")
-    parser.add_argument("--threads", type=int, default=2, help="threads of each engine (default 2)")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each engine (default 5)")
-    parser.add_argument("--cache", action="store_true", help="measure loads alone, by way of a cache and of a prepared file")
+    parser.add_argument("--udo", help="path of the udo binary")
+    parser.add_argument("--threads", type=int, default=2, help="number of threads of each engine (default 2)")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds (default 5)")
+    parser.add_argument("--cache", action="store_true", help="measure loads only, from a cache and a prepared file")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--peer", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -210,7 +210,7 @@ def main():
         return peer(arguments.peer, arguments.threads)
     if arguments.cache:
         rows = [loads(arguments.udo, path, arguments.threads, arguments.rounds) for path in arguments.models]
-        print(json.dumps({"rows": rows}, indent=1)) if arguments.json else say_loads(rows)
+        print(json.dumps({"rows": rows}, indent=1)) if arguments.json else print_loads(rows)
         return 0
     if not arguments.json:
         print(f"{'':20} {'file':>8} {'udo ms':>9} {'ORT ms':>9} {'ratio':>6} {'udo peak':>9} {'ORT peak':>9}"
@@ -224,14 +224,14 @@ def main():
             print(f"{name:<20} {error}", file=sys.stderr)
             continue
         if not arguments.json:
-            say(rows[-1], name)
+            print_row(rows[-1], name)
     if arguments.json:
         print(json.dumps({"rows": rows}, indent=1))
     elif rows:
         summary(rows)
     large = [row for row in rows if excess(row) > 0]
     for row in large:
-        print(f"{row['model']}: loading takes {excess(row) / MIB:.1f} MiB more than it may", file=sys.stderr)
+        print(f"{row['model']}: loading takes {excess(row) / MIB:.1f} MiB more than the limit", file=sys.stderr)
     return len(rows) < len(arguments.models) or bool(large)
 
 

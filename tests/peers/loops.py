@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How long a trip of a loop takes beside what it computes, next to ONNX Runtime on one thread.
+"""Compares the time of an iteration of a loop with ONNX Runtime on one thread.
 
 Each model is a Loop over one or two states of f32: `add` makes the next state in the place of the one before, `transpose` and `later`
 make it while the one before is still read, and `trade` hands each of two states on as the other one.
 
     python tests/peers/loops.py --udo target/release/udo [--trips 1000] [--elements 16,262144] [--rounds 5]
 
-Prints the microseconds of a trip of both; exits with 1 if a last state differs.
+Prints the microseconds per iteration of both; exits with 1 if a last state differs.
 
 needs: numpy, onnx, onnxruntime
 """
@@ -34,7 +34,7 @@ BODIES = {
 }
 
 
-def model(body, side, trips):
+def model(body, side, iterations):
     info = lambda name, dtype=TensorProto.FLOAT, dims=(side, side): helper.make_tensor_value_info(name, dtype, dims)
     count = sum(made.startswith("n") for _, _, made, _ in BODIES[body])
     nodes = [helper.make_node("Identity", ["go"], ["goes"])]
@@ -45,7 +45,7 @@ def model(body, side, trips):
     inner = helper.make_graph(nodes, "body", inputs, outputs)
     states, lasts = [f"x{at}" for at in range(count)], [f"y{at}" for at in range(count)]
     loop = helper.make_node("Loop", ["trips", "", *states], lasts, "loop", body=inner)
-    held = [numpy_helper.from_array(np.array(trips, np.int64), "trips"),
+    held = [numpy_helper.from_array(np.array(iterations, np.int64), "trips"),
             numpy_helper.from_array(np.array([1 / 1024], np.float32), "step")]
     graph = helper.make_graph([loop], "loops", list(map(info, states)), list(map(info, lasts)), held)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -71,8 +71,8 @@ def measure(args, body, side, folder):
     own(args.udo, "verify", path, "--data", folder)
     times = {"udo": [], "peer": []}
     for _ in range(args.rounds):
-        said = json.loads(own(args.udo, "bench", path, "--iterations", 5, "--warmup", 1, "--json"))
-        times["udo"].append(said["latency_us"]["median"] / args.trips)
+        report = json.loads(own(args.udo, "bench", path, "--iterations", 5, "--warmup", 1, "--json"))
+        times["udo"].append(report["latency_us"]["median"] / args.trips)
         start = time.perf_counter()
         session.run(None, fed)
         times["peer"].append((time.perf_counter() - start) * 1e6 / args.trips)
@@ -83,10 +83,10 @@ def measure(args, body, side, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--udo", required=True, help="the program")
-    parser.add_argument("--trips", default=1000, type=int)
-    parser.add_argument("--elements", default="16,1024,262144", help="of a state; squares")
-    parser.add_argument("--rounds", default=5, type=int)
+    parser.add_argument("--udo", required=True, help="path of the udo binary")
+    parser.add_argument("--trips", default=1000, type=int, help="number of iterations (default 1000)")
+    parser.add_argument("--elements", default="16,1024,262144", help="numbers of elements of a state, which are squares")
+    parser.add_argument("--rounds", default=5, type=int, help="number of rounds (default 5)")
     args = parser.parse_args()
     for elements in map(int, args.elements.split(",")):
         for body in BODIES:

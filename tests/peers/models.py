@@ -1,4 +1,4 @@
-"""How long whole models take, next to ONNX Runtime, and OpenVINO, tract and rten if asked for, on as many threads.
+"""Times whole models against ONNX Runtime, and optionally OpenVINO, tract and rten, with equal numbers of threads.
 
     python tests/peers/models.py --udo target/release/udo model.onnx [folder ..] [--threads 1,2] [--rounds 5]
     python tests/peers/models.py --udo target/release/udo --openvino --write docs/PERFORMANCE.md=cnn MODELS/*.onnx
@@ -35,14 +35,14 @@ from varied import varied
 
 RUNS = 20
 TOLERANCE = 1e-3
-# f16 and bf16 results may differ by some of their steps: engines round them at different places.
+# Half precision may differ by a few more units in the last place: engines round at different nodes.
 HALF_STEPS = 4
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 class CannotRun(Exception):
-    """What a peer says of a model that it does not run."""
+    """A peer does not support the model."""
 
 
 class InProcess:
@@ -148,7 +148,7 @@ class Rten(Crate):
 
 @functools.cache
 def crates():
-    """The program that runs a model by a crate."""
+    """Builds the program that runs models with a Rust crate, and returns its path."""
     target = ROOT / "target/peers"
     manifest = ROOT / "tests/peers/rust/Cargo.toml"
     build = ["cargo", "build", "--release", "--locked", "--manifest-path", str(manifest), "--target-dir", str(target)]
@@ -165,7 +165,7 @@ def session_of(path, threads):
 
 
 def inputs_of(path, session, case):
-    """What lies next to a model in its folder, or random numbers."""
+    """Returns the recorded inputs next to a model, or random ones."""
     recorded = path.parent / f"test_data_set_{case}"
     if path.name == "model.onnx" and recorded.is_dir():
         tensors = [onnx.load_tensor(recorded / f"input_{i}.pb") for i in range(len(session.get_inputs()))]
@@ -192,7 +192,7 @@ def write_tensors(folder, kind, values):
 
 
 def timed(arguments, path, threads):
-    """One row of the table."""
+    """Times a model, and returns its row of the table."""
     session = session_of(path, threads)
     inputs = inputs_of(path, session, arguments.case)
     outputs = varied(path, session.run(None, inputs))
@@ -265,7 +265,7 @@ def geometric_means(rows):
 
 
 def say_changes(rows):
-    """How the rows compare with the baseline."""
+    """Prints how the rows compare with the baseline."""
     for threads in sorted({row["threads"] for row in rows}):
         changes = {row["model"]: row["change"] for row in rows if row["threads"] == threads}
         mean, most = statistics.geometric_mean(changes.values()), max(changes, key=changes.get)
@@ -325,18 +325,18 @@ def roofline(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="+", type=Path, help="files, or folders with model.onnx")
-    parser.add_argument("--udo", required=True, help="the udo binary")
-    parser.add_argument("--baseline", help="another udo binary to compare with")
-    parser.add_argument("--threads", default="1", help="threads of each engine (default 1), or several numbers of them")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each engine (default 5)")
-    parser.add_argument("--case", type=int, default=0, help="which data set of a folder are the inputs (default 0)")
-    parser.add_argument("--openvino", action="store_true", help="next to OpenVINO as well")
-    parser.add_argument("--tract", action="store_true", help="next to tract as well")
-    parser.add_argument("--rten", action="store_true", help="next to rten as well")
+    parser.add_argument("--udo", required=True, help="path of the udo binary")
+    parser.add_argument("--baseline", help="path of another udo binary to compare with")
+    parser.add_argument("--threads", default="1", help="numbers of threads of each engine, separated by commas (default 1)")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds (default 5)")
+    parser.add_argument("--case", type=int, default=0, help="number of the data set that is used as input (default 0)")
+    parser.add_argument("--openvino", action="store_true", help="compare with OpenVINO too")
+    parser.add_argument("--tract", action="store_true", help="compare with tract too")
+    parser.add_argument("--rten", action="store_true", help="compare with rten too")
     tables = {
-        "--write": (table, "write the table into a file"),
-        "--each": (each, "the same with a column for each peer"),
-        "--roofline": (roofline, "the same of what the machine's limits would allow"),
+        "--write": (table, "write the table to a file"),
+        "--each": (each, "write a table with a column for each peer"),
+        "--roofline": (roofline, "write a table of roofline bounds"),
     }
     for flag, (_, what) in tables.items():
         parser.add_argument(flag, action="append", default=[], metavar="FILE=NAME", help=what)

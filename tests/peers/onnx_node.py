@@ -29,7 +29,7 @@ import onnx.backend.test
 from onnx import helper, numpy_helper
 
 import onnx_known
-from said import error_of
+from command_errors import error_of
 
 VERDICTS = ["passed", "failed", "refused"]
 FOLDERS = ["node", "simple", "pytorch-operator", "pytorch-converted", "light"]
@@ -57,10 +57,10 @@ def main():
         progress("")
     if args.bless:
         onnx_known.write(results)
-        README.write_text(SAID.sub(said_of(results), README.read_text()))
+        README.write_text(SAID.sub(readme_lines(results), README.read_text()))
     errors = onnx_known.errors(results, args.is_all) if "cpu" in args.cores.split(",") else failures(results)
-    if args.is_all and args.cores == "cpu" and SAID.search(README.read_text())[0] != said_of(results):
-        errors.append(f"README.md does not say that {said_of(results)}; --bless writes it")
+    if args.is_all and args.cores == "cpu" and SAID.search(README.read_text())[0] != readme_lines(results):
+        errors.append(f"README.md does not say that {readme_lines(results)}; --bless writes it")
     if args.json:
         print(json.dumps({"cores": args.cores, "results": results, "errors": errors}, indent=1))
     out = sys.stderr if args.json else sys.stdout
@@ -71,16 +71,16 @@ def main():
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--udo", required=True, help="the program")
-    parser.add_argument("--cores", default="cpu")
+    parser.add_argument("--udo", required=True, help="path of the udo binary")
+    parser.add_argument("--cores", default="cpu", help="cores to run on (default cpu)")
     parser.add_argument("--folders", default="node", type=lambda text: text.split(","),
                         help="of " + ",".join(FOLDERS) + ", or all")
-    parser.add_argument("--only", default="", help="only tests with this in their name")
+    parser.add_argument("--only", default="", help="run the tests whose names contain this")
     parser.add_argument("--rtol", default="1e-3")
     parser.add_argument("--atol", default="1e-5")
     parser.add_argument("--jobs", default=2, type=int, choices=[1, 2])
     parser.add_argument("--json", action="store_true", help="print every result")
-    parser.add_argument("--bless", action="store_true", help="run all tests, and list those that do not pass")
+    parser.add_argument("--bless", action="store_true", help="run all tests, and write the list of those that do not pass")
     args = parser.parse_args()
     args.folders = FOLDERS if args.bless or args.folders == ["all"] else args.folders
     args.is_all = args.folders == FOLDERS and not args.only
@@ -98,15 +98,15 @@ def progress(text):
 
 
 def tests_of(folder):
-    """Folder, name and model of each test."""
+    """Returns the folder, name and model of each test."""
     if folder == "light":
         return [(folder, path.stem, path) for path in sorted((DATA / folder).glob("*.onnx"))]
     found = sorted((DATA / folder).glob("*/model.onnx"))
     return [(folder, path.parent.name, path) for path in found]
 
 
-def spoken(command):
-    """What a command says."""
+def run_command(command):
+    """Runs a command, and returns what it reports."""
     return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
 
@@ -154,7 +154,7 @@ def verdict(args, path, data):
     command = [args.udo, "verify", path, "--data", data, "--json", "--cores", args.cores,
                "--rtol", args.rtol, "--atol", args.atol]
     try:
-        ran = spoken(command)
+        ran = run_command(command)
     except subprocess.TimeoutExpired:
         return {"verdict": "failed", "message": f"no result in {TIMEOUT_S} s"}
     if ran.returncode == 0 and json.loads(ran.stdout)["passed"]:
@@ -215,7 +215,7 @@ def with_constants(model, path, constants, work):
 
 
 def position(node, port):
-    """Which input of the node has the name."""
+    """Returns the position of the named input of the node."""
     if isinstance(port, int):
         return [port]
     if not onnx.defs.has(node.op_type, node.domain):
@@ -232,8 +232,8 @@ def in_scope(results):
     return [r for r in results if r["verdict"] == "passed" or r["reason"] not in onnx_known.OUT_OF_SCOPE]
 
 
-def said_of(results):
-    """What README.md says of them."""
+def readme_lines(results):
+    """Returns the text of README.md about these tests."""
     passed = sum(r["verdict"] == "passed" for r in results)
     return f"{passed} of the {len(in_scope(results))} in scope pass"
 

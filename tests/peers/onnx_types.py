@@ -23,7 +23,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from onnx_node import CONSTANT, position, tests_of
-from said import error_of
+from command_errors import error_of
 
 PAGE = Path(__file__).parents[2] / "docs/onnx-types.md"
 # Types that tensors may have.
@@ -72,8 +72,8 @@ NOT_LOADED = {
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--udo", required=True, help="the program")
-    parser.add_argument("--only", default="", help="only this operator")
+    parser.add_argument("--udo", required=True, help="path of the udo binary")
+    parser.add_argument("--only", default="", help="check this operator only")
     parser.add_argument("--jobs", default=2, type=int)
     parser.add_argument("--bless", action="store_true", help="write the page")
     parser.add_argument("--verbose", action="store_true", help="print each refusal")
@@ -124,11 +124,11 @@ def operator(args, schema, paths):
             if element(kind) is None:
                 continue
             model = retyped(base[0], schema, [name], element(kind), base[1])
-            why = said(args, model) if model else ""
+            why = refusal(args, model) if model else ""
             if why:
                 alike = [other for other, known in allowed.items() if kind in known]
                 model = retyped(base[0], schema, alike, element(kind), base[1])
-                is_alike = len(alike) > 1 and model and not said(args, model)
+                is_alike = len(alike) > 1 and model and not refusal(args, model)
                 rows.append((schema.name, name, kind, ALIKE if is_alike else why))
                 if args.verbose:
                     print(f"{schema.name} {name} {kind}: {why}", file=sys.stderr)
@@ -145,7 +145,7 @@ def loads(args, model, path):
     """Why a model is refused with no more than the inputs in it that its operator wants there, and which those are."""
     constants = set()
     while True:
-        why = said(args, with_data(onnx.load(path), path, constants))
+        why = refusal(args, with_data(onnx.load(path), path, constants))
         wanted = CONSTANT.search(why)
         ports = position(model.graph.node[0], wanted[2] or int(wanted[3])) if wanted else []
         if not set(ports) - constants:
@@ -192,17 +192,17 @@ def type_at(ports, at):
 
 
 def names_of(ports, names, constraints):
-    """The values of a node whose ports have one of these type constraints."""
+    """Returns the values of a node whose ports have one of these type constraints."""
     return {name for at, name in enumerate(names) if name and type_at(ports, at) in constraints}
 
 
-def types_of(ports, names, wanted):
-    """The type constraints of some values of a node."""
-    return {type_at(ports, at) for at, name in enumerate(names) if name in wanted}
+def types_of(ports, names, selected):
+    """Returns the type constraints of the selected values of a node."""
+    return {type_at(ports, at) for at, name in enumerate(names) if name in selected}
 
 
-def said(args, model):
-    """Why a model is refused; nothing if it is not."""
+def refusal(args, model):
+    """Returns why a model is refused, or an empty string."""
     with tempfile.TemporaryDirectory() as work:
         path = Path(work) / "model.onnx"
         onnx.save(model, path)
@@ -212,14 +212,14 @@ def said(args, model):
 
 
 def reason(table, name):
-    """Why a row of the page is there, for its reader."""
+    """Returns the reason that a row of the page gives."""
     if name not in table:
         sys.exit(f"{name} is not supported and no table of {Path(__file__).name} says why: add the reason")
     return table[name]
 
 
 def page(rows, schemas):
-    """The lines of the page: operators of one gap share a row."""
+    """Returns the lines of the page; operators with the same gap share a row."""
     gaps, beyond, without = defaultdict(list), defaultdict(set), defaultdict(list)
     for name, constraint, kind, why in rows:
         if not kind:

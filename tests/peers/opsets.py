@@ -137,11 +137,11 @@ def cases():
     yield from binary("Pow", np.power)
     yield from binary("Greater", np.greater)
     yield from binary("Less", np.less)
-    truths, some = X > 0, np.array([True, False, True])
+    bools, some = X > 0, np.array([True, False, True])
     for op, function in [("And", np.logical_and), ("Or", np.logical_or), ("Xor", np.logical_xor),
                          ("Equal", np.equal)]:
-        spread = function(truths, some.reshape(3, 1))
-        yield Case(op, 7, [truths, some], [spread], axis=1, broadcast=1)
+        spread = function(bools, some.reshape(3, 1))
+        yield Case(op, 7, [bools, some], [spread], axis=1, broadcast=1)
     expm1 = lambda x: np.where(x < 0, np.expm1(x), x)
     slopes = positive(3)
     for op, y, given in [
@@ -248,7 +248,7 @@ def cases():
 
 
 def peer(case):
-    """What ONNX Runtime says, if it takes such models."""
+    """Returns ONNX Runtime's results, or None if it does not support the model."""
     try:
         session = onnxruntime.InferenceSession(case.model().SerializeToString(), exact.options())
         return session.run(None, dict(case.fed()))
@@ -257,7 +257,7 @@ def peer(case):
 
 
 def verdict(udo, case, folder):
-    """What is wrong, if something is."""
+    """Compares a case, and returns a description of a fault."""
     varied(case.name(), case.outputs, CONSTANT.get((case.op, case.since)))
     fed = [array for _, array in case.fed()]
     for name, arrays in [("input", fed), ("output", case.outputs)]:
@@ -272,7 +272,7 @@ def verdict(udo, case, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--udo", required=True, help="the program")
+    parser.add_argument("--udo", required=True, help="path of the udo binary")
     udo = parser.parse_args().udo
     left = {(op, int(since)) for op, since in ROW.findall(ROWS.read_text(encoding="utf-8"))}
     failed, compared, count = [], 0, 0

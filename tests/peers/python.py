@@ -45,7 +45,7 @@ def refused(call, kind, words, code=None):
     except kind as error:
         assert words in str(error) and (code is None or error.code == code), error
         return
-    raise AssertionError(f"it was not refused; wanted {words!r}")
+    raise AssertionError(f"the call succeeded; expected an error with {words!r}")
 
 
 def main():

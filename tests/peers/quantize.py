@@ -149,11 +149,11 @@ def compare(udo, path, flags, scratch):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("models", type=Path, nargs="+", help="models of f32")
-    parser.add_argument("--udo", type=Path, required=True, help="the command")
-    parser.add_argument("--flag", action="append", default=[], help="a flag more for `udo quantize`, as --flag=--cle")
-    parser.add_argument("--limits", action="store_true", help="fail where ours is noisier or slower")
-    parser.add_argument("--json", type=Path, help="where the rows go")
+    parser.add_argument("models", type=Path, nargs="+", help="f32 models")
+    parser.add_argument("--udo", type=Path, required=True, help="path of the udo binary")
+    parser.add_argument("--flag", action="append", default=[], help="pass a flag to `udo quantize`, as in --flag=--cle")
+    parser.add_argument("--limits", action="store_true", help="fail if udo is noisier or slower than ONNX Runtime")
+    parser.add_argument("--json", type=Path, help="write the rows to this file")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     print(f"{'model':24} {'ours':>8} {'in ORT':>8} {'theirs':>8} dB {'ours':>8} {'theirs':>8} s")

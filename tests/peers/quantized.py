@@ -71,8 +71,8 @@ def chain(side, layers, make):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="where the models go")
-    parser.add_argument("--floats", action="store_true", help="convolutions of f32 between quantized values")
+    parser.add_argument("folder", type=Path, help="output folder")
+    parser.add_argument("--floats", action="store_true", help="write f32 convolutions between DequantizeLinear and QuantizeLinear nodes")
     arguments = parser.parse_args()
     folder, floats = arguments.folder, arguments.floats
     folder.mkdir(parents=True, exist_ok=True)

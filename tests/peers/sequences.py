@@ -61,7 +61,7 @@ class Model:
         return name
 
     def integer(self, value):
-        """An integer that the model holds, or that the run is given."""
+        """Returns an integer, as a constant or an input."""
         if self.random.random() < 0.5:
             return self.constant(np.int64(value))
         name = self.name("n")
@@ -189,7 +189,7 @@ class Model:
 
 
 def verdict(udo, model, folder):
-    """Nothing, or in what the results differ."""
+    """Compares a model with ONNX Runtime, and returns a description of a fault."""
     path = folder / "model.onnx"
     onnx.save(model.proto(), path)
     options = onnxruntime.SessionOptions()
@@ -212,9 +212,9 @@ def verdict(udo, model, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--udo", required=True, help="the program")
-    parser.add_argument("--models", default=100, type=int)
-    parser.add_argument("--seed", default=1, type=int, help="that of the first model; each next one has the next")
+    parser.add_argument("--udo", required=True, help="path of the udo binary")
+    parser.add_argument("--models", default=100, type=int, help="number of models (default 100)")
+    parser.add_argument("--seed", default=1, type=int, help="seed of the first model (default 1); each further model uses the next seed")
     args = parser.parse_args()
     failed = 0
     for seed in range(args.seed, args.seed + args.models):

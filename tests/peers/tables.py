@@ -1,4 +1,4 @@
-"""Tables in documents that commands write."""
+"""Generated tables in Markdown files."""
 
 import re
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def write(target, lines):
-    """Puts a table where the file says that it goes."""
+    """Writes a table between its markers in a file."""
     path, _, name = target.rpartition("=")
     text = Path(path).read_text()
     place = re.compile(rf"(<!-- table {re.escape(name)} -->\n).*?(<!-- end -->)", re.S)

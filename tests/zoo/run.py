@@ -1,4 +1,4 @@
-"""Runs the trained models of the catalog through `udo verify`, next to what ONNX Runtime made of the same inputs.
+"""Runs the trained models of the catalog through `udo verify`, against ONNX Runtime's recorded outputs.
 
     python tests/zoo/run.py --udo target/release/udo [--only ID,ID] [--most-mb 10] [--threads 1,2] [--folder target/zoo] [--json]
 
@@ -19,7 +19,7 @@ PASSES = {"on": [], "off": ["--skip-pass", "all"]}
 
 
 def verify(udo, model, folder, threads, passes):
-    """How often outputs hold, the largest difference, and what is wrong."""
+    """Verifies a model; returns its runs with their largest differences, and the faults."""
     tolerance = model["tolerance"]
     command = [udo, "verify", folder / "model.onnx", "--data", folder, "--threads", threads, "--json"]
     command += ["--rtol", tolerance["rtol"], "--atol", tolerance["atol"], *PASSES[passes]]
@@ -39,11 +39,11 @@ def verify(udo, model, folder, threads, passes):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--udo", required=True, help="the udo binary")
-    parser.add_argument("--only", default="", help="the models to run, instead of all")
-    parser.add_argument("--most-mb", type=float, help="leave out models of more megabytes")
-    parser.add_argument("--threads", default="1,2", help="numbers of threads (default 1,2)")
-    parser.add_argument("--folder", type=Path, default=Path("target/zoo"), help="where the models are kept")
+    parser.add_argument("--udo", required=True, help="path of the udo binary")
+    parser.add_argument("--only", default="", help="run these models only, separated by commas")
+    parser.add_argument("--most-mb", type=float, help="skip models larger than this, in megabytes")
+    parser.add_argument("--threads", default="1,2", help="numbers of threads, separated by commas (default 1,2)")
+    parser.add_argument("--folder", type=Path, default=Path("target/zoo"), help="folder of the models (default target/zoo)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()
     most_bytes = arguments.most_mb and arguments.most_mb * 1e6
@@ -54,7 +54,7 @@ def main():
                 for threads in arguments.threads.split(",") for passes in PASSES]
         rows.append({"model": model["id"], "task": model["task"], "cases": len(model["cases"]), "runs": runs})
         if not arguments.json:
-            say(rows[-1])
+            print_row(rows[-1])
     failed = [row["model"] for row in rows if not all(run["passed"] for run in row["runs"])]
     if arguments.json:
         print(json.dumps({"models": rows, "failed": failed}))
@@ -63,11 +63,11 @@ def main():
     sys.exit(bool(failed))
 
 
-def say(row):
+def print_row(row):
     runs = row["runs"]
-    held = sum(run["passed"] for run in runs)
+    passed = sum(run["passed"] for run in runs)
     apart = max((run["max_abs"] for run in runs if run["max_abs"] is not None), default=float("nan"))
-    print(f"{row['model']:20} {held}/{len(runs)}  {row['cases']} cases  max abs {apart:.1e}", flush=True)
+    print(f"{row['model']:20} {passed}/{len(runs)}  {row['cases']} cases  max abs {apart:.1e}", flush=True)
     for why in sorted({run["why"] for run in runs if not run["passed"]}):
         print(f"    {why}", flush=True)
 
