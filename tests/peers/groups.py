@@ -439,7 +439,7 @@ def by_udo(udo, model, fed, folder):
     if ran.returncode:
         sys.exit(f"{model.graph.name}: {ran.stderr.strip()}")
     made = {output.name: np.load(folder / f"{output.name}.npy") for output in model.graph.output}
-    told = subprocess.run([udo, "explain", path], capture_output=True, text=True, timeout=300, check=True).stdout
+    told = subprocess.run([udo, "explain", path, "--passes"], capture_output=True, text=True, timeout=300, check=True).stdout
     return made, int(told.split("quantized: ")[1].split()[0])
 
 

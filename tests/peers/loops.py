@@ -77,7 +77,7 @@ def measure(args, body, side, folder):
         session.run(None, fed)
         times["peer"].append((time.perf_counter() - start) * 1e6 / args.trips)
     udo, peer = (statistics.median(times[who]) for who in ("udo", "peer"))
-    print(f"{body:10} {side * side:8} elements: {udo:8.3f} us a trip, ONNX Runtime {peer:8.3f} us, "
+    print(f"{body:10} {side * side:8} elements: {udo:8.3f} us per iteration, ONNX Runtime {peer:8.3f} us, "
           f"times ONNX Runtime {udo / peer:.3f}", flush=True)
 
 
