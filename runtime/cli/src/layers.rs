@@ -201,7 +201,7 @@ fn why_not_made(report: &Report, value: &str) -> String {
 }
 
 /// Returns the outputs of nodes in their order. Of fused nodes, these are the outputs of the last one. Values in subgraphs are
-/// left out, and so are values that only QuantizeLinear nodes read: the outputs of those nodes are returned instead.
+/// left out, and so are values that only `QuantizeLinear` nodes read: the outputs of those nodes are returned instead.
 fn from_report(report: &Report) -> Vec<Layer> {
     let mut is_quantized: BTreeMap<&str, bool> = BTreeMap::new();
     for node in &report.nodes {

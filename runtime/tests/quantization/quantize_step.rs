@@ -1,4 +1,4 @@
-//! Kernels that quantize their own outputs instead of a downstream QuantizeLinear node.
+//! Kernels that quantize their own outputs instead of a downstream `QuantizeLinear` node.
 
 use udo_api::types::F32;
 use udo_api::{

@@ -95,7 +95,7 @@ fn open(output: &Path) -> Outcome {
     }
 }
 
-/// Returns the model's nodes that each program of the HTA computes, without QuantizeLinear and DequantizeLinear nodes.
+/// Returns the model's nodes that each program of the HTA computes, without `QuantizeLinear` and `DequantizeLinear` nodes.
 fn layers(graph: &Graph, report: &Report) -> Layers {
     let is_storing = |node: &Node| matches!(&*node.op, "QuantizeLinear" | "DequantizeLinear");
     let own: Vec<&Node> = graph.nodes.iter().filter(|node| !is_storing(node)).collect();

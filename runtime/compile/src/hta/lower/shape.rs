@@ -88,15 +88,19 @@ fn repeats_pixels(coordinates: &str, rounding: &str) -> bool {
 mod tests {
     use super::repeats_pixels;
 
+    type Rounding = fn(f64) -> f64;
+    /// The input coordinate of an output index and a factor.
+    type Coordinate = fn(f64, f64) -> f64;
+
     #[test]
     fn pixels_are_repeated_where_the_coordinates_of_onnx_say_so() {
-        let roundings: [(&str, fn(f64) -> f64); 4] = [
+        let roundings: [(&str, Rounding); 4] = [
             ("floor", f64::floor),
             ("ceil", f64::ceil),
             ("round_prefer_floor", |x| (x - 0.5).ceil()),
             ("round_prefer_ceil", |x| (x + 0.5).floor()),
         ];
-        let coordinates: [(&str, fn(f64, f64) -> f64); 2] = [
+        let coordinates: [(&str, Coordinate); 2] = [
             ("asymmetric", |i, factor| i / factor),
             ("half_pixel", |i, factor| (i + 0.5) / factor - 0.5),
         ];

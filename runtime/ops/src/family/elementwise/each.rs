@@ -39,7 +39,7 @@ pub(crate) fn each<T: Element>(
     match io.pair::<T>(0, 0) {
         Ok(Pair::Same(y)) if extents == Extents::Fixed && y.len() <= GRAIN => in_place(y),
         Ok(Pair::Apart(x, y)) if extents == Extents::Fixed && y.len() <= GRAIN => {
-            out_of_place(x, y)
+            out_of_place(x, y);
         }
         Ok(pair) => return share(io, pair, out_of_place, in_place),
         // Strided tensors cannot be in place, and nothing was taken yet.

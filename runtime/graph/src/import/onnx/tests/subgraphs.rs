@@ -218,7 +218,7 @@ fn bad_subgraphs_are_refused_by_path() {
         (
             |g| {
                 g.node[0].attribute =
-                    vec![AttributeProto { g: Some(vec![9, 9].into()), ..subgraph_attribute() }]
+                    vec![AttributeProto { g: Some(vec![9, 9].into()), ..subgraph_attribute() }];
             },
             r#"node "Mul_0" attribute "a": the graph is not an ONNX GraphProto, or is truncated: "#,
         ),
