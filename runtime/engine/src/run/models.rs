@@ -60,7 +60,7 @@ impl Session {
     fn on(devices: Devices, kinds: &[CoreKind], frames: usize) -> Self {
         let queues = Queues::new(devices);
         let home = queues.devices().get(CoreKind::Cpu, 0).unwrap();
-        let used: Vec<_> = kinds.iter().copied().map(of).collect();
+        let used: Vec<_> = kinds.iter().copied().map(device).collect();
         let frame = |_| Box::new(Parts(used.clone())) as Box<dyn Work>;
         let made = (0..frames).map(frame).collect();
         let named = used.first().copied();
