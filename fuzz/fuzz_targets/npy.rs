@@ -1,4 +1,4 @@
-//! Any bytes are a tensor or an error, and a tensor that was read survives being written.
+//! `npy::read` returns a tensor or an error for any bytes, and a tensor is the same after it is written and read again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -14,8 +14,8 @@ const behind = element => { if (!element) return [255, 255, 255];
   return own[3] === 1 ? own.slice(0, 3) : over(own, behind(element.parentElement)); };
 let worst = [99, ''];
 for (const element of document.querySelectorAll('body *')) {
-  const texts = [...element.childNodes].some(node => node.nodeType === 3 && node.textContent.trim());
-  if (!texts || ['SCRIPT', 'STYLE', 'OPTION'].includes(element.tagName) || element.closest('svg') || !element.checkVisibility()) continue;
+  const hasText = [...element.childNodes].some(node => node.nodeType === 3 && node.textContent.trim());
+  if (!hasText || ['SCRIPT', 'STYLE', 'OPTION'].includes(element.tagName) || element.closest('svg') || !element.checkVisibility()) continue;
   const ground = behind(element);
   const [a, b] = [light(over(parse(getComputedStyle(element).color), ground)), light(ground)].sort((x, y) => y - x);
   const ratio = (a + 0.05) / (b + 0.05);

@@ -30,7 +30,7 @@ return [...document.querySelectorAll('#values tbody tr')].map(row => ({
 
 
 def keys_of(rows, column):
-    """What the rows have in a column: numbers if they are, nothing where it is empty, texts in one case else."""
+    """Returns the sort keys of a column: numbers, lower-case strings, and None for empty cells."""
     keys = []
     for row in rows:
         text = row["cells"][column]

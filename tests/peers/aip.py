@@ -137,7 +137,7 @@ class Case:
 
 
 def of_mobilenet(ids):
-    """The cases that a network without operators of others can show. Partitions are grown by the compiler to whole stored values."""
+    """Returns the cases of a network of built-in operators. The compiler grows partitions until they end at quantized values."""
     pinned = f"{stored(ids, 'block6_relu') + 1}-{stored(ids, 'block8_relu')}=cpu"
     return [
         Case("A", "all on the HTA", [("image", "shares")], ["hta"]),

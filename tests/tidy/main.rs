@@ -22,7 +22,7 @@ mod source;
 mod surface;
 mod words;
 
-use source::{by_hand, code, functions, has_unsafe, imports};
+use source::{by_hand, code, functions, has_unsafe, imports, without_tests};
 use surface::Surface;
 
 /// Each crate, and which of ours it may import. Tests and benchmarks may import any.
@@ -570,7 +570,7 @@ fn operators_have_names_in_patterns_alone() {
     let is_ours = |file: &&File| RUNTIME.iter().any(|folder| file.path.starts_with(folder));
     for file in rust_files().filter(is_ours) {
         // What follows is tests, which name what they like.
-        let text = file.text.split("#[cfg(test)]").next().unwrap_or_default();
+        let text = without_tests(&file.text);
         let is_pattern = PATTERNS.iter().any(|folder| file.path.starts_with(folder));
         let is_test = file.path.ends_with("/tests.rs") || file.path.contains("/tests/");
         if is_pattern || is_test {

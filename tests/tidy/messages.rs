@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, env, fs};
 
 use super::{
     File, ROOT, rust_files,
-    source::{Kind, pieces},
+    source::{Kind, is_test, pieces, without_tests},
 };
 
 const SNAPSHOT: &str = "tests/tidy/messages.txt";
@@ -41,12 +41,11 @@ fn messages_are_those_that_were_reviewed() {
 fn templates(files: impl Iterator<Item = &'static File>) -> String {
     let mut text = String::new();
     for file in files {
-        let is_test = ["tests/", "/tests", "benches/"].iter().any(|part| file.path.contains(part));
         let is_source = SOURCES.iter().any(|folder| file.path.starts_with(folder))
             && file.path.contains("/src/")
             && !PRINTERS.iter().any(|folder| file.path.starts_with(folder));
         let messages = messages(&file.text);
-        if is_test || !is_source || messages.is_empty() {
+        if is_test(&file.path) || !is_source || messages.is_empty() {
             continue;
         }
         text.extend(["\n", &file.path, "\n"]);
@@ -59,10 +58,9 @@ fn templates(files: impl Iterator<Item = &'static File>) -> String {
 
 /// The literals of code outside of tests that are sentences or templates of errors, in one line each.
 fn messages(text: &str) -> Vec<String> {
-    let code = text.split("#[cfg(test)]").next().unwrap_or_default();
     let mut messages = Vec::new();
     let mut before = "";
-    for piece in pieces(code) {
+    for piece in pieces(without_tests(text)) {
         match piece.kind {
             Kind::Literal => {
                 let literal = one_line(piece.text);
@@ -92,8 +90,9 @@ fn is_code(text: &str) -> bool {
 
 /// A literal without its quotes, whose continued lines are joined as the compiler joins them.
 fn one_line(literal: &str) -> String {
-    let text = literal.trim_start_matches(['r', '#']).trim_end_matches('#').trim_matches('"');
-    let mut lines = text.split("\\\n");
+    let quoted = literal.trim_start_matches(['r', '#']).trim_end_matches('#');
+    let text = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    let mut lines = text.unwrap_or(quoted).split("\\\n");
     let mut joined = lines.next().unwrap_or_default().to_owned();
     for line in lines {
         joined.push_str(line.trim_start());
@@ -119,7 +118,7 @@ fn changes(old: &str, new: &str) -> String {
 
 #[test]
 fn messages_are_literals_that_are_sentences() {
-    let source = "#[error(\"{0}\")]\nA,\n#[expect(x, reason = \"it is so here\")]\nf(\"a name\", \"no \\\n        file {x} here\");\nprint(\"let a = b;\");\n#[cfg(test)]\nf(\"not a message\")";
+    let source = "#[error(\"{0}\")]\nA,\n#[expect(x, reason = \"it is so here\")]\nf(\"a name\", \"no \\\n        file {x} here\");\nprint(\"let a = b;\");\n#[cfg(test)]\nmod tests {\nf(\"not a message\")";
     assert_eq!(messages(source), ["{0}", "no file {x} here"]);
     assert_eq!(changes("a\nb\n", "b\nc\n"), "- a\n+ c\n");
 }

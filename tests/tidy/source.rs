@@ -125,6 +125,20 @@ pub(crate) fn pieces(text: &str) -> Vec<Piece<'_>> {
     }
 }
 
+/// Whether the file holds tests or benchmarks alone.
+pub(crate) fn is_test(path: &str) -> bool {
+    ["tests/", "/tests", "benches/"].iter().any(|part| path.contains(part))
+}
+
+/// The text up to its module of tests, which comes last. Single items may be for tests only before that.
+pub(crate) fn without_tests(text: &str) -> &str {
+    let begin = text.match_indices("#[cfg(test)]").map(|(index, _)| index).find(|&index| {
+        let item = text[index..].lines().find(|line| !line.trim_start().starts_with("#["));
+        item.is_some_and(|item| item.contains("mod ") && item.ends_with('{'))
+    });
+    &text[..begin.unwrap_or(text.len())]
+}
+
 /// The text with empty lines in the place of a module that was printed from a reference, which is nobody's until somebody
 /// works on it and takes the mark away.
 pub(crate) fn by_hand(text: &str) -> String {
@@ -186,6 +200,21 @@ fn what_is_printed_from_a_reference_is_not_by_hand() {
     let mark = "#[rustfmt::skip]";
     let text = format!("a\n{mark}\nmod of {{\n    fn b() {{\n    }}\n}}\nfn c() {{\n}}");
     assert_eq!(by_hand(&text), "a\n#[rustfmt::skip]\n\n\n\n\nfn c() {\n}");
+}
+
+#[test]
+fn tests_end_a_file_and_single_items_do_not() {
+    let text = "#[cfg(test)]\nmod testing;\na\n#[cfg(test)]\n#[expect(x)]\nmod tests {\n}\n";
+    assert_eq!(without_tests(text), "#[cfg(test)]\nmod testing;\na\n");
+    assert_eq!(
+        without_tests("#[cfg(test)]\nlet def = def;\nb\n"),
+        "#[cfg(test)]\nlet def = def;\nb\n"
+    );
+    assert!(
+        is_test("runtime/src/a/tests.rs")
+            && is_test("tests/a.rs")
+            && !is_test("udo-api/testing/src/a.rs")
+    );
 }
 
 #[test]

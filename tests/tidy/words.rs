@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use super::{
     File, none, own, rust_files,
-    source::{Kind, is_name, pieces},
+    source::{Kind, is_name, is_test, pieces},
 };
 
 /// Words that are no name by themselves, in lower case, and names that say what the thing is.
@@ -40,7 +40,8 @@ const NAMES: &[(&str, &str)] = &[
     ("wishes", "constraints"),
 ];
 
-/// Phrases, and what to write instead. `a|b` is either word; `!a|b` is any other word.
+/// Phrases, and what to write instead. `a|b` is either word; `!a|b` is any other word, and `^a|b` that or the end of a
+/// sentence.
 const PHRASES: &[(&str, &str)] = &[
     ("in numbers", "float, in floating point"),
     ("make|makes|made|making numbers of", "dequantizes"),
@@ -58,7 +59,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("halves", "f16 and bf16, half precision"),
     ("upkeep", "coherence, cache maintenance"),
     ("has|have none", "has no X"),
-    ("!there is no !longer|more|less|larger|wider|farther|better|worse", "is not an X"),
+    ("^there is no !longer|more|less|larger|wider|farther|better|worse", "is not an X"),
     ("there is|are none", "not found, has no X"),
 ];
 
@@ -248,12 +249,13 @@ struct Word {
 }
 
 impl Word {
-    /// Whether this is one of the pattern's words, or none of those after `!`.
+    /// Whether this is one of the pattern's words, or none of those after `!` or `^`.
     fn matches(&self, pattern: &str) -> bool {
         let has = |words: &str| words.split('|').any(|word| self.text.eq_ignore_ascii_case(word));
-        match pattern.strip_prefix('!') {
-            Some(others) => !self.text.is_empty() && !has(others),
-            None => has(pattern),
+        match (pattern.strip_prefix('!'), pattern.strip_prefix('^')) {
+            (Some(others), _) => !self.text.is_empty() && !has(others),
+            (_, Some(others)) => !has(others),
+            _ => has(pattern),
         }
     }
 }
@@ -262,7 +264,6 @@ impl Word {
 fn prose(file: &File) -> Vec<Word> {
     let mut words = Vec::new();
     let end = file.path.rsplit_once('.').map_or("", |(_, end)| end);
-    let is_test = ["tests/", "/tests", "benches/"].iter().any(|part| file.path.contains(part));
     match end {
         _ if file.path == "tests/tidy/words.rs" || file.path.contains("/corpus/") => {}
         "rs" | "c" | "cpp" | "h" | "hpp" | "cl" => {
@@ -270,7 +271,7 @@ fn prose(file: &File) -> Vec<Word> {
                 match piece.kind {
                     Kind::Comment => split(piece.text, piece.line, &mut words),
                     // A literal of one word is a name; those of tests are graphs, configs and programs.
-                    Kind::Literal if piece.text.contains(' ') && !is_test => {
+                    Kind::Literal if piece.text.contains(' ') && !is_test(&file.path) => {
                         words.push(Word { line: piece.line, text: String::new() });
                         split(piece.text, piece.line, &mut words);
                         words.push(Word { line: piece.line, text: String::new() });
@@ -282,10 +283,17 @@ fn prose(file: &File) -> Vec<Word> {
         }
         "md" | "jinja" | "html" => split(&file.text, 1, &mut words),
         "py" => {
+            let mut is_docstring = false;
             for (index, line) in file.text.lines().enumerate() {
-                if let Some((_, comment)) = line.split_once("# ") {
-                    split(comment, index + 1, &mut words);
-                } else {
+                let quotes = line.matches("\"\"\"").count();
+                let (_, comment) = line.split_once("# ").unwrap_or_default();
+                match line.split_once("help=") {
+                    _ if is_docstring || quotes > 0 => split(line, index + 1, &mut words),
+                    Some((_, help)) => split(help, index + 1, &mut words),
+                    None => split(comment, index + 1, &mut words),
+                }
+                is_docstring ^= quotes % 2 == 1;
+                if !is_docstring && comment.is_empty() {
                     words.push(Word { line: index + 1, text: String::new() });
                 }
             }
@@ -336,8 +344,12 @@ fn phrases_are_found_across_lines_and_not_in_names() {
     assert!(found("a.rs", "/// It is in\n/// numbers.\nfn f();", "in numbers"));
     assert!(!found("a.rs", "/// It is in.\n/// Numbers.", "in numbers"));
     assert!(!found("a.rs", "/// Ends in\nfn f() {} // numbers", "in numbers"));
-    assert!(found("a.rs", "f(\"{x} is no model\")", "is no !longer"));
-    assert!(!found("a.rs", "f(\"it is no longer\")", "is no !longer"));
+    let (is_no, _) = PHRASES.iter().find(|(phrase, _)| phrase.contains("is no")).unwrap();
+    assert!(found("a.rs", "f(\"{x} is no model\")", is_no));
+    assert!(!found("a.rs", "f(\"it is no longer\")", is_no));
+    assert!(!found("a.rs", "f(\"there is no model\")", is_no));
+    assert!(found("a.py", "def f():\n    \"\"\"Makes a\n    trip.\"\"\"\n", "trip"));
+    assert!(!found("a.py", "trip = 1\nadd(\"--a\", help=\"one\") # two", "trip"));
     assert!(!found("a.rs", "f(\"trip\", trip) // `trip` trip_count", "trip"));
     assert!(!found("tests/a.rs", "f(\"a trip b\")", "trip"));
     assert!(found("a.md", "`x` makes numbers of it", "make|makes numbers of"));

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes model.onnx and test_data_set_0 .. 2 (inputs, and numpy's outputs) from a seed.
 
-The operator is no standard one, so its meaning is written down in `top_k_above`.
+The operator is not a standard one, so its meaning is written down in `top_k_above`.
 
 needs: numpy onnx
 """

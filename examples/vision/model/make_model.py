@@ -2,7 +2,7 @@
 """Writes model.onnx and test_data_set_0 (inputs, and numpy's outputs) from a seed.
 
 The operators are no standard ones, so what they mean is written down in `grid_warp`, `ge_glu` and `box_nms`. The model
-warps an image, gates features of its pixels, and keeps those of 64 boxes that score best and lie apart.
+warps an image, gates features of its pixels, and keeps those of 64 boxes that score best and do not overlap.
 
 needs: numpy onnx
 """

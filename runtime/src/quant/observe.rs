@@ -1,4 +1,5 @@
-//! Statistics of a value over all runs of a calibration, in constant memory.
+//! Statistics of a value over all runs of a calibration, in constant memory. Masks are extreme values, such as -10000, that
+//! models add to hide positions; they do not count for ranges.
 
 use super::masks::{MaskEnds, Seen};
 use super::range::Range;
@@ -17,7 +18,7 @@ pub enum Method {
     Percentile(f64),
 }
 
-/// A histogram with bins of equal width, which doubles if an element is outside.
+/// A histogram with bins of equal width. The width doubles until every element is inside.
 #[derive(Clone, Debug)]
 pub(super) struct Histogram {
     low: f64,
@@ -97,8 +98,8 @@ impl Histogram {
         Range { min, max }
     }
 
-    /// How often numbers were in each of `count` parts of its range, the first of which begins at the returned number, and all
-    /// of which are as wide as the second one.
+    /// Returns `(low, width, counts)`: the histogram merged into at most `count` parts of this width, of which the first
+    /// begins at `low`.
     pub(super) fn parts(&self, count: usize) -> (f64, f64, Vec<u64>) {
         let per_part = BINS.div_ceil(count.max(1));
         let parts: Vec<u64> = self.bins.chunks(per_part).map(|bins| bins.iter().sum()).collect();
@@ -133,13 +134,14 @@ impl Observer {
         }
     }
 
-    /// Makes it distinguish masks, which may be at these ends.
+    /// Also detects masks at these ends of the range.
     pub(super) fn telling_masks(mut self, ends: MaskEnds) -> Self {
         self.tails = End::BOTH.map(|end| ends.has(end).then(|| Tail::new(end)));
         self
     }
 
-    /// Makes it measure the loss of precision for a range of at most this width with this number of steps.
+    /// Also measures the rounding error for a range narrower than `least_width` that is widened to it and divided into
+    /// `steps`.
     pub(super) fn measuring(mut self, least_width: f64, steps: f64) -> Self {
         self.coarse =
             Some(Coarse { width: least_width, step: least_width / steps, sums: [0.0; 2] });
@@ -173,7 +175,7 @@ impl Observer {
         }
     }
 
-    /// From the least to the largest number; empty where there was none.
+    /// Returns the range from the least to the largest number; empty without numbers.
     pub(super) fn range(&self) -> Range {
         self.range
     }
@@ -201,7 +203,7 @@ impl Observer {
         }
     }
 
-    /// How often numbers were near which, if that was asked for.
+    /// Returns the histogram, if one was requested and there were finite elements.
     pub(super) fn histogram(&self) -> Option<&Histogram> {
         self.histogram.as_ref()
     }
@@ -214,7 +216,7 @@ impl Observer {
     }
 }
 
-/// The loss of precision with the steps of the smallest width.
+/// The rounding error if the smallest allowed width of a range determines the step.
 #[derive(Clone, Debug)]
 struct Coarse {
     width: f64,

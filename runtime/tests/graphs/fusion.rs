@@ -29,7 +29,7 @@ static PACKAGE: PackageV1 = PackageV1::new("Activations", "1.0.0")
 const IN: &[Port] = &[Port::required("x", F32)];
 const OUT: &[Port] = &[Port::required("y", F32)];
 
-/// `-x`, and a Relu after that.
+/// `-x`; its kernel can take over one Relu that follows.
 struct Negated;
 
 impl Op for Negated {
@@ -68,7 +68,7 @@ impl Kernel for NegatedF32 {
     }
 }
 
-/// `-x`; its kernel takes every step that it is asked for, and does none.
+/// `-x`; its kernel accepts every epilogue step and applies none.
 struct Deaf;
 
 impl Op for Deaf {
@@ -122,7 +122,7 @@ impl Kernel for GreedyF32 {
     }
 }
 
-/// `-x` of four axes; its kernel says so before it is finalized.
+/// `-x` of two axes; its `accept` refuses tensors of another rank.
 struct Choosy;
 
 impl Op for Choosy {
@@ -152,7 +152,7 @@ impl Kernel for ChoosyF32 {
     }
 }
 
-/// Another idea of what a Relu is: 100 more.
+/// A package's own Relu, which adds 100 so that tests can tell it apart.
 struct Relu;
 
 impl Op for Relu {
@@ -227,7 +227,7 @@ impl Net {
         self.run_on(outputs, relu, &[Core::CPU])
     }
 
-    /// Returns the output for [-1, 2, -3, 4], and the steps that compute.
+    /// Returns the outputs for [-1, 2, -3, 4], and the operators of the steps except Transpose.
     fn run_on(
         mut self,
         outputs: &[ValueId],
@@ -330,7 +330,7 @@ fn what_another_node_does_keeps_its_core_and_its_precision() {
     let mut net = Net::new();
     let sums = net.conv(net.x);
     let positive = net.node("Relu", &[sums]);
-    // Half of the largest number would be lost in these quantized values.
+    // With this scale 1 becomes 0.75, so the result shows whether the Relu was quantized.
     let (scale, zero) = (net.constant(&[], &[0.75]), net.zero_point());
     let quantized = net.node("QuantizeLinear", &[positive, scale, zero]);
     let y = net.node("DequantizeLinear", &[quantized, scale, zero]);
@@ -436,8 +436,8 @@ fn kernels_that_take_what_they_do_not_do_are_refused() {
     }
 }
 
-/// Gives the last node a list of attributes.
-fn with(net: &mut Net, name: &str, attr: Attr) {
+/// Adds an attribute to the last node.
+fn add_attr(net: &mut Net, name: &str, attr: Attr) {
     net.graph.nodes.last_mut().unwrap().attrs.push((name.to_owned(), attr));
 }
 
@@ -480,8 +480,15 @@ fn sums_of_three_stay() {
 
 #[test]
 fn sums_that_broadcast_stay() {
-    // Larger than the convolution's output, smaller along two axes, and along an axis other than the channels.
-    for (dims, wanted) in [([2, 2, 1, 2], 2), ([1, 2, 1, 2], 2), ([1, 1, 1, 2], 2)] {
+    let cases = [
+        // Larger than the convolution's output.
+        ([2, 2, 1, 2], 2),
+        // Of the output's shape: a residual.
+        ([1, 2, 1, 2], 1),
+        // Smaller along the channels.
+        ([1, 1, 1, 2], 2),
+    ];
+    for (dims, expected) in cases {
         let mut net = Net::new();
         let sums = net.conv(net.x);
         let ones = vec![1.0; dims.iter().product()];
@@ -489,9 +496,7 @@ fn sums_that_broadcast_stay() {
         let y = net.node("Add", &[sums, addend]);
         let (outputs, steps) = net.run(&[y], "builtin");
         assert_eq!(outputs[0][..4], [2., -1., 4., -3.], "{dims:?}");
-        // A constant of the output's shape is a residual.
-        let wanted = if dims == [1, 2, 1, 2] { 1 } else { wanted };
-        assert_eq!(steps.len(), wanted, "{dims:?}: {steps:?}");
+        assert_eq!(steps.len(), expected, "{dims:?}: {steps:?}");
     }
 }
 
@@ -543,7 +548,7 @@ fn matrix_products_do_all_steps() {
 
     let mut net = Net::new();
     let flat = net.node("Flatten", &[net.x]);
-    with(&mut net, "axis", Attr::Int(2));
+    add_attr(&mut net, "axis", Attr::Int(2));
     let weights = net.constant(&[2, 2], &[-1., 0., 0., -1.]);
     let bias = net.constant(&[2], &[1., 2.]);
     let sums = net.node("Gemm", &[flat, weights, bias]);

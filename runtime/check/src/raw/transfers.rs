@@ -1,5 +1,4 @@
-//! Bytes that the process reads from and writes to files, as Linux counts them (`/proc/self/io`,
-//! proc(5)).
+//! Bytes that the process reads and writes, as Linux counts them (`/proc/self/io`, proc(5)).
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
@@ -14,7 +13,7 @@ pub(crate) struct Transfers {
     pub(crate) written: u64,
 }
 
-/// Returns the counts since the process started, and the size of the report itself, which counts too.
+/// Returns the counts since the process started, and the length of `/proc/self/io`: reading it counts too.
 fn counted() -> Option<(Transfers, u64)> {
     let text = fs::read_to_string("/proc/self/io").ok()?;
     let of =
@@ -23,11 +22,11 @@ fn counted() -> Option<(Transfers, u64)> {
     Some((transfers, u64::try_from(text.len()).ok()?))
 }
 
-/// Runs `body` and returns the bytes that it reads and writes, without printed output; `None` if the
-/// system does not count.
+/// Runs `body` and returns the bytes that it reads and writes, without printed output; `None` if
+/// `/proc/self/io` cannot be read.
 ///
 /// # Errors
-/// Standard output cannot be redirected.
+/// Standard output and error cannot be redirected, or the captured output cannot be passed on.
 pub(crate) fn measure<T>(body: impl FnOnce() -> T) -> io::Result<(T, Option<Transfers>)> {
     let (own_out, own_err) = (rustix::io::dup(stdout())?, rustix::io::dup(stderr())?);
     let mut aside = File::from(memfd_create("printed", MemfdFlags::CLOEXEC)?);
@@ -41,7 +40,7 @@ pub(crate) fn measure<T>(body: impl FnOnce() -> T) -> io::Result<(T, Option<Tran
     let mut printed = Vec::new();
     aside.rewind()?;
     aside.read_to_end(&mut printed)?;
-    // Printing is reported separately.
+    // Passes the output of both streams on, and leaves it out of the counts.
     File::from(own_out).write_all(&printed)?;
     let printed = u64::try_from(printed.len()).unwrap_or(u64::MAX);
     let transfers = before.zip(after).map(|((before, own), (after, _))| Transfers {
@@ -56,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_count_and_prints_do_not() {
+    fn bytes_of_files_are_counted() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         let bytes = [7; 11];

@@ -1,4 +1,5 @@
-//! Packing of convolution weights. A recipe determines the packed layout, independent of the images.
+//! Packing of convolution weights. A recipe determines the packed layout. The host stores it as integers, by which it shares
+//! packed weights between kernels and finds them in caches.
 
 use udo_api::{Error, QuantizedType, Sources};
 use udo_simd::conv_f32::{Plan, Shape, Strides, Transposed};
@@ -13,7 +14,7 @@ use crate::number::wrong_recipe;
 /// How f32 weights are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum F32Packing {
-    /// For gathered products: groups, outputs and channels of a group, taps.
+    /// For products of gathered pixels: groups, outputs per group, channels per group, taps.
     Indirect([usize; 4]),
     /// The same, rounded to bf16.
     IndirectBf16([usize; 4]),
@@ -21,7 +22,7 @@ pub(crate) enum F32Packing {
     Winograd(Tile, [usize; 2]),
     /// For depthwise convolution.
     Depthwise { taps: usize, channels: usize },
-    /// For each phase of a transposed convolution.
+    /// For each phase (output position modulo stride) of a transposed convolution, whatever the size of its images.
     Transposed(Shape),
 }
 
@@ -75,7 +76,7 @@ impl F32Packing {
         }
     }
 
-    /// Packs weights in ONNX's order. Allocates for Winograd's transform.
+    /// Packs weights that are given in ONNX's order. Only Winograd allocates, for its transform.
     pub(crate) fn pack<T: Stored>(self, weights: &[T], packed: &mut [f32]) {
         match self {
             Self::Indirect(shape) => Plan::pack_onnx(shape, weights, packed),
@@ -86,7 +87,7 @@ impl F32Packing {
             }
             Self::Depthwise { taps, channels } => depthwise::pack(weights, taps, channels, packed),
             Self::Transposed(shape) => {
-                // A plan exists, as there was one for more pixels.
+                // A plan exists, as finalize made one for the whole image.
                 if let Some(plan) = Transposed::new(&shape) {
                     plan.pack(weights, &Strides::onnx_transposed(&shape), packed);
                 }
@@ -155,7 +156,7 @@ impl QuantizedPacking {
         }
     }
 
-    /// Packs weights in ONNX's order, made signed in `workspace`, which has as many elements.
+    /// Packs weights that are given in ONNX's order. `workspace`, as long as `weights`, takes their signed copy.
     pub(crate) fn pack<B: QuantizedType>(
         self,
         weights: &[B],
