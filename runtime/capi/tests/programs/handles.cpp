@@ -82,7 +82,8 @@ int main(int argc, char **argv) {
     CHECK((open.input_spec(0).dims() == udo::Dims{-1, 2}));
     throws([&] { open.input_spec(0).elements(); }, UDO_ERROR_DYNAMIC_SHAPE, "open");
     const float z[4] = {-1, 2, 3, -4};
-    const auto given = udo::Tensor::from_elements<float>(cpu, {2, 2}, z);
+    // By its former name.
+    const auto given = udo::Tensor::of<float>(cpu, {2, 2}, z);
     const udo::Session planned(open);
     throws([&] { planned.json(); }, UDO_ERROR_INVALID_STATE, "leaves shapes open");
     const auto made = planned.run({&given});

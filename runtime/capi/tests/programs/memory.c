@@ -94,7 +94,9 @@ static void maps(const udo_device_t *device) {
     udo_map_release(map);
     DONE(udo_memory_read(memory, 8, read, 4));
     CHECK(read[0] == 6 && read[3] == 6);
-    DONE(udo_memory_map(memory, 8, 4, UDO_MAP_READ, UDO_CACHE_MAINTENANCE_BY_PROGRAM, &map));
+    // In former names.
+    const udo_map_upkeep_t by_program = UDO_UPKEEP_BY_PROGRAM;
+    DONE(udo_memory_map(memory, 8, 4, UDO_MAP_READ, by_program, &map));
     DONE(udo_map_invalidate(map, 0, 4));
     REFUSED(udo_map_flush(map, 0, 4), UDO_ERROR_INVALID_STATE, "UDO_MAP_WRITE");
     udo_map_release(map);
