@@ -49,6 +49,6 @@ pub use crate::{
     view::OPENCL_SUPPORT,
     write::{
         Begun, Change, Drift, Foreign, Origin, Report, Update, Waiting, WriteError, apply_all,
-        read_origin, survey, there, write,
+        read_origin, recover, survey, there, write,
     },
 };

@@ -1,7 +1,7 @@
 //! The templates: embedded at build time, and optionally replaced from a folder.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -107,7 +107,7 @@ impl Templates {
             if !entry.file_type().is_file() || !name.ends_with(SUFFIX) {
                 continue;
             }
-            let text = fs::read_to_string(path).map_err(failed)?;
+            let text = udo_files::read_to_string(path, udo_files::TEXT_BYTES).map_err(failed)?;
             let Some((_, source)) = self.sources.iter_mut().find(|(known, _)| *known == name)
             else {
                 let known: Vec<&str> = self.iter().map(|(name, _)| name).collect();
@@ -179,6 +179,8 @@ impl Printer<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -84,6 +84,8 @@ impl WriteError {
 /// The changes that writing a tree would make. Nothing has been changed yet.
 #[derive(Debug)]
 pub struct Update {
+    /// The folder of the package.
+    dir: PathBuf,
     writes: Vec<Write>,
     /// Generated files at earlier paths.
     removes: Vec<PathBuf>,
@@ -115,6 +117,7 @@ pub fn write(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Report, WriteE
 /// # Errors
 /// The folder is not a package of `udo new`, or cannot be read.
 pub fn survey(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Update, WriteError> {
+    recover(dir)?;
     let old = existing(tree, dir, foreign)?;
     let mut report = Report::new(&tree.package, dir);
     let (mut writes, mut stamped) = (Vec::new(), Vec::new());
@@ -185,7 +188,7 @@ pub fn survey(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Update, Write
     if text_at(dir, &path)?.as_deref() != Some(&contents) {
         writes.push(Write { path, contents, keep_as: None });
     }
-    Ok(Update { writes, removes, stamped, report })
+    Ok(Update { dir: dir.to_owned(), writes, removes, stamped, report })
 }
 
 impl Update {
@@ -206,8 +209,9 @@ impl Update {
     /// # Errors
     /// The system refuses; nothing has changed then.
     pub fn apply(self) -> Result<Report, WriteError> {
-        stage::put(self.writes, &self.removes)?;
-        Ok(self.report)
+        let Self { dir, writes, removes, report, .. } = self;
+        stage::put(vec![stage::Changes { dir, writes, removes }])?;
+        Ok(report)
     }
 }
 
@@ -216,15 +220,22 @@ impl Update {
 /// # Errors
 /// The system refuses; nothing has changed then.
 pub fn apply_all(updates: Vec<Update>) -> Result<Vec<Report>, WriteError> {
-    let (mut writes, mut removes) = (Vec::new(), Vec::new());
+    let mut packages = Vec::with_capacity(updates.len());
     let mut reports = Vec::with_capacity(updates.len());
-    for update in updates {
-        writes.extend(update.writes);
-        removes.extend(update.removes);
-        reports.push(update.report);
+    for Update { dir, writes, removes, report, .. } in updates {
+        packages.push(stage::Changes { dir, writes, removes });
+        reports.push(report);
     }
-    stage::put(writes, &removes)?;
+    stage::put(packages)?;
     Ok(reports)
+}
+
+/// Completes an update of the package in `dir` that was interrupted, or removes its remains.
+///
+/// # Errors
+/// The folder cannot be read or written.
+pub fn recover(dir: &Path) -> Result<(), WriteError> {
+    stage::recover(dir)
 }
 
 /// Returns the marker of the existing package, or an empty one.
@@ -280,7 +291,7 @@ fn text_at(dir: &Path, path: &Path) -> Result<Option<String>, WriteError> {
             return Err(WriteError::InTheWay { path: part.to_owned(), wanted });
         }
     }
-    let bytes = fs::read(path).map_err(WriteError::io(path))?;
+    let bytes = udo_files::read(path, udo_files::TEXT_BYTES).map_err(WriteError::io(path))?;
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
@@ -312,7 +323,8 @@ fn orphans(tree: &Tree, dir: &Path, old: &Marker) -> Result<Vec<String>, WriteEr
         for path in author_files(dir)? {
             let is_stamped = |text: String| stamp::read_fingerprint(&text).is_some();
             if tree.file(&path).is_none()
-                && fs::read_to_string(dir.join(&path)).is_ok_and(is_stamped)
+                && udo_files::read_to_string(&dir.join(&path), udo_files::TEXT_BYTES)
+                    .is_ok_and(is_stamped)
             {
                 found.insert(path);
             }

@@ -247,3 +247,72 @@ fn keys_are_kept_and_what_is_none_is_said() {
     let (code, _, error) = udo(&dir, &["sign", "SeluUdoPackage"]);
     assert!(code == Some(2) && error.contains("--key"), "{error}");
 }
+
+#[test]
+fn the_nearest_lock_file_above_the_current_folder_counts() {
+    let dir = folder();
+    succeeds(&dir, &["lock", "SeluUdoPackage"]);
+    let deep = dir.path().join("a/b");
+    fs::create_dir_all(&deep).unwrap();
+    let deep = tempfile::tempdir_in(&deep).unwrap();
+    let package = dir.path().join("SeluUdoPackage");
+    let (package, model) = (package.to_str().unwrap(), dir.path().join("model"));
+    let file = model.join("model.onnx");
+    let args = [
+        "verify",
+        file.to_str().unwrap(),
+        "--data",
+        model.to_str().unwrap(),
+        "--atol",
+        "1e-5",
+        "--package",
+        package,
+    ];
+    let lock = dir.path().join("udo.lock");
+    let (code, _, error) = udo(&deep, &args);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(error.contains(&format!("are checked against {}", lock.display())), "{error}");
+
+    // Another build of the package: its index differs by a line break.
+    let index = dir.path().join("SeluUdoPackage/dist/index.json");
+    fs::write(&index, fs::read_to_string(&index).unwrap() + "\n").unwrap();
+    refused(&deep, &args, &["SeluUdoPackage", "udo.lock"]);
+
+    // `udo lock` updates the file of the project, and creates none below it.
+    let out = succeeds(&deep, &["lock", package]);
+    assert!(out.contains(lock.to_str().unwrap()), "{out}");
+    assert!(!deep.path().join("udo.lock").exists());
+    assert_eq!(udo(&deep, &args).0, Some(0));
+}
+
+#[test]
+fn secret_keys_that_others_can_read_are_refused() {
+    let dir = copied();
+    succeeds(&dir, &["sign", "--new-key", "own.key"]);
+    let key = dir.path().join("own.key");
+    for mode in [0o640, 0o604] {
+        fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+        let says = ["other users can read the secret key \"own.key\"", "help: `chmod 600 KEYFILE`"];
+        refused(&dir, &["sign", "SeluUdoPackage", "--key", "own.key"], &says);
+        assert!(!dir.path().join("SeluUdoPackage/dist/index.json.sig").exists());
+    }
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o400)).unwrap();
+    succeeds(&dir, &["sign", "SeluUdoPackage", "--key", "own.key"]);
+}
+
+/// A FIFO without a writer blocks whoever opens it carelessly.
+#[test]
+fn fifos_in_the_place_of_files_are_refused_at_once() {
+    let dir = folder();
+    for name in ["index.json.sig", "index.json", "libUdoSeluUdoPackageReg.so"] {
+        let path = dir.path().join("SeluUdoPackage/dist").join(name);
+        let content = fs::read(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let made = Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        refused(&dir, &verify(&["--trust", "own.key.pub"]), &["regular file"]);
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, content).unwrap();
+    }
+    assert_eq!(udo(&dir, &verify(&["--trust", "own.key.pub"])).0, Some(0));
+}

@@ -215,9 +215,11 @@ fn generated_files_that_lie_elsewhere_now_are_moved_unless_they_were_edited() {
     let update = survey(&tree(&[]), &place.dir, Foreign::Refuse).unwrap();
     assert!(update.report.stale().contains(&(old[0], "moved")));
     fs::remove_file(place.dir.join(old[1])).unwrap();
+    fs::create_dir(place.dir.join(old[1])).unwrap();
     let before = place.listing();
     assert!(matches!(update.apply().unwrap_err(), WriteError::Io { .. }));
     assert_eq!(place.listing(), before);
+    fs::remove_dir(place.dir.join(old[1])).unwrap();
 
     let mine = text.clone() + "// mine\n";
     fs::write(place.dir.join(old[1]), &mine).unwrap();

@@ -119,6 +119,7 @@ fn outcome(model: &Model) -> CacheOutcomeCode {
         (None, CacheOutcome::Hit) => UDO_CACHE_HIT,
         (None, CacheOutcome::Rebuilt(_)) => UDO_CACHE_REBUILT,
         (None, CacheOutcome::Unfit(_)) => UDO_CACHE_UNFIT,
+        (None, CacheOutcome::NotUsed(_)) => UDO_CACHE_NONE,
     }
 }
 

@@ -88,7 +88,7 @@ pub const UDO_DTYPE_BOOL: u32 = 13;
 
 /// The state of a model's cache: one of `UDO_CACHE_*`.
 pub type CacheOutcomeCode = u32;
-/// The model has no cache.
+/// The model has no cache, or another user may write its folder, so that it is not used.
 pub const UDO_CACHE_NONE: u32 = 0;
 /// The cache had no file for the model.
 pub const UDO_CACHE_MISS: u32 = 1;

@@ -41,7 +41,7 @@ impl Off {
 /// The file cannot be read or has an invalid line; the message names the line.
 pub(crate) fn read(folder: &Path) -> Result<Vec<Off>, String> {
     let path = folder.join(ALLOW_FILE);
-    match std::fs::read_to_string(&path) {
+    match udo_files::read_to_string(&path, udo_files::TEXT_BYTES) {
         Ok(text) => parse(&text).map_err(|why| format!("{}: {why}", path.display())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(format!("{}: {error}", path.display())),

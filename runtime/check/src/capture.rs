@@ -103,7 +103,7 @@ impl Capture {
         let path = folder.join(self.file_name());
         let failed = |source| CaptureError::Write { path: path.clone(), source };
         std::fs::create_dir_all(folder).map_err(failed)?;
-        std::fs::write(&path, self.to_bytes()).map_err(failed)?;
+        udo_files::write(&path, &self.to_bytes()).map_err(failed)?;
         Ok(path)
     }
 
@@ -112,7 +112,7 @@ impl Capture {
     /// # Errors
     /// The file cannot be read, is not a capture, has another version, or is damaged.
     pub fn read(path: &Path) -> Result<Self, CaptureError> {
-        let bytes = std::fs::read(path)
+        let bytes = udo_files::read(path, udo_files::BINARY_BYTES)
             .map_err(|source| CaptureError::Read { path: path.to_owned(), source })?;
         Self::from_bytes(&bytes).map_err(|error| error.at_path(path))
     }

@@ -41,7 +41,7 @@ fn find_files(folder: &Path) -> Result<Vec<File>, String> {
     let mut files = Vec::new();
     for path in paths {
         let said = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let bytes = std::fs::read(&path).map_err(|error| said(&error))?;
+        let bytes = udo_files::read(&path, udo_files::TEXT_BYTES).map_err(|error| said(&error))?;
         let text = udo_generator::decode(bytes).map_err(|error| said(&error))?;
         if ["UDO_PACKAGE_NAME", "OpDefCollection"].iter().any(|word| text.contains(word)) {
             files.push((path, text));

@@ -16,7 +16,8 @@ const KNOWN: &[&str] = &[
 
 /// Lists the functions that run when the library at `path` is opened, except those of every library.
 pub(crate) fn constructors(path: &Path) -> Result<Vec<String>, String> {
-    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    let bytes =
+        udo_files::read(path, udo_files::BINARY_BYTES).map_err(|error| error.to_string())?;
     let file: ElfFile64<'_> = ElfFile64::parse(&*bytes).map_err(|error| error.to_string())?;
     let mut ranges = Vec::new();
     for section in file.sections() {

@@ -67,7 +67,7 @@ impl Recorder {
         let path = |end: &str| folder.join(format!("{stem}.{end}"));
         let write = || {
             fs::create_dir_all(folder)?;
-            files.iter().try_for_each(|(end, bytes)| fs::write(path(end), bytes))
+            files.iter().try_for_each(|(end, bytes)| udo_files::write(&path(end), bytes))
         };
         Some(write().map(|()| path("graph")))
     }
@@ -91,7 +91,7 @@ impl Recorder {
             && let Some(capture) = captured(&call, head.clone())
         {
             // An error is ignored: the parent process reports a missing capture.
-            let _ = fs::write(path, capture.to_bytes());
+            let _ = udo_files::write(path, &capture.to_bytes());
         }
         state.last = Some(call);
     }

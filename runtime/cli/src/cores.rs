@@ -1,6 +1,6 @@
 //! `--cores` and what else says which core runs which nodes.
 
-use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
@@ -150,6 +150,7 @@ impl PlaceFlags {
 }
 
 fn read_costs(path: &str) -> Result<Arc<Costs>, String> {
-    let json = fs::read(path).map_err(|error| format!("cannot read {path}: {error}"))?;
+    let json = udo_files::read(Path::new(path), udo_files::TEXT_BYTES)
+        .map_err(|error| format!("cannot read {path}: {error}"))?;
     Costs::read(&json).map(Arc::new).map_err(|error| error.to_string())
 }

@@ -20,7 +20,7 @@ pub(crate) struct List {
 impl List {
     /// Reads a list.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
-        let text = std::fs::read_to_string(path)
+        let text = udo_files::read_to_string(path, udo_files::TEXT_BYTES)
             .map_err(|e| Failure::new(format!("cannot read input list {}: {e}", path.display())))?;
         // Some editors write a byte order mark first, which does not belong to a name.
         let list = Self::parse(path, text.strip_prefix('\u{feff}').unwrap_or(&text));

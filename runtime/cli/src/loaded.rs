@@ -10,7 +10,7 @@ use udo_runtime::run::{RunError, SessionOptions};
 use udo_runtime::{Model, Report, Runtime, Session, Tensor};
 
 use crate::failures::{compile_failure, run_failure};
-use crate::output::{Failure, Outcome, note};
+use crate::output::{Failure, Outcome, note, note_of_results};
 use crate::required::{self, Required};
 
 /// A model that is ready, and what made it.
@@ -66,13 +66,18 @@ impl Loaded {
     /// Says what the user should know about how the model was bound and placed, and refuses it where a node runs elsewhere than
     /// is required.
     pub(crate) fn look_at(&self, report: &Report) -> Outcome {
-        say_notices(report);
+        let unused = self.model.cache().and_then(|cache| cache.unused().map(str::to_owned));
+        say_notices(report, unused.as_deref());
         required::check(&self.required, report)
     }
 }
 
-fn say_notices(report: &Report) {
-    for notice in &report.notices {
+/// Prints the notes of a model. The note of an unused cache belongs to the results: it says how they were computed.
+fn say_notices(report: &Report, unused_cache: Option<&str>) {
+    if let Some(reason) = unused_cache {
+        note_of_results(reason);
+    }
+    for notice in report.notices.iter().filter(|notice| Some(notice.as_str()) != unused_cache) {
         note(notice);
     }
     let mut backends: Vec<&str> =

@@ -3,7 +3,7 @@
 use std::{
     error::Error,
     fmt,
-    fs::{self, File},
+    fs::File,
     io::{self, Write},
     os::fd::AsFd,
     path::Path,
@@ -24,6 +24,11 @@ macro_rules! outln {
 }
 
 pub(crate) fn line(text: fmt::Arguments<'_>) {
+    print(&printable(&text.to_string()));
+}
+
+/// Prints a line that contains no control characters except those of styles.
+fn print(text: &str) {
     let written = beside_bar(|| match RESULTS.get() {
         Some(mut results) => writeln!(results, "{text}"),
         None => writeln!(io::stdout().lock(), "{text}"),
@@ -124,8 +129,9 @@ impl Failure {
             What::Report(text) => text.trim_end().to_owned(),
             What::Told => return,
         };
-        let said = serde_json::json!({ "error": error, "help": self.help, "exit_code": self.code });
-        eprintln!("{said}");
+        let report =
+            serde_json::json!({ "error": error, "help": self.help, "exit_code": self.code });
+        eprintln!("{}", printable_json(&report.to_string()));
     }
 
     /// Prints it to standard error, in colours on a terminal.
@@ -158,21 +164,48 @@ impl fmt::Display for Failure {
             What::Told => {}
         }
         match &self.help {
-            Some(help) => writeln!(f, "help: {help}"),
+            Some(help) => writeln!(f, "help: {}", printable(help)),
             None => Ok(()),
         }
     }
 }
 
-/// A text that may hold names of files, of models and of packages, with control characters escaped; lines stay lines.
+/// The styles of table heads on a terminal.
+const STYLES: [&str; 2] = ["\x1b[1m", "\x1b[0m"];
+
+/// Escapes control characters, except line breaks, tabs and our own styles: names of files, models and packages must not control
+/// the terminal.
 fn printable(text: &str) -> String {
-    let is_plain = |c: char| !c.is_control() || c == '\n' || c == '\t';
     let mut plain = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_plain(c) {
-            plain.push(c);
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let style = STYLES.iter().find(|style| rest.starts_with(**style));
+        let taken = style.map_or(c.len_utf8(), |style| style.len());
+        let (part, others) = rest.split_at(taken);
+        if style.is_some() || !is_control(c) || c == '\n' || c == '\t' {
+            plain.push_str(part);
         } else {
             plain.extend(c.escape_default());
+        }
+        rest = others;
+    }
+    plain
+}
+
+/// Whether terminals act upon a character instead of showing it: controls, and marks that reorder a line.
+fn is_control(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Escapes what JSON allows in strings and terminals act upon.
+fn printable_json(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_control(c) && c != '\n' {
+            // All of these characters are one UTF-16 unit.
+            plain.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            plain.push(c);
         }
     }
     plain
@@ -197,13 +230,14 @@ pub(crate) fn text(text: &str) {
 
 /// Prints a result for programs.
 pub(crate) fn print_json(value: &serde_json::Value) {
-    outln!("{value:#}");
+    print(&printable_json(&format!("{value:#}")));
 }
 
 /// Says what is wrong and does not stop the command, and the next step.
 pub(crate) fn warn(text: impl fmt::Display, help: &str) {
     beside_bar(|| {
         let text = printable(&text.to_string());
+        let help = printable(help);
         eprintln!("{}: {text}\nhelp: {help}", style("warning").yellow().bold().for_stderr());
     });
 }
@@ -213,16 +247,18 @@ pub(crate) fn note(text: impl fmt::Display) {
     beside_bar(|| eprintln!("note: {}", printable(&text.to_string())));
 }
 
+/// Says something about how results were computed: next to them, or on standard error if standard output is kept for JSON.
+pub(crate) fn note_of_results(text: impl fmt::Display) {
+    match RESULTS.get() {
+        Some(_) => note(text),
+        None => line(format_args!("note: {text}")),
+    }
+}
+
 /// Writes a file whole or not at all, over any that was there.
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
-    written.map_err(|e| {
-        // Remove the incomplete file, if it exists. An error here does not matter.
-        let _ = fs::remove_file(&part);
-        Failure::new(format!("cannot write {}: {e}", path.display()))
-    })
+    udo_files::write(path, bytes)
+        .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
 }
 
 /// Where the cells of a column lie.
@@ -240,6 +276,8 @@ const NARROWEST: u16 = 40;
 /// A table without lines: as wide as what is in it, and on a terminal no wider than that.
 pub(crate) fn table<const N: usize>(columns: [Column; N], rows: Vec<[String; N]>) -> String {
     let cell = |text: String, column: Column| {
+        // A style in a name is not ours.
+        let text = printable(&text.replace('\x1b', "\\u{1b}"));
         Cell::new(text).set_alignment(match column {
             Column::Left(_) => CellAlignment::Left,
             Column::Right(_) => CellAlignment::Right,
@@ -312,6 +350,18 @@ mod tests {
         let rows = [["conv_1", "12.25"], ["a", "3.00"]].map(|row| row.map(str::to_owned));
         let text = table([Column::Left("node"), Column::Right("us")], rows.to_vec());
         assert_eq!(text, "  node       us\n  conv_1  12.25\n  a        3.00");
+    }
+
+    #[test]
+    fn names_cannot_control_the_terminal() {
+        let name = "a\x1b]0;title\x07\u{9b}31m\u{202e}\tb\nc";
+        assert_eq!(printable(name), "a\\u{1b}]0;title\\u{7}\\u{9b}31m\\u{202e}\tb\nc");
+        let cells = table([Column::Left("name")], vec![["x\x1b[1my".to_owned()]]);
+        assert!(cells.contains("x\\u{1b}[1my"), "{cells}");
+        let value = serde_json::json!({ "name": "a\x1b\u{9b}\u{202e}\u{7f}" });
+        let text = printable_json(&format!("{value:#}"));
+        assert!(text.chars().all(|c| !is_control(c) || c == '\n'), "{text}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
     }
 
     #[test]

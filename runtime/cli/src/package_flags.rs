@@ -1,16 +1,16 @@
 //! Packages with operators of the user's own, and which of them may be opened.
 
+use std::env;
 use std::path::{Path, PathBuf};
-
 use std::time::Duration;
 
 use clap::Args;
 use udo_engine::exit_guard;
-use udo_engine::package::LOCK_FILE;
+use udo_engine::package::{LOCK_FILE, Lock};
 use udo_runtime::package::{Containment, OpenError, Trust};
 use udo_runtime::{Builder, LoadError, Runtime};
 
-use crate::output::Failure;
+use crate::output::{Failure, note};
 
 /// The packages of a command.
 #[derive(Args, Clone, Debug, Default)]
@@ -29,7 +29,8 @@ pub(crate) struct PackageFlags {
     trust: Vec<PathBuf>,
     /// Accept only packages that match this lock file
     ///
-    /// `udo lock` writes lock files. [default: udo.lock, if it exists]
+    /// `udo lock` writes lock files. [default: udo.lock in the current
+    /// folder or the nearest folder above that has one]
     #[arg(long, value_name = "FILE")]
     lock: Option<PathBuf>,
     /// Use this package, and run its code in a separate process
@@ -109,17 +110,29 @@ impl PackageFlags {
                 Failure::new(error).help(help)
             })?;
         }
-        let given = self.lock.as_deref();
-        if let Some(path) =
-            given.or_else(|| Some(Path::new(LOCK_FILE)).filter(|path| path.exists()))
-        {
-            trust.set_lock_file(path).map_err(|error| {
+        let path = match &self.lock {
+            Some(path) => Some(path.clone()),
+            None => found_lock_file(),
+        };
+        if let Some(path) = path {
+            trust.set_lock_file(&path).map_err(|error| {
                 let help = error.help();
                 Failure::new(error).help(help)
             })?;
         }
         Ok(trust)
     }
+}
+
+/// Returns the lock file of the project that contains the current folder. Names one that is not in the folder itself.
+pub(crate) fn found_lock_file() -> Option<PathBuf> {
+    let folder = env::current_dir().ok()?;
+    let path = Lock::find(&folder)?;
+    if path.parent() == Some(&folder) {
+        return Some(LOCK_FILE.into());
+    }
+    note(format_args!("packages are checked against {}", path.display()));
+    Some(path)
 }
 
 /// The failure for a package that is refused, with the next step.

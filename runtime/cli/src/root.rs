@@ -162,7 +162,7 @@ pub(crate) fn point(dir: &Path, root: &Path) -> Result<(), Failure> {
     let lines = patches(root)?.into_iter().map(|(key, value)| format!("{key} = {value}\n"));
     let wanted = format!("{HEAD}{}", lines.collect::<String>());
     let failed = |error| Failure::new(format!("cannot write {}: {error}", path.display()));
-    match fs::read_to_string(&path) {
+    match udo_files::read_to_string(&path, udo_files::TEXT_BYTES) {
         Ok(text) if text == wanted => return Ok(()),
         Ok(text) if !text.starts_with(HEAD) => {
             if !text.contains("patch.crates-io") {
@@ -176,7 +176,7 @@ pub(crate) fn point(dir: &Path, root: &Path) -> Result<(), Failure> {
         Ok(_) | Err(_) => {}
     }
     fs::create_dir_all(dir.join(".cargo")).map_err(failed)?;
-    fs::write(&path, wanted).map_err(failed)
+    udo_files::write(&path, wanted.as_bytes()).map_err(failed)
 }
 
 #[cfg(test)]

@@ -199,9 +199,10 @@ pub(crate) fn caches<'a>(models: impl Iterator<Item = &'a Model>) -> Option<Valu
         CacheOutcome::Hit => ("hit", None),
         CacheOutcome::Rebuilt(reason) => ("rebuilt", Some(reason)),
         CacheOutcome::Unfit(reason) => ("unfit", Some(reason)),
+        CacheOutcome::NotUsed(reason) => ("not used", Some(reason)),
     };
     Some(json!({
-        "path": first.path, "outcome": outcome, "reason": reason, "restored": restored,
+        "path": first.path.to_string_lossy(), "outcome": outcome, "reason": reason, "restored": restored,
         "packed": packed, "not_saved": first.not_saved,
     }))
 }

@@ -26,7 +26,7 @@ pub(crate) fn says_shape(path: &Path) -> bool {
 }
 
 fn bytes_of(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|e| named(path, e))
+    udo_files::read(path, udo_files::BINARY_BYTES).map_err(|e| named(path, e))
 }
 
 /// Reads a tensor of a file that says its type and shape.

@@ -58,6 +58,8 @@ enum Storage {
     Model(Box<Contents>, Option<PathBuf>),
     /// A precompiled model file, which is not modified.
     Prepared,
+    /// A folder that another user may write.
+    Unsafe(PathBuf),
 }
 
 #[derive(Debug)]
@@ -100,8 +102,12 @@ impl Cache {
 
     /// Opens the cache of the model `source` in a folder.
     fn open(options: &CacheOptions, source: ModelSource) -> Result<Arc<Self>, CacheError> {
-        check_folder(&options.dir)?;
         let path = options.dir.join(source.file_name());
+        if let Some(why) = check_folder(&options.dir)? {
+            let key = Key::now(options.version, source.content(None), source.stamp())?;
+            let found = OpenedCache { stored: None, outcome: CacheOutcome::NotUsed(why) };
+            return Ok(Self::new(Storage::Unsafe(path), key, source, found));
+        }
         let found = Stored::open(&path);
         let known = found.as_ref().ok().and_then(Option::as_ref).map(|stored| &stored.key);
         let content = source.content(known);
@@ -183,7 +189,7 @@ impl Cache {
     /// Writes the file if it is incomplete. Failures are listed in the report.
     pub fn save(&self) {
         let mut state = self.lock();
-        if matches!(&self.home, Storage::Model(_, None)) {
+        if matches!(&self.home, Storage::Model(_, None) | Storage::Unsafe(_)) {
             return;
         }
         let weights = state.take_all();
@@ -196,7 +202,7 @@ impl Cache {
             Storage::Model(contents, Some(path)) => {
                 model_file::write(contents, path, &self.key, &weights, state.stored.as_deref())
             }
-            Storage::Model(_, None) | Storage::Prepared => return,
+            Storage::Model(_, None) | Storage::Prepared | Storage::Unsafe(_) => return,
         };
         drop(weights);
         if written.is_ok() {
@@ -210,7 +216,7 @@ impl Cache {
         let stored = match &self.home {
             Storage::File(path) => Stored::open(path).ok().flatten(),
             Storage::Model(_, Some(path)) => model_file::open(path).ok().flatten(),
-            Storage::Model(_, None) | Storage::Prepared => None,
+            Storage::Model(_, None) | Storage::Prepared | Storage::Unsafe(_) => None,
         };
         stored.map(Arc::new)
     }
@@ -232,7 +238,7 @@ impl Cache {
     pub fn writes(&self) -> bool {
         match &self.home {
             Storage::File(_) | Storage::Model(..) => true,
-            Storage::Prepared => false,
+            Storage::Prepared | Storage::Unsafe(_) => false,
         }
     }
 
@@ -251,7 +257,7 @@ impl Cache {
     /// Returns the path of the model's file; empty without a file.
     fn path(&self) -> &Path {
         match &self.home {
-            Storage::File(path) | Storage::Model(_, Some(path)) => path,
+            Storage::File(path) | Storage::Model(_, Some(path)) | Storage::Unsafe(path) => path,
             Storage::Model(_, None) | Storage::Prepared => Path::new(""),
         }
     }
@@ -328,10 +334,22 @@ impl OpenedCache {
     }
 }
 
-fn check_folder(dir: &Path) -> Result<(), CacheError> {
+/// Returns the reason why a folder must not be used, although it exists: whoever may write it decides the weights of models.
+///
+/// # Errors
+/// Fails if there is no folder.
+fn check_folder(dir: &Path) -> Result<Option<String>, CacheError> {
     let no_folder = |reason: String| CacheError::NoFolder { dir: dir.to_owned(), reason };
-    let found = dir.metadata().map_err(|error| no_folder(error.to_string()))?;
-    if found.is_dir() { Ok(()) } else { Err(no_folder("it is not a folder".to_owned())) }
+    let metadata = dir.metadata().map_err(|error| no_folder(error.to_string()))?;
+    if !metadata.is_dir() {
+        return Err(no_folder("it is not a folder".to_owned()));
+    }
+    Ok(udo_files::writable_by(&metadata).map(|_| {
+        let dir = dir.display();
+        format!(
+            "cache folder {dir} is not used: other users may write it; `chmod go-w` your own folder"
+        )
+    }))
 }
 
 impl PackCache for Cache {

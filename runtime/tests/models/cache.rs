@@ -248,3 +248,39 @@ fn those_who_load_at_once_end_right() {
         fs::remove_file(place.file()).unwrap();
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn folders_and_files_that_others_may_write_are_not_used() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let place = Place::new();
+    let expected = place.expected();
+    let (_, first, _) = place.run(0).unwrap();
+    assert_eq!(first.outcome, CacheOutcome::Miss);
+    let permit = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+
+    permit(&place.file(), 0o666);
+    let (outputs, report, notices) = place.run(0).unwrap();
+    assert_eq!(outputs, expected);
+    assert_eq!(report.outcome, CacheOutcome::Rebuilt("everybody may write it".to_owned()));
+    assert_eq!(counts(&report), (0, 2));
+    assert_eq!(notices.len(), 1);
+    let mode = place.file().metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "the new file belongs to its user alone");
+
+    let stored = fs::read(place.file()).unwrap();
+    for mode in [0o777, 0o770] {
+        permit(&place.cache(), mode);
+        let (outputs, report, notices) = place.run(0).unwrap();
+        assert_eq!(outputs, expected);
+        assert!(matches!(&report.outcome, CacheOutcome::NotUsed(_)), "{report:?}");
+        assert_eq!(counts(&report), (0, 2));
+        assert!(notices[0].contains("is not used: other users may write it"), "{notices:?}");
+        assert_eq!(fs::read(place.file()).unwrap(), stored);
+    }
+    permit(&place.cache(), 0o755);
+    assert_eq!(place.run(0).unwrap().1.outcome, CacheOutcome::Hit);
+}

@@ -123,6 +123,7 @@ impl Run for Build {
             Failure::new(format!("no package at {}: {error}", self.dir.display()))
                 .help("`udo new -p CONFIG` makes one")
         })?;
+        udo_generator::recover(&dir)?;
         let profile = if self.debug { Profile::Debug } else { Profile::Release };
         let lock = if self.locked { LockFile::Fixed } else { LockFile::Free };
         let workspace = Workspace::read(&dir)?;

@@ -311,7 +311,7 @@ impl Convert {
         let names: Vec<&str> = contents.networks.iter().map(|of| of.name.as_str()).collect();
         if self.json {
             print_json(&json!({
-                "output": output, "bytes": bytes, "networks": names, "stages": stages.len(), "nodes": nodes,
+                "output": output.to_string_lossy(), "bytes": bytes, "networks": names, "stages": stages.len(), "nodes": nodes,
             }));
             return Ok(());
         }
@@ -362,7 +362,7 @@ fn declared(configs: &[PathBuf]) -> Result<Vec<PackagedOp>, Failure> {
     }
     let mut texts = Vec::new();
     for path in configs {
-        let text = std::fs::read_to_string(path);
+        let text = udo_files::read_to_string(path, udo_files::TEXT_BYTES);
         texts.push(text.map_err(|error| {
             Failure::new(format!("cannot read config {}: {error}", path.display()))
         })?);

@@ -125,7 +125,7 @@ impl Run for Demo {
         let stages = run_stages(&dir.join(MODEL), &package, &graph, &image)?;
         if self.json {
             print_json(&json!({
-                "folder": dir, "opencl": built["opencl"], "opencl_sources": built["opencl_sources"],
+                "folder": dir.to_string_lossy(), "opencl": built["opencl"], "opencl_sources": built["opencl_sources"],
                 "stages": stages.iter().map(stage_json).collect::<Vec<_>>(),
             }));
         } else {

@@ -1,7 +1,6 @@
 //! `udo init`: a few answers in, a config out that `udo new` takes.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::io::{self, BufRead, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -92,7 +91,7 @@ impl Run for Init {
 
 /// Writes a file that is not there yet.
 fn write_new(file: &Path, text: &str) -> Outcome {
-    let written = fs::File::create_new(file).and_then(|mut new| new.write_all(text.as_bytes()));
+    let written = udo_files::create_new(file, udo_files::Access::Default, text.as_bytes());
     written.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => Failure::new(format!("{} exists already", file.display()))
             .help("choose another file with -o, or change that one by hand"),

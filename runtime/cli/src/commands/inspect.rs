@@ -39,7 +39,7 @@ impl Run for Inspect {
         if self.json {
             let libraries: Vec<Value> = inspection.libraries.iter().map(library_json).collect();
             print_json(&json!({
-                "folder": inspection.folder, "sound": inspection.is_sound(), "libraries": libraries,
+                "folder": inspection.folder.to_string_lossy(), "sound": inspection.is_sound(), "libraries": libraries,
                 "sources": sources_json(&inspection.sources),
             }));
         } else {

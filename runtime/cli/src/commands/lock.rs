@@ -1,5 +1,6 @@
 //! `udo lock`
 
+use std::env;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -15,8 +16,8 @@ use crate::package_flags::open_failure;
 /// The lock file contains the digest of each package's dist/index.json, which contains the digests
 /// of its libraries.
 ///
-/// Commands that open packages read udo.lock in the current folder, or the file of their --lock
-/// flag. They refuse a package that is missing from the lock file or has changed, before they run
+/// Commands that open packages read udo.lock in the current folder or in the nearest folder above
+/// that has one, or the file of their --lock flag. They refuse a package that is missing from the lock file or has changed, before they run
 /// any of its code (docs/trust.md).
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -28,8 +29,11 @@ pub(crate) struct LockPackages {
     #[arg(value_name = "PACKAGE", required = true)]
     packages: Vec<PathBuf>,
     /// Create or update this lock file
-    #[arg(long, value_name = "FILE", default_value = LOCK_FILE)]
-    lock: PathBuf,
+    ///
+    /// The default is udo.lock in the current folder or in the nearest folder above that has one. If
+    /// none has, it is created in the current folder.
+    #[arg(long, value_name = "FILE")]
+    lock: Option<PathBuf>,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -38,23 +42,25 @@ pub(crate) struct LockPackages {
 impl Run for LockPackages {
     fn run(self) -> Outcome {
         let wanted = "give the name of a lock file, or of none that is there";
-        let known = self.lock.exists().then(|| Lock::read(&self.lock)).transpose();
+        let found = || env::current_dir().ok().as_deref().and_then(Lock::find);
+        let path = self.lock.or_else(found).unwrap_or_else(|| LOCK_FILE.into());
+        let known = path.exists().then(|| Lock::read(&path)).transpose();
         let known = known.map_err(|error| Failure::new(error).help(wanted))?;
         let mut lock = known.unwrap_or_default();
         let add = |path: &PathBuf| lock.add(path).map_err(open_failure);
         let locked = self.packages.iter().map(add).collect::<Result<Vec<_>, _>>()?;
-        lock.write(&self.lock).map_err(Failure::new)?;
+        lock.write(&path).map_err(Failure::new)?;
         if self.json {
             let package = |of: &udo_engine::package::LockedPackage| json!({ "package": of.package, "index_sha256": of.index_sha256 });
             print_json(&json!({
-                "file": self.lock, "locked": locked.iter().map(package).collect::<Vec<_>>(),
+                "file": path.to_string_lossy(), "locked": locked.iter().map(package).collect::<Vec<_>>(),
             }));
             return Ok(());
         }
         for package in &locked {
             outln!("{} {}", package.index_sha256, package.package);
         }
-        outln!("{}", self.lock.display());
+        outln!("{}", path.display());
         Ok(())
     }
 }

@@ -321,7 +321,7 @@ fn read(path: &Path) -> Result<String, Failure> {
         Failure::new(format!("cannot read {}: {error}", path.display()))
             .help("give the path of a config file")
     };
-    let bytes = fs::read(path).map_err(failed)?;
+    let bytes = udo_files::read(path, udo_files::TEXT_BYTES).map_err(failed)?;
     udo_generator::decode(bytes).map_err(|error| {
         Failure::new(format!("cannot read {}: {error}", path.display())).help(error.help())
     })
@@ -344,7 +344,7 @@ fn print_templates(dir: Option<&Path>) -> Outcome {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
-        fs::write(&path, text)?;
+        udo_files::create_new(&path, udo_files::Access::Default, text.as_bytes())?;
     }
     outln!(
         "Edit the templates in {0}, delete those that you did not change, then: udo new --templates {0} ..",

@@ -276,9 +276,10 @@ impl Quantize {
         let encodings = match &self.encodings {
             None => Encodings::default(),
             Some(path) => {
-                let text = std::fs::read_to_string(path).map_err(|error| {
-                    Failure::new(format!("cannot read encodings {}: {error}", path.display()))
-                })?;
+                let text =
+                    udo_files::read_to_string(path, udo_files::TEXT_BYTES).map_err(|error| {
+                        Failure::new(format!("cannot read encodings {}: {error}", path.display()))
+                    })?;
                 text.parse::<Encodings>().map_err(|error| Failure::new(error).at(path.display()))?
             }
         };
@@ -462,7 +463,7 @@ impl Quantize {
             let unused = quantized.unused.iter();
             let unused = unused.map(|(name, why)| json!({ "name": name, "why": why }));
             print_json(&json!({
-                "output": self.output, "bytes": bytes, "bytes_before": before, "runs": runs,
+                "output": self.output.to_string_lossy(), "bytes": bytes, "bytes_before": before, "runs": runs,
                 "activations": activations, "weights": weights, "biases": biases,
                 "float_nodes": floats.collect::<Vec<_>>(), "random": self.data.random.is_some(),
                 "narrow": narrow.collect::<Vec<_>>(), "unused_encodings": unused.collect::<Vec<_>>(),

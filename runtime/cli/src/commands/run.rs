@@ -428,7 +428,8 @@ impl<'a> Results<'a> {
         }
         Ok(json!({
             "name": name, "type": tensor.dtype().name(), "shape": tensor.dims(),
-            "min": summary.min, "max": summary.max, "mean": summary.mean, "file": file,
+            "min": summary.min, "max": summary.max, "mean": summary.mean,
+            "file": file.map(|file| file.to_string_lossy().into_owned()),
         }))
     }
 }

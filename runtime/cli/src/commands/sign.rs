@@ -52,7 +52,8 @@ impl Run for Sign {
             return Err(Failure::usage("a package and the key to sign it with are expected"));
         };
         let key = SecretKey::read(key).map_err(|error| {
-            Failure::new(error).help("`udo sign --new-key KEYFILE` makes a key")
+            let help = error.help();
+            Failure::new(error).help(help)
         })?;
         let dist = package.join(DIST_FOLDER);
         let folder = if dist.is_dir() { &dist } else { package };

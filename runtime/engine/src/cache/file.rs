@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
 use std::io;
 use std::num::ParseIntError;
 use std::ops::Range;
@@ -51,6 +50,8 @@ pub(super) enum StoredError {
     Json(#[from] serde_json::Error),
     #[error(transparent)]
     Number(#[from] ParseIntError),
+    #[error("{0} may write it")]
+    Writable(&'static str),
     #[error("it is truncated")]
     Short,
     #[error("it is not a cache file")]
@@ -114,10 +115,13 @@ impl Stored {
     /// # Errors
     /// Fails if the file cannot be used.
     pub(super) fn open(path: &Path) -> Result<Option<Self>, StoredError> {
-        let mut file = match File::open(path) {
+        let mut file = match udo_files::open_no_link(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
+        if let Some(writers) = udo_files::writable_by(&file.metadata()?) {
+            return Err(StoredError::Writable(writers));
+        }
         let bytes = FileBytes::open(&mut file)?;
         Self::read(Arc::new(bytes)).map(Some)
     }

@@ -44,7 +44,7 @@ impl Cache {
         let (code, key) = Key::now(version, contents.content()?, None)?;
         let (path, found) = match options {
             Some(CacheOptions { dir, .. }) => {
-                check_folder(dir)?;
+                refuse_unsafe(dir)?;
                 let name = sanitized(&graph.name);
                 let path = dir.join(format!("{name}-{:032x}.{SUFFIX}", key.content));
                 let found = OpenedCache::new(open(&path), &path, &key)?;
@@ -113,7 +113,7 @@ impl Cache {
         let path = find(&options.dir, name)?;
         let what = || format!("the cache's file {}", path.display());
         let damaged = |reason: String| CacheError::Damaged { what: what(), reason };
-        let bytes = ModelBytes::map_file(&path).map_err(|error| damaged(error.to_string()))?;
+        let bytes = read_safe(&path).map_err(|error| damaged(error.to_string()))?;
         let container = Container::read(&bytes).map_err(|error| damaged(error.to_string()))?;
         let stored = container.prepared().map(|section| Stored::read(Arc::new(section)));
         let stored = stored.transpose().map_err(|why| damaged(why.to_string()))?;
@@ -219,13 +219,23 @@ pub(super) fn write(
     let section =
         packed(key, &write::with_earlier(weights, earlier)).map_err(|error| error.to_string())?;
     let bytes = with(contents, section).to_bytes().map_err(|error| error.to_string())?;
-    write::in_place(path, |out| io::Write::write_all(out, &bytes))
+    udo_files::remove_abandoned(path);
+    udo_files::write_with(path, udo_files::Access::Owner, |out| io::Write::write_all(out, &bytes))
         .map_err(|error| error.to_string())
+}
+
+/// Maps a file of a cache, unless it is a link or another user may write it.
+fn read_safe(path: &Path) -> io::Result<ModelBytes> {
+    let file = udo_files::open_no_link(path)?;
+    if let Some(writers) = udo_files::writable_by(&file.metadata()?) {
+        return Err(io::Error::other(format!("{writers} may write it")));
+    }
+    ModelBytes::map(file)
 }
 
 /// Opens the prepacked weights in a model file, if it exists.
 pub(super) fn open(path: &Path) -> Result<Option<Stored>, StoredError> {
-    match ModelBytes::map_file(path) {
+    match read_safe(path) {
         Ok(bytes) => stored_in(&bytes)?.map(Some).ok_or(StoredError::NothingPacked),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error.into()),
@@ -242,8 +252,16 @@ fn stored_in(bytes: &ModelBytes) -> Result<Option<Stored>, StoredError> {
 }
 
 /// Returns the path of the model called `name`, or of the only one.
+/// Refuses a folder that does not exist or that another user may write: the graph itself would come from it.
+fn refuse_unsafe(dir: &Path) -> Result<(), CacheError> {
+    match check_folder(dir)? {
+        Some(reason) => Err(CacheError::Unsafe { reason }),
+        None => Ok(()),
+    }
+}
+
 fn find(dir: &Path, name: Option<&str>) -> Result<PathBuf, CacheError> {
-    check_folder(dir)?;
+    refuse_unsafe(dir)?;
     let entries = fs::read_dir(dir)
         .map_err(|error| CacheError::NoFolder { dir: dir.to_owned(), reason: error.to_string() })?;
     let is_model = |path: &PathBuf| path.extension() == Some(OsStr::new(SUFFIX));

@@ -28,6 +28,12 @@ pub enum CacheError {
         /// The cause.
         reason: String,
     },
+    /// Another user may write the folder.
+    #[error("{reason}")]
+    Unsafe {
+        /// The folder, and who may write it.
+        reason: String,
+    },
     /// The file has a newer user-defined version.
     #[error(
         "cache file {} has version {found}, expected at most {expected}; use that version, or another folder",
@@ -91,7 +97,7 @@ pub enum CacheError {
 impl Coded for CacheError {
     fn code(&self) -> ErrorCode {
         match self {
-            Self::NoFolder { .. } => ErrorCode::InvalidPath,
+            Self::NoFolder { .. } | Self::Unsafe { .. } => ErrorCode::InvalidPath,
             Self::NoModel { .. } | Self::SeveralModels { .. } => ErrorCode::InvalidArgument,
             Self::Newer { .. } | Self::Older { .. } | Self::NotExportable => {
                 ErrorCode::InvalidState
@@ -119,6 +125,8 @@ pub enum CacheOutcome {
     Rebuilt(String),
     /// A precompiled model file whose prepacked weights are useless, for this reason.
     Unfit(String),
+    /// A folder that is neither read nor written, for this reason.
+    NotUsed(String),
 }
 
 /// The use of a cache for a model so far.
@@ -137,6 +145,14 @@ pub struct CacheReport {
 }
 
 impl CacheReport {
+    /// Returns the reason why the folder is neither read nor written, if it is not used.
+    pub fn unused(&self) -> Option<&str> {
+        match &self.outcome {
+            CacheOutcome::NotUsed(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
     /// Returns warnings for the user.
     pub fn notices(&self) -> impl Iterator<Item = String> {
         let path = self.path.display();
@@ -145,6 +161,7 @@ impl CacheReport {
             CacheOutcome::Unfit(why) => {
                 Some(format!("the prepacked weights in the model file are not used: {why}"))
             }
+            CacheOutcome::NotUsed(why) => Some(why.clone()),
             CacheOutcome::Miss | CacheOutcome::Hit => None,
         };
         let not_saved = self

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use serde_json::json;
+use udo_files::Access;
 use udo_host::PackedBytes;
 
 use super::file::{FORMAT, METADATA_KEY, Metadata, SUM, Stored, name};
@@ -30,7 +28,8 @@ pub(super) fn write(
     earlier: Option<&Stored>,
 ) -> io::Result<()> {
     let all = with_earlier(weights, earlier);
-    in_place(path, |out| write_to(out, key, &all))
+    udo_files::remove_abandoned(path);
+    udo_files::write_with(path, Access::Owner, |out| write_to(out, key, &all))
 }
 
 /// Returns `weights` with the entries of an earlier file that are kept.
@@ -38,24 +37,6 @@ pub(super) fn with_earlier(weights: &PackedWeights, earlier: Option<&Stored>) ->
     let mut all = weights.clone();
     all.extend(earlier_entries(weights, earlier));
     all
-}
-
-/// Writes a temporary file next to `path` and renames it.
-pub(super) fn in_place(
-    path: &Path,
-    write: impl FnOnce(&mut File) -> io::Result<()>,
-) -> io::Result<()> {
-    remove_abandoned(path);
-    let part = part(path);
-    let written = File::create_new(&part).and_then(|mut out| {
-        write(&mut out)?;
-        out.sync_all()?;
-        fs::rename(&part, path)
-    });
-    written.inspect_err(|_| {
-        // Remove the partial file. If it does not exist, the first error is still the one to report.
-        let _ = fs::remove_file(&part);
-    })
 }
 
 /// Returns the entries of `earlier` that are not in `weights`, unless they are larger in total.
@@ -114,39 +95,10 @@ fn filler(len: usize) -> usize {
     len.next_multiple_of(ALIGN_BYTES) - len
 }
 
-/// Returns the name of the temporary file, which is unique.
-fn part(path: &Path) -> PathBuf {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let mut part = path.as_os_str().to_owned();
-    part.push(format!(".{}-{number}.part", std::process::id()));
-    part.into()
-}
-
-/// No writer takes longer.
-const ABANDONED: Duration = Duration::from_hours(1);
-
-/// Removes temporary files of writers that did not finish.
-fn remove_abandoned(path: &Path) {
-    let (Some(dir), Some(own)) = (path.parent(), path.file_name()) else { return };
-    let own = own.as_encoded_bytes();
-    let Ok(all) = fs::read_dir(dir) else { return };
-    for entry in all.flatten() {
-        let name = entry.file_name();
-        let name = name.as_encoded_bytes();
-        let age = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
-        if name.starts_with(own)
-            && name.ends_with(b".part")
-            && age().is_some_and(|age| age > ABANDONED)
-        {
-            // Another process may have removed it.
-            let _ = fs::remove_file(entry.path());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use udo_host::Buffer;
 
     use super::*;
@@ -214,8 +166,6 @@ mod tests {
             let error = write_to(&mut disk, &key(), &weights()).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{budget_bytes} bytes");
             assert_eq!(disk.bytes, all[..budget_bytes], "writers that end leave a beginning");
-            fs::write(part(&path), &disk.bytes).unwrap();
-            reads(&Stored::open(&path).unwrap().unwrap());
             let cut = folder.path().join("cut.udc");
             fs::write(&cut, &disk.bytes).unwrap();
             assert!(Stored::open(&cut).is_err(), "{budget_bytes} bytes");

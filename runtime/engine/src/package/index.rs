@@ -1,7 +1,6 @@
 //! The index of a built package: `dist/index.json`, written by `udo build`.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::io::Read as _;
 use std::path::{Component, Path};
 
@@ -87,7 +86,7 @@ impl Index {
     /// Fails if the index cannot be read or is invalid.
     pub fn read(folder: &Path) -> Result<Option<Self>, OpenError> {
         let path = folder.join(INDEX_FILE);
-        let text = match fs::read(&path) {
+        let text = match udo_files::read(&path, udo_files::TEXT_BYTES) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(OpenError::unreadable(&path, e)),
@@ -147,7 +146,8 @@ impl Index {
     /// Fails if the file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), OpenError> {
         let path = folder.join(INDEX_FILE);
-        fs::write(&path, self.to_json()).map_err(|source| OpenError::Unwritable { path, source })
+        udo_files::write(&path, self.to_json().as_bytes())
+            .map_err(|source| OpenError::Unwritable { path, source })
     }
 
     /// Encodes the index.
@@ -269,7 +269,7 @@ pub(super) fn is_inside(file: &str) -> bool {
 /// Fails if the file cannot be read.
 pub fn sha256(path: &Path) -> Result<String, OpenError> {
     let unreadable = |e| OpenError::unreadable(path, e);
-    let mut file = fs::File::open(path).map_err(unreadable)?;
+    let mut file = udo_files::open(path).map_err(unreadable)?;
     let mut digest = Sha256::new();
     let mut buffer = vec![0; 1 << 16];
     loop {

@@ -151,7 +151,7 @@ impl IndexFile {
     /// Reads the index in `folder`. Returns `None` if there is no index.
     pub(super) fn read(folder: &Path) -> Result<Option<Self>, OpenError> {
         let path = folder.join(INDEX_FILE);
-        match std::fs::read(&path) {
+        match udo_files::read(&path, udo_files::TEXT_BYTES) {
             Ok(bytes) => Ok(Some(Self { sha256: super::index::sha256_of(&bytes), bytes })),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(OpenError::unreadable(&path, error)),

@@ -1,8 +1,6 @@
 //! Writes model files.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt::Write as _;
-use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -31,17 +29,12 @@ impl Contents {
     /// Fails if the file cannot be written, or the model is too large for the format.
     pub fn write(&self, path: &Path) -> Result<(), ContainerError> {
         let file = Layout::new(self)?;
-        let temporary = temporary_path(path);
-        let written = File::create_new(&temporary).and_then(|mut out| {
-            file.write(&mut io::BufWriter::new(&mut out))?;
-            out.sync_all()?;
-            fs::rename(&temporary, path)
+        let written = udo_files::write_with(path, udo_files::Access::Default, |out| {
+            let mut buffered = io::BufWriter::new(out);
+            file.write(&mut buffered)?;
+            buffered.flush()
         });
-        written.map_err(|source| {
-            // Remove the partial file. If it does not exist, the first error is still the one to report.
-            let _ = fs::remove_file(&temporary);
-            ContainerError::Write { path: path.to_owned(), source }
-        })
+        written.map_err(|source| ContainerError::Write { path: path.to_owned(), source })
     }
 
     /// Encodes a model file.
@@ -55,13 +48,6 @@ impl Contents {
         written.map_err(|source| ContainerError::Write { path, source })?;
         Ok(bytes)
     }
-}
-
-/// Returns the name of the temporary file, which is unique to this process.
-fn temporary_path(path: &Path) -> PathBuf {
-    let mut temporary = path.as_os_str().to_owned();
-    let _ = write!(temporary, ".{}.part", std::process::id());
-    temporary.into()
 }
 
 /// The layout of a file.

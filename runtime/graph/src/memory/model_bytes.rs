@@ -33,8 +33,15 @@ impl ModelBytes {
     /// # Errors
     /// It cannot be read.
     pub fn map_file(path: &Path) -> io::Result<Self> {
-        let bytes = FileBytes::open(&mut File::open(path)?)?;
-        Ok(Self(Bytes::from_owner(bytes)))
+        Self::map(udo_files::open(path)?)
+    }
+
+    /// Maps an open file, as [`ModelBytes::map_file`].
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn map(mut file: File) -> io::Result<Self> {
+        Ok(Self(Bytes::from_owner(FileBytes::open(&mut file)?)))
     }
 
     /// Reads a file into memory. Later changes of the file have no effect.
@@ -42,7 +49,7 @@ impl ModelBytes {
     /// # Errors
     /// Fails if the file cannot be read or there is not enough memory.
     pub fn read(path: &Path) -> io::Result<Self> {
-        let mut file = File::open(path)?;
+        let mut file = udo_files::open(path)?;
         let len = usize::try_from(file.metadata()?.len()).unwrap_or(0);
         let mut buffer = Buffer::zeroed(len).map_err(io::Error::other)?;
         file.read_exact(buffer.bytes_mut())?;

@@ -2,7 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -98,7 +99,9 @@ pub(super) fn gather(
             Failure::new(format!("cargo built no library of {name}"))
                 .help("its Cargo.toml wants `crate-type = [\"cdylib\"]`; `udo new` writes it again")
         })?;
-        put(&folder.join(&member.file), |to| fs::copy(from, to).map(|_| ()))?;
+        put(&folder.join(&member.file), |to| {
+            io::copy(&mut udo_files::open(from)?, to).map(|_| ())
+        })?;
         built.push(member.file.clone());
     }
     let mut libraries = Vec::new();
@@ -122,7 +125,7 @@ pub(super) fn gather(
         libraries,
         made_by: None,
     };
-    put(&folder.join(INDEX_FILE), |to| fs::write(to, index.to_json()))?;
+    put(&folder.join(INDEX_FILE), |to| to.write_all(index.to_json().as_bytes()))?;
     for old in old.iter().filter(|old| !workspace.members.iter().any(|m| m.file == old.file)) {
         remove(&folder.join(&old.file))?;
     }
@@ -151,17 +154,10 @@ fn entry(member: &Member, path: &Path) -> Result<IndexEntry, Failure> {
 }
 
 /// Makes a file under another name, then renames it: whoever has the old one open keeps it.
-fn put(path: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), Failure> {
-    let folder = path.parent().unwrap_or(path);
-    fs::create_dir_all(folder)?;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = folder.join(format!(".{name}.{}.tmp", std::process::id()));
-    let done = make(&temporary).and_then(|()| fs::rename(&temporary, path));
-    done.map_err(|error| {
-        // Half a file is of no use to anybody.
-        let _ = fs::remove_file(&temporary);
-        Failure::new(format!("cannot write {}: {error}", path.display()))
-    })
+fn put(path: &Path, fill: impl FnOnce(&mut fs::File) -> io::Result<()>) -> Result<(), Failure> {
+    fs::create_dir_all(path.parent().unwrap_or(path))?;
+    udo_files::write_with(path, udo_files::Access::Default, fill)
+        .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
 }
 
 fn remove(path: &Path) -> Result<(), Failure> {

@@ -97,7 +97,9 @@ fn write(contents: &Contents, output: &Path, is_json: bool) -> Outcome {
     if is_json {
         let network = |of: &Network| json!({ "name": of.name, "stages": of.stages.len() });
         let networks: Vec<Value> = contents.networks.iter().map(network).collect();
-        print_json(&json!({ "output": output, "bytes": bytes, "networks": networks }));
+        print_json(
+            &json!({ "output": output.to_string_lossy(), "bytes": bytes, "networks": networks }),
+        );
         return Ok(());
     }
     let network = |of: &Network| format!("{} ({} stages)", of.name, of.stages.len());

@@ -6,6 +6,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use ed25519_compact::{KeyPair, Seed, Signature};
+use udo_files::Access;
 
 use crate::device::{Error, ErrorCode};
 use udo_graph::error::ErrorContext;
@@ -17,7 +18,7 @@ const SECRET: &str = "udo-secret-ed25519";
 const PUBLIC: &str = "udo-public-ed25519";
 
 /// The largest key file that is read.
-const MOST: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// The reason why a key cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +33,12 @@ pub enum KeyError {
         what: &'static str,
         /// The cause.
         source: io::Error,
+    },
+    /// Other users can read a secret key.
+    #[error("other users can read the secret key {path:?}, expected permissions such as 0600")]
+    Exposed {
+        /// The file.
+        path: PathBuf,
     },
     /// A line of a file is not a key.
     #[error("key file {path:?} line {line}: {reason}")]
@@ -60,7 +67,7 @@ impl KeyError {
     /// Returns the code of the error.
     pub(crate) fn code(&self) -> ErrorCode {
         match self {
-            Self::File { .. } => ErrorCode::InvalidPath,
+            Self::File { .. } | Self::Exposed { .. } => ErrorCode::InvalidPath,
             Self::Line { .. } => ErrorCode::InvalidFile,
             Self::Text { .. } => ErrorCode::InvalidArgument,
             Self::Random(_) => ErrorCode::Unsupported,
@@ -69,6 +76,9 @@ impl KeyError {
 
     /// Returns the suggested next step.
     pub fn help(&self) -> &'static str {
+        if let Self::Exposed { .. } = self {
+            return "`chmod 600 KEYFILE`; if others may have read it, create a new key and have them trust that";
+        }
         "`udo sign --new-key KEYFILE` creates a key and KEYFILE.pub, the public key that others trust"
     }
 }
@@ -107,9 +117,16 @@ impl SecretKey {
     /// # Errors
     /// Fails if the file cannot be read or does not contain a secret key.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
-        let text = read(path)?;
+        let failed = |source| KeyError::File { path: path.to_owned(), what: "read", source };
+        let file = udo_files::open(path).map_err(failed)?;
+        let is_exposed = udo_files::is_readable_by_others(&file.metadata().map_err(failed)?);
+        let text = udo_files::read_from(&file, MAX_BYTES).map_err(failed)?;
+        let text = String::from_utf8_lossy(&text);
         let wrong = |reason| KeyError::Line { path: path.to_owned(), line: 1, reason };
         let digits = match text.trim().split_once(char::is_whitespace) {
+            Some((SECRET, _)) if is_exposed => {
+                return Err(KeyError::Exposed { path: path.to_owned() });
+            }
             Some((SECRET, digits)) => digits.trim(),
             Some((PUBLIC, _)) => {
                 return Err(wrong("it is a public key, expected a secret key".to_owned()));
@@ -134,8 +151,8 @@ impl SecretKey {
             return Err(KeyError::File { path: public, what: "written", source });
         }
         let digits = digits(self.0.sk.seed().as_ref());
-        write_new(path, &format!("{SECRET} {digits}\n"), 0o600)?;
-        write_new(&public, &format!("{}\n", self.public()), 0o644)?;
+        write_new(path, &format!("{SECRET} {digits}\n"), Access::Owner)?;
+        write_new(&public, &format!("{}\n", self.public()), Access::Default)?;
         Ok(public)
     }
 
@@ -196,19 +213,15 @@ impl PublicKey {
 /// Reads a key file.
 pub(super) fn read(path: &Path) -> Result<String, KeyError> {
     let failed = |source| KeyError::File { path: path.to_owned(), what: "read", source };
-    let mut text = String::new();
-    let file = fs::File::open(path).map_err(failed)?;
-    file.take(MOST).read_to_string(&mut text).map_err(failed)?;
-    Ok(text)
+    udo_files::read_to_string(path, MAX_BYTES).map_err(failed)
 }
 
-fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), KeyError> {
-    use std::io::Write as _;
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let failed = |source| KeyError::File { path: path.to_owned(), what: "written", source };
-    let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(mode).open(path).map_err(failed)?;
-    file.write_all(text.as_bytes()).map_err(failed)
+fn write_new(path: &Path, text: &str, access: Access) -> Result<(), KeyError> {
+    udo_files::create_new(path, access, text.as_bytes()).map_err(|source| KeyError::File {
+        path: path.to_owned(),
+        what: "written",
+        source,
+    })
 }
 
 /// Encodes bytes in hexadecimal digits.

@@ -1,6 +1,5 @@
 //! `udo.lock`: the packages of a project and the digests of their indexes.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -87,13 +86,19 @@ impl Default for Lock {
 }
 
 impl Lock {
+    /// Returns the path of the lock file of a project: `udo.lock` in `folder` or in the nearest folder above it, as for
+    /// `Cargo.lock`. `None` if there is none.
+    pub fn find(folder: &Path) -> Option<PathBuf> {
+        folder.ancestors().map(|folder| folder.join(LOCK_FILE)).find(|path| path.is_file())
+    }
+
     /// Reads the lock file at `path`.
     ///
     /// # Errors
     /// Fails if the file cannot be read or is invalid.
     pub fn read(path: &Path) -> Result<Self, LockError> {
         let failed = |source| LockError::File { path: path.to_owned(), source };
-        let bytes = fs::read(path).map_err(failed)?;
+        let bytes = udo_files::read(path, udo_files::TEXT_BYTES).map_err(failed)?;
         let wrong = |reason: String| LockError::Form { path: path.to_owned(), reason };
         let lock: Self =
             serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))?;
@@ -129,7 +134,8 @@ impl Lock {
     /// Fails if the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), LockError> {
         let text = serde_json::to_string_pretty(self).unwrap_or_default() + "\n";
-        fs::write(path, text).map_err(|source| LockError::File { path: path.to_owned(), source })
+        udo_files::write(path, text.as_bytes())
+            .map_err(|source| LockError::File { path: path.to_owned(), source })
     }
 
     /// Checks a package against this lock file, which is at `path`.

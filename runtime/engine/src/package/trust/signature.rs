@@ -1,6 +1,5 @@
 //! Signatures of a package's index, in a file next to it. Each line is one signature.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +25,8 @@ const CONTEXT: &[u8] = b"udo package index 1\n";
 /// Fails if there is no index, a library does not match it, or the file cannot be written.
 pub fn sign(folder: &Path, key: &SecretKey) -> Result<PathBuf, OpenError> {
     let path = folder.join(INDEX_FILE);
-    let bytes = fs::read(&path).map_err(|error| OpenError::unreadable(&path, error))?;
+    let bytes = udo_files::read(&path, udo_files::TEXT_BYTES)
+        .map_err(|error| OpenError::unreadable(&path, error))?;
     let index = Index::from_bytes(&path, &bytes)?;
     for library in &index.libraries {
         index.check_file(folder, &folder.join(&library.file))?;
@@ -38,8 +38,11 @@ pub fn sign(folder: &Path, key: &SecretKey) -> Result<PathBuf, OpenError> {
         .retain(|(other, signature)| *other != public && other.verifies(&message, signature));
     signatures.0.push((public, key.sign(&message)));
     let path = folder.join(SIGNATURE_FILE);
-    fs::write(&path, signatures.to_text())
+    udo_files::write(&path, signatures.to_text().as_bytes())
         .map_err(|source| OpenError::Unwritable { path: path.clone(), source })?;
+    // What was written must verify, or others find out.
+    let written = Signatures::read(folder)?.check(&bytes, &[public]);
+    written.map_err(|reason| OpenError::Index { path: path.clone(), reason })?;
     Ok(path)
 }
 
@@ -55,7 +58,7 @@ impl Signatures {
     /// Reads the signatures next to the index in `folder`.
     pub(super) fn read(folder: &Path) -> Result<Self, OpenError> {
         let path = folder.join(SIGNATURE_FILE);
-        let text = match fs::read_to_string(&path) {
+        let text = match udo_files::read_to_string(&path, udo_files::TEXT_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(OpenError::unreadable(&path, error)),
