@@ -257,7 +257,7 @@ pub(crate) fn note_of_results(text: impl fmt::Display) {
 
 /// Writes a file whole or not at all, over any that was there.
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    udo_files::write(path, bytes)
+    udo_files::write_output(path, bytes)
         .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
 }
 

@@ -24,7 +24,7 @@ mod write;
 pub use folder::NewFolder;
 pub use owner::{is_readable_by_others, writable_by};
 pub use read::{open, open_no_link, read, read_from, read_to_string};
-pub use write::{Access, create_new, remove_abandoned, write, write_with};
+pub use write::{Access, create_new, remove_abandoned, write, write_output, write_with};
 
 /// The largest text file that is read: configs, indexes, lists, pages.
 pub const TEXT_BYTES: u64 = 256 << 20;

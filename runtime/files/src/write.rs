@@ -34,20 +34,33 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_with(path, Access::Default, |file| file.write_all(bytes))
 }
 
+/// Writes the output of a command to `path`: as [`write`], but to devices, such as `/dev/null`, and FIFOs directly.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_output(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    match kind(path) {
+        Kind::Device | Kind::Fifo => OpenOptions::new().write(true).open(path)?.write_all(bytes),
+        Kind::Other => write(path, bytes),
+    }
+}
+
 /// Replaces the file at `path` by one that `fill` writes.
 ///
 /// `path` has the old content, or none, until the new content is on disk. A symbolic link at `path` is replaced, not followed. An
-/// existing file passes on its permissions. Devices, such as `/dev/null`, and FIFOs are written directly.
+/// existing file passes on its permissions. Devices are refused.
 ///
 /// # Errors
-/// Fails if the folder does not exist or cannot be written, if `path` is a folder, or if `fill` fails. `path` is unchanged then.
+/// Fails if the folder does not exist or cannot be written, if `path` is a folder or a device, or if `fill` fails. `path` is unchanged
+/// then.
 pub fn write_with(
     path: &Path,
     access: Access,
     fill: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
-    if is_stream(path) {
-        return fill(&mut OpenOptions::new().write(true).open(path)?);
+    if kind(path) == Kind::Device {
+        let reason = "it is a device, expected the path of a file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
     }
     let (temporary, mut file) = create_temporary(path, access)?;
     let written = fill(&mut file).and_then(|()| {
@@ -166,19 +179,28 @@ fn restrict(options: &mut OpenOptions, access: Access) {
 #[cfg(not(unix))]
 fn restrict(_: &mut OpenOptions, _: Access) {}
 
-/// Returns whether `path` is a device or a FIFO, which a rename must not replace.
+/// What is at a path, as far as writers care.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Device,
+    Fifo,
+    /// A file, a folder or nothing.
+    Other,
+}
+
 #[cfg(unix)]
-fn is_stream(path: &Path) -> bool {
+fn kind(path: &Path) -> Kind {
     use std::os::unix::fs::FileTypeExt as _;
-    path.metadata().is_ok_and(|metadata| {
-        let kind = metadata.file_type();
-        kind.is_char_device() || kind.is_fifo()
-    })
+    match path.metadata().map(|metadata| metadata.file_type()) {
+        Ok(kind) if kind.is_char_device() || kind.is_block_device() => Kind::Device,
+        Ok(kind) if kind.is_fifo() => Kind::Fifo,
+        _ => Kind::Other,
+    }
 }
 
 #[cfg(not(unix))]
-fn is_stream(_: &Path) -> bool {
-    false
+fn kind(_: &Path) -> Kind {
+    Kind::Other
 }
 
 #[cfg(all(test, unix))]
@@ -228,9 +250,28 @@ mod tests {
     }
 
     #[test]
-    fn devices_and_fifos_are_written_directly() {
-        write(Path::new("/dev/null"), b"text").unwrap();
-        assert!(!Path::new("/dev/null").is_file());
+    fn only_outputs_are_written_to_devices_and_fifos() {
+        use std::io::Read as _;
+
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+        let null = Path::new("/dev/null");
+        write_output(null, b"text").unwrap();
+        assert_eq!(write(null, b"text").unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert!(!null.is_file());
+
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let mut reader = File::options().read(true).write(true).open(&fifo).unwrap();
+        write_output(&fifo, b"text").unwrap();
+        let mut text = [0; 4];
+        reader.read_exact(&mut text).unwrap();
+        assert_eq!(&text, b"text");
+        // Nobody reads: writing to the FIFO itself would block.
+        drop(reader);
+        write(&fifo, b"text").unwrap();
+        assert!(fifo.is_file());
     }
 
     #[test]
