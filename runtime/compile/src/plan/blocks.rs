@@ -4,8 +4,12 @@
 //! "Efficient Memory Management for Deep Neural Net Inference" (2020). No order is the best for all graphs, so several
 //! are tried: by size, by size times lifetime, by lifetime, by the step with the most live bytes, and by first or last
 //! step. While the result wastes more than [`WASTE_SHARE`] allows, the highest blocks are placed first in the next try.
+//!
+//! Placing one block compares it with all placed blocks that live at the same time, which takes the square of their number. A graph
+//! with thousands of blocks that live at once is laid out by a sweep over the steps instead ([`Layouts::swept`]).
 
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use super::region::Life;
 use udo_graph::memory::MAX_BYTES;
@@ -34,6 +38,9 @@ const MOST_TRIES: usize = 12;
 
 /// The number of pairs of blocks that all tries together may compare, which bounds the time for large graphs.
 const MOST_WORK: usize = 2_000_000;
+
+/// The number of pairs of blocks that one try may compare.
+const MOST_WORK_OF_TRY: usize = 2 * MOST_WORK;
 
 /// The search for a layout.
 pub(super) struct Layouts<'a> {
@@ -68,7 +75,9 @@ impl<'a> Layouts<'a> {
         let mut best = None;
         let mut work = MOST_WORK;
         for order in orders {
-            self.try_from(order(self), &mut best, &mut work)?;
+            if self.try_from(order(self), &mut best, &mut work).is_err() {
+                return best.or_else(|| self.swept());
+            }
             if work == 0 || self.is_tight(best.as_ref()) {
                 break;
             }
@@ -81,14 +90,13 @@ impl<'a> Layouts<'a> {
         layout.is_some_and(|layout| layout.bytes <= most)
     }
 
-    /// Places blocks in an order, and again with the highest ones first as long as that improves the result. Returns
-    /// `None` if the size overflows.
+    /// Places blocks in an order, and again with the highest ones first as long as that improves the result.
     fn try_from(
         &self,
         mut order: Order,
         best: &mut Option<Layout>,
         work: &mut usize,
-    ) -> Option<()> {
+    ) -> Result<(), Abandoned> {
         let (mut least, mut tries) = (usize::MAX, 0);
         while tries < MOST_TRIES && *work > 0 && !self.is_tight(best.as_ref()) {
             let layout = self.placed(&order, work)?;
@@ -102,7 +110,7 @@ impl<'a> Layouts<'a> {
                 *best = Some(layout);
             }
         }
-        Some(())
+        Ok(())
     }
 
     fn sorted<K: Ord>(&self, key: impl Fn(&Block) -> K) -> Order {
@@ -146,24 +154,118 @@ impl<'a> Layouts<'a> {
         self.sorted(|block| Reverse((fullest(block.life), block.bytes)))
     }
 
-    /// Returns the layout for this order; `None` if its size overflows.
-    fn placed(&self, order: &[usize], work: &mut usize) -> Option<Layout> {
+    /// Returns the layout for this order.
+    fn placed(&self, order: &[usize], work: &mut usize) -> Result<Layout, Abandoned> {
         let mut layout = Layout { offsets: vec![0; self.blocks.len()], bytes: 0 };
         let mut settled = Settled::new(self.steps);
-        let mut taken = Vec::new();
-        for &at in order {
-            let Block { bytes, life, .. } = *self.blocks.get(at)?;
-            taken.clear();
-            settled.meeting(life, &mut taken);
-            *work = work.saturating_sub(taken.len() + 1);
-            taken.sort_unstable();
-            let offset = lowest_gap(&taken, bytes, self.align_bytes);
-            let end = offset.checked_add(bytes).filter(|&end| end <= MAX_BYTES)?;
-            *layout.offsets.get_mut(at)? = offset;
+        let mut meeting = Vec::new();
+        let mut compared = 0;
+        for &index in order {
+            let Block { bytes, life, .. } = *self.blocks.get(index).ok_or(Abandoned)?;
+            meeting.clear();
+            settled.meeting(life, &mut meeting);
+            compared += meeting.len() + 1;
+            if compared > MOST_WORK_OF_TRY {
+                return Err(Abandoned);
+            }
+            meeting.sort_unstable();
+            let offset = lowest_gap(&meeting, bytes, self.align_bytes);
+            let end = offset.checked_add(bytes).filter(|&end| end <= MAX_BYTES).ok_or(Abandoned)?;
+            *layout.offsets.get_mut(index).ok_or(Abandoned)? = offset;
             settled.add(life, (offset, end));
             layout.bytes = layout.bytes.max(end);
         }
+        *work = work.saturating_sub(compared);
+        Ok(layout)
+    }
+
+    /// Returns a layout in n log n time; `None` if its size overflows.
+    ///
+    /// The sweep goes through the blocks by their first steps, frees the ranges of those whose lives have ended, and puts each block into
+    /// the smallest free range that it fits in (best fit), or else at the end.
+    fn swept(&self) -> Option<Layout> {
+        let mut layout = Layout { offsets: vec![0; self.blocks.len()], bytes: 0 };
+        let mut free = FreeRanges::default();
+        // The blocks that are live, by last step.
+        let mut live = BinaryHeap::new();
+        for index in self.by_first() {
+            let Block { bytes, life, .. } = *self.blocks.get(index)?;
+            while let Some(&Reverse((last, start, end))) = live.peek()
+                && last < life.first
+            {
+                live.pop();
+                free.add(start, end);
+            }
+            let padded = bytes.checked_next_multiple_of(self.align_bytes)?;
+            let start = free.take(padded).unwrap_or_else(|| {
+                let start = free.take_last(layout.bytes).unwrap_or(layout.bytes);
+                layout.bytes = start.saturating_add(padded);
+                start
+            });
+            if layout.bytes > MAX_BYTES {
+                return None;
+            }
+            *layout.offsets.get_mut(index)? = start;
+            live.push(Reverse((life.last, start, start + padded)));
+        }
         Some(layout)
+    }
+}
+
+/// The sign that an order was given up: the layout's size overflows, or there are too many blocks to compare.
+#[derive(Debug)]
+struct Abandoned;
+
+/// Free ranges of an arena. No two of them touch.
+#[derive(Debug, Default)]
+struct FreeRanges {
+    /// The end of each range by its start.
+    by_start: BTreeMap<usize, usize>,
+    /// The size and start of each range.
+    by_size: BTreeSet<(usize, usize)>,
+}
+
+impl FreeRanges {
+    /// Adds a range, and joins it with the free ranges that it touches.
+    fn add(&mut self, mut start: usize, mut end: usize) {
+        let before = self.by_start.range(..start).next_back().map(|(&start, &end)| (start, end));
+        if let Some((from, to)) = before
+            && to == start
+        {
+            self.remove(from, to);
+            start = from;
+        }
+        if let Some(&to) = self.by_start.get(&end) {
+            self.remove(end, to);
+            end = to;
+        }
+        self.by_start.insert(start, end);
+        self.by_size.insert((end - start, start));
+    }
+
+    fn remove(&mut self, start: usize, end: usize) {
+        self.by_start.remove(&start);
+        self.by_size.remove(&(end - start, start));
+    }
+
+    /// Takes `bytes` from the smallest range that has as many, and returns their start.
+    fn take(&mut self, bytes: usize) -> Option<usize> {
+        let &(size, start) = self.by_size.range((bytes, 0)..).next()?;
+        self.remove(start, start + size);
+        if size > bytes {
+            self.by_start.insert(start + bytes, start + size);
+            self.by_size.insert((size - bytes, start + bytes));
+        }
+        Some(start)
+    }
+
+    /// Takes the range that ends at `arena_end`, and returns its start.
+    fn take_last(&mut self, arena_end: usize) -> Option<usize> {
+        let (&start, &end) = self.by_start.last_key_value()?;
+        (end == arena_end).then(|| {
+            self.remove(start, end);
+            start
+        })
     }
 }
 
@@ -292,6 +394,37 @@ mod tests {
             let mut random = random(seed);
             check(&blocks(40, || (1 + random(1000), random(30), random(6))));
         }
+    }
+
+    #[test]
+    fn a_sweep_overlaps_no_blocks_and_wastes_little() {
+        let mut worst = 0.0f64;
+        for seed in 0..50 {
+            let mut random = random(seed);
+            let blocks = blocks(200, || (1 + random(1000), random(60), random(9)));
+            let layout = Layouts::new(&blocks, least(&blocks), ALIGN_BYTES).swept().unwrap();
+            for (i, (a, &start)) in blocks.iter().zip(&layout.offsets).enumerate() {
+                assert!(start.is_multiple_of(ALIGN_BYTES) && start + a.bytes <= layout.bytes);
+                for (b, &other) in blocks.iter().zip(&layout.offsets).skip(i + 1) {
+                    let is_apart = start + a.bytes <= other || other + b.bytes <= start;
+                    assert!(!a.life.meets(b.life) || is_apart);
+                }
+            }
+            worst = worst.max(layout.bytes as f64 / least(&blocks) as f64);
+        }
+        assert!(worst < 1.3, "{worst}");
+    }
+
+    #[test]
+    fn many_blocks_that_live_at_once_are_swept() {
+        let count = 5_000;
+        let life = |buffer| Life { first: buffer, last: count };
+        let all: Vec<Block> =
+            (0..count).map(|buffer| Block { buffer, bytes: 64, life: life(buffer) }).collect();
+        let layouts = Layouts::new(&all, 64 * count, ALIGN_BYTES);
+        let mut work = MOST_WORK;
+        assert!(layouts.placed(&layouts.by_size(), &mut work).is_err());
+        assert_eq!(layouts.best().unwrap().bytes, 64 * count);
     }
 
     #[test]
