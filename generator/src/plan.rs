@@ -1,8 +1,9 @@
 //! Plans the files of a checked package's folder. Nothing here accesses the disk.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
+use minijinja::value::{Serde, Value};
 use serde::Serialize;
 
 use crate::{
@@ -231,6 +232,9 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
     let mut sheet = Sheet {
         printer: options.templates.printer()?,
         package: &package_view,
+        package_value: Value::from(Serde(&package_view)),
+        library_values: HashMap::new(),
+        params: HashSet::new(),
         files: configs,
         notes: Vec::new(),
         inherited: Vec::new(),
@@ -391,6 +395,12 @@ pub fn toml_string(text: &str) -> String {
 struct Sheet<'a> {
     printer: Printer<'a>,
     package: &'a PackageView,
+    /// The package and its libraries, by folder, as values of templates. They list all operators, so converting them once per file
+    /// would take the square of the number of operators.
+    package_value: Value,
+    library_values: HashMap<String, Value>,
+    /// The paths of printed parameter files.
+    params: HashSet<String>,
     files: Vec<File>,
     notes: Vec<Note>,
     inherited: Vec<Inherited>,
@@ -400,8 +410,8 @@ struct Sheet<'a> {
 /// The variables of a template.
 #[derive(Serialize)]
 struct Names<'a> {
-    package: &'a PackageView,
-    library: Option<&'a LibraryView>,
+    package: Value,
+    library: Option<Value>,
     op: Option<&'a OpView>,
 }
 
@@ -414,8 +424,12 @@ impl Sheet<'_> {
         op: Option<&OpView>,
         owner: Owner,
     ) -> Result<(), TreeError> {
-        let contents =
-            self.printer.print(template, Names { package: self.package, library, op })?;
+        let library = library.map(|library| {
+            let known = self.library_values.entry(library.folder.clone());
+            known.or_insert_with(|| Value::from(Serde(library))).clone()
+        });
+        let names = Names { package: self.package_value.clone(), library, op };
+        let contents = self.printer.print(template, names)?;
         self.files.push(File { path: path.to_owned(), contents, owner });
         Ok(())
     }
@@ -465,7 +479,7 @@ impl Sheet<'_> {
         let path = format!("common/params/{}.rs", op.module);
         let from = format!("{}/src/params/{}.rs", library.folder, op.module);
         self.moved.push(Moved { from, to: path.clone() });
-        if self.files.iter().any(|file| file.path == path) {
+        if !self.params.insert(path.clone()) {
             return Ok(());
         }
         self.add("package/params.rs.jinja", &path, None, Some(op), Owner::Generator)

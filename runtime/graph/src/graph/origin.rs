@@ -1,5 +1,6 @@
 //! Which nodes of the model as it was imported a node does the work of.
 
+use std::collections::VecDeque;
 use std::fmt;
 
 use super::{Graph, Node, subgraphs_mut};
@@ -10,13 +11,13 @@ use super::{Graph, Node, subgraphs_mut};
 pub struct Origin {
     /// `None` if unknown. Most nodes have one id, which needs no list.
     first: Option<u32>,
-    others: Vec<u32>,
+    others: VecDeque<u32>,
 }
 
 impl Origin {
     /// One node of the model.
     pub(crate) fn single(id: u32) -> Self {
-        Self { first: Some(id), others: Vec::new() }
+        Self { first: Some(id), others: VecDeque::new() }
     }
 
     /// Whether it is known.
@@ -30,8 +31,31 @@ impl Origin {
     }
 
     /// Adds the nodes of another one.
+    ///
+    /// Fusions add one node after the other to a chain, which may have 100,000: what follows or precedes all ids is added in place.
     pub fn add(&mut self, other: &Self) {
-        *self = self.ids().chain(other.ids()).collect();
+        let (Some((first, last)), Some((other_first, other_last))) = (self.ends(), other.ends())
+        else {
+            if !self.is_known() {
+                self.clone_from(other);
+            }
+            return;
+        };
+        if other_first > last {
+            self.others.extend(other.ids());
+        } else if other_last < first {
+            self.others.push_front(first);
+            other.others.iter().rev().for_each(|id| self.others.push_front(*id));
+            self.first = Some(other_first);
+        } else {
+            *self = self.ids().chain(other.ids()).collect();
+        }
+    }
+
+    /// Returns the smallest and the largest id.
+    fn ends(&self) -> Option<(u32, u32)> {
+        let first = self.first?;
+        Some((first, self.others.back().copied().unwrap_or(first)))
     }
 }
 
@@ -97,6 +121,15 @@ mod tests {
             origin.add(&Origin::single(id));
         }
         assert_eq!(origin.ids().collect::<Vec<_>>(), [3, 4, 5, 9, u32::MAX]);
+        let lists: [&[u32]; 6] = [&[], &[4], &[5, 7], &[1, 3], &[8, 9], &[2, 7, 8]];
+        for a in lists {
+            for b in lists {
+                let mut origin: Origin = a.iter().copied().collect();
+                origin.add(&b.iter().copied().collect());
+                let all: Origin = a.iter().chain(b).copied().collect();
+                assert_eq!(origin, all, "{a:?} and {b:?}");
+            }
+        }
         assert_eq!(origin.to_string(), "3-5,9,4294967295");
     }
 
