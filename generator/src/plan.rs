@@ -1,7 +1,6 @@
 //! Plans the files of a checked package's folder. Nothing here accesses the disk.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::path::Path;
 
 use minijinja::value::{Serde, Value};
 use serde::Serialize;
@@ -576,8 +575,9 @@ impl Sheet<'_> {
 }
 
 impl Tree {
-    /// Returns the file at `path`.
+    /// Returns the file at `path`, which has `/` between its parts.
     pub fn file(&self, path: &str) -> Option<&File> {
-        self.files.iter().find(|file| Path::new(&file.path) == Path::new(path))
+        let index = self.files.binary_search_by(|file| file.path.as_str().cmp(path)).ok()?;
+        self.files.get(index)
     }
 }
