@@ -60,7 +60,7 @@ impl Kernel for Quantize {
         if self.is_bounded {
             outputs.set_shape(0, inputs.shape(0)?)?;
         }
-        // Each thread finds the range of its part.
+        // Minimum and maximum of each part of the input; threads find them concurrently.
         let parts = scratch.take::<f32>(self.range.scratch_len())?;
         let (scale, zero) = DynamicRange::encoding(parallel, x, parts)?;
         outputs.take::<f32>(1)?.fill(scale);

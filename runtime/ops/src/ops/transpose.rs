@@ -1,4 +1,7 @@
 //! Permutes the axes.
+//!
+//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
+//! indices.
 
 use udo_api::{
     Bits, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, Node,
