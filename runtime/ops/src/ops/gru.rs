@@ -3,6 +3,9 @@
 //! With the update gate `z`, the reset gate `r` and the new state `n`, a step computes `h = (1 - z) n + z h`. The
 //! parameter `linear_before_reset` selects `n = tanh(W x + r (R h))` instead of `n = tanh(W x + R (r h))`, biases
 //! omitted.
+//!
+//! `recurrent` builds the operator and computes the products with the weights; `step` does the rest for one row of the
+//! batch.
 
 use udo_api::{DType, Error, Node, Param, Value};
 
