@@ -147,10 +147,10 @@ impl Rule {
             Padding::Reflection => {
                 let edge = if self.aligns_corners { 0.0 } else { 0.5 };
                 let (low, span) = (-edge, last + 2.0 * edge);
-                // The distance from the low edge, which runs forth and back once per period.
-                let distance =
+                // The position within a period of the reflection, which is two spans long: forth and back.
+                let in_period =
                     if span > 0.0 { (position - low).rem_euclid(2.0 * span) } else { 0.0 };
-                Some((low + distance.min(2.0 * span - distance)).clamp(0.0, last) as usize)
+                Some((low + in_period.min(2.0 * span - in_period)).clamp(0.0, last) as usize)
             }
         }
     }
