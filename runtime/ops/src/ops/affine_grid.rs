@@ -1,5 +1,5 @@
-//! The sampling grid of 2-D or 3-D affine transforms, as `GridSample` reads it: for each output position, the transformed
-//! coordinates from -1 to 1, innermost axis first.
+//! The sampling grid of 2-D or 3-D affine transforms, as `GridSample` reads it: for each output position, the
+//! transformed coordinates from -1 to 1, innermost axis first.
 
 use std::marker::PhantomData;
 

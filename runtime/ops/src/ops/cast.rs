@@ -1,5 +1,5 @@
-//! Converts each element to another type. Floats truncate towards zero and saturate when they become integers, NaN becomes
-//! 0, and integers wrap.
+//! Converts each element to another type. Floats truncate towards zero and saturate when they become integers, NaN
+//! becomes 0, and integers wrap.
 
 use std::cmp::Ordering;
 
@@ -140,8 +140,8 @@ fn store_rounded(buffers: &Buffers<'_>, i: usize, x: Number) -> Result<(), ExecE
     buffers.set(0, i, y.to_f32())
 }
 
-/// Returns OpenCL code that rounds to the nearest bf16, ties to even. `udo_cut` shortens an integer to the 24 binary digits
-/// of an f32 and sets the last one if it cuts off a nonzero bit, so that the value is rounded only once.
+/// Returns OpenCL code that rounds to the nearest bf16, ties to even. `udo_cut` shortens an integer to the 24 binary
+/// digits of an f32 and sets the last one if it cuts off a nonzero bit, so that the value is rounded only once.
 fn rounding_functions(from: Option<DType>) -> String {
     const ROUND: &str = "float udo_bf16(float x) {
     const uint bits = as_uint(x);
@@ -286,8 +286,8 @@ fn round_to_odd(x: f64) -> f32 {
     }
 }
 
-/// Shortens an integer to at most 48 binary digits, which f64 holds exactly and which round to 24 digits as `x` does: the
-/// last digit is 1 if any digit cut off is not 0.
+/// Shortens an integer to at most 48 binary digits, which f64 holds exactly and which round to 24 digits as `x` does:
+/// the last digit is 1 if any digit cut off is not 0.
 fn shorten_to_48_bits(x: u64) -> f64 {
     const CUT_OFF: u64 = 0xffff;
     if x >> 48 == 0 {

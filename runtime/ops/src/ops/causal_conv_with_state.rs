@@ -1,5 +1,5 @@
-//! A causal depthwise convolution over a sequence: each output depends on the element at its position and those before it.
-//! The state holds the last elements of the previous call and is updated for the next one.
+//! A causal depthwise convolution over a sequence: each output depends on the element at its position and those before
+//! it. The state holds the last elements of the previous call and is updated for the next one.
 
 use udo_api::{
     Core, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpSchema,
@@ -98,7 +98,8 @@ impl Row {
         Ok(Self { channels, length, past_len, has_swish })
     }
 
-    /// Adds the convolution of one row to `y`. Each tap is added for the whole row, which vectorizes for any kernel length.
+    /// Adds the convolution of one row to `y`. Each tap is added for the whole row, which vectorizes for any kernel
+    /// length.
     fn convolve(&self, x: &[f32], past: &[f32], weight: &[f32], y: &mut [f32]) {
         for (tap, &weight) in weight.iter().enumerate() {
             // The first outputs read the state at this tap, the others the row.

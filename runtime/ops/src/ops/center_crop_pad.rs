@@ -56,7 +56,8 @@ impl Crop for CenterCropPad {
     }
 }
 
-/// Returns the walk along one axis, the positions that are read. If the difference is odd, the extra position is cut or padded at the end.
+/// Returns the walk along one axis, the positions that are read. If the difference is odd, the extra position is cut or
+/// padded at the end.
 fn walk(extent: usize, len: Option<usize>) -> Walk {
     match len {
         None => Walk::whole(extent),

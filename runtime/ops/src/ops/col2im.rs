@@ -1,5 +1,5 @@
-//! Sums overlapping blocks into images. The input has a column per block, with a row per channel and element of a block.
-//! For bools, the sum is a logical or.
+//! Sums overlapping blocks into images. The input has a column per block, with a row per channel and element of a
+//! block. For bools, the sum is a logical or.
 
 use udo_api::{
     Bool, Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,

@@ -194,9 +194,9 @@ mod tests {
 
     #[test]
     fn quantized_outputs_match_quantized_f32_outputs() {
-        // In this order: through a table of positions, as a matrix product, by Winograd, with one input channel per filter,
-        // and with so many channels that sums are computed block by block. Images have more pixels than a kernel computes
-        // at once.
+        // In this order: through a table of positions, as a matrix product, by Winograd, with one input channel per
+        // filter, and with so many channels that sums are computed block by block. Images have more pixels than a
+        // kernel computes at once.
         let cases = [
             Case { channels: 5, filters: 40, kernel: [3, 3], stride: 2, pads: [1; 4], ..PLAIN },
             Case { channels: 24, filters: 70, kernel: [1, 1], ..PLAIN },

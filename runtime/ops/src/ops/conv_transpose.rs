@@ -72,7 +72,8 @@ mod tests {
             .ints("output_padding", &per_axis(output_padding))
     }
 
-    /// Computes the reference by scattering each element of two images of `rows` by 5 pixels, or of 5 pixels if `rows` is 0.
+    /// Computes the reference by scattering each element of two images of `rows` by 5 pixels, or of 5 pixels if `rows`
+    /// is 0.
     fn reference(case: Case, rows: usize, [x, w]: [&[f32]; 2]) -> (Vec<f64>, [usize; 2]) {
         let Case { channels, filters, groups, kernel, stride, dilation, pads, output_padding } =
             case;

@@ -1,4 +1,5 @@
-//! `y = (x - zero_point) * scale`, with one scale for the tensor, for each position of an axis, or for each block along it.
+//! `y = (x - zero_point) * scale`, with one scale for the tensor, for each position of an axis, or for each block along
+//! it.
 
 use udo_api::{
     Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,

@@ -112,8 +112,8 @@ impl Movement for Gather {
     }
 }
 
-/// GPU kernel: one element per work item. A device cannot report errors, so there an index out of range yields zeros. The
-/// emulated work item reports it.
+/// GPU kernel: one element per work item. A device cannot report errors, so there an index out of range yields zeros.
+/// The emulated work item reports it.
 struct OnGpu {
     split: AxisSplit,
     /// Number of indices.

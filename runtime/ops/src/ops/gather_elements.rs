@@ -1,5 +1,5 @@
-//! Gathers single elements. An output element comes from its own position in the data, except along `axis`, where its index
-//! says the position.
+//! Gathers single elements. An output element comes from its own position in the data, except along `axis`, where its
+//! index says the position.
 //!
 //! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
 //! indices.
@@ -103,8 +103,8 @@ impl Movement for GatherElements {
     }
 }
 
-/// GPU kernel: one element per work item. A device cannot report errors, so there an index out of range yields zeros. The
-/// emulated work item reports it.
+/// GPU kernel: one element per work item. A device cannot report errors, so there an index out of range yields zeros.
+/// The emulated work item reports it.
 struct OnGpu {
     /// Offset of the element at axis position 0, for each index in output order.
     first: StridedAccess,

@@ -73,7 +73,8 @@ struct Addend {
 }
 
 impl Addend {
-    /// Reads the addend, or returns `None` if C is absent or `beta` is 0: then C is not read, as in ONNX Runtime and BLAS.
+    /// Reads the addend, or returns `None` if C is absent or `beta` is 0: then C is not read, as in ONNX Runtime and
+    /// BLAS.
     fn read(cx: &Node<'_>, sizes: &GemmSizes) -> Result<Option<Self>, Error> {
         let beta = cx.float("beta")?;
         let is_read = cx.has_input(2) && beta != 0.0;

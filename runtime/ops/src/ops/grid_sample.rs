@@ -449,8 +449,8 @@ mod tests {
             let y = run.int("align_corners", align_corners).one().values::<T>();
             y.into_iter().map(Number::to_f64).collect()
         }
-        // Unrounded, -0.2 among five elements is the tie 1.5, and 2/3 among four is the tie 2.5. The expected values are
-        // those of ONNX Runtime 1.31.
+        // Unrounded, -0.2 among five elements is the tie 1.5, and 2/3 among four is the tie 2.5. The expected values
+        // are those of ONNX Runtime 1.31.
         assert_eq!(nearest::<f32>(&[-0.2], 5, 0), [2.0]);
         assert_eq!(nearest::<f32>(&[2.0 / 3.0], 4, 1), [2.0]);
         // In f64 they fall on the other side, or stay ties, which go to even.

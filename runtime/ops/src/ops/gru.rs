@@ -43,8 +43,8 @@ impl Cell for Gru {
         Ok(Self { resets_sums: node.flag("linear_before_reset")? })
     }
 
-    // Without `linear_before_reset`, the sums of the new state need the reset gate first, so they are computed late, from
-    // the reset state that `reset` writes.
+    // Without `linear_before_reset`, the sums of the new state need the reset gate first, so they are computed late,
+    // from the reset state that `reset` writes.
     fn late(&self) -> Option<usize> {
         (!self.resets_sums).then_some(NEW)
     }

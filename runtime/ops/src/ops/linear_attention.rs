@@ -1,8 +1,8 @@
-//! Linear attention (Katharopoulos et al., 2020, <https://arxiv.org/abs/2006.16236>): each step updates a state per head,
-//! `S = exp(decay) S + k v^T`, and outputs `scale q S`.
+//! Linear attention (Katharopoulos et al., 2020, <https://arxiv.org/abs/2006.16236>): each step updates a state per
+//! head, `S = exp(decay) S + k v^T`, and outputs `scale q S`.
 //!
-//! With the delta rule (Yang et al., 2024, <https://arxiv.org/abs/2406.06484>), `v` is replaced by `beta (v - k S)` first,
-//! where `S` has decayed, so that a step overwrites the value stored under its key.
+//! With the delta rule (Yang et al., 2024, <https://arxiv.org/abs/2406.06484>), `v` is replaced by `beta (v - k S)`
+//! first, where `S` has decayed, so that a step overwrites the value stored under its key.
 
 use udo_api::{
     Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
@@ -188,8 +188,8 @@ fn decay_and_beta_counts(
     Ok([decays / heads, last_extent(BETA, has_betas, [heads, 1])?])
 }
 
-/// The kernel: computes states step by step. The columns of a state are independent, so they are divided into parts, which
-/// threads share.
+/// The kernel: computes states step by step. The columns of a state are independent, so they are divided into parts,
+/// which threads share.
 struct RecurrentStates {
     problem: Problem,
     /// Columns of a state in one part.

@@ -68,7 +68,8 @@ impl<const QUANTIZED: bool> Cell for Lstm<QUANTIZED> {
     }
 }
 
-/// Adds the peephole terms, weights times cell states, to the sums of a gate; `peepholes` is empty if the node has no such input.
+/// Adds the peephole terms, weights times cell states, to the sums of a gate; `peepholes` is empty if the node has no
+/// such input.
 fn add_peepholes(gate: &mut [f32], peepholes: &[f32], memory: &[f32]) {
     let terms = peepholes.iter().zip(memory).map(|(weight, state)| weight * state);
     gate.iter_mut().zip(terms).for_each(|(gate, term)| *gate += term);

@@ -78,7 +78,8 @@ struct Floats {
 }
 
 impl Floats {
-    /// Returns the epilogue steps that the kernel supports. A bias is along the columns, which a vector on the right lacks.
+    /// Returns the epilogue steps that the kernel supports. A bias is along the columns, which a vector on the right
+    /// lacks.
     fn supported_steps(cx: &AcceptCx<'_>) -> Result<Takes, Error> {
         let y = cx.output(0)?;
         let column_axis =
@@ -420,7 +421,8 @@ mod tests {
 
     #[test]
     fn quantized_outputs_match_quantized_f32_outputs() {
-        // One row, several right sides, more rows than the kernel computes at once, a depth that it splits, and no rows.
+        // One row, several right sides, more rows than the kernel computes at once, a depth that it splits, and no
+        // rows.
         let cases: [(&[usize], &[usize]); 5] = [
             (&[1, 40], &[40, 300]),
             (&[2, 9, 17], &[2, 17, 5]),

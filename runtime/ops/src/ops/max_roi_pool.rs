@@ -59,7 +59,8 @@ struct PooledRegions<T> {
     marker: PhantomData<fn() -> T>,
 }
 
-/// Returns the elements of a cell along an axis. `start` and `end` are the first and last element of the region. Cells overlap if their size is not a whole number.
+/// Returns the elements of a cell along an axis. `start` and `end` are the first and last element of the region. Cells
+/// overlap if their size is not a whole number.
 fn elements([start, end]: [f32; 2], cell: usize, cells: usize, extent: usize) -> Range<usize> {
     let len = (end - start + 1.0).max(1.0);
     let cell_len = len / cells as f32;

@@ -1,5 +1,5 @@
-//! Selects boxes in order of their scores and drops those that overlap a selected box too much. Each class of each batch
-//! selects its own boxes. An output row holds the batch, the class and the index of a box.
+//! Selects boxes in order of their scores and drops those that overlap a selected box too much. Each class of each
+//! batch selects its own boxes. An output row holds the batch, the class and the index of a box.
 
 use udo_api::{
     Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef, Op,

@@ -67,8 +67,8 @@ fn apply_common(y: &mut [f32], exponent: f32) {
     }
 }
 
-/// Computes one power. The exponents 2, 3 and 0.5 use the same formulas here as in [`apply_common`], so that results do not
-/// depend on whether the exponent is a scalar.
+/// Computes one power. The exponents 2, 3 and 0.5 use the same formulas here as in [`apply_common`], so that results do
+/// not depend on whether the exponent is a scalar.
 #[inline]
 fn power(x: f32, exponent: f32) -> f32 {
     match exponent {

@@ -235,8 +235,8 @@ mod tests {
         assert_eq!(run(2, 0, &[2, 1, 2], &[1, 10, 2, 20]), [151, 217]);
     }
 
-    /// The 16-bit kernels also accept such nodes, but need scratch memory for their sums. Kernels run in the order in which
-    /// they are chosen; those of each width are for channels on the last axis and on the second one.
+    /// The 16-bit kernels also accept such nodes, but need scratch memory for their sums. Kernels run in the order in
+    /// which they are chosen; those of each width are for channels on the last axis and on the second one.
     #[test]
     fn the_8_bit_kernel_is_chosen_for_8_bit_values() {
         let scalar = |value: f32| tensor(&[], &[value]);

@@ -171,8 +171,8 @@ mod tests {
 
     #[test]
     fn ties_follow_exact_arithmetic_on_every_core() {
-        // Input and output extent, coordinate mode, nearest mode, and the elements taken. Coordinates such as 14.5 are ties,
-        // which f32 arithmetic misses.
+        // Input and output extent, coordinate mode, nearest mode, and the elements taken. Coordinates such as 14.5 are
+        // ties, which f32 arithmetic misses.
         let cases: [(usize, usize, &str, &str, &[u8]); 5] = [
             (20, 6, "half_pixel", "round_prefer_ceil", &[1, 5, 8, 11, 15, 18]),
             (14, 1, "half_pixel", "round_prefer_ceil", &[7]),

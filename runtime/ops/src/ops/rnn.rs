@@ -37,8 +37,8 @@ mod tests {
 
     #[test]
     fn states_match_the_definition() {
-        // Inputs `X`, `W`, `R` and `B` of ONNX: a sequence of 4, inputs of 3 and a state of 2 units. `noise` has a fixed
-        // seed, so disjoint ranges of it give unlike weights.
+        // Inputs `X`, `W`, `R` and `B` of ONNX: a sequence of 4, inputs of 3 and a state of 2 units. `noise` has a
+        // fixed seed, so disjoint ranges of it give unlike weights.
         let (x, w, r, bias) = (noise(4 * 3), noise(2 * 3), noise(100), noise(50));
         let (r, bias) = (&r[90..94], &bias[40..44]);
         let y = bench("RNN")

@@ -1,5 +1,5 @@
-//! Divides regions of images into grid cells, interpolates samples in each, and returns their mean or maximum (He et al.,
-//! 2017, <https://arxiv.org/abs/1703.06870>).
+//! Divides regions of images into grid cells, interpolates samples in each, and returns their mean or maximum (He et
+//! al., 2017, <https://arxiv.org/abs/1703.06870>).
 
 use std::marker::PhantomData;
 
@@ -67,8 +67,8 @@ impl Op for RoiAlign {
 #[derive(Clone, Copy, Debug)]
 enum Mode {
     Mean,
-    /// The maximum of all products of a neighbour of a sample and its weight, as in ONNX's reference. Samples themselves
-    /// are not interpolated.
+    /// The maximum of all products of a neighbour of a sample and its weight, as in ONNX's reference. Samples
+    /// themselves are not interpolated.
     Largest,
 }
 

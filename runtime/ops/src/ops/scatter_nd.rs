@@ -1,4 +1,5 @@
-//! Scatters slices into a copy of the data. Each row of `indices` is a tuple, the indices of a slice along the first axes.
+//! Scatters slices into a copy of the data. Each row of `indices` is a tuple, the indices of a slice along the first
+//! axes.
 
 use udo_api::{Error, ExecError, Inputs, Node, OpSchema, Parallel, Param, Port, Value, types};
 

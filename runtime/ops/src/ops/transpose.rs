@@ -58,7 +58,8 @@ impl Movement for Transpose {
         let perm = permutation(cx, x.rank())?;
         let is_not_one = |axis: &&usize| x.shape().get(**axis) != Some(&1);
         let is_bounded = !x.full_shape().is_fixed();
-        // If only axes of extent 1 change places, the elements stay in order, and the output can share the input's buffer.
+        // If only axes of extent 1 change places, the elements stay in order, and the output can share the input's
+        // buffer.
         if !is_bounded && perm.iter().filter(is_not_one).is_sorted() {
             cx.tie_same(0, 0)?;
         }

@@ -176,8 +176,8 @@ impl Sizes {
     }
 }
 
-/// 2-bit rows of an input, widened to 4 bits because the kernels read 4 or 8: before the run for constants, else in every
-/// run.
+/// 2-bit rows of an input, widened to 4 bits because the kernels read 4 or 8: before the run for constants, else in
+/// every run.
 #[derive(Clone, Copy)]
 struct Widened {
     port: usize,
@@ -362,8 +362,8 @@ impl Kernel for Product {
 }
 
 impl Product {
-    /// Returns the scratch elements for the arranged left side, for products before they are copied to the output, and for
-    /// the tile of a part.
+    /// Returns the scratch elements for the arranged left side, for products before they are copied to the output, and
+    /// for the tile of a part.
     fn scratch_lens(&self) -> [usize; 3] {
         let Sizes { rows, columns, .. } = self.sizes;
         let depth = self.sizes.padded_depth();

@@ -1,5 +1,5 @@
-//! Attention as fusion passes insert it. A query whose keys are all masked gives NaN, as the unfused nodes do, or zeros if
-//! `zero_nan` is set.
+//! Attention as fusion passes insert it. A query whose keys are all masked gives NaN, as the unfused nodes do, or zeros
+//! if `zero_nan` is set.
 
 use udo_api::{DType, Error, InferCx, Op, OpSchema, Param, Port, Value};
 

@@ -1,4 +1,5 @@
-//! Builds images of blocks of pixels, whose pixel `i` comes from batch `i`, and crops them. `SpaceToBatch` is the inverse.
+//! Builds images of blocks of pixels, whose pixel `i` comes from batch `i`, and crops them. `SpaceToBatch` is the
+//! inverse.
 //!
 //! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
 //! indices.

@@ -1,5 +1,5 @@
-//! `Expand` to a shape that the kernel reads from input 1 in each run. The parameters `least` and `most` bound the extents of
-//! the output.
+//! `Expand` to a shape that the kernel reads from input 1 in each run. The parameters `least` and `most` bound the
+//! extents of the output.
 
 use udo_api::{
     Bits, Core, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema, Port,

@@ -1,5 +1,5 @@
-//! `Range` with start, limit and delta that the kernel reads in each run. The parameters `least` and `most` bound the length
-//! of the output.
+//! `Range` with start, limit and delta that the kernel reads in each run. The parameters `least` and `most` bound the
+//! length of the output.
 
 use udo_api::{
     Bf16, Core, DType, Element, Error, ExecError, F16, FinalizeCx, InferCx, Inputs, Io, Kernel,

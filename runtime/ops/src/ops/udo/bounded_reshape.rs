@@ -1,5 +1,5 @@
-//! `Reshape` to a shape that the kernel reads from input 1 in each run. The parameters `least` and `most` bound the extents of
-//! the output.
+//! `Reshape` to a shape that the kernel reads from input 1 in each run. The parameters `least` and `most` bound the
+//! extents of the output.
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel,
@@ -52,8 +52,8 @@ impl Kernel for Copied {
     }
 }
 
-/// Resolves the extents of `requested` as `Reshape` does: 0 copies the extent of the input, unless zeros are allowed, and -1
-/// takes the remaining elements.
+/// Resolves the extents of `requested` as `Reshape` does: 0 copies the extent of the input, unless zeros are allowed,
+/// and -1 takes the remaining elements.
 fn resolve(input_dims: &[usize], requested: &[i64], allow_zero: bool) -> Result<Axes, ExecError> {
     let mut shape = [1; MAX_RANK];
     if requested.len() > shape.len() {

@@ -1,9 +1,9 @@
 //! Detected objects from the box offsets and class scores of anchors: decodes boxes and drops those that overlap a
 //! better one.
 //!
-//! Follows TensorFlow Lite's `DetectionPostprocess`. An anchor is a default box, which each box is an offset of. The fast mode suppresses boxes by their highest class score, and
-//! returns some classes of each remaining box. The regular mode suppresses boxes per class, and returns the best of all
-//! classes.
+//! Follows TensorFlow Lite's `DetectionPostprocess`. An anchor is a default box, which each box is an offset of. The
+//! fast mode suppresses boxes by their highest class score, and returns some classes of each remaining box. The regular
+//! mode suppresses boxes per class, and returns the best of all classes.
 
 use udo_api::{
     Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpSchema,
@@ -332,7 +332,8 @@ impl Detection {
     }
 }
 
-/// Returns the class with the next lower score than class `last`, or with the highest score if that is `None`; ties go to the lower class. NaN scores are skipped.
+/// Returns the class with the next lower score than class `last`, or with the highest score if that is `None`; ties go
+/// to the lower class. NaN scores are skipped.
 fn next_highest(scores: &[f32], last: Option<usize>) -> Option<usize> {
     let comes_after_last = |&class: &usize| {
         last.is_none_or(|last| match scores[class].rank().cmp(&scores[last].rank()) {
