@@ -1,4 +1,5 @@
-//! The sampling grid of 2-D or 3-D affine transforms, as `GridSample` reads it.
+//! The sampling grid of 2-D or 3-D affine transforms, as `GridSample` reads it: for each output position, the
+//! transformed coordinates from -1 to 1, innermost axis first.
 
 use std::marker::PhantomData;
 
@@ -37,19 +38,20 @@ impl Op for AffineGrid {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let theta = cx.input(0)?;
-        let spatial = spatial(cx)?;
-        let first = theta.full_shape().dim(0);
+        let spatial = spatial_extents(cx)?;
+        let batch = theta.full_shape().dim(0);
         let last = Dim::Fixed(spatial.len());
         let dims: Vec<Dim> =
-            first.into_iter().chain(spatial.into_iter().map(Dim::Fixed)).chain([last]).collect();
+            batch.into_iter().chain(spatial.into_iter().map(Dim::Fixed)).chain([last]).collect();
         cx.set_output(0, theta.with_shape(Shape::of_dims(&dims)?))
     }
 }
 
 /// Returns the spatial extents of the grid, outermost axis first.
-fn spatial(node: &Node<'_>) -> Result<Vec<usize>, Error> {
+fn spatial_extents(node: &Node<'_>) -> Result<Vec<usize>, Error> {
     let (theta, size) = (node.input(0)?, SIZE.required(node)?);
-    let sizes: Vec<usize> = size.iter().filter_map(|&n| usize::try_from(n).ok()).collect();
+    let sizes: Vec<usize> =
+        size.iter().filter_map(|&extent| usize::try_from(extent).ok()).collect();
     match (theta.shape(), sizes.as_slice()) {
         (&[count, rows, cols], [batch, _, spatial @ ..])
             if sizes.len() == size.len()
@@ -71,20 +73,20 @@ struct Grid<T> {
 }
 
 impl<T> Grid<T> {
-    /// Returns the coordinate of position `at` along an axis, from -1 to 1.
-    fn place(&self, at: usize, len: usize) -> f64 {
+    /// Returns the coordinate of a position along an axis of `len` positions.
+    fn coordinate(&self, position: usize, len: usize) -> f64 {
         if !self.aligns_corners {
-            return (2 * at + 1) as f64 / len as f64 - 1.0;
+            return (2 * position + 1) as f64 / len as f64 - 1.0;
         }
         // A single position is in the middle.
-        if len == 1 { 0.0 } else { (2 * at) as f64 / (len - 1) as f64 - 1.0 }
+        if len == 1 { 0.0 } else { (2 * position) as f64 / (len - 1) as f64 - 1.0 }
     }
 }
 
 impl<T: Number + Element> Kernel for Grid<T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         Ok(Self {
-            spatial: spatial(cx)?,
+            spatial: spatial_extents(cx)?,
             aligns_corners: cx.flag("align_corners")?,
             marker: PhantomData,
         })
@@ -94,19 +96,19 @@ impl<T: Number + Element> Kernel for Grid<T> {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let (theta, y) = (inputs.get::<T>(0)?, outputs.take::<T>(0)?);
         let axes = self.spatial.len();
-        let places: usize = self.spatial.iter().product();
+        let positions: usize = self.spatial.iter().product();
         let grain = row_grain(axes);
         parallel.chunks_mut(y, grain, |chunk, y| {
-            for (at, y) in (chunk * grain / axes..).zip(y.chunks_exact_mut(axes)) {
-                let theta = &theta[at / places * axes * (axes + 1)..];
+            for (index, y) in (chunk * grain / axes..).zip(y.chunks_exact_mut(axes)) {
+                let theta = &theta[index / positions * axes * (axes + 1)..];
                 // Coordinates go from the innermost axis outwards; the last one is 1, the factor of the translation.
-                let (mut place, mut rest) = ([1.0; 4], at % places);
-                for (place, &len) in place.iter_mut().zip(self.spatial.iter().rev()) {
-                    *place = self.place(rest % len, len);
-                    rest /= len;
+                let (mut coordinates, mut remaining) = ([1.0; 4], index % positions);
+                for (coordinate, &len) in coordinates.iter_mut().zip(self.spatial.iter().rev()) {
+                    *coordinate = self.coordinate(remaining % len, len);
+                    remaining /= len;
                 }
                 for (y, row) in y.iter_mut().zip(theta.chunks_exact(axes + 1)) {
-                    let terms = row.iter().zip(&place).map(|(by, place)| by.to_f64() * place);
+                    let terms = row.iter().zip(&coordinates).map(|(factor, x)| factor.to_f64() * x);
                     *y = T::from_f64(terms.sum());
                 }
             }
@@ -126,16 +128,16 @@ mod tests {
 
     #[test]
     fn coordinates_are_transformed() {
-        let same = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0];
-        let y = grid(&same, &[1, 2, 3], &[1, 3, 2, 2]).one();
+        let identity = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0];
+        let y = grid(&identity, &[1, 2, 3], &[1, 3, 2, 2]).one();
         assert_eq!(y.dims(), [1, 2, 2, 2]);
         let expected = [-0.5, -0.5, 0.5, -0.5, -0.5, 0.5, 0.5, 0.5];
         assert_near(&y.values::<f32>(), &expected, 1e-6);
-        let y = grid(&same, &[1, 2, 3], &[1, 3, 1, 3]).int("align_corners", 1).one();
+        let y = grid(&identity, &[1, 2, 3], &[1, 3, 1, 3]).int("align_corners", 1).one();
         assert_near(&y.values::<f32>(), &[-1.0, 0.0, 0.0, 0.0, 1.0, 0.0], 1e-6);
         // The second image is scaled by 2 and translated, and its x and y are exchanged.
-        let other = [0.0, 2.0, 1.0, 2.0, 0.0, -1.0];
-        let y = grid(&[same, other].concat(), &[2, 2, 3], &[2, 1, 1, 2]).one();
+        let exchange = [0.0, 2.0, 1.0, 2.0, 0.0, -1.0];
+        let y = grid(&[identity, exchange].concat(), &[2, 2, 3], &[2, 1, 1, 2]).one();
         assert_near(&y.values::<f32>(), &[-0.5, 0.0, 0.5, 0.0, 1.0, -2.0, 1.0, 0.0], 1e-6);
     }
 
@@ -143,22 +145,29 @@ mod tests {
     fn large_volumes_are_divided_among_threads() {
         let theta = [1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0];
         let run = grid(&theta, &[1, 3, 4], &[1, 1, 20, 30, 50]).int("align_corners", 1).threads(3);
-        let along = |at: usize, len: usize| 2.0 * at as f64 / (len - 1) as f64 - 1.0;
-        let place = |at: usize| [along(at % 50, 50), along(at / 50 % 30, 30), along(at / 1500, 20)];
-        let expected: Vec<f64> = (0..20 * 30 * 50).flat_map(place).collect();
+        let coordinate =
+            |position: usize, len: usize| 2.0 * position as f64 / (len - 1) as f64 - 1.0;
+        let coordinates = |index: usize| {
+            [
+                coordinate(index % 50, 50),
+                coordinate(index / 50 % 30, 30),
+                coordinate(index / 1500, 20),
+            ]
+        };
+        let expected: Vec<f64> = (0..20 * 30 * 50).flat_map(coordinates).collect();
         assert_near(&run.one().values::<f32>(), &expected, 1e-6);
     }
 
     #[test]
     fn invalid_transforms_are_refused() {
-        let why = "expected one matrix per image or volume of that size";
+        let expected = "expected one matrix per image or volume of that size";
         assert_eq!(
             grid(&[0.0; 6], &[1, 2, 3], &[2, 1, 4, 4]).error(),
-            format!("input 0 is f32[1,2,3] and input 1 is [2, 1, 4, 4], {why}")
+            format!("input 0 is f32[1,2,3] and input 1 is [2, 1, 4, 4], {expected}")
         );
         assert_eq!(
             grid(&[0.0; 6], &[1, 2, 3], &[1, 1, -1, 4]).error(),
-            format!("input 0 is f32[1,2,3] and input 1 is [1, 1, -1, 4], {why}")
+            format!("input 0 is f32[1,2,3] and input 1 is [1, 1, -1, 4], {expected}")
         );
     }
 }

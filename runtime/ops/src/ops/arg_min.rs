@@ -1,4 +1,7 @@
 //! The index of the smallest element along an axis.
+//!
+//! `extreme` builds the operator from `wins`, which decides whether an element replaces the best one so far. `TEST` is
+//! the reference of tests.
 
 use crate::Def;
 use crate::family::select::Ranked;
@@ -11,7 +14,7 @@ struct ArgMin;
 impl Extreme for ArgMin {
     const NAME: &'static str = "ArgMin";
     const TEST: fn(&[f64]) -> usize =
-        |x| (0..x.len()).fold(0, |b, i| if x[i] < x[b] { i } else { b });
+        |x| (0..x.len()).fold(0, |best, i| if x[i] < x[best] { i } else { best });
     const OPENCL: &'static str = "x < best";
 
     fn wins<T: Ranked>(x: T, best: T) -> bool {

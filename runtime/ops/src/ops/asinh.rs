@@ -1,4 +1,7 @@
 //! The inverse hyperbolic sine of each element.
+//!
+//! `unary` builds the operator from this function of an element: `F64` is the reference, `lanes` computes one SIMD
+//! vector of `f32` on the CPU, and `OPENCL` is the expression of the GPU kernel.
 
 use udo_simd::Simd;
 

@@ -1,4 +1,6 @@
-//! Scaled dot-product attention: `softmax(scale * Q K^T + mask) V`.
+//! ONNX's scaled dot-product attention: `softmax(scale * Q K^T + mask) V`.
+//!
+//! `infer` and the kernels are those of all attention operators, in `family::attention`.
 
 use udo_api::{DType, Error, InferCx, Op, OpSchema, Param, Port, Value, types};
 

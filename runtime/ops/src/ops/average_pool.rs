@@ -1,4 +1,7 @@
 //! The mean of each pooling window.
+//!
+//! `pool` builds the operator. For each window, `fold` sums up the taps, the elements inside of the image, and
+//! `finish` divides by their number. `PoolImage` is the faster kernel for images with channels last.
 
 use std::ops::Range;
 
@@ -14,6 +17,7 @@ use crate::number::Real;
 
 pub(crate) const DEF: Def = pool::<AveragePool>();
 
+/// Which elements of a window its sum is divided by: those inside of the image, or padding as well.
 struct AveragePool(Divisor);
 
 impl Pool for AveragePool {
@@ -30,8 +34,8 @@ impl Pool for AveragePool {
     const TEST: fn(&[f64]) -> f64 = |x| x.iter().sum::<f64>() / x.len() as f64;
 
     fn read(cx: &FinalizeCx<'_>, window: &Window) -> Result<Self, Error> {
-        let padded = cx.flag("count_include_pad")?;
-        Ok(Self(if padded { Divisor::Padded(window.end_pads) } else { Divisor::Inside }))
+        let counts_padding = cx.flag("count_include_pad")?;
+        Ok(Self(if counts_padding { Divisor::Padded(window.end_pads) } else { Divisor::Inside }))
     }
 }
 
@@ -78,7 +82,7 @@ mod tests {
     use crate::testing::{assert_near, bench, tensor};
 
     #[test]
-    fn padding_may_be_counted_but_not_positions_past_it() {
+    fn padding_is_counted_if_requested_but_positions_past_it_are_not() {
         let x = tensor(&[1, 1, 4], &[1f32, 2.0, 3.0, 4.0]);
         for (count, expected) in [(0, [1.0, 2.5, 4.0]), (1, [0.5, 2.5, 4.0 / 2.0])] {
             let run = bench("AveragePool").input(x.clone()).ints("kernel_shape", &[2]);

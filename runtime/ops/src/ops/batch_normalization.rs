@@ -1,4 +1,7 @@
 //! `(x - mean) / sqrt(variance + epsilon) * scale + bias` per channel, with the statistics stored in the model.
+//!
+//! `channel_norm` builds the f32 kernels from `coefficients`, which folds the statistics into a factor and a term per
+//! channel. `OTHERS` are further kernels.
 
 use udo_api::{
     Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, Inputs, Io, Kernel,
@@ -75,14 +78,16 @@ impl ChannelNorm for BatchNormalization {
             return Err(Error::new(format!("input 0 is {x}, expected rank 1 or more")));
         }
         for port in 1..5 {
-            let found = cx.input(port)?;
-            if found.shape() != [channels] {
-                return Err(Error::new(format!("input {port} is {found}, expected [{channels}]")));
+            let parameter = cx.input(port)?;
+            if parameter.shape() != [channels] {
+                return Err(Error::new(format!(
+                    "input {port} is {parameter}, expected [{channels}]"
+                )));
             }
             // f16 and bf16 inputs are computed in f32, so their parameters may be f32.
-            if (found.dtype() == Some(DType::F64)) != (x.dtype() == Some(DType::F64)) {
+            if (parameter.dtype() == Some(DType::F64)) != (x.dtype() == Some(DType::F64)) {
                 return Err(Error::new(format!(
-                    "input {port} is {found}, expected the type of {x}"
+                    "input {port} is {parameter}, expected the type of {x}"
                 )));
             }
         }
@@ -129,10 +134,10 @@ impl Kernel for Doubles {
         let (len, inner) = (self.split.len, self.split.inner);
         let grain = row_grain(inner);
         parallel.chunks_mut(outputs.take::<f64>(0)?, grain, |chunk, y| {
-            for (at, y) in (chunk * grain..).zip(y) {
-                let channel = at / inner % len;
+            for (index, y) in (chunk * grain..).zip(y) {
+                let channel = index / inner % len;
                 let factor = scale[channel] / (variance[channel] + self.epsilon).sqrt();
-                *y = (x[at] - mean[channel]) * factor + bias[channel];
+                *y = (x[index] - mean[channel]) * factor + bias[channel];
             }
             Ok(())
         })
@@ -161,9 +166,10 @@ __kernel void udo_batch_norm(__global const float *x, __global const float *scal
 impl GpuKernel for OnGpu {
     const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
         let ([i, ..], AxisSplit { len, inner, .. }) = (item.global_id, kernel.split);
-        let at = |port: usize| buffers.load(port, i / inner % len);
-        let factor = at(1)? / (at(4)? + kernel.epsilon).sqrt();
-        let (x, mean, bias) = (buffers.load(0, i)?, at(3)?, at(2)?);
+        let parameter = |port: usize| buffers.load(port, i / inner % len);
+        let factor = parameter(1)? / (parameter(4)? + kernel.epsilon).sqrt();
+        let (x, mean, bias) = (buffers.load(0, i)?, parameter(3)?, parameter(2)?);
+        // As in the OpenCL source.
         let y = if factor.is_finite() {
             (x - mean) * factor + bias
         } else {
@@ -197,12 +203,13 @@ mod tests {
 
     fn run(dims: &[usize], channels: usize) -> Bench {
         let x = noise(dims.iter().product());
-        let per_channel = |from: f32| -> Vec<f32> {
-            (0..channels).map(|channel| from + channel as f32 * 0.25).collect()
+        let per_channel = |first: f32| -> Vec<f32> {
+            (0..channels).map(|channel| first + channel as f32 * 0.25).collect()
         };
         let mut run = bench("BatchNormalization").input(tensor(dims, &x));
-        for from in [0.5, -1.0, 0.1, 0.3] {
-            run = run.constant(tensor(&[channels], &per_channel(from)));
+        // Scale, bias, mean and variance.
+        for first in [0.5, -1.0, 0.1, 0.3] {
+            run = run.constant(tensor(&[channels], &per_channel(first)));
         }
         run
     }
@@ -223,8 +230,8 @@ mod tests {
             let expected: Vec<f64> = x
                 .iter()
                 .enumerate()
-                .map(|(at, &x)| {
-                    let step = (at / inner % channels) as f64 * 0.25;
+                .map(|(index, &x)| {
+                    let step = (index / inner % channels) as f64 * 0.25;
                     let deviation = (0.3 + step + 1e-3f64).sqrt();
                     (f64::from(x) - 0.1 - step) / deviation * (0.5 + step) - 1.0 + step
                 })
@@ -241,8 +248,8 @@ mod tests {
         let run = bench("BatchNormalization").input(tensor(&[2, 3, 5], &x));
         let run = params.iter().fold(run, |run, params| run.input(tensor(&[3], params)));
         let y = run.float("epsilon", 0.5).threads(3).one().values::<f64>();
-        for (at, (y, x)) in y.iter().zip(&x).enumerate() {
-            let [scale, bias, mean, variance] = params.map(|params| params[at / 5 % 3]);
+        for (index, (y, x)) in y.iter().zip(&x).enumerate() {
+            let [scale, bias, mean, variance] = params.map(|params| params[index / 5 % 3]);
             let expected = (x - mean) / (variance + 0.5f64).sqrt() * scale + bias;
             assert!((y - expected).abs() < 1e-14, "{y}, expected {expected}");
         }
@@ -271,8 +278,9 @@ mod tests {
         let mixed = (0..4).fold(mixed, |run, _| run.input(tensor(&[1], &[1f64])));
         assert_eq!(mixed.error(), "input 1 is f64[1], expected the type of f32[1,1]");
     }
+
     #[test]
-    fn parameters_may_have_one_value_per_element() {
+    fn neutral_parameters_preserve_edge_values() {
         let x: Vec<f32> = EDGES.iter().copied().cycle().take(2 * 5 * 13).collect();
         let mut run = bench("BatchNormalization").input(tensor(&[2, 5, 1, 13], &x));
         for param in [1f32, 0.0, 0.0, 1.0] {
@@ -288,25 +296,25 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_later_axes_are_kept() {
+    fn clamping_activations_are_fused_and_others_are_not() {
         use udo_api::Activation::{Clip, Relu, Silu};
 
         for (dims, channels) in [(vec![2, 5, 3, 4], 5), (vec![1, 700, 1, 2], 700), (vec![3, 4], 4)]
         {
-            let plain = run(&dims, channels).threads(2);
-            for (bounds, [low, high]) in
+            let unfused = run(&dims, channels).threads(2);
+            for (activation, [low, high]) in
                 [(Relu, [0.0, f32::INFINITY]), (Clip(-0.25, 0.5), [-0.25, 0.5])]
             {
-                let bounded = plain.clone().then_activation(bounds);
-                assert_eq!(bounded.clone().run().unwrap()[0].epilogue_steps, 1);
-                let pairs = of_kernels(&plain).into_iter().zip(of_kernels(&bounded));
+                let fused = unfused.clone().then_activation(activation);
+                assert_eq!(fused.clone().run().unwrap()[0].epilogue_steps, 1);
+                let pairs = of_kernels(&unfused).into_iter().zip(of_kernels(&fused));
                 for (expected, actual) in pairs {
                     let expected: Vec<f32> = expected.iter().map(|y| y.clamp(low, high)).collect();
-                    assert_eq!(actual, expected, "{bounds:?} of {dims:?}");
+                    assert_eq!(actual, expected, "{activation:?} of {dims:?}");
                 }
             }
-            let y = plain.then_activation(Silu).run().unwrap();
-            assert_eq!(y[0].epilogue_steps, 0, "it computes no other function");
+            let y = unfused.then_activation(Silu).run().unwrap();
+            assert_eq!(y[0].epilogue_steps, 0, "the kernel fuses no other function");
         }
     }
 }

@@ -32,6 +32,7 @@ impl Op for Bernoulli {
     }
 }
 
+/// The kernel: one draw per element.
 struct Trials {
     seed: Seed,
     /// The bit pattern of 1 in the output type.
@@ -63,8 +64,8 @@ impl Trials {
         let y = &mut io.outputs.take_bits::<B>(0)?[..x.len()];
         io.parallel.chunks_mut(y, GRAIN, |chunk, y| {
             let first = chunk * GRAIN;
-            for ((at, x), y) in (first..).zip(&x[first..]).zip(y) {
-                let is_one = self.seed.draw(at).uniform() < x.real();
+            for ((index, x), y) in (first..).zip(&x[first..]).zip(y) {
+                let is_one = self.seed.draw(index).uniform() < x.real();
                 *y = if is_one { one } else { B::default() };
             }
             Ok(())
@@ -83,12 +84,13 @@ mod tests {
 
     #[test]
     fn ones_are_drawn_in_proportion_to_the_probabilities() {
-        let p = [0.0f32, 0.25, 0.9, 1.0];
-        let x: Vec<f32> = p.into_iter().cycle().take(1 << 17).collect();
+        let probabilities = [0.0f32, 0.25, 0.9, 1.0];
+        let x: Vec<f32> = probabilities.into_iter().cycle().take(1 << 17).collect();
         let y = settled_on_any_threads(&bench("Bernoulli").input(tensor(&[1 << 17], &x)));
-        for (at, p) in p.into_iter().enumerate() {
-            let ones: f32 = y.values::<f32>().iter().skip(at).step_by(4).sum();
+        for (index, p) in probabilities.into_iter().enumerate() {
+            let ones: f32 = y.values::<f32>().iter().skip(index).step_by(4).sum();
             let share = ones / (1 << 15) as f32;
+            // Four standard deviations of the share of ones among 2^15 draws.
             assert!(
                 (share - p).abs() < 4.0 * (p * (1.0 - p) / 32768.0).sqrt() + 1e-9,
                 "{share} of {p}"
@@ -98,18 +100,22 @@ mod tests {
 
     #[test]
     fn one_is_correct_in_every_type() {
-        let x = || bench("Bernoulli").input(tensor(&[3], &[1f64, 0.0, 1.0]));
-        assert_eq!(x().one().values::<f64>(), [1.0, 0.0, 1.0]);
-        assert_eq!(x().int("dtype", 9).one().values::<Bool>(), [true, false, true].map(Bool::from));
-        assert_eq!(x().int("dtype", 7).one().values::<i64>(), [1, 0, 1]);
-        let half_values = x().int("dtype", 10).one().values::<F16>();
+        let run = || bench("Bernoulli").input(tensor(&[3], &[1f64, 0.0, 1.0]));
+        assert_eq!(run().one().values::<f64>(), [1.0, 0.0, 1.0]);
+        // The codes of types are those of ONNX: 7 is int64, 8 is string, 9 is bool and 10 is float16.
+        assert_eq!(
+            run().int("dtype", 9).one().values::<Bool>(),
+            [true, false, true].map(Bool::from)
+        );
+        assert_eq!(run().int("dtype", 7).one().values::<i64>(), [1, 0, 1]);
+        let half_values = run().int("dtype", 10).one().values::<F16>();
         assert_eq!(half_values, [1.0, 0.0, 1.0].map(F16::from_f32));
         let half_values = [1.0, 0.0].map(Bf16::from_f32);
         assert_eq!(
             bench("Bernoulli").input(tensor(&[2], &half_values)).one().values::<Bf16>(),
             half_values
         );
-        let error = x().int("dtype", 8).error();
+        let error = run().int("dtype", 8).error();
         assert!(error.starts_with("parameter \"dtype\" is 8, expected one of "), "{error}");
     }
 }

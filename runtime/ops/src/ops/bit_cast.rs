@@ -41,21 +41,28 @@ mod tests {
 
     use crate::testing::{bench, tensor};
 
+    // Types in the parameter `to`, as ONNX numbers them.
+    const DOUBLE: i64 = 11;
+    const I32: i64 = 6;
+    const U32: i64 = 12;
+    const U64: i64 = 13;
+    const UNKNOWN: i64 = 99;
+
     #[test]
     fn bits_are_unchanged() {
         let x = [1.0f32, -2.5, f32::NAN, -0.0];
-        let y = bench("BitCast").input(tensor(&[2, 2], &x)).int("to", 6).one();
+        let y = bench("BitCast").input(tensor(&[2, 2], &x)).int("to", I32).one();
         assert_eq!(
             (y.values::<i32>(), y.dims()),
             (x.map(|x| x.to_bits() as i32).to_vec(), vec![2, 2])
         );
-        let y = bench("BitCast").input(tensor(&[2], &[-1i64, 7])).int("to", 13).one();
+        let y = bench("BitCast").input(tensor(&[2], &[-1i64, 7])).int("to", U64).one();
         assert_eq!(y.values::<u64>(), [u64::MAX, 7]);
     }
 
     #[test]
     fn types_of_another_width_are_refused() {
-        for to in [11, 99] {
+        for to in [DOUBLE, UNKNOWN] {
             let run = bench("BitCast").input(tensor(&[1], &[1f32])).int("to", to);
             let expected = "expected a type with as many bits as f32[1]";
             assert_eq!(run.error(), format!("parameter \"to\" is {to}, {expected}"));
@@ -63,9 +70,9 @@ mod tests {
     }
 
     #[test]
-    fn bounds_stay() {
+    fn bounds_are_preserved() {
         let x = tensor(&[1], &[7i32]).bounded(&[Dim::UpTo(3)]);
-        let y = bench("BitCast").input(x).int("to", 12).one();
+        let y = bench("BitCast").input(x).int("to", U32).one();
         assert_eq!((y.dims(), y.values::<u32>()), (vec![1], vec![7]));
     }
 }

@@ -1,4 +1,7 @@
 //! Shifts each unsigned integer left or right, with broadcasting. Bits shifted out of the type are lost.
+//!
+//! `logic` builds the operator from `Bitwise::apply`, a function of 64 bits: elements are widened to them, and excess
+//! bits of the result are cut off.
 
 use udo_api::{DType, Error, FinalizeCx, Param, TypeSet, types};
 
@@ -31,8 +34,8 @@ struct Left;
 impl Bitwise for Left {
     const OPENCL: &'static str = "b < 8 * sizeof(a) ? a << b : 0";
 
-    fn apply(x: u64, by: u64) -> u64 {
-        if by < 64 { x << by } else { 0 }
+    fn apply(x: u64, count: u64) -> u64 {
+        if count < 64 { x << count } else { 0 }
     }
 }
 
@@ -41,8 +44,8 @@ struct Right;
 impl Bitwise for Right {
     const OPENCL: &'static str = "b < 8 * sizeof(a) ? a >> b : 0";
 
-    fn apply(x: u64, by: u64) -> u64 {
-        if by < 64 { x >> by } else { 0 }
+    fn apply(x: u64, count: u64) -> u64 {
+        if count < 64 { x >> count } else { 0 }
     }
 }
 

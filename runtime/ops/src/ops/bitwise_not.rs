@@ -1,4 +1,4 @@
-//! `!x` for each integer.
+//! Inverts all bits of each integer.
 
 use udo_api::{
     Core, Element, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef,
@@ -51,7 +51,7 @@ impl Kernel for Bytes {
     }
 }
 
-/// Inverts bit by bit, so one instance per element size is enough.
+/// Inverts the bytes of the elements; `T` only gives their size.
 fn execute<T: Element>(extents: Extents, io: Io<'_>) -> Result<(), ExecError> {
     each::<T>(
         extents,

@@ -1,4 +1,7 @@
 //! `a | b` for each pair of integers, with broadcasting.
+//!
+//! `logic` builds the operator from `Bitwise::apply`, a function of 64 bits: elements are widened to them, and excess
+//! bits of the result are cut off.
 
 use udo_api::{DType, Error, FinalizeCx, KernelDef, TypeSet, types};
 
@@ -30,8 +33,9 @@ impl Bitwise for BitwiseOr {
 #[cfg(test)]
 mod tests {
     use crate::testing::{bench, tensor};
+
     #[test]
-    fn signs_are_bits_like_others() {
+    fn the_sign_bit_is_combined_like_any_bit() {
         let run = bench("BitwiseOr").input(tensor(&[3], &[0b1100i8, i8::MIN, 5]));
         let y = run.input(tensor(&[3], &[0b1010i8, -1, -1])).one();
         assert_eq!(y.values::<i8>(), [0b1110, -1, -1]);

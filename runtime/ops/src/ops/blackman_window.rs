@@ -1,4 +1,6 @@
 //! The Blackman window: `0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N)`.
+//!
+//! `window` builds the operator from `weight`, whose `angle` is `2 pi n / N` for element `n`.
 
 use crate::Def;
 use crate::family::signal::window::{Window, window};

@@ -1,4 +1,5 @@
-//! Converts each element to another type.
+//! Converts each element to another type. Floats truncate towards zero and saturate when they become integers, NaN
+//! becomes 0, and integers wrap.
 
 use std::cmp::Ordering;
 
@@ -45,6 +46,7 @@ impl Op for Cast {
     }
 }
 
+/// The CPU kernel, with its function for the pair of types.
 pub(super) struct Convert(fn(Io<'_>) -> Result<(), ExecError>);
 
 impl Kernel for Convert {
@@ -73,10 +75,12 @@ pub(super) const ON_GPU: TypeSet = {
 
 /// GPU kernel: one element per work item.
 pub(super) struct ConvertGpu {
+    /// The types of input and output.
     dtypes: [Option<DType>; 2],
-    /// Whether the model's output type is bf16, which the GPU stores as f32.
-    is_rounded: bool,
+    /// Whether the model's output type is bf16, which the GPU stores as f32 values rounded to bf16.
+    rounds_to_bf16: bool,
     len: usize,
+    // The emulated work item reads and writes elements with these.
     load: fn(&Buffers<'_>, usize) -> Result<Number, ExecError>,
     store: fn(&Buffers<'_>, usize, Number) -> Result<(), ExecError>,
 }
@@ -103,6 +107,7 @@ macro_rules! of_converted {
     };
 }
 
+/// Reads element `i` of the input.
 fn load<S: Source>(buffers: &Buffers<'_>, i: usize) -> Result<Number, ExecError> {
     let x = buffers.get::<S>(0, i)?;
     Ok(match S::DTYPE {
@@ -112,6 +117,7 @@ fn load<S: Source>(buffers: &Buffers<'_>, i: usize) -> Result<Number, ExecError>
     })
 }
 
+/// Converts a value and writes it as element `i` of the output.
 fn store<D: Target>(buffers: &Buffers<'_>, i: usize, x: Number) -> Result<(), ExecError> {
     buffers.set(
         0,
@@ -134,9 +140,9 @@ fn store_rounded(buffers: &Buffers<'_>, i: usize, x: Number) -> Result<(), ExecE
     buffers.set(0, i, y.to_f32())
 }
 
-/// Returns OpenCL code that rounds to the nearest bf16, ties to even. `udo_cut` shortens an integer to digits that an
-/// f32 holds exactly and sets the last one if it cut off a nonzero bit, so that the value is rounded only once.
-fn rounding(from: Option<DType>) -> String {
+/// Returns OpenCL code that rounds to the nearest bf16, ties to even. `udo_cut` shortens an integer to the 24 binary
+/// digits of an f32 and sets the last one if it cuts off a nonzero bit, so that the value is rounded only once.
+fn rounding_functions(from: Option<DType>) -> String {
     const ROUND: &str = "float udo_bf16(float x) {
     const uint bits = as_uint(x);
     const uint rounded = isnan(x) ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u);
@@ -161,49 +167,50 @@ impl GpuKernel for ConvertGpu {
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let (x, y) = (cx.input(0)?, cx.output(0)?);
-        let expected =
+        let model_dtype =
             if cx.has_input(1) { cx.input(1)?.dtype() } else { DType::from_onnx(cx.int("to")?) };
-        let is_rounded = (expected, y.dtype()) == (Some(DType::Bf16), Some(DType::F32));
+        let rounds_to_bf16 = (model_dtype, y.dtype()) == (Some(DType::Bf16), Some(DType::F32));
         let store =
             of_converted!(y.dtype(), D => store::<D> as fn(&Buffers<'_>, usize, Number) -> _)?;
         Ok(Self {
             dtypes: [x.dtype(), y.dtype()],
-            is_rounded,
+            rounds_to_bf16,
             len: y.len(),
             load: of_converted!(x.dtype(), S => load::<S> as fn(&Buffers<'_>, usize) -> _)?,
-            store: if is_rounded { store_rounded } else { store },
+            store: if rounds_to_bf16 { store_rounded } else { store },
         })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        let stored = |dtype| match dtype {
+        let storage = |dtype| match dtype {
             Some(DType::F32) => "float",
             Some(DType::F16) => "half",
             dtype => integer(dtype).unwrap_or_default(),
         };
         let [from, to] = self.dtypes;
-        let x = match from {
+        // OpenCL statements that read the element and write the result.
+        let read = match from {
             Some(DType::F32) => "const float x = xs[i]".to_owned(),
             Some(DType::F16) => "const float x = vload_half(i, xs)".to_owned(),
             Some(DType::Bool) => "const bool x = xs[i] != 0".to_owned(),
-            _ => format!("const {} x = xs[i]", stored(from)),
+            _ => format!("const {} x = xs[i]", storage(from)),
         };
-        let is_cut = integer(from).is_some() && from != Some(DType::Bool);
-        let y = match to {
-            _ if self.is_rounded && is_cut => "ys[i] = udo_bf16(udo_cut(x))".to_owned(),
-            _ if self.is_rounded => "ys[i] = udo_bf16((float)x)".to_owned(),
+        let needs_cut = integer(from).is_some() && from != Some(DType::Bool);
+        let write = match to {
+            _ if self.rounds_to_bf16 && needs_cut => "ys[i] = udo_bf16(udo_cut(x))".to_owned(),
+            _ if self.rounds_to_bf16 => "ys[i] = udo_bf16((float)x)".to_owned(),
             Some(DType::F32) => "ys[i] = (float)x".to_owned(),
             // Integers that an f32 cannot hold exactly are beyond the f16 range.
             Some(DType::F16) => "vstore_half_rte((float)x, i, ys)".to_owned(),
             Some(DType::Bool) => "ys[i] = x != 0 ? 1 : 0".to_owned(),
-            _ if integer(from).is_some() => format!("ys[i] = ({})x", stored(to)),
-            _ => format!("ys[i] = isnan(x) ? 0 : convert_{}_sat(x)", stored(to)),
+            _ if integer(from).is_some() => format!("ys[i] = ({})x", storage(to)),
+            _ => format!("ys[i] = isnan(x) ? 0 : convert_{}_sat(x)", storage(to)),
         };
-        let functions = if self.is_rounded { rounding(from) } else { String::new() };
-        let (from, to) = (stored(from), stored(to));
+        let functions = if self.rounds_to_bf16 { rounding_functions(from) } else { String::new() };
+        let (from, to) = (storage(from), storage(to));
         let text = format!(
             "{functions}__kernel void udo_cast(__global const {from} *xs, __global {to} *ys) {{\n    \
-             const size_t i = get_global_id(0);\n    {x};\n    {y};\n}}\n"
+             const size_t i = get_global_id(0);\n    {read};\n    {write};\n}}\n"
         );
         let launch = Launch::new(text, "udo_cast").args([GpuArg::input(0), GpuArg::output(0)]);
         info.push_launch(launch.global_size([self.len, 1, 1]));
@@ -228,6 +235,7 @@ trait Source: Element {
     fn to_narrowing_f32(self) -> f32;
 }
 
+/// Implements [`Source`]: the type, the element `=>` its value as a primitive number, and its `to_narrowing_f32`.
 macro_rules! sources {
     ($($t:ty, $x:ident => $number:expr, $narrowing:expr;)*) => {$(
         impl Source for $t {
@@ -255,15 +263,16 @@ sources! {
     i8, x => x, x as f32;
     i16, x => x, x as f32;
     i32, x => x, round_to_odd(f64::from(x));
-    i64, x => x, round_to_odd(few_digits(x.unsigned_abs()).copysign(x as f64));
+    i64, x => x, round_to_odd(shorten_to_48_bits(x.unsigned_abs()).copysign(x as f64));
     u8, x => x, x as f32;
     u16, x => x, x as f32;
     u32, x => x, round_to_odd(f64::from(x));
-    u64, x => x, round_to_odd(few_digits(x));
+    u64, x => x, round_to_odd(shorten_to_48_bits(x));
     Bool, x => u8::from(x.get()), f32::from(u8::from(x.get()));
 }
 
-/// Rounds to odd: a later rounding to half as many digits gives the same result as rounding once.
+/// Rounds to odd: an inexact result takes the neighbour whose last bit is 1. A later rounding to at most half as many
+/// digits then gives the same result as rounding once (Boldo and Melquiond, 2008).
 fn round_to_odd(x: f64) -> f32 {
     let nearest = x as f32;
     let bits = nearest.to_bits();
@@ -277,14 +286,14 @@ fn round_to_odd(x: f64) -> f32 {
     }
 }
 
-/// Shortens an integer to at most 48 digits that round to 24 as `x` does: the last digit is sticky, it is 1 if any
-/// digit cut off was nonzero.
-fn few_digits(x: u64) -> f64 {
-    const CUT: u64 = 0xffff;
+/// Shortens an integer to at most 48 binary digits, which f64 holds exactly and which round to 24 digits as `x` does:
+/// the last digit is 1 if any digit cut off is not 0.
+fn shorten_to_48_bits(x: u64) -> f64 {
+    const CUT_OFF: u64 = 0xffff;
     if x >> 48 == 0 {
         return x as f64;
     }
-    ((x & !CUT) | (u64::from(x & CUT != 0) << CUT.count_ones())) as f64
+    ((x & !CUT_OFF) | (u64::from(x & CUT_OFF != 0) << CUT_OFF.count_ones())) as f64
 }
 
 /// A destination type.
@@ -292,6 +301,7 @@ trait Target: Element {
     fn cast_from<S: Source>(x: S) -> Self;
 }
 
+/// Implements [`Target`]: the type, the source element `=>` the converted value.
 macro_rules! targets {
     ($($t:ty, $x:ident => $value:expr;)*) => {$(
         impl Target for $t {
@@ -322,15 +332,24 @@ mod tests {
     use super::*;
     use crate::testing::{bench, tensor};
 
+    // Type codes of ONNX.
+    const F32: i64 = 1;
+    const U8: i64 = 2;
+    const I8: i64 = 3;
+    const STRING: i64 = 8;
+    const BOOL: i64 = 9;
+    const HALF: i64 = 10;
+    const BF16: i64 = 16;
+
     #[test]
-    fn small_numbers_survive_every_pair_of_types() {
-        let codes = [1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16];
-        for (from, to) in codes.iter().flat_map(|&a| codes.iter().map(move |&b| (a, b))) {
+    fn zero_and_one_are_preserved_by_every_pair_of_types() {
+        let codes = [1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 16]; // ONNX type codes
+        for (from, to) in codes.iter().flat_map(|&from| codes.iter().map(move |&to| (from, to))) {
             let source = bench("Cast").input(tensor(&[3], &[0f32, 1.0, 1.0])).int("to", from).one();
             let target = bench("Cast").input(source).int("to", to).one();
             assert_eq!(target.desc().dtype(), DType::from_onnx(to));
-            let back = bench("Cast").input(target).int("to", 1).one();
-            assert_eq!(back.values::<f32>(), [0.0, 1.0, 1.0], "{from} to {to}");
+            let floats = bench("Cast").input(target).int("to", F32).one();
+            assert_eq!(floats.values::<f32>(), [0.0, 1.0, 1.0], "{from} to {to}");
         }
     }
 
@@ -338,9 +357,9 @@ mod tests {
     fn floats_truncate_and_saturate() {
         let x = tensor(&[5], &[1.9f32, -1.9, 300.0, -300.0, f32::NAN]);
         for core in [Core::CPU, Core::GPU] {
-            let y = bench("Cast").on(core).input(x.clone()).int("to", 3).one();
+            let y = bench("Cast").on(core).input(x.clone()).int("to", I8).one();
             assert_eq!(y.values::<i8>(), [1, -1, 127, -128, 0]);
-            let y = bench("Cast").on(core).input(x.clone()).int("to", 9).one();
+            let y = bench("Cast").on(core).input(x.clone()).int("to", BOOL).one();
             assert_eq!(y.values::<Bool>(), [Bool(1); 5]);
         }
     }
@@ -349,17 +368,17 @@ mod tests {
     fn integers_wrap() {
         for core in [Core::CPU, Core::GPU] {
             let x = tensor(&[2], &[257i64, -1]);
-            let y = bench("Cast").on(core).input(x).int("to", 2).one();
+            let y = bench("Cast").on(core).input(x).int("to", U8).one();
             assert_eq!(y.values::<u8>(), [1, 255]);
         }
     }
 
     #[test]
-    fn work_items_convert_every_pair_of_types_as_the_cpu_does() {
+    fn gpu_work_items_match_the_cpu_for_every_pair_of_types() {
         let codes = [1, 2, 3, 4, 5, 6, 7, 9, 10, 12, 13];
-        let numbers = [0f32, 1.0, -1.0, 2.5, -130.75, 300.0, 70_000.0, 5e9, -5e9, 2e19];
-        for (from, to) in codes.iter().flat_map(|&a| codes.iter().map(move |&b| (a, b))) {
-            let x = bench("Cast").input(tensor(&[10], &numbers)).int("to", from).one();
+        let floats = [0f32, 1.0, -1.0, 2.5, -130.75, 300.0, 70_000.0, 5e9, -5e9, 2e19];
+        for (from, to) in codes.iter().flat_map(|&from| codes.iter().map(move |&to| (from, to))) {
+            let x = bench("Cast").input(tensor(&[10], &floats)).int("to", from).one();
             let run = bench("Cast").input(x).int("to", to);
             let y = run.clone().on(Core::GPU).one();
             assert!(y.bytes() == run.one().bytes(), "{from} to {to}");
@@ -368,15 +387,15 @@ mod tests {
 
     #[test]
     fn the_gpu_rounds_bf16_outputs_that_are_stored_as_f32() {
-        let numbers = [0f32, -0.0, 1.003_906_3, 1.011_718_8, 2.09, -3.3e38, 1e-40, f32::INFINITY];
-        let wholes = [(1i64 << 32) + (1 << 24) + 1, -(1 << 62) - (1 << 54) - 1, 257, i64::MIN, 0];
+        let floats = [0f32, -0.0, 1.003_906_3, 1.011_718_8, 2.09, -3.3e38, 1e-40, f32::INFINITY];
+        let integers = [(1i64 << 32) + (1 << 24) + 1, -(1 << 62) - (1 << 54) - 1, 257, i64::MIN, 0];
         for (run, len) in [
-            (bench("Cast").input(tensor(&[8], &numbers)), 8),
-            (bench("Cast").input(tensor(&[5], &wholes)), 5),
+            (bench("Cast").input(tensor(&[8], &floats)), 8),
+            (bench("Cast").input(tensor(&[5], &integers)), 5),
             (bench("Cast").input(tensor(&[2], &[u64::MAX, (1 << 63) + (1 << 55) + 1])), 2),
             (bench("Cast").input(tensor(&[2], &[Bool(1), Bool(0)])), 2),
         ] {
-            let run = run.int("to", 16);
+            let run = run.int("to", BF16);
             let expected: Vec<u32> = run
                 .clone()
                 .one()
@@ -387,10 +406,10 @@ mod tests {
             let y = run.on(Core::GPU).output_of::<f32>(&[len]).one().values::<f32>();
             assert_eq!(y.into_iter().map(f32::to_bits).collect::<Vec<_>>(), expected);
         }
-        let like = bench("CastLike").on(Core::GPU).input(tensor(&[8], &numbers));
-        let like = like.input(tensor(&[1], &[Bf16(0)])).output_of::<f32>(&[8]).one();
-        assert_eq!(like.values::<f32>()[4].to_bits(), Bf16::from_f32(2.09).to_f32().to_bits());
-        let nan = bench("Cast").on(Core::GPU).input(tensor(&[1], &[f32::NAN])).int("to", 16);
+        let cast_like = bench("CastLike").on(Core::GPU).input(tensor(&[8], &floats));
+        let y = cast_like.input(tensor(&[1], &[Bf16(0)])).output_of::<f32>(&[8]).one();
+        assert_eq!(y.values::<f32>()[4].to_bits(), Bf16::from_f32(2.09).to_f32().to_bits());
+        let nan = bench("Cast").on(Core::GPU).input(tensor(&[1], &[f32::NAN])).int("to", BF16);
         assert!(nan.output_of::<f32>(&[1]).one().values::<f32>()[0].is_nan());
     }
 
@@ -398,25 +417,26 @@ mod tests {
     fn conversions_to_half_precision_round_once() {
         // Just above the midpoint of two f16 values; the nearest f32 is the midpoint itself.
         let x = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
-        let y = bench("Cast").input(tensor(&[2], &[x, -x])).int("to", 10).one();
+        let y = bench("Cast").input(tensor(&[2], &[x, -x])).int("to", HALF).one();
         assert_eq!(y.values::<F16>(), [F16(0x3c01), F16(0xbc01)]);
     }
 
     #[test]
-    fn unknown_types_are_named() {
-        let error = bench("Cast").input(tensor(&[1], &[0f32])).int("to", 8).error();
+    fn unknown_types_are_refused() {
+        let error = bench("Cast").input(tensor(&[1], &[0f32])).int("to", STRING).error();
         assert_eq!(error, "parameter \"to\" is 8, which is not a known type");
     }
+
     #[test]
     fn integers_are_rounded_once() {
         // Just above the midpoint of two f16 or bf16 values; the nearest f32 or f64 is the midpoint itself.
-        let y = bench("Cast").input(tensor(&[1], &[(1i32 << 30) + (1 << 22) + 1])).int("to", 16);
+        let y = bench("Cast").input(tensor(&[1], &[(1i32 << 30) + (1 << 22) + 1])).int("to", BF16);
         assert_eq!(y.one().values::<Bf16>(), [Bf16(0x4e81)]);
         let x = [(1i64 << 32) + (1 << 24) + 1, -(1 << 62) - (1 << 54) - 1];
-        let y = bench("Cast").input(tensor(&[2], &x)).int("to", 16).one();
+        let y = bench("Cast").input(tensor(&[2], &x)).int("to", BF16).one();
         assert_eq!(y.values::<Bf16>(), [Bf16(0x4f81), Bf16(0xde81)]);
         let x = [(1u64 << 63) + (1 << 55) + 1, 1 << 63, u64::MAX];
-        let y = bench("Cast").input(tensor(&[3], &x)).int("to", 16).one();
+        let y = bench("Cast").input(tensor(&[3], &x)).int("to", BF16).one();
         assert_eq!(y.values::<Bf16>(), [Bf16(0x5f01), Bf16(0x5f00), Bf16(0x5f80)]);
     }
 }

@@ -1,4 +1,4 @@
-//! Converts each element to the type of another tensor.
+//! Converts each element to the type of another tensor, with the kernels of `Cast`.
 
 use udo_api::{
     Core, DType, Error, InferCx, KernelDef, Op, OpSchema, Param, Port, Value, any_input,
@@ -38,8 +38,8 @@ impl Op for CastLike {
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let (x, like) = (cx.input(0)?, cx.input(1)?);
-        cx.set_output(0, like.dtype().map_or(x, |dtype| x.with_dtype(dtype)))
+        let (x, target) = (cx.input(0)?, cx.input(1)?);
+        cx.set_output(0, target.dtype().map_or(x, |dtype| x.with_dtype(dtype)))
     }
 }
 

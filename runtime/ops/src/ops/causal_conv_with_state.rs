@@ -1,5 +1,5 @@
-//! A causal depthwise convolution over a sequence. The state holds the last elements of the previous call and is
-//! updated for the next one.
+//! A causal depthwise convolution over a sequence: each output depends on the element at its position and those before
+//! it. The state holds the last elements of the previous call and is updated for the next one.
 
 use udo_api::{
     Core, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpSchema,
@@ -45,8 +45,8 @@ impl Op for CausalConv {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(X)?;
-        let Row { past, .. } = Row::read(cx)?;
-        let dims: Vec<Dim> = x.full_shape().iter().take(2).chain([Dim::Fixed(past)]).collect();
+        let Row { past_len, .. } = Row::read(cx)?;
+        let dims: Vec<Dim> = x.full_shape().iter().take(2).chain([Dim::Fixed(past_len)]).collect();
         cx.set_output(0, x)?;
         if cx.output_count() > PRESENT {
             cx.set_output(PRESENT, x.with_shape(Shape::of_dims(&dims)?))?;
@@ -55,13 +55,13 @@ impl Op for CausalConv {
     }
 }
 
-/// One channel of an input.
+/// The extents and parameters that the convolution of a row, one channel of a sequence, needs.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     channels: usize,
     length: usize,
-    /// Elements before the first one: the kernel length less 1.
-    past: usize,
+    /// Elements of the state: the kernel length minus 1.
+    past_len: usize,
     has_swish: bool,
 }
 
@@ -71,18 +71,18 @@ impl Row {
         let &[batch, channels, length] = x.shape() else {
             return Err(Error::new(format!("input {X} is {x}, expected rank 3")));
         };
-        let past = match *weight.shape() {
-            [own, 1, len] if own == channels => len.checked_sub(1),
+        let past_len = match *weight.shape() {
+            [weight_channels, 1, len] if weight_channels == channels => len.checked_sub(1),
             _ => None,
         };
-        let past = past.ok_or_else(|| {
+        let past_len = past_len.ok_or_else(|| {
             let expected = format!("expected [{channels},1,1 or more]");
             Error::new(format!("input {WEIGHT} is {weight}, {expected}"))
         })?;
-        for (port, expected) in [(BIAS, &[channels][..]), (PAST, &[batch, channels, past])] {
+        for (port, expected) in [(BIAS, &[channels][..]), (PAST, &[batch, channels, past_len])] {
             if node.has_input(port) && node.input(port)?.shape() != expected {
-                let found = node.input(port)?;
-                return Err(Error::new(format!("input {port} is {found}, expected {expected:?}")));
+                let input = node.input(port)?;
+                return Err(Error::new(format!("input {port} is {input}, expected {expected:?}")));
             }
         }
         let has_swish = match node.text("activation")? {
@@ -95,18 +95,20 @@ impl Row {
                 )));
             }
         };
-        Ok(Self { channels, length, past, has_swish })
+        Ok(Self { channels, length, past_len, has_swish })
     }
 
-    /// Convolves one channel: tap by tap, each over the whole row, which vectorizes for any kernel length.
+    /// Adds the convolution of one row to `y`. Each tap is added for the whole row, which vectorizes for any kernel
+    /// length.
     fn convolve(&self, x: &[f32], past: &[f32], weight: &[f32], y: &mut [f32]) {
         for (tap, &weight) in weight.iter().enumerate() {
-            let before = (self.past - tap).min(x.len());
-            let (early, late) = y.split_at_mut(before);
+            // The first outputs read the state at this tap, the others the row.
+            let from_past = (self.past_len - tap).min(x.len());
+            let (early, late) = y.split_at_mut(from_past);
             if !past.is_empty() {
-                map2_in_place(PlusWeighed(weight), early, &past[tap..][..before]);
+                map2_in_place(PlusWeighed(weight), early, &past[tap..][..from_past]);
             }
-            map2_in_place(PlusWeighed(weight), late, &x[..x.len() - before]);
+            map2_in_place(PlusWeighed(weight), late, &x[..x.len() - from_past]);
         }
         if self.has_swish {
             map1_in_place(Swish, y);
@@ -114,18 +116,19 @@ impl Row {
     }
 
     /// Copies the last elements of `past` followed by `x`.
-    fn keep_last(&self, x: &[f32], past: &[f32], y: &mut [f32]) {
-        let new = self.past.min(x.len());
-        let (old, to) = y.split_at_mut(self.past - new);
+    fn copy_last(&self, x: &[f32], past: &[f32], y: &mut [f32]) {
+        let new_len = self.past_len.min(x.len());
+        let (old, new) = y.split_at_mut(self.past_len - new_len);
         if past.is_empty() {
             old.fill(0.0);
         } else {
-            old.copy_from_slice(&past[new..]);
+            old.copy_from_slice(&past[new_len..]);
         }
-        to.copy_from_slice(&x[x.len() - new..]);
+        new.copy_from_slice(&x[x.len() - new_len..]);
     }
 }
 
+/// `x / (1 + exp(-x))`.
 #[derive(Clone, Copy)]
 struct Swish;
 
@@ -137,6 +140,7 @@ impl Map1 for Swish {
     }
 }
 
+/// The kernel.
 struct Rows(Row);
 
 impl Kernel for Rows {
@@ -147,29 +151,30 @@ impl Kernel for Rows {
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let Self(row) = self;
-        let &Row { channels, length, past: before, .. } = row;
+        let &Row { channels, length, past_len, .. } = row;
         let (x, weight) = (inputs.get::<f32>(X)?, inputs.get::<f32>(WEIGHT)?);
         let optional = |port| if inputs.has(port) { inputs.get::<f32>(port) } else { Ok(&[][..]) };
         let (bias, past) = (optional(BIAS)?, optional(PAST)?);
         // An absent state stands for zeros.
-        let past_of = |at: usize| past.get(at * before..(at + 1) * before).unwrap_or(&[]);
+        let row_past =
+            |index: usize| past.get(index * past_len..(index + 1) * past_len).unwrap_or(&[]);
         let grain = row_grain(length);
         parallel.chunks_mut(outputs.take::<f32>(0)?, grain, |chunk, y| {
-            for (at, y) in y.chunks_exact_mut(length).enumerate() {
-                let at = chunk * (grain / length) + at;
-                let channel = at % channels;
+            for (index, y) in y.chunks_exact_mut(length).enumerate() {
+                let index = chunk * (grain / length) + index;
+                let channel = index % channels;
                 y.fill(bias.get(channel).copied().unwrap_or(0.0));
-                let weight = &weight[channel * (before + 1)..][..=before];
-                row.convolve(&x[at * length..][..length], past_of(at), weight, y);
+                let weight = &weight[channel * (past_len + 1)..][..=past_len];
+                row.convolve(&x[index * length..][..length], row_past(index), weight, y);
             }
             Ok(())
         })?;
-        if before == 0 || !outputs.has(PRESENT) {
+        if past_len == 0 || !outputs.has(PRESENT) {
             return Ok(());
         }
         let present = outputs.take::<f32>(PRESENT)?;
-        for (at, present) in present.chunks_exact_mut(before).enumerate() {
-            row.keep_last(&x[at * length..][..length], past_of(at), present);
+        for (index, present) in present.chunks_exact_mut(past_len).enumerate() {
+            row.copy_last(&x[index * length..][..length], row_past(index), present);
         }
         Ok(())
     }
@@ -180,8 +185,10 @@ mod tests {
     use crate::family::numerics::settled_on_any_threads;
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
-    /// Batch, channels, length and kernel length; whether a bias and a past state are given.
-    const CASES: &[([usize; 4], bool, bool)] = &[
+    /// Batch, channels, length and kernel length; whether the node has a bias; whether it has a past state.
+    type Case = ([usize; 4], bool, bool);
+
+    const CASES: &[Case] = &[
         ([2, 3, 8, 4], false, false),
         ([2, 3, 8, 4], true, true),
         ([1, 2, 1, 4], true, true),
@@ -193,79 +200,83 @@ mod tests {
         ([2, 70, 533, 4], true, true),
     ];
 
-    fn numbers(&([b, c, l, k], ..): &([usize; 4], bool, bool)) -> [Vec<f32>; 4] {
-        let mut skipped = 0;
-        [b * c * l, c * k, c, b * c * (k - 1)].map(|len| {
-            skipped += 1;
-            noise(len + skipped).split_off(skipped)
+    /// Returns unlike values for sequence, weights, bias and past state.
+    fn values(&([batch, channels, length, kernel], ..): &Case) -> [Vec<f32>; 4] {
+        let rows = batch * channels;
+        let mut skip = 0;
+        [rows * length, channels * kernel, channels, rows * (kernel - 1)].map(|len| {
+            skip += 1;
+            noise(len + skip).split_off(skip)
         })
     }
 
-    fn bench_with(case: &([usize; 4], bool, bool), activation: &str) -> Bench {
-        let &([b, c, l, k], has_bias, has_past) = case;
-        let [x, weight, bias, past] = numbers(case);
-        let run = bench("CausalConvWithState").input(tensor(&[b, c, l], &x));
-        let run = run.input(tensor(&[c, 1, k], &weight));
-        let run = if has_bias { run.input(tensor(&[c], &bias)) } else { run.absent() };
-        let run = if has_past { run.input(tensor(&[b, c, k - 1], &past)) } else { run };
+    fn bench_with(case: &Case, activation: &str) -> Bench {
+        let &([batch, channels, length, kernel], has_bias, has_past) = case;
+        let [x, weight, bias, past] = values(case);
+        let run = bench("CausalConvWithState").input(tensor(&[batch, channels, length], &x));
+        let run = run.input(tensor(&[channels, 1, kernel], &weight));
+        let run = if has_bias { run.input(tensor(&[channels], &bias)) } else { run.absent() };
+        let past = tensor(&[batch, channels, kernel - 1], &past);
+        let run = if has_past { run.input(past) } else { run };
         run.text("activation", activation)
     }
 
-    /// The expected output and state.
-    fn expected(case: &([usize; 4], bool, bool), has_swish: bool) -> [Vec<f64>; 2] {
-        let &([b, c, l, k], has_bias, has_past) = case;
-        let [x, weight, bias, past] = numbers(case);
+    /// Computes the output and the state by the definition.
+    fn expected(case: &Case, has_swish: bool) -> [Vec<f64>; 2] {
+        let &([batch, channels, length, kernel], has_bias, has_past) = case;
+        let [x, weight, bias, past] = values(case);
         let (mut y, mut present) = (Vec::new(), Vec::new());
-        for row in 0..b * c {
-            let mut all = vec![0f32; k - 1];
+        for row in 0..batch * channels {
+            let mut sequence = vec![0f32; kernel - 1];
             if has_past {
-                all.copy_from_slice(&past[row * (k - 1)..][..k - 1]);
+                sequence.copy_from_slice(&past[row * (kernel - 1)..][..kernel - 1]);
             }
-            all.extend(&x[row * l..][..l]);
-            let channel = row % c;
-            for at in 0..l {
-                let terms = all[at..].iter().zip(&weight[channel * k..][..k]);
-                let sum: f64 = terms.map(|(x, w)| f64::from(*x) * f64::from(*w)).sum();
+            sequence.extend(&x[row * length..][..length]);
+            let channel = row % channels;
+            for position in 0..length {
+                let weights = &weight[channel * kernel..][..kernel];
+                let terms = sequence[position..].iter().zip(weights);
+                let sum: f64 = terms.map(|(x, weight)| f64::from(*x) * f64::from(*weight)).sum();
                 let sum = sum + if has_bias { f64::from(bias[channel]) } else { 0.0 };
                 y.push(if has_swish { sum / (1.0 + (-sum).exp()) } else { sum });
             }
-            present.extend(all[all.len() + 1 - k..].iter().map(|x| f64::from(*x)));
+            present.extend(sequence[sequence.len() + 1 - kernel..].iter().map(|x| f64::from(*x)));
         }
         [y, present]
     }
 
     #[test]
-    fn channels_are_convolved_with_what_came_before() {
+    fn outputs_and_states_match_the_definition() {
         for case in CASES {
             for activation in ["none", "silu", "swish"] {
                 println!("{case:?} {activation}");
                 let [y, present] = expected(case, activation != "none");
                 let run = bench_with(case, activation);
-                let alone = settled_on_any_threads(&run);
-                assert_near(&alone.values::<f32>(), &y, 1e-6);
-                let both = run.outputs(2).all();
-                assert_eq!(both[0].bytes(), alone.bytes());
-                assert_near(&both[1].values::<f32>(), &present, 0.0);
+                let single_output = settled_on_any_threads(&run);
+                assert_near(&single_output.values::<f32>(), &y, 1e-6);
+                let outputs = run.outputs(2).all();
+                assert_eq!(outputs[0].bytes(), single_output.bytes());
+                assert_near(&outputs[1].values::<f32>(), &present, 0.0);
             }
         }
     }
 
     #[test]
-    fn pieces_of_a_sequence_match_the_whole() {
+    fn a_sequence_in_two_calls_matches_one_call() {
         let (x, weight) = (noise(12), noise(4));
         let run = |x: &[f32], past: Option<&[f32]>| {
             let run = bench("CausalConvWithState").input(tensor(&[1, 1, x.len()], x));
             let run = run.input(tensor(&[1, 1, 4], &weight)).absent();
             let run = past.into_iter().fold(run, |run, past| run.input(tensor(&[1, 1, 3], past)));
-            let all = run.outputs(2).all();
-            (all[0].values::<f32>(), all[1].values::<f32>())
+            let outputs = run.outputs(2).all();
+            (outputs[0].values::<f32>(), outputs[1].values::<f32>())
         };
-        let whole = run(&x, None);
+        let expected = run(&x, None);
         for cut in [1, 2, 3, 7, 11] {
             let (mut y, state) = run(&x[..cut], None);
-            let (rest, last) = run(&x[cut..], Some(&state));
-            y.extend(rest);
-            assert_eq!((y, last), whole, "cut at {cut}");
+            let (second_y, last_state) = run(&x[cut..], Some(&state));
+            y.extend(second_y);
+            assert_eq!((y, last_state), expected, "cut at {cut}");
         }
     }
 

@@ -1,4 +1,8 @@
 //! `max(0, x) + min(0, alpha (exp(x / alpha) - 1))` of each element.
+//!
+//! `unary` builds the operator from this function of an element and up to two parameters: `F64` is the reference,
+//! `lanes` computes one SIMD vector of `f32` on the CPU, and `OPENCL` is the expression of the GPU kernel, with the
+//! parameter as `p`.
 
 use udo_api::Param;
 use udo_simd::Simd;
@@ -20,7 +24,7 @@ impl Unary for Celu {
     #[inline(always)]
     fn lanes<S: Simd>(s: S, x: S::F, [alpha, _]: [f32; 2]) -> S::F {
         let alpha = s.splat(alpha);
-        let below = s.mul(alpha, s.expm1(s.div(x, alpha)));
-        s.select(s.lt(x, s.splat(0.0)), below, x)
+        let negative = s.mul(alpha, s.expm1(s.div(x, alpha)));
+        s.select(s.lt(x, s.splat(0.0)), negative, x)
     }
 }

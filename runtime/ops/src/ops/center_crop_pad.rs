@@ -44,19 +44,20 @@ impl Crop for CenterCropPad {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
         let shape = x.full_shape();
-        let lens = lens(cx, &x)?;
+        let lens = requested_lens(cx, &x)?;
         let dims = shape.iter().zip(lens).map(|(dim, len)| len.map_or(dim, Dim::Fixed));
         cx.set_output(0, x.with_shape(Shape::of_dims(&dims.collect::<Vec<_>>())?))
     }
 
     fn walks(cx: &FinalizeCx<'_>) -> Result<Vec<Walk>, Error> {
         let x = cx.input(0)?;
-        let lens = lens(cx, &x)?;
+        let lens = requested_lens(cx, &x)?;
         Ok(x.shape().iter().zip(lens).map(|(&extent, len)| walk(extent, len)).collect())
     }
 }
 
-/// Returns the walk of one axis. If the difference is odd, the extra position is cut or padded at the end.
+/// Returns the walk along one axis, the positions that are read. If the difference is odd, the extra position is cut or
+/// padded at the end.
 fn walk(extent: usize, len: Option<usize>) -> Walk {
     match len {
         None => Walk::whole(extent),
@@ -68,24 +69,25 @@ fn walk(extent: usize, len: Option<usize>) -> Walk {
 }
 
 /// Returns the requested extent of each axis; `None` for an axis that the node does not name.
-fn lens(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<Option<usize>>, Error> {
+fn requested_lens(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<Option<usize>>, Error> {
     let requested = SHAPE.required(node)?;
     let axes: Vec<i64> = if node.has_param("axes") {
         node.ints("axes")?.to_vec()
     } else {
         (0..).take(x.rank()).collect()
     };
-    let extents: Vec<usize> = requested.iter().filter_map(|&n| usize::try_from(n).ok()).collect();
-    let found = resolve_axes(&axes, x.rank());
-    let found =
-        found.filter(|axes| axes.len() == requested.len() && extents.len() == requested.len());
-    let found = found.ok_or_else(|| {
+    let extents: Vec<usize> =
+        requested.iter().filter_map(|&extent| usize::try_from(extent).ok()).collect();
+    let resolved = resolve_axes(&axes, x.rank());
+    let resolved =
+        resolved.filter(|axes| axes.len() == requested.len() && extents.len() == requested.len());
+    let resolved = resolved.ok_or_else(|| {
         Error::new(format!(
             "input 1 is {requested:?}, expected an extent for each of axes {axes:?} of {x}"
         ))
     })?;
     let mut lens = vec![None; x.rank()];
-    found.into_iter().zip(extents).for_each(|(axis, len)| lens[axis] = Some(len));
+    resolved.into_iter().zip(extents).for_each(|(axis, len)| lens[axis] = Some(len));
     Ok(lens)
 }
 

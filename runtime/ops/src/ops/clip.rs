@@ -1,4 +1,6 @@
 //! `min(max(x, lower), upper)` of each element. NaN stays NaN.
+//!
+//! `limited` builds the operator from `apply`. An absent limit is the lowest or highest value of the type.
 
 use crate::Def;
 use crate::family::elementwise::{Limited, limited};
@@ -25,7 +27,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn either_bound_may_be_left_out() {
+    fn either_bound_is_optional() {
         let x = tensor(&[4], &[-2f32, f32::NAN, 0.5, 9.0]);
         let both = bench("Clip").input(x.clone()).constant(tensor(&[], &[-1f32]));
         let y = both.input(tensor(&[1], &[6f32])).one().values::<f32>();
@@ -39,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_have_bounds_of_their_own() {
+    fn integer_bounds_have_the_type_of_the_elements() {
         let x = tensor(&[3], &[0u8, 100, 255]);
         let y = bench("Clip").input(x.clone()).input(tensor(&[], &[7u8])).one();
         assert_eq!(y.values::<u8>(), [7, 100, 255]);

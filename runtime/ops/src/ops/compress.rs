@@ -1,4 +1,7 @@
 //! Selects the slices along an axis, or the elements, for which a condition is true.
+//!
+//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
+//! indices.
 
 use udo_api::{
     Bits, Bool, Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK,
@@ -57,15 +60,15 @@ impl Movement for Compress {
         }
         let mut dims: Vec<Dim> = x.full_shape().iter().collect();
         let axis = if cx.has_param("axis") { Some(cx.axis("axis", x.rank())?) } else { None };
-        let all = match axis {
+        let extent = match axis {
             Some(axis) => dims[axis],
-            None => dims.drain(..).fold(Dim::Fixed(1), |all, dim| all.with_both(dim, x.len())),
+            None => dims.drain(..).fold(Dim::Fixed(1), |flat, dim| flat.with_both(dim, x.len())),
         };
         let count = match cx.constant::<Bool>(1)? {
             Some(bools) => {
-                all.with(bools.iter().take(all.bound()).filter(|flag| flag.get()).count())
+                extent.with(bools.iter().take(extent.bound()).filter(|flag| flag.get()).count())
             }
-            None => Dim::UpTo(condition.len().min(all.bound())),
+            None => Dim::UpTo(condition.len().min(extent.bound())),
         };
         match axis {
             Some(axis) => dims[axis] = count,
@@ -83,22 +86,23 @@ impl Movement for Compress {
     fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, .. } = io;
         let (x, dims) = (inputs.get_bits::<B>(0)?, inputs.shape(0)?);
+        // Without an axis, the input counts as one axis with all elements.
         let flat = [x.len()];
         let (axis, dims) = self.axis.map_or((0, &flat[..]), |axis| (axis, dims));
         let AxisSplit { len, inner, .. } = AxisSplit::at(dims, axis);
         let bools = inputs.get::<Bool>(1)?;
         let bools = &bools[..bools.len().min(len)];
-        let mut left = outputs.take_bits::<B>(0)?;
+        let mut unwritten = outputs.take_bits::<B>(0)?;
         for block in x.chunks_exact((len * inner).max(1)) {
             let slices = block.chunks_exact(inner.max(1)).zip(bools);
             for (slice, _) in slices.filter(|(_, flag)| flag.get()) {
-                let (y, rest) = left.split_at_mut(inner);
+                let (y, rest) = unwritten.split_at_mut(inner);
                 y.copy_from_slice(slice);
-                left = rest;
+                unwritten = rest;
             }
         }
         let mut extents = [0; MAX_RANK];
-        extents.iter_mut().zip(dims).for_each(|(to, &extent)| *to = extent);
+        extents.iter_mut().zip(dims).for_each(|(y_extent, &extent)| *y_extent = extent);
         extents[axis] = bools.iter().filter(|flag| flag.get()).count();
         outputs.set_shape(0, &extents[..dims.len()])
     }
@@ -116,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_are_selected_in_the_run() {
+    fn slices_or_elements_are_selected_in_the_run() {
         let y = bench_with(&[true, false]).int("axis", 1).one();
         assert_eq!(y.desc().full_shape().to_string(), "[2,<=2]");
         assert_eq!((y.dims(), y.values::<u8>()), (vec![2, 1], vec![1, 3]));
@@ -124,7 +128,11 @@ mod tests {
         assert_eq!(y.desc().full_shape().to_string(), "[<=3]");
         assert_eq!(y.values::<u8>(), [2, 3]);
         let y = bench_with(&[true, true, true, false, true, true]).one();
-        assert_eq!((y.dims(), y.values::<u8>()), (vec![3], vec![1, 2, 3]), "some are beyond");
+        assert_eq!(
+            (y.dims(), y.values::<u8>()),
+            (vec![3], vec![1, 2, 3]),
+            "flags past the input select nothing"
+        );
         assert_eq!(bench_with(&[]).one().dims(), [0]);
     }
 
@@ -138,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_condition_is_a_list() {
+    fn conditions_must_have_one_axis() {
         let run = bench("Compress").input(tensor(&[1], &[1u8]));
         let error = run.input(tensor(&[1, 1], &[Bool::from(true)])).error();
         assert_eq!(error, "input 1 is bool[1,1], expected a list");

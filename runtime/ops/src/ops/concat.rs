@@ -1,4 +1,7 @@
 //! Concatenates tensors along an axis.
+//!
+//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
+//! indices.
 
 use udo_api::{
     Bits, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Inputs, Io, KernelDef,
@@ -15,6 +18,7 @@ use crate::family::movement::{
 pub(crate) const DEF: Def = movement::<Concat>();
 
 struct Concat {
+    /// Strips: for each input, the elements that are adjacent in the output.
     strips: Strips,
     axis: usize,
     /// Whether extents are known only in the run.
@@ -59,15 +63,19 @@ impl Movement for Concat {
         for index in 1..cx.input_count() {
             let next = cx.input(index)?;
             let fits = next.dtype() == first.dtype() && next.rank() == first.rank();
-            for (at, (dim, other)) in dims.iter_mut().zip(next.full_shape().iter()).enumerate() {
+            for (dim_axis, (dim, other)) in
+                dims.iter_mut().zip(next.full_shape().iter()).enumerate()
+            {
                 *dim = match (*dim, other) {
-                    (a, b) if at == axis => a.with_both(b, a.bound().saturating_add(b.bound())),
+                    (a, b) if dim_axis == axis => {
+                        a.with_both(b, a.bound().saturating_add(b.bound()))
+                    }
                     (a, b) if fits && a.bound() == b.bound() => a,
-                    _ => return Err(misfit(index, &next, &first, axis)),
+                    _ => return Err(mismatch(index, &next, &first, axis)),
                 };
             }
             if !fits {
-                return Err(misfit(index, &next, &first, axis));
+                return Err(mismatch(index, &next, &first, axis));
             }
         }
         let shape = Shape::of_dims(&dims)?;
@@ -83,7 +91,7 @@ impl Movement for Concat {
     fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
         if self.is_bounded {
-            let (dims, rank) = self.joined(&inputs)?;
+            let (dims, rank) = self.output_extents(&inputs)?;
             outputs.set_shape(0, &dims[..rank])?;
             let AxisSplit { len, inner, .. } = AxisSplit::at(&dims[..rank], self.axis);
             let width = |index: usize| inputs.shape(index).map_or(0, |x| x[self.axis] * inner);
@@ -97,17 +105,17 @@ impl Movement for Concat {
 }
 
 impl Concat {
-    /// Returns the output's extents in this run, and the extent along the axis.
-    fn joined(&self, inputs: &Inputs<'_>) -> Result<(Axes, usize), ExecError> {
+    /// Returns the output's extents in this run, and their count.
+    fn output_extents(&self, inputs: &Inputs<'_>) -> Result<(Axes, usize), ExecError> {
         let first = inputs.shape(0)?;
         let mut dims = [0; MAX_RANK];
-        dims.iter_mut().zip(first).for_each(|(to, &extent)| *to = extent);
+        dims.iter_mut().zip(first).for_each(|(dim, &extent)| *dim = extent);
         for index in 1..self.strips.count() {
             let next = inputs.shape(index)?;
-            for (axis, (to, &extent)) in dims.iter_mut().zip(next).enumerate() {
+            for (axis, (dim, &extent)) in dims.iter_mut().zip(next).enumerate() {
                 match axis == self.axis {
-                    true => *to += extent,
-                    false if *to == extent => {}
+                    true => *dim += extent,
+                    false if *dim == extent => {}
                     false => return Err(ExecError::bad_value(extent as i64, index)),
                 }
             }
@@ -126,8 +134,8 @@ impl Stripped for Concat {
     }
 }
 
-fn misfit(index: usize, found: &TensorDesc, first: &TensorDesc, axis: usize) -> Error {
-    Error::new(format!("input {index} is {found}, expected {first} but for axis {axis}"))
+fn mismatch(index: usize, part: &TensorDesc, first: &TensorDesc, axis: usize) -> Error {
+    Error::new(format!("input {index} is {part}, expected {first} but for axis {axis}"))
 }
 
 #[cfg(test)]
@@ -153,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_must_fit() {
+    fn other_extents_must_be_equal() {
         let run = bench("Concat").input(tensor(&[2, 1], &[1i16, 2]));
         let error = run.input(tensor(&[3, 1], &[1i16, 2, 3])).int("axis", 1).error();
         assert_eq!(error, "input 1 is i16[3,1], expected i16[2,1] but for axis 1");

@@ -24,7 +24,8 @@ impl Op for ConstantOfShape {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let requested = SHAPE.required(cx)?;
-        let dims: Vec<usize> = requested.iter().filter_map(|&n| usize::try_from(n).ok()).collect();
+        let dims: Vec<usize> =
+            requested.iter().filter_map(|&extent| usize::try_from(extent).ok()).collect();
         if dims.len() < requested.len() {
             return Err(Error::new(format!(
                 "input 0 is {requested:?}, expected extents of at least 0"
@@ -58,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_value_it_is_zero() {
+    fn the_default_value_is_zero() {
         let shape = |ints: &[i64]| tensor(&[ints.len()], ints);
         let y = bench("ConstantOfShape").constant(shape(&[3])).one();
         assert_eq!(y.values::<f32>(), [0.0; 3]);

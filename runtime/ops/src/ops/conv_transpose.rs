@@ -1,4 +1,6 @@
 //! Transposed convolution over one to three spatial axes: the gradient of a convolution with respect to its input.
+//!
+//! `float_conv` builds the operator from `read`, which reads the parameters and the extents of the node.
 
 use udo_api::{Error, Node, Param, TensorDesc};
 
@@ -28,72 +30,79 @@ mod tests {
     #[derive(Clone, Copy, Debug)]
     struct Case {
         channels: usize,
-        outputs: usize,
+        filters: usize,
         groups: usize,
         kernel: usize,
         stride: usize,
         dilation: usize,
         pads: [usize; 2],
-        more: usize,
+        /// Extra extent of the output, `output_padding`.
+        output_padding: usize,
     }
 
     const PLAIN: Case = Case {
         channels: 4,
-        outputs: 6,
+        filters: 6,
         groups: 1,
         kernel: 3,
         stride: 2,
         dilation: 1,
         pads: [0; 2],
-        more: 0,
+        output_padding: 0,
     };
 
     const CASES: [Case; 7] = [
         PLAIN,
-        Case { pads: [1, 1], more: 1, ..PLAIN },
+        Case { pads: [1, 1], output_padding: 1, ..PLAIN },
         Case { groups: 2, stride: 3, ..PLAIN },
-        Case { groups: 4, outputs: 4, kernel: 4, pads: [1, 1], ..PLAIN },
+        Case { groups: 4, filters: 4, kernel: 4, pads: [1, 1], ..PLAIN },
         Case { kernel: 2, dilation: 2, stride: 1, pads: [2, 0], ..PLAIN },
-        Case { channels: 35, outputs: 19, kernel: 2, ..PLAIN },
-        Case { kernel: 1, stride: 3, more: 2, ..PLAIN },
+        Case { channels: 35, filters: 19, kernel: 2, ..PLAIN },
+        Case { kernel: 1, stride: 3, output_padding: 2, ..PLAIN },
     ];
 
-    fn node(case: Case, axes: usize, run: Bench) -> Bench {
-        let Case { groups, stride, dilation, pads: [begin, end], more, .. } = case;
-        let each = |n: usize| vec![n as i64; axes];
+    /// Adds the parameters of a case, the same for each axis.
+    fn with_params(case: Case, axes: usize, run: Bench) -> Bench {
+        let Case { groups, stride, dilation, pads: [begin, end], output_padding, .. } = case;
+        let per_axis = |value: usize| vec![value as i64; axes];
         run.int("group", groups as i64)
-            .ints("strides", &each(stride))
-            .ints("dilations", &each(dilation))
-            .ints("pads", &[each(begin), each(end)].concat())
-            .ints("output_padding", &each(more))
+            .ints("strides", &per_axis(stride))
+            .ints("dilations", &per_axis(dilation))
+            .ints("pads", &[per_axis(begin), per_axis(end)].concat())
+            .ints("output_padding", &per_axis(output_padding))
     }
 
-    /// The reference: scatters each input element, over one axis of `rows` and one of 5.
-    fn naive(case: Case, rows: usize, [x, w]: [&[f32]; 2]) -> (Vec<f64>, [usize; 2]) {
-        let Case { channels, outputs, groups, kernel, stride, dilation, pads, more } = case;
-        let out =
-            |n: usize| (n - 1) * stride + (kernel - 1) * dilation + 1 + more - pads[0] - pads[1];
-        let (height, width) = (if rows == 0 { 1 } else { out(rows) }, out(5));
-        let (in_rows, taps) = (rows.max(1), if rows == 0 { 1 } else { kernel });
-        let per_group = outputs / groups;
-        let mut y = vec![0.0; 2 * outputs * height * width];
-        let place = |at: usize, tap: usize, flat: bool| {
-            if flat { Some(0) } else { (at * stride + tap * dilation).checked_sub(pads[0]) }
+    /// Computes the reference by scattering each element of two images of `rows` by 5 pixels, or of 5 pixels if `rows`
+    /// is 0.
+    fn reference(case: Case, rows: usize, [x, w]: [&[f32]; 2]) -> (Vec<f64>, [usize; 2]) {
+        let Case { channels, filters, groups, kernel, stride, dilation, pads, output_padding } =
+            case;
+        let out = |extent: usize| {
+            let full = (extent - 1) * stride + (kernel - 1) * dilation + 1;
+            full + output_padding - pads[0] - pads[1]
         };
-        for (at, x) in x.iter().enumerate() {
-            let (col, row, from) = (at % 5, at / 5 % in_rows, at / 5 / in_rows);
-            let (image, channel) = (from / channels, from % channels);
+        let (height, width) = (if rows == 0 { 1 } else { out(rows) }, out(5));
+        let (x_rows, row_taps) = (rows.max(1), if rows == 0 { 1 } else { kernel });
+        let group_filters = filters / groups;
+        let mut y = vec![0.0; 2 * filters * height * width];
+        let y_position =
+            |position: usize, tap: usize| (position * stride + tap * dilation).checked_sub(pads[0]);
+        for (index, x) in x.iter().enumerate() {
+            let (col, row, plane) = (index % 5, index / 5 % x_rows, index / 5 / x_rows);
+            let (image, channel) = (plane / channels, plane % channels);
             let group = channel / (channels / groups);
-            for k in 0..per_group * taps * kernel {
-                let (o, p, q) = (k / (taps * kernel), k / kernel % taps, k % kernel);
-                let weight = w[channel * per_group * taps * kernel + k];
-                let there = (place(row, p, rows == 0), place(col, q, false));
-                if let (Some(r), Some(c)) = there
-                    && r < height
-                    && c < width
+            let channel_weights = group_filters * row_taps * kernel;
+            for weight_index in 0..channel_weights {
+                let weight = w[channel * channel_weights + weight_index];
+                let filter = weight_index / (row_taps * kernel);
+                let (row_tap, col_tap) = (weight_index / kernel % row_taps, weight_index % kernel);
+                let y_row = if rows == 0 { Some(0) } else { y_position(row, row_tap) };
+                if let (Some(y_row), Some(y_col)) = (y_row, y_position(col, col_tap))
+                    && y_row < height
+                    && y_col < width
                 {
-                    let to = image * outputs + group * per_group + o;
-                    y[(to * height + r) * width + c] += f64::from(x * weight);
+                    let y_plane = image * filters + group * group_filters + filter;
+                    y[(y_plane * height + y_row) * width + y_col] += f64::from(x * weight);
                 }
             }
         }
@@ -103,42 +112,42 @@ mod tests {
     #[test]
     fn sums_match_the_definition() {
         for (case, rows) in CASES.into_iter().flat_map(|case| [(case, 4), (case, 0)]) {
-            let Case { channels, outputs, groups, kernel, .. } = case;
+            let Case { channels, filters, groups, kernel, .. } = case;
             let axes = if rows == 0 { 1 } else { 2 };
             let mut dims = vec![2, channels, 4, 5];
-            let mut filter = vec![channels, outputs / groups, kernel, kernel];
+            let mut w_dims = vec![channels, filters / groups, kernel, kernel];
             if rows == 0 {
                 dims.remove(2);
-                filter.pop();
+                w_dims.pop();
             }
             let x = noise(dims.iter().product());
-            let w = noise(filter.iter().product());
-            let (expected, [height, width]) = naive(case, rows, [&x, &w]);
+            let w = noise(w_dims.iter().product());
+            let (expected, [height, width]) = reference(case, rows, [&x, &w]);
             for threads in [1, 3] {
                 let run = bench("ConvTranspose").threads(threads).input(tensor(&dims, &x));
                 for run in
-                    [run.clone().input(tensor(&filter, &w)), run.constant(tensor(&filter, &w))]
+                    [run.clone().input(tensor(&w_dims, &w)), run.constant(tensor(&w_dims, &w))]
                 {
-                    let y = on_gpu_too(&node(case, axes, run), 1e-5);
+                    let y = on_gpu_too(&with_params(case, axes, run), 1e-5);
                     assert_eq!(y.dims().last(), Some(&width), "{case:?}");
                     assert_eq!(y.dims()[2], if rows == 0 { width } else { height });
                     assert_near(&y.values::<f32>(), &expected, 1e-5);
                 }
             }
-            let wide = |x: &[f32]| x.iter().copied().map(f64::from).collect::<Vec<_>>();
-            let run = bench("ConvTranspose").input(tensor(&dims, &wide(&x)));
-            let y = node(case, axes, run.input(tensor(&filter, &wide(&w)))).one();
+            let to_f64 = |x: &[f32]| x.iter().copied().map(f64::from).collect::<Vec<_>>();
+            let run = bench("ConvTranspose").input(tensor(&dims, &to_f64(&x)));
+            let y = with_params(case, axes, run.input(tensor(&w_dims, &to_f64(&w)))).one();
             assert_near(&y.values::<f64>(), &expected, 1e-6);
-            let halve = |x: &[f32]| x.iter().copied().map(F16::from_f32).collect::<Vec<_>>();
-            let run = bench("ConvTranspose").threads(3).input(tensor(&dims, &halve(&x)));
-            let y = node(case, axes, run.input(tensor(&filter, &halve(&w)))).one();
+            let to_f16 = |x: &[f32]| x.iter().copied().map(F16::from_f32).collect::<Vec<_>>();
+            let run = bench("ConvTranspose").threads(3).input(tensor(&dims, &to_f16(&x)));
+            let y = with_params(case, axes, run.input(tensor(&w_dims, &to_f16(&w)))).one();
             let y: Vec<f32> = y.values::<F16>().into_iter().map(F16::to_f32).collect();
             assert_near(&y, &expected, 4e-3);
         }
     }
 
     #[test]
-    fn three_axes_and_a_bias() {
+    fn three_axes_and_a_bias_are_supported() {
         let run = bench("ConvTranspose").input(tensor(&[1, 1, 1, 1, 2], &[1f32, 2.0]));
         let run = run.input(tensor(&[1, 1, 2, 1, 2], &[1f32, 10.0, 100.0, 1000.0]));
         let y = on_gpu_too(&run.input(tensor(&[1], &[0.5f32])), 1e-6);
@@ -175,28 +184,29 @@ mod tests {
         let (x, w) = (noise(60), noise(4 * 6 * 9));
         let run = || {
             let run = bench("ConvTranspose").input(tensor(&dims, &x));
-            node(PLAIN, 2, run.constant(tensor(&[4, 6, 3, 3], &w))).threads(2)
+            with_params(PLAIN, 2, run.constant(tensor(&[4, 6, 3, 3], &w))).threads(2)
         };
         let sums = run().one();
         let (bias, residual) = (noise(6), noise(sums.values::<f32>().len()));
         let plane = sums.dims()[2] * sums.dims()[3];
-        let after = run()
+        let runs = run()
             .then_bias(1, tensor(&[6], &bias))
             .then_residual(tensor(&sums.dims(), &residual))
             .then_activation(Activation::Clip(-0.5, 0.75))
             .run()
             .unwrap();
-        assert_eq!(after.iter().map(|after| after.epilogue_steps).max(), Some(3));
-        for after in after {
-            let finish = |(at, sum): (usize, f32)| {
-                let sum = sum + if after.epilogue_steps > 0 { bias[at / plane] } else { 0.0 };
-                let sum = sum + if after.epilogue_steps > 1 { residual[at] } else { 0.0 };
-                let sum = if after.epilogue_steps > 2 { sum.clamp(-0.5, 0.75) } else { sum };
+        assert_eq!(runs.iter().map(|run| run.epilogue_steps).max(), Some(3));
+        // Each run fuses a number of the nodes, from none to all three.
+        for run in runs {
+            let finish = |(index, sum): (usize, f32)| {
+                let sum = sum + if run.epilogue_steps > 0 { bias[index / plane] } else { 0.0 };
+                let sum = sum + if run.epilogue_steps > 1 { residual[index] } else { 0.0 };
+                let sum = if run.epilogue_steps > 2 { sum.clamp(-0.5, 0.75) } else { sum };
                 f64::from(sum)
             };
             let expected: Vec<f64> =
                 sums.values::<f32>().into_iter().enumerate().map(finish).collect();
-            assert_near(&after.outputs[0].values::<f32>(), &expected, 1e-5);
+            assert_near(&run.outputs[0].values::<f32>(), &expected, 1e-5);
         }
     }
 }

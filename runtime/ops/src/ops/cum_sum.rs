@@ -1,4 +1,7 @@
 //! Cumulative sums along an axis.
+//!
+//! `cumulative` builds the operator: `next` computes each value from the one before it, and `FIRST` is the value
+//! before the first element.
 
 use crate::Def;
 use crate::family::cumulative::{Cumulative, cumulative};

@@ -1,4 +1,6 @@
 //! Deformable convolution: an input offsets the sampling position of every tap, and an optional mask scales the sample.
+//!
+//! The output extents and the kernels are in `family::conv::deformed`.
 
 use udo_api::{
     Core, DType, Dim, Error, InferCx, KernelDef, Op, OpSchema, Param, Port, PortRule, TypeSet,
@@ -67,9 +69,10 @@ mod tests {
     struct Case {
         batch: usize,
         channels: usize,
-        outputs: usize,
+        filters: usize,
         groups: usize,
         offset_groups: usize,
+        /// Spatial extents of the input.
         input: &'static [usize],
         kernel: &'static [usize],
         stride: usize,
@@ -79,10 +82,10 @@ mod tests {
         has_mask: bool,
     }
 
-    const CASE: Case = Case {
+    const PLAIN: Case = Case {
         batch: 1,
         channels: 2,
-        outputs: 3,
+        filters: 3,
         groups: 1,
         offset_groups: 1,
         input: &[5, 6],
@@ -95,112 +98,116 @@ mod tests {
     };
 
     const CASES: &[Case] = &[
-        CASE,
-        Case { batch: 2, has_bias: true, has_mask: true, pad: 1, ..CASE },
-        Case { groups: 2, outputs: 4, channels: 4, offset_groups: 2, has_bias: true, ..CASE },
-        Case { channels: 6, offset_groups: 3, stride: 2, dilation: 2, pad: 2, ..CASE },
-        Case { input: &[9], kernel: &[3], has_mask: true, ..CASE },
-        Case { input: &[4, 3, 5], kernel: &[2, 2, 3], pad: 1, has_mask: true, ..CASE },
-        Case { kernel: &[1, 1], input: &[2, 3], ..CASE },
-        Case { channels: 200, outputs: 5, kernel: &[3, 3], input: &[20, 22], pad: 1, ..CASE },
+        PLAIN,
+        Case { batch: 2, has_bias: true, has_mask: true, pad: 1, ..PLAIN },
+        Case { groups: 2, filters: 4, channels: 4, offset_groups: 2, has_bias: true, ..PLAIN },
+        Case { channels: 6, offset_groups: 3, stride: 2, dilation: 2, pad: 2, ..PLAIN },
+        Case { input: &[9], kernel: &[3], has_mask: true, ..PLAIN },
+        Case { input: &[4, 3, 5], kernel: &[2, 2, 3], pad: 1, has_mask: true, ..PLAIN },
+        Case { kernel: &[1, 1], input: &[2, 3], ..PLAIN },
+        Case { channels: 200, filters: 5, kernel: &[3, 3], input: &[20, 22], pad: 1, ..PLAIN },
     ];
 
     impl Case {
-        fn output(&self) -> Vec<usize> {
+        fn output_extents(&self) -> Vec<usize> {
             let &Self { stride, dilation, pad, .. } = self;
             let axes = self.input.iter().zip(self.kernel);
             axes.map(|(x, k)| (x + 2 * pad - (k - 1) * dilation - 1) / stride + 1).collect()
         }
 
-        fn with(&self, [n, c]: [usize; 2], dims: &[usize]) -> Vec<usize> {
-            let _ = self;
-            [&[n, c], dims].concat()
-        }
-
-        /// Extents of image, weights, offsets, bias and mask.
+        /// Returns the extents of image, weights, offsets, bias and mask.
         fn dims(&self) -> [Vec<usize>; 5] {
-            let rows = self.offset_groups * self.kernel.iter().product::<usize>();
-            let per_group = self.channels / self.groups;
+            let offset_taps = self.offset_groups * self.kernel.iter().product::<usize>();
+            let output = self.output_extents();
             [
-                self.with([self.batch, self.channels], self.input),
-                self.with([self.outputs, per_group], self.kernel),
-                self.with([self.batch, rows * self.kernel.len()], &self.output()),
-                vec![self.outputs],
-                self.with([self.batch, rows], &self.output()),
+                [&[self.batch, self.channels], self.input].concat(),
+                [&[self.filters, self.channels / self.groups], self.kernel].concat(),
+                [&[self.batch, offset_taps * self.kernel.len()], &*output].concat(),
+                vec![self.filters],
+                [&[self.batch, offset_taps], &*output].concat(),
             ]
         }
 
-        fn numbers(&self) -> [Vec<f64>; 5] {
-            let mut seed = 0;
+        /// Returns unlike values for each input.
+        fn values(&self) -> [Vec<f64>; 5] {
+            let mut skip = 0;
             self.dims().map(|dims| {
-                seed += 1;
-                let x = noise(dims.iter().product::<usize>() + seed).split_off(seed);
-                // Large offsets sample far away and outside the image.
-                let factor = if seed == 3 { 2.5 } else { 1.0 };
+                skip += 1;
+                let x = noise(dims.iter().product::<usize>() + skip).split_off(skip);
+                // Large offsets (the third input) sample far away and outside the image.
+                let factor = if skip == 3 { 2.5 } else { 1.0 };
                 x.into_iter().map(|x| f64::from(x * factor)).collect()
             })
         }
 
         fn bench_with<T: udo_api::Element>(&self, convert: fn(f64) -> T) -> Bench {
-            let is_there = [true, true, true, self.has_bias, self.has_mask];
-            let all = self.numbers().into_iter().zip(self.dims()).zip(is_there);
-            let run = all.fold(bench("DeformConv"), |run, ((x, dims), is_there)| {
+            let is_present = [true, true, true, self.has_bias, self.has_mask];
+            let inputs = self.values().into_iter().zip(self.dims()).zip(is_present);
+            let run = inputs.fold(bench("DeformConv"), |run, ((x, dims), is_present)| {
                 let x: Vec<T> = x.into_iter().map(convert).collect();
-                if is_there { run.input(tensor(&dims, &x)) } else { run.absent() }
+                if is_present { run.input(tensor(&dims, &x)) } else { run.absent() }
             });
-            let each = |number: usize, count: usize| vec![number as i64; count];
+            let repeat = |value: usize, count: usize| vec![value as i64; count];
             let rank = self.kernel.len();
             let run = run.int("group", self.groups as i64);
             let run = run.int("offset_group", self.offset_groups as i64);
-            let run = run.ints("strides", &each(self.stride, rank));
-            let run = run.ints("dilations", &each(self.dilation, rank));
-            run.ints("pads", &each(self.pad, 2 * rank))
+            let run = run.ints("strides", &repeat(self.stride, rank));
+            let run = run.ints("dilations", &repeat(self.dilation, rank));
+            run.ints("pads", &repeat(self.pad, 2 * rank))
         }
 
+        /// Computes the output by the definition.
         fn expected(&self) -> Vec<f64> {
-            let [x, weights, offsets, bias, mask] = self.numbers();
-            let (output, rank) = (self.output(), self.kernel.len());
-            let [area, taps, all] =
+            let [x, weights, offsets, bias, mask] = self.values();
+            let (output, rank) = (self.output_extents(), self.kernel.len());
+            let [x_len, taps, y_len] =
                 [self.input, self.kernel, &output].map(|dims| dims.iter().product::<usize>());
-            let (per_group, share) =
-                (self.channels / self.groups, self.channels / self.offset_groups);
-            let split = |mut at: usize, dims: &[usize]| {
-                let mut all = vec![0; dims.len()];
+            let group_channels = self.channels / self.groups;
+            let offset_group_channels = self.channels / self.offset_groups;
+            // Returns the index along each axis.
+            let split = |mut index: usize, dims: &[usize]| {
+                let mut indices = vec![0; dims.len()];
                 for (axis, extent) in dims.iter().enumerate().rev() {
-                    (all[axis], at) = (at % extent, at / extent);
+                    (indices[axis], index) = (index % extent, index / extent);
                 }
-                all
+                indices
             };
             let mut y = Vec::new();
-            for row in 0..self.batch * self.outputs * all {
-                let (at, o, n) = (row % all, row / all % self.outputs, row / all / self.outputs);
-                let position = split(at, &output);
-                let mut sum = if self.has_bias { bias[o] } else { 0.0 };
-                for term in 0..per_group * taps {
-                    let (tap, c) = (term % taps, term / taps);
-                    let channel = o / (self.outputs / self.groups) * per_group + c;
-                    let own = (n * self.offset_groups + channel / share) * taps + tap;
-                    let place: Vec<f64> = (0..rank)
+            for index in 0..self.batch * self.filters * y_len {
+                let y_index = index % y_len;
+                let (filter, image) = (index / y_len % self.filters, index / y_len / self.filters);
+                let y_position = split(y_index, &output);
+                let mut sum = if self.has_bias { bias[filter] } else { 0.0 };
+                for term in 0..group_channels * taps {
+                    let (tap, group_channel) = (term % taps, term / taps);
+                    let group = filter / (self.filters / self.groups);
+                    let channel = group * group_channels + group_channel;
+                    let offset_group = image * self.offset_groups + channel / offset_group_channels;
+                    let offset_tap = offset_group * taps + tap;
+                    let x_position: Vec<f64> = (0..rank)
                         .map(|axis| {
                             let tap = split(tap, self.kernel)[axis] * self.dilation;
-                            let start = (position[axis] * self.stride + tap) as f64;
-                            start - self.pad as f64 + offsets[(own * rank + axis) * all + at]
+                            let start = (y_position[axis] * self.stride + tap) as f64;
+                            let offset = offsets[(offset_tap * rank + axis) * y_len + y_index];
+                            start - self.pad as f64 + offset
                         })
                         .collect();
                     // Bilinear weights as a hat function: every element contributes by its distance.
-                    let image = &x[(n * self.channels + channel) * area..][..area];
-                    let actual: f64 = image
+                    let plane = &x[(image * self.channels + channel) * x_len..][..x_len];
+                    let sample: f64 = plane
                         .iter()
                         .enumerate()
                         .map(|(element, x)| {
-                            let axes = split(element, self.input).into_iter().zip(&place);
+                            let axes = split(element, self.input).into_iter().zip(&x_position);
                             x * axes
-                                .map(|(e, p)| (1.0 - (e as f64 - p).abs()).max(0.0))
+                                .map(|(index, at)| (1.0 - (index as f64 - at).abs()).max(0.0))
                                 .product::<f64>()
                         })
                         .sum();
-                    let masked = if self.has_mask { mask[own * all + at] } else { 1.0 };
-                    sum += actual * masked * weights[(o * per_group + c) * taps + tap];
+                    let factor =
+                        if self.has_mask { mask[offset_tap * y_len + y_index] } else { 1.0 };
+                    let weight = weights[(filter * group_channels + group_channel) * taps + tap];
+                    sum += sample * factor * weight;
                 }
                 y.push(sum);
             }
@@ -214,23 +221,23 @@ mod tests {
             println!("{case:?}");
             let (y, expected) = (case.bench_with(|x| x as f32).one(), case.expected());
             assert_near(&y.values::<f32>(), &expected, 1e-5);
-            let exact = settled_on_any_threads(&case.bench_with(|x| x));
-            assert_near(&exact.values::<f64>(), &expected, 1e-12);
+            let f64_output = settled_on_any_threads(&case.bench_with(|x| x));
+            assert_near(&f64_output.values::<f64>(), &expected, 1e-12);
         }
     }
 
     #[test]
-    fn several_blocks_and_threads_give_the_same() {
+    fn larger_inputs_give_equal_results_on_any_threads() {
         let case = CASES[CASES.len() - 1];
-        let exact = settled_on_any_threads(&case.bench_with(|x| x)).values::<f64>();
+        let f64_output = settled_on_any_threads(&case.bench_with(|x| x)).values::<f64>();
         for threads in [1, 3] {
             let y = case.bench_with(|x| x as f32).threads(threads).one();
-            assert_near(&y.values::<f32>(), &exact, 1e-4);
+            assert_near(&y.values::<f32>(), &f64_output, 1e-4);
         }
     }
 
     #[test]
-    fn elements_of_weight_zero_may_be_nan() {
+    fn elements_of_weight_zero_do_not_contribute() {
         let run = |offset: f32| {
             let x = [1.0, f32::INFINITY, f32::NAN, 4.0];
             let run = bench("DeformConv").input(tensor(&[1, 1, 2, 2], &x));

@@ -1,5 +1,8 @@
 //! Rearranges channels into blocks of pixels. Channels are ordered as block row, block column, channel (`DCR`), or as
 //! channel, block row, block column (`CRD`).
+//!
+//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
+//! indices.
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, OpSchema,
@@ -14,6 +17,7 @@ use crate::family::movement::{
 
 pub(crate) const DEF: Def = movement::<DepthToSpace>();
 
+/// The permutation of axes that moves the elements, with the channels split into blocks and remaining channels.
 struct DepthToSpace(Permutation);
 
 impl Movement for DepthToSpace {
@@ -51,11 +55,12 @@ impl Movement for DepthToSpace {
     }
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let Blocks { size, images: [n, c, h, w] } = Blocks::read(cx, &cx.input(0)?)?;
-        let c = c / (size * size).max(1);
+        let Blocks { size, images: [batch, all_channels, height, width] } =
+            Blocks::read(cx, &cx.input(0)?)?;
+        let channels = all_channels / (size * size).max(1);
         let (shape, perm) = match cx.text("mode")? {
-            "DCR" => ([n, size, size, c, h, w], [0, 3, 4, 1, 5, 2]),
-            "CRD" => ([n, c, size, size, h, w], [0, 1, 4, 2, 5, 3]),
+            "DCR" => ([batch, size, size, channels, height, width], [0, 3, 4, 1, 5, 2]),
+            "CRD" => ([batch, channels, size, size, height, width], [0, 1, 4, 2, 5, 3]),
             mode => {
                 let message = format!("parameter \"mode\" is {mode:?}, expected DCR or CRD");
                 return Err(Error::new(message));

@@ -1,4 +1,5 @@
-//! `y = (x - zero_point) * scale`, per tensor, axis or block.
+//! `y = (x - zero_point) * scale`, with one scale for the tensor, for each position of an axis, or for each block along
+//! it.
 
 use udo_api::{
     Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
@@ -42,6 +43,7 @@ impl Op for DequantizeLinear {
         Scales::read(cx)?;
         let x = cx.input(0)?;
         let dtype = match cx.int("output_dtype")? {
+            // 0 selects the type of the scale.
             0 => cx.input(1)?.dtype(),
             declared => DType::from_onnx(declared),
         };
@@ -68,7 +70,7 @@ struct Dequantize {
 impl Kernel for Dequantize {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let run = match cx.input(0)?.dtype() {
-            Some(DType::I32) => |scales: Scales, io: Io<'_>| scales.each_run(io, wide),
+            Some(DType::I32) => |scales: Scales, io: Io<'_>| scales.each_run(io, dequantize_i32),
             dtype => of_type!(
                 dtype,
                 [U8 = u8, I8 = i8, U16 = u16, I16 = i16],
@@ -83,7 +85,8 @@ impl Kernel for Dequantize {
     }
 }
 
-fn wide(x: &[i32], scale: f32, zero_point: i32, y: &mut [f32]) {
+/// Dequantizes `i32` values, which have no vector version.
+fn dequantize_i32(x: &[i32], scale: f32, zero_point: i32, y: &mut [f32]) {
     let encoding = Encoding { scale, zero_point };
     y.iter_mut().zip(x).for_each(|(y, &x)| *y = encoding.dequantize(x));
 }

@@ -14,8 +14,8 @@ pub(crate) const DEF: Def = Def::new::<Det>(KERNELS);
 
 const TYPES: TypeSet = types::F32.or(types::F64);
 const KERNELS: &[KernelDef] = &[
-    KernelDef::new::<Eliminated<f32>>("Det", Core::CPU).ports(&rules(types::F32)),
-    KernelDef::new::<Eliminated<f64>>("Det", Core::CPU).ports(&rules(types::F64)),
+    KernelDef::new::<Elimination<f32>>("Det", Core::CPU).ports(&rules(types::F32)),
+    KernelDef::new::<Elimination<f64>>("Det", Core::CPU).ports(&rules(types::F64)),
 ];
 
 const fn rules(types: TypeSet) -> [PortRule; 2] {
@@ -40,23 +40,24 @@ impl Op for Det {
     }
 }
 
-struct Eliminated<T> {
-    /// Rows of a matrix.
+/// The kernel, Gaussian elimination in f64.
+struct Elimination<T> {
+    /// Number of rows of a matrix.
     size: usize,
     /// Matrices processed concurrently.
     parts: usize,
     marker: PhantomData<fn() -> T>,
 }
 
-/// Below this many multiply-adds, one thread does all matrices.
-const SMALL: usize = 1 << 15;
+/// Below this many multiply-adds, threads cost more than they save.
+const MIN_PARALLEL_WORK: usize = 1 << 15;
 
-impl<T: Number + Element> Kernel for Eliminated<T> {
+impl<T: Number + Element> Kernel for Elimination<T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let size = cx.input(0)?.shape().last().copied().unwrap_or(0);
         let count = cx.output(0)?.len();
         let work = count.saturating_mul(size.saturating_pow(3));
-        let parts = if work < SMALL { 1 } else { cx.threads().min(count).max(1) };
+        let parts = if work < MIN_PARALLEL_WORK { 1 } else { cx.threads().min(count).max(1) };
         Ok(Self { size, parts, marker: PhantomData })
     }
 
@@ -68,13 +69,13 @@ impl<T: Number + Element> Kernel for Eliminated<T> {
         let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
         let (x, y) = (inputs.get::<T>(0)?, outputs.take::<T>(0)?);
         let len = self.size * self.size;
-        let own = scratch.take::<f64>(self.parts * len)?;
-        let each = y.len().div_ceil(self.parts).max(1);
-        parallel.chunks_mut_with(y, each, own, len, |part, y, own| {
-            for (at, y) in (part * each..).zip(y) {
-                let matrix = &x[at * len..][..len];
-                own.iter_mut().zip(matrix).for_each(|(to, from)| *to = from.to_f64());
-                *y = T::from_f64(eliminate(own, self.size));
+        let copies = scratch.take::<f64>(self.parts * len)?;
+        let matrices_per_part = y.len().div_ceil(self.parts).max(1);
+        parallel.chunks_mut_with(y, matrices_per_part, copies, len, |part, y, copy| {
+            for (index, y) in (part * matrices_per_part..).zip(y) {
+                let matrix = &x[index * len..][..len];
+                copy.iter_mut().zip(matrix).for_each(|(copy, x)| *copy = x.to_f64());
+                *y = T::from_f64(eliminate(copy, self.size));
             }
             Ok(())
         })
@@ -84,32 +85,33 @@ impl<T: Number + Element> Kernel for Eliminated<T> {
 /// Returns the determinant of a matrix of `size` rows by Gaussian elimination; overwrites the matrix with its upper
 /// triangle.
 fn eliminate(matrix: &mut [f64], size: usize) -> f64 {
-    let mut product = 1.0;
-    for at in 0..size {
-        let rows = &mut matrix[at * size..];
+    let mut determinant = 1.0;
+    for col in 0..size {
+        let rows = &mut matrix[col * size..];
         // Partial pivoting keeps the factors at most 1.
-        let by_size =
-            |a: &usize, b: &usize| rows[a * size + at].abs().total_cmp(&rows[b * size + at].abs());
-        let largest = (0..size - at).max_by(by_size).unwrap_or(0);
+        let by_magnitude = |a: &usize, b: &usize| {
+            rows[a * size + col].abs().total_cmp(&rows[b * size + col].abs())
+        };
+        let largest = (0..size - col).max_by(by_magnitude).unwrap_or(0);
         let (first, others) = rows.split_at_mut(size);
         if largest > 0 {
             first.swap_with_slice(&mut others[(largest - 1) * size..][..size]);
-            product = -product;
+            determinant = -determinant;
         }
-        let pivot = first[at];
-        product *= pivot;
+        let pivot = first[col];
+        determinant *= pivot;
         if pivot == 0.0 {
             // The rest of the column is zero, so the matrix is singular.
-            return product;
+            return determinant;
         }
         for row in others.chunks_exact_mut(size) {
-            let times = row[at] / pivot;
-            for (x, &above) in row[at..].iter_mut().zip(&first[at..]) {
-                *x -= times * above;
+            let factor = row[col] / pivot;
+            for (x, &above) in row[col..].iter_mut().zip(&first[col..]) {
+                *x -= factor * above;
             }
         }
     }
-    product
+    determinant
 }
 
 #[cfg(test)]
@@ -117,7 +119,7 @@ mod tests {
     use crate::testing::{assert_near, bench, noise, tensor};
 
     #[test]
-    fn determinants_of_small_matrices() {
+    fn small_and_empty_matrices_have_the_expected_determinants() {
         let x = [2.0f32, 1.0, 3.0, 4.0, 0.0, 1.0, 1.0, 0.0, 1.0, 2.0, 2.0, 4.0, 0.0, 0.0, 0.0, 0.0];
         let y = bench("Det").input(tensor(&[2, 2, 2, 2], &x)).one();
         assert_eq!(y.dims(), [2, 2]);
@@ -125,19 +127,20 @@ mod tests {
         let y = bench("Det").input(tensor(&[1, 1], &[-3f64])).one();
         assert_eq!((y.dims(), y.values::<f64>()), (vec![], vec![-3.0]));
         let y = bench("Det").input(tensor::<f32>(&[2, 0, 0], &[])).one();
-        assert_eq!(y.values::<f32>(), [1.0, 1.0], "of nothing it is 1");
+        assert_eq!(y.values::<f32>(), [1.0, 1.0], "the determinant of an empty matrix is 1");
     }
 
     #[test]
     fn triangular_determinants_are_products_of_diagonals() {
+        // Each matrix is a lower triangle with ones on its diagonal times an upper triangle.
         let (count, size) = (9, 24);
         let numbers = noise(count * size * size);
         let (mut x, mut expected) = (vec![0f64; count * size * size], Vec::new());
-        for (at, x) in x.chunks_exact_mut(size * size).enumerate() {
+        for (matrix, x) in x.chunks_exact_mut(size * size).enumerate() {
             let number =
-                |row: usize, col: usize| f64::from(numbers[(at * size + row) * size + col]);
+                |row: usize, col: usize| f64::from(numbers[(matrix * size + row) * size + col]);
             let lower = |row: usize, col: usize| if row == col { 1.0 } else { number(row, col) };
-            let on_diagonal = 1.5 + at as f64 / 64.0;
+            let on_diagonal = 1.5 + matrix as f64 / 64.0;
             let upper =
                 |row: usize, col: usize| if row == col { on_diagonal } else { number(row, col) };
             for (i, x) in x.iter_mut().enumerate() {

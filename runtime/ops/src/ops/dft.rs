@@ -63,17 +63,19 @@ impl Op for Dft {
 /// Returns the axis and the transform of each line along it.
 fn read(node: &Node<'_>) -> Result<(usize, TransformSpec), Error> {
     let x = node.input(0)?;
+    // The last axis has the real and, if complex, the imaginary part.
     let &[.., parts @ (1 | 2)] = x.shape() else {
         return Err(Error::new(format!("input 0 is {x}, expected a last axis of 1 or 2")));
     };
-    let axis = one(AXIS, node)?.unwrap_or(-2);
+    let axis = single(AXIS, node)?.unwrap_or(-2);
     let axis =
         resolve_axis(axis, x.rank()).filter(|axis| axis + 1 < x.rank()).ok_or_else(|| {
             Error::new(format!("the axis is {axis}, expected one of {x} before the last"))
         })?;
     let (is_inverse, is_half) = (node.flag("inverse")?, node.flag("onesided")?);
-    let len = match (one(LENGTH, node)?, x.full_shape().dim(axis).and_then(Dim::exact)) {
+    let len = match (single(LENGTH, node)?, x.full_shape().dim(axis).and_then(Dim::exact)) {
         (Some(len), _) => usize::try_from(len).ok(),
+        // A one-sided spectrum of `N / 2 + 1` bins has the length `N`, taken as even.
         (None, Some(len)) if is_inverse && is_half => len.checked_sub(1).map(|len| 2 * len),
         (None, Some(len)) => Some(len),
         (None, None) => {
@@ -89,17 +91,20 @@ fn read(node: &Node<'_>) -> Result<(usize, TransformSpec), Error> {
 }
 
 /// Returns the single value of an optional input.
-fn one(argument: IntsArgument, node: &Node<'_>) -> Result<Option<i64>, Error> {
+fn single(argument: IntsArgument, node: &Node<'_>) -> Result<Option<i64>, Error> {
     match argument.read(node)?.as_deref() {
         None => Ok(None),
         Some(&[number]) => Ok(Some(number)),
-        Some(all) => {
+        Some(values) => {
             let IntsArgument { input, what, .. } = argument;
-            Err(Error::new(format!("input {input}, the {what}, is {all:?}, expected one number")))
+            Err(Error::new(format!(
+                "input {input}, the {what}, is {values:?}, expected one number"
+            )))
         }
     }
 }
 
+/// The kernel: transforms lines, the elements along the axis.
 struct Lines<T> {
     axis: usize,
     spec: TransformSpec,
@@ -124,10 +129,10 @@ impl<T: Lane + Element> Kernel for Lines<T> {
         let TransformSpec { parts, .. } = self.spec;
         let AxisSplit { outer, len, inner } = AxisSplit::at(dims, self.axis);
         let inner = inner / parts;
-        let len_out = outer * inner * self.spec.len_out() * self.spec.parts_out();
+        let y_len = outer * inner * self.spec.len_out() * self.spec.parts_out();
         let line = Line { x, len, step: inner * parts, inner, window: None };
-        let start = |at: usize| (at / inner * len * inner + at % inner) * parts;
-        self.transform.run(line, start, &mut y[..len_out], (parallel, scratch, packed))?;
+        let start = |line: usize| (line / inner * len * inner + line % inner) * parts;
+        self.transform.run(line, start, &mut y[..y_len], (parallel, scratch, packed))?;
         let mut extents = [0; MAX_RANK];
         extents[..dims.len()].copy_from_slice(dims);
         extents[self.axis] = self.spec.len_out();
@@ -151,46 +156,46 @@ mod tests {
         run.constant(tensor(&[], &[axis]))
     }
 
-    /// Bin `k` of the transform of length `n`; shorter inputs are padded with zeros.
-    fn exact(x: &[[f64; 2]], n: usize, k: usize) -> [f64; 2] {
-        x.iter().take(n).enumerate().fold([0.0; 2], |[re, im], (i, [a, b])| {
-            let (s, c) = (-std::f64::consts::TAU * (i * k % n) as f64 / n as f64).sin_cos();
-            [re + a * c - b * s, im + a * s + b * c]
+    /// Computes a bin of the transform of length `n` by the definition. Shorter inputs are padded with zeros.
+    fn reference(x: &[[f64; 2]], n: usize, bin: usize) -> [f64; 2] {
+        x.iter().take(n).enumerate().fold([0.0; 2], |[re, im], (i, [x_re, x_im])| {
+            let (sin, cos) = (-std::f64::consts::TAU * (i * bin % n) as f64 / n as f64).sin_cos();
+            [re + x_re * cos - x_im * sin, im + x_re * sin + x_im * cos]
         })
     }
 
-    fn check(dims: &[usize], axis: usize, n: usize, half: i64) {
+    fn check(dims: &[usize], axis: usize, n: usize, onesided: i64) {
         let x = noise(dims.iter().product());
         let parts = dims[dims.len() - 1];
         let AxisSplit { outer, len, inner } = AxisSplit::at(dims, axis);
         let inner = inner / parts;
-        let out = if half == 1 { n / 2 + 1 } else { n };
-        let mut expected = vec![0.0; outer * out * inner * 2];
+        let bins = if onesided == 1 { n / 2 + 1 } else { n };
+        let mut expected = vec![0.0; outer * bins * inner * 2];
         for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
-            let element = |k: usize| {
-                let at = ((o * len + k) * inner + i) * parts;
-                [f64::from(x[at]), if parts == 2 { x[at + 1].into() } else { 0.0 }]
+            let element = |position: usize| {
+                let index = ((o * len + position) * inner + i) * parts;
+                [f64::from(x[index]), if parts == 2 { x[index + 1].into() } else { 0.0 }]
             };
             let line: Vec<[f64; 2]> = (0..len).map(element).collect();
-            for k in 0..out {
-                let at = ((o * out + k) * inner + i) * 2;
-                expected[at..at + 2].copy_from_slice(&exact(&line, n, k));
+            for bin in 0..bins {
+                let index = ((o * bins + bin) * inner + i) * 2;
+                expected[index..index + 2].copy_from_slice(&reference(&line, n, bin));
             }
         }
         let dft_len = (n != len).then_some(n as i64);
-        let run = dft(&tensor(dims, &x), dft_len, axis as i64).int("onesided", half);
+        let run = dft(&tensor(dims, &x), dft_len, axis as i64).int("onesided", onesided);
         let y = settled_on_any_threads(&run);
         assert_near(&y.values::<f32>(), &expected, 4e-6);
         let doubles: Vec<f64> = x.iter().map(|&x| x.into()).collect();
-        let run = dft(&tensor(dims, &doubles), dft_len, axis as i64).int("onesided", half);
+        let run = dft(&tensor(dims, &doubles), dft_len, axis as i64).int("onesided", onesided);
         assert_near(&run.one().values::<f64>(), &expected, 1e-12);
     }
 
     #[test]
     fn transforms_match_the_definition() {
-        for (n, half) in [(12, 0), (12, 1), (15, 0), (15, 1), (37, 1), (8, 0), (8, 1)] {
-            check(&[3, 12, 1], 1, n, half);
-            check(&[3, 12, 2], 1, n, half);
+        for (n, onesided) in [(12, 0), (12, 1), (15, 0), (15, 1), (37, 1), (8, 0), (8, 1)] {
+            check(&[3, 12, 1], 1, n, onesided);
+            check(&[3, 12, 2], 1, n, onesided);
         }
         check(&[37, 6, 2], 0, 37, 0);
         check(&[2, 10, 21, 1], 1, 10, 1);
@@ -201,23 +206,24 @@ mod tests {
     fn inverse_transforms_restore_the_input() {
         for n in [1, 2, 9, 16, 37] {
             let x = tensor(&[5, n, 2], &noise(10 * n));
-            let back = dft(&dft(&x, None, 1).one(), None, 1).int("inverse", 1).one();
+            let restored = dft(&dft(&x, None, 1).one(), None, 1).int("inverse", 1).one();
             let expected: Vec<f64> = x.values::<f32>().into_iter().map(f64::from).collect();
-            assert_near(&back.values::<f32>(), &expected, 1e-6);
+            assert_near(&restored.values::<f32>(), &expected, 1e-6);
             let x = tensor(&[5, n, 1], &noise(5 * n));
-            let half = dft(&x, None, -2).int("onesided", 1).one();
-            let back = dft(&half, Some(n as i64), -2).int("onesided", 1).int("inverse", 1).one();
+            let spectrum = dft(&x, None, -2).int("onesided", 1).one();
+            let restored =
+                dft(&spectrum, Some(n as i64), -2).int("onesided", 1).int("inverse", 1).one();
             let expected: Vec<f64> = x.values::<f32>().into_iter().map(f64::from).collect();
-            assert_eq!(back.dims(), [5, n, 1]);
-            assert_near(&back.values::<f32>(), &expected, 1e-6);
+            assert_eq!(restored.dims(), [5, n, 1]);
+            assert_near(&restored.values::<f32>(), &expected, 1e-6);
         }
-        let half = tensor(&[1, 5, 2], &noise(10));
-        let back = dft(&half, None, 1).int("onesided", 1).int("inverse", 1).one();
-        assert_eq!(back.dims(), [1, 8, 1]);
+        let spectrum = tensor(&[1, 5, 2], &noise(10));
+        let restored = dft(&spectrum, None, 1).int("onesided", 1).int("inverse", 1).one();
+        assert_eq!(restored.dims(), [1, 8, 1]);
     }
 
     #[test]
-    fn nan_stays_in_its_line() {
+    fn nan_affects_only_its_own_line() {
         let x = with(&noise(20 * 8), 3 * 8 + 5, f32::NAN);
         let y = dft(&tensor(&[20, 8, 1], &x), None, 1).one().values::<f32>();
         assert!(

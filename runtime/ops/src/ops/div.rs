@@ -1,4 +1,7 @@
 //! The quotient of two tensors, with broadcasting. Integer division truncates, and division by 0 gives 0.
+//!
+//! `binary` builds the operator from this function of two elements: `apply` computes every type but `f32`, `lanes` one
+//! SIMD vector of `f32`, and `F64` is the reference of tests.
 
 use udo_simd::Simd;
 

@@ -55,17 +55,17 @@ impl Op for Dropout {
 
 /// Copies the input and fills the mask, if requested, with true.
 struct PassThrough {
-    data: Copied,
+    copy: Copied,
     has_mask: bool,
 }
 
 impl Kernel for PassThrough {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { data: Copied::finalize(cx)?, has_mask: cx.has_output(1) })
+        Ok(Self { copy: Copied::finalize(cx)?, has_mask: cx.has_output(1) })
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
-        self.data.run(&mut io)?;
+        self.copy.run(&mut io)?;
         if self.has_mask {
             io.outputs.take::<Bool>(1)?.fill(Bool::from(true));
         }
@@ -123,9 +123,9 @@ mod tests {
             let run = bench("Dropout").on(core).input(tensor(&[2], &[1f32, -2.0]));
             assert_eq!(run.clone().one().values::<f32>(), [1.0, -2.0]);
             let run = run.constant(tensor(&[], &[0.5f32]));
-            let both = run.constant(tensor(&[], &[Bool::from(false)])).outputs(2).all();
-            assert_eq!(both[0].values::<f32>(), [1.0, -2.0]);
-            assert_eq!(both[1].values::<Bool>(), [Bool::from(true); 2]);
+            let outputs = run.constant(tensor(&[], &[Bool::from(false)])).outputs(2).all();
+            assert_eq!(outputs[0].values::<f32>(), [1.0, -2.0]);
+            assert_eq!(outputs[1].values::<Bool>(), [Bool::from(true); 2]);
         }
     }
 

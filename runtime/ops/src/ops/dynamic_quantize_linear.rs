@@ -60,6 +60,7 @@ impl Kernel for Quantize {
         if self.is_bounded {
             outputs.set_shape(0, inputs.shape(0)?)?;
         }
+        // Minimum and maximum of each part of the input; threads find them concurrently.
         let parts = scratch.take::<f32>(self.range.scratch_len())?;
         let (scale, zero) = DynamicRange::encoding(parallel, x, parts)?;
         outputs.take::<f32>(1)?.fill(scale);
@@ -76,6 +77,7 @@ mod tests {
     use crate::family::partition::GRAIN;
     use crate::testing::{bench, noise, tensor};
 
+    /// Returns the quantized values, scale and zero point.
     fn quantized(x: &[f32]) -> (Vec<u8>, f32, u8) {
         let run = bench("DynamicQuantizeLinear").threads(3).input(tensor(&[x.len()], x));
         let y = run.outputs(3).all();
@@ -96,11 +98,11 @@ mod tests {
     fn the_range_is_extended_to_zero() {
         for (x, zero) in [([-1f32, 0.5, 3.0], 64), ([1.0, 2.0, 4.0], 0), ([-4.0, -2.0, -1.0], 255)]
         {
-            let (y, scale, actual) = quantized(&x);
-            assert_eq!(actual, zero, "{x:?}");
+            let (y, scale, actual_zero) = quantized(&x);
+            assert_eq!(actual_zero, zero, "{x:?}");
             for (x, y) in x.iter().zip(y) {
-                let meant = (f32::from(y) - f32::from(actual)) * scale;
-                assert!((meant - x).abs() <= scale / 2.0 + 1e-6, "{x} is {meant}");
+                let dequantized = (f32::from(y) - f32::from(actual_zero)) * scale;
+                assert!((dequantized - x).abs() <= scale / 2.0 + 1e-6, "{x} becomes {dequantized}");
             }
         }
         assert_eq!(quantized(&[0.0; 3]), (vec![0; 3], 1.0, 0));
@@ -109,9 +111,9 @@ mod tests {
 
     #[test]
     fn extremes_at_any_position_set_the_range() {
-        for at in [0, GRAIN - 1, GRAIN, 2 * GRAIN + 4] {
+        for index in [0, GRAIN - 1, GRAIN, 2 * GRAIN + 4] {
             let mut x = noise(2 * GRAIN + 5);
-            x[at] = 100.0;
+            x[index] = 100.0;
             let low = x.iter().copied().fold(0.0, f32::min);
             assert_eq!(quantized(&x).1.to_bits(), ((100.0 - low) / 255.0f32).to_bits());
         }

@@ -1,4 +1,5 @@
-//! Einstein summation: sums of products over the labels that an equation assigns to axes.
+//! Einstein summation: an equation such as `ij,jk->ik` labels the axes of inputs and output. The output is the sum of
+//! products over the labels that it lacks.
 
 use udo_api::{
     Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
@@ -15,8 +16,8 @@ use crate::number::Number;
 pub(crate) const DEF: Def = Def::new::<Einsum>(KERNELS);
 
 const TYPES: TypeSet = types::F32.or(types::F64).or(types::INTS);
-const KERNELS: &[KernelDef] =
-    &[KernelDef::new::<Summed>("Einsum", Core::CPU).ports(&[input(0, TYPES), output_like(0, 0)])];
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Contractions>("Einsum", Core::CPU)
+    .ports(&[input(0, TYPES), output_like(0, 0)])];
 
 struct Einsum;
 
@@ -44,7 +45,7 @@ impl Op for Einsum {
     }
 }
 
-/// Labels above all letters, for the axes of an ellipsis, counted from the last one.
+/// The label of the last axis of an ellipsis; those before it count upwards. All are above the labels of letters.
 const ELLIPSIS: Label = 0x100;
 
 /// The labels of every axis of every operand.
@@ -54,10 +55,11 @@ struct Equation {
 }
 
 impl Equation {
+    /// Parses the parameter `equation`, and checks it against the ranks of the inputs.
     fn read(node: &Node<'_>) -> Result<Self, Error> {
         let text = node.text("equation")?;
-        let fault =
-            |what: String| Error::new(format!("parameter \"equation\" is {text:?}, {what}"));
+        let invalid =
+            |reason: String| Error::new(format!("parameter \"equation\" is {text:?}, {reason}"));
         let equation: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let (left, right) = match equation.split_once("->") {
             Some((left, right)) => (left, Some(right)),
@@ -65,34 +67,34 @@ impl Equation {
         };
         let terms: Vec<&str> = left.split(',').collect();
         if terms.len() != node.input_count() {
-            let found = node.input_count();
-            return Err(fault(format!("expected a term for each of {found} inputs")));
+            let count = node.input_count();
+            return Err(invalid(format!("expected a term for each of {count} inputs")));
         }
-        let (mut inputs, mut longest) = (Vec::new(), 0);
+        let (mut inputs, mut max_ellipsis_axes) = (Vec::new(), 0);
         for (port, term) in terms.into_iter().enumerate() {
             let x = node.input(port)?;
-            let term = Term::read(term).map_err(fault)?;
-            let rest = x.rank().checked_sub(term.letters());
-            let rest = rest.filter(|&rest| term.after.is_some() || rest == 0);
-            let rest = rest.ok_or_else(|| {
-                fault(format!("expected a label for each axis of input {port}, which is {x}"))
+            let term = Term::read(term).map_err(invalid)?;
+            let ellipsis_axes = x.rank().checked_sub(term.letter_count());
+            let ellipsis_axes = ellipsis_axes.filter(|&count| term.after.is_some() || count == 0);
+            let ellipsis_axes = ellipsis_axes.ok_or_else(|| {
+                invalid(format!("expected a label for each axis of input {port}, which is {x}"))
             })?;
-            longest = longest.max(rest);
-            inputs.push(term.labels(rest));
+            max_ellipsis_axes = max_ellipsis_axes.max(ellipsis_axes);
+            inputs.push(term.labels(ellipsis_axes));
         }
         let output = match right {
-            Some(right) => Term::read(right).map_err(fault)?,
+            Some(right) => Term::read(right).map_err(invalid)?,
             None => Term::implied(&inputs),
         };
-        if output.after.is_none() && longest > 0 {
-            return Err(fault("expected an ellipsis in the output as well".to_owned()));
+        if output.after.is_none() && max_ellipsis_axes > 0 {
+            return Err(invalid("expected an ellipsis in the output as well".to_owned()));
         }
-        let output = output.labels(longest);
-        for (at, label) in output.iter().enumerate() {
+        let output = output.labels(max_ellipsis_axes);
+        for (index, label) in output.iter().enumerate() {
             let is_known = inputs.iter().any(|labels| labels.contains(label));
-            if !is_known || output[..at].contains(label) {
+            if !is_known || output[..index].contains(label) {
                 let letter = char::from(*label as u8);
-                return Err(fault(format!(
+                return Err(invalid(format!(
                     "expected label {letter:?} of the output once, and in an input"
                 )));
             }
@@ -102,15 +104,15 @@ impl Equation {
 
     /// Returns the extents of the output.
     fn dims(&self, node: &Node<'_>) -> Result<Vec<Dim>, Error> {
-        let mut known: Vec<(Label, Shape)> = Vec::new();
+        let mut extents: Vec<(Label, Shape)> = Vec::new();
         for (port, labels) in self.inputs.iter().enumerate() {
             let x = node.input(port)?;
             for (axis, (&label, dim)) in labels.iter().zip(x.full_shape().iter()).enumerate() {
-                let own = Shape::of_dims(&[dim])?;
-                match known.iter_mut().find(|(other, _)| *other == label) {
-                    None => known.push((label, own)),
+                let extent = Shape::of_dims(&[dim])?;
+                match extents.iter_mut().find(|(other, _)| *other == label) {
+                    None => extents.push((label, extent)),
                     Some((_, shape)) => {
-                        *shape = broadcast_shapes(*shape, own).map_err(|_| {
+                        *shape = broadcast_shapes(*shape, extent).map_err(|_| {
                             Error::new(format!(
                                 "input {port} is {x}, and the label of its axis {axis} has {shape} elsewhere"
                             ))
@@ -119,11 +121,11 @@ impl Equation {
                 }
             }
         }
-        let extent_of = |label: &Label| {
-            let found = known.iter().find(|(other, _)| other == label);
-            found.and_then(|(_, shape)| shape.dim(0)).unwrap_or(Dim::Fixed(1))
+        let label_dim = |label: &Label| {
+            let entry = extents.iter().find(|(other, _)| other == label);
+            entry.and_then(|(_, shape)| shape.dim(0)).unwrap_or(Dim::Fixed(1))
         };
-        Ok(self.output.iter().map(extent_of).collect())
+        Ok(self.output.iter().map(label_dim).collect())
     }
 }
 
@@ -137,7 +139,7 @@ impl Term {
     fn read(text: &str) -> Result<Self, String> {
         let letters = |text: &str| -> Result<Vec<Label>, String> {
             match text.chars().find(|c| !c.is_ascii_alphabetic()) {
-                Some(found) => Err(format!("where {found:?} is neither a letter nor an ellipsis")),
+                Some(other) => Err(format!("where {other:?} is neither a letter nor an ellipsis")),
                 None => Ok(text.bytes().map(Label::from).collect()),
             }
         };
@@ -152,57 +154,59 @@ impl Term {
     /// Returns the output of an equation without `->`: the ellipsis, then the letters that occur once, in alphabetical
     /// order.
     fn implied(inputs: &[Vec<Label>]) -> Self {
-        let mut all: Vec<Label> =
+        let mut letters: Vec<Label> =
             inputs.iter().flatten().copied().filter(|&label| label < ELLIPSIS).collect();
-        all.sort_unstable();
-        let once = all.chunk_by(|a, b| a == b).filter(|same| same.len() == 1);
+        letters.sort_unstable();
+        let once = letters.chunk_by(|a, b| a == b).filter(|equal| equal.len() == 1);
         Self { before: Vec::new(), after: Some(once.flatten().copied().collect()) }
     }
 
-    fn letters(&self) -> usize {
+    fn letter_count(&self) -> usize {
         self.before.len() + self.after.as_ref().map_or(0, Vec::len)
     }
 
-    /// Returns the labels, with `rest` axes for the ellipsis.
-    fn labels(self, rest: usize) -> Vec<Label> {
+    /// Returns the labels, with `ellipsis_axes` axes for the ellipsis.
+    fn labels(self, ellipsis_axes: usize) -> Vec<Label> {
         let Self { mut before, after } = self;
         if let Some(after) = after {
-            before.extend((0..rest as Label).rev().map(|axis| ELLIPSIS + axis));
+            before.extend((0..ellipsis_axes as Label).rev().map(|axis| ELLIPSIS + axis));
             before.extend(after);
         }
         before
     }
 }
 
-/// Multiplies the first input by each of the others in turn.
-struct Summed {
+/// The kernel: multiplies the first input by each of the others in turn.
+struct Contractions {
     steps: Vec<Contraction>,
+    /// Sums over remaining labels, and puts the axes in the order of the output.
     end: Arrangement,
-    /// Bytes per element.
-    size: usize,
+    element_bytes: usize,
     run: Run,
 }
 
-type Run = fn(&Summed, Io<'_>) -> Result<(), ExecError>;
+type Run = fn(&Contractions, Io<'_>) -> Result<(), ExecError>;
 
-impl Kernel for Summed {
+impl Kernel for Contractions {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let Equation { inputs, output } = Equation::read(cx)?;
         let mut axes = Vec::new();
         for (port, labels) in inputs.iter().enumerate() {
             axes.push(labeled(labels, cx.input(port)?.shape()));
         }
-        let mut rest = axes.as_slice();
+        let mut remaining = axes.as_slice();
         let (mut steps, mut left): (Vec<Contraction>, _) = (Vec::new(), Vec::new());
         for port in 0.. {
-            let Some((next, others)) = rest.split_first() else { break };
-            rest = others;
+            let Some((next, others)) = remaining.split_first() else { break };
+            remaining = others;
             if port == 0 {
                 left.clone_from(next);
                 continue;
             }
+            // A label is summed as soon as neither the output nor a later input has it.
             let step = Contraction::new(cx, &left, (port, next), |label| {
-                output.contains(&label) || rest.iter().flatten().any(|axis| axis.label == label)
+                output.contains(&label)
+                    || remaining.iter().flatten().any(|axis| axis.label == label)
             })?;
             left.clone_from(&step.result);
             steps.push(step);
@@ -216,15 +220,17 @@ impl Kernel for Summed {
             Some(DType::F32) => execute_floats,
             other => of_number!(other, T => execute_plain::<T> as Run)?,
         };
-        let size = dtype.map_or(1, DType::size_bytes);
-        Ok(Self { steps, end: Arrangement::new(&left, &output), size, run })
+        let element_bytes = dtype.map_or(1, DType::size_bytes);
+        Ok(Self { steps, end: Arrangement::new(&left, &output), element_bytes, run })
     }
 
     fn workspace(&self) -> Workspace {
-        self.steps.iter().enumerate().fold(Workspace::NONE, |workspace, (at, step)| {
-            let result = if self.is_last(at) { 0 } else { step.len() };
+        self.steps.iter().enumerate().fold(Workspace::NONE, |workspace, (index, step)| {
+            let result = if self.writes_output(index) { 0 } else { step.len() };
             let pieces = step.scratch(result).into_iter().filter(|&len| len > 0);
-            pieces.fold(workspace, |all, len| all.and::<u8>(len.saturating_mul(self.size)))
+            pieces.fold(workspace, |workspace, len| {
+                workspace.and::<u8>(len.saturating_mul(self.element_bytes))
+            })
         })
     }
 
@@ -233,25 +239,29 @@ impl Kernel for Summed {
     }
 }
 
-impl Summed {
-    /// Whether the output is the result of step `at` without a final transposition.
-    fn is_last(&self, at: usize) -> bool {
-        at + 1 == self.steps.len() && self.end.is_same()
+impl Contractions {
+    /// Whether a step writes the output, without a final arrangement.
+    fn writes_output(&self, step: usize) -> bool {
+        step + 1 == self.steps.len() && self.end.is_same()
     }
 }
 
 /// Multiplies two operands whose axes are already arranged for the product.
 type Multiply<T> = fn(&Contraction, &mut Call<'_>, (&[T], &[T]), &mut [T]) -> Result<(), ExecError>;
 
-fn execute_floats(plan: &Summed, io: Io<'_>) -> Result<(), ExecError> {
+fn execute_floats(plan: &Contractions, io: Io<'_>) -> Result<(), ExecError> {
     execute(plan, io, multiply_floats)
 }
 
-fn execute_plain<T: Number>(plan: &Summed, io: Io<'_>) -> Result<(), ExecError> {
+fn execute_plain<T: Number>(plan: &Contractions, io: Io<'_>) -> Result<(), ExecError> {
     execute::<T>(plan, io, multiply)
 }
 
-fn execute<T: Number>(plan: &Summed, io: Io<'_>, by: Multiply<T>) -> Result<(), ExecError> {
+fn execute<T: Number>(
+    plan: &Contractions,
+    io: Io<'_>,
+    multiply: Multiply<T>,
+) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, scratch, parallel, packed, .. } = io;
     let mut call = Call { parallel, scratch, packed };
     let mut y = Some(outputs.take::<T>(0)?);
@@ -259,19 +269,19 @@ fn execute<T: Number>(plan: &Summed, io: Io<'_>, by: Multiply<T>) -> Result<(), 
         return Ok(());
     }
     let mut left = if plan.steps.is_empty() || inputs.has(0) { inputs.get::<T>(0)? } else { &[] };
-    for (at, step) in plan.steps.iter().enumerate() {
-        let a = step.left.arranged(&mut call, left)?;
-        let b = if step.is_packed() {
+    for (index, step) in plan.steps.iter().enumerate() {
+        let left_operand = step.left.arranged(&mut call, left)?;
+        let right_operand = if step.is_packed() {
             &[]
         } else {
-            step.right.arranged(&mut call, inputs.get::<T>(at + 1)?)?
+            step.right.arranged(&mut call, inputs.get::<T>(index + 1)?)?
         };
-        let to = match y.take_if(|_| plan.is_last(at)) {
+        let result = match y.take_if(|_| plan.writes_output(index)) {
             Some(y) => y,
             None => call.scratch.take::<T>(step.len())?,
         };
-        by(step, &mut call, (a, b), to)?;
-        left = to;
+        multiply(step, &mut call, (left_operand, right_operand), result)?;
+        left = result;
     }
     y.map_or(Ok(()), |y| plan.end.write(parallel, left, y))
 }
@@ -284,14 +294,14 @@ mod tests {
         inputs.iter().cloned().fold(bench("Einsum").text("equation", equation), Bench::input)
     }
 
-    fn numbers(dims: &[usize], first: i64) -> Tensor {
+    fn counting(dims: &[usize], first: i64) -> Tensor {
         let len = dims.iter().product::<usize>() as i64;
         tensor(dims, &(first..first + len).collect::<Vec<_>>())
     }
 
     #[test]
     fn equations_define_products_and_sums() {
-        let (a, b) = (numbers(&[2, 2], 1), numbers(&[2, 2], 5));
+        let (a, b) = (counting(&[2, 2], 1), counting(&[2, 2], 5));
         let cases: [(&str, &[usize], &[i64]); 16] = [
             ("ij->ji", &[2, 2], &[1, 3, 2, 4]),
             (" i j -> ", &[], &[10]),
@@ -319,27 +329,27 @@ mod tests {
                 "{equation}"
             );
         }
-        let run = [numbers(&[2, 3], 0), numbers(&[3], 1), numbers(&[2], 1)];
+        let run = [counting(&[2, 3], 0), counting(&[3], 1), counting(&[2], 1)];
         let y = einsum("ij,j,i->i", &run).one();
         assert_eq!(y.values::<i64>(), [8, 52]);
     }
 
     #[test]
-    fn labels_of_one_position_and_ellipses_broadcast() {
-        let y = einsum("i,i->i", &[numbers(&[1], 2), numbers(&[3], 1)]).one();
+    fn axes_of_extent_one_and_ellipses_broadcast() {
+        let y = einsum("i,i->i", &[counting(&[1], 2), counting(&[3], 1)]).one();
         assert_eq!(y.values::<i64>(), [2, 4, 6]);
-        let y = einsum("i,i->", &[numbers(&[1], 2), numbers(&[3], 1)]).one();
+        let y = einsum("i,i->", &[counting(&[1], 2), counting(&[3], 1)]).one();
         assert_eq!(y.values::<i64>(), [12]);
-        let y = einsum("...i,...->...", &[numbers(&[2, 1, 2], 1), numbers(&[3], 1)]).one();
+        let y = einsum("...i,...->...", &[counting(&[2, 1, 2], 1), counting(&[3], 1)]).one();
         assert_eq!((y.dims(), y.values::<i64>()), (vec![2, 3], vec![3, 6, 9, 7, 14, 21]));
-        let y = einsum("a...,b->...ba", &[numbers(&[2, 1], 1), numbers(&[2], 1)]).one();
+        let y = einsum("a...,b->...ba", &[counting(&[2, 1], 1), counting(&[2], 1)]).one();
         assert_eq!((y.dims(), y.values::<i64>()), (vec![1, 2, 2], vec![1, 2, 2, 4]));
-        let y = einsum("ij,jk->ik", &[numbers(&[2, 0], 1), numbers(&[0, 3], 1)]).one();
+        let y = einsum("ij,jk->ik", &[counting(&[2, 0], 1), counting(&[0, 3], 1)]).one();
         assert_eq!((y.dims(), y.values::<i64>()), (vec![2, 3], vec![0; 6]));
     }
 
     #[test]
-    fn products_of_any_order_are_products_of_matrices() {
+    fn equations_in_any_axis_order_match_f64_on_any_threads() {
         let cases: [(&str, &[usize], &[usize]); 7] = [
             ("bhqd,bhkd->bhqk", &[2, 3, 17, 8], &[2, 3, 19, 8]),
             ("bqhd,bkhd->bhqk", &[2, 17, 3, 8], &[2, 19, 3, 8]),
@@ -351,17 +361,17 @@ mod tests {
         ];
         for (equation, a_dims, b_dims) in cases {
             let (a, b) = (noise(a_dims.iter().product()), noise(b_dims.iter().product()));
-            let wide = |x: &[f32]| x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
-            let exact =
-                einsum(equation, &[tensor(a_dims, &wide(&a)), tensor(b_dims, &wide(&b))]).one();
+            let to_f64 = |x: &[f32]| x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
+            let f64_output =
+                einsum(equation, &[tensor(a_dims, &to_f64(&a)), tensor(b_dims, &to_f64(&b))]).one();
             let (a, b) = (tensor(a_dims, &a), tensor(b_dims, &b));
             for threads in [1, 3] {
                 let y = einsum(equation, &[a.clone(), b.clone()]).threads(threads).one();
-                let packed =
+                let constant_run =
                     einsum(equation, std::slice::from_ref(&a)).constant(b.clone()).threads(threads);
-                for y in [y, packed.one()] {
-                    assert_eq!(y.dims(), exact.dims(), "{equation}");
-                    assert_near(&y.values::<f32>(), &exact.values::<f64>(), 1e-5);
+                for y in [y, constant_run.one()] {
+                    assert_eq!(y.dims(), f64_output.dims(), "{equation}");
+                    assert_near(&y.values::<f32>(), &f64_output.values::<f64>(), 1e-5);
                 }
             }
         }
@@ -369,11 +379,11 @@ mod tests {
 
     #[test]
     fn large_sums_are_divided_among_threads() {
-        let x: Vec<i32> = (0..70 * 90 * 40).map(|at| at % 7).collect();
+        let x: Vec<i32> = (0..70 * 90 * 40).map(|index| index % 7).collect();
         let y = einsum("abc->ca", &[tensor(&[70, 90, 40], &x)]).threads(3).one();
         let y = y.values::<i32>();
-        for (at, actual) in y.iter().enumerate() {
-            let (c, a) = (at / 70, at % 70);
+        for (index, actual) in y.iter().enumerate() {
+            let (c, a) = (index / 70, index % 70);
             let expected: i32 = (0..90).map(|b| x[(a * 90 + b) * 40 + c]).sum();
             assert_eq!(*actual, expected, "at {c}, {a}");
         }
@@ -381,7 +391,7 @@ mod tests {
 
     #[test]
     fn invalid_equations_are_refused() {
-        let x = numbers(&[2, 3], 0);
+        let x = counting(&[2, 3], 0);
         let error =
             |equation: &str, count: usize| einsum(equation, &vec![x.clone(); count]).error();
         let cases = [
@@ -394,15 +404,15 @@ mod tests {
             ("ij->ik", 1, "expected label 'k' of the output once, and in an input"),
             ("i...->i", 1, "expected an ellipsis in the output as well"),
         ];
-        for (equation, count, why) in cases {
-            let expected = format!("parameter \"equation\" is {equation:?}, {why}");
+        for (equation, count, reason) in cases {
+            let expected = format!("parameter \"equation\" is {equation:?}, {reason}");
             assert_eq!(error(equation, count), expected);
         }
         assert_eq!(
             error("ij,jk->ik", 2),
             "input 1 is i64[2,3], and the label of its axis 0 has [3] elsewhere"
         );
-        let run = einsum("i,i->i", &[numbers(&[2], 0)]).input(tensor(&[2], &[1f32; 2]));
+        let run = einsum("i,i->i", &[counting(&[2], 0)]).input(tensor(&[2], &[1f32; 2]));
         assert_eq!(run.error(), "input 1 is f32[2], expected the type of i64[2]");
     }
 }

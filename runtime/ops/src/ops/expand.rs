@@ -1,4 +1,7 @@
 //! Broadcasts the input to a larger shape.
+//!
+//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
+//! indices.
 
 use udo_api::{
     Bits, Core, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, Node, OpSchema, Port,
@@ -79,13 +82,14 @@ impl Movement for Expand {
 impl Walked for Expand {
     fn walks(cx: &FinalizeCx<'_>) -> Result<Walks, Error> {
         let (x, target) = (cx.input(0)?, target_shape(cx)?);
-        let found = repeats(x.shape(), target.dims());
+        let repeats = repeats(x.shape(), target.dims());
         let (walks, rank) =
-            found.map_err(|_| Error::new(format!("{x} does not become {target}")))?;
+            repeats.map_err(|_| Error::new(format!("{x} does not become {target}")))?;
         Ok(Walks::new(walks.into_iter().take(rank)))
     }
 }
 
+/// Reads the shape that is broadcast with that of the input.
 fn target_shape(node: &Node<'_>) -> Result<Shape, Error> {
     let target = SHAPE.required(node)?;
     let dims: Vec<usize> = target.iter().filter_map(|&dim| usize::try_from(dim).ok()).collect();
@@ -109,12 +113,12 @@ mod tests {
         let shape = tensor(&[4], &[2i64, 1, 50, 1]);
         let y = bench("Expand").threads(3).input(x).constant(shape).one();
         assert_eq!(y.dims(), [2, 300, 50, 7]);
-        let source_of = |at: i32| at / (50 * cols) % rows * cols + at % cols;
-        assert!(y.values::<i32>() == (0..2 * rows * 50 * cols).map(source_of).collect::<Vec<_>>());
+        let x_index = |y_index: i32| y_index / (50 * cols) % rows * cols + y_index % cols;
+        assert!(y.values::<i32>() == (0..2 * rows * 50 * cols).map(x_index).collect::<Vec<_>>());
     }
 
     #[test]
-    fn bounds_are_kept() {
+    fn bounds_are_preserved() {
         let x = tensor(&[2, 1], &[1u8, 2]).bounded(&[Dim::UpTo(4), Dim::Fixed(1)]);
         let y = bench("Expand").input(x).constant(tensor(&[2], &[1i64, 3])).one();
         assert_eq!(y.desc().full_shape().to_string(), "[<=4,3]");

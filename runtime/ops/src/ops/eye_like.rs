@@ -41,8 +41,8 @@ impl Op for EyeLike {
 
 struct Diagonal {
     cols: usize,
-    /// Offset of the diagonal, positive to the right.
-    k: i64,
+    /// Offset of the diagonal, the parameter `k`; positive to the right.
+    offset: i64,
     /// The bit pattern of 1 in the output type.
     one: u64,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
@@ -56,7 +56,7 @@ impl Kernel for Diagonal {
             kernel.fill(kernel.one as B, io)
         })?;
         let cols = y.shape().last().copied().unwrap_or(0);
-        Ok(Self { cols, k: cx.int("k")?, one, run })
+        Ok(Self { cols, offset: cx.int("k")?, one, run })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -69,7 +69,7 @@ impl Diagonal {
         let y = io.outputs.take_bits::<B>(0)?;
         y.fill(B::default());
         for (row, y) in (0i64..).zip(y.chunks_exact_mut(self.cols.max(1))) {
-            let col = usize::try_from(row.saturating_add(self.k)).ok();
+            let col = usize::try_from(row.saturating_add(self.offset)).ok();
             if let Some(y) = col.and_then(|col| y.get_mut(col)) {
                 *y = one;
             }
@@ -98,6 +98,7 @@ mod tests {
 
     #[test]
     fn ones_have_the_requested_type() {
+        /// Codes of types are those of ONNX.
         fn check<T: Element>(code: i64, [zero, one]: [T; 2]) {
             let run = bench("EyeLike").input(tensor(&[2, 2], &[7u16; 4])).int("dtype", code);
             assert_eq!(run.one().values::<T>(), [one, zero, zero, one]);

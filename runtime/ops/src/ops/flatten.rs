@@ -1,4 +1,7 @@
 //! Reshapes to a matrix: the axes before `axis` become rows, the others columns.
+//!
+//! `view` builds the operator from `shape`; elements keep their order. `EXAMPLES` are test cases: an input shape, and
+//! the output shape it gives.
 
 use udo_api::{DType, Dim, Error, Node, Param, Shape, TensorDesc, Value, resolve_axis};
 
@@ -24,17 +27,18 @@ impl View for Flatten {
     fn shape(node: &Node<'_>, x: &TensorDesc) -> Result<Shape, Error> {
         let axis = node.int("axis")?;
         // `axis == rank` is valid and gives one column.
-        let end = usize::try_from(axis).is_ok_and(|a| a == x.rank());
-        let axis = if end { Some(x.rank()) } else { resolve_axis(axis, x.rank()) }
+        let is_rank = usize::try_from(axis).is_ok_and(|axis| axis == x.rank());
+        let axis = if is_rank { Some(x.rank()) } else { resolve_axis(axis, x.rank()) }
             .ok_or_else(|| Error::new(format!("parameter \"axis\" is {axis}, input 0 is {x}")))?;
         let dims: Vec<Dim> = x.full_shape().iter().collect();
+        // The extent of the merged axis, bounded if one of them is.
         let merged = |dims: &[Dim]| {
-            let len = dims.iter().try_fold(1usize, |n, d| n.checked_mul(d.bound()));
+            let len = dims.iter().try_fold(1usize, |len, dim| len.checked_mul(dim.bound()));
             let len = len.ok_or_else(|| {
                 Error::new(format!("input 0 is {x}, whose size exceeds the address space"))
             })?;
-            let all = dims.iter().fold(Dim::Fixed(1), |all, &dim| all.with_both(dim, len));
-            Ok::<_, Error>(all.with(len))
+            let kind = dims.iter().fold(Dim::Fixed(1), |kind, &dim| kind.with_both(dim, len));
+            Ok::<_, Error>(kind.with(len))
         };
         let (before, after) = dims.split_at(axis);
         Shape::of_dims(&[merged(before)?, merged(after)?])

@@ -1,4 +1,8 @@
 //! Rounds each element down to the next whole number.
+//!
+//! `unary` builds the operator from this function of an element: `F64` is the reference, `lanes` computes one SIMD
+//! vector of `f32` on the CPU, and `OPENCL` is the expression of the GPU kernel. `WITHIN` is the relative error that
+//! tests allow `lanes`.
 
 use udo_simd::Simd;
 

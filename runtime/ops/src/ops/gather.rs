@@ -1,4 +1,7 @@
 //! Gathers slices along an axis by index.
+//!
+//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
+//! indices.
 
 use udo_api::{
     Bits, Buffers, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, GpuArg, GpuKernel,
@@ -77,24 +80,26 @@ impl Movement for Gather {
         let (data_dims, index_dims) = (inputs.shape(0)?, inputs.shape(1)?);
         let y = outputs.take_bits::<B>(0)?;
         let AxisSplit { outer, len, inner } = AxisSplit::at(data_dims, self.axis);
-        let (count, slices) = (indices.len(), (GRAIN / inner.max(1)).max(1));
+        let (count, slices_per_chunk) = (indices.len(), (GRAIN / inner.max(1)).max(1));
         if inner == 0 {
-            (0..count).try_for_each(|at| indices.position(at, len).map(drop))?;
+            // No slice is copied below, but indices out of range must fail nevertheless.
+            (0..count).try_for_each(|index| indices.position(index, len).map(drop))?;
         }
         // A bounded output buffer may be larger than this run's output.
         let y = &mut y[..outer * count * inner];
-        parallel.chunks_mut(y, slices * inner, |chunk, y| {
-            let (mut block, mut at) = (chunk * slices / count, chunk * slices % count);
+        parallel.chunks_mut(y, slices_per_chunk * inner, |chunk, y| {
+            let first_slice = chunk * slices_per_chunk;
+            let (mut block, mut index) = (first_slice / count, first_slice % count);
             for y in y.chunks_exact_mut(inner) {
-                let from = (block * len + indices.position(at, len)?) * inner;
+                let start = (block * len + indices.position(index, len)?) * inner;
                 match y {
                     // Single elements are assigned, because `copy_from_slice` would be a function call.
-                    [y] => *y = data[from],
-                    y => y.copy_from_slice(&data[from..][..inner]),
+                    [y] => *y = data[start],
+                    y => y.copy_from_slice(&data[start..][..inner]),
                 }
-                at += 1;
-                if at == count {
-                    (block, at) = (block + 1, 0);
+                index += 1;
+                if index == count {
+                    (block, index) = (block + 1, 0);
                 }
             }
             Ok(())
@@ -102,18 +107,22 @@ impl Movement for Gather {
         let mut dims = [0; MAX_RANK];
         let (before, after) = data_dims.split_at(self.axis);
         let extents = before.iter().chain(index_dims).chain(after.iter().skip(1));
-        dims.iter_mut().zip(extents).for_each(|(to, &dim)| *to = dim);
+        dims.iter_mut().zip(extents).for_each(|(y_dim, &dim)| *y_dim = dim);
         outputs.set_shape(0, &dims[..data_dims.len() - 1 + index_dims.len()])
     }
 }
 
-/// GPU kernel: one element per work item. A device cannot report errors, so an index out of range yields zeros.
+/// GPU kernel: one element per work item. A device cannot report errors, so there an index out of range yields zeros.
+/// The emulated work item reports it.
 struct OnGpu {
     split: AxisSplit,
+    /// Number of indices.
     count: usize,
     /// Whether indices are i64.
     is_long: bool,
+    /// Compiler option that defines `ELEMENT`, the type of elements in OpenCL.
     element: String,
+    /// The work item in Rust, for elements of one width.
     item: fn(&Self, usize, &Buffers<'_>) -> Result<(), ExecError>,
 }
 
@@ -161,14 +170,14 @@ impl GpuKernel for OnGpu {
 impl OnGpu {
     fn item<B: Bits>(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
         let AxisSplit { len, inner, .. } = self.split;
-        let (slice, at) = (i / inner, i / inner % self.count);
+        let (slice, index_position) = (i / inner, i / inner % self.count);
         let index = if self.is_long {
-            buffers.get::<i64>(1, at)?
+            buffers.get::<i64>(1, index_position)?
         } else {
-            i64::from(buffers.get::<i32>(1, at)?)
+            i64::from(buffers.get::<i32>(1, index_position)?)
         };
-        let from = slice / self.count * len + position(index, at, len)?;
-        buffers.set_bits(0, i, buffers.get_bits::<B>(0, from * inner + i % inner)?)
+        let data_slice = slice / self.count * len + position(index, index_position, len)?;
+        buffers.set_bits(0, i, buffers.get_bits::<B>(0, data_slice * inner + i % inner)?)
     }
 }
 

@@ -1,4 +1,8 @@
-//! Gathers single elements: each index replaces the coordinate along one axis, the other coordinates stay.
+//! Gathers single elements. An output element comes from its own position in the data, except along `axis`, where its
+//! index says the position.
+//!
+//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
+//! indices.
 
 use udo_api::{
     Bits, Buffers, Core, DType, Error, ExecError, Facts, FinalizeCx, GpuArg, GpuKernel, InferCx,
@@ -86,11 +90,11 @@ impl Movement for GatherElements {
         let y = &mut outputs.take_bits::<B>(0)?[..indices.len()];
         let grain = row_grain(along.row);
         parallel.chunks_mut(y, grain, |chunk, y| {
-            let first = chunk * grain / along.row.max(1);
+            let first_row = chunk * grain / along.row.max(1);
             for (row, y) in y.chunks_exact_mut(along.row).enumerate() {
-                let places = along.places(indices, first + row);
-                for (y, from) in y.iter_mut().zip(places) {
-                    *y = data[from?];
+                let positions = along.places(indices, first_row + row);
+                for (y, position) in y.iter_mut().zip(positions) {
+                    *y = data[position?];
                 }
             }
             Ok(())
@@ -99,15 +103,20 @@ impl Movement for GatherElements {
     }
 }
 
-/// GPU kernel: one element per work item. A device cannot report errors, so an index out of range yields zeros.
+/// GPU kernel: one element per work item. A device cannot report errors, so there an index out of range yields zeros.
+/// The emulated work item reports it.
 struct OnGpu {
     /// Offset of the element at axis position 0, for each index in output order.
     first: StridedAccess,
+    /// Extent of the gathered axis.
     len: usize,
     /// Stride of the gathered axis in elements.
     step: usize,
+    /// Whether indices are i64.
     is_long: bool,
+    /// Compiler option that defines `ELEMENT`, the type of elements in OpenCL.
     element: String,
+    /// The work item in Rust, for elements of one width.
     item: fn(&Self, usize, &Buffers<'_>) -> Result<(), ExecError>,
 }
 
@@ -121,7 +130,7 @@ impl GpuKernel for OnGpu {
         let axis = cx.axis("axis", data.rank())?;
         let strides = strides(data.shape());
         let mut along: Vec<isize> =
-            strides.iter().take(data.rank()).map(|s| s.cast_signed()).collect();
+            strides.iter().take(data.rank()).map(|stride| stride.cast_signed()).collect();
         along[axis] = 0;
         let item = of_width!(data.dtype(), B => {
             let item: fn(&Self, usize, &Buffers<'_>) -> Result<(), ExecError> = Self::item::<B>;
@@ -165,8 +174,8 @@ impl OnGpu {
         } else {
             i64::from(buffers.get::<i32>(1, i)?)
         };
-        let from = self.first.place(0, i) + position(index, i, self.len)? * self.step;
-        buffers.set_bits(0, i, buffers.get_bits::<B>(0, from)?)
+        let data_index = self.first.place(0, i) + position(index, i, self.len)? * self.step;
+        buffers.set_bits(0, i, buffers.get_bits::<B>(0, data_index)?)
     }
 }
 
@@ -184,9 +193,9 @@ mod tests {
         let indices: Vec<i64> = (0..i64::from(rows * cols)).map(|i| i * 3 % 10 - 5).collect();
         let run = bench("GatherElements").threads(3).input(tensor(&[rows as usize, 5], &data));
         let run = run.input(tensor(&[rows as usize, cols as usize], &indices)).int("axis", 1);
-        for (at, y) in run.one().values::<i32>().into_iter().enumerate() {
-            let expected = at / 3 * 5 + indices[at].rem_euclid(5) as usize;
-            assert_eq!(y, expected as i32, "{at}");
+        for (index, y) in run.one().values::<i32>().into_iter().enumerate() {
+            let expected = index / 3 * 5 + indices[index].rem_euclid(5) as usize;
+            assert_eq!(y, expected as i32, "at {index}");
         }
     }
 
@@ -206,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn indices_that_do_not_fit_are_refused() {
+    fn mismatched_indices_are_refused() {
         let run = |dims: &[usize]| {
             let indices = tensor(dims, &vec![0i64; dims.iter().product()]);
             bench("GatherElements").input(tensor(&[2, 1], &[1u8, 2])).input(indices).error()

@@ -1,4 +1,8 @@
-//! Gathers slices by tuples of indices.
+//! Gathers slices of the data. Each row of `indices` is a tuple, the indices of a slice along the first axes after the
+//! `batch_dims` that data and indices share.
+//!
+//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
+//! indices.
 
 use udo_api::{
     Bits, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK,
@@ -61,8 +65,8 @@ impl Movement for GatherNd {
             Error::new(format!("input 1 is {indices} for elements of {data}, expected {what}"))
         };
         let batch_dims = usize::try_from(cx.int("batch_dims")?).unwrap_or(usize::MAX);
-        let of_indices: Vec<Dim> = indices.full_shape().iter().collect();
-        let Some((last, outer)) = of_indices.split_last() else {
+        let index_dims: Vec<Dim> = indices.full_shape().iter().collect();
+        let Some((last, outer)) = index_dims.split_last() else {
             return Err(refused("at least one axis"));
         };
         let Some(depth) = last.exact() else { return Err(refused("a fixed last axis")) };
@@ -91,18 +95,19 @@ impl Movement for GatherNd {
         let tuples = Tuples::new(data_dims, index_dims, self.batch_dims);
         let (inner, count) = (tuples.inner, tuples.count);
         if inner == 0 {
-            (0..count).try_for_each(|at| tuples.slice(indices, at).map(drop))?;
+            // No slice is copied below, but indices out of range must fail nevertheless.
+            (0..count).try_for_each(|index| tuples.slice(indices, index).map(drop))?;
         }
         // A bounded output buffer may be larger than this run's output.
         let y = &mut outputs.take_bits::<B>(0)?[..count * inner];
-        let slices = (GRAIN / inner.max(1)).max(1);
-        parallel.chunks_mut(y, slices * inner, |chunk, y| {
-            for (at, y) in y.chunks_exact_mut(inner).enumerate() {
-                let from = tuples.slice(indices, chunk * slices + at)?;
+        let slices_per_chunk = (GRAIN / inner.max(1)).max(1);
+        parallel.chunks_mut(y, slices_per_chunk * inner, |chunk, y| {
+            for (index, y) in y.chunks_exact_mut(inner).enumerate() {
+                let start = tuples.slice(indices, chunk * slices_per_chunk + index)?;
                 match y {
                     // Single elements are assigned, because `copy_from_slice` would be a function call.
-                    [y] => *y = data[from],
-                    y => y.copy_from_slice(&data[from..][..inner]),
+                    [y] => *y = data[start],
+                    y => y.copy_from_slice(&data[start..][..inner]),
                 }
             }
             Ok(())
@@ -110,7 +115,7 @@ impl Movement for GatherNd {
         let mut dims = [0; MAX_RANK];
         let (outer, depth) = (&index_dims[..index_dims.len() - 1], tuples.depth);
         let after = &data_dims[self.batch_dims + depth..];
-        dims.iter_mut().zip(outer.iter().chain(after)).for_each(|(to, &dim)| *to = dim);
+        dims.iter_mut().zip(outer.iter().chain(after)).for_each(|(y_dim, &dim)| *y_dim = dim);
         outputs.set_shape(0, &dims[..outer.len() + after.len()])
     }
 }
@@ -126,10 +131,10 @@ mod tests {
         let indices: Vec<i32> = (0..2 * 9000).map(|i| i * 7 % 30 - i % 4 / 2 * 30).collect();
         let run = bench("GatherND").threads(3).input(tensor(&[40, 30, 9], &data));
         let y = run.input(tensor(&[9000, 2], &indices)).one().values::<i32>();
-        for (y, index) in y.chunks(9).zip(indices.chunks(2)) {
-            let rows = [index[0].rem_euclid(40), index[1].rem_euclid(30)];
+        for (y, tuple) in y.chunks(9).zip(indices.chunks(2)) {
+            let rows = [tuple[0].rem_euclid(40), tuple[1].rem_euclid(30)];
             let first = (rows[0] * 30 + rows[1]) * 9;
-            assert!(y.iter().copied().eq(first..first + 9), "{index:?}");
+            assert!(y.iter().copied().eq(first..first + 9), "{tuple:?}");
         }
     }
 
@@ -150,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn indices_that_do_not_fit_are_refused() {
+    fn mismatched_indices_are_refused() {
         let run = |dims: &[usize], batch_dims: i64| {
             let data = tensor(&[2, 1], &[1u8, 2]);
             let indices = tensor(dims, &vec![0i64; dims.iter().product()]);

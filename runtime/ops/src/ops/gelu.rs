@@ -1,4 +1,9 @@
-//! `x * Phi(x)`, with `Phi` the normal distribution function, exactly or in its tanh approximation.
+//! `x * Phi(x)`, with `Phi` the normal distribution function, exactly or in its tanh approximation
+//! (Hendrycks and Gimpel, 2016, <https://arxiv.org/abs/1606.08415>).
+//!
+//! `unary` builds the operator from this function of an element and up to two parameters: `F64` is the reference,
+//! `lanes` computes one SIMD vector of `f32` on the CPU, and `OPENCL` is the expression of the GPU kernel, with the
+//! parameter as `p`.
 
 use udo_api::{Error, FinalizeCx, Param, Value};
 use udo_simd::Simd;
@@ -11,6 +16,7 @@ pub(crate) const DEF: Def = unary::<Gelu>();
 
 /// `sqrt(2 / pi)`.
 const SCALE: f64 = 0.797_884_560_802_865_4;
+/// The coefficient of the cubic term, from the same paper.
 const CUBIC: f64 = 0.044_715;
 
 struct Gelu;
@@ -85,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn erf_and_erfc_match_known_values() {
+    fn both_versions_match_known_values_at_one() {
         for (params, expected) in
             [([0.0; 2], 0.841_344_746_068_542_9), ([1.0, 0.0], 0.841_191_990_607_766)]
         {

@@ -1,4 +1,8 @@
 //! The mean of each channel over all spatial positions.
+//!
+//! `global_pool` builds the operator: `F32` and `F64` reduce the contiguous elements of a channel, `pixels` all
+//! channels of an image with channels last, `quantized` a channel of quantized elements, and `Reduced` gives the GPU
+//! kernel.
 
 use udo_api::{Encoding, QuantizedType};
 use udo_simd::pooling::{Image, global_average};
@@ -41,7 +45,7 @@ mod tests {
         let len = 1 << 20;
         let x: Vec<f32> = (0..2 * len).map(|i| if i < len { 0.1 } else { 1000.7 }).collect();
         let y = bench("GlobalAveragePool").input(tensor(&[1, 2, len], &x)).one().values::<f32>();
-        let why = "each mean is divided by what all of its elements are";
+        let why = "all elements of a channel are equal, so its mean divided by one of them is 1";
         assert_near_constant(&[y[0] / x[0], y[1] / x[len]], &[1.0; 2], 4e-6, why);
     }
 }

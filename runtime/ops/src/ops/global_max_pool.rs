@@ -1,4 +1,8 @@
 //! The maximum of each channel over all spatial positions. NaN counts as larger than any value.
+//!
+//! `global_pool` builds the operator: `F32` and `F64` reduce the contiguous elements of a channel, `pixels` all
+//! channels of an image with channels last, `quantized` a channel of quantized elements, and `Reduced` gives the GPU
+//! kernel.
 
 use udo_api::{Encoding, QuantizedType};
 use udo_simd::pooling::Image;

@@ -1,4 +1,4 @@
-//! Samples an image or volume at the coordinates of a grid.
+//! Samples an image or volume at the coordinates of a grid, from -1 to 1 along each axis.
 
 use udo_api::{
     Bool, Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,
@@ -16,9 +16,9 @@ const GRIDS: TypeSet = types::F32.or(types::F64);
 const IMAGES: TypeSet = GRIDS.or(types::INTS).or(types::BOOL);
 
 const KERNELS: &[KernelDef] = &[
-    KernelDef::new::<Sampled<f32>>("GridSample", Core::CPU).ports(F32_RULES),
-    KernelDef::new::<Sampled<f64>>("GridSample", Core::CPU).ports(F64_RULES),
-    KernelDef::new::<OfTwoTypes>("GridSample", Core::CPU).ports(RULES),
+    KernelDef::new::<MatchingTypes<f32>>("GridSample", Core::CPU).ports(F32_RULES),
+    KernelDef::new::<MatchingTypes<f64>>("GridSample", Core::CPU).ports(F64_RULES),
+    KernelDef::new::<MixedTypes>("GridSample", Core::CPU).ports(RULES),
 ];
 const RULES: &[PortRule] =
     &[input(0, IMAGES).bounded(), input(1, GRIDS).bounded(), output_like(0, 0).bounded()];
@@ -50,17 +50,17 @@ impl Op for GridSample {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let (x, grid) = (cx.input(0)?, cx.input(1)?);
         Rule::read(cx)?;
-        let (image, places) = (x.full_shape(), grid.full_shape());
+        let (image, grid_shape) = (x.full_shape(), grid.full_shape());
         let fits = matches!(x.rank(), 4 | 5)
             && grid.rank() == x.rank()
-            && places.dims().last() == Some(&(x.rank() - 2))
-            && places.dims().first() == image.dims().first();
+            && grid_shape.dims().last() == Some(&(x.rank() - 2))
+            && grid_shape.dims().first() == image.dims().first();
         if !fits {
             return Err(Error::new(format!(
                 "input 0 is {x} and input 1 is {grid}, expected an image or volume, and coordinates in it"
             )));
         }
-        let dims: Vec<Dim> = image.iter().take(2).chain(places.iter().skip(1)).collect();
+        let dims: Vec<Dim> = image.iter().take(2).chain(grid_shape.iter().skip(1)).collect();
         cx.set_output(0, x.with_shape(Shape::of_dims(&dims[..x.rank()])?))
     }
 }
@@ -81,6 +81,7 @@ enum Padding {
     Reflection,
 }
 
+/// The parameters of a node.
 #[derive(Clone, Copy, Debug)]
 struct Rule {
     mode: Mode,
@@ -114,72 +115,78 @@ impl Rule {
         Ok(Self { mode, padding, aligns_corners: node.flag("align_corners")? })
     }
 
-    /// Maps `place` in -1..1 to a position among `len` elements.
-    fn position(self, place: f64, len: usize) -> f64 {
+    /// Maps a coordinate from -1 to 1 to a position among `len` elements.
+    fn position(self, coordinate: f64, len: usize) -> f64 {
         let len = len as f64;
         if self.aligns_corners {
-            f64::midpoint(place, 1.0) * (len - 1.0)
+            f64::midpoint(coordinate, 1.0) * (len - 1.0)
         } else {
-            f64::midpoint((place + 1.0) * len, -1.0)
+            f64::midpoint((coordinate + 1.0) * len, -1.0)
         }
     }
 
     /// Does the same in the grid's own type, for nearest-neighbour sampling: ONNX's reference and ONNX Runtime round
     /// there, which decides ties.
-    fn position_in_type<T: Number>(self, place: T, len: usize) -> f64 {
+    fn position_in_type<T: Number>(self, coordinate: T, len: usize) -> f64 {
         let [one, two, last, len] =
             [1.0, 2.0, len as f64 - 1.0, len as f64].map(|number| T::from_f64(number));
         let position = if self.aligns_corners {
-            place.add(one).div(two).mul(last)
+            coordinate.add(one).div(two).mul(last)
         } else {
-            place.add(one).mul(len).sub(one).div(two)
+            coordinate.add(one).mul(len).sub(one).div(two)
         };
         position.to_f64()
     }
 
-    /// Returns the element at position `at` after padding, or `None` for a zero.
-    fn element(self, at: f64, len: usize) -> Option<usize> {
+    /// Returns the element at a whole position after padding, or `None` for a zero.
+    fn element(self, position: f64, len: usize) -> Option<usize> {
         let last = len as f64 - 1.0;
         match self.padding {
-            Padding::Zeros => (0.0 <= at && at <= last).then_some(at as usize),
-            Padding::Border => Some(at.clamp(0.0, last) as usize),
+            Padding::Zeros => (0.0 <= position && position <= last).then_some(position as usize),
+            Padding::Border => Some(position.clamp(0.0, last) as usize),
             Padding::Reflection => {
                 let edge = if self.aligns_corners { 0.0 } else { 0.5 };
                 let (low, span) = (-edge, last + 2.0 * edge);
-                let away = if span > 0.0 { (at - low).rem_euclid(2.0 * span) } else { 0.0 };
-                Some((low + away.min(2.0 * span - away)).clamp(0.0, last) as usize)
+                // The position within a period of the reflection, which is two spans long: forth and back.
+                let in_period =
+                    if span > 0.0 { (position - low).rem_euclid(2.0 * span) } else { 0.0 };
+                Some((low + in_period.min(2.0 * span - in_period)).clamp(0.0, last) as usize)
             }
         }
     }
 
     /// Returns the first contributing element along one axis, the weights, and their count.
-    fn weights(self, at: f64) -> (f64, [f64; 4], usize) {
-        let first = at.floor();
-        let t = at - first;
+    fn weights(self, position: f64) -> (f64, [f64; 4], usize) {
+        let first = position.floor();
+        let t = position - first;
         match self.mode {
-            Mode::Nearest => (at.round_ties_even(), [1.0, 0.0, 0.0, 0.0], 1),
+            Mode::Nearest => (position.round_ties_even(), [1.0, 0.0, 0.0, 0.0], 1),
             Mode::Linear => (first, [1.0 - t, t, 0.0, 0.0], 2),
-            Mode::Cubic => {
-                (first - 1.0, [outer(1.0 + t), inner(t), inner(1.0 - t), outer(2.0 - t)], 4)
-            }
+            Mode::Cubic => (
+                first - 1.0,
+                [cubic_outer(1.0 + t), cubic_inner(t), cubic_inner(1.0 - t), cubic_outer(2.0 - t)],
+                4,
+            ),
         }
     }
 }
 
 /// The cubic convolution kernel of Keys (1981) with parameter `a`, for distances up to 1.
-fn inner(x: f64) -> f64 {
+fn cubic_inner(x: f64) -> f64 {
+    // The value of ONNX's specification.
     const A: f64 = -0.75;
     ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0
 }
 
 /// The same kernel for distances from 1 to 2.
-fn outer(x: f64) -> f64 {
+fn cubic_outer(x: f64) -> f64 {
+    // The value of ONNX's specification.
     const A: f64 = -0.75;
     ((A * x - 5.0 * A) * x + 8.0 * A) * x - 4.0 * A
 }
 
-/// The most contributing elements of a sample: four along each of three axes.
-const MOST: usize = 64;
+/// The largest number of contributing elements of a sample: four along each of three axes.
+const MAX_TAPS: usize = 64;
 /// Number of samples whose weights are computed once and used for all channels.
 const BLOCK: usize = 16;
 
@@ -187,28 +194,30 @@ const BLOCK: usize = 16;
 #[derive(Clone, Copy)]
 struct Taps<T> {
     count: usize,
-    offsets: [usize; MOST],
-    weights: [T; MOST],
+    /// Indices in a plane.
+    offsets: [usize; MAX_TAPS],
+    weights: [T; MAX_TAPS],
 }
 
 impl<T: Number> Taps<T> {
-    const NONE: Self = Self { count: 0, offsets: [0; MOST], weights: [T::ZERO; MOST] };
+    const NONE: Self = Self { count: 0, offsets: [0; MAX_TAPS], weights: [T::ZERO; MAX_TAPS] };
 
     /// Finds the taps around a coordinate, given innermost axis first.
-    fn find<G: Number>(&mut self, rule: Rule, dims: &[usize], place: &[G]) {
+    fn find<G: Number>(&mut self, rule: Rule, dims: &[usize], coordinates: &[G]) {
         (self.count, self.offsets[0], self.weights[0]) = (1, 0, T::from_f64(1.0));
-        for (&len, &place) in dims.iter().zip(place.iter().rev()) {
+        for (&len, &coordinate) in dims.iter().zip(coordinates.iter().rev()) {
             let position = match rule.mode {
-                Mode::Nearest => rule.position_in_type(place, len),
-                Mode::Linear | Mode::Cubic => rule.position(place.to_f64(), len),
+                Mode::Nearest => rule.position_in_type(coordinate, len),
+                Mode::Linear | Mode::Cubic => rule.position(coordinate.to_f64(), len),
             };
-            let (first, weights, along) = rule.weights(position);
-            let (before, mut count) = (*self, 0);
-            for (offset, weight) in before.offsets.iter().zip(before.weights).take(before.count) {
-                for (step, by) in weights.iter().enumerate().take(along) {
-                    if let Some(at) = rule.element(first + step as f64, len) {
-                        self.offsets[count] = offset * len + at;
-                        self.weights[count] = weight.mul(T::from_f64(*by));
+            let (first, weights, axis_taps) = rule.weights(position);
+            // Each tap of the outer axes is split into those of this axis.
+            let (outer, mut count) = (*self, 0);
+            for (offset, weight) in outer.offsets.iter().zip(outer.weights).take(outer.count) {
+                for (step, axis_weight) in weights.iter().enumerate().take(axis_taps) {
+                    if let Some(element) = rule.element(first + step as f64, len) {
+                        self.offsets[count] = offset * len + element;
+                        self.weights[count] = weight.mul(T::from_f64(*axis_weight));
                         count += 1;
                     }
                 }
@@ -217,33 +226,34 @@ impl<T: Number> Taps<T> {
         }
     }
 
+    /// Returns the weighted sum of the taps in a plane.
     fn sample<X: Pixel>(&self, plane: &[X]) -> X {
         let taps = self.offsets[..self.count].iter().zip(&self.weights);
-        let sum = taps.fold(T::ZERO, |sum, (&at, &weight)| {
-            sum.add(T::from_f64(plane[at].real()).mul(weight))
+        let sum = taps.fold(T::ZERO, |sum, (&offset, &weight)| {
+            sum.add(T::from_f64(plane[offset].real()).mul(weight))
         });
-        X::nearest(sum.to_f64())
+        X::from_sum(sum.to_f64())
     }
 }
 
 /// An element type of images.
 trait Pixel: Element {
-    const NONE: Self;
+    const ZERO_PIXEL: Self;
 
     fn real(self) -> f64;
 
     /// Converts a sum: integers truncate, and a bool is true for any value but 0, as in numpy.
-    fn nearest(sum: f64) -> Self;
+    fn from_sum(sum: f64) -> Self;
 }
 
 macro_rules! pixels {
     ($($t:ty),*) => {$(
         impl Pixel for $t {
-            const NONE: Self = <$t as Number>::ZERO;
+            const ZERO_PIXEL: Self = <$t as Number>::ZERO;
             #[inline]
             fn real(self) -> f64 { self.to_f64() }
             #[inline]
-            fn nearest(sum: f64) -> Self { Self::from_f64(sum) }
+            fn from_sum(sum: f64) -> Self { Self::from_f64(sum) }
         }
     )*};
 }
@@ -251,18 +261,19 @@ macro_rules! pixels {
 pixels!(f32, f64, i8, i16, i32, i64, u8, u16, u32, u64);
 
 impl Pixel for Bool {
-    const NONE: Self = Bool(0);
+    const ZERO_PIXEL: Self = Bool(0);
 
     fn real(self) -> f64 {
         f64::from(u8::from(self.get()))
     }
 
-    fn nearest(sum: f64) -> Self {
+    fn from_sum(sum: f64) -> Self {
         Bool::from(sum != 0.0)
     }
 }
 
-fn rule_of(cx: &FinalizeCx<'_>) -> Result<Rule, Error> {
+/// Reads the parameters, and refuses images without elements.
+fn read_rule(cx: &FinalizeCx<'_>) -> Result<Rule, Error> {
     let x = cx.input(0)?;
     if x.shape().iter().skip(2).any(|&len| len == 0) && !cx.output(0)?.is_empty() {
         return Err(Error::new(format!("input 0 is {x}, expected at least one element to sample")));
@@ -271,12 +282,12 @@ fn rule_of(cx: &FinalizeCx<'_>) -> Result<Rule, Error> {
 }
 
 /// Samples an image whose type differs from the grid's, with sums in f64.
-struct OfTwoTypes {
+struct MixedTypes {
     rule: Rule,
     run: fn(Rule, Io<'_>) -> Result<(), ExecError>,
 }
 
-impl Kernel for OfTwoTypes {
+impl Kernel for MixedTypes {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let run = of_type!(
             cx.input(0)?.dtype(),
@@ -290,7 +301,7 @@ impl Kernel for OfTwoTypes {
                 G => sample::<X, G, f64> as fn(Rule, Io<'_>) -> Result<(), ExecError>
             )
         )??;
-        Ok(Self { rule: rule_of(cx)?, run })
+        Ok(Self { rule: read_rule(cx)?, run })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -298,14 +309,15 @@ impl Kernel for OfTwoTypes {
     }
 }
 
-struct Sampled<T> {
+/// Samples an image at a grid of the same type.
+struct MatchingTypes<T> {
     rule: Rule,
     marker: std::marker::PhantomData<fn() -> T>,
 }
 
-impl<T: Number + Pixel> Kernel for Sampled<T> {
+impl<T: Number + Pixel> Kernel for MatchingTypes<T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { rule: rule_of(cx)?, marker: std::marker::PhantomData })
+        Ok(Self { rule: read_rule(cx)?, marker: std::marker::PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -313,7 +325,7 @@ impl<T: Number + Pixel> Kernel for Sampled<T> {
     }
 }
 
-/// Samples an image of `X` at a grid of `G`, with sums in `W`.
+/// Samples an image of `X` at a grid of `G`, with weights and sums in `W`.
 fn sample<X: Pixel, G: Number, W: Number>(rule: Rule, io: Io<'_>) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, parallel, .. } = io;
     let (x, grid) = (inputs.get::<X>(0)?, inputs.get::<G>(1)?);
@@ -323,28 +335,29 @@ fn sample<X: Pixel, G: Number, W: Number>(rule: Rule, io: Io<'_>) -> Result<(), 
     if dims[0] != grid_dims[0] || x.is_empty() && !grid.is_empty() && channels > 0 {
         return Err(ExecError::bad_value(grid_dims[0] as i64, 1));
     }
-    let plane: usize = spatial.iter().product();
+    let plane_len: usize = spatial.iter().product();
     let samples: usize = grid_dims[1..rank - 1].iter().product();
     let y = &mut y[..dims[0] * channels * samples];
-    each_region(parallel, (channels, samples), y, |image, first, y| {
+    each_region(parallel, (channels, samples), y, |image, first_channel, y| {
         // All channels of an image share the taps.
         let mut taps = [Taps::<W>::NONE; BLOCK];
         let grid = &grid[image * samples * spatial.len()..];
         for start in (0..samples).step_by(BLOCK) {
             let taps = &mut taps[..BLOCK.min(samples - start)];
-            let places = grid[start * spatial.len()..].chunks(spatial.len());
-            for (tap, place) in taps.iter_mut().zip(places) {
-                tap.find(rule, spatial, place);
+            let coordinates = grid[start * spatial.len()..].chunks(spatial.len());
+            for (taps, coordinates) in taps.iter_mut().zip(coordinates) {
+                taps.find(rule, spatial, coordinates);
             }
-            for (channel, y) in (image * channels + first..).zip(y.chunks_exact_mut(samples)) {
-                let plane = &x[channel * plane..][..plane];
+            for (channel, y) in
+                (image * channels + first_channel..).zip(y.chunks_exact_mut(samples))
+            {
+                let plane = &x[channel * plane_len..][..plane_len];
                 let samples = y[start..].iter_mut().zip(&*taps);
                 if rule.mode == Mode::Nearest {
                     // Nearest neighbours are copied, because `W` may not hold every value of `X`.
-                    let element = |taps: &Taps<W>| plane.get(taps.offsets[0]).copied();
                     samples.for_each(|(y, taps)| {
-                        let found = element(taps).filter(|_| taps.count > 0);
-                        *y = found.unwrap_or(X::NONE);
+                        let element = plane.get(taps.offsets[0]).filter(|_| taps.count > 0);
+                        *y = element.copied().unwrap_or(X::ZERO_PIXEL);
                     });
                 } else {
                     samples.for_each(|(y, taps)| *y = taps.sample(plane));
@@ -365,10 +378,11 @@ mod tests {
     use crate::number::Number;
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
-    fn row(places: &[f32]) -> Bench {
-        let grid: Vec<f32> = places.iter().flat_map(|&x| [x, 0.0]).collect();
+    /// Samples a row of 1, 2, 4 and 8.
+    fn row(coordinates: &[f32]) -> Bench {
+        let grid: Vec<f32> = coordinates.iter().flat_map(|&x| [x, 0.0]).collect();
         let run = bench("GridSample").input(tensor(&[1, 1, 1, 4], &[1f32, 2.0, 4.0, 8.0]));
-        run.input(tensor(&[1, 1, places.len(), 2], &grid))
+        run.input(tensor(&[1, 1, coordinates.len(), 2], &grid))
     }
 
     #[test]
@@ -386,20 +400,20 @@ mod tests {
     /// Nearest neighbours and bools match ONNX's reference. For integer images it truncates the weights as well, so
     /// those expectations are worked out by hand.
     #[test]
-    fn images_and_grids_may_be_of_different_types() {
+    fn images_and_grids_may_have_different_types() {
         fn check<X: udo_api::Element + PartialEq + std::fmt::Debug>(
             x: [X; 4],
             linear: [X; 3],
             nearest: [X; 3],
         ) {
-            let places = [-0.75f32, 0.0, 0.125].map(|x| [x, 0.0]).concat();
-            let wide: Vec<f64> = places.iter().copied().map(f64::from).collect();
+            let grid = [-0.75f32, 0.0, 0.125].map(|x| [x, 0.0]).concat();
+            let f64_grid: Vec<f64> = grid.iter().copied().map(f64::from).collect();
             for (mode, expected) in [("linear", linear), ("nearest", nearest)] {
                 let run =
                     || bench("GridSample").input(tensor(&[1, 1, 1, 4], &x)).text("mode", mode);
-                let y = run().input(tensor(&[1, 1, 3, 2], &places)).one().values::<X>();
+                let y = run().input(tensor(&[1, 1, 3, 2], &grid)).one().values::<X>();
                 assert_eq!(y, expected, "{mode} of {}", X::DTYPE);
-                let y = run().input(tensor(&[1, 1, 3, 2], &wide)).one().values::<X>();
+                let y = run().input(tensor(&[1, 1, 3, 2], &f64_grid)).one().values::<X>();
                 assert_eq!(y, expected, "{mode} of {} by f64", X::DTYPE);
             }
         }
@@ -422,21 +436,21 @@ mod tests {
     #[test]
     fn nearest_ties_follow_the_type_of_the_grid() {
         fn nearest<T: Number + udo_api::Element>(
-            places: &[f64],
+            coordinates: &[f64],
             len: usize,
-            aligned: i64,
+            align_corners: i64,
         ) -> Vec<f64> {
             let convert = |x: &[f64]| x.iter().map(|&x| T::from_f64(x)).collect::<Vec<_>>();
-            let x: Vec<f64> = (0..len).map(|at| at as f64).collect();
-            let grid: Vec<f64> = places.iter().flat_map(|&x| [x, 0.0]).collect();
+            let x: Vec<f64> = (0..len).map(|index| index as f64).collect();
+            let grid: Vec<f64> = coordinates.iter().flat_map(|&x| [x, 0.0]).collect();
             let run = bench("GridSample").input(tensor(&[1, 1, 1, len], &convert(&x)));
-            let run = run.input(tensor(&[1, 1, places.len(), 2], &convert(&grid)));
+            let run = run.input(tensor(&[1, 1, coordinates.len(), 2], &convert(&grid)));
             let run = run.text("mode", "nearest").text("padding_mode", "border");
-            let y = run.int("align_corners", aligned).one().values::<T>();
+            let y = run.int("align_corners", align_corners).one().values::<T>();
             y.into_iter().map(Number::to_f64).collect()
         }
-        // Exactly the ties 1.5 of five and 2.5 of four, if -0.2 and 2/3 were not rounded; the expected values are those
-        // of ONNX Runtime 1.31.
+        // Unrounded, -0.2 among five elements is the tie 1.5, and 2/3 among four is the tie 2.5. The expected values
+        // are those of ONNX Runtime 1.31.
         assert_eq!(nearest::<f32>(&[-0.2], 5, 0), [2.0]);
         assert_eq!(nearest::<f32>(&[2.0 / 3.0], 4, 1), [2.0]);
         // In f64 they fall on the other side, or stay ties, which go to even.
@@ -455,31 +469,37 @@ mod tests {
         assert_eq!(y("border"), [1.0, 8.0, 8.0]);
         assert_eq!(y("reflection"), [1.0, 8.0, 4.0]);
         let y = row(&[f32::NAN, f32::INFINITY]).text("padding_mode", "reflection").one();
-        assert_eq!(y.dims(), [1, 1, 1, 2], "coordinates that are not finite are not errors");
+        assert_eq!(y.dims(), [1, 1, 1, 2], "infinite and NaN coordinates are accepted");
     }
 
     #[test]
     fn channels_and_volumes_are_divided_among_threads() {
-        let (dims, places) = ([2, 5, 3, 4, 5], [2, 7, 3, 6, 3]);
+        let (dims, grid_dims) = ([2, 5, 3, 4, 5], [2, 7, 3, 6, 3]);
         let x = noise(dims.iter().product());
-        let grid = noise(places.iter().product());
-        let run = bench("GridSample").input(tensor(&dims, &x)).input(tensor(&places, &grid));
+        let grid = noise(grid_dims.iter().product());
+        let run = bench("GridSample").input(tensor(&dims, &x)).input(tensor(&grid_dims, &grid));
         let y = settled_on_any_threads(&run);
         assert_eq!(y.dims(), [2, 5, 7, 3, 6]);
         let y = y.values::<f32>();
         let mut expected = Vec::new();
-        for (at, _) in y.iter().enumerate() {
-            let (image, sample) = (at / 126, at % 126);
-            let place = &grid[(image / 5 * 126 + sample) * 3..][..3];
-            let axis = |n: usize, len: f64| ((f64::from(place[2 - n]) + 1.0) * len - 1.0) / 2.0;
-            let at = [axis(0, 3.0), axis(1, 4.0), axis(2, 5.0)];
-            let all = (0..60).map(|i| (i, [i / 20, i / 5 % 4, i % 5]));
+        for index in 0..y.len() {
+            // A plane has 3 by 4 by 5 elements, and 7 by 3 by 6 samples.
+            let (plane, sample) = (index / 126, index % 126);
+            let coordinates = &grid[(plane / 5 * 126 + sample) * 3..][..3];
+            let position = |axis: usize, len: f64| {
+                ((f64::from(coordinates[2 - axis]) + 1.0) * len - 1.0) / 2.0
+            };
+            let position = [position(0, 3.0), position(1, 4.0), position(2, 5.0)];
+            let elements = (0..60).map(|i| (i, [i / 20, i / 5 % 4, i % 5]));
             expected.push(
-                all.map(|(i, pixel)| {
-                    let weights = (0..3).map(|n| (1.0 - (at[n] - pixel[n] as f64).abs()).max(0.0));
-                    f64::from(x[image * 60 + i]) * weights.product::<f64>()
-                })
-                .sum::<f64>(),
+                elements
+                    .map(|(i, element)| {
+                        let weights = (0..3).map(|axis| {
+                            (1.0 - (position[axis] - element[axis] as f64).abs()).max(0.0)
+                        });
+                        f64::from(x[plane * 60 + i]) * weights.product::<f64>()
+                    })
+                    .sum::<f64>(),
             );
         }
         assert_near(&y, &expected, 1e-5);

@@ -1,5 +1,7 @@
 //! Normalizes each group of channels of each image to mean 0 and deviation 1, then applies a scale and bias per
 //! channel.
+//!
+//! `group_norm` builds the operator from `groups`, the number of groups that share a mean and a deviation.
 
 use udo_api::{DType, Error, Node, Param, Value};
 
@@ -21,8 +23,8 @@ impl GroupNorm for GroupNormalization {
 
     fn groups(node: &Node<'_>, _: usize) -> Result<usize, Error> {
         let groups = node.int("num_groups")?;
-        let wrong =
+        let invalid =
             || Error::new(format!("parameter \"num_groups\" is {groups}, expected 1 or more"));
-        usize::try_from(groups).ok().filter(|&groups| groups > 0).ok_or_else(wrong)
+        usize::try_from(groups).ok().filter(|&groups| groups > 0).ok_or_else(invalid)
     }
 }

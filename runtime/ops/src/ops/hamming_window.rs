@@ -1,4 +1,6 @@
 //! The Hamming window: `25/46 - 21/46 cos(2 pi n / N)`.
+//!
+//! `window` builds the operator from `weight`, whose `angle` is `2 pi n / N` for element `n`.
 
 use crate::Def;
 use crate::family::signal::window::{Window, window};

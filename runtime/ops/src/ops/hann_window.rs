@@ -1,4 +1,6 @@
 //! The Hann window: `1/2 - 1/2 cos(2 pi n / N)`.
+//!
+//! `window` builds the operator from `weight`, whose `angle` is `2 pi n / N` for element `n`.
 
 use crate::Def;
 use crate::family::signal::window::{Window, window};

@@ -1,4 +1,7 @@
 //! `x * clamp(x / 6 + 1/2, 0, 1)` of each element.
+//!
+//! `unary` builds the operator from this function of an element: `F64` is the reference, `lanes` computes one SIMD
+//! vector of `f32` on the CPU, and `OPENCL` is the expression of the GPU kernel.
 
 use udo_simd::Simd;
 
@@ -16,7 +19,7 @@ impl Unary for HardSwish {
 
     #[inline(always)]
     fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
-        let share = s.fma(x, s.splat(1.0 / 6.0), s.splat(0.5));
-        s.mul(x, s.min(s.splat(1.0), s.max(s.splat(0.0), share)))
+        let gate = s.fma(x, s.splat(1.0 / 6.0), s.splat(0.5));
+        s.mul(x, s.min(s.splat(1.0), s.max(s.splat(0.0), gate)))
     }
 }

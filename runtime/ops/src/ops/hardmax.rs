@@ -1,4 +1,7 @@
 //! 1 at the first maximum along an axis, and 0 elsewhere.
+//!
+//! `lane_norm` builds the operator for lanes, the elements along the axis: `rows` computes contiguous lanes of `f32`,
+//! `lane` one lane of elements `step` apart, and `TEST` is the reference of tests.
 
 use udo_api::{DType, Error, Node, Param, Value};
 
@@ -33,13 +36,13 @@ impl LaneNorm for Hardmax {
 
     fn lane<T: Real>(&self, x: &[T], step: usize, y: &mut [T]) {
         let (mut first, mut max) = (0, T::LOWEST);
-        for (at, &x) in x.iter().step_by(step).enumerate() {
+        for (index, &x) in x.iter().step_by(step).enumerate() {
             if is_larger(x, max) {
-                (first, max) = (at, x);
+                (first, max) = (index, x);
             }
         }
-        for (at, y) in y.iter_mut().step_by(step).enumerate() {
-            *y = if at == first { T::from_f64(1.0) } else { T::ZERO };
+        for (index, y) in y.iter_mut().step_by(step).enumerate() {
+            *y = if index == first { T::from_f64(1.0) } else { T::ZERO };
         }
     }
 }

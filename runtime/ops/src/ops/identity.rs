@@ -1,4 +1,7 @@
-//! Copies the input.
+//! Copies the input, with its shape and type.
+//!
+//! `view` builds the operator from `shape`; elements keep their order. `EXAMPLES` are test cases: an input shape, and
+//! the output shape it gives.
 
 use udo_api::{Error, Facts, Node, Shape, TensorDesc};
 
@@ -28,7 +31,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn bounds_stay() {
+    fn bounds_are_preserved() {
         let x = tensor(&[1], &[7i64]).bounded(&[Dim::UpTo(3)]);
         let y = bench("Identity").input(x).one();
         assert_eq!(y.desc().full_shape().to_string(), "[<=3]");

@@ -1,4 +1,7 @@
 //! Runs one of two graphs, depending on a bool.
+//!
+//! The operator has no kernels: the runtime runs the graphs, as the fact `BRANCHES` tells it.
+
 use udo_api::{Facts, OpSchema, Param, Port, types};
 
 use crate::Def;

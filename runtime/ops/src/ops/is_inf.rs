@@ -1,4 +1,7 @@
 //! True for each element that is infinite and of a selected sign.
+//!
+//! `predicate` builds the operator from `holds`, which gets each element as `f64` and the bool parameters, `p` and `q`
+//! in OpenCL.
 
 use udo_api::{DType, Param, TypeSet, Value, types};
 
@@ -30,7 +33,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn each_sign_may_be_left_out() {
+    fn each_sign_is_detected_only_if_selected() {
         let x = tensor(&[3], &[f32::INFINITY, f32::NEG_INFINITY, f32::MAX]);
         for (negative, positive) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
             let run = bench("IsInf").input(x.clone());

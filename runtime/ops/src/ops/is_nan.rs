@@ -1,4 +1,6 @@
 //! True for each element that is NaN.
+//!
+//! `predicate` builds the operator from `holds`, which gets each element as `f64`.
 
 use udo_api::{TypeSet, types};
 

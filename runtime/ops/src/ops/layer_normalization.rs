@@ -1,4 +1,7 @@
 //! `(x - mean) / sqrt(variance + epsilon) * scale + bias` for each row. A row spans the axes from `axis` on.
+//!
+//! `row_norm` builds the operator: `rows` computes `f32`, `row` one row of `f64`, and `TEST` is the reference of
+//! tests. Outputs `Mean` and `InvStdDev` come from `statistic`.
 
 use udo_api::{Port, types};
 use udo_simd::rows::layer_norm;
@@ -35,9 +38,9 @@ impl RowNorm for LayerNormalization {
     }
 
     fn row(x: &[f64], scale: &[f64], bias: &[f64], epsilon: f64, y: &mut [f64]) {
-        let (mean, inverse) = (mean(x), inverse_deviation(x, epsilon));
+        let (mean, inverse_deviation) = (mean(x), inverse_deviation(x, epsilon));
         for (at, (y, (x, scale))) in y.iter_mut().zip(x.iter().zip(scale)).enumerate() {
-            *y = (x - mean) * inverse * scale + bias.get(at).unwrap_or(&0.0);
+            *y = (x - mean) * inverse_deviation * scale + bias.get(at).unwrap_or(&0.0);
         }
     }
 

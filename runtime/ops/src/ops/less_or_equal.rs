@@ -1,4 +1,7 @@
 //! `a <= b` for each pair of elements, with broadcasting. False if either is NaN.
+//!
+//! `compare` builds the operator from this predicate: `holds` compares every type but `f32`, and `lanes` one SIMD
+//! vector of `f32`, with a mask of lanes as its result.
 
 use udo_simd::Simd;
 

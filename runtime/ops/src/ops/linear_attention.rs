@@ -1,7 +1,8 @@
-//! Linear attention: a recurrent state `S = decay S + k v^T` per head, and the output `scale q S`.
+//! Linear attention (Katharopoulos et al., 2020, <https://arxiv.org/abs/2006.16236>): each step updates a state per
+//! head, `S = exp(decay) S + k v^T`, and outputs `scale q S`.
 //!
-//! With the rule `delta`, `v` is replaced by `beta (v - k S)` first, so that a step overwrites the value stored under
-//! its key.
+//! With the delta rule (Yang et al., 2024, <https://arxiv.org/abs/2406.06484>), `v` is replaced by `beta (v - k S)`
+//! first, where `S` has decayed, so that a step overwrites the value stored under its key.
 
 use udo_api::{
     Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
@@ -17,8 +18,8 @@ use crate::family::special::PlusWeighed;
 
 pub(crate) const DEF: Def = Def::new::<LinearAttention>(KERNELS);
 
-const KERNELS: &[KernelDef] =
-    &[KernelDef::new::<Recurrent>("LinearAttention", Core::CPU).ports(&[
+const KERNELS: &[KernelDef] = &[KernelDef::new::<RecurrentStates>("LinearAttention", Core::CPU)
+    .ports(&[
         input(0, types::F32),
         input_like(1, 0),
         input_like(2, 0),
@@ -95,8 +96,8 @@ struct Problem {
     width: usize,
     /// Log decays per step and head: 1, or one per element of a key; 0 for rules without decay.
     decays: usize,
-    /// `beta` values per step, for all heads together; 0 for rules without the delta update.
-    rates: usize,
+    /// `beta` values per step, for all heads together: 1, or one per head; 0 for rules without the delta update.
+    betas: usize,
     scale: f32,
 }
 
@@ -109,7 +110,7 @@ impl Problem {
             )));
         }
         let (q, k, v) = (node.input(Q)?, node.input(K)?, node.input(V)?);
-        let fitting = match (q.shape(), v.shape()) {
+        let sizes = match (q.shape(), v.shape()) {
             (&[batch, length, queries], &[_, _, values])
                 if queries.is_multiple_of(q_heads) && values.is_multiple_of(kv_heads) =>
             {
@@ -120,25 +121,25 @@ impl Problem {
             }
             _ => None,
         };
-        let (batch, length, depth, width) = fitting.ok_or_else(|| {
+        let (batch, length, depth, width) = sizes.ok_or_else(|| {
             let expected = format!("expected rows of {q_heads}, {kv_heads} and {kv_heads} heads");
             Error::new(format!("inputs are {q}, {k} and {v}, {expected}"))
         })?;
         if depth == 0 || width == 0 {
             return Err(Error::new("heads have 0 elements, expected 1 or more"));
         }
-        let [decays, rates] = factors(node, [batch, length], [kv_heads, depth])?;
+        let [decays, betas] = decay_and_beta_counts(node, [batch, length], [kv_heads, depth])?;
         let state = [batch, kv_heads, depth, width];
         if node.has_input(PAST) && node.input(PAST)?.shape() != state {
-            let found = node.input(PAST)?;
-            return Err(Error::new(format!("input {PAST} is {found}, expected {state:?}")));
+            let past = node.input(PAST)?;
+            return Err(Error::new(format!("input {PAST} is {past}, expected {state:?}")));
         }
         let scale = match node.float("scale")? {
             0.0 => 1.0 / (depth as f64).sqrt(),
             scale => scale,
         };
         let scale = scale as f32;
-        Ok(Self { batch, length, q_heads, kv_heads, depth, width, decays, rates, scale })
+        Ok(Self { batch, length, q_heads, kv_heads, depth, width, decays, betas, scale })
     }
 
     /// Returns the number of query heads that share a key head.
@@ -148,13 +149,13 @@ impl Problem {
 }
 
 /// Returns the number of decays per step and head, and of `beta` values per step.
-fn factors(
+fn decay_and_beta_counts(
     node: &Node<'_>,
     [batch, length]: [usize; 2],
     [heads, depth]: [usize; 2],
 ) -> Result<[usize; 2], Error> {
     let rule = node.text("update_rule")?;
-    let (has_decays, has_rates) = match rule {
+    let (has_decays, has_betas) = match rule {
         "linear" => (false, false),
         "gated" => (true, false),
         "delta" => (false, true),
@@ -164,36 +165,38 @@ fn factors(
             return Err(Error::new(format!("parameter \"update_rule\" is {rule:?}, {expected}")));
         }
     };
-    let read = |port: usize, is_wanted: bool, sizes: [usize; 2]| {
-        if node.has_input(port) != is_wanted {
-            let found = if is_wanted { "missing" } else { "there" };
+    // Returns the last extent of an input, which must be one of `sizes`; 0 if the rule does not use the input.
+    let last_extent = |port: usize, is_used: bool, sizes: [usize; 2]| {
+        if node.has_input(port) != is_used {
+            let presence = if is_used { "missing" } else { "there" };
             return Err(Error::new(format!(
-                "input {port} is {found}, and parameter \"update_rule\" is {rule:?}"
+                "input {port} is {presence}, and parameter \"update_rule\" is {rule:?}"
             )));
         }
-        if !is_wanted {
+        if !is_used {
             return Ok(0);
         }
-        let found = node.input(port)?;
-        let size = sizes.into_iter().find(|&size| found.shape() == [batch, length, size]);
+        let input = node.input(port)?;
+        let size = sizes.into_iter().find(|&size| input.shape() == [batch, length, size]);
         size.ok_or_else(|| {
             let [a, b] = sizes;
             let expected = format!("expected [{batch},{length},{a} or {b}]");
-            Error::new(format!("input {port} is {found}, {expected}"))
+            Error::new(format!("input {port} is {input}, {expected}"))
         })
     };
-    let decays = read(DECAY, has_decays, [heads, heads.saturating_mul(depth)])?;
-    Ok([decays / heads, read(BETA, has_rates, [heads, 1])?])
+    let decays = last_extent(DECAY, has_decays, [heads, heads.saturating_mul(depth)])?;
+    Ok([decays / heads, last_extent(BETA, has_betas, [heads, 1])?])
 }
 
-/// Computes states step by step. The columns of a state are independent, so blocks of them run on several threads.
-struct Recurrent {
+/// The kernel: computes states step by step. The columns of a state are independent, so they are divided into parts,
+/// which threads share.
+struct RecurrentStates {
     problem: Problem,
     /// Columns of a state in one part.
-    columns: usize,
+    part_columns: usize,
 }
 
-impl Kernel for Recurrent {
+impl Kernel for RecurrentStates {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let problem = Problem::read(cx)?;
         let states = (problem.batch * problem.kv_heads).max(1);
@@ -201,19 +204,19 @@ impl Kernel for Recurrent {
             1 => 1,
             threads => partition::most_grains(threads).div_ceil(states),
         };
-        let columns = problem.width.div_ceil(parts).next_multiple_of(LEAST).min(problem.width);
-        Ok(Self { problem, columns })
+        let part_columns = problem.width.div_ceil(parts).next_multiple_of(MIN_PART_COLUMNS);
+        Ok(Self { problem, part_columns: part_columns.min(problem.width) })
     }
 
     fn workspace(&self) -> Workspace {
-        let all = self.parts().saturating_mul(self.own_len());
+        let states = self.parts().saturating_mul(self.state_len());
         let results = self.parts().saturating_mul(self.results_len());
-        Workspace::for_elements::<f32>(all).and::<f32>(results)
+        Workspace::for_elements::<f32>(states).and::<f32>(results)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
-        let &Problem { length, depth, width, decays, rates, .. } = &self.problem;
+        let &Problem { length, depth, width, decays, betas, .. } = &self.problem;
         let input = |port| if inputs.has(port) { inputs.get::<f32>(port) } else { Ok(&[][..]) };
         let arguments = Arguments {
             q: input(Q)?,
@@ -221,35 +224,40 @@ impl Kernel for Recurrent {
             v: input(V)?,
             past: input(PAST)?,
             decay: if decays > 0 { input(DECAY)? } else { &[] },
-            rate: if rates > 0 { input(BETA)? } else { &[] },
+            beta: if betas > 0 { input(BETA)? } else { &[] },
         };
-        let (own_len, results_len) = (self.own_len(), self.results_len());
-        let own = scratch.take::<f32>(self.parts() * own_len)?;
+        let (state_len, results_len) = (self.state_len(), self.results_len());
+        let states = scratch.take::<f32>(self.parts() * state_len)?;
         let results = scratch.take::<f32>(self.parts() * results_len)?;
-        let work = self.parts() * length * depth * self.columns * (2 + self.problem.group());
+        let work = self.parts() * length * depth * self.part_columns * (2 + self.problem.group());
         let grains = partition::grains(parallel, work, partition::F32_PRODUCTS);
-        let each = self.parts().div_ceil(grains).max(1);
+        let parts_per_chunk = self.parts().div_ceil(grains).max(1);
         parallel.chunks_mut_with(
-            own,
-            each * own_len,
+            states,
+            parts_per_chunk * state_len,
             results,
-            each * results_len,
-            |chunk, own, results| {
-                for (at, own) in own.chunks_exact_mut(own_len).enumerate() {
-                    let results = &mut results[at * results_len..][..results_len];
-                    self.part(&arguments, chunk * each + at, own, results);
+            parts_per_chunk * results_len,
+            |chunk, states, results| {
+                for (index, scratch) in states.chunks_exact_mut(state_len).enumerate() {
+                    let results = &mut results[index * results_len..][..results_len];
+                    self.compute_part(
+                        &arguments,
+                        chunk * parts_per_chunk + index,
+                        scratch,
+                        results,
+                    );
                 }
                 Ok(())
             },
         )?;
-        self.store(results, outputs.take::<f32>(0)?);
+        self.copy_results(results, outputs.take::<f32>(0)?);
         if outputs.has(PRESENT) {
             let present = outputs.take::<f32>(PRESENT)?;
-            for (row, to) in present.chunks_exact_mut(width).enumerate() {
-                for (block, to) in to.chunks_mut(self.columns).enumerate() {
-                    let part = row / depth * self.blocks() + block;
-                    let from = part * own_len + row % depth * to.len();
-                    to.copy_from_slice(&own[from..][..to.len()]);
+            for (row, present) in present.chunks_exact_mut(width).enumerate() {
+                for (part, present) in present.chunks_mut(self.part_columns).enumerate() {
+                    let part = row / depth * self.parts_per_state() + part;
+                    let start = part * state_len + row % depth * present.len();
+                    present.copy_from_slice(&states[start..][..present.len()]);
                 }
             }
         }
@@ -257,8 +265,8 @@ impl Kernel for Recurrent {
     }
 }
 
-/// The fewest columns that are worth a part of their own.
-const LEAST: usize = 32;
+/// The smallest number of columns that is worth a part.
+const MIN_PART_COLUMNS: usize = 32;
 
 /// The inputs of a call. An absent one is empty; an empty `past` stands for zeros.
 struct Arguments<'a> {
@@ -267,72 +275,79 @@ struct Arguments<'a> {
     v: &'a [f32],
     past: &'a [f32],
     decay: &'a [f32],
-    rate: &'a [f32],
+    beta: &'a [f32],
 }
 
-impl Recurrent {
-    /// Returns the number of parts per state.
-    fn blocks(&self) -> usize {
-        self.problem.width.div_ceil(self.columns)
+impl RecurrentStates {
+    fn parts_per_state(&self) -> usize {
+        self.problem.width.div_ceil(self.part_columns)
     }
 
     fn parts(&self) -> usize {
-        self.problem.batch * self.problem.kv_heads * self.blocks()
+        self.problem.batch * self.problem.kv_heads * self.parts_per_state()
     }
 
     /// Returns the scratch elements of a part: its columns of the state, one value, and the decays of a step.
-    fn own_len(&self) -> usize {
+    fn state_len(&self) -> usize {
         let depth = self.problem.depth;
-        depth.saturating_add(1).saturating_mul(self.columns).saturating_add(depth)
+        depth.saturating_add(1).saturating_mul(self.part_columns).saturating_add(depth)
     }
 
     /// Returns the output elements of a part: for each step and each query head that shares the state.
     fn results_len(&self) -> usize {
-        self.problem.length * self.problem.group() * self.columns
+        self.problem.length * self.problem.group() * self.part_columns
     }
 
     /// Computes one part: some columns of one state, and their outputs.
-    fn part(&self, arguments: &Arguments<'_>, index: usize, own: &mut [f32], results: &mut [f32]) {
+    fn compute_part(
+        &self,
+        arguments: &Arguments<'_>,
+        index: usize,
+        scratch: &mut [f32],
+        results: &mut [f32],
+    ) {
         let problem = &self.problem;
-        let &Problem { length, kv_heads, depth, width, decays, rates, scale, .. } = problem;
-        let (state_at, first) = (index / self.blocks(), index % self.blocks() * self.columns);
-        let (batch, head) = (state_at / kv_heads, state_at % kv_heads);
-        let (columns, group) = (self.columns.min(width - first), problem.group());
-        let (state, own) = own.split_at_mut(depth * self.columns);
-        let (value, factors) = own.split_at_mut(self.columns);
+        let &Problem { length, kv_heads, depth, width, decays, betas, scale, .. } = problem;
+        let (state_index, first) =
+            (index / self.parts_per_state(), index % self.parts_per_state() * self.part_columns);
+        let (batch, head) = (state_index / kv_heads, state_index % kv_heads);
+        let (columns, group) = (self.part_columns.min(width - first), problem.group());
+        let (state, value_and_factors) = scratch.split_at_mut(depth * self.part_columns);
+        let (value, factors) = value_and_factors.split_at_mut(self.part_columns);
         let (state, value) = (&mut state[..depth * columns], &mut value[..columns]);
-        for (row, to) in state.chunks_exact_mut(columns).enumerate() {
-            match arguments.past.get((state_at * depth + row) * width + first..) {
-                Some(past) if !past.is_empty() => to.copy_from_slice(&past[..columns]),
-                _ => to.fill(0.0),
+        for (row, state) in state.chunks_exact_mut(columns).enumerate() {
+            match arguments.past.get((state_index * depth + row) * width + first..) {
+                Some(past) if !past.is_empty() => state.copy_from_slice(&past[..columns]),
+                _ => state.fill(0.0),
             }
         }
         for step in 0..length {
-            let at = (batch * length + step) * kv_heads + head;
-            let key = &arguments.k[at * depth..][..depth];
+            // The row of keys, values and decays for this step and head.
+            let row = (batch * length + step) * kv_heads + head;
+            let key = &arguments.k[row * depth..][..depth];
             let factors = &mut factors[..decays];
             if decays > 0 {
-                exp(&arguments.decay[at * decays..][..decays], factors);
+                exp(&arguments.decay[row * decays..][..decays], factors);
             }
-            for (row, state) in state.chunks_exact_mut(columns).enumerate() {
+            for (key_index, state) in state.chunks_exact_mut(columns).enumerate() {
                 match *factors {
                     [] => {}
                     [factor] => map1_in_place(Times(factor), state),
-                    _ => map1_in_place(Times(factors[row]), state),
+                    _ => map1_in_place(Times(factors[key_index]), state),
                 }
             }
-            value.copy_from_slice(&arguments.v[at * width + first..][..columns]);
-            if rates > 0 {
+            value.copy_from_slice(&arguments.v[row * width + first..][..columns]);
+            if betas > 0 {
                 for (&key, state) in key.iter().zip(state.chunks_exact(columns)) {
                     map2_in_place(PlusWeighed(-key), value, state);
                 }
-                let rate = if rates == 1 { at / kv_heads } else { at };
-                map1_in_place(Times(arguments.rate[rate]), value);
+                let beta = if betas == 1 { row / kv_heads } else { row };
+                map1_in_place(Times(arguments.beta[beta]), value);
             }
             for (&key, state) in key.iter().zip(state.chunks_exact_mut(columns)) {
                 map2_in_place(PlusWeighed(key), state, &*value);
             }
-            let queries = arguments.q[at * group * depth..].chunks_exact(depth);
+            let queries = arguments.q[row * group * depth..].chunks_exact(depth);
             let results = results[step * group * columns..].chunks_exact_mut(columns);
             for (query, result) in queries.zip(results).take(group) {
                 result.fill(0.0);
@@ -344,21 +359,23 @@ impl Recurrent {
     }
 
     /// Copies the outputs of all parts to `y`, where the heads of a step are adjacent.
-    fn store(&self, results: &[f32], y: &mut [f32]) {
+    fn copy_results(&self, results: &[f32], y: &mut [f32]) {
         let &Problem { length, q_heads, kv_heads, width, .. } = &self.problem;
         let group = self.problem.group();
         for (row, y) in y.chunks_exact_mut(width).enumerate() {
             let (head, step) = (row % q_heads, row / q_heads % length);
             let state = row / q_heads / length * kv_heads + head / group;
-            for (block, y) in y.chunks_mut(self.columns).enumerate() {
-                let part = (state * self.blocks() + block) * self.results_len();
-                let from = part + (step * group + head % group) * y.len();
-                y.copy_from_slice(&results[from..][..y.len()]);
+            for (part, y) in y.chunks_mut(self.part_columns).enumerate() {
+                let part = state * self.parts_per_state() + part;
+                let row_in_part = step * group + head % group;
+                let start = part * self.results_len() + row_in_part * y.len();
+                y.copy_from_slice(&results[start..][..y.len()]);
             }
         }
     }
 }
 
+/// A multiplication by a factor.
 #[derive(Clone, Copy)]
 struct Times(f32);
 
@@ -387,13 +404,13 @@ mod tests {
         /// Whether a step of a head has one decay instead of one per element of a key.
         has_one_decay: bool,
         /// Whether all heads share one `beta`.
-        has_one_rate: bool,
+        has_one_beta: bool,
         has_past: bool,
         /// 0 selects the default, `1 / sqrt(depth)`.
         scale: f64,
     }
 
-    const CASE: Case = Case {
+    const PLAIN: Case = Case {
         batch: 2,
         length: 5,
         q_heads: 2,
@@ -402,78 +419,74 @@ mod tests {
         width: 3,
         rule: "gated_delta",
         has_one_decay: false,
-        has_one_rate: false,
+        has_one_beta: false,
         has_past: false,
         scale: 0.0,
     };
 
     const CASES: &[Case] = &[
-        CASE,
-        Case { rule: "linear", ..CASE },
-        Case { rule: "linear", q_heads: 6, has_past: true, ..CASE },
-        Case { rule: "gated", ..CASE },
-        Case { rule: "gated", has_one_decay: true, has_past: true, scale: 0.3, ..CASE },
-        Case { rule: "delta", has_past: true, ..CASE },
-        Case { rule: "delta", has_one_rate: true, ..CASE },
-        Case { has_one_decay: true, has_past: true, ..CASE },
-        Case { q_heads: 4, kv_heads: 1, has_one_rate: true, ..CASE },
-        Case { length: 1, depth: 1, width: 1, has_past: true, ..CASE },
-        Case { length: 0, has_past: true, rule: "linear", ..CASE },
-        Case { length: 40, depth: 33, width: 70, kv_heads: 1, has_past: true, ..CASE },
-        Case { batch: 1, length: 30, depth: 64, width: 128, q_heads: 3, kv_heads: 3, ..CASE },
+        PLAIN,
+        Case { rule: "linear", ..PLAIN },
+        Case { rule: "linear", q_heads: 6, has_past: true, ..PLAIN },
+        Case { rule: "gated", ..PLAIN },
+        Case { rule: "gated", has_one_decay: true, has_past: true, scale: 0.3, ..PLAIN },
+        Case { rule: "delta", has_past: true, ..PLAIN },
+        Case { rule: "delta", has_one_beta: true, ..PLAIN },
+        Case { has_one_decay: true, has_past: true, ..PLAIN },
+        Case { q_heads: 4, kv_heads: 1, has_one_beta: true, ..PLAIN },
+        Case { length: 1, depth: 1, width: 1, has_past: true, ..PLAIN },
+        Case { length: 0, has_past: true, rule: "linear", ..PLAIN },
+        Case { length: 40, depth: 33, width: 70, kv_heads: 1, has_past: true, ..PLAIN },
+        Case { batch: 1, length: 30, depth: 64, width: 128, q_heads: 3, kv_heads: 3, ..PLAIN },
     ];
 
     /// Queries, keys, values, past state, decays and `beta`; empty for inputs that the rule does not use.
-    struct Numbers([Vec<f32>; 6]);
+    struct Values([Vec<f32>; 6]);
 
-    impl Numbers {
+    impl Values {
         fn new(case: &Case) -> Self {
             let Case { batch, length, q_heads, kv_heads, depth, width, rule, .. } = *case;
             let steps = batch * length;
             let decays = if case.has_one_decay { 1 } else { depth };
-            let rates = if case.has_one_rate { 1 } else { kv_heads };
-            let mut seed = 0;
-            let mut numbers =
-                |is_there: bool, len: usize, convert: fn(f32, f32) -> f32, depth: f32| {
-                    seed += 1;
-                    let x = if is_there { noise(len + seed).split_off(seed) } else { Vec::new() };
-                    x.into_iter().map(|x| convert(x, depth)).collect::<Vec<f32>>()
-                };
-            let (own, root) = (|x, _| x, (depth as f32).sqrt());
+            let betas = if case.has_one_beta { 1 } else { kv_heads };
+            // Unlike values for each input.
+            let mut skip = 0;
+            let mut values = |is_used: bool, len: usize, convert: &dyn Fn(f32) -> f32| {
+                skip += 1;
+                let x = if is_used { noise(len + skip).split_off(skip) } else { Vec::new() };
+                x.into_iter().map(convert).collect::<Vec<f32>>()
+            };
+            let root = (depth as f32).sqrt();
             Self([
-                numbers(true, steps * q_heads * depth, own, root),
+                values(true, steps * q_heads * depth, &|x| x),
                 // Keys of length about 1; longer ones make the state grow with each step.
-                numbers(true, steps * kv_heads * depth, |x, root| x / root, root),
-                numbers(true, steps * kv_heads * width, own, root),
-                numbers(case.has_past, batch * kv_heads * depth * width, own, root),
-                numbers(
-                    rule.starts_with("gated"),
-                    steps * kv_heads * decays,
-                    |x, _| -x.abs(),
-                    root,
-                ),
-                numbers(rule.ends_with("delta"), steps * rates, |x, _| x.abs() / 2.0, root),
+                values(true, steps * kv_heads * depth, &|x| x / root),
+                values(true, steps * kv_heads * width, &|x| x),
+                values(case.has_past, batch * kv_heads * depth * width, &|x| x),
+                values(rule.starts_with("gated"), steps * kv_heads * decays, &|x| -x.abs()),
+                values(rule.ends_with("delta"), steps * betas, &|x| x.abs() / 2.0),
             ])
         }
 
         fn tensors(&self, case: &Case) -> [Option<Tensor>; 6] {
             let Case { batch, length, kv_heads, depth, width, .. } = *case;
+            // Inputs count from 1 here; the fourth one is the past state.
             let mut port = 0;
             self.0.each_ref().map(|x| {
                 port += 1;
-                let is_there = port < 4 || case.has_past && port == 4 || !x.is_empty();
+                let is_present = port < 4 || case.has_past && port == 4 || !x.is_empty();
                 let state = [batch, kv_heads, depth, width];
                 let steps = (batch * length).max(1);
-                let row = if length > 0 { x.len() / steps } else { case.row(port) };
-                let row = [batch, length, row];
-                is_there.then(|| tensor(if port == 4 { &state[..] } else { &row }, x))
+                let row_len = if length > 0 { x.len() / steps } else { case.row_len(port) };
+                let row = [batch, length, row_len];
+                is_present.then(|| tensor(if port == 4 { &state[..] } else { &row }, x))
             })
         }
     }
 
     impl Case {
         /// Elements of one step of the first three inputs; needed where the sequence is empty.
-        fn row(&self, port: usize) -> usize {
+        fn row_len(&self, port: usize) -> usize {
             let Self { q_heads, kv_heads, depth, width, .. } = *self;
             match port {
                 1 => q_heads * depth,
@@ -483,7 +496,7 @@ mod tests {
         }
 
         fn bench_with(&self) -> Bench {
-            let tensors = Numbers::new(self).tensors(self);
+            let tensors = Values::new(self).tensors(self);
             let run = tensors.into_iter().fold(bench("LinearAttention"), |run, x| match x {
                 Some(x) => run.input(x),
                 None => run.absent(),
@@ -493,39 +506,41 @@ mod tests {
             run.text("update_rule", self.rule).float("scale", self.scale)
         }
 
-        /// The expected outputs and states.
+        /// Computes outputs and states by the definition.
         fn expected(&self) -> [Vec<f64>; 2] {
             let Self { batch, length, q_heads, kv_heads, depth, width, .. } = *self;
-            let Numbers(x) = Numbers::new(self);
-            let [q, k, v, past, decay, rate] =
+            let Values(x) = Values::new(self);
+            let [q, k, v, past, decay, beta] =
                 x.map(|x| x.into_iter().map(f64::from).collect::<Vec<f64>>());
             let scale = if self.scale == 0.0 { 1.0 / (depth as f64).sqrt() } else { self.scale };
             let mut y = vec![0.0; batch * length * q_heads * width];
             let mut states =
                 if past.is_empty() { vec![0.0; batch * kv_heads * depth * width] } else { past };
-            for (at, s) in states.chunks_exact_mut(depth * width).enumerate() {
-                let (b, head) = (at / kv_heads, at % kv_heads);
+            for (index, state) in states.chunks_exact_mut(depth * width).enumerate() {
+                let (sequence, head) = (index / kv_heads, index % kv_heads);
                 for step in 0..length {
-                    let row = (b * length + step) * kv_heads + head;
+                    let row = (sequence * length + step) * kv_heads + head;
                     let (k, v) = (&k[row * depth..], &v[row * width..]);
-                    for (place, s) in s.iter_mut().enumerate() {
-                        let own =
-                            if self.has_one_decay { row } else { row * depth + place / width };
-                        *s *= decay.get(own).map_or(1.0, |decay| decay.exp());
+                    for (element, state) in state.iter_mut().enumerate() {
+                        let decay_index =
+                            if self.has_one_decay { row } else { row * depth + element / width };
+                        *state *= decay.get(decay_index).map_or(1.0, |decay| decay.exp());
                     }
-                    let before = s.to_vec();
-                    for (place, s) in s.iter_mut().enumerate() {
-                        let (i, j) = (place / width, place % width);
-                        let known: f64 = (0..depth).map(|i| k[i] * before[i * width + j]).sum();
-                        let own = if self.has_one_rate { row / kv_heads } else { row };
-                        let value = rate.get(own).map_or(v[j], |rate| rate * (v[j] - known));
-                        *s += k[i] * value;
+                    let decayed = state.to_vec();
+                    for (element, state) in state.iter_mut().enumerate() {
+                        let (i, j) = (element / width, element % width);
+                        let stored: f64 = (0..depth).map(|i| k[i] * decayed[i * width + j]).sum();
+                        let beta_index = if self.has_one_beta { row / kv_heads } else { row };
+                        let value =
+                            beta.get(beta_index).map_or(v[j], |beta| beta * (v[j] - stored));
+                        *state += k[i] * value;
                     }
                     let group = q_heads / kv_heads;
-                    for own in head * group..(head + 1) * group {
-                        let row = (b * length + step) * q_heads + own;
+                    for q_head in head * group..(head + 1) * group {
+                        let row = (sequence * length + step) * q_heads + q_head;
                         for j in 0..width {
-                            let terms = (0..depth).map(|i| q[row * depth + i] * s[i * width + j]);
+                            let terms =
+                                (0..depth).map(|i| q[row * depth + i] * state[i * width + j]);
                             y[row * width + j] = scale * terms.sum::<f64>();
                         }
                     }
@@ -536,17 +551,17 @@ mod tests {
     }
 
     #[test]
-    fn states_are_updated_step_by_step() {
+    fn outputs_and_states_match_the_definition() {
         for case in CASES {
             println!("{case:?}");
             let [y, states] = case.expected();
             let run = case.bench_with();
-            let alone = settled_on_any_threads(&run);
-            assert_near(&alone.values::<f32>(), &y, 2e-5);
+            let single_output = settled_on_any_threads(&run);
+            assert_near(&single_output.values::<f32>(), &y, 2e-5);
             for threads in [1, 4] {
-                let both = run.clone().threads(threads).outputs(2).all();
-                assert_eq!(both[0].bytes(), alone.bytes());
-                assert_near(&both[1].values::<f32>(), &states, 2e-5);
+                let outputs = run.clone().threads(threads).outputs(2).all();
+                assert_eq!(outputs[0].bytes(), single_output.bytes());
+                assert_near(&outputs[1].values::<f32>(), &states, 2e-5);
             }
         }
     }
@@ -562,13 +577,16 @@ mod tests {
             }
         };
         let fits = run(&[1, 2, 12], &[1, 2, 6], &[1, 2, 10]);
-        let misfit = "expected rows of 4, 2 and 2 heads";
+        let expected = "expected rows of 4, 2 and 2 heads";
         let error = run(&[1, 2, 12], &[1, 2, 8], &[1, 2, 10])("linear", 4, 2).error();
-        assert_eq!(error, format!("inputs are f32[1,2,12], f32[1,2,8] and f32[1,2,10], {misfit}"));
+        assert_eq!(
+            error,
+            format!("inputs are f32[1,2,12], f32[1,2,8] and f32[1,2,10], {expected}")
+        );
         let error = run(&[1, 2, 14], &[1, 2, 6], &[1, 2, 10])("linear", 4, 2).error();
-        assert!(error.ends_with(misfit), "{error}");
+        assert!(error.ends_with(expected), "{error}");
         let error = run(&[2, 12], &[2, 6], &[2, 10])("linear", 4, 2).error();
-        assert!(error.ends_with(misfit), "{error}");
+        assert!(error.ends_with(expected), "{error}");
         let error = run(&[1, 2, 0], &[1, 2, 0], &[1, 2, 10])("linear", 4, 2).error();
         assert_eq!(error, "heads have 0 elements, expected 1 or more");
         let error = fits("linear", 4, 3).error();

@@ -1,4 +1,7 @@
 //! `log(softmax(x))` along an axis, computed as `(x - max) - log(sum(exp(x - max)))`.
+//!
+//! `lane_norm` builds the operator for lanes, the elements along the axis: `rows` computes contiguous lanes of `f32`,
+//! `lane` one lane of elements `step` apart, and `TEST` is the reference of tests.
 
 use udo_api::{DType, Error, KernelDef, Node, Param, Value};
 use udo_simd::{Fold, Map1, Simd, fold, map1, rows};
@@ -27,8 +30,8 @@ impl LaneNorm for LogSoftmax {
     fn rows(&self, x: &[f32], len: usize, y: &mut [f32]) {
         for (x, y) in x.chunks_exact(len).zip(y.chunks_exact_mut(len)) {
             let max = rows::max(x);
-            let sum = fold(SumOfPowers { max }, x);
-            map1(LessBoth { max, log: sum.ln() }, x, y);
+            let sum = fold(SumOfExponentials { max }, x);
+            map1(Shifted { max, log_sum: sum.ln() }, x, y);
         }
     }
 
@@ -43,6 +46,7 @@ impl LaneNorm for LogSoftmax {
     }
 }
 
+/// The GPU kernel, which first finds the maximum of a lane (`most`) and the sum of `exp(x - most)`.
 impl LaneGpu for LogSoftmax {
     const OPENCL: &'static str = "x - most - log(sum)";
 
@@ -53,12 +57,12 @@ impl LaneGpu for LogSoftmax {
 
 /// The sum of `exp(x - max)`.
 #[derive(Clone, Copy)]
-struct SumOfPowers {
+struct SumOfExponentials {
     max: f32,
 }
 
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
-impl Fold for SumOfPowers {
+impl Fold for SumOfExponentials {
     const IDENTITY: f32 = 0.0;
 
     #[inline(always)]
@@ -72,18 +76,18 @@ impl Fold for SumOfPowers {
     }
 }
 
-/// `(x - max) - log`: subtracting in this order keeps the precision of both.
+/// Computes `(x - max) - log_sum`. `x - max` comes first: `max + log_sum` would lose `log_sum` beside a large `max`.
 #[derive(Clone, Copy)]
-struct LessBoth {
+struct Shifted {
     max: f32,
-    log: f32,
+    log_sum: f32,
 }
 
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
-impl Map1 for LessBoth {
+impl Map1 for Shifted {
     #[inline(always)]
     fn apply<S: Simd>(self, s: S, x: S::F) -> S::F {
-        s.sub(s.sub(x, s.splat(self.max)), s.splat(self.log))
+        s.sub(s.sub(x, s.splat(self.max)), s.splat(self.log_sum))
     }
 }
 

@@ -1,4 +1,7 @@
 //! Runs a graph repeatedly, passing its outputs to the next iteration.
+//!
+//! The operator has no kernels: the runtime runs the graph, as the fact `LOOP` tells it.
+
 use udo_api::{Facts, OpSchema, Param, Port, types};
 
 use crate::Def;

@@ -1,4 +1,7 @@
 //! Divides the elements along an axis by their L1 or L2 norm.
+//!
+//! `lane_norm` builds the operator for lanes, the elements along the axis: `rows` computes contiguous lanes of `f32`,
+//! `lane` one lane of elements `step` apart, and `TEST` is the reference of tests.
 
 use udo_api::{DType, Error, Node, Param, Value};
 
@@ -9,7 +12,9 @@ use crate::number::Real;
 pub(crate) const DEF: Def = lane_norm::<LpNormalization>();
 
 enum LpNormalization {
-    Sizes,
+    /// L1: the sum of absolute values.
+    Absolute,
+    /// L2: the root of the sum of squares.
     Squares,
 }
 
@@ -26,7 +31,7 @@ impl LaneNorm for LpNormalization {
 
     fn read(node: &Node<'_>) -> Result<Self, Error> {
         match node.int("p")? {
-            1 => Ok(Self::Sizes),
+            1 => Ok(Self::Absolute),
             2 => Ok(Self::Squares),
             p => Err(Error::new(format!("parameter \"p\" is {p}, expected 1 or 2"))),
         }
@@ -41,7 +46,7 @@ impl LaneNorm for LpNormalization {
     fn lane<T: Real>(&self, x: &[T], step: usize, y: &mut [T]) {
         let lane = x.iter().step_by(step).map(|x| x.to_f64());
         let norm = match self {
-            Self::Sizes => lane.map(f64::abs).sum::<f64>(),
+            Self::Absolute => lane.map(f64::abs).sum::<f64>(),
             Self::Squares => lane.map(|x| x * x).sum::<f64>().sqrt(),
         };
         for (y, &x) in y.iter_mut().zip(x).step_by(step) {
@@ -56,7 +61,7 @@ mod tests {
     use crate::testing::{assert_near, bench, tensor};
 
     #[test]
-    fn l1_and_l2_norms_and_zero_rows() {
+    fn lanes_are_divided_by_their_norm_unless_it_is_zero() {
         let run = || bench("LpNormalization").input(tensor(&[2, 2], &[3f32, -4.0, 0.0, 0.0]));
         assert_near(&run().one().values::<f32>(), &[0.6, -0.8, 0.0, 0.0], 1e-6);
         let y = run().int("p", 1).one().values::<f32>();

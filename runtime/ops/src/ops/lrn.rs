@@ -1,5 +1,5 @@
 //! Local response normalization: `x / (bias + alpha / size * s)^beta`, with `s` the sum of squares over `size`
-//! neighbouring channels.
+//! neighbouring channels (Krizhevsky, Sutskever and Hinton, 2012, section 3.3).
 
 use std::ops::Range;
 
@@ -52,10 +52,11 @@ impl Op for Normalization {
     }
 }
 
+/// Reads the parameters.
 fn read(node: &Node<'_>) -> Result<Lrn, Error> {
     let size = node.int("size")?;
-    let found = || Error::new(format!("parameter \"size\" is {size}, expected 1 or more"));
-    let size = usize::try_from(size).ok().filter(|&size| size > 0).ok_or_else(found)?;
+    let invalid = || Error::new(format!("parameter \"size\" is {size}, expected 1 or more"));
+    let size = usize::try_from(size).ok().filter(|&size| size > 0).ok_or_else(invalid)?;
     let [alpha, beta, bias] =
         [node.float32("alpha")?, node.float32("beta")?, node.float32("bias")?];
     Ok(Lrn { size, alpha, beta, bias })
@@ -99,25 +100,26 @@ impl Kernel for Planes {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let (x, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);
         let AxisSplit { len, inner, .. } = self.split;
-        let image = len * inner;
-        let grain = row_grain(image);
+        let image_len = len * inner;
+        let grain = row_grain(image_len);
         parallel.chunks_mut(y, grain, |chunk, y| {
-            let images = x[chunk * grain..].chunks_exact(image).zip(y.chunks_exact_mut(image));
-            images.for_each(|(x, y)| self.image(x, y));
+            let images =
+                x[chunk * grain..].chunks_exact(image_len).zip(y.chunks_exact_mut(image_len));
+            images.for_each(|(x, y)| self.normalize_image(x, y));
             Ok(())
         })
     }
 }
 
 impl Planes {
-    fn image(&self, x: &[f32], y: &mut [f32]) {
+    fn normalize_image(&self, x: &[f32], y: &mut [f32]) {
         let AxisSplit { len, inner, .. } = self.split;
         let Lrn { size, alpha, beta, bias } = self.lrn;
-        for (at, y) in y.iter_mut().enumerate() {
-            let (channel, place) = (at / inner, at % inner);
+        for (index, y) in y.iter_mut().enumerate() {
+            let (channel, pixel) = (index / inner, index % inner);
             let window = window(size, channel, len);
-            let squares: f32 = window.map(|c| x[c * inner + place].powi(2)).sum();
-            *y = x[at] / (bias + alpha / size as f32 * squares).powf(beta);
+            let squares: f32 = window.map(|channel| x[channel * inner + pixel].powi(2)).sum();
+            *y = x[index] / (bias + alpha / size as f32 * squares).powf(beta);
         }
     }
 }
@@ -137,13 +139,16 @@ impl Kernel for Doubles {
         let Lrn { size, alpha, beta, bias } = self.0.lrn;
         let [alpha, beta, bias] = [alpha, beta, bias].map(f64::from);
         let alpha = alpha / size as f64;
-        let image = len * inner;
-        parallel.chunks_mut(y, row_grain(image), |chunk, y| {
-            for (at, y) in (chunk * row_grain(image)..).zip(y) {
-                let (first, at) = (at / image * image, at % image);
-                let window = window(size, at / inner, len);
-                let squares: f64 = window.map(|c| x[first + c * inner + at % inner].powi(2)).sum();
-                *y = x[first + at] / (bias + alpha * squares).powf(beta);
+        let image_len = len * inner;
+        let grain = row_grain(image_len);
+        parallel.chunks_mut(y, grain, |chunk, y| {
+            for (index, y) in (chunk * grain..).zip(y) {
+                let x_image = &x[index / image_len * image_len..][..image_len];
+                let (channel, pixel) = (index % image_len / inner, index % inner);
+                let window = window(size, channel, len);
+                let squares: f64 =
+                    window.map(|channel| x_image[channel * inner + pixel].powi(2)).sum();
+                *y = x[index] / (bias + alpha * squares).powf(beta);
             }
             Ok(())
         })
@@ -175,9 +180,10 @@ impl GpuKernel for OnGpu {
         let ([i, ..], AxisSplit { len, inner, .. }) = (item.global_id, kernel.split);
         let Lrn { size, alpha, beta, bias } = kernel.lrn;
         let channel = i / inner % len;
+        // The element of channel 0 at the same pixel.
         let first = i - channel * inner;
-        let squares = window(size, channel, len).try_fold(0.0, |sum, c| {
-            let x = buffers.load(0, first + c * inner)?;
+        let squares = window(size, channel, len).try_fold(0.0, |sum, channel| {
+            let x = buffers.load(0, first + channel * inner)?;
             Ok(sum + x * x)
         })?;
         let y = buffers.load(0, i)? / (bias + alpha / size as f32 * squares).powf(beta);
@@ -192,11 +198,11 @@ impl GpuKernel for OnGpu {
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
         let Planes { lrn: Lrn { size, alpha, beta, bias }, split } = self.0;
         let AxisSplit { outer, len, inner } = split;
-        // A window wider than this already covers all channels.
-        let size_seen = size.min(2 * len + 1);
+        // A window of this size already covers all channels. The limit makes the size fit an OpenCL `int`.
+        let clamped_size = size.min(2 * len + 1);
         let launch = Launch::new(SOURCE, "udo_lrn")
             .args([GpuArg::input(0), GpuArg::output(0)])
-            .args(ints([len, inner, size_seen])?)
+            .args(ints([len, inner, clamped_size])?)
             .args([alpha / size as f32, beta, bias].map(GpuArg::f32));
         info.push_launch(launch.global_size([outer * len * inner, 1, 1]));
         Ok(())
@@ -215,13 +221,14 @@ mod tests {
             let run = bench("LRN").input(tensor(&[2, 5, 3], &x)).int("size", size);
             let run = run.float("alpha", 0.5).float("beta", 0.75).float("bias", 2.0);
             let y = run.threads(3).one().values::<f64>();
-            for (at, (y, own)) in y.iter().zip(&x).enumerate() {
-                let (image, channel, place) = (at / 15, (at / 3 % 5) as i64, at % 3);
-                let near = channel - (size - 1) / 2..=channel + size / 2;
-                let near = near.filter(|c| (0..5).contains(c));
-                let squares: f64 =
-                    near.map(|c| x[image * 15 + c as usize * 3 + place].powi(2)).sum();
-                let expected = own / (2.0 + 0.5 / size as f64 * squares).powf(0.75);
+            for (index, (y, x_value)) in y.iter().zip(&x).enumerate() {
+                let (image, channel, pixel) = (index / 15, (index / 3 % 5) as i64, index % 3);
+                let window = channel - (size - 1) / 2..=channel + size / 2;
+                let squares: f64 = window
+                    .filter(|channel| (0..5).contains(channel))
+                    .map(|channel| x[image * 15 + channel as usize * 3 + pixel].powi(2))
+                    .sum();
+                let expected = x_value / (2.0 + 0.5 / size as f64 * squares).powf(0.75);
                 assert!((y - expected).abs() < 1e-14, "{y}, expected {expected}");
             }
         }
@@ -239,47 +246,56 @@ mod tests {
             let run = run.float("alpha", 0.5).float("beta", 0.6).float("bias", 2.0);
             let y = on_gpu_too(&run, 1e-6);
             let mut expected = Vec::new();
-            for at in 0..len {
-                let channel = (at / inner % channels) as i64;
+            for index in 0..len {
+                let channel = (index / inner % channels) as i64;
                 let mut sum = 0.0;
-                for c in channel - (size - 1) / 2..=channel + size / 2 {
-                    if (0..channels as i64).contains(&c) {
-                        let from = at as i64 + (c - channel) * inner as i64;
-                        sum += f64::from(x[from as usize]).powi(2);
+                for neighbour in channel - (size - 1) / 2..=channel + size / 2 {
+                    if (0..channels as i64).contains(&neighbour) {
+                        let x_index = index as i64 + (neighbour - channel) * inner as i64;
+                        sum += f64::from(x[x_index as usize]).powi(2);
                     }
                 }
-                expected.push(f64::from(x[at]) / (2.0 + 0.5 / size as f64 * sum).powf(0.6));
+                expected.push(f64::from(x[index]) / (2.0 + 0.5 / size as f64 * sum).powf(0.6));
             }
             assert_near(&y.values::<f32>(), &expected, 1e-5);
         }
     }
 
     #[test]
-    fn windows_of_size_zero_are_refused() {
+    fn invalid_sizes_and_ranks_are_refused() {
         let run = bench("LRN").input(tensor(&[1, 1, 1, 1], &[1f32])).int("size", 0);
         assert_eq!(run.error(), "parameter \"size\" is 0, expected 1 or more");
         let run = bench("LRN").input(tensor(&[1], &[1f32])).int("size", 1);
         assert_eq!(run.error(), "input 0 is f32[1], expected rank 2 or more");
     }
+
     #[test]
-    fn nan_stays_in_its_windows() {
+    fn nan_affects_only_windows_that_contain_it() {
         for (channels, inner) in [(7, 6), (40, 3), (19, 100)] {
             let x = noise(channels * inner);
             let run =
                 |x: &[f32]| bench("LRN").input(tensor(&[1, channels, 1, inner], x)).int("size", 4);
             settled_on_any_threads(&run(&x));
             let plain = of_kernels(&run(&x));
-            for at in [0, 3 * inner, x.len() - 1] {
-                // A window extends two channels past its own.
-                let sees = |i: usize| {
-                    let window = (i / inner).saturating_sub(1)..i / inner + 3;
-                    i % inner == at % inner && window.contains(&(at / inner))
+            for nan_index in [0, 3 * inner, x.len() - 1] {
+                // A window of size 4 begins one channel before its own and ends two after it.
+                let contains_nan = |index: usize| {
+                    let window = (index / inner).saturating_sub(1)..index / inner + 3;
+                    index % inner == nan_index % inner && window.contains(&(nan_index / inner))
                 };
-                for (y, plain) in of_kernels(&run(&with(&x, at, f32::NAN))).iter().zip(&plain) {
-                    for (i, (y, plain)) in y.iter().zip(plain).enumerate() {
-                        let actual =
-                            if sees(i) { y.is_nan() } else { y.to_bits() == plain.to_bits() };
-                        assert!(actual, "{channels} channels with a NaN at {at}: {y} at {i}");
+                for (y, plain) in
+                    of_kernels(&run(&with(&x, nan_index, f32::NAN))).iter().zip(&plain)
+                {
+                    for (index, (y, plain)) in y.iter().zip(plain).enumerate() {
+                        let is_expected = if contains_nan(index) {
+                            y.is_nan()
+                        } else {
+                            y.to_bits() == plain.to_bits()
+                        };
+                        assert!(
+                            is_expected,
+                            "{channels} channels with a NaN at {nan_index}: {y} at {index}"
+                        );
                     }
                 }
             }

@@ -2,6 +2,9 @@
 //!
 //! With the gates `i`, `o` and `f` and the cell input `g`, a step computes `c = f c + i g` and `h = o tanh(c)`, where
 //! the activations are parameters.
+//!
+//! `recurrent` builds the operator and computes the products with the weights; `step` does the rest for one row of the
+//! batch. `MEMORY` is the cell state. Peepholes are weights from the cell state to the gates.
 
 use udo_api::{DType, Error, Node, Param, Value};
 
@@ -12,8 +15,8 @@ pub(crate) const DEF: Def = recurrent::<Lstm<false>>();
 
 /// The LSTM cell, with float or `QUANTIZED` weights.
 pub(crate) struct Lstm<const QUANTIZED: bool> {
-    /// Whether the forget gate is 1 less the input gate (`input_forget`).
-    couples: bool,
+    /// Whether the forget gate is 1 minus the input gate (`input_forget`).
+    couples_gates: bool,
 }
 
 impl<const QUANTIZED: bool> Cell for Lstm<QUANTIZED> {
@@ -28,44 +31,48 @@ impl<const QUANTIZED: bool> Cell for Lstm<QUANTIZED> {
         &[Param::scalar("input_forget", DType::I64).default(Value::int(0))];
 
     fn read(node: &Node<'_>) -> Result<Self, Error> {
-        Ok(Self { couples: node.flag("input_forget")? })
+        Ok(Self { couples_gates: node.flag("input_forget")? })
     }
 
     fn step(&self, step: Step<'_>) {
         let Step { input, gates, hidden, memory, peepholes, activations, .. } = step;
-        let &[of_gates, of_cell, of_memory] = activations else { return };
+        let &[gate_activation, cell_activation, memory_activation] = activations else { return };
         gates.iter_mut().zip(input).for_each(|(gate, input)| *gate += input);
         let len = hidden.len();
-        let (input, rest) = gates.split_at_mut(len);
-        let (output, rest) = rest.split_at_mut(len);
-        let (forget, cell) = rest.split_at_mut(len);
+        let (input, others) = gates.split_at_mut(len);
+        let (output, others) = others.split_at_mut(len);
+        let (forget, cell) = others.split_at_mut(len);
         let mut peepholes = peepholes.chunks_exact(len);
-        let mut peep = || peepholes.next().unwrap_or(&[]);
-        let [input_peep, output_peep, forget_peep] = [peep(), peep(), peep()];
-        look(input, input_peep, memory);
-        look(forget, forget_peep, memory);
-        of_gates.apply_to_sums(input);
-        if self.couples {
+        let mut next_peepholes = || peepholes.next().unwrap_or(&[]);
+        let [input_peepholes, output_peepholes, forget_peepholes] =
+            [next_peepholes(), next_peepholes(), next_peepholes()];
+        add_peepholes(input, input_peepholes, memory);
+        add_peepholes(forget, forget_peepholes, memory);
+        gate_activation.apply_to_sums(input);
+        if self.couples_gates {
             forget.iter_mut().zip(&*input).for_each(|(forget, input)| *forget = 1.0 - input);
         } else {
-            of_gates.apply_to_sums(forget);
+            gate_activation.apply_to_sums(forget);
         }
-        of_cell.apply_to_sums(cell);
+        cell_activation.apply_to_sums(cell);
         let gated = input.iter().zip(&*cell).zip(&*forget);
-        memory.iter_mut().zip(gated).for_each(|(c, ((i, g), f))| *c = f * *c + i * g);
+        for (memory, ((input, cell), forget)) in memory.iter_mut().zip(gated) {
+            *memory = forget * *memory + input * cell;
+        }
         // The output gate's peephole reads the updated cell state.
-        look(output, output_peep, memory);
-        of_gates.apply_to_sums(output);
+        add_peepholes(output, output_peepholes, memory);
+        gate_activation.apply_to_sums(output);
         hidden.copy_from_slice(memory);
-        of_memory.apply(hidden);
-        hidden.iter_mut().zip(output).for_each(|(h, o)| *h *= *o);
+        memory_activation.apply(hidden);
+        hidden.iter_mut().zip(output).for_each(|(hidden, output)| *hidden *= *output);
     }
 }
 
-/// Adds the peephole term `weights * cell state` to a gate; `peepholes` is empty if the node has no such input.
-fn look(gate: &mut [f32], peepholes: &[f32], memory: &[f32]) {
-    let seen = peepholes.iter().zip(memory);
-    gate.iter_mut().zip(seen).for_each(|(gate, (weight, c))| *gate += weight * c);
+/// Adds the peephole terms, weights times cell states, to the sums of a gate; `peepholes` is empty if the node has no
+/// such input.
+fn add_peepholes(gate: &mut [f32], peepholes: &[f32], memory: &[f32]) {
+    let terms = peepholes.iter().zip(memory).map(|(weight, state)| weight * state);
+    gate.iter_mut().zip(terms).for_each(|(gate, term)| *gate += term);
 }
 
 #[cfg(test)]
@@ -77,6 +84,7 @@ mod tests {
     const WIDTH: usize = 3;
     const HIDDEN: usize = 2;
 
+    /// Inputs `X`, `W`, `R`, `B` and `P` of ONNX, for up to two directions.
     struct Node {
         x: Vec<f32>,
         w: Vec<f32>,
@@ -86,93 +94,105 @@ mod tests {
     }
 
     fn node() -> Node {
-        let all = noise(400);
+        // Disjoint ranges of one noise with a fixed seed give unlike values.
+        let values = noise(400);
         Node {
-            x: all[..24].to_vec(),
-            w: all[30..78].to_vec(),
-            r: all[100..132].to_vec(),
-            bias: all[200..232].to_vec(),
-            peepholes: all[300..312].to_vec(),
+            x: values[..24].to_vec(),
+            w: values[30..78].to_vec(),
+            r: values[100..132].to_vec(),
+            bias: values[200..232].to_vec(),
+            peepholes: values[300..312].to_vec(),
         }
     }
 
-    /// The outputs of one direction and row of the batch, in step order, and the last states.
-    fn naive(
+    /// Computes the outputs of one direction and row of the batch, in the order of steps, and the last cell state.
+    fn reference(
         node: &Node,
-        [dir, row]: [usize; 2],
+        [direction, row]: [usize; 2],
         order: &[usize],
-        (couples, clip): (bool, f64),
+        (couples_gates, clip): (bool, f64),
     ) -> (Vec<[f64; 2]>, [f64; 2]) {
-        let (mut h, mut c, mut all) = ([0.0; 2], [0.0; 2], Vec::new());
-        let at = |v: &[f32], i: usize| f64::from(v[i]);
+        let (mut hidden, mut cell, mut outputs) = ([0.0; 2], [0.0; 2], Vec::new());
+        let value = |values: &[f32], index: usize| f64::from(values[index]);
         let sigmoid = |v: f64| 1.0 / (1.0 + (-v).exp());
         for &step in order {
             let sum = |gate: usize| {
-                let mut sum = at(&node.bias, dir * 16 + gate) + at(&node.bias, dir * 16 + 8 + gate);
+                let mut sum = value(&node.bias, direction * 16 + gate)
+                    + value(&node.bias, direction * 16 + 8 + gate);
                 for i in 0..WIDTH {
-                    let x = at(&node.x, (step * BATCH + row) * WIDTH + i);
-                    sum += at(&node.w, (dir * 8 + gate) * WIDTH + i) * x;
+                    let x = value(&node.x, (step * BATCH + row) * WIDTH + i);
+                    sum += value(&node.w, (direction * 8 + gate) * WIDTH + i) * x;
                 }
-                (0..2).for_each(|i| sum += at(&node.r, (dir * 8 + gate) * 2 + i) * h[i]);
+                for i in 0..HIDDEN {
+                    sum += value(&node.r, (direction * 8 + gate) * HIDDEN + i) * hidden[i];
+                }
                 sum
             };
             let sums: Vec<f64> = (0..8).map(sum).collect();
             for k in 0..HIDDEN {
-                let p = |gate: usize| at(&node.peepholes, dir * 6 + gate * 2 + k);
+                let peephole =
+                    |gate: usize| value(&node.peepholes, direction * 6 + gate * 2 + k) * cell[k];
                 let clipped = |sum: f64| sum.clamp(-clip, clip);
-                let i = sigmoid(clipped(sums[k] + p(0) * c[k]));
-                let f = if couples { 1.0 - i } else { sigmoid(clipped(sums[4 + k] + p(2) * c[k])) };
-                c[k] = f * c[k] + i * clipped(sums[6 + k]).tanh();
-                h[k] = sigmoid(clipped(sums[2 + k] + p(1) * c[k])) * c[k].tanh();
+                let input = sigmoid(clipped(sums[k] + peephole(0)));
+                let forget = if couples_gates {
+                    1.0 - input
+                } else {
+                    sigmoid(clipped(sums[4 + k] + peephole(2)))
+                };
+                cell[k] = forget * cell[k] + input * clipped(sums[6 + k]).tanh();
+                let output_peephole = value(&node.peepholes, direction * 6 + 2 + k) * cell[k];
+                hidden[k] = sigmoid(clipped(sums[2 + k] + output_peephole)) * cell[k].tanh();
             }
-            all.push(h);
+            outputs.push(hidden);
         }
-        (all, c)
+        (outputs, cell)
     }
 
     #[test]
     fn every_direction_matches_the_definition() {
         let node = node();
-        for (direction, dirs, couples, clip) in [
+        for (direction, directions, couples_gates, clip) in [
             ("forward", 1, 0, None),
             ("reverse", 1, 1, None),
             ("forward", 1, 0, Some(0.2)),
             ("bidirectional", 2, 1, Some(0.3)),
         ] {
-            let run = bench("LSTM").int("input_forget", couples);
+            let run = bench("LSTM").int("input_forget", couples_gates);
             let run = clip.map_or(run.clone(), |clip| run.float("clip", clip));
             let y = run
                 .input(tensor(&[STEPS, BATCH, WIDTH], &node.x))
-                .input(tensor(&[dirs, 8, WIDTH], &node.w[..dirs * 24]))
-                .input(tensor(&[dirs, 8, HIDDEN], &node.r[..dirs * 16]))
-                .input(tensor(&[dirs, 16], &node.bias[..dirs * 16]))
+                .input(tensor(&[directions, 8, WIDTH], &node.w[..directions * 24]))
+                .input(tensor(&[directions, 8, HIDDEN], &node.r[..directions * 16]))
+                .input(tensor(&[directions, 16], &node.bias[..directions * 16]))
                 .input(tensor(&[BATCH], &[4i32, 3]))
                 .absent()
                 .absent()
-                .input(tensor(&[dirs, 6], &node.peepholes[..dirs * 6]))
+                .input(tensor(&[directions, 6], &node.peepholes[..directions * 6]))
                 .text("direction", direction)
                 .int("hidden_size", 2)
                 .outputs(3)
                 .all();
-            let mut expected = vec![0.0; STEPS * dirs * BATCH * HIDDEN];
-            let (mut last_h, mut last_c) = (Vec::new(), Vec::new());
-            for (dir, row) in (0..dirs).flat_map(|d| (0..BATCH).map(move |b| (d, b))) {
+            let mut expected = vec![0.0; STEPS * directions * BATCH * HIDDEN];
+            let (mut last_hidden, mut last_cell) = (Vec::new(), Vec::new());
+            for (direction_index, row) in
+                (0..directions).flat_map(|index| (0..BATCH).map(move |row| (index, row)))
+            {
                 let mut order: Vec<usize> = (0..[4, 3][row]).collect();
-                if direction == "reverse" || dir == 1 {
+                if direction == "reverse" || direction_index == 1 {
                     order.reverse();
                 }
-                let (all, c) =
-                    naive(&node, [dir, row], &order, (couples == 1, clip.unwrap_or(1e9)));
-                for (&step, h) in order.iter().zip(&all) {
-                    let at = ((step * dirs + dir) * BATCH + row) * HIDDEN;
-                    expected[at..at + 2].copy_from_slice(h);
+                let options = (couples_gates == 1, clip.unwrap_or(1e9));
+                let (outputs, cell) = reference(&node, [direction_index, row], &order, options);
+                for (&step, hidden) in order.iter().zip(&outputs) {
+                    let start = ((step * directions + direction_index) * BATCH + row) * HIDDEN;
+                    expected[start..start + HIDDEN].copy_from_slice(hidden);
                 }
-                last_h.extend(all[all.len() - 1]);
-                last_c.extend(c);
+                last_hidden.extend(outputs[outputs.len() - 1]);
+                last_cell.extend(cell);
             }
             assert_near(&y[0].values::<f32>(), &expected, 1e-5);
-            assert_near(&y[1].values::<f32>(), &last_h, 1e-5);
-            assert_near(&y[2].values::<f32>(), &last_c, 1e-5);
+            assert_near(&y[1].values::<f32>(), &last_hidden, 1e-5);
+            assert_near(&y[2].values::<f32>(), &last_cell, 1e-5);
         }
     }
 }

@@ -30,7 +30,7 @@ const KERNELS: &[KernelDef] = &[
         input_like(1, 0).bounded(),
         output_like(0, 0).bounded(),
     ]),
-    KernelDef::new::<Plain>("MatMul", Core::CPU).ports(&[
+    KernelDef::new::<OtherTypes>("MatMul", Core::CPU).ports(&[
         input(0, OTHERS),
         input_like(1, 0),
         output_like(0, 0),
@@ -62,11 +62,14 @@ impl Op for MatMul {
     }
 }
 
-/// The f32 kernel, on the primitives of `udo_simd`.
+/// The f32 kernel for matrices, on the primitives of `udo_simd`. An epilogue is the bias, residual, activation and
+/// quantization of consumer nodes that the kernel applies to its sums.
 struct Floats {
     batch: Broadcast,
     b: RightSide,
+    /// The epilogue steps that the kernel applies.
     fused: Fused,
+    /// Scratch elements for sums that are quantized.
     scratch_len: usize,
     /// Whether the number of rows or columns is known only in the run.
     is_bounded: bool,
@@ -75,11 +78,13 @@ struct Floats {
 }
 
 impl Floats {
-    /// Returns the epilogue steps that the product can take over for a right side of rank 2 or more.
-    fn takes(cx: &AcceptCx<'_>) -> Result<Takes, Error> {
+    /// Returns the epilogue steps that the kernel supports. A bias is along the columns, which a vector on the right
+    /// lacks.
+    fn supported_steps(cx: &AcceptCx<'_>) -> Result<Takes, Error> {
         let y = cx.output(0)?;
-        let axis = y.rank().checked_sub(1).filter(|_| cx.input(1).is_ok_and(|b| b.rank() > 1));
-        Ok(Takes { bias: axis, residual: true, quantized: y.full_shape().is_fixed() })
+        let column_axis =
+            y.rank().checked_sub(1).filter(|_| cx.input(1).is_ok_and(|b| b.rank() > 1));
+        Ok(Takes { bias: column_axis, residual: true, quantized: y.full_shape().is_fixed() })
     }
 
     /// Returns the scratch elements for a packed right side, and for sums that are quantized.
@@ -91,7 +96,7 @@ impl Floats {
 impl Kernel for Floats {
     fn accept(cx: &AcceptCx<'_>) -> Result<usize, Error> {
         // Products with a right side that is not constant have no epilogue.
-        let count = Self::takes(cx)?.leading(cx.epilogue()).0;
+        let count = Self::supported_steps(cx)?.leading(cx.epilogue()).0;
         Ok(if cx.is_constant(1) { count } else { 0 })
     }
 
@@ -104,8 +109,8 @@ impl Kernel for Floats {
     }
 
     fn workspace(&self) -> Workspace {
-        let [right, strips] = self.scratch_lens();
-        Workspace::for_elements::<f32>(right).and::<f32>(strips)
+        let [packed_len, sums_len] = self.scratch_lens();
+        Workspace::for_elements::<f32>(packed_len).and::<f32>(sums_len)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -146,7 +151,7 @@ impl Floats {
         cx.work(product.work(batch.len()))?;
         let is_bounded = [cx.input(0)?, cx.input(1)?].iter().any(|x| !x.full_shape().is_fixed());
         let b = RightSide::read(cx, 1, product, rights)?;
-        let (_, fused) = Self::takes(cx)?.leading(cx.epilogue());
+        let (_, fused) = Self::supported_steps(cx)?.leading(cx.epilogue());
         let is_quantized = fused.quantized.is_some();
         let scratch_len = if is_quantized { product.strips_len(cx.threads()) } else { 0 };
         let b_shape = cx.input(1)?.full_shape();
@@ -174,25 +179,26 @@ impl Floats {
         let product = &b.product;
         let &Product { rows, depth, cols, .. } = product;
         let (a, stride) = inputs.strided::<f32>(0)?;
-        let lda = if inputs.is_dense(0)? { depth } else { stride };
+        let a_stride = if inputs.is_dense(0)? { depth } else { stride };
         let mut y = Results::take(&mut outputs, self.fused.quantized, cols)?;
         if rows * cols == 0 {
             return Ok(());
         }
-        let [right, strips] = self.scratch_lens();
-        let (own, strips) = (scratch.take::<f32>(right)?, scratch.take::<f32>(strips)?);
+        let [packed_len, sums_len] = self.scratch_lens();
+        let packed_b = scratch.take::<f32>(packed_len)?;
+        let sums = scratch.take::<f32>(sums_len)?;
         let epilogue = self.fused.epilogue(&inputs, cols)?;
-        for (at, [a_at, b_at]) in batch.positions().enumerate() {
-            let mut y = y.part(at * rows, rows);
-            let a = (a.get(a_at * rows * lda..).unwrap_or_default(), lda);
+        for (index, [a_index, b_index]) in batch.positions().enumerate() {
+            let mut y = y.part(index * rows, rows);
+            let a = (a.get(a_index * rows * a_stride..).unwrap_or_default(), a_stride);
             if b.packs() {
                 let residual =
-                    epilogue.residual.map(|(data, row)| (&data[at * rows * cols..], row));
+                    epilogue.residual.map(|(data, stride)| (&data[index * rows * cols..], stride));
                 let epilogue = Epilogue { residual, ..epilogue };
-                let b = b.get(&inputs, &packed, b_at, &mut *own)?;
-                product.run_to(parallel, a, b, y, &epilogue, strips)?;
+                let b = b.get(&inputs, &packed, b_index, &mut *packed_b)?;
+                product.run_to(parallel, a, b, y, &epilogue, sums)?;
             } else if let Some(y) = y.as_numbers() {
-                product.run_unpacked(a, b.unpacked(&inputs, b_at)?, y);
+                product.run_unpacked(a, b.unpacked(&inputs, b_index)?, y);
             }
         }
         Ok(())
@@ -200,12 +206,12 @@ impl Floats {
 }
 
 /// Kernel of the other types: sums in the element type, or in f32 for 16-bit floats.
-struct Plain {
+struct OtherTypes {
     products: Products,
     run: fn(&Products, Io<'_>) -> Result<(), ExecError>,
 }
 
-impl Kernel for Plain {
+impl Kernel for OtherTypes {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let run = match cx.input(0)?.dtype() {
             Some(DType::F16) => execute_stored::<F16>,
@@ -244,7 +250,7 @@ mod tests {
     use crate::testing::{assert_near, bench, noise, tensor};
 
     #[test]
-    fn small_products() {
+    fn small_matrices_and_vectors_give_exact_products() {
         let two_by_two = tensor(&[2, 2], &[1i32, 2, 3, 4]);
         let pair = tensor(&[2], &[10i32, 1]);
         let cases = [
@@ -267,9 +273,12 @@ mod tests {
         assert_eq!(y.dims(), [2, 5, 3, 6]);
         let mut expected = Vec::new();
         for i in 0..2 * 5 * 3 * 6usize {
-            let (p, q, m, n) = (i / 90, i / 18 % 5, i / 6 % 3, i % 6);
-            let term =
-                |k: usize| f64::from(a[(p * 3 + m) * 4 + k]) * f64::from(b[(q * 4 + k) * 6 + n]);
+            let (a_batch, b_batch) = (i / 90, i / 18 % 5);
+            let (row, col) = (i / 6 % 3, i % 6);
+            let term = |k: usize| {
+                f64::from(a[(a_batch * 3 + row) * 4 + k])
+                    * f64::from(b[(b_batch * 4 + k) * 6 + col])
+            };
             expected.push((0..4).map(term).sum());
         }
         assert_near(&y.values::<f32>(), &expected, 1e-5);
@@ -282,12 +291,12 @@ mod tests {
         let half_values = |count| noise(count).into_iter().map(F16::from_f32).collect::<Vec<_>>();
         let (a, b) = (half_values(rows * depth), half_values(depth * cols));
         let widen = |x: &[F16]| x.iter().map(|x| x.to_f32()).collect::<Vec<_>>();
-        let wide = bench("MatMul").input(tensor(&[rows, depth], &widen(&a)));
-        let wide = wide.input(tensor(&[depth, cols], &widen(&b))).one().values::<f32>();
+        let f32_run = bench("MatMul").input(tensor(&[rows, depth], &widen(&a)));
+        let f32_output = f32_run.input(tensor(&[depth, cols], &widen(&b))).one().values::<f32>();
         for threads in [1, 3] {
             let run = bench("MatMul").threads(threads).input(tensor(&[rows, depth], &a));
             let y = run.input(tensor(&[depth, cols], &b)).one().values::<F16>();
-            let expected: Vec<f64> = wide.iter().copied().map(f64::from).collect();
+            let expected: Vec<f64> = f32_output.iter().copied().map(f64::from).collect();
             assert_near(&widen(&y), &expected, 1e-3);
         }
         // Adding ones in bf16 stops at 256, where neighbouring values are 2 apart.
@@ -297,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_are_packed_once() {
+    fn constant_and_computed_right_sides_match_f64() {
         // Few and many rows, one and several right sides, on one and two threads.
         let cases: [(&[usize], &[usize]); 8] = [
             (&[1, 37], &[37, 50]),
@@ -313,11 +322,12 @@ mod tests {
         for (a_dims, b_dims) in cases {
             let (a, b) = (noise(a_dims.iter().product()), noise(b_dims.iter().product()));
             let (a, b) = (tensor(a_dims, &a), tensor(b_dims, &b));
-            let wide = |values: &[f32]| values.iter().map(|&v| f64::from(v)).collect::<Vec<_>>();
-            let exact = bench("MatMul")
+            let to_f64 =
+                |values: &[f32]| values.iter().map(|&value| f64::from(value)).collect::<Vec<_>>();
+            let expected = bench("MatMul")
                 .threads(3)
-                .input(tensor(a_dims, &wide(&a.values())))
-                .input(tensor(b_dims, &wide(&b.values())))
+                .input(tensor(a_dims, &to_f64(&a.values())))
+                .input(tensor(b_dims, &to_f64(&b.values())))
                 .one();
             for threads in [1, 2] {
                 let run = bench("MatMul").threads(threads).input(a.clone());
@@ -325,15 +335,15 @@ mod tests {
                 let run = bench("MatMul").threads(threads).input(a.clone());
                 let packed = run.constant(b.clone()).one();
                 for y in [dynamic, packed] {
-                    assert_eq!(y.dims(), exact.dims());
-                    assert_near(&y.values::<f32>(), &exact.values::<f64>(), 1e-5);
+                    assert_eq!(y.dims(), expected.dims());
+                    assert_near(&y.values::<f32>(), &expected.values::<f64>(), 1e-5);
                 }
             }
         }
     }
 
     #[test]
-    fn columns_divided_among_threads_match_rows() {
+    fn columns_divided_among_threads_match_one_thread() {
         let (rows, depth, cols) = (7, 96, 1000);
         let [a, b, bias, residual] = [rows * depth, depth * cols, cols, rows * cols].map(noise);
         let product_on = |threads| {
@@ -373,44 +383,46 @@ mod tests {
             let noise_tensor = |dims: &[usize]| tensor(dims, &noise(dims.iter().product()));
             let (a, b) = (noise_tensor(a_dims), noise_tensor(b_dims));
             let expected = bench("MatMul").input(a.clone()).input(b.clone()).one();
-            let wide: Vec<f64> = expected.values::<f32>().into_iter().map(f64::from).collect();
+            let expected_values: Vec<f64> =
+                expected.values::<f32>().into_iter().map(f64::from).collect();
             let run = bench("MatMul").threads(2).input(a.bounded(a_bounds));
-            let mut ways = vec![run.clone().input(b.clone().bounded(b_bounds))];
+            let mut runs = vec![run.clone().input(b.clone().bounded(b_bounds))];
             if b_bounds.iter().all(|dim| matches!(dim, Fixed(_))) {
-                ways.push(run.constant(b));
+                runs.push(run.constant(b));
             }
-            for run in ways {
+            for run in runs {
                 let y = run.one();
                 assert_eq!(y.dims(), expected.dims());
-                assert_near(&y.values::<f32>(), &wide, 1e-6);
+                assert_near(&y.values::<f32>(), &expected_values, 1e-6);
             }
         }
         // Epilogue steps; a residual of other extents fails.
-        let (sums, bias) = (noise(9 * 7), noise(7));
-        let rows = |count: usize| tensor(&[count, 7], &sums[..count * 7]);
-        let with = |residual| {
+        let (residual, bias) = (noise(9 * 7), noise(7));
+        let rows = |count: usize| tensor(&[count, 7], &residual[..count * 7]);
+        let with_epilogue = |residual| {
             let a = tensor(&[5, 17], &noise(85)).bounded(&[UpTo(9), Fixed(17)]);
             let run = bench("MatMul").input(a).constant(tensor(&[17, 7], &noise(119)));
             let run = run.then_bias(1, tensor(&[7], &bias));
             run.then_residual(residual).then_activation(udo_api::Activation::Relu)
         };
         let bounds = [UpTo(9), Fixed(7)];
-        let run = with(rows(5).bounded(&bounds)).run().unwrap().remove(0);
+        let run = with_epilogue(rows(5).bounded(&bounds)).run().unwrap().remove(0);
         assert_eq!(run.epilogue_steps, 3);
-        let plain = bench("MatMul").input(tensor(&[5, 17], &noise(85)));
-        let plain = plain.constant(tensor(&[17, 7], &noise(119))).one().values::<f32>();
-        let finish = |(i, y): (usize, f32)| f64::from((y + bias[i % 7] + sums[i]).max(0.0));
-        let expected: Vec<f64> = plain.into_iter().enumerate().map(finish).collect();
+        let unfused = bench("MatMul").input(tensor(&[5, 17], &noise(85)));
+        let products = unfused.constant(tensor(&[17, 7], &noise(119))).one().values::<f32>();
+        let finish = |(i, y): (usize, f32)| f64::from((y + bias[i % 7] + residual[i]).max(0.0));
+        let expected: Vec<f64> = products.into_iter().enumerate().map(finish).collect();
         assert_near(&run.outputs[0].values::<f32>(), &expected, 1e-5);
-        with(rows(4).bounded(&bounds)).error();
-        // A run whose extents do not match.
+        with_epilogue(rows(4).bounded(&bounds)).error();
+        // In this run, the depths of both sides differ.
         let run = bench("MatMul").input(tensor(&[1, 2], &[1f32; 2]).bounded(&[Fixed(1), UpTo(4)]));
         run.input(tensor(&[3, 1], &[1f32; 3]).bounded(&[UpTo(4), Fixed(1)])).error();
     }
 
     #[test]
     fn quantized_outputs_match_quantized_f32_outputs() {
-        // One row, several right sides, more rows than a strip, and a depth that is split into blocks.
+        // One row, several right sides, more rows than the kernel computes at once, a depth that it splits, and no
+        // rows.
         let cases: [(&[usize], &[usize]); 5] = [
             (&[1, 40], &[40, 300]),
             (&[2, 9, 17], &[2, 17, 5]),

@@ -1,4 +1,7 @@
 //! Matrix products of 8-bit integers after subtracting their zero points, with exact i32 sums.
+//!
+//! `integer_products` builds the kernels. `PORTS` tells them the position of each input in the schema; inputs that it
+//! does not name do not exist.
 
 use udo_api::{DType, Error, InferCx, Op, OpSchema, Port, TensorDesc, types};
 

@@ -1,4 +1,7 @@
 //! The maximum of each pooling window. NaN counts as larger than any value.
+//!
+//! `pool` builds the operator. For each window, `fold` accumulates the taps, the elements inside of the image.
+//! `PoolImage` is the faster kernel for images with channels last. `write_more` writes the optional output of indices.
 
 use std::ops::Range;
 
@@ -128,26 +131,26 @@ fn write_indices<T: Number>(window: &Window, order: Order, x: &[T], indices: &mu
         return indices.fill(0);
     }
     each_window(window, x, indices, |plane, taps, _| {
-        let first = fold_places(window, taps, None, |first, at| first.or(Some(at)));
-        let start = (T::LOWEST, first.unwrap_or(0));
-        let (_, place) = fold_places(window, taps, start, |(max, place), at| {
-            if is_larger(plane[at], max) { (plane[at], at) } else { (max, place) }
+        let first_index = fold_places(window, taps, None, |first, index| first.or(Some(index)));
+        let start = (T::LOWEST, first_index.unwrap_or(0));
+        let (_, max_index) = fold_places(window, taps, start, |(max, max_index), index| {
+            if is_larger(plane[index], max) { (plane[index], index) } else { (max, max_index) }
         });
-        place as i64
+        max_index as i64
     });
     let [depth, rows, cols] = window.input.map(|extent| extent as i64);
     let planes = indices.chunks_exact_mut(window.output_len().max(1));
     for (plane, indices) in planes.enumerate() {
         for index in indices {
-            let place = match order {
+            let index_in_plane = match order {
                 Order::LastAxisFastest => *index,
                 Order::FirstAxisFastest => {
-                    let (z, row, col) =
+                    let (layer, row, col) =
                         (*index / (rows * cols), *index / cols % rows, *index % cols);
-                    z + depth * (row + rows * col)
+                    layer + depth * (row + rows * col)
                 }
             };
-            *index = (plane * window.input_len()) as i64 + place;
+            *index = (plane * window.input_len()) as i64 + index_in_plane;
         }
     }
 }
@@ -164,20 +167,19 @@ mod tests {
         let run = bench("MaxPool").input(tensor(&[1, 1, 1, 10], &x)).ints("kernel_shape", &[1, 2]);
         let run = run.ints("strides", &[1, 2]);
         let expected = [nan, 3.0, low, nan, 5.0];
-        let alike = |actual: Vec<f32>| {
-            actual
-                .iter()
-                .zip(expected)
-                .all(|(a, b)| a.total_cmp(&b).is_eq() || a.is_nan() && b.is_nan())
+        let is_expected = |actual: Vec<f32>| {
+            actual.iter().zip(expected).all(|(y, expected)| {
+                y.total_cmp(&expected).is_eq() || y.is_nan() && expected.is_nan()
+            })
         };
-        assert!(alike(run.clone().one().values()));
-        let both = run.outputs(2).all();
-        assert!(alike(both[0].values()));
-        assert_eq!(both[1].values::<i64>(), [1, 3, 4, 6, 8]);
+        assert!(is_expected(run.clone().one().values()));
+        let outputs = run.outputs(2).all();
+        assert!(is_expected(outputs[0].values()));
+        assert_eq!(outputs[1].values::<i64>(), [1, 3, 4, 6, 8]);
     }
 
     #[test]
-    fn windows_in_the_padding_are_empty() {
+    fn windows_inside_the_padding_give_the_lowest_value() {
         for order in [0, 1] {
             let outputs = bench("MaxPool")
                 .input(tensor::<f32>(&[1, 1, 0, 2], &[]))

@@ -17,8 +17,8 @@ pub(crate) const DEF: Def = Def::new::<MaxRoiPool>(KERNELS);
 
 const TYPES: TypeSet = types::F32.or(types::F64);
 const KERNELS: &[KernelDef] = &[
-    KernelDef::new::<Pooled<f32>>("MaxRoiPool", Core::CPU).ports(&rules(types::F32)),
-    KernelDef::new::<Pooled<f64>>("MaxRoiPool", Core::CPU).ports(&rules(types::F64)),
+    KernelDef::new::<PooledRegions<f32>>("MaxRoiPool", Core::CPU).ports(&rules(types::F32)),
+    KernelDef::new::<PooledRegions<f64>>("MaxRoiPool", Core::CPU).ports(&rules(types::F64)),
 ];
 
 const fn rules(types: TypeSet) -> [PortRule; 3] {
@@ -39,34 +39,38 @@ impl Op for MaxRoiPool {
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let y = region::output(cx, 5, cells(cx)?)?;
+        let y = region::output(cx, 5, grid(cx)?)?;
         cx.set_output(0, y)
     }
 }
 
 /// Returns the rows and columns of the grid.
-fn cells(node: &Node<'_>) -> Result<[usize; 2], Error> {
-    let found = sizes(node, "pooled_shape", 2, 1)?;
-    Ok([found[0], found[1]])
+fn grid(node: &Node<'_>) -> Result<[usize; 2], Error> {
+    let shape = sizes(node, "pooled_shape", 2, 1)?;
+    Ok([shape[0], shape[1]])
 }
 
-struct Pooled<T> {
+/// The kernel.
+struct PooledRegions<T> {
+    /// Rows and columns of the grid.
     cells: [usize; 2],
+    /// Factor from coordinates of regions to elements.
     scale: f32,
     marker: PhantomData<fn() -> T>,
 }
 
-/// Returns the elements of cell `at` along an axis. Cells overlap if their size is not a whole number.
-fn elements([start, end]: [f32; 2], at: usize, cells: usize, extent: usize) -> Range<usize> {
+/// Returns the elements of a cell along an axis. `start` and `end` are the first and last element of the region. Cells
+/// overlap if their size is not a whole number.
+fn elements([start, end]: [f32; 2], cell: usize, cells: usize, extent: usize) -> Range<usize> {
     let len = (end - start + 1.0).max(1.0);
-    let cell = len / cells as f32;
-    let clamp = |at: f32| (at + start).clamp(0.0, extent as f32) as usize;
-    clamp((at as f32 * cell).floor())..clamp(((at + 1) as f32 * cell).ceil())
+    let cell_len = len / cells as f32;
+    let clamp = |offset: f32| (offset + start).clamp(0.0, extent as f32) as usize;
+    clamp((cell as f32 * cell_len).floor())..clamp(((cell + 1) as f32 * cell_len).ceil())
 }
 
-impl<T: Number + Element> Kernel for Pooled<T> {
+impl<T: Number + Element> Kernel for PooledRegions<T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { cells: cells(cx)?, scale: cx.float32("spatial_scale")?, marker: PhantomData })
+        Ok(Self { cells: grid(cx)?, scale: cx.float32("spatial_scale")?, marker: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -77,22 +81,26 @@ impl<T: Number + Element> Kernel for Pooled<T> {
         };
         let ([rows, cols], area) = (self.cells, height * width);
         let y = &mut outputs.take::<T>(0)?[..regions.len() * channels * rows * cols];
-        each_region(parallel, (channels, rows * cols), y, |region, first, y| {
-            let [index, place @ ..] = regions[region];
+        each_region(parallel, (channels, rows * cols), y, |region, first_channel, y| {
+            // A region is the index of its image, then the corners.
+            let [index, corners @ ..] = regions[region];
             let image = image_of(index.to_f64() as i64, images, region)?;
-            let place = place.map(|at| (at.to_f64() as f32 * self.scale).round());
-            let [left, top, right, bottom] = place;
-            let x = &x[(image * channels + first) * area..];
+            let [left, top, right, bottom] =
+                corners.map(|corner| (corner.to_f64() as f32 * self.scale).round());
+            let x = &x[(image * channels + first_channel) * area..];
             for (channel, y) in y.chunks_exact_mut(rows * cols).enumerate() {
                 let x = &x[channel * area..][..area];
                 for (cell, y) in y.iter_mut().enumerate() {
-                    let down = elements([top, bottom], cell / cols, rows, height);
-                    let across = elements([left, right], cell % cols, cols, width);
+                    let cell_rows = elements([top, bottom], cell / cols, rows, height);
+                    let cell_cols = elements([left, right], cell % cols, cols, width);
                     // An empty cell is 0.
-                    let mut max =
-                        if down.is_empty() || across.is_empty() { T::ZERO } else { T::LOWEST };
-                    for row in down {
-                        let row = x[row * width..][..width].get(across.clone());
+                    let mut max = if cell_rows.is_empty() || cell_cols.is_empty() {
+                        T::ZERO
+                    } else {
+                        T::LOWEST
+                    };
+                    for row in cell_rows {
+                        let row = x[row * width..][..width].get(cell_cols.clone());
                         for &x in row.unwrap_or_default() {
                             max = if x > max { x } else { max };
                         }
@@ -112,17 +120,20 @@ mod tests {
     use crate::testing::{Bench, bench, noise, tensor};
 
     /// The values 0 to 15 in four rows, in two channels, and one region.
-    fn square(roi: [f32; 5]) -> Bench {
+    fn bench_with(roi: [f32; 5]) -> Bench {
         let x: Vec<f32> = (0..32u8).map(f32::from).collect();
         let run = bench("MaxRoiPool").input(tensor(&[1, 2, 4, 4], &x));
         run.input(tensor(&[1, 5], &roi))
     }
 
     #[test]
-    fn cells_have_their_largest_element() {
+    fn each_cell_gives_its_largest_element() {
         let y = |roi: [f32; 4], shape: &[i64]| {
-            let [a, b, c, d] = roi;
-            square([0.0, a, b, c, d]).ints("pooled_shape", shape).one().values::<f32>()
+            let [left, top, right, bottom] = roi;
+            bench_with([0.0, left, top, right, bottom])
+                .ints("pooled_shape", shape)
+                .one()
+                .values::<f32>()
         };
         assert_eq!(
             y([0.0, 0.0, 3.0, 3.0], &[2, 2]),
@@ -133,7 +144,7 @@ mod tests {
         assert_eq!(y([0.0, 0.0, 2.0, 0.0], &[1, 2]), [1.0, 2.0, 17.0, 18.0]);
         // A region outside the image is empty.
         assert_eq!(y([8.0, 8.0, 9.0, 9.0], &[1, 1]), [0.0, 0.0]);
-        let run = square([0.0, 0.0, 0.0, 6.0, 6.0]).ints("pooled_shape", &[1, 1]);
+        let run = bench_with([0.0, 0.0, 0.0, 6.0, 6.0]).ints("pooled_shape", &[1, 1]);
         assert_eq!(run.float("spatial_scale", 0.25).one().values::<f32>(), [10.0, 26.0]);
     }
 
@@ -145,14 +156,17 @@ mod tests {
             bench("MaxRoiPool").input(tensor(&[2, 13, 6, 7], &x)).input(tensor(&[3, 5], &rois));
         let y = settled_on_any_threads(&run.ints("pooled_shape", &[1, 1]));
         assert_eq!(y.dims(), [3, 13, 1, 1]);
-        for (at, actual) in y.values::<f32>().into_iter().enumerate() {
-            let roi = &rois[at / 13 * 5..][..5].iter().map(|&at| at as usize).collect::<Vec<_>>();
-            let x = &x[(roi[0] * 13 + at % 13) * 42..][..42];
+        for (index, actual) in y.values::<f32>().into_iter().enumerate() {
+            let roi = &rois[index / 13 * 5..][..5]
+                .iter()
+                .map(|&value| value as usize)
+                .collect::<Vec<_>>();
+            let x = &x[(roi[0] * 13 + index % 13) * 42..][..42];
             let inside = (0..42).filter(|i| {
                 (roi[1]..=roi[3]).contains(&(i % 7)) && (roi[2]..=roi[4]).contains(&(i / 7))
             });
             let expected = inside.map(|i| x[i]).fold(f32::MIN, f32::max);
-            assert_eq!(actual.to_bits(), expected.to_bits(), "at {at}");
+            assert_eq!(actual.to_bits(), expected.to_bits(), "at {index}");
         }
     }
 
@@ -165,10 +179,10 @@ mod tests {
             "input 0 is f32[1,1,2,2] and input 1 is f32[1,4], expected images and 5 numbers for each region"
         );
         assert_eq!(
-            square([0.0; 5]).ints("pooled_shape", &[0, 1]).error(),
+            bench_with([0.0; 5]).ints("pooled_shape", &[0, 1]).error(),
             "parameter \"pooled_shape\" is [0, 1], expected 2 numbers from 1"
         );
-        let error = square([-1.0, 0.0, 0.0, 1.0, 1.0]).ints("pooled_shape", &[1, 1]).error();
+        let error = bench_with([-1.0, 0.0, 0.0, 1.0, 1.0]).ints("pooled_shape", &[1, 1]).error();
         assert!(error.contains("-1"), "{error}");
     }
 }

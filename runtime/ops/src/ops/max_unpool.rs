@@ -1,4 +1,9 @@
-//! The partial inverse of `MaxPool`: writes each element back to the index that it was taken from, among zeros.
+//! The partial inverse of `MaxPool`: writes each element to its index in the unpooled tensor, among zeros.
+//!
+//! Indices count in the tensor that `MaxPool` reduced. `output_shape` may request a larger output.
+//!
+//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
+//! indices.
 
 use udo_api::{
     Bits, Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK, Node,
@@ -17,11 +22,11 @@ pub(crate) const DEF: Def = movement::<MaxUnpool>();
 const SHAPE: IntsArgument = IntsArgument { input: 2, name: "output_shape", what: "output's shape" };
 
 struct MaxUnpool {
-    /// The extents of the pooled input, in which indices count.
-    pooled: Vec<usize>,
+    /// The extents in which indices count.
+    unpooled: Vec<usize>,
     /// Strides of the output.
     strides: Axes,
-    /// Whether the output has the same extents, so that indices need no conversion.
+    /// Whether the output has these extents as well, so that indices need no conversion.
     is_dense: bool,
 }
 
@@ -57,41 +62,41 @@ impl Movement for MaxUnpool {
     }
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let (pooled, output) = extents(cx)?;
-        Ok(Self { strides: strides(&output), is_dense: pooled == output, pooled })
+        let (unpooled, output) = extents(cx)?;
+        Ok(Self { strides: strides(&output), is_dense: unpooled == output, unpooled })
     }
 
     fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
-        let (x, places) = (inputs.get_bits::<B>(0)?, inputs.get::<i64>(1)?);
+        let (x, indices) = (inputs.get_bits::<B>(0)?, inputs.get::<i64>(1)?);
         let y = outputs.take_bits::<B>(0)?;
         parallel.chunks_mut(y, GRAIN, |_, y| {
             y.fill(B::default());
             Ok(())
         })?;
-        let len: usize = self.pooled.iter().product();
-        for (at, (&x, &index)) in x.iter().zip(places).enumerate() {
-            let place = usize::try_from(index).ok().filter(|&place| place < len);
-            let place = place.ok_or(ExecError::bad_value(index, at))?;
-            y[if self.is_dense { place } else { self.place(place) }] = x;
+        let len: usize = self.unpooled.iter().product();
+        for (x_index, (&x, &index)) in x.iter().zip(indices).enumerate() {
+            let position = usize::try_from(index).ok().filter(|&position| position < len);
+            let position = position.ok_or(ExecError::bad_value(index, x_index))?;
+            y[if self.is_dense { position } else { self.output_position(position) }] = x;
         }
         Ok(())
     }
 }
 
 impl MaxUnpool {
-    /// Converts an index into the pooled input to one into a larger output.
-    fn place(&self, mut at: usize) -> usize {
-        let mut place = 0;
-        for (&extent, stride) in self.pooled.iter().zip(self.strides).rev() {
-            place += at % extent * stride;
-            at /= extent;
+    /// Converts a position in the unpooled extents to one in a larger output.
+    fn output_position(&self, mut position: usize) -> usize {
+        let mut output_position = 0;
+        for (&extent, stride) in self.unpooled.iter().zip(self.strides).rev() {
+            output_position += position % extent * stride;
+            position /= extent;
         }
-        place
+        output_position
     }
 }
 
-/// Returns the pooled input's extents, as computed from the windows, and the output's.
+/// Returns the unpooled extents, as computed from the windows, and the output's.
 fn extents(node: &Node<'_>) -> Result<(Vec<usize>, Vec<usize>), Error> {
     let (x, indices) = (node.input(0)?, node.input(1)?);
     if x.shape() != indices.shape() || !(3..=MAX_RANK).contains(&x.rank()) {
@@ -100,29 +105,33 @@ fn extents(node: &Node<'_>) -> Result<(Vec<usize>, Vec<usize>), Error> {
         )));
     }
     let rank = x.rank() - 2;
-    let stated = |name: &str, len: usize, least: usize| -> Result<Vec<usize>, Error> {
-        if node.has_param(name) { sizes(node, name, len, least) } else { Ok(vec![least; len]) }
+    // An absent parameter has its lowest value.
+    let sizes_or_lowest = |name: &str, len: usize, lowest: usize| -> Result<Vec<usize>, Error> {
+        if node.has_param(name) { sizes(node, name, len, lowest) } else { Ok(vec![lowest; len]) }
     };
     let kernel = sizes(node, "kernel_shape", rank, 1)?;
-    let (strides, pads) = (stated("strides", rank, 1)?, stated("pads", 2 * rank, 0)?);
-    let mut pooled = x.shape().to_vec();
-    for (at, extent) in pooled[2..].iter_mut().enumerate() {
-        let full = extent.saturating_sub(1).saturating_mul(strides[at]).saturating_add(kernel[at]);
-        *extent = full.checked_sub(pads[at] + pads[rank + at]).ok_or_else(|| {
+    let (strides, pads) =
+        (sizes_or_lowest("strides", rank, 1)?, sizes_or_lowest("pads", 2 * rank, 0)?);
+    let mut unpooled = x.shape().to_vec();
+    for (axis, extent) in unpooled[2..].iter_mut().enumerate() {
+        let full =
+            extent.saturating_sub(1).saturating_mul(strides[axis]).saturating_add(kernel[axis]);
+        *extent = full.checked_sub(pads[axis] + pads[rank + axis]).ok_or_else(|| {
             Error::new(format!("the pads {pads:?} cut off all of an output of {full}"))
         })?;
     }
-    let Some(requested) = SHAPE.read(node)? else { return Ok((pooled.clone(), pooled)) };
-    let output: Vec<usize> = requested.iter().filter_map(|&n| usize::try_from(n).ok()).collect();
+    let Some(requested) = SHAPE.read(node)? else { return Ok((unpooled.clone(), unpooled)) };
+    let output: Vec<usize> =
+        requested.iter().filter_map(|&extent| usize::try_from(extent).ok()).collect();
     let fits = output.len() == requested.len()
-        && output.len() == pooled.len()
-        && output.iter().zip(&pooled).all(|(output, pooled)| output >= pooled);
+        && output.len() == unpooled.len()
+        && output.iter().zip(&unpooled).all(|(output, unpooled)| output >= unpooled);
     if !fits {
         return Err(Error::new(format!(
-            "input 2 is {requested:?}, expected a shape with room for {pooled:?}"
+            "input 2 is {requested:?}, expected a shape with room for {unpooled:?}"
         )));
     }
-    Ok((pooled, output))
+    Ok((unpooled, output))
 }
 
 #[cfg(test)]
@@ -147,11 +156,15 @@ mod tests {
         (expected[7], expected[9], expected[19], expected[21]) = (1.0, 2.0, 3.0, 4.0);
         assert_eq!((y.dims(), y.values::<f32>()), (vec![1, 1, 5, 6], expected.to_vec()));
         let y = unpool(&[0, 0, 3, 1]).ints("pads", &[1, 1, 1, 1]).one();
-        assert_eq!(y.values::<f32>(), [2.0, 4.0, 0.0, 3.0], "the last one of several stays");
+        assert_eq!(
+            y.values::<f32>(),
+            [2.0, 4.0, 0.0, 3.0],
+            "the last of several elements with one index is written"
+        );
     }
 
     #[test]
-    fn indices_outside_of_the_output_are_refused() {
+    fn indices_and_extents_out_of_range_are_refused() {
         for index in [16, -1, i64::MIN] {
             let error = unpool(&[0, index, 1, 2]).error();
             assert!(error.contains(&index.to_string()), "{error}");

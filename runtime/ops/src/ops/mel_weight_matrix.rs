@@ -46,14 +46,14 @@ impl Op for MelWeightMatrix {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let number = |argument: IntsArgument| {
-            let found = argument.required(cx)?;
-            let fault = || {
+            let values = argument.required(cx)?;
+            let invalid = || {
                 let IntsArgument { input, what, .. } = argument;
-                Error::new(format!("input {input}, the {what}, is {found:?}, expected one number"))
+                Error::new(format!("input {input}, the {what}, is {values:?}, expected one number"))
             };
-            match found[..] {
-                [number] => usize::try_from(number).map_err(|_| fault()),
-                _ => Err(fault()),
+            match values[..] {
+                [number] => usize::try_from(number).map_err(|_| invalid()),
+                _ => Err(invalid()),
             }
         };
         let shape = Shape::new(&[number(LENGTH)? / 2 + 1, number(BANDS)?])?;
@@ -61,6 +61,7 @@ impl Op for MelWeightMatrix {
     }
 }
 
+/// The kernel, with its function for the output type.
 struct Triangles(fn(Io<'_>) -> Result<(), ExecError>);
 
 impl Kernel for Triangles {
@@ -74,8 +75,8 @@ impl Kernel for Triangles {
 }
 
 /// Returns the scalar value of input `port`.
-fn number(inputs: &Inputs<'_>, port: usize) -> Result<f64, ExecError> {
-    let found = match inputs.dtype(port)? {
+fn read_scalar(inputs: &Inputs<'_>, port: usize) -> Result<f64, ExecError> {
+    let value = match inputs.dtype(port)? {
         DType::I32 => inputs.get::<i32>(port)?.first().map(|&x| f64::from(x)),
         DType::I64 => inputs.get::<i64>(port)?.first().map(|&x| x as f64),
         DType::F32 => inputs.get::<f32>(port)?.first().map(|&x| f64::from(x)),
@@ -84,27 +85,28 @@ fn number(inputs: &Inputs<'_>, port: usize) -> Result<f64, ExecError> {
         DType::Bf16 => inputs.get::<Bf16>(port)?.first().map(|x| f64::from(x.to_f32())),
         _ => None,
     };
-    found.ok_or(ExecError::new(Status::BAD_VALUE))
+    value.ok_or(ExecError::new(Status::BAD_VALUE))
 }
 
 fn execute<T: OfReal>(mut io: Io<'_>) -> Result<(), ExecError> {
-    let length = number(&io.inputs, 1)?;
-    let rate = number(&io.inputs, 2)?;
-    let [low, high] = [number(&io.inputs, 3)?, number(&io.inputs, 4)?].map(mel);
+    let length = read_scalar(&io.inputs, 1)?;
+    let rate = read_scalar(&io.inputs, 2)?;
+    let [low_mel, high_mel] = [read_scalar(&io.inputs, 3)?, read_scalar(&io.inputs, 4)?].map(mel);
     let &[_, bands] = io.outputs.shape(0)? else { return Err(ExecError::new(Status::BAD_CALL)) };
     let y = io.outputs.take::<T>(0)?;
-    let step = (high - low) / (bands + 2) as f64;
-    // The bin of a triangle's edge or peak.
-    let bin = |edge: usize| ((length + 1.0) * hertz(low + edge as f64 * step) / rate).floor();
+    let mel_step = (high_mel - low_mel) / (bands + 2) as f64;
+    // The frequency bin of edge `edge`. The peak of a band is the left edge of the next one.
+    let bin =
+        |edge: usize| ((length + 1.0) * hertz(low_mel + edge as f64 * mel_step) / rate).floor();
     for band in 0..bands {
         let [left, peak, right] = [bin(band), bin(band + 1), bin(band + 2)];
-        for (at, y) in y.iter_mut().skip(band).step_by(bands).enumerate() {
-            let at = at as f64;
+        for (bin, y) in y.iter_mut().skip(band).step_by(bands).enumerate() {
+            let bin = bin as f64;
             // A triangle may be so narrow that its edges and peak share a bin.
-            *y = T::of_real(if at < peak {
-                ((at - left) / (peak - left)).max(0.0)
-            } else if at > peak {
-                ((right - at) / (right - peak)).max(0.0)
+            *y = T::of_real(if bin < peak {
+                ((bin - left) / (peak - left)).max(0.0)
+            } else if bin > peak {
+                ((right - bin) / (right - peak)).max(0.0)
             } else {
                 1.0
             });
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_cannot_depend_on_computed_inputs() {
+    fn integer_outputs_truncate_and_negative_sizes_are_refused() {
         let y = run(2, 8).int("output_datatype", 6).one();
         assert_eq!((y.dims(), y.values::<i32>().iter().max()), (vec![5, 2], Some(&1)));
         assert_eq!(

@@ -1,4 +1,8 @@
 //! The minimum of any number of tensors, with broadcasting. NaN counts as smaller than any value.
+//!
+//! `repeated` builds the operator from a function of two elements: the result so far and the next operand, which are
+//! `y` and `x` in OpenCL. `apply` computes every type but `f32`, `lanes` one SIMD vector of `f32`, and `F64` is the
+//! reference of tests.
 
 use udo_api::{TypeSet, types};
 use udo_simd::Simd;

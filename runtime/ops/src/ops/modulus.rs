@@ -1,5 +1,8 @@
 //! The remainder of a division, with broadcasting. It has the sign of the divisor, or with `fmod` that of the dividend;
-//! floating-point types require `fmod`. An integer divided by 0 leaves 0.
+//! floating-point types require `fmod`. The remainder of an integer divided by 0 is 0.
+//!
+//! `binary` builds the operator from this function of two elements: `apply` computes every type but `f32`, `lanes` one
+//! SIMD vector of `f32`, and `F64` is the reference of tests.
 
 use udo_api::{DType, Error, FinalizeCx, Param, Value};
 use udo_simd::Simd;
@@ -18,7 +21,7 @@ impl Binary for Mod {
     const OPENCL: Option<&'static str> = None;
 
     fn of_type(cx: &FinalizeCx<'_>, dtype: Option<DType>) -> Result<Run, Error> {
-        if cx.flag("fmod")? { run_of::<Rest>(dtype) } else { run_of::<Self>(dtype) }
+        if cx.flag("fmod")? { run_of::<Fmod>(dtype) } else { run_of::<Self>(dtype) }
     }
 }
 
@@ -28,9 +31,9 @@ impl Pairs for Mod {
 
     #[inline]
     fn apply<T: Number>(a: T, b: T) -> T {
-        let rest = a.rem(b);
-        let has_other_sign = (rest < T::ZERO) != (b < T::ZERO);
-        if rest != T::ZERO && has_other_sign { rest.add(b) } else { rest }
+        let remainder = a.rem(b);
+        let has_other_sign = (remainder < T::ZERO) != (b < T::ZERO);
+        if remainder != T::ZERO && has_other_sign { remainder.add(b) } else { remainder }
     }
 
     #[inline(always)]
@@ -40,9 +43,9 @@ impl Pairs for Mod {
 }
 
 /// The remainder with the sign of the dividend.
-struct Rest;
+struct Fmod;
 
-impl Pairs for Rest {
+impl Pairs for Fmod {
     const F64: fn(f64, f64) -> f64 = |a, b| a % b;
 
     #[inline]

@@ -1,4 +1,8 @@
 //! The product of two tensors, with broadcasting. Integers wrap.
+//!
+//! `binary` builds the operator from this function of two elements: `apply` computes every type but `f32`, `lanes` one
+//! SIMD vector of `f32`, and `F64` is the reference of tests. `OF_BITS` says that the OpenCL expression also holds for
+//! wrapping integers.
 
 use udo_simd::Simd;
 

@@ -32,9 +32,9 @@ impl Op for Multinomial {
         if x.rank() != 2 {
             return Err(Error::new(format!("input 0 is {x}, expected a matrix")));
         }
-        let found = cx.int("sample_size")?;
-        let samples = usize::try_from(found).map_err(|_| {
-            Error::new(format!("parameter \"sample_size\" is {found}, expected at least 0"))
+        let sample_size = cx.int("sample_size")?;
+        let samples = usize::try_from(sample_size).map_err(|_| {
+            Error::new(format!("parameter \"sample_size\" is {sample_size}, expected at least 0"))
         })?;
         let shape = Shape::of_dims(&[batch, Dim::Fixed(samples)])?;
         let dtype = output_type(cx, Some(DType::I32), types::INDEX)?;
@@ -42,6 +42,7 @@ impl Op for Multinomial {
     }
 }
 
+/// The kernel, which inverts the cumulative distribution of each row.
 struct Draws {
     seed: Seed,
     classes: usize,
@@ -75,17 +76,18 @@ impl Draws {
         let Io { inputs, mut outputs, mut scratch, .. } = io;
         let rows = inputs.get::<T>(0)?.chunks_exact(self.classes.max(1));
         let y = outputs.take::<D>(0)?.chunks_exact_mut(self.samples.max(1));
+        // Cumulative weights of the classes of a row.
         let sums = scratch.take::<f64>(self.classes)?;
         for (row, (x, y)) in rows.zip(y).enumerate() {
-            let most = x.iter().fold(f64::NEG_INFINITY, |most, x| most.max(x.real()));
+            let max = x.iter().fold(f64::NEG_INFINITY, |max, x| max.max(x.real()));
             let mut total = 0.0;
             for (sum, x) in sums.iter_mut().zip(x) {
-                total += (x.real() - most).exp();
+                total += (x.real() - max).exp();
                 *sum = total;
             }
             for (sample, y) in y.iter_mut().enumerate() {
-                let share = self.seed.draw(row * self.samples + sample).uniform() * total;
-                let class = sums.partition_point(|&sum| sum <= share);
+                let target = self.seed.draw(row * self.samples + sample).uniform() * total;
+                let class = sums.partition_point(|&sum| sum <= target);
                 *y = D::of_real(class.min(self.classes - 1) as f64);
             }
         }
@@ -108,20 +110,21 @@ mod tests {
         let y = y.values::<i32>();
         for (row, y) in y.chunks_exact(count as usize).enumerate() {
             for class in 0..4 {
-                let drawn = y.iter().filter(|&&y| y == class).count() as f32 / count as f32;
-                let at = if row == 0 { class } else { 3 - class } as usize;
-                let expected = weights[at] / 8.0;
+                let share = y.iter().filter(|&&y| y == class).count() as f32 / count as f32;
+                let index = if row == 0 { class } else { 3 - class } as usize;
+                let expected = weights[index] / 8.0;
+                // More than four standard deviations of the share among 2^15 draws.
                 assert!(
-                    (drawn - expected).abs() < 0.012,
-                    "{drawn} of class {class}, expected {expected}"
+                    (share - expected).abs() < 0.012,
+                    "{share} of class {class}, expected {expected}"
                 );
-                assert!(expected > 0.0 || drawn == 0.0);
+                assert!(expected > 0.0 || share == 0.0);
             }
         }
     }
 
     #[test]
-    fn types_and_extents_that_do_not_fit_are_refused() {
+    fn invalid_types_and_extents_are_refused() {
         let bench_with = |dims: &[usize]| {
             bench("Multinomial").input(tensor(dims, &vec![0f64; dims.iter().product()]))
         };

@@ -47,6 +47,7 @@ trait Zero: Element {
     fn is_zero(self) -> bool;
 }
 
+/// Implements [`Zero`]: element type, element `=>` condition.
 macro_rules! zeros {
     ($($t:ty, $x:ident => $is_zero:expr;)*) => {$(
         impl Zero for $t {
@@ -59,7 +60,7 @@ macro_rules! zeros {
 zeros! {
     f32, x => x == 0.0;
     f64, x => x == 0.0;
-    F16, x => x.0 << 1 == 0;
+    F16, x => x.0 << 1 == 0; // Zero but for the sign bit.
     Bf16, x => x.0 << 1 == 0;
     i8, x => x == 0;
     i16, x => x == 0;
@@ -76,12 +77,14 @@ fn execute<T: Zero>(mut io: Io<'_>) -> Result<(), ExecError> {
     let (x, dims) = (io.inputs.get::<T>(0)?, io.inputs.shape(0)?);
     let y = io.outputs.take::<i64>(0)?;
     let count = x.iter().filter(|x| !x.is_zero()).count();
-    // A walk with stride 1 along one axis and 0 along the others has the index on that axis as its offset.
+    // Row `axis` of the output holds the indices along `axis`. Iterating with stride 1 along that axis and 0 along the
+    // others gives this index as the offset of each element.
     for (axis, y) in y.chunks_exact_mut(count.max(1)).take(dims.len()).enumerate() {
-        let mut steps = Axes::default();
-        steps[axis] = 1;
-        let found = x.iter().zip(StridedIter::new(dims, [steps])).filter(|(x, _)| !x.is_zero());
-        found.zip(y).for_each(|((_, [at]), y)| *y = at as i64);
+        let mut strides = Axes::default();
+        strides[axis] = 1;
+        let non_zero =
+            x.iter().zip(StridedIter::new(dims, [strides])).filter(|(x, _)| !x.is_zero());
+        non_zero.zip(y).for_each(|((_, [at]), y)| *y = at as i64);
     }
     io.outputs.set_shape(0, &[dims.len(), count])
 }
@@ -92,7 +95,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn positions_come_axis_by_axis() {
+    fn each_row_of_the_output_holds_the_indices_along_one_axis() {
         let y = bench("NonZero").input(tensor(&[2, 3], &[1f32, 0.0, -0.0, 0.0, 5.0, -7.0])).one();
         assert_eq!(y.desc().full_shape().to_string(), "[2,<=6]");
         assert_eq!((y.dims(), y.values::<i64>()), (vec![2, 3], vec![0, 1, 1, 0, 1, 2]));

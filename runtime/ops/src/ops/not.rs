@@ -1,4 +1,6 @@
 //! `!x` for each bool.
+//!
+//! `predicate` builds the operator from `holds`, which gets each element as `f64`.
 
 use udo_api::{TypeSet, types};
 

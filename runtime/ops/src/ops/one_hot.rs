@@ -13,7 +13,7 @@ use crate::number::Number;
 
 pub(crate) const DEF: Def = Def::new::<OneHot>(KERNELS);
 
-const KERNELS: &[KernelDef] = &[KernelDef::new::<Hot>("OneHot", Core::CPU).ports(RULES)];
+const KERNELS: &[KernelDef] = &[KernelDef::new::<OneHotKernel>("OneHot", Core::CPU).ports(RULES)];
 
 const RULES: &[PortRule] = &[
     input(0, types::F32.or(types::F64).or(types::INTS)).bounded(),
@@ -58,13 +58,14 @@ fn axis(node: &Node<'_>) -> Result<usize, Error> {
     })
 }
 
+/// Returns the extent of the new axis.
 fn depth(node: &Node<'_>) -> Result<usize, Error> {
     let depth = of_number!(node.input(1)?.dtype(), T => match node.constant::<T>(1)? {
         Some([depth]) => Some(depth.to_f64()),
         _ => None,
     })?;
     let depth = depth.ok_or_else(|| Error::new("input 1, the depth, is not a single constant"))?;
-    if (0.0..=MOST).contains(&depth) {
+    if (0.0..=MAX_DEPTH).contains(&depth) {
         // A fractional depth truncates.
         return Ok(depth as usize);
     }
@@ -72,9 +73,9 @@ fn depth(node: &Node<'_>) -> Result<usize, Error> {
 }
 
 /// The largest depth that f64 holds exactly.
-const MOST: f64 = (1u64 << 53) as f64;
+const MAX_DEPTH: f64 = (1u64 << 53) as f64;
 
-struct Hot {
+struct OneHotKernel {
     axis: usize,
     depth: usize,
     /// Reads the index at a position, truncated to an integer.
@@ -82,10 +83,10 @@ struct Hot {
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
 
-impl Kernel for Hot {
+impl Kernel for OneHotKernel {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let index: fn(&Inputs<'_>, usize) -> _ = of_number!(cx.input(0)?.dtype(), T => {
-            |inputs: &Inputs<'_>, at: usize| Ok(inputs.get::<T>(0)?[at].to_f64() as i64)
+            |inputs: &Inputs<'_>, position: usize| Ok(inputs.get::<T>(0)?[position].to_f64() as i64)
         })?;
         let run: fn(&Self, Io<'_>) -> _ = of_width!(cx.input(2)?.dtype(), B => Self::run::<B>)?;
         Ok(Self { axis: axis(cx)?, depth: depth(cx)?, index, run })
@@ -96,7 +97,7 @@ impl Kernel for Hot {
     }
 }
 
-impl Hot {
+impl OneHotKernel {
     fn run<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let &[off, on] = inputs.get_bits::<B>(2)? else {
@@ -105,8 +106,8 @@ impl Hot {
         let dims = inputs.shape(0)?;
         let mut extents = [0; MAX_RANK];
         let (before, after) = dims.split_at(self.axis);
-        let all = before.iter().chain([&self.depth]).chain(after);
-        extents.iter_mut().zip(all).for_each(|(to, &extent)| *to = extent);
+        let y_dims = before.iter().chain([&self.depth]).chain(after);
+        extents.iter_mut().zip(y_dims).for_each(|(extent, &dim)| *extent = dim);
         let extents = &extents[..=dims.len()];
         let AxisSplit { outer, len, inner } = AxisSplit::at(extents, self.axis);
         let block = len * inner;
@@ -114,13 +115,14 @@ impl Hot {
         let grain = row_grain(block);
         parallel.chunks_mut(y, grain, |chunk, y| {
             y.fill(off);
-            let first = chunk * grain / block;
-            for (row, y) in y.chunks_exact_mut(block).enumerate() {
-                for at in 0..inner {
-                    let index = (self.index)(&inputs, (first + row) * inner + at)?;
+            let first_block = chunk * grain / block;
+            for (block_index, y) in y.chunks_exact_mut(block).enumerate() {
+                for inner_index in 0..inner {
+                    let index =
+                        (self.index)(&inputs, (first_block + block_index) * inner + inner_index)?;
                     // An index out of range selects nothing.
                     if let Some(hot) = resolve_axis(index, len) {
-                        y[hot * inner + at] = on;
+                        y[hot * inner + inner_index] = on;
                     }
                 }
             }
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn indices_count_from_either_end_or_are_out_of_range() {
+    fn negative_indices_count_from_the_end_and_invalid_ones_select_nothing() {
         let y = bench_with(&[0, -1, 3, -4], 3).one();
         assert_eq!(
             (y.dims(), y.values::<u8>()),
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn indices_values_and_depth_have_types_of_their_own() {
+    fn indices_values_and_depth_may_have_unlike_types() {
         let run = bench("OneHot").input(tensor(&[1, 2], &[1f32, 0.0]));
         let run = run.constant(tensor(&[1], &[2f64])).input(tensor(&[2], &[-1f64, 0.5]));
         let y = run.int("axis", 1).one();
@@ -168,7 +170,7 @@ mod tests {
             .constant(tensor(&[], &[30i64]))
             .input(tensor(&[2], &[false, true].map(udo_api::Bool::from)));
         for (row, index) in run.one().bytes().chunks(30).zip(indices) {
-            assert!(row.iter().enumerate().all(|(at, &y)| (y == 1) == (at as i32 == index)));
+            assert!(row.iter().enumerate().all(|(col, &y)| (y == 1) == (col as i32 == index)));
         }
     }
 

@@ -1,4 +1,7 @@
 //! Pads each axis with a constant, or with the input's own elements (`edge`, `reflect`, `wrap`). A negative pad crops.
+//!
+//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
+//! indices.
 
 use udo_api::{
     Bits, Core, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK, Node,
@@ -24,6 +27,7 @@ const RULES: &[PortRule] =
 struct Pad {
     /// Elements added before and after each axis; negative ones are cropped.
     pads: Vec<[isize; 2]>,
+    /// The elements past the ends of the input: the parameter `mode`.
     beyond: Beyond,
 }
 
@@ -86,11 +90,11 @@ impl Movement for Pad {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
-        let Self { pads, beyond } = pads(cx, &x)?;
+        let Self { pads, beyond } = read(cx, &x)?;
         let shape = x.full_shape();
         let dims = shape.iter().zip(&pads).map(|(dim, pads)| {
             let extent = dim.bound();
-            let len = padded(extent, *pads).filter(|&len| {
+            let len = padded_extent(extent, *pads).filter(|&len| {
                 beyond == Beyond::Fill
                     || len == 0
                     || Walk::padded(extent, pads[0], len, beyond).extent > 0
@@ -104,13 +108,13 @@ impl Movement for Pad {
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
-        let plan = pads(cx, &x)?;
+        let plan = read(cx, &x)?;
         if x.full_shape().is_fixed() {
             tie_part(cx, plan.walks(x.shape()))?;
         }
         if cx.has_input(2) && cx.input(2)?.len() != 1 {
-            let found = cx.input(2)?;
-            return Err(Error::new(format!("input 2 is {found}, expected one element")));
+            let value = cx.input(2)?;
+            return Err(Error::new(format!("input 2 is {value}, expected one element")));
         }
         Ok(plan)
     }
@@ -122,7 +126,8 @@ impl Movement for Pad {
         let mut walks = [Walk::whole(1); MAX_RANK];
         let mut extents = [0; MAX_RANK];
         for (axis, (&extent, &pads)) in dims.iter().zip(&self.pads).enumerate() {
-            let len = padded(extent, pads).ok_or(ExecError::bad_value(extent as i64, axis))?;
+            let len =
+                padded_extent(extent, pads).ok_or(ExecError::bad_value(extent as i64, axis))?;
             walks[axis] = Walk::padded(extent, pads[0], len, self.beyond);
             extents[axis] = len;
         }
@@ -134,6 +139,7 @@ impl Movement for Pad {
 }
 
 impl Walked for Pad {
+    /// The input with the fill value.
     const FILL: Option<u32> = Some(2);
 
     fn walks(cx: &FinalizeCx<'_>) -> Result<Walks, Error> {
@@ -143,21 +149,22 @@ impl Walked for Pad {
 }
 
 impl Pad {
-    /// Returns the walk along each axis.
+    /// Returns the walk along each axis, the positions that are read.
     fn walks(&self, dims: &[usize]) -> impl Iterator<Item = Walk> {
         dims.iter().zip(&self.pads).filter_map(|(&extent, &pads)| {
-            Some(Walk::padded(extent, pads[0], padded(extent, pads)?, self.beyond))
+            Some(Walk::padded(extent, pads[0], padded_extent(extent, pads)?, self.beyond))
         })
     }
 }
 
 /// Returns the padded extent, or `None` if the pads crop more than the axis has.
-fn padded(extent: usize, [before, after]: [isize; 2]) -> Option<usize> {
+fn padded_extent(extent: usize, [before, after]: [isize; 2]) -> Option<usize> {
     let cropped = extent.checked_add_signed(before.min(0))?.checked_add_signed(after.min(0))?;
     cropped.checked_add_signed(before.max(0))?.checked_add_signed(after.max(0))
 }
 
-fn pads(node: &Node<'_>, x: &TensorDesc) -> Result<Pad, Error> {
+/// Reads mode, pads and axes.
+fn read(node: &Node<'_>, x: &TensorDesc) -> Result<Pad, Error> {
     let beyond = match node.text("mode")? {
         "constant" => Beyond::Fill,
         "edge" => Beyond::Edge,
@@ -168,17 +175,19 @@ fn pads(node: &Node<'_>, x: &TensorDesc) -> Result<Pad, Error> {
             return Err(Error::new(format!("parameter \"mode\" is {mode:?}, expected {expected}")));
         }
     };
-    let numbers = PADS.required(node)?;
-    let requested = AXES.read(node)?;
-    let requested = requested.unwrap_or_else(|| (0..).take(x.rank()).collect());
-    let axes = resolve_axes(&requested, x.rank()).ok_or_else(|| {
-        Error::new(format!("axes {requested:?} are not axes of {x}, each of them once"))
+    let requested_pads = PADS.required(node)?;
+    let requested_axes = AXES.read(node)?;
+    let requested_axes = requested_axes.unwrap_or_else(|| (0..).take(x.rank()).collect());
+    let axes = resolve_axes(&requested_axes, x.rank()).ok_or_else(|| {
+        Error::new(format!("axes {requested_axes:?} are not axes of {x}, each of them once"))
     })?;
     let count = axes.len();
-    let sides: Vec<isize> = numbers.iter().filter_map(|&n| isize::try_from(n).ok()).collect();
-    if numbers.len() != 2 * count || sides.len() != 2 * count {
+    // ONNX lists the pads before all axes first, then those after them.
+    let sides: Vec<isize> =
+        requested_pads.iter().filter_map(|&pad| isize::try_from(pad).ok()).collect();
+    if requested_pads.len() != 2 * count || sides.len() != 2 * count {
         return Err(Error::new(format!(
-            "pads are {numbers:?}, expected two for each of {count} axes"
+            "pads are {requested_pads:?}, expected two for each of {count} axes"
         )));
     }
     let mut pads = vec![[0; 2]; x.rank()];
@@ -214,20 +223,25 @@ mod tests {
         let run = bench("Pad").threads(3).input(tensor(&dims, &x)).constant(tensor(&[8], &pads));
         let y = run.input(tensor(&[], &[-1i32])).one();
         assert_eq!(y.dims(), [41, 32, 54, 3]);
-        for (at, y) in y.values::<i32>().into_iter().enumerate() {
-            let [n, h, w, c] = [at / (32 * 54 * 3), at / (54 * 3) % 32, at / 3 % 54, at % 3];
-            let inside = n < 40 && (2..32).contains(&h) && (1..51).contains(&w);
-            let expected = if inside { x[((n * 30 + h - 2) * 50 + w - 1) * 3 + c] } else { -1 };
-            assert_eq!(y, expected, "{n}, {h}, {w}, {c}");
+        for (index, y) in y.values::<i32>().into_iter().enumerate() {
+            let (image, row) = (index / (32 * 54 * 3), index / (54 * 3) % 32);
+            let (col, channel) = (index / 3 % 54, index % 3);
+            let is_inside = image < 40 && (2..32).contains(&row) && (1..51).contains(&col);
+            let expected = if is_inside {
+                x[((image * 30 + row - 2) * 50 + col - 1) * 3 + channel]
+            } else {
+                -1
+            };
+            assert_eq!(y, expected, "{image}, {row}, {col}, {channel}");
         }
     }
 
     #[test]
-    fn bounds_grow_and_extents_are_those_of_the_run() {
+    fn bounds_are_padded_and_extents_are_read_in_the_run() {
         let x = tensor(&[2], &[1i64, 2]).bounded(&[Dim::UpTo(5)]);
-        let run = bench("Pad").input(x.clone()).constant(tensor(&[2], &[-1i64, 1])).one();
-        assert_eq!(run.desc().full_shape().to_string(), "[<=5]");
-        assert_eq!(run.values::<i64>(), [2, 0]);
+        let y = bench("Pad").input(x.clone()).constant(tensor(&[2], &[-1i64, 1])).one();
+        assert_eq!(y.desc().full_shape().to_string(), "[<=5]");
+        assert_eq!(y.values::<i64>(), [2, 0]);
         let error = bench("Pad").input(x).constant(tensor(&[2], &[-3i64, 4])).error();
         assert_eq!(error, ExecError::bad_value(2, 0).to_string());
     }

@@ -1,4 +1,7 @@
 //! `a^b` for each pair of elements, with broadcasting. The exponent may have another type.
+//!
+//! `binary` builds the operator from this function of two elements: `apply` computes every type but `f32`, `lanes` one
+//! SIMD vector of `f32`, and `F64` is the reference of tests.
 
 use udo_simd::Simd;
 
@@ -36,26 +39,27 @@ impl Pairs for Pow {
     fn singles() -> Rows<f32> {
         Rows {
             out_of_place: |a, b, y| match (a, b) {
-                (Side::Each(a), Side::One(exponent)) if is_short(exponent) => {
+                (Side::Each(a), Side::One(exponent)) if is_common(exponent) => {
                     y.copy_from_slice(a);
-                    few(y, exponent);
+                    apply_common(y, exponent);
                 }
                 _ => (singles::<Self>().out_of_place)(a, b, y),
             },
             in_place: |y, b| match b {
-                Side::One(exponent) if is_short(exponent) => few(y, exponent),
+                Side::One(exponent) if is_common(exponent) => apply_common(y, exponent),
                 _ => (singles::<Self>().in_place)(y, b),
             },
         }
     }
 }
 
-/// Whether [`few`] handles this exponent.
-fn is_short(exponent: f32) -> bool {
+/// Whether [`apply_common`] handles this exponent.
+fn is_common(exponent: f32) -> bool {
     [2.0, 3.0, 0.5].contains(&exponent)
 }
 
-fn few(y: &mut [f32], exponent: f32) {
+/// Raises each element to one of the common exponents.
+fn apply_common(y: &mut [f32], exponent: f32) {
     match exponent {
         2.0 => y.iter_mut().for_each(|y| *y = power(*y, 2.0)),
         3.0 => y.iter_mut().for_each(|y| *y = power(*y, 3.0)),
@@ -63,8 +67,8 @@ fn few(y: &mut [f32], exponent: f32) {
     }
 }
 
-/// Computes one power. The exponents 2, 3 and 0.5 take the same formula here as in [`few`], so that bits do not depend
-/// on whether the exponent is a scalar.
+/// Computes one power. The exponents 2, 3 and 0.5 use the same formulas here as in [`apply_common`], so that results do
+/// not depend on whether the exponent is a scalar.
 #[inline]
 fn power(x: f32, exponent: f32) -> f32 {
     match exponent {
@@ -93,20 +97,21 @@ mod tests {
     fn common_exponents_match_their_formula_at_every_position() {
         let x = [0.3f32, -1.7, 1e20, -0.0, f32::INFINITY, f32::NEG_INFINITY, 1e-30, 7.0];
         for exponent in [2.0f32, 3.0, 0.5] {
-            let one = bench("Pow").input(tensor(&[8], &x)).input(tensor(&[], &[exponent])).one();
+            let by_scalar =
+                bench("Pow").input(tensor(&[8], &x)).input(tensor(&[], &[exponent])).one();
             let exponents = tensor(&[8], &[exponent; 8]);
-            let each = bench("Pow").input(tensor(&[8], &x)).input(exponents).one();
-            let [one, each] = [one, each].map(|y| bits(&y.values()));
-            assert_eq!(one, each, "to the {exponent}");
+            let by_tensor = bench("Pow").input(tensor(&[8], &x)).input(exponents).one();
+            let [by_scalar, by_tensor] = [by_scalar, by_tensor].map(|y| bits(&y.values()));
+            assert_eq!(by_scalar, by_tensor, "exponent {exponent}");
             let expected = x.map(|x| f64::from(x).powf(exponent.into()));
-            for (y, expected) in one.into_iter().zip(expected) {
+            for (y, expected) in by_scalar.into_iter().zip(expected) {
                 assert_rounded(f32::from_bits(y), expected, 2e-7, "a power");
             }
         }
     }
 
     #[test]
-    fn exponents_may_have_a_type_of_their_own() {
+    fn exponents_may_have_another_type() {
         let a = tensor(&[3], &[4f32, 2.0, 1.0]);
         let y = bench("Pow").input(a).input(tensor(&[3], &[2u8, 10, 255])).one();
         assert_eq!(y.values::<f32>(), [16.0, 1024.0, 1.0]);

@@ -1,4 +1,7 @@
 //! Quantized matrix products: 8- or 16-bit left side, 8-bit right side, exact sums, requantized output.
+//!
+//! `quantized_products` builds the kernels. `PORTS` tells them the position of each input in the schema; inputs that
+//! it does not name do not exist.
 
 use udo_api::{Error, InferCx, Op, OpSchema, Port, TensorDesc, TypeSet, types};
 

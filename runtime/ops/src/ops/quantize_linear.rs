@@ -1,4 +1,5 @@
-//! `y = saturate(round(x / scale) + zero_point)`, per tensor, axis or block; ties round to even.
+//! `y = saturate(round(x / scale) + zero_point)`, with one scale for the tensor, for each position
+//! of an axis, or for each block along it. Ties round to even.
 
 use udo_api::{
     Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
@@ -14,7 +15,7 @@ use crate::family::stored;
 pub(crate) const DEF: Def = Def::new::<QuantizeLinear>(KERNELS);
 
 const NAME: &str = "QuantizeLinear";
-const KERNELS: &[KernelDef] = &[CPU, OF_INTEGERS, stored::quantized(NAME), CPU.on(Core::DSP_V68)];
+const KERNELS: &[KernelDef] = &[CPU, INTEGERS, stored::quantized(NAME), CPU.on(Core::DSP_V68)];
 const CPU: KernelDef = KernelDef::new::<Quantize>(NAME, Core::CPU).ports(&[
     input(0, types::F32).bounded(),
     input(1, types::F32),
@@ -22,7 +23,7 @@ const CPU: KernelDef = KernelDef::new::<Quantize>(NAME, Core::CPU).ports(&[
 ]);
 
 /// Kernel for integer inputs or integer scales.
-const OF_INTEGERS: KernelDef = KernelDef::new::<Quantize>(NAME, Core::CPU).ports(&[
+const INTEGERS: KernelDef = KernelDef::new::<Quantize>(NAME, Core::CPU).ports(&[
     input(0, REAL).bounded(),
     input(1, REAL),
     output(0, TYPES).bounded(),
@@ -55,22 +56,23 @@ impl Op for QuantizeLinear {
         let dtype = quantized_type(cx)?;
         let y = cx.input(0)?.with_dtype(dtype);
         let encoding = of_quantized!(Some(dtype), T => known_encoding::<T>(cx))??;
-        cx.set_output(0, encoding.map_or(y, |e| y.with_encoding(e)))
+        cx.set_output(0, encoding.map_or(y, |encoding| y.with_encoding(encoding)))
     }
 }
 
+/// Returns the output type: that of the zero point, else `output_dtype`, else u8.
 fn quantized_type(node: &Node<'_>) -> Result<DType, Error> {
     if node.int("precision")? > 1 {
         return Err(Error::new("parameter \"precision\" asks for another type than f32"));
     }
     let declared = node.int("output_dtype")?;
     let zero = if node.has_input(2) { node.input(2)?.dtype() } else { None };
-    let found = match (zero, declared) {
+    let dtype = match (zero, declared) {
         (Some(dtype), _) => Some(dtype),
         (None, 0) => Some(DType::U8),
         (None, value) => DType::from_onnx(value),
     };
-    found.filter(|&t| TYPES.has(t)).ok_or_else(|| {
+    dtype.filter(|&dtype| TYPES.has(dtype)).ok_or_else(|| {
         Error::new(format!("parameter \"output_dtype\" is {declared}, expected one of {TYPES}"))
     })
 }
@@ -96,11 +98,11 @@ struct Quantize {
 
 impl Kernel for Quantize {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let is_whole = cx.input(0)?.dtype() == Some(DType::I32);
+        let is_integer = cx.input(0)?.dtype() == Some(DType::I32);
         let run = of_type!(
             cx.output(0)?.dtype(),
             [U8 = u8, I8 = i8, U16 = u16, I16 = i16],
-            T => if is_whole { of_integers::<T> } else { of_floats::<T> }
+            T => if is_integer { run_on_integers::<T> } else { run_on_floats::<T> }
         )?;
         Ok(Self { scales: Scales::read(cx)?, run })
     }
@@ -110,22 +112,22 @@ impl Kernel for Quantize {
     }
 }
 
-fn of_floats<T: QuantizedType + rows::Quantized>(
+fn run_on_floats<T: QuantizedType + rows::Quantized>(
     scales: Scales,
     io: Io<'_>,
 ) -> Result<(), ExecError> {
     scales.each_run(io, rows::quantize::<T>)
 }
 
-fn of_integers<T: QuantizedType>(scales: Scales, io: Io<'_>) -> Result<(), ExecError> {
-    scales.each_run(io, integers::<T>)
+fn run_on_integers<T: QuantizedType>(scales: Scales, io: Io<'_>) -> Result<(), ExecError> {
+    scales.each_run(io, quantize_integers::<T>)
 }
 
 /// Quantizes integers; the quotient is computed in f64, so that it is rounded once.
-fn integers<T: QuantizedType>(x: &[i32], scale: f32, zero: T, y: &mut [T]) {
+fn quantize_integers<T: QuantizedType>(x: &[i32], scale: f32, zero: T, y: &mut [T]) {
     for (y, &x) in y.iter_mut().zip(x) {
         let quotient = (f64::from(x) / f64::from(scale)).round_ties_even();
-        // Whole numbers of types up to 16 bits are exact in f32.
+        // Integers of up to 16 bits are exact in f32.
         *y = T::from_f32((quotient + f64::from(zero.to_i32())) as f32);
     }
 }
@@ -145,10 +147,10 @@ mod tests {
         let run = bench("QuantizeLinear").input(x).input(tensor(&[], &[2f32]));
         let y = run.int("output_dtype", 5).one();
         assert_eq!(y.values::<i16>(), [0, 0, 2, -2, 500, -500]);
-        assert_eq!(y.desc().encoding(), None, "the scale comes with the run");
+        assert_eq!(y.desc().encoding(), None, "a scale that is not constant gives no encoding");
     }
 
-    /// Expected values are numpy's quotients, as ONNX's reference uses.
+    /// The expected values are numpy's quotients, like those of ONNX's reference implementation.
     #[test]
     fn integer_inputs_and_scales_are_supported() {
         let x = tensor(&[7], &[0i32, 1, 3, -3, 1000, -1000, i32::MIN]);

@@ -1,4 +1,7 @@
 //! Normally distributed random values of a given shape.
+//!
+//! `random` builds the operator from `number`, which turns random bits into a value. `MOMENTS` are the mean and the
+//! variance that tests expect.
 
 use udo_api::Param;
 

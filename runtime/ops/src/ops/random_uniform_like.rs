@@ -1,4 +1,7 @@
 //! Uniformly distributed random values of the input's shape.
+//!
+//! `random` builds the operator from `number`, which turns random bits into a value. `MOMENTS` are the mean and the
+//! variance that tests expect. `IS_LIKE` says that an input gives the shape, and the type if the node does not.
 
 use udo_api::Param;
 

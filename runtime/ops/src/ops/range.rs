@@ -10,7 +10,7 @@ use crate::family::steps::{Fill, NUMBERS, Steps, filler};
 
 pub(crate) const DEF: Def = Def::new::<Range>(KERNELS);
 
-const KERNELS: &[KernelDef] = &[KernelDef::new::<Numbers>("Range", Core::CPU)];
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Progression>("Range", Core::CPU)];
 
 struct Range;
 
@@ -28,41 +28,41 @@ impl Op for Range {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let dtype = Steps::dtype(cx)?;
-        let count = stated(cx)?.1;
+        let count = constant_range(cx)?.1;
         cx.set_output(0, TensorDesc::new(dtype, Shape::new(&[count])?))
     }
 }
 
 /// Returns the progression of constant inputs, and its length.
-fn stated(node: &Node<'_>) -> Result<(Steps, usize), Error> {
+fn constant_range(node: &Node<'_>) -> Result<(Steps, usize), Error> {
     if Steps::dtype(node)?.is_float() {
         let [start, limit, delta] = [float(node, 0)?, float(node, 1)?, float(node, 2)?];
-        let refused = || Error::new(format!("{start} to {limit} by {delta} does not end"));
-        return Steps::floats([start, limit, delta]).ok_or_else(refused);
+        let endless = || Error::new(format!("{start} to {limit} by {delta} does not end"));
+        return Steps::floats([start, limit, delta]).ok_or_else(endless);
     }
     let [start, limit, delta] = [int(node, 0)?, int(node, 1)?, int(node, 2)?];
-    let refused = || Error::new(format!("{start} to {limit} by {delta} does not end"));
-    Steps::ints([start, limit, delta]).ok_or_else(refused)
+    let endless = || Error::new(format!("{start} to {limit} by {delta} does not end"));
+    Steps::ints([start, limit, delta]).ok_or_else(endless)
 }
 
 fn float(node: &Node<'_>, port: usize) -> Result<f64, Error> {
     match node.input(port)?.dtype() {
-        Some(DType::F32) => Ok(f64::from(one::<f32>(node.constant(port)?, port)?)),
-        Some(DType::F16) => Ok(f64::from(one::<F16>(node.constant(port)?, port)?.to_f32())),
-        Some(DType::Bf16) => Ok(f64::from(one::<Bf16>(node.constant(port)?, port)?.to_f32())),
-        _ => one(node.constant(port)?, port),
+        Some(DType::F32) => Ok(f64::from(single::<f32>(node.constant(port)?, port)?)),
+        Some(DType::F16) => Ok(f64::from(single::<F16>(node.constant(port)?, port)?.to_f32())),
+        Some(DType::Bf16) => Ok(f64::from(single::<Bf16>(node.constant(port)?, port)?.to_f32())),
+        _ => single(node.constant(port)?, port),
     }
 }
 
 fn int(node: &Node<'_>, port: usize) -> Result<i64, Error> {
     match node.input(port)?.dtype() {
-        Some(DType::I16) => Ok(i64::from(one::<i16>(node.constant(port)?, port)?)),
-        _ => one(node.constant_ints(port)?.as_deref(), port),
+        Some(DType::I16) => Ok(i64::from(single::<i16>(node.constant(port)?, port)?)),
+        _ => single(node.constant_ints(port)?.as_deref(), port),
     }
 }
 
 /// Returns the single element of a constant input.
-fn one<T: Element>(values: Option<&[T]>, port: usize) -> Result<T, Error> {
+fn single<T: Element>(values: Option<&[T]>, port: usize) -> Result<T, Error> {
     match values {
         Some([value]) => Ok(*value),
         Some(values) => {
@@ -72,15 +72,16 @@ fn one<T: Element>(values: Option<&[T]>, port: usize) -> Result<T, Error> {
     }
 }
 
-struct Numbers {
+struct Progression {
     steps: Steps,
     count: usize,
+    /// Writes the output for the element type.
     fill: Fill,
 }
 
-impl Kernel for Numbers {
+impl Kernel for Progression {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let (steps, count) = stated(cx)?;
+        let (steps, count) = constant_range(cx)?;
         Ok(Self { steps, count, fill: filler(cx.output(0)?.dtype())? })
     }
 

@@ -1,4 +1,6 @@
 //! The sum of absolute values along some axes.
+//!
+//! `reduce` builds the operator: `By` accumulates the elements, and `TEST` is the reference of tests.
 
 use crate::Def;
 use crate::family::reduce::{Reduce, SumOfSizes, reduce};

@@ -1,4 +1,7 @@
 //! The square root of the sum of squares along some axes.
+//!
+//! `reduce` builds the operator: `By` accumulates the elements, `end` turns the accumulated value into the output,
+//! `OPENCL_END` does so on the GPU, and `TEST` is the reference of tests.
 
 use crate::Def;
 use crate::family::reduce::{Reduce, SumOfSquares, reduce};

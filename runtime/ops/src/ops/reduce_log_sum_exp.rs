@@ -1,4 +1,7 @@
-//! `log(sum(exp(x)))` along some axes, relative to the maximum, so that large values do not overflow.
+//! `log(sum(exp(x)))` along some axes. Exponents are relative to the maximum, so that large values do not
+//! overflow.
+//!
+//! `reduce` builds the operator: `By` accumulates the elements, and `TEST` is the reference of tests.
 
 use crate::Def;
 use crate::family::reduce::{LogOfSumOfPowers, Reduce, reduce};
@@ -20,7 +23,7 @@ mod tests {
     use crate::testing::{assert_near, bench, tensor};
 
     #[test]
-    fn powers_too_large_for_any_type_have_a_logarithm() {
+    fn sums_that_overflow_every_type_have_a_logarithm() {
         let x = tensor(&[2, 3], &[1000f32, 1000.0, 990.0, f32::NEG_INFINITY, -2000.0, -2000.0]);
         let expected = [1000.0 + (2.0 + (-10f64).exp()).ln(), -2000.0 + 2f64.ln()];
         for core in [Core::CPU, Core::GPU] {
@@ -30,7 +33,7 @@ mod tests {
         }
     }
 
-    /// As ONNX Runtime 1.31 does if no exponential overflows: the logarithm is truncated.
+    /// ONNX Runtime 1.31 truncates in the same way if no exponential overflows.
     #[test]
     fn integer_logarithms_truncate() {
         let y = |x: &[i32]| {
@@ -44,8 +47,8 @@ mod tests {
             (y(&[5]), y(&[-3, -3]), y(&[]), y(&[5000, 5000, 4000])),
             (5, -2, i64::MIN, 5000)
         );
-        let y = |x: &[u32]| bench("ReduceLogSumExp").input(tensor(&[3, 2], x));
-        let y = y(&[1, 9, 2, 9, 3, 9]).constant(tensor(&[1], &[0i64])).threads(2).one();
+        let run = bench("ReduceLogSumExp").input(tensor(&[3, 2], &[1u32, 9, 2, 9, 3, 9]));
+        let y = run.constant(tensor(&[1], &[0i64])).threads(2).one();
         assert_eq!(y.values::<u32>(), [3, 10]);
         let y = bench("ReduceLogSumExp").input(tensor(&[2], &[7u64, 7])).one();
         assert_eq!(y.values::<u64>(), [7]);
@@ -54,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn infinities_and_nans_stay() {
+    fn infinities_and_nan_are_preserved() {
         let x = [f32::INFINITY, f32::INFINITY, f32::NAN, 1.0, f32::NEG_INFINITY, f32::NEG_INFINITY];
         let y = bench("ReduceLogSumExp").input(tensor(&[3, 2], &x));
         let y = y.constant(tensor(&[1], &[1i64])).one();

@@ -1,4 +1,6 @@
 //! The maximum along some axes. NaN counts as larger than any value.
+//!
+//! `reduce` builds the operator: `By` accumulates the elements, and `TEST` is the reference of tests.
 
 use crate::Def;
 use crate::family::reduce::{Greatest, Reduce, reduce};
@@ -10,6 +12,7 @@ pub(super) struct ReduceMax;
 impl Reduce for ReduceMax {
     const NAME: &'static str = "ReduceMax";
     type By = Greatest;
+    // `f64::max` ignores NaN, which the test below and those of the family cover.
     const TEST: fn(&[f64]) -> f64 = |x| x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
 }
 

@@ -1,4 +1,6 @@
 //! The sum of squares along some axes. Integers wrap.
+//!
+//! `reduce` builds the operator: `By` accumulates the elements, and `TEST` is the reference of tests.
 
 use crate::Def;
 use crate::family::reduce::{Reduce, SumOfSquares, reduce};

@@ -1,4 +1,8 @@
 //! `max(x, 0)` of each element. NaN stays NaN.
+//!
+//! `unary` builds the operator from this function of an element: `F64` is the reference, `lanes` computes one SIMD
+//! vector of `f32` on the CPU, and `OPENCL` is the expression of the GPU kernel. Integers use `INT`. `WITHIN` is the
+//! relative error that tests allow `lanes`.
 
 use udo_api::{TypeSet, types};
 use udo_simd::Simd;

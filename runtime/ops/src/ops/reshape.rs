@@ -1,4 +1,7 @@
 //! The input's elements in another shape.
+//!
+//! `view` builds the operator from `shape`; elements keep their order. `EXAMPLES` are test cases: an input shape, and
+//! the output shape it gives.
 
 use udo_api::{DType, Dim, Error, Node, Param, Shape, TensorDesc, Value};
 
@@ -31,40 +34,40 @@ impl View for Reshape {
     }
 }
 
-/// Resolves `requested` for elements of shape `from`: 0 copies the input's extent, -1 takes the remaining elements.
-fn resolve(from: Shape, requested: &[i64], allow_zero: bool) -> Result<Shape, Error> {
-    let refused = || Error::new(format!("shape {from} cannot become {requested:?}"));
-    let mut rest = None;
+/// Resolves the extents of `requested` for a tensor of shape `input`: 0 copies the input's extent unless zeros are
+/// allowed, and -1 takes the remaining elements.
+fn resolve(input: Shape, requested: &[i64], allow_zero: bool) -> Result<Shape, Error> {
+    let refused = || Error::new(format!("shape {input} cannot become {requested:?}"));
+    let mut inferred_axis = None;
     let mut dims = Vec::with_capacity(requested.len());
     for (axis, &extent) in requested.iter().enumerate() {
         dims.push(match extent {
-            -1 if rest.replace(axis).is_some() => return Err(refused()),
+            -1 if inferred_axis.replace(axis).is_some() => return Err(refused()),
             -1 => Dim::Fixed(1),
-            0 if !allow_zero => from.dim(axis).ok_or_else(refused)?,
+            0 if !allow_zero => input.dim(axis).ok_or_else(refused)?,
             _ => Dim::Fixed(usize::try_from(extent).map_err(|_| refused())?),
         });
     }
-    if let Some(axis) = rest {
-        let known = dims.iter().try_fold(1usize, |n, d| n.checked_mul(d.bound()));
+    if let Some(axis) = inferred_axis {
+        let known = dims.iter().try_fold(1usize, |len, dim| len.checked_mul(dim.bound()));
         let known =
-            known.filter(|&n| n != 0 && from.len().is_multiple_of(n)).ok_or_else(refused)?;
-        let left = from.len() / known;
-        let certainty = least_certain(from, &dims);
-        *dims.get_mut(axis).ok_or_else(refused)? = certainty.with(left);
+            known.filter(|&len| len != 0 && input.len().is_multiple_of(len)).ok_or_else(refused)?;
+        let inferred = inferred_kind(input, &dims).with(input.len() / known);
+        *dims.get_mut(axis).ok_or_else(refused)? = inferred;
     }
     let shape = Shape::of_dims(&dims)?;
-    if shape.len() == from.len() { Ok(shape) } else { Err(refused()) }
+    if shape.len() == input.len() { Ok(shape) } else { Err(refused()) }
 }
 
-/// Returns the kind of extent that -1 has: it takes over bounds and open dimensions of `from` that no copied axis
-/// carries.
-fn least_certain(from: Shape, dims: &[Dim]) -> Dim {
-    let left = |is: fn(&Dim) -> bool| {
-        from.iter().filter(is).count() > dims.iter().filter(|d| is(d)).count()
+/// Returns the kind of the extent for -1, as a [`Dim`] of extent 0. It is bounded or open if the input has more such
+/// axes than `dims` has copied.
+fn inferred_kind(input: Shape, dims: &[Dim]) -> Dim {
+    let has_uncopied = |is_kind: fn(&Dim) -> bool| {
+        input.iter().filter(is_kind).count() > dims.iter().filter(|dim| is_kind(dim)).count()
     };
-    if left(|dim| matches!(dim, Dim::UpTo(_))) {
+    if has_uncopied(|dim| matches!(dim, Dim::UpTo(_))) {
         Dim::UpTo(0)
-    } else if left(|dim| matches!(dim, Dim::Open(_))) {
+    } else if has_uncopied(|dim| matches!(dim, Dim::Open(_))) {
         Dim::Open(0)
     } else {
         Dim::Fixed(0)
@@ -76,8 +79,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shapes_resolve_as_the_specification_says() {
-        let from = Shape::new(&[2, 3, 4]).unwrap();
+    fn shapes_resolve_as_in_the_onnx_specification() {
+        let input = Shape::new(&[2, 3, 4]).unwrap();
         let cases: [(&[i64], bool, &str); 9] = [
             (&[4, 6], false, "[4,6]"),
             (&[0, -1], false, "[2,12]"),
@@ -89,10 +92,10 @@ mod tests {
             (&[2, 3, 4, 0], false, "refused"),
             (&[-2, 12], false, "refused"),
         ];
-        for (expected, allow_zero, actual) in cases {
-            let shape = resolve(from, expected, allow_zero);
-            let shape = shape.map_or("refused".to_owned(), |s| s.to_string());
-            assert_eq!(shape, actual, "{expected:?}");
+        for (requested, allow_zero, expected) in cases {
+            let shape = resolve(input, requested, allow_zero);
+            let shape = shape.map_or("refused".to_owned(), |shape| shape.to_string());
+            assert_eq!(shape, expected, "{requested:?}");
         }
         let empty = Shape::new(&[0, 3]).unwrap();
         assert_eq!(resolve(empty, &[3, 0], true).unwrap().dims(), [3, 0]);
@@ -100,12 +103,13 @@ mod tests {
 
     #[test]
     fn bounds_are_copied_or_merged() {
-        let from = Shape::of_dims(&[Dim::UpTo(6), Dim::Fixed(4)]).unwrap();
-        assert_eq!(resolve(from, &[0, 2, -1], false).unwrap().to_string(), "[<=6,2,2]");
-        assert_eq!(resolve(from, &[-1, 2], false).unwrap().to_string(), "[<=12,2]");
-        let from = Shape::of_dims(&[Dim::Open(6), Dim::Fixed(4)]).unwrap();
-        let dims =
-            |expected: &[i64]| resolve(from, expected, false).unwrap().iter().collect::<Vec<_>>();
+        let input = Shape::of_dims(&[Dim::UpTo(6), Dim::Fixed(4)]).unwrap();
+        assert_eq!(resolve(input, &[0, 2, -1], false).unwrap().to_string(), "[<=6,2,2]");
+        assert_eq!(resolve(input, &[-1, 2], false).unwrap().to_string(), "[<=12,2]");
+        let input = Shape::of_dims(&[Dim::Open(6), Dim::Fixed(4)]).unwrap();
+        let dims = |requested: &[i64]| {
+            resolve(input, requested, false).unwrap().iter().collect::<Vec<_>>()
+        };
         assert_eq!(dims(&[0, 2, -1]), [Dim::Open(6), Dim::Fixed(2), Dim::Fixed(2)]);
         assert_eq!(dims(&[-1, 2]), [Dim::Open(12), Dim::Fixed(2)]);
     }

@@ -1,4 +1,6 @@
 //! Resamples axes: nearest neighbour, linear or cubic.
+//!
+//! `Plan` reads the parameters and the kernels run it; both are in `family::resize`.
 
 use udo_api::{Error, Facts, InferCx, KernelDef, Op, OpSchema, Port, types};
 
@@ -42,47 +44,55 @@ mod tests {
     use crate::family::numerics::{of_kernels, on_gpu_too, settled_on_any_threads};
     use crate::testing::{Bench, assert_near, assert_near_constant, bench, noise, tensor};
 
+    /// Adds scales to a node.
     fn scaled(scales: &[f32]) -> impl Fn(Bench) -> Bench {
         move |run| run.absent().constant(tensor(&[scales.len()], scales))
     }
 
+    /// Adds sizes to a node.
     fn sized(sizes: &[i64]) -> impl Fn(Bench) -> Bench {
         move |run| run.absent().absent().constant(tensor(&[sizes.len()], sizes))
     }
 
-    fn resize<T: Element>(dims: &[usize], x: &[T], to: impl Fn(Bench) -> Bench) -> Bench {
-        to(bench(NAME).input(tensor(dims, x)))
+    fn resize<T: Element>(dims: &[usize], x: &[T], configure: impl Fn(Bench) -> Bench) -> Bench {
+        configure(bench(NAME).input(tensor(dims, x)))
     }
 
-    /// One axis with half-pixel coordinates, computed from the definition of the filters; positions outside take the
-    /// edge element.
-    fn line(x: &[f64], to: usize, is_cubic: bool) -> Vec<f64> {
-        let scale = to as f64 / x.len() as f64;
-        let weight = |d: f64| match d.abs() {
+    /// Resizes one axis by the definition of the filters, with half-pixel coordinates. Positions outside take the edge
+    /// element. The cubic filter is that of Keys with ONNX's default `cubic_coeff_a` of -0.75.
+    fn resize_line(x: &[f64], y_len: usize, is_cubic: bool) -> Vec<f64> {
+        let scale = y_len as f64 / x.len() as f64;
+        let weight = |distance: f64| match distance.abs() {
             d if !is_cubic => (1.0 - d).max(0.0),
             d if d <= 1.0 => 1.25 * d.powi(3) - 2.25 * d.powi(2) + 1.0,
             d if d < 2.0 => -0.75 * d.powi(3) + 3.75 * d.powi(2) - 6.0 * d + 3.0,
             _ => 0.0,
         };
-        let at = |i: i64| x[i.clamp(0, x.len() as i64 - 1) as usize];
-        let sample = |i: usize| {
-            let place = (i as f64 + 0.5) / scale - 0.5;
-            let around = place.floor() as i64 - 1..place.floor() as i64 + 3;
-            around.map(|i| weight(i as f64 - place) * at(i)).sum()
+        let element = |i: i64| x[i.clamp(0, x.len() as i64 - 1) as usize];
+        let sample = |y_index: usize| {
+            let position = (y_index as f64 + 0.5) / scale - 0.5;
+            let neighbours = position.floor() as i64 - 1..position.floor() as i64 + 3;
+            neighbours.map(|i| weight(i as f64 - position) * element(i)).sum()
         };
-        (0..to).map(sample).collect()
+        (0..y_len).map(sample).collect()
     }
 
-    /// Applies [`line`] along one axis of a tensor.
-    fn along(axis: usize, dims: &mut [usize], x: &[f64], to: usize, is_cubic: bool) -> Vec<f64> {
+    /// Applies [`resize_line`] along one axis of a tensor.
+    fn resize_axis(
+        axis: usize,
+        dims: &mut [usize],
+        x: &[f64],
+        y_len: usize,
+        is_cubic: bool,
+    ) -> Vec<f64> {
         let inner: usize = dims[axis + 1..].iter().product();
-        let len = std::mem::replace(&mut dims[axis], to);
-        let mut y = vec![0.0; x.len() / len * to];
+        let len = std::mem::replace(&mut dims[axis], y_len);
+        let mut y = vec![0.0; x.len() / len * y_len];
         for outer in 0..x.len() / len / inner {
             for i in 0..inner {
-                let from: Vec<f64> = (0..len).map(|k| x[(outer * len + k) * inner + i]).collect();
-                for (k, value) in line(&from, to, is_cubic).into_iter().enumerate() {
-                    y[(outer * to + k) * inner + i] = value;
+                let line: Vec<f64> = (0..len).map(|k| x[(outer * len + k) * inner + i]).collect();
+                for (k, value) in resize_line(&line, y_len, is_cubic).into_iter().enumerate() {
+                    y[(outer * y_len + k) * inner + i] = value;
                 }
             }
         }
@@ -101,31 +111,33 @@ mod tests {
             (&[1, 2, 3, 4, 3], &[1, 2, 5, 3, 7]),
             (&[1, 2, 1, 1], &[1, 2, 3, 5]),
         ];
-        for (from, to) in cases {
-            let x = noise(from.iter().product());
-            let sizes: Vec<i64> = to.iter().map(|&to| to as i64).collect();
+        for (x_dims, y_dims) in cases {
+            let x = noise(x_dims.iter().product());
+            let sizes: Vec<i64> = y_dims.iter().map(|&extent| extent as i64).collect();
             for (mode, is_cubic) in [("linear", false), ("cubic", true)] {
-                let mut dims = from.to_vec();
+                let mut dims = x_dims.to_vec();
                 let mut expected: Vec<f64> = x.iter().copied().map(f64::from).collect();
-                for (axis, &to) in to.iter().enumerate().filter(|&(axis, to)| from[axis] != *to) {
-                    expected = along(axis, &mut dims, &expected, to, is_cubic);
+                for (axis, &y_len) in y_dims.iter().enumerate() {
+                    if x_dims[axis] != y_len {
+                        expected = resize_axis(axis, &mut dims, &expected, y_len, is_cubic);
+                    }
                 }
                 for threads in [1, 3] {
-                    let run = resize(from, &x, sized(&sizes)).text("mode", mode).threads(threads);
+                    let run = resize(x_dims, &x, sized(&sizes)).text("mode", mode).threads(threads);
                     let y = run.one();
-                    assert_eq!(y.dims(), to);
+                    assert_eq!(y.dims(), y_dims);
                     assert_near(&y.values::<f32>(), &expected, 1e-5);
                 }
-                let wide: Vec<f64> = x.iter().copied().map(f64::from).collect();
-                let y = resize(from, &wide, sized(&sizes)).text("mode", mode).one();
+                let doubles: Vec<f64> = x.iter().copied().map(f64::from).collect();
+                let y = resize(x_dims, &doubles, sized(&sizes)).text("mode", mode).one();
                 assert_near(&y.values::<f64>(), &expected, 1e-5);
             }
         }
     }
 
-    fn copies<T: Element>(convert: impl Fn(u8) -> T) {
+    fn check_copies<T: Element>(convert: impl Fn(u8) -> T) {
         let x: Vec<T> = (0..12).map(&convert).collect();
-        let actual = |y: crate::testing::Tensor, expected: &[u8]| {
+        let check = |y: crate::testing::Tensor, expected: &[u8]| {
             let expected: Vec<T> = expected.iter().map(|&i| convert(i)).collect();
             assert!(y.bytes() == udo_api::bytes_of(&expected), "{}", T::DTYPE);
         };
@@ -139,27 +151,28 @@ mod tests {
                 [row.clone(), row].concat()
             })
             .collect();
-        actual(twice, &expected);
+        check(twice, &expected);
         let run = resize(&[3, 4], &x, sized(&[2, 3]))
             .text("coordinate_transformation_mode", "asymmetric");
-        actual(run.text("nearest_mode", "floor").one(), &[0, 1, 2, 4, 5, 6]);
-        actual(resize(&[12], &x, sized(&[12])).one(), &(0..12).collect::<Vec<_>>());
+        check(run.text("nearest_mode", "floor").one(), &[0, 1, 2, 4, 5, 6]);
+        check(resize(&[12], &x, sized(&[12])).one(), &(0..12).collect::<Vec<_>>());
     }
 
     #[test]
     fn the_nearest_elements_of_any_type_are_copied() {
-        copies(|i| i);
-        copies(i16::from);
-        copies(f32::from);
-        copies(f64::from);
-        copies(i64::from);
-        copies(|i| Bool(i % 2));
-        copies(|i| F16(0xfc01 + u16::from(i)));
+        check_copies(|i| i);
+        check_copies(i16::from);
+        check_copies(f32::from);
+        check_copies(f64::from);
+        check_copies(i64::from);
+        check_copies(|i| Bool(i % 2));
+        check_copies(|i| F16(0xfc01 + u16::from(i)));
     }
 
     #[test]
     fn ties_follow_exact_arithmetic_on_every_core() {
-        // (from, to, mode, nearest, elements): coordinates such as 14.5, which f32 arithmetic misses.
+        // Input and output extent, coordinate mode, nearest mode, and the elements taken. Coordinates such as 14.5 are
+        // ties, which f32 arithmetic misses.
         let cases: [(usize, usize, &str, &str, &[u8]); 5] = [
             (20, 6, "half_pixel", "round_prefer_ceil", &[1, 5, 8, 11, 15, 18]),
             (14, 1, "half_pixel", "round_prefer_ceil", &[7]),
@@ -173,51 +186,53 @@ mod tests {
             ),
             (13, 7, "half_pixel_symmetric", "floor", &[0, 2, 4, 6, 7, 9, 11]),
         ];
-        for (from, to, coordinates, nearest, expected) in cases {
-            let x: Vec<u8> = (0..from as u8).collect();
-            let with = |run: Bench| {
-                let run = sized(&[1, 1, 1, to as i64])(run);
+        for (x_len, y_len, coordinates, nearest, expected) in cases {
+            let x: Vec<u8> = (0..x_len as u8).collect();
+            let configure = |run: Bench| {
+                let run = sized(&[1, 1, 1, y_len as i64])(run);
                 run.text("coordinate_transformation_mode", coordinates)
                     .text("nearest_mode", nearest)
             };
-            let numbers: Vec<f32> = x.iter().copied().map(f32::from).collect();
-            let y = on_gpu_too(&with(bench(NAME).input(tensor(&[1, 1, 1, from], &numbers))), 0.0);
-            let wide: Vec<f64> = expected.iter().copied().map(f64::from).collect();
-            assert_near(&y.values::<f32>(), &wide, 0.0);
-            let stored = tensor(&[1, 1, 1, from], &x).encoded(0.5, 0);
-            let y = with(bench(NAME).on(Core::DSP_V68).input(stored)).output_encoding(0, 0.5, 0);
+            let floats: Vec<f32> = x.iter().copied().map(f32::from).collect();
+            let run = configure(bench(NAME).input(tensor(&[1, 1, 1, x_len], &floats)));
+            let y = on_gpu_too(&run, 0.0);
+            let expected_floats: Vec<f64> = expected.iter().copied().map(f64::from).collect();
+            assert_near(&y.values::<f32>(), &expected_floats, 0.0);
+            let quantized = tensor(&[1, 1, 1, x_len], &x).encoded(0.5, 0);
+            let run = configure(bench(NAME).on(Core::DSP_V68).input(quantized));
+            let y = run.output_encoding(0, 0.5, 0);
             assert_eq!(
                 y.one().values::<u8>(),
                 expected,
-                "{from} to {to}, {coordinates}, {nearest}"
+                "{x_len} to {y_len}, {coordinates}, {nearest}"
             );
         }
-        // Rounds exactly 1.5 half up: 4 elements by the scale 3/8 of another axis.
+        // The second axis has 4 elements times the scale 3/8 of the first one, exactly 1.5, which rounds half up.
         let run = bench(NAME).input(tensor(&[8, 4], &noise(32))).absent().absent();
         let run = run.constant(tensor(&[2], &[3i64, 40]));
         assert_eq!(run.text("keep_aspect_ratio_policy", "not_larger").one().dims(), [3, 2]);
     }
 
     #[test]
-    fn rows_are_divided_among_threads() {
+    fn threads_and_layouts_do_not_change_results() {
         let (rows, cols) = (400, 301);
         let x: Vec<i32> = (0..rows as i32 * cols as i32).collect();
         let run = resize(&[rows, cols], &x, sized(&[777, 500]));
         let y = run.clone().threads(3).one().values::<i32>();
         assert_eq!(y, run.one().values::<i32>());
-        let place = |at: usize, from: usize, to: usize| {
-            // (at + 0.5) from / to - 1, rounded up.
-            ((2 * at + 1) * from).div_ceil(2 * to).saturating_sub(1)
+        // The nearest element, with ties rounded down: `(i + 0.5) x_len / y_len - 1`, rounded up.
+        let nearest = |y_index: usize, x_len: usize, y_len: usize| {
+            ((2 * y_index + 1) * x_len).div_ceil(2 * y_len).saturating_sub(1)
         };
-        for (at, y) in y.into_iter().enumerate() {
-            let from = place(at / 500, rows, 777) * cols + place(at % 500, cols, 500);
-            assert_eq!(y, x[from], "{at}");
+        for (index, y) in y.into_iter().enumerate() {
+            let x_index = nearest(index / 500, rows, 777) * cols + nearest(index % 500, cols, 500);
+            assert_eq!(y, x[x_index], "at {index}");
         }
         let x = noise(2 * 19 * 60 * 50);
         let run = resize(&[2, 19, 60, 50], &x, sized(&[2, 19, 100, 90])).text("mode", "linear");
         settled_on_any_threads(&run);
         let layouts = of_kernels(&run);
-        assert!(layouts.len() == 2 && layouts[0] == layouts[1], "bits differ between layouts");
+        assert!(layouts.len() == 2 && layouts[0] == layouts[1], "results differ between layouts");
     }
 
     #[test]
@@ -229,7 +244,7 @@ mod tests {
         let cubic = |run: Bench| scaled(&[2.0])(run).text("mode", "cubic");
         let y = resize(&[4], &[-128i8, -128, 127, 127], cubic).one().values::<i8>();
         assert_eq!(y[0..2], [-128, -128]);
-        assert_eq!(y[6..], [127, 127], "saturated");
+        assert_eq!(y[6..], [127, 127], "overshoot saturates");
         let y = resize(&[2], &[i64::from(i32::MAX) * 4, 0], linear).one().values::<i64>();
         assert_eq!(y[1], i64::from(i32::MAX) * 3);
         let y = resize(&[2], &[F16::from_f32(1.0), F16::from_f32(2.0)], linear).one();
@@ -256,34 +271,39 @@ mod tests {
 
     #[test]
     fn cubic_outputs_may_have_their_own_encoding() {
-        let (is, own) =
-            (Encoding { scale: 0.5, zero_point: 10 }, Encoding { scale: 0.75, zero_point: 40 });
+        let x_encoding = Encoding { scale: 0.5, zero_point: 10 };
+        let y_encoding = Encoding { scale: 0.75, zero_point: 40 };
         let dims = [1, 2, 3, 6];
-        let x: Vec<u8> = (0..36u16).map(|at| if at % 6 < 3 { 0 } else { 255 }).collect();
-        let numbers: Vec<f32> = x.iter().map(|&x| is.dequantize(x)).collect();
-        let [low, high] = [0u8, 255].map(|end| is.dequantize(end));
+        let x: Vec<u8> = (0..36u16).map(|index| if index % 6 < 3 { 0 } else { 255 }).collect();
+        let floats: Vec<f32> = x.iter().map(|&x| x_encoding.dequantize(x)).collect();
+        let [low, high] = [0u8, 255].map(|end| x_encoding.dequantize(end));
         let check = |configure: &dyn Fn(Bench) -> Bench| {
             let expected =
-                configure(bench(NAME).input(tensor(&dims, &numbers))).one().values::<f32>();
-            assert!(expected.iter().any(|y| *y < low - 2.0 || *y > high + 2.0), "beyond the range");
-            let stored = tensor(&dims, &x).encoded(is.scale, is.zero_point);
-            let run = configure(bench(NAME).on(Core::DSP_V68).input(stored));
-            let y = run.output_encoding(0, own.scale, own.zero_point).one().values::<u8>();
+                configure(bench(NAME).input(tensor(&dims, &floats))).one().values::<f32>();
+            assert!(
+                expected.iter().any(|y| *y < low - 2.0 || *y > high + 2.0),
+                "no output exceeds the input's range"
+            );
+            let quantized = tensor(&dims, &x).encoded(x_encoding.scale, x_encoding.zero_point);
+            let run = configure(bench(NAME).on(Core::DSP_V68).input(quantized));
+            let run = run.output_encoding(0, y_encoding.scale, y_encoding.zero_point);
+            let y = run.one().values::<u8>();
             for (y, expected) in y.into_iter().zip(expected) {
-                let off = (own.dequantize(y) - expected).abs();
-                assert!(off <= own.scale * 0.501, "{} for {expected}", own.dequantize(y));
+                let y = y_encoding.dequantize(y);
+                assert!((y - expected).abs() <= y_encoding.scale * 0.501, "{y} for {expected}");
             }
         };
         check(&|run| sized(&[1, 2, 6, 15])(run).text("mode", "cubic"));
         check(&|run| sized(&[1, 3, 3, 15])(run).text("mode", "cubic").threads(3));
-        let region = |run: Bench| {
+        let with_region = |run: Bench| {
             let roi = [0.0f32, 0.0, 0.0, 0.0, 1.0, 1.0, 1.5, 1.5];
             let run = run.constant(tensor(&[8], &roi)).absent();
             let run = run.constant(tensor(&[4], &[1i64, 2, 5, 8]));
             run.text("coordinate_transformation_mode", "tf_crop_and_resize")
         };
-        check(&|run| region(run).text("mode", "linear").float("extrapolation_value", -25.0));
-        let run = region(bench(NAME).on(Core::DSP_V68).input(tensor(&dims, &x).encoded(0.5, 10)));
+        check(&|run| with_region(run).text("mode", "linear").float("extrapolation_value", -25.0));
+        let run =
+            with_region(bench(NAME).on(Core::DSP_V68).input(tensor(&dims, &x).encoded(0.5, 10)));
         let error = run.output_encoding(0, 0.75, 40).error();
         assert!(
             error.ends_with("expected the encoding of input 0, because elements are copied"),
@@ -305,7 +325,12 @@ mod tests {
             // Rows and columns 1.5, 3 and 4.5.
             let y = run(mode, &[1, 1, 3, 3]).one().values::<f32>();
             let outside = [y[2], y[5], y[6], y[7], y[8]];
-            assert_near_constant(&outside, &[99.0; 5], 0.0, "it is the extrapolation value");
+            assert_near_constant(
+                &outside,
+                &[99.0; 5],
+                0.0,
+                "samples outside have the extrapolation value",
+            );
             let first = if mode == "nearest" { 5.0 } else { 7.5 };
             assert_near(&[y[0], y[4]], &[first, 15.0], 1e-5);
         }
@@ -320,13 +345,13 @@ mod tests {
     }
 
     #[test]
-    fn sizes_may_bound_one_scale() {
+    fn sizes_may_bound_a_common_scale() {
         let x = noise(24);
         for (policy, expected) in [("not_larger", [2, 4, 5]), ("not_smaller", [2, 6, 8])] {
-            let to = |run: Bench| {
+            let with_sizes = |run: Bench| {
                 run.absent().absent().constant(tensor(&[2], &[8i64, 4])).ints("axes", &[2, -2])
             };
-            let run = resize(&[2, 3, 4], &x, to).text("keep_aspect_ratio_policy", policy);
+            let run = resize(&[2, 3, 4], &x, with_sizes).text("keep_aspect_ratio_policy", policy);
             assert_eq!(run.one().dims(), expected, "{policy}");
         }
     }
@@ -363,9 +388,9 @@ mod tests {
             error(resize(&[2], &x, sized(&[-1]))),
             "input 3 is [-1], expected sizes of at least 0"
         );
-        let none = error(resize::<f32>(&[0], &[], sized(&[2])));
+        let error_of_empty = error(resize::<f32>(&[0], &[], sized(&[2])));
         assert_eq!(
-            none,
+            error_of_empty,
             "input 0 is f32[0]: axis 0 has no elements, expected at least one to sample"
         );
         let empty = resize::<f32>(&[0, 2], &[], scaled(&[1.0, 2.0])).one();

@@ -1,4 +1,7 @@
-//! Reverses the first `sequence_lens[b]` steps of each sequence; the other steps stay.
+//! Reverses the first `sequence_lens[b]` steps of sequence `b`; the other steps stay in place.
+//!
+//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
+//! indices.
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, OpSchema, Param, Port,
@@ -12,7 +15,7 @@ use crate::family::partition::row_grain;
 pub(crate) const DEF: Def = movement::<ReverseSequence>();
 
 struct ReverseSequence {
-    /// 0 or 1; the batch is the other of the two axes.
+    /// 0 or 1. The other one of the first two axes is the batch.
     time_axis: usize,
 }
 
@@ -83,16 +86,22 @@ impl Movement for ReverseSequence {
         let y = &mut outputs.take_bits::<B>(0)?[..x.len()];
         let grain = row_grain(inner);
         parallel.chunks_mut(y, grain, |chunk, y| {
-            for (at, y) in y.chunks_exact_mut(inner).enumerate() {
-                let row = chunk * grain / inner + at;
-                let (i, j) = (row / middle, row % middle);
-                let (step, sequence) = if self.time_axis == 0 { (i, j) } else { (j, i) };
+            for (index, y) in y.chunks_exact_mut(inner).enumerate() {
+                let y_row = chunk * grain / inner + index;
+                let (outer_index, middle_index) = (y_row / middle, y_row % middle);
+                let (step, sequence) = match self.time_axis {
+                    0 => (outer_index, middle_index),
+                    _ => (middle_index, outer_index),
+                };
                 let len = lens.value(sequence);
                 let len = usize::try_from(len).ok().filter(|&len| len <= steps);
                 let len = len.ok_or(ExecError::bad_value(lens.value(sequence), sequence))?;
-                let from = if step < len { len - 1 - step } else { step };
-                let row = if self.time_axis == 0 { from * middle + j } else { i * middle + from };
-                y.copy_from_slice(&x[row * inner..][..inner]);
+                let x_step = if step < len { len - 1 - step } else { step };
+                let x_row = match self.time_axis {
+                    0 => x_step * middle + sequence,
+                    _ => sequence * middle + x_step,
+                };
+                y.copy_from_slice(&x[x_row * inner..][..inner]);
             }
             Ok(())
         })?;
@@ -133,11 +142,12 @@ mod tests {
         let lens: Vec<i64> = vec![600, 300, 1, 0];
         let run = bench("ReverseSequence").threads(3).input(tensor(&[600, 4, 31], &x));
         let y = run.input(tensor(&[4], &lens)).one().values::<i32>();
-        for (at, y) in y.into_iter().enumerate() {
-            let (step, sequence) = (at / 124, at / 31 % 4);
+        for (index, y) in y.into_iter().enumerate() {
+            // Extents are 600 steps, 4 sequences and 31 elements.
+            let (step, sequence) = (index / 124, index / 31 % 4);
             let len = lens[sequence] as usize;
-            let from = if step < len { len - 1 - step } else { step };
-            assert_eq!(y, (from * 124 + at % 124) as i32);
+            let x_step = if step < len { len - 1 - step } else { step };
+            assert_eq!(y, (x_step * 124 + index % 124) as i32);
         }
     }
 }

@@ -1,4 +1,7 @@
 //! A simple recurrent network: `h = activation(W x + R h + b)` over a sequence.
+//!
+//! `recurrent` builds the operator and computes the products with the weights; `step` does the rest for one row of the
+//! batch.
 
 use udo_api::{Error, Node};
 
@@ -34,6 +37,8 @@ mod tests {
 
     #[test]
     fn states_match_the_definition() {
+        // Inputs `X`, `W`, `R` and `B` of ONNX: a sequence of 4, inputs of 3 and a state of 2 units. `noise` has a
+        // fixed seed, so disjoint ranges of it give unlike weights.
         let (x, w, r, bias) = (noise(4 * 3), noise(2 * 3), noise(100), noise(50));
         let (r, bias) = (&r[90..94], &bias[40..44]);
         let y = bench("RNN")
@@ -42,14 +47,14 @@ mod tests {
             .input(tensor(&[1, 2, 2], r))
             .input(tensor(&[1, 4], bias))
             .one();
-        let (mut h, mut expected) = ([0f64; 2], Vec::new());
+        let (mut state, mut expected) = ([0f64; 2], Vec::new());
         for x in x.chunks(3) {
-            h = [0, 1].map(|k| {
-                let input: f64 = (0..3).map(|i| f64::from(x[i]) * f64::from(w[k * 3 + i])).sum();
-                let state: f64 = (0..2).map(|i| h[i] * f64::from(r[k * 2 + i])).sum();
-                (input + state + f64::from(bias[k]) + f64::from(bias[2 + k])).tanh()
+            state = [0, 1].map(|unit| {
+                let input: f64 = (0..3).map(|i| f64::from(x[i]) * f64::from(w[unit * 3 + i])).sum();
+                let recurrence: f64 = (0..2).map(|i| state[i] * f64::from(r[unit * 2 + i])).sum();
+                (input + recurrence + f64::from(bias[unit]) + f64::from(bias[2 + unit])).tanh()
             });
-            expected.extend(h);
+            expected.extend(state);
         }
         assert_near(&y.values::<f32>(), &expected, 1e-5);
     }

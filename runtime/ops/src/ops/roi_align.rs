@@ -1,4 +1,5 @@
-//! Divides regions of images into grid cells, interpolates samples in each, and returns their mean or maximum.
+//! Divides regions of images into grid cells, interpolates samples in each, and returns their mean or maximum (He et
+//! al., 2017, <https://arxiv.org/abs/1703.06870>).
 
 use std::marker::PhantomData;
 
@@ -15,8 +16,8 @@ pub(crate) const DEF: Def = Def::new::<RoiAlign>(KERNELS);
 
 const TYPES: TypeSet = types::F32.or(types::F64);
 const KERNELS: &[KernelDef] = &[
-    KernelDef::new::<Aligned<f32>>("RoiAlign", Core::CPU).ports(&rules(types::F32)),
-    KernelDef::new::<Aligned<f64>>("RoiAlign", Core::CPU).ports(&rules(types::F64)),
+    KernelDef::new::<AlignedRegions<f32>>("RoiAlign", Core::CPU).ports(&rules(types::F32)),
+    KernelDef::new::<AlignedRegions<f64>>("RoiAlign", Core::CPU).ports(&rules(types::F64)),
 ];
 
 const fn rules(types: TypeSet) -> [PortRule; 4] {
@@ -66,10 +67,12 @@ impl Op for RoiAlign {
 #[derive(Clone, Copy, Debug)]
 enum Mode {
     Mean,
-    /// The maximum over all samples of each neighbour times its weight.
+    /// The maximum of all products of a neighbour of a sample and its weight, as in ONNX's reference. Samples
+    /// themselves are not interpolated.
     Largest,
 }
 
+/// The parameters of a node.
 #[derive(Clone, Copy, Debug)]
 struct Rule {
     mode: Mode,
@@ -81,6 +84,7 @@ struct Rule {
     cells: [usize; 2],
     /// Samples along each axis of a cell; `None` chooses one per element that the cell spans.
     samples: Option<usize>,
+    /// Factor from coordinates of regions to elements.
     scale: f64,
 }
 
@@ -104,11 +108,14 @@ impl Rule {
                 )));
             }
         };
-        let size = |name: &str, least: i64| -> Result<usize, Error> {
-            let found = node.int(name)?;
-            let size = usize::try_from(found).ok().filter(|_| found >= least && found <= MOST);
+        let size = |name: &str, lowest: i64| -> Result<usize, Error> {
+            let value = node.int(name)?;
+            let size =
+                usize::try_from(value).ok().filter(|_| (lowest..=MAX_COUNT).contains(&value));
             size.ok_or_else(|| {
-                Error::new(format!("parameter {name:?} is {found}, expected {least} to {MOST}"))
+                Error::new(format!(
+                    "parameter {name:?} is {value}, expected {lowest} to {MAX_COUNT}"
+                ))
             })
         };
         let samples = size("sampling_ratio", 0)?;
@@ -123,33 +130,39 @@ impl Rule {
     }
 
     /// Returns the start of a region along an axis, and the size of its cells in elements.
-    fn cells_along<T: Number>(&self, [start, end]: [T; 2], axis: usize) -> [T; 2] {
-        let scaled = |at: T| at.mul(T::from_f64(self.scale)).sub(T::from_f64(self.offset));
+    fn start_and_cell<T: Number>(&self, [start, end]: [T; 2], axis: usize) -> [T; 2] {
+        let scaled =
+            |coordinate: T| coordinate.mul(T::from_f64(self.scale)).sub(T::from_f64(self.offset));
         let (start, one) = (scaled(start), T::from_f64(1.0));
         let len = scaled(end).sub(start);
         let len = if self.is_widened && len < one { one } else { len };
         [start, len.div(T::from_f64(self.cells[axis] as f64))]
     }
 
-    /// Returns the cells and samples of a region along one axis.
-    fn along<T: Number>(&self, ends: [T; 2], axis: usize, extent: usize) -> Result<Along, f64> {
-        let [start, cell] = self.cells_along(ends.map(Number::to_f64), axis);
+    /// Returns the cells and samples of a region along one axis, or the number of samples if there are too many.
+    fn axis_cells<T: Number>(
+        &self,
+        ends: [T; 2],
+        axis: usize,
+        extent: usize,
+    ) -> Result<AxisCells, f64> {
+        let [start, cell] = self.start_and_cell(ends.map(Number::to_f64), axis);
         // The sample count is decided in the type of the regions, as in ONNX's reference and ONNX Runtime.
-        let [_, counted] = self.cells_along(ends, axis);
+        let [_, native_cell] = self.start_and_cell(ends, axis);
         let samples =
-            self.samples.map_or(counted.to_f64().ceil().max(0.0), |samples| samples as f64);
-        if samples > MOST as f64 {
+            self.samples.map_or(native_cell.to_f64().ceil().max(0.0), |samples| samples as f64);
+        if samples > MAX_COUNT as f64 {
             return Err(samples);
         }
-        Ok(Along { start, cell, samples: samples as usize, extent })
+        Ok(AxisCells { start, cell, samples: samples as usize, extent })
     }
 }
 
-/// The most cells, samples per cell, and elements per cell along an axis.
-const MOST: i64 = 1 << 16;
+/// The largest number of cells, of samples per cell, and of elements per cell along an axis.
+const MAX_COUNT: i64 = 1 << 16;
 
 /// The cells of a region along an axis, and their samples.
-struct Along {
+struct AxisCells {
     start: f64,
     /// Size of a cell in elements.
     cell: f64,
@@ -157,32 +170,33 @@ struct Along {
     extent: usize,
 }
 
-impl Along {
+impl AxisCells {
     /// Returns the two neighbours of a sample and their weights; `None` more than one element outside the image.
     fn taps(&self, cell: usize, sample: usize) -> Option<[(usize, f64); 2]> {
-        let part = (sample as f64 + 0.5) / self.samples as f64;
-        let at = self.start + (cell as f64 + part) * self.cell;
+        let fraction_of_cell = (sample as f64 + 0.5) / self.samples as f64;
+        let position = self.start + (cell as f64 + fraction_of_cell) * self.cell;
         let last = self.extent.checked_sub(1)?;
-        if !(-1.0..=self.extent as f64).contains(&at) {
+        if !(-1.0..=self.extent as f64).contains(&position) {
             return None;
         }
-        let at = at.clamp(0.0, last as f64);
-        let (low, part) = (at as usize, at.fract());
-        Some([(low, 1.0 - part), ((low + 1).min(last), part)])
+        let position = position.clamp(0.0, last as f64);
+        let (low, fraction) = (position as usize, position.fract());
+        Some([(low, 1.0 - fraction), ((low + 1).min(last), fraction)])
     }
 }
 
-/// Channels that share computed weights.
+/// Channels that are reduced together and share computed weights.
 const BLOCK: usize = 16;
 
-struct Aligned<T> {
+/// The kernel.
+struct AlignedRegions<T> {
     rule: Rule,
-    scaled: PhantomData<fn() -> T>,
+    marker: PhantomData<fn() -> T>,
 }
 
-impl<T: Number + Element> Kernel for Aligned<T> {
+impl<T: Number + Element> Kernel for AlignedRegions<T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { rule: Rule::read(cx)?, scaled: PhantomData })
+        Ok(Self { rule: Rule::read(cx)?, marker: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -198,24 +212,25 @@ impl<T: Number + Element> Kernel for Aligned<T> {
         let (rule, area) = (&self.rule, height * width);
         let cells = rule.cells[0] * rule.cells[1];
         let y = &mut outputs.take::<T>(0)?[..rois.len() * channels * cells];
-        each_region(parallel, (channels, cells), y, |region, first, y| {
+        each_region(parallel, (channels, cells), y, |region, first_channel, y| {
             let image = image_of(indices[region], images, region)?;
             let [left, top, right, bottom] = rois[region];
-            let fault = |samples: f64| ExecError::bad_value(samples as i64, region);
-            let down = rule.along([top, bottom], 0, height).map_err(fault)?;
-            let across = rule.along([left, right], 1, width).map_err(fault)?;
+            let too_many = |samples: f64| ExecError::bad_value(samples as i64, region);
+            let cell_rows = rule.axis_cells([top, bottom], 0, height).map_err(too_many)?;
+            let cell_cols = rule.axis_cells([left, right], 1, width).map_err(too_many)?;
             if area == 0 {
                 // An image without pixels yields zeros.
                 y.fill(T::ZERO);
                 return Ok(());
             }
-            let x = &x[(image * channels + first) * area..];
+            let x = &x[(image * channels + first_channel) * area..];
             for (y, x) in y.chunks_mut(BLOCK * cells).zip(x.chunks(BLOCK * area)) {
                 for cell in 0..cells {
-                    let place = [cell / rule.cells[1], cell % rule.cells[1]];
-                    let found = of_cell(rule.mode, [&down, &across], place, (x, area));
-                    for (y, &found) in y[cell..].iter_mut().step_by(cells).zip(&found) {
-                        *y = found;
+                    let row_and_col = [cell / rule.cells[1], cell % rule.cells[1]];
+                    let reduced =
+                        reduce_cell(rule.mode, [&cell_rows, &cell_cols], row_and_col, (x, area));
+                    for (y, &reduced) in y[cell..].iter_mut().step_by(cells).zip(&reduced) {
+                        *y = reduced;
                     }
                 }
             }
@@ -225,29 +240,34 @@ impl<T: Number + Element> Kernel for Aligned<T> {
     }
 }
 
-/// Reduces one cell of some channels, whose planes are adjacent.
-fn of_cell<T: Number>(
+/// Reduces one cell of up to [`BLOCK`] channels, whose planes of `plane_len` elements are adjacent.
+fn reduce_cell<T: Number>(
     mode: Mode,
-    [down, across]: [&Along; 2],
+    [cell_rows, cell_cols]: [&AxisCells; 2],
     [row, col]: [usize; 2],
-    (x, plane): (&[T], usize),
+    (x, plane_len): (&[T], usize),
 ) -> [T; BLOCK] {
     let mut result = [T::ZERO; BLOCK];
     let mut is_first = true;
-    for at in 0..down.samples * across.samples {
-        let rows = down.taps(row, at / across.samples);
-        let taps = rows.zip(across.taps(col, at % across.samples));
-        let weighed = taps.map(|(rows, cols)| {
-            let [a, b] = rows.map(|(row, by)| {
-                cols.map(|(col, weight)| (row * across.extent + col, T::from_f64(by * weight)))
+    for sample in 0..cell_rows.samples * cell_cols.samples {
+        let row_taps = cell_rows.taps(row, sample / cell_cols.samples);
+        let taps = row_taps.zip(cell_cols.taps(col, sample % cell_cols.samples));
+        // The indices of the four neighbours, and their weights.
+        let neighbours = taps.map(|(row_taps, col_taps)| {
+            let [upper, lower] = row_taps.map(|(row, row_weight)| {
+                col_taps.map(|(col, col_weight)| {
+                    (row * cell_cols.extent + col, T::from_f64(row_weight * col_weight))
+                })
             });
-            [a[0], a[1], b[0], b[1]]
+            [upper[0], upper[1], lower[0], lower[1]]
         });
         // A sample outside the image is 0.
         let terms = |x: &[T]| {
-            weighed.map_or([T::ZERO; 4], |taps| taps.map(|(at, weight)| x[at].mul(weight)))
+            neighbours.map_or([T::ZERO; 4], |neighbours| {
+                neighbours.map(|(index, weight)| x[index].mul(weight))
+            })
         };
-        for (result, x) in result.iter_mut().zip(x.chunks_exact(plane.max(1))) {
+        for (result, x) in result.iter_mut().zip(x.chunks_exact(plane_len.max(1))) {
             let [a, b, c, d] = terms(x);
             *result = match mode {
                 Mode::Mean => result.add(a.add(b).add(c).add(d)),
@@ -260,7 +280,7 @@ fn of_cell<T: Number>(
         is_first = false;
     }
     if let Mode::Mean = mode {
-        let count = T::from_f64((down.samples * across.samples).max(1) as f64);
+        let count = T::from_f64((cell_rows.samples * cell_cols.samples).max(1) as f64);
         for sum in &mut result {
             *sum = sum.div(count);
         }
@@ -274,75 +294,79 @@ mod tests {
     use crate::testing::{Bench, assert_near, assert_near_constant, bench, noise, tensor};
 
     /// The values 0 to 15 in four rows, in two channels, and one region.
-    fn square(roi: [f32; 4]) -> Bench {
+    fn bench_with(roi: [f32; 4]) -> Bench {
         let x: Vec<f32> = (0..32u8).map(f32::from).collect();
         let run = bench("RoiAlign").input(tensor(&[1, 2, 4, 4], &x));
         run.input(tensor(&[1, 4], &roi)).input(tensor(&[1], &[0i64]))
     }
 
     #[test]
-    fn cells_are_means_of_their_samples() {
-        let all = || square([0.0, 0.0, 4.0, 4.0]).int("output_height", 2).int("output_width", 2);
-        let y = all().one();
+    fn each_cell_gives_the_mean_of_its_samples() {
+        let whole_image =
+            || bench_with([0.0, 0.0, 4.0, 4.0]).int("output_height", 2).int("output_width", 2);
+        let y = whole_image().one();
         assert_eq!(y.dims(), [1, 2, 2, 2]);
         let expected = [2.5, 4.5, 10.5, 12.5, 18.5, 20.5, 26.5, 28.5];
         assert_near(&y.values::<f32>(), &expected, 1e-6);
         // One sample in the centre of each cell; without the offset it is half an element further.
-        let one = || all().int("sampling_ratio", 1);
-        assert_near(&one().one().values::<f32>(), &expected, 1e-6);
-        let whole = one().text("coordinate_transformation_mode", "output_half_pixel").one();
-        assert_near(&whole.values::<f32>()[..4], &[5.0, 7.0, 13.0, 15.0], 1e-6);
-        let half = square([0.0, 0.0, 8.0, 8.0]).float("spatial_scale", 0.5).one();
-        assert_near(&half.values::<f32>(), &[7.5, 23.5], 1e-6);
+        let single_sample = || whole_image().int("sampling_ratio", 1);
+        assert_near(&single_sample().one().values::<f32>(), &expected, 1e-6);
+        let shifted =
+            single_sample().text("coordinate_transformation_mode", "output_half_pixel").one();
+        assert_near(&shifted.values::<f32>()[..4], &[5.0, 7.0, 13.0, 15.0], 1e-6);
+        let scaled = bench_with([0.0, 0.0, 8.0, 8.0]).float("spatial_scale", 0.5).one();
+        assert_near(&scaled.values::<f32>(), &[7.5, 23.5], 1e-6);
     }
 
     #[test]
     fn sample_counts_are_computed_in_the_type_of_regions() {
         // 3.9 - 0.9 is 3 in f32, and slightly more in f64: 3 samples or 4.
         let [start, end] = [0.9f32, 3.9];
-        let with = |samples: i64| {
+        let output = |samples: i64| {
             let run = bench("RoiAlign").int("sampling_ratio", samples);
             let run = run.input(tensor(&[1, 1, 5, 5], &noise(25)));
             let run = run.input(tensor(&[1, 4], &[start, start, end, end]));
             run.input(tensor(&[1], &[0i64])).one().values::<f32>()
         };
-        assert_eq!(with(0), with(3));
-        assert_ne!(with(0), with(4));
+        assert_eq!(output(0), output(3));
+        assert_ne!(output(0), output(4));
     }
 
     #[test]
     fn max_mode_takes_the_largest_weighted_neighbour() {
-        let y = square([1.0, 1.0, 2.0, 2.0]).text("mode", "max").int("sampling_ratio", 1).one();
+        let y = bench_with([1.0, 1.0, 2.0, 2.0]).text("mode", "max").int("sampling_ratio", 1).one();
         assert_near(&y.values::<f32>(), &[5.0, 21.0], 1e-6);
-        let y = square([0.5, 0.5, 3.5, 3.5]).text("mode", "max").int("sampling_ratio", 1).one();
+        let y = bench_with([0.5, 0.5, 3.5, 3.5]).text("mode", "max").int("sampling_ratio", 1).one();
         assert_near(&y.values::<f32>(), &[2.5, 6.5], 1e-6);
     }
 
     #[test]
     fn samples_outside_of_the_image_are_zeros() {
-        for place in [[9.0, 9.0, 12.0, 12.0], [f32::NAN; 4]] {
-            let y = square(place).one().values::<f32>();
+        for region in [[9.0, 9.0, 12.0, 12.0], [f32::NAN; 4]] {
+            let y = bench_with(region).one().values::<f32>();
             assert_near_constant(&y, &[0.0, 0.0], 0.0, "no sample is in the image");
         }
-        let fault = square([0.0, 0.0, 1e30, 1.0]).error();
-        assert!(fault.contains("9223372036854775807"), "{fault}");
+        let error = bench_with([0.0, 0.0, 1e30, 1.0]).error();
+        assert!(error.contains("9223372036854775807"), "{error}");
     }
 
     #[test]
     fn regions_and_channels_are_divided_among_threads() {
         let x = noise(3 * 21 * 9 * 11);
-        let rois: Vec<f32> =
-            noise(7 * 2).chunks(2).flat_map(|at| [at[0] + 2.0, at[1] + 2.0, 8.0, 7.0]).collect();
+        let rois: Vec<f32> = noise(7 * 2)
+            .chunks(2)
+            .flat_map(|noise| [noise[0] + 2.0, noise[1] + 2.0, 8.0, 7.0])
+            .collect();
         let indices = [2i64, 0, 1, 2, 1, 0, 2];
         let run = bench("RoiAlign").input(tensor(&[3, 21, 9, 11], &x));
         let run = run.input(tensor(&[7, 4], &rois)).input(tensor(&[7], &indices));
         let run = run.int("output_height", 3).int("output_width", 2);
         assert_eq!(settled_on_any_threads(&run).dims(), [7, 21, 3, 2]);
-        let wide = |x: &[f32]| x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
-        let exact = bench("RoiAlign").input(tensor(&[3, 21, 9, 11], &wide(&x)));
-        let exact = exact.input(tensor(&[7, 4], &wide(&rois))).input(tensor(&[7], &indices));
-        let exact = exact.int("output_height", 3).int("output_width", 2).one();
-        assert_near(&run.one().values::<f32>(), &exact.values::<f64>(), 1e-5);
+        let to_f64 = |x: &[f32]| x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
+        let f64_run = bench("RoiAlign").input(tensor(&[3, 21, 9, 11], &to_f64(&x)));
+        let f64_run = f64_run.input(tensor(&[7, 4], &to_f64(&rois))).input(tensor(&[7], &indices));
+        let expected = f64_run.int("output_height", 3).int("output_width", 2).one();
+        assert_near(&run.one().values::<f32>(), &expected.values::<f64>(), 1e-5);
     }
 
     #[test]
@@ -360,7 +384,7 @@ mod tests {
         );
         let run = run.input(tensor(&[1], &[1i64]));
         assert_eq!(run.error(), "found a value that it cannot process: 1 at element 0");
-        let error = |name, value| square([0.0; 4]).text(name, value).error();
+        let error = |name, value| bench_with([0.0; 4]).text(name, value).error();
         assert_eq!(
             error("mode", "sum"),
             "parameter \"mode\" is \"sum\", expected \"avg\" or \"max\""
@@ -370,7 +394,7 @@ mod tests {
             "parameter \"coordinate_transformation_mode\" is \"whole\", expected \"half_pixel\" or \"output_half_pixel\""
         );
         assert_eq!(
-            square([0.0; 4]).int("output_width", 0).error(),
+            bench_with([0.0; 4]).int("output_width", 0).error(),
             "parameter \"output_width\" is 0, expected 1 to 65536"
         );
     }

@@ -1,4 +1,5 @@
-//! Rotary position embedding: rotates pairs of elements of every head by an angle that depends on the position.
+//! Rotary position embedding (Su et al., 2021, <https://arxiv.org/abs/2104.09864>): rotates pairs of elements of every
+//! attention head by an angle that depends on the position. Inputs hold the cosines and sines of the angles.
 
 use udo_api::{
     Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpSchema,
@@ -12,7 +13,7 @@ use crate::family::partition::row_grain;
 
 pub(crate) const DEF: Def = Def::new::<RotaryEmbedding>(KERNELS);
 
-const KERNELS: &[KernelDef] = &[KernelDef::new::<Turned>("RotaryEmbedding", Core::CPU).ports(&[
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Rotation>("RotaryEmbedding", Core::CPU).ports(&[
     input(0, types::F32).bounded(),
     input_like(1, 0).bounded(),
     input_like(2, 0).bounded(),
@@ -52,12 +53,12 @@ impl Op for RotaryEmbedding {
     }
 }
 
-/// How the elements of a head are paired, and where heads are.
+/// The pairs of elements of a head, and the layout of heads.
 #[derive(Clone, Copy, Debug)]
 struct Rule {
-    /// The number of heads for a packed layout, `[batch, length, heads * elements]`; `None` for `[batch, heads, length,
-    /// elements]`.
-    packed: Option<usize>,
+    /// The number of heads if they share the last axis, `[batch, length, heads * elements]`; `None` for `[batch, heads,
+    /// length, elements]`.
+    packed_heads: Option<usize>,
     /// Elements of a head.
     elements: usize,
     /// Pairs that are rotated; the remaining elements are copied.
@@ -69,7 +70,7 @@ struct Rule {
 impl Rule {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
         let x = node.input(X)?;
-        let (packed, elements) = match *x.shape() {
+        let (packed_heads, elements) = match *x.shape() {
             [_, _, _, elements] => (None, elements),
             [_, _, hidden] => {
                 let name = "num_heads";
@@ -87,32 +88,33 @@ impl Rule {
             _ => return Err(Error::new(format!("input {X} is {x}, expected rank 3 or 4"))),
         };
         let name = "rotary_embedding_dim";
-        let found = node.int(name)?;
-        let turned = if found == 0 { Some(elements) } else { usize::try_from(found).ok() };
-        let turned = turned.filter(|&turned| turned <= elements && turned % 2 == 0 && turned > 0);
-        let turned = turned.ok_or_else(|| {
+        let requested = node.int(name)?;
+        let rotated = if requested == 0 { Some(elements) } else { usize::try_from(requested).ok() };
+        let rotated =
+            rotated.filter(|&rotated| rotated <= elements && rotated % 2 == 0 && rotated > 0);
+        let rotated = rotated.ok_or_else(|| {
             let expected = format!("expected an even number of the {elements} elements of a head");
-            Error::new(format!("parameter {name:?} is {found}, {expected}"))
+            Error::new(format!("parameter {name:?} is {requested}, {expected}"))
         })?;
         let is_interleaved = node.flag("interleaved")?;
-        Ok(Self { packed, elements, pairs: turned / 2, is_interleaved })
+        Ok(Self { packed_heads, elements, pairs: rotated / 2, is_interleaved })
     }
 
     /// Checks that the caches hold one cosine and sine per pair of each position.
     fn check_angles(&self, node: &Node<'_>) -> Result<(), Error> {
         let x = node.input(X)?;
-        let length = if self.packed.is_some() { x.shape()[1] } else { x.shape()[2] };
-        let places = [x.shape()[0], length];
+        let length = if self.packed_heads.is_some() { x.shape()[1] } else { x.shape()[2] };
+        let position_dims = [x.shape()[0], length];
         let (cos, sin) = (node.input(COS)?, node.input(SIN)?);
         let fits = if node.has_input(POSITIONS) {
             let positions = node.input(POSITIONS)?;
-            if positions.shape() != places {
-                let expected = format!("expected a position for each of {places:?}");
+            if positions.shape() != position_dims {
+                let expected = format!("expected a position for each of {position_dims:?}");
                 return Err(Error::new(format!("input {POSITIONS} is {positions}, {expected}")));
             }
             matches!(*cos.shape(), [_, pairs] if pairs == self.pairs)
         } else {
-            cos.shape() == [places[0], places[1], self.pairs]
+            cos.shape() == [position_dims[0], position_dims[1], self.pairs]
         };
         if fits && sin.shape() == cos.shape() {
             return Ok(());
@@ -123,9 +125,10 @@ impl Rule {
     }
 }
 
-struct Turned(Rule);
+/// The kernel.
+struct Rotation(Rule);
 
-impl Kernel for Turned {
+impl Kernel for Rotation {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         Rule::read(cx).map(Self)
     }
@@ -133,44 +136,45 @@ impl Kernel for Turned {
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let Self(rule) = self;
-        let &Rule { packed, elements, pairs, is_interleaved } = rule;
+        let &Rule { packed_heads, elements, pairs, is_interleaved } = rule;
         let (x, cos, sin) = (inputs.get(X)?, inputs.get(COS)?, inputs.get(SIN)?);
         let positions =
             if inputs.has(POSITIONS) { Some(inputs.get::<i64>(POSITIONS)?) } else { None };
         let dims = inputs.shape(X)?;
         let ((Some(heads), &[batch, length, _]) | (None, &[batch, heads, length, _])) =
-            (packed, dims)
+            (packed_heads, dims)
         else {
             return Err(ExecError::bad_value(dims.len() as i64, X));
         };
-        let known = cos.len() / pairs;
-        if positions.map_or(known, <[i64]>::len) != batch * length || sin.len() != cos.len() {
-            return Err(ExecError::bad_value(known as i64, COS));
+        let angle_rows = cos.len() / pairs;
+        if positions.map_or(angle_rows, <[i64]>::len) != batch * length || sin.len() != cos.len() {
+            return Err(ExecError::bad_value(angle_rows as i64, COS));
         }
-        let angles_of = |place: usize| {
+        // Returns the cosines and sines of a token, an index over batch and length.
+        let token_angles = |token: usize| {
             let row = match positions {
                 Some(positions) => {
-                    usize::try_from(positions[place]).ok().filter(|&row| row < known)
+                    usize::try_from(positions[token]).ok().filter(|&row| row < angle_rows)
                 }
-                None => Some(place),
+                None => Some(token),
             };
-            let refused =
-                || ExecError::bad_value(positions.map_or(0, |positions| positions[place]), place);
-            let from = row.ok_or_else(refused)? * pairs;
-            Ok([&cos[from..][..pairs], &sin[from..][..pairs]])
+            let out_of_range =
+                || ExecError::bad_value(positions.map_or(0, |positions| positions[token]), token);
+            let start = row.ok_or_else(out_of_range)? * pairs;
+            Ok([&cos[start..][..pairs], &sin[start..][..pairs]])
         };
         let y = &mut outputs.take::<f32>(0)?[..x.len()];
         let grain = row_grain(elements);
         parallel.chunks_mut(y, grain, |chunk, y| {
             let x = &x[chunk * grain..][..y.len()];
             let rows = x.chunks_exact(elements).zip(y.chunks_exact_mut(elements));
-            for (at, (x, y)) in rows.enumerate() {
-                let row = chunk * (grain / elements) + at;
-                let place = match packed {
+            for (index, (x, y)) in rows.enumerate() {
+                let row = chunk * (grain / elements) + index;
+                let token = match packed_heads {
                     Some(heads) => row / heads,
                     None => row / (heads * length) * length + row % length,
                 };
-                rotate(is_interleaved, x, angles_of(place)?, y);
+                rotate(is_interleaved, x, token_angles(token)?, y);
             }
             Ok(())
         })?;
@@ -185,63 +189,66 @@ mod tests {
     use crate::family::numerics::settled_on_any_threads;
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
-    /// Batch, heads, length, elements of a head, and rotated elements.
     #[derive(Clone, Copy, Debug)]
     struct Case {
+        /// Batch, heads, length and elements of a head.
         extents: [usize; 4],
-        turned: usize,
+        /// Rotated elements of a head.
+        rotated: usize,
         is_packed: bool,
         is_interleaved: bool,
         /// Position ids; empty for consecutive positions.
         positions: &'static [i64],
     }
 
-    const CASE: Case = Case {
+    const PLAIN: Case = Case {
         extents: [2, 3, 4, 8],
-        turned: 8,
+        rotated: 8,
         is_packed: false,
         is_interleaved: false,
         positions: &[],
     };
 
+    /// Position ids for a batch of 2 and a length of 4; the highest one is 4.
     const MIXED: &[i64] = &[4, 0, 1, 1, 3, 2, 4, 0];
 
     const CASES: &[Case] = &[
-        CASE,
-        Case { is_packed: true, ..CASE },
-        Case { is_interleaved: true, ..CASE },
-        Case { turned: 4, ..CASE },
-        Case { turned: 6, is_interleaved: true, is_packed: true, ..CASE },
-        Case { positions: MIXED, ..CASE },
-        Case { positions: MIXED, is_packed: true, turned: 2, ..CASE },
-        Case { positions: MIXED, is_packed: true, is_interleaved: true, ..CASE },
-        Case { extents: [1, 1, 1, 2], turned: 2, ..CASE },
-        Case { extents: [1, 2, 0, 4], turned: 4, ..CASE },
-        Case { extents: [2, 9, 70, 66], turned: 34, ..CASE },
+        PLAIN,
+        Case { is_packed: true, ..PLAIN },
+        Case { is_interleaved: true, ..PLAIN },
+        Case { rotated: 4, ..PLAIN },
+        Case { rotated: 6, is_interleaved: true, is_packed: true, ..PLAIN },
+        Case { positions: MIXED, ..PLAIN },
+        Case { positions: MIXED, is_packed: true, rotated: 2, ..PLAIN },
+        Case { positions: MIXED, is_packed: true, is_interleaved: true, ..PLAIN },
+        Case { extents: [1, 1, 1, 2], rotated: 2, ..PLAIN },
+        Case { extents: [1, 2, 0, 4], rotated: 4, ..PLAIN },
+        Case { extents: [2, 9, 70, 66], rotated: 34, ..PLAIN },
     ];
 
     impl Case {
-        fn rows(&self) -> usize {
+        /// Returns the number of rows of the inputs with angles.
+        fn angle_rows(&self) -> usize {
             let [batch, _, length, _] = self.extents;
             if self.positions.is_empty() { batch * length } else { 5 }
         }
 
-        /// Input, cosines and sines; the latter need not belong to an angle.
-        fn numbers(&self) -> [Vec<f32>; 3] {
-            let angles = self.rows() * self.turned / 2;
+        /// Returns input, cosines and sines. The operator does not require that cosines and sines belong to angles.
+        fn values(&self) -> [Vec<f32>; 3] {
+            let angles = self.angle_rows() * self.rotated / 2;
             let len = self.extents.iter().product();
             [noise(len), noise(angles + 1).split_off(1), noise(angles + 2).split_off(2)]
         }
 
         fn bench_with(&self) -> Bench {
             let [batch, heads, length, elements] = self.extents;
-            let [x, cos, sin] = self.numbers();
+            let [x, cos, sin] = self.values();
             let dims = [batch, length, heads * elements];
             let dims = if self.is_packed { &dims[..] } else { &self.extents };
-            let pairs = self.turned / 2;
+            let pairs = self.rotated / 2;
             let angles = [batch, length, pairs];
-            let known = [self.rows(), pairs];
-            let angles = if self.positions.is_empty() { &angles[..] } else { &known };
+            let indexed_angles = [self.angle_rows(), pairs];
+            let angles = if self.positions.is_empty() { &angles[..] } else { &indexed_angles };
             let run = bench("RotaryEmbedding").input(tensor(dims, &x));
             let run = run.input(tensor(angles, &cos)).input(tensor(angles, &sin));
             let run = match self.positions {
@@ -250,26 +257,30 @@ mod tests {
             };
             let run = if self.is_packed { run.int("num_heads", heads as i64) } else { run };
             let run = run.int("interleaved", i64::from(self.is_interleaved));
-            let is_whole = self.turned == elements;
-            if is_whole { run } else { run.int("rotary_embedding_dim", self.turned as i64) }
+            if self.rotated == elements {
+                run
+            } else {
+                run.int("rotary_embedding_dim", self.rotated as i64)
+            }
         }
 
+        /// Computes the output by the definition.
         fn expected(&self) -> Vec<f64> {
             let [batch, heads, length, elements] = self.extents;
-            let [x, cos, sin] = self.numbers().map(|x| x.into_iter().map(f64::from).collect());
+            let [x, cos, sin] = self.values().map(|x| x.into_iter().map(f64::from).collect());
             let (x, cos, sin): (Vec<f64>, Vec<f64>, Vec<f64>) = (x, cos, sin);
-            let (mut y, pairs) = (x.clone(), self.turned / 2);
-            for at in 0..batch * heads * length * pairs {
-                let (pair, place, head) =
-                    (at % pairs, at / pairs % length, at / pairs / length % heads);
-                let b = at / pairs / length / heads;
+            let (mut y, pairs) = (x.clone(), self.rotated / 2);
+            for index in 0..batch * heads * length * pairs {
+                let (pair, step, head) =
+                    (index % pairs, index / pairs % length, index / pairs / length % heads);
+                let sequence = index / pairs / length / heads;
                 let row = if self.is_packed {
-                    (b * length + place) * heads + head
+                    (sequence * length + step) * heads + head
                 } else {
-                    (b * heads + head) * length + place
+                    (sequence * heads + head) * length + step
                 };
-                let position = b * length + place;
-                let position = self.positions.get(position).map_or(position, |&at| at as usize);
+                let token = sequence * length + step;
+                let position = self.positions.get(token).map_or(token, |&id| id as usize);
                 let (cos, sin) = (cos[position * pairs + pair], sin[position * pairs + pair]);
                 let [first, second] = if self.is_interleaved {
                     [2 * pair, 2 * pair + 1]

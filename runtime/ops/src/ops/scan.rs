@@ -1,4 +1,7 @@
 //! Runs a graph over successive slices of its inputs, carrying state from one iteration to the next.
+//!
+//! The operator has no kernels: the runtime runs the graph, as the fact `SCAN` tells it.
+
 use udo_api::{DType, Facts, OpSchema, Param, Port, types};
 
 use crate::Def;

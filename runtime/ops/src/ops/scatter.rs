@@ -1,4 +1,5 @@
-//! The deprecated predecessor of `ScatterElements`, which only overwrites.
+//! Scatters elements along an axis into a copy of the data: the deprecated predecessor of `ScatterElements`, which only
+//! overwrites.
 
 use udo_api::{DType, OpSchema, Param, Port, Value, types};
 

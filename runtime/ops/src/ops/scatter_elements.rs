@@ -1,4 +1,5 @@
-//! Scatters single elements into a copy of the data: each index replaces the coordinate along one axis.
+//! Scatters single elements into a copy of the data. An update goes to its own position, except along `axis`, where its
+//! index says the position.
 
 use udo_api::{DType, OpSchema, Param, Port, Value, types};
 
@@ -47,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_of_one_element_apply_in_order() {
+    fn updates_of_the_same_element_apply_in_order() {
         let run = |reduction: &str| {
             bench_with(&[1i8, 2, 3], &[1, -2, 1], &[100, 100, -7])
                 .text("reduction", reduction)
@@ -116,14 +117,14 @@ mod tests {
         let run = run.input(tensor(&dims(50), &indices)).input(tensor(&dims(50), &updates));
         let y = run.int("axis", 1).text("reduction", "add").one().values::<i32>();
         let mut expected = data;
-        for (at, update) in updates.into_iter().enumerate() {
-            expected[at / 50 * 90 + indices[at] as usize] += update;
+        for (index, update) in updates.into_iter().enumerate() {
+            expected[index / 50 * 90 + indices[index] as usize] += update;
         }
         assert!(y == expected);
     }
 
     #[test]
-    fn bounds_come_from_the_data() {
+    fn the_output_has_the_bounds_of_the_data() {
         let bounded = |values: &[i64]| tensor(&[values.len()], values).bounded(&[Dim::UpTo(5)]);
         let run = bench("ScatterElements").input(bounded(&[1, 2, 3])).input(bounded(&[2, 0]));
         let y = run.input(bounded(&[7, 8])).one();
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_that_do_not_fit_are_refused() {
+    fn mismatched_updates_and_invalid_indices_are_refused() {
         let error = bench_with(&[1f32, 2.0], &[0, 1], &[1.0]).error();
         assert_eq!(error, "input 2 is f32[1], input 1 is i64[2]");
         let error = bench_with(&[1f32], &[-2], &[1.0]).error();

@@ -1,4 +1,5 @@
-//! Scatters slices into a copy of the data, at tuples of indices.
+//! Scatters slices into a copy of the data. Each row of `indices` is a tuple, the indices of a slice along the first
+//! axes.
 
 use udo_api::{Error, ExecError, Inputs, Node, OpSchema, Parallel, Param, Port, Value, types};
 
@@ -47,10 +48,10 @@ impl Scatter for ScatterNd {
         if updates.len() != tuples.count * tuples.inner {
             return Err(ExecError::bad_value(updates.len() as i64, tuples.count));
         }
-        for at in 0..tuples.count {
-            let place = tuples.slice(indices, at)?;
-            let update = &updates[at * tuples.inner..][..tuples.inner];
-            combine_all(combine, &mut y[place..][..tuples.inner], update);
+        for index in 0..tuples.count {
+            let start = tuples.slice(indices, index)?;
+            let update = &updates[index * tuples.inner..][..tuples.inner];
+            combine_all(combine, &mut y[start..][..tuples.inner], update);
         }
         Ok(())
     }
@@ -77,7 +78,7 @@ mod tests {
         let y = bench_with(&[1, 2, 2], &[0, 1, -2, -2], &[1, 2]).one();
         assert_eq!(y.values::<u16>(), [0, 10, 11, 3, 4, 5]);
         let y = bench_with(&[1, 0], &[], &[1, 3, 2]).one();
-        assert_eq!(y.values::<u16>(), [10, 11, 12, 13, 14, 15], "a tuple of none means everything");
+        assert_eq!(y.values::<u16>(), [10, 11, 12, 13, 14, 15], "an empty tuple selects all data");
         assert_eq!(bench_with(&[0, 1], &[], &[0, 2]).one().values::<u16>(), [0, 1, 2, 3, 4, 5]);
     }
 
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_that_do_not_fit_are_refused() {
+    fn mismatched_updates_and_indices_out_of_range_are_refused() {
         let message = |indices: &str, updates: &str| {
             format!("input 1 is i64{indices} and input 2 u16{updates}, input 0 is u16[3,2]")
         };

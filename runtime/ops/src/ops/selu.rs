@@ -1,4 +1,8 @@
 //! `gamma x` if positive, else `gamma alpha (exp(x) - 1)`.
+//!
+//! `unary` builds the operator from this function of an element and up to two parameters: `F64` is the reference,
+//! `lanes` computes one SIMD vector of `f32` on the CPU, and `OPENCL` is the expression of the GPU kernel, with the
+//! parameters as `p` and `q`.
 
 use udo_api::Param;
 use udo_simd::Simd;
@@ -19,7 +23,7 @@ impl Unary for Selu {
 
     #[inline(always)]
     fn lanes<S: Simd>(s: S, x: S::F, [alpha, gamma]: [f32; 2]) -> S::F {
-        let below = s.mul(s.splat(alpha), s.expm1(x));
-        s.mul(s.splat(gamma), s.select(s.lt(x, s.splat(0.0)), below, x))
+        let negative = s.mul(s.splat(alpha), s.expm1(x));
+        s.mul(s.splat(gamma), s.select(s.lt(x, s.splat(0.0)), negative, x))
     }
 }

@@ -1,4 +1,7 @@
 //! The extents of a tensor, as an i64 vector.
+//!
+//! `extents` builds the operator: `plan` reads the parameters, `shape` is the output shape, and `fill` writes the
+//! output from the extents of the input.
 
 use std::ops::Range;
 
@@ -21,8 +24,8 @@ impl Extents for Dims {
     ];
 
     fn plan(node: &Node<'_>, rank: usize) -> Result<Self, Error> {
-        let end = if node.has_param("end") { clamped(node.int("end")?, rank) } else { rank };
-        Ok(Self(clamped(node.int("start")?, rank).min(end)..end))
+        let end = if node.has_param("end") { clamp_axis(node.int("end")?, rank) } else { rank };
+        Ok(Self(clamp_axis(node.int("start")?, rank).min(end)..end))
     }
 
     fn shape(&self) -> Result<Shape, Error> {
@@ -36,9 +39,9 @@ impl Extents for Dims {
 }
 
 /// Resolves a negative axis from the end, and clamps to the rank.
-fn clamped(axis: i64, rank: usize) -> usize {
-    let from_end = if axis < 0 { axis.saturating_add(rank as i64) } else { axis };
-    usize::try_from(from_end).unwrap_or(0).min(rank)
+fn clamp_axis(axis: i64, rank: usize) -> usize {
+    let resolved = if axis < 0 { axis.saturating_add(rank as i64) } else { axis };
+    usize::try_from(resolved).unwrap_or(0).min(rank)
 }
 
 #[cfg(test)]

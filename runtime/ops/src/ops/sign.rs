@@ -1,4 +1,8 @@
 //! 1 for positive elements, -1 for negative ones; zeros and NaN stay.
+//!
+//! `unary` builds the operator from this function of an element: `F64` is the reference, `lanes` computes one SIMD
+//! vector of `f32` on the CPU, and `OPENCL` is the expression of the GPU kernel. Integers use `INT`. `WITHIN` is the
+//! relative error that tests allow `lanes`.
 
 use udo_api::{TypeSet, types};
 use udo_simd::Simd;
@@ -25,7 +29,7 @@ impl Unary for Sign {
 
     #[inline(always)]
     fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
-        let below = s.select(s.lt(x, s.splat(0.0)), s.splat(-1.0), x);
-        s.select(s.lt(s.splat(0.0), x), s.splat(1.0), below)
+        let negated = s.select(s.lt(x, s.splat(0.0)), s.splat(-1.0), x);
+        s.select(s.lt(s.splat(0.0), x), s.splat(1.0), negated)
     }
 }

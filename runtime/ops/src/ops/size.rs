@@ -1,4 +1,7 @@
 //! The number of elements of a tensor.
+//!
+//! `extents` builds the operator: `plan` reads the parameters, `shape` is the output shape, and `fill` writes the
+//! output from the extents of the input.
 
 use udo_api::{Error, Node, Shape};
 

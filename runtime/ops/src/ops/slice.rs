@@ -1,4 +1,7 @@
-//! Takes `start..end` in steps of `step` from some axes. A negative step goes backwards.
+//! Takes every `step`-th position of `start..end` from some axes. A negative step goes backwards.
+//!
+//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
+//! indices.
 
 use udo_api::{
     Bits, Core, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Inputs, Io, KernelDef, MAX_RANK,
@@ -15,8 +18,9 @@ use crate::family::movement::{
 pub(crate) const DEF: Def = movement::<Slice>();
 
 const AXES: IntsArgument = IntsArgument { input: 3, name: "axes", what: "axes" };
-/// The inputs with starts, ends and steps.
-const CUTS: [usize; 3] = [1, 2, 4];
+const STARTS: usize = 1;
+const ENDS: usize = 2;
+const STEPS: usize = 4;
 
 struct Slice {
     /// The sliced axes, in the order of the starts.
@@ -77,16 +81,18 @@ impl Movement for Slice {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
-        let axes = axes(cx, &x)?;
+        let axes = sliced_axes(cx, &x)?;
         let cuts = constant_cuts(cx)?;
         let mut dims: Vec<Dim> = x.full_shape().iter().collect();
-        for (at, &axis) in axes.iter().enumerate() {
+        for (index, &axis) in axes.iter().enumerate() {
             let extent = dims[axis].bound();
             dims[axis] = match (&cuts, dims[axis].exact()) {
                 (Some(cuts), Some(extent)) => {
-                    dims[axis].with(cuts.get(at).map_or(extent, |cut| cut.walk(extent).len))
+                    dims[axis].with(cuts.get(index).map_or(extent, |cut| cut.walk(extent).len))
                 }
-                (Some(cuts), None) => Dim::UpTo(cuts.get(at).map_or(extent, |c| c.most(extent))),
+                (Some(cuts), None) => {
+                    Dim::UpTo(cuts.get(index).map_or(extent, |cut| cut.max_len(extent)))
+                }
                 (None, _) => Dim::UpTo(extent),
             };
         }
@@ -95,7 +101,7 @@ impl Movement for Slice {
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
-        let axes = axes(cx, &x)?;
+        let axes = sliced_axes(cx, &x)?;
         if let Some(walks) = known_walks(cx)? {
             tie_part(cx, walks.into_iter())?;
         }
@@ -108,14 +114,14 @@ impl Movement for Slice {
         let dims = inputs.shape(0)?;
         let mut walks = [Walk::whole(1); MAX_RANK];
         walks.iter_mut().zip(dims).for_each(|(walk, &extent)| *walk = Walk::whole(extent));
-        for (at, &axis) in self.axes.iter().enumerate() {
-            walks[axis] = Cut::read(&inputs, at)?.walk(dims[axis]);
+        for (index, &axis) in self.axes.iter().enumerate() {
+            walks[axis] = Cut::read(&inputs, index)?.walk(dims[axis]);
         }
         let walks = &walks[..dims.len()];
         let y = outputs.take_bits::<B>(0)?;
         Walks::new(walks.iter().copied()).copy(parallel, x, y, B::default())?;
         let mut extents = [0; MAX_RANK];
-        extents.iter_mut().zip(walks).for_each(|(to, walk)| *to = walk.len);
+        extents.iter_mut().zip(walks).for_each(|(extent, walk)| *extent = walk.len);
         outputs.set_shape(0, &extents[..walks.len()])
     }
 }
@@ -132,12 +138,15 @@ impl Walked for Slice {
 /// Returns the walk along each axis, if all slices are known before the run.
 fn known_walks(node: &Node<'_>) -> Result<Option<Vec<Walk>>, Error> {
     let x = node.input(0)?;
-    let axes = axes(node, &x)?;
+    let axes = sliced_axes(node, &x)?;
     let cuts = constant_cuts(node)?.filter(|_| x.full_shape().is_fixed());
     Ok(cuts.map(|cuts| {
-        let cut_of = |axis: usize| axes.iter().position(|&a| a == axis).and_then(|at| cuts.get(at));
-        let walks = x.shape().iter().enumerate();
-        walks.map(|(axis, &extent)| walk(cut_of(axis), extent)).collect()
+        let walk = |(axis, &extent): (usize, &usize)| {
+            let index = axes.iter().position(|&sliced| sliced == axis);
+            let cut = index.and_then(|index| cuts.get(index));
+            cut.map_or(Walk::whole(extent), |cut| cut.walk(extent))
+        };
+        x.shape().iter().enumerate().map(walk).collect()
     }))
 }
 
@@ -151,62 +160,59 @@ struct Cut {
 }
 
 impl Cut {
-    /// Reads slice number `at` from the inputs of a run.
-    fn read(inputs: &Inputs<'_>, at: usize) -> Result<Self, ExecError> {
-        let [start, end] = [CUTS[0], CUTS[1]].map(|port| Ok(Indices::get(inputs, port)?.value(at)));
-        let step = if inputs.has(CUTS[2]) { Indices::get(inputs, CUTS[2])?.value(at) } else { 1 };
+    /// Reads the slice at an index in the lists of the inputs.
+    fn read(inputs: &Inputs<'_>, index: usize) -> Result<Self, ExecError> {
+        let [start, end] = [STARTS, ENDS].map(|port| Ok(Indices::get(inputs, port)?.value(index)));
+        let step = if inputs.has(STEPS) { Indices::get(inputs, STEPS)?.value(index) } else { 1 };
         if step == 0 {
-            return Err(ExecError::bad_value(0, at));
+            return Err(ExecError::bad_value(0, index));
         }
         Ok(Self { start: start?, end: end?, step })
     }
 
+    /// Returns the positions that this slice takes from an axis.
     fn walk(self, extent: usize) -> Walk {
         let Self { start, end, step } = self;
         let extent_i64 = i64::try_from(extent).unwrap_or(i64::MAX);
         // Starts and ends are clamped to these positions.
         let (low, high) = if step > 0 { (0, extent_i64) } else { (-1, extent_i64 - 1) };
-        let position = |at: i64| {
-            let at = if at < 0 { at.saturating_add(extent_i64) } else { at };
-            at.clamp(low, high)
+        let position = |index: i64| {
+            let from_start = if index < 0 { index.saturating_add(extent_i64) } else { index };
+            from_start.clamp(low, high)
         };
         let (start, end) = (position(start), position(end));
-        let between = if step > 0 { end - start } else { start - end };
-        let between = usize::try_from(between).unwrap_or(0);
-        let far = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX);
+        let span = if step > 0 { end - start } else { start - end };
+        let span = usize::try_from(span).unwrap_or(0);
+        let stride = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX);
         let step = isize::try_from(step).unwrap_or(isize::MAX);
-        Walk::slice(extent, usize::try_from(start).unwrap_or(0), between.div_ceil(far), step)
+        Walk::slice(extent, usize::try_from(start).unwrap_or(0), span.div_ceil(stride), step)
     }
 
-    /// Returns the most positions that this slice takes from an axis of at most `bound`.
-    fn most(self, bound: usize) -> usize {
+    /// Returns the largest number of positions that this slice takes from an axis of at most `bound`.
+    fn max_len(self, bound: usize) -> usize {
         let Self { start, end, step } = self;
-        let far = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX);
+        let stride = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX);
         if step < 0 {
-            return bound.div_ceil(far);
+            return bound.div_ceil(stride);
         }
-        let number = |n: i64| usize::try_from(n.unsigned_abs()).unwrap_or(usize::MAX);
-        let most = match (start < 0, end < 0) {
+        let magnitude = |index: i64| usize::try_from(index.unsigned_abs()).unwrap_or(usize::MAX);
+        let max_span = match (start < 0, end < 0) {
             // Both ends count from the same side, so a longer axis never yields fewer positions.
             (false, false) | (true, true) => return self.walk(bound).len,
-            (false, true) => bound.saturating_sub(number(start)).saturating_sub(number(end)),
-            (true, false) => bound.min(number(start)).min(number(end)),
+            (false, true) => bound.saturating_sub(magnitude(start)).saturating_sub(magnitude(end)),
+            (true, false) => bound.min(magnitude(start)).min(magnitude(end)),
         };
-        most.div_ceil(far)
+        max_span.div_ceil(stride)
     }
-}
-
-fn walk(cut: Option<&Cut>, extent: usize) -> Walk {
-    cut.map_or(Walk::whole(extent), |cut| cut.walk(extent))
 }
 
 /// Returns the sliced axes.
-fn axes(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<usize>, Error> {
+fn sliced_axes(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<usize>, Error> {
     let starts = node.input(1)?;
     let [Some(count)] = starts.full_shape().iter().map(Dim::exact).collect::<Vec<_>>()[..] else {
         return Err(Error::new(format!("input 1, the starts, is {starts}, expected a list")));
     };
-    for port in CUTS.into_iter().filter(|&port| node.has_input(port)) {
+    for port in [STARTS, ENDS, STEPS].into_iter().filter(|&port| node.has_input(port)) {
         let list = node.input(port)?;
         if list.shape() != [count] {
             return Err(Error::new(format!("input {port} is {list}, expected {count} numbers")));
@@ -222,14 +228,14 @@ fn axes(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<usize>, Error> {
 
 /// Returns the slices, if all of them are known before the run.
 fn constant_cuts(node: &Node<'_>) -> Result<Option<Vec<Cut>>, Error> {
-    let [starts, ends] = [node.constant_ints(CUTS[0])?, node.constant_ints(CUTS[1])?];
-    let steps = if node.has_input(CUTS[2]) { node.constant_ints(CUTS[2])? } else { Some(vec![]) };
+    let [starts, ends] = [node.constant_ints(STARTS)?, node.constant_ints(ENDS)?];
+    let steps = if node.has_input(STEPS) { node.constant_ints(STEPS)? } else { Some(vec![]) };
     let (Some(starts), Some(ends), Some(steps)) = (starts, ends, steps) else { return Ok(None) };
     let steps = steps.iter().copied().chain(std::iter::repeat(1));
     let cuts = starts.iter().zip(&ends).zip(steps);
     let cuts: Vec<Cut> = cuts.map(|((&start, &end), step)| Cut { start, end, step }).collect();
     match cuts.iter().position(|cut| cut.step == 0) {
-        Some(at) => Err(Error::new(format!("input 4 is 0 at {at}, expected a step"))),
+        Some(index) => Err(Error::new(format!("input 4 is 0 at {index}, expected a step"))),
         None => Ok(Some(cuts)),
     }
 }
@@ -247,25 +253,25 @@ mod tests {
         run.input(start).input(end).constant(axes).input(step)
     }
 
-    /// The elements of a Python slice, from its definition.
-    fn sliced(extent: i64, [start, end, step]: [i64; 3]) -> Vec<u16> {
-        let from_end = |at: i64| if at < 0 { at.saturating_add(extent) } else { at };
-        let (mut at, end) = (from_end(start), from_end(end));
-        let mut actual = Vec::new();
+    /// Returns the elements of a Python slice by its definition.
+    fn python_slice(extent: i64, [start, end, step]: [i64; 3]) -> Vec<u16> {
+        let from_start = |index: i64| if index < 0 { index.saturating_add(extent) } else { index };
+        let (mut position, end) = (from_start(start), from_start(end));
+        let mut elements = Vec::new();
         if step > 0 {
-            at = at.max(0);
-            while at < end.min(extent) {
-                actual.push(at as u16);
-                at += step;
+            position = position.max(0);
+            while position < end.min(extent) {
+                elements.push(position as u16);
+                position += step;
             }
         } else {
-            at = at.min(extent - 1);
-            while at > end.max(-1) {
-                actual.push(at as u16);
-                at += step;
+            position = position.min(extent - 1);
+            while position > end.max(-1) {
+                elements.push(position as u16);
+                position += step;
             }
         }
-        actual
+        elements
     }
 
     #[test]
@@ -277,12 +283,12 @@ mod tests {
                         let cut = [start, end, step];
                         let y = bench_with(extent, cut).one();
                         assert_eq!(y.desc().full_shape().to_string(), format!("[<={extent}]"));
-                        let expected = sliced(extent as i64, cut);
+                        let expected = python_slice(extent as i64, cut);
                         assert_eq!(y.values::<u16>(), expected, "{cut:?} of {extent}");
-                        let most = Cut { start, end, step }.most(extent);
+                        let max_len = Cut { start, end, step }.max_len(extent);
                         for shorter in 0..=extent {
-                            let len = sliced(shorter as i64, cut).len();
-                            assert!(len <= most, "{cut:?} of {shorter}, at most {extent}");
+                            let len = python_slice(shorter as i64, cut).len();
+                            assert!(len <= max_len, "{cut:?} of {shorter}, at most {extent}");
                         }
                     }
                 }
@@ -309,7 +315,7 @@ mod tests {
         let run = run.constant(list(&[690, 1])).constant(list(&[1, 200])).constant(list(&[0, 1]));
         let y = run.constant(list(&[-3, 1])).one().values::<i32>();
         let expected =
-            (2..=690).rev().step_by(3).flat_map(|row| (1..200).map(move |c| row * cols + c));
+            (2..=690).rev().step_by(3).flat_map(|row| (1..200).map(move |col| row * cols + col));
         assert_eq!(y, expected.collect::<Vec<i32>>());
     }
 

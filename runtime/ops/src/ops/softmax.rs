@@ -1,4 +1,7 @@
-//! `exp(x - max) / sum(exp(x - max))` along an axis.
+//! `exp(x - max) / sum(exp(x - max))` along an axis, where `max` is the maximum along it.
+//!
+//! `lane_norm` builds the operator for lanes, the elements along the axis: `rows` computes contiguous lanes of `f32`,
+//! `lane` one lane of elements `step` apart, and `TEST` is the reference of tests.
 
 use udo_api::{DType, Error, KernelDef, Node, Param, Value};
 use udo_simd::rows;
@@ -42,6 +45,7 @@ impl LaneNorm for Softmax {
     }
 }
 
+/// The GPU kernel, which first finds the maximum of a lane (`most`) and the sum of `exp(x - most)`.
 impl LaneGpu for Softmax {
     const OPENCL: &'static str = "exp(x - most) / sum";
 

@@ -1,4 +1,7 @@
 //! `log(1 + exp(x))` of each element.
+//!
+//! `unary` builds the operator from this function of an element: `F64` is the reference, `lanes` computes one SIMD
+//! vector of `f32` on the CPU, and `OPENCL` is the expression of the GPU kernel.
 
 use udo_simd::Simd;
 
@@ -19,7 +22,7 @@ impl Unary for Softplus {
 
     #[inline(always)]
     fn lanes<S: Simd>(s: S, x: S::F, _: [f32; 2]) -> S::F {
-        let rest = s.log1p(s.exp(s.neg(s.abs(x))));
-        s.add(s.max(s.splat(0.0), x), rest)
+        let above_max = s.log1p(s.exp(s.neg(s.abs(x))));
+        s.add(s.max(s.splat(0.0), x), above_max)
     }
 }

@@ -1,4 +1,7 @@
 //! Rearranges blocks of pixels into channels, ordered as block row, block column, channel.
+//!
+//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
+//! indices.
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, OpSchema,
@@ -13,6 +16,7 @@ use crate::family::movement::{
 
 pub(crate) const DEF: Def = movement::<SpaceToDepth>();
 
+/// The permutation of axes that moves the elements, with each spatial axis split into blocks and their pixels.
 struct SpaceToDepth(Permutation);
 
 impl Movement for SpaceToDepth {
@@ -42,8 +46,9 @@ impl Movement for SpaceToDepth {
     }
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let Blocks { size, images: [n, c, h, w] } = Blocks::read(cx, &cx.input(0)?)?;
-        let shape = vec![n, c, h / size, size, w / size, size];
+        let Blocks { size, images: [batch, channels, height, width] } =
+            Blocks::read(cx, &cx.input(0)?)?;
+        let shape = vec![batch, channels, height / size, size, width / size, size];
         Ok(Self(Permutation { shape, perm: vec![0, 3, 5, 1, 2, 4] }))
     }
 

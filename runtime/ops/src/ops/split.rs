@@ -1,4 +1,7 @@
 //! Splits a tensor along an axis.
+//!
+//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
+//! indices.
 
 use udo_api::{
     Bits, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK,
@@ -17,9 +20,10 @@ const LENGTHS: IntsArgument =
     IntsArgument { input: 1, name: "split", what: "lengths of the pieces" };
 
 struct Split {
+    /// Strips: for each output, the elements that are adjacent in the input.
     strips: Strips,
     axis: usize,
-    /// The length of each part.
+    /// The length of each output along the axis.
     lengths: Vec<usize>,
     /// Whether the extents are known only in the run.
     is_bounded: bool,
@@ -70,7 +74,7 @@ impl Movement for Split {
         let Some(extent) = dims.get(axis).and_then(|dim| dim.exact()) else {
             return Err(Error::new(format!("input 0 is {x}, expected a fixed axis {axis}")));
         };
-        for (index, len) in lengths(cx, extent)?.into_iter().enumerate() {
+        for (index, len) in output_lengths(cx, extent)?.into_iter().enumerate() {
             dims[axis] = dims[axis].with(len);
             cx.set_output(index, x.with_shape(Shape::of_dims(&dims)?))?;
         }
@@ -113,8 +117,9 @@ impl Stripped for Split {
         let x = cx.input(0)?;
         let axis = cx.axis("axis", x.rank())?;
         let mut offset = 0;
-        let tied = if x.full_shape().is_fixed() { cx.output_count() } else { 0 };
-        for index in 0..tied {
+        // Outputs of fixed extents may be views of the input.
+        let view_count = if x.full_shape().is_fixed() { cx.output_count() } else { 0 };
+        for index in 0..view_count {
             cx.tie_output_in_input(index, 0, axis, offset)?;
             offset += cx.output(index)?.shape().get(axis).copied().unwrap_or(0);
         }
@@ -123,8 +128,8 @@ impl Stripped for Split {
     }
 }
 
-/// Returns the length of each part.
-fn lengths(cx: &InferCx<'_>, extent: usize) -> Result<Vec<usize>, Error> {
+/// Returns the length of each output along the axis. Without lengths in the node, all are equal but the last.
+fn output_lengths(cx: &InferCx<'_>, extent: usize) -> Result<Vec<usize>, Error> {
     let count = cx.output_count();
     if let Some(declared) = LENGTHS.read(cx)? {
         let lengths: Vec<usize> =
@@ -138,8 +143,10 @@ fn lengths(cx: &InferCx<'_>, extent: usize) -> Result<Vec<usize>, Error> {
         return Ok(lengths);
     }
     if cx.has_param("num_outputs") && usize::try_from(cx.int("num_outputs")?) != Ok(count) {
-        let found = cx.int("num_outputs")?;
-        return Err(Error::new(format!("parameter \"num_outputs\" is {found}, expected {count}")));
+        let declared = cx.int("num_outputs")?;
+        return Err(Error::new(format!(
+            "parameter \"num_outputs\" is {declared}, expected {count}"
+        )));
     }
     let len = extent.div_ceil(count.max(1));
     Ok((0..count).map(|i| extent.saturating_sub(i * len).min(len)).collect())

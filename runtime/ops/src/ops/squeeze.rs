@@ -1,4 +1,7 @@
-//! Removes axes of extent 1: the named ones, or all.
+//! Removes axes of extent 1: those of input `axes`, or all if that input is absent.
+//!
+//! `view` builds the operator from `shape`; elements keep their order. `EXAMPLES` are test cases: an input shape, and
+//! the output shape it gives.
 
 use udo_api::{Dim, Error, Node, Shape, TensorDesc};
 
@@ -26,9 +29,9 @@ impl View for Squeeze {
 
     fn shape(node: &Node<'_>, x: &TensorDesc) -> Result<Shape, Error> {
         let dims: Vec<Dim> = x.full_shape().iter().collect();
-        let dropped: Vec<usize> = if let Some(axes) = AXES.read(node)? {
+        let removed: Vec<usize> = if let Some(axes) = AXES.read(node)? {
             resolve_axes(&axes, dims.len())
-                .filter(|dropped| dropped.iter().all(|&axis| dims[axis].exact() == Some(1)))
+                .filter(|removed| removed.iter().all(|&axis| dims[axis].exact() == Some(1)))
                 .ok_or_else(|| {
                     Error::new(format!("axes {axes:?} of {x} are not distinct axes of extent 1"))
                 })?
@@ -39,7 +42,7 @@ impl View for Squeeze {
             }
             (0..dims.len()).filter(|&axis| dims[axis].exact() == Some(1)).collect()
         };
-        let remaining = dims.iter().enumerate().filter(|(axis, _)| !dropped.contains(axis));
+        let remaining = dims.iter().enumerate().filter(|(axis, _)| !removed.contains(axis));
         Shape::of_dims(&remaining.map(|(_, &dim)| dim).collect::<Vec<_>>())
     }
 }

@@ -45,7 +45,7 @@ impl Op for Stft {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
-        let Cut { spec, step } = Cut::read(cx)?;
+        let Framing { spec, step } = Framing::read(cx)?;
         let dims: Vec<Dim> = x.full_shape().iter().collect();
         let len = dims[1].bound();
         if dims[1].exact().is_some() && len < spec.len {
@@ -54,27 +54,30 @@ impl Op for Stft {
                 spec.len
             )));
         }
-        let frames = dims[1].with(frames(len, spec.len, step));
+        let frames = dims[1].with(frame_count(len, spec.len, step));
         let shape = [dims[0], frames, Dim::Fixed(spec.len_out()), Dim::Fixed(2)];
         cx.set_output(0, x.with_shape(Shape::of_dims(&shape)?))
     }
 }
 
 /// Returns the number of frames of a signal.
-fn frames(signal: usize, frame: usize, step: usize) -> usize {
-    signal.checked_sub(frame).map_or(0, |rest| rest / step + 1)
+fn frame_count(signal_len: usize, frame_len: usize, step: usize) -> usize {
+    signal_len.checked_sub(frame_len).map_or(0, |last_start| last_start / step + 1)
 }
 
 /// How a signal is cut into frames and each is transformed.
 #[derive(Clone, Copy)]
-struct Cut {
+struct Framing {
+    /// The transform of a frame.
     spec: TransformSpec,
+    /// Distance between the starts of frames.
     step: usize,
 }
 
-impl Cut {
+impl Framing {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
         let x = node.input(0)?;
+        // A complex number has two parts.
         let parts = match *x.shape() {
             [_, _] | [_, _, 1] => 1,
             [_, _, 2] => 2,
@@ -106,27 +109,31 @@ impl Cut {
     }
 }
 
-fn positive(argument: IntsArgument, found: &[i64]) -> Result<usize, Error> {
+/// Returns the single positive integer of an argument.
+fn positive(argument: IntsArgument, values: &[i64]) -> Result<usize, Error> {
     let IntsArgument { input, what, .. } = argument;
-    match *found {
+    match *values {
         [number] if number > 0 => usize::try_from(number).ok(),
         _ => None,
     }
     .ok_or_else(|| {
-        Error::new(format!("input {input}, the {what}, is {found:?}, expected one positive number"))
+        Error::new(format!(
+            "input {input}, the {what}, is {values:?}, expected one positive number"
+        ))
     })
 }
 
+/// The kernel.
 struct Frames<T> {
-    cut: Cut,
+    framing: Framing,
     transform: Transform<T>,
 }
 
 impl<T: Lane + Element> Kernel for Frames<T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let cut = Cut::read(cx)?;
+        let framing = Framing::read(cx)?;
         let count = cx.output(0)?.shape().iter().take(2).product();
-        Ok(Self { cut, transform: Transform::new(cx, cut.spec, count)? })
+        Ok(Self { framing, transform: Transform::new(cx, framing.spec, count)? })
     }
 
     fn workspace(&self) -> Workspace {
@@ -136,14 +143,15 @@ impl<T: Lane + Element> Kernel for Frames<T> {
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, scratch, parallel, packed, .. } = io;
         let (x, dims) = (inputs.get::<T>(0)?, inputs.shape(0)?);
-        let (&[batches, signal], Cut { spec, step }) = (&dims[..2], self.cut) else {
+        let (&[batches, signal_len], Framing { spec, step }) = (&dims[..2], self.framing) else {
             return Err(ExecError::bad_value(dims.len() as i64, 0));
         };
         let window = if inputs.has(2) { Some(inputs.get::<T>(2)?) } else { None };
         let y = outputs.take::<T>(0)?;
-        let frames = frames(signal, spec.len, step);
+        let frames = frame_count(signal_len, spec.len, step);
         let line = Line { x, len: spec.len, step: spec.parts, inner: 1, window };
-        let start = |at: usize| (at / frames * signal + at % frames * step) * spec.parts;
+        let start =
+            |frame: usize| (frame / frames * signal_len + frame % frames * step) * spec.parts;
         let y = &mut y[..batches * frames * spec.len_out() * 2];
         self.transform.run(line, start, y, (parallel, scratch, packed))?;
         outputs.set_shape(0, &[batches, frames, spec.len_out(), 2])
@@ -164,27 +172,31 @@ mod tests {
         }
     }
 
-    /// Bin `k` of a frame of `n` real values.
-    fn exact(x: &[f32], window: &[f32], n: usize, k: usize) -> [f64; 2] {
-        x.iter().zip(window).enumerate().fold([0.0; 2], |[re, im], (i, (&x, &w))| {
-            let angle = -std::f64::consts::TAU * (i * k % n) as f64 / n as f64;
-            let x = f64::from(x) * f64::from(w);
+    /// Computes a bin of a frame of real values by the definition.
+    fn reference(x: &[f32], window: &[f32], frame_len: usize, bin: usize) -> [f64; 2] {
+        x.iter().zip(window).enumerate().fold([0.0; 2], |[re, im], (i, (&x, &weight))| {
+            let turns = (i * bin % frame_len) as f64 / frame_len as f64;
+            let angle = -std::f64::consts::TAU * turns;
+            let x = f64::from(x) * f64::from(weight);
             [re + x * angle.cos(), im + x * angle.sin()]
         })
     }
 
-    fn check(signal: usize, n: usize, step: usize, window: usize, half: i64) {
-        let x = noise(2 * signal);
-        let weights: Vec<f32> = noise(window).iter().map(|w| w + 1.0).collect();
-        let frames = (signal - n) / step + 1;
-        let bins = if half == 1 { n / 2 + 1 } else { n };
-        let places = (0..2).flat_map(|b| (0..frames).map(move |f| b * signal + f * step));
-        let expected: Vec<f64> = places
-            .flat_map(|at| (0..bins).map(move |k| (at, k)))
-            .flat_map(|(at, k)| exact(&x[at..at + n], &weights, n, k))
+    fn check(signal_len: usize, frame_len: usize, step: usize, window_len: usize, onesided: i64) {
+        let x = noise(2 * signal_len);
+        let weights: Vec<f32> = noise(window_len).iter().map(|w| w + 1.0).collect();
+        let frames = (signal_len - frame_len) / step + 1;
+        let bins = if onesided == 1 { frame_len / 2 + 1 } else { frame_len };
+        let starts = (0..2)
+            .flat_map(|batch| (0..frames).map(move |frame| batch * signal_len + frame * step));
+        let expected: Vec<f64> = starts
+            .flat_map(|start| (0..bins).map(move |bin| (start, bin)))
+            .flat_map(|(start, bin)| {
+                reference(&x[start..start + frame_len], &weights, frame_len, bin)
+            })
             .collect();
-        let run = stft(tensor(&[2, signal, 1], &x), step as i64, Some(&weights));
-        let run = run.constant(tensor(&[], &[n as i64])).int("onesided", half);
+        let run = stft(tensor(&[2, signal_len, 1], &x), step as i64, Some(&weights));
+        let run = run.constant(tensor(&[], &[frame_len as i64])).int("onesided", onesided);
         let y = settled_on_any_threads(&run);
         assert_eq!(y.dims(), [2, frames, bins, 2]);
         assert_near(&y.values::<f32>(), &expected, 1e-5);

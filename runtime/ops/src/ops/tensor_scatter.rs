@@ -1,4 +1,5 @@
-//! Writes new steps into a cache of sequences, starting at a separate position for each.
+//! Writes new steps into a cache of sequences, such as the keys of attention. Each sequence has its own start position,
+//! from `write_indices`.
 
 use udo_api::{
     DType, Error, ExecError, Inputs, Node, OpSchema, Parallel, Param, Port, PortRule, Value, input,
@@ -13,6 +14,7 @@ use crate::family::scatter::{Combine, Scatter, Width, combine_all, scatter};
 pub(crate) const DEF: Def = scatter::<TensorScatter>();
 
 struct TensorScatter {
+    /// The axis of steps.
     axis: usize,
     past_the_end: PastTheEnd,
 }
@@ -20,8 +22,9 @@ struct TensorScatter {
 /// How steps past the end of the cache are handled.
 #[derive(Clone, Copy, PartialEq)]
 enum PastTheEnd {
+    /// They fail the run: mode `linear`.
     Refused,
-    /// They wrap around to its start.
+    /// They wrap around to its start: mode `circular`.
     Wrapped,
 }
 
@@ -53,17 +56,18 @@ impl Scatter for TensorScatter {
             return Err(Error::new("parameter \"axis\" is 0, the batch axis"));
         }
         let mut extents = update.shape().iter().zip(cache.shape()).enumerate();
-        let fits =
-            |(at, (new, all)): (usize, (&usize, &usize))| new == all || at == axis && new < all;
+        let fits = |(index, (new, cached)): (usize, (&usize, &usize))| {
+            new == cached || index == axis && new < cached
+        };
         if update.rank() != cache.rank() || !extents.all(fits) {
             let expected = format!("no more than {cache} along axis {axis}, and the same else");
             return Err(Error::new(format!("input 1 is {update}, expected {expected}")));
         }
         let batch = &cache.shape()[..1];
         if node.has_input(2) && node.input(2)?.shape() != batch {
-            let found = node.input(2)?;
+            let indices = node.input(2)?;
             return Err(Error::new(format!(
-                "input 2 is {found}, expected one index for each of {batch:?}"
+                "input 2 is {indices}, expected one index for each of {batch:?}"
             )));
         }
         let past_the_end = match node.text("mode")? {
@@ -87,28 +91,31 @@ impl Scatter for TensorScatter {
         let (cache_dims, update_dims) = (inputs.shape(0)?, inputs.shape(1)?);
         let update = inputs.get_bits::<B>(1)?;
         let AxisSplit { outer, len, inner } = AxisSplit::at(cache_dims, self.axis);
-        let new = update_dims[self.axis];
+        let new_steps = update_dims[self.axis];
         let starts = if inputs.has(2) { Some(Indices::get(inputs, 2)?) } else { None };
         let batch = cache_dims[0];
-        if update.len() != outer * new * inner || starts.is_some_and(|s| s.len() != batch) {
+        if update.len() != outer * new_steps * inner
+            || starts.is_some_and(|starts| starts.len() != batch)
+        {
             return Err(ExecError::bad_value(update.len() as i64, 0));
         }
         if update.is_empty() {
             return Ok(());
         }
-        for (at, update) in update.chunks_exact(new * inner).enumerate() {
-            let sequence = at / (outer / batch);
-            let start = starts.map_or(0, |starts| starts.value(sequence));
-            let refused = ExecError::bad_value(start, sequence);
-            let from = usize::try_from(start).map_err(|_| refused)?;
-            let y = &mut y[at * len * inner..][..len * inner];
-            let (from, first) = match self.past_the_end {
-                PastTheEnd::Refused if from > len - new => return Err(refused),
-                PastTheEnd::Refused => (from, new),
-                PastTheEnd::Wrapped => (from % len, new.min(len - from % len)),
+        for (block, update) in update.chunks_exact(new_steps * inner).enumerate() {
+            let sequence = block / (outer / batch);
+            let write_index = starts.map_or(0, |starts| starts.value(sequence));
+            let refused = ExecError::bad_value(write_index, sequence);
+            let start = usize::try_from(write_index).map_err(|_| refused)?;
+            let y = &mut y[block * len * inner..][..len * inner];
+            // The second value is the number of steps before the end of the cache.
+            let (start, fitting_steps) = match self.past_the_end {
+                PastTheEnd::Refused if start > len - new_steps => return Err(refused),
+                PastTheEnd::Refused => (start, new_steps),
+                PastTheEnd::Wrapped => (start % len, new_steps.min(len - start % len)),
             };
-            let (before_end, wrapped) = update.split_at(first * inner);
-            combine_all(combine, &mut y[from * inner..][..before_end.len()], before_end);
+            let (before_end, wrapped) = update.split_at(fitting_steps * inner);
+            combine_all(combine, &mut y[start * inner..][..before_end.len()], before_end);
             combine_all(combine, &mut y[..wrapped.len()], wrapped);
         }
         Ok(())

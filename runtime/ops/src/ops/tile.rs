@@ -1,4 +1,7 @@
 //! Repeats the input along each axis.
+//!
+//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
+//! indices.
 
 use udo_api::{
     Bits, Core, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK, Node,
@@ -16,7 +19,8 @@ pub(crate) const DEF: Def = movement::<Tile>();
 const REPEATS: IntsArgument = IntsArgument { input: 1, name: "repeats", what: "repeats" };
 
 struct Tile {
-    times: Vec<usize>,
+    /// Repeat count of each axis.
+    counts: Vec<usize>,
 }
 
 impl Movement for Tile {
@@ -58,15 +62,15 @@ impl Movement for Tile {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
-        let times = times(cx, &x)?;
+        let counts = read_counts(cx, &x)?;
         let shape = x.full_shape();
-        let dims = shape.iter().zip(times);
-        let dims = dims.map(|(dim, times)| dim.with(dim.bound().saturating_mul(times)));
+        let dims = shape.iter().zip(counts);
+        let dims = dims.map(|(dim, count)| dim.with(dim.bound().saturating_mul(count)));
         cx.set_output(0, x.with_shape(Shape::of_dims(&dims.collect::<Vec<Dim>>())?))
     }
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self { times: times(cx, &cx.input(0)?)? })
+        Ok(Self { counts: read_counts(cx, &cx.input(0)?)? })
     }
 
     fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -75,7 +79,7 @@ impl Movement for Tile {
         let walks = Walks::new(self.walks(dims));
         walks.copy(parallel, x, outputs.take_bits::<B>(0)?, B::default())?;
         let mut extents = [0; MAX_RANK];
-        extents.iter_mut().zip(self.walks(dims)).for_each(|(to, walk)| *to = walk.len);
+        extents.iter_mut().zip(self.walks(dims)).for_each(|(extent, walk)| *extent = walk.len);
         outputs.set_shape(0, &extents[..dims.len()])
     }
 }
@@ -87,23 +91,24 @@ impl Walked for Tile {
 }
 
 impl Tile {
-    /// Returns the walk along each axis.
+    /// Returns the walk along each axis, the positions that are read.
     fn walks(&self, dims: &[usize]) -> impl Iterator<Item = Walk> {
-        dims.iter().zip(&self.times).map(|(&extent, &times)| Walk::times(extent, times))
+        dims.iter().zip(&self.counts).map(|(&extent, &count)| Walk::times(extent, count))
     }
 }
 
 /// Returns the repeat count of each axis.
-fn times(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<usize>, Error> {
+fn read_counts(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<usize>, Error> {
     let repeats = REPEATS.required(node)?;
-    let times: Vec<usize> = repeats.iter().filter_map(|&n| usize::try_from(n).ok()).collect();
-    if times.len() != x.rank() || repeats.len() != x.rank() {
+    let counts: Vec<usize> =
+        repeats.iter().filter_map(|&count| usize::try_from(count).ok()).collect();
+    if counts.len() != x.rank() || repeats.len() != x.rank() {
         let expected = x.rank();
         return Err(Error::new(format!(
             "input 1 is {repeats:?}, expected {expected} counts for {x}"
         )));
     }
-    Ok(times)
+    Ok(counts)
 }
 
 #[cfg(test)]
@@ -118,12 +123,13 @@ mod tests {
         let run = bench("Tile").threads(3).input(tensor(&[3, 5, 2], &x));
         let y = run.constant(tensor(&[3], &[7i64, 3001, 2])).one();
         assert_eq!(y.dims(), [21, 15005, 4]);
-        let source_of = |at: i32| at / (15005 * 4) % 3 * 10 + at / 4 % 5 * 2 + at % 2;
-        assert!(y.values::<i32>() == (0..21 * 15005 * 4).map(source_of).collect::<Vec<_>>());
+        let x_index =
+            |y_index: i32| y_index / (15005 * 4) % 3 * 10 + y_index / 4 % 5 * 2 + y_index % 2;
+        assert!(y.values::<i32>() == (0..21 * 15005 * 4).map(x_index).collect::<Vec<_>>());
     }
 
     #[test]
-    fn bounds_grow() {
+    fn bounds_are_multiplied() {
         let x = tensor(&[2], &[1i64, 2]).bounded(&[Dim::UpTo(3)]);
         let y = bench("Tile").input(x).constant(tensor(&[1], &[2i64])).one();
         assert_eq!(y.desc().full_shape().to_string(), "[<=6]");

@@ -44,12 +44,15 @@ impl Op for TopK {
         let extent = dims[axis].bound();
         dims[axis] = match cx.constant_ints(1)?.as_deref() {
             None => Dim::UpTo(extent),
-            Some(&[k]) => Dim::Fixed(count_of(k, extent).ok_or_else(|| {
-                let found = format!("input 1, the number of elements, is {k}");
-                Error::new(format!("{found}, expected 0 to {extent} as input 0 is {x}"))
+            Some(&[k]) => Dim::Fixed(checked_count(k, extent).ok_or_else(|| {
+                let message = format!("input 1, the number of elements, is {k}");
+                Error::new(format!("{message}, expected 0 to {extent} as input 0 is {x}"))
             })?),
-            Some(all) => {
-                return Err(Error::new(format!("input 1 has {} numbers, expected 1", all.len())));
+            Some(values) => {
+                return Err(Error::new(format!(
+                    "input 1 has {} numbers, expected 1",
+                    values.len()
+                )));
             }
         };
         let shape = Shape::of_dims(&dims)?;
@@ -59,14 +62,15 @@ impl Op for TopK {
 }
 
 /// Converts `k`, or returns `None` if the axis is shorter.
-fn count_of(k: i64, extent: usize) -> Option<usize> {
+fn checked_count(k: i64, extent: usize) -> Option<usize> {
     usize::try_from(k).ok().filter(|&k| k <= extent)
 }
 
+/// The kernel.
 struct Best {
     axis: usize,
     is_greatest: bool,
-    /// Blocks processed concurrently, each with an entry per element of the axis.
+    /// Parts processed concurrently. Each has an entry, a rank and an index, per element of the axis.
     parts: usize,
     /// The u64 words that the entries of a part take.
     capacity: usize,
@@ -79,7 +83,7 @@ impl Kernel for Best {
         let axis = cx.axis("axis", x.rank())?;
         let AxisSplit { outer, len, .. } = AxisSplit::at(x.shape(), axis);
         positions_fit(len)?;
-        let (run, width) = of_any!(x.dtype(), T => (Self::execute_of::<T> as _, width::<T>()))?;
+        let (run, width) = of_any!(x.dtype(), T => (Self::execute_as::<T> as _, width::<T>()))?;
         let parts = if x.len() < GRAIN { 1 } else { cx.threads().min(outer).max(1) };
         let capacity = len * width;
         Ok(Self { axis, is_greatest: cx.flag("largest")?, parts, capacity, run })
@@ -94,32 +98,33 @@ impl Kernel for Best {
     }
 }
 
-/// Returns the u64 words of an entry: rank and index share a word, unless ranks take 64 bits.
+/// Returns the u64 words of an entry: rank and index share a word, unless ranks take 64 bits. A rank is an integer that
+/// orders the elements of a type.
 const fn width<T: Ranked>() -> usize {
     if T::MOST == u64::MAX { 2 } else { 1 }
 }
 
 impl Best {
-    fn execute_of<T: Ranked>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+    fn execute_as<T: Ranked>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         let (x, dims) = (io.inputs.get::<T>(0)?, io.inputs.shape(0)?);
         let split @ AxisSplit { outer, len, inner } = AxisSplit::at(dims, self.axis);
         let requested = io.inputs.get::<i64>(1)?.first().copied().unwrap_or(0);
-        let k = count_of(requested, len).ok_or(ExecError::bad_value(requested, 0))?;
+        let k = checked_count(requested, len).ok_or(ExecError::bad_value(requested, 0))?;
         let values = io.outputs.take::<T>(0)?;
         let indices = io.outputs.take::<i64>(1)?;
         let entries = io.scratch.take::<u64>(self.parts * self.capacity)?;
         let (values, indices) =
             (&mut values[..outer * k * inner], &mut indices[..outer * k * inner]);
-        let blocks = outer.div_ceil(self.parts);
-        let block = k * inner;
+        let blocks_per_part = outer.div_ceil(self.parts);
+        let block_len = k * inner;
         io.parallel.chunks_mut_with(
             indices,
-            blocks * block,
+            blocks_per_part * block_len,
             entries,
             self.capacity,
             |part, indices, entries| {
-                for (at, indices) in indices.chunks_exact_mut(block).enumerate() {
-                    let x = &x[(part * blocks + at) * len * inner..][..len * inner];
+                for (block, indices) in indices.chunks_exact_mut(block_len).enumerate() {
+                    let x = &x[(part * blocks_per_part + block) * len * inner..][..len * inner];
                     (0..inner)
                         .for_each(|i| self.lane(&x[i..], inner, k, entries, &mut indices[i..]));
                 }
@@ -129,9 +134,9 @@ impl Best {
         let indices = &*indices;
         io.parallel.chunks_mut(values, GRAIN, |chunk, values| {
             let first = chunk * GRAIN;
-            for (place, value) in (first..).zip(values) {
-                let from = place / block * split.len + indices[place] as usize;
-                *value = x[from * inner + place % inner];
+            for (y_index, value) in (first..).zip(values) {
+                let slice = y_index / block_len * split.len + indices[y_index] as usize;
+                *value = x[slice * inner + y_index % inner];
             }
             Ok(())
         })?;
@@ -144,18 +149,27 @@ impl Best {
 
     /// Writes the indices of the best of `x[0]`, `x[step]`, .., lowest rank first. Ties go to the lower index.
     fn lane<T: Ranked>(&self, x: &[T], step: usize, k: usize, entries: &mut [u64], y: &mut [i64]) {
+        // Inverted ranks list the greatest elements first.
         let flip = if self.is_greatest { T::MOST } else { 0 };
         let ranks = x.iter().step_by(step).map(|x| x.rank() ^ flip);
         let y = y.iter_mut().step_by(step);
         if width::<T>() == 1 {
             let count = ranks.len();
             let entries = &mut entries[..count];
-            entries.iter_mut().zip(ranks).zip(0..).for_each(|((e, rank), at)| *e = rank << 32 | at);
+            entries
+                .iter_mut()
+                .zip(ranks)
+                .zip(0..)
+                .for_each(|((entry, rank), index)| *entry = rank << 32 | index);
             y.zip(least(entries, k)).for_each(|(y, entry)| *y = i64::from(*entry as u32));
         } else {
             let count = ranks.len();
             let entries = &mut entries.as_chunks_mut::<2>().0[..count];
-            entries.iter_mut().zip(ranks).zip(0..).for_each(|((e, rank), at)| *e = [rank, at]);
+            entries
+                .iter_mut()
+                .zip(ranks)
+                .zip(0..)
+                .for_each(|((entry, rank), index)| *entry = [rank, index]);
             y.zip(least(entries, k)).for_each(|(y, entry)| *y = entry[1] as i64);
         }
     }
@@ -189,12 +203,8 @@ mod tests {
     #[test]
     fn every_type_and_axis_has_an_order() {
         let x = [3, -1, 7, 0, 7, 2];
-        for (axis, expected) in [(0, [2, 4, 4, 2].as_slice()), (1, &[0, 1, 0, 1, 0, 1])] {
+        for (axis, expected) in [(0, vec![1, 2, 2, 1]), (1, vec![0, 1, 0, 1, 0, 1])] {
             let run = |x| top(x, 2).int("axis", axis).all()[1].values::<i64>();
-            let expected: Vec<i64> = match axis {
-                0 => expected.iter().map(|at| at / 2).collect(),
-                _ => vec![0, 1, 0, 1, 0, 1],
-            };
             assert_eq!(run(tensor(&[3, 2], &x.map(i64::from))), expected);
             assert_eq!(run(tensor(&[3, 2], &x.map(|x| x as i8))), expected);
             assert_eq!(run(tensor(&[3, 2], &x.map(f64::from))), expected);
@@ -209,21 +219,21 @@ mod tests {
         let x = noise(dims.iter().product());
         let run = bench("TopK").input(tensor(&dims, &x)).int("axis", 1);
         let run = run.constant(tensor(&[1], &[k as i64])).outputs(2);
-        let all = run.clone().all();
-        let (values, indices) = (all[0].values::<f32>(), all[1].values::<i64>());
+        let outputs = run.clone().all();
+        let (values, indices) = (outputs[0].values::<f32>(), outputs[1].values::<i64>());
         for (o, i) in (0..70).flat_map(|o| (0..3).map(move |i| (o, i))) {
             let mut lane: Vec<f32> = (0..301).map(|j| x[(o * 301 + j) * 3 + i]).collect();
             for j in 0..k {
-                let place = (o * k + j) * 3 + i;
-                assert_eq!(values[place].to_bits(), lane[indices[place] as usize].to_bits());
+                let y_index = (o * k + j) * 3 + i;
+                assert_eq!(values[y_index].to_bits(), lane[indices[y_index] as usize].to_bits());
             }
             lane.sort_by(|a, b| b.total_cmp(a));
-            let is_next = |j: usize| values[(o * k + j) * 3 + i].to_bits() == lane[j].to_bits();
-            assert!((0..k).all(is_next));
+            let is_largest = |j: usize| values[(o * k + j) * 3 + i].to_bits() == lane[j].to_bits();
+            assert!((0..k).all(is_largest));
         }
         assert_eq!(run.threads(3).all()[1].values::<i64>(), indices);
-        let one = bench("TopK").input(tensor(&[70, 903], &x)).constant(tensor(&[1], &[4i64]));
-        settled_on_any_threads(&one.outputs(2));
+        let last_axis = bench("TopK").input(tensor(&[70, 903], &x)).constant(tensor(&[1], &[4i64]));
+        settled_on_any_threads(&last_axis.outputs(2));
     }
 
     #[test]

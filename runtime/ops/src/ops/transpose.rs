@@ -1,4 +1,7 @@
 //! Permutes the axes.
+//!
+//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
+//! indices.
 
 use udo_api::{
     Bits, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, Node,
@@ -14,7 +17,7 @@ use crate::family::movement::{
 pub(crate) const DEF: Def = movement::<Transpose>();
 
 struct Transpose {
-    order: Permutation,
+    permutation: Permutation,
     /// Whether the extents are known only in the run.
     is_bounded: bool,
 }
@@ -53,26 +56,28 @@ impl Movement for Transpose {
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let x = cx.input(0)?;
         let perm = permutation(cx, x.rank())?;
-        let is_long = |axis: &&usize| x.shape().get(**axis) != Some(&1);
+        let is_not_one = |axis: &&usize| x.shape().get(**axis) != Some(&1);
         let is_bounded = !x.full_shape().is_fixed();
-        if !is_bounded && perm.iter().filter(is_long).is_sorted() {
+        // If only axes of extent 1 change places, the elements stay in order, and the output can share the input's
+        // buffer.
+        if !is_bounded && perm.iter().filter(is_not_one).is_sorted() {
             cx.tie_same(0, 0)?;
         }
-        Ok(Self { order: Permutation { shape: x.shape().to_vec(), perm }, is_bounded })
+        Ok(Self { permutation: Permutation { shape: x.shape().to_vec(), perm }, is_bounded })
     }
 
     fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
         if self.is_bounded {
-            self.order.execute_bounded::<B>(io)
+            self.permutation.execute_bounded::<B>(io)
         } else {
-            self.order.execute::<B>(io)
+            self.permutation.execute::<B>(io)
         }
     }
 }
 
 impl Strided for Transpose {
     fn access(cx: &FinalizeCx<'_>) -> Result<StridedAccess, Error> {
-        Ok(Self::plan(cx)?.order.access())
+        Ok(Self::plan(cx)?.permutation.access())
     }
 }
 
@@ -82,10 +87,10 @@ fn permutation(node: &Node<'_>, rank: usize) -> Result<Vec<usize>, Error> {
         return Ok((0..rank).rev().collect());
     }
     let perm = node.ints("perm")?;
-    let order: Vec<usize> = perm.iter().filter_map(|&axis| resolve_axis(axis, rank)).collect();
-    let is_permutation = (0..rank).all(|axis| order.contains(&axis)) && perm.len() == rank;
+    let axes: Vec<usize> = perm.iter().filter_map(|&axis| resolve_axis(axis, rank)).collect();
+    let is_permutation = (0..rank).all(|axis| axes.contains(&axis)) && perm.len() == rank;
     if is_permutation {
-        Ok(order)
+        Ok(axes)
     } else {
         Err(Error::new(format!("parameter \"perm\" is {perm:?}, expected an order of {rank} axes")))
     }
@@ -96,20 +101,21 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn every_order_of_three_axes() {
+    fn every_order_of_three_axes_gives_the_expected_elements() {
         let dims = [2, 3, 4];
         let x: Vec<i32> = (0..24).collect();
         for perm in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             let perm_i64: Vec<i64> = perm.iter().map(|&p| p as i64).collect();
             let y = bench("Transpose").input(tensor(&dims, &x)).ints("perm", &perm_i64).one();
-            let out = perm.map(|p| dims[p]);
-            assert_eq!(y.dims(), out, "{perm:?}");
+            let y_dims = perm.map(|axis| dims[axis]);
+            assert_eq!(y.dims(), y_dims, "{perm:?}");
             for (i, actual) in y.values::<i32>().into_iter().enumerate() {
-                let at = [i / (out[1] * out[2]), i / out[2] % out[1], i % out[2]];
-                let mut from = [0; 3];
-                (0..3).for_each(|axis| from[perm[axis]] = at[axis]);
-                let expected = x[(from[0] * 3 + from[1]) * 4 + from[2]];
-                assert_eq!(actual, expected, "{perm:?} at {at:?}");
+                let y_index =
+                    [i / (y_dims[1] * y_dims[2]), i / y_dims[2] % y_dims[1], i % y_dims[2]];
+                let mut x_index = [0; 3];
+                (0..3).for_each(|axis| x_index[perm[axis]] = y_index[axis]);
+                let expected = x[(x_index[0] * 3 + x_index[1]) * 4 + x_index[2]];
+                assert_eq!(actual, expected, "{perm:?} at {y_index:?}");
             }
         }
     }

@@ -1,4 +1,7 @@
 //! The upper or lower triangle of each matrix, with zeros elsewhere.
+//!
+//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
+//! indices.
 
 use udo_api::{
     Bits, Buffers, Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, Io,
@@ -14,6 +17,7 @@ use crate::family::partition::row_grain;
 pub(crate) const DEF: Def = movement::<Trilu>();
 
 struct Trilu {
+    /// Whether the upper triangle is copied, else the lower one.
     keeps_upper: bool,
 }
 
@@ -41,8 +45,8 @@ impl Movement for Trilu {
             return Err(Error::new(format!("input 0 is {x}, expected matrices")));
         }
         if cx.has_input(1) && cx.input(1)?.len() != 1 {
-            let found = cx.input(1)?;
-            return Err(Error::new(format!("input 1 is {found}, expected one element")));
+            let k = cx.input(1)?;
+            return Err(Error::new(format!("input 1 is {k}, expected one element")));
         }
         cx.set_output(0, x)
     }
@@ -59,19 +63,20 @@ impl Movement for Trilu {
         let y = &mut outputs.take_bits::<B>(0)?[..x.len()];
         let grain = row_grain(cols);
         parallel.chunks_mut(y, grain, |chunk, y| {
-            let (start, first) = (chunk * grain, chunk * grain / cols);
-            for (at, y) in y.chunks_exact_mut(cols).enumerate() {
-                let x = &x[start + at * cols..][..cols];
+            let (start, first_row) = (chunk * grain, chunk * grain / cols);
+            for (row, y) in y.chunks_exact_mut(cols).enumerate() {
+                let x = &x[start + row * cols..][..cols];
                 // The upper triangle keeps the columns from the diagonal on, the lower one those up to and including
                 // it.
-                let diagonal = ((first + at) % rows) as i64;
-                let column = |at: i64| usize::try_from(at.max(0)).map_or(cols, |at| at.min(cols));
+                let diagonal = ((first_row + row) % rows) as i64;
+                let clamp_col =
+                    |col: i64| usize::try_from(col.max(0)).map_or(cols, |col| col.min(cols));
                 let (zeros, copied) = if self.keeps_upper {
-                    let from = column(diagonal.saturating_add(k));
-                    (0..from, from..cols)
+                    let start = clamp_col(diagonal.saturating_add(k));
+                    (0..start, start..cols)
                 } else {
-                    let to = column(diagonal.saturating_add(k).saturating_add(1));
-                    (to..cols, 0..to)
+                    let end = clamp_col(diagonal.saturating_add(k).saturating_add(1));
+                    (end..cols, 0..end)
                 };
                 y[zeros].fill(B::default());
                 y[copied.clone()].copy_from_slice(&x[copied]);
@@ -90,7 +95,9 @@ struct OnGpu {
     /// Offset of the diagonal, positive above the main one.
     k: i64,
     len: usize,
+    /// Compiler option that defines `ELEMENT`, the type of elements in OpenCL.
     element: String,
+    /// The work item in Rust, for elements of one width.
     item: fn(&Self, usize, &Buffers<'_>) -> Result<(), ExecError>,
 }
 
@@ -140,10 +147,11 @@ impl GpuKernel for OnGpu {
 
 impl OnGpu {
     fn item<B: Bits>(&self, i: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
+        // Columns above the diagonal `k`; negative below it.
         let above = (i % self.cols) as i64 - (i / self.cols % self.rows) as i64 - self.k;
-        let is_kept = if self.keeps_upper { above >= 0 } else { above <= 0 };
+        let is_copied = if self.keeps_upper { above >= 0 } else { above <= 0 };
         let x = buffers.get_bits::<B>(0, i)?;
-        buffers.set_bits(0, i, if is_kept { x } else { B::default() })
+        buffers.set_bits(0, i, if is_copied { x } else { B::default() })
     }
 }
 
@@ -162,11 +170,15 @@ mod tests {
                 let y = run.clone().input(tensor(&[], &[k])).one().values::<i32>();
                 let run = run.constant(tensor(&[], &[k])).on(Core::GPU);
                 assert_eq!(run.one().values::<i32>(), y, "upper {upper}, k {k}");
-                for (at, (y, x)) in y.into_iter().zip(&x).enumerate() {
-                    let (row, col) = ((at / 4 % 3) as i128, (at % 4) as i128);
+                for (index, (y, x)) in y.into_iter().zip(&x).enumerate() {
+                    let (row, col) = ((index / 4 % 3) as i128, (index % 4) as i128);
                     let above = col - row - i128::from(k);
-                    let is_kept = if upper == 1 { above >= 0 } else { above <= 0 };
-                    assert_eq!(y, if is_kept { *x } else { 0 }, "upper {upper}, k {k}, at {at}");
+                    let is_copied = if upper == 1 { above >= 0 } else { above <= 0 };
+                    assert_eq!(
+                        y,
+                        if is_copied { *x } else { 0 },
+                        "upper {upper}, k {k}, at {index}"
+                    );
                 }
             }
         }
@@ -182,7 +194,9 @@ mod tests {
         let x = vec![1u8; 500 * 300];
         let run = bench("Trilu").threads(3).input(tensor(&[500, 300], &x)).int("upper", 0);
         let y = run.one().values::<u8>();
-        assert!(y.into_iter().enumerate().all(|(at, y)| y == u8::from(at % 300 <= at / 300)));
+        assert!(
+            y.into_iter().enumerate().all(|(index, y)| y == u8::from(index % 300 <= index / 300))
+        );
     }
 
     #[test]

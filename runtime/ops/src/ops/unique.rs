@@ -22,6 +22,11 @@ const KERNELS: &[KernelDef] = &[KernelDef::new::<Groups>("Unique", Core::CPU).po
     output(3, types::I64).bounded(),
 ])];
 
+/// Positions of the optional outputs.
+const INDICES: usize = 1;
+const INVERSE: usize = 2;
+const COUNTS: usize = 3;
+
 struct Unique;
 
 impl Op for Unique {
@@ -43,30 +48,31 @@ impl Op for Unique {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
         let mut dims: Vec<Dim> = x.full_shape().iter().collect();
-        let all = if cx.has_param("axis") {
+        let extent = if cx.has_param("axis") {
             let axis = cx.axis("axis", x.rank())?;
-            let all = dims[axis];
-            dims[axis] = Dim::UpTo(all.bound());
-            all
+            let extent = dims[axis];
+            dims[axis] = Dim::UpTo(extent.bound());
+            extent
         } else {
-            let all = dims.iter().fold(Dim::Fixed(0), |all, &dim| all.with_both(dim, x.len()));
+            let flat = dims.iter().fold(Dim::Fixed(0), |flat, &dim| flat.with_both(dim, x.len()));
             dims = vec![Dim::UpTo(x.len())];
-            all.with(x.len())
+            flat.with(x.len())
         };
         cx.set_output(0, x.with_shape(Shape::of_dims(&dims)?))?;
         for index in 1..cx.output_count() {
-            let dim = if index == 2 { all } else { Dim::UpTo(all.bound()) };
+            let dim = if index == INVERSE { extent } else { Dim::UpTo(extent.bound()) };
             cx.set_output(index, TensorDesc::new(DType::I64, Shape::of_dims(&[dim])?))?;
         }
         Ok(())
     }
 }
 
-/// Groups equal slices.
+/// The kernel: sorts the slices and groups equal ones.
 struct Groups {
+    /// `None` compares the elements of the flattened input.
     axis: Option<usize>,
     is_sorted: bool,
-    /// The most slices.
+    /// The largest number of slices.
     capacity: usize,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
@@ -77,7 +83,7 @@ impl Kernel for Groups {
         let axis = if cx.has_param("axis") { Some(cx.axis("axis", x.rank())?) } else { None };
         let capacity = split(x.shape(), axis).len;
         positions_fit(capacity)?;
-        let run = of_any!(x.dtype(), T => Self::execute_of::<T>)?;
+        let run = of_any!(x.dtype(), T => Self::execute_as::<T>)?;
         Ok(Self { axis, is_sorted: cx.flag("sorted")?, capacity, run })
     }
 
@@ -101,25 +107,26 @@ fn split(dims: &[usize], axis: Option<usize>) -> AxisSplit {
 }
 
 impl Groups {
-    fn execute_of<T: Ranked>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+    fn execute_as<T: Ranked>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         let (x, dims) = (io.inputs.get::<T>(0)?, io.inputs.shape(0)?);
         let split @ AxisSplit { outer, len, inner } = split(dims, self.axis);
-        let [order, groups, places] = [
+        let [order, groups, positions] = [
             io.scratch.take::<u32>(self.capacity)?,
             io.scratch.take::<u32>(self.capacity)?,
             io.scratch.take::<u32>(self.capacity)?,
         ];
-        let (order, groups, places) = (&mut order[..len], &mut groups[..len], &mut places[..len]);
-        (0..).zip(&mut *order).for_each(|(at, slot)| *slot = at);
+        let (order, groups, positions) =
+            (&mut order[..len], &mut groups[..len], &mut positions[..len]);
+        (0..).zip(&mut *order).for_each(|(index, entry)| *entry = index);
         order.sort_unstable_by(|&a, &b| compare(x, split, a, b).then(a.cmp(&b)));
         let firsts = group(order, groups, |a, b| compare(x, split, a, b).is_eq());
-        self.place(firsts, groups, places);
+        self.assign_positions(firsts, groups, positions);
         let y = io.outputs.take::<T>(0)?;
-        for (&first, &place) in firsts.iter().zip(&*places) {
-            let (first, place) = (first as usize, place as usize);
+        for (&first, &position) in firsts.iter().zip(&*positions) {
+            let (first, position) = (first as usize, position as usize);
             for block in 0..outer {
-                let to = &mut y[(block * firsts.len() + place) * inner..][..inner];
-                to.copy_from_slice(&x[(block * len + first) * inner..][..inner]);
+                let y = &mut y[(block * firsts.len() + position) * inner..][..inner];
+                y.copy_from_slice(&x[(block * len + first) * inner..][..inner]);
             }
         }
         let mut extents = [firsts.len(); MAX_RANK];
@@ -129,16 +136,16 @@ impl Groups {
             dims.len()
         });
         io.outputs.set_shape(0, &extents[..rank])?;
-        write_positions(&mut io.outputs, firsts, groups, places)
+        write_optional_outputs(&mut io.outputs, firsts, groups, positions)
     }
 
     /// Assigns each group its output position: in sorted order, or in order of first occurrence.
-    fn place(&self, firsts: &[u32], groups: &[u32], places: &mut [u32]) {
+    fn assign_positions(&self, firsts: &[u32], groups: &[u32], positions: &mut [u32]) {
         let mut next = 0;
-        for (at, &group) in (0..).zip(groups) {
+        for (slice, &group) in (0..).zip(groups) {
             let group = group as usize;
-            if firsts[group] == at {
-                places[group] = if self.is_sorted { group as u32 } else { next };
+            if firsts[group] == slice {
+                positions[group] = if self.is_sorted { group as u32 } else { next };
                 next += 1;
             }
         }
@@ -148,26 +155,26 @@ impl Groups {
 /// Compares two slices lexicographically.
 fn compare<T: Ranked>(x: &[T], split: AxisSplit, a: u32, b: u32) -> Ordering {
     let AxisSplit { outer, len, inner } = split;
-    let slice = |at: u32, block: usize| &x[(block * len + at as usize) * inner..][..inner];
-    let differ = |block: usize| {
-        let both = slice(a, block).iter().zip(slice(b, block));
-        both.map(|(a, b)| a.rank().cmp(&b.rank())).find(|order| order.is_ne())
+    let block_of = |slice: u32, block: usize| &x[(block * len + slice as usize) * inner..][..inner];
+    let first_difference = |block: usize| {
+        let pairs = block_of(a, block).iter().zip(block_of(b, block));
+        pairs.map(|(a, b)| a.rank().cmp(&b.rank())).find(|order| order.is_ne())
     };
-    (0..outer).find_map(differ).unwrap_or(Ordering::Equal)
+    (0..outer).find_map(first_difference).unwrap_or(Ordering::Equal)
 }
 
-/// Assigns each slice its group, and returns the first slice of each group. `order` lists the slices in sorted order,
-/// equal ones by position.
+/// Assigns each slice its group of equal slices, and returns the first slice of each group. `order` lists the slices in
+/// sorted order, equal ones by position.
 fn group<'a>(
     order: &'a mut [u32],
     groups: &mut [u32],
-    is_same: impl Fn(u32, u32) -> bool,
+    is_equal: impl Fn(u32, u32) -> bool,
 ) -> &'a [u32] {
     let (mut count, mut last) = (0, None);
-    for at in 0..order.len() {
-        let slice = order[at];
-        if !last.is_some_and(|last| is_same(last, slice)) {
-            // Overwrites `order` from the front; this entry has been read.
+    for index in 0..order.len() {
+        let slice = order[index];
+        if !last.is_some_and(|last| is_equal(last, slice)) {
+            // `order` is overwritten from the front, only where it has been read.
             order[count] = slice;
             count += 1;
         }
@@ -178,33 +185,36 @@ fn group<'a>(
 }
 
 /// Writes the optional outputs.
-fn write_positions(
+fn write_optional_outputs(
     outputs: &mut Outputs<'_>,
     firsts: &[u32],
     groups: &[u32],
-    places: &[u32],
+    positions: &[u32],
 ) -> Result<(), ExecError> {
-    let place_of = |&group: &u32| places[group as usize] as usize;
-    if outputs.has(1) {
-        let indices = outputs.take::<i64>(1)?;
+    let position = |&group: &u32| positions[group as usize] as usize;
+    if outputs.has(INDICES) {
+        let indices = outputs.take::<i64>(INDICES)?;
         firsts
             .iter()
-            .zip(places)
-            .for_each(|(&first, &place)| indices[place as usize] = first.into());
-        outputs.set_shape(1, &[firsts.len()])?;
+            .zip(positions)
+            .for_each(|(&first, &position)| indices[position as usize] = first.into());
+        outputs.set_shape(INDICES, &[firsts.len()])?;
     }
-    if outputs.has(2) {
-        let inverse = outputs.take::<i64>(2)?;
-        inverse.iter_mut().zip(groups).for_each(|(to, group)| *to = place_of(group) as i64);
-        outputs.set_shape(2, &[groups.len()])?;
+    if outputs.has(INVERSE) {
+        let inverse = outputs.take::<i64>(INVERSE)?;
+        inverse
+            .iter_mut()
+            .zip(groups)
+            .for_each(|(inverse, group)| *inverse = position(group) as i64);
+        outputs.set_shape(INVERSE, &[groups.len()])?;
     }
-    if outputs.has(3) {
-        let counts = &mut outputs.take::<i64>(3)?[..firsts.len()];
+    if outputs.has(COUNTS) {
+        let counts = &mut outputs.take::<i64>(COUNTS)?[..firsts.len()];
         counts.fill(0);
         for group in groups {
-            counts[place_of(group)] += 1;
+            counts[position(group)] += 1;
         }
-        outputs.set_shape(3, &[firsts.len()])?;
+        outputs.set_shape(COUNTS, &[firsts.len()])?;
     }
     Ok(())
 }

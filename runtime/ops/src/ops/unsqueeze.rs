@@ -1,4 +1,7 @@
 //! Inserts axes of extent 1.
+//!
+//! `view` builds the operator from `shape`; elements keep their order. `EXAMPLES` are test cases: an input shape, and
+//! the output shape it gives.
 
 use udo_api::{Dim, Error, Node, Shape, TensorDesc};
 
@@ -27,14 +30,14 @@ impl View for Unsqueeze {
 
     fn shape(node: &Node<'_>, x: &TensorDesc) -> Result<Shape, Error> {
         let (axes, shape) = (AXES.required(node)?, x.full_shape());
-        // The axes count in the output's rank.
+        // Negative axes count from the end of the output, not of the input.
         let rank = shape.rank() + axes.len();
-        let added = resolve_axes(&axes, rank).ok_or_else(|| {
+        let inserted = resolve_axes(&axes, rank).ok_or_else(|| {
             Error::new(format!("axes {axes:?} are not for a tensor of shape {shape}"))
         })?;
-        let mut others = shape.iter();
+        let mut input_dims = shape.iter();
         let dims = (0..rank).filter_map(|axis| {
-            if added.contains(&axis) { Some(Dim::Fixed(1)) } else { others.next() }
+            if inserted.contains(&axis) { Some(Dim::Fixed(1)) } else { input_dims.next() }
         });
         Shape::of_dims(&dims.collect::<Vec<_>>())
     }
@@ -45,7 +48,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn missing_and_repeated_axes_are_refused() {
+    fn repeated_axes_and_axes_out_of_range_are_refused() {
         for axes in [[0, 0], [0, -4], [4, 0], [-5, 0], [i64::MIN, 0]] {
             let run = bench("Unsqueeze").input(tensor(&[1, 1], &[1f32]));
             let error = run.constant(tensor(&[2], &axes)).error();

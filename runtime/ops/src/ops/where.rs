@@ -1,4 +1,6 @@
 //! `condition ? x : y` for each element, with broadcasting.
+//!
+//! `ternary` builds the operator from `apply`; in OpenCL, `c` is the condition.
 
 use udo_api::Element;
 

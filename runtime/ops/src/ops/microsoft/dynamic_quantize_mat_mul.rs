@@ -1,4 +1,8 @@
-//! Matrix product with a quantized right side; the left side is quantized in the run by its own range.
+//! Matrix product with a quantized right side; each run quantizes the left side to the range of its values.
+//!
+//! `integer_products` builds the kernels. `PORTS` tells them the position of each input in the schema; inputs that it
+//! does not name do not exist. `offset` is the `f32` bias. `QUANTIZES` says that the left side is quantized in the
+//! run.
 
 use udo_api::{DType, Error, InferCx, Op, OpSchema, Port, TensorDesc, types};
 

@@ -12,7 +12,7 @@ use crate::family::partition::row_grain;
 
 pub(crate) const DEF: Def = Def::new::<GatherBlockQuantized>(KERNELS);
 
-const KERNELS: &[KernelDef] = &[KernelDef::new::<Gathered>("GatherBlockQuantized", Core::CPU)
+const KERNELS: &[KernelDef] = &[KernelDef::new::<GatherRows>("GatherBlockQuantized", Core::CPU)
     .ports(&[
         input(0, types::U8),
         input(1, types::INDEX),
@@ -51,22 +51,22 @@ impl Op for GatherBlockQuantized {
         let (data, scales) = (cx.input(DATA)?, cx.input(SCALES)?);
         let inner = data.shape()[1..data.rank() - 1].iter().copied().map(Dim::Fixed);
         let dims: Vec<Dim> = cx.input(INDICES)?.full_shape().iter().chain(inner).collect();
-        let shape = Shape::of_dims(&[dims, vec![Dim::Fixed(table.line)]].concat())?;
+        let shape = Shape::of_dims(&[dims, vec![Dim::Fixed(table.line_len)]].concat())?;
         cx.set_output(0, scales.with_shape(shape))
     }
 }
 
-/// A quantized table. A row consists of one or more lines.
+/// A quantized table. A row consists of lines along the last axis, and a line of blocks with a scale each.
 #[derive(Clone, Copy, Debug)]
 struct Table {
     rows: usize,
-    /// Lines per row.
-    lines: usize,
+    lines_per_row: usize,
     /// Values per line.
-    line: usize,
+    line_len: usize,
+    /// Bits per value, 4 or 8.
     bits: usize,
     /// Values per block.
-    block: usize,
+    block_len: usize,
 }
 
 impl Table {
@@ -79,83 +79,86 @@ impl Table {
                 return Err(Error::new(format!("parameter \"bits\" is {bits}, expected 4 or 8")));
             }
         };
-        let block = count(node, "block_size")?;
+        let block_len = count(node, "block_size")?;
         let last = data.rank().checked_sub(1).filter(|&last| last > 0);
         let last = last.ok_or_else(|| {
             Error::new(format!("input {DATA} is {data}, expected rank 2 or more"))
         })?;
         for (name, expected) in [("gather_axis", 0), ("quantize_axis", last)] {
-            let found = node.axis(name, data.rank())?;
-            if found != expected {
+            let axis = node.axis(name, data.rank())?;
+            if axis != expected {
                 return Err(Error::new(format!(
-                    "parameter {name:?} is {found}, expected {expected}"
+                    "parameter {name:?} is {axis}, expected {expected}"
                 )));
             }
         }
-        let line = data.shape()[last].saturating_mul(8 / bits);
+        let line_len = data.shape()[last].saturating_mul(8 / bits);
         let outer = &data.shape()[..last];
         let [rows, inner @ ..] = outer else {
             return Err(Error::new(format!("input {DATA} is {data}, expected rank 2 or more")));
         };
-        let table = Self { rows: *rows, lines: inner.iter().product(), line, bits, block };
-        let blocks = [outer, &[table.blocks()]].concat();
-        if scales.shape() != blocks {
-            return Err(Error::new(format!("input {SCALES} is {scales}, expected {blocks:?}")));
+        let table =
+            Self { rows: *rows, lines_per_row: inner.iter().product(), line_len, bits, block_len };
+        let scale_dims = [outer, &[table.blocks_per_line()]].concat();
+        if scales.shape() != scale_dims {
+            return Err(Error::new(format!("input {SCALES} is {scales}, expected {scale_dims:?}")));
         }
-        let zeros = [outer, &[table.zero_bytes()]].concat();
-        if node.has_input(ZERO_POINTS) && node.input(ZERO_POINTS)?.shape() != zeros {
-            let found = node.input(ZERO_POINTS)?;
-            return Err(Error::new(format!("input {ZERO_POINTS} is {found}, expected {zeros:?}")));
+        let zero_dims = [outer, &[table.zero_bytes_per_line()]].concat();
+        if node.has_input(ZERO_POINTS) && node.input(ZERO_POINTS)?.shape() != zero_dims {
+            let zeros = node.input(ZERO_POINTS)?;
+            return Err(Error::new(format!(
+                "input {ZERO_POINTS} is {zeros}, expected {zero_dims:?}"
+            )));
         }
         Ok(table)
     }
 
-    /// Returns the number of blocks per line.
-    fn blocks(&self) -> usize {
-        self.line.div_ceil(self.block)
+    fn blocks_per_line(&self) -> usize {
+        self.line_len.div_ceil(self.block_len)
     }
 
-    /// Returns the bytes of a line's zero points.
-    fn zero_bytes(&self) -> usize {
-        self.blocks().saturating_mul(self.bits).div_ceil(8)
+    fn zero_bytes_per_line(&self) -> usize {
+        self.blocks_per_line().saturating_mul(self.bits).div_ceil(8)
     }
 
-    /// Returns value `at` of a line.
-    fn value(&self, bytes: &[u8], at: usize) -> u8 {
+    /// Returns the value at an index. Of two 4-bit values in a byte, the low half comes first.
+    fn value(&self, bytes: &[u8], index: usize) -> u8 {
         match self.bits {
-            4 => bytes[at / 2] >> (at % 2 * 4) & 15,
-            _ => bytes[at],
+            4 => bytes[index / 2] >> (index % 2 * 4) & 15,
+            _ => bytes[index],
         }
     }
 }
 
-struct Gathered(Table);
+/// The kernel.
+struct GatherRows(Table);
 
-impl Kernel for Gathered {
+impl Kernel for GatherRows {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         Table::read(cx).map(Self)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
-        let Table { lines, line, .. } = self.0;
+        let Table { lines_per_row, line_len, .. } = self.0;
         let indices = Indices::get(&inputs, INDICES)?;
         let y = outputs.take::<f32>(0)?;
-        let grain = row_grain(line);
+        let grain = row_grain(line_len);
         parallel.chunks_mut(y, grain, |chunk, y| {
-            for (at, y) in y.chunks_exact_mut(line).enumerate() {
-                let at = chunk * (grain / line) + at;
-                self.line(&inputs, indices.value(at / lines), at % lines, y)?;
+            for (line, y) in y.chunks_exact_mut(line_len).enumerate() {
+                let line = chunk * (grain / line_len) + line;
+                let index = indices.value(line / lines_per_row);
+                self.dequantize_line(&inputs, index, line % lines_per_row, y)?;
             }
             Ok(())
         })
     }
 }
 
-impl Gathered {
+impl GatherRows {
     /// Dequantizes one line of the row at an index. Negative indices count from the end; an index out of range yields
     /// zeros.
-    fn line(
+    fn dequantize_line(
         &self,
         inputs: &Inputs<'_>,
         index: i64,
@@ -168,18 +171,20 @@ impl Gathered {
             y.fill(0.0);
             return Ok(());
         };
-        let at = row * table.lines + line;
-        let bytes = table.line * table.bits / 8;
-        let data = &inputs.get::<u8>(DATA)?[at * bytes..][..bytes];
-        let scales = &inputs.get::<f32>(SCALES)?[at * table.blocks()..][..table.blocks()];
+        let line = row * table.lines_per_row + line;
+        let (bytes, blocks) = (table.line_len * table.bits / 8, table.blocks_per_line());
+        let data = &inputs.get::<u8>(DATA)?[line * bytes..][..bytes];
+        let scales = &inputs.get::<f32>(SCALES)?[line * blocks..][..blocks];
         let zeros = if inputs.has(ZERO_POINTS) { inputs.get::<u8>(ZERO_POINTS)? } else { &[] };
-        let zeros = zeros.get(at * table.zero_bytes()..).filter(|zeros| !zeros.is_empty());
-        for (block, (y, scale)) in y.chunks_mut(table.block).zip(scales).enumerate() {
+        let zeros =
+            zeros.get(line * table.zero_bytes_per_line()..).filter(|zeros| !zeros.is_empty());
+        for (block, (y, scale)) in y.chunks_mut(table.block_len).zip(scales).enumerate() {
+            // Without zero points, the middle of the range is 0.
             let middle = 1 << (table.bits - 1);
             let zero = zeros.map_or(middle, |zeros| table.value(zeros, block));
-            let first = block * table.block;
-            for (at, y) in y.iter_mut().enumerate() {
-                *y = (f32::from(table.value(data, first + at)) - f32::from(zero)) * scale;
+            let start = block * table.block_len;
+            for (index, y) in y.iter_mut().enumerate() {
+                *y = (f32::from(table.value(data, start + index)) - f32::from(zero)) * scale;
             }
         }
         Ok(())

@@ -1,4 +1,6 @@
 //! Attention of language models: query heads share key heads, with a key-value cache and rotary position embedding.
+//!
+//! `GroupedShapes` infers the shapes and checks the parameters, and the kernels are in `family::attention`.
 
 use udo_api::{DType, Error, InferCx, Op, OpSchema, Param, Port, Value, types};
 
@@ -67,24 +69,27 @@ mod tests {
 
     use crate::testing::{Bench, Tensor, assert_near, bench, noise, tensor};
 
+    /// Elements of a head.
     const SIZE: usize = 4;
+    /// Positions of the whole sequence, and of the rotary angles.
+    const POSITIONS: usize = 9;
 
-    /// Two query heads sharing one key head, with rotary angles of 9 positions.
-    fn bench_with(places: std::ops::Range<usize>, past: Option<[Tensor; 2]>) -> Bench {
-        given_with(places, past, Bench::constant)
+    /// Builds a node for the given positions of a sequence: two query heads share one key head.
+    fn bench_with(positions: std::ops::Range<usize>, past: Option<[Tensor; 2]>) -> Bench {
+        bench_with_total(positions, past, Bench::constant)
     }
 
-    /// The same, with the total length given by `total`.
-    fn given_with(
-        places: std::ops::Range<usize>,
+    /// Does the same; `add_total` adds the total length as a constant or an input.
+    fn bench_with_total(
+        positions: std::ops::Range<usize>,
         past: Option<[Tensor; 2]>,
-        total: fn(Bench, Tensor) -> Bench,
+        add_total: fn(Bench, Tensor) -> Bench,
     ) -> Bench {
-        let (all, len) = (9, places.len());
+        // `skip` selects unlike values for each input.
         let rows = |heads: usize, skip: usize| {
             let width = heads * SIZE;
-            let x = noise(all * width + skip).split_off(skip);
-            tensor(&[1, len, width], &x[places.start * width..places.end * width])
+            let x = noise(POSITIONS * width + skip).split_off(skip);
+            tensor(&[1, positions.len(), width], &x[positions.start * width..positions.end * width])
         };
         let run = bench("com.microsoft:GroupQueryAttention");
         let run = run.input(rows(2, 0)).input(rows(1, 1)).input(rows(1, 2));
@@ -92,36 +97,37 @@ mod tests {
             Some([keys, values]) => run.input(keys).input(values),
             None => run.absent().absent(),
         };
-        let end = places.end as i32;
-        let run = total(run.input(tensor(&[1], &[end - 1])), tensor(&[], &[end]));
-        let angles = |skip: usize| tensor(&[all, 2], &noise(all * 2 + skip)[skip..]);
+        let end = positions.end as i32;
+        let run = add_total(run.input(tensor(&[1], &[end - 1])), tensor(&[], &[end]));
+        let angles = |skip: usize| tensor(&[POSITIONS, 2], &noise(POSITIONS * 2 + skip)[skip..]);
         let run = run.input(angles(3)).input(angles(4)).int("do_rotary", 1);
         run.int("num_heads", 2).outputs(3)
     }
 
-    fn shared(run: Bench) -> Bench {
+    fn with_one_key_head(run: Bench) -> Bench {
         run.int("kv_num_heads", 1)
     }
 
     #[test]
     fn single_steps_match_a_prompt() {
         for (window, softcap) in [(-1, 0.0), (3, 0.0), (-1, 0.5)] {
-            let with =
-                |run: Bench| shared(run).int("local_window_size", window).float("softcap", softcap);
-            let whole = with(bench_with(0..9, None)).all();
+            let configured = |run: Bench| {
+                with_one_key_head(run).int("local_window_size", window).float("softcap", softcap)
+            };
+            let prompt = configured(bench_with(0..POSITIONS, None)).all();
             let mut caches = None;
             let mut rows = Vec::new();
-            for places in [0..4, 4..7, 7..8, 8..9] {
-                let outputs = with(bench_with(places, caches.take())).all();
+            for positions in [0..4, 4..7, 7..8, 8..9] {
+                let outputs = configured(bench_with(positions, caches.take())).all();
                 rows.extend(outputs[0].values::<f32>());
                 let [_, keys, values] = <[Tensor; 3]>::try_from(outputs).ok().unwrap();
                 caches = Some([keys, values]);
             }
             let expected =
                 |x: &Tensor| -> Vec<f64> { x.values::<f32>().into_iter().map(f64::from).collect() };
-            assert_near(&rows, &expected(&whole[0]), 1e-5);
-            for (cache, whole) in caches.unwrap().iter().zip(&whole[1..]) {
-                assert_near(&cache.values::<f32>(), &expected(whole), 1e-6);
+            assert_near(&rows, &expected(&prompt[0]), 1e-5);
+            for (cache, prompt) in caches.unwrap().iter().zip(&prompt[1..]) {
+                assert_near(&cache.values::<f32>(), &expected(prompt), 1e-6);
             }
         }
     }
@@ -130,7 +136,7 @@ mod tests {
     fn new_keys_are_appended_to_a_larger_cache() {
         let cache = |x: &[f32]| tensor(&[1, 1, 6, SIZE], x);
         let past: Vec<f32> = noise(6 * SIZE);
-        let outputs = shared(bench_with(3..5, Some([cache(&past), cache(&past)]))).all();
+        let outputs = with_one_key_head(bench_with(3..5, Some([cache(&past), cache(&past)]))).all();
         assert_eq!(outputs[1].dims(), [1, 1, 6, SIZE]);
         let values = outputs[2].values::<f32>();
         assert_eq!(values[..3 * SIZE], past[..3 * SIZE]);
@@ -138,11 +144,12 @@ mod tests {
     }
 
     #[test]
-    fn key_counts_may_be_computed_in_the_run() {
+    fn the_total_length_may_be_computed_in_the_run() {
         let cache = || tensor(&[1, 1, 6, SIZE], &noise(6 * SIZE));
-        for (places, past) in [(0..5, None), (3..5, Some([cache(), cache()]))] {
-            let run = |total: fn(Bench, Tensor) -> Bench| {
-                shared(given_with(places.clone(), past.clone(), total)).all()
+        for (positions, past) in [(0..5, None), (3..5, Some([cache(), cache()]))] {
+            let run = |add_total: fn(Bench, Tensor) -> Bench| {
+                with_one_key_head(bench_with_total(positions.clone(), past.clone(), add_total))
+                    .all()
             };
             for (known, computed) in run(Bench::constant).iter().zip(run(Bench::input)) {
                 assert_eq!(
@@ -157,13 +164,17 @@ mod tests {
     fn mismatched_inputs_are_refused() {
         let error = bench_with(0..3, None).int("kv_num_heads", 4).error();
         assert_eq!(error, "2 query heads are not a multiple of 4 heads of keys");
-        let error = shared(bench_with(0..3, None)).int("qk_output", 1).error();
+        let error = with_one_key_head(bench_with(0..3, None)).int("qk_output", 1).error();
         assert_eq!(error, "parameter \"qk_output\" is 1, which asks for scores, expected 0");
         let cache = || tensor(&[1, 1, 1, SIZE], &[0f32; SIZE]);
-        let error = shared(bench_with(3..5, Some([cache(), cache()]))).error();
+        let error = with_one_key_head(bench_with(3..5, Some([cache(), cache()]))).error();
         assert_eq!(error, ExecError::bad_value(4, 0).to_string());
-        let error =
-            shared(bench_with(0..3, None)).absent().absent().absent().input(cache()).error();
+        let error = with_one_key_head(bench_with(0..3, None))
+            .absent()
+            .absent()
+            .absent()
+            .input(cache())
+            .error();
         assert!(error.starts_with("input 12 is there, expected none"), "{error}");
     }
 }

@@ -1,4 +1,7 @@
 //! Matrix product of quantized inputs, dequantized: `(A - a_zero)(B - b_zero) * a_scale * b_scale + bias`.
+//!
+//! `integer_products` builds the kernels. `PORTS` tells them the position of each input in the schema; inputs that it
+//! does not name do not exist. `offset` is the `f32` bias.
 
 use udo_api::{Error, InferCx, Op, OpSchema, Port, types};
 

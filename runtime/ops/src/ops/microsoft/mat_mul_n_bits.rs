@@ -80,14 +80,13 @@ struct Sizes {
     /// Bits per weight: 2, 4 or 8.
     bits: usize,
     /// Weights per block.
-    block: usize,
-    /// Blocks per column.
-    blocks: usize,
+    block_len: usize,
+    blocks_per_column: usize,
 }
 
 impl Sizes {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
-        let (depth, columns, block) =
+        let (depth, columns, block_len) =
             (count(node, "K")?, count(node, "N")?, count(node, "block_size")?);
         let bits = match node.int("bits")? {
             2 => 2,
@@ -99,9 +98,9 @@ impl Sizes {
                 )));
             }
         };
-        if !block.is_power_of_two() || block < LEAST_BLOCK {
+        if !block_len.is_power_of_two() || block_len < LEAST_BLOCK {
             let expected = format!("expected a power of two from {LEAST_BLOCK} on");
-            return Err(Error::new(format!("parameter \"block_size\" is {block}, {expected}")));
+            return Err(Error::new(format!("parameter \"block_size\" is {block_len}, {expected}")));
         }
         if node.flag("weight_prepacked")? {
             let expected = "expected 0: only the documented order of values is supported";
@@ -112,38 +111,40 @@ impl Sizes {
                 "input {GROUPS}, an order of rows, is there, expected none"
             )));
         }
-        let (a, blocks) = (node.input(A)?, depth.div_ceil(block));
+        let (a, blocks_per_column) = (node.input(A)?, depth.div_ceil(block_len));
         if a.shape().last() != Some(&depth) {
             return Err(Error::new(format!("input {A} is {a}, expected rows of {depth}")));
         }
         let rows = a.len() / depth;
-        let sizes = Self { rows, depth, columns, bits, block, blocks };
+        let sizes = Self { rows, depth, columns, bits, block_len, blocks_per_column };
         sizes.check(node)?;
         Ok(sizes)
     }
 
+    /// Checks the number of elements of each input.
     fn check(&self, node: &Node<'_>) -> Result<(), Error> {
-        let &Self { columns, block, blocks, .. } = self;
-        let all = columns.saturating_mul(blocks);
+        let &Self { columns, block_len, blocks_per_column, .. } = self;
+        let blocks = columns.saturating_mul(blocks_per_column);
         let is_packed =
             node.has_input(ZERO_POINTS) && node.input(ZERO_POINTS)?.dtype() == Some(DType::U8);
-        let zeros = if is_packed { columns.saturating_mul(self.bytes(blocks)) } else { all };
-        let expected =
-            [(B, all.saturating_mul(self.bytes(block))), (SCALES, all), (ZERO_POINTS, zeros)];
+        let zeros =
+            if is_packed { columns.saturating_mul(self.bytes(blocks_per_column)) } else { blocks };
+        let weights = blocks.saturating_mul(self.bytes(block_len));
+        let expected = [(B, weights), (SCALES, blocks), (ZERO_POINTS, zeros)];
         for (port, len) in expected.into_iter().chain([(BIAS, columns)]) {
             if node.has_input(port) && node.input(port)?.len() != len {
-                let found = node.input(port)?;
+                let input = node.input(port)?;
                 return Err(Error::new(format!(
-                    "input {port} is {found}, expected {len} elements"
+                    "input {port} is {input}, expected {len} elements"
                 )));
             }
         }
         Ok(())
     }
 
-    /// Returns the depth with the last block filled up.
-    fn whole_depth(&self) -> usize {
-        self.block.saturating_mul(self.blocks)
+    /// Returns the depth rounded up to whole blocks.
+    fn padded_depth(&self) -> usize {
+        self.block_len.saturating_mul(self.blocks_per_column)
     }
 
     /// Returns the bytes of `values` weights, rounded up.
@@ -157,7 +158,7 @@ impl Sizes {
         inputs: &Inputs<'a>,
         [values, zeros]: [Option<&'a [u8]>; 2],
     ) -> Result<Blocks<'a>, ExecError> {
-        let &Self { columns, bits, block, blocks, .. } = self;
+        let &Self { columns, bits, block_len, blocks_per_column, .. } = self;
         let zeros = if let Some(zeros) = zeros {
             Zeros::Quantized(zeros)
         } else if !inputs.has(ZERO_POINTS) {
@@ -170,19 +171,23 @@ impl Sizes {
         let values = if let Some(values) = values { values } else { inputs.get::<u8>(B)? };
         let (width, scales) =
             (if bits == 8 { Width::Eight } else { Width::Four }, inputs.get::<f32>(SCALES)?);
-        let b = Blocks::new(width, [block, blocks, columns], values, scales, zeros);
+        let b = Blocks::new(width, [block_len, blocks_per_column, columns], values, scales, zeros);
         b.ok_or(ExecError::bad_value(values.len() as i64, B))
     }
 }
 
-/// 2-bit rows widened to 4 bits, which the kernels read: before the run for constants, else in every run.
+/// 2-bit rows of an input, widened to 4 bits because the kernels read 4 or 8: before the run for constants, else in
+/// every run.
 #[derive(Clone, Copy)]
 struct Widened {
     port: usize,
-    /// Bytes of a 2-bit row, and of the widened row.
-    row: usize,
-    wide: usize,
+    /// Bytes of a 2-bit row.
+    row_len: usize,
+    /// Bytes of a widened row.
+    wide_row_len: usize,
+    /// Bytes of all widened rows.
     len: usize,
+    /// The result for constants.
     packed: Option<Packed<u8>>,
 }
 
@@ -191,21 +196,23 @@ impl Widened {
         cx: &FinalizeCx<'_>,
         port: usize,
         rows: usize,
-        [row, wide]: [usize; 2],
+        [row_len, wide_row_len]: [usize; 2],
     ) -> Result<Self, Error> {
-        let len = rows.saturating_mul(wide);
-        let recipe = [row as u64, wide as u64];
+        let len = rows.saturating_mul(wide_row_len);
+        // Numbers that identify the result in the cache, and that `fill` gets again.
+        let recipe = [row_len as u64, wide_row_len as u64];
         let packed = if cx.is_constant(port) {
             Some(cx.pack(&[port], &recipe, len, Self::fill)?)
         } else {
             None
         };
-        Ok(Self { port, row, wide, len, packed })
+        Ok(Self { port, row_len, wide_row_len, len, packed })
     }
 
+    /// Widens the constant `sources`.
     fn fill(recipe: &[u64], sources: &Sources<'_>, y: &mut [u8]) -> Result<(), Error> {
-        let &[row, wide] = recipe else { return Err(wrong_recipe(recipe)) };
-        widen(sources.get::<u8>(0)?, row as usize, y, wide as usize);
+        let &[row_len, wide_row_len] = recipe else { return Err(wrong_recipe(recipe)) };
+        widen(sources.get::<u8>(0)?, row_len as usize, y, wide_row_len as usize);
         Ok(())
     }
 
@@ -214,6 +221,7 @@ impl Widened {
         if self.packed.is_some() { 0 } else { self.len }
     }
 
+    /// Returns the widened rows.
     fn get<'a>(
         self,
         inputs: &Inputs<'_>,
@@ -224,37 +232,37 @@ impl Widened {
             return packed.get(constant);
         }
         let y = scratch.take::<u8>(self.len)?;
-        widen(inputs.get::<u8>(self.port)?, self.row, y, self.wide);
+        widen(inputs.get::<u8>(self.port)?, self.row_len, y, self.wide_row_len);
         Ok(y)
     }
 }
 
 /// Widens 2-bit values to 4 bits row by row: one source byte gives two.
-fn widen(x: &[u8], row: usize, y: &mut [u8], wide: usize) {
-    for (x, y) in x.chunks_exact(row.max(1)).zip(y.chunks_exact_mut(wide.max(1))) {
-        for (at, y) in y.iter_mut().enumerate() {
-            let two = x[at / 2] >> (at % 2 * 4);
-            *y = two & 0b11 | (two & 0b1100) << 2;
+fn widen(x: &[u8], row_len: usize, y: &mut [u8], wide_row_len: usize) {
+    for (x, y) in x.chunks_exact(row_len.max(1)).zip(y.chunks_exact_mut(wide_row_len.max(1))) {
+        for (index, y) in y.iter_mut().enumerate() {
+            let two_values = x[index / 2] >> (index % 2 * 4);
+            *y = two_values & 0b11 | (two_values & 0b1100) << 2;
         }
     }
 }
 
 /// Up to this many rows, weights are dequantized in registers; with more, a tile of them is dequantized to memory
 /// first.
-const FEW: usize = 12;
+const MAX_REGISTER_ROWS: usize = 12;
 
-/// Dequantized elements of a tile: plain and packed they fill half of a 1 MiB second-level cache.
-const AT_HAND: usize = 1 << 16;
+/// Dequantized elements of a tile. As f32, dequantized and packed, they fill half of a 1 MiB second-level cache.
+const TILE_LEN: usize = 1 << 16;
 
 /// The column count of a part is a multiple of this.
-const STEP: usize = 16;
+const COLUMN_STEP: usize = 16;
 
+/// The kernel. Parts, which threads share, have some columns of all rows.
 struct Product {
     sizes: Sizes,
-    /// Columns per part.
-    part: usize,
+    part_columns: usize,
     /// Columns per dequantized tile; 0 if weights are dequantized in registers.
-    tile: usize,
+    tile_columns: usize,
     /// Widened weights and zero points, for 2 bits.
     widened: [Option<Widened>; 2],
 }
@@ -267,48 +275,51 @@ impl Kernel for Product {
             1 => 1,
             threads => partition::most_grains(threads),
         };
-        let part = columns.div_ceil(parts).next_multiple_of(STEP).min(columns);
-        let most = (AT_HAND / sizes.whole_depth().max(1) / STEP * STEP).max(STEP);
-        let tile = if rows > FEW { most.min(part) } else { 0 };
+        let part_columns = columns.div_ceil(parts).next_multiple_of(COLUMN_STEP).min(columns);
+        let max_columns =
+            (TILE_LEN / sizes.padded_depth().max(1) / COLUMN_STEP * COLUMN_STEP).max(COLUMN_STEP);
+        let tile_columns = if rows > MAX_REGISTER_ROWS { max_columns.min(part_columns) } else { 0 };
         let mut widened = [None; 2];
         if sizes.bits == 2 {
-            let Sizes { block, blocks, .. } = sizes;
-            let values = columns.saturating_mul(blocks);
-            let row = sizes.bytes(block);
-            widened[0] = Some(Widened::new(cx, B, values, [row, 2 * row])?);
+            let Sizes { block_len, blocks_per_column, .. } = sizes;
+            let blocks = columns.saturating_mul(blocks_per_column);
+            let row_len = sizes.bytes(block_len);
+            widened[0] = Some(Widened::new(cx, B, blocks, [row_len, 2 * row_len])?);
             if cx.has_input(ZERO_POINTS) && cx.input(ZERO_POINTS)?.dtype() == Some(DType::U8) {
-                let row = [sizes.bytes(blocks), blocks.div_ceil(2)];
-                widened[1] = Some(Widened::new(cx, ZERO_POINTS, columns, row)?);
+                let row_lens = [sizes.bytes(blocks_per_column), blocks_per_column.div_ceil(2)];
+                widened[1] = Some(Widened::new(cx, ZERO_POINTS, columns, row_lens)?);
             }
         }
-        Ok(Self { sizes, part, tile, widened })
+        Ok(Self { sizes, part_columns, tile_columns, widened })
     }
 
     fn workspace(&self) -> Workspace {
-        let [arranged, products, own] = self.lens();
-        let own = self.parts().saturating_mul(own);
-        let bytes = self.widened.iter().flatten().map(|widened| widened.scratch_len());
-        let numbers = Workspace::for_elements::<f32>(arranged).and::<f32>(products).and::<f32>(own);
-        bytes.fold(numbers, Workspace::and::<u8>)
+        let [arranged_len, products_len, part_len] = self.scratch_lens();
+        let parts_len = self.parts().saturating_mul(part_len);
+        let widened_lens = self.widened.iter().flatten().map(|widened| widened.scratch_len());
+        let floats = Workspace::for_elements::<f32>(arranged_len);
+        let floats = floats.and::<f32>(products_len).and::<f32>(parts_len);
+        widened_lens.fold(floats, Workspace::and::<u8>)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, mut scratch, parallel, packed, .. } = io;
         let Sizes { rows, depth, columns, .. } = self.sizes;
         let (x, y) = (inputs.get::<f32>(A)?, outputs.take::<f32>(0)?);
-        let [arranged, products, own_len] = self.lens();
-        let a = scratch.take::<f32>(arranged)?;
-        let products = scratch.take::<f32>(products)?;
-        let own = scratch.take::<f32>(self.parts() * own_len)?;
+        let [arranged_len, products_len, part_len] = self.scratch_lens();
+        let a = scratch.take::<f32>(arranged_len)?;
+        let products = scratch.take::<f32>(products_len)?;
+        let parts = scratch.take::<f32>(self.parts() * part_len)?;
         if rows == 0 {
             return Ok(());
         }
-        let mut wide = [None; 2];
-        for (wide, widened) in wide.iter_mut().zip(self.widened) {
-            *wide =
+        let mut bytes = [None; 2];
+        for (bytes, widened) in bytes.iter_mut().zip(self.widened) {
+            *bytes =
                 widened.map(|widened| widened.get(&inputs, &packed, &mut scratch)).transpose()?;
         }
-        let b = self.sizes.blocks(&inputs, wide)?;
+        let b = self.sizes.blocks(&inputs, bytes)?;
+        // The kernels may read the left side in another order, block by block.
         let a = if is_arranged(&b, depth) {
             x
         } else {
@@ -317,26 +328,32 @@ impl Kernel for Product {
         };
         let bias = if inputs.has(BIAS) { inputs.get::<f32>(BIAS)? } else { &[] };
         // A single row is written in place. Several rows are computed part by part and copied to `y` afterwards.
-        let to = if rows == 1 { &mut *y } else { &mut *products };
-        parallel.chunks_mut_with(to, rows * self.part, own, own_len, |part, y, own| {
-            let first = part * self.part;
-            self.columns(&b, first, a, y, own);
-            let width = y.len() / rows;
-            if let Some(bias) = bias.get(first..first + width) {
-                y.chunks_exact_mut(width).for_each(|y| add(y, bias));
-            }
-            Ok(())
-        })?;
+        let target = if rows == 1 { &mut *y } else { &mut *products };
+        parallel.chunks_mut_with(
+            target,
+            rows * self.part_columns,
+            parts,
+            part_len,
+            |part, y, scratch| {
+                let first = part * self.part_columns;
+                self.multiply_columns(&b, first, a, y, scratch);
+                let width = y.len() / rows;
+                if let Some(bias) = bias.get(first..first + width) {
+                    y.chunks_exact_mut(width).for_each(|y| add(y, bias));
+                }
+                Ok(())
+            },
+        )?;
         if rows == 1 {
             return Ok(());
         }
         let (products, grain) = (&*products, partition::row_grain(columns));
         parallel.chunks_mut(y, grain, |chunk, y| {
-            for (at, y) in y.chunks_exact_mut(columns).enumerate() {
-                let row = chunk * (grain / columns) + at;
-                for (part, y) in y.chunks_mut(self.part).enumerate() {
-                    let from = part * self.part * rows + row * y.len();
-                    y.copy_from_slice(&products[from..][..y.len()]);
+            for (row, y) in y.chunks_exact_mut(columns).enumerate() {
+                let row = chunk * (grain / columns) + row;
+                for (part, y) in y.chunks_mut(self.part_columns).enumerate() {
+                    let start = part * self.part_columns * rows + row * y.len();
+                    y.copy_from_slice(&products[start..][..y.len()]);
                 }
             }
             Ok(())
@@ -345,36 +362,47 @@ impl Kernel for Product {
 }
 
 impl Product {
-    /// Returns the scratch elements for the left side, for outputs that are not yet in place, and per part.
-    fn lens(&self) -> [usize; 3] {
+    /// Returns the scratch elements for the arranged left side, for products before they are copied to the output, and
+    /// for the tile of a part.
+    fn scratch_lens(&self) -> [usize; 3] {
         let Sizes { rows, columns, .. } = self.sizes;
-        let depth = self.sizes.whole_depth();
+        let depth = self.sizes.padded_depth();
         let products = if rows == 1 { 0 } else { rows.saturating_mul(columns) };
-        let packed = if self.tile == 0 { 0 } else { packed_len(depth, self.tile) };
+        let packed = if self.tile_columns == 0 { 0 } else { packed_len(depth, self.tile_columns) };
         [
             rows.saturating_mul(depth),
             products,
-            self.tile.saturating_mul(depth).saturating_add(packed).next_multiple_of(STEP),
+            self.tile_columns
+                .saturating_mul(depth)
+                .saturating_add(packed)
+                .next_multiple_of(COLUMN_STEP),
         ]
     }
 
     fn parts(&self) -> usize {
-        self.sizes.columns.div_ceil(self.part.max(1))
+        self.sizes.columns.div_ceil(self.part_columns.max(1))
     }
 
-    /// Computes some columns of all rows.
-    fn columns(&self, b: &Blocks<'_>, first: usize, a: &[f32], y: &mut [f32], own: &mut [f32]) {
-        let (rows, depth) = (self.sizes.rows, self.sizes.whole_depth());
+    /// Computes the columns from `first` on for all rows.
+    fn multiply_columns(
+        &self,
+        b: &Blocks<'_>,
+        first: usize,
+        a: &[f32],
+        y: &mut [f32],
+        scratch: &mut [f32],
+    ) {
+        let (rows, depth) = (self.sizes.rows, self.sizes.padded_depth());
         let width = y.len() / rows;
-        if self.tile == 0 {
+        if self.tile_columns == 0 {
             return multiply(b, first..first + width, a, y, width);
         }
-        let (wide, packed) = own.split_at_mut(self.tile * depth);
-        for from in (0..width).step_by(self.tile) {
-            let count = self.tile.min(width - from);
-            dequantize_columns(b, first + from..first + from + count, wide);
-            pack_b(wide, depth, Layout::Transposed, depth, count, packed);
-            let y = &mut y[from..];
+        let (dequantized, packed) = scratch.split_at_mut(self.tile_columns * depth);
+        for start in (0..width).step_by(self.tile_columns) {
+            let count = self.tile_columns.min(width - start);
+            dequantize_columns(b, first + start..first + start + count, dequantized);
+            pack_b(dequantized, depth, Layout::Transposed, depth, count, packed);
+            let y = &mut y[start..];
             gemm(a, depth, rows, depth, packed, count, y, width, &Epilogue::default());
         }
     }
@@ -396,7 +424,7 @@ mod tests {
         depth: usize,
         columns: usize,
         bits: usize,
-        block: usize,
+        block_len: usize,
         zeros: Zeros,
         has_bias: bool,
     }
@@ -408,105 +436,122 @@ mod tests {
         Floats,
     }
 
-    const CASE: Case = Case {
+    const PLAIN: Case = Case {
         rows: 1,
         depth: 64,
         columns: 40,
         bits: 4,
-        block: 32,
+        block_len: 32,
         zeros: Zeros::None,
         has_bias: false,
     };
 
     const CASES: &[Case] = &[
-        CASE,
-        Case { rows: 3, zeros: Zeros::Quantized, has_bias: true, ..CASE },
-        Case { rows: 20, depth: 100, columns: 70, zeros: Zeros::Floats, has_bias: true, ..CASE },
-        Case { bits: 8, depth: 96, block: 16, zeros: Zeros::Quantized, ..CASE },
-        Case { bits: 8, rows: 33, columns: 130, ..CASE },
-        Case { rows: 2, depth: 33, columns: 1, block: 16, ..CASE },
-        Case { rows: 0, ..CASE },
-        Case { rows: 5, depth: 700, columns: 300, block: 128, zeros: Zeros::Quantized, ..CASE },
-        Case { bits: 2, ..CASE },
+        PLAIN,
+        Case { rows: 3, zeros: Zeros::Quantized, has_bias: true, ..PLAIN },
+        Case { rows: 20, depth: 100, columns: 70, zeros: Zeros::Floats, has_bias: true, ..PLAIN },
+        Case { bits: 8, depth: 96, block_len: 16, zeros: Zeros::Quantized, ..PLAIN },
+        Case { bits: 8, rows: 33, columns: 130, ..PLAIN },
+        Case { rows: 2, depth: 33, columns: 1, block_len: 16, ..PLAIN },
+        Case { rows: 0, ..PLAIN },
+        Case {
+            rows: 5,
+            depth: 700,
+            columns: 300,
+            block_len: 128,
+            zeros: Zeros::Quantized,
+            ..PLAIN
+        },
+        Case { bits: 2, ..PLAIN },
         Case {
             bits: 2,
             rows: 3,
             depth: 90,
-            block: 16,
+            block_len: 16,
             zeros: Zeros::Quantized,
             has_bias: true,
-            ..CASE
+            ..PLAIN
         },
-        Case { bits: 2, rows: 20, depth: 300, zeros: Zeros::Quantized, ..CASE },
-        Case { bits: 2, rows: 2, zeros: Zeros::Floats, ..CASE },
+        Case { bits: 2, rows: 20, depth: 300, zeros: Zeros::Quantized, ..PLAIN },
+        Case { bits: 2, rows: 2, zeros: Zeros::Floats, ..PLAIN },
     ];
 
+    /// Returns quantized test values.
     fn bytes(len: usize) -> Vec<u8> {
         (0..len).map(|i| (i * 37 + i / 7 * 11 + 5) as u8).collect()
     }
 
     impl Case {
-        fn blocks(&self) -> usize {
-            self.depth.div_ceil(self.block)
+        fn blocks_per_column(&self) -> usize {
+            self.depth.div_ceil(self.block_len)
         }
 
-        fn numbers(&self) -> [Vec<f32>; 4] {
-            let all = self.columns * self.blocks();
-            let zeros = noise(all).iter().map(|x| 4.0 + x).collect();
-            [noise(self.rows * self.depth), noise(all + 1).split_off(1), zeros, noise(self.columns)]
+        /// Returns left side, scales, float zero points and bias.
+        fn floats(&self) -> [Vec<f32>; 4] {
+            let blocks = self.columns * self.blocks_per_column();
+            let zeros = noise(blocks).iter().map(|x| 4.0 + x).collect();
+            let scales = noise(blocks + 1).split_off(1);
+            [noise(self.rows * self.depth), scales, zeros, noise(self.columns)]
         }
 
         fn bench_with(&self) -> Bench {
-            self.given_with(Bench::constant)
+            self.bench_with_bytes(Bench::constant)
         }
 
-        /// Runs the case with weights and zero points passed as constants or as inputs.
-        fn given_with(&self, bytes_are: fn(Bench, Tensor) -> Bench) -> Bench {
-            let &Self { rows, depth, columns, bits, block, .. } = self;
-            let (blob, [x, scales, zeros, bias]) = (block * bits / 8, self.numbers());
-            let values = bytes(columns * self.blocks() * blob);
+        /// Builds a node; `add_bytes` adds weights and zero points as constants or as inputs.
+        fn bench_with_bytes(&self, add_bytes: fn(Bench, Tensor) -> Bench) -> Bench {
+            let &Self { rows, depth, columns, bits, block_len, .. } = self;
+            let (block_bytes, [x, scales, zeros, bias]) = (block_len * bits / 8, self.floats());
+            let values = bytes(columns * self.blocks_per_column() * block_bytes);
             let run = bench("com.microsoft:MatMulNBits").input(tensor(&[rows, depth], &x));
-            let run = bytes_are(run, tensor(&[columns, self.blocks(), blob], &values));
-            let run = run.constant(tensor(&[columns * self.blocks()], &scales));
-            let row = (self.blocks() * bits).div_ceil(8);
+            let run =
+                add_bytes(run, tensor(&[columns, self.blocks_per_column(), block_bytes], &values));
+            let run = run.constant(tensor(&[columns * self.blocks_per_column()], &scales));
+            let zero_bytes = (self.blocks_per_column() * bits).div_ceil(8);
             let run = match self.zeros {
                 Zeros::None => run.absent(),
-                Zeros::Quantized => bytes_are(run, tensor(&[columns * row], &bytes(columns * row))),
-                Zeros::Floats => run.constant(tensor(&[columns * self.blocks()], &zeros)),
+                Zeros::Quantized => {
+                    add_bytes(run, tensor(&[columns * zero_bytes], &bytes(columns * zero_bytes)))
+                }
+                Zeros::Floats => {
+                    run.constant(tensor(&[columns * self.blocks_per_column()], &zeros))
+                }
             };
             let run = run.absent();
             let run = if self.has_bias { run.constant(tensor(&[columns], &bias)) } else { run };
             let run = run.int("K", depth as i64).int("N", columns as i64);
-            run.int("bits", bits as i64).int("block_size", block as i64)
+            run.int("bits", bits as i64).int("block_size", block_len as i64)
         }
 
+        /// Computes the output from dequantized weights.
         fn expected(&self) -> Vec<f64> {
-            let &Self { rows, depth, columns, bits, block, .. } = self;
-            let (blob, blocks, [x, scales, zeros, bias]) =
-                (block * bits / 8, self.blocks(), self.numbers());
-            let values = bytes(columns * blocks * blob);
-            let row = (blocks * bits).div_ceil(8);
-            let packed_zeros = bytes(columns * row);
-            let part = |bytes: &[u8], at: usize| match bits {
-                8 => f64::from(bytes[at]),
-                4 => f64::from(bytes[at / 2] >> (at % 2 * 4) & 15),
-                _ => f64::from(bytes[at / 4] >> (at % 4 * 2) & 3),
+            let &Self { rows, depth, columns, bits, block_len, .. } = self;
+            let (block_bytes, blocks, [x, scales, zeros, bias]) =
+                (block_len * bits / 8, self.blocks_per_column(), self.floats());
+            let values = bytes(columns * blocks * block_bytes);
+            let zero_bytes = (blocks * bits).div_ceil(8);
+            let packed_zeros = bytes(columns * zero_bytes);
+            let value = |bytes: &[u8], index: usize| match bits {
+                8 => f64::from(bytes[index]),
+                4 => f64::from(bytes[index / 2] >> (index % 2 * 4) & 15),
+                _ => f64::from(bytes[index / 4] >> (index % 4 * 2) & 3),
             };
             let weight = |column: usize, k: usize| {
-                let own = column * blocks + k / block;
+                let block = column * blocks + k / block_len;
                 let zero = match self.zeros {
                     Zeros::None => f64::from(1 << (bits - 1)),
-                    Zeros::Quantized => part(&packed_zeros[column * row..], k / block),
-                    Zeros::Floats => f64::from(zeros[own]),
+                    Zeros::Quantized => value(&packed_zeros[column * zero_bytes..], k / block_len),
+                    Zeros::Floats => f64::from(zeros[block]),
                 };
-                (part(&values[own * blob..], k % block) - zero) * f64::from(scales[own])
+                (value(&values[block * block_bytes..], k % block_len) - zero)
+                    * f64::from(scales[block])
             };
-            let all = (0..rows * columns).map(|at| {
-                let (row, column) = (at / columns, at % columns);
+            let outputs = (0..rows * columns).map(|index| {
+                let (row, column) = (index / columns, index % columns);
                 let terms = (0..depth).map(|k| f64::from(x[row * depth + k]) * weight(column, k));
                 terms.sum::<f64>() + if self.has_bias { f64::from(bias[column]) } else { 0.0 }
             });
-            all.collect()
+            outputs.collect()
         }
     }
 
@@ -520,7 +565,7 @@ mod tests {
                 settled_on_any_threads(&case.bench_with())
             };
             assert_near(&y.values::<f32>(), &case.expected(), 2e-4);
-            let y = case.given_with(Bench::input).one();
+            let y = case.bench_with_bytes(Bench::input).one();
             assert_near(&y.values::<f32>(), &case.expected(), 2e-4);
         }
     }

@@ -1,5 +1,9 @@
 //! Quantized `alpha * A * B + C`, with either matrix transposed; the output is requantized or dequantized. A 16-bit
 //! left side cannot be transposed, and its output is always quantized.
+//!
+//! `quantized_or_plain_products` builds the kernels. `PORTS` tells them the position of each input in the schema;
+//! inputs that it does not name do not exist. `addend` is the integer that is added to the sums before they are
+//! scaled.
 
 use udo_api::{DType, Error, InferCx, Op, OpSchema, Param, Port, Shape, TensorDesc, Value, types};
 

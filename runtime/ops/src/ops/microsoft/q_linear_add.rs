@@ -1,4 +1,6 @@
 //! The sum of two quantized tensors, with broadcasting.
+//!
+//! `quantized_binary` builds the operator: it computes on dequantized values and requantizes the result.
 
 use udo_simd::rows::Arithmetic;
 

@@ -1,4 +1,6 @@
 //! The mean of each pooling window of quantized values.
+//!
+//! `quantized_mean` builds the operator from the windows over the input and from the treatment of padding.
 
 use udo_api::{DType, Error, Node, Param, TensorDesc, Value};
 

@@ -42,8 +42,9 @@ impl Op for QLinearConcat {
         dims[axis] = Dim::Fixed(0);
         for port in (FIRST..cx.input_count()).step_by(3) {
             let part = cx.input(port)?;
-            let same = |i: usize| i == axis || part.shape().get(i) == first.shape().get(i);
-            let fits = part.rank() == first.rank() && (0..first.rank()).all(same);
+            let is_equal =
+                |index: usize| index == axis || part.shape().get(index) == first.shape().get(index);
+            let fits = part.rank() == first.rank() && (0..first.rank()).all(is_equal);
             let is_triple = port + 2 < cx.input_count() && part.dtype() == zero.dtype();
             if !(fits && is_triple) {
                 return Err(Error::new(format!(
@@ -57,9 +58,10 @@ impl Op for QLinearConcat {
     }
 }
 
+/// The kernel, which maps the bits of each element through a table of 256 requantized values.
 struct Parts {
-    /// Elements of each input that are adjacent in the output.
-    runs: Vec<usize>,
+    /// Elements of each input that are adjacent in the output: the product of its extents from the axis on.
+    run_lens: Vec<usize>,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
 
@@ -68,14 +70,14 @@ impl Kernel for Parts {
         let y = cx.output(0)?;
         Y.check(cx, y.dtype())?;
         let axis = cx.axis("axis", y.rank())?;
-        let mut runs = Vec::new();
+        let mut run_lens = Vec::new();
         for port in (FIRST..cx.input_count()).step_by(3) {
             EncodingPorts { scale: port + 1, zero: port + 2 }.check(cx, y.dtype())?;
             let split = AxisSplit::at(cx.input(port)?.shape(), axis);
-            runs.push(split.len * split.inner);
+            run_lens.push(split.len * split.inner);
         }
         let run = of_type!(y.dtype(), [U8 = u8, I8 = i8], T => execute::<T>)?;
-        Ok(Self { runs, run })
+        Ok(Self { run_lens, run })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -85,23 +87,23 @@ impl Kernel for Parts {
 
 fn execute<T: QuantizedType>(parts: &Parts, io: Io<'_>) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, parallel, .. } = io;
-    let y_is = Y.read::<T>(&inputs)?;
+    let y_encoding = Y.read::<T>(&inputs)?;
     let y = outputs.take::<T>(0)?;
-    let row: usize = parts.runs.iter().sum();
-    let grain = row_grain(row);
+    let row_len: usize = parts.run_lens.iter().sum();
+    let grain = row_grain(row_len);
     parallel.chunks_mut(y, grain, |chunk, y| {
-        let first = chunk * grain / row.max(1);
-        let mut at = 0;
-        for (part, &run) in parts.runs.iter().enumerate() {
+        let first_row = chunk * grain / row_len.max(1);
+        let mut start = 0;
+        for (part, &run_len) in parts.run_lens.iter().enumerate() {
             let port = FIRST + 3 * part;
-            let numbers = EncodingPorts { scale: port + 1, zero: port + 2 };
-            let x_is = numbers.read::<T>(&inputs)?;
-            let table = tabulate(|x: T| y_is.quantize::<T>(x_is.dequantize(x)));
-            let x = &inputs.get::<T>(port)?[first * run..];
-            for (x, y) in x.chunks_exact(run.max(1)).zip(y.chunks_exact_mut(row)) {
-                rows::lookup(bytes_of(x), &table, bytes_of_mut(&mut y[at..at + run]));
+            let ports = EncodingPorts { scale: port + 1, zero: port + 2 };
+            let x_encoding = ports.read::<T>(&inputs)?;
+            let table = tabulate(|x: T| y_encoding.quantize::<T>(x_encoding.dequantize(x)));
+            let x = &inputs.get::<T>(port)?[first_row * run_len..];
+            for (x, y) in x.chunks_exact(run_len.max(1)).zip(y.chunks_exact_mut(row_len)) {
+                rows::lookup(bytes_of(x), &table, bytes_of_mut(&mut y[start..start + run_len]));
             }
-            at += run;
+            start += run_len;
         }
         Ok(())
     })

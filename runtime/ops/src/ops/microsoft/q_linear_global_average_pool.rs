@@ -1,4 +1,6 @@
 //! The mean of each channel of quantized values.
+//!
+//! `quantized_mean` builds the operator from the windows over the input and from the treatment of padding.
 
 use udo_api::{Error, Node, Param, TensorDesc};
 

@@ -1,4 +1,7 @@
 //! `x` if not negative, else `alpha x`, of quantized values.
+//!
+//! `quantized_unary` builds the operator from `apply`, which computes on dequantized values; `ALPHA` is the default of
+//! the parameter `alpha`.
 
 use crate::Def;
 use crate::family::quantized::{QuantizedUnary, quantized_unary};

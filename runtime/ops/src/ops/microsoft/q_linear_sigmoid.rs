@@ -1,4 +1,6 @@
 //! `1 / (1 + exp(-x))` of each quantized value.
+//!
+//! `quantized_unary` builds the operator from `apply`, which computes on dequantized values.
 
 use crate::Def;
 use crate::family::quantized::{QuantizedUnary, quantized_unary};

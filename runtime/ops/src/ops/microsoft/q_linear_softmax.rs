@@ -14,7 +14,7 @@ use crate::family::quantized::{EncodingPorts, VALUES, fixed_point};
 pub(crate) const DEF: Def = Def::new::<QLinearSoftmax>(KERNELS);
 
 const KERNELS: &[KernelDef] =
-    &fixed_point(KernelDef::new::<Shares>("QLinearSoftmax", Core::CPU).ports(&[
+    &fixed_point(KernelDef::new::<QuantizedSoftmax>("QLinearSoftmax", Core::CPU).ports(&[
         input(0, VALUES),
         input_like(2, 0),
         input_like(4, 0),
@@ -62,12 +62,13 @@ fn lanes(node: &Node<'_>) -> Result<AxisSplit, Error> {
     Ok(split)
 }
 
-struct Shares {
+/// The kernel.
+struct QuantizedSoftmax {
     lanes: AxisSplit,
     run: fn(AxisSplit, Io<'_>) -> Result<(), ExecError>,
 }
 
-impl Kernel for Shares {
+impl Kernel for QuantizedSoftmax {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let dtype = cx.input(0)?.dtype();
         X.check(cx, dtype)?;
@@ -84,9 +85,10 @@ impl Kernel for Shares {
 fn execute<T: QuantizedType + Ord>(lanes: AxisSplit, io: Io<'_>) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, parallel, .. } = io;
     let (x, y) = (inputs.get::<T>(0)?, outputs.take::<T>(0)?);
-    let (x_is, y_is) = (X.read::<T>(&inputs)?, Y.read::<T>(&inputs)?);
-    // exp(-scale * d) for each distance `d` of a value below the maximum.
-    let powers: [f32; 256] = std::array::from_fn(|below| (-(below as f32) * x_is.scale).exp());
+    let (x_encoding, y_encoding) = (X.read::<T>(&inputs)?, Y.read::<T>(&inputs)?);
+    // `exp(x - max)` for each distance of a quantized value below the maximum.
+    let exponentials: [f32; 256] =
+        std::array::from_fn(|distance| (-(distance as f32) * x_encoding.scale).exp());
     let AxisSplit { len, inner, .. } = lanes;
     let block = len * inner;
     let grain = row_grain(block);
@@ -95,11 +97,11 @@ fn execute<T: QuantizedType + Ord>(lanes: AxisSplit, io: Io<'_>) -> Result<(), E
         for (x, y) in blocks.zip(y.chunks_exact_mut(block.max(1))) {
             for first in 0..inner {
                 let lane = || x[first..].iter().step_by(inner);
-                let Some(most) = lane().max() else { continue };
-                let power = |x: &T| powers[(most.to_i32() - x.to_i32()) as usize & 255];
-                let sum: f32 = lane().map(power).sum();
+                let Some(max) = lane().max() else { continue };
+                let exponential = |x: &T| exponentials[(max.to_i32() - x.to_i32()) as usize & 255];
+                let sum: f32 = lane().map(exponential).sum();
                 for (x, y) in lane().zip(y[first..].iter_mut().step_by(inner)) {
-                    *y = y_is.quantize(power(x) / sum);
+                    *y = y_encoding.quantize(exponential(x) / sum);
                 }
             }
         }
@@ -116,23 +118,23 @@ mod tests {
     #[test]
     fn softmax_covers_one_axis_or_all_later_axes() {
         let x: Vec<i8> = (0..24).map(|i| (i * 37 % 100) as i8 - 50).collect();
-        let y_is = Encoding { scale: 1.0 / 256.0, zero_point: -128 };
-        // Lengths and strides of the lanes, for axis 1.
-        for (opset, inner) in [(13, 4), (11, 1)] {
+        let y_encoding = Encoding { scale: 1.0 / 256.0, zero_point: -128 };
+        // From opset 13 on, a lane of axis 1 has 3 elements with stride 4; before, it has all 12 of a batch.
+        for (opset, stride) in [(13, 4), (11, 1)] {
             let run =
                 bench("com.microsoft:QLinearSoftmax").threads(2).input(tensor(&[2, 3, 4], &x));
             let run = run.input(tensor(&[], &[0.05f32])).input(tensor(&[], &[3i8]));
-            let run = run.input(tensor(&[], &[y_is.scale])).input(tensor(&[], &[-128i8]));
+            let run = run.input(tensor(&[], &[y_encoding.scale])).input(tensor(&[], &[-128i8]));
             let y = run.int("axis", 1).int("opset", opset).one().values::<i8>();
-            for (at, y) in y.into_iter().enumerate() {
-                let block = at / 12 * 12;
-                let lane = |i: &usize| inner == 1 || i % 4 == at % 4;
-                let power = |i: usize| (f64::from(x[i]) * 0.05).exp();
-                let sum: f64 = (block..block + 12).filter(lane).map(power).sum();
-                let expected: i8 = y_is.quantize((power(at) / sum) as f32);
+            for (index, y) in y.into_iter().enumerate() {
+                let block = index / 12 * 12;
+                let lane = |i: &usize| stride == 1 || i % 4 == index % 4;
+                let exponential = |i: usize| (f64::from(x[i]) * 0.05).exp();
+                let sum: f64 = (block..block + 12).filter(lane).map(exponential).sum();
+                let expected: i8 = y_encoding.quantize((exponential(index) / sum) as f32);
                 assert!(
                     (i32::from(y) - i32::from(expected)).abs() <= 1,
-                    "{y} for {expected} at {at}"
+                    "{y} for {expected} at {index}"
                 );
             }
         }

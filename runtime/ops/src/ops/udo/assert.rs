@@ -49,7 +49,7 @@ impl Movement for Assert {
         y[..x.len()].copy_from_slice(x);
         outputs.set_shape(0, inputs.shape(0)?)?;
         match inputs.get::<Bool>(1)?.iter().position(|flag| !flag.get()) {
-            Some(at) => Err(ExecError::bad_value(0, at)),
+            Some(index) => Err(ExecError::bad_value(0, index)),
             None => Ok(()),
         }
     }

@@ -1,5 +1,5 @@
-//! Attention as inserted by fusion passes: a query without any visible key gives NaN, as the unfused nodes would, or
-//! zeros.
+//! Attention as fusion passes insert it. A query whose keys are all masked gives NaN, as the unfused nodes do, or zeros
+//! if `zero_nan` is set.
 
 use udo_api::{DType, Error, InferCx, Op, OpSchema, Param, Port, Value};
 
@@ -24,7 +24,7 @@ impl Op for Attention {
             Param::scalar("kv_num_heads", DType::I64).optional(),
             Param::scalar("q_num_heads", DType::I64).optional(),
             Param::scalar("scale", DType::F32).optional(),
-            // If set, NaN shares count as 0; they arise where all scores of a query are minus infinity.
+            // If set, softmax results that are NaN count as 0. They arise if all scores of a query are minus infinity.
             Param::scalar("zero_nan", DType::I64).default(Value::int(0)),
         ],
     );
@@ -39,10 +39,10 @@ mod tests {
     use crate::testing::{assert_near, bench, tensor};
 
     #[test]
-    fn queries_without_keys_give_zeros() {
+    fn queries_without_visible_keys_give_zeros_or_nan() {
         let x = tensor(&[1, 1, 2, 2], &[1f32, 2.0, 3.0, 4.0]);
-        let never = f32::NEG_INFINITY;
-        let mask = tensor(&[2, 2], &[never, never, never, 0.0]);
+        let masked = f32::NEG_INFINITY;
+        let mask = tensor(&[2, 2], &[masked, masked, masked, 0.0]);
         let run = bench("udo:Attention").input(x.clone()).input(x.clone()).input(x);
         let run = run.input(mask);
         let y = run.clone().int("zero_nan", 1).one().values::<f32>();
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_shares_follow_the_parameter() {
+    fn nan_in_queries_gives_zeros_only_with_zero_nan() {
         let x = tensor(&[1, 1, 2, 2], &[f32::NAN, 2.0, 3.0, 4.0]);
         let k = tensor(&[1, 1, 2, 2], &[1f32, 2.0, 3.0, 4.0]);
         let run = bench("udo:Attention").input(x).input(k.clone()).input(k);

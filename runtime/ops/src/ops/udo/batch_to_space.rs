@@ -1,4 +1,8 @@
-//! Interleaves images of several batches as the pixels of blocks, and crops the result.
+//! Builds images of blocks of pixels, whose pixel `i` comes from batch `i`, and crops them. `SpaceToBatch` is the
+//! inverse.
+//!
+//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
+//! indices.
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, Node, OpSchema, Param,
@@ -14,7 +18,7 @@ pub(crate) const DEF: Def = movement::<BatchToSpace>();
 struct BatchToSpace {
     blocks: BatchBlocks,
     /// Batch, channels, height and width of the output.
-    together: [usize; 4],
+    output: [usize; 4],
 }
 
 impl Movement for BatchToSpace {
@@ -48,31 +52,36 @@ impl Movement for BatchToSpace {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
-        let shape = Shape::new(&together(cx, &x)?.together)?;
+        let shape = Shape::new(&read(cx, &x)?.output)?;
         cx.set_output(0, x.with_shape(shape))
     }
 
     fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        together(cx, &cx.input(0)?)
+        read(cx, &cx.input(0)?)
     }
 
     fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let (x, y) = (inputs.get_bits::<B>(0)?, outputs.take_bits::<B>(0)?);
-        let BatchBlocks { images: [_, _, h, w], block: [high, wide], around } = self.blocks;
-        let ([above, _, before, _], [n, c, rows, cols]) = (around, self.together);
+        let BatchBlocks { images: [_, _, height, width], block, around } = self.blocks;
+        let ([block_height, block_width], [crop_above, _, crop_before, _]) = (block, around);
+        let [batch, channels, rows, cols] = self.output;
         let grain = row_grain(cols);
         parallel.chunks_mut(y, grain, |chunk, y| {
-            for (at, y) in y.chunks_exact_mut(cols).enumerate() {
-                let row = chunk * grain / cols + at;
-                let (image, row) = (row / rows, row % rows + above);
-                for j in 0..wide.min(cols) {
-                    // The first output column that column `j` of the blocks provides.
-                    let first = (j + before) % wide;
-                    let batch = (row % high * wide + first) * n + image / c;
-                    let from = ((batch * c + image % c) * h + row / high) * w + (j + before) / wide;
-                    let to = y[j..].iter_mut().step_by(wide);
-                    to.zip(&x[from..]).for_each(|(y, x)| *y = *x);
+            for (index, y) in y.chunks_exact_mut(cols).enumerate() {
+                let y_row = chunk * grain / cols + index;
+                // `plane` counts the channels of all images; `row` is a row before cropping.
+                let (plane, row) = (y_row / rows, y_row % rows + crop_above);
+                for first_col in 0..block_width.min(cols) {
+                    // Every `block_width`-th column from `first_col` on comes from the same batch.
+                    let col = first_col + crop_before;
+                    let pixel = row % block_height * block_width + col % block_width;
+                    let x_batch = pixel * batch + plane / channels;
+                    let x_row =
+                        (x_batch * channels + plane % channels) * height + row / block_height;
+                    let start = x_row * width + col / block_width;
+                    let strided = y[first_col..].iter_mut().step_by(block_width);
+                    strided.zip(&x[start..]).for_each(|(y, x)| *y = *x);
                 }
             }
             Ok(())
@@ -80,22 +89,23 @@ impl Movement for BatchToSpace {
     }
 }
 
-fn together(node: &Node<'_>, x: &TensorDesc) -> Result<BatchToSpace, Error> {
+/// Reads the parameters and computes the extents of the output.
+fn read(node: &Node<'_>, x: &TensorDesc) -> Result<BatchToSpace, Error> {
     let blocks = BatchBlocks::read(node, "crops", x)?;
-    let BatchBlocks { images: [n, c, h, w], block: [high, wide], around } = blocks;
-    let [above, below, before, after] = around;
-    let long = |extent: usize, block: usize, crops: [usize; 2]| {
+    let BatchBlocks { images: [batch, channels, height, width], block, around } = blocks;
+    let ([block_height, block_width], [above, below, before, after]) = (block, around);
+    let cropped = |extent: usize, block: usize, crops: [usize; 2]| {
         extent.checked_mul(block)?.checked_sub(crops[0])?.checked_sub(crops[1])
     };
-    let rows = long(h, high, [above, below]);
-    let cols = long(w, wide, [before, after]);
-    let area = high.checked_mul(wide).filter(|&area| n.is_multiple_of(area));
+    let rows = cropped(height, block_height, [above, below]);
+    let cols = cropped(width, block_width, [before, after]);
+    let area = block_height.checked_mul(block_width).filter(|&area| batch.is_multiple_of(area));
     match (area, rows, cols) {
         (Some(area), Some(rows), Some(cols)) => {
-            Ok(BatchToSpace { blocks, together: [n / area, c, rows, cols] })
+            Ok(BatchToSpace { blocks, output: [batch / area, channels, rows, cols] })
         }
         _ => Err(Error::new(format!(
-            "input 0 is {x} and crops are {around:?}, expected batches for blocks of {high} by {wide}, and pixels to crop"
+            "input 0 is {x} and crops are {around:?}, expected batches for blocks of {block_height} by {block_width}, and pixels to crop"
         ))),
     }
 }
@@ -105,7 +115,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn images_come_back_together() {
+    fn batch_to_space_inverts_space_to_batch() {
         let dims = [2, 3, 7, 60];
         let x: Vec<i32> = (0..dims.iter().product::<usize>() as i32).collect();
         let (block, around) = ([3, 2], [1i64, 1, 3, 1]);

@@ -1,4 +1,5 @@
-//! `ConstantOfShape` with a shape known only in the run, within bounds.
+//! `ConstantOfShape` with a shape that the kernel reads from the input in each run. The parameters `least` and `most`
+//! bound its extents.
 
 use udo_api::{
     Core, Error, InferCx, KernelDef, Op, OpSchema, Port, TensorDesc, input, output, types,

@@ -1,4 +1,5 @@
-//! `Expand` with a shape known only in the run, within bounds.
+//! `Expand` to a shape that the kernel reads from input 1 in each run. The parameters `least` and `most` bound the
+//! extents of the output.
 
 use udo_api::{
     Bits, Core, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema, Port,
@@ -30,6 +31,7 @@ impl Op for BoundedExpand {
     }
 }
 
+/// The kernel, with its function for elements of one width.
 struct Repeated(fn(Io<'_>) -> Result<(), ExecError>);
 
 impl Kernel for Repeated {
@@ -68,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_that_do_not_broadcast_or_pass_the_bound_fail() {
+    fn shapes_that_do_not_broadcast_or_exceed_the_bounds_fail() {
         for shape in [&[3i64, 3][..], &[2, 5], &[-1, 1], &[1, 2, 3]] {
             bench_with(shape).error();
         }

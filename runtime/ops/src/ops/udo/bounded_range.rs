@@ -1,4 +1,5 @@
-//! `Range` with start, limit and delta known only in the run, within bounds.
+//! `Range` with start, limit and delta that the kernel reads in each run. The parameters `least` and `most` bound the
+//! length of the output.
 
 use udo_api::{
     Bf16, Core, DType, Element, Error, ExecError, F16, FinalizeCx, InferCx, Inputs, Io, Kernel,
@@ -37,7 +38,9 @@ impl Op for BoundedRange {
 }
 
 struct Numbers {
+    /// Reads the inputs for the element type.
     read: Read,
+    /// Writes the output for the element type.
     fill: Fill,
 }
 
@@ -48,18 +51,18 @@ impl Kernel for Numbers {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let dtype = cx.output(0)?.dtype();
         let read: Read = match dtype {
-            Some(DType::F32) => |inputs| Ok(Steps::floats(three(inputs)?.map(f32::into))),
-            Some(DType::F64) => |inputs| Ok(Steps::floats(three(inputs)?)),
+            Some(DType::F32) => |inputs| Ok(Steps::floats(read_scalars(inputs)?.map(f32::into))),
+            Some(DType::F64) => |inputs| Ok(Steps::floats(read_scalars(inputs)?)),
             Some(DType::F16) => {
-                |inputs| Ok(Steps::floats(three(inputs)?.map(|x: F16| x.to_f32().into())))
+                |inputs| Ok(Steps::floats(read_scalars(inputs)?.map(|x: F16| x.to_f32().into())))
             }
             Some(DType::Bf16) => {
-                |inputs| Ok(Steps::floats(three(inputs)?.map(|x: Bf16| x.to_f32().into())))
+                |inputs| Ok(Steps::floats(read_scalars(inputs)?.map(|x: Bf16| x.to_f32().into())))
             }
-            Some(DType::I16) => |inputs| Ok(Steps::ints(three(inputs)?.map(i16::into))),
-            Some(DType::I32) => |inputs| Ok(Steps::ints(three(inputs)?.map(i32::into))),
-            Some(DType::I64) => |inputs| Ok(Steps::ints(three(inputs)?)),
-            found => return Err(refuse_type(found)),
+            Some(DType::I16) => |inputs| Ok(Steps::ints(read_scalars(inputs)?.map(i16::into))),
+            Some(DType::I32) => |inputs| Ok(Steps::ints(read_scalars(inputs)?.map(i32::into))),
+            Some(DType::I64) => |inputs| Ok(Steps::ints(read_scalars(inputs)?)),
+            other => return Err(refuse_type(other)),
         };
         Ok(Self { read, fill: filler(dtype)? })
     }
@@ -72,12 +75,12 @@ impl Kernel for Numbers {
 }
 
 /// Reads the three scalar inputs.
-fn three<T: Element>(inputs: &Inputs<'_>) -> Result<[T; 3], ExecError> {
-    let one = |port: usize| {
+fn read_scalars<T: Element>(inputs: &Inputs<'_>) -> Result<[T; 3], ExecError> {
+    let scalar = |port: usize| {
         let numbers = inputs.get::<T>(port)?;
         numbers.first().copied().ok_or(ExecError::bad_value(0, port))
     };
-    Ok([one(0)?, one(1)?, one(2)?])
+    Ok([scalar(0)?, scalar(1)?, scalar(2)?])
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! `Reshape` with a shape known only in the run, within bounds.
+//! `Reshape` to a shape that the kernel reads from input 1 in each run. The parameters `least` and `most` bound the
+//! extents of the output.
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel,
@@ -44,37 +45,40 @@ impl Kernel for Copied {
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
-        let (from, stated) = (io.inputs.shape(0)?, io.inputs.get::<i64>(1)?);
-        let shape = resolved(from, stated, self.allow_zero)?;
+        let (from, requested) = (io.inputs.shape(0)?, io.inputs.get::<i64>(1)?);
+        let shape = resolve(from, requested, self.allow_zero)?;
         (self.run)(&mut io)?;
-        io.outputs.set_shape(0, &shape[..stated.len()])
+        io.outputs.set_shape(0, &shape[..requested.len()])
     }
 }
 
-/// Resolves `stated` for elements of shape `from`: 0 copies the input's extent, -1 takes the remaining elements.
-fn resolved(from: &[usize], stated: &[i64], allow_zero: bool) -> Result<Axes, ExecError> {
+/// Resolves the extents of `requested` as `Reshape` does: 0 copies the extent of the input, unless zeros are allowed,
+/// and -1 takes the remaining elements.
+fn resolve(input_dims: &[usize], requested: &[i64], allow_zero: bool) -> Result<Axes, ExecError> {
     let mut shape = [1; MAX_RANK];
-    if stated.len() > shape.len() {
+    if requested.len() > shape.len() {
         return Err(ExecError::new(Status::BOUND_EXCEEDED));
     }
-    let mut rest = None;
-    for (axis, (to, &extent)) in shape.iter_mut().zip(stated).enumerate() {
-        let bad = || ExecError::bad_value(extent, axis);
-        *to = match extent {
-            -1 if rest.replace(axis).is_none() => 1,
-            0 if !allow_zero => *from.get(axis).ok_or_else(bad)?,
-            _ => usize::try_from(extent).map_err(|_| bad())?,
+    let mut inferred_axis = None;
+    for (axis, (resolved, &extent)) in shape.iter_mut().zip(requested).enumerate() {
+        let invalid = || ExecError::bad_value(extent, axis);
+        *resolved = match extent {
+            -1 if inferred_axis.replace(axis).is_none() => 1,
+            0 if !allow_zero => *input_dims.get(axis).ok_or_else(invalid)?,
+            _ => usize::try_from(extent).map_err(|_| invalid())?,
         };
     }
-    let len: usize = from.iter().product();
-    let product = |shape: &Axes| shape.iter().try_fold(1usize, |n, &extent| n.checked_mul(extent));
-    if let Some(axis) = rest {
+    let len: usize = input_dims.iter().product();
+    let product =
+        |shape: &Axes| shape.iter().try_fold(1usize, |len, &extent| len.checked_mul(extent));
+    if let Some(axis) = inferred_axis {
         let known = product(&shape).filter(|&n| n != 0 && len.is_multiple_of(n));
         shape[axis] = len / known.ok_or(ExecError::bad_value(-1, axis))?;
     }
     if product(&shape) == Some(len) { Ok(shape) } else { Err(ExecError::new(Status::BAD_VALUE)) }
 }
 
+/// Copies the elements unless input and output share a buffer.
 fn copy<B: Bits>(io: &mut Io<'_>) -> Result<(), ExecError> {
     if let Pair::Apart(x, y) = io.pair_bits::<B>(0, 0)? {
         let exceeded = ExecError::new(Status::BOUND_EXCEEDED);
@@ -107,9 +111,9 @@ mod tests {
 
     #[test]
     fn shapes_of_other_sizes_fail() {
-        let wrong: [&[i64]; 7] =
+        let mismatched: [&[i64]; 7] =
             [&[3, 2, 3], &[-1, -1, 3], &[-2, 2, 3], &[2, 3, 2], &[2, 6], &[-1, 5, 1], &[1; 9]];
-        for shape in wrong {
+        for shape in mismatched {
             bench_with(shape).error();
         }
     }

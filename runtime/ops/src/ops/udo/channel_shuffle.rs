@@ -1,4 +1,7 @@
 //! Interleaves groups of channels: the first channel of each group, then the second of each, and so on.
+//!
+//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
+//! indices.
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, Node, OpSchema,
@@ -11,6 +14,7 @@ use crate::family::movement::{Example, Movement, Permutation, Setting, kernel, m
 
 pub(crate) const DEF: Def = movement::<ChannelShuffle>();
 
+/// The exchange of two axes, groups and channels of a group.
 struct ChannelShuffle(Permutation);
 
 impl Movement for ChannelShuffle {
@@ -56,6 +60,7 @@ impl Movement for ChannelShuffle {
     }
 }
 
+/// Splits the axis into groups and channels of a group, and exchanges the two.
 fn permutation(node: &Node<'_>) -> Result<Permutation, Error> {
     let x = node.input(0)?;
     let axis = node.axis("axis", x.rank())?;

@@ -1,4 +1,4 @@
-//! Crops a tensor to the extents of another one, from an offset.
+//! Crops a tensor, at an offset, to the extents of a reference tensor along the axes from `axis` on.
 
 use udo_api::{
     Core, DType, Dim, Error, Facts, FinalizeCx, InferCx, KernelDef, Node, OpSchema, Param, Port,
@@ -51,10 +51,12 @@ impl Crop for OffsetCrop {
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
-        let cut = walks(cx, &x)?;
-        let (from, to) = (x.full_shape(), cx.input(1)?.full_shape());
-        let dims = from.iter().zip(to.iter()).zip(cut);
-        let dims = dims.map(|((x, to), walk)| if walk.len == x.bound() { x } else { to });
+        let walks = walks(cx, &x)?;
+        let (input, reference) = (x.full_shape(), cx.input(1)?.full_shape());
+        let dims =
+            input.iter().zip(reference.iter()).zip(walks).map(|((input, reference), walk)| {
+                if walk.len == input.bound() { input } else { reference }
+            });
         cx.set_output(0, x.with_shape(Shape::of_dims(&dims.collect::<Vec<Dim>>())?))
     }
 
@@ -63,21 +65,25 @@ impl Crop for OffsetCrop {
     }
 }
 
+/// Returns the walk along each axis, the positions that are read. One offset applies to every cropped axis.
 fn walks(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<Walk>, Error> {
     let (reference, axis) = (node.input(1)?, node.axis("axis", x.rank())?);
     if reference.rank() != x.rank() {
         return Err(Error::new(format!("input 1 is {reference}, input 0 is {x}")));
     }
     let offsets = if node.has_param("offset") { node.ints("offset")? } else { &[0] };
-    let offset = |at: usize| if offsets.len() == 1 { offsets.first() } else { offsets.get(at) };
+    let offset =
+        |index: usize| if offsets.len() == 1 { offsets.first() } else { offsets.get(index) };
     if offsets.len() != 1 && offsets.len() != x.rank() - axis {
         let count = x.rank() - axis;
         return Err(Error::new(format!("offsets are {offsets:?}, expected one, or {count}")));
     }
     let extents = x.shape().iter().zip(reference.shape()).enumerate();
-    let walk = |(at, (&extent, &len)): (usize, (&usize, &usize))| {
-        let Some(at) = at.checked_sub(axis) else { return Ok(Walk::whole(extent)) };
-        let start = offset(at).and_then(|&offset| usize::try_from(offset).ok());
+    let walk = |(input_axis, (&extent, &len)): (usize, (&usize, &usize))| {
+        let Some(cropped_axis) = input_axis.checked_sub(axis) else {
+            return Ok(Walk::whole(extent));
+        };
+        let start = offset(cropped_axis).and_then(|&offset| usize::try_from(offset).ok());
         let start = start.filter(|start| start.checked_add(len).is_some_and(|end| end <= extent));
         let misfit = || {
             Error::new(format!("input 0 is {x}, which has no {reference} at offsets {offsets:?}"))
@@ -92,9 +98,11 @@ mod tests {
     use crate::testing::{Bench, bench, tensor};
 
     fn bench_with(reference: &[usize], offsets: &[i64]) -> Bench {
-        let like = tensor(reference, &vec![0f32; reference.iter().product()]);
-        let run =
-            bench("udo:Crop").input(tensor(&[2, 2], &[1u8, 2, 3, 4])).input(like).int("axis", 0);
+        let reference = tensor(reference, &vec![0f32; reference.iter().product()]);
+        let run = bench("udo:Crop")
+            .input(tensor(&[2, 2], &[1u8, 2, 3, 4]))
+            .input(reference)
+            .int("axis", 0);
         run.ints("offset", offsets)
     }
 

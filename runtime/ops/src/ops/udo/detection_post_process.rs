@@ -1,9 +1,9 @@
 //! Detected objects from the box offsets and class scores of anchors: decodes boxes and drops those that overlap a
 //! better one.
 //!
-//! Follows TensorFlow Lite's `DetectionPostprocess`. The fast mode suppresses boxes by their highest class score, and
-//! returns some classes of each remaining box. The regular mode suppresses boxes per class, and returns the best of all
-//! classes.
+//! Follows TensorFlow Lite's `DetectionPostprocess`. An anchor is a default box, which each box is an offset of. The
+//! fast mode suppresses boxes by their highest class score, and returns some classes of each remaining box. The regular
+//! mode suppresses boxes per class, and returns the best of all classes.
 
 use udo_api::{
     Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpSchema,
@@ -17,7 +17,7 @@ use crate::family::select::{Ranked, least, positions_fit};
 
 pub(crate) const DEF: Def = Def::new::<DetectionPostProcess>(KERNELS);
 
-const KERNELS: &[KernelDef] = &[KernelDef::new::<Detected>("DetectionPostProcess", Core::CPU)
+const KERNELS: &[KernelDef] = &[KernelDef::new::<Detection>("DetectionPostProcess", Core::CPU)
     .ports(&[
         input(0, types::F32),
         input(1, types::F32),
@@ -68,20 +68,22 @@ impl Op for DetectionPostProcess {
     }
 }
 
+/// The extents and limits of a node.
 #[derive(Clone, Copy)]
 struct Sizes {
     batches: usize,
     anchors: usize,
-    /// Scores per anchor; those before the last `classes` belong to the background.
-    scores: usize,
+    /// Scores before the last `classes` belong to the background.
+    scores_per_anchor: usize,
     classes: usize,
-    /// The most objects per batch.
+    /// The largest number of objects per batch.
     rows: usize,
-    /// The most boxes per batch, or per class in the regular mode.
-    most: usize,
-    of_class: usize,
-    /// Classes returned per box.
-    of_box: usize,
+    /// The largest number of boxes per batch: `max_detections`.
+    max_boxes: usize,
+    /// The largest number of boxes per class in the regular mode: `detections_per_class`.
+    max_boxes_per_class: usize,
+    /// Classes returned per box in the fast mode: `max_classes_per_detection`.
+    classes_per_box: usize,
     is_regular: bool,
 }
 
@@ -90,91 +92,108 @@ impl Sizes {
         let (boxes, scores, anchors) = (node.input(0)?, node.input(1)?, node.input(2)?);
         let classes = count(node, "num_classes")?;
         let fits = match (boxes.shape(), scores.shape(), anchors.shape()) {
-            (&[batches, count, 4], &[of_batches, of_boxes, scores], &[of_anchors, 4]) => {
+            (&[batches, count, 4], &[score_batches, score_boxes, scores], &[anchors, 4]) => {
                 Some((batches, count, scores)).filter(|_| {
-                    batches == of_batches
-                        && count == of_boxes
-                        && count == of_anchors
+                    batches == score_batches
+                        && count == score_boxes
+                        && count == anchors
                         && scores >= classes
                 })
             }
             _ => None,
         };
-        let (batches, anchors, scores) = fits.ok_or_else(|| {
+        let (batches, anchor_count, scores_per_anchor) = fits.ok_or_else(|| {
             Error::new(format!(
                 "inputs are {boxes}, {scores} and {anchors}, expected [batches,anchors,4], [batches,anchors,at least {classes}] and [anchors,4]"
             ))
         })?;
-        let most = count(node, "max_detections")?;
-        let of_class = count(node, "detections_per_class")?;
-        let of_box = count(node, "max_classes_per_detection")?.min(classes);
+        let max_boxes = count(node, "max_detections")?;
+        let max_boxes_per_class = count(node, "detections_per_class")?;
+        let classes_per_box = count(node, "max_classes_per_detection")?.min(classes);
         let is_regular = node.flag("regular")?;
-        let rows = if is_regular { Some(most) } else { most.checked_mul(of_box) };
+        let rows =
+            if is_regular { Some(max_boxes) } else { max_boxes.checked_mul(classes_per_box) };
         let rows = rows.ok_or_else(|| {
-            Error::new(format!("{most} detections of {of_box} classes exceed the address space"))
+            Error::new(format!(
+                "{max_boxes} detections of {classes_per_box} classes exceed the address space"
+            ))
         })?;
-        Ok(Self { batches, anchors, scores, classes, rows, most, of_class, of_box, is_regular })
+        Ok(Self {
+            batches,
+            anchors: anchor_count,
+            scores_per_anchor,
+            classes,
+            rows,
+            max_boxes,
+            max_boxes_per_class,
+            classes_per_box,
+            is_regular,
+        })
     }
 
-    /// Returns the most boxes that one suppression leaves.
-    fn suppression_limit(&self) -> usize {
-        let most = if self.is_regular { self.of_class } else { self.most };
-        most.min(self.anchors)
+    /// Returns the largest number of boxes that one suppression leaves.
+    fn boxes_per_suppression(&self) -> usize {
+        let limit = if self.is_regular { self.max_boxes_per_class } else { self.max_boxes };
+        limit.min(self.anchors)
     }
 
     /// Returns the number of suppressions per batch.
-    fn lists(&self) -> usize {
+    fn suppressions(&self) -> usize {
         if self.is_regular { self.classes } else { 1 }
     }
 }
 
-struct Detected {
+/// The kernel.
+struct Detection {
     sizes: Sizes,
+    /// Divisors of y, x, height and width.
     scale: [f32; 4],
+    /// The limits of one suppression.
     rule: Rule,
-    suppression_limit: usize,
+    /// The largest number of boxes that all suppressions of a batch leave.
+    capacity: usize,
 }
 
-impl Kernel for Detected {
+impl Kernel for Detection {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let sizes = Sizes::read(cx)?;
-        let suppression_limit = sizes.suppression_limit().checked_mul(sizes.lists());
-        let suppression_limit = suppression_limit
-            .ok_or_else(|| Error::new("the number of boxes exceeds the address space"))?;
-        positions_fit(sizes.anchors.max(suppression_limit))?;
+        let capacity = sizes.boxes_per_suppression().checked_mul(sizes.suppressions());
+        let capacity =
+            capacity.ok_or_else(|| Error::new("the number of boxes exceeds the address space"))?;
+        positions_fit(sizes.anchors.max(capacity))?;
         let scale = cx.floats("scale")?;
         let scale: [f64; 4] = scale.try_into().map_err(|_| {
             Error::new(format!("parameter \"scale\" has {} numbers, expected 4", scale.len()))
         })?;
-        // A score equal to the threshold passes.
+        // `Rule` selects scores above its limit, but a score equal to the threshold passes here.
         let least_score = Some((cx.float("score_threshold")? as f32).next_down());
         let rule = Rule {
-            most: sizes.suppression_limit(),
+            most: sizes.boxes_per_suppression(),
             most_overlap: cx.float("iou_threshold")? as f32,
             least_score,
         };
-        Ok(Self { sizes, scale: scale.map(|number| number as f32), rule, suppression_limit })
+        Ok(Self { sizes, scale: scale.map(|number| number as f32), rule, capacity })
     }
 
     fn workspace(&self) -> Workspace {
         let anchors = self.sizes.anchors;
         Workspace::for_elements::<f32>(anchors.saturating_mul(NUMBERS))
             .and::<f32>(anchors)
-            .and::<u64>(anchors.max(self.suppression_limit))
-            .and::<i64>(self.suppression_limit.saturating_mul(3))
-            .and::<f32>(self.suppression_limit)
+            .and::<u64>(anchors.max(self.capacity))
+            .and::<i64>(self.capacity.saturating_mul(3))
+            .and::<f32>(self.capacity)
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
-        let Sizes { batches, anchors, scores: of_anchor, rows, .. } = self.sizes;
+        let Sizes { batches, anchors, scores_per_anchor, rows, .. } = self.sizes;
         let (boxes, scores) = (io.inputs.get::<f32>(0)?, io.inputs.get::<f32>(1)?);
-        let places = io.inputs.get::<f32>(2)?.as_chunks::<4>().0;
+        let anchor_boxes = io.inputs.get::<f32>(2)?.as_chunks::<4>().0;
         let mut work = Work {
             boxes: io.scratch.take::<f32>(anchors * NUMBERS)?.as_chunks_mut::<NUMBERS>().0,
             column: io.scratch.take::<f32>(anchors)?,
-            entries: io.scratch.take::<u64>(anchors.max(self.suppression_limit))?,
-            found: io.scratch.take::<i64>(self.suppression_limit * 3)?,
-            found_scores: io.scratch.take::<f32>(self.suppression_limit)?,
+            entries: io.scratch.take::<u64>(anchors.max(self.capacity))?,
+            selected: io.scratch.take::<i64>(self.capacity * 3)?,
+            selected_scores: io.scratch.take::<f32>(self.capacity)?,
         };
         let [y_boxes, y_classes, y_scores, counts] = [
             io.outputs.take::<f32>(0)?,
@@ -184,23 +203,24 @@ impl Kernel for Detected {
         ];
         for batch in 0..batches {
             let boxes = boxes[batch * anchors * 4..].as_chunks::<4>().0;
-            for ((to, from), anchor) in work.boxes.iter_mut().zip(boxes).zip(places) {
-                *to = Boxes::Corners.corners(self.decoded(from, anchor));
+            for ((decoded, offset), anchor) in work.boxes.iter_mut().zip(boxes).zip(anchor_boxes) {
+                *decoded = Boxes::Corners.corners(self.decode(offset, anchor));
             }
             let range = batch * rows..(batch + 1) * rows;
-            let mut to = Rows {
+            let mut rows = Rows {
                 boxes: y_boxes[range.start * 4..range.end * 4].as_chunks_mut::<4>().0,
                 classes: &mut y_classes[range.clone()],
                 scores: &mut y_scores[range],
                 count: 0,
             };
-            let scores = &scores[batch * anchors * of_anchor..][..anchors * of_anchor];
+            let scores =
+                &scores[batch * anchors * scores_per_anchor..][..anchors * scores_per_anchor];
             if self.sizes.is_regular {
-                self.regular(scores, &mut work, &mut to);
+                self.suppress_by_class(scores, &mut work, &mut rows);
             } else {
-                self.fast(scores, &mut work, &mut to);
+                self.suppress_all_classes(scores, &mut work, &mut rows);
             }
-            counts[batch] = to.finish() as f32;
+            counts[batch] = rows.finish() as f32;
         }
         Ok(())
     }
@@ -212,10 +232,11 @@ struct Work<'a> {
     boxes: &'a mut [[f32; NUMBERS]],
     /// One score per anchor.
     column: &'a mut [f32],
+    /// Entries for sorting: a rank and an index.
     entries: &'a mut [u64],
-    /// Rows of three; the second element is a class, the third an anchor.
-    found: &'a mut [i64],
-    found_scores: &'a mut [f32],
+    /// Rows of three for the boxes left; the second element is a class, the third an anchor.
+    selected: &'a mut [i64],
+    selected_scores: &'a mut [f32],
 }
 
 /// The outputs of a batch.
@@ -227,12 +248,13 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
+    /// Adds an object unless all rows are in use.
     fn push(&mut self, coordinates: &[f32; NUMBERS], class: usize, score: f32) {
-        let at = self.count;
-        if let Some(place) = self.boxes.get_mut(at) {
-            place.copy_from_slice(&coordinates[..4]);
-            (self.classes[at], self.scores[at]) = (class as f32, score);
-            self.count = at + 1;
+        let index = self.count;
+        if let Some(corners) = self.boxes.get_mut(index) {
+            corners.copy_from_slice(&coordinates[..4]);
+            (self.classes[index], self.scores[index]) = (class as f32, score);
+            self.count = index + 1;
         }
     }
 
@@ -245,68 +267,75 @@ impl Rows<'_> {
     }
 }
 
-impl Detected {
-    /// Decodes a box whose centre and size are given relative to an anchor.
-    fn decoded(&self, [ty, tx, th, tw]: &[f32; 4], [y, x, h, w]: &[f32; 4]) -> [f32; 4] {
-        let [of_y, of_x, of_h, of_w] = self.scale;
-        let (y, x) = (ty / of_y * h + y, tx / of_x * w + x);
-        let (h, w) = (0.5 * (th / of_h).exp() * h, 0.5 * (tw / of_w).exp() * w);
-        [y - h, x - w, y + h, x + w]
+impl Detection {
+    /// Returns the corners of a box from its offset to an anchor. Both consist of centre and size, as y, x, height and
+    /// width.
+    fn decode(&self, offset: &[f32; 4], [y, x, height, width]: &[f32; 4]) -> [f32; 4] {
+        let [dy, dx, d_height, d_width] = offset;
+        let [y_scale, x_scale, height_scale, width_scale] = self.scale;
+        let (y, x) = (dy / y_scale * height + y, dx / x_scale * width + x);
+        let half_height = 0.5 * (d_height / height_scale).exp() * height;
+        let half_width = 0.5 * (d_width / width_scale).exp() * width;
+        [y - half_height, x - half_width, y + half_height, x + half_width]
     }
 
     /// Returns an anchor's class scores without the background.
-    fn of_classes<'a>(&self, scores: &'a [f32], anchor: usize) -> &'a [f32] {
-        let Sizes { scores: count, classes, .. } = self.sizes;
-        &scores[anchor * count..][count - classes..count]
+    fn class_scores<'a>(&self, scores: &'a [f32], anchor: usize) -> &'a [f32] {
+        let Sizes { scores_per_anchor, classes, .. } = self.sizes;
+        &scores[anchor * scores_per_anchor..][scores_per_anchor - classes..scores_per_anchor]
     }
 
-    fn fast(&self, scores: &[f32], work: &mut Work<'_>, to: &mut Rows<'_>) {
+    /// Detects objects in the fast mode.
+    fn suppress_all_classes(&self, scores: &[f32], work: &mut Work<'_>, rows: &mut Rows<'_>) {
         for (anchor, highest) in work.column.iter_mut().enumerate() {
-            let scores = self.of_classes(scores, anchor).iter().copied();
+            let scores = self.class_scores(scores, anchor).iter().copied();
             *highest = scores.fold(f32::NEG_INFINITY, f32::max);
         }
-        let found = self.rule.select(work.boxes, work.column, work.entries, work.found);
-        for row in &work.found.as_chunks::<3>().0[..found] {
+        let count = self.rule.select(work.boxes, work.column, work.entries, work.selected);
+        for row in &work.selected.as_chunks::<3>().0[..count] {
             let anchor = row[2] as usize;
-            let scores = self.of_classes(scores, anchor);
+            let scores = self.class_scores(scores, anchor);
             let mut last = None;
-            for _ in 0..self.sizes.of_box {
+            for _ in 0..self.sizes.classes_per_box {
                 let Some(class) = next_highest(scores, last) else { break };
-                to.push(&work.boxes[anchor], class, scores[class]);
+                rows.push(&work.boxes[anchor], class, scores[class]);
                 last = Some(class);
             }
         }
     }
 
-    fn regular(&self, scores: &[f32], work: &mut Work<'_>, to: &mut Rows<'_>) {
-        let mut all = 0;
+    /// Detects objects in the regular mode.
+    fn suppress_by_class(&self, scores: &[f32], work: &mut Work<'_>, rows: &mut Rows<'_>) {
+        let mut total = 0;
         for class in 0..self.sizes.classes {
             for (anchor, score) in work.column.iter_mut().enumerate() {
-                *score = self.of_classes(scores, anchor)[class];
+                *score = self.class_scores(scores, anchor)[class];
             }
-            let rows = &mut work.found[all * 3..];
-            let found = self.rule.select(work.boxes, work.column, work.entries, rows);
-            for row in &mut rows.as_chunks_mut::<3>().0[..found] {
+            let unused = &mut work.selected[total * 3..];
+            let count = self.rule.select(work.boxes, work.column, work.entries, unused);
+            for row in &mut unused.as_chunks_mut::<3>().0[..count] {
                 row[1] = class as i64;
-                work.found_scores[all] = work.column[row[2] as usize];
-                all += 1;
+                work.selected_scores[total] = work.column[row[2] as usize];
+                total += 1;
             }
         }
-        for (at, entry) in work.entries[..all].iter_mut().enumerate() {
-            *entry = (work.found_scores[at].rank() ^ f32::MOST) << 32 | at as u64;
+        // Inverted ranks list the highest scores first.
+        for (index, entry) in work.entries[..total].iter_mut().enumerate() {
+            *entry = (work.selected_scores[index].rank() ^ f32::MOST) << 32 | index as u64;
         }
-        let rows = work.found.as_chunks::<3>().0;
-        for entry in least(&mut work.entries[..all], self.sizes.most.min(all)) {
-            let at = *entry as u32 as usize;
-            let [_, class, anchor] = rows[at];
-            to.push(&work.boxes[anchor as usize], class as usize, work.found_scores[at]);
+        let selected = work.selected.as_chunks::<3>().0;
+        for entry in least(&mut work.entries[..total], self.sizes.max_boxes.min(total)) {
+            let index = *entry as u32 as usize;
+            let [_, class, anchor] = selected[index];
+            rows.push(&work.boxes[anchor as usize], class as usize, work.selected_scores[index]);
         }
     }
 }
 
-/// Returns the class with the next lower score than `last`; ties go to the lower class. NaN scores are skipped.
+/// Returns the class with the next lower score than class `last`, or with the highest score if that is `None`; ties go
+/// to the lower class. NaN scores are skipped.
 fn next_highest(scores: &[f32], last: Option<usize>) -> Option<usize> {
-    let is_behind = |&class: &usize| {
+    let comes_after_last = |&class: &usize| {
         last.is_none_or(|last| match scores[class].rank().cmp(&scores[last].rank()) {
             std::cmp::Ordering::Less => true,
             std::cmp::Ordering::Equal => class > last,
@@ -315,7 +344,7 @@ fn next_highest(scores: &[f32], last: Option<usize>) -> Option<usize> {
     };
     (0..scores.len())
         .filter(|&class| !scores[class].is_nan())
-        .filter(is_behind)
+        .filter(comes_after_last)
         .reduce(|best, class| if scores[class].rank() > scores[best].rank() { class } else { best })
 }
 
@@ -323,7 +352,7 @@ fn next_highest(scores: &[f32], last: Option<usize>) -> Option<usize> {
 mod tests {
     use crate::testing::{Bench, assert_near, bench, tensor};
 
-    /// Anchors of which the first two overlap, and boxes equal to them.
+    /// Three anchors, of which the first two overlap, and boxes without offset to them.
     fn bench_with(classes: i64, scale: &[f64]) -> Bench {
         let anchors = [0.5f32, 0.5, 1.0, 1.0, 0.5, 0.6, 1.0, 1.0, 9.0, 9.0, 2.0, 2.0];
         // Background, and two classes.
@@ -335,38 +364,39 @@ mod tests {
         run.int("max_detections", 3).int("num_classes", classes)
     }
 
-    fn run(regular: i64, of_box: i64) -> Bench {
+    fn run(regular: i64, classes_per_box: i64) -> Bench {
         let run = bench_with(2, &[10.0, 10.0, 5.0, 5.0]).int("regular", regular);
-        run.int("max_classes_per_detection", of_box)
+        run.int("max_classes_per_detection", classes_per_box)
     }
 
     #[track_caller]
     fn check(run: Bench, boxes: &[f64], classes: &[f32], scores: &[f32], count: f32) {
-        let all: Vec<_> = run.all().iter().map(|y| y.values::<f32>()).collect();
-        assert_near(&all[0], boxes, 1e-6);
-        assert_eq!((&*all[1], &*all[2], &*all[3]), (classes, scores, &[count][..]));
+        let outputs: Vec<_> = run.all().iter().map(|y| y.values::<f32>()).collect();
+        assert_near(&outputs[0], boxes, 1e-6);
+        assert_eq!((&*outputs[1], &*outputs[2], &*outputs[3]), (classes, scores, &[count][..]));
     }
 
-    const NEAR: [f64; 4] = [0.0, 0.0, 1.0, 1.0];
-    const ASIDE: [f64; 4] = [0.0, 0.1, 1.0, 1.1];
-    const FAR: [f64; 4] = [8.0, 8.0, 10.0, 10.0];
+    /// The corners of the three boxes.
+    const FIRST: [f64; 4] = [0.0, 0.0, 1.0, 1.0];
+    const OVERLAPPING: [f64; 4] = [0.0, 0.1, 1.0, 1.1];
+    const SEPARATE: [f64; 4] = [8.0, 8.0, 10.0, 10.0];
 
     #[test]
     fn fast_mode_returns_the_best_classes_of_each_box() {
-        let boxes = [NEAR, FAR, [0.0; 4]].concat();
+        let boxes = [FIRST, SEPARATE, [0.0; 4]].concat();
         check(run(0, 1), &boxes, &[0.0, 1.0, 0.0], &[0.9, 0.5, 0.0], 2.0);
-        let boxes = [NEAR, NEAR, FAR, FAR, [0.0; 4], [0.0; 4]].concat();
+        let boxes = [FIRST, FIRST, SEPARATE, SEPARATE, [0.0; 4], [0.0; 4]].concat();
         let classes = [0.0, 1.0, 1.0, 0.0, 0.0, 0.0];
         check(run(0, 7), &boxes, &classes, &[0.9, 0.6, 0.5, 0.2, 0.0, 0.0], 4.0);
     }
 
     #[test]
     fn regular_mode_suppresses_per_class() {
-        let boxes = [NEAR, ASIDE, FAR].concat();
+        let boxes = [FIRST, OVERLAPPING, SEPARATE].concat();
         check(run(1, 1), &boxes, &[0.0, 1.0, 1.0], &[0.9, 0.7, 0.5], 3.0);
-        let one = run(1, 1).int("detections_per_class", 1);
-        let boxes = [NEAR, ASIDE, [0.0; 4]].concat();
-        check(one, &boxes, &[0.0, 1.0, 0.0], &[0.9, 0.7, 0.0], 2.0);
+        let limited = run(1, 1).int("detections_per_class", 1);
+        let boxes = [FIRST, OVERLAPPING, [0.0; 4]].concat();
+        check(limited, &boxes, &[0.0, 1.0, 0.0], &[0.9, 0.7, 0.0], 2.0);
     }
 
     #[test]
@@ -396,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_that_do_not_fit_are_refused() {
+    fn mismatched_shapes_are_refused() {
         let error = bench_with(4, &[10.0, 10.0, 5.0, 5.0]).error();
         assert_eq!(
             error,

@@ -35,6 +35,7 @@ impl Op for Lookup {
     }
 }
 
+/// Checks that the entries are 256 bytes.
 fn table(entries: &[i64]) -> Result<[u8; 256], Error> {
     let bytes: Option<Vec<u8>> = entries.iter().map(|&entry| entry.try_into().ok()).collect();
     bytes.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| {
@@ -44,6 +45,7 @@ fn table(entries: &[i64]) -> Result<[u8; 256], Error> {
 }
 
 struct Table {
+    /// The bits of each result, indexed by the bits of the element.
     bits: [u8; 256],
     extents: Extents,
     run: fn(&[u8; 256], Extents, Io<'_>) -> Result<(), ExecError>,
@@ -78,8 +80,8 @@ mod tests {
         let signed: Vec<i8> = x.iter().map(|&x| x as i8).collect();
         let actual = run().input(tensor(&[LEN, 1], &signed)).one().values::<i8>();
         assert_eq!(actual, expected.iter().map(|&y| y as i8).collect::<Vec<_>>());
-        let some = run().input(tensor(&[2], &x[..2]).bounded(&[Dim::UpTo(70)])).one();
-        assert_eq!((some.dims(), some.values::<u8>()), (vec![2], expected[..2].to_vec()));
+        let bounded = run().input(tensor(&[2], &x[..2]).bounded(&[Dim::UpTo(70)])).one();
+        assert_eq!((bounded.dims(), bounded.values::<u8>()), (vec![2], expected[..2].to_vec()));
     }
 
     #[test]

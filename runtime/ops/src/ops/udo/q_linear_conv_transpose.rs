@@ -1,5 +1,7 @@
 //! Quantized transposed convolution: `QLinearConv` for `ConvTranspose`. 8- or 16-bit values, 8-bit weights, exact sums,
 //! requantized output.
+//!
+//! `quantized_conv` builds the kernels. `PORTS` tells them the position of each input in the schema.
 
 use udo_api::{Error, InferCx, Op, OpSchema, Port, TensorDesc, types};
 
@@ -64,126 +66,134 @@ mod tests {
     #[derive(Clone, Copy, Debug)]
     struct Case {
         channels: usize,
-        outputs: usize,
+        filters: usize,
         groups: usize,
         kernel: usize,
         stride: usize,
         dilation: usize,
         pads: [usize; 2],
-        more: usize,
+        /// Extra extent of the output, `output_padding`.
+        output_padding: usize,
     }
 
     const PLAIN: Case = Case {
         channels: 4,
-        outputs: 6,
+        filters: 6,
         groups: 1,
         kernel: 3,
         stride: 2,
         dilation: 1,
         pads: [1, 1],
-        more: 1,
+        output_padding: 1,
     };
 
     const CASES: [Case; 8] = [
         PLAIN,
-        Case { kernel: 2, pads: [0; 2], more: 0, ..PLAIN },
-        Case { kernel: 2, outputs: 1, pads: [0; 2], more: 0, ..PLAIN },
-        Case { channels: 35, outputs: 19, kernel: 4, more: 0, ..PLAIN },
-        Case { groups: 2, stride: 3, pads: [0; 2], more: 2, ..PLAIN },
-        Case { groups: 4, outputs: 4, kernel: 4, pads: [0, 2], more: 0, ..PLAIN },
-        Case { kernel: 2, dilation: 2, stride: 1, pads: [2, 0], more: 0, ..PLAIN },
-        Case { kernel: 1, stride: 3, pads: [0; 2], more: 2, ..PLAIN },
+        Case { kernel: 2, pads: [0; 2], output_padding: 0, ..PLAIN },
+        Case { kernel: 2, filters: 1, pads: [0; 2], output_padding: 0, ..PLAIN },
+        Case { channels: 35, filters: 19, kernel: 4, output_padding: 0, ..PLAIN },
+        Case { groups: 2, stride: 3, pads: [0; 2], output_padding: 2, ..PLAIN },
+        Case { groups: 4, filters: 4, kernel: 4, pads: [0, 2], output_padding: 0, ..PLAIN },
+        Case { kernel: 2, dilation: 2, stride: 1, pads: [2, 0], output_padding: 0, ..PLAIN },
+        Case { kernel: 1, stride: 3, pads: [0; 2], output_padding: 2, ..PLAIN },
     ];
 
     const ROWS: usize = 4;
     const COLS: usize = 5;
 
-    /// The reference: scatters each input element of two images.
-    fn sums(case: Case, x: &[i64], w: &[i64], bias: &[i32]) -> (Vec<i64>, [usize; 2]) {
-        let Case { channels, outputs, groups, kernel, stride, dilation, pads, more } = case;
-        let out =
-            |n: usize| (n - 1) * stride + (kernel - 1) * dilation + 1 + more - pads[0] - pads[1];
-        let (height, width, per_group) = (out(ROWS), out(COLS), outputs / groups);
+    /// Computes the sums of the reference by scattering each element of two images.
+    fn reference_sums(case: Case, x: &[i64], w: &[i64], bias: &[i32]) -> (Vec<i64>, [usize; 2]) {
+        let Case { channels, filters, groups, kernel, stride, dilation, pads, output_padding } =
+            case;
+        let out = |extent: usize| {
+            let full = (extent - 1) * stride + (kernel - 1) * dilation + 1;
+            full + output_padding - pads[0] - pads[1]
+        };
+        let (height, width, group_filters) = (out(ROWS), out(COLS), filters / groups);
         let pixels = height * width;
         let mut y: Vec<i64> =
-            (0..2 * outputs * pixels).map(|i| bias[i / pixels % outputs].into()).collect();
-        for (at, x) in x.iter().enumerate() {
-            let (row, col, image) = (at / COLS % ROWS, at % COLS, at / COLS / ROWS / channels);
-            let channel = at / COLS / ROWS % channels;
-            for k in 0..per_group * kernel * kernel {
-                let place =
-                    |at: usize, tap: usize| (at * stride + tap * dilation).checked_sub(pads[0]);
-                let (r, c) = (place(row, k / kernel % kernel), place(col, k % kernel));
-                if let (Some(r), Some(c)) = (r, c)
-                    && r < height
-                    && c < width
+            (0..2 * filters * pixels).map(|i| bias[i / pixels % filters].into()).collect();
+        let y_position =
+            |position: usize, tap: usize| (position * stride + tap * dilation).checked_sub(pads[0]);
+        let taps = kernel * kernel;
+        for (index, x) in x.iter().enumerate() {
+            let (row, col, plane) = (index / COLS % ROWS, index % COLS, index / COLS / ROWS);
+            let (image, channel) = (plane / channels, plane % channels);
+            for weight_index in 0..group_filters * taps {
+                let y_row = y_position(row, weight_index / kernel % kernel);
+                let y_col = y_position(col, weight_index % kernel);
+                if let (Some(y_row), Some(y_col)) = (y_row, y_col)
+                    && y_row < height
+                    && y_col < width
                 {
-                    let o = channel / (channels / groups) * per_group + k / (kernel * kernel);
-                    let weight = w[channel * per_group * kernel * kernel + k];
-                    y[((image * outputs + o) * height + r) * width + c] += x * weight;
+                    let group = channel / (channels / groups);
+                    let filter = group * group_filters + weight_index / taps;
+                    let weight = w[channel * group_filters * taps + weight_index];
+                    y[((image * filters + filter) * height + y_row) * width + y_col] += x * weight;
                 }
             }
         }
         (y, [height, width])
     }
 
-    /// Returns the 8-bit step `of_bytes` as the equivalent step of `T`.
-    fn step<T: QuantizedType>(of_bytes: f32) -> f32 {
-        if size_of::<T>() == 1 { of_bytes } else { of_bytes / 256.0 }
+    /// Returns the scale for `T` that covers the same range as `scale` does for bytes.
+    fn scale_for<T: QuantizedType>(scale: f32) -> f32 {
+        if size_of::<T>() == 1 { scale } else { scale / 256.0 }
     }
 
-    fn check<A: QuantizedType, B: QuantizedType, C: QuantizedType>(case: Case) {
-        let Case { channels, outputs, groups, kernel, stride, dilation, pads, more } = case;
-        let per_group = outputs / groups;
-        let x: Vec<A> = spread(2 * channels * ROWS * COLS, 40_537);
-        let w: Vec<B> = spread(channels * per_group * kernel * kernel, 37);
-        let (x_zero, y_zero) = (spread::<A>(2, 30_069)[1], spread::<C>(2, 799)[1]);
-        let w_zeros: Vec<B> = spread(per_group, 3);
-        let w_scales: Vec<f32> = (0..per_group).map(|i| 0.01 + i as f32 * 0.003).collect();
-        let (x_scale, y_scale) = (step::<A>(0.02), step::<C>(0.9));
-        let bias: Vec<i32> = (0..outputs as i32).map(|i| i * 131 - 500).collect();
-        let off = |values: &[A]| -> Vec<i64> {
+    /// Compares inputs `X`, weights `W` and outputs `Y` of quantized types with the definition.
+    fn check<X: QuantizedType, W: QuantizedType, Y: QuantizedType>(case: Case) {
+        let Case { channels, filters, groups, kernel, stride, dilation, pads, output_padding } =
+            case;
+        let group_filters = filters / groups;
+        let x: Vec<X> = spread(2 * channels * ROWS * COLS, 40_537);
+        let w: Vec<W> = spread(channels * group_filters * kernel * kernel, 37);
+        let (x_zero, y_zero) = (spread::<X>(2, 30_069)[1], spread::<Y>(2, 799)[1]);
+        let w_zeros: Vec<W> = spread(group_filters, 3);
+        let w_scales: Vec<f32> = (0..group_filters).map(|i| 0.01 + i as f32 * 0.003).collect();
+        let (x_scale, y_scale) = (scale_for::<X>(0.02), scale_for::<Y>(0.9));
+        let bias: Vec<i32> = (0..filters as i32).map(|i| i * 131 - 500).collect();
+        let without_zero = |values: &[X]| -> Vec<i64> {
             values.iter().map(|x| (x.to_i32() - x_zero.to_i32()).into()).collect()
         };
         let taps = kernel * kernel;
         let weights: Vec<i64> = (w.iter().enumerate())
-            .map(|(at, w)| (w.to_i32() - w_zeros[at / taps % per_group].to_i32()).into())
+            .map(|(index, w)| (w.to_i32() - w_zeros[index / taps % group_filters].to_i32()).into())
             .collect();
-        let (sums, [height, width]) = sums(case, &off(&x), &weights, &bias);
-        let expected = sums.iter().enumerate().map(|(at, &sum)| {
-            let scale = w_scales[at / height / width % per_group];
+        let (sums, [height, width]) = reference_sums(case, &without_zero(&x), &weights, &bias);
+        let expected = sums.iter().enumerate().map(|(index, &sum)| {
+            let scale = w_scales[index / height / width % group_filters];
             let scaled = (sum as f32 * (x_scale * scale / y_scale)).round_ties_even();
-            C::from_f32(scaled + y_zero.to_i32() as f32).to_i32()
+            Y::from_f32(scaled + y_zero.to_i32() as f32).to_i32()
         });
         let expected: Vec<i32> = expected.collect();
-        let each = |n: usize| [n as i64; 2];
-        for (constant, threads) in [(true, 1), (false, 1), (true, 3)] {
-            let weights = tensor(&[channels, per_group, kernel, kernel], &w);
+        let per_axis = |value: usize| [value as i64; 2];
+        for (has_constant_weights, threads) in [(true, 1), (false, 1), (true, 3)] {
+            let weights = tensor(&[channels, group_filters, kernel, kernel], &w);
             let run = bench("udo:QLinearConvTranspose")
                 .threads(threads)
                 .input(tensor(&[2, channels, ROWS, COLS], &x))
                 .constant(tensor(&[], &[x_scale]))
                 .constant(tensor(&[], &[x_zero]));
-            let run = if constant { run.constant(weights) } else { run.input(weights) };
+            let run = if has_constant_weights { run.constant(weights) } else { run.input(weights) };
             let y = run
-                .constant(tensor(&[per_group], &w_scales))
-                .constant(tensor(&[per_group], &w_zeros))
+                .constant(tensor(&[group_filters], &w_scales))
+                .constant(tensor(&[group_filters], &w_zeros))
                 .constant(tensor(&[], &[y_scale]))
                 .constant(tensor(&[], &[y_zero]))
-                .constant(tensor(&[outputs], &bias))
+                .constant(tensor(&[filters], &bias))
                 .int("group", groups as i64)
-                .ints("strides", &each(stride))
-                .ints("dilations", &each(dilation))
-                .ints("pads", &[each(pads[0]), each(pads[1])].concat())
-                .ints("output_padding", &each(more))
+                .ints("strides", &per_axis(stride))
+                .ints("dilations", &per_axis(dilation))
+                .ints("pads", &[per_axis(pads[0]), per_axis(pads[1])].concat())
+                .ints("output_padding", &per_axis(output_padding))
                 .one();
-            assert_eq!(y.dims(), [2, outputs, height, width], "{case:?}");
-            let actual: Vec<i32> = y.values::<C>().into_iter().map(C::to_i32).collect();
+            assert_eq!(y.dims(), [2, filters, height, width], "{case:?}");
+            let actual: Vec<i32> = y.values::<Y>().into_iter().map(Y::to_i32).collect();
             assert_eq!(actual, expected, "{case:?}");
         }
     }
 
-    /// Compares every quantized type with the definition, on one thread and on several.
     #[test]
     fn every_type_and_shape_matches_the_definition() {
         for case in CASES {
@@ -199,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn scales_are_for_all_outputs_or_for_those_of_a_group() {
+    fn scales_are_one_for_all_filters_or_one_per_filter_of_a_group() {
         let run = bench("udo:QLinearConvTranspose").input(tensor(&[1, 2, 1, 1], &[1u8, 2]));
         let run = run.input(tensor(&[], &[1f32])).input(tensor(&[], &[0u8]));
         let run = run.input(tensor(&[2, 2, 1, 1], &[1i8, 2, 3, 4]));

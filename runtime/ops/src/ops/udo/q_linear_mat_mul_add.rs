@@ -1,4 +1,7 @@
 //! `QLinearMatMul` with an integer bias per column.
+//!
+//! `quantized_products` builds the kernels. `PORTS` tells them the position of each input in the schema; inputs that
+//! it does not name do not exist. `addend` is the integer that is added to the sums before they are scaled.
 
 use udo_api::{Error, InferCx, Op, OpSchema, Port, TensorDesc, types};
 
@@ -57,16 +60,16 @@ mod tests {
 
     fn product(addend: &[i32]) -> Bench {
         let a: Vec<u8> = (0..12).map(|i| i * 20).collect();
-        let one = |value: f32| tensor(&[], &[value]);
+        let scalar = |value: f32| tensor(&[], &[value]);
         bench("udo:QLinearMatMulAdd")
             .threads(2)
             .input(tensor(&[2, 2, 3], &a))
-            .input(one(0.5))
+            .input(scalar(0.5))
             .input(tensor(&[], &[100u8]))
             .input(tensor(&[3, 2], &[1i8, -2, 3, 4, -5, 6]))
             .input(tensor(&[2], &[0.25f32, 0.5]))
             .input(tensor(&[2], &[0i8, 1]))
-            .input(one(4.0))
+            .input(scalar(4.0))
             .input(tensor(&[], &[7i8]))
             .input(tensor(&[addend.len()], addend))
     }
@@ -75,13 +78,13 @@ mod tests {
     fn addends_apply_per_column_of_each_matrix() {
         let y = product(&[40, -300]).one();
         assert_eq!(y.dims(), [2, 2, 2]);
-        let (b, zeros, scales) = ([1, -2, 3, 4, -5, 6], [0, 1], [0.25f32, 0.5]);
-        let expected = (0..8).map(|at| {
-            let (row, column) = (at / 2, at % 2);
+        let (b, b_zeros, b_scales) = ([1, -2, 3, 4, -5, 6], [0, 1], [0.25f32, 0.5]);
+        let expected = (0..8).map(|index| {
+            let (row, column) = (index / 2, index % 2);
             let terms = (0..3)
-                .map(|k| ((row * 3 + k) as i32 * 20 - 100) * (b[k * 2 + column] - zeros[column]));
+                .map(|k| ((row * 3 + k) as i32 * 20 - 100) * (b[k * 2 + column] - b_zeros[column]));
             let sum = [40, -300][column] + terms.sum::<i32>();
-            let rounded = (sum as f32 * (0.5 * scales[column] / 4.0)).round_ties_even();
+            let rounded = (sum as f32 * (0.5 * b_scales[column] / 4.0)).round_ties_even();
             (rounded + 7.0).clamp(-128.0, 127.0) as i8
         });
         assert_eq!(y.values::<i8>(), expected.collect::<Vec<_>>());

@@ -1,4 +1,9 @@
-//! Rounds each element to the nearest multiple of a step, ties to even: quantizing and dequantizing without saturation.
+//! Rounds each element to the nearest multiple of a step, ties to even, as quantizing and dequantizing does, but
+//! without saturation.
+//!
+//! `unary` builds the operator from this function of an element and up to two parameters: `F64` is the reference,
+//! `lanes` computes one SIMD vector of `f32` on the CPU, and `OPENCL` is the expression of the GPU kernel, with the
+//! parameter as `p`.
 
 use udo_api::Param;
 use udo_simd::Simd;
@@ -8,7 +13,7 @@ use crate::family::elementwise::{Unary, real, unary};
 
 pub(crate) const DEF: Def = unary::<RoundTo>();
 
-/// 2^23: floats from here on have no fraction.
+/// 2^23: an `f32` of this size or larger has no fraction.
 const WHOLE: f32 = 8_388_608.0;
 
 struct RoundTo;
@@ -23,7 +28,7 @@ impl Unary for RoundTo {
     fn lanes<S: Simd>(s: S, x: S::F, [step, _]: [f32; 2]) -> S::F {
         let step = s.splat(step);
         let steps = s.div(x, step);
-        let is_apart = s.lt(s.abs(steps), s.splat(WHOLE));
-        s.select(is_apart, s.mul(s.round(steps), step), x)
+        let has_fraction = s.lt(s.abs(steps), s.splat(WHOLE));
+        s.select(has_fraction, s.mul(s.round(steps), step), x)
     }
 }

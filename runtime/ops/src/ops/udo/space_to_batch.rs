@@ -1,4 +1,8 @@
-//! Pads images and splits their blocks into batches, one per pixel of a block.
+//! Pads images and divides them into blocks of pixels; pixel `i` of all blocks becomes batch `i`. `BatchToSpace` is the
+//! inverse.
+//!
+//! `movement` builds the operator, which only moves elements. The elements of test inputs in `EXAMPLES` are their
+//! indices.
 
 use udo_api::{
     Bits, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, Node, OpSchema, Param,
@@ -51,12 +55,13 @@ impl Movement for SpaceToBatch {
     fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let (x, y) = (inputs.get_bits::<B>(0)?, outputs.take_bits::<B>(0)?);
-        let BatchBlocks { images: [n, c, h, w], block: [high, wide], around } = self.0;
-        let [above, _, before, _] = around;
-        let each = y.len() / (high * wide);
-        parallel.chunks_mut(y, each, |at, y| {
-            let [i, j] = [at / wide, at % wide];
-            let every = |extent: usize, first: usize, step: usize, pad: usize, len: usize| Walk {
+        let BatchBlocks { images: [batch, channels, height, width], block, around } = self.0;
+        let ([block_height, block_width], [pad_above, _, pad_before, _]) = (block, around);
+        let pixel_batch_len = y.len() / (block_height * block_width);
+        parallel.chunks_mut(y, pixel_batch_len, |pixel, y| {
+            let [pixel_row, pixel_col] = [pixel / block_width, pixel % block_width];
+            // Reads every `step`-th position of an axis, from position `first` of the padded axis on.
+            let strided = |extent: usize, first: usize, step: usize, pad: usize, len: usize| Walk {
                 len,
                 start: first.cast_signed() - pad.cast_signed(),
                 step: step.cast_signed(),
@@ -65,10 +70,10 @@ impl Movement for SpaceToBatch {
             };
             let [rows, cols] = self.0.blocks_padded();
             let walks = [
-                Walk::whole(n),
-                Walk::whole(c),
-                every(h, i, high, above, rows),
-                every(w, j, wide, before, cols),
+                Walk::whole(batch),
+                Walk::whole(channels),
+                strided(height, pixel_row, block_height, pad_above, rows),
+                strided(width, pixel_col, block_width, pad_before, cols),
             ];
             Walks::new(walks.into_iter()).copy_alone(x, y, B::default());
             Ok(())
@@ -79,19 +84,19 @@ impl Movement for SpaceToBatch {
 /// Returns the blocks, and the extents of the output.
 fn read_blocks(node: &Node<'_>, x: &TensorDesc) -> Result<(BatchBlocks, [usize; 4]), Error> {
     let blocks = BatchBlocks::read(node, "pads", x)?;
-    let BatchBlocks { images: [n, c, h, w], block: [high, wide], around } = blocks;
-    let [above, below, before, behind] = around;
-    let whole = |extent: usize, pads: [usize; 2], block: usize| {
+    let BatchBlocks { images: [batch, channels, height, width], block, around } = blocks;
+    let ([block_height, block_width], [above, below, before, after]) = (block, around);
+    let count_blocks = |extent: usize, pads: [usize; 2], block: usize| {
         let padded = extent.checked_add(pads[0])?.checked_add(pads[1])?;
         padded.is_multiple_of(block).then_some(padded / block)
     };
-    let rows = whole(h, [above, below], high);
-    let cols = whole(w, [before, behind], wide);
-    let batch = n.checked_mul(high).and_then(|n| n.checked_mul(wide));
+    let rows = count_blocks(height, [above, below], block_height);
+    let cols = count_blocks(width, [before, after], block_width);
+    let batch = batch.checked_mul(block_height).and_then(|count| count.checked_mul(block_width));
     match (batch, rows, cols) {
-        (Some(batch), Some(rows), Some(cols)) => Ok((blocks, [batch, c, rows, cols])),
+        (Some(batch), Some(rows), Some(cols)) => Ok((blocks, [batch, channels, rows, cols])),
         _ => Err(Error::new(format!(
-            "input 0 is {x} and pads are {around:?}, expected whole blocks of {high} by {wide}"
+            "input 0 is {x} and pads are {around:?}, expected whole blocks of {block_height} by {block_width}"
         ))),
     }
 }
@@ -101,7 +106,7 @@ mod tests {
     use crate::testing::{bench, tensor};
 
     #[test]
-    fn pads_are_zero() {
+    fn padding_is_zero() {
         let run = bench("udo:SpaceToBatch").input(tensor(&[1, 1, 1, 3], &[1i32, 2, 3]));
         let y = run.ints("block", &[2, 2]).ints("pads", &[1, 0, 1, 2]).one();
         assert_eq!(y.dims(), [4, 1, 1, 3]);
@@ -109,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_whole() {
+    fn padded_images_must_divide_into_blocks() {
         let run = |dims: &[usize], block: &[i64], pads: &[i64]| {
             let x = tensor(dims, &vec![0u8; dims.iter().product()]);
             bench("udo:SpaceToBatch").input(x).ints("block", block).ints("pads", pads).error()

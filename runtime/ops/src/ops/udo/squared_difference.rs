@@ -1,4 +1,7 @@
 //! `(a - b)^2` for each pair of elements, with broadcasting. Integers wrap.
+//!
+//! `binary` builds the operator from this function of two elements: `apply` computes every type but `f32`, `lanes` one
+//! SIMD vector of `f32`, and `F64` is the reference of tests.
 
 use udo_simd::Simd;
 
