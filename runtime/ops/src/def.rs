@@ -7,13 +7,13 @@ use udo_api::{Facts, KernelDef, Op, OpDef};
 pub(crate) struct Def {
     pub(crate) op: OpDef,
     pub(crate) kernels: &'static [KernelDef],
-    /// The tests shared by the members of a family; takes the operator's name.
+    /// The test that all operators of a family share; takes the operator's name.
     #[cfg(test)]
     pub(crate) test: Option<fn(&str)>,
 }
 
 impl Def {
-    /// Defines an operator without a family. It is pure, unlike those that draw random values.
+    /// Defines an operator whose outputs depend on its inputs only.
     pub(crate) const fn new<O: Op>(kernels: &'static [KernelDef]) -> Self {
         let Self { op, .. } = Self::drawn::<O>(kernels);
         Self {
@@ -24,7 +24,8 @@ impl Def {
         }
     }
 
-    /// Defines an operator that draws random values: equal nodes are not merged, and none is folded before a run.
+    /// Defines an operator that draws random values. Without the fact `PURE`, equal nodes are not merged, and no node
+    /// is folded before a run.
     pub(crate) const fn drawn<O: Op>(kernels: &'static [KernelDef]) -> Self {
         Self {
             op: OpDef::of::<O>(),
@@ -34,7 +35,7 @@ impl Def {
         }
     }
 
-    /// Adds the tests of its family.
+    /// Adds the test of the operator's family.
     #[cfg(test)]
     pub(crate) const fn tested(mut self, test: fn(&str)) -> Self {
         self.test = Some(test);
@@ -42,7 +43,7 @@ impl Def {
     }
 }
 
-/// Declares a module per operator of a domain, and `DEFS`, the table of their definitions.
+/// Declares a module per operator of a domain, and `DEFS`, the table of the modules' `DEF` constants.
 macro_rules! ops {
     ($($name:ident),* $(,)?) => {
         $(mod $name;)*

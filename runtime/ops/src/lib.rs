@@ -37,6 +37,6 @@ pub const OPS: &[OpDef] = ops::OPS;
 /// All kernels of the package.
 pub const KERNELS: &[KernelDef] = ops::KERNELS;
 
-/// The package's registration table. A host that links it in adds its heap guard.
+/// The package's registration table. A host that links it in adds its heap guard, which reports heap use in kernels.
 pub const PACKAGE: PackageV1 =
     PackageV1::new("builtin", env!("CARGO_PKG_VERSION")).ops(OPS).kernels(KERNELS);

@@ -37,7 +37,7 @@ impl IntsArgument {
     }
 }
 
-/// Returns the values of an f32, f16 or bf16 input that is known before the run.
+/// Returns the values of the f32, f16 or bf16 input `port`, or `None` if they are not known before the run.
 pub(crate) fn constant_floats(node: &Node<'_>, port: usize) -> Result<Option<Vec<f32>>, Error> {
     Ok(match node.input(port)?.dtype() {
         Some(DType::F16) => {
@@ -52,8 +52,8 @@ pub(crate) fn constant_floats(node: &Node<'_>, port: usize) -> Result<Option<Vec
 
 /// Reads the parameter `name`, which must be positive.
 pub(crate) fn count(node: &Node<'_>, name: &str) -> Result<usize, Error> {
-    let found = node.int(name)?;
-    usize::try_from(found).ok().filter(|&count| count > 0).ok_or_else(|| {
-        Error::new(format!("parameter {name:?} is {found}, expected a positive integer"))
+    let value = node.int(name)?;
+    usize::try_from(value).ok().filter(|&count| count > 0).ok_or_else(|| {
+        Error::new(format!("parameter {name:?} is {value}, expected a positive integer"))
     })
 }

@@ -11,20 +11,29 @@ pub(crate) struct StridedIter<const N: usize> {
     rank: usize,
     dims: Axes,
     strides: [Axes; N],
-    at: Axes,
+    /// Coordinates of the next position.
+    position: Axes,
     offsets: [usize; N],
-    left: usize,
+    /// Number of positions not yet yielded.
+    remaining: usize,
 }
 
 impl<const N: usize> StridedIter<N> {
     pub(crate) fn new(dims: &[usize], strides: [Axes; N]) -> Self {
-        let mut own = [1; MAX_RANK];
-        for (to, from) in own.iter_mut().zip(dims) {
-            *to = *from;
+        let mut padded_dims = [1; MAX_RANK];
+        for (padded, dim) in padded_dims.iter_mut().zip(dims) {
+            *padded = *dim;
         }
         let rank = dims.len().min(MAX_RANK);
-        let left = dims.iter().product();
-        Self { rank, dims: own, strides, at: [0; MAX_RANK], offsets: [0; N], left }
+        let remaining = dims.iter().product();
+        Self {
+            rank,
+            dims: padded_dims,
+            strides,
+            position: [0; MAX_RANK],
+            offsets: [0; N],
+            remaining,
+        }
     }
 }
 
@@ -33,25 +42,26 @@ impl<const N: usize> Iterator for StridedIter<N> {
 
     #[inline]
     fn next(&mut self) -> Option<[usize; N]> {
-        if self.left == 0 {
+        if self.remaining == 0 {
             return None;
         }
-        self.left -= 1;
-        let found = self.offsets;
+        self.remaining -= 1;
+        let current = self.offsets;
         for axis in (0..self.rank).rev() {
-            self.at[axis] += 1;
-            let wraps = self.at[axis] == self.dims[axis];
+            self.position[axis] += 1;
+            let wraps = self.position[axis] == self.dims[axis];
             for (offset, strides) in self.offsets.iter_mut().zip(&self.strides) {
-                // Subtracting first could underflow; the sum does not.
+                // Offsets are unsigned: an axis that wraps goes back to its start in one step, and only by what it
+                // has advanced.
                 let back = if wraps { strides[axis] * (self.dims[axis] - 1) } else { 0 };
                 *offset = if wraps { *offset - back } else { *offset + strides[axis] };
             }
             if !wraps {
                 break;
             }
-            self.at[axis] = 0;
+            self.position[axis] = 0;
         }
-        Some(found)
+        Some(current)
     }
 }
 
@@ -78,20 +88,21 @@ impl AxisSplit {
     /// Splits at `axis`, which has extent 1 if it is past the last axis.
     pub(crate) fn at(dims: &[usize], axis: usize) -> Self {
         let axis = axis.min(dims.len());
-        let (before, rest) = dims.split_at(axis);
-        let (len, after) = rest.split_first().map_or((1, rest), |(len, after)| (*len, after));
-        Self { outer: before.iter().product(), len, inner: after.iter().product() }
+        let (outer, from_axis) = dims.split_at(axis);
+        let (len, inner) =
+            from_axis.split_first().map_or((1, from_axis), |(len, inner)| (*len, inner));
+        Self { outer: outer.iter().product(), len, inner: inner.iter().product() }
     }
 }
 
 /// Resolves axes in a tensor of rank `rank`; `None` if one does not exist or occurs twice.
 pub(crate) fn resolve_axes(requested: &[i64], rank: usize) -> Option<Vec<usize>> {
-    let mut found = Vec::with_capacity(requested.len());
+    let mut resolved = Vec::with_capacity(requested.len());
     for &axis in requested {
-        let axis = resolve_axis(axis, rank).filter(|axis| !found.contains(axis))?;
-        found.push(axis);
+        let axis = resolve_axis(axis, rank).filter(|axis| !resolved.contains(axis))?;
+        resolved.push(axis);
     }
-    Some(found)
+    Some(resolved)
 }
 
 #[cfg(test)]

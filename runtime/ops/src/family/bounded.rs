@@ -1,11 +1,13 @@
-//! Operators whose output shape depends on input values read in the run, between bounds that the node gives.
+//! Operators whose output shape depends on values of an input that is read in the run. The node's parameters `least`
+//! and `most` bound each extent, so that memory is planned before the run.
 
 use udo_api::{DType, Dim, Error, ExecError, Inputs, MAX_RANK, Node, Param, Shape, Status};
 
 use crate::family::axes::Axes;
 
-/// The smallest and the largest extents of the output.
+/// The smallest extent of each output axis.
 pub(crate) const LEAST: Param = Param::tensor("least", DType::I64);
+/// The largest extent of each output axis.
 pub(crate) const MOST: Param = Param::tensor("most", DType::I64);
 
 /// Returns the output shape. An extent is bounded if its minimum and maximum differ.
@@ -24,17 +26,17 @@ pub(crate) fn shape(node: &Node<'_>) -> Result<Shape, Error> {
     Shape::of_dims(&dims)
 }
 
-/// Reads the extents from an input of this run, and their count.
+/// Returns the extents that input `port` holds in this run, padded with zeros, and their count.
 pub(crate) fn read_extents(inputs: &Inputs<'_>, port: usize) -> Result<(Axes, usize), ExecError> {
-    let stated = inputs.get::<i64>(port)?;
+    let requested = inputs.get::<i64>(port)?;
     let mut extents = [0; MAX_RANK];
-    if stated.len() > extents.len() {
+    if requested.len() > extents.len() {
         return Err(ExecError::new(Status::BOUND_EXCEEDED));
     }
-    for (axis, (to, &extent)) in extents.iter_mut().zip(stated).enumerate() {
-        *to = usize::try_from(extent).map_err(|_| ExecError::bad_value(extent, axis))?;
+    for (axis, (checked, &extent)) in extents.iter_mut().zip(requested).enumerate() {
+        *checked = usize::try_from(extent).map_err(|_| ExecError::bad_value(extent, axis))?;
     }
-    Ok((extents, stated.len()))
+    Ok((extents, requested.len()))
 }
 
 #[cfg(test)]

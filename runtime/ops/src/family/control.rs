@@ -1,4 +1,5 @@
-//! Control-flow operators, whose graphs the host runs. A member consists of a schema with facts.
+//! Control-flow operators: If, Loop and Scan. Their parameters hold graphs, which the host runs; facts in the schema
+//! tell the host how. A member is a schema only, without kernels.
 use std::marker::PhantomData;
 
 use udo_api::{Error, InferCx, Op, OpDef, OpSchema};
@@ -7,11 +8,11 @@ use crate::Def;
 
 /// A control-flow operator.
 pub(crate) trait Control: 'static {
-    /// States one of the facts that select the host's behaviour.
+    /// The schema, with one of the facts `BRANCHES`, `LOOP` and `SCAN`.
     const SCHEMA: OpSchema;
 }
 
-/// Returns the definition of a member, which has no kernels.
+/// Returns the definition of the operator `C`, which has no kernels.
 pub(crate) const fn control<C: Control>() -> Def {
     Def {
         op: OpDef::of::<Hosted<C>>(),
@@ -21,6 +22,7 @@ pub(crate) const fn control<C: Control>() -> Def {
     }
 }
 
+/// The operator with the schema of `C`.
 struct Hosted<C>(PhantomData<C>);
 
 impl<C: Control> Op for Hosted<C> {

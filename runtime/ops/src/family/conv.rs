@@ -1,4 +1,5 @@
-//! Convolutions: parameters, choice of algorithm, and weight packing.
+//! Convolutions and transposed convolutions, float and quantized: parameters and extents. The files below choose an
+//! algorithm (`plan`), pack the weights (`packing`) and define the kernels.
 
 pub(crate) mod deformed;
 mod filters;
@@ -51,25 +52,29 @@ pub(crate) const TRANSPOSED_PARAMS: &[Param] = &[
     Param::tensor("strides", DType::I64).optional(),
 ];
 
-/// The side that windows slide over.
+/// The images that windows slide over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
+    /// Over the input: a convolution.
     Forward,
     /// Over the output: a transposed convolution.
     Transposed,
 }
 
-/// The sizes of a convolution; channels are per group.
+/// The sizes of a convolution.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conv {
     pub(crate) direction: Direction,
     pub(crate) window: Window,
     pub(crate) batch: usize,
     pub(crate) groups: usize,
+    /// Input channels of a group.
     pub(crate) inputs: usize,
+    /// Output channels of a group.
     pub(crate) outputs: usize,
-    /// Whether other plans of the model may have images of another size and share the packed weights.
-    pub(crate) is_open: bool,
+    /// Whether image extents are open. Other plans of the model may then have images of another size, and share the
+    /// packed weights with this one.
+    pub(crate) has_open_images: bool,
 }
 
 /// Returns whether the node has a bias, and checks its length.
@@ -113,7 +118,7 @@ impl Conv {
         Self::read_as(Direction::Transposed, node, x, w)
     }
 
-    /// Reads the parameters with windows over the given side.
+    /// Reads the parameters of a convolution in the given direction.
     pub(crate) fn read_as(
         direction: Direction,
         node: &Node<'_>,
@@ -133,22 +138,23 @@ impl Conv {
         }
         let groups = usize::try_from(node.int("group")?).unwrap_or(0);
         // In weights, the first axis has the channels of all groups, the second those of one group.
-        let (whole, inputs, outputs) = match direction {
+        let (filter_channels, inputs, outputs) = match direction {
             Direction::Forward => (first, Some(second), first.checked_div(groups)),
             Direction::Transposed => (first, first.checked_div(groups), Some(second)),
         };
         let (Some(inputs), Some(outputs)) = (inputs, outputs) else {
             return Err(wrong(&format!("the channels do not fit {groups} groups")));
         };
-        if whole % groups != 0 || inputs.checked_mul(groups) != Some(channels) {
+        if filter_channels % groups != 0 || inputs.checked_mul(groups) != Some(channels) {
             return Err(wrong(&format!("the channels do not fit {groups} groups")));
         }
         let window = match direction {
             Direction::Forward => Window::read(node, x, kernel, Rounding::Floor)?,
             Direction::Transposed => Window::transposed(node, x, kernel)?,
         };
-        let is_open = x.full_shape().iter().skip(2).any(|dim| !matches!(dim, Dim::Fixed(_)));
-        Ok(Self { direction, window, batch, groups, inputs, outputs, is_open })
+        let has_open_images =
+            x.full_shape().iter().skip(2).any(|dim| !matches!(dim, Dim::Fixed(_)));
+        Ok(Self { direction, window, batch, groups, inputs, outputs, has_open_images })
     }
 
     /// Whether this is a depthwise convolution, with windows over the input.
@@ -164,12 +170,13 @@ impl Conv {
         let pixels = [window.input_len()?, window.rows()?];
         let lines = window.output[0] * window.output[1];
         let taps = window.taps()?;
-        // The positions whose windows contribute all taps.
-        let places = match self.direction {
+        // A window slides over one position of the smaller images; each contributes all filter elements.
+        let positions = match self.direction {
             Direction::Forward => pixels[1],
             Direction::Transposed => pixels[0],
         };
-        let work = places.checked_mul(channels[1])?.checked_mul(self.inputs.checked_mul(taps)?)?;
+        let work =
+            positions.checked_mul(channels[1])?.checked_mul(self.inputs.checked_mul(taps)?)?;
         Some(Images { window, batch: self.batch, channels, pixels, lines, work })
     }
 }

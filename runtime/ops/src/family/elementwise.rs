@@ -35,12 +35,12 @@ pub(crate) use table::{look_up, tabulate};
 pub(crate) use ternary::{Ternary, ternary};
 pub(crate) use unary::{Unary, real, unary};
 
-/// The types of the DSP.
+/// The quantized types that DSP kernels support.
 const QUANTIZED: TypeSet = types::U8.or(types::I8);
 
-/// Infers an output like the input.
+/// Infers an output of the input's type and shape, without its encoding.
 pub(crate) fn infer_like_input(cx: &mut InferCx<'_>) -> Result<(), Error> {
     let x = cx.input(0)?;
-    // The encoding of the output is set elsewhere.
+    // The host sets the encoding of a quantized output.
     cx.set_output(0, x.dtype().map_or(x, |t| x.with_dtype(t)))
 }

@@ -1,4 +1,5 @@
-//! Steps of consumer nodes that f32 kernels apply to their sums before storing them.
+//! Epilogues: steps of consumer nodes, such as a bias or an activation, that an f32 kernel applies to its sums before
+//! it stores them.
 
 use udo_api::{EpilogueOp, EpilogueStep, ExecError, Inputs, Status};
 use udo_simd::gemm_f32::{self, Activation};
@@ -10,14 +11,18 @@ use super::results::QuantizedAs;
 pub(crate) struct Takes {
     /// The output axis of a bias, if supported.
     pub(crate) bias: Option<usize>,
+    /// Whether it adds a tensor of the output's shape.
     pub(crate) residual: bool,
+    /// Whether it stores a quantized output.
     pub(crate) quantized: bool,
 }
 
 /// The steps that a kernel takes over, and their inputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Fused {
+    /// The input with the bias.
     pub(crate) bias: Option<usize>,
+    /// The input with the residual.
     pub(crate) residual: Option<usize>,
     pub(crate) activation: Activation,
     /// Encoding of a quantized output.
@@ -25,27 +30,28 @@ pub(crate) struct Fused {
 }
 
 impl Takes {
-    /// Returns how many leading steps are supported, and the fused steps.
+    /// Returns how many of the first steps the kernel fuses, and these steps. Fusion ends at the first unsupported
+    /// step.
     pub(crate) fn leading(self, steps: &[EpilogueStep]) -> (usize, Fused) {
         let mut fused = Fused::default();
         let mut count = 0;
-        for (at, step) in steps.iter().enumerate() {
-            let is_open = fused.activation == Activation::None;
-            let may_add = is_open && fused.residual.is_none();
+        for (index, step) in steps.iter().enumerate() {
+            let before_activation = fused.activation == Activation::None;
+            let before_residual = before_activation && fused.residual.is_none();
             match step.op() {
                 Some(EpilogueOp::Bias { input, axis })
-                    if may_add && fused.bias.is_none() && self.bias == Some(axis) =>
+                    if before_residual && fused.bias.is_none() && self.bias == Some(axis) =>
                 {
                     fused.bias = Some(input);
                 }
-                Some(EpilogueOp::Residual { input }) if may_add && self.residual => {
+                Some(EpilogueOp::Residual { input }) if before_residual && self.residual => {
                     fused.residual = Some(input);
                 }
-                Some(EpilogueOp::Activation(activation)) if is_open => {
-                    fused.activation = in_f32(activation);
+                Some(EpilogueOp::Activation(activation)) if before_activation => {
+                    fused.activation = to_f32_activation(activation);
                 }
                 Some(EpilogueOp::Quantize) if self.quantized => {
-                    fused.quantized = QuantizedAs::first_quantization(&steps[at..]);
+                    fused.quantized = QuantizedAs::first_quantization(&steps[index..]);
                     return (count + usize::from(fused.quantized.is_some()), fused);
                 }
                 _ => break,
@@ -77,7 +83,7 @@ impl Fused {
     }
 }
 
-fn in_f32(activation: udo_api::Activation) -> Activation {
+fn to_f32_activation(activation: udo_api::Activation) -> Activation {
     match activation {
         udo_api::Activation::Relu => Activation::Relu,
         udo_api::Activation::Clip(low, high) => Activation::Clamp(low as f32, high as f32),

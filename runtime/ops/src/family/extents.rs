@@ -1,4 +1,4 @@
-//! Operators whose output depends on the extents of the input only.
+//! Operators whose output depends on the extents of the input only, such as Shape.
 //!
 //! Fixed extents are folded when the model is compiled; bounded ones are read in each run.
 
@@ -33,6 +33,7 @@ pub(crate) const fn extents<E: Extents>() -> Def {
     Def::new::<Described<E>>(Described::<E>::KERNELS)
 }
 
+/// The operator of the function `E`.
 struct Described<E>(PhantomData<fn() -> E>);
 
 impl<E: Extents> Described<E> {

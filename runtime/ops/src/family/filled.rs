@@ -28,10 +28,10 @@ fn value<'a>(node: &Node<'a>) -> Result<Option<ParamTensor<'a>>, Error> {
     Ok(Some(value))
 }
 
-/// Fills `len` elements with a value, or the whole output.
+/// Fills output 0 with a value, given by its bits: its first elements if a count is given, else all.
 type Run = fn(u64, Option<usize>, Io<'_>) -> Result<(), ExecError>;
 
-/// Fills the output; if its shape is known only in the run, it is read from input 0.
+/// Kernel that fills the output. If the output's shape is known only in the run, input 0 holds it.
 pub(crate) struct Filled {
     /// The bits of the value.
     value: u64,

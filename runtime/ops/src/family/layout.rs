@@ -16,51 +16,52 @@ impl LayoutPorts {
 
     /// Applies the layouts to a kernel's port rules.
     pub(crate) const fn apply<const N: usize>(self, mut rules: [PortRule; N]) -> [PortRule; N] {
-        let mut at = 0;
-        while at < N {
-            let is_last = match (rules[at].side(), rules[at].port()) {
+        let mut index = 0;
+        while index < N {
+            let is_last = match (rules[index].side(), rules[index].port()) {
                 (Some(Side::Input), 0) => self.input,
                 (Some(Side::Output), 0) => self.output,
                 _ => false,
             };
             if is_last {
-                rules[at] = rules[at].channels_last();
+                rules[index] = rules[index].channels_last();
             }
-            at += 1;
+            index += 1;
         }
         rules
     }
 
-    /// Does the same, and allows strided rows where channels are last.
+    /// Applies the layouts, and allows strided rows for each port with channels last.
     pub(crate) const fn pitched<const N: usize>(self, rules: [PortRule; N]) -> [PortRule; N] {
         let mut rules = self.pitched_output(rules);
-        let mut at = 0;
-        while at < N {
-            if rules[at].is_channels_last() {
-                rules[at] = rules[at].pitched_alone();
+        let mut index = 0;
+        while index < N {
+            if rules[index].is_channels_last() {
+                rules[index] = rules[index].pitched_alone();
             }
-            at += 1;
+            index += 1;
         }
         rules
     }
 
-    /// Does the same, and allows strided rows for the output only.
+    /// Applies the layouts, and allows strided rows for an output with channels last.
     pub(crate) const fn pitched_output<const N: usize>(
         self,
         rules: [PortRule; N],
     ) -> [PortRule; N] {
         let mut rules = self.apply(rules);
-        let mut at = 0;
-        while at < N {
-            if rules[at].is_channels_last() && matches!(rules[at].side(), Some(Side::Output)) {
-                rules[at] = rules[at].pitched_alone();
+        let mut index = 0;
+        while index < N {
+            if rules[index].is_channels_last() && matches!(rules[index].side(), Some(Side::Output))
+            {
+                rules[index] = rules[index].pitched_alone();
             }
-            at += 1;
+            index += 1;
         }
         rules
     }
 
-    /// Returns a kernel's input as the operator describes it, channels second.
+    /// Returns a kernel's input as the operator describes it: with channels second.
     pub(crate) fn described(self, x: &TensorDesc) -> Result<TensorDesc, Error> {
         match x.full_shape().iter().collect::<Vec<_>>()[..] {
             [batch, height, width, channels] if self.input => {
@@ -95,7 +96,8 @@ impl Layout for ChannelsSecond {
     const PORTS: LayoutPorts = LayoutPorts::NEITHER;
 }
 
-/// Images of so few channels that they are copied anyway; input in the operator's layout.
+/// For images of few channels: the input is in the operator's layout, the output has channels last. The kernel copies
+/// the input to another layout in any case, so the host need not convert it first.
 pub(crate) struct FewChannels;
 
 impl FewChannels {
@@ -109,6 +111,9 @@ impl Layout for FewChannels {
         if channels <= Self::MOST {
             return Ok(());
         }
-        Err(Error::new(format!("input 0 has {channels} channels, expected {} at most", Self::MOST)))
+        Err(Error::new(format!(
+            "input 0 has {channels} channels, expected {} index most",
+            Self::MOST
+        )))
     }
 }

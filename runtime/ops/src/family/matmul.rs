@@ -28,13 +28,15 @@ pub(crate) use integer::{
 pub(crate) use product::{Factors, Product};
 pub(crate) use right_side::RightSide;
 
+/// An operand of a product.
 #[derive(Clone, Copy)]
 enum Side {
     Left,
     Right,
 }
 
-/// Returns the operand's dimension in the output, the summed one, and the batch.
+/// Splits the dimensions of an operand: its rows or columns (`None` for a vector), the depth, over which products are
+/// summed, and the batch.
 fn split(x: &TensorDesc, side: Side) -> Result<(Option<Dim>, Dim, Shape), Error> {
     let dims: Vec<Dim> = x.full_shape().iter().collect();
     Ok(match (dims.as_slice(), side) {
@@ -67,7 +69,7 @@ pub(crate) struct Products {
     pub(crate) rows: usize,
     pub(crate) depth: usize,
     pub(crate) cols: usize,
-    /// Number of right sides.
+    /// Number of right operands in the batch.
     pub(crate) rights: usize,
 }
 
@@ -104,19 +106,18 @@ impl Products {
         (shape, rank)
     }
 
-    /// Merges left sides that share a right side into one tall matrix.
+    /// Merges all left operands into one tall matrix if they share a single right operand.
     pub(crate) fn united(mut self) -> Self {
         if self.rights == 1
-            && let Some(one) = Broadcast::new(&[], &[])
+            && let Some(single) = Broadcast::new(&[], &[])
         {
             self.rows *= self.batch.len();
-            self.batch = one;
+            self.batch = single;
         }
         self
     }
 
-    /// Calls `row` with a left row, a right side and an output row, for every row, on several threads if there is
-    /// enough work.
+    /// Calls `row(left_row, right_matrix, output_row)` for every row, on several threads if there is enough work.
     pub(crate) fn each_row<A: Element, B: Element, Y: Element>(
         &self,
         parallel: Parallel<'_>,
@@ -144,7 +145,7 @@ impl Products {
     }
 }
 
-/// Computes `y = a b` for one row `a`, term by term.
+/// Computes `y = a b` for one row `a` and a matrix `b`, without the primitives.
 pub(crate) fn multiply_row<T: Number>(a: &[T], b: &[T], y: &mut [T]) {
     y.fill(T::ZERO);
     for (&a, b) in a.iter().zip(b.chunks_exact(y.len())) {
@@ -154,7 +155,7 @@ pub(crate) fn multiply_row<T: Number>(a: &[T], b: &[T], y: &mut [T]) {
     }
 }
 
-/// Does the same for stored types: sums in f32, rounds once.
+/// Computes `y = a b` for one row `a` of a type that is computed in f32; rounds each sum once.
 pub(crate) fn multiply_stored_row<T: Stored<f32>>(a: &[T], b: &[T], y: &mut [T]) {
     let cols = y.len();
     let mut sums = [0.0; BLOCK];

@@ -1,4 +1,4 @@
-//! Operators that copy elements of any type to other positions.
+//! Operators that copy elements of any type to other positions, such as Transpose, Concat and Gather.
 
 mod along;
 mod blocks;
@@ -36,7 +36,7 @@ pub(crate) trait Movement: Sized + Send + Sync + 'static {
     const SCHEMA: OpSchema;
     const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU)];
     /// Test cases.
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the elements against it"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "only tests read it"))]
     const EXAMPLES: &'static [Example];
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error>;
@@ -50,7 +50,7 @@ pub(crate) trait Movement: Sized + Send + Sync + 'static {
 
 /// A test case. Elements of all moved inputs are numbered consecutively.
 #[derive(Clone, Copy)]
-#[cfg_attr(not(test), expect(dead_code, reason = "tests hold the elements against it"))]
+#[cfg_attr(not(test), expect(dead_code, reason = "only tests read it"))]
 pub(crate) struct Example {
     /// Extents of the moved inputs.
     pub(crate) inputs: &'static [&'static [usize]],
@@ -71,7 +71,7 @@ impl Example {
 
 /// The value of a parameter.
 #[derive(Clone, Copy)]
-#[cfg_attr(not(test), expect(dead_code, reason = "tests hold the elements against it"))]
+#[cfg_attr(not(test), expect(dead_code, reason = "only tests read it"))]
 pub(crate) enum Setting {
     Int(i64),
     Ints(&'static [i64]),
@@ -86,6 +86,7 @@ pub(crate) const fn movement<M: Movement>() -> Def {
     def
 }
 
+/// The operator of the movement `M`.
 struct Described<M>(PhantomData<fn() -> M>);
 
 impl<M: Movement> Op for Described<M> {
@@ -113,6 +114,7 @@ pub(crate) const INDEXED: &[PortRule] = &[
     output_like(0, 0).bounded(),
 ];
 
+/// Kernel of the movement `M`.
 struct Moved<M> {
     plan: M,
     run: fn(&M, Io<'_>) -> Result<(), ExecError>,
@@ -122,7 +124,7 @@ impl<M: Movement> Kernel for Moved<M> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let dtype = cx.input(0)?.dtype();
         let run = of_width!(dtype, B => M::execute::<B>)?;
-        // Only as much of an input is read as the outputs have elements.
+        // Every output element is read once and written once.
         let outputs = (0..cx.output_count()).filter_map(|output| cx.output(output).ok());
         let bytes = outputs.map(|output| output.size_bytes()).fold(0, usize::saturating_add);
         cx.work(Work::moves(bytes.saturating_mul(2)))?;
@@ -179,14 +181,14 @@ mod tests {
             Setting::Ints(values) => run.ints(name, values),
             Setting::Text(value) => run.text(name, value),
         });
-        let of_node = Bench::all(run);
-        let actual: Vec<_> = of_node.iter().map(|y: &Tensor| (y.dims(), y.values::<T>())).collect();
+        let outputs = Bench::all(run);
+        let actual: Vec<_> = outputs.iter().map(|y: &Tensor| (y.dims(), y.values::<T>())).collect();
         let expected = example.outputs.iter();
         let expected: Vec<_> = expected
-            .map(|(dims, places)| (dims.to_vec(), places.iter().map(convert).collect::<Vec<T>>()))
+            .map(|(dims, numbers)| (dims.to_vec(), numbers.iter().map(convert).collect::<Vec<T>>()))
             .collect();
         assert_eq!(actual, expected, "{name} of {} on {core}", T::DTYPE);
-        for (y, (_, expected)) in of_node.iter().zip(&expected) {
+        for (y, (_, expected)) in outputs.iter().zip(&expected) {
             assert!(y.bytes() == udo_api::bytes_of(expected), "{name} of {} on {core}", T::DTYPE);
         }
     }

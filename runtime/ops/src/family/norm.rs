@@ -1,4 +1,5 @@
-//! Normalization along an axis, of rows, or of channels.
+//! Normalization: lane norms (along an axis, such as Softmax), row norms (over the last axes, such as
+//! LayerNormalization), group norms and channel norms.
 
 mod channels;
 mod gpu;
@@ -28,10 +29,10 @@ pub(crate) trait RowNorm: Send + Sync + 'static {
     const OUTPUTS: &'static [Port];
     /// Whether the mean is subtracted.
     const IS_CENTRED: bool;
-    /// Number of per-row statistics that are outputs as well.
+    /// Number of further outputs, each with one statistic per row, such as its mean.
     const STATISTICS: usize = 0;
     /// The f64 reference.
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the rows against it"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "only tests read the reference"))]
     const TEST: RowReference;
 
     /// Normalizes rows as long as `scale`; `bias` may be empty.
@@ -53,7 +54,7 @@ pub(crate) type RowReference = fn(&[f64], [&[f64]; 2], f64) -> Vec<f64>;
 /// A group normalization. The family provides schema, inference, f32 and f64 kernels, and threading.
 pub(crate) trait GroupNorm: Send + Sync + 'static {
     const NAME: &'static str;
-    /// Includes `epsilon`.
+    /// The parameters; `epsilon` is among them.
     const PARAMS: &'static [Param];
 
     /// Returns the number of groups for this many channels.

@@ -24,7 +24,7 @@ pub(crate) const EDGES: [f32; 13] = [
     -0.75,
 ];
 
-/// Vector lengths of every instruction set, and remainders.
+/// Row lengths that cover full vectors of every instruction set, and remainders.
 pub(crate) const LENGTHS: [usize; 7] = [1, 3, 8, 16, 17, 31, 67];
 
 /// Returns `len` edge-case values, starting with number `first`.
@@ -56,7 +56,7 @@ pub(crate) fn settled_on_any_threads(run: &Bench) -> Tensor {
     y
 }
 
-/// Returns the only f32 output of a node, after comparing it with the GPU's.
+/// Returns the only f32 output of a node on the CPU, after checking that the GPU's differs by at most `within`.
 #[track_caller]
 pub(crate) fn on_gpu_too(run: &Bench, within: f64) -> Tensor {
     let y = run.clone().one();
@@ -73,15 +73,15 @@ pub(crate) fn on_gpu_too(run: &Bench, within: f64) -> Tensor {
     y
 }
 
-/// Returns the first output of each kernel that accepts the node, one per layout.
+/// Returns the first output of each kernel that accepts the node.
 #[track_caller]
 pub(crate) fn of_kernels(run: &Bench) -> Vec<Vec<f32>> {
     let kernels = run.run().unwrap_or_else(|fault| panic!("{fault}"));
     kernels.iter().map(|kernel| kernel.outputs[0].values()).collect()
 }
 
-/// Asserts that f32 products with a constant last input are within the bf16 rounding bound if bf16 is allowed, on one
-/// thread and on three, and that they are rounded where the machine has bf16 instructions.
+/// Asserts that sums of `terms` f32 products, with a constant last input, are within the rounding bound of bf16 factors
+/// if the user allows bf16, and that factors are rounded if the machine has bf16 instructions.
 #[track_caller]
 pub(crate) fn assert_rounds_factors(
     new_bench: impl Fn() -> Bench,
@@ -95,7 +95,9 @@ pub(crate) fn assert_rounds_factors(
         run.constant(tensor(w_dims, &wide(w))).one().values::<f64>()
     };
     let (expected, sizes) = (in_f64(|x| x), in_f64(f64::abs));
-    let share = 2f64.powi(-7) + 2f64.powi(-16) + (terms as f64 + 3.0) * 1.2e-7;
+    // Relative to the sum of absolute products: two factors rounded to 8 bits (2 * 2^-8, and the product of both
+    // errors), and f32 sums.
+    let bound_per_size = 2f64.powi(-7) + 2f64.powi(-16) + (terms as f64 + 3.0) * 1.2e-7;
     let run = new_bench().input(tensor(x_dims, x)).constant(tensor(w_dims, w));
     for threads in [1, 3] {
         let exact = of_kernels(&run.clone().threads(threads));
@@ -103,7 +105,10 @@ pub(crate) fn assert_rounds_factors(
         for (actual, exact) in rounded.iter().zip(&exact) {
             for ((&actual, &expected), &size) in actual.iter().zip(&expected).zip(&sizes) {
                 let error = (f64::from(actual) - expected).abs();
-                assert!(error <= share * size, "{actual} is off {expected} by {error}, of {size}");
+                assert!(
+                    error <= bound_per_size * size,
+                    "{actual} is off {expected} by {error}, of {size}"
+                );
             }
             let is_rounded = actual.iter().zip(exact).any(|(a, b)| a.to_bits() != b.to_bits());
             assert_eq!(is_rounded, udo_simd::gemm_bf16::is_available());
@@ -111,18 +116,18 @@ pub(crate) fn assert_rounds_factors(
     }
 }
 
-/// Asserts that kernels which quantize their output in place give the same values as quantizing their f32 output, for
-/// every quantized type, and that `takers` kernels do so.
+/// Asserts, for every quantized type, that `takers` kernels fuse the quantization of their output, and that they store
+/// the same values as quantizing their f32 output.
 #[track_caller]
 pub(crate) fn assert_quantized(run: &Bench, takers: usize) {
-    quantized_of::<u8>(run, DType::U8, 128, takers);
-    quantized_of::<i8>(run, DType::I8, -3, takers);
-    quantized_of::<u16>(run, DType::U16, 40_000, takers);
-    quantized_of::<i16>(run, DType::I16, 0, takers);
+    assert_quantized_as::<u8>(run, DType::U8, 128, takers);
+    assert_quantized_as::<i8>(run, DType::I8, -3, takers);
+    assert_quantized_as::<u16>(run, DType::U16, 40_000, takers);
+    assert_quantized_as::<i16>(run, DType::I16, 0, takers);
 }
 
 #[track_caller]
-fn quantized_of<T: QuantizedType + Element + PartialEq>(
+fn assert_quantized_as<T: QuantizedType + Element + PartialEq>(
     run: &Bench,
     dtype: DType,
     zero_point: i32,
@@ -136,8 +141,8 @@ fn quantized_of<T: QuantizedType + Element + PartialEq>(
     assert_eq!(quantized.len(), numbers.len(), "kernels");
     let matching = quantized.iter().zip(numbers).filter(|(kernel, _)| kernel.epilogue_steps == 1);
     let mut count = 0;
-    for (kernel, numbers) in matching {
-        let expected: Vec<T> = numbers.into_iter().map(|x| encoding.quantize(x)).collect();
+    for (kernel, floats) in matching {
+        let expected: Vec<T> = floats.into_iter().map(|x| encoding.quantize(x)).collect();
         let actual = kernel.outputs[0].values::<T>();
         let differs =
             actual.iter().zip(&expected).position(|(actual, expected)| actual != expected);
@@ -147,7 +152,7 @@ fn quantized_of<T: QuantizedType + Element + PartialEq>(
     assert_eq!(count, takers, "kernels that quantize");
 }
 
-/// Asserts that `found` is `exact` rounded to f32: NaN, infinities and the sign of zero match, and the relative error
+/// Asserts that `actual` is `exact` rounded to f32: NaN, infinities and the sign of zero match, and the relative error
 /// is at most `tolerance`.
 #[track_caller]
 pub(crate) fn assert_rounded(actual: f32, exact: f64, tolerance: f64, name: &str) {
@@ -166,15 +171,14 @@ pub(crate) fn pairs_of_i8() -> (Vec<i8>, Vec<i8>) {
     all().flat_map(|a| all().map(move |b| (a, b))).unzip()
 }
 
-/// Returns `x` with the element at `place` replaced.
-pub(crate) fn with(x: &[f32], place: usize, number: f32) -> Vec<f32> {
+/// Returns `x` with the element at `index` replaced by `value`.
+pub(crate) fn with(x: &[f32], index: usize, value: f32) -> Vec<f32> {
     let mut x = x.to_vec();
-    x[place] = number;
+    x[index] = value;
     x
 }
 
-/// Converts an exact result to i8: truncates, then wraps; 0 if not finite. `None` where f64 cannot hold the exact
-/// result.
+/// Converts a result in f64 to i8: truncates, then wraps; 0 if not finite. `None` if f64 may have rounded the result.
 pub(crate) fn wrapped(exact: f64) -> Option<i8> {
     if !exact.is_finite() {
         return Some(0);

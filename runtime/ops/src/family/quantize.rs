@@ -1,5 +1,5 @@
-//! Code shared by operators that quantize or dequantize: positions of scales and zero points, and runs of elements
-//! under each.
+//! Code shared by QuantizeLinear, DequantizeLinear and similar operators: the layout of scales and zero points (for a
+//! tensor, along an axis, or per block of an axis), and iteration over the elements under each scale.
 
 use udo_api::{DType, Element, Error, ExecError, Io, Node, Parallel, Param, TypeSet, Value, types};
 use udo_simd::rows;
@@ -21,17 +21,17 @@ pub(crate) const OUTPUT_DTYPE: Param =
 /// The scales and zero points of a node with inputs `x`, scale and zero point.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scales {
-    place: Place,
+    granularity: Granularity,
     has_zero: bool,
     /// Whether scales are integers.
-    is_whole: bool,
+    has_int_scales: bool,
     /// Whether the number of elements is known only in the run.
     is_bounded: bool,
 }
 
 /// The granularity of scales and zero points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Granularity {
     /// One per position of an axis, or one for all elements.
     PerAxis(AxisSplit),
     /// One per block of consecutive elements along an axis.
@@ -48,8 +48,9 @@ impl Scales {
                 "the scale is {scale}, expected one for the bounded {x}"
             )));
         }
-        let is_whole = scale.dtype() == Some(DType::I32);
-        Ok(Self { place: place(node)?, has_zero: node.has_input(2), is_whole, is_bounded })
+        let has_int_scales = scale.dtype() == Some(DType::I32);
+        let has_zero = node.has_input(2);
+        Ok(Self { granularity: granularity(node)?, has_zero, has_int_scales, is_bounded })
     }
 
     /// Calls `body` for each run of elements under one scale, with scale and zero point, on several threads if there
@@ -61,19 +62,19 @@ impl Scales {
     ) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let x = inputs.get::<X>(0)?;
-        let scales = if self.is_whole { &[] } else { inputs.get::<f32>(1)? };
-        let wholes = if self.is_whole { inputs.get::<i32>(1)? } else { &[] };
+        let scales = if self.has_int_scales { &[] } else { inputs.get::<f32>(1)? };
+        let int_scales = if self.has_int_scales { inputs.get::<i32>(1)? } else { &[] };
         let zeros = if self.has_zero { inputs.get::<Z>(2)? } else { &[] };
         if self.is_bounded {
             outputs.set_shape(0, inputs.shape(0)?)?;
         }
         let y = &mut outputs.take::<Y>(0)?[..x.len()];
         let run = |at: usize, x: &[X], y: &mut [Y]| {
-            let scale = if self.is_whole { wholes[at] as f32 } else { scales[at] };
+            let scale = if self.has_int_scales { int_scales[at] as f32 } else { scales[at] };
             body(x, scale, zeros.get(at).copied().unwrap_or_default(), y);
         };
-        let inner = self.place.inner();
-        if inner >= y.len() && matches!(self.place, Place::PerAxis(_)) {
+        let inner = self.granularity.inner();
+        if inner >= y.len() && matches!(self.granularity, Granularity::PerAxis(_)) {
             return parallel.chunks_mut(y, GRAIN, |chunk, y| {
                 run(0, &x[chunk * GRAIN..][..y.len()], y);
                 Ok(())
@@ -83,14 +84,14 @@ impl Scales {
         parallel.chunks_mut(y, grain, |chunk, y| {
             let rows = x[chunk * grain..].chunks_exact(inner).zip(y.chunks_exact_mut(inner));
             for ((x, y), row) in rows.zip(chunk * grain / inner..) {
-                self.place.each_scale(row, x, y, run);
+                self.granularity.each_scale(row, x, y, run);
             }
             Ok(())
         })
     }
 }
 
-impl Place {
+impl Granularity {
     /// Returns the elements after the axis.
     fn inner(self) -> usize {
         let (Self::PerAxis(split) | Self::PerBlock(split, _)) = self;
@@ -118,7 +119,8 @@ impl Place {
     }
 }
 
-fn place(node: &Node<'_>) -> Result<Place, Error> {
+/// Reads the granularity from the shape of the scale and the parameters `axis` and `block_size`.
+fn granularity(node: &Node<'_>) -> Result<Granularity, Error> {
     let (x, scale) = (node.input(0)?, node.input(1)?);
     if node.has_input(2) && node.input(2)?.len() != scale.len() {
         let zero = node.input(2)?;
@@ -131,7 +133,7 @@ fn place(node: &Node<'_>) -> Result<Place, Error> {
         return per_block(node, block);
     }
     if scale.rank() == 0 || scale.shape() == [1] {
-        return Ok(Place::PerAxis(AxisSplit { outer: 1, len: 1, inner: x.len() }));
+        return Ok(Granularity::PerAxis(AxisSplit { outer: 1, len: 1, inner: x.len() }));
     }
     let axis = node.axis("axis", x.rank())?;
     let split = AxisSplit::at(x.shape(), axis);
@@ -140,10 +142,10 @@ fn place(node: &Node<'_>) -> Result<Place, Error> {
             "the scale is {scale}, expected one per position of axis {axis} of {x}"
         )));
     }
-    Ok(Place::PerAxis(split))
+    Ok(Granularity::PerAxis(split))
 }
 
-fn per_block(node: &Node<'_>, block: i64) -> Result<Place, Error> {
+fn per_block(node: &Node<'_>, block: i64) -> Result<Granularity, Error> {
     let (x, scale) = (node.input(0)?, node.input(1)?);
     let block = usize::try_from(block).map_err(|_| {
         Error::new(format!("parameter \"block_size\" is {block}, expected 0 or more"))
@@ -159,7 +161,7 @@ fn per_block(node: &Node<'_>, block: i64) -> Result<Place, Error> {
             "the scale is {scale}, expected scale and zero point of shape {expected:?}: one per {block} positions of axis {axis} of {x}"
         )));
     }
-    Ok(Place::PerBlock(AxisSplit::at(x.shape(), axis), block))
+    Ok(Granularity::PerBlock(AxisSplit::at(x.shape(), axis), block))
 }
 
 /// Quantization to u8 by the elements' own range, extended to include 0.
@@ -179,22 +181,22 @@ impl DynamicRange {
         2 * self.len.div_ceil(GRAIN)
     }
 
-    /// Returns scale and zero point. NaN is ignored, and an empty range has scale 1.
+    /// Returns scale and zero point for the elements `x`, as ONNX's DynamicQuantizeLinear defines them. NaN is ignored,
+    /// and an empty range has scale 1. `extremes` is scratch memory of [`DynamicRange::scratch_len`] elements.
     pub(crate) fn encoding(
         parallel: Parallel<'_>,
         x: &[f32],
-        parts: &mut [f32],
+        extremes: &mut [f32],
     ) -> Result<(f32, u8), ExecError> {
-        parallel.chunks_mut(parts, 2, |chunk, ends| {
+        parallel.chunks_mut(extremes, 2, |chunk, ends| {
             let first = (chunk * GRAIN).min(x.len());
             let x = &x[first..x.len().min(first + GRAIN)];
             ends.copy_from_slice(&[rows::min(x), rows::max(x)]);
             Ok(())
         })?;
-        let ends = parts
+        let [low, high] = extremes
             .chunks_exact(2)
             .fold([0f32; 2], |[low, high], ends| [low.min(ends[0]), high.max(ends[1])]);
-        let [low, high] = ends;
         let scale = if low < high { (high - low) / 255.0 } else { 1.0 };
         let zero = (-low / scale).round_ties_even().clamp(0.0, 255.0);
         Ok((scale, zero as u8))
@@ -226,14 +228,15 @@ mod tests {
             }
         }
     }
-    /// Ties, ends of the type, values beyond them, and NaN.
+
+    /// Returns `len` values, starting with number `from`: ties between quantized values, and the edge cases of f32.
     fn numbers(encoding: Encoding, from: usize, len: usize) -> Vec<f32> {
-        let half_values = (-300..300).map(|i| (i as f32 + 0.5) * encoding.scale);
+        let ties = (-300..300).map(|i| (i as f32 + 0.5) * encoding.scale);
         let ends = edges(0, 13).into_iter().chain([1e30, -1e30, SUBNORMAL]);
-        half_values.chain(ends).cycle().skip(from).take(len).collect()
+        ties.chain(ends).cycle().skip(from).take(len).collect()
     }
 
-    fn quantized_as_one_by_one<T: QuantizedType + PartialEq + std::fmt::Debug>(
+    fn check_quantize_matches_scalars<T: QuantizedType + PartialEq + std::fmt::Debug>(
         scale: f32,
         zero_point: T,
     ) {
@@ -248,14 +251,14 @@ mod tests {
         }
     }
 
-    /// Half to even, saturating, NaN to the smallest value; vectors agree with the formula of the contract.
+    /// `Encoding::quantize` defines the results: half to even, saturating, NaN to the smallest value.
     #[test]
     fn vectors_quantize_extreme_values_like_scalars() {
         for scale in [0.5f32, 0.1, 3.0, 1e-38, 1e38] {
-            quantized_as_one_by_one(scale, 128u8);
-            quantized_as_one_by_one(scale, -3i8);
-            quantized_as_one_by_one(scale, 40_000u16);
-            quantized_as_one_by_one(scale, 0i16);
+            check_quantize_matches_scalars(scale, 128u8);
+            check_quantize_matches_scalars(scale, -3i8);
+            check_quantize_matches_scalars(scale, 40_000u16);
+            check_quantize_matches_scalars(scale, 0i16);
         }
         let encoding = Encoding { scale: 1.0, zero_point: 7 };
         let x = [0.5, 1.5, -0.5, 2.5, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, SUBNORMAL];
@@ -263,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn conversions_between_encodings_round_once() {
+    fn dequantization_rounds_once() {
         let x: Vec<i8> = (i8::MIN..=i8::MAX).collect();
         for (scale, zero) in [(0.1f32, -128i8), (0.1, 127), (SUBNORMAL, 1), (f32::MAX, 0)] {
             let run = bench("DequantizeLinear").input(tensor(&[256], &x));

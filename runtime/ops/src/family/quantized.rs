@@ -1,5 +1,5 @@
-//! Operators on 8-bit quantized values whose scales and zero points are inputs. They compute in real arithmetic and
-//! quantize once.
+//! Operators on 8-bit quantized values whose scales and zero points are inputs, such as QLinearAdd. They dequantize
+//! their operands, compute in f32 and quantize the result once.
 
 mod binary;
 pub(crate) mod byte_planes;
@@ -22,10 +22,14 @@ pub(crate) const fn fixed_point(kernel: KernelDef) -> [KernelDef; 2] {
     [kernel, kernel.on(Core::DSP_V68)]
 }
 
-/// Returns the single element of an optional input, or `none` if it is absent.
-pub(crate) fn first<T: Element>(inputs: &Inputs<'_>, port: usize, none: T) -> Result<T, ExecError> {
+/// Returns the first element of an optional input, or `default` if the input is absent.
+pub(crate) fn first<T: Element>(
+    inputs: &Inputs<'_>,
+    port: usize,
+    default: T,
+) -> Result<T, ExecError> {
     if !inputs.has(port) {
-        return Ok(none);
+        return Ok(default);
     }
     inputs.get::<T>(port)?.first().copied().ok_or(ExecError::new(Status::BAD_CALL))
 }
@@ -49,8 +53,8 @@ impl EncodingPorts {
         values: Option<udo_api::DType>,
     ) -> Result<(), Error> {
         for port in [self.scale, self.zero] {
-            let is_there = port == self.scale || node.has_input(port);
-            if is_there && node.input(port)?.len() != 1 {
+            let is_present = port == self.scale || node.has_input(port);
+            if is_present && node.input(port)?.len() != 1 {
                 let found = node.input(port)?;
                 return Err(Error::new(format!(
                     "input {port} is {found}, expected one element for the whole tensor"

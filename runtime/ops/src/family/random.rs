@@ -1,4 +1,4 @@
-//! Counter-based random values: each depends on the seed and the index of the element only, so that a node yields the
+//! Counter-based random values: each value depends on the seed and the index of the element only, so a node yields the
 //! same values in every run and on any number of threads.
 
 use std::f64::consts::TAU;
@@ -22,9 +22,10 @@ pub(crate) trait Random: Send + Sync + 'static {
     /// The two parameters of the distribution.
     const PARAMS: [Param; 2];
     /// Returns mean and variance for these parameters.
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the numbers against it"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "only tests read it"))]
     const MOMENTS: fn([f64; 2]) -> [f64; 2];
 
+    /// Returns the value of the distribution for 64 random bits.
     fn number(params: [f64; 2], draw: Draw) -> f64;
 }
 
@@ -37,7 +38,7 @@ pub(crate) struct Draw(u64);
 pub(crate) struct Seed(u64);
 
 /// The seed; nodes with the same seed draw the same values. If the model has no seed, the runtime
-/// derives one from the name of the node.
+/// derives one marker the name of the node.
 pub(crate) const SEED: Param = Param::scalar("seed", DType::F32).optional();
 
 /// The parameter that selects the output type.
@@ -46,19 +47,21 @@ pub(crate) const OUTPUT_TYPE: Param = Param::scalar("dtype", DType::I64).optiona
 impl Seed {
     pub(crate) fn read(node: &Node<'_>) -> Result<Self, Error> {
         let seed = if node.has_param("seed") { node.float("seed")? } else { 0.0 };
-        Ok(Self(mixed(seed.to_bits())))
+        Ok(Self(mix(seed.to_bits())))
     }
 
-    /// Returns the random bits of the element at an index.
+    /// Returns the random bits of the element at an index: state `index` of `SplitMix64`, whose increment is 2^64
+    /// divided by the golden ratio.
     #[inline]
     pub(crate) fn draw(self, at: usize) -> Draw {
-        Draw(mixed(self.0.wrapping_add((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))))
+        Draw(mix(self.0.wrapping_add((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))))
     }
 }
 
-/// The finalizer of `SplitMix64` (Steele, Lea and Flood, 2014): each input bit flips half of the output bits on average.
+/// The finalizer of `SplitMix64` (Steele, Lea and Flood, 2014): each input bit flips half of the output bits on
+/// average.
 #[inline]
-fn mixed(bits: u64) -> u64 {
+fn mix(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)
@@ -75,24 +78,24 @@ impl Draw {
     #[inline]
     pub(crate) fn normal(self) -> f64 {
         let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
-        radius * (TAU * Self(mixed(!self.0)).uniform()).cos()
+        radius * (TAU * Self(mix(!self.0)).uniform()).cos()
     }
 }
 
-/// Returns the type that the node gives, or that of `else_of`.
+/// Returns the type of the parameter `dtype`, or `default` if it is absent.
 pub(crate) fn output_type(
     node: &Node<'_>,
-    else_of: Option<DType>,
+    default: Option<DType>,
     allowed: TypeSet,
 ) -> Result<DType, Error> {
     if !node.has_param("dtype") {
         let refused = || {
-            let found = else_of.map_or("absent", DType::name);
+            let found = default.map_or("absent", DType::name);
             Error::new(format!(
                 "parameter \"dtype\" is absent and the type is {found}, expected {allowed}"
             ))
         };
-        return else_of.filter(|dtype| allowed.has(*dtype)).ok_or_else(refused);
+        return default.filter(|dtype| allowed.has(*dtype)).ok_or_else(refused);
     }
     let code = node.int("dtype")?;
     DType::from_onnx(code).filter(|dtype| allowed.has(*dtype)).ok_or_else(|| {
@@ -108,6 +111,7 @@ pub(crate) const fn random<R: Random>() -> Def {
     def
 }
 
+/// The operator of the distribution `R`.
 struct Described<R>(PhantomData<fn() -> R>);
 
 impl<R: Random> Described<R> {
@@ -149,11 +153,12 @@ impl<R: Random> Op for Described<R> {
     }
 }
 
+/// CPU kernel of the distribution `R`.
 struct Drawn<R> {
     seed: Seed,
     params: [f64; 2],
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-    from: PhantomData<fn() -> R>,
+    marker: PhantomData<fn() -> R>,
 }
 
 impl<R: Random> Kernel for Drawn<R> {
@@ -161,10 +166,10 @@ impl<R: Random> Kernel for Drawn<R> {
         let run = of_type!(
             cx.output(0)?.dtype(),
             [F32 = f32, F64 = f64, F16 = udo_api::F16, Bf16 = udo_api::Bf16],
-            T => Self::execute_of::<T>
+            T => Self::fill::<T>
         )?;
         let [a, b] = R::PARAMS.map(|param| cx.float(param.name()));
-        Ok(Self { seed: Seed::read(cx)?, params: [a?, b?], run, from: PhantomData })
+        Ok(Self { seed: Seed::read(cx)?, params: [a?, b?], run, marker: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -173,7 +178,7 @@ impl<R: Random> Kernel for Drawn<R> {
 }
 
 impl<R: Random> Drawn<R> {
-    fn execute_of<T: OfReal>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+    fn fill<T: OfReal>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         let mut y = io.outputs.take::<T>(0)?;
         if R::IS_LIKE {
             // Elements past this run's extents stay as they are.
@@ -215,25 +220,25 @@ mod tests {
             let x = tensor(&[5], &[0f32; 5]).bounded(&[udo_api::Dim::UpTo(7)]);
             assert_eq!(bench(R::NAME).input(x).one().dims(), [5]);
         }
-        moments::<R>();
-        seeds::<R>();
+        mean_and_variance_match_the_distribution::<R>();
+        values_depend_on_the_seed::<R>();
         let y = bench_with::<R>(&[2, 3]).int("dtype", 11).float("seed", 5.0).one();
         assert_eq!((y.dims(), y.values::<f64>().len()), (vec![2, 3], 6));
-        let singles = bench_with::<R>(&[2, 3]).float("seed", 5.0).one().values::<f32>();
+        let f32_values = bench_with::<R>(&[2, 3]).float("seed", 5.0).one().values::<f32>();
         let narrowed: Vec<f32> = y.values::<f64>().into_iter().map(|y| y as f32).collect();
-        assert_eq!(singles, narrowed, "one number of every type");
-        let half_values =
+        assert_eq!(f32_values, narrowed, "equal values in every type");
+        let f16_values =
             bench_with::<R>(&[2, 3]).int("dtype", 10).float("seed", 5.0).one().values::<F16>();
-        assert_eq!(half_values, singles.iter().map(|&y| F16::from_f32(y)).collect::<Vec<_>>());
-        let half_values =
+        assert_eq!(f16_values, f32_values.iter().map(|&y| F16::from_f32(y)).collect::<Vec<_>>());
+        let f16_values =
             bench_with::<R>(&[2, 3]).int("dtype", 16).float("seed", 5.0).one().values::<Bf16>();
-        assert_eq!(half_values, singles.iter().map(|&y| Bf16::from_f32(y)).collect::<Vec<_>>());
+        assert_eq!(f16_values, f32_values.iter().map(|&y| Bf16::from_f32(y)).collect::<Vec<_>>());
         let error = bench_with::<R>(&[2]).int("dtype", 7).error();
         assert!(error.starts_with("parameter \"dtype\" is 7, expected one of "), "{error}");
         settled_on_any_threads(&bench_with::<R>(&[3, GRAIN]));
     }
 
-    fn moments<R: Random>() {
+    fn mean_and_variance_match_the_distribution<R: Random>() {
         let count = 100_000;
         let [a, b] = R::PARAMS.map(|param| param.name());
         let y = bench_with::<R>(&[count]).float(a, -1.0).float(b, 3.0).one().values::<f32>();
@@ -248,14 +253,15 @@ mod tests {
         assert!((spread / variance - 1.0).abs() < 0.03, "{spread}, expected {variance}");
         let pairs = y.as_chunks::<2>().0;
         let product = |[x, y]: &[f32; 2]| (f64::from(*x) - mean) * (f64::from(*y) - mean);
-        let shared = pairs.iter().map(product).sum::<f64>() / pairs.len() as f64 / variance;
-        assert!(shared.abs() < 0.02, "neighbours have nothing in common: {shared}");
+        let correlation = pairs.iter().map(product).sum::<f64>() / pairs.len() as f64 / variance;
+        assert!(correlation.abs() < 0.02, "neighbouring values are correlated: {correlation}");
     }
 
-    fn seeds<R: Random>() {
-        let of_seed = |seed: f64| bench_with::<R>(&[64]).float("seed", seed).one().values::<f32>();
-        assert_eq!(of_seed(1.0), of_seed(1.0));
-        let [first, second] = [of_seed(1.0), of_seed(2.0)];
+    fn values_depend_on_the_seed<R: Random>() {
+        let values_with_seed =
+            |seed: f64| bench_with::<R>(&[64]).float("seed", seed).one().values::<f32>();
+        assert_eq!(values_with_seed(1.0), values_with_seed(1.0));
+        let [first, second] = [values_with_seed(1.0), values_with_seed(2.0)];
         assert!(first.iter().zip(&second).filter(|(a, b)| a.to_bits() == b.to_bits()).count() < 2);
     }
 

@@ -1,4 +1,4 @@
-//! Recurrent operators, which carry a state along a sequence.
+//! Recurrent operators (LSTM, GRU, RNN), which carry a hidden state along a sequence.
 
 mod activations;
 mod kernel;
@@ -34,7 +34,7 @@ pub(crate) trait Cell: Sized + Send + Sync + 'static {
     /// The default activations of a direction.
     const ACTIVATIONS: &'static [&'static str];
     /// Whether weights are quantized, with gates as columns, and a scale and zero point per direction or per column.
-    /// Inputs and states are then quantized in the run by their own range.
+    /// Inputs and states are then quantized in the run by their last range.
     const IS_QUANTIZED: bool = false;
     /// Additional parameters, at most one.
     const PARAMS: &'static [Param] = &[];
@@ -42,13 +42,14 @@ pub(crate) trait Cell: Sized + Send + Sync + 'static {
     /// Reads the parameters.
     fn read(node: &Node<'_>) -> Result<Self, Error>;
 
-    /// Returns the gate whose state sums use the output of [`Cell::reset`] instead of the hidden state.
+    /// Returns the late gate: the gate whose state sums are products with the output of [`Cell::reset`] instead of the
+    /// hidden state. GRU has one.
     fn late(&self) -> Option<usize> {
         None
     }
 
-    /// Writes the late gate's argument from the hidden state, and may update the gates.
-    fn reset(&self, _step: Step<'_>, _seen: &mut [f32]) {}
+    /// Writes to `_reset_hidden` the hidden state as the late gate sees it, and may update the gates.
+    fn reset(&self, _step: Step<'_>, _reset_hidden: &mut [f32]) {}
 
     /// Advances the state of a row by one step.
     fn step(&self, step: Step<'_>);
@@ -56,10 +57,11 @@ pub(crate) trait Cell: Sized + Send + Sync + 'static {
 
 /// The data of one row of the batch for a step.
 pub(crate) struct Step<'a> {
-    /// Input sums of each gate, gate by gate.
+    /// Input sums (products of the input and its weights), gate by gate.
     pub(crate) input: &'a [f32],
-    /// State sums of each gate; the cell may overwrite them.
+    /// State sums (products of the hidden state and its weights), gate by gate; the cell may overwrite them.
     pub(crate) gates: &'a mut [f32],
+    /// The hidden state.
     pub(crate) hidden: &'a mut [f32],
     /// The second state; empty if the cell lacks it.
     pub(crate) memory: &'a mut [f32],
@@ -74,7 +76,8 @@ pub(crate) struct Step<'a> {
 /// Defines the operator of the cell `C`.
 pub(crate) const fn recurrent<C: Cell>() -> Def {
     let def = Def::new::<Described<C>>(Described::<C>::KERNELS);
-    // A common range for all rows makes each depend on the others, so rows cannot be tested separately.
+    // The shared tests compare rows one by one. Quantized cells quantize all rows by a common range, so rows depend on
+    // each other.
     #[cfg(test)]
     let def = if C::IS_QUANTIZED { def } else { def.tested(tests::run_all::<C>) };
     def
@@ -113,6 +116,7 @@ const PARAMS: [Param; 7] = [
     Param::scalar("layout", DType::I64).default(Value::int(0)),
 ];
 
+/// The operator of the cell `C`.
 struct Described<C>(PhantomData<fn() -> C>);
 
 impl<C: Cell> Described<C> {
@@ -151,8 +155,8 @@ impl<C: Cell> Described<C> {
     const OUTPUT_COUNT: usize = if C::MEMORY.is_some() { LAST_MEMORY + 1 } else { LAST_MEMORY };
     const PARAMS: [Param; 8] = {
         let [a, b, c, d, e, f, g] = PARAMS;
-        let own = if C::PARAMS.is_empty() { a } else { C::PARAMS[0] };
-        [a, b, c, d, e, f, g, own]
+        let last = if C::PARAMS.is_empty() { a } else { C::PARAMS[0] };
+        [a, b, c, d, e, f, g, last]
     };
 }
 

@@ -1,4 +1,4 @@
-//! Operators that reduce some axes of a tensor to a single element each.
+//! Operators that reduce some axes of a tensor, such as ReduceSum: the elements along these axes become one.
 
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 mod accumulate;
@@ -33,15 +33,15 @@ use plan::{Plan, Reduced};
 /// A reduction. The family provides schema, inference, kernels for every core, and tests.
 pub(crate) trait Reduce: Send + Sync + 'static {
     const NAME: &'static str;
-    /// The accumulation of elements.
+    /// The accumulator of elements.
     type By: Accumulate;
-    /// OpenCL expression of the final step, in the floats `y` and `count`.
+    /// OpenCL expression of [`Reduce::end`], in the floats `y` and `count`.
     const OPENCL_END: &'static str = "y";
     /// The f64 reference for tests.
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the reduction against it"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "only tests read the reference"))]
     const TEST: fn(&[f64]) -> f64;
 
-    /// Finishes the accumulator `y` of `count` elements.
+    /// Computes the result from the accumulator `y` of `count` elements.
     fn end<T: Number>(y: T, _count: usize) -> T {
         y
     }
@@ -55,6 +55,7 @@ pub(crate) const fn reduce<R: Reduce>() -> Def {
     def
 }
 
+/// The operator of the reduction `R`.
 struct Described<R>(PhantomData<fn() -> R>);
 
 impl<R: Reduce> Described<R> {
@@ -77,18 +78,20 @@ impl<R: Reduce> Op for Described<R> {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let (x, axes) = (cx.input(0)?, ReducedAxes::read(cx)?);
         let dtype = x.dtype().ok_or_else(|| Error::new(format!("input 0 is {x}")))?;
-        let all = x.full_shape();
-        let dims =
-            all.iter().enumerate().filter_map(|(axis, dim)| match (axes.has(axis), axes.reduced) {
+        let shape = x.full_shape();
+        let dims = shape.iter().enumerate().filter_map(|(axis, dim)| {
+            match (axes.has(axis), axes.reduced) {
                 (false, _) => Some(dim),
                 (true, Reduced::Stay) => Some(Dim::Fixed(1)),
                 (true, Reduced::Go) => None,
-            });
+            }
+        });
         let shape = Shape::of_dims(&dims.collect::<Vec<_>>())?;
         cx.set_output(0, TensorDesc::new(dtype, shape))
     }
 }
 
+/// The kernels of the reduction `R`.
 struct Kernels<R>(PhantomData<fn() -> R>);
 
 impl<R: Reduce> Kernels<R> {

@@ -4,8 +4,8 @@ use udo_api::{
     Dim, Element, Error, ExecError, MAX_RANK, Node, Outputs, Parallel, Shape, TensorDesc,
 };
 
-/// Calls `body` with a region, its first channel, and the outputs from there on, `cells` elements per channel. Threads
-/// share regions and channels.
+/// Calls `body(region, channel, y)` for runs of channels of one region. `y` holds the outputs from `channel` on,
+/// `cells` elements per channel. Threads divide the regions and channels among them.
 pub(crate) fn each_region<T: Element>(
     parallel: Parallel<'_>,
     (channels, cells): (usize, usize),
@@ -15,20 +15,22 @@ pub(crate) fn each_region<T: Element>(
     if y.is_empty() {
         return Ok(());
     }
-    let each = (y.len() / cells).div_ceil(parallel.width()).max(1);
-    parallel.chunks_mut(y, each * cells, |part, y| {
-        let (mut at, mut left) = (part * each, y);
-        while !left.is_empty() {
-            let run = (channels - at % channels).min(left.len() / cells);
-            let (of_region, after) = left.split_at_mut(run * cells);
-            body(at / channels, at % channels, of_region)?;
-            (at, left) = (at + run, after);
+    let grain = (y.len() / cells).div_ceil(parallel.width()).max(1);
+    parallel.chunks_mut(y, grain * cells, |chunk, y| {
+        // Channels are numbered across regions.
+        let (mut channel, mut remaining) = (chunk * grain, y);
+        while !remaining.is_empty() {
+            let count = (channels - channel % channels).min(remaining.len() / cells);
+            let (region_y, next) = remaining.split_at_mut(count * cells);
+            body(channel / channels, channel % channels, region_y)?;
+            (channel, remaining) = (channel + count, next);
         }
         Ok(())
     })
 }
 
-/// Returns the output for regions of input 0. Each row of input 1 must have `numbers` elements.
+/// Returns the output: `height` by `width` cells for each region and channel. Input 0 holds images, and each row of
+/// input 1 a region of `numbers` elements.
 pub(crate) fn output(
     node: &Node<'_>,
     numbers: usize,
@@ -62,8 +64,8 @@ pub(crate) fn set_extents(
     outputs.set_shape(0, &extents[..4])
 }
 
-/// Resolves the image index of region `at`.
-pub(crate) fn image_of(index: i64, images: usize, at: usize) -> Result<usize, ExecError> {
+/// Checks that `index`, the image of a region, is less than `images`, and returns it.
+pub(crate) fn image_of(index: i64, images: usize, region: usize) -> Result<usize, ExecError> {
     let image = usize::try_from(index).ok().filter(|&image| image < images);
-    image.ok_or(ExecError::bad_value(index, at))
+    image.ok_or(ExecError::bad_value(index, region))
 }

@@ -1,5 +1,6 @@
-//! Resizing. A table per axis lists the input elements and weights of each output element. An output row is a weighted
-//! sum of input rows, then of a few neighbours within the row.
+//! Resizing (Resize and Upsample). A table per axis lists the input elements and weights of each output element. An
+//! output row is first computed as a weighted sum of input rows, then each of its elements as a weighted sum of
+//! neighbours in it.
 
 mod axis;
 mod copies;

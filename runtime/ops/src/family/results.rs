@@ -1,4 +1,4 @@
-//! Output of f32 kernels: stored as f32, or quantized strip by strip while it is in cache.
+//! Output of f32 kernels: stored as f32, or computed strip by strip (a few rows) in f32 and quantized while in cache.
 
 use udo_api::{
     DType, Element, Encoding, EpilogueOp, EpilogueStep, ExecError, Outputs, Parallel,
@@ -34,15 +34,16 @@ pub(crate) struct Results<'a> {
     pitch: usize,
 }
 
+/// The elements of an output, and the encoding of quantized ones.
 enum Values<'a> {
-    Numbers(&'a mut [f32]),
+    F32(&'a mut [f32]),
     U8(&'a mut [u8], Encoding),
     I8(&'a mut [i8], Encoding),
     U16(&'a mut [u16], Encoding),
     I16(&'a mut [i16], Encoding),
 }
 
-/// How the output is divided among threads, by rows of pixels.
+/// How rows of the output are divided: into grains for threads, and a grain into strips.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
     /// Pixels per row; 1 for a matrix row.
@@ -87,9 +88,10 @@ impl Cut {
     /// Returns the workspace elements for quantizing `rows` rows in strips, divided into at most `chunks` chunks.
     pub(crate) fn strips_len(&self, rows: usize, chunks: usize) -> usize {
         let strip = self.strip_len();
-        // Only the last chunk may be shorter than a strip.
-        let all = rows.saturating_mul(self.row()).saturating_add(strip);
-        chunks.saturating_mul(strip).min(all)
+        // Every chunk but the last has at least a strip of rows, so the strips of all chunks exceed the output by one
+        // at most.
+        let most = rows.saturating_mul(self.row()).saturating_add(strip);
+        chunks.saturating_mul(strip).min(most)
     }
 }
 
@@ -103,7 +105,7 @@ impl<'a> Results<'a> {
         let is_dense = outputs.is_dense(0)?;
         let Some(QuantizedAs { dtype, encoding }) = quantized else {
             let (y, pitch) = outputs.take_strided(0)?;
-            return Ok(Self::new(Values::Numbers(y), if is_dense { channels } else { pitch }));
+            return Ok(Self::new(Values::F32(y), if is_dense { channels } else { pitch }));
         };
         let (values, pitch) = match dtype {
             DType::U8 => outputs.take_strided(0).map(|(y, at)| (Values::U8(y, encoding), at)),
@@ -117,7 +119,7 @@ impl<'a> Results<'a> {
 
     /// Wraps f32 values, `channels` per pixel, without gaps.
     pub(crate) fn numbers(y: &'a mut [f32], channels: usize) -> Self {
-        Self::new(Values::Numbers(y), channels)
+        Self::new(Values::F32(y), channels)
     }
 
     fn new(values: Values<'a>, pitch: usize) -> Self {
@@ -126,22 +128,22 @@ impl<'a> Results<'a> {
 
     /// Returns `count` pixels from pixel `first` on.
     pub(crate) fn part(&mut self, first: usize, count: usize) -> Results<'_> {
-        self.run(first * self.pitch, count * self.pitch, self.pitch)
+        self.slice(first * self.pitch, count * self.pitch, self.pitch)
     }
 
     /// Returns the channels of the first pixel as single-channel pixels.
     pub(crate) fn channels(&mut self, count: usize) -> Results<'_> {
-        self.run(0, count, 1)
+        self.slice(0, count, 1)
     }
 
-    /// Returns up to `len` elements from `from` on.
-    fn run(&mut self, from: usize, len: usize, pitch: usize) -> Results<'_> {
+    /// Returns up to `len` elements from `start` on.
+    fn slice(&mut self, start: usize, len: usize, pitch: usize) -> Results<'_> {
         let values = match &mut self.values {
-            Values::Numbers(y) => Values::Numbers(run(y, from, len)),
-            Values::U8(y, encoding) => Values::U8(run(y, from, len), *encoding),
-            Values::I8(y, encoding) => Values::I8(run(y, from, len), *encoding),
-            Values::U16(y, encoding) => Values::U16(run(y, from, len), *encoding),
-            Values::I16(y, encoding) => Values::I16(run(y, from, len), *encoding),
+            Values::F32(y) => Values::F32(slice(y, start, len)),
+            Values::U8(y, encoding) => Values::U8(slice(y, start, len), *encoding),
+            Values::I8(y, encoding) => Values::I8(slice(y, start, len), *encoding),
+            Values::U16(y, encoding) => Values::U16(slice(y, start, len), *encoding),
+            Values::I16(y, encoding) => Values::I16(slice(y, start, len), *encoding),
         };
         Results::new(values, pitch)
     }
@@ -149,12 +151,12 @@ impl<'a> Results<'a> {
     /// Returns the output and its pixel stride if it is stored as f32.
     pub(crate) fn as_numbers(&mut self) -> Option<(&mut [f32], usize)> {
         match &mut self.values {
-            Values::Numbers(y) => Some((y, self.pitch)),
+            Values::F32(y) => Some((y, self.pitch)),
             Values::U8(..) | Values::I8(..) | Values::U16(..) | Values::I16(..) => None,
         }
     }
 
-    /// Computes rows with `body`, which gets its part of `workspace`.
+    /// Computes all rows with `body`, which gets a strip and the workspace of its thread.
     pub(crate) fn compute(
         self,
         parallel: Parallel<'_>,
@@ -164,25 +166,39 @@ impl<'a> Results<'a> {
     ) -> Result<(), ExecError> {
         let pitch = self.pitch;
         match self.values {
-            Values::Numbers(y) => {
+            Values::F32(y) => {
                 let row = cut.pixels * pitch;
                 let len = cut.height * row;
-                parallel.chunks_mut_with(y, len, workspace, cut.workspace, |chunk, y, own| {
-                    let rows = y.len().div_ceil(row.max(1));
-                    body(Strip { first: chunk * cut.height, rows, y, pitch }, own)
-                })
+                parallel.chunks_mut_with(
+                    y,
+                    len,
+                    workspace,
+                    cut.workspace,
+                    |chunk, y, thread_workspace| {
+                        let rows = y.len().div_ceil(row.max(1));
+                        body(Strip { first: chunk * cut.height, rows, y, pitch }, thread_workspace)
+                    },
+                )
             }
-            Values::U8(y, as_) => quantized(parallel, cut, workspace, (y, pitch), as_, body),
-            Values::I8(y, as_) => quantized(parallel, cut, workspace, (y, pitch), as_, body),
-            Values::U16(y, as_) => quantized(parallel, cut, workspace, (y, pitch), as_, body),
-            Values::I16(y, as_) => quantized(parallel, cut, workspace, (y, pitch), as_, body),
+            Values::U8(y, encoding) => {
+                quantized(parallel, cut, workspace, (y, pitch), encoding, body)
+            }
+            Values::I8(y, encoding) => {
+                quantized(parallel, cut, workspace, (y, pitch), encoding, body)
+            }
+            Values::U16(y, encoding) => {
+                quantized(parallel, cut, workspace, (y, pitch), encoding, body)
+            }
+            Values::I16(y, encoding) => {
+                quantized(parallel, cut, workspace, (y, pitch), encoding, body)
+            }
         }
     }
 }
 
-fn run<T>(y: &mut [T], from: usize, len: usize) -> &mut [T] {
-    let end = y.len().min(from + len);
-    &mut y[from..end]
+fn slice<T>(y: &mut [T], start: usize, len: usize) -> &mut [T] {
+    let end = y.len().min(start + len);
+    &mut y[start..end]
 }
 
 fn quantized<Q: Quantized + QuantizedType + Element>(
@@ -193,19 +209,20 @@ fn quantized<Q: Quantized + QuantizedType + Element>(
     encoding: Encoding,
     body: impl Fn(Strip<'_>, &mut [f32]) -> Result<(), ExecError> + Sync,
 ) -> Result<(), ExecError> {
-    let Cut { pixels, channels, height, strip, workspace: own } = cut;
-    let (row, each) = (pixels * pitch, own + cut.strip_len());
-    parallel.chunks_mut_with(y, height * row, workspace, each, |chunk, y, workspace| {
-        let (own, results) = workspace.split_at_mut(own);
+    let Cut { pixels, channels, height, strip, workspace: body_len } = cut;
+    let row = pixels * pitch;
+    let workspace_len = body_len + cut.strip_len();
+    parallel.chunks_mut_with(y, height * row, workspace, workspace_len, |chunk, y, workspace| {
+        let (body_workspace, results) = workspace.split_at_mut(body_len);
         let rows = y.len().div_ceil(row.max(1));
-        let parts = rows.div_ceil(strip.max(1));
-        for part in 0..parts {
-            let [from, to] = [part, part + 1].map(|part| rows * part / parts);
-            let end = y.len().min(to * row);
-            let y = &mut y[from * row..end];
+        let strips = rows.div_ceil(strip.max(1));
+        for strip in 0..strips {
+            let [first, end] = [strip, strip + 1].map(|strip| rows * strip / strips);
+            let end_element = y.len().min(end * row);
+            let y = &mut y[first * row..end_element];
             let results = &mut results[..y.len().div_ceil(pitch) * channels];
-            let (first, rows) = (chunk * height + from, to - from);
-            body(Strip { first, rows, y: &mut *results, pitch: channels }, own)?;
+            let (first, rows) = (chunk * height + first, end - first);
+            body(Strip { first, rows, y: &mut *results, pitch: channels }, body_workspace)?;
             if pitch == channels {
                 quantize(results, encoding, y);
                 continue;

@@ -1,4 +1,4 @@
-//! Operators that copy their data and apply updates to some elements.
+//! Operators that copy their data and apply updates to some elements, such as ScatterElements.
 
 mod combine;
 mod elements;
@@ -16,8 +16,8 @@ use crate::family::partition::GRAIN;
 pub(crate) use combine::{Combine, Width, combine_all};
 pub(crate) use elements::{Elements, ScatterAlong};
 
-/// The targets of updates. The family provides inference, and a kernel for every element type, which copies the data or
-/// updates it in place.
+/// A scatter, which knows the element that each update targets. The family provides inference, and a kernel for every
+/// element type, which copies the data or updates it in place.
 pub(crate) trait Scatter: Sized + Send + Sync + 'static {
     const SCHEMA: OpSchema;
     const RULES: &'static [PortRule] = &[
@@ -48,6 +48,7 @@ pub(crate) const fn scatter<S: Scatter>() -> Def {
     Def::new::<Described<S>>(Described::<S>::KERNELS)
 }
 
+/// The operator of the scatter `S`.
 struct Described<S>(PhantomData<fn() -> S>);
 
 impl<S: Scatter> Described<S> {
@@ -69,6 +70,7 @@ impl<S: Scatter> Op for Described<S> {
     }
 }
 
+/// CPU kernel of the scatter `S`.
 struct Scattered<S> {
     plan: S,
     combine: Combine,

@@ -1,4 +1,4 @@
-//! Operators based on the order of elements: extremes, the top `k`, and distinct elements.
+//! Operators based on the order of elements: ArgMax and ArgMin, TopK, Unique and NonMaxSuppression.
 
 mod extreme;
 mod gpu;
@@ -13,7 +13,7 @@ pub(crate) use rank::{Ranked, least, positions_fit};
 pub(crate) trait Extreme: Send + Sync + 'static {
     const NAME: &'static str;
     /// The f64 reference: returns the index, the first one on ties.
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the positions against it"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "only tests read the reference"))]
     const TEST: fn(&[f64]) -> usize;
 
     /// The comparison of `x` and `best` in OpenCL, where neither is NaN.

@@ -1,4 +1,4 @@
-//! Operators that give their input another shape.
+//! Operators that give the elements of their input another shape, such as Reshape and Squeeze.
 
 use std::marker::PhantomData;
 
@@ -24,7 +24,7 @@ pub(crate) trait View: Send + Sync + 'static {
     /// Facts in addition to those of every view. An elementwise view keeps its shape.
     const FACTS: Facts = Facts::NONE;
     /// Test cases.
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the shapes against it"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "only tests read it"))]
     const EXAMPLES: &'static [Example];
 
     /// Returns the output shape for input `x`.
@@ -33,7 +33,7 @@ pub(crate) trait View: Send + Sync + 'static {
 
 /// A test case: a shape and its result.
 #[derive(Clone, Copy)]
-#[cfg_attr(not(test), expect(dead_code, reason = "tests hold the shapes against it"))]
+#[cfg_attr(not(test), expect(dead_code, reason = "only tests read it"))]
 pub(crate) struct Example {
     from: &'static [usize],
     to: &'static [usize],
@@ -67,6 +67,7 @@ pub(crate) const fn view<V: View>() -> Def {
     def
 }
 
+/// The operator of the view `V`.
 struct Described<V>(PhantomData<fn() -> V>);
 
 impl<V: View> Described<V> {
@@ -115,7 +116,7 @@ pub(crate) struct Copied {
 impl Copied {
     pub(crate) fn run(&self, io: &mut Io<'_>) -> Result<(), ExecError> {
         (self.run)(io)?;
-        self.shape.say(io)
+        self.shape.set(io)
     }
 }
 
@@ -125,10 +126,10 @@ enum RunShape {
     Unchanged,
     /// Fixed in the plan.
     Planned,
-    /// As planned, except for axes that have the extent of an input axis.
-    Carried { planned: Shape, axes: Vec<(usize, usize)> },
+    /// As planned, except for axes that have the extent of an input axis: pairs of output axis and input axis.
+    CopiedAxes { planned: Shape, axes: Vec<(usize, usize)> },
     /// As planned, except for one axis that takes the remaining elements.
-    Rest { planned: Shape, axis: usize },
+    Remainder { planned: Shape, axis: usize },
 }
 
 impl RunShape {
@@ -136,46 +137,48 @@ impl RunShape {
         if x == y {
             return Ok(Self::Unchanged);
         }
+        // The bounded axes of a shape, with their bounds.
         let bounded = |shape: Shape| -> Vec<(usize, usize)> {
             let dims = shape.iter().enumerate();
             dims.filter(|(_, dim)| dim.exact().is_none())
-                .map(|(at, dim)| (at, dim.bound()))
+                .map(|(axis, dim)| (axis, dim.bound()))
                 .collect()
         };
-        let (from, to) = (bounded(x), bounded(y));
-        let is_carried = from.iter().map(|bound| bound.1).eq(to.iter().map(|bound| bound.1));
-        match to[..] {
-            [] if from.is_empty() => Ok(Self::Planned),
-            _ if is_carried => {
-                let axes = to.iter().zip(&from).map(|(to, from)| (to.0, from.0)).collect();
-                Ok(Self::Carried { planned: y, axes })
+        let (x_axes, y_axes) = (bounded(x), bounded(y));
+        let bounds_match = x_axes.iter().map(|axis| axis.1).eq(y_axes.iter().map(|axis| axis.1));
+        match y_axes[..] {
+            [] if x_axes.is_empty() => Ok(Self::Planned),
+            _ if bounds_match => {
+                let axes = y_axes.iter().zip(&x_axes).map(|(y, x)| (y.0, x.0)).collect();
+                Ok(Self::CopiedAxes { planned: y, axes })
             }
-            [(axis, _)] => Ok(Self::Rest { planned: y, axis }),
+            [(axis, _)] => Ok(Self::Remainder { planned: y, axis }),
             _ => Err(Error::new(format!("shape {x} becomes {y}, which a run cannot tell"))),
         }
     }
 
     /// Sets the shape of output 0.
-    fn say(&self, io: &mut Io<'_>) -> Result<(), ExecError> {
-        let from = io.inputs.shape(0)?;
+    fn set(&self, io: &mut Io<'_>) -> Result<(), ExecError> {
+        let x_dims = io.inputs.shape(0)?;
         let planned = match self {
             Self::Planned => return Ok(()),
-            Self::Unchanged => return io.outputs.set_shape(0, from),
-            Self::Carried { planned, .. } | Self::Rest { planned, .. } => planned.dims(),
+            Self::Unchanged => return io.outputs.set_shape(0, x_dims),
+            Self::CopiedAxes { planned, .. } | Self::Remainder { planned, .. } => planned.dims(),
         };
         let mut dims = [1; MAX_RANK];
         let dims = &mut dims[..planned.len()];
         dims.copy_from_slice(planned);
         match self {
-            Self::Carried { axes, .. } => {
-                for &(to, axis) in axes {
-                    dims[to] = from[axis];
+            Self::CopiedAxes { axes, .. } => {
+                for &(y_axis, x_axis) in axes {
+                    dims[y_axis] = x_dims[x_axis];
                 }
             }
-            Self::Rest { axis, .. } => {
+            Self::Remainder { axis, .. } => {
                 dims[*axis] = 1;
-                let others: usize = dims.iter().product();
-                dims[*axis] = from.iter().product::<usize>().checked_div(others).unwrap_or(0);
+                let other_axes: usize = dims.iter().product();
+                let len = x_dims.iter().product::<usize>();
+                dims[*axis] = len.checked_div(other_axes).unwrap_or(0);
             }
             Self::Unchanged | Self::Planned => {}
         }
@@ -227,8 +230,8 @@ mod tests {
         println!("{name}: a family member");
         assert!(!V::EXAMPLES.is_empty());
         for example in V::EXAMPLES {
-            elements_stay_under_the_shape::<V>(example);
-            arguments_are_constants::<V>(example);
+            elements_are_unchanged::<V>(example);
+            non_constant_arguments_are_refused::<V>(example);
         }
     }
 
@@ -241,7 +244,7 @@ mod tests {
         (0..=u8::MAX).cycle().take(dims.iter().product()).collect()
     }
 
-    fn elements_stay_under_the_shape<V: View>(example: &Example) {
+    fn elements_are_unchanged<V: View>(example: &Example) {
         let Example { from, to, argument, .. } = *example;
         let bytes = numbers(from);
         let doubles: Vec<f64> = bytes.iter().copied().map(f64::from).collect();
@@ -287,7 +290,7 @@ mod tests {
         }
     }
 
-    fn arguments_are_constants<V: View>(example: &Example) {
+    fn non_constant_arguments_are_refused<V: View>(example: &Example) {
         let Example { from, argument: Some(ints), .. } = *example else { return };
         let Some(IntsArgument { what, .. }) = V::ARGUMENT else {
             panic!("{} has no input 1", V::NAME)

@@ -1,6 +1,7 @@
-//! OpenCL C templates of a family, into which an operator's expressions are inserted.
+//! OpenCL C source of a family's kernels. Each operator inserts its expressions when the crate is compiled, so the
+//! source is built in const evaluation.
 
-/// OpenCL C source, concatenated in const evaluation.
+/// OpenCL C source, joined from pieces. More than 2,048 bytes do not compile.
 pub(crate) struct Source {
     bytes: [u8; 2048],
     len: usize,
@@ -12,11 +13,11 @@ impl Source {
         let mut piece = 0;
         while piece < pieces.len() {
             let bytes = pieces[piece].as_bytes();
-            let mut i = 0;
-            while i < bytes.len() {
-                source.bytes[source.len] = bytes[i];
+            let mut index = 0;
+            while index < bytes.len() {
+                source.bytes[source.len] = bytes[index];
                 source.len += 1;
-                i += 1;
+                index += 1;
             }
             piece += 1;
         }

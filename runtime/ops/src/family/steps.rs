@@ -1,4 +1,4 @@
-//! Arithmetic progressions from a start to a limit.
+//! Arithmetic progressions from a start to a limit, as Range computes.
 
 use udo_api::{Bf16, DType, Element, Error, ExecError, F16, Io, Node, TypeSet, types};
 
@@ -8,7 +8,7 @@ use crate::number::refuse_type;
 /// The element types.
 pub(crate) const NUMBERS: TypeSet = types::FLOATS.or(types::I16).or(types::I32).or(types::I64);
 
-/// Start and difference of a progression.
+/// The start of a progression and the difference between its elements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Steps {
     Ints([i64; 2]),
@@ -39,50 +39,51 @@ impl Steps {
         ends.then_some((Self::Floats([start, delta]), count as usize))
     }
 
-    /// Does the same for integers.
+    /// Returns the progression of integers up to a limit, exclusive, and its length; `None` if it does not end.
     pub(crate) fn ints([start, limit, delta]: [i64; 3]) -> Option<(Self, usize)> {
-        let between = i128::from(limit) - i128::from(start);
+        let distance = i128::from(limit) - i128::from(start);
         let delta_wide = i128::from(delta);
-        let full = between.checked_div(delta_wide)?;
-        let count = full + i128::from(between % delta_wide != 0 && (between > 0) == (delta > 0));
+        let whole_steps = distance.checked_div(delta_wide)?;
+        let count =
+            whole_steps + i128::from(distance % delta_wide != 0 && (distance > 0) == (delta > 0));
         Some((Self::Ints([start, delta]), usize::try_from(count.max(0)).ok()?))
     }
 
-    /// Returns element `at` of an integer progression.
-    fn int(self, at: usize) -> i64 {
+    /// Returns element `index` of an integer progression.
+    fn int(self, index: usize) -> i64 {
         match self {
-            Self::Ints([start, delta]) => start.wrapping_add(delta.wrapping_mul(at as i64)),
+            Self::Ints([start, delta]) => start.wrapping_add(delta.wrapping_mul(index as i64)),
             Self::Floats(_) => 0,
         }
     }
 
-    /// Returns element `at` of a real progression, to be rounded by the caller.
-    fn float(self, at: usize) -> f64 {
+    /// Returns element `index` of a real progression, to be rounded by the caller.
+    fn float(self, index: usize) -> f64 {
         match self {
             Self::Ints(_) => 0.0,
-            Self::Floats([start, delta]) => start + at as f64 * delta,
+            Self::Floats([start, delta]) => start + index as f64 * delta,
         }
     }
 }
 
-/// Fills output 0 with this many elements.
+/// Fills output 0 with the first elements of a progression; the second argument is their count.
 pub(crate) type Fill = fn(Steps, usize, Io<'_>) -> Result<(), ExecError>;
 
 /// Returns the function that fills outputs of a type.
 pub(crate) fn filler(dtype: Option<DType>) -> Result<Fill, Error> {
     Ok(match dtype {
-        Some(DType::F32) => |steps, count, io| fill(count, io, |at| steps.float(at) as f32),
-        Some(DType::F64) => |steps, count, io| fill(count, io, |at| steps.float(at)),
+        Some(DType::F32) => |steps, count, io| fill(count, io, |index| steps.float(index) as f32),
+        Some(DType::F64) => |steps, count, io| fill(count, io, |index| steps.float(index)),
         Some(DType::F16) => {
-            |steps, count, io| fill(count, io, |at| F16::from_f32(steps.float(at) as f32))
+            |steps, count, io| fill(count, io, |index| F16::from_f32(steps.float(index) as f32))
         }
         Some(DType::Bf16) => {
-            |steps, count, io| fill(count, io, |at| Bf16::from_f32(steps.float(at) as f32))
+            |steps, count, io| fill(count, io, |index| Bf16::from_f32(steps.float(index) as f32))
         }
-        Some(DType::I16) => |steps, count, io| fill(count, io, |at| steps.int(at) as i16),
-        Some(DType::I32) => |steps, count, io| fill(count, io, |at| steps.int(at) as i32),
-        Some(DType::I64) => |steps, count, io| fill(count, io, |at| steps.int(at)),
-        found => return Err(refuse_type(found)),
+        Some(DType::I16) => |steps, count, io| fill(count, io, |index| steps.int(index) as i16),
+        Some(DType::I32) => |steps, count, io| fill(count, io, |index| steps.int(index) as i32),
+        Some(DType::I64) => |steps, count, io| fill(count, io, |index| steps.int(index)),
+        dtype => return Err(refuse_type(dtype)),
     })
 }
 
@@ -93,7 +94,7 @@ fn fill<T: Element>(
 ) -> Result<(), ExecError> {
     let y = &mut io.outputs.take::<T>(0)?[..count];
     io.parallel.chunks_mut(y, GRAIN, |chunk, y| {
-        (chunk * GRAIN..).zip(y).for_each(|(at, y)| *y = value_at(at));
+        (chunk * GRAIN..).zip(y).for_each(|(index, y)| *y = value_at(index));
         Ok(())
     })
 }

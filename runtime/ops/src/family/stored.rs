@@ -1,5 +1,5 @@
-//! Quantize and dequantize nodes on a core that stores all values as quantized ones: copies, or conversions between
-//! encodings.
+//! QuantizeLinear and DequantizeLinear on the DSP. The DSP stores all values quantized, so these nodes copy values, or
+//! convert them from one encoding (scale and zero point) to another.
 
 use udo_api::{
     Core, DType, Encoding, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, PortRule,
@@ -11,7 +11,7 @@ use super::partition::GRAIN;
 use super::quantize::TYPES;
 use super::shape::Copied;
 
-/// Returns the kernel of a dequantize node, which keeps the quantized values.
+/// Returns the kernel of the dequantize operator `op`, which copies the quantized values.
 pub(crate) const fn dequantized(op: &'static str) -> KernelDef {
     const FROM: TypeSet = TYPES.or(types::I32);
     const RULES: &[PortRule] = &[
@@ -22,14 +22,14 @@ pub(crate) const fn dequantized(op: &'static str) -> KernelDef {
     KernelDef::new::<Unchanged>(op, Core::DSP_V68).ports(RULES)
 }
 
-/// Returns the kernel of a quantize node, whose input is already quantized.
+/// Returns the kernel of the quantize operator `op`, whose input is already quantized.
 pub(crate) const fn quantized(op: &'static str) -> KernelDef {
     const RULES: &[PortRule] =
         &[input(0, TYPES).bounded(), input(1, types::F32), output(0, TYPES).bounded()];
     KernelDef::new::<Recoded>(op, Core::DSP_V68).ports(RULES)
 }
 
-/// Copies values unchanged.
+/// Kernel that copies values unchanged.
 struct Unchanged(Copied);
 
 impl Unchanged {
@@ -55,7 +55,7 @@ impl Kernel for Unchanged {
     }
 }
 
-/// Copies values, or converts their encoding.
+/// Kernel that copies values, or converts their encoding.
 enum Recoded {
     Same(Unchanged),
     /// 8-bit values of one type, converted through a table.
@@ -91,7 +91,7 @@ impl Kernel for Recoded {
         if x.dtype() == y.dtype() && types::U8.or(types::I8).has(x.dtype().unwrap_or(DType::F32)) {
             let (bits, run) = of_type!(y.dtype(), [U8 = u8, I8 = i8], T => {
                 let run: Run = look_up::<T>;
-                (recoded::<T>(from, to), run)
+                (recode_table::<T>(from, to), run)
             })?;
             return Ok(Self::Tabled { bits, extents: Extents::new(cx)?, run });
         }
@@ -108,7 +108,7 @@ impl Kernel for Recoded {
     }
 }
 
-fn recoded<T: QuantizedType>(from: Encoding, to: Encoding) -> Box<[u8; 256]> {
+fn recode_table<T: QuantizedType>(from: Encoding, to: Encoding) -> Box<[u8; 256]> {
     Box::new(tabulate(|x: T| to.quantize(from.dequantize(x))))
 }
 
@@ -133,19 +133,19 @@ mod tests {
     use super::*;
     use crate::testing::{bench, tensor};
 
-    const ONE: Encoding = Encoding { scale: 0.5, zero_point: 3 };
+    const ENCODING: Encoding = Encoding { scale: 0.5, zero_point: 3 };
 
     #[test]
     fn quantized_inputs_are_copied() {
         let x = [0u8, 3, 4, 255];
         let run = bench("DequantizeLinear").on(Core::DSP_V68).input(tensor(&[4], &x));
-        let run = run.constant(tensor(&[], &[ONE.scale])).constant(tensor(&[], &[3u8]));
-        let run = run.output_of::<u8>(&[4]).output_encoding(0, ONE.scale, ONE.zero_point);
+        let run = run.constant(tensor(&[], &[ENCODING.scale])).constant(tensor(&[], &[3u8]));
+        let run = run.output_of::<u8>(&[4]).output_encoding(0, ENCODING.scale, ENCODING.zero_point);
         assert_eq!(run.one().values::<u8>(), x);
         let run = bench("QuantizeLinear").on(Core::DSP_V68);
         let run = run.input(tensor(&[4], &x).encoded(0.5, 3));
-        let y = run.constant(tensor(&[], &[ONE.scale])).constant(tensor(&[], &[3u8])).one();
-        assert_eq!((y.values::<u8>(), y.desc().encoding()), (x.to_vec(), Some(ONE)));
+        let y = run.constant(tensor(&[], &[ENCODING.scale])).constant(tensor(&[], &[3u8])).one();
+        assert_eq!((y.values::<u8>(), y.desc().encoding()), (x.to_vec(), Some(ENCODING)));
     }
 
     #[test]

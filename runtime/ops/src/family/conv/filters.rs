@@ -11,7 +11,7 @@ use crate::family::quantized::first;
 /// A port that an operator does not have.
 const NONE: usize = usize::MAX;
 
-/// The ports of an operator; [`NONE`] for those it lacks.
+/// The input ports of a quantized convolution; [`NONE`] for an input that the operator lacks.
 pub(crate) struct ConvPorts {
     pub(crate) x_scale: usize,
     pub(crate) x_zero: usize,
@@ -47,7 +47,7 @@ pub(super) struct Filters {
     /// Columns of the matrix product.
     columns: usize,
     /// Output channels with a scale and zero point: all, or those of one group for transposed convolutions.
-    own: usize,
+    scaled_channels: usize,
     /// Packed weights; `None` if they are not constant.
     weights: Option<Packed<i8>>,
     weights_len: usize,
@@ -59,7 +59,7 @@ pub(super) struct Filters {
 }
 
 /// Weights and parameters of a run.
-pub(super) struct FilterNumbers<'a> {
+pub(super) struct FilterParameters<'a> {
     pub(super) packed: &'a [i8],
     /// One per column.
     pub(super) zeros: &'a [i8],
@@ -78,7 +78,7 @@ impl Filters {
     ) -> Result<Self, Error> {
         let ConvPorts { x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias } = *ports;
         let channels = conv.groups * conv.outputs;
-        let own = match conv.direction {
+        let scaled_channels = match conv.direction {
             Direction::Forward => channels,
             Direction::Transposed => conv.outputs,
         };
@@ -98,7 +98,7 @@ impl Filters {
             return Err(Error::new(format!("input {bias} is {found}, expected [{channels}]")));
         }
         let (zero_step, scale_step) =
-            (per_channel(cx, w_zero, own)?, per_channel(cx, w_scale, own)?);
+            (per_channel(cx, w_zero, scaled_channels)?, per_channel(cx, w_scale, scaled_channels)?);
         let weight_type = cx.input(w)?.dtype();
         let weights = of_type!(weight_type, [U8 = u8, I8 = i8], T => pack::<T>(cx, w, plan))??;
         Ok(Self {
@@ -107,7 +107,7 @@ impl Filters {
             packed_len: plan.packed_len(),
             channels,
             columns: channels * plan.repeats(),
-            own,
+            scaled_channels,
             weights,
             weights_len: cx.input(w)?.len(),
             weight_type,
@@ -118,9 +118,9 @@ impl Filters {
     }
 
     /// Adds the scratch memory to that of the caller, which comes first.
-    pub(super) fn workspace(&self, before: Workspace) -> Workspace {
+    pub(super) fn workspace(&self, caller: Workspace) -> Workspace {
         let [signed, packed] = self.packing_lens();
-        let columns = before.and::<f32>(self.columns).and::<i8>(self.columns);
+        let columns = caller.and::<f32>(self.columns).and::<i8>(self.columns);
         columns.and::<i8>(signed).and::<i8>(packed)
     }
 
@@ -130,7 +130,7 @@ impl Filters {
         inputs: &Inputs<'a>,
         scratch: &mut Scratch<'a>,
         packed: &PackedConstants<'a>,
-    ) -> Result<FilterNumbers<'a>, ExecError> {
+    ) -> Result<FilterParameters<'a>, ExecError> {
         match self.weight_type {
             Some(DType::U8) => self.take_as::<u8>(inputs, scratch, packed),
             _ => self.take_as::<i8>(inputs, scratch, packed),
@@ -142,29 +142,30 @@ impl Filters {
         inputs: &Inputs<'a>,
         scratch: &mut Scratch<'a>,
         packed: &PackedConstants<'a>,
-    ) -> Result<FilterNumbers<'a>, ExecError> {
+    ) -> Result<FilterParameters<'a>, ExecError> {
         let ConvPorts { x_scale, w, w_scale, w_zero, y_scale, bias, .. } = *self.ports;
         let scales = scratch.take::<f32>(self.columns)?;
         let zeros = scratch.take::<i8>(self.columns)?;
         let [signed_len, packed_len] = self.packing_lens();
-        let (unpacked, own) = (scratch.take::<i8>(signed_len)?, scratch.take::<i8>(packed_len)?);
+        let (unpacked, packed_in_run) =
+            (scratch.take::<i8>(signed_len)?, scratch.take::<i8>(packed_len)?);
         let weights = if let Some(weights) = self.weights {
             packed.get(weights)?
         } else {
-            self.recipe.pack(inputs.get::<B>(w)?, unpacked, own);
-            &*own
+            self.recipe.pack(inputs.get::<B>(w)?, unpacked, packed_in_run);
+            &*packed_in_run
         };
         let (x_scale, y_scale) = (first(inputs, x_scale, 1f32)?, first(inputs, y_scale, 1f32)?);
-        let no_zero = [B::default()];
+        let zero = [B::default()];
         let (w_scales, w_zeros) =
-            (optional_input(inputs, w_scale, &[1f32])?, optional_input(inputs, w_zero, &no_zero)?);
+            (optional_input(inputs, w_scale, &[1f32])?, optional_input(inputs, w_zero, &zero)?);
         for (column, (scale, zero)) in scales.iter_mut().zip(&mut *zeros).enumerate() {
-            let channel = column % self.own;
+            let channel = column % self.scaled_channels;
             *scale = x_scale * w_scales[channel * self.scale_step] / y_scale;
             *zero = signed(w_zeros[channel * self.zero_step]);
         }
         let bias = if self.has_bias { inputs.get::<i32>(bias)? } else { &[] };
-        Ok(FilterNumbers { packed: weights, zeros, scales, bias })
+        Ok(FilterParameters { packed: weights, zeros, scales, bias })
     }
 
     /// Returns the scratch elements for weights that are not constant: sign-converted, and packed.
@@ -173,7 +174,8 @@ impl Filters {
     }
 }
 
-/// Returns the stride of input `port` between channels.
+/// Returns the stride of input `port` between channels: 0 if it is absent or a scalar, 1 if it has an element per
+/// channel.
 fn per_channel(node: &Node<'_>, port: usize, channels: usize) -> Result<usize, Error> {
     if !node.has_input(port) {
         return Ok(0);
@@ -188,6 +190,7 @@ fn per_channel(node: &Node<'_>, port: usize, channels: usize) -> Result<usize, E
     }
 }
 
+/// Packs the weights in input `w`, if they are constant.
 fn pack<T: QuantizedType>(
     cx: &FinalizeCx<'_>,
     w: usize,
@@ -196,15 +199,15 @@ fn pack<T: QuantizedType>(
     if cx.constant::<T>(w)?.is_none() {
         return Ok(None);
     }
-    let (recipe, len) = (plan.recipe().numbers(), plan.packed_len());
+    let (recipe, len) = (plan.recipe().integers(), plan.packed_len());
     Ok(Some(cx.pack(&[w], &recipe, len, QuantizedPacking::fill::<T>)?))
 }
 
-/// Returns the elements of an optional input.
+/// Returns the elements of an optional input, or `default` if it is absent.
 fn optional_input<'a, T: Element>(
     inputs: &Inputs<'a>,
     port: usize,
-    none: &'a [T],
+    default: &'a [T],
 ) -> Result<&'a [T], ExecError> {
-    if inputs.has(port) { inputs.get::<T>(port) } else { Ok(none) }
+    if inputs.has(port) { inputs.get::<T>(port) } else { Ok(default) }
 }

@@ -32,9 +32,11 @@ pub(crate) const fn float_conv<C: FloatConv>() -> Def {
     Def::new::<Described<C>>(Described::<C>::KERNELS)
 }
 
+/// The types without an f32 kernel.
 const OTHERS: TypeSet = types::F64.or(types::F16).or(types::BF16);
 const TYPES: TypeSet = OTHERS.or(types::F32);
 
+/// The operator whose nodes `C` reads.
 struct Described<C>(PhantomData<fn() -> C>);
 
 impl<C: FloatConv> Described<C> {
@@ -71,6 +73,7 @@ impl<C: FloatConv> Op for Described<C> {
     }
 }
 
+/// CPU kernel of f32 convolutions for images in the layout `L`.
 struct ConvF32<C, L> {
     marker: PhantomData<fn() -> (C, L)>,
     plan: ConvPlan,
@@ -130,15 +133,16 @@ impl<C: FloatConv, L: Layout> Kernel for ConvF32<C, L> {
         let conv = Self::conv(cx)?;
         let has_bias = has_bias(cx, &conv)?;
         let is_constant = cx.is_constant(1);
-        let price = is_constant.then(|| cx.memory_price());
-        let plan = ConvPlan::new(&conv, price, Factors::choose(cx, 1), L::PORTS)
+        let memory_price = is_constant.then(|| cx.memory_price());
+        let plan = ConvPlan::new(&conv, memory_price, Factors::choose(cx, 1), L::PORTS)
             .ok_or_else(|| Error::new("the convolution exceeds the address space"))?;
         let (_, mut fused) = Self::takes(cx, &conv).leading(cx.epilogue());
         fused.bias = fused.bias.or(has_bias.then_some(2));
         // Checked last, so that errors of the node itself are reported first.
         L::check(conv.groups * conv.inputs)?;
         let weights = if is_constant {
-            let recipe = plan.recipe().numbers();
+            // The recipe identifies the layout of the packed weights.
+            let recipe = plan.recipe().integers();
             Some(cx.pack(&[1], &recipe, plan.packed_len(), F32Packing::fill)?)
         } else {
             None
@@ -168,12 +172,12 @@ impl<C: FloatConv, L: Layout> Kernel for ConvF32<C, L> {
         let Io { inputs, mut outputs, mut scratch, parallel, packed, mut geometry } = io;
         let [input, output, workspace] = self.scratch_lens();
         let images = [scratch.take(input)?, scratch.take(output)?, scratch.take(workspace)?];
-        let own = scratch.take::<f32>(self.packed_len())?;
+        let packed_in_run = scratch.take::<f32>(self.packed_len())?;
         let weights = if let Some(weights) = self.weights {
             packed.get(weights)?
         } else {
-            self.plan.recipe().pack(inputs.get::<f32>(1)?, own);
-            &*own
+            self.plan.recipe().pack(inputs.get::<f32>(1)?, packed_in_run);
+            &*packed_in_run
         };
         let x = inputs.strided::<f32>(0)?;
         let epilogue = self.fused.epilogue(&inputs, self.plan.outputs())?;

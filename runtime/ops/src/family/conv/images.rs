@@ -9,10 +9,11 @@ use udo_simd::{Bits, indirect};
 pub(crate) struct Images {
     pub(crate) window: indirect::Window,
     pub(crate) batch: usize,
-    /// Channels of all groups, of an input image and of an output image; and their pixels.
+    /// Channels of all groups: of an input image, of an output image.
     pub(crate) channels: [usize; 2],
+    /// Pixels of an input image, of an output image.
     pub(crate) pixels: [usize; 2],
-    /// Output rows.
+    /// Rows of an output image.
     pub(crate) lines: usize,
     /// Multiply-adds per image.
     pub(crate) work: usize,

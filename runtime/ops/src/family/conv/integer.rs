@@ -27,7 +27,7 @@ pub(crate) trait IntegerConv: Op + Send + Sync + 'static {
     const DIRECTION: Direction = Direction::Forward;
 }
 
-/// Defines the operator `O`, all of whose values have 8 bits.
+/// Defines the operator `O` of 8-bit values.
 pub(crate) const fn integer_conv<O: IntegerConv>() -> Def {
     Def::new::<O>(QuantizedConv::<O, ChannelsSecond>::ALL)
 }
@@ -50,11 +50,12 @@ impl<O: IntegerConv> QuantizedConv<O, ChannelsSecond> {
     ];
 }
 
+/// CPU and DSP kernel of the operator `O` for images in the layout `L`.
 pub(super) struct QuantizedConv<O, L> {
     marker: PhantomData<fn() -> (O, L)>,
     plan: QuantizedConvPlan,
     filters: Filters,
-    /// Whether outputs are i32 sums.
+    /// Whether outputs are the i32 sums, without requantization.
     has_sums: bool,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
 }
@@ -114,7 +115,7 @@ impl<O: IntegerConv, L: Layout> Kernel for QuantizedConv<O, L> {
 }
 
 impl<O, L> QuantizedConv<O, L> {
-    /// Returns the scratch elements for a repeated bias.
+    /// Returns the scratch elements for the bias, if the plan needs it repeated for several pixels.
     fn repeated_bias(&self) -> usize {
         let repeats = self.plan.repeats();
         if self.filters.has_bias && repeats > 1 { self.filters.channels * repeats } else { 0 }

@@ -1,5 +1,6 @@
-//! Packing of convolution weights. A recipe determines the packed layout. The host stores it as integers, by which it shares
-//! packed weights between kernels and finds them in caches.
+//! Packing of convolution weights: copying them into the order in which an algorithm reads them. A recipe describes the
+//! packed layout. The host stores it as integers; by these it shares packed weights between kernels and finds them in
+//! caches.
 
 use udo_api::{Error, QuantizedType, Sources};
 use udo_simd::conv_f32::{Plan, Shape, Strides, Transposed};
@@ -16,7 +17,8 @@ use crate::number::wrong_recipe;
 pub(crate) enum F32Packing {
     /// For products of gathered pixels: groups, outputs per group, channels per group, taps.
     Indirect([usize; 4]),
-    /// The same, rounded to bf16.
+    /// For products of gathered pixels with factors rounded to bf16: groups, outputs per group, channels per group,
+    /// taps.
     IndirectBf16([usize; 4]),
     /// For Winograd: tile, input and output channels.
     Winograd(Tile, [usize; 2]),
@@ -33,8 +35,8 @@ impl F32Packing {
     }
 
     /// Returns the recipe as integers.
-    pub(crate) fn numbers(self) -> Vec<u64> {
-        let numbers = match self {
+    pub(crate) fn integers(self) -> Vec<u64> {
+        let integers = match self {
             Self::Indirect([groups, outputs, channels, taps]) => {
                 vec![0, groups, outputs, channels, taps]
             }
@@ -49,12 +51,12 @@ impl F32Packing {
                 [&[3, channels, outputs, groups], axes.as_flattened()].concat()
             }
         };
-        numbers.into_iter().map(|number| number as u64).collect()
+        integers.into_iter().map(|number| number as u64).collect()
     }
 
-    fn decode(numbers: &[u64]) -> Option<Self> {
-        let numbers: Vec<usize> = numbers.iter().map(|&number| number as usize).collect();
-        match numbers[..] {
+    fn decode(integers: &[u64]) -> Option<Self> {
+        let integers: Vec<usize> = integers.iter().map(|&number| number as usize).collect();
+        match integers[..] {
             [0, groups, outputs, channels, taps] => {
                 Some(Self::Indirect([groups, outputs, channels, taps]))
             }
@@ -97,11 +99,11 @@ impl F32Packing {
 
     /// Packs by a recipe's integers.
     pub(crate) fn fill(
-        numbers: &[u64],
+        integers: &[u64],
         sources: &Sources<'_>,
         packed: &mut [f32],
     ) -> Result<(), Error> {
-        let recipe = Self::decode(numbers).ok_or_else(|| wrong_recipe(numbers))?;
+        let recipe = Self::decode(integers).ok_or_else(|| wrong_recipe(integers))?;
         recipe.pack(sources.bytes::<f32>(0)?.as_chunks::<4>().0, packed);
         Ok(())
     }
@@ -120,8 +122,8 @@ pub(crate) enum QuantizedPacking {
 
 impl QuantizedPacking {
     /// Returns the recipe as integers.
-    pub(crate) fn numbers(self) -> Vec<u64> {
-        let numbers = match self {
+    pub(crate) fn integers(self) -> Vec<u64> {
+        let integers = match self {
             Self::Indirect(conv_u8::Shape { groups, channels, outputs, taps, run }) => {
                 vec![0, groups, channels, outputs, taps, run]
             }
@@ -134,12 +136,12 @@ impl QuantizedPacking {
                 [&[2, groups, channels, outputs], axes.as_flattened()].concat()
             }
         };
-        numbers.into_iter().map(|number| number as u64).collect()
+        integers.into_iter().map(|number| number as u64).collect()
     }
 
-    fn decode(numbers: &[u64]) -> Option<Self> {
-        let numbers: Vec<usize> = numbers.iter().map(|&number| number as usize).collect();
-        match numbers[..] {
+    fn decode(integers: &[u64]) -> Option<Self> {
+        let integers: Vec<usize> = integers.iter().map(|&number| number as usize).collect();
+        match integers[..] {
             [0, groups, channels, outputs, taps, run] => {
                 Some(Self::Indirect(conv_u8::Shape { groups, channels, outputs, taps, run }))
             }
@@ -182,11 +184,11 @@ impl QuantizedPacking {
 
     /// Packs by a recipe's integers. Allocates for the signed weights.
     pub(crate) fn fill<B: QuantizedType>(
-        numbers: &[u64],
+        integers: &[u64],
         sources: &Sources<'_>,
         packed: &mut [i8],
     ) -> Result<(), Error> {
-        let recipe = Self::decode(numbers).ok_or_else(|| wrong_recipe(numbers))?;
+        let recipe = Self::decode(integers).ok_or_else(|| wrong_recipe(integers))?;
         let weights = sources.get::<B>(0)?;
         recipe.pack(weights, &mut vec![0; weights.len()], packed);
         Ok(())
@@ -220,7 +222,7 @@ mod tests {
             }),
         ];
         for recipe in floats {
-            assert_eq!(F32Packing::decode(&recipe.numbers()), Some(recipe));
+            assert_eq!(F32Packing::decode(&recipe.integers()), Some(recipe));
         }
         assert_eq!(F32Packing::decode(&[3, 0, 0, 0, 0]), None);
         assert_eq!(F32Packing::decode(&[1, 3, 0, 0]), None, "no such tile");
@@ -241,7 +243,7 @@ mod tests {
             },
         ];
         for recipe in quantized {
-            assert_eq!(QuantizedPacking::decode(&recipe.numbers()), Some(recipe));
+            assert_eq!(QuantizedPacking::decode(&recipe.integers()), Some(recipe));
         }
         assert_eq!(QuantizedPacking::decode(&[0; 5]), None);
         assert_eq!(QuantizedPacking::decode(&[2; 5]), None);

@@ -7,8 +7,8 @@ use udo_api::{Arithmetic, Bf16, Error, ExecError, F16, FinalizeCx, Io, Kernel, W
 use super::{Conv, Direction, FloatConv, has_bias};
 use crate::family::elementwise::Stored;
 
-/// The most parts of an output; each needs a buffer of sums.
-const PARTS: usize = 64;
+/// The most chunks that an output is divided into for threads; each needs a buffer of sums.
+const CHUNKS: usize = 64;
 
 pub(super) struct PlainConv<C> {
     conv: Conv,
@@ -43,7 +43,7 @@ impl<C: FloatConv> Kernel for PlainConv<C> {
 
 impl<C> PlainConv<C> {
     fn sums_len(&self) -> usize {
-        self.conv.window.output_len().saturating_mul(PARTS)
+        self.conv.window.output_len().saturating_mul(CHUNKS)
     }
 
     fn run<T: Stored<f64>>(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -53,11 +53,10 @@ impl<C> PlainConv<C> {
         let channels = self.conv.groups * self.conv.outputs;
         let (y, sums) = (outputs.take::<T>(0)?, scratch.take::<f64>(self.sums_len())?);
         let plane = self.conv.window.output_len().max(1);
-        let each = (y.len() / plane).div_ceil(PARTS);
-        parallel.chunks_mut_with(y, each * plane, sums, plane, |part, y, sums| {
-            for (at, y) in y.chunks_exact_mut(plane).enumerate() {
-                let (image, channel) =
-                    ((part * each + at) / channels, (part * each + at) % channels);
+        let grain = (y.len() / plane).div_ceil(CHUNKS);
+        parallel.chunks_mut_with(y, grain * plane, sums, plane, |chunk, y, sums| {
+            for (index, y) in (chunk * grain..).zip(y.chunks_exact_mut(plane)) {
+                let (image, channel) = (index / channels, index % channels);
                 sums.fill(bias.get(channel).map_or(0.0, |bias| bias.load()));
                 self.conv.add_plane(image, channel, x, w, sums);
                 y.iter_mut().zip(&*sums).for_each(|(y, &sum)| *y = T::store(sum));
@@ -94,7 +93,7 @@ impl Conv {
         }
     }
 
-    /// Calls `visit` with each pair of input and output positions that a tap connects.
+    /// Calls `visit(input, output)` with each pair of positions that the filter element `tap` connects.
     fn each_pair(&self, tap: usize, mut visit: impl FnMut(usize, usize)) {
         let window = &self.window;
         // Windows slide over the large side, one per position of the small side.
@@ -104,21 +103,22 @@ impl Conv {
         };
         let [_, rows, cols] = window.kernel;
         let tap = [tap / (rows * cols), tap / cols % rows, tap % cols];
-        let reach = |axis: usize, at: usize| {
-            let padded = at * window.strides[axis] + tap[axis] * window.dilations[axis];
-            padded.checked_sub(window.pads[axis]).filter(|&at| at < large[axis])
+        // The coordinate on the large side, or `None` in the padding.
+        let large_coordinate = |axis: usize, small: usize| {
+            let padded = small * window.strides[axis] + tap[axis] * window.dilations[axis];
+            padded.checked_sub(window.pads[axis]).filter(|&large_at| large_at < large[axis])
         };
-        for z in 0..small[0] {
-            let Some(far) = reach(0, z) else { continue };
-            for r in 0..small[1] {
-                let Some(row) = reach(1, r) else { continue };
-                for c in 0..small[2] {
-                    let Some(col) = reach(2, c) else { continue };
-                    let near = (z * small[1] + r) * small[2] + c;
-                    let there = (far * large[1] + row) * large[2] + col;
+        for small_plane in 0..small[0] {
+            let Some(plane) = large_coordinate(0, small_plane) else { continue };
+            for small_row in 0..small[1] {
+                let Some(row) = large_coordinate(1, small_row) else { continue };
+                for small_col in 0..small[2] {
+                    let Some(col) = large_coordinate(2, small_col) else { continue };
+                    let small_at = (small_plane * small[1] + small_row) * small[2] + small_col;
+                    let large_at = (plane * large[1] + row) * large[2] + col;
                     match self.direction {
-                        Direction::Forward => visit(there, near),
-                        Direction::Transposed => visit(near, there),
+                        Direction::Forward => visit(large_at, small_at),
+                        Direction::Transposed => visit(small_at, large_at),
                     }
                 }
             }

@@ -395,7 +395,7 @@ fn packed_len(shape: &depthwise::Shape) -> usize {
 /// one size decides for all.
 fn winograd(
     images: &Images,
-    &Conv { groups, is_open, .. }: &Conv,
+    &Conv { groups, has_open_images, .. }: &Conv,
     price: u32,
 ) -> Option<Algorithm> {
     let Window { input, output, kernel, strides, dilations, pads } = images.window;
@@ -413,7 +413,7 @@ fn winograd(
         pixel_strides: images.channels,
     };
     let any = Layer { input: ANY_SIZE, output: ANY_SIZE, ..layer };
-    match winograd::choose(if is_open { &any } else { &layer }, price) {
+    match winograd::choose(if has_open_images { &any } else { &layer }, price) {
         winograd::Algorithm::Direct => None,
         winograd::Algorithm::Winograd(tile) => Some(Algorithm::Winograd { tile, layer }),
     }

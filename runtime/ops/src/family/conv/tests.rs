@@ -42,14 +42,14 @@ impl Case {
 }
 
 #[test]
-fn runs_agree_and_threads_within_the_bound_of_a_sum() {
+fn results_agree_between_runs_and_between_thread_counts() {
     for case in CASES {
         let x = case.x();
-        let one = settled(&case.run(&x)).values::<f32>();
-        let one: Vec<f64> = one.into_iter().map(f64::from).collect();
+        let single_thread = settled(&case.run(&x)).values::<f32>();
+        let single_thread: Vec<f64> = single_thread.into_iter().map(f64::from).collect();
         for threads in [2, 3, 8] {
             let y = settled(&case.run(&x).threads(threads)).values::<f32>();
-            assert_near(&y, &one, 1e-5);
+            assert_near(&y, &single_thread, 1e-5);
         }
     }
 }
@@ -62,13 +62,13 @@ fn nan_reaches_dependent_outputs_and_winograd_tiles() {
             let (channel, row, col) = (at / (EXTENT * EXTENT), at / EXTENT % EXTENT, at % EXTENT);
             let distance =
                 |i: usize| (i / EXTENT % EXTENT).abs_diff(row).max((i % EXTENT).abs_diff(col));
-            let own = |i: usize| case.groups == 1 || i / (EXTENT * EXTENT) == channel;
+            let is_dependent = |i: usize| case.groups == 1 || i / (EXTENT * EXTENT) == channel;
             for (y, plain) in of_kernels(&case.run(&with(&x, at, f32::NAN))).iter().zip(&plain) {
                 for (i, (y, plain)) in y.iter().zip(plain).enumerate() {
                     let case_name = format!("{case:?} with a NaN at {at}: {y} at {i}");
-                    if own(i) && distance(i) <= 1 {
+                    if is_dependent(i) && distance(i) <= 1 {
                         assert!(y.is_nan(), "{case_name}");
-                    } else if !own(i) || distance(i) > 1 + case.leak {
+                    } else if !is_dependent(i) || distance(i) > 1 + case.leak {
                         assert_eq!(y.to_bits(), plain.to_bits(), "{case_name}");
                     }
                 }
@@ -78,7 +78,7 @@ fn nan_reaches_dependent_outputs_and_winograd_tiles() {
 }
 
 #[test]
-fn subnormal_numbers_are_kept_and_sums_overflow_to_infinity() {
+fn subnormal_products_are_not_flushed_and_sums_overflow_to_infinity() {
     for groups in [1, 2] {
         let x = [SUBNORMAL, f32::MAX, -SUBNORMAL, -f32::MAX];
         for (factor, expected) in [
@@ -94,8 +94,8 @@ fn subnormal_numbers_are_kept_and_sums_overflow_to_infinity() {
 }
 
 #[test]
-fn weights_of_images_of_open_extents_are_packed_alike() {
-    let recipe = |side: usize, is_open: bool| {
+fn weights_are_packed_alike_for_all_sizes_of_open_images() {
+    let recipe = |side: usize, has_open_images: bool| {
         let window = Window {
             input: [1, side, side],
             output: [1, side, side],
@@ -106,8 +106,15 @@ fn weights_of_images_of_open_extents_are_packed_alike() {
             end_pads: [0, 1, 1],
         };
         let direction = Direction::Forward;
-        let conv =
-            Conv { direction, window, batch: 1, groups: 1, inputs: 48, outputs: 64, is_open };
+        let conv = Conv {
+            direction,
+            window,
+            batch: 1,
+            groups: 1,
+            inputs: 48,
+            outputs: 64,
+            has_open_images,
+        };
         let plan = ConvPlan::new(&conv, Some(0), Factors::F32, LayoutPorts::BOTH).unwrap();
         (plan.recipe(), plan.packed_len())
     };
@@ -118,7 +125,7 @@ fn weights_of_images_of_open_extents_are_packed_alike() {
 }
 
 #[test]
-fn images_of_open_extents_of_any_size_match_the_definition() {
+fn open_images_of_any_size_match_the_definition() {
     let (channels, outputs) = (48, 64);
     let dims = [outputs, channels, 3, 3];
     let w = noise(dims.iter().product());
@@ -164,7 +171,7 @@ fn images_of_open_extents_of_any_size_match_the_definition() {
 }
 
 #[test]
-fn factors_are_rounded_where_that_is_allowed() {
+fn reduced_precision_rounds_the_factors() {
     // One tap, several with padding and strides, few channels, and groups; kernels too large for Winograd.
     let cases = [
         ([2usize, 33, 9, 8], [20usize, 33, 1, 1], [1i64, 0, 1]),

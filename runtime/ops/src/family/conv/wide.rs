@@ -16,8 +16,8 @@ use crate::family::layout::{ChannelsLast, ChannelsSecond, FewChannels, Layout};
 use crate::family::quantized::byte_planes::{self, BytePlanes, Channels, PlaneSums, UP_TO_16_BITS};
 use crate::family::quantized::{VALUES, fixed_point};
 
-/// Defines the operator `O` of 8- or 16-bit values. The first kernel that accepts a node gets it: the 8-bit kernels come
-/// first, so that `WideConv` only gets nodes with 16-bit values.
+/// Defines the operator `O` of 8- or 16-bit values. The host runs the first kernel that accepts a node. The 8-bit
+/// kernels come first, so `WideConv` only runs nodes with 16-bit values.
 pub(crate) const fn quantized_conv<O: IntegerConv>() -> Def {
     Def::new::<O>(WideConv::<O, ChannelsSecond>::ALL)
 }
@@ -33,14 +33,25 @@ impl<O: IntegerConv, L: Layout> WideConv<O, L> {
 
 impl<O: IntegerConv> WideConv<O, ChannelsSecond> {
     const ALL: &'static [KernelDef] = &{
-        let [few, last, second, dsp] = *QuantizedConv::<O, ChannelsSecond>::ALL;
+        let [few_channels, channels_last, channels_second, dsp] =
+            *QuantizedConv::<O, ChannelsSecond>::ALL;
         let wide_few = WideConv::<O, FewChannels>::DEF;
         let wide_last = WideConv::<O, ChannelsLast>::DEF;
         let [wide_second, wide_dsp] = fixed_point(Self::DEF);
-        [few, last, second, dsp, wide_few, wide_last, wide_second, wide_dsp]
+        [
+            few_channels,
+            channels_last,
+            channels_second,
+            dsp,
+            wide_few,
+            wide_last,
+            wide_second,
+            wide_dsp,
+        ]
     };
 }
 
+/// Kernel of the operator `O` for 16-bit values and images in the layout `L`.
 struct WideConv<O, L> {
     marker: PhantomData<fn() -> (O, L)>,
     /// Convolves one plane of bytes to i32 sums.

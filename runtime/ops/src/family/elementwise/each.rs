@@ -8,10 +8,10 @@ use udo_simd::rows::Quantized;
 use super::GRAIN;
 use crate::family::results::{QuantizedAs, quantize};
 
-/// f32 elements computed before they are quantized; they fit a first-level cache.
+/// Elements of a strip: f32 results that are computed together and then quantized. They fit a first-level cache.
 const STRIP: usize = 1 << 10;
 
-/// Whether a run may have fewer elements than the buffer.
+/// Whether the extents are the same in all runs, or bounded: then a run may have fewer elements than the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extents {
     Fixed,
@@ -41,15 +41,15 @@ pub(crate) fn each<T: Element>(
         Ok(Pair::Apart(x, y)) if extents == Extents::Fixed && y.len() <= GRAIN => {
             out_of_place(x, y);
         }
-        Ok(pair) => return share(io, pair, out_of_place, in_place),
-        // Strided tensors cannot be in place, and nothing was taken yet.
+        Ok(pair) => return run_parallel(io, pair, out_of_place, in_place),
+        // `pair` fails for strided tensors, which are never in place.
         Err(_) => return each_row(io, out_of_place),
     }
     Ok(())
 }
 
 #[inline(never)]
-fn share<T: Element>(
+fn run_parallel<T: Element>(
     mut io: Io<'_>,
     pair: Pair<'_, T>,
     out_of_place: impl Fn(&[T], &mut [T]) + Sync,
@@ -86,7 +86,7 @@ fn each_row<T: Element>(
     })
 }
 
-/// A function of a strip of f32 values.
+/// A function that computes a strip of f32 results from as many f32 values.
 type StripFn<'a> = &'a (dyn Fn(&[f32], &mut [f32]) + Sync);
 
 /// Applies a function to the elements of input 0, and stores the results quantized.
@@ -125,7 +125,7 @@ fn strips_quantized<Q: Quantized + QuantizedType + Element>(
             Ok(())
         });
     }
-    // Strided tensors were not taken.
+    // Tensors with strided rows.
     let (x, mut y) = (io.inputs.rows::<f32>(0)?, io.outputs.take_rows::<Q>(0)?);
     io.parallel.rows_mut(&mut y, |row, y| {
         let x = x.get(row).filter(|x| x.len() == y.len());

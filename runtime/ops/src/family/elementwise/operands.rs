@@ -4,7 +4,7 @@ use udo_api::{Error, ExecError, FinalizeCx, Io, Status};
 
 use super::Broadcast;
 
-/// Returns the broadcasting of the first `N` inputs if all extents are known; `None` for bounded ones.
+/// Returns how the first `N` inputs broadcast, or `None` if an extent is known only in the run.
 pub(super) fn plan<const N: usize>(cx: &FinalizeCx<'_>) -> Result<Option<Broadcast<N>>, Error> {
     let inputs = (0..N).map(|port| cx.input(port)).collect::<Result<Vec<_>, _>>()?;
     if inputs.iter().any(|input| !input.full_shape().is_fixed()) {
@@ -17,10 +17,10 @@ pub(super) fn plan<const N: usize>(cx: &FinalizeCx<'_>) -> Result<Option<Broadca
     })
 }
 
-/// A kernel's execute function for the types of its operands.
+/// The execute function of a kernel, for given types of its `N` operands.
 pub(crate) type Run<const N: usize = 2> = fn(&Broadcast<N>, &mut Io<'_>) -> Result<(), ExecError>;
 
-/// Calls `run` with the plan from finalize, or with that of this run.
+/// Calls `run` with the plan from finalize if there is one, else with a plan for the shapes of this run.
 #[inline]
 pub(super) fn run_with<const N: usize>(
     fixed: Option<&Broadcast<N>>,

@@ -1,4 +1,5 @@
-//! Broadcasting of short rows, by processing the last two axes together.
+//! Broadcasting of tensors with short rows. A call per row would cost more than its work, so the last two axes, a
+//! plane, are processed together: operands are gathered in a block of many rows.
 
 use udo_api::Element;
 
@@ -8,11 +9,11 @@ use super::rows::Side;
 use super::stored::BLOCK;
 use crate::family::axes::StridedIter;
 
-/// Rows of fewer elements are not worth a call each.
+/// Rows of fewer elements are processed together.
 const SHORT: usize = 16;
 
-/// The same limit if an operand's row is the same for every row.
-const SHORT_AGAIN: usize = 64;
+/// Rows of fewer elements are processed together if every row of the plane has the same row of an operand.
+const SHORT_REPEATED: usize = 64;
 
 /// Some rows of a plane.
 #[derive(Clone, Copy)]
@@ -23,8 +24,9 @@ struct Part {
 }
 
 impl Part {
-    /// Returns an operand for these rows. `x` is its plane; elements that are not in the output's order are gathered.
-    /// The first part of a plane has the most rows.
+    /// Returns an operand for these rows: elements of its plane `x`, or copies in `block` if they are not in the
+    /// output's order. `steps` are the operand's strides between rows and columns. A repeated row is copied for the
+    /// first part of a plane, which has the most rows, and stays in `block` for the next parts.
     fn side<'a, T: Element>(
         self,
         x: &'a [T],
@@ -36,7 +38,7 @@ impl Part {
             [0, 0] => return Side::One(x[0]),
             [0, _] => {
                 if first == 0 {
-                    again(&x[..cols], &mut block[..rows * cols]);
+                    repeat(&x[..cols], &mut block[..rows * cols]);
                 }
                 block
             }
@@ -52,13 +54,13 @@ impl Part {
 }
 
 /// Fills `to` with repetitions of `x`.
-fn again<T: Element>(x: &[T], to: &mut [T]) {
+fn repeat<T: Element>(x: &[T], to: &mut [T]) {
     to[..x.len()].copy_from_slice(x);
-    let mut done = x.len();
-    while done < to.len() {
-        let next = done.min(to.len() - done);
-        to.copy_within(..next, done);
-        done += next;
+    let mut filled = x.len();
+    while filled < to.len() {
+        let next = filled.min(to.len() - filled);
+        to.copy_within(..next, filled);
+        filled += next;
     }
 }
 
@@ -69,7 +71,7 @@ impl Broadcast {
             return false;
         }
         let repeats = (0..2).any(|tensor| matches!(self.plane_steps(tensor), [0, 1]));
-        self.dims[self.rank - 1] < if repeats { SHORT_AGAIN } else { SHORT }
+        self.dims[self.rank - 1] < if repeats { SHORT_REPEATED } else { SHORT }
     }
 
     /// Returns the strides of the last two axes.
@@ -78,46 +80,49 @@ impl Broadcast {
         [self.strides[tensor][inner - 1], self.strides[tensor][inner]]
     }
 
-    /// Calls `body` with the parts of every plane: rows, and offsets of the operands' planes.
+    /// Calls `body(part, offsets, y)` for the parts of every plane; `offsets` are the starts of the operands' planes.
     fn each_part<Y>(&self, y: &mut [Y], mut body: impl FnMut(Part, [usize; 2], &mut [Y])) {
         let outer = self.rank - 2;
         let (rows, cols) = (self.dims[outer], self.dims[outer + 1]);
         if rows == 0 || cols == 0 {
             return;
         }
-        let most = (BLOCK / cols).min(rows);
+        let most_rows = (BLOCK / cols).min(rows);
         let planes = StridedIter::new(&self.dims[..outer], self.strides);
-        for (at, y) in planes.zip(y.chunks_exact_mut(rows * cols)) {
-            for (i, y) in y.chunks_mut(most * cols).enumerate() {
-                body(Part { first: i * most, rows: y.len() / cols, cols }, at, y);
+        for (plane_offsets, y) in planes.zip(y.chunks_exact_mut(rows * cols)) {
+            for (part, y) in y.chunks_mut(most_rows * cols).enumerate() {
+                let part = Part { first: part * most_rows, rows: y.len() / cols, cols };
+                body(part, plane_offsets, y);
             }
         }
     }
 
+    /// Calls `row` with the operands and outputs of many rows at a time.
     pub(super) fn short_rows<A: Element, B: Element, Y>(
         &self,
         (a, b): (&[A], &[B]),
         y: &mut [Y],
         row: &Row<'_, A, B, Y>,
     ) {
-        let (mut of_a, mut of_b) = ([A::default(); BLOCK], [B::default(); BLOCK]);
+        let (mut a_block, mut b_block) = ([A::default(); BLOCK], [B::default(); BLOCK]);
         let (a_steps, b_steps) = (self.plane_steps(0), self.plane_steps(1));
         self.each_part(y, |part, [a_at, b_at], y| {
-            let a = part.side(&a[a_at..], a_steps, &mut of_a);
-            row(a, part.side(&b[b_at..], b_steps, &mut of_b), y);
+            let a = part.side(&a[a_at..], a_steps, &mut a_block);
+            row(a, part.side(&b[b_at..], b_steps, &mut b_block), y);
         });
     }
 
+    /// Calls `row` with many rows at a time; `y` holds operand 0 and gets the output.
     pub(super) fn short_rows_in_place<A, B: Element>(
         &self,
         y: &mut [A],
         b: &[B],
         row: &RowInPlace<'_, A, B>,
     ) {
-        let mut of_b = [B::default(); BLOCK];
+        let mut b_block = [B::default(); BLOCK];
         let steps = self.plane_steps(1);
         self.each_part(y, |part, [_, b_at], y| {
-            row(y, part.side(&b[b_at..], steps, &mut of_b));
+            row(y, part.side(&b[b_at..], steps, &mut b_block));
         });
     }
 }

@@ -1,4 +1,4 @@
-//! Elementwise predicates of one operand.
+//! Elementwise predicates of one operand, such as `IsNaN`.
 
 use std::marker::PhantomData;
 
@@ -38,7 +38,7 @@ pub(crate) trait Predicate: Send + Sync + 'static {
 
 /// Defines the operator of the predicate `P`.
 pub(crate) const fn predicate<P: Predicate>() -> Def {
-    let def = Def::new::<Described<P>>(Answers::<P>::KERNELS);
+    let def = Def::new::<Described<P>>(PredicateCpu::<P>::KERNELS);
     #[cfg(test)]
     let def = def.tested(tests::run_all::<P>);
     def
@@ -61,21 +61,21 @@ impl<P: Predicate> Op for Described<P> {
 }
 
 /// The CPU kernel of `P`.
-struct Answers<P> {
+struct PredicateCpu<P> {
     params: [bool; 2],
     /// The kernel for the element type.
     run: fn([bool; 2], Io<'_>) -> Result<(), ExecError>,
     convert: PhantomData<fn() -> P>,
 }
 
-impl<P: Predicate> Answers<P> {
+impl<P: Predicate> PredicateCpu<P> {
     const RULES: &'static [PortRule] =
         &[input(0, P::TYPES).bounded(), output(0, types::BOOL).bounded()];
     const KERNELS: &'static [KernelDef] =
         &[KernelDef::new::<Self>(P::NAME, Core::CPU).ports(Self::RULES), PredicateGpu::<P>::DEF];
 }
 
-impl<P: Predicate> Kernel for Answers<P> {
+impl<P: Predicate> Kernel for PredicateCpu<P> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let run = of_type!(
             cx.input(0)?.dtype(),
@@ -118,11 +118,11 @@ mod tests {
     /// Runs all tests of a member.
     pub(super) fn run_all<P: Predicate>(name: &str) {
         println!("{name}: a family member");
-        every_type_is_asked::<P>();
-        large_and_bounded_tensors_are_asked::<P>();
+        every_type_matches_the_definition::<P>();
+        large_and_bounded_tensors_match_the_definition::<P>();
     }
 
-    /// The expected results with default parameters, which are true for all members.
+    /// The expected results with default parameters, which are true in all operators of the family.
     fn expected<P: Predicate>(x: impl IntoIterator<Item = f64>) -> Vec<Bool> {
         x.into_iter().map(|x| Bool::from(P::holds(x, [true; 2]))).collect()
     }
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    fn every_type_is_asked<P: Predicate>() {
+    fn every_type_matches_the_definition<P: Predicate>() {
         check_predicate::<P, _>(|x| x);
         check_predicate::<P, _>(f64::from);
         check_predicate::<P, _>(F16::from_f32);
@@ -150,7 +150,7 @@ mod tests {
         check_predicate::<P, _>(|x| Bool::from(x != 0.0));
     }
 
-    fn large_and_bounded_tensors_are_asked<P: Predicate>() {
+    fn large_and_bounded_tensors_match_the_definition<P: Predicate>() {
         let x = edges(1, 2 * GRAIN + 7);
         if P::TYPES.has(DType::F32) {
             let y = settled_on_any_threads(&bench(P::NAME).input(tensor(&[x.len()], &x)));

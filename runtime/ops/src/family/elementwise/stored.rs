@@ -1,5 +1,5 @@
-//! Types that are computed in a wider type: blocks of elements are converted in arrays on the stack, so that one
-//! function serves several types.
+//! Types whose elements are computed in another type. Blocks of elements are converted in an array on the stack, so one
+//! function of the computing type serves several storage types.
 
 use udo_api::{Bf16, Bool, Element, Encoding, F16, QuantizedType};
 
@@ -67,13 +67,14 @@ bools! {
     f64, x => x.abs() > 0.0;
 }
 
-/// The conversion between storage type `T` and `C`.
+/// A conversion between the storage type `T` and the computing type `C`. An [`Encoding`] converts quantized values to
+/// f32.
 pub(super) trait Codec<T, C>: Copy + Send + Sync {
     fn load(self, x: T) -> C;
     fn store(self, number: C) -> T;
 }
 
-/// The identity.
+/// The conversion of [`Stored`].
 #[derive(Clone, Copy)]
 pub(super) struct Plain;
 
@@ -116,7 +117,7 @@ pub(super) fn map_blocks<T: Stored<C>, C: Element>(
     }
 }
 
-/// Does the same in place.
+/// Computes `y[i] = function(y[i])` in blocks.
 pub(super) fn map_blocks_in_place<T: Stored<C>, C: Element>(
     y: &mut [T],
     function: impl Fn(&mut [C]),

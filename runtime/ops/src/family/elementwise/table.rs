@@ -1,4 +1,4 @@
-//! Functions of 8-bit quantized values, through a table of all 256 values. The DSP kernel computes the table in
+//! Functions of 8-bit quantized values, by looking up a table of all 256 results. The DSP kernel computes the table in
 //! finalize.
 
 use std::marker::PhantomData;
@@ -12,7 +12,7 @@ use udo_simd::rows;
 use super::QUANTIZED;
 use super::{Extents, Unary, each};
 
-/// The function `U` of 8-bit values.
+/// DSP kernel of the function `U` for 8-bit values.
 pub(super) struct Table<U> {
     /// Output bits, indexed by input bits.
     bits: [u8; 256],
@@ -42,7 +42,7 @@ impl<U: Unary> Kernel for Table<U> {
         let function = |x| U::in_f64(x, params);
         let (bits, run) = of_type!(cx.input(0)?.dtype(), [U8 = u8, I8 = i8], T => {
             let run: fn(&[u8; 256], Extents, Io<'_>) -> Result<(), ExecError> = look_up::<T>;
-            (bits_of::<T>(encodings, &function), run)
+            (tabulate_quantized::<T>(encodings, &function), run)
         })?;
         Ok(Self { bits, extents: Extents::new(cx)?, run, function: PhantomData })
     }
@@ -52,22 +52,22 @@ impl<U: Unary> Kernel for Table<U> {
     }
 }
 
-fn bits_of<T: QuantizedType>(
-    [x_is, y_is]: [Encoding; 2],
+fn tabulate_quantized<T: QuantizedType>(
+    [x_encoding, y_encoding]: [Encoding; 2],
     function: &dyn Fn(f32) -> f32,
 ) -> [u8; 256] {
-    tabulate(|x: T| y_is.quantize(function(x_is.dequantize(x))))
+    tabulate(|x: T| y_encoding.quantize(function(x_encoding.dequantize(x))))
 }
 
-/// Returns the output bits for each of the 256 input values.
+/// Returns the output table for each of the 256 input values.
 pub(crate) fn tabulate<T: QuantizedType>(function: impl Fn(T) -> T) -> [u8; 256] {
     let mut x = [T::default(); 256];
-    for (bits, x) in (0..=u8::MAX).zip(bytes_of_mut(&mut x)) {
-        *x = bits;
+    for (table, x) in (0..=u8::MAX).zip(bytes_of_mut(&mut x)) {
+        *x = table;
     }
-    let mut bits = [0; 256];
-    bits.copy_from_slice(bytes_of(&x.map(function)));
-    bits
+    let mut table = [0; 256];
+    table.copy_from_slice(bytes_of(&x.map(function)));
+    table
 }
 
 /// Maps each element through the table.

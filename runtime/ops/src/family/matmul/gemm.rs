@@ -2,7 +2,7 @@
 
 use udo_api::{Error, Node};
 
-/// The extents of a Gemm product, and the strides of its addend.
+/// The extents of a Gemm product, and the strides of its addend C.
 #[derive(Clone, Copy)]
 pub(crate) struct GemmSizes {
     pub(crate) rows: usize,
@@ -15,7 +15,7 @@ pub(crate) struct GemmSizes {
 }
 
 impl GemmSizes {
-    /// Reads the sizes from the inputs at these ports; the last one is optional.
+    /// Reads the sizes from the inputs at the ports `a`, `b` and `c`; input `c` is optional.
     pub(crate) fn read(node: &Node<'_>, [a, b, c]: [usize; 3]) -> Result<Self, Error> {
         let (a, b) = (node.input(a)?, node.input(b)?);
         let (trans_a, trans_b) = (node.flag("transA")?, node.flag("transB")?);
@@ -41,6 +41,7 @@ fn c_steps(node: &Node<'_>, port: usize, [rows, cols]: [usize; 2]) -> Result<[us
         [] => (1, 1),
         [n] => (1, n),
         [m, n] => (m, n),
+        // Rejected below.
         _ => (0, 0),
     };
     if (c_rows != rows && c_rows != 1) || (c_cols != cols && c_cols != 1) {

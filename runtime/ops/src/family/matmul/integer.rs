@@ -390,7 +390,7 @@ impl<O: IntegerProducts> IntegerKernel<O> {
         zeros: &'a mut [i8],
     ) -> Result<&'a [i8], ExecError> {
         let zero_lines = &self.numbers.b_zero;
-        let zeros = if zero_lines.is_there() {
+        let zeros = if zero_lines.is_present() {
             let (all, flip) = bits(inputs, zero_lines.port())?;
             let from = zero_lines.matrix(all, at)?;
             make_signed(from, flip, zeros);

@@ -1,4 +1,4 @@
-//! f32 matrix products on the primitives: packed right sides, rows divided among threads.
+//! f32 matrix products by the primitives of `udo_simd`: packing of right sides, and rows divided among threads.
 
 use udo_api::{Arithmetic, Error, ExecError, FinalizeCx, Parallel, Sources, Work};
 use udo_simd::gemm_bf16::{self, Rows};
@@ -11,16 +11,17 @@ use crate::family::results::{Cut, Results, Strip, strip_rows};
 use crate::number::wrong_recipe;
 
 /// With fewer left rows, packing the right side in the run costs more than it saves.
-const WORTH_PACKING: usize = 4;
+const MIN_ROWS_TO_PACK: usize = 4;
 
-/// Parts of a right side per thread that packs it.
-const PARTS: usize = 4;
+/// Parts of a right side per thread that packs it; several balance the threads.
+const PARTS_PER_THREAD: usize = 4;
 
-/// The fewest rows of a strip that is quantized: products of a few rows add their terms in another order.
-const STRIP_ROWS: usize = 64;
+/// The fewest rows of a strip, which is computed and then quantized. Products of fewer rows add their terms in another
+/// order, and would differ from those without quantization.
+const MIN_STRIP_ROWS: usize = 64;
 
 /// The fewest rows per grain: each grain reads the whole right side.
-const LEAST_ROWS: usize = 12;
+const MIN_GRAIN_ROWS: usize = 12;
 
 /// The precision of the factors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +33,8 @@ pub(crate) enum Factors {
 impl Factors {
     /// Returns bf16 for a constant input if the user allows it and the machine supports it, else f32.
     pub(crate) fn choose(cx: &FinalizeCx<'_>, constant: usize) -> Self {
-        let is_asked = cx.allows_bf16() && cx.is_constant(constant);
-        if is_asked && gemm_bf16::is_available() { Self::Bf16 } else { Self::F32 }
+        let is_allowed = cx.allows_bf16() && cx.is_constant(constant);
+        if is_allowed && gemm_bf16::is_available() { Self::Bf16 } else { Self::F32 }
     }
 }
 
@@ -74,7 +75,8 @@ impl Product {
         }
     }
 
-    /// Returns the recipe that determines what [`Self::fill`] writes.
+    /// Returns the recipe: the integers that determine the layout that [`Self::fill`] writes, and identify it in
+    /// caches.
     pub(crate) fn recipe(&self) -> [u64; 4] {
         let (right, factors) = (self.right == Layout::Transposed, self.factors == Factors::Bf16);
         [right.into(), self.depth as u64, self.cols as u64, factors.into()]
@@ -90,10 +92,10 @@ impl Product {
         let right = if transposed == 0 { Layout::Rows } else { Layout::Transposed };
         let factors = if factors == 0 { Factors::F32 } else { Factors::Bf16 };
         let product = Self { rows: 0, depth: depth as usize, cols: cols as usize, right, factors };
-        let (from_len, to_len) =
-            ((product.depth * product.cols).max(1), product.packed_len().max(1));
-        let rights = sources.bytes::<f32>(0)?.as_chunks::<4>().0.chunks_exact(from_len);
-        for (right, packed) in rights.zip(packed.chunks_exact_mut(to_len)) {
+        let right_len = (product.depth * product.cols).max(1);
+        let packed_len = product.packed_len().max(1);
+        let rights = sources.bytes::<f32>(0)?.as_chunks::<4>().0.chunks_exact(right_len);
+        for (right, packed) in rights.zip(packed.chunks_exact_mut(packed_len)) {
             product.pack_parts(right, packed, sources.parallel())?;
         }
         Ok(())
@@ -103,40 +105,41 @@ impl Product {
     fn pack_parts(
         &self,
         b: &[[u8; 4]],
-        to: &mut [f32],
+        packed: &mut [f32],
         parallel: Parallel<'_>,
     ) -> Result<(), Error> {
         let Self { depth, cols, right, factors, .. } = *self;
         if factors == Factors::Bf16 {
-            self.pack(b, to);
+            self.pack(b, packed);
             return Ok(());
         }
-        let columns = columns_of_chunk(cols, PARTS * parallel.width());
+        let columns = columns_of_chunk(cols, PARTS_PER_THREAD * parallel.width());
         let (ldb, step) = match right {
             Layout::Rows => (cols, columns),
             Layout::Transposed => (depth, columns * depth),
         };
-        Ok(parallel.chunks_mut(to, columns * depth, |part, to| {
+        Ok(parallel.chunks_mut(packed, columns * depth, |part, packed| {
             let b = b.get(part * step..).unwrap_or_default();
-            pack_b(b, ldb, right, depth, columns.min(cols - part * columns), to);
+            pack_b(b, ldb, right, depth, columns.min(cols - part * columns), packed);
             Ok(())
         })?)
     }
 
-    pub(crate) fn pack<T: Stored>(&self, b: &[T], to: &mut [f32]) {
+    /// Packs a right side.
+    pub(crate) fn pack<T: Stored>(&self, b: &[T], packed: &mut [f32]) {
         let ldb = if self.right == Layout::Rows { self.cols } else { self.depth };
         match self.factors {
-            Factors::F32 => pack_b(b, ldb, self.right, self.depth, self.cols, to),
-            Factors::Bf16 => gemm_bf16::pack_b(b, ldb, self.right, self.depth, self.cols, to),
+            Factors::F32 => pack_b(b, ldb, self.right, self.depth, self.cols, packed),
+            Factors::Bf16 => gemm_bf16::pack_b(b, ldb, self.right, self.depth, self.cols, packed),
         }
     }
 
     /// Whether packing a right side in the run is faster than reading it unpacked.
     pub(crate) fn is_worth_packing(&self) -> bool {
-        self.rows >= WORTH_PACKING || self.right == Layout::Transposed
+        self.rows >= MIN_ROWS_TO_PACK || self.right == Layout::Transposed
     }
 
-    /// `y = epilogue(a b)` with `b` packed.
+    /// Computes `y = epilogue(a b)` with `b` packed.
     pub(crate) fn run(
         &self,
         parallel: Parallel<'_>,
@@ -155,8 +158,8 @@ impl Product {
         )
     }
 
-    /// Does the same for strided rows of the left side and outputs that may be quantized, with [`Self::strips_len`]
-    /// scratch elements.
+    /// Computes `y = epilogue(a b)` with `b` packed, for rows of `a` with stride `lda` and an output that may be
+    /// quantized. `strips` is scratch memory of [`Self::strips_len`] elements.
     pub(crate) fn run_to(
         &self,
         parallel: Parallel<'_>,
@@ -168,7 +171,7 @@ impl Product {
     ) -> Result<(), ExecError> {
         let &Self { rows, depth, cols, .. } = self;
         let grains = partition::grains(parallel, rows * depth * cols, partition::F32_PRODUCTS);
-        let cut = self.cut(grains.min((rows / LEAST_ROWS).max(parallel.width())));
+        let cut = self.cut(grains.min((rows / MIN_GRAIN_ROWS).max(parallel.width())));
         if rows == 1 {
             return y.channels(cols).compute(
                 parallel,
@@ -182,17 +185,17 @@ impl Product {
         }
         if let Some((y, ldc)) = y.as_numbers()
             && grains > 1
-            && self.is_cut_by_columns(parallel.width())
+            && self.is_divided_by_columns(parallel.width())
         {
-            let mut done = Ok(());
+            let mut result = Ok(());
             let run = |chunks: usize, chunk: &(dyn Fn() + Sync)| {
-                done = parallel.run(chunks, |_| {
+                result = parallel.run(chunks, |_| {
                     chunk();
                     Ok(())
                 });
             };
             gemm_by_columns(a, lda, rows, depth, packed, cols, y, ldc, epilogue, grains, run);
-            return done;
+            return result;
         }
         y.part(0, rows).compute(parallel, cut, strips, |Strip { first, rows, y, pitch }, _| {
             let a = a.get(first * lda..).unwrap_or_default();
@@ -216,9 +219,9 @@ impl Product {
     }
 
     /// Whether there are too few rows for all threads, so that threads share the columns.
-    fn is_cut_by_columns(&self, threads: usize) -> bool {
+    fn is_divided_by_columns(&self, threads: usize) -> bool {
         threads > 1
-            && (2..LEAST_ROWS.saturating_mul(threads)).contains(&self.rows)
+            && (2..MIN_GRAIN_ROWS.saturating_mul(threads)).contains(&self.rows)
             && self.factors == Factors::F32
     }
 
@@ -229,7 +232,7 @@ impl Product {
             let height = columns_of_chunk(cols, grains);
             return Cut { pixels: 1, channels: 1, height, strip: height, workspace: 0 };
         }
-        let (height, strip) = (rows.div_ceil(grains), strip_rows(cols, STRIP_ROWS));
+        let (height, strip) = (rows.div_ceil(grains), strip_rows(cols, MIN_STRIP_ROWS));
         Cut { pixels: 1, channels: cols, height, strip, workspace: 0 }
     }
 
@@ -247,7 +250,7 @@ impl Product {
         }
     }
 
-    /// `y = a b` with `b` unpacked in rows, and strided rows of `a` and `y`.
+    /// Computes `y = a b` with `b` unpacked in rows, and rows of `a` and `y` with strides `lda` and `ldc`.
     pub(crate) fn run_unpacked(
         &self,
         (a, lda): (&[f32], usize),

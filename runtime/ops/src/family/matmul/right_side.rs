@@ -1,4 +1,5 @@
-//! Right sides of f32 products, packed once if they are constant.
+//! Right sides of f32 products. Packing copies one into the order in which the primitives read it: once in finalize if
+//! it is constant, else in each run if that pays.
 
 use udo_api::{Error, ExecError, FinalizeCx, Inputs, Packed, PackedConstants};
 
@@ -29,7 +30,7 @@ impl RightSide {
         Ok(Self { port, product, packed })
     }
 
-    /// Returns the same right sides for a product of other extents.
+    /// Returns these right sides for a product of other extents.
     pub(crate) fn with(&self, product: Product) -> Self {
         Self { product, ..*self }
     }
@@ -38,7 +39,7 @@ impl RightSide {
         self.packed.is_some()
     }
 
-    /// Whether products take them packed, before the run or in it.
+    /// Whether products read packed right sides, from finalize or packed in the run.
     pub(crate) fn packs(&self) -> bool {
         self.is_packed() || self.product.is_worth_packing()
     }
@@ -48,30 +49,30 @@ impl RightSide {
         if self.is_packed() { 0 } else { self.product.packed_len() }
     }
 
-    /// Returns right side `at`, packed; in `own` if it is not constant.
+    /// Returns right side `index`, packed. Packs it into `scratch` if it is not constant.
     pub(crate) fn get<'a>(
         &self,
         inputs: &Inputs<'_>,
         packed: &PackedConstants<'a>,
-        at: usize,
-        own: &'a mut [f32],
+        index: usize,
+        scratch: &'a mut [f32],
     ) -> Result<&'a [f32], ExecError> {
         if let Some(constant) = self.packed {
             let len = self.product.packed_len();
-            return Ok(&packed.get(constant)?[at * len..][..len]);
+            return Ok(&packed.get(constant)?[index * len..][..len]);
         }
-        let own = &mut own[..self.product.packed_len()];
-        self.product.pack(self.unpacked(inputs, at)?, own);
-        Ok(own)
+        let scratch = &mut scratch[..self.product.packed_len()];
+        self.product.pack(self.unpacked(inputs, index)?, scratch);
+        Ok(scratch)
     }
 
-    /// Returns right side `at` as stored in the input.
+    /// Returns right side `index` as stored in the input.
     pub(crate) fn unpacked<'a>(
         &self,
         inputs: &Inputs<'a>,
-        at: usize,
+        index: usize,
     ) -> Result<&'a [f32], ExecError> {
         let len = self.product.depth * self.product.cols;
-        Ok(&inputs.get::<f32>(self.port)?[at * len..][..len])
+        Ok(&inputs.get::<f32>(self.port)?[index * len..][..len])
     }
 }

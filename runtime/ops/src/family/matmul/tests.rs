@@ -14,19 +14,21 @@ fn products(op: &'static str, a: Tensor, b: &Tensor) -> [Bench; 2] {
     [run.clone().constant(b.clone()), run.input(b.clone())]
 }
 
-fn of_size([rows, depth, cols]: [usize; 3]) -> (Vec<f32>, Vec<f32>) {
+/// Returns the elements of both operands of a product.
+fn operands([rows, depth, cols]: [usize; 3]) -> (Vec<f32>, Vec<f32>) {
     (noise(rows * depth), noise(depth * cols))
 }
 
 #[test]
-fn runs_agree_and_threads_within_the_bound_of_a_sum() {
+fn results_agree_between_runs_and_between_thread_counts() {
     for (op, size) in MEMBERS.into_iter().flat_map(|op| SIZES.map(|size| (op, size))) {
-        let ([rows, depth, cols], (a, b)) = (size, of_size(size));
+        let ([rows, depth, cols], (a, b)) = (size, operands(size));
         let runs = products(op, tensor(&[rows, depth], &a), &tensor(&[depth, cols], &b));
-        let one: Vec<f64> = settled(&runs[0]).values::<f32>().into_iter().map(f64::from).collect();
+        let single_thread: Vec<f64> =
+            settled(&runs[0]).values::<f32>().into_iter().map(f64::from).collect();
         for (run, threads) in runs.iter().flat_map(|run| [1, 2, 3, 8].map(|n| (run, n))) {
             let y = settled(&run.clone().threads(threads)).values::<f32>();
-            assert_near(&y, &one, 1e-5);
+            assert_near(&y, &single_thread, 1e-5);
         }
     }
 }
@@ -34,10 +36,10 @@ fn runs_agree_and_threads_within_the_bound_of_a_sum() {
 #[test]
 fn nan_reaches_its_row_or_column() {
     for (op, size) in MEMBERS.into_iter().flat_map(|op| SIZES.map(|size| (op, size))) {
-        let ([rows, depth, cols], (a, b)) = (size, of_size(size));
+        let ([rows, depth, cols], (a, b)) = (size, operands(size));
         let check = |a: &[f32], b: &[f32], is_hit: &dyn Fn(usize) -> bool| {
-            let (of_a, of_b) = (tensor(&[rows, depth], a), tensor(&[depth, cols], b));
-            for run in products(op, of_a, &of_b) {
+            let (a_tensor, b_tensor) = (tensor(&[rows, depth], a), tensor(&[depth, cols], b));
+            for run in products(op, a_tensor, &b_tensor) {
                 for (i, y) in run.one().values::<f32>().into_iter().enumerate() {
                     assert_eq!(y.is_nan(), is_hit(i), "{op} of {size:?}: {y} at {i}");
                 }
@@ -53,7 +55,7 @@ fn nan_reaches_its_row_or_column() {
 }
 
 #[test]
-fn subnormal_numbers_are_kept_and_sums_overflow_to_infinity() {
+fn subnormal_products_are_not_flushed_and_sums_overflow_to_infinity() {
     let a = [SUBNORMAL, -SUBNORMAL, f32::MAX, f32::MIN];
     for op in MEMBERS {
         for run in products(op, tensor(&[4, 1], &a), &tensor(&[1, 2], &[1f32, 2.0])) {
@@ -71,10 +73,10 @@ fn integers_wrap() {
 }
 
 #[test]
-fn factors_are_rounded_where_that_is_allowed() {
+fn reduced_precision_rounds_the_factors() {
     for (op, [rows, depth, cols]) in MEMBERS.into_iter().flat_map(|op| SIZES.map(|size| (op, size)))
     {
-        let (a, b) = of_size([rows, depth, cols]);
+        let (a, b) = operands([rows, depth, cols]);
         let inputs = [(&[rows, depth][..], &a[..]), (&[depth, cols], &b)];
         assert_rounds_factors(|| bench(op), inputs, depth);
     }

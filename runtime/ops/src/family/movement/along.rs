@@ -1,4 +1,5 @@
-//! Indices that replace the coordinate along one axis and keep the others.
+//! Indices as GatherElements and ScatterElements use them: an index replaces the coordinate along one axis, and its own
+//! position gives the other coordinates.
 
 use udo_api::{Error, ExecError, TensorDesc};
 
@@ -8,30 +9,33 @@ use crate::family::axes::{Axes, strides};
 /// The tensor positions that indices refer to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Along {
-    /// Indices along the last axis.
+    /// Number of indices in a row, along the last axis.
     pub(crate) row: usize,
     /// Number of rows of indices.
     pub(crate) rows: usize,
-    /// Number of axes before the last.
+    /// Number of axes of the indices before the last.
     rank: usize,
+    /// Extents of these axes.
     dims: Axes,
     /// Strides of the tensor; 0 along the indexed axis.
     strides: Axes,
+    /// Stride of the tensor along the last axis; 0 if that is the indexed axis.
     last_stride: usize,
+    /// Extent and stride of the tensor along the indexed axis.
     extent: usize,
     stride: usize,
 }
 
 impl Along {
-    /// Computes the positions along `axis` of a tensor of extents `data` for indices of extents `indices`.
+    /// Plans the positions along `axis`, for a tensor of extents `data` and indices of extents `indices`.
     pub(crate) fn new(axis: usize, data: &[usize], indices: &[usize]) -> Result<Self, ExecError> {
         for (at, (&requested, &extent)) in indices.iter().zip(data).enumerate() {
             if at != axis && requested > extent {
                 return Err(ExecError::bad_value(requested as i64, at));
             }
         }
-        let mut steps = strides(data);
-        let stride = std::mem::replace(&mut steps[axis], 0);
+        let mut outer_strides = strides(data);
+        let stride = std::mem::replace(&mut outer_strides[axis], 0);
         let (&row, outer) = indices.split_last().unwrap_or((&1, &[]));
         let mut dims = [1; udo_api::MAX_RANK];
         dims.iter_mut().zip(outer).for_each(|(to, &extent)| *to = extent);
@@ -40,33 +44,33 @@ impl Along {
             rows: outer.iter().product(),
             rank: outer.len(),
             dims,
-            strides: steps,
-            last_stride: steps[outer.len()],
+            strides: outer_strides,
+            last_stride: outer_strides[outer.len()],
             extent: data.get(axis).copied().unwrap_or(1),
             stride,
         })
     }
 
-    /// Returns the tensor elements that the indices of row `row` refer to.
+    /// Yields the offset of the tensor element that each index of row `row` refers to.
     #[inline]
     pub(crate) fn places<'a>(
         &'a self,
         indices: Indices<'a>,
         row: usize,
     ) -> impl Iterator<Item = Result<usize, ExecError>> + 'a {
-        let (mut left, mut first) = (row, 0);
+        let (mut remaining, mut first) = (row, 0);
         for axis in (0..self.rank).rev() {
-            first += left % self.dims[axis] * self.strides[axis];
-            left /= self.dims[axis];
+            first += remaining % self.dims[axis] * self.strides[axis];
+            remaining /= self.dims[axis];
         }
-        (0..self.row).map(move |at| {
-            let position = indices.position(row * self.row + at, self.extent)?;
-            Ok(first + at * self.last_stride + position * self.stride)
+        (0..self.row).map(move |index| {
+            let position = indices.position(row * self.row + index, self.extent)?;
+            Ok(first + index * self.last_stride + position * self.stride)
         })
     }
 }
 
-/// Checks that the indices fit a tensor like `data`.
+/// Checks that `indices` have the rank of `data`, and no larger extents except along `axis`.
 pub(crate) fn check_along(
     axis: usize,
     data: &TensorDesc,

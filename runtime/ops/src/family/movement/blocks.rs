@@ -1,4 +1,5 @@
-//! Rearranging blocks of pixels into channels and back.
+//! Blocks of pixels: rearranging them into channels or batches and back (SpaceToDepth, SpaceToBatch and their
+//! inverses).
 
 use udo_api::{Dim, Error, Node, Shape, TensorDesc};
 
@@ -29,8 +30,8 @@ impl Blocks {
         let misfit = || self.refusal(x, "channels");
         let area = size.checked_mul(size).filter(|&area| c.is_multiple_of(area));
         let area = area.ok_or_else(misfit)?;
-        let long = |extent: usize| extent.checked_mul(size).ok_or_else(misfit);
-        with_extents(x, [c / area, long(h)?, long(w)?])
+        let scaled = |extent: usize| extent.checked_mul(size).ok_or_else(misfit);
+        with_extents(x, [c / area, scaled(h)?, scaled(w)?])
     }
 
     /// Returns the shape of `x` with blocks of pixels rearranged into channels.
@@ -65,7 +66,8 @@ pub(crate) struct BatchBlocks {
     pub(crate) images: [usize; 4],
     /// Height and width of a block; at least 1.
     pub(crate) block: [usize; 2],
-    /// Rows above and below, columns before and after: padding or crop.
+    /// Rows above and below, columns before and after an image: padding when blocks become batches, a crop on the way
+    /// back.
     pub(crate) around: [usize; 4],
 }
 
@@ -90,8 +92,8 @@ impl BatchBlocks {
     /// Returns the number of blocks down and across, including padding.
     pub(crate) fn blocks_padded(&self) -> [usize; 2] {
         let Self { images: [_, _, h, w], block: [high, wide], around } = self;
-        let [above, below, before, behind] = around;
-        [(h + above + below) / high, (w + before + behind) / wide]
+        let [above, below, before, after] = around;
+        [(h + above + below) / high, (w + before + after) / wide]
     }
 }
 

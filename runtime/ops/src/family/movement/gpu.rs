@@ -1,4 +1,5 @@
-//! Moving elements of any width on the GPU, one per work item.
+//! GPU kernels that move elements of any width, one per work item. Three kinds of movement: at strided positions, by a
+//! walk along each axis, and between a tensor and its strips.
 
 use std::fmt::Write as _;
 use std::marker::PhantomData;
@@ -32,6 +33,7 @@ pub(crate) const fn strided<M: Strided>(name: &'static str) -> KernelDef {
     KernelDef::gpu::<StridedGpu<M>>(name).ports(RULES)
 }
 
+/// GPU kernel of the strided movement `M`.
 struct StridedGpu<M> {
     access: StridedAccess,
     element: String,
@@ -70,9 +72,9 @@ impl<M> StridedGpu<M> {
     }
 }
 
-/// A movement that walks along each axis of the input.
+/// A movement that walks along each axis of the input (see [`Walks`]).
 pub(crate) trait Walked: Movement {
-    /// The input with the fill value, if any; otherwise 0.
+    /// The input with the value of positions outside the input; `None` if that is 0.
     const FILL: Option<u32> = None;
 
     /// Returns the walks, which must be known before the run.
@@ -86,7 +88,8 @@ pub(crate) const fn walked<M: Walked>() -> KernelDef {
     KernelDef::gpu::<WalkedGpu<M>>(M::SCHEMA.name()).ports(rules)
 }
 
-/// Maps a position to one of the input axis, by the mode `beyond` for positions outside; -1 where the fill value applies.
+/// OpenCL function that maps a position to one of the input axis. Positions outside it are mapped by the mode `beyond`
+/// (the discriminant of [`super::Beyond`]), or to -1 if the fill value applies.
 const SOURCE_OF_AXIS: &str = "
 int udo_source(const int at, const int extent, const int beyond) {
     if (extent == 0 || (at >= 0 && at < extent)) return extent == 0 ? -1 : at;
@@ -99,6 +102,7 @@ int udo_source(const int at, const int extent, const int beyond) {
 }
 ";
 
+/// GPU kernel of the walk `M`.
 struct WalkedGpu<M> {
     walks: Walks,
     /// The input with the fill value.
@@ -135,8 +139,8 @@ impl<M: Walked> GpuKernel for WalkedGpu<M> {
             let beyond = walk.beyond as isize;
             let signed = [walk.len.cast_signed(), walk.start, walk.step];
             let sizes = [walk.from, stride].map(usize::cast_signed);
-            let all = signed.into_iter().chain([walk.extent.cast_signed(), beyond]).chain(sizes);
-            numbers.extend(all.map(int).collect::<Result<Vec<_>, _>>()?);
+            let args = signed.into_iter().chain([walk.extent.cast_signed(), beyond]).chain(sizes);
+            numbers.extend(args.map(int).collect::<Result<Vec<_>, _>>()?);
         }
         let (param, value) = match self.fill {
             Some(_) => ("__global const ELEMENT *fill, ", "fill[0]"),
@@ -167,7 +171,7 @@ impl<M> WalkedGpu<M> {
     }
 }
 
-/// The side of a strip movement that has the whole rows.
+/// The side of a strip movement that has the joined rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// Joins: the only output has the rows, its strips are the inputs.
@@ -176,10 +180,11 @@ pub(crate) enum Direction {
     Cut,
 }
 
-/// A movement of strips.
+/// A movement between a tensor and its strips.
 pub(crate) trait Stripped: Movement {
     const DIRECTION: Direction;
 
+    /// Returns the strips of the joined rows.
     fn strips(cx: &FinalizeCx<'_>) -> Result<Strips, Error>;
 }
 
@@ -213,7 +218,8 @@ impl<M: Stripped> GpuKernel for StripsGpu<M> {
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        // Parameters for the whole and the parts, and the statement that copies element `i` of the whole.
+        // Parameters for the joined tensor (`whole`) and its parts, and the statement that copies element `i` of the
+        // whole.
         let (whole, part) = match M::DIRECTION {
             Direction::Join => ("ELEMENT *whole", "const ELEMENT *part"),
             Direction::Cut => ("const ELEMENT *whole", "ELEMENT *part"),

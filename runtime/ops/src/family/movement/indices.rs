@@ -1,4 +1,4 @@
-//! Inputs that hold indices along an axis.
+//! Inputs that hold indices along an axis, such as those of Gather.
 
 use udo_api::{DType, ExecError, Inputs, Status, resolve_axis};
 
@@ -26,27 +26,28 @@ impl<'a> Indices<'a> {
         }
     }
 
-    /// Returns index `at` as stored.
+    /// Returns index `number` as stored, which may be negative or out of bounds.
     #[inline]
-    pub(crate) fn value(self, at: usize) -> i64 {
+    pub(crate) fn value(self, number: usize) -> i64 {
         match self {
-            Self::I32(values) => i64::from(values[at]),
-            Self::I64(values) => values[at],
+            Self::I32(values) => i64::from(values[number]),
+            Self::I64(values) => values[number],
         }
     }
 
-    /// Returns the position in `0..extent` of index `at`; negative indices count from the end.
+    /// Resolves index `number` to a position in `0..extent`; negative indices count from the end.
     #[inline]
-    pub(crate) fn position(self, at: usize, extent: usize) -> Result<usize, ExecError> {
-        position(self.value(at), at, extent)
+    pub(crate) fn position(self, number: usize, extent: usize) -> Result<usize, ExecError> {
+        position(self.value(number), number, extent)
     }
 }
 
-/// Returns the position in `0..extent` of `index`, which is number `at`; negative indices count from the end.
+/// Resolves `index` to a position in `0..extent`; negative indices count from the end. An error names the index by
+/// `number`, its place among the indices.
 #[inline]
-pub(crate) fn position(index: i64, at: usize, extent: usize) -> Result<usize, ExecError> {
+pub(crate) fn position(index: i64, number: usize, extent: usize) -> Result<usize, ExecError> {
     match usize::try_from(index) {
         Ok(index) if index < extent => Ok(index),
-        _ => resolve_axis(index, extent).ok_or(ExecError::bad_value(index, at)),
+        _ => resolve_axis(index, extent).ok_or(ExecError::bad_value(index, number)),
     }
 }

@@ -6,7 +6,7 @@ use udo_simd::rows;
 use crate::family::axes::strides;
 use crate::family::gpu::{Steps, StridedAccess};
 
-/// A permutation of the axes of input 0, viewed in a shape.
+/// A permutation of the axes of input 0, whose elements are viewed as a tensor of `shape`.
 #[derive(Clone, Debug)]
 pub(crate) struct Permutation {
     pub(crate) shape: Vec<usize>,
@@ -17,9 +17,9 @@ pub(crate) struct Permutation {
 impl Permutation {
     /// Returns how output positions map to input positions.
     pub(crate) fn access(&self) -> StridedAccess {
-        let own = strides(&self.shape);
+        let shape_strides = strides(&self.shape);
         let dims: Vec<usize> = self.perm.iter().map(|&axis| self.shape[axis]).collect();
-        let along = self.perm.iter().map(|&axis| own[axis].cast_signed()).collect();
+        let along = self.perm.iter().map(|&axis| shape_strides[axis].cast_signed()).collect();
         StridedAccess::new(&dims, &[Steps { start: 0, along }])
     }
 
@@ -34,16 +34,16 @@ impl Permutation {
         let mut dims = [0; MAX_RANK];
         dims.iter_mut().zip(&self.perm).for_each(|(to, &axis)| *to = shape[axis]);
         io.outputs.set_shape(0, &dims[..shape.len()])?;
-        self.copy_of(x, shape, &mut io.outputs.take_bits::<B>(0)?[..x.len()]);
+        self.copy_shaped(x, shape, &mut io.outputs.take_bits::<B>(0)?[..x.len()]);
         Ok(())
     }
 
-    /// Writes the whole of `y`.
+    /// Writes all of `y`.
     pub(crate) fn copy<E: Element>(&self, x: &[E], y: &mut [E]) {
-        self.copy_of(x, &self.shape, y);
+        self.copy_shaped(x, &self.shape, y);
     }
 
-    fn copy_of<E: Element>(&self, x: &[E], shape: &[usize], y: &mut [E]) {
+    fn copy_shaped<E: Element>(&self, x: &[E], shape: &[usize], y: &mut [E]) {
         let (x, y) = (bytes_of(x), bytes_of_mut(y));
         match size_of::<E>() {
             1 => self.run::<1>(x, shape, y),

@@ -1,20 +1,21 @@
-//! Rows made of strips side by side: concatenation and splitting along an axis.
+//! Concatenation and splitting along an axis. A row spans the axes of a tensor from that axis on; a strip is the part
+//! of a row that one of the joined tensors holds.
 
 use udo_api::{Bits, Error, ExecError, Parallel, TensorDesc};
 
 use crate::family::axes::AxisSplit;
 use crate::family::partition::GRAIN;
 
-/// How rows of a tensor (all axes from one on) divide into strips of other tensors.
+/// How the rows of a tensor divide into strips of other tensors.
 pub(crate) struct Strips {
     /// Elements of a row.
     pub(super) row: usize,
-    /// Elements of each strip.
+    /// Elements of a row's strip from each tensor.
     pub(super) widths: Vec<usize>,
 }
 
 impl Strips {
-    /// Divides rows of `whole`, from `axis` on, into strips of `parts`.
+    /// Divides the rows of `whole`, which start at `axis`, into strips of the tensors `parts`.
     pub(crate) fn along(
         axis: usize,
         whole: &TensorDesc,
@@ -30,9 +31,9 @@ impl Strips {
         self.widths.len()
     }
 
-    /// Returns the part that holds element `i` of the whole, and the position in it.
-    pub(super) fn place(&self, i: usize) -> Option<(usize, usize)> {
-        let (row, mut col) = (i / self.row, i % self.row);
+    /// Returns the number of the tensor that holds element `index` of the joined one, and the position in it.
+    pub(super) fn place(&self, index: usize) -> Option<(usize, usize)> {
+        let (row, mut col) = (index / self.row, index % self.row);
         for (part, &width) in self.widths.iter().enumerate() {
             if col < width {
                 return Some((part, row * width + col));

@@ -1,4 +1,4 @@
-//! Inputs whose last axis holds tuples of indices, each selecting a slice.
+//! Inputs of GatherND and ScatterND, whose last axis holds tuples of indices. Each tuple selects a slice of the data.
 
 use udo_api::{ExecError, MAX_RANK};
 
@@ -15,6 +15,7 @@ pub(crate) struct Tuples {
     pub(crate) inner: usize,
     /// Tuples per batch, and elements per batch.
     batch: [usize; 2],
+    /// Extents of the data along the indexed axes.
     extents: [usize; MAX_RANK],
 }
 
@@ -23,25 +24,31 @@ impl Tuples {
     pub(crate) fn new(data: &[usize], indices: &[usize], batch_dims: usize) -> Self {
         let (depth, outer) =
             indices.split_last().map_or((0, indices), |(last, rest)| (*last, rest));
-        let (indexed, after) = data.split_at((batch_dims + depth).min(data.len()));
-        let own = &indexed[batch_dims.min(indexed.len())..];
+        let (indexed, inner_extents) = data.split_at((batch_dims + depth).min(data.len()));
+        let indexed_unbatched = &indexed[batch_dims.min(indexed.len())..];
         let mut extents = [1; MAX_RANK];
-        extents.iter_mut().zip(own).for_each(|(to, &extent)| *to = extent);
-        let inner = after.iter().product();
+        extents.iter_mut().zip(indexed_unbatched).for_each(|(to, &extent)| *to = extent);
+        let inner = inner_extents.iter().product();
         let tuples = outer[batch_dims.min(outer.len())..].iter().product();
-        let batch = [tuples, own.iter().product::<usize>() * inner];
-        Self { depth: own.len(), count: outer.iter().product(), inner, batch, extents }
+        let batch = [tuples, indexed_unbatched.iter().product::<usize>() * inner];
+        Self {
+            depth: indexed_unbatched.len(),
+            count: outer.iter().product(),
+            inner,
+            batch,
+            extents,
+        }
     }
 
-    /// Returns the first element of the slice of tuple `at`.
+    /// Returns the first element of the slice of tuple `tuple`.
     #[inline]
-    pub(crate) fn slice(&self, indices: Indices<'_>, at: usize) -> Result<usize, ExecError> {
+    pub(crate) fn slice(&self, indices: Indices<'_>, tuple: usize) -> Result<usize, ExecError> {
         let mut slice = 0;
         for (axis, &extent) in self.extents[..self.depth].iter().enumerate() {
-            slice = slice * extent + indices.position(at * self.depth + axis, extent)?;
+            slice = slice * extent + indices.position(tuple * self.depth + axis, extent)?;
         }
         let [tuples, elements] = self.batch;
-        let batch = if tuples == self.count { 0 } else { at / tuples };
+        let batch = if tuples == self.count { 0 } else { tuple / tuples };
         Ok(batch * elements + slice * self.inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Operators that apply a factor and a term to each channel.
+//! Operators that compute `x * factor + term` with a factor and a term per channel, such as BatchNormalization.
 
 use std::marker::PhantomData;
 
@@ -14,13 +14,14 @@ use crate::family::axes::AxisSplit;
 use crate::family::layout::{ChannelsLast, ChannelsSecond, Layout};
 use crate::family::partition::row_grain;
 
-/// With channels last, coefficients are repeated in scratch up to about this many, so that each call has enough work.
+/// With channels last, coefficients are repeated in scratch memory up to about this many, so that each call of the
+/// vector function has enough work.
 const TILE: usize = 1 << 9;
 
 /// The coefficients of channels. The family provides f32 kernels with channels second or last, and threading.
 pub(crate) trait ChannelNorm: Sized + Send + Sync + 'static {
     const SCHEMA: OpSchema;
-    /// The GPU kernel and the f64 CPU kernel.
+    /// The operator's own kernels: for the GPU, and for f64 on the CPU.
     const OTHERS: [KernelDef; 2];
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error>;
@@ -42,6 +43,7 @@ pub(crate) const fn channel_norm<N: ChannelNorm>() -> Def {
     Def::new::<Described<N>>(Described::<N>::KERNELS)
 }
 
+/// The operator of the coefficients `N`.
 struct Described<N>(PhantomData<fn() -> N>);
 
 impl<N: ChannelNorm> Described<N> {
@@ -61,6 +63,7 @@ impl<N: ChannelNorm> Op for Described<N> {
     }
 }
 
+/// CPU kernel of f32 images in the layout `L`.
 struct Scaled<N, L> {
     norm: N,
     split: AxisSplit,
@@ -100,9 +103,9 @@ impl<N: ChannelNorm, L: Layout> Kernel for Scaled<N, L> {
         let (len, tile) = (self.split.len, self.tile_len());
         let (factors, terms) = (scratch.take::<f32>(tile)?, scratch.take::<f32>(tile)?);
         self.norm.coefficients(&inputs, &mut factors[..len], &mut terms[..len])?;
-        for at in (len..tile).step_by(len.max(1)) {
-            factors.copy_within(..len, at);
-            terms.copy_within(..len, at);
+        for start in (len..tile).step_by(len.max(1)) {
+            factors.copy_within(..len, start);
+            terms.copy_within(..len, start);
         }
         let is_dense = inputs.is_dense(0)? && outputs.is_dense(0)?;
         let (x, y) = (inputs.strided::<f32>(0)?, outputs.take_strided::<f32>(0)?);
@@ -132,7 +135,8 @@ impl Map3 for Scaling {
 impl Scaling {
     const UNBOUNDED: Self = Self { low: f32::NEG_INFINITY, high: f32::INFINITY };
 
-    /// Returns the bounds of the first step, if it only clamps.
+    /// Returns the bounds of the first epilogue step (an operation of a consumer node that the kernel can fuse), if it
+    /// is a clamp.
     fn within(steps: &[EpilogueStep]) -> Option<Self> {
         match steps.first()?.op()? {
             EpilogueOp::Activation(Activation::Relu) => Some(Self { low: 0.0, ..Self::UNBOUNDED }),
@@ -157,9 +161,9 @@ impl Scaling {
         parallel.chunks_mut(y, grain, |chunk, y| {
             let first = chunk * grain / row.max(1);
             let x = &x[chunk * grain..][..y.len()];
-            for ((x, y), at) in x.chunks(row).zip(y.chunks_mut(row)).zip(first..) {
-                let channel = (inner > 1).then(|| at % len);
-                let per_channel = |numbers| operand(numbers, channel, x.len());
+            for ((x, y), index) in x.chunks(row).zip(y.chunks_mut(row)).zip(first..) {
+                let channel = (inner > 1).then(|| index % len);
+                let per_channel = |coefficients| operand(coefficients, channel, x.len());
                 map3(self, x, per_channel(factors), per_channel(terms), y);
             }
             Ok(())
@@ -168,7 +172,7 @@ impl Scaling {
 }
 
 impl Scaling {
-    /// Does the same for channels last, with strided rows.
+    /// Scales channels by their factors and terms, for channels last and strided pixels.
     fn scale_rows(
         self,
         parallel: Parallel<'_>,
@@ -189,9 +193,9 @@ impl Scaling {
 }
 
 /// Returns the coefficient of one channel as a scalar, or the first `len` of all.
-fn operand(numbers: &[f32], channel: Option<usize>, len: usize) -> Operand<'_> {
+fn operand(coefficients: &[f32], channel: Option<usize>, len: usize) -> Operand<'_> {
     match channel {
-        Some(channel) => numbers[channel].into(),
-        None => numbers[..len].into(),
+        Some(channel) => coefficients[channel].into(),
+        None => coefficients[..len].into(),
     }
 }

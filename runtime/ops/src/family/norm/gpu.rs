@@ -13,12 +13,13 @@ use crate::family::axes::AxisSplit;
 use crate::family::gpu::{EXACT, REAL, check_lens, ints};
 use crate::family::source::Source;
 
-/// A function of lanes with a GPU kernel: of each element, the lane's maximum, and the sum of `exp(x - maximum)`.
+/// A function of lanes with a GPU kernel. It computes each output from `x`, the maximum `most` of the lane, and the
+/// `sum` of `exp(x - most)` over the lane.
 pub(crate) trait LaneGpu: LaneNorm {
     /// An OpenCL expression of the floats `x`, `most` and `sum`.
     const OPENCL: &'static str;
 
-    /// The same function in Rust.
+    /// The function in Rust.
     fn normalize(x: f32, most: f32, sum: f32) -> f32;
 }
 
@@ -28,6 +29,7 @@ pub(crate) const fn lane_gpu<N: LaneGpu>() -> KernelDef {
     KernelDef::gpu::<LanesGpu<N>>(N::NAME).ports(RULES)
 }
 
+/// GPU kernel of the function `N`.
 struct LanesGpu<N> {
     split: AxisSplit,
     marker: PhantomData<fn() -> N>,
@@ -89,9 +91,9 @@ pub(super) const fn group_gpu<N: GroupNorm>() -> KernelDef {
 const RULES: &[PortRule] =
     &[input(0, types::F32), output_like(0, 0), input_like(1, 0), input_like(2, 0)];
 
-/// Subtracts the row's first element, then the mean of those differences, before summing squares: a mean that is large
-/// compared to the deviation costs no precision. Summing in parts of 64 elements loses less precision than one long
-/// sum.
+/// Kernel source of row and group norms. It subtracts the row's first element, then the mean of the differences, before
+/// it sums squares, so a mean that is large compared to the deviation costs no precision. Sums of 64 elements are
+/// summed up in turn, which loses less precision than one long sum.
 const SOURCE: &str = "#pragma OPENCL FP_CONTRACT OFF
 __kernel void udo_row(__global const float *xs, __global const float *scale, __global const float *bias,
     __global float *ys, const int len, const int plane, const int channels, const int is_centred,
@@ -124,11 +126,15 @@ __kernel void udo_row(__global const float *xs, __global const float *scale, __g
 
 /// Normalizes rows of consecutive elements, then applies a scale and bias per plane.
 struct Normalized {
+    /// Number of rows.
     rows: usize,
+    /// Elements of a row.
     row: usize,
-    /// Elements that share a scale, and number of scales.
+    /// Elements of a plane.
     plane: usize,
+    /// Number of scales.
     channels: usize,
+    /// Whether the mean is subtracted.
     is_centred: bool,
     has_bias: bool,
     epsilon: f32,

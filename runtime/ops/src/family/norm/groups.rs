@@ -1,4 +1,5 @@
-//! Operators that normalize groups of channels per image, and apply a scale and bias per channel.
+//! Operators that normalize groups of channels of each image (GroupNormalization, InstanceNormalization), and apply a
+//! scale and bias per channel.
 
 use std::marker::PhantomData;
 
@@ -16,11 +17,12 @@ use crate::family::elementwise::infer_like_input;
 use crate::family::partition::row_grain;
 use crate::number::Number;
 
-/// Defines the operator of the groups `N`.
+/// Defines the operator of the normalization `N`.
 pub(crate) const fn group_norm<N: GroupNorm>() -> Def {
     Def::new::<Described<N>>(Described::<N>::KERNELS)
 }
 
+/// The operator of the normalization `N`.
 struct Described<N>(PhantomData<fn() -> N>);
 
 const RULES: &[PortRule] = &[input(0, ROWS), output_like(0, 0), input_like(1, 0), input_like(2, 0)];
@@ -58,10 +60,13 @@ impl<N: GroupNorm> Op for Described<N> {
     }
 }
 
+/// CPU kernel of the normalization `N`.
 struct Groups<N> {
-    /// Channels of an image and of a group, and elements per channel.
+    /// Channels of an image.
     channels: usize,
+    /// Channels of a group.
     group: usize,
+    /// Elements per channel.
     plane: usize,
     epsilon: f64,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
@@ -100,19 +105,18 @@ impl<N: GroupNorm> Groups<N> {
         let grain = row_grain(len);
         parallel.chunks_mut(y, grain, |chunk, y| {
             let groups = x[chunk * grain..].chunks_exact(len).zip(y.chunks_exact_mut(len));
-            for ((x, y), at) in groups.zip(chunk * grain / len..) {
+            for ((x, y), index) in groups.zip(chunk * grain / len..) {
                 let mean = T::mean(x);
                 let inverse = 1.0 / (T::variance(x, mean) + epsilon).sqrt();
-                let first = at * group % channels;
+                let first = index * group % channels;
                 let planes = x.chunks_exact(plane).zip(y.chunks_exact_mut(plane));
                 for ((x, y), channel) in planes.zip(first..) {
                     let factor = inverse * scale[channel].to_f64();
-                    // The rounding error of the mean matters where deviations are small in comparison, so the bias
-                    // corrects it. With an infinite factor the product would be NaN, and the correction does not
-                    // matter.
-                    let lost = T::from_f64(mean).to_f64() - mean;
-                    let lost = if factor.is_finite() { lost * factor } else { 0.0 };
-                    let bias = T::from_f64(bias[channel].to_f64() + lost);
+                    // The mean is rounded to the type of the elements. Its error matters if deviations are small, so
+                    // the bias corrects it; with an infinite factor the correction would be NaN.
+                    let mean_error = T::from_f64(mean).to_f64() - mean;
+                    let correction = if factor.is_finite() { mean_error * factor } else { 0.0 };
+                    let bias = T::from_f64(bias[channel].to_f64() + correction);
                     T::scale(x, [T::from_f64(mean), T::from_f64(factor), bias], y);
                 }
             }
@@ -121,12 +125,12 @@ impl<N: GroupNorm> Groups<N> {
     }
 }
 
-/// A type with mean and variance.
+/// A type with mean and variance of its elements, in f64.
 trait Moments: Number {
     fn mean(x: &[Self]) -> f64;
     fn variance(x: &[Self], mean: f64) -> f64;
-    /// Computes `(x - mean) * factor + bias`.
-    fn scale(x: &[Self], by: [Self; 3], y: &mut [Self]);
+    /// Computes `(x - mean) * factor + bias`; `coefficients` are mean, factor and bias.
+    fn scale(x: &[Self], coefficients: [Self; 3], y: &mut [Self]);
 }
 
 /// Elements summed in f32 before they are added to an f64 sum.
@@ -139,15 +143,15 @@ impl Moments for f32 {
         };
         // The error of a plain sum of large elements can exceed their deviation. A second pass sums the differences
         // from the approximate mean.
-        let around = mean_by(&rows::sum) as f32;
-        f64::from(around) + mean_by(&|x| fold(SumAround(around), x))
+        let center = mean_by(&rows::sum) as f32;
+        f64::from(center) + mean_by(&|x| fold(SumAround(center), x))
     }
 
     fn variance(x: &[f32], mean: f64) -> f64 {
-        let around = mean as f32;
-        let squares = x.chunks(RUN).map(|x| f64::from(fold(SquaresAround(around), x)));
+        let center = mean as f32;
+        let squares = x.chunks(RUN).map(|x| f64::from(fold(SquaresAround(center), x)));
         // Var = E[(x - c)^2] - (mean - c)^2, with `c` the rounded mean.
-        let difference = f64::from(around) - mean;
+        let difference = f64::from(center) - mean;
         (squares.sum::<f64>() / x.len() as f64 - difference * difference).max(0.0)
     }
 
@@ -240,11 +244,11 @@ mod tests {
         if op == "GroupNormalization" { run.int("num_groups", groups as i64) } else { run }
     }
 
-    fn naive(groups: usize, x: &[f64]) -> Vec<f64> {
-        naive_with(1e-3, groups, x)
+    fn reference(groups: usize, x: &[f64]) -> Vec<f64> {
+        reference_with(1e-3, groups, x)
     }
 
-    fn naive_with(epsilon: f32, groups: usize, x: &[f64]) -> Vec<f64> {
+    fn reference_with(epsilon: f32, groups: usize, x: &[f64]) -> Vec<f64> {
         let (plane, len) = (210, 6 / groups * 210);
         let mut y = Vec::new();
         for (at, x) in x.chunks(len).enumerate() {
@@ -264,13 +268,13 @@ mod tests {
         let x: Vec<f32> = noise(DIMS.iter().product()).iter().map(|x| x * 3.0 + 50.0).collect();
         let wide: Vec<f64> = x.iter().copied().map(f64::from).collect();
         for groups in [1, 2, 3, 6] {
-            let expected = naive(groups, &wide);
+            let expected = reference(groups, &wide);
             on_gpu_too(&run("GroupNormalization", groups, &x), 1e-4);
             let y = settled_on_any_threads(&run("GroupNormalization", groups, &x));
             assert_near(&y.values::<f32>(), &expected, 1e-4);
         }
         let y = on_gpu_too(&run("InstanceNormalization", 6, &x).threads(3), 1e-4);
-        assert_near(&y.values::<f32>(), &naive(6, &wide), 1e-4);
+        assert_near(&y.values::<f32>(), &reference(6, &wide), 1e-4);
         let ones = tensor(&[2], &[1f64; 2]);
         let x = tensor(&[1, 2, 2], &[1f64, 3.0, -5.0, -9.0]);
         let y = bench("InstanceNormalization").input(x).input(ones.clone()).input(ones);
@@ -287,7 +291,7 @@ mod tests {
             for groups in [2, 6] {
                 let op = if groups == 6 { "InstanceNormalization" } else { "GroupNormalization" };
                 let run = run_with(1e-12, op, groups, &x);
-                let expected = naive_with(1e-12, groups, &wide);
+                let expected = reference_with(1e-12, groups, &wide);
                 for core in [udo_api::Core::CPU, udo_api::Core::GPU] {
                     let y = run.clone().on(core).one().values::<f32>();
                     assert_near(&y, &expected, 2e-4);

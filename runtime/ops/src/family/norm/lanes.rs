@@ -1,4 +1,4 @@
-//! Operators that normalize the elements along an axis.
+//! Operators that normalize lanes, the elements along an axis: Softmax and similar ones.
 
 use std::marker::PhantomData;
 
@@ -17,15 +17,15 @@ use crate::number::Real;
 /// f64 kernels, threading and tests.
 pub(crate) trait LaneNorm: Sized + Send + Sync + 'static {
     const NAME: &'static str;
-    /// Includes `axis`.
+    /// The parameters; `axis` is among them.
     const PARAMS: &'static [Param];
     /// The GPU kernel from [`super::lane_gpu`], if any.
     const GPU: Option<KernelDef> = None;
     /// Whether a NaN or infinite element makes the lane NaN.
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the lanes against it"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "only tests read it"))]
     const YIELDS_NAN: bool = true;
     /// The f64 reference, with default parameters.
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the lanes against it"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "only tests read the reference"))]
     const TEST: fn(&[f64]) -> Vec<f64>;
 
     /// Reads the parameters.
@@ -38,7 +38,7 @@ pub(crate) trait LaneNorm: Sized + Send + Sync + 'static {
     fn lane<T: Real>(&self, x: &[T], step: usize, y: &mut [T]);
 }
 
-/// Defines the operator of the lanes `N`.
+/// Defines the operator of the function `N`.
 pub(crate) const fn lane_norm<N: LaneNorm>() -> Def {
     let def = Def::new::<Described<N>>(Described::<N>::KERNELS);
     #[cfg(test)]
@@ -46,6 +46,7 @@ pub(crate) const fn lane_norm<N: LaneNorm>() -> Def {
     def
 }
 
+/// The operator of the function `N`.
 struct Described<N>(PhantomData<fn() -> N>);
 
 impl<N: LaneNorm> Described<N> {
@@ -54,7 +55,7 @@ impl<N: LaneNorm> Described<N> {
         Some(_) => &[Self::CPU, Self::GPU],
         None => &[Self::CPU],
     };
-    /// The GPU kernel, if there is one.
+    /// The GPU kernel; if there is none, the CPU kernel as an unused placeholder.
     const GPU: KernelDef = match N::GPU {
         Some(gpu) => gpu,
         None => Self::CPU,
@@ -78,6 +79,7 @@ impl<N: LaneNorm> Op for Described<N> {
     }
 }
 
+/// CPU kernel of the function `N`.
 struct Lanes<N> {
     norm: N,
     axis: usize,
@@ -160,7 +162,7 @@ mod tests {
     /// Runs all tests of a member.
     pub(super) fn run_all<N: LaneNorm>(name: &str) {
         println!("{name}: a family member");
-        lanes_lie_along_any_axis::<N>();
+        lanes_along_any_axis_match_the_reference::<N>();
         lanes_are_divided_among_threads::<N>();
         nan_stays_in_its_lane::<N>();
         bounded_lanes_are_those_of_the_run::<N>();
@@ -203,7 +205,7 @@ mod tests {
         assert_near(&y.values::<f64>(), &expected, 1e-12);
     }
 
-    fn lanes_lie_along_any_axis<N: LaneNorm>() {
+    fn lanes_along_any_axis_match_the_reference<N: LaneNorm>() {
         let cases = [
             (Some(1), AxisSplit { outer: 2, len: 3, inner: 4 }),
             (None, AxisSplit { outer: 6, len: 4, inner: 1 }),

@@ -1,4 +1,5 @@
-//! Operators that normalize rows, which span the axes from one on, and scale each position of a row.
+//! Operators that normalize rows, such as LayerNormalization. A row spans the axes of a tensor from parameter `axis`
+//! on; each position of a row has a scale and possibly a bias.
 
 use std::marker::PhantomData;
 
@@ -16,6 +17,7 @@ use crate::number::Number;
 
 /// An element type of rows.
 trait Row: Number {
+    /// Normalizes all rows of `x` by the function of `N` for this type.
     fn rows<N: RowNorm>(x: &[Self], scale: &[Self], bias: &[Self], epsilon: f64, y: &mut [Self]);
 }
 
@@ -33,7 +35,7 @@ impl Row for f64 {
     }
 }
 
-/// Defines the operator of the rows `N`.
+/// Defines the operator of the normalization `N`.
 pub(crate) const fn row_norm<N: RowNorm>() -> Def {
     let def = Def::new::<Described<N>>(Described::<N>::KERNELS);
     #[cfg(test)]
@@ -41,6 +43,7 @@ pub(crate) const fn row_norm<N: RowNorm>() -> Def {
     def
 }
 
+/// The operator of the normalization `N`.
 struct Described<N>(PhantomData<fn() -> N>);
 
 impl<N: RowNorm> Described<N> {
@@ -61,7 +64,8 @@ impl<N: RowNorm> Op for Described<N> {
         &[
             Param::scalar("axis", DType::I64).default(Value::int(-1)),
             Param::scalar("epsilon", DType::F32).default(Value::float(1e-5)),
-            // Kernels compute in f32 or wider for every value of this parameter.
+            // The type that intermediate results are rounded to. Kernels compute in f32 or wider, so only f32 is
+            // accepted.
             Param::scalar("stash_type", DType::I64).default(Value::int(1)),
         ],
     );
@@ -94,7 +98,9 @@ impl<N: RowNorm> Op for Described<N> {
     }
 }
 
+/// CPU kernel of the normalization `N`.
 struct Rows<N> {
+    /// Elements of a row.
     row: usize,
     epsilon: f64,
     has_bias: bool,
@@ -147,11 +153,11 @@ impl<N: RowNorm> Rows<N> {
             T::rows::<N>(&x[chunk * grain..][..y.len()], scale, bias, epsilon, y);
             Ok(())
         })?;
-        for &at in &self.statistics {
+        for &statistic in &self.statistics {
             let rows = grain / row;
-            parallel.chunks_mut(outputs.take::<f32>(1 + at)?, rows, |chunk, y| {
+            parallel.chunks_mut(outputs.take::<f32>(1 + statistic)?, rows, |chunk, y| {
                 let x = x[chunk * grain..].chunks_exact(row);
-                x.zip(y).for_each(|(x, y)| *y = N::statistic(at, x, epsilon) as f32);
+                x.zip(y).for_each(|(x, y)| *y = N::statistic(statistic, x, epsilon) as f32);
                 Ok(())
             })?;
         }
@@ -169,9 +175,9 @@ mod tests {
     /// Runs all tests of a member.
     pub(super) fn run_all<N: RowNorm>(name: &str) {
         println!("{name}: a family member");
-        for (axis, place) in [(-1, 2), (1, 1), (0, 0), (-2, 1)] {
+        for (axis, first_axis) in [(-1, 2), (1, 1), (0, 0), (-2, 1)] {
             for has_bias in [false, N::INPUTS.len() > 2] {
-                check::<N>([2, 3, 4], axis, place, has_bias);
+                check::<N>([2, 3, 4], axis, first_axis, has_bias);
             }
         }
         check::<N>([GRAIN / 64, 10, 17], -1, 2, false);
@@ -195,8 +201,8 @@ mod tests {
                 let run = run.input(tensor(&[cols], &scale)).float("epsilon", 1e-12);
                 let doubles = |x: &[f32]| x.iter().copied().map(f64::from).collect::<Vec<_>>();
                 let (rows, scale) = (x.chunks(cols).map(doubles), doubles(&scale));
-                let normed = |x: Vec<f64>| (N::TEST)(&x, [&scale, &[]], f64::from(1e-12f32));
-                let expected: Vec<f64> = rows.flat_map(normed).collect();
+                let normalized = |x: Vec<f64>| (N::TEST)(&x, [&scale, &[]], f64::from(1e-12f32));
+                let expected: Vec<f64> = rows.flat_map(normalized).collect();
                 for core in [Core::CPU, Core::GPU] {
                     println!("{} {core:?}: {mean} with {spread}, {cols} elements", N::NAME);
                     let y = run.clone().on(core).one().values::<f32>();
@@ -228,25 +234,29 @@ mod tests {
             for (at, number) in [(1, f32::NAN), (x.len() - 1, f32::NAN), (0, f32::INFINITY)] {
                 let y = run(&with(&x, at, number)).one().values::<f32>();
                 for (i, (y, plain)) in y.iter().zip(&plain).enumerate() {
-                    let is_row = i / dims[1] == at / dims[1];
-                    // A finite value over an infinite one is 0.
-                    let is_lost = y.is_nan() || number.is_infinite() && *y == 0.0;
-                    let actual = if is_row { is_lost } else { y.to_bits() == plain.to_bits() };
-                    assert!(actual, "{} with {number} at {at} of {dims:?}: {y}", N::NAME);
+                    let is_same_row = i / dims[1] == at / dims[1];
+                    // In the row of an infinity, a finite value divided by an infinite deviation is 0.
+                    let is_affected = y.is_nan() || number.is_infinite() && *y == 0.0;
+                    let is_unchanged = y.to_bits() == plain.to_bits();
+                    assert!(
+                        if is_same_row { is_affected } else { is_unchanged },
+                        "{} with {number} at {at} of {dims:?}: {y}",
+                        N::NAME
+                    );
                 }
             }
         }
     }
 
-    fn check<N: RowNorm>(dims: [usize; 3], axis: i64, place: usize, has_bias: bool) {
-        let row: usize = dims[place..].iter().product();
+    fn check<N: RowNorm>(dims: [usize; 3], axis: i64, first_axis: usize, has_bias: bool) {
+        let row: usize = dims[first_axis..].iter().product();
         let x = noise(dims.iter().product());
         let scale: Vec<f32> = (0..row).map(|i| 0.5 + i as f32 * 0.1).collect();
         let bias: Vec<f32> = (0..row).map(|i| i as f32 - 2.0).collect();
         let bias = if has_bias { bias } else { vec![] };
         let run = bench(N::NAME).threads(3).input(tensor(&dims, &x)).int("axis", axis);
-        let run = run.input(tensor(&dims[place..], &scale)).float("epsilon", 1e-3);
-        let run = if has_bias { run.input(tensor(&dims[place..], &bias)) } else { run };
+        let run = run.input(tensor(&dims[first_axis..], &scale)).float("epsilon", 1e-3);
+        let run = if has_bias { run.input(tensor(&dims[first_axis..], &bias)) } else { run };
         on_gpu_too(&run, 1e-5);
         let actual = run.outputs(N::OUTPUTS.len()).all();
         let wide = |x: &[f32]| x.iter().copied().map(f64::from).collect::<Vec<_>>();
@@ -256,11 +266,11 @@ mod tests {
             rows.flat_map(|x| (N::TEST)(&x, [&scale, &bias], f64::from(1e-3f32))).collect();
         assert_near(&actual[0].values::<f32>(), &expected, 1e-5);
         let run = bench(N::NAME).threads(3).input(tensor(&dims, &wide(&x))).int("axis", axis);
-        let run = run.input(tensor(&dims[place..], &scale)).float("epsilon", 1e-3);
-        let run = if has_bias { run.input(tensor(&dims[place..], &bias)) } else { run };
+        let run = run.input(tensor(&dims[first_axis..], &scale)).float("epsilon", 1e-3);
+        let run = if has_bias { run.input(tensor(&dims[first_axis..], &bias)) } else { run };
         assert_near(&run.one().values::<f64>(), &expected, 1e-9);
         let mut statistics = dims;
-        statistics[place..].fill(1);
+        statistics[first_axis..].fill(1);
         for (at, actual) in actual[1..].iter().enumerate() {
             assert_eq!(actual.dims(), statistics);
             let epsilon = f64::from(1e-3f32);

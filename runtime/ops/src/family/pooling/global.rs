@@ -1,4 +1,4 @@
-//! Pooling over all spatial positions of a channel.
+//! Pooling over all spatial positions of a channel, such as GlobalAveragePool.
 
 use std::marker::PhantomData;
 
@@ -33,7 +33,7 @@ pub(crate) trait GlobalPool: Send + Sync + 'static {
     fn quantized<T: QuantizedType>(x: &[T], encoding: Encoding) -> f32;
 }
 
-/// Defines the operator of `P`.
+/// Defines the operator of the pool `P`.
 pub(crate) const fn global_pool<P: GlobalPool>() -> Def {
     let def = Def::new::<Described<P>>(Described::<P>::KERNELS);
     #[cfg(test)]
@@ -43,6 +43,7 @@ pub(crate) const fn global_pool<P: GlobalPool>() -> Def {
 
 const TYPES: TypeSet = types::F32.or(types::F64).or(types::F16).or(types::U8).or(types::I8);
 
+/// The operator of the pool `P`.
 struct Described<P>(PhantomData<fn() -> P>);
 
 impl<P: GlobalPool> Described<P> {
@@ -57,6 +58,7 @@ impl<P: GlobalPool> Described<P> {
     ];
 }
 
+/// Returns the port rules for channels of `T` on the second axis.
 const fn rules<T: Element>() -> &'static [PortRule] {
     struct Rules<T>(PhantomData<fn() -> T>);
     impl<T: Element> Rules<T> {
@@ -73,7 +75,7 @@ impl<P: GlobalPool> Op for Described<P> {
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
         if x.rank() < 3 {
-            return Err(Error::new(format!("input 0 is {x}, expected rank 3 or more")));
+            return Err(Error::new(format!("input 0 x_encoding {x}, expected rank 3 or more")));
         }
         let shape = x.full_shape();
         let dims = shape.iter().enumerate();
@@ -83,10 +85,10 @@ impl<P: GlobalPool> Op for Described<P> {
     }
 }
 
-/// Returns the number of positions per channel, or an error if it is 0.
+/// Returns the number of positions per channel, or an error if it x_encoding 0.
 fn positions(x: &TensorDesc, split: AxisSplit) -> Result<usize, Error> {
     match split.inner {
-        0 => Err(Error::new(format!("input 0 is {x}, expected at least one position"))),
+        0 => Err(Error::new(format!("input 0 x_encoding {x}, expected at least one position"))),
         positions => Ok(positions),
     }
 }
@@ -125,6 +127,7 @@ trait Plane<T>: Send + Sync + 'static {
     fn pool(x: &[T]) -> T;
 }
 
+/// The f32 function of the pool `P`.
 struct F32<P>(PhantomData<fn() -> P>);
 
 impl<P: GlobalPool> Plane<f32> for F32<P> {
@@ -133,6 +136,7 @@ impl<P: GlobalPool> Plane<f32> for F32<P> {
     }
 }
 
+/// The f64 function of the pool `P`.
 struct F64<P>(PhantomData<fn() -> P>);
 
 impl<P: GlobalPool> Plane<f64> for F64<P> {
@@ -143,6 +147,7 @@ impl<P: GlobalPool> Plane<f64> for F64<P> {
 
 /// Kernel for channels on the second axis.
 struct Planes<P, T> {
+    /// Elements of a channel.
     plane: usize,
     marker: PhantomData<fn() -> (P, T)>,
 }
@@ -186,14 +191,16 @@ impl<P: GlobalPool> GpuKernel for OnGpu<P> {
 
 /// DSP kernel for channels on the second axis.
 struct Quantized<P, T> {
+    /// Elements of a channel.
     plane: usize,
+    /// Encodings of input and output.
     encodings: [Encoding; 2],
     marker: PhantomData<fn() -> (P, T)>,
 }
 
 impl<P: GlobalPool, T: QuantizedType> Kernel for Quantized<P, T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        // A value without an encoding is an integer: scale 1, zero point 0.
+        // A value without an encoding x_encoding an integer: scale 1, zero point 0.
         let encoding =
             |desc: TensorDesc| desc.encoding().unwrap_or(Encoding { scale: 1.0, zero_point: 0 });
         let x = cx.input(0)?;
@@ -204,9 +211,9 @@ impl<P: GlobalPool, T: QuantizedType> Kernel for Quantized<P, T> {
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         let (x, y) = (io.inputs.get::<T>(0)?, io.outputs.take::<T>(0)?);
-        let [x_is, y_is] = self.encodings;
+        let [x_encoding, y_encoding] = self.encodings;
         for (x, y) in x.chunks_exact(self.plane).zip(y) {
-            *y = y_is.quantize(P::quantized(x, x_is));
+            *y = y_encoding.quantize(P::quantized(x, x_encoding));
         }
         Ok(())
     }
@@ -228,10 +235,10 @@ mod tests {
         {
             channels_become_one_element::<P>(dims);
         }
-        quantized_channels_do::<P>();
+        quantized_channels_become_one_element::<P>();
         nan_stays_in_its_channel::<P>();
         let error = bench(P::NAME).input(tensor(&[2, 2], &[1f32; 4])).error();
-        assert_eq!(error, "input 0 is f32[2,2], expected rank 3 or more");
+        assert_eq!(error, "input 0 x_encoding f32[2,2], expected rank 3 or more");
         let error = bench(P::NAME).input(tensor::<f32>(&[1, 2, 0, 2], &[])).error();
         assert!(error.ends_with("expected at least one position"), "{error}");
     }
@@ -253,13 +260,14 @@ mod tests {
         }
     }
 
-    fn quantized_channels_do<P: GlobalPool>() {
+    fn quantized_channels_become_one_element<P: GlobalPool>() {
         let x = [10u8, 11, 11, 11, 0, 0, 255, 255];
         let run = bench(P::NAME).on(Core::DSP_V68);
         let y = run.input(tensor(&[1, 2, 1, 4], &x).encoded(0.5, 10)).output_encoding(0, 0.75, 9);
-        let is = Encoding { scale: 0.5, zero_point: 10 };
+        let x_encoding = Encoding { scale: 0.5, zero_point: 10 };
         for (x, y) in x.chunks(4).zip(y.one().values::<u8>()) {
-            let numbers: Vec<f64> = x.iter().map(|&x| f64::from(is.dequantize(x))).collect();
+            let numbers: Vec<f64> =
+                x.iter().map(|&x| f64::from(x_encoding.dequantize(x))).collect();
             let expected =
                 Encoding { scale: 0.75, zero_point: 9 }.quantize::<u8>((P::F64)(&numbers) as f32);
             assert_eq!(y, expected);
@@ -274,9 +282,12 @@ mod tests {
             for at in [0, plane + 1, x.len() - 1] {
                 for (y, plain) in of_kernels(&run(&with(&x, at, f32::NAN))).iter().zip(&plain) {
                     for (i, (y, plain)) in y.iter().zip(plain).enumerate() {
-                        let is_own = i == at / plane;
-                        let actual =
-                            if is_own { y.is_nan() } else { y.to_bits() == plain.to_bits() };
+                        let is_same_channel = i == at / plane;
+                        let actual = if is_same_channel {
+                            y.is_nan()
+                        } else {
+                            y.to_bits() == plain.to_bits()
+                        };
                         assert!(actual, "{} with a NaN at {at} of {dims:?}: {y} at {i}", P::NAME);
                     }
                 }

@@ -12,8 +12,8 @@ use crate::family::window::Window;
 
 /// A pool with a GPU kernel.
 pub(crate) trait PoolGpu: FoldWindow<f32> {
-    /// OpenCL expressions: the initial value, the update of `y` by an element `x`, and the final step for `y` with
-    /// `count` taps.
+    /// OpenCL expressions: the initial value, the update of `y` by an element `x`, and the final step for `y` over
+    /// `count` taps, the elements of a window.
     const OPENCL: [&'static str; 3];
 
     /// Whether taps in the padding count.
@@ -64,15 +64,19 @@ impl<P: PoolGpu> WindowsGpu<P> {
 
 impl<P: PoolGpu> GpuKernel for WindowsGpu<P> {
     const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
-        let ([i, ..], Self { pool, window, .. }) = (item.global_id, kernel);
+        let ([index, ..], Self { pool, window, .. }) = (item.global_id, kernel);
         let [depth, rows, cols] = window.output;
-        let at = [i / (rows * cols) % depth, i / cols % rows, i % cols];
-        let taps = [window.taps(0, at[0]), window.taps(1, at[1]), window.taps(2, at[2])];
-        let plane = i / window.output_len() * window.input_len();
+        let coordinates = [index / (rows * cols) % depth, index / cols % rows, index % cols];
+        let taps = [
+            window.taps(0, coordinates[0]),
+            window.taps(1, coordinates[1]),
+            window.taps(2, coordinates[2]),
+        ];
+        let plane = index / window.output_len() * window.input_len();
         let y = fold_places(window, taps, Ok(P::START), |y: Result<_, ExecError>, place| {
             Ok(pool.fold(y?, pool.take(buffers.load(0, plane + place)?)))
         })?;
-        buffers.store(0, i, pool.finish(window, y, taps, at))
+        buffers.store(0, index, pool.finish(window, y, taps, coordinates))
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {

@@ -64,7 +64,7 @@ impl Images {
 
 impl<P: PoolImage<T>, T: Element> Kernel for Pixels<P, T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        if (0..P::MORE_OUTPUTS.len()).any(|at| cx.has_output(1 + at)) {
+        if (0..P::MORE_OUTPUTS.len()).any(|output| cx.has_output(1 + output)) {
             return Err(Error::new(
                 "indices are computed channel by channel, not for channels last",
             ));
@@ -77,18 +77,19 @@ impl<P: PoolImage<T>, T: Element> Kernel for Pixels<P, T> {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let ((x, stride), (y, y_stride)) = (inputs.strided::<T>(0)?, outputs.take_strided::<T>(0)?);
         let Images { window, channels } = &self.images;
-        let from: usize = window.input.iter().product();
-        let line = window.output[2] * y_stride;
-        if line * channels == 0 {
+        let input_pixels: usize = window.input.iter().product();
+        let line_len = window.output[2] * y_stride;
+        if line_len * channels == 0 {
             return Ok(());
         }
         let work = window.output.iter().chain(&window.kernel).product::<usize>() * channels;
         let lines = window.output[0] * window.output[1];
-        let count = lines.div_ceil(partition::threads(parallel, work));
-        for (image, y) in y.chunks_mut((line * lines).max(1)).enumerate() {
-            let data = x.get(image * from * stride..).unwrap_or_default();
-            parallel.chunks_mut(y, count * line, |chunk, y| {
-                let rows = chunk * count..chunk * count + y.len().div_ceil(line);
+        let lines_per_chunk = lines.div_ceil(partition::threads(parallel, work));
+        for (image, y) in y.chunks_mut((line_len * lines).max(1)).enumerate() {
+            let data = x.get(image * input_pixels * stride..).unwrap_or_default();
+            parallel.chunks_mut(y, lines_per_chunk * line_len, |chunk, y| {
+                let rows =
+                    chunk * lines_per_chunk..chunk * lines_per_chunk + y.len().div_ceil(line_len);
                 self.pool.pool(&self.images, Image { data, stride }, rows, y, y_stride);
                 Ok(())
             })?;

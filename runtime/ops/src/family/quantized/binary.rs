@@ -1,10 +1,10 @@
-//! Functions of two quantized operands, with broadcasting.
+//! Functions of two quantized operands with broadcasting: QLinearAdd and QLinearMul.
 
 use std::marker::PhantomData;
 
 use udo_api::{
-    Core, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema, Port,
-    QuantizedType, TensorDesc, input, input_like, output_like, types,
+    Core, Encoding, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
+    OpSchema, Port, QuantizedType, TensorDesc, input, input_like, output_like, types,
 };
 use udo_simd::rows::{self, Arithmetic, Operand, Quantized};
 
@@ -28,10 +28,11 @@ pub(crate) const fn quantized_binary<B: QuantizedBinary>() -> Def {
 
 const A: usize = 0;
 const B: usize = 3;
-const A_IS: EncodingPorts = EncodingPorts { scale: 1, zero: 2 };
-const B_IS: EncodingPorts = EncodingPorts { scale: 4, zero: 5 };
-const C_IS: EncodingPorts = EncodingPorts { scale: 6, zero: 7 };
+const A_ENCODING: EncodingPorts = EncodingPorts { scale: 1, zero: 2 };
+const B_ENCODING: EncodingPorts = EncodingPorts { scale: 4, zero: 5 };
+const C_ENCODING: EncodingPorts = EncodingPorts { scale: 6, zero: 7 };
 
+/// The operator of the function `F`.
 struct Described<F>(PhantomData<fn() -> F>);
 
 impl<F: QuantizedBinary> Op for Described<F> {
@@ -60,6 +61,7 @@ impl<F: QuantizedBinary> Op for Described<F> {
     }
 }
 
+/// CPU and DSP kernel of the function `F`.
 struct Pairs<F> {
     plan: Broadcast,
     run: fn(&Broadcast, Io<'_>) -> Result<(), ExecError>,
@@ -78,7 +80,7 @@ impl<F: QuantizedBinary> Pairs<F> {
 impl<F: QuantizedBinary> Kernel for Pairs<F> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let (a, b) = (cx.input(A)?, cx.input(B)?);
-        for ports in [A_IS, B_IS, C_IS] {
+        for ports in [A_ENCODING, B_ENCODING, C_ENCODING] {
             ports.check(cx, a.dtype())?;
         }
         let misfit = || Error::new(format!("inputs are {a} and {b}, which do not broadcast"));
@@ -98,21 +100,21 @@ fn execute<F: QuantizedBinary, T: QuantizedType + Quantized>(
 ) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, parallel, .. } = io;
     let encoding = |ports: EncodingPorts| {
-        let is = ports.read::<T>(&inputs)?;
-        Ok::<_, ExecError>((is.scale, T::from_f32(is.zero_point as f32)))
+        let Encoding { scale, zero_point } = ports.read::<T>(&inputs)?;
+        Ok::<_, ExecError>((scale, T::from_f32(zero_point as f32)))
     };
-    let [a_is, b_is, (scale, zero_point)] = [encoding(A_IS)?, encoding(B_IS)?, encoding(C_IS)?];
+    let [a_encoding, b_encoding, (scale, zero_point)] =
+        [encoding(A_ENCODING)?, encoding(B_ENCODING)?, encoding(C_ENCODING)?];
     let sides = (inputs.get::<T>(A)?, inputs.get::<T>(B)?);
     plan.rows(parallel, sides, outputs.take::<T>(0)?, &|a, b, y: &mut [T]| {
         let operand = |values, (scale, zero_point)| Operand { values, scale, zero_point };
-        let (a, b) = (operand(a.values(), a_is), operand(b.values(), b_is));
+        let (a, b) = (operand(a.values(), a_encoding), operand(b.values(), b_encoding));
         rows::combine(F::ARITHMETIC, a, b, scale, zero_point, y);
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use udo_api::Encoding;
 
     use super::*;
     use crate::family::partition::GRAIN;
@@ -133,8 +135,8 @@ mod tests {
             (vec![2, large, 3], vec![2, 1, 3]),
             (vec![0, 3], vec![3]),
         ] {
-            broadcasts::<F, u8>(name, &a_dims, &b_dims);
-            broadcasts::<F, i8>(name, &a_dims, &b_dims);
+            check_broadcasting::<F, u8>(name, &a_dims, &b_dims);
+            check_broadcasting::<F, i8>(name, &a_dims, &b_dims);
         }
         let run = bench(name).input(tensor(&[2], &[1u8, 2])).input(tensor(&[2], &[1f32; 2]));
         let run = run.absent().input(tensor(&[1], &[1u8])).input(tensor(&[], &[1f32])).absent();
@@ -142,7 +144,7 @@ mod tests {
         assert_eq!(error, "input 1 is f32[2], expected one element for the whole tensor");
     }
 
-    fn broadcasts<F: QuantizedBinary, T: QuantizedType + PartialEq + std::fmt::Debug>(
+    fn check_broadcasting<F: QuantizedBinary, T: QuantizedType + PartialEq + std::fmt::Debug>(
         name: &str,
         a_dims: &[usize],
         b_dims: &[usize],
@@ -154,20 +156,21 @@ mod tests {
                 .collect()
         };
         let (a, b) = (values(a_dims, 37), values(b_dims, 91));
-        let [a_is, b_is, c_is] = [(0.05, 100), (0.02, 3), (0.06, 90)]
+        let [a_encoding, b_encoding, c_encoding] = [(0.05, 100), (0.02, 3), (0.06, 90)]
             .map(|(scale, zero_point)| Encoding { scale, zero_point });
-        let numbers = |is: Encoding| -> [Tensor; 2] {
-            [tensor(&[], &[is.scale]), tensor(&[1], &[T::from_f32(is.zero_point as f32)])]
+        let parameters = |encoding: Encoding| -> [Tensor; 2] {
+            let zero_point = T::from_f32(encoding.zero_point as f32);
+            [tensor(&[], &[encoding.scale]), tensor(&[1], &[zero_point])]
         };
         let mut run = bench(name).threads(3).input(tensor(a_dims, &a));
-        run = numbers(a_is).into_iter().fold(run, crate::testing::Bench::input);
+        run = parameters(a_encoding).into_iter().fold(run, crate::testing::Bench::input);
         run = run.input(tensor(b_dims, &b));
-        run = numbers(b_is).into_iter().fold(run, crate::testing::Bench::constant);
-        let y = numbers(c_is).into_iter().fold(run, crate::testing::Bench::input).one();
+        run = parameters(b_encoding).into_iter().fold(run, crate::testing::Bench::constant);
+        let y = parameters(c_encoding).into_iter().fold(run, crate::testing::Bench::input).one();
         let positions = Broadcast::new(a_dims, b_dims).unwrap();
         let expected_at = |[i, j]: [usize; 2]| {
-            let (a, b) = (a_is.dequantize(a[i]), b_is.dequantize(b[j]));
-            c_is.quantize::<T>(if F::ARITHMETIC == Arithmetic::Sum { a + b } else { a * b })
+            let (a, b) = (a_encoding.dequantize(a[i]), b_encoding.dequantize(b[j]));
+            c_encoding.quantize::<T>(if F::ARITHMETIC == Arithmetic::Sum { a + b } else { a * b })
         };
         let expected: Vec<T> = positions.positions().map(expected_at).collect();
         assert!(y.values::<T>() == expected, "{name} of {a_dims:?} and {b_dims:?}");

@@ -1,5 +1,6 @@
-//! Splits values of up to 16 bits into planes of bytes, which the 8-bit primitives multiply: `x w = 256 (high w) + (low
-//! w)`. Each plane's sums stay within the i32 range of 8-bit products.
+//! Splits values of up to 16 bits into a plane of high bytes and a plane of low bytes, which the 8-bit primitives
+//! multiply by 8-bit weights: `x w = 256 (high w) + (low w)`. The sums of each plane fit i32, as those of 8-bit
+//! products do.
 
 use udo_api::{
     DType, Element, Error, ExecError, Inputs, Outputs, Parallel, TensorDesc, TypeSet, types,
@@ -13,7 +14,7 @@ use crate::number::refuse_type;
 /// The types that can be split.
 pub(crate) const UP_TO_16_BITS: TypeSet = types::U8.or(types::I8).or(types::U16).or(types::I16);
 
-/// Turns the high byte of a signed value into that of the unsigned value 2^15 or 2^7 above it, and back.
+/// Bit to invert in the high byte of a signed value to get the unsigned value that is 2^15 (or 2^7) larger.
 const FLIP: u8 = 1 << 7;
 
 /// How an input is split into planes.
@@ -67,12 +68,12 @@ impl BytePlanes {
             _ => first::<i16>(inputs, zero, 0)?.to_be_bytes(),
         };
         match self.dtype {
-            DType::U8 => plane(parallel, inputs.get::<u8>(port)?, low, |x| x),
+            DType::U8 => write_plane(parallel, inputs.get::<u8>(port)?, low, |x| x),
             DType::I8 => {
-                plane(parallel, inputs.get::<i8>(port)?, low, |x| x.cast_unsigned() ^ flip)
+                write_plane(parallel, inputs.get::<i8>(port)?, low, |x| x.cast_unsigned() ^ flip)
             }
-            DType::U16 => both(parallel, inputs.get::<u16>(port)?, (high, low), flip),
-            _ => both(parallel, inputs.get::<i16>(port)?, (high, low), flip),
+            DType::U16 => split_bytes(parallel, inputs.get::<u16>(port)?, (high, low), flip),
+            _ => split_bytes(parallel, inputs.get::<i16>(port)?, (high, low), flip),
         }?;
         let high_zero = if self.count() > 1 { high_zero ^ flip } else { 0 };
         Ok(Planes { high: (high, high_zero), low: (low, low_zero) })
@@ -96,17 +97,17 @@ impl Bytes for i16 {
     }
 }
 
-fn both<T: Bytes>(
+fn split_bytes<T: Bytes>(
     parallel: Parallel<'_>,
     x: &[T],
     (high, low): (&mut [u8], &mut [u8]),
     flip: u8,
 ) -> Result<(), ExecError> {
-    plane(parallel, x, high, |x| x.bytes()[0] ^ flip)?;
-    plane(parallel, x, low, |x| x.bytes()[1])
+    write_plane(parallel, x, high, |x| x.bytes()[0] ^ flip)?;
+    write_plane(parallel, x, low, |x| x.bytes()[1])
 }
 
-fn plane<T: Element>(
+fn write_plane<T: Element>(
     parallel: Parallel<'_>,
     x: &[T],
     plane: &mut [u8],
@@ -119,12 +120,12 @@ fn plane<T: Element>(
     })
 }
 
-/// The position of channels in the output, and their biases (or none) and scales.
+/// The position of channels in the output, and their biases (possibly empty) and scales.
 #[derive(Clone, Copy)]
 pub(crate) struct Channels<'a> {
     pub(crate) bias: &'a [i32],
     pub(crate) scales: &'a [f32],
-    /// Consecutive outputs of one channel; 1 with channels last.
+    /// Number of consecutive outputs of one channel; 1 with channels last.
     pub(crate) run: usize,
 }
 
@@ -164,17 +165,16 @@ fn store_as<C: Element + Quantized>(
     let row = if run == 1 { scales.len() } else { run };
     let rows = (GRAIN / row.max(1)).max(1);
     parallel.chunks_mut(y, rows * row, |chunk, y| {
-        for (i, y) in y.chunks_mut(row).enumerate() {
-            let index = chunk * rows + i;
-            let at = index * row..index * row + y.len();
+        for (index, y) in (chunk * rows..).zip(y.chunks_mut(row)) {
+            let range = index * row..index * row + y.len();
             let channel = index % scales.len();
             let (bias, scales) = if run == 1 {
                 (bias, scales)
             } else {
                 (bias.get(channel..=channel).unwrap_or(&[]), &scales[channel..=channel])
             };
-            let high = if sums.high.is_empty() { &[] } else { &sums.high[at.clone()] };
-            let low = &sums.low[at];
+            let high = if sums.high.is_empty() { &[] } else { &sums.high[range.clone()] };
+            let low = &sums.low[range];
             rows::requantize(ByteSums { high, low, bias, scales }, zero, y);
         }
         Ok(())

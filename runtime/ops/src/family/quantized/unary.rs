@@ -1,4 +1,4 @@
-//! Functions of one quantized operand, through a table of all 256 values.
+//! Functions of one quantized operand, such as QLinearSigmoid, by looking up a table of all 256 results.
 
 use std::marker::PhantomData;
 
@@ -32,6 +32,7 @@ pub(crate) const fn quantized_unary<U: QuantizedUnary>() -> Def {
 const X: EncodingPorts = EncodingPorts { scale: 1, zero: 2 };
 const Y: EncodingPorts = EncodingPorts { scale: 3, zero: 4 };
 
+/// The operator of the function `U`.
 struct Described<U>(PhantomData<fn() -> U>);
 
 impl<U: QuantizedUnary> Described<U> {
@@ -62,10 +63,11 @@ impl<U: QuantizedUnary> Op for Described<U> {
     }
 }
 
+/// CPU and DSP kernel of the function `U`.
 struct Tabled<U> {
     alpha: f32,
     /// The table, if the encodings are known before the run.
-    bits: Option<[u8; 256]>,
+    table: Option<[u8; 256]>,
     extents: Extents,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
     marker: PhantomData<fn() -> U>,
@@ -90,9 +92,9 @@ impl<U: QuantizedUnary> Kernel for Tabled<U> {
         X.check(cx, dtype)?;
         Y.check(cx, dtype)?;
         let alpha = if U::ALPHA.is_some() { cx.float32("alpha")? } else { 0.0 };
-        let known = of_type!(dtype, [U8 = u8, I8 = i8], T => known::<U, T>(cx, alpha))?;
+        let table = of_type!(dtype, [U8 = u8, I8 = i8], T => table_in_finalize::<U, T>(cx, alpha))?;
         let run = of_type!(dtype, [U8 = u8, I8 = i8], T => execute::<U, T>)?;
-        Ok(Self { alpha, bits: known?, extents: Extents::new(cx)?, run, marker: PhantomData })
+        Ok(Self { alpha, table: table?, extents: Extents::new(cx)?, run, marker: PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -100,13 +102,14 @@ impl<U: QuantizedUnary> Kernel for Tabled<U> {
     }
 }
 
-fn known<U: QuantizedUnary, T: QuantizedType>(
+/// Returns the table, or `None` if an encoding is known only in the run.
+fn table_in_finalize<U: QuantizedUnary, T: QuantizedType>(
     cx: &FinalizeCx<'_>,
     alpha: f32,
 ) -> Result<Option<[u8; 256]>, Error> {
-    let (x_is, y_is) = (X.known::<T>(cx)?, Y.known::<T>(cx)?);
-    Ok(x_is.zip(y_is).map(|(x_is, y_is)| {
-        tabulate(|x: T| y_is.quantize::<T>(U::apply(x_is.dequantize(x), alpha)))
+    let (x_encoding, y_encoding) = (X.known::<T>(cx)?, Y.known::<T>(cx)?);
+    Ok(x_encoding.zip(y_encoding).map(|(x_encoding, y_encoding)| {
+        tabulate(|x: T| y_encoding.quantize::<T>(U::apply(x_encoding.dequantize(x), alpha)))
     }))
 }
 
@@ -114,12 +117,13 @@ fn execute<U: QuantizedUnary, T: QuantizedType>(
     kernel: &Tabled<U>,
     io: Io<'_>,
 ) -> Result<(), ExecError> {
-    if let Some(bits) = &kernel.bits {
-        return look_up::<T>(bits, kernel.extents, io);
+    if let Some(table) = &kernel.table {
+        return look_up::<T>(table, kernel.extents, io);
     }
-    let (x_is, y_is) = (X.read::<T>(&io.inputs)?, Y.read::<T>(&io.inputs)?);
-    let bits = tabulate(|x: T| y_is.quantize::<T>(U::apply(x_is.dequantize(x), kernel.alpha)));
-    look_up::<T>(&bits, kernel.extents, io)
+    let (x_encoding, y_encoding) = (X.read::<T>(&io.inputs)?, Y.read::<T>(&io.inputs)?);
+    let table =
+        tabulate(|x: T| y_encoding.quantize::<T>(U::apply(x_encoding.dequantize(x), kernel.alpha)));
+    look_up::<T>(&table, kernel.extents, io)
 }
 
 #[cfg(test)]
@@ -133,13 +137,13 @@ mod tests {
     /// Runs all tests of a member.
     pub(super) fn run_all<U: QuantizedUnary>(name: &str) {
         println!("{name}: a family member");
-        values_are_those_of_the_function::<U, u8>(name, 128, 3);
-        values_are_those_of_the_function::<U, i8>(name, -3, -128);
-        zero_points_may_be_left_out::<U>(name);
+        table_matches_the_function::<U, u8>(name, 128, 3);
+        table_matches_the_function::<U, i8>(name, -3, -128);
+        absent_zero_points_are_zero::<U>(name);
         mismatched_inputs_are_reported(name);
     }
 
-    fn values_are_those_of_the_function<
+    fn table_matches_the_function<
         U: QuantizedUnary,
         T: QuantizedType + PartialEq + std::fmt::Debug,
     >(
@@ -152,17 +156,23 @@ mod tests {
             *x = bits;
         }
         let alpha = U::ALPHA.map_or(0.0, |alpha| alpha as f32);
-        let (x_is, y_is) = (
+        let (x_encoding, y_encoding) = (
             Encoding { scale: 0.05, zero_point: x_zero },
             Encoding { scale: 0.01, zero_point: y_zero },
         );
         let zero = |value: i32| tensor(&[], &[T::from_f32(value as f32)]);
-        let numbers =
-            [tensor(&[], &[x_is.scale]), zero(x_zero), tensor(&[1], &[y_is.scale]), zero(y_zero)];
+        let numbers = [
+            tensor(&[], &[x_encoding.scale]),
+            zero(x_zero),
+            tensor(&[1], &[y_encoding.scale]),
+            zero(y_zero),
+        ];
         let len = 2 * GRAIN + 7;
         let x: Vec<T> = all.iter().copied().cycle().take(len).collect();
-        let expected: Vec<T> =
-            x.iter().map(|&x| y_is.quantize(U::apply(x_is.dequantize(x), alpha))).collect();
+        let expected: Vec<T> = x
+            .iter()
+            .map(|&x| y_encoding.quantize(U::apply(x_encoding.dequantize(x), alpha)))
+            .collect();
         let x = tensor(&[1, len], &x);
         let run_with = |feed: fn(crate::testing::Bench, Tensor) -> crate::testing::Bench| {
             let run = bench(name).threads(3).input(x.clone());
@@ -175,13 +185,13 @@ mod tests {
         assert_eq!((y.dims(), y.values::<T>()), (vec![2], expected[..2].to_vec()));
     }
 
-    fn zero_points_may_be_left_out<U: QuantizedUnary>(name: &str) {
+    fn absent_zero_points_are_zero<U: QuantizedUnary>(name: &str) {
         let run = bench(name).input(tensor(&[2], &[10u8, 200])).input(tensor(&[], &[0.1f32]));
         let y = run.absent().input(tensor(&[], &[0.02f32])).one();
         let alpha = U::ALPHA.map_or(0.0, |alpha| alpha as f32);
-        let [x_is, y_is] = [0.1, 0.02].map(|scale| Encoding { scale, zero_point: 0 });
-        let expected =
-            [10u8, 200].map(|x| y_is.quantize::<u8>(U::apply(x_is.dequantize(x), alpha)));
+        let [x_encoding, y_encoding] = [0.1, 0.02].map(|scale| Encoding { scale, zero_point: 0 });
+        let expected = [10u8, 200]
+            .map(|x| y_encoding.quantize::<u8>(U::apply(x_encoding.dequantize(x), alpha)));
         assert_eq!(y.values::<u8>(), expected);
     }
 

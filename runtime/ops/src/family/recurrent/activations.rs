@@ -11,7 +11,7 @@ pub(crate) struct Activation {
     clip: Option<f32>,
 }
 
-/// With ONNX's `alpha` and `beta`.
+/// A function with ONNX's parameters `alpha` and `beta`, in this order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Function {
     Affine(f32, f32),
@@ -31,15 +31,15 @@ enum Function {
 const NAMES: &str = "Affine, Elu, HardSigmoid, LeakyRelu, Relu, ScaledTanh, Sigmoid, Softplus, Softsign, Tanh or ThresholdedRelu";
 
 impl Function {
-    /// Parses a function by its case-insensitive name; `alpha` and `beta` are taken from the front of the node's lists,
-    /// as far as they go.
+    /// Parses a function by its case-insensitive name. A function that has `alpha` or `beta` consumes the next element
+    /// of the node's list, or uses ONNX's default if the list has ended.
     fn parse(
         name: &str,
         alphas: &mut impl Iterator<Item = f32>,
         betas: &mut impl Iterator<Item = f32>,
     ) -> Option<Self> {
-        let mut alpha = |none: f32| alphas.next().unwrap_or(none);
-        let mut beta = |none: f32| betas.next().unwrap_or(none);
+        let mut alpha = |default: f32| alphas.next().unwrap_or(default);
+        let mut beta = |default: f32| betas.next().unwrap_or(default);
         Some(match name.to_ascii_lowercase().as_str() {
             "affine" => Self::Affine(alpha(1.0), beta(0.0)),
             "elu" => Self::Elu(alpha(1.0)),
@@ -79,18 +79,22 @@ impl Function {
 }
 
 impl Activation {
-    /// Reads the functions of each direction; the cell's defaults if the node does not name any.
-    pub(super) fn read(node: &Node<'_>, dirs: usize, own: &[&str]) -> Result<Vec<Self>, Error> {
+    /// Reads the functions of all directions; `defaults` for each direction if the node does not name any.
+    pub(super) fn read(
+        node: &Node<'_>,
+        dirs: usize,
+        defaults: &[&str],
+    ) -> Result<Vec<Self>, Error> {
         let names = if node.has_param("activations") {
             node.strings("activations")?
         } else {
-            own.repeat(dirs)
+            defaults.repeat(dirs)
         };
-        if names.len() != dirs * own.len() {
+        if names.len() != dirs * defaults.len() {
             return Err(Error::new(format!(
                 "parameter \"activations\" has {} strings, expected {} for each of {dirs} directions",
                 names.len(),
-                own.len()
+                defaults.len()
             )));
         }
         let clip = if node.has_param("clip") { Some(node.float32("clip")?) } else { None };

@@ -12,17 +12,19 @@ use super::{
 };
 use crate::family::matmul::{Factors, Product, RightSide};
 
+/// CPU kernel of the cell `C`.
 pub(super) struct Recurrent<C> {
     cell: C,
     sizes: Sizes,
     /// The input weights of every direction.
     input: Side,
+    /// The state weights of every direction.
     state: Side,
-    /// The late gate's index and state weights; the weights of all gates, per direction.
+    /// The late gate (see [`Cell::late`]): its index, and the state weights of all gates and directions.
     late: Option<(usize, RightSide)>,
     /// The activations of every direction.
     activations: Vec<Activation>,
-    /// Inputs and outputs that the node has.
+    /// Whether the node has each input and output.
     inputs: [bool; 8],
     outputs: [bool; 3],
 }
@@ -55,7 +57,7 @@ impl<C: Cell> Kernel for Recurrent<C> {
         let [hidden, memory, gates, sums, late] = self.scratch_lens();
         let states = Workspace::for_elements::<f32>(hidden).and::<f32>(memory).and::<f32>(gates);
         let weights = self.state.and(self.input.and(states.and::<f32>(sums)));
-        weights.and::<f32>(late).and::<f32>(late).and::<f32>(self.own_late_len())
+        weights.and::<f32>(late).and::<f32>(late).and::<f32>(self.late_scratch_len())
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
@@ -70,11 +72,11 @@ impl<C: Cell> Kernel for Recurrent<C> {
         let mut take = |len: usize| scratch.take::<f32>(len);
         let [hidden_rows, memory, gates, input] =
             [take(lens[0])?, take(lens[1])?, take(lens[2])?, take(lens[3])?];
-        let (mut own_input, mut own_state) =
+        let (mut input_scratch, mut state_scratch) =
             (self.input.take(&mut scratch)?, self.state.take(&mut scratch)?);
-        let (seen, late) = (scratch.take(lens[4])?, scratch.take(lens[4])?);
-        let mut rows = Rows { hidden: hidden_rows, memory, gates, input, seen, late };
-        let own_late = scratch.take(self.own_late_len())?;
+        let (reset_hidden, late) = (scratch.take(lens[4])?, scratch.take(lens[4])?);
+        let mut rows = Rows { hidden: hidden_rows, memory, gates, input, reset_hidden, late };
+        let late_scratch = scratch.take(self.late_scratch_len())?;
         let lengths = if self.inputs[LENGTHS] { inputs.get::<i32>(LENGTHS)? } else { &[] };
         check(lengths, steps)?;
         // Outputs after the end of a sequence are 0.
@@ -83,19 +85,19 @@ impl<C: Cell> Kernel for Recurrent<C> {
             return Ok(());
         }
         for dir in 0..dirs {
-            let own = [&mut own_input, &mut own_state];
-            let mut weights = self.direction(&inputs, &packed, dir, own, &mut *own_late)?;
+            let buffers = [&mut input_scratch, &mut state_scratch];
+            let mut weights = self.direction(&inputs, &packed, dir, buffers, &mut *late_scratch)?;
             self.start(&inputs, dir, &mut rows)?;
             let (x, bias) = (inputs.get::<f32>(X)?, weights.input_bias);
             self.input.run(parallel, x, &mut weights.input, bias, rows.input)?;
             self.run(parallel, dir, &mut weights, lengths, &mut rows, y)?;
             for row in 0..batch {
-                let (at, from) = (sizes.state_at(dir, row), row * hidden);
-                for (to, state) in
+                let (output_start, state_start) = (sizes.state_at(dir, row), row * hidden);
+                for (output, state) in
                     [(&mut *last_hidden, &*rows.hidden), (&mut *last_memory, &*rows.memory)]
                 {
-                    if let Some(to) = to.get_mut(at..at + hidden) {
-                        to.copy_from_slice(&state[from..][..hidden]);
+                    if let Some(output) = output.get_mut(output_start..output_start + hidden) {
+                        output.copy_from_slice(&state[state_start..][..hidden]);
                     }
                 }
             }
@@ -125,8 +127,8 @@ struct Rows<'a> {
     gates: &'a mut [f32],
     /// Gate sums from the inputs of all steps.
     input: &'a mut [f32],
-    /// The late gate's argument, and its sums.
-    seen: &'a mut [f32],
+    /// The hidden state as the late gate sees it (after a reset), and the late gate's sums.
+    reset_hidden: &'a mut [f32],
     late: &'a mut [f32],
 }
 
@@ -152,14 +154,16 @@ impl<C: Cell> Recurrent<C> {
     }
 
     /// Returns the scratch elements for a late gate's weights that are not constant.
-    fn own_late_len(&self) -> usize {
+    fn late_scratch_len(&self) -> usize {
         self.late.as_ref().map_or(0, |(_, weights)| weights.scratch_len())
     }
 
+    /// Returns an optional input, or an empty slice.
     fn optional<'a>(&self, inputs: &Inputs<'a>, port: usize) -> Result<&'a [f32], ExecError> {
         if self.inputs[port] { inputs.get(port) } else { Ok(&[]) }
     }
 
+    /// Returns the weights of a direction.
     fn direction<'a>(
         &self,
         inputs: &Inputs<'a>,
@@ -193,13 +197,14 @@ impl<C: Cell> Recurrent<C> {
     /// Loads the initial states of a direction, or zeros.
     fn start(&self, inputs: &Inputs<'_>, dir: usize, rows: &mut Rows<'_>) -> Result<(), ExecError> {
         let hidden = self.sizes.hidden;
-        for (port, to) in [(FIRST_HIDDEN, &mut *rows.hidden), (FIRST_MEMORY, &mut *rows.memory)] {
-            let first = self.optional(inputs, port)?;
-            for (row, to) in to.chunks_exact_mut(hidden).enumerate() {
-                let at = self.sizes.state_at(dir, row);
-                match first.get(at..at + hidden) {
-                    Some(first) => to.copy_from_slice(first),
-                    None => to.fill(0.0),
+        for (port, states) in [(FIRST_HIDDEN, &mut *rows.hidden), (FIRST_MEMORY, &mut *rows.memory)]
+        {
+            let initial = self.optional(inputs, port)?;
+            for (row, state) in states.chunks_exact_mut(hidden).enumerate() {
+                let start = self.sizes.state_at(dir, row);
+                match initial.get(start..start + hidden) {
+                    Some(initial) => state.copy_from_slice(initial),
+                    None => state.fill(0.0),
                 }
             }
         }
@@ -219,28 +224,28 @@ impl<C: Cell> Recurrent<C> {
         let sizes = &self.sizes;
         let Sizes { steps, batch, hidden, .. } = *sizes;
         let len = |row: usize| lengths.get(row).map_or(steps, |&len| len.max(0) as usize);
-        for i in 0..(0..batch).map(len).max().unwrap_or(0) {
+        for iteration in 0..(0..batch).map(len).max().unwrap_or(0) {
             // The rows whose sequences have not ended, and the step of each.
-            let left = || {
+            let active_rows = || {
                 (0..batch).filter_map(|row| {
-                    let left = len(row).checked_sub(i + 1)?;
-                    Some((row, if sizes.is_backward(dir) { left } else { i }))
+                    let remaining = len(row).checked_sub(iteration + 1)?;
+                    Some((row, if sizes.is_backward(dir) { remaining } else { iteration }))
                 })
             };
             let bias = weights.state_bias;
             self.state.run(parallel, rows.hidden, &mut weights.state, bias, rows.gates)?;
             if let Some((_, late)) = &self.late {
-                for (row, step) in left() {
-                    let (step, seen) = self.of_row(weights, rows, dir, [row, step]);
-                    self.cell.reset(step, seen);
+                for (row, step) in active_rows() {
+                    let (step, reset_hidden) = self.step_of_row(weights, rows, dir, [row, step]);
+                    self.cell.reset(step, reset_hidden);
                 }
                 let bias = biased(weights.late_bias);
-                late.product.run(parallel, rows.seen, weights.late, rows.late, &bias)?;
+                late.product.run(parallel, rows.reset_hidden, weights.late, rows.late, &bias)?;
             }
-            for (row, step) in left() {
-                self.cell.step(self.of_row(weights, rows, dir, [row, step]).0);
-                let at = sizes.y_at(step, dir, row);
-                if let Some(y) = y.get_mut(at..at + hidden) {
+            for (row, step) in active_rows() {
+                self.cell.step(self.step_of_row(weights, rows, dir, [row, step]).0);
+                let start = sizes.y_at(step, dir, row);
+                if let Some(y) = y.get_mut(start..start + hidden) {
                     y.copy_from_slice(&rows.hidden[row * hidden..][..hidden]);
                 }
             }
@@ -248,8 +253,8 @@ impl<C: Cell> Recurrent<C> {
         Ok(())
     }
 
-    /// Returns one row's view of a step, and the buffer for the late gate's argument.
-    fn of_row<'a>(
+    /// Returns the data of one row for a step, and the row's buffer for the hidden state that the late gate sees.
+    fn step_of_row<'a>(
         &'a self,
         weights: &Direction<'a>,
         rows: &'a mut Rows<'_>,
@@ -257,17 +262,17 @@ impl<C: Cell> Recurrent<C> {
         [row, step]: [usize; 2],
     ) -> (Step<'a>, &'a mut [f32]) {
         let hidden = self.sizes.hidden;
-        let (own, gates) = (row * hidden..(row + 1) * hidden, C::GATES * hidden);
+        let (range, gates) = (row * hidden..(row + 1) * hidden, C::GATES * hidden);
         let count = C::ACTIVATIONS.len();
         let step = Step {
             input: &rows.input[self.sizes.x_row(step, row) * gates..][..gates],
             gates: &mut rows.gates[row * gates..][..gates],
-            hidden: &mut rows.hidden[own.clone()],
-            memory: rows.memory.get_mut(own.clone()).unwrap_or_default(),
+            hidden: &mut rows.hidden[range.clone()],
+            memory: rows.memory.get_mut(range.clone()).unwrap_or_default(),
             peepholes: weights.peepholes,
-            late: rows.late.get(own.clone()).unwrap_or_default(),
+            late: rows.late.get(range.clone()).unwrap_or_default(),
             activations: &self.activations[dir * count..][..count],
         };
-        (step, rows.seen.get_mut(own).unwrap_or_default())
+        (step, rows.reset_hidden.get_mut(range).unwrap_or_default())
     }
 }

@@ -1,4 +1,4 @@
-//! Weights of inputs or states: float or quantized.
+//! The weights that a recurrent cell multiplies inputs (`W`) or hidden states (`R`) by: float or quantized.
 
 use udo_api::{
     Error, ExecError, FinalizeCx, Inputs, PackedConstants, Parallel, Scratch, Workspace,
@@ -10,21 +10,21 @@ use crate::family::matmul::{
     Buffers, DynamicPorts, DynamicRight, Factors, Product, Ready, RightSide,
 };
 
-/// The weights of every direction.
+/// The weights of all directions, for inputs or for hidden states.
 pub(super) enum Side {
-    Numbers(RightSide),
+    Float(RightSide),
     Quantized(DynamicRight),
 }
 
 /// Scratch memory for the weights.
 pub(super) enum WeightScratch<'a> {
-    Numbers(&'a mut [f32]),
+    Float(&'a mut [f32]),
     Quantized(Buffers<'a>),
 }
 
 /// The weights of one direction.
 pub(super) enum Weights<'a> {
-    Numbers(&'a [f32]),
+    Float(&'a [f32]),
     Quantized(Ready<'a>),
 }
 
@@ -43,13 +43,13 @@ impl Side {
         }
         let right = Layout::Transposed;
         let product = Product { rows, depth, cols, right, factors: Factors::F32 };
-        RightSide::read(cx, port, product, dirs).map(Self::Numbers)
+        RightSide::read(cx, port, product, dirs).map(Self::Float)
     }
 
     /// Adds the scratch memory to the workspace.
     pub(super) fn and(&self, workspace: Workspace) -> Workspace {
         match self {
-            Self::Numbers(side) => workspace.and::<f32>(side.scratch_len()),
+            Self::Float(side) => workspace.and::<f32>(side.scratch_len()),
             Self::Quantized(side) => side.and(workspace),
         }
     }
@@ -59,31 +59,31 @@ impl Side {
         scratch: &mut Scratch<'a>,
     ) -> Result<WeightScratch<'a>, ExecError> {
         Ok(match self {
-            Self::Numbers(side) => WeightScratch::Numbers(scratch.take(side.scratch_len())?),
+            Self::Float(side) => WeightScratch::Float(scratch.take(side.scratch_len())?),
             Self::Quantized(side) => WeightScratch::Quantized(side.take(scratch)?),
         })
     }
 
-    /// Returns the weights of a direction; those that are not constant are packed into `own`.
+    /// Returns the weights of direction `dir`, packed into `scratch` if they are not constant.
     pub(super) fn get<'a>(
         &self,
         inputs: &Inputs<'a>,
         packed: &PackedConstants<'a>,
         dir: usize,
-        own: &'a mut WeightScratch<'_>,
+        scratch: &'a mut WeightScratch<'_>,
     ) -> Result<Weights<'a>, ExecError> {
-        Ok(match (self, own) {
-            (Self::Numbers(side), WeightScratch::Numbers(own)) => {
-                Weights::Numbers(side.get(inputs, packed, dir, own)?)
+        Ok(match (self, scratch) {
+            (Self::Float(side), WeightScratch::Float(scratch)) => {
+                Weights::Float(side.get(inputs, packed, dir, scratch)?)
             }
-            (Self::Quantized(side), WeightScratch::Quantized(own)) => {
-                Weights::Quantized(side.get(inputs, packed, dir, own)?)
+            (Self::Quantized(side), WeightScratch::Quantized(scratch)) => {
+                Weights::Quantized(side.get(inputs, packed, dir, scratch)?)
             }
             _ => return Err(ExecError::new(udo_api::Status::BAD_CALL)),
         })
     }
 
-    /// `y = x weights + bias`.
+    /// Computes `y = x weights + bias`.
     pub(super) fn run(
         &self,
         parallel: Parallel<'_>,
@@ -93,7 +93,7 @@ impl Side {
         y: &mut [f32],
     ) -> Result<(), ExecError> {
         match (self, weights) {
-            (Self::Numbers(side), Weights::Numbers(weights)) => {
+            (Self::Float(side), Weights::Float(weights)) => {
                 let epilogue = Epilogue { bias, ..Epilogue::default() };
                 side.product.run(parallel, x, weights, y, &epilogue)
             }

@@ -4,7 +4,7 @@ use udo_api::{Error, Node};
 
 use super::{BIAS, Cell, FIRST_HIDDEN, FIRST_MEMORY, LENGTHS, PEEPHOLES, R, W, X};
 
-/// Sums and weights per element of a cell's state.
+/// Properties of a cell that determine the extents of its inputs: gates and peephole weights per state element.
 #[derive(Clone, Copy)]
 pub(super) struct Counts {
     pub(super) gates: usize,
@@ -13,11 +13,13 @@ pub(super) struct Counts {
 }
 
 impl Counts {
+    /// Returns the counts of the cell `C`.
     pub(super) const fn for_cell<C: Cell>() -> Self {
         Self { gates: C::GATES, peepholes: C::PEEPHOLES.0, is_quantized: C::IS_QUANTIZED }
     }
 }
 
+/// The directions in which a node reads a sequence.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     Forward,
@@ -25,14 +27,19 @@ pub(super) enum Direction {
     Both,
 }
 
+/// The extents of a node.
 #[derive(Clone, Copy)]
 pub(super) struct Sizes {
     pub(super) steps: usize,
     pub(super) batch: usize,
+    /// Elements of an input.
     pub(super) width: usize,
+    /// Elements of a hidden state.
     pub(super) hidden: usize,
+    /// Number of directions: 1 or 2.
     pub(super) dirs: usize,
     direction: Direction,
+    /// Whether the batch is the first axis (`layout` 1) instead of the steps.
     batch_first: bool,
 }
 
@@ -42,7 +49,7 @@ impl Sizes {
             "forward" => Direction::Forward,
             "reverse" => Direction::Reverse,
             "bidirectional" => Direction::Both,
-            other => return Err(Error::new(format!("parameter \"direction\" is {other:?}"))),
+            found => return Err(Error::new(format!("parameter \"direction\" is {found:?}"))),
         };
         let dirs = if direction == Direction::Both { 2 } else { 1 };
         let batch_first = node.flag("layout")?;
@@ -73,8 +80,8 @@ impl Sizes {
         let &Self { batch, width, hidden, dirs, .. } = self;
         let state = self.state_shape();
         let weights = |depth: usize| {
-            let all = gates * hidden;
-            if is_quantized { [dirs, depth, all] } else { [dirs, all, depth] }
+            let sums = gates * hidden;
+            if is_quantized { [dirs, depth, sums] } else { [dirs, sums, depth] }
         };
         let expected: [(usize, &[usize]); 7] = [
             (W, &weights(width)),
@@ -102,12 +109,12 @@ impl Sizes {
     /// Returns the shapes of the states of all steps, and of the last states.
     pub(super) fn output_shapes(&self) -> [Vec<usize>; 2] {
         let &Self { steps, batch, dirs, hidden, batch_first, .. } = self;
-        let all = if batch_first {
+        let all_steps = if batch_first {
             vec![batch, steps, dirs, hidden]
         } else {
             vec![steps, dirs, batch, hidden]
         };
-        [all, self.state_shape().to_vec()]
+        [all_steps, self.state_shape().to_vec()]
     }
 
     /// Whether a direction runs from the end of a sequence.
@@ -117,8 +124,8 @@ impl Sizes {
 
     /// Returns the offset of the state of a direction and batch row.
     pub(super) fn state_at(&self, dir: usize, row: usize) -> usize {
-        let place = if self.batch_first { row * self.dirs + dir } else { dir * self.batch + row };
-        place * self.hidden
+        let index = if self.batch_first { row * self.dirs + dir } else { dir * self.batch + row };
+        index * self.hidden
     }
 
     /// Returns the input row of a step and batch row.
@@ -128,11 +135,11 @@ impl Sizes {
 
     /// Returns the offset of a step's output.
     pub(super) fn y_at(&self, step: usize, dir: usize, row: usize) -> usize {
-        let place = if self.batch_first {
+        let index = if self.batch_first {
             (row * self.steps + step) * self.dirs + dir
         } else {
             (step * self.dirs + dir) * self.batch + row
         };
-        place * self.hidden
+        index * self.hidden
     }
 }

@@ -1,4 +1,4 @@
-//! Accumulators.
+//! Accumulators of reductions: sums, products, extremes and log-sum-exp.
 
 use std::cmp::Ordering;
 
@@ -9,11 +9,11 @@ use crate::number::Number;
 
 /// An accumulator for every type and core. Its [`Fold`] implementation is the f32 version.
 pub(crate) trait Accumulate: Fold + Default + Send + Sync + 'static {
-    /// The types that the CPU computes.
+    /// The types that the CPU kernel supports.
     const TYPES: TypeSet = types::F32.or(types::F64).or(WIDE);
     /// Whether the CPU supports bools.
     const SUPPORTS_BOOL: bool = false;
-    /// Whether integers are accumulated in f64, because intermediate results are not integers.
+    /// Whether integers are accumulated in f64: set if intermediate results are not integers.
     const IN_F64: bool = false;
     /// OpenCL expressions: the initial value, and the update of `y` by `x`.
     const OPENCL: [&'static str; 2];
@@ -28,7 +28,7 @@ pub(crate) trait Accumulate: Fold + Default + Send + Sync + 'static {
     fn merge<T: Number>(a: T, b: T) -> T;
 }
 
-/// The integer types that sums may have.
+/// The integer types of accumulators; sums of narrower types would overflow.
 const WIDE: TypeSet = types::I32.or(types::I64).or(types::U32).or(types::U64);
 
 /// Defines sums of a function of each element: type name, vector version, scalar version, OpenCL update.
@@ -90,8 +90,8 @@ impl Fold for Product {
     const IDENTITY: f32 = 1.0;
 
     #[inline(always)]
-    fn step<S: Simd>(self, s: S, so_far: S::F, x: S::F) -> S::F {
-        s.mul(so_far, x)
+    fn step<S: Simd>(self, s: S, current: S::F, x: S::F) -> S::F {
+        s.mul(current, x)
     }
 
     #[inline(always)]
@@ -131,10 +131,10 @@ macro_rules! extremes {
             const IDENTITY: f32 = $start;
 
             #[inline(always)]
-            fn step<S: Simd>(self, s: S, so_far: S::F, x: S::F) -> S::F {
-                // `max` and `min` return the second operand if either is NaN, so a NaN `x` stays; the select keeps an
-                // earlier NaN.
-                s.select(s.eq(so_far, so_far), s.$better(so_far, x), so_far)
+            fn step<S: Simd>(self, s: S, current: S::F, x: S::F) -> S::F {
+                // `max` and `min` return the second operand if either is NaN, so the result is NaN if `x` is. If
+                // `current` is NaN (it differs from itself), the select returns it.
+                s.select(s.eq(current, current), s.$better(current, x), current)
             }
 
             #[inline(always)]
@@ -186,11 +186,11 @@ impl Fold for LogOfSumOfPowers {
     const IDENTITY: f32 = f32::NEG_INFINITY;
 
     #[inline(always)]
-    fn step<S: Simd>(self, s: S, so_far: S::F, x: S::F) -> S::F {
-        let difference = s.neg(s.abs(s.sub(so_far, x)));
+    fn step<S: Simd>(self, s: S, current: S::F, x: S::F) -> S::F {
+        let difference = s.neg(s.abs(s.sub(current, x)));
         // Equal infinities would give NaN.
-        let difference = s.select(s.eq(so_far, x), s.splat(0.0), difference);
-        s.add(s.max(so_far, x), s.log(s.add(s.splat(1.0), s.exp(difference))))
+        let difference = s.select(s.eq(current, x), s.splat(0.0), difference);
+        s.add(s.max(current, x), s.log(s.add(s.splat(1.0), s.exp(difference))))
     }
 
     #[inline(always)]

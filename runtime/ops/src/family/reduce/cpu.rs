@@ -13,9 +13,9 @@ use super::plan::{Lane, Plan};
 use super::{Reduce, ReducedAxes};
 use crate::number::Number;
 
-/// Elements of a row accumulated in their own type; the partial results are merged in f64.
+/// f32 elements of a row that are accumulated in f32; the results of such runs are merged in f64, for precision.
 const RUN: usize = 4096;
-/// Independent accumulators.
+/// Independent accumulators of a row, so that steps do not wait for each other.
 const LANES: usize = 8;
 
 impl Lane for f32 {
@@ -56,12 +56,12 @@ lanes!(f64, i8, i32, i64, u8, u32, u64);
 
 fn row<A: Accumulate, T: Number>(x: &[T]) -> T {
     let mut lanes = [A::none::<T>(); LANES];
-    let (chunks, rest) = x.as_chunks::<LANES>();
+    let (chunks, remainder) = x.as_chunks::<LANES>();
     for chunk in chunks {
         lanes.iter_mut().zip(chunk).for_each(|(y, &x)| *y = A::take(*y, x));
     }
-    let rest = rest.iter().fold(A::none(), |y, &x| A::take(y, x));
-    lanes.into_iter().fold(rest, A::merge)
+    let remainder = remainder.iter().fold(A::none(), |y, &x| A::take(y, x));
+    lanes.into_iter().fold(remainder, A::merge)
 }
 
 /// The plan if all extents are known; bounded ones are planned in each run.
@@ -76,7 +76,8 @@ impl Extents {
         Ok(Self { axes, fixed: shape.is_fixed().then(|| axes.plan(shape.dims())) })
     }
 
-    fn of_run(&self, io: &Io<'_>) -> Result<Plan, ExecError> {
+    /// Returns the plan for this run.
+    fn plan(&self, io: &Io<'_>) -> Result<Plan, ExecError> {
         match self.fixed {
             Some(plan) => Ok(plan),
             None => Ok(self.axes.plan(io.inputs.shape(0)?)),
@@ -117,13 +118,13 @@ impl<R: Reduce> Kernel for Numbers<R> {
 }
 
 fn execute<R: Reduce, T: Lane>(extents: &Extents, mut io: Io<'_>) -> Result<(), ExecError> {
-    let plan = extents.of_run(&io)?;
+    let plan = extents.plan(&io)?;
     let (x, y) = (io.inputs.get::<T>(0)?, io.outputs.take::<T>(0)?);
-    reduce_shared::<R, T>(&plan, x, &mut y[..plan.len()], &io)?;
+    reduce_parallel::<R, T>(&plan, x, &mut y[..plan.len()], &io)?;
     io.outputs.set_shape(0, plan.shape())
 }
 
-fn reduce_shared<R: Reduce, T: Lane>(
+fn reduce_parallel<R: Reduce, T: Lane>(
     plan: &Plan,
     x: &[T],
     y: &mut [T],
@@ -132,9 +133,9 @@ fn reduce_shared<R: Reduce, T: Lane>(
     let (grain, count) = (plan.grain(), plan.count());
     if R::By::IN_F64 && !T::DTYPE.is_float() {
         return io.parallel.chunks_mut(y, grain, |chunk, y| {
-            for (place, y) in (chunk * grain..).zip(y) {
-                let numbers = plan.elements(place).map(|at| x[at].to_f64());
-                *y = T::from_f64(R::end(numbers.fold(R::By::none(), R::By::take), count));
+            for (position, y) in (chunk * grain..).zip(y) {
+                let elements = plan.elements(position).map(|at| x[at].to_f64());
+                *y = T::from_f64(R::end(elements.fold(R::By::none(), R::By::take), count));
             }
             Ok(())
         });
@@ -167,11 +168,11 @@ impl<R: Reduce> Kernel for Bools<R> {
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
-        let plan = self.extents.of_run(&io)?;
+        let plan = self.extents.plan(&io)?;
         let (x, y) = (io.inputs.get::<Bool>(0)?, io.outputs.take::<Bool>(0)?);
         let y = &mut y[..plan.len()];
-        reduce_shared::<R, u8>(&plan, bytes_of(x), bytes_of_mut(y), &io)?;
-        // Without elements, extremes have initial values outside 0..=1.
+        reduce_parallel::<R, u8>(&plan, bytes_of(x), bytes_of_mut(y), &io)?;
+        // The extremes of no elements are 0 or 255.
         for y in y {
             *y = Bool::from(y.get());
         }

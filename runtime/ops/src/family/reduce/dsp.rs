@@ -1,4 +1,4 @@
-//! Reductions of 8-bit quantized values on the DSP, in real arithmetic.
+//! Reductions of 8-bit quantized values on the DSP: elements are dequantized, reduced in f64, and quantized once.
 
 use std::marker::PhantomData;
 
@@ -13,6 +13,7 @@ use super::{Reduce, ReducedAxes};
 
 pub(super) struct QuantKernel<R> {
     plan: Plan,
+    /// Encodings of input and output.
     encodings: [Encoding; 2],
     /// The kernel for the element type.
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
@@ -53,14 +54,15 @@ fn execute<R: Reduce, T: QuantizedType>(
     kernel: &QuantKernel<R>,
     mut io: Io<'_>,
 ) -> Result<(), ExecError> {
-    let QuantKernel { plan, encodings: [x_is, y_is], .. } = kernel;
+    let QuantKernel { plan, encodings: [x_encoding, y_encoding], .. } = kernel;
     let (x, y) = (io.inputs.get::<T>(0)?, io.outputs.take::<T>(0)?);
     let (grain, count) = (plan.grain(), plan.count());
     io.parallel.chunks_mut(y, grain, |chunk, y| {
-        for (place, y) in (chunk * grain..).zip(y) {
-            let numbers = plan.elements(place).map(|at| f64::from(x_is.dequantize(x[at])));
-            let end = R::end(numbers.fold(R::By::none(), R::By::take), count);
-            *y = y_is.quantize(end as f32);
+        for (position, y) in (chunk * grain..).zip(y) {
+            let elements =
+                plan.elements(position).map(|at| f64::from(x_encoding.dequantize(x[at])));
+            let result = R::end(elements.fold(R::By::none(), R::By::take), count);
+            *y = y_encoding.quantize(result as f32);
         }
         Ok(())
     })

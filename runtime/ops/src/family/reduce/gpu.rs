@@ -15,12 +15,14 @@ use crate::family::axes::{AxisSplit, strides};
 use crate::family::gpu::{EXACT, REAL, Steps, StridedAccess, check_lens, int, ints};
 use crate::family::source::Source;
 
+/// GPU kernel of the reduction `R`.
 pub(super) struct ReduceGpu<R>(AxisLayout<R>);
 
 /// The position of the reduced axes.
 enum AxisLayout<R> {
     /// All reduced axes are adjacent.
     Lanes(ReducedLanes<R>),
+    /// Other axes lie between reduced axes.
     Boxes(ReducedBoxes<R>),
 }
 
@@ -115,7 +117,7 @@ struct ReducedBoxes<R> {
 impl<R: Reduce> ReducedBoxes<R> {
     fn new(cx: &FinalizeCx<'_>, axes: ReducedAxes, dims: &[usize]) -> Result<Self, Error> {
         check_lens(cx)?;
-        let through = |is_reduced: bool| {
+        let access_along = |is_reduced: bool| {
             let all = dims.iter().zip(strides(dims)).enumerate();
             let own = all.filter(|(axis, _)| axes.has(*axis) == is_reduced);
             let (dims, along) = own
@@ -123,7 +125,7 @@ impl<R: Reduce> ReducedBoxes<R> {
                 .unzip::<_, _, Vec<_>, _>();
             StridedAccess::new(&dims, &[Steps { start: 0, along }])
         };
-        Ok(Self { kept: through(false), reduced: through(true), marker: PhantomData })
+        Ok(Self { kept: access_along(false), reduced: access_along(true), marker: PhantomData })
     }
 
     fn item(&self, item: WorkItem, buffers: &Buffers<'_>) -> Result<(), ExecError> {
@@ -139,9 +141,9 @@ impl<R: Reduce> ReducedBoxes<R> {
     fn launch(&self) -> Result<Launch, Error> {
         let (mut params, mut args) = (String::new(), Vec::new());
         // Statements that add the offset of position `rest` to `place`.
-        let mut places = |name: &str, through: &StridedAccess| -> Result<String, Error> {
+        let mut places = |name: &str, access_along: &StridedAccess| -> Result<String, Error> {
             let mut text = String::new();
-            let (dims, mut along) = through.walk();
+            let (dims, mut along) = access_along.walk();
             let steps = dims.iter().zip(along.next().unwrap_or_default()).enumerate();
             for (axis, (&dim, &step)) in steps.rev() {
                 let _ = write!(params, ", const int {name}{axis}, const int {name}_step{axis}");

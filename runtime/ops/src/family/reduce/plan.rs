@@ -69,7 +69,7 @@ pub(super) struct Plan {
     reduced: Grid,
 }
 
-/// Whether reduced axes stay with extent 1.
+/// Whether the output has reduced axes: with extent 1 (`keepdims`), or not at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reduced {
     Stay,
@@ -94,7 +94,8 @@ impl Plan {
                 plan.rank += 1;
             }
         }
-        // Merged axes, innermost first.
+        // Extents of merged axes and whether they are reduced, innermost first. Neighbouring axes of the same kind
+        // merge.
         let (mut merged, mut count) = ([(1, false); MAX_RANK], 0usize);
         for (axis, &dim) in dims.iter().enumerate().take(MAX_RANK).rev().filter(|(_, d)| **d != 1) {
             let is_reduced = mask >> axis & 1 == 1;
@@ -106,11 +107,12 @@ impl Plan {
                 }
             }
         }
-        plan.lay(&merged[..count]);
+        plan.set_blocks(&merged[..count]);
         plan
     }
 
-    fn lay(&mut self, merged: &[(usize, bool)]) {
+    /// Sets blocks and grids for the merged axes, innermost first.
+    fn set_blocks(&mut self, merged: &[(usize, bool)]) {
         let outer = match *merged {
             [(len, true), ref outer @ ..] => {
                 self.block = len;
@@ -166,9 +168,9 @@ impl Plan {
         })
     }
 
-    /// Returns the offsets of the elements that contribute to output `place`.
-    pub(super) fn elements(&self, place: usize) -> impl Iterator<Item = usize> {
-        let first = self.retained.at(place / self.width) + place % self.width;
+    /// Returns the offsets of the elements that contribute to output `output`.
+    pub(super) fn elements(&self, output: usize) -> impl Iterator<Item = usize> {
+        let first = self.retained.at(output / self.width) + output % self.width;
         (0..self.reduced.len()).flat_map(move |index| {
             let first = first + self.reduced.at(index);
             (first..first + self.block).step_by(self.width)
@@ -180,18 +182,18 @@ impl Plan {
         if self.width == 1 && self.axis_split().is_some() {
             return T::rows::<A>(&x[first * self.block..][..y.len() * self.block], self.block, y);
         }
-        let (mut place, mut left) = (first, y);
-        while !left.is_empty() {
-            let column = place % self.width;
-            let len = left.len().min(self.width - column);
-            let (part, after) = left.split_at_mut(len);
+        let (mut output, mut remaining) = (first, y);
+        while !remaining.is_empty() {
+            let column = output % self.width;
+            let len = remaining.len().min(self.width - column);
+            let (part, after) = remaining.split_at_mut(len);
             part.fill(A::none());
-            let at = self.retained.at(place / self.width);
+            let start = self.retained.at(output / self.width);
             for index in 0..self.reduced.len() {
-                let block = &x[at + self.reduced.at(index)..][..self.block];
+                let block = &x[start + self.reduced.at(index)..][..self.block];
                 self.fold_block::<A, T>(block, column, part);
             }
-            (place, left) = (place + len, after);
+            (output, remaining) = (output + len, after);
         }
     }
 
@@ -216,30 +218,33 @@ mod tests {
     use super::*;
 
     /// Returns the elements of each output position, and the output extents.
-    fn laid(dims: &[usize], mask: u32) -> (Vec<Vec<usize>>, Vec<usize>) {
+    fn planned_elements(dims: &[usize], mask: u32) -> (Vec<Vec<usize>>, Vec<usize>) {
         let plan = Plan::new(dims, mask, Reduced::Go);
-        let places = (0..plan.len()).map(|place| plan.elements(place).collect()).collect();
+        let places = (0..plan.len()).map(|output| plan.elements(output).collect()).collect();
         (places, plan.shape().to_vec())
     }
 
     #[test]
     fn every_element_is_reduced_to_its_output() {
-        assert_eq!(laid(&[2, 3], 0b10), (vec![vec![0, 1, 2], vec![3, 4, 5]], vec![2]));
-        assert_eq!(laid(&[2, 3], 0b01), (vec![vec![0, 3], vec![1, 4], vec![2, 5]], vec![3]));
-        assert_eq!(laid(&[2, 1, 2], 0b101), (vec![vec![0, 1, 2, 3]], vec![1]));
+        assert_eq!(planned_elements(&[2, 3], 0b10), (vec![vec![0, 1, 2], vec![3, 4, 5]], vec![2]));
+        assert_eq!(
+            planned_elements(&[2, 3], 0b01),
+            (vec![vec![0, 3], vec![1, 4], vec![2, 5]], vec![3])
+        );
+        assert_eq!(planned_elements(&[2, 1, 2], 0b101), (vec![vec![0, 1, 2, 3]], vec![1]));
         let both = vec![vec![0, 1, 4, 5], vec![2, 3, 6, 7]];
-        assert_eq!(laid(&[2, 2, 2], 0b101), (both, vec![2]));
+        assert_eq!(planned_elements(&[2, 2, 2], 0b101), (both, vec![2]));
         let middle = vec![vec![0, 2], vec![1, 3], vec![4, 6], vec![5, 7]];
-        assert_eq!(laid(&[2, 2, 2], 0b010), (middle, vec![2, 2]));
-        assert_eq!(laid(&[3], 0), (vec![vec![0], vec![1], vec![2]], vec![3]));
-        assert_eq!(laid(&[], 0), (vec![vec![0]], vec![]));
+        assert_eq!(planned_elements(&[2, 2, 2], 0b010), (middle, vec![2, 2]));
+        assert_eq!(planned_elements(&[3], 0), (vec![vec![0], vec![1], vec![2]], vec![3]));
+        assert_eq!(planned_elements(&[], 0), (vec![vec![0]], vec![]));
     }
 
     #[test]
     fn empty_tensors_reduce_to_the_neutral_element_or_stay_empty() {
-        assert_eq!(laid(&[2, 0, 4], 0b010), (vec![vec![]; 8], vec![2, 4]));
-        assert_eq!(laid(&[2, 0, 4], 0b100), (vec![], vec![2, 0]));
-        assert_eq!(laid(&[0], 0b1), (vec![vec![]], vec![]));
+        assert_eq!(planned_elements(&[2, 0, 4], 0b010), (vec![vec![]; 8], vec![2, 4]));
+        assert_eq!(planned_elements(&[2, 0, 4], 0b100), (vec![], vec![2, 0]));
+        assert_eq!(planned_elements(&[0], 0b1), (vec![vec![]], vec![]));
         assert_eq!(Plan::new(&[2, 0], 0b11, Reduced::Stay).shape(), [1, 1]);
     }
 

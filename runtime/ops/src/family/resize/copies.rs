@@ -1,9 +1,9 @@
-//! Nearest-neighbour resizing, by element width.
+//! Nearest-neighbour resizing. It copies elements as bytes, so one function serves all types of a width.
 
 use super::axis::OUTSIDE;
 use super::rows::{Grid, Tables};
 
-/// Writes output rows from `first` on.
+/// Writes the output rows from `first` on. Output elements outside the region of interest are set to `outside`.
 pub(super) fn rows<const BYTES: usize>(
     grid: &Grid,
     tables: &Tables<'_, f32>,
@@ -13,21 +13,22 @@ pub(super) fn rows<const BYTES: usize>(
     y: &mut [[u8; BYTES]],
 ) {
     let (line_len, row_len) = (grid.line_len(), grid.row_len());
-    let mut before = None;
-    for at in 0..y.len() / row_len {
-        let (done, rest) = y.split_at_mut(at * row_len);
+    // The offset of the input row that the last output row was computed from; equal output rows are copied.
+    let mut previous = None;
+    for index in 0..y.len() / row_len {
+        let (written, rest) = y.split_at_mut(index * row_len);
         let y = &mut rest[..row_len];
-        let Some(sources) = grid.sources(first + at, tables) else {
+        let Some(sources) = grid.sources(first + index, tables) else {
             y.fill(outside);
-            before = None;
+            previous = None;
             continue;
         };
-        if before == Some(sources.offset) {
-            y.copy_from_slice(&done[(at - 1) * row_len..]);
+        if previous == Some(sources.offset) {
+            y.copy_from_slice(&written[(index - 1) * row_len..]);
         } else {
             row(grid, tables, &x[sources.offset..][..line_len], outside, y);
         }
-        before = Some(sources.offset);
+        previous = Some(sources.offset);
     }
 }
 
@@ -62,7 +63,7 @@ fn row<const BYTES: usize>(
     }
 }
 
-/// Returns the repeat count if all elements repeat equally often, starting with the first.
+/// Returns how often each input element repeats, if all repeat equally often from the first one on.
 fn repeats(starts: &[u32]) -> Option<usize> {
     let times = starts.iter().take_while(|&&start| start == 0).count();
     let is_whole =

@@ -1,5 +1,5 @@
-//! Resizing on the GPU, one output element per work item. Sample positions and weights are tables that are packed when
-//! the model is compiled.
+//! Resizing on the GPU, one output element per work item. The tables of sample positions and weights (see `axis.rs`)
+//! are packed constants, filled when the model is compiled.
 
 use std::fmt::Write as _;
 
@@ -20,12 +20,14 @@ pub(crate) const fn on_gpu(op: &'static str) -> KernelDef {
     KernelDef::gpu::<ResizedGpu>(op).ports(RULES)
 }
 
+/// GPU kernel of a resize.
 struct ResizedGpu {
     axes: Vec<GpuAxis>,
     starts: Packed<i32>,
     weights: Packed<f32>,
     /// The value of samples outside the region.
     outside: f32,
+    /// Elements of the output.
     len: usize,
 }
 
@@ -39,7 +41,7 @@ struct GpuAxis {
     samples: Option<Samples>,
 }
 
-/// The position of an axis in the tables, and its neighbours per output element.
+/// The start of an axis in the tables, and the input elements per output element.
 #[derive(Clone, Copy)]
 struct Samples {
     starts: usize,
@@ -47,7 +49,7 @@ struct Samples {
     taps: usize,
 }
 
-/// The recipe holds the table itself.
+/// Fills the table of starts. The recipe (the integers that determine a packed constant) holds the table itself.
 fn fill_starts(recipe: &[u64], _: &Sources<'_>, starts: &mut [i32]) -> Result<(), Error> {
     fill(recipe, starts, u32::cast_signed)
 }
@@ -73,20 +75,21 @@ impl GpuKernel for ResizedGpu {
         let Plan { sampling, axes: changes, extrapolation } = Plan::read(cx, &x)?;
         let (mut starts, mut weights) = (Vec::new(), Vec::new());
         let mut axes = Vec::new();
-        for ((&from, stride), change) in x.shape().iter().zip(strides(x.shape())).zip(&changes) {
-            let Some(resized) = change else {
+        for ((&from, stride), axis_change) in x.shape().iter().zip(strides(x.shape())).zip(&changes)
+        {
+            let Some(resized) = axis_change else {
                 axes.push(GpuAxis { to: from, stride, samples: None });
                 continue;
             };
-            let beyond = || Error::new("the tables exceed the address space");
+            let too_large = || Error::new("the tables exceed the address space");
             let (first, first_weight) = (starts.len(), weights.len());
-            starts.resize(first.checked_add(resized.to).ok_or_else(beyond)?, 0);
-            let own = sampling.weights_len(resized).ok_or_else(beyond)?;
+            starts.resize(first.checked_add(resized.to).ok_or_else(too_large)?, 0);
+            let weights_len = sampling.weights_len(resized).ok_or_else(too_large)?;
             // Copied elements have one neighbour of weight 1.
-            weights.resize(first_weight + own.max(resized.to), 1.0);
+            weights.resize(first_weight + weights_len.max(resized.to), 1.0);
             let (starts, weights) = (&mut starts[first..], &mut weights[first_weight..]);
-            sampling.fill(resized, starts, if own == 0 { &mut [] } else { weights });
-            let taps = if own == 0 { 1 } else { sampling.taps(resized) };
+            sampling.fill(resized, starts, if weights_len == 0 { &mut [] } else { weights });
+            let taps = if weights_len == 0 { 1 } else { sampling.taps(resized) };
             let samples = Samples { starts: first, weights: first_weight, taps };
             axes.push(GpuAxis { to: resized.to, stride, samples: Some(samples) });
         }
@@ -148,29 +151,31 @@ impl ResizedGpu {
     fn item(&self, item: WorkItem, buffers: &Buffers<'_>) -> Result<(), ExecError> {
         let [i, ..] = item.global_id;
         let (starts, weights) = (buffers.packed(self.starts)?, buffers.packed(self.weights)?);
-        let (mut rest, mut place) = (i, 0);
+        // The index of the output element among the axes not yet visited, and the offset of its first input element.
+        let (mut remaining, mut offset) = (i, 0);
         // Axes that are not resized have one neighbour of weight 1.
         let mut samples: [(usize, &[f32]); MAX_RANK] = [(0, &[1.0]); MAX_RANK];
         for (axis, sample) in self.axes.iter().zip(&mut samples).rev() {
-            let at = rest % axis.to;
-            rest /= axis.to;
-            let Some(Samples { starts: first, weights: heavy, taps }) = axis.samples else {
-                place += at * axis.stride;
+            let coordinate = remaining % axis.to;
+            remaining /= axis.to;
+            let Some(Samples { starts: first_start, weights: first_weight, taps }) = axis.samples
+            else {
+                offset += coordinate * axis.stride;
                 continue;
             };
-            let Ok(start) = usize::try_from(starts[first + at]) else {
+            let Ok(start) = usize::try_from(starts[first_start + coordinate]) else {
                 return buffers.store(0, i, self.outside);
             };
-            place += start * axis.stride;
-            *sample = (axis.stride, &weights[heavy + at * taps..][..taps]);
+            offset += start * axis.stride;
+            *sample = (axis.stride, &weights[first_weight + coordinate * taps..][..taps]);
         }
         let mut sum = 0.0;
         for tap in 0..samples.iter().map(|(_, weights)| weights.len()).product() {
-            let (mut rest, mut element, mut weight) = (tap, place, 1.0);
+            let (mut remaining, mut element, mut weight) = (tap, offset, 1.0);
             for (stride, weights) in &samples {
-                element += rest % weights.len() * stride;
-                weight *= weights[rest % weights.len()];
-                rest /= weights.len();
+                element += remaining % weights.len() * stride;
+                weight *= weights[remaining % weights.len()];
+                remaining /= weights.len();
             }
             if weight != 0.0 {
                 sum += weight * buffers.load(0, element)?;

@@ -1,4 +1,5 @@
-//! The CPU and DSP kernels: copies for elements of any type, weighted sums for numeric types.
+//! The CPU and DSP kernels of Resize: nearest-neighbour resizing copies elements of any type, other modes compute
+//! weighted sums of numeric elements.
 
 use std::marker::PhantomData;
 
@@ -17,7 +18,7 @@ use crate::family::layout::Layout;
 use crate::family::partition;
 use crate::number::{Number, Real};
 
-/// The most threads that share the rows; each needs a workspace.
+/// The most threads that divide the rows; each needs a workspace.
 const MOST_THREADS: usize = 8;
 
 /// Returns the CPU kernel for images in a layout.
@@ -33,6 +34,7 @@ pub(crate) const fn on_dsp<L: Layout>(op: &'static str) -> KernelDef {
     KernelDef::new::<Resized<L>>(op, Core::DSP_V68).ports(RULES)
 }
 
+/// Kernel for images in the layout `L`.
 struct Resized<L> {
     plan: Plan,
     /// Workspace elements per thread.
@@ -41,7 +43,7 @@ struct Resized<L> {
     /// The value of samples outside the region, in the tensor's representation.
     outside: f64,
     /// Factor and offset that convert sums to the output's encoding, if it differs from the input's.
-    recoded: Option<[f64; 2]>,
+    recoding: Option<[f64; 2]>,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
     layout: PhantomData<L>,
 }
@@ -52,7 +54,7 @@ impl<L: Layout> Resized<L> {
         if L::PORTS.input { [x, y] } else { [x.bounded(), y.bounded()] }
     };
 
-    /// Returns the resizing of each axis in memory order.
+    /// Returns the plan of the axes in memory order.
     fn plan(cx: &FinalizeCx<'_>) -> Result<Plan, Error> {
         let x = L::PORTS.described(&cx.input(0)?)?;
         let mut plan = Plan::read(cx, &x)?;
@@ -97,15 +99,15 @@ impl<L: Layout> Kernel for Resized<L> {
         let value = plan.extrapolation;
         let mut outside =
             x.encoding().map_or(value, |e| f64::from(e.quantize::<i32>(value as f32)));
-        let mut recoded = None;
-        if let (Some(from), Some(to)) = (x.encoding(), cx.output(0)?.encoding())
-            && from != to
+        let mut recoding = None;
+        if let (Some(x), Some(y)) = (x.encoding(), cx.output(0)?.encoding())
+            && x != y
         {
-            let [from_scale, to_scale] = [from.scale, to.scale].map(f64::from);
-            let [from_zero, to_zero] = [from.zero_point, to.zero_point].map(f64::from);
-            outside = value / from_scale + from_zero;
-            let factor = from_scale / to_scale;
-            recoded = Some([factor, to_zero - from_zero * factor]);
+            let [x_scale, y_scale] = [x.scale, y.scale].map(f64::from);
+            let [x_zero, y_zero] = [x.zero_point, y.zero_point].map(f64::from);
+            outside = value / x_scale + x_zero;
+            let factor = x_scale / y_scale;
+            recoding = Some([factor, y_zero - x_zero * factor]);
         }
         let workspace_len = sums::workspace_len(&Grid::new(&plan, x.shape()));
         let mut kernel = Self {
@@ -113,12 +115,12 @@ impl<L: Layout> Kernel for Resized<L> {
             workspace_len,
             dtype,
             outside,
-            recoded,
+            recoding,
             run: Self::copy::<u8>,
             layout: PhantomData,
         };
         if kernel.is_copy() {
-            if kernel.recoded.is_some() {
+            if kernel.recoding.is_some() {
                 let y = cx.output(0)?;
                 return Err(Error::new(format!(
                     "output 0 is {y}, expected the encoding of input 0, because elements are copied"
@@ -136,11 +138,11 @@ impl<L: Layout> Kernel for Resized<L> {
     }
 
     fn needs(&self, _: InputShapes<'_>) -> Result<Needs, Error> {
-        let beyond = || Error::new("the tables exceed the address space");
+        let too_large = || Error::new("the tables exceed the address space");
         let is_wide = self.is_wide();
         let mut geometry = Workspace::NONE;
         for axis in self.plan.axes.iter().flatten() {
-            let len = self.plan.sampling.weights_len(axis).ok_or_else(beyond)?;
+            let len = self.plan.sampling.weights_len(axis).ok_or_else(too_large)?;
             geometry = geometry.and::<u32>(axis.to);
             geometry = if is_wide { geometry.and::<f64>(len) } else { geometry.and::<f32>(len) };
         }
@@ -195,27 +197,27 @@ impl<L: Layout> Resized<L> {
 
     fn copy<T: Element>(&self, io: Io<'_>) -> Result<(), ExecError> {
         match size_of::<T>() {
-            1 => self.copy_wide::<T, 1>(io),
-            2 => self.copy_wide::<T, 2>(io),
-            4 => self.copy_wide::<T, 4>(io),
-            _ => self.copy_wide::<T, 8>(io),
+            1 => self.copy_bytes::<T, 1>(io),
+            2 => self.copy_bytes::<T, 2>(io),
+            4 => self.copy_bytes::<T, 4>(io),
+            _ => self.copy_bytes::<T, 8>(io),
         }
     }
 
-    fn copy_wide<T: Element, const BYTES: usize>(&self, io: Io<'_>) -> Result<(), ExecError> {
+    fn copy_bytes<T: Element, const BYTES: usize>(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, mut geometry, .. } = io;
         let dims = inputs.shape(0)?;
         let grid = Grid::new(&self.plan, dims);
         let tables = self.tables::<f32>(&mut geometry)?;
-        let outside = stored::<BYTES>(self.dtype, self.outside);
+        let outside = bytes_in_type::<BYTES>(self.dtype, self.outside);
         let x = bytes_of(inputs.get::<T>(0)?).as_chunks::<BYTES>().0;
         let (rows, row_len) = (grid.rows(), grid.row_len());
         let y = &mut outputs.take::<T>(0)?[..rows * row_len];
         if !y.is_empty() {
-            let count = (partition::GRAIN / row_len).max(1);
-            parallel.chunks_mut(y, count * row_len, |chunk, y| {
+            let chunk_rows = (partition::GRAIN / row_len).max(1);
+            parallel.chunks_mut(y, chunk_rows * row_len, |chunk, y| {
                 let y = bytes_of_mut(y).as_chunks_mut::<BYTES>().0;
-                copies::rows(&grid, &tables, chunk * count, x, outside, y);
+                copies::rows(&grid, &tables, chunk * chunk_rows, x, outside, y);
                 Ok(())
             })?;
         }
@@ -223,8 +225,8 @@ impl<L: Layout> Resized<L> {
     }
 
     fn sum<T: Sample>(&self, io: Io<'_>) -> Result<(), ExecError> {
-        if let Some([factor, more]) = self.recoded.map(|by| by.map(T::Wide::from_f64)) {
-            return self.sum_to(io, |wide: T::Wide| T::narrow(wide.mul(factor).add(more)));
+        if let Some([factor, offset]) = self.recoding.map(|pair| pair.map(T::Wide::from_f64)) {
+            return self.sum_to(io, |wide: T::Wide| T::narrow(wide.mul(factor).add(offset)));
         }
         self.sum_to(io, T::narrow)
     }
@@ -245,10 +247,14 @@ impl<L: Layout> Resized<L> {
         let len = self.workspace_len;
         let workspaces = scratch.take::<T::Wide>(MOST_THREADS * len)?;
         if !y.is_empty() {
+            // Four input elements per output element, as in bilinear resizing.
             let work = y.len().saturating_mul(4);
-            let count = rows.div_ceil(partition::threads(parallel, work).min(MOST_THREADS));
-            parallel.chunks_mut_with(y, count * row_len, workspaces, len, |chunk, y, own| {
-                sums::rows(&grid, &tables, chunk * count, x, (outside, finish), own, y);
+            let threads = partition::threads(parallel, work).min(MOST_THREADS);
+            let chunk_rows = rows.div_ceil(threads);
+            let chunk_len = chunk_rows * row_len;
+            parallel.chunks_mut_with(y, chunk_len, workspaces, len, |chunk, y, workspace| {
+                let first = chunk * chunk_rows;
+                sums::rows(&grid, &tables, first, x, (outside, finish), workspace, y);
                 Ok(())
             })?;
         }
@@ -257,7 +263,7 @@ impl<L: Layout> Resized<L> {
 }
 
 /// Returns the bytes of `value` in type `dtype`.
-fn stored<const BYTES: usize>(dtype: DType, value: f64) -> [u8; BYTES] {
+fn bytes_in_type<const BYTES: usize>(dtype: DType, value: f64) -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
     let mut put = |element: &[u8]| bytes.copy_from_slice(element);
     match dtype {

@@ -21,7 +21,9 @@ pub(crate) const PARAMS: &[Param] = &[
 
 /// The region of `tf_crop_and_resize`. Other modes ignore it, so it need not be constant for them.
 pub(crate) const ROI: Port = Port::optional("roi", types::FLOATS);
+/// The factor of each axis.
 pub(crate) const SCALES: Port = Port::optional("scales", types::F32).constant();
+/// The output extent of each axis.
 pub(crate) const SIZES: Port = Port::optional("sizes", types::I64).constant();
 
 /// The region that covers the whole axis.
@@ -34,7 +36,7 @@ type Policy = Option<fn(Scale, Scale) -> Scale>;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) sampling: Sampling,
-    /// The resizing of each axis; `None` for those that stay.
+    /// The resizing of each axis; `None` for an axis that is not resized.
     pub(crate) axes: Vec<Option<Axis>>,
     /// The value of samples outside the region.
     pub(crate) extrapolation: f64,
@@ -44,27 +46,27 @@ impl Plan {
     /// Reads the node's resizing of `x`.
     pub(crate) fn read(node: &Node<'_>, x: &TensorDesc) -> Result<Self, Error> {
         let sampling = sampling(node)?;
-        let which = which_axes(node, x.rank())?;
-        let mut axes = extents(node, x, &which)?;
+        let axis_indices = which_axes(node, x.rank())?;
+        let mut axes = extents(node, x, &axis_indices)?;
         let is_region = sampling.coordinates == Coordinates::TfCropAndResize;
         if is_region {
-            let roi = region(node, which.len())?;
+            let roi = region(node, axis_indices.len())?;
             for (axis, region) in axes.iter_mut().zip(roi) {
                 axis.region = region;
             }
         }
-        let mut all = vec![None; x.rank()];
-        for (&at, axis) in which.iter().zip(&axes) {
+        let mut resized = vec![None; x.rank()];
+        for (&axis_index, axis) in axis_indices.iter().zip(&axes) {
             let is_whole = axis.region.map(f32::to_bits) == WHOLE.map(f32::to_bits);
             let is_one = (axis.scale.number() - 1.0).abs() <= f64::from(f32::EPSILON);
-            let stays = axis.from == axis.to && is_one && is_whole;
-            if !stays {
-                check(x, at, axis)?;
-                all[at] = Some(*axis);
+            let is_unchanged = axis.from == axis.to && is_one && is_whole;
+            if !is_unchanged {
+                check(x, axis_index, axis)?;
+                resized[axis_index] = Some(*axis);
             }
         }
         let extrapolation = node.float("extrapolation_value")?;
-        Ok(Self { sampling, axes: all, extrapolation })
+        Ok(Self { sampling, axes: resized, extrapolation })
     }
 
     /// Returns the output's shape for input `x`.
@@ -77,16 +79,16 @@ impl Plan {
 }
 
 /// Checks that an axis can be resized.
-fn check(x: &TensorDesc, at: usize, axis: &Axis) -> Result<(), Error> {
-    let wrong = |what: &str| Err(Error::new(format!("input 0 is {x}: axis {at} {what}")));
-    if matches!(x.full_shape().dim(at), Some(Dim::UpTo(_))) {
-        return wrong("is resized, expected a fixed extent");
+fn check(x: &TensorDesc, axis_index: usize, axis: &Axis) -> Result<(), Error> {
+    let refused = |what: &str| Err(Error::new(format!("input 0 is {x}: axis {axis_index} {what}")));
+    if matches!(x.full_shape().dim(axis_index), Some(Dim::UpTo(_))) {
+        return refused("is resized, expected a fixed extent");
     }
     if axis.from == 0 && axis.to > 0 {
-        return wrong("has no elements, expected at least one to sample");
+        return refused("has no elements, expected axis_index least one to sample");
     }
     if u32::try_from(axis.from.max(axis.to)).is_err() {
-        return wrong("has too many elements for a table, expected fewer than 4294967296");
+        return refused("has too many elements for a table, expected fewer than 4294967296");
     }
     Ok(())
 }
@@ -158,16 +160,16 @@ fn gives(node: &Node<'_>, port: usize) -> Result<bool, Error> {
     Ok(node.has_input(port) && !node.input(port)?.is_empty())
 }
 
-fn extents(node: &Node<'_>, x: &TensorDesc, which: &[usize]) -> Result<Vec<Axis>, Error> {
+fn extents(node: &Node<'_>, x: &TensorDesc, axis_indices: &[usize]) -> Result<Vec<Axis>, Error> {
     let count_is = |port: usize, found: usize| {
-        let expected = which.len();
-        let wrong = || {
+        let expected = axis_indices.len();
+        let refused = || {
             format!("input {port} has {found} numbers, expected one for each of {expected} axes")
         };
-        if found == expected { Ok(()) } else { Err(Error::new(wrong())) }
+        if found == expected { Ok(()) } else { Err(Error::new(refused())) }
     };
     let unknown = |port: usize| Error::new(format!("input {port} is not known before the run"));
-    let from: Vec<usize> = which.iter().map(|&at| x.shape()[at]).collect();
+    let from: Vec<usize> = axis_indices.iter().map(|&axis_index| x.shape()[axis_index]).collect();
     match (gives(node, 2)?, gives(node, 3)?) {
         (true, false) => {
             let scales = node.constant::<f32>(2)?.ok_or_else(|| unknown(2))?;
@@ -208,9 +210,10 @@ fn larger(one: Scale, other: Scale) -> Scale {
 
 /// Returns axes of these sizes, or of a common scale that the sizes bound.
 fn sized(node: &Node<'_>, from: &[usize], sizes: &[i64]) -> Result<Vec<Axis>, Error> {
-    let wrong = || Error::new(format!("input 3 is {sizes:?}, expected sizes of at least 0"));
+    let refused =
+        || Error::new(format!("input 3 is {sizes:?}, expected sizes of axis_index least 0"));
     let sizes: Option<Vec<usize>> = sizes.iter().map(|&size| usize::try_from(size).ok()).collect();
-    let sizes = sizes.ok_or_else(wrong)?;
+    let sizes = sizes.ok_or_else(refused)?;
     let scales = from
         .iter()
         .zip(&sizes)

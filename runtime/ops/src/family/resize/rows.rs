@@ -1,4 +1,4 @@
-//! The rows of a resized tensor, and the input rows that contribute to each.
+//! The rows of a resized tensor, and the input rows that contribute to each output row.
 
 use udo_api::MAX_RANK;
 
@@ -10,9 +10,11 @@ use crate::number::Real;
 /// Input elements and weights of each output element along an axis.
 #[derive(Clone, Copy)]
 pub(super) struct Table<'a, W> {
+    /// The first input element of each output element, or [`OUTSIDE`].
     pub(super) starts: &'a [u32],
     /// The same number for each start; empty if output elements are copies.
     pub(super) weights: &'a [W],
+    /// Input elements per output element.
     pub(super) taps: usize,
 }
 
@@ -24,12 +26,13 @@ pub(super) type Tables<'a, W> = [Option<Table<'a, W>>; MAX_RANK];
 pub(super) struct Grid {
     /// The last resized axis.
     pub(super) axis: usize,
-    /// Output extents of the axes before it, and their input strides.
-    to: Axes,
+    /// Output extents of all axes.
+    output_dims: Axes,
+    /// Input strides of all axes.
     strides: Axes,
-    /// Input and output extent of the axis, in units of the elements after it.
-    pub(super) from: usize,
-    pub(super) new: usize,
+    /// Input and output extent of the last resized axis, and the elements per position of it.
+    pub(super) input_extent: usize,
+    pub(super) output_extent: usize,
     pub(super) inner: usize,
 }
 
@@ -38,36 +41,37 @@ impl Grid {
     pub(super) fn new(plan: &Plan, dims: &[usize]) -> Self {
         let axis = plan.axes.iter().rposition(Option::is_some);
         let axis = axis.unwrap_or(dims.len().saturating_sub(1));
-        let (mut to, mut strides) = ([1; MAX_RANK], [0; MAX_RANK]);
+        let (mut output_dims, mut strides) = ([1; MAX_RANK], [0; MAX_RANK]);
         let mut stride = 1;
         for (at, &dim) in dims.iter().enumerate().rev() {
-            to[at] = plan.axes[at].map_or(dim, |axis| axis.to);
+            output_dims[at] = plan.axes[at].map_or(dim, |axis| axis.to);
             strides[at] = stride;
             stride *= dim;
         }
-        let from = dims.get(axis).copied().unwrap_or(1);
-        let (new, inner) = (to[axis], if dims.is_empty() { 1 } else { strides[axis] });
-        Self { axis, to, strides, from, new, inner }
+        let input_extent = dims.get(axis).copied().unwrap_or(1);
+        let (output_extent, inner) =
+            (output_dims[axis], if dims.is_empty() { 1 } else { strides[axis] });
+        Self { axis, output_dims, strides, input_extent, output_extent, inner }
     }
 
     /// Returns the elements of an input row.
     pub(super) fn line_len(&self) -> usize {
-        self.from * self.inner
+        self.input_extent * self.inner
     }
 
     /// Returns the elements of an output row.
     pub(super) fn row_len(&self) -> usize {
-        self.new * self.inner
+        self.output_extent * self.inner
     }
 
     /// Returns the number of output rows.
     pub(super) fn rows(&self) -> usize {
-        self.to[..self.axis].iter().product()
+        self.output_dims[..self.axis].iter().product()
     }
 
     /// Returns the output's extents for an input of this rank.
     pub(super) fn dims(&self, rank: usize) -> &[usize] {
-        &self.to[..rank]
+        &self.output_dims[..rank]
     }
 
     /// Returns the input rows that contribute to output row `row`, or `None` if it is outside the region.
@@ -80,26 +84,27 @@ impl Grid {
         let mut sources = Sources {
             weights: [none; MAX_RANK],
             strides: [0; MAX_RANK],
-            at: [0; MAX_RANK],
+            taps_at: [0; MAX_RANK],
             axes: 0,
             offset: 0,
-            ended: false,
+            is_done: false,
         };
-        let mut rest = row;
+        let mut remaining_index = row;
         for axis in (0..self.axis).rev() {
-            let place = rest % self.to[axis];
-            rest /= self.to[axis];
+            let coordinate = remaining_index % self.output_dims[axis];
+            remaining_index /= self.output_dims[axis];
             let Some(table) = &tables[axis] else {
-                sources.offset += place * self.strides[axis];
+                sources.offset += coordinate * self.strides[axis];
                 continue;
             };
-            let start = table.starts[place];
+            let start = table.starts[coordinate];
             if start == OUTSIDE {
                 return None;
             }
             sources.offset += start as usize * self.strides[axis];
             if !table.weights.is_empty() {
-                sources.weights[sources.axes] = &table.weights[place * table.taps..][..table.taps];
+                sources.weights[sources.axes] =
+                    &table.weights[coordinate * table.taps..][..table.taps];
                 sources.strides[sources.axes] = self.strides[axis];
                 sources.axes += 1;
             }
@@ -112,21 +117,22 @@ impl Grid {
 pub(super) struct Sources<'a, W> {
     weights: [&'a [W]; MAX_RANK],
     strides: Axes,
-    at: Axes,
+    /// The current position in each axis' weights.
+    taps_at: Axes,
     axes: usize,
     pub(super) offset: usize,
-    ended: bool,
+    is_done: bool,
 }
 
 impl<W: Real> Iterator for Sources<'_, W> {
     type Item = (usize, W);
 
     fn next(&mut self) -> Option<(usize, W)> {
-        while !self.ended {
+        while !self.is_done {
             let (mut offset, mut weight) = (self.offset, W::from_f64(1.0));
             for axis in 0..self.axes {
-                offset += self.at[axis] * self.strides[axis];
-                weight = weight.mul(self.weights[axis][self.at[axis]]);
+                offset += self.taps_at[axis] * self.strides[axis];
+                weight = weight.mul(self.weights[axis][self.taps_at[axis]]);
             }
             self.advance();
             if weight != W::ZERO {
@@ -140,12 +146,12 @@ impl<W: Real> Iterator for Sources<'_, W> {
 impl<W> Sources<'_, W> {
     fn advance(&mut self) {
         for axis in 0..self.axes {
-            self.at[axis] += 1;
-            if self.at[axis] < self.weights[axis].len() {
+            self.taps_at[axis] += 1;
+            if self.taps_at[axis] < self.weights[axis].len() {
                 return;
             }
-            self.at[axis] = 0;
+            self.taps_at[axis] = 0;
         }
-        self.ended = true;
+        self.is_done = true;
     }
 }

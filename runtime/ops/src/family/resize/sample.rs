@@ -13,6 +13,7 @@ pub(super) trait Sample: Element {
     /// The type of sums.
     type Wide: Real + Sample<Wide = Self::Wide>;
 
+    /// Converts an element to the type of sums, exactly.
     fn widen(self) -> Self::Wide;
 
     /// Converts a sum: integers round half to even, and saturate.
@@ -28,24 +29,24 @@ pub(super) trait Sample: Element {
     }
 
     /// Computes `y = x * weight` or `y += x * weight`.
-    fn weigh_one(so_far: Begun, x: &[Self], weight: Self::Wide, y: &mut [Self::Wide]) {
-        weigh_one(so_far, x, weight, y);
+    fn weigh_one(sum: Sum, x: &[Self], weight: Self::Wide, y: &mut [Self::Wide]) {
+        weigh_one(sum, x, weight, y);
     }
 
-    /// Does the same with two terms, added one after the other.
-    fn weigh_two(so_far: Begun, x: [&[Self]; 2], by: [Self::Wide; 2], y: &mut [Self::Wide]) {
-        weigh_two(so_far, x, by, y);
+    /// Computes `y = a * a_weight + b * b_weight`, or adds both terms to `y`, one after the other.
+    fn weigh_two(sum: Sum, x: [&[Self]; 2], weights: [Self::Wide; 2], y: &mut [Self::Wide]) {
+        weigh_two(sum, x, weights, y);
     }
 }
 
-/// Whether a sum already has terms.
+/// Whether a sum is empty, so that the first term overwrites `y`, or has terms to which the next are added.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Begun {
-    No,
-    Yes,
+pub(super) enum Sum {
+    Empty,
+    Started,
 }
 
-/// Computes the weighted sum of several runs of `x`, each as long as `y`.
+/// Computes the weighted sum of several runs of `x`, each as long as `y`: `sources` yields their starts and weights.
 pub(super) fn combine<T: Sample>(
     x: &[T],
     mut sources: impl Iterator<Item = (usize, T::Wide)>,
@@ -53,36 +54,36 @@ pub(super) fn combine<T: Sample>(
 ) {
     let len = y.len();
     let run = |start: usize| &x[start..][..len];
-    let mut so_far = Begun::No;
-    while let Some((a, of_a)) = sources.next() {
+    let mut sum = Sum::Empty;
+    while let Some((a, a_weight)) = sources.next() {
         match sources.next() {
-            Some((b, of_b)) => T::weigh_two(so_far, [run(a), run(b)], [of_a, of_b], y),
-            None => T::weigh_one(so_far, run(a), of_a, y),
+            Some((b, b_weight)) => T::weigh_two(sum, [run(a), run(b)], [a_weight, b_weight], y),
+            None => T::weigh_one(sum, run(a), a_weight, y),
         }
-        so_far = Begun::Yes;
+        sum = Sum::Started;
     }
-    if so_far == Begun::No {
+    if sum == Sum::Empty {
         y.fill(T::Wide::ZERO);
     }
 }
 
-fn weigh_one<T: Sample>(so_far: Begun, x: &[T], weight: T::Wide, y: &mut [T::Wide]) {
+fn weigh_one<T: Sample>(sum: Sum, x: &[T], weight: T::Wide, y: &mut [T::Wide]) {
     for (y, x) in y.iter_mut().zip(x) {
         let term = x.widen().mul(weight);
-        *y = if so_far == Begun::Yes { y.add(term) } else { term };
+        *y = if sum == Sum::Started { y.add(term) } else { term };
     }
 }
 
 fn weigh_two<T: Sample>(
-    so_far: Begun,
+    sum: Sum,
     [a, b]: [&[T]; 2],
-    [of_a, of_b]: [T::Wide; 2],
+    [a_weight, b_weight]: [T::Wide; 2],
     y: &mut [T::Wide],
 ) {
     for (y, (a, b)) in y.iter_mut().zip(a.iter().zip(b)) {
-        let term = a.widen().mul(of_a);
-        let first = if so_far == Begun::Yes { y.add(term) } else { term };
-        *y = first.add(b.widen().mul(of_b));
+        let term = a.widen().mul(a_weight);
+        let first = if sum == Sum::Started { y.add(term) } else { term };
+        *y = first.add(b.widen().mul(b_weight));
     }
 }
 
@@ -149,24 +150,25 @@ impl Sample for f32 {
         Some(y)
     }
 
-    fn weigh_one(so_far: Begun, x: &[f32], weight: f32, y: &mut [f32]) {
-        match so_far {
-            _ if y.len() < SHORT => weigh_one(so_far, x, weight, y),
-            Begun::No => map1(Weigh([weight]), x, y),
-            Begun::Yes => map2_in_place(Weigh([weight]), y, x),
+    fn weigh_one(sum: Sum, x: &[f32], weight: f32, y: &mut [f32]) {
+        match sum {
+            _ if y.len() < SHORT => weigh_one(sum, x, weight, y),
+            Sum::Empty => map1(Weigh([weight]), x, y),
+            Sum::Started => map2_in_place(Weigh([weight]), y, x),
         }
     }
 
-    fn weigh_two(so_far: Begun, [a, b]: [&[f32]; 2], by: [f32; 2], y: &mut [f32]) {
-        match so_far {
-            _ if y.len() < SHORT => weigh_two(so_far, [a, b], by, y),
-            Begun::No => map2(Weigh(by), a, b, y),
-            Begun::Yes => map3_in_place(Weigh(by), y, a, b),
+    fn weigh_two(sum: Sum, [a, b]: [&[f32]; 2], weights: [f32; 2], y: &mut [f32]) {
+        match sum {
+            _ if y.len() < SHORT => weigh_two(sum, [a, b], weights, y),
+            Sum::Empty => map2(Weigh(weights), a, b, y),
+            Sum::Started => map3_in_place(Weigh(weights), y, a, b),
         }
     }
 }
 
-/// Rounds after each product and each sum, so that short slices get the same bits.
+/// The vector version of `weigh_one` and `weigh_two`, with their weights. It rounds after each product and each sum, so
+/// its results have the same bits as theirs.
 #[derive(Clone, Copy)]
 struct Weigh<const N: usize>([f32; N]);
 

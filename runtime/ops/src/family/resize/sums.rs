@@ -1,4 +1,4 @@
-//! Resizing by weighted sums.
+//! Resizing by weighted sums: first of input rows, then within a row.
 
 use super::axis::OUTSIDE;
 use super::rows::{Grid, Table, Tables};
@@ -10,7 +10,8 @@ pub(super) fn workspace_len(grid: &Grid) -> usize {
     grid.line_len().saturating_add(grid.row_len())
 }
 
-/// Computes output rows from `first` on; `finish` converts sums that are not stored in the type they are computed in.
+/// Computes output rows from `first` on. Sums are computed in `T::Wide`; `finish` converts them to `T` if that differs.
+/// Output elements outside the region of interest are set to `outside`.
 pub(super) fn rows<T: Sample>(
     grid: &Grid,
     tables: &Tables<'_, T::Wide>,
@@ -23,13 +24,13 @@ pub(super) fn rows<T: Sample>(
     let (line, wide) = workspace.split_at_mut(grid.line_len());
     let is_resized = |axis: &Option<Table<'_, T::Wide>>| axis.is_some();
     let are_rows_whole = !tables[..grid.axis].iter().any(is_resized);
-    for (y, at) in y.chunks_exact_mut(grid.row_len()).zip(first..) {
-        let Some(sources) = grid.sources(at, tables) else {
+    for (y, row_index) in y.chunks_exact_mut(grid.row_len()).zip(first..) {
+        let Some(sources) = grid.sources(row_index, tables) else {
             y.fill(finish(outside));
             continue;
         };
-        let own = T::wide(x).filter(|_| are_rows_whole);
-        let line = if let Some(x) = own {
+        let unconverted = T::wide(x).filter(|_| are_rows_whole);
+        let line = if let Some(x) = unconverted {
             &x[sources.offset..][..line.len()]
         } else {
             combine(x, sources, line);
@@ -44,7 +45,7 @@ pub(super) fn rows<T: Sample>(
     }
 }
 
-/// Computes an output row from an input row in which the other axes are already resized.
+/// Computes an output row from `line`, an input row that is already resized along the other axes.
 fn row<W: Real + Sample<Wide = W>>(
     grid: &Grid,
     tables: &Tables<'_, W>,
@@ -89,6 +90,7 @@ fn neighbours<W: Real, const TAPS: usize>(
     }
 }
 
+/// Computes output elements with any number of neighbours.
 fn any_neighbours<W: Real>(table: &Table<'_, W>, line: &[W], outside: W, y: &mut [W]) {
     let weights = table.weights.chunks_exact(table.taps);
     for (y, (&start, weights)) in y.iter_mut().zip(table.starts.iter().zip(weights)) {

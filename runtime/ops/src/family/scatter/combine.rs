@@ -1,4 +1,5 @@
-//! Combining updates with elements. Functions work on element bits, so that one kernel per width serves all types.
+//! Combining updates with elements (parameter `reduction` of the Scatter operators). Functions work on the bits of
+//! elements, so one kernel per width serves all types.
 
 use udo_api::{Bf16, Bits, DType, Error, F16, Node};
 
@@ -9,6 +10,8 @@ use crate::number::{Number, refuse_type};
 pub(crate) enum Combine {
     /// The update overwrites the element.
     Replace,
+    /// A function of the bits of the element and the update, of 1 byte each. The next variants are for 2, 4 and 8
+    /// bytes.
     By1(fn(u8, u8) -> u8),
     By2(fn(u16, u16) -> u16),
     By4(fn(u32, u32) -> u32),
@@ -91,26 +94,26 @@ impl Combine {
             }
         };
         let dtype = node.input(0)?.dtype().ok_or_else(|| refuse_type(None))?;
-        Self::of_type(dtype, reduction).ok_or_else(|| refuse_type(Some(dtype)))
+        Self::for_type(dtype, reduction).ok_or_else(|| refuse_type(Some(dtype)))
     }
 
-    /// Returns the function for a type.
-    fn of_type(dtype: DType, by: Reduction) -> Option<Self> {
+    /// Returns the function that reduces elements of a type, or `None` for strings.
+    fn for_type(dtype: DType, reduction: Reduction) -> Option<Self> {
         Some(match dtype {
-            DType::F32 => of_bits!(by, By4, f32::from_bits, f32::to_bits),
-            DType::F64 => of_bits!(by, By8, f64::from_bits, f64::to_bits),
-            DType::F16 => of_bits!(by, By2, |x| F16(x).to_f32(), |x| F16::from_f32(x).0),
-            DType::Bf16 => of_bits!(by, By2, |x| Bf16(x).to_f32(), |x| Bf16::from_f32(x).0),
-            DType::I8 => of_bits!(by, By1, u8::cast_signed, i8::cast_unsigned),
-            DType::I16 => of_bits!(by, By2, u16::cast_signed, i16::cast_unsigned),
-            DType::I32 => of_bits!(by, By4, u32::cast_signed, i32::cast_unsigned),
-            DType::I64 => of_bits!(by, By8, u64::cast_signed, i64::cast_unsigned),
-            DType::U8 => of_bits!(by, By1, u8::from, u8::from),
-            DType::U16 => of_bits!(by, By2, u16::from, u16::from),
-            DType::U32 => of_bits!(by, By4, u32::from, u32::from),
-            DType::U64 => of_bits!(by, By8, u64::from, u64::from),
+            DType::F32 => of_bits!(reduction, By4, f32::from_bits, f32::to_bits),
+            DType::F64 => of_bits!(reduction, By8, f64::from_bits, f64::to_bits),
+            DType::F16 => of_bits!(reduction, By2, |x| F16(x).to_f32(), |x| F16::from_f32(x).0),
+            DType::Bf16 => of_bits!(reduction, By2, |x| Bf16(x).to_f32(), |x| Bf16::from_f32(x).0),
+            DType::I8 => of_bits!(reduction, By1, u8::cast_signed, i8::cast_unsigned),
+            DType::I16 => of_bits!(reduction, By2, u16::cast_signed, i16::cast_unsigned),
+            DType::I32 => of_bits!(reduction, By4, u32::cast_signed, i32::cast_unsigned),
+            DType::I64 => of_bits!(reduction, By8, u64::cast_signed, i64::cast_unsigned),
+            DType::U8 => of_bits!(reduction, By1, u8::from, u8::from),
+            DType::U16 => of_bits!(reduction, By2, u16::from, u16::from),
+            DType::U32 => of_bits!(reduction, By4, u32::from, u32::from),
+            DType::U64 => of_bits!(reduction, By8, u64::from, u64::from),
             // For bools, a sum or maximum is a logical or, a product or minimum a logical and.
-            DType::Bool => Self::By1(match by {
+            DType::Bool => Self::By1(match reduction {
                 Reduction::Add | Reduction::Max => |a, b| u8::from(a | b != 0),
                 Reduction::Mul | Reduction::Min => |a, b| u8::from(a != 0 && b != 0),
             }),

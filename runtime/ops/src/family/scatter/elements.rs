@@ -1,4 +1,5 @@
-//! Updates at indices along one axis, with the other coordinates their own.
+//! Updates as of ScatterElements: an index gives an update's coordinate along one axis, and its own position gives the
+//! other coordinates.
 
 use std::marker::PhantomData;
 
@@ -45,11 +46,12 @@ impl<S: ScatterAlong> Scatter for Elements<S> {
         }
         let along = Along::new(self.axis, data_dims, dims)?;
         let function = B::function(combine);
-        let rows = |rows: std::ops::Range<usize>, first: usize, y: &mut [B]| {
+        // Applies the updates of `rows` to `y`, which starts at element `first` of the output.
+        let update_rows = |rows: std::ops::Range<usize>, first: usize, y: &mut [B]| {
             for row in rows {
                 let updates = &updates[row * along.row..][..along.row];
-                for (at, &update) in along.places(indices, row).zip(updates) {
-                    let y = &mut y[at? - first];
+                for (position, &update) in along.places(indices, row).zip(updates) {
+                    let y = &mut y[position? - first];
                     *y = function.map_or(update, |function| function(*y, update));
                 }
             }
@@ -57,12 +59,20 @@ impl<S: ScatterAlong> Scatter for Elements<S> {
         };
         let outermost = dims.first().copied().unwrap_or(1);
         if self.axis == 0 || outermost == 0 {
-            return rows(0..along.rows, 0, y);
+            return update_rows(0..along.rows, 0, y);
         }
         // Updates keep their position on the outermost axis, so threads that split it never share an element.
-        let (each, block) = (along.rows / outermost, y.len() / data_dims[0].max(1));
-        parallel.chunks_mut(y, block, |at, y| {
-            if at < outermost { rows(at * each..(at + 1) * each, at * block, y) } else { Ok(()) }
+        let (rows_per_index, block) = (along.rows / outermost, y.len() / data_dims[0].max(1));
+        parallel.chunks_mut(y, block, |outer_index, y| {
+            if outer_index < outermost {
+                update_rows(
+                    outer_index * rows_per_index..(outer_index + 1) * rows_per_index,
+                    outer_index * block,
+                    y,
+                )
+            } else {
+                Ok(())
+            }
         })
     }
 }

@@ -1,4 +1,4 @@
-//! A total order of the elements of each type.
+//! A total order of the elements of each type, for operators that compare or sort them.
 
 use udo_api::{Bf16, Bool, Element, Error, F16};
 
@@ -7,7 +7,7 @@ pub(crate) trait Ranked: Element {
     /// The largest rank: `u32::MAX` or `u64::MAX`.
     const MOST: u64;
 
-    /// Maps elements to integers in the same order.
+    /// Maps an element to an integer; the integers have the order of the elements.
     fn rank(self) -> u64;
 
     /// Whether `self` is above `other`.
@@ -108,9 +108,9 @@ pub(crate) fn least<E: Ord>(entries: &mut [E], count: usize) -> &[E] {
     if 0 < count && count < entries.len() {
         entries.select_nth_unstable(count - 1);
     }
-    let found = &mut entries[..count];
-    found.sort_unstable();
-    found
+    let smallest = &mut entries[..count];
+    smallest.sort_unstable();
+    smallest
 }
 
 /// Checks that positions of `len` elements fit a u32.
@@ -125,7 +125,7 @@ pub(crate) fn positions_fit(len: usize) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    fn in_order<T: Ranked>(elements: &[T]) {
+    fn assert_ascending<T: Ranked>(elements: &[T]) {
         for (i, &a) in elements.iter().enumerate() {
             for (j, &b) in elements.iter().enumerate() {
                 assert_eq!(a.rank().cmp(&b.rank()), i.cmp(&j), "{a:?} and {b:?}");
@@ -137,14 +137,23 @@ mod tests {
 
     #[test]
     fn ranks_have_the_order_of_elements() {
-        in_order(&[i64::MIN, -1, 0, 1, i64::MAX]);
-        in_order(&[i8::MIN, -1, 0, 1, i8::MAX]);
-        in_order(&[0u16, 1, u16::MAX]);
-        in_order(&[f32::NEG_INFINITY, -1.5, -1e-40, 0.0, 1e-40, 2.0, f32::INFINITY, f32::NAN]);
-        in_order(&[f64::MIN, -0.5, 0.0, f64::MAX, -f64::NAN]);
-        in_order(&[-2.0, 0.5, 3.0, f32::NAN].map(F16::from_f32));
-        in_order(&[-2.0, 0.5, 3.0, f32::NAN].map(Bf16::from_f32));
-        in_order(&[Bool(0), Bool(1)]);
+        assert_ascending(&[i64::MIN, -1, 0, 1, i64::MAX]);
+        assert_ascending(&[i8::MIN, -1, 0, 1, i8::MAX]);
+        assert_ascending(&[0u16, 1, u16::MAX]);
+        assert_ascending(&[
+            f32::NEG_INFINITY,
+            -1.5,
+            -1e-40,
+            0.0,
+            1e-40,
+            2.0,
+            f32::INFINITY,
+            f32::NAN,
+        ]);
+        assert_ascending(&[f64::MIN, -0.5, 0.0, f64::MAX, -f64::NAN]);
+        assert_ascending(&[-2.0, 0.5, 3.0, f32::NAN].map(F16::from_f32));
+        assert_ascending(&[-2.0, 0.5, 3.0, f32::NAN].map(Bf16::from_f32));
+        assert_ascending(&[Bool(0), Bool(1)]);
         assert_eq!(((-0.0f32).rank(), (-0.0f32).above(0.0)), (0.0f32.rank(), false));
     }
 
@@ -155,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_are_sorted() {
+    fn the_smallest_entries_are_sorted() {
         let mut entries = [5, 2, 9, 1, 7];
         assert_eq!(least(&mut entries, 3), [1, 2, 5]);
         assert!(least(&mut entries, 0).is_empty());

@@ -1,4 +1,4 @@
-//! Non-maximum suppression.
+//! Non-maximum suppression: selects boxes by descending score, and drops those that overlap a selected one too much.
 
 use super::{Ranked, least};
 
@@ -11,10 +11,11 @@ pub(crate) enum Boxes {
     Middle,
 }
 
-/// Values per box in the table: smallest and largest coordinates, and area.
+/// Values per box in the table of boxes: left, top, right, bottom and area.
 pub(crate) const NUMBERS: usize = 5;
 
 impl Boxes {
+    /// Returns the table's values for a box.
     pub(crate) fn corners(self, [a, b, c, d]: [f32; 4]) -> [f32; NUMBERS] {
         let [left, top, right, bottom] = match self {
             Self::Corners => [a.min(c), b.min(d), a.max(c), b.max(d)],
@@ -35,7 +36,8 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// Writes the indices of selected boxes to the third element of each row of `y`, and returns their count.
+    /// Selects boxes and returns their count. Writes their indices to the third element of each row of `y`; the caller
+    /// fills in batch and class. `entries` is scratch memory for one entry per box.
     pub(crate) fn select(
         &self,
         boxes: &[[f32; NUMBERS]],
@@ -44,32 +46,33 @@ impl Rule {
         y: &mut [i64],
     ) -> usize {
         let mut count = 0;
-        for (at, &score) in (0u64..).zip(scores) {
+        for (index, &score) in (0u64..).zip(scores) {
             if !score.is_nan() && self.least_score.is_none_or(|least| score > least) {
-                // The complement of the rank sorts the highest score first; ties go to the lower index.
-                entries[count] = (score.rank() ^ f32::MOST) << 32 | at;
+                // The rank is an integer that sorts as the score does. Its complement in the upper half sorts the
+                // highest score first; the box index in the lower half breaks ties.
+                entries[count] = (score.rank() ^ f32::MOST) << 32 | index;
                 count += 1;
             }
         }
         let y = y.as_chunks_mut::<3>().0;
-        let (mut left, mut found, mut step) = (&mut entries[..count], 0, self.most.max(64));
+        let (mut unsorted, mut selected, mut step) = (&mut entries[..count], 0, self.most.max(64));
         // The first few boxes usually suffice, so only as many as needed are sorted.
-        while !left.is_empty() && found < self.most {
-            let batch = step.min(left.len());
-            for entry in least(left, batch) {
+        while !unsorted.is_empty() && selected < self.most {
+            let batch = step.min(unsorted.len());
+            for entry in least(unsorted, batch) {
                 let candidate = &boxes[*entry as u32 as usize];
                 let is_separate = |row: &[i64; 3]| {
                     !overlap_more(&boxes[row[2] as usize], candidate, self.most_overlap)
                 };
-                if found < self.most && y[..found].iter().all(is_separate) {
-                    y[found][2] = i64::from(*entry as u32);
-                    found += 1;
+                if selected < self.most && y[..selected].iter().all(is_separate) {
+                    y[selected][2] = i64::from(*entry as u32);
+                    selected += 1;
                 }
             }
-            left = left.split_at_mut(batch).1;
+            unsorted = unsorted.split_at_mut(batch).1;
             step *= 2;
         }
-        found
+        selected
     }
 }
 

@@ -16,7 +16,7 @@ use crate::number::OfReal;
 pub(crate) trait Window: Send + Sync + 'static {
     const NAME: &'static str;
 
-    /// Returns the weight at `angle`, from 0 to 2 pi over the window.
+    /// Returns the weight at `angle`, which runs from 0 to 2 pi over the window.
     fn weight(angle: f64) -> f64;
 }
 
@@ -58,10 +58,10 @@ impl<W: Window> Op for Described<W> {
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let found = SIZE.required(cx)?;
-        let [size] = found[..] else {
+        let sizes = SIZE.required(cx)?;
+        let [size] = sizes[..] else {
             return Err(Error::new(format!(
-                "input 0, the length, is {found:?}, expected a number"
+                "input 0, the length, is {sizes:?}, expected a number"
             )));
         };
         let len = usize::try_from(size).map_err(|_| {
@@ -79,7 +79,7 @@ struct Weights<W> {
 
 impl<W: Window> Kernel for Weights<W> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let run = of_any!(cx.output(0)?.dtype(), T => Self::execute_of::<T>)?;
+        let run = of_any!(cx.output(0)?.dtype(), T => Self::fill::<T>)?;
         Ok(Self { is_periodic: cx.flag("periodic")?, run, marker: PhantomData })
     }
 
@@ -89,13 +89,13 @@ impl<W: Window> Kernel for Weights<W> {
 }
 
 impl<W: Window> Weights<W> {
-    fn execute_of<T: OfReal>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+    fn fill<T: OfReal>(&self, mut io: Io<'_>) -> Result<(), ExecError> {
         let y = io.outputs.take::<T>(0)?;
         // A window of one element is at its centre.
         let period = if self.is_periodic { y.len() } else { (y.len() - y.len().min(1)).max(2) };
-        let first = usize::from(y.len() == 1 && !self.is_periodic);
-        for (at, y) in (first..).zip(y) {
-            *y = T::of_real(W::weight(TAU * at as f64 / period as f64));
+        let first_index = usize::from(y.len() == 1 && !self.is_periodic);
+        for (index, y) in (first_index..).zip(y) {
+            *y = T::of_real(W::weight(TAU * index as f64 / period as f64));
         }
         Ok(())
     }
@@ -123,10 +123,10 @@ mod tests {
             let y = bench_with::<W>(size).int("periodic", 0).int("output_datatype", 11).one();
             if size > 2 {
                 assert_near(&y.values::<f64>(), &weights(size - 1), 1e-15);
-                let half_values =
+                let f16_values =
                     bench_with::<W>(size).int("output_datatype", 10).one().values::<F16>();
-                let half_values: Vec<f32> = half_values.into_iter().map(F16::to_f32).collect();
-                assert_near(&half_values, &weights(size), 1e-3);
+                let f16_values: Vec<f32> = f16_values.into_iter().map(F16::to_f32).collect();
+                assert_near(&f16_values, &weights(size), 1e-3);
             }
         }
         let y = bench_with::<W>(1).int("periodic", 0).one().values::<f32>();

@@ -1,4 +1,5 @@
-//! Quantized right sides of products whose left side is float and quantized in the run by its own range.
+//! Products of a float left side and a constant or variable 8-bit right side, as in DynamicQuantizeMatMul. The left
+//! side is quantized in the run by the range of its values.
 
 use udo_api::{
     DType, Error, ExecError, FinalizeCx, Inputs, Node, Packed, PackedConstants, Parallel, Scratch,
@@ -31,13 +32,14 @@ pub(crate) struct DynamicRight {
     scales: usize,
 }
 
-/// Scratch memory of a run.
+/// Scratch memory of a run: for packing a right side, its zero points, the quantized left side, the extremes of parts
+/// of the left side, and the scales of the outputs.
 pub(crate) struct Buffers<'a> {
     signed: &'a mut [i8],
     packed: &'a mut [i8],
     zeros: &'a mut [i8],
     left: &'a mut [u8],
-    parts: &'a mut [f32],
+    extremes: &'a mut [f32],
     scales: &'a mut [f32],
 }
 
@@ -45,9 +47,9 @@ pub(crate) struct Buffers<'a> {
 pub(crate) struct Ready<'a> {
     packed: &'a [i8],
     zeros: &'a [i8],
-    own_scales: &'a [f32],
+    right_scales: &'a [f32],
     left: &'a mut [u8],
-    parts: &'a mut [f32],
+    extremes: &'a mut [f32],
     scales: &'a mut [f32],
 }
 
@@ -75,54 +77,55 @@ impl DynamicRight {
     /// Returns the lengths of [`Buffers`], in order.
     fn lens(&self) -> [usize; 6] {
         let IntegerProduct { rows, depth, cols, .. } = self.product;
-        let own =
+        let [signed, packed] =
             if self.packed.is_some() { [0; 2] } else { [depth * cols, self.product.packed_len()] };
-        let parts = DynamicRange::new(rows * depth).scratch_len();
-        [own[0], own[1], self.scales, rows * depth, parts, self.scales]
+        let extremes = DynamicRange::new(rows * depth).scratch_len();
+        [signed, packed, self.scales, rows * depth, extremes, self.scales]
     }
 
     /// Adds the scratch memory to the workspace.
     pub(crate) fn and(&self, workspace: Workspace) -> Workspace {
-        let [signed, packed, zeros, left, parts, scales] = self.lens();
+        let [signed, packed, zeros, left, extremes, scales] = self.lens();
         let right = workspace.and::<i8>(signed).and::<i8>(packed).and::<i8>(zeros);
-        right.and::<u8>(left).and::<f32>(parts).and::<f32>(scales)
+        right.and::<u8>(left).and::<f32>(extremes).and::<f32>(scales)
     }
 
     /// Takes the scratch memory.
     pub(crate) fn take<'a>(&self, scratch: &mut Scratch<'a>) -> Result<Buffers<'a>, ExecError> {
-        let [signed, packed, zeros, left, parts, scales] = self.lens();
+        let [signed, packed, zeros, left, extremes, scales] = self.lens();
         Ok(Buffers {
             signed: scratch.take(signed)?,
             packed: scratch.take(packed)?,
             zeros: scratch.take(zeros)?,
             left: scratch.take(left)?,
-            parts: scratch.take(parts)?,
+            extremes: scratch.take(extremes)?,
             scales: scratch.take(scales)?,
         })
     }
 
-    /// Returns right side `at`.
+    /// Returns right side `index`.
     pub(crate) fn get<'a>(
         &self,
         inputs: &Inputs<'a>,
         packed: &PackedConstants<'a>,
-        at: usize,
+        index: usize,
         buffers: &'a mut Buffers<'_>,
     ) -> Result<Ready<'a>, ExecError> {
         let IntegerProduct { depth, cols, .. } = self.product;
-        let own_scales = &inputs.get::<f32>(self.ports.scale)?[at * self.scales..][..self.scales];
+        let right_scales =
+            &inputs.get::<f32>(self.ports.scale)?[index * self.scales..][..self.scales];
         if inputs.has(self.ports.zero) {
             let (zeros, flip) = bits(inputs, self.ports.zero)?;
-            make_signed(&zeros[at * self.scales..], flip, buffers.zeros);
+            make_signed(&zeros[index * self.scales..], flip, buffers.zeros);
         } else {
             buffers.zeros.fill(self.flip.cast_signed());
         }
         let packed = if let Some(constant) = self.packed {
             let len = self.product.packed_len();
-            &packed.get(constant)?[at * len..][..len]
+            &packed.get(constant)?[index * len..][..len]
         } else {
             let (values, flip) = bits(inputs, self.ports.values)?;
-            let values = &values[at * depth * cols..][..depth * cols];
+            let values = &values[index * depth * cols..][..depth * cols];
             self.product.pack(values, flip, buffers.signed, buffers.packed);
             &*buffers.packed
         };
@@ -130,14 +133,14 @@ impl DynamicRight {
         Ok(Ready {
             packed,
             zeros: if zeros.iter().all(|&zero| zero == 0) { &[] } else { zeros },
-            own_scales,
+            right_scales,
             left: buffers.left,
-            parts: buffers.parts,
+            extremes: buffers.extremes,
             scales: buffers.scales,
         })
     }
 
-    /// `y = x right + offset`, with `x` quantized to 8 bits over its own range.
+    /// Computes `y = x right + offset`, with `x` quantized to 8 bits over the range of its values.
     pub(crate) fn run(
         &self,
         parallel: Parallel<'_>,
@@ -146,12 +149,12 @@ impl DynamicRight {
         offset: Option<&[f32]>,
         y: &mut [f32],
     ) -> Result<(), ExecError> {
-        let (scale, zero) = DynamicRange::encoding(parallel, x, right.parts)?;
+        let (scale, zero) = DynamicRange::encoding(parallel, x, right.extremes)?;
         parallel.chunks_mut(right.left, GRAIN, |chunk, to| {
             rows::quantize(&x[chunk * GRAIN..][..to.len()], scale, zero, to);
             Ok(())
         })?;
-        let scales = right.scales.iter_mut().zip(right.own_scales);
+        let scales = right.scales.iter_mut().zip(right.right_scales);
         scales.for_each(|(to, own)| *to = scale * own);
         let (a, a_zeros) = (&*right.left, &[zero][..]);
         let sides = Sides { a, a_zeros, packed: right.packed, b_zeros: right.zeros };
@@ -171,7 +174,7 @@ fn scale_count(
     count: usize,
 ) -> Result<usize, Error> {
     let found = node.input(ports.scale)?;
-    let each = match found.shape() {
+    let scales_per_right = match found.shape() {
         shape if shape == [count] => 1,
         shape if shape == [count, cols] => cols,
         _ => {
@@ -190,5 +193,5 @@ fn scale_count(
             )));
         }
     }
-    Ok(each)
+    Ok(scales_per_right)
 }

@@ -1,4 +1,4 @@
-//! Left sides in the form that the primitives take: unsigned rows, quantized in the run if they are float.
+//! Left sides, converted to what the primitives read: unsigned 8-bit rows. Float left sides are quantized in the run.
 
 use udo_api::{DType, Error, ExecError, FinalizeCx, Inputs, Parallel, Scratch, Workspace};
 use udo_simd::rows::{self, transpose};
@@ -27,11 +27,13 @@ pub(super) struct Left {
 pub(super) struct Values<'a> {
     /// One left side, or all of them if they are quantized in the run.
     bytes: &'a mut [u8],
+    /// Zero points of the rows of one left side, or one for all.
     zeros: &'a mut [u8],
-    parts: &'a mut [f32],
+    /// Least and greatest values of parts of the input, from which its range is computed.
+    extremes: &'a mut [f32],
 }
 
-/// Returns the bytes of an operand, and the bits to invert to make them signed.
+/// Returns the bytes of an operand, and the bit to invert in each to get the signed value.
 pub(super) fn bits<'a>(inputs: &Inputs<'a>, port: usize) -> Result<(&'a [u8], u8), ExecError> {
     match inputs.dtype(port)? {
         DType::U8 => Ok((inputs.get::<u8>(port)?, FLIP)),
@@ -61,25 +63,25 @@ impl Left {
 
     /// Returns the scratch elements of values and zero points.
     fn scratch_lens(&self) -> [usize; 2] {
-        let one = self.rows * self.depth;
-        let is_as_it_lies = self.dtype == Some(DType::U8) && !self.transposed;
-        let values = if self.range.is_some() { self.len } else { one };
-        [if is_as_it_lies { 0 } else { values }, self.zeros.count.max(1)]
+        let len = self.rows * self.depth;
+        let is_read_unconverted = self.dtype == Some(DType::U8) && !self.transposed;
+        let values = if self.range.is_some() { self.len } else { len };
+        [if is_read_unconverted { 0 } else { values }, self.zeros.count.max(1)]
     }
 
     pub(super) fn workspace(&self) -> Workspace {
         let [values, zeros] = self.scratch_lens();
-        let parts = self.range.map_or(0, DynamicRange::scratch_len);
-        Workspace::for_elements::<u8>(values).and::<u8>(zeros).and::<f32>(parts)
+        let extremes = self.range.map_or(0, DynamicRange::scratch_len);
+        Workspace::for_elements::<u8>(values).and::<u8>(zeros).and::<f32>(extremes)
     }
 
     pub(super) fn take<'a>(&self, scratch: &mut Scratch<'a>) -> Result<Values<'a>, ExecError> {
         let [values, zeros] = self.scratch_lens();
-        let parts = self.range.map_or(0, DynamicRange::scratch_len);
+        let extremes = self.range.map_or(0, DynamicRange::scratch_len);
         Ok(Values {
             bytes: scratch.take(values)?,
             zeros: scratch.take(zeros)?,
-            parts: scratch.take(parts)?,
+            extremes: scratch.take(extremes)?,
         })
     }
 
@@ -94,7 +96,7 @@ impl Left {
             return Ok(1.0);
         }
         let x = inputs.get::<f32>(self.port)?;
-        let (scale, zero) = DynamicRange::encoding(parallel, x, values.parts)?;
+        let (scale, zero) = DynamicRange::encoding(parallel, x, values.extremes)?;
         values.zeros[0] = zero;
         parallel.chunks_mut(values.bytes, GRAIN, |chunk, y| {
             rows::quantize(&x[chunk * GRAIN..][..y.len()], scale, zero, y);
@@ -103,24 +105,25 @@ impl Left {
         Ok(scale)
     }
 
-    /// Returns left side `at`, and the zero points of its rows.
+    /// Returns left side `index`, and the zero points of its rows.
     pub(super) fn get<'a>(
         &self,
         inputs: &Inputs<'a>,
         parallel: Parallel<'_>,
-        at: usize,
+        index: usize,
         scratch: &'a mut Values<'_>,
     ) -> Result<(&'a [u8], &'a [u8]), ExecError> {
         let Values { bytes: values, zeros, .. } = scratch;
-        let one = self.rows * self.depth;
+        let len = self.rows * self.depth;
         if self.range.is_some() {
-            return Ok((&values[at * one..][..one], zeros));
+            return Ok((&values[index * len..][..len], zeros));
         }
-        let (x, right_flip) = bits(inputs, self.port)?;
-        let (x, flip) = (&x[at * one..][..one], right_flip ^ FLIP);
-        if self.zeros.is_there() {
-            let from = self.zeros.matrix(bits(inputs, self.zeros.port())?.0, at)?;
-            zeros.iter_mut().zip(from).for_each(|(to, zero)| *to = zero ^ flip);
+        // `bits` returns the bit that makes values signed; the other choice of it makes them unsigned.
+        let (x, signed_flip) = bits(inputs, self.port)?;
+        let (x, flip) = (&x[index * len..][..len], signed_flip ^ FLIP);
+        if self.zeros.is_present() {
+            let input_zeros = self.zeros.matrix(bits(inputs, self.zeros.port())?.0, index)?;
+            zeros.iter_mut().zip(input_zeros).for_each(|(to, zero)| *to = zero ^ flip);
         } else {
             zeros.fill(flip);
         }

@@ -1,4 +1,5 @@
-//! Scales and zero points of a product's operands: scalar, per row or column, and optionally per matrix.
+//! Scales and zero points of a product's operands. An input holds one for the whole operand or one per line (row of a
+//! left side or column of a right side), and then possibly others for each matrix of a batch.
 
 use udo_api::{Bf16, DType, Element, Error, ExecError, F16, Inputs, Node};
 
@@ -7,13 +8,13 @@ use udo_api::{Bf16, DType, Element, Error, ExecError, F16, Inputs, Node};
 pub(super) struct Lines {
     /// The input, if the node has it.
     port: Option<usize>,
-    /// Elements per matrix.
+    /// Elements per matrix: 1, or one per line.
     pub(super) count: usize,
-    /// Whether each matrix of a batch has separate ones.
+    /// Whether each matrix of a batch has its own elements.
     pub(super) is_batched: bool,
 }
 
-/// The lines of an operand that have separate parameters.
+/// The lines of an operand that have their own scale and zero point.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Along {
     Rows,
@@ -21,7 +22,7 @@ pub(super) enum Along {
 }
 
 impl Lines {
-    /// Reads the layout of `port` for an operand of this shape.
+    /// Reads the layout of input `port` for an operand of the extents `shape`.
     pub(super) fn read(
         node: &Node<'_>,
         port: usize,
@@ -32,9 +33,10 @@ impl Lines {
             return Ok(Self::default());
         }
         let found = node.input(port)?;
-        let own = |count: usize, is_batched: bool| Self { port: Some(port), count, is_batched };
+        let with_count =
+            |count: usize, is_batched: bool| Self { port: Some(port), count, is_batched };
         if found.len() == 1 {
-            return Ok(own(1, false));
+            return Ok(with_count(1, false));
         }
         let [batch @ .., rows, cols] = shape else { return Err(misfit(node, port, shape)) };
         let (extent, line) = match along {
@@ -43,40 +45,46 @@ impl Lines {
         };
         let is_batched = batch.iter().product::<usize>() != 1;
         match found.shape() {
-            [len] if *len == extent => Ok(own(extent, false)),
-            [outer @ .., r, c] if outer == batch && [*r, *c] == line => Ok(own(extent, is_batched)),
+            [len] if *len == extent => Ok(with_count(extent, false)),
+            [outer @ .., r, c] if outer == batch && [*r, *c] == line => {
+                Ok(with_count(extent, is_batched))
+            }
             _ => Err(misfit(node, port, shape)),
         }
     }
 
-    pub(super) fn is_there(&self) -> bool {
+    pub(super) fn is_present(&self) -> bool {
         self.port.is_some()
     }
 
-    /// Returns the elements of matrix `at`; empty if the node lacks the input.
+    /// Returns the elements of matrix `matrix`; empty if the node lacks the input.
     pub(super) fn get<'a, T: Element>(
         &self,
         inputs: &Inputs<'a>,
-        at: usize,
+        matrix: usize,
     ) -> Result<&'a [T], ExecError> {
         let Some(port) = self.port else { return Ok(&[]) };
-        self.matrix(inputs.get::<T>(port)?, at)
+        self.matrix(inputs.get::<T>(port)?, matrix)
     }
 
-    /// Returns the elements of matrix `at`; `all` holds every matrix.
-    pub(super) fn matrix<'a, T>(&self, all: &'a [T], at: usize) -> Result<&'a [T], ExecError> {
-        let first = if self.is_batched { at * self.count } else { 0 };
-        let bad = || ExecError::new(udo_api::Status::BAD_CALL);
-        all.get(first..first + self.count).ok_or_else(bad)
+    /// Returns the elements of matrix `matrix`; `elements` holds those of all matrices.
+    pub(super) fn matrix<'a, T>(
+        &self,
+        elements: &'a [T],
+        matrix: usize,
+    ) -> Result<&'a [T], ExecError> {
+        let first = if self.is_batched { matrix * self.count } else { 0 };
+        let too_short = || ExecError::new(udo_api::Status::BAD_CALL);
+        elements.get(first..first + self.count).ok_or_else(too_short)
     }
 
-    /// Returns the port, which exists if [`Self::is_there`].
+    /// Returns the port, which exists if [`Self::is_present`].
     pub(super) fn port(&self) -> usize {
         self.port.unwrap_or(usize::MAX)
     }
 }
 
-/// Real values in any of their storage types.
+/// Float values in their storage type.
 #[derive(Clone, Copy)]
 pub(super) enum Reals<'a> {
     F32(&'a [f32]),
@@ -85,17 +93,21 @@ pub(super) enum Reals<'a> {
 }
 
 impl<'a> Reals<'a> {
-    /// Returns the values of matrix `at`; empty if the node lacks the input.
-    pub(super) fn read(lines: &Lines, inputs: &Inputs<'a>, at: usize) -> Result<Self, ExecError> {
+    /// Returns the values of matrix `matrix`; empty if the node lacks the input.
+    pub(super) fn read(
+        lines: &Lines,
+        inputs: &Inputs<'a>,
+        matrix: usize,
+    ) -> Result<Self, ExecError> {
         let Some(port) = lines.port else { return Ok(Self::F32(&[])) };
         Ok(match inputs.dtype(port)? {
-            DType::F16 => Self::F16(lines.get(inputs, at)?),
-            DType::Bf16 => Self::Bf16(lines.get(inputs, at)?),
-            _ => Self::F32(lines.get(inputs, at)?),
+            DType::F16 => Self::F16(lines.get(inputs, matrix)?),
+            DType::Bf16 => Self::Bf16(lines.get(inputs, matrix)?),
+            _ => Self::F32(lines.get(inputs, matrix)?),
         })
     }
 
-    /// Returns the value of a line, which may be shared by all lines, or `None`.
+    /// Returns the value of a line, or the first value if all lines share one; `None` if empty.
     pub(super) fn get(self, line: usize) -> Option<f32> {
         fn pick<T: Copy>(values: &[T], line: usize) -> Option<T> {
             values.get(line).or(values.first()).copied()

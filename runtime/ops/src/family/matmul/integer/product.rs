@@ -1,4 +1,4 @@
-//! 8-bit matrix products on the primitives: packed right sides, rows divided among threads.
+//! 8-bit matrix products by the primitives of `udo_simd`: packing of right sides, and rows divided among threads.
 
 use udo_api::{DType, Error, ExecError, Parallel, Sources, Status};
 use udo_simd::gemm_u8::{Lhs, MAX_K, Output, Rhs, Strides, gemm, pack_b, packed_len};
@@ -8,10 +8,10 @@ use super::ProductOutput;
 use crate::family::partition;
 use crate::number::wrong_recipe;
 
-/// Columns packed together; threads share a single row by these parts.
-const PART: usize = 256;
+/// Columns that are packed together. Threads divide a product of a single row by these blocks.
+const BLOCK_COLUMNS: usize = 256;
 
-/// Turns a signed value into the unsigned one that is 128 larger, and back.
+/// The bit to invert in a signed value to get the unsigned one that is 128 larger, and back.
 pub(super) const FLIP: u8 = 1 << 7;
 
 /// `[rows, depth]` times `[depth, cols]`, or times a transposed right side.
@@ -33,7 +33,8 @@ pub(super) struct Sides<'a> {
     pub(super) b_zeros: &'a [i8],
 }
 
-/// Parameters of output elements: rows of `width` columns, which is 0, 1 or the number of columns.
+/// Parameters of output elements, such as scales, in rows of `width`: 0 (none), 1 (one for all columns), or the number
+/// of columns.
 #[derive(Clone, Copy)]
 pub(super) struct Grid<'a, T> {
     pub(super) data: &'a [T],
@@ -42,7 +43,7 @@ pub(super) struct Grid<'a, T> {
     pub(super) row_step: usize,
 }
 
-/// How sums are finished.
+/// How sums are converted to outputs: `(sum + bias) * scale`, then `+ offset` or `+ zero`.
 pub(super) struct Finish<'a, Y> {
     pub(super) bias: Grid<'a, i32>,
     pub(super) scales: Grid<'a, f32>,
@@ -64,7 +65,7 @@ impl<'a, T> Grid<'a, T> {
 
 /// Columns packed together.
 #[derive(Clone, Copy)]
-struct Part {
+struct ColumnBlock {
     column: usize,
     count: usize,
     /// Offset in the packed data.
@@ -80,31 +81,32 @@ impl IntegerProduct {
                 self.depth
             )));
         }
-        let parts = self.cols.div_ceil(PART).max(1);
-        let fits = packed_len(self.depth, PART).and_then(|len| len.checked_mul(parts));
-        let beyond = || Error::new("the product exceeds the address space");
-        fits.map(|_| ()).ok_or_else(beyond)
+        let blocks = self.cols.div_ceil(BLOCK_COLUMNS).max(1);
+        let fits = packed_len(self.depth, BLOCK_COLUMNS).and_then(|len| len.checked_mul(blocks));
+        let too_large = || Error::new("the product exceeds the address space");
+        fits.map(|_| ()).ok_or_else(too_large)
     }
 
     /// Returns the elements of a packed right side.
     pub(super) fn packed_len(&self) -> usize {
-        self.parts().last().map_or(0, |part| part.at + self.part_len(part.count))
+        self.blocks().last().map_or(0, |block| block.at + self.block_packed_len(block.count))
     }
 
-    /// Checked by `check`.
-    fn part_len(&self, columns: usize) -> usize {
+    /// Returns the packed elements of a block of columns; `check` has refused an overflow.
+    fn block_packed_len(&self, columns: usize) -> usize {
         packed_len(self.depth, columns).unwrap_or(0)
     }
 
-    fn parts(&self) -> impl Iterator<Item = Part> + use<> {
-        let (cols, step) = (self.cols, self.part_len(PART));
-        (0..cols.div_ceil(PART)).map(move |i| {
-            let column = i * PART;
-            Part { column, count: PART.min(cols - column), at: i * step }
+    fn blocks(&self) -> impl Iterator<Item = ColumnBlock> + use<> {
+        let (cols, step) = (self.cols, self.block_packed_len(BLOCK_COLUMNS));
+        (0..cols.div_ceil(BLOCK_COLUMNS)).map(move |i| {
+            let column = i * BLOCK_COLUMNS;
+            ColumnBlock { column, count: BLOCK_COLUMNS.min(cols - column), at: i * step }
         })
     }
 
-    /// Returns the recipe that determines what [`Self::fill`] writes.
+    /// Returns the recipe: the integers that determine the layout that [`Self::fill`] writes, and identify it in
+    /// caches.
     pub(super) fn recipe(&self) -> [u64; 3] {
         [u64::from(self.transposed), self.depth as u64, self.cols as u64]
     }
@@ -122,16 +124,17 @@ impl IntegerProduct {
             Some(DType::U8) => (sources.get::<u8>(0)?, FLIP),
             _ => (rows::bits(sources.get::<i8>(0)?), 0),
         };
-        let from_len = (depth * cols).max(1);
-        let mut signed = vec![0; from_len];
-        let to_len = product.packed_len().max(1);
-        for (bits, to) in bits.chunks_exact(from_len).zip(packed.chunks_exact_mut(to_len)) {
-            product.pack(bits, flip, &mut signed, to);
+        let right_len = (depth * cols).max(1);
+        let mut signed = vec![0; right_len];
+        let packed_len = product.packed_len().max(1);
+        for (bits, packed) in bits.chunks_exact(right_len).zip(packed.chunks_exact_mut(packed_len))
+        {
+            product.pack(bits, flip, &mut signed, packed);
         }
         Ok(())
     }
 
-    /// Packs a right side, made signed in `signed`.
+    /// Packs a right side. `signed` is scratch memory for its signed values.
     pub(super) fn pack(&self, bits: &[u8], flip: u8, signed: &mut [i8], packed: &mut [i8]) {
         make_signed(bits, flip, signed);
         let strides = if self.transposed {
@@ -139,15 +142,15 @@ impl IntegerProduct {
         } else {
             Strides { k: self.cols, n: 1 }
         };
-        for Part { column, count, at } in self.parts() {
-            let from = signed.get(column * strides.n..).unwrap_or(&[]);
-            let to = &mut packed[at..][..self.part_len(count)];
-            let fits = pack_b(from, strides, self.depth, count, to);
+        for ColumnBlock { column, count, at } in self.blocks() {
+            let columns = signed.get(column * strides.n..).unwrap_or(&[]);
+            let packed = &mut packed[at..][..self.block_packed_len(count)];
+            let fits = pack_b(columns, strides, self.depth, count, packed);
             debug_assert!(fits, "columns of the shape");
         }
     }
 
-    /// `y = finish((a - a_zeros) (b - b_zeros))`.
+    /// Computes `y = finish((a - a_zeros) (b - b_zeros))`.
     pub(super) fn run<Y: ProductOutput>(
         &self,
         parallel: Parallel<'_>,
@@ -161,37 +164,37 @@ impl IntegerProduct {
         }
         let grains = partition::grains(parallel, rows * depth * cols, partition::U8_PRODUCTS);
         if rows == 1 {
-            let parts = cols.div_ceil(PART).div_ceil(grains);
-            return parallel.chunks_mut(y, parts * PART, |chunk, y| {
-                let mine = self.parts().skip(chunk * parts).take(parts);
-                for (part, y) in mine.zip(y.chunks_mut(PART)) {
-                    self.tile(sides, finish, 0..1, part, y)?;
+            let blocks = cols.div_ceil(BLOCK_COLUMNS).div_ceil(grains);
+            return parallel.chunks_mut(y, blocks * BLOCK_COLUMNS, |chunk, y| {
+                let grain_blocks = self.blocks().skip(chunk * blocks).take(blocks);
+                for (block, y) in grain_blocks.zip(y.chunks_mut(BLOCK_COLUMNS)) {
+                    self.tile(sides, finish, 0..1, block, y)?;
                 }
                 Ok(())
             });
         }
         let height = rows.div_ceil(grains);
-        let each = sides.a_zeros.len() > 1 || finish.is_per_row();
+        let is_row_by_row = sides.a_zeros.len() > 1 || finish.is_per_row();
         parallel.chunks_mut(y, height * cols, |chunk, y| {
-            let step = if each { 1 } else { height };
+            let step = if is_row_by_row { 1 } else { height };
             for (i, y) in y.chunks_mut(step * cols).enumerate() {
                 let first = chunk * height + i * step;
-                for part in self.parts() {
+                for block in self.blocks() {
                     let rows = first..first + y.len() / cols;
-                    self.tile(sides, finish, rows, part, &mut y[part.column..])?;
+                    self.tile(sides, finish, rows, block, &mut y[block.column..])?;
                 }
             }
             Ok(())
         })
     }
 
-    /// Computes some rows and columns of the output, with the parameters of the first of those rows.
+    /// Computes some rows and columns of the output, all rows with the parameters of the first.
     fn tile<Y: ProductOutput>(
         &self,
         sides: &Sides<'_>,
         finish: &Finish<'_, Y>,
         rows: std::ops::Range<usize>,
-        Part { column, count, at }: Part,
+        ColumnBlock { column, count, at }: ColumnBlock,
         y: &mut [Y],
     ) -> Result<(), ExecError> {
         let (row, depth) = (rows.start, self.depth);
@@ -199,17 +202,17 @@ impl IntegerProduct {
             data: &sides.a[row * depth..rows.end * depth],
             rows: rows.len(),
             stride: depth,
-            zero_point: of_row(sides.a_zeros, row),
+            zero_point: row_value(sides.a_zeros, row),
         };
         let b_zeros = sides.b_zeros;
         let zero_points = if b_zeros.len() > 1 { &b_zeros[column..][..count] } else { b_zeros };
-        let packed = &sides.packed[at..][..self.part_len(count)];
+        let packed = &sides.packed[at..][..self.block_packed_len(count)];
         let rhs = Rhs { packed, k: depth, n: count, zero_points };
         let output = Y::output(
             y,
             finish.scales.columns(row, column, count),
             finish.offset.columns(row, column, count),
-            of_row(finish.zeros, row),
+            row_value(finish.zeros, row),
         );
         gemm(&lhs, &rhs, finish.bias.columns(row, column, count), output, self.cols)
             .map_err(|_| ExecError::new(Status::BAD_CALL))
@@ -229,9 +232,9 @@ impl<Y> Finish<'_, Y> {
     }
 }
 
-/// Returns the value of a row from a slice of one per row, one for all, or none (0).
-fn of_row<T: Copy + Default>(all: &[T], row: usize) -> T {
-    all.get(row).or(all.first()).copied().unwrap_or_default()
+/// Returns the value of a row from a slice with one per row, one for all rows, or none (0).
+fn row_value<T: Copy + Default>(values: &[T], row: usize) -> T {
+    values.get(row).or(values.first()).copied().unwrap_or_default()
 }
 
 /// Converts bytes to signed values; zero points must be shifted as well.
