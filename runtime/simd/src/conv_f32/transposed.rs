@@ -151,7 +151,8 @@ impl Transposed {
                     strides[2],
                 ],
                 first: from,
-                start: (phase.at[0] * height + phase.at[1]) * width + phase.at[2],
+                start: (phase.remainders[0] * height + phase.remainders[1]) * width
+                    + phase.remainders[2],
                 origin: lines.start * width,
             };
             let table = &table[table_at + from * taps..table_at + to * taps];
