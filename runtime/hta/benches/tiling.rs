@@ -1,5 +1,5 @@
-//! The cost of tiling: layers of `MobileNet` at 224x224, compiled for each SoC, compared with the primitive on the whole
-//! image. `cargo bench -p udo-hta` prints a table of microseconds and ratios.
+//! The cost of tiling: layers of `MobileNet` at 224x224, compiled for each SoC, compared with the primitive on the
+//! whole image. `cargo bench -p udo-hta` prints a table of microseconds and ratios.
 #![expect(
     clippy::print_stdout,
     clippy::cast_possible_truncation,

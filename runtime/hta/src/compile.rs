@@ -1,5 +1,5 @@
-//! Compiles a network to bytecode in three steps: checks the SoC's rules, assigns an address to every tensor and buffer,
-//! and emits instructions layer by layer. Equal networks give equal bytes.
+//! Compiles a network to bytecode in three steps: checks the SoC's rules, assigns an address to every tensor and
+//! buffer, and emits instructions layer by layer. Equal networks give equal bytes.
 //!
 //! A *tile* is a range of output rows that a layer computes at once. A layer whose tensors all fit the on-chip memory
 //! ("the chip") has one tile; otherwise each tile loads the input rows that it needs, and stores its output rows.

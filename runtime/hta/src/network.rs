@@ -569,7 +569,8 @@ fn check_weights(weights: &Weights<'_>, depth: usize, x: &Tensor<'_>, y: &Tensor
     Ok(())
 }
 
-/// Returns the factor that converts a sum of products to the output's scale, from the scales of input, weights and output.
+/// Returns the factor that converts a sum of products to the output's scale, from the scales of input, weights and
+/// output.
 pub(crate) fn ratio(x: f32, weights: f32, y: f32) -> f32 {
     x * weights / y
 }

@@ -240,7 +240,8 @@ impl Soc {
         Ok(())
     }
 
-    /// Returns an error if a rule is violated; `describe` returns the property that violates it and the supported range.
+    /// Returns an error if a rule is violated; `describe` returns the property that violates it and the supported
+    /// range.
     fn unless(
         &self,
         is_violated: bool,

@@ -2,8 +2,8 @@
 //! gathers the rows of its left matrix from the image (Dukhan, "The Indirect Convolution Algorithm", 2019).
 //!
 //! A tap is a spatial position of a kernel. A table has a row for each output pixel and a column for each tap. An entry
-//! is the index of an input pixel within one image, row-major over the spatial axes, or [`PADDING`]. A table is the same
-//! for all images of a batch, all groups and all element types, and is computed once.
+//! is the index of an input pixel within one image, row-major over the spatial axes, or [`PADDING`]. A table is the
+//! same for all images of a batch, all groups and all element types, and is computed once.
 //!
 //! [`Phase`] has the tables of transposed convolutions.
 
@@ -134,12 +134,13 @@ fn positions([outer, middle, inner]: [usize; 3]) -> impl Iterator<Item = [usize;
     (0..outer).flat_map(move |d| (0..middle).flat_map(move |r| (0..inner).map(move |c| [d, r, c])))
 }
 
-/// A phase of a transposed convolution: the output pixels whose coordinates have the same remainders by the strides. The
-/// same taps reach all pixels of a phase, and neighbours in a phase read neighbouring input pixels, so that each phase is
-/// an ordinary convolution.
+/// A phase of a transposed convolution: the output pixels whose coordinates have the same remainders by the strides.
+/// The same taps reach all pixels of a phase, and neighbours in a phase read neighbouring input pixels, so that each
+/// phase is an ordinary convolution.
 ///
-/// In a transposed convolution, each input pixel adds to a window of the output: tap `k` of input pixel `i` contributes to
-/// output pixel `i * stride + k * dilation - pad`, if that exists. The window's `pads` crop output pixels at the start.
+/// In a transposed convolution, each input pixel adds to a window of the output: tap `k` of input pixel `i` contributes
+/// to output pixel `i * stride + k * dilation - pad`, if that exists. The window's `pads` crop output pixels at the
+/// start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Phase {
     /// The remainders.
@@ -187,8 +188,8 @@ impl Window {
         !self.strides.contains(&0) && (0..3).all(is_within) && self.table_len().is_some()
     }
 
-    /// Returns a window with the same phases and taps that does not depend on the image size, for keys of packed weights.
-    /// The image size matters only if an output has fewer pixels than a stride.
+    /// Returns a window with the same phases and taps that does not depend on the image size, for keys of packed
+    /// weights. The image size matters only if an output has fewer pixels than a stride.
     #[must_use]
     pub fn whatever_the_images(&self) -> Self {
         let with_stride = |operation: fn(usize, usize) -> usize, a: [usize; 3]| {

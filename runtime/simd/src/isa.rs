@@ -1,5 +1,5 @@
-//! Instruction sets: detection and selection, the vector operations of each, and dispatch of operations that are written
-//! once for all of them.
+//! Instruction sets: detection and selection, the vector operations of each, and dispatch of operations that are
+//! written once for all of them.
 //!
 //! `set` detects the machine's sets. A token (`token`) is a value that proves that the machine has a set; the traits
 //! `Simd` and `Vector` are implemented for tokens, by `portable`, `avx2` and `avx512`. `dispatch` creates the token and

@@ -1,10 +1,10 @@
 //! Elementary functions of `f32` slices.
 //!
 //! Every function is a formula over [`Simd`], compiled for every instruction set; AVX-512 has different formulas for
-//! functions that are faster with a table in registers. NaN, infinities, signed zeros and denormals give the same results
-//! as the `f64` functions, rounded. The documented error holds for all of `f32` and every instruction set; its unit is the
-//! ulp, the distance between neighbouring `f32` at the exact result. No function allocates. Slices of different lengths
-//! are a bug of the caller: builds with debug assertions panic.
+//! functions that are faster with a table in registers. NaN, infinities, signed zeros and denormals give the same
+//! results as the `f64` functions, rounded. The documented error holds for all of `f32` and every instruction set; its
+//! unit is the ulp, the distance between neighbouring `f32` at the exact result. No function allocates. Slices of
+//! different lengths are a bug of the caller: builds with debug assertions panic.
 
 #[expect(
     clippy::inline_always,

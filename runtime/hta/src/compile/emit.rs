@@ -65,8 +65,8 @@ fn saturated(rounded: f32) -> u8 {
     rounded as u8
 }
 
-/// Appends to `code` the instructions that compute `rows` of the output at address `to`. `inputs` has the address of the
-/// tile's first row of each input.
+/// Appends to `code` the instructions that compute `rows` of the output at address `to`. `inputs` has the address of
+/// the tile's first row of each input.
 pub(super) fn tile(
     job: &Job<'_, '_>,
     constants: &Constants,

@@ -1,8 +1,8 @@
-//! Memory planning: decides for each tensor whether it stays on the chip from its producer to its last consumer, or lies
-//! off the chip and passes through it in tiles, and assigns all addresses.
+//! Memory planning: decides for each tensor whether it stays on the chip from its producer to its last consumer, or
+//! lies off the chip and passes through it in tiles, and assigns all addresses.
 //!
-//! The plan starts with all tensors on the chip. As long as a layer does not fit, the largest tensor that is alive there
-//! moves off the chip.
+//! The plan starts with all tensors on the chip. As long as a layer does not fit, the largest tensor that is alive
+//! there moves off the chip.
 
 use std::ops::Range;
 
@@ -57,8 +57,8 @@ pub(super) struct TooLarge {
     pub(super) bytes: usize,
 }
 
-/// The layers from a tensor's producer (inputs and constants: first consumer) to its last consumer; `None` for an unused
-/// tensor.
+/// The layers from a tensor's producer (inputs and constants: first consumer) to its last consumer; `None` for an
+/// unused tensor.
 type Lifetime = Option<Range<usize>>;
 
 /// Plans a network for a SoC; `constants` has the offset of each constant tensor in the pool.
@@ -113,8 +113,8 @@ fn lifetimes(network: &Network<'_>) -> Vec<Lifetime> {
     lifetimes
 }
 
-/// Assigns on-chip addresses to the tensors marked in `stays`, and to each layer tiles that are as large as possible and
-/// have at least `min_rows` rows. Returns the places, the tiles, and the on-chip memory used in bytes.
+/// Assigns on-chip addresses to the tensors marked in `stays`, and to each layer tiles that are as large as possible
+/// and have at least `min_rows` rows. Returns the places, the tiles, and the on-chip memory used in bytes.
 fn place(
     network: &Network<'_>,
     soc: &Soc,
@@ -148,8 +148,8 @@ fn place(
     Ok((places, tiles, chip.peak))
 }
 
-/// Assigns off-chip addresses. Returns them, and the bytes of DDR memory for tensors that are neither inputs, outputs nor
-/// constants.
+/// Assigns off-chip addresses. Returns them, and the bytes of DDR memory for tensors that are neither inputs, outputs
+/// nor constants.
 fn homes(
     network: &Network<'_>,
     lifetimes: &[Lifetime],
@@ -217,8 +217,8 @@ impl FirstFit {
         Some(start)
     }
 
-    /// Returns the largest tiles of layer `layer` that fit, or the bytes that the smallest ones need. Tries to divide the
-    /// output rows into 1 part, 2 parts, and so on.
+    /// Returns the largest tiles of layer `layer` that fit, or the bytes that the smallest ones need. Tries to divide
+    /// the output rows into 1 part, 2 parts, and so on.
     fn tiles(
         &mut self,
         job: &Job<'_, '_>,
@@ -245,7 +245,8 @@ impl FirstFit {
         Err(sizes.into_iter().flatten().fold(0, usize::saturating_add))
     }
 
-    /// Allocates the buffers of tiles with `rows` output rows for the duration of one layer, or nothing if they do not fit.
+    /// Allocates the buffers of tiles with `rows` output rows for the duration of one layer, or nothing if they do not
+    /// fit.
     fn try_tiles(
         &mut self,
         job: &Job<'_, '_>,

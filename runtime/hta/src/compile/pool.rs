@@ -3,8 +3,8 @@
 use crate::bytecode::{At, Convolution, Window};
 use crate::network::{Tensor, Values, Weights, ratio};
 
-/// Inverting this bit of an unsigned weight gives the signed weight that is smaller by 128. With the zero point converted
-/// in the same way, the difference between weight and zero point does not change.
+/// Inverting this bit of an unsigned weight gives the signed weight that is smaller by 128. With the zero point
+/// converted in the same way, the difference between weight and zero point does not change.
 const SIGN_BIT: u8 = 1 << 7;
 
 /// Alignment of constants in bytes.
@@ -36,8 +36,8 @@ impl Pool {
         u32::try_from(self.0.len()).ok().map(|_| offset)
     }
 
-    /// Appends the weights and parameters of a layer. The bytecode has signed weights, and one zero point, bias and ratio
-    /// for each output.
+    /// Appends the weights and parameters of a layer. The bytecode has signed weights, and one zero point, bias and
+    /// ratio for each output.
     pub(super) fn filter(
         &mut self,
         source: &Weights<'_>,

@@ -14,8 +14,8 @@ use super::{Parallel, RunError};
 /// The fewest multiply-adds that are worth a thread.
 const GRAIN: usize = 1 << 20;
 
-/// Computes one call of `filter`. `packed` are its packed weights, and `tables` the tap tables of all convolutions of the
-/// program, which `Algorithm::Indirect` refers to by index.
+/// Computes one call of `filter`. `packed` are its packed weights, and `tables` the tap tables of all convolutions of
+/// the program, which `Algorithm::Indirect` refers to by index.
 pub(super) fn run(
     filter: &Filter,
     packed: &[i8],

@@ -1,7 +1,7 @@
 //! The memory accesses and the work of an instruction, for the verifier.
 //!
-//! Each access is a set of equally long rows of bytes at equal distances. Contiguous rows are merged into one, since the
-//! verifier visits every row of every access.
+//! Each access is a set of equally long rows of bytes at equal distances. Contiguous rows are merged into one, since
+//! the verifier visits every row of every access.
 
 use crate::bytecode::{At, Instruction, Lines, Lookup, Space, Window};
 

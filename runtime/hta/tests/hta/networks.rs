@@ -1,5 +1,5 @@
-//! Random networks of several layers give the reference's outputs, with the SoC's whole on-chip memory and with so little
-//! that layers are tiled.
+//! Random networks of several layers give the reference's outputs, with the SoC's whole on-chip memory and with so
+//! little that layers are tiled.
 
 use udo_hta::{Image, Instruction, compile};
 

@@ -1,5 +1,5 @@
-//! A reference implementation of networks by the operators' definitions: exact integer sums, f32 arithmetic, one loop per
-//! sum.
+//! A reference implementation of networks by the operators' definitions: exact integer sums, f32 arithmetic, one loop
+//! per sum.
 
 use udo_hta::{Divisor, Encoding, Layer, Network, Op, Tensor, Values, Weights, Window};
 

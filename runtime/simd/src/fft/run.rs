@@ -82,8 +82,8 @@ impl<T: Lane, const L: usize> Run<'_, T, L> {
     }
 }
 
-/// The pass of one factor of a transform of `size` elements. `stride` is the product of the earlier factors, and `roots`
-/// has the roots of unity `exp(-2 pi i k / size)`.
+/// The pass of one factor of a transform of `size` elements. `stride` is the product of the earlier factors, and
+/// `roots` has the roots of unity `exp(-2 pi i k / size)`.
 struct Pass<'a, T> {
     size: usize,
     stride: usize,
@@ -91,7 +91,8 @@ struct Pass<'a, T> {
 }
 
 impl<T: Lane> Pass<'_, T> {
-    /// Applies `butterfly`, a transform of `R` elements, and multiplies its outputs by roots of unity (twiddle factors).
+    /// Applies `butterfly`, a transform of `R` elements, and multiplies its outputs by roots of unity (twiddle
+    /// factors).
     #[inline(always)]
     fn apply<const L: usize, const R: usize>(
         &self,

@@ -37,8 +37,8 @@ trait Lanes: Copy {
     unsafe fn evaluate_tail<S: Vector>(self, simd: S, i: usize, len: usize) -> S::F;
 }
 
-/// The loop over vectors. The sources of `lanes` have `len` readable elements, and `y` as many writable ones; each source
-/// is either `y` itself or does not overlap it.
+/// The loop over vectors. The sources of `lanes` have `len` readable elements, and `y` as many writable ones; each
+/// source is either `y` itself or does not overlap it.
 struct Map<L> {
     lanes: L,
     y: *mut f32,

@@ -79,7 +79,8 @@ const TILES: &[&[MicroKernel]] = &[
 
 /// # Safety
 ///
-/// The tile must have strided rows, and its pointers must be valid for `R` rows, `V` registers and the depth that it names.
+/// The tile must have strided rows, and its pointers must be valid for `R` rows, `V` registers and the depth that it
+/// names.
 #[target_feature(enable = "avx512f,avx512bf16")]
 unsafe fn tile<const R: usize, const V: usize>(tile: &Tile) {
     let masks = masks::<V>(tile.cols);

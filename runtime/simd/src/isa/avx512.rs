@@ -378,8 +378,8 @@ impl Vector for Avx512 {
             let w3 = lanes_of_rows::<4, _>(x.add(3 * x_stride), x_stride);
             let (a, b) = (_mm512_unpacklo_epi8(w0, w1), _mm512_unpackhi_epi8(w0, w1));
             let (c, d) = (_mm512_unpacklo_epi8(w2, w3), _mm512_unpackhi_epi8(w2, w3));
-            // In part `j`, 4-byte unit `d` of 128-bit lane `g` has column `4j + d` of rows `4g..4g + 4`. The permutation
-            // collects the units of each column.
+            // In part `j`, 4-byte unit `d` of 128-bit lane `g` has column `4j + d` of rows `4g..4g + 4`. The
+            // permutation collects the units of each column.
             let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
             let parts = [
                 _mm512_unpacklo_epi16(a, c),

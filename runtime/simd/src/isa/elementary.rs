@@ -1,5 +1,5 @@
-//! Elementary functions as formulas over [`Simd`](super::Simd), for any instruction set. AVX-512 replaces some of them with
-//! look-ups in tables.
+//! Elementary functions as formulas over [`Simd`](super::Simd), for any instruction set. AVX-512 replaces some of them
+//! with look-ups in tables.
 
 pub(super) mod erf;
 pub(super) mod exp;

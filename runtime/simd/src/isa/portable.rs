@@ -49,8 +49,8 @@ fn mask(x: bool) -> i32 {
 unsafe fn tile<T: Copy>(x: *const T, x_stride: usize, y: *mut T, y_stride: usize) {
     for i in 0..LANES {
         for j in 0..LANES {
-            // SAFETY: `i` and `j` are below the tile's side: `x` has that row and column at `x_stride`, `y` its transpose
-            // at `y_stride`. Elements need not be aligned.
+            // SAFETY: `i` and `j` are below the tile's side: `x` has that row and column at `x_stride`, `y` its
+            // transpose at `y_stride`. Elements need not be aligned.
             unsafe {
                 let value = x.add(i * x_stride + j).read_unaligned();
                 y.add(j * y_stride + i).write_unaligned(value);

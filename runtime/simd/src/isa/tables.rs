@@ -103,8 +103,8 @@ const ERF: [[f32; 32]; 6] = [
     ],
 ];
 
-/// The series of `tanh(a) / a` around `a = j / 3.4` for `j` from 0 to 31: the coefficients of the powers of `3.4 a - j`,
-/// lowest first.
+/// The series of `tanh(a) / a` around `a = j / 3.4` for `j` from 0 to 31: the coefficients of the powers of `3.4 a -
+/// j`, lowest first.
 #[rustfmt::skip]
 const TANH: [[f32; 32]; 6] = [
     [
@@ -188,9 +188,9 @@ pub(super) fn exp(simd: Avx512, x: __m512) -> __m512 {
     let sixteenths = simd.sub(index, magic);
     let r = simd.fnma(sixteenths, simd.splat(std::f32::consts::LN_2), x);
     let r = simd.fnma(sixteenths, simd.splat(LN2_LOW), r);
-    // Where `x` is very large, `r` is meaningless and any small value will do. The instruction takes the smaller absolute
-    // value with the sign of the first operand, and the second operand for NaN; then `sixteenths` is NaN as well.
-    // SAFETY: the token shows that the machine has the instruction, which accesses no memory.
+    // Where `x` is very large, `r` is meaningless and any small value will do. The instruction takes the smaller
+    // absolute value with the sign of the first operand, and the second operand for NaN; then `sixteenths` is NaN as
+    // well. SAFETY: the token shows that the machine has the instruction, which accesses no memory.
     let r = unsafe { _mm512_range_ps::<0b0010>(r, simd.splat(0.03)) };
     let power = look_up(&POWERS, simd.bits(index));
     let series = simd.fma(r, simd.splat(0.166_668_62), simd.splat(0.500_009_8));

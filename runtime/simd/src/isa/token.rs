@@ -1,5 +1,5 @@
-//! Tokens: values whose existence proves that the machine supports an instruction set. A function that takes a token can
-//! use the set's instructions safely; only `dispatch` creates tokens of optional sets.
+//! Tokens: values whose existence proves that the machine supports an instruction set. A function that takes a token
+//! can use the set's instructions safely; only `dispatch` creates tokens of optional sets.
 
 /// The token of plain Rust, which needs no CPU feature, so that it can be constructed anywhere.
 #[derive(Clone, Copy, Debug)]

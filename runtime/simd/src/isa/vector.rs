@@ -239,8 +239,8 @@ pub(crate) trait Vector: Simd {
         // SAFETY: `LANES` u16 are readable at `from`.
         let bits = unsafe { self.load_u16(from) };
         let magnitude = self.and(bits, self.splat_i(0x7fff));
-        // The exponent biases of f32 and f16 differ by 127 - 15 = 112. The multiplication corrects the shifted exponent by
-        // that, and normalizes denormals.
+        // The exponent biases of f32 and f16 differ by 127 - 15 = 112. The multiplication corrects the shifted exponent
+        // by that, and normalizes denormals.
         let shifted = self.shl::<13>(magnitude);
         let finite = self.mul(self.float(shifted), self.splat(f32::from_bits((127 + 112) << 23)));
         let infinite_or_nan = self.float(self.or(shifted, self.splat_i(0x7f80_0000)));

@@ -275,8 +275,8 @@ impl Plane {
         };
         if size_of::<T>() == 1 && tiled && cols.to == rows.extent {
             let (x, y) = (x.cast(), y.cast());
-            // SAFETY: `rows.extent` rows of bytes are readable at `x`, and as many next to each other writable at `y` for
-            // each column.
+            // SAFETY: `rows.extent` rows of bytes are readable at `x`, and as many next to each other writable at `y`
+            // for each column.
             if unsafe { interleave(x, [rows.extent, rows.from], y, cols.extent) } {
                 return;
             }
@@ -455,7 +455,8 @@ impl<T: Copy> Tile<T> {
 /// Transposes rows of `count` bytes if there are 2 to 4; returns whether it did.
 ///
 /// # Safety
-/// `rows` rows with a stride of `stride` are readable at `x`, and `rows * count` bytes writable at `y`, without overlap.
+/// `rows` rows with a stride of `stride` are readable at `x`, and `rows * count` bytes writable at `y`, without
+/// overlap.
 #[inline(always)]
 unsafe fn interleave(x: *const u8, [rows, stride]: [usize; 2], y: *mut u8, count: usize) -> bool {
     // SAFETY: `N` equals `rows` here, so the caller's guarantee for `rows` rows applies.

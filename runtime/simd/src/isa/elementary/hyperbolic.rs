@@ -25,8 +25,8 @@ pub(in crate::isa) fn cosh_of<S: Simd>(simd: S, x: S::F) -> S::F {
     far_or(simd, magnitude, simd.mul(half, simd.add(power, simd.div(simd.splat(1.0), power))))
 }
 
-/// Returns `exp(size) / 2` for a `magnitude` above [`FAR`], else `near`. Multiplies two factors `exp(size / 2)`, because
-/// `exp(size)` may overflow where half of it does not.
+/// Returns `exp(size) / 2` for a `magnitude` above [`FAR`], else `near`. Multiplies two factors `exp(size / 2)`,
+/// because `exp(size)` may overflow where half of it does not.
 #[inline(always)]
 fn far_or<S: Simd>(simd: S, magnitude: S::F, near: S::F) -> S::F {
     let half = simd.splat(0.5);

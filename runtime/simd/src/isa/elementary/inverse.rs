@@ -24,8 +24,8 @@ pub(in crate::isa) fn acos_of<S: Simd>(simd: S, x: S::F) -> S::F {
     simd.select(is_large, large, simd.sub(simd.splat(FRAC_PI_2), simd.with_sign(angle, x)))
 }
 
-/// Returns `asin(size)` for a `magnitude` up to 1/2, and `asin(sqrt((1 - size) / 2))`, half the complementary angle, above.
-/// The mask is true for lanes above.
+/// Returns `asin(size)` for a `magnitude` up to 1/2, and `asin(sqrt((1 - size) / 2))`, half the complementary angle,
+/// above. The mask is true for lanes above.
 #[inline(always)]
 fn small_angle<S: Simd>(simd: S, magnitude: S::F) -> (S::F, S::M) {
     let half = simd.splat(0.5);
@@ -38,8 +38,8 @@ fn small_angle<S: Simd>(simd: S, magnitude: S::F) -> (S::F, S::M) {
     (simd.fma(simd.mul(p, square), reduced, reduced), is_large)
 }
 
-/// Computes `atan` of every lane: with the argument `-1 / x` and the offset `pi / 2` for large `|x|`, with `(x - 1) / (x +
-/// 1)` and `pi / 4` for medium ones.
+/// Computes `atan` of every lane: with the argument `-1 / x` and the offset `pi / 2` for large `|x|`, with `(x - 1) /
+/// (x + 1)` and `pi / 4` for medium ones.
 #[inline(always)]
 pub(in crate::isa) fn atan_of<S: Simd>(simd: S, x: S::F) -> S::F {
     let (magnitude, one) = (simd.abs(x), simd.splat(1.0));

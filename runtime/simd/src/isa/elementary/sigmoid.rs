@@ -1,5 +1,5 @@
-//! The logistic function `1 / (1 + exp(-x))`, computed with the exponential of `-|x|`, which cannot overflow: for negative
-//! `x` it equals `exp(x) / (1 + exp(x))`.
+//! The logistic function `1 / (1 + exp(-x))`, computed with the exponential of `-|x|`, which cannot overflow: for
+//! negative `x` it equals `exp(x) / (1 + exp(x))`.
 
 use crate::isa::Simd;
 

@@ -1,8 +1,8 @@
 //! `sin` and `cos`: reduction by multiples of a half turn (pi), then one polynomial.
 //!
 //! Up to 8192 the reduction is Cody and Waite's, which subtracts the parts of a multiple of pi one by one: three parts
-//! with fused multiply-adds, four without. Beyond, it is Payne and Hanek's, in integers and lane by lane. The polynomial
-//! interpolates `(sin(r) / r - 1) / r^2` at Chebyshev nodes.
+//! with fused multiply-adds, four without. Beyond, it is Payne and Hanek's, in integers and lane by lane. The
+//! polynomial interpolates `(sin(r) / r - 1) / r^2` at Chebyshev nodes.
 
 use crate::isa::Simd;
 
@@ -88,9 +88,9 @@ fn large<S: Simd>(simd: S, x: S::F, y: S::F, quarters: u32) -> S::F {
     simd.select(simd.lt(simd.splat(LARGE), x), wave(simd, remainder, n), y)
 }
 
-/// Reduces `x + quarters * pi / 2` for `x > 8192` by Payne and Hanek's method: returns the remainder in radians, and the
-/// number of half turns modulo 2. `x` times `2 / pi` is a number of quarter turns, of which only the two lowest whole bits
-/// and the fraction matter.
+/// Reduces `x + quarters * pi / 2` for `x > 8192` by Payne and Hanek's method: returns the remainder in radians, and
+/// the number of half turns modulo 2. `x` times `2 / pi` is a number of quarter turns, of which only the two lowest
+/// whole bits and the fraction matter.
 #[inline(never)]
 fn payne_hanek(x: f32, quarters: u32) -> (f32, f32) {
     if x == f32::INFINITY {
@@ -99,8 +99,8 @@ fn payne_hanek(x: f32, quarters: u32) -> (f32, f32) {
     let bits = x.to_bits();
     let mantissa = u128::from(bits & 0x7f_ffff | 0x80_0000);
     // With `x = mantissa * 2^e`, selects the 128 bits of `2 / pi` that have the weights 2^127 to 2^0 in `2^e * 2 / pi *
-    // 2^126`. Higher bits contribute whole turns, lower ones are below the error. The bit of weight 2^127 is bit `e - 1`
-    // after the point of `2 / pi`, and thus has index `e + 62` in the table; the exponent field is `e + 150`.
+    // 2^126`. Higher bits contribute whole turns, lower ones are below the error. The bit of weight 2^127 is bit `e -
+    // 1` after the point of `2 / pi`, and thus has index `e + 62` in the table; the exponent field is `e + 150`.
     let first_bit = (bits >> 23) as usize + 62 - 150;
     let (word, shift) = (first_bit / 64, first_bit % 64);
     let window = u128::from(TWO_OVER_PI[word]) << 64 | u128::from(TWO_OVER_PI[word + 1]);
