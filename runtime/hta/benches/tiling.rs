@@ -1,5 +1,5 @@
-//! The cost of tiling: layers of `MobileNet` at 224x224, compiled for each SoC, compared with the primitive on the whole
-//! image. `cargo bench -p udo-hta` prints a table of microseconds and ratios.
+//! The cost of tiling: layers of `MobileNet` at 224x224, compiled for each SoC, compared with the primitive on the
+//! whole image. `cargo bench -p udo-hta` prints a table of microseconds and ratios.
 #![expect(
     clippy::print_stdout,
     clippy::cast_possible_truncation,
@@ -19,7 +19,7 @@ use udo_simd::depthwise::{self, Image, QuantizedWeights};
 use udo_simd::gemm_u8::{self, Lhs, Output, Rhs};
 use udo_simd::indirect;
 
-/// Name, height and width, channels, outputs, kernel, stride, and whether it is depthwise.
+/// Name, height and width, channels, outputs, kernel, stride, and whether the layer is depthwise.
 const LAYERS: &[(&str, usize, usize, usize, usize, usize, bool)] = &[
     ("3x3 stride 2, 224, 3 to 32", 224, 3, 32, 3, 2, false),
     ("3x3 by channel, 112, 32", 112, 32, 32, 3, 1, true),
@@ -32,42 +32,45 @@ const LAYERS: &[(&str, usize, usize, usize, usize, usize, bool)] = &[
     ("1x1, 7, 1024 to 1024", 7, 1024, 1024, 1, 1, false),
 ];
 
-const IS: Encoding = Encoding { scale: 0.05, zero_point: 128 };
+const ENCODING: Encoding = Encoding { scale: 0.05, zero_point: 128 };
 const SCALES: [f32; 1] = [0.002];
 const ROUNDS: usize = 60;
 
+/// A layer with its data. Shapes are height, width and channels.
 struct Case {
     window: Window,
     input: [usize; 3],
     output: [usize; 3],
-    by_channel: bool,
+    is_depthwise: bool,
     weights: Vec<i8>,
     bias: Vec<i32>,
     values: Vec<u8>,
 }
 
+/// Returns bytes without a pattern.
 fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
 impl Case {
     fn new(row: &(&str, usize, usize, usize, usize, usize, bool)) -> Self {
-        let &(_, extent, channels, outputs, kernel, stride, by_channel) = row;
+        let &(_, extent, channels, outputs, kernel, stride, is_depthwise) = row;
         let pad = kernel / 2;
-        let end = if stride == 2 { pad - 1 } else { pad };
+        // With stride 2, an even extent needs one row less before the image.
+        let before = if stride == 2 { pad - 1 } else { pad };
         let window = Window {
             kernel: [kernel; 2],
             strides: [stride; 2],
             dilations: [1; 2],
-            pads: [end, end, pad, pad],
+            pads: [before, before, pad, pad],
         };
         let [height, width] = window.output(extent, extent).expect("a window within its image");
-        let depth = kernel * kernel * if by_channel { 1 } else { channels };
+        let depth = kernel * kernel * if is_depthwise { 1 } else { channels };
         Self {
             window,
             input: [extent, extent, channels],
             output: [height, width, outputs],
-            by_channel,
+            is_depthwise,
             weights: bytes(outputs * depth).into_iter().map(u8::cast_signed).collect(),
             bias: vec![100; outputs],
             values: bytes(extent * extent * channels),
@@ -78,13 +81,13 @@ impl Case {
         let tensor = |name: &str, [height, width, channels]: [usize; 3]| Tensor {
             name: name.to_owned(),
             shape: [1, height, width, channels],
-            encoding: IS,
+            encoding: ENCODING,
             values: None,
         };
         let values = Values::I8 { weights: &self.weights, zero_points: &[0] };
         let weights = Weights { values, scales: &SCALES, bias: &self.bias };
         let window = self.window;
-        let op = if self.by_channel {
+        let op = if self.is_depthwise {
             Op::Depthwise { window, weights }
         } else {
             Op::Conv { window, weights }
@@ -95,22 +98,22 @@ impl Case {
         Network::new(tensors, vec![layer], vec![x], vec![y]).expect("a network")
     }
 
-    /// Returns the layer's microseconds on a SoC, and its output.
-    fn on(&self, soc: &Soc) -> (f64, Vec<u8>) {
+    /// Returns the microseconds of a run on a SoC, and its output.
+    fn run_on(&self, soc: &Soc) -> (f64, Vec<u8>) {
         let bytes = compile(&self.network(), soc).expect("a layer that the SoC takes");
         let program = Program::load(&bytes, &Limits::DEFAULT).expect("a program");
         let program = program.prepare().expect("a program of this machine");
         let mut output = vec![0; self.output.iter().product()];
         let mut scratch = vec![0; program.scratch_len()];
         let time = fastest(|| {
-            let done = program.run(&[&self.values], &mut [&mut output], &mut scratch);
-            done.expect("a run");
+            let result = program.run(&[&self.values], &mut [&mut output], &mut scratch);
+            result.expect("a run");
         });
         (time, output)
     }
 
-    /// Returns the same for the primitive on the whole image.
-    fn direct(&self) -> (f64, Vec<u8>) {
+    /// Returns the microseconds and the output of the primitive on the whole image.
+    fn run_directly(&self) -> (f64, Vec<u8>) {
         let pair = |first: usize, [down, across]: [usize; 2]| [first, down, across];
         let ([height, width, channels], [down, across, outputs]) = (self.input, self.output);
         let Window { kernel, strides, dilations, pads } = self.window;
@@ -124,21 +127,21 @@ impl Case {
         };
         let scales = vec![SCALES[0]; outputs];
         let mut output = vec![0; down * across * outputs];
-        if self.by_channel {
+        if self.is_depthwise {
             let shape = depthwise::Shape { window, channels, multiplier: 1 };
             let len = depthwise::packed_len_u8(window.kernel, outputs).expect("a kernel");
             let mut packed = vec![0; len];
             depthwise::pack_u8(&self.weights, window.kernel, outputs, &mut packed);
             let weights = QuantizedWeights {
                 packed: &packed,
-                zero_point: IS.zero_point,
+                zero_point: ENCODING.zero_point,
                 zero_points: &[],
                 bias: &self.bias,
                 scales: &scales,
             };
             let time = fastest(|| {
                 let x = Image { data: &self.values, stride: channels };
-                let y = depthwise::Output::U8 { to: &mut output, zero_point: IS.zero_point };
+                let y = depthwise::Output::U8 { to: &mut output, zero_point: ENCODING.zero_point };
                 depthwise::depthwise_u8(&shape, x, &weights, 0..down, y, outputs);
             });
             return (time, output);
@@ -151,28 +154,29 @@ impl Case {
         assert!(conv_u8::pack(&self.weights, &shape, &mut packed));
         let (before, after) = ([pads[0], pads[1]], [pads[2], pads[3]]);
         let padded = [height + pads[0] + pads[2], width + pads[1] + pads[3]];
-        let gathered = indirect::Window {
+        let table_window = indirect::Window {
             input: pair(1, padded),
             kernel: [1, kernel[0], 1],
             pads: [0; 3],
             ..window
         };
-        let gathered = if is_narrow { gathered } else { window };
-        let mut table = vec![0; gathered.table_len().expect("a table")];
-        assert!(gathered.fill(&mut table));
+        let table_window = if is_narrow { table_window } else { window };
+        let mut table = vec![0; table_window.table_len().expect("a table")];
+        assert!(table_window.fill(&mut table));
         let mut bordered = vec![0; padded[0] * padded[1] * channels];
-        let padding = vec![IS.zero_point; shape.padding_len().expect("a shape")];
+        let padding = vec![ENCODING.zero_point; shape.padding_len().expect("a shape")];
         let time = fastest(|| {
-            let y = Output::U8 { to: &mut output, scales: &scales, zero_point: IS.zero_point };
+            let y =
+                Output::U8 { to: &mut output, scales: &scales, zero_point: ENCODING.zero_point };
             if taps == 1 {
                 let (data, rows) = (&*self.values, height * width);
-                let lhs = Lhs { data, rows, stride: channels, zero_point: IS.zero_point };
+                let lhs = Lhs { data, rows, stride: channels, zero_point: ENCODING.zero_point };
                 let rhs = Rhs { packed: &packed, k: channels, n: outputs, zero_points: &[] };
                 gemm_u8::gemm(&lhs, &rhs, &self.bias, y, outputs).expect("a product");
                 return;
             }
             let data = if is_narrow {
-                let (size, fill) = ([height, width], IS.zero_point);
+                let (size, fill) = ([height, width], ENCODING.zero_point);
                 let fits =
                     conv_u8::pad(&self.values, size, channels, before, after, fill, &mut bordered);
                 assert!(fits);
@@ -180,8 +184,12 @@ impl Case {
             } else {
                 &*self.values
             };
-            let input =
-                Input { data, stride: channels, zero_point: IS.zero_point, padding: &padding };
+            let input = Input {
+                data,
+                stride: channels,
+                zero_point: ENCODING.zero_point,
+                padding: &padding,
+            };
             let weights = conv_u8::Weights { shape, packed: &packed, zero_points: &[] };
             conv_u8::conv(&Batch::ONE, &input, &weights, &table, &self.bias, y, outputs)
                 .expect("a convolution");
@@ -208,14 +216,14 @@ fn main() {
     println!();
     for row in LAYERS {
         let case = Case::new(row);
-        let (expected, values) = case.direct();
-        print!("{:28} {expected:>10.1}", row.0);
+        let (primitive_us, expected) = case.run_directly();
+        print!("{:28} {primitive_us:>10.1}", row.0);
         for soc in SOCS {
             // Inner layers of networks have more channels than inputs may have.
             let soc = Soc { input_channels: soc.extent, ..*soc };
-            let (actual, outputs) = case.on(&soc);
-            assert!(outputs == values, "{} on {}", row.0, soc.name);
-            print!(" {actual:>10.1} ({:.2}x)", actual / expected);
+            let (hta_us, outputs) = case.run_on(&soc);
+            assert!(outputs == expected, "{} on {}", row.0, soc.name);
+            print!(" {hta_us:>10.1} ({:.2}x)", hta_us / primitive_us);
         }
         println!();
     }

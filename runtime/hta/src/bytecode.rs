@@ -1,4 +1,5 @@
-//! The binary format: header, instructions, constants. `docs/hta-bytecode.md` documents every field.
+//! The binary format of compiled networks: header, sizes of inputs and outputs, instructions, constants.
+//! `docs/hta-bytecode.md` documents every field. The compiler writes it, and the verifier reads it.
 
 mod instruction;
 mod words;
@@ -16,7 +17,7 @@ pub const MAGIC: [u8; 8] = *b"UDO-HTA\0";
 /// The format version.
 pub const VERSION: u32 = 1;
 
-/// Words of the header before the sizes of inputs and outputs.
+/// Words of the header after the magic bytes: the version, three fields and four counts.
 const HEAD_WORDS: usize = 8;
 
 /// Decoded bytecode.
@@ -99,9 +100,9 @@ impl<'a> Image<'a> {
             return Err(DecodeError::Magic);
         }
         let length = |expected| DecodeError::Length { found: bytes.len(), expected };
-        let shortest = MAGIC.len() + HEAD_WORDS * 4;
-        let mut head = Reader::new(rest.as_chunks::<4>().0);
-        let mut next = || head.next().map_err(|_| length(shortest as u64));
+        let header_len = MAGIC.len() + HEAD_WORDS * 4;
+        let mut header = Reader::new(rest.as_chunks::<4>().0);
+        let mut next = || header.next().map_err(|_| length(header_len as u64));
         let version = next()?;
         if version != VERSION {
             return Err(DecodeError::Version(version));
@@ -113,24 +114,24 @@ impl<'a> Image<'a> {
         if expected != bytes.len() as u64 {
             return Err(length(expected));
         }
-        let mut left = rest.get(HEAD_WORDS * 4..).unwrap_or_default();
-        let mut part = |bytes: u64| {
+        let mut body = rest.get(HEAD_WORDS * 4..).unwrap_or_default();
+        let mut take = |bytes: u64| {
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-            let (part, rest) = left.split_at_checked(bytes).ok_or_else(|| length(expected))?;
-            left = rest;
+            let (part, following) = body.split_at_checked(bytes).ok_or_else(|| length(expected))?;
+            body = following;
             Ok(part)
         };
         let sizes = |bytes: &[u8]| {
-            bytes.as_chunks::<4>().0.iter().map(|w| u32::from_le_bytes(*w)).collect()
+            bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect()
         };
         Ok(Self {
             soc,
             sram_bytes,
             ddr_bytes,
-            inputs: sizes(part(4 * u64::from(inputs))?),
-            outputs: sizes(part(4 * u64::from(outputs))?),
-            code: instructions(part(4 * u64::from(code))?)?,
-            constants: part(u64::from(constants))?,
+            inputs: sizes(take(4 * u64::from(inputs))?),
+            outputs: sizes(take(4 * u64::from(outputs))?),
+            code: instructions(take(4 * u64::from(code))?)?,
+            constants: take(u64::from(constants))?,
         })
     }
 }
@@ -144,8 +145,8 @@ fn instructions(bytes: &[u8]) -> Result<Vec<Instruction>, DecodeError> {
             Fault::Code(code) => format!("has code {code}, which is not an instruction"),
             Fault::Space(space) => format!("refers to memory {space:#x}, which does not exist"),
         };
-        let read = Instruction::take(&mut reader);
-        code.push(read.map_err(|fault| DecodeError::Instruction {
+        let instruction = Instruction::take(&mut reader);
+        code.push(instruction.map_err(|fault| DecodeError::Instruction {
             at: code.len(),
             fault: describe(fault),
         })?);

@@ -1,5 +1,8 @@
-//! Compiles a network to bytecode in three steps: checks the SoC's rules, assigns an address to everything, and emits
-//! instructions per layer and tile. Equal networks give equal bytes.
+//! Compiles a network to bytecode in three steps: checks the SoC's rules, assigns an address to every tensor and
+//! buffer, and emits instructions layer by layer. Equal networks give equal bytes.
+//!
+//! A *tile* is a range of output rows that a layer computes at once. A layer whose tensors all fit the on-chip memory
+//! ("the chip") has one tile; otherwise each tile loads the input rows that it needs, and stores its output rows.
 
 mod emit;
 mod plan;
@@ -9,7 +12,7 @@ mod rows;
 
 use std::ops::Range;
 
-use emit::Numbers;
+use emit::Constants;
 use plan::{Place, Plan, Tiles, plan};
 use pool::Pool;
 use rows::Job;
@@ -57,11 +60,12 @@ pub fn compile(network: &Network<'_>, soc: &Soc) -> Result<Vec<u8>, CompileError
     network.layers.iter().try_for_each(|layer| soc.check_layer(layer, &network.tensors))?;
     let mut pool = Pool::default();
     let mut constants = Vec::new();
-    // Tensors that runs load come first and together, so that a run can keep only this part of the constants.
+    // Constant tensors, which `Load` instructions read, come before weights and tables. A prepared program keeps only
+    // this part of the constants.
     for tensor in &network.tensors {
         let values = tensor.values.map(|values| pool.put(values.iter().copied()));
-        let at = values.map(|at| at.ok_or(CompileError::Addresses)).transpose()?;
-        constants.push(at.map(|at| usize::try_from(at).unwrap_or(usize::MAX)));
+        let offset = values.map(|offset| offset.ok_or(CompileError::Addresses)).transpose()?;
+        constants.push(offset.map(|offset| usize::try_from(offset).unwrap_or(usize::MAX)));
     }
     let plan = plan(network, soc, &constants).map_err(|fault| {
         let layer = network.layers.get(fault.layer);
@@ -108,28 +112,30 @@ struct Lowering<'n, 'a> {
     network: &'n Network<'a>,
     soc: &'n Soc,
     plan: &'n Plan,
+    /// The constants so far.
     pool: Pool,
     code: Vec<Instruction>,
 }
 
 impl Lowering<'_, '_> {
     fn layers(&mut self) -> Option<()> {
-        let mut is_there = vec![false; self.network.tensors.len()];
+        // By tensor: whether it has been loaded or computed.
+        let mut is_available = vec![false; self.network.tensors.len()];
         for (layer, tiles) in self.network.layers.iter().zip(&self.plan.tiles) {
             let job = Job::new(self.network, layer)?;
             for &id in &layer.inputs {
-                if !std::mem::replace(is_there.get_mut(id.0)?, true) {
+                if !std::mem::replace(is_available.get_mut(id.0)?, true) {
                     self.load_whole(id)?;
                 }
             }
-            let numbers = Numbers::gather(&job, &mut self.pool)?;
+            let constants = Constants::collect(&job, &mut self.pool)?;
             let count = job.lines(layer.output).count;
             let starts = (0..count).step_by(tiles.rows.max(1));
             let rows = starts.map(|start| start..start.saturating_add(tiles.rows).min(count));
-            let all: Option<Vec<_>> =
-                rows.map(|rows| self.tile(&job, tiles, &numbers, &rows)).collect();
-            roll::roll(&all?, &mut self.code);
-            *is_there.get_mut(layer.output.0)? = true;
+            let code_of_tiles: Option<Vec<_>> =
+                rows.map(|rows| self.tile(&job, tiles, &constants, &rows)).collect();
+            roll::roll(&code_of_tiles?, &mut self.code);
+            *is_available.get_mut(layer.output.0)? = true;
             self.store_whole(layer.output)?;
         }
         Some(())
@@ -139,11 +145,12 @@ impl Lowering<'_, '_> {
         self.plan.places.get(id.0).copied()
     }
 
+    /// Returns the address of a tensor off the chip, if it has one.
     fn home(&self, id: TensorId) -> Option<(Space, usize)> {
         self.plan.homes.get(id.0).copied().flatten()
     }
 
-    /// Loads an input or constant that stays on the chip.
+    /// Emits the load of an input or constant that stays on the chip.
     fn load_whole(&mut self, id: TensorId) -> Option<()> {
         if let Place::Chip(to) = self.place(id)? {
             let (space, from) = self.home(id)?;
@@ -152,7 +159,7 @@ impl Lowering<'_, '_> {
         Some(())
     }
 
-    /// Stores an output that stays on the chip.
+    /// Emits the store of an output that stays on the chip.
     fn store_whole(&mut self, id: TensorId) -> Option<()> {
         if let (Place::Chip(from), Some((space, to))) = (self.place(id)?, self.home(id)) {
             self.code.push(store(space, from, to, self.network.tensors.get(id.0)?.len())?);
@@ -165,7 +172,7 @@ impl Lowering<'_, '_> {
         &self,
         job: &Job<'_, '_>,
         tiles: &Tiles,
-        numbers: &Numbers,
+        constants: &Constants,
         rows: &Range<usize>,
     ) -> Option<Vec<Instruction>> {
         let mut code = Vec::new();
@@ -173,7 +180,7 @@ impl Lowering<'_, '_> {
         for (input, (&id, buffer)) in job.layer.inputs.iter().zip(&tiles.inputs).enumerate() {
             let (rows, bytes) = (job.rows(input, rows), job.lines(id).bytes);
             let from = match self.place(id)? {
-                Place::Chip(at) => at + rows.start * bytes,
+                Place::Chip(address) => address + rows.start * bytes,
                 Place::Elsewhere => {
                     let ((space, home), buffer) = (self.home(id)?, (*buffer)?);
                     code.push(load(space, home + rows.start * bytes, buffer, rows.len() * bytes)?);
@@ -184,10 +191,10 @@ impl Lowering<'_, '_> {
         }
         let bytes = job.lines(job.layer.output).bytes;
         let to = match self.place(job.layer.output)? {
-            Place::Chip(at) => at + rows.start * bytes,
+            Place::Chip(address) => address + rows.start * bytes,
             Place::Elsewhere => tiles.output?,
         };
-        emit::tile(job, numbers, self.soc, rows, &inputs, u32::try_from(to).ok()?, &mut code)?;
+        emit::tile(job, constants, self.soc, rows, &inputs, u32::try_from(to).ok()?, &mut code)?;
         if let Some(from) = tiles.output {
             let (space, home) = self.home(job.layer.output)?;
             code.push(store(space, from, home + rows.start * bytes, rows.len() * bytes)?);

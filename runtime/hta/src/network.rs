@@ -1,4 +1,4 @@
-//! Networks: layers on unsigned 8-bit tensors, with checked shapes. The input of the compiler.
+//! Networks: layers on unsigned 8-bit tensors, with checked shapes. A [`Network`] is the input of the compiler.
 
 /// A tensor of a network, as an index into [`Network::tensors`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -9,7 +9,7 @@ pub struct TensorId(pub usize);
 pub struct Encoding {
     /// The difference between two neighbouring values.
     pub scale: f32,
-    /// The value of 0.
+    /// The quantized value that stands for 0.
     pub zero_point: u8,
 }
 
@@ -39,7 +39,7 @@ pub struct Window {
     pub pads: [usize; 4],
 }
 
-/// Weights and their zero points: one zero point for all output channels, or one each.
+/// Weights and their zero points: one zero point for all output channels, or one for each channel.
 #[derive(Clone, Copy, Debug)]
 pub enum Values<'a> {
     /// Signed weights.
@@ -64,7 +64,7 @@ pub struct Weights<'a> {
     /// Shape `[outputs, channels, height, width]` for a convolution, `[outputs, height, width]` for a depthwise one,
     /// `[outputs, depth]` for a fully connected layer.
     pub values: Values<'a>,
-    /// One scale for all output channels, or one each.
+    /// One scale for all output channels, or one for each channel.
     pub scales: &'a [f32],
     /// Empty, or one per output channel, in units of the input's scale times the weights' scale.
     pub bias: &'a [i32],
@@ -362,16 +362,16 @@ const MAX_BYTES: usize = 1 << 31;
 /// Checks the producers and consumers of all tensors, shapes, encodings and weights.
 fn check(network: &Network<'_>) -> Result<(), NetworkError> {
     let Network { tensors, layers, inputs, outputs, .. } = network;
-    for one in tensors {
-        let what = || format!("tensor {:?}", one.name);
-        tensor(one).map_err(|fault| NetworkError { what: what(), fault })?;
+    for tensor in tensors {
+        let what = || format!("tensor {:?}", tensor.name);
+        check_tensor(tensor).map_err(|fault| NetworkError { what: what(), fault })?;
     }
-    let mut is_there: Vec<bool> = tensors.iter().map(|tensor| tensor.values.is_some()).collect();
-    let mut define = |id: TensorId| match is_there.get_mut(id.0) {
+    let mut is_defined: Vec<bool> = tensors.iter().map(|tensor| tensor.values.is_some()).collect();
+    let mut define = |id: TensorId| match is_defined.get_mut(id.0) {
         None => Err(format!("is tensor {}, but there are {}", id.0, tensors.len())),
         Some(true) => Err("is defined twice or constant".to_owned()),
-        Some(is_there) => {
-            *is_there = true;
+        Some(defined) => {
+            *defined = true;
             Ok(())
         }
     };
@@ -380,30 +380,31 @@ fn check(network: &Network<'_>) -> Result<(), NetworkError> {
         let what = || format!("input {:?}", name(id));
         define(id).map_err(|fault| NetworkError { what: what(), fault })?;
     }
-    let mut known = vec![false; tensors.len()];
-    for (id, known) in known.iter_mut().enumerate() {
-        *known =
-            inputs.contains(&TensorId(id)) || tensors.get(id).is_some_and(|t| t.values.is_some());
+    let is_constant = |id: usize| tensors.get(id).is_some_and(|tensor| tensor.values.is_some());
+    // By tensor: whether layers may read it.
+    let mut is_known = vec![false; tensors.len()];
+    for (id, is_known) in is_known.iter_mut().enumerate() {
+        *is_known = inputs.contains(&TensorId(id)) || is_constant(id);
     }
-    for one in layers {
-        let what = || format!("layer {:?} ({})", one.name, one.op.kind().name());
+    for layer in layers {
+        let what = || format!("layer {:?} ({})", layer.name, layer.op.kind().name());
         let error = |fault| NetworkError { what: what(), fault };
-        for &id in &one.inputs {
-            if known.get(id.0) != Some(&true) {
+        for &id in &layer.inputs {
+            if is_known.get(id.0) != Some(&true) {
                 let fault = format!("reads tensor {:?}, which no earlier layer computes", name(id));
                 return Err(error(fault));
             }
         }
-        define(one.output)
-            .map_err(|fault| error(format!("computes {:?}, which {fault}", name(one.output))))?;
-        if let Some(known) = known.get_mut(one.output.0) {
-            *known = true;
+        define(layer.output)
+            .map_err(|fault| error(format!("computes {:?}, which {fault}", name(layer.output))))?;
+        if let Some(is_known) = is_known.get_mut(layer.output.0) {
+            *is_known = true;
         }
-        layer(one, tensors).map_err(error)?;
+        check_layer(layer, tensors).map_err(error)?;
     }
-    for (at, &id) in outputs.iter().enumerate() {
-        let is_made = layers.iter().any(|layer| layer.output == id);
-        if !is_made || outputs.iter().take(at).any(|other| *other == id) {
+    for (index, &id) in outputs.iter().enumerate() {
+        let is_computed = layers.iter().any(|layer| layer.output == id);
+        if !is_computed || outputs.iter().take(index).any(|other| *other == id) {
             let fault = "is not computed by any layer, or is listed twice".to_owned();
             return Err(NetworkError { what: format!("output {:?}", name(id)), fault });
         }
@@ -415,7 +416,7 @@ fn check(network: &Network<'_>) -> Result<(), NetworkError> {
     Ok(())
 }
 
-fn tensor(tensor: &Tensor<'_>) -> Checked {
+fn check_tensor(tensor: &Tensor<'_>) -> Checked {
     let len = tensor.len();
     if len == 0 || len > MAX_BYTES {
         return Err(format!("is {}, expected 1 to {MAX_BYTES} bytes", shape(&tensor.shape)));
@@ -424,10 +425,10 @@ fn tensor(tensor: &Tensor<'_>) -> Checked {
         let found = values.len();
         return Err(format!("is {}, but has {found} values", shape(&tensor.shape)));
     }
-    positive("scale", tensor.encoding.scale)
+    check_positive("scale", tensor.encoding.scale)
 }
 
-fn layer(layer: &Layer<'_>, tensors: &[Tensor<'_>]) -> Checked {
+fn check_layer(layer: &Layer<'_>, tensors: &[Tensor<'_>]) -> Checked {
     let inputs: Vec<_> = layer.inputs.iter().filter_map(|id| tensors.get(id.0)).collect();
     let count = match layer.op {
         Op::Add | Op::Mul => 2..=2,
@@ -448,8 +449,8 @@ fn layer(layer: &Layer<'_>, tensors: &[Tensor<'_>]) -> Checked {
     let (Some(&x), Some(y)) = (inputs.first(), tensors.get(layer.output.0)) else {
         return Err("has no input or output".to_owned());
     };
-    if let Some(kernel_window) = layer.op.window() {
-        window(kernel_window)?;
+    if let Some(window) = layer.op.window() {
+        check_window(window)?;
     }
     let expected = output_shape(&layer.op, &inputs, x, y)?;
     if y.shape != expected {
@@ -460,11 +461,9 @@ fn layer(layer: &Layer<'_>, tensors: &[Tensor<'_>]) -> Checked {
         ));
     }
     match &layer.op {
-        Op::Conv { window, weights: constants } => {
-            weights(constants, window.taps() * x.shape[3], x, y)
-        }
-        Op::Depthwise { window, weights: constants } => weights(constants, window.taps(), x, y),
-        Op::FullyConnected { weights: constants } => weights(constants, x.len(), x, y),
+        Op::Conv { window, weights } => check_weights(weights, window.taps() * x.shape[3], x, y),
+        Op::Depthwise { window, weights } => check_weights(weights, window.taps(), x, y),
+        Op::FullyConnected { weights } => check_weights(weights, x.len(), x, y),
         Op::MaxPool { .. } | Op::Reshape | Op::Resize if x.encoding != y.encoding => {
             Err("has different encodings of input and output, expected the same".to_owned())
         }
@@ -472,6 +471,8 @@ fn layer(layer: &Layer<'_>, tensors: &[Tensor<'_>]) -> Checked {
     }
 }
 
+/// Returns the shape that the operator computes. Only where an operator does not determine an extent, it comes from the
+/// declared output `y`.
 fn output_shape(
     op: &Op<'_>,
     inputs: &[&Tensor<'_>],
@@ -500,12 +501,13 @@ fn output_shape(
             _ => Err("has one input".to_owned()),
         },
         Op::Concat => {
-            let same = |other: &&&Tensor<'_>| other.shape[..3] != x.shape[..3];
-            if let Some(other) = inputs.iter().find(same) {
+            let differs = |other: &&&Tensor<'_>| other.shape[..3] != x.shape[..3];
+            if let Some(other) = inputs.iter().find(differs) {
                 return Err(format!("joins {} and {}", shape(&x.shape), shape(&other.shape)));
             }
-            let all = inputs.iter().fold(0, |sum: usize, part| sum.saturating_add(part.shape[3]));
-            Ok([batch, height, width, all])
+            let channels =
+                inputs.iter().fold(0, |sum: usize, input| sum.saturating_add(input.shape[3]));
+            Ok([batch, height, width, channels])
         }
         Op::MaxPool { window }
         | Op::AveragePool { window, divisor: Divisor::Inside | Divisor::Kernel } => {
@@ -515,13 +517,14 @@ fn output_shape(
         Op::Reshape if x.len() == y.len() => Ok(y.shape),
         Op::Reshape => Err(format!("computes {} from {}", shape(&y.shape), shape(&x.shape))),
         Op::Resize => {
-            let times = |to: usize, from: usize| (to / from).saturating_mul(from);
-            Ok([batch, times(y.shape[1], height), times(y.shape[2], width), channels])
+            let multiple = |to: usize, from: usize| (to / from).saturating_mul(from);
+            Ok([batch, multiple(y.shape[1], height), multiple(y.shape[2], width), channels])
         }
     }
 }
 
-fn window(window: &Window) -> Checked {
+/// Checks that a window has no zero extents, and that no window lies completely in the padding.
+fn check_window(window: &Window) -> Checked {
     let Window { kernel, strides, dilations, pads } = *window;
     for (name, [down, across]) in
         [("kernel", kernel), ("strides", strides), ("dilations", dilations)]
@@ -540,7 +543,8 @@ fn window(window: &Window) -> Checked {
     Ok(())
 }
 
-fn weights(weights: &Weights<'_>, depth: usize, x: &Tensor<'_>, y: &Tensor<'_>) -> Checked {
+/// Checks the parameters of a layer with `depth` weights per output channel.
+fn check_weights(weights: &Weights<'_>, depth: usize, x: &Tensor<'_>, y: &Tensor<'_>) -> Checked {
     let outputs = y.shape[3];
     let (len, zeros) = match weights.values {
         Values::I8 { weights, zero_points } => (weights.len(), zero_points.len()),
@@ -559,24 +563,26 @@ fn weights(weights: &Weights<'_>, depth: usize, x: &Tensor<'_>, y: &Tensor<'_>) 
         return Err(format!("has a bias of {}, expected none or {outputs}", weights.bias.len()));
     }
     for &scale in weights.scales {
-        positive("weight scale", scale)?;
-        positive("ratio of scales", ratio(x.encoding.scale, scale, y.encoding.scale))?;
+        check_positive("weight scale", scale)?;
+        check_positive("ratio of scales", ratio(x.encoding.scale, scale, y.encoding.scale))?;
     }
     Ok(())
 }
 
-/// Returns the requantization factor of a sum of products.
+/// Returns the factor that converts a sum of products to the output's scale, from the scales of input, weights and
+/// output.
 pub(crate) fn ratio(x: f32, weights: f32, y: f32) -> f32 {
     x * weights / y
 }
 
-fn positive(name: &str, number: f32) -> Checked {
-    if number.is_finite() && number > 0.0 {
+fn check_positive(name: &str, value: f32) -> Checked {
+    if value.is_finite() && value > 0.0 {
         return Ok(());
     }
-    Err(format!("has a {name} of {number}, expected a finite value above 0"))
+    Err(format!("has a {name} of {value}, expected a finite value above 0"))
 }
 
+/// Returns a tensor's type for messages.
 fn shape(shape: &[usize; 4]) -> String {
     let [n, h, w, c] = shape;
     format!("u8[{n},{h},{w},{c}]")

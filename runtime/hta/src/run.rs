@@ -1,4 +1,7 @@
-//! The interpreter. Runs a prepared program without heap allocation.
+//! The interpreter: runs a prepared program without heap allocation.
+//!
+//! A program is a list of blocks, each a list of instructions that repeats. `filter` computes convolutions, `tiles` all
+//! other instructions.
 #![expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -25,9 +28,10 @@ pub struct Prepared {
     tables: Vec<Vec<u32>>,
     inputs: Vec<usize>,
     outputs: Vec<usize>,
+    /// The constants that `Load` instructions read, and the address of the first byte.
     constants: Vec<u8>,
     constants_at: usize,
-    /// Bytes of off-chip memory, on-chip memory, a padded image, and a row of padding.
+    /// Bytes of the four scratch memories: DDR, on-chip memory, a padded image, and a row of padding.
     lens: [usize; 4],
 }
 
@@ -143,12 +147,12 @@ impl Prepared {
         scratch: &mut [u8],
     ) -> Result<(), RunError> {
         self.check(inputs, outputs, scratch)?;
-        let mut rest = memory::broken(scratch.get_mut(scratch.as_ptr().align_offset(ALIGNMENT)..))?;
+        let mut free = memory::broken(scratch.get_mut(scratch.as_ptr().align_offset(ALIGNMENT)..))?;
         let mut take = |len: usize| {
             let size = len.next_multiple_of(ALIGNMENT);
-            let (part, after) =
-                memory::broken(std::mem::take(&mut rest).split_at_mut_checked(size))?;
-            rest = after;
+            let (part, following) =
+                memory::broken(std::mem::take(&mut free).split_at_mut_checked(size))?;
+            free = following;
             memory::broken(part.get_mut(..len))
         };
         let [ddr, chip, bordered, padding] = self.lens;

@@ -1,4 +1,6 @@
-//! The table of SoCs, with their memories and rules, and the checks of a network against them.
+//! The table of SoCs (systems on a chip) with their memories and limits, and the checks of a network against them.
+//!
+//! Each check has the name of a rule in `docs/hta-bytecode.md`, which its error cites.
 
 use udo_simd::conv_u8::MAX_K;
 
@@ -23,7 +25,7 @@ pub struct Soc {
     pub operators: &'static [Limit],
 }
 
-/// An operator that a SoC supports, and its limits. Operators without a window count as kernel 1.
+/// An operator that a SoC supports, and its limits. An operator without a window has kernel, stride and dilation 1.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
     /// The operator.
@@ -54,10 +56,12 @@ pub struct Refusal {
     pub rule: &'static str,
 }
 
+/// Returns the limits of an operator with a window.
 const fn windows(kind: Kind, kernel: usize, stride: usize, dilation: usize) -> Limit {
     Limit { kind, kernel, stride, dilation, inputs: 1 }
 }
 
+/// Returns the limits of an operator without a window.
 const fn plain(kind: Kind, inputs: usize) -> Limit {
     Limit { kind, kernel: 1, stride: 1, dilation: 1, inputs }
 }
@@ -183,16 +187,17 @@ impl Soc {
                 self.check_tensor(&format!("tensor {:?} of {what}", tensor.name), tensor)?;
             }
         }
-        let ends = layer.inputs.first().map(|x| (tensors.get(x.0), tensors.get(layer.output.0)));
-        let [products, weights] = match (&layer.op, ends) {
-            (Op::Conv { window, .. }, Some((Some(x), _))) => {
-                [window.taps().saturating_mul(x.shape[3]); 2]
+        let input = layer.inputs.first().and_then(|id| tensors.get(id.0));
+        let output = tensors.get(layer.output.0);
+        let [products, weights] = match (&layer.op, input, output) {
+            (Op::Conv { window, .. }, Some(input), _) => {
+                [window.taps().saturating_mul(input.shape[3]); 2]
             }
-            (Op::Depthwise { window, .. }, Some((Some(x), Some(y)))) => {
-                let multiplier = y.shape[3].checked_div(x.shape[3]).unwrap_or(0);
+            (Op::Depthwise { window, .. }, Some(input), Some(output)) => {
+                let multiplier = output.shape[3].checked_div(input.shape[3]).unwrap_or(0);
                 [window.taps(), window.taps().saturating_mul(multiplier)]
             }
-            (Op::FullyConnected { .. }, Some((Some(x), _))) => [x.len(); 2],
+            (Op::FullyConnected { .. }, Some(input), _) => [input.len(); 2],
             _ => [0; 2],
         };
         self.check_sums(&what, products, weights)?;
@@ -204,13 +209,13 @@ impl Soc {
         self.unless(batch != 1, "batch", what, || {
             (format!("has a batch of {batch}"), "a batch of 1".to_owned())
         })?;
-        let most = extents.into_iter().max().unwrap_or(0);
-        self.unless(most > self.extent, "extents", what, || {
-            (format!("has an extent of {most}"), format!("at most {}", self.extent))
+        let largest = extents.into_iter().max().unwrap_or(0);
+        self.unless(largest > self.extent, "extents", what, || {
+            (format!("has an extent of {largest}"), format!("at most {}", self.extent))
         })
     }
 
-    /// `products` are the terms of one sum, `weights` the fewest weights that must be loaded together.
+    /// Checks the number of terms of one sum, and of the weights that must be loaded together: those of one channel.
     fn check_sums(&self, what: &str, products: usize, weights: usize) -> Result<(), Refusal> {
         self.unless(products > MAX_K, "sums", what, || {
             (format!("sums {products} products"), format!("at most {MAX_K}"))
@@ -227,25 +232,27 @@ impl Soc {
             ("stride", "strides", window.strides, limit.stride),
             ("dilation", "dilations", window.dilations, limit.dilation),
         ];
-        for (rule, name, [down, across], most) in rules {
-            self.unless(down.max(across) > most, rule, what, || {
-                (format!("has {name} of {down} x {across}"), format!("at most {most}"))
+        for (rule, name, [vertical, horizontal], maximum) in rules {
+            self.unless(vertical.max(horizontal) > maximum, rule, what, || {
+                (format!("has {name} of {vertical} x {horizontal}"), format!("at most {maximum}"))
             })?;
         }
         Ok(())
     }
 
+    /// Returns an error if a rule is violated; `describe` returns the property that violates it and the supported
+    /// range.
     fn unless(
         &self,
-        is_beyond: bool,
+        is_violated: bool,
         rule: &'static str,
         what: &str,
-        say: impl FnOnce() -> (String, String),
+        describe: impl FnOnce() -> (String, String),
     ) -> Result<(), Refusal> {
-        if !is_beyond {
+        if !is_violated {
             return Ok(());
         }
-        let (found, expected) = say();
+        let (found, expected) = describe();
         Err(self.refusal(rule, what.to_owned(), found, expected))
     }
 

@@ -1,5 +1,8 @@
-//! Verifies bytecode before it runs: every access of every iteration is inside its memory, everything read was written
-//! before, and work and memory are within limits.
+//! Verifies bytecode before it runs: every access of every iteration is inside its memory, reads see only bytes that
+//! were written before, and work and memory are within limits.
+//!
+//! `rules` checks the fields of each instruction by itself. `access` lists the memory that an instruction reads and
+//! writes. [`Run`] then executes the program on address ranges instead of values.
 
 mod access;
 mod rules;
@@ -29,7 +32,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Suffices for networks that real devices run.
+    /// Limits that suffice for networks that real devices run.
     pub const DEFAULT: Self =
         Self { instructions: 1 << 20, rows: 1 << 24, operations: 1 << 42, bytes: 1 << 32 };
 }
@@ -49,7 +52,7 @@ pub struct Program<'a> {
 pub(crate) struct Block {
     pub(crate) iterations: u32,
     pub(crate) body: Vec<Instruction>,
-    /// Index of the first instruction.
+    /// Index of the first instruction in the code, for messages.
     first: usize,
 }
 
@@ -180,6 +183,7 @@ fn prepared_bytes(instruction: &Instruction) -> Option<u64> {
     let (conv, is_depthwise) = match instruction {
         Instruction::Conv(conv) => (conv, false),
         Instruction::Depthwise(conv) => (conv, true),
+        // An upper bound: the largest prepared data is a table of 256 f32.
         _ => return Some(2048),
     };
     let sizes = |[down, across]: [u32; 2]| Some([down.try_into().ok()?, across.try_into().ok()?]);
@@ -196,7 +200,7 @@ fn prepared_bytes(instruction: &Instruction) -> Option<u64> {
     table.checked_add(u64::try_from(packed).ok()?)
 }
 
-/// Splits code into blocks; loops cannot be nested.
+/// Splits code into blocks at `Loop` and `End`; loops cannot be nested.
 fn blocks(code: &[Instruction]) -> Result<Vec<Block>, LoadError> {
     let mut blocks = Vec::new();
     let mut current = Block { iterations: 1, body: Vec::new(), first: 0 };
@@ -228,21 +232,22 @@ fn blocks(code: &[Instruction]) -> Result<Vec<Block>, LoadError> {
     Ok(blocks)
 }
 
-/// Symbolic execution of a program, without values.
+/// A symbolic execution of a program: it tracks which bytes are written, without their values.
 struct Run<'a> {
     image: &'a Image<'a>,
     /// Written bytes per memory; the key `None` is the chip.
     written: BTreeMap<Option<Space>, Written>,
+    /// The resources that the rest of the program may still use.
     left: Limits,
     limits: &'a Limits,
+    /// Start and end of the constants that are loaded as tensors so far.
     loaded: Option<[u64; 2]>,
 }
 
 impl Run<'_> {
     fn block(&mut self, block: &Block) -> Result<(), LoadError> {
-        let numbered = || (block.first..).zip(&block.body);
         for iteration in 0..block.iterations {
-            for (at, instruction) in numbered() {
+            for (at, instruction) in (block.first..).zip(&block.body) {
                 spend(&mut self.left.instructions, 1, "instructions", self.limits.instructions)?;
                 let Some(access) = access(instruction) else { continue };
                 let operations = access.operations.unwrap_or(u64::MAX);
@@ -259,6 +264,7 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Checks the reads of an instruction, and marks its destination as written.
     fn access(&mut self, access: &Access, iteration: u32) -> Result<(), String> {
         let to = self.range(&access.write, iteration)?;
         for read in access.reads.iter().flatten() {
@@ -276,13 +282,13 @@ impl Run<'_> {
             Memory::Elsewhere(space) => Some(space),
         };
         let written = self.written.entry(memory).or_default();
-        each(&access.write, to[0], |start, end| {
+        each_row(&access.write, to[0], |start, end| {
             written.insert(start, end);
             Ok(())
         })
     }
 
-    /// Checks that everything read was written before.
+    /// Checks that all bytes of `rows` were written before. `from` is the range that they span.
     fn read(&mut self, rows: &Rows, from: [u64; 2]) -> Result<(), String> {
         let memory = match rows.memory {
             Memory::Elsewhere(Space::Input(_)) => return Ok(()),
@@ -295,7 +301,7 @@ impl Run<'_> {
             Memory::Elsewhere(space) => Some(space),
         };
         let written = self.written.entry(memory).or_default();
-        each(rows, from[0], |start, end| {
+        each_row(rows, from[0], |start, end| {
             if written.covers(start, end) {
                 return Ok(());
             }
@@ -303,7 +309,7 @@ impl Run<'_> {
         })
     }
 
-    /// Returns the range of bytes from the first row to the last.
+    /// Returns the start and end of the bytes that the rows span, or an error if they exceed their memory.
     fn range(&self, rows: &Rows, iteration: u32) -> Result<[u64; 2], String> {
         let size = match rows.memory {
             Memory::Chip => u64::from(self.image.sram_bytes),
@@ -321,6 +327,7 @@ impl Run<'_> {
     }
 }
 
+/// Returns the size of an input or output, or 0 if the program has no input or output of that number.
 fn size(sizes: &[u32], index: u32) -> u64 {
     usize::try_from(index)
         .ok()
@@ -328,18 +335,19 @@ fn size(sizes: &[u32], index: u32) -> u64 {
         .map_or(0, |size| u64::from(*size))
 }
 
-/// Calls a function with each row; the first one begins at `start`.
-fn each(
+/// Calls `visit` with the start and end of each row; the first one begins at `start`.
+fn each_row(
     rows: &Rows,
     start: u64,
-    mut with: impl FnMut(u64, u64) -> Result<(), String>,
+    mut visit: impl FnMut(u64, u64) -> Result<(), String>,
 ) -> Result<(), String> {
     (0..rows.count).try_for_each(|row| {
         let start = start.saturating_add(row.saturating_mul(rows.pitch));
-        with(start, start.saturating_add(rows.width))
+        visit(start, start.saturating_add(rows.width))
     })
 }
 
+/// Subtracts a cost from the `left` part of a limit; `what` names the resource in the error, and `most` is the limit.
 fn spend(left: &mut u64, cost: u64, what: &'static str, most: u64) -> Result<(), LoadError> {
     *left = left.checked_sub(cost).ok_or(LoadError::TooMuch { what, most })?;
     Ok(())

@@ -1,4 +1,4 @@
-//! Elements that are moved without interpretation.
+//! The trait of elements that primitives such as transposes move without interpreting them.
 
 mod sealed {
     pub trait Sealed {}

@@ -1,12 +1,14 @@
 //! `f32` convolution without im2col: matrix products whose rows are gathered through a table (Dukhan, "The Indirect
 //! Convolution Algorithm", 2019).
 //!
-//! Images are NHWC: pixels of `groups * channels` elements, with a stride of `lda`. Each image of a batch is a call. A
-//! [`Plan`] is created once per shape and holds sizes only; the caller provides memory for its table and its packed
-//! weights, which are filled once. A call computes any range of output pixels, so that several threads can share an
-//! image. Bias, residual and activation are applied while an output tile is in registers. Padding is skipped where
-//! possible, so it is unspecified whether weights that are not finite meet its zeros. [`Transposed`] handles transposed
-//! convolutions.
+//! Images are NHWC: pixels of `groups * channels` elements, and `lda` elements from one pixel to the next. Each image
+//! of a batch is a call. A [`Plan`] is created once per shape and holds sizes only; the caller provides memory for its
+//! table and its packed weights, which are filled once. A call computes any range of output pixels, so that several
+//! threads can share an image. Bias, residual and activation are applied while an output tile is in registers.
+//! [`Transposed`] handles transposed convolutions.
+//!
+//! Padding is skipped where possible. It is therefore unspecified whether an infinite or NaN weight is multiplied by
+//! the zeros of the padding, which would give NaN.
 
 mod bf16;
 mod pack;

@@ -1,13 +1,17 @@
 //! Depthwise convolution: each channel has its own filters.
 //!
 //! Images are NHWC: the channels of a pixel are contiguous, and pixels have a stride. Vectors run over channels, so
-//! neither windows nor strides need shuffles. Kernels of 3x3 and 5x5 with strides 1 and 2 (and 2 down, 1 across, as in
-//! text recognition) make passes along output rows that keep the sums of all windows an input column belongs to in
-//! registers, or go tile by tile where passes conflict in the cache. All other windows, and channel multipliers, are
-//! computed pixel by pixel over the taps inside the image.
+//! that neither windows nor strides need shuffles. A *strip* is as many channels as the widest vector has lanes; packed
+//! weights are stored strip by strip.
 //!
-//! A function computes output rows `rows` of one image: those of the window's second axis, for each plane of the first
-//! axis in turn. A caller with several threads divides them; a caller with a batch makes a call per image. Nothing
+//! There are three algorithms. Kernels of 3x3 and 5x5 with strides 1 and 2 (and 2 down, 1 across, as in text
+//! recognition) make passes along output rows (`row_pass`, `avx512`), which load each input column once and keep the
+//! sums of all windows that contain it in registers. If these passes would conflict in the cache, 3x3 kernels are
+//! computed tile by tile (`tile`). All other windows, and channel multipliers, are computed pixel by pixel over the
+//! taps inside the image (`general`).
+//!
+//! A function computes output rows `rows` of one image: the rows of the window's second axis, counted over all planes
+//! of the first axis. A caller with several threads divides them; a caller with a batch makes a call per image. Nothing
 //! allocates.
 
 #[cfg(target_arch = "x86_64")]

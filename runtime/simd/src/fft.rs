@@ -1,9 +1,11 @@
-//! Discrete Fourier transforms of any length, several side by side.
+//! Discrete Fourier transforms of any length, `L` transforms at a time.
 //!
-//! In memory, each element of a transform holds the real parts of all `L` transforms, then their imaginary parts, so
-//! that every step works on whole vectors. Lengths with small prime factors use mixed radixes in Stockham's order,
-//! which needs no digit reversal. Other lengths become a convolution of a power-of-two length (Bluestein's algorithm).
-//! Only [`Fft::fill`] allocates.
+//! The `L` transforms are interleaved: element `k` holds the real parts of all `L` transforms, then their imaginary
+//! parts, so that every step works on whole vectors. Each of the `L` positions is called a lane.
+//!
+//! A length with small prime factors takes one pass per factor (its radix), in Stockham's order, which needs no digit
+//! reversal. Other lengths become a convolution of a power-of-two length (Bluestein's algorithm). Only [`Fft::fill`]
+//! allocates.
 
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 mod butterfly;
@@ -29,6 +31,7 @@ pub struct Fft {
     len: usize,
     /// The length of the passes: that of the transform, or of the convolution.
     size: usize,
+    /// The factors of `size`, of which the first `count` are used.
     factors: [u8; MAX_FACTORS],
     count: usize,
 }
@@ -50,22 +53,22 @@ impl Fft {
     /// Factors `size`; returns false if a factor is too large.
     fn factor(&mut self) -> bool {
         (self.count, self.factors) = (0, [0; MAX_FACTORS]);
-        let mut left = self.size.max(1);
+        let mut cofactor = self.size.max(1);
         for radix in [4, 2, 3, 5].into_iter().chain((7..=MAX_RADIX).step_by(2)) {
-            while left.is_multiple_of(radix) {
+            while cofactor.is_multiple_of(radix) {
                 self.factors[self.count] = radix as u8;
                 self.count += 1;
-                left /= radix;
+                cofactor /= radix;
             }
         }
-        left == 1
+        cofactor == 1
     }
 
     fn is_convolution(&self) -> bool {
         self.size != self.len
     }
 
-    /// Returns the elements of a transform.
+    /// Returns the number of elements of a transform.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
@@ -77,14 +80,14 @@ impl Fft {
         self.len == 0
     }
 
-    /// Returns the values in the table of a plan.
+    /// Returns the number of values in the table of a plan.
     #[must_use]
     pub fn table_len(&self) -> usize {
         let convolution = if self.is_convolution() { self.len + self.size } else { 0 };
         2 * (self.size + convolution)
     }
 
-    /// Returns the values in the data of `lanes` transforms side by side, and in the scratch buffer.
+    /// Returns the number of values in the data of `lanes` interleaved transforms, and in the scratch buffer.
     #[must_use]
     pub fn memory_len(&self, lanes: usize) -> usize {
         2 * self.size * lanes
@@ -93,9 +96,11 @@ impl Fft {
     /// Fills a table of [`Fft::table_len`] values. Allocates.
     pub fn fill<T: Lane>(&self, table: &mut [T]) {
         let exact: Vec<f64> = self.table();
-        table.iter_mut().zip(exact).for_each(|(to, from)| *to = T::of_f64(from));
+        table.iter_mut().zip(exact).for_each(|(entry, value)| *entry = T::of_f64(value));
     }
 
+    /// Returns the complex roots of unity, then, for a convolution, the chirp (the sequence with quadratic phase that
+    /// Bluestein's algorithm multiplies by) and the spectrum of its conjugate, scaled by the size.
     fn table(&self) -> Vec<f64> {
         let mut table: Vec<f64> = (0..self.size).flat_map(|k| root(k as u128, self.size)).collect();
         if !self.is_convolution() {
@@ -106,8 +111,8 @@ impl Fft {
         let mut filter = vec![0.0; 2 * self.size];
         for k in 0..self.len {
             let [re, im] = chirp(k);
-            for at in [k, (self.size - k) % self.size] {
-                filter[2 * at..2 * at + 2].copy_from_slice(&[re, -im]);
+            for position in [k, (self.size - k) % self.size] {
+                filter[2 * position..2 * position + 2].copy_from_slice(&[re, -im]);
             }
         }
         let mut scratch = vec![0.0; 2 * self.size];
@@ -153,14 +158,14 @@ impl RealFft {
         Some(Self { len, fft: Fft::new(if is_even { len / 2 } else { len })? })
     }
 
-    /// Whether element `k` holds values `2k` and `2k + 1` as real and imaginary part; otherwise imaginary parts are
-    /// zeros.
+    /// Returns whether element `k` of the data holds values `2k` and `2k + 1` as real and imaginary part. Otherwise the
+    /// imaginary parts are zeros.
     #[must_use]
     pub fn is_halved(&self) -> bool {
         self.fft.len != self.len
     }
 
-    /// Returns the elements of half a spectrum, without those that are conjugates of others.
+    /// Returns the number of elements of the spectrum that are not conjugates of earlier ones.
     #[must_use]
     pub fn bins(&self) -> usize {
         self.len / 2 + 1
@@ -183,7 +188,7 @@ impl RealFft {
         let (first, roots) = table.split_at_mut(self.fft.table_len());
         self.fft.fill(first);
         let exact = (0..self.bins()).flat_map(|k| root(k as u128, self.len.max(1)));
-        roots.iter_mut().zip(exact).for_each(|(to, from)| *to = T::of_f64(from));
+        roots.iter_mut().zip(exact).for_each(|(entry, value)| *entry = T::of_f64(value));
     }
 
     /// Like [`Fft::run`]; leaves the first [`RealFft::bins`] elements of the spectrum in `data`.
@@ -209,7 +214,7 @@ impl RealFft {
     }
 }
 
-/// exp(-2 pi i k / n).
+/// Returns the real and the imaginary part of `exp(-2 pi i k / n)`.
 fn root(k: u128, n: usize) -> [f64; 2] {
     // Reduces the angle to a quadrant: it stays accurate for large `k`, and quarter turns are exact.
     let n = n as u128;

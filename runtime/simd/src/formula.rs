@@ -1,4 +1,5 @@
-//! Drivers for formulas that are written once for every instruction set.
+//! Drivers that apply element-wise formulas and reductions to slices. A formula is written once over the trait
+//! [`Simd`](crate::Simd), and compiled for every instruction set.
 //!
 #![doc = include_str!("../../../docs/formulas.md")]
 

@@ -9,8 +9,8 @@
 //!
 //! A factor has a relative error of at most `2^-8` (denormals become 0), so a product has `2^-7` and a little more.
 //! Sums are rounded at most once per product. A sum of `n` terms before the activation is off by at most
-//! `(2^-7 + 2^-16 + 1.2 (n + 3) eps / 2) * (sum of |a b|)`, as long as nothing overflows or is denormal; denormal sums become 0. NaN
-//! and infinities affect only their own row or column.
+//! `(2^-7 + 2^-16 + 1.2 (n + 3) eps / 2) * (sum of |a b|)`, as long as nothing overflows or is denormal; denormal sums
+//! become 0. NaN and infinities affect only their own row or column.
 
 use std::ops::Range;
 
@@ -218,7 +218,8 @@ struct HalfWords<'a> {
 impl HalfWords<'_> {
     /// Returns the remaining values.
     fn rest(&mut self) -> &mut [u16] {
-        // SAFETY: each word of `to` is two 16-bit values, which any bits are a value of, and needs no smaller alignment.
+        // SAFETY: each word of `to` is two 16-bit values, which any bits are a value of, and needs no smaller
+        // alignment.
         let rounded_pair = unsafe {
             std::slice::from_raw_parts_mut(self.to.as_mut_ptr().cast::<u16>(), self.to.len() * 2)
         };

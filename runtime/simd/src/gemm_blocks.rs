@@ -2,7 +2,8 @@
 //! has its own scale and zero point, as in large language models.
 //!
 //! For few rows of `A`, values are dequantized in registers as they are read, so that only the quantized matrix comes
-//! from memory. For more rows, callers dequantize some columns with [`dequantize_columns`] and use [`gemm_f32`](crate::gemm_f32).
+//! from memory. For more rows, callers dequantize some columns with [`dequantize_columns`] and use
+//! [`gemm_f32`](crate::gemm_f32).
 
 mod kernel;
 #[cfg(test)]

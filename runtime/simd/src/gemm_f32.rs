@@ -2,10 +2,14 @@
 //!
 //! `A` and `C` are row-major with a row stride; a row is a pixel or a token with its channels. `B` is packed once, into
 //! panels of columns that the product reads sequentially. The packed layout depends on the instruction set, but not on
-//! the number of rows. Bias, residual and activation are applied while a tile of `C` is in registers. A caller with
-//! several threads divides the rows.
+//! the number of rows. Bias, residual and activation (the [`Epilogue`]) are applied while a tile of `C` is in
+//! registers. A caller with several threads divides the rows.
 //!
 //! Rows of `A` may also be gathered through a table (indirect GEMM): see [`IndirectA`], which convolutions use.
+//!
+//! In this module, `m`, `n` and `k` are the rows of `C`, the columns of `C`, and the depth, as in BLAS; `lda`, `ldb`
+//! and `ldc` are row strides in elements. `driver` and `igemm` divide a product into tiles, which the micro-kernels of
+//! each instruction set compute.
 
 use crate::isa::{Isa, isa};
 
@@ -42,7 +46,7 @@ pub struct MicroKernels {
     lanes: usize,
     /// Registers per row of most panels.
     panel: usize,
-    /// Kernels for strided rows of `A`, by registers per row less one, then by rows less one.
+    /// Kernels for strided rows of `A`, by registers per row minus 1, then by rows minus 1.
     strided: &'static [&'static [MicroKernel]],
     /// The same for gathered rows of `A`.
     indirect: &'static [&'static [MicroKernel]],
@@ -51,14 +55,14 @@ pub struct MicroKernels {
     resolve: ResolveFn,
 }
 
-/// Computes one tile. The machine must have the instruction set, and the tile's pointers must be valid for the elements
-/// that it names.
+/// A function that computes one tile. The machine must have the instruction set, and the tile's pointers must be valid
+/// for the elements that its counts describe.
 type MicroKernel = unsafe fn(&Tile);
 
-/// Writes a pointer for each entry. The machine must have the instruction set.
+/// A function that writes a pointer for each table entry. The machine must have the instruction set.
 type ResolveFn = unsafe fn(&Pixels, &[u32], &mut [*const f32]);
 
-/// One tile of `C`: rows by registers, both constants of the kernel.
+/// The operands of one tile of `C`. Its rows and its registers per row are constants of the kernel.
 #[derive(Debug)]
 struct Tile {
     /// The first row of `A`, at the first of `depth` columns, for strided rows.
@@ -126,7 +130,7 @@ fn has_bf16() -> bool {
 }
 
 /// Returns the micro-kernels of the instruction set in use.
-fn chosen() -> &'static MicroKernels {
+fn current() -> &'static MicroKernels {
     match isa() {
         Isa::Portable => &portable::KERNELS,
         #[cfg(target_arch = "x86_64")]
@@ -144,7 +148,7 @@ fn chosen() -> &'static MicroKernels {
 ///
 /// Panics if the size overflows `usize`.
 pub fn packed_len(k: usize, n: usize) -> usize {
-    chosen().packed_len(k, n)
+    current().packed_len(k, n)
 }
 
 /// Packs a `k` x `n` matrix into the first [`packed_len`] elements of `out`. Its rows (columns, if `layout` is
@@ -154,7 +158,7 @@ pub fn packed_len(k: usize, n: usize) -> usize {
 ///
 /// Panics if `b` or `out` is too short.
 pub fn pack_b<T: Stored>(b: &[T], ldb: usize, layout: Layout, k: usize, n: usize, out: &mut [f32]) {
-    chosen().pack_b(b, ldb, layout, k, n, out);
+    current().pack_b(b, ldb, layout, k, n, out);
 }
 
 /// Computes `C = epilogue(A x B)` with `A` of `m` x `k`, `B` of `k` x `n` packed by [`pack_b`], and `C` of `m` x `n`.
@@ -175,7 +179,7 @@ pub fn gemm(
     ldc: usize,
     epilogue: &Epilogue<'_>,
 ) {
-    chosen().gemm(a, lda, m, k, packed, n, c, ldc, epilogue);
+    current().gemm(a, lda, m, k, packed, n, c, ldc, epilogue);
 }
 
 /// Computes `y = epilogue(x B)` with `x` of `k` elements, `B` of `k` x `n` packed by [`pack_b`], and `y` of `n`
@@ -185,12 +189,12 @@ pub fn gemm(
 ///
 /// Panics if a slice is too short.
 pub fn gemv(x: &[f32], k: usize, packed: &[f32], n: usize, y: &mut [f32], epilogue: &Epilogue<'_>) {
-    chosen().gemm(x, k, 1, k, packed, n, y, n, epilogue);
+    current().gemm(x, k, 1, k, packed, n, y, n, epilogue);
 }
 
 /// Computes [`gemm`] in at most `chunks` chunks of columns. `run` gets the number of chunks and a function that
-/// computes the next one, which it calls that often on any threads. Each chunk is computed exactly once, even if `run`
-/// calls too seldom or too often.
+/// computes the next chunk. It calls the function once per chunk, on any threads. Each chunk is computed exactly once,
+/// even if `run` calls the function fewer or more times.
 ///
 /// # Panics
 ///
@@ -209,13 +213,13 @@ pub fn gemm_by_columns(
     chunks: usize,
     run: impl FnOnce(usize, &(dyn Fn() + Sync)),
 ) {
-    chosen().gemm_by_columns(a, lda, m, k, packed, n, c, ldc, epilogue, chunks, run);
+    current().gemm_by_columns(a, lda, m, k, packed, n, c, ldc, epilogue, chunks, run);
 }
 
 /// Returns the columns of each chunk but the last, for at most `chunks` chunks of `B`. A chunk from column `j` on is
 /// itself a packed matrix, at `j * k`.
 pub fn columns_of_chunk(n: usize, chunks: usize) -> usize {
-    chosen().columns_of_chunk(n, chunks)
+    current().columns_of_chunk(n, chunks)
 }
 
 /// The strides between the matrices of a batch.
@@ -251,7 +255,7 @@ pub fn gemm_batched(
     ldc: usize,
     epilogue: &Epilogue<'_>,
 ) {
-    let kernels = chosen();
+    let kernels = current();
     if m == 0 || n == 0 {
         return;
     }

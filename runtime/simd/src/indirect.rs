@@ -1,9 +1,11 @@
-//! Indirection tables: the position of each tap of each window, so that a convolution is a matrix product with gathered
-//! rows of `A` (Dukhan, "The Indirect Convolution Algorithm", 2019).
+//! Indirection tables: the input pixel of each tap of each window. With a table, a convolution is a matrix product that
+//! gathers the rows of its left matrix from the image (Dukhan, "The Indirect Convolution Algorithm", 2019).
 //!
-//! A table has a row for each output pixel and a column for each tap. An entry is the index of an input pixel within
-//! one image, row-major over the spatial axes, or [`PADDING`]. It is the same for all images of a batch, all groups and
-//! all element types, and is computed once.
+//! A tap is a spatial position of a kernel. A table has a row for each output pixel and a column for each tap. An entry
+//! is the index of an input pixel within one image, row-major over the spatial axes, or [`PADDING`]. A table is the
+//! same for all images of a batch, all groups and all element types, and is computed once.
+//!
+//! [`Phase`] has the tables of transposed convolutions.
 
 /// The entry of a tap in the padding; a kernel reads its row of zeros instead.
 pub const PADDING: u32 = u32::MAX;
@@ -90,10 +92,10 @@ impl Window {
             return true;
         }
         let mut entries = table.iter_mut();
-        for at in positions(self.output) {
+        for position in positions(self.output) {
             for tap in positions(self.kernel) {
                 if let Some(entry) = entries.next() {
-                    *entry = self.pixel(at, tap);
+                    *entry = self.pixel(position, tap);
                 }
             }
         }
@@ -101,23 +103,25 @@ impl Window {
     }
 
     /// Returns the entry of a tap of the window at an output pixel.
-    pub fn pixel(&self, at: [usize; 3], tap: [usize; 3]) -> u32 {
+    pub fn pixel(&self, position: [usize; 3], tap: [usize; 3]) -> u32 {
         let mut pixel = 0;
         for axis in 0..3 {
-            let padded = at[axis] * self.strides[axis] + tap[axis] * self.dilations[axis];
+            let padded = position[axis] * self.strides[axis] + tap[axis] * self.dilations[axis];
             match padded.checked_sub(self.pads[axis]) {
-                Some(place) if place < self.input[axis] => pixel = pixel * self.input[axis] + place,
+                Some(coordinate) if coordinate < self.input[axis] => {
+                    pixel = pixel * self.input[axis] + coordinate
+                }
                 _ => return PADDING,
             }
         }
         u32::try_from(pixel).unwrap_or(PADDING)
     }
 
-    /// Whether the position of the last tap of the last window along an axis fits `usize`.
+    /// Returns whether the position of the last tap of the last window along an axis fits `usize`.
     fn reaches(&self, axis: usize) -> bool {
-        let last = self.output[axis].saturating_sub(1).checked_mul(self.strides[axis]);
-        let tap = self.kernel[axis].saturating_sub(1).checked_mul(self.dilations[axis]);
-        matches!((last, tap), (Some(last), Some(tap)) if last.checked_add(tap).is_some())
+        let last_window = self.output[axis].saturating_sub(1).checked_mul(self.strides[axis]);
+        let last_tap = self.kernel[axis].saturating_sub(1).checked_mul(self.dilations[axis]);
+        matches!((last_window, last_tap), (Some(last_window), Some(last_tap)) if last_window.checked_add(last_tap).is_some())
     }
 }
 
@@ -130,24 +134,23 @@ fn positions([outer, middle, inner]: [usize; 3]) -> impl Iterator<Item = [usize;
     (0..outer).flat_map(move |d| (0..middle).flat_map(move |r| (0..inner).map(move |c| [d, r, c])))
 }
 
-// Windows over the output, as in transposed convolutions, are divided into phases: output pixels whose coordinates have
-// the same remainders by the strides. The pixels of a phase are reached by the same taps, and neighbours in a phase
-// read neighbouring input pixels.
-//
-// The window's `pads` crop output pixels at the start. Tap `k` of input pixel `i` contributes to output pixel `i *
-// stride + k * dilation - pad`, if that exists.
-
-/// Output pixels with the same remainders.
+/// A phase of a transposed convolution: the output pixels whose coordinates have the same remainders by the strides.
+/// The same taps reach all pixels of a phase, and neighbours in a phase read neighbouring input pixels, so that each
+/// phase is an ordinary convolution.
+///
+/// In a transposed convolution, each input pixel adds to a window of the output: tap `k` of input pixel `i` contributes
+/// to output pixel `i * stride + k * dilation - pad`, if that exists. The window's `pads` crop output pixels at the
+/// start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Phase {
     /// The remainders.
-    pub(crate) at: [usize; 3],
+    pub(crate) remainders: [usize; 3],
     /// Output pixels along each axis.
     pub(crate) extents: [usize; 3],
     taps: [AxisTaps; 3],
 }
 
-/// The taps along an axis that reach a phase.
+/// The taps along an axis that reach a phase: `count` taps from `first` on, `step` apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct AxisTaps {
     first: usize,
@@ -169,13 +172,13 @@ impl Phase {
     /// Returns one of the taps that reach it, last axis fastest.
     pub(crate) fn tap(&self, index: usize) -> [usize; 3] {
         let [_, rows, cols] = self.taps.map(|taps| taps.count.max(1));
-        let places = [index / cols / rows, index / cols % rows, index % cols];
-        [0, 1, 2].map(|axis| self.taps[axis].first + places[axis] * self.taps[axis].step)
+        let counts = [index / cols / rows, index / cols % rows, index % cols];
+        [0, 1, 2].map(|axis| self.taps[axis].first + counts[axis] * self.taps[axis].step)
     }
 }
 
 impl Window {
-    /// Whether phases have positions and tables; false if a stride is 0 or a size overflows.
+    /// Returns whether the phases' positions and tables can be computed; false if a stride is 0 or a size overflows.
     pub(crate) fn has_phases(&self) -> bool {
         let is_within = |axis: usize| {
             let end = self.output[axis].checked_add(self.pads[axis]);
@@ -185,15 +188,17 @@ impl Window {
         !self.strides.contains(&0) && (0..3).all(is_within) && self.table_len().is_some()
     }
 
-    /// Returns a window whose phases are reached by the same taps, for any image size: the size matters only if an
-    /// image has fewer pixels than a stride.
+    /// Returns a window with the same phases and taps that does not depend on the image size, for keys of packed
+    /// weights. The image size matters only if an output has fewer pixels than a stride.
     #[must_use]
     pub fn whatever_the_images(&self) -> Self {
-        let each = |multiply: fn(usize, usize) -> usize, a: [usize; 3]| {
-            [0, 1, 2].map(|at| multiply(a[at], self.strides[at]))
+        let with_stride = |operation: fn(usize, usize) -> usize, a: [usize; 3]| {
+            [0, 1, 2].map(|remainders| operation(a[remainders], self.strides[remainders]))
         };
-        let (output, pads) =
-            (each(usize::min, self.output), each(|pad, stride| pad % stride.max(1), self.pads));
+        let (output, pads) = (
+            with_stride(usize::min, self.output),
+            with_stride(|pad, stride| pad % stride.max(1), self.pads),
+        );
         Self { input: [1; 3], output, pads, ..*self }
     }
 
@@ -201,54 +206,60 @@ impl Window {
     pub(crate) fn phases(&self) -> impl Iterator<Item = Phase> + use<> {
         let window = *self;
         let ends = [0, 1, 2].map(|axis| window.strides[axis].min(window.output[axis]));
-        positions(ends).map(move |at| window.phase(at))
+        positions(ends).map(move |remainders| window.phase(remainders))
     }
 
-    /// Returns the phase of these remainders.
-    fn phase(&self, at: [usize; 3]) -> Phase {
-        let extent = |axis: usize| (self.output[axis] - at[axis]).div_ceil(self.strides[axis]);
-        let taps = [0, 1, 2].map(|axis| self.axis_taps(at[axis], axis));
-        Phase { at, extents: [0, 1, 2].map(extent), taps }
+    /// Returns the phase with these remainders.
+    fn phase(&self, remainders: [usize; 3]) -> Phase {
+        let extent =
+            |axis: usize| (self.output[axis] - remainders[axis]).div_ceil(self.strides[axis]);
+        let taps = [0, 1, 2].map(|axis| self.axis_taps(remainders[axis], axis));
+        Phase { remainders, extents: [0, 1, 2].map(extent), taps }
     }
 
-    fn axis_taps(&self, at: usize, axis: usize) -> AxisTaps {
+    /// Returns the taps along an axis that reach output pixels with this remainder.
+    fn axis_taps(&self, remainder: usize, axis: usize) -> AxisTaps {
         let (kernel, stride) = (self.kernel[axis], self.strides[axis]);
-        let rest = (at + self.pads[axis]) % stride;
-        let mut meets = (0..kernel).filter(|tap| tap * self.dilations[axis] % stride == rest);
-        let Some(first) = meets.next() else {
+        let phase_remainder = (remainder + self.pads[axis]) % stride;
+        let mut reaching =
+            (0..kernel).filter(|tap| tap * self.dilations[axis] % stride == phase_remainder);
+        let Some(first) = reaching.next() else {
             return AxisTaps { first: 0, step: 1, count: 0 };
         };
-        let step = meets.next().map_or(kernel, |second| second - first);
+        let step = reaching.next().map_or(kernel, |second| second - first);
         AxisTaps { first, step, count: (kernel - first).div_ceil(step) }
     }
 
-    /// Returns the lines of a phase before an output line.
+    /// Returns the number of a phase's lines before an output line; lines are counted across all planes.
     pub(crate) fn lines_before(&self, phase: &Phase, line: usize) -> usize {
         let (plane, line) = (line / self.output[1], line % self.output[1]);
         let count = |axis: usize, end: usize| {
-            end.saturating_sub(phase.at[axis]).div_ceil(self.strides[axis])
+            end.saturating_sub(phase.remainders[axis]).div_ceil(self.strides[axis])
         };
-        let rest = if plane % self.strides[0] == phase.at[0] { count(1, line) } else { 0 };
-        count(0, plane) * phase.extents[1] + rest
+        let lines_in_plane =
+            if plane % self.strides[0] == phase.remainders[0] { count(1, line) } else { 0 };
+        count(0, plane) * phase.extents[1] + lines_in_plane
     }
 
     /// Yields the table entries of a phase's output pixels, row by row.
     pub(crate) fn phase_table(&self, phase: Phase) -> impl Iterator<Item = u32> + use<> {
         let window = *self;
         let taps = phase.taps();
-        positions(phase.extents).flat_map(move |place| {
-            (0..taps).map(move |tap| window.phase_pixel(&phase, place, phase.tap(tap)))
+        positions(phase.extents).flat_map(move |position| {
+            (0..taps).map(move |tap| window.phase_pixel(&phase, position, phase.tap(tap)))
         })
     }
 
     /// Returns the input pixel that a tap connects to a position of a phase.
-    fn phase_pixel(&self, phase: &Phase, place: [usize; 3], tap: [usize; 3]) -> u32 {
+    fn phase_pixel(&self, phase: &Phase, position: [usize; 3], tap: [usize; 3]) -> u32 {
         let mut pixel = 0;
         for axis in 0..3 {
             let stride = self.strides[axis];
-            let padded = phase.at[axis] + place[axis] * stride + self.pads[axis];
+            let padded = phase.remainders[axis] + position[axis] * stride + self.pads[axis];
             match padded.checked_sub(tap[axis] * self.dilations[axis]).map(|x| x / stride) {
-                Some(place) if place < self.input[axis] => pixel = pixel * self.input[axis] + place,
+                Some(position) if position < self.input[axis] => {
+                    pixel = pixel * self.input[axis] + position
+                }
                 _ => return PADDING,
             }
         }
@@ -267,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn taps_in_the_padding_are_outside() {
+    fn taps_in_the_padding_have_the_padding_entry() {
         let table = filled(&Window::square([2, 3], 3, 1, 1));
         assert_eq!(table.len(), 6 * 9);
         let none = PADDING;
@@ -318,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_without_taps_are_filled_at_once() {
+    fn tables_of_windows_without_taps_are_empty() {
         let window =
             Window { output: [1 << 20; 3], kernel: [1, 1, 0], ..Window::square([1, 1], 1, 1, 0) };
         assert!(window.fill(&mut []));

@@ -1,4 +1,9 @@
-//! Instruction sets: selection, the operations of each, and dispatch of generic operations.
+//! Instruction sets: detection and selection, the vector operations of each, and dispatch of operations that are
+//! written once for all of them.
+//!
+//! `set` detects the machine's sets. A token (`token`) is a value that proves that the machine has a set; the traits
+//! `Simd` and `Vector` are implemented for tokens, by `portable`, `avx2` and `avx512`. `dispatch` creates the token and
+//! passes it to an operation.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod amx;
@@ -41,7 +46,7 @@ mod simd;
 #[expect(
     clippy::inline_always,
     clippy::multiple_unsafe_ops_per_block,
-    reason = "takes on the features of its caller; look-ups of one table"
+    reason = "takes on the features of its caller; the halves of one table are loaded together"
 )]
 #[cfg_attr(not(test), expect(clippy::wildcard_imports, reason = "as its neighbours"))]
 mod tables;

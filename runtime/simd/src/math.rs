@@ -1,9 +1,10 @@
 //! Elementary functions of `f32` slices.
 //!
-//! Every function is a formula over [`Simd`], compiled for every instruction set; where tables in registers are faster,
-//! AVX-512 has a different formula. NaN, infinities, signed zeros and denormals give the same results as the `f64`
-//! functions, rounded. The documented error, in ulp of the exact result, holds for all of `f32` and every instruction
-//! set. No function allocates. Slices of different lengths are a bug of the caller: builds with debug assertions panic.
+//! Every function is a formula over [`Simd`], compiled for every instruction set; AVX-512 has different formulas for
+//! functions that are faster with a table in registers. NaN, infinities, signed zeros and denormals give the same
+//! results as the `f64` functions, rounded. The documented error holds for all of `f32` and every instruction set; its
+//! unit is the ulp, the distance between neighbouring `f32` at the exact result. No function allocates. Slices of
+//! different lengths are a bug of the caller: builds with debug assertions panic.
 
 #[expect(
     clippy::inline_always,
@@ -20,6 +21,7 @@ pub(crate) use activation::Curve;
 use crate::formula::{Map1, map1, map1_in_place};
 use crate::isa::Simd;
 
+/// Defines, for each function: one for two slices, one in place, and the type of its formula.
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident, $in_place:ident, $formula:ident;)*) => {$(
         $(#[$doc])*

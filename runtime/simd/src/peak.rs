@@ -1,4 +1,7 @@
-//! Peak throughput of multiply-adds in registers, the limit that benchmarks compare with.
+//! Loops that reach the machine's peak throughput of multiply-adds, in registers. Benchmarks time them, and compare the
+//! primitives with this limit.
+//!
+//! Each loop has enough independent sums (12 to 32) to hide the latency of an instruction.
 
 use crate::isa::{Isa, isa};
 
@@ -29,8 +32,8 @@ fn portable(steps: usize) -> f64 {
 
 /// Like [`peak_flops`] for products of 8-bit values with 32-bit sums; two operations per product.
 ///
-/// An AMX instruction multiplies 16 rows of 64 values by 16 columns; AVX-512 takes four products per lane and
-/// instruction. Other instruction sets widen to 16 bits first to be exact: two products per lane with AVX2.
+/// An AMX instruction multiplies 16 rows of 64 values by 16 columns. An AVX-512 instruction adds four products per
+/// 32-bit lane. Other instruction sets widen to 16 bits first to be exact: two products per lane with AVX2.
 pub fn peak_ops8(steps: usize) -> f64 {
     match isa() {
         #[cfg(target_arch = "x86_64")]

@@ -1,10 +1,11 @@
 //! Pooling: maxima and averages over windows, and averages over whole images.
 //!
 //! Images are NHWC: the channels of a pixel are contiguous, and pixels have a stride; vectors run over channels. 8-bit
-//! windows, and `f32` windows that overlap by more than half, are pooled down the columns first and then across, so
-//! that shared work is done once. Padding never takes part in a maximum. As in `depthwise`, a function computes output
-//! rows `rows` of one image, which are those of the window's second axis for each plane of the first axis in turn; its
-//! output starts with the first of them. Nothing allocates.
+//! windows, and `f32` windows that overlap by more than half, are pooled down the columns first and then across
+//! (`separable`), so that windows share work. Padding never takes part in a maximum.
+//!
+//! As in `depthwise`, a function computes output rows `rows` of one image: rows of the window's second axis, counted
+//! over all planes of the first axis. Its output starts with the first of these rows. Nothing allocates.
 
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 mod bytes;
@@ -58,20 +59,20 @@ pub enum Divisor {
 
 impl Divisor {
     /// Returns the divisor of the window at an output pixel, at least 1; `inside` are its taps inside the image.
-    fn at(self, window: &Window, at: [usize; 3], inside: &[Range<usize>; 3]) -> usize {
+    fn count(self, window: &Window, output: [usize; 3], inside: &[Range<usize>; 3]) -> usize {
         let count = |axis: usize| match self {
             Self::Inside => inside[axis].len(),
             Self::Padded(after) => {
                 let end = (window.input[axis] + window.pads[axis]).saturating_add(after[axis]);
-                let left = end.saturating_sub(at[axis] * window.strides[axis]);
-                left.div_ceil(window.dilations[axis]).min(window.kernel[axis])
+                let remaining = end.saturating_sub(output[axis] * window.strides[axis]);
+                remaining.div_ceil(window.dilations[axis]).min(window.kernel[axis])
             }
         };
         (count(0) * count(1) * count(2)).max(1)
     }
 }
 
-/// Channels of windows to pool, and the output rows.
+/// The checked arguments of a pooling: the window, the channels, and the output rows.
 #[derive(Clone, Copy)]
 struct Job<'a> {
     window: &'a Window,
@@ -98,40 +99,47 @@ impl<'a> Job<'a> {
         assert!(bounds::holds(x.data.len(), pixels, x.stride, channels), "an input of its pixels");
         let pixels = rows.len().checked_mul(window.output[2]);
         assert!(bounds::holds(y_len, pixels, y_stride, channels), "an output of its pixels");
-        let some = !rows.is_empty() && window.output[2] > 0 && channels > 0;
+        let has_work = !rows.is_empty() && window.output[2] > 0 && channels > 0;
         let rows = (rows.start, rows.end);
-        some.then_some(Self { window, channels, x_stride: x.stride, rows, y_stride })
+        has_work.then_some(Self { window, channels, x_stride: x.stride, rows, y_stride })
     }
 
-    /// Returns, for the window at an output pixel, the element of the first tap inside the image (0 without such a tap),
-    /// and the strides between taps along each axis.
-    fn first(&self, at: [usize; 3], taps: &[Range<usize>; 3]) -> (usize, [usize; 3]) {
+    /// Returns, for the window at an output pixel, the index of the first element of the first tap inside the image (0
+    /// without such a tap), and the strides between taps along each axis.
+    fn first_tap(&self, output: [usize; 3], taps: &[Range<usize>; 3]) -> (usize, [usize; 3]) {
         let window = self.window;
         if taps.iter().any(Range::is_empty) {
             return (0, [0; 3]);
         }
         let [_, height, width] = window.input;
         let [plane, row, col] =
-            [0, 1, 2].map(|axis| bounds::pixel(window, axis, at[axis], taps[axis].start));
+            [0, 1, 2].map(|axis| bounds::pixel(window, axis, output[axis], taps[axis].start));
         let [planes, rows, cols] = window.dilations;
-        let first = ((plane * height + row) * width + col) * self.x_stride;
-        // An axis with a single tap has no next one, so its stride does not matter.
+        let first_element = ((plane * height + row) * width + col) * self.x_stride;
+        // The stride along an axis with a single tap does not matter, so it may wrap around.
         let row = width.wrapping_mul(self.x_stride);
         let plane = height.wrapping_mul(row);
         let steps = [planes.wrapping_mul(plane), rows.wrapping_mul(row)];
-        (first, [steps[0], steps[1], cols.wrapping_mul(self.x_stride)])
+        (first_element, [steps[0], steps[1], cols.wrapping_mul(self.x_stride)])
     }
 
-    /// Returns the plane of an output row, the row within the plane, and the taps inside the image of its windows,
-    /// other than along the row.
+    /// Returns, for an output row, its plane and its row within the plane, and the taps inside the image along the
+    /// first two axes, which all windows of the row share.
     fn row(&self, row: usize) -> ([usize; 2], [Range<usize>; 3]) {
         let height = self.window.output[1];
-        let at = [row / height, row % height];
-        (at, [bounds::inside(self.window, 0, at[0]), bounds::inside(self.window, 1, at[1]), 0..0])
+        let output = [row / height, row % height];
+        (
+            output,
+            [
+                bounds::inside(self.window, 0, output[0]),
+                bounds::inside(self.window, 1, output[1]),
+                0..0,
+            ],
+        )
     }
 
     /// Returns the taps inside the image along the row, for the window at an output column.
-    fn along(&self, col: usize) -> Range<usize> {
+    fn taps_along_row(&self, col: usize) -> Range<usize> {
         bounds::inside(self.window, 2, col)
     }
 }

@@ -1,6 +1,6 @@
-//! Primitives over rows and blocks: softmax, layer norm, local response norm, reductions, transposes, conversions and
-//! table look-ups. No function allocates. Slices that do not fit each other are a bug of the caller: builds with debug
-//! assertions panic; others process the common rows, or nothing.
+//! Primitives over rows of a matrix and other contiguous elements: softmax, layer norm, local response norm,
+//! reductions, transposes, conversions and table look-ups. No function allocates. Slices that do not fit each other are
+//! a bug of the caller: builds with debug assertions panic; others process the common rows, or nothing.
 
 #[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 mod byte_sums;

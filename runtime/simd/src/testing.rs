@@ -1,8 +1,10 @@
-//! Helpers for tests of primitives: fenced memory, pseudo-random values, comparisons.
+//! Support for tests of primitives: pseudo-random values, comparisons, and slices next to protected pages, so that an
+//! access out of bounds ends the test process.
 
 use std::ffi::{c_int, c_long};
 use std::ops::{Deref, DerefMut};
 
+/// Counts heap calls, so that tests can check that a primitive makes none.
 #[global_allocator]
 static GUARD: udo_api::GuardAlloc = udo_api::GuardAlloc;
 
@@ -16,27 +18,35 @@ pub(crate) fn noise(len: usize) -> Vec<f32> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Asserts that every value is within `tolerance` of the expected one, relative to it if that is above 1. The expected
-/// values must vary by more than that, so that no constant passes.
+/// Asserts that every value is within `tolerance` of the expected value, relative to it if it is above 1. Also asserts
+/// that the expected values vary by more than the tolerance, so that a constant output cannot pass.
 #[track_caller]
 pub(crate) fn assert_near(actual: &[f32], expected: &[f64], tolerance: f64) {
-    let reach = |value: f64| tolerance * value.abs().max(1.0);
-    let low = expected.iter().map(|&value| value - reach(value)).fold(f64::NEG_INFINITY, f64::max);
-    let high = expected.iter().map(|&value| value + reach(value)).fold(f64::INFINITY, f64::min);
-    assert!(expected.len() < 2 || low > high, "a constant is within {tolerance} of {expected:?}");
+    let allowed_error = |value: f64| tolerance * value.abs().max(1.0);
+    let highest_lower_bound = expected
+        .iter()
+        .map(|&value| value - allowed_error(value))
+        .fold(f64::NEG_INFINITY, f64::max);
+    let lowest_upper_bound =
+        expected.iter().map(|&value| value + allowed_error(value)).fold(f64::INFINITY, f64::min);
+    assert!(
+        expected.len() < 2 || highest_lower_bound > lowest_upper_bound,
+        "a constant is within {tolerance} of {expected:?}"
+    );
     assert_eq!(actual.len(), expected.len(), "elements");
     for (i, (&actual, &expected)) in actual.iter().zip(expected).enumerate() {
         let actual = f64::from(actual);
-        let same = actual.total_cmp(&expected).is_eq() || actual.is_nan() && expected.is_nan();
+        let are_equal = actual.total_cmp(&expected).is_eq() || actual.is_nan() && expected.is_nan();
         let error = (actual - expected).abs() / expected.abs().max(1.0);
         assert!(
-            same || error <= tolerance,
+            are_equal || error <= tolerance,
             "element {i} is {actual}, expected {expected} within {tolerance}"
         );
     }
 }
 
 const PAGE_BYTES: usize = 4096;
+// `PROT_NONE`, `PROT_READ | PROT_WRITE` and `MAP_PRIVATE | MAP_ANONYMOUS` of `sys/mman.h`.
 const NONE: c_int = 0;
 const READ_WRITE: c_int = 3;
 const PRIVATE_ANONYMOUS: c_int = 0x22;
@@ -44,15 +54,15 @@ const PRIVATE_ANONYMOUS: c_int = 0x22;
 // SAFETY: the signatures are those of `sys/mman.h` on 64-bit Linux.
 unsafe extern "C" {
     fn mmap(
-        at: *mut u8,
+        address: *mut u8,
         bytes: usize,
         prot: c_int,
         flags: c_int,
         fd: c_int,
-        from: c_long,
+        offset: c_long,
     ) -> *mut u8;
-    fn mprotect(at: *mut u8, bytes: usize, prot: c_int) -> c_int;
-    fn munmap(at: *mut u8, bytes: usize) -> c_int;
+    fn mprotect(address: *mut u8, bytes: usize, prot: c_int) -> c_int;
+    fn munmap(address: *mut u8, bytes: usize) -> c_int;
 }
 
 /// The end of a slice that touches a protected page.
@@ -76,7 +86,7 @@ impl<T: Copy> Guarded<T> {
         Self::new(values, Edge::End)
     }
 
-    /// Returns the whole slice.
+    /// Returns the slice, where dereferencing is not automatic.
     pub(crate) fn slice(&mut self) -> &mut [T] {
         self
     }
@@ -97,7 +107,7 @@ impl<T: Copy> Guarded<T> {
             Edge::End => inner_bytes - bytes,
         };
         let first: *mut T = inner.wrapping_byte_add(offset).cast();
-        // SAFETY: the inner pages have room for all values from there on, and nothing else is there.
+        // SAFETY: the inner pages have at least `bytes` bytes at `first`, and nobody else uses them.
         unsafe { first.copy_from_nonoverlapping(values.as_ptr(), values.len()) }
         Self { map, map_bytes, first, len: values.len() }
     }
@@ -107,21 +117,21 @@ impl<T> Deref for Guarded<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: `new` has put `len` values there.
+        // SAFETY: `new` has written `len` values at `first`.
         unsafe { std::slice::from_raw_parts(self.first, self.len) }
     }
 }
 
 impl<T> DerefMut for Guarded<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: `new` has put `len` values there, which `self` owns.
+        // SAFETY: `new` has written `len` values at `first`, which `self` owns.
         unsafe { std::slice::from_raw_parts_mut(self.first, self.len) }
     }
 }
 
 impl<T> Drop for Guarded<T> {
     fn drop(&mut self) {
-        // SAFETY: the mapping that `new` made; no slice of it outlives `self`.
+        // SAFETY: `new` created the mapping, and no slice of it outlives `self`.
         unsafe { munmap(self.map, self.map_bytes) };
     }
 }

@@ -1,10 +1,12 @@
 //! 3x3 convolution by Winograd's minimal filtering: stride 1, dilation 1, any padding, `f32`, NHWC.
 //!
-//! Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2015). An input tile is transformed to its
-//! values at a few points, where the filter is an elementwise product. The products, summed over the channels, are
-//! transformed to an output tile. `F(2x2, 3x3)` needs 16 products where direct convolution needs 36, and `F(4x4, 3x3)`
-//! 36 instead of 144. The sums over the channels are one matrix product per point, of tiles by channels; weights are
-//! transformed and packed once. [`choose()`] decides where this pays off.
+//! See Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2015). `F(MxM, 3x3)` computes an output
+//! tile of `M` by `M` pixels from an input tile of `M + 2` by `M + 2`. The input tile and the filter are transformed:
+//! seen as polynomials, they are evaluated at `M + 2` points along each axis. There, a convolution is an elementwise
+//! product. The products, summed over the channels, are transformed to the output tile. `F(2x2, 3x3)` needs 16 products
+//! where direct convolution needs 36, and `F(4x4, 3x3)` 36 instead of 144. The sums over the channels are one matrix
+//! product per point, of tiles by channels; weights are transformed and packed once. [`choose()`] decides where this
+//! pays off.
 //!
 //! # Accuracy
 //!
@@ -106,6 +108,7 @@ impl Tile {
         self.size() + 2
     }
 
+    /// Returns the number of points at which tiles are evaluated.
     const fn points(self) -> usize {
         self.extent() * self.extent()
     }
@@ -118,12 +121,13 @@ pub fn tile_rows(tile: Tile, layer: &Layer) -> usize {
 
 /// Returns the rows of output pixels, counted over all images, of a range of tile rows.
 pub fn pixel_rows(tile: Tile, layer: &Layer, rows: Range<usize>) -> Range<usize> {
-    let down = layer.output[0].div_ceil(tile.size()).max(1);
-    let row = |i: usize| {
-        let within = (i % down).saturating_mul(tile.size()).min(layer.output[0]);
-        (i / down).saturating_mul(layer.output[0]).saturating_add(within)
+    let rows_per_image = layer.output[0].div_ceil(tile.size()).max(1);
+    let first_pixel_row = |tile_row: usize| {
+        let in_image = (tile_row % rows_per_image).saturating_mul(tile.size());
+        let image = tile_row / rows_per_image;
+        image.saturating_mul(layer.output[0]).saturating_add(in_image.min(layer.output[0]))
     };
-    row(rows.start)..row(rows.end)
+    first_pixel_row(rows.start)..first_pixel_row(rows.end)
 }
 
 /// Returns the multiplications of a layer's matrix products at all points, without the transforms.
@@ -205,8 +209,8 @@ pub fn conv(
 }
 
 fn packed_len_on(isa: Isa, tile: Tile, channels: [usize; 2]) -> usize {
-    let one = gemm_f32::kernels(isa).packed_len(channels[0], channels[1]);
-    let len = one.checked_next_multiple_of(LINE).and_then(|one| one.checked_mul(tile.points()));
+    let matrix = gemm_f32::kernels(isa).packed_len(channels[0], channels[1]);
+    let len = matrix.checked_next_multiple_of(LINE).and_then(|len| len.checked_mul(tile.points()));
     assert!(len.is_some(), "the packed weights exceed the address space");
     len.unwrap_or(0)
 }
@@ -232,7 +236,7 @@ fn pack_on<T: Stored>(
 /// Elements of a cache line.
 const LINE: usize = 16;
 
-/// A layer divided into tiles.
+/// A layer divided into tiles, and these into blocks that are transformed and multiplied together.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     isa: Isa,
@@ -241,14 +245,14 @@ struct Plan {
     /// Tiles per row of an image, and rows of tiles per image.
     tiles_per_row: usize,
     tile_rows_per_image: usize,
-    /// The most tiles of a block, which are transformed before they are multiplied.
+    /// The most tiles of a block.
     max_tiles: usize,
     /// The layouts of transformed tiles, and of their products.
     inputs: Rows,
     outputs: Rows,
 }
 
-/// One matrix per point, with a row per tile.
+/// The layout of a block's transformed tiles or products: one matrix per point, with a row per tile.
 #[derive(Clone, Copy, Debug)]
 struct Rows {
     /// Elements between tiles: whole cache lines.
@@ -258,7 +262,7 @@ struct Rows {
     point: usize,
 }
 
-/// The start of an output tile.
+/// The first pixel of an output tile.
 #[derive(Clone, Copy, Debug)]
 struct TileOrigin {
     image: usize,

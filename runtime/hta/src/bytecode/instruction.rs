@@ -1,4 +1,6 @@
-//! Instructions. One declaration of each generates its encoding and its decoder.
+//! Instructions. The declaration of an instruction's fields generates its struct, its encoding and its decoder.
+//!
+//! `blocks!` declares the groups of fields, and `instructions!` gives each instruction a code and a block.
 
 use super::words::{At, Fault, Reader, Space, Words};
 
@@ -119,7 +121,7 @@ blocks! {
     /// See [`Instruction::End`].
     End {}
 
-    /// Rows of bytes on the chip, and their destination. See [`Instruction::Copy`].
+    /// Rows of bytes and their destination. See [`Instruction::Copy`].
     Lines {
         /// Address of the first row.
         from: At,
@@ -171,9 +173,9 @@ blocks! {
         to_pitch: u32,
         /// The window.
         window: Window,
-        /// Channels of an input pixel.
+        /// Input channels that the instruction reads.
         channels: u32,
-        /// Channels of an output pixel.
+        /// Output channels that the instruction computes.
         outputs: u32,
         /// Zero point of the input.
         from_zero: u32,
@@ -291,7 +293,7 @@ blocks! {
 }
 
 impl Lines {
-    /// Returns a single row.
+    /// Returns a copy of a single row of `width` bytes.
     pub(crate) fn one(from: u32, to: u32, width: u32) -> Self {
         let (from, to) = (At::fixed(from), At::fixed(to));
         Self { from, from_pitch: width, to, to_pitch: width, rows: 1, width }

@@ -1,8 +1,8 @@
-//! Encoding fields as 32-bit words, and decoding them.
+//! The encoding of instruction fields as 32-bit words, and their decoder.
 
 use std::slice::Iter;
 
-/// A decoding error.
+/// An error of decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Fewer words than the fields need.
@@ -22,6 +22,7 @@ impl<'a> Reader<'a> {
         Self(words.iter())
     }
 
+    /// Returns the number of words that are left.
     pub(crate) fn left(&self) -> usize {
         self.0.len()
     }
@@ -33,9 +34,11 @@ impl<'a> Reader<'a> {
 
 /// A field or group of fields that is encoded as words.
 pub(crate) trait Words: Sized {
+    /// Appends the words.
     fn put(&self, to: &mut Vec<u32>);
+    /// Reads the words.
     fn take(from: &mut Reader<'_>) -> Result<Self, Fault>;
-    /// Calls a function with each address.
+    /// Calls a function with each address, which may change it.
     fn places(&mut self, _: &mut dyn FnMut(&mut At)) {}
 }
 
@@ -44,7 +47,7 @@ pub(crate) trait Words: Sized {
 pub struct At {
     /// The first byte, in the first iteration.
     pub address: u32,
-    /// Bytes to the next iteration's address; 0 outside of loops.
+    /// Bytes from an iteration's address to the next one's; 0 outside of loops.
     pub step: i32,
 }
 
@@ -69,8 +72,8 @@ impl At {
 
     /// Returns the address in an iteration, or `None` if it is negative.
     pub(crate) fn on(self, iteration: u32) -> Option<u64> {
-        let moved = i64::from(self.step) * i64::from(iteration) + i64::from(self.address);
-        u64::try_from(moved).ok()
+        let address = i64::from(self.step) * i64::from(iteration) + i64::from(self.address);
+        u64::try_from(address).ok()
     }
 }
 

@@ -1,4 +1,5 @@
-//! Emits the instructions of a layer's tile, whose rows are on the chip.
+//! Emits the instructions that compute one tile of a layer. The tile's input and output rows are on the chip; loads and
+//! stores around them are the caller's.
 
 use std::ops::Range;
 
@@ -11,31 +12,34 @@ use crate::bytecode::{
 use crate::network::{self, Divisor, Encoding, Op};
 use crate::soc::Soc;
 
-/// Output channels of an instruction are a multiple of this, if possible.
+/// A layer divided by output channels has a multiple of this many channels per instruction, if possible, so that
+/// vectors of the interpreter's kernels are full.
 const LANES: u32 = 16;
 
-/// Offsets of a layer's constants.
+/// Offsets of a layer's constants in the pool.
 #[derive(Debug, Default)]
-pub(super) struct Numbers {
+pub(super) struct Constants {
     filter: Option<Filter>,
-    /// By input; `None` if it needs no table.
+    /// The table of a lookup, or the requantization table of each input of a concatenation; `None` for an input that
+    /// needs none.
     tables: Vec<Option<u32>>,
 }
 
-impl Numbers {
-    pub(super) fn gather(job: &Job<'_, '_>, pool: &mut Pool) -> Option<Self> {
-        let mut numbers = Self::default();
+impl Constants {
+    /// Appends the layer's constants to the pool.
+    pub(super) fn collect(job: &Job<'_, '_>, pool: &mut Pool) -> Option<Self> {
+        let mut constants = Self::default();
         if let Some(weights) = job.layer.op.weights() {
-            numbers.filter = Some(pool.filter(weights, job.x(0)?, job.y)?);
+            constants.filter = Some(pool.filter(weights, job.x(0)?, job.y)?);
         }
         match job.layer.op {
-            Op::Lookup { table } => numbers.tables.push(Some(pool.put(*table)?)),
+            Op::Lookup { table } => constants.tables.push(Some(pool.put(*table)?)),
             Op::Concat => {
                 for input in 0..job.layer.inputs.len() {
                     let (from, to) = (job.x(input)?.encoding, job.y.encoding);
-                    let is_other = from != to;
-                    let table = is_other.then(|| pool.put(requantized(from, to)));
-                    numbers.tables.push(match table {
+                    let differs = from != to;
+                    let table = differs.then(|| pool.put(requantized(from, to)));
+                    constants.tables.push(match table {
                         Some(at) => Some(at?),
                         None => None,
                     });
@@ -43,28 +47,29 @@ impl Numbers {
             }
             _ => {}
         }
-        Some(numbers)
+        Some(constants)
     }
 }
 
-/// Returns the requantization table from one encoding to another.
+/// Returns the table that requantizes from one encoding to another: one value for each byte.
 fn requantized(from: Encoding, to: Encoding) -> impl Iterator<Item = u8> {
     (0..=u8::MAX).map(move |value| {
-        let number = f32::from(i16::from(value) - i16::from(from.zero_point)) * from.scale;
-        saturated((number / to.scale).round_ties_even() + f32::from(to.zero_point))
+        let real = f32::from(i16::from(value) - i16::from(from.zero_point)) * from.scale;
+        saturated((real / to.scale).round_ties_even() + f32::from(to.zero_point))
     })
 }
 
-/// Rounds to the nearest byte, saturating; NaN becomes 0.
+/// Converts a rounded value to a byte, saturating; NaN becomes 0.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
-fn saturated(number: f32) -> u8 {
-    number as u8
+fn saturated(rounded: f32) -> u8 {
+    rounded as u8
 }
 
-/// Appends the instructions that compute rows `rows` of the output at `to`.
+/// Appends to `code` the instructions that compute `rows` of the output at address `to`. `inputs` has the address of
+/// the tile's first row of each input.
 pub(super) fn tile(
     job: &Job<'_, '_>,
-    numbers: &Numbers,
+    constants: &Constants,
     soc: &Soc,
     rows: &Range<usize>,
     inputs: &[u32],
@@ -74,35 +79,39 @@ pub(super) fn tile(
     let (&from, x, y) = (inputs.first()?, job.x(0)?, job.y);
     let pixels = u32::try_from(rows.len() * y.shape[2]).ok()?;
     let len = u32::try_from(rows.len() * job.lines(job.layer.output).bytes).ok()?;
-    let cut = |depthwise, channels| Cut { depthwise, channels, outputs: y.shape[3] };
+    let channels = |depthwise, channels| Channels { depthwise, channels, outputs: y.shape[3] };
     match &job.layer.op {
         Op::Conv { window, .. } => {
-            let window = self::window(job, window, rows)?;
-            convolutions(cut(false, x.shape[3]), numbers.filter?, window, soc, [from, to], code)?;
+            let window = tile_window(job, window, rows)?;
+            let channels = channels(false, x.shape[3]);
+            convolutions(channels, constants.filter?, window, soc, [from, to], code)?;
         }
         Op::Depthwise { window, .. } => {
-            let window = self::window(job, window, rows)?;
-            convolutions(cut(true, x.shape[3]), numbers.filter?, window, soc, [from, to], code)?;
+            let window = tile_window(job, window, rows)?;
+            let channels = channels(true, x.shape[3]);
+            convolutions(channels, constants.filter?, window, soc, [from, to], code)?;
         }
+        // A 1x1 convolution of a single pixel that has all input values as channels.
         Op::FullyConnected { .. } => {
-            let window = window_of(&network::Window::ONE, [1, 1], [1, 1], 0)?;
-            convolutions(cut(false, x.len()), numbers.filter?, window, soc, [from, to], code)?;
+            let window = sized_window(&network::Window::ONE, [1, 1], [1, 1], 0)?;
+            let channels = channels(false, x.len());
+            convolutions(channels, constants.filter?, window, soc, [from, to], code)?;
         }
         Op::Add => code.push(Instruction::Add(pair(job, inputs, to, len)?)),
         Op::Mul => code.push(Instruction::Mul(pair(job, inputs, to, len)?)),
-        Op::Concat => parts(job, numbers, pixels, inputs, to, code)?,
+        Op::Concat => concat(job, constants, pixels, inputs, to, code)?,
         Op::MaxPool { window } => code.push(Instruction::MaxPool(MaxPool {
             from: At::fixed(from),
             to: At::fixed(to),
-            window: self::window(job, window, rows)?,
+            window: tile_window(job, window, rows)?,
             channels: u32::try_from(x.shape[3]).ok()?,
         })),
         Op::AveragePool { window, divisor } => {
-            let window = self::window(job, window, rows)?;
+            let window = tile_window(job, window, rows)?;
             code.push(Instruction::AveragePool(average(job, window, *divisor, [from, to])?));
         }
         Op::Lookup { .. } => {
-            let table = (*numbers.tables.first()?)?;
+            let table = (*constants.tables.first()?)?;
             code.push(Instruction::Lookup(Lookup { lines: Lines::one(from, to, len), table }));
         }
         Op::Reshape => code.push(Instruction::Copy(Lines::one(from, to, len))),
@@ -150,22 +159,24 @@ fn average(
     })
 }
 
-fn words(numbers: [usize; 2]) -> Option<[u32; 2]> {
-    Some([u32::try_from(numbers[0]).ok()?, u32::try_from(numbers[1]).ok()?])
+fn words(constants: [usize; 2]) -> Option<[u32; 2]> {
+    Some([u32::try_from(constants[0]).ok()?, u32::try_from(constants[1]).ok()?])
 }
 
-/// Returns the window of a tile: the input rows that it has, and the remaining padding at the top.
-fn window(job: &Job<'_, '_>, window: &network::Window, rows: &Range<usize>) -> Option<Window> {
+/// Returns the window of a tile that computes `rows`: over the input rows that it needs, with the part of the padding
+/// that lies above them.
+fn tile_window(job: &Job<'_, '_>, window: &network::Window, rows: &Range<usize>) -> Option<Window> {
     let height = job.rows(0, rows).len();
-    let above = window.pads[0].saturating_sub(rows.start * window.strides[0]);
-    window_of(window, [height, job.x(0)?.shape[2]], [rows.len(), job.y.shape[2]], above)
+    let top_padding = window.pads[0].saturating_sub(rows.start * window.strides[0]);
+    sized_window(window, [height, job.x(0)?.shape[2]], [rows.len(), job.y.shape[2]], top_padding)
 }
 
-fn window_of(
+/// Returns a window over an input and an output of these heights and widths.
+fn sized_window(
     window: &network::Window,
     input: [usize; 2],
     output: [usize; 2],
-    above: usize,
+    top_padding: usize,
 ) -> Option<Window> {
     Some(Window {
         input: words(input)?,
@@ -173,31 +184,35 @@ fn window_of(
         kernel: words(window.kernel)?,
         strides: words(window.strides)?,
         dilations: words(window.dilations)?,
-        pads: words([above, window.pads[1]])?,
+        pads: words([top_padding, window.pads[1]])?,
     })
 }
 
-/// The output channels of a layer with weights, which may be divided.
+/// The channels of a layer with weights.
 #[derive(Clone, Copy)]
-struct Cut {
+struct Channels {
     /// Whether the layer is depthwise.
     depthwise: bool,
+    /// Input channels.
     channels: usize,
+    /// Output channels.
     outputs: usize,
 }
 
 /// Emits a convolution, divided by output channels so that each instruction's weights fit the weight memory.
 fn convolutions(
-    cut: Cut,
+    layer: Channels,
     filter: Filter,
     window: Window,
     soc: &Soc,
     [from, to]: [u32; 2],
     code: &mut Vec<Instruction>,
 ) -> Option<()> {
-    let (channels, outputs) = (u32::try_from(cut.channels).ok()?, u32::try_from(cut.outputs).ok()?);
-    // Outputs of the same channel stay in one instruction.
-    let multiplier = if cut.depthwise { outputs / channels } else { 1 };
+    let channels = u32::try_from(layer.channels).ok()?;
+    let outputs = u32::try_from(layer.outputs).ok()?;
+    // All outputs of a depthwise layer's channel stay in one instruction.
+    let multiplier = if layer.depthwise { outputs / channels } else { 1 };
+    // The most outputs whose weights fit the weight memory.
     let limit = soc.weight_bytes / filter.depth.max(1);
     let lanes = LANES.checked_mul(multiplier)?;
     let unit = if limit >= lanes { lanes } else { multiplier };
@@ -205,8 +220,9 @@ fn convolutions(
     let mut first = 0;
     while first < outputs {
         let count = most.min(outputs - first);
+        // Depthwise outputs read only their own channels.
         let (skipped, read) =
-            if cut.depthwise { (first / multiplier, count / multiplier) } else { (0, channels) };
+            if layer.depthwise { (first / multiplier, count / multiplier) } else { (0, channels) };
         let convolution = Convolution {
             from: At::fixed(from.checked_add(skipped)?),
             from_pitch: channels,
@@ -216,7 +232,7 @@ fn convolutions(
             outputs: count,
             ..filter.convolution(window, first)
         };
-        code.push(if cut.depthwise {
+        code.push(if layer.depthwise {
             Instruction::Depthwise(convolution)
         } else {
             Instruction::Conv(convolution)
@@ -227,38 +243,45 @@ fn convolutions(
 }
 
 fn pair(job: &Job<'_, '_>, inputs: &[u32], to: u32, len: u32) -> Option<Pair> {
-    let (&[a, b], x, other) = (inputs, job.x(0)?, job.x(1)?) else { return None };
-    let b_len = if other.shape == x.shape { len } else { u32::try_from(other.len()).ok()? };
+    let (&[a, b], first, second) = (inputs, job.x(0)?, job.x(1)?) else { return None };
+    // A second operand of another shape has one value per channel, and is repeated.
+    let b_len = if second.shape == first.shape { len } else { u32::try_from(second.len()).ok()? };
     Some(Pair {
         a: At::fixed(a),
         b: At::fixed(b),
         to: At::fixed(to),
         len,
         b_len,
-        a_scale: x.encoding.scale,
-        a_zero: x.encoding.zero_point.into(),
-        b_scale: other.encoding.scale,
-        b_zero: other.encoding.zero_point.into(),
+        a_scale: first.encoding.scale,
+        a_zero: first.encoding.zero_point.into(),
+        b_scale: second.encoding.scale,
+        b_zero: second.encoding.zero_point.into(),
         to_scale: job.y.encoding.scale,
         to_zero: job.y.encoding.zero_point.into(),
     })
 }
 
-/// Returns the channel offset of each input of a concatenation.
-fn parts(
+/// Emits a concatenation: copies the channels of each input to their offset in the output's pixels, through a table if
+/// the encodings differ.
+fn concat(
     job: &Job<'_, '_>,
-    numbers: &Numbers,
+    constants: &Constants,
     pixels: u32,
     inputs: &[u32],
     mut to: u32,
     code: &mut Vec<Instruction>,
 ) -> Option<()> {
     let to_pitch = u32::try_from(job.y.shape[3]).ok()?;
-    for (input, (&from, table)) in inputs.iter().zip(&numbers.tables).enumerate() {
+    for (input, (&from, table)) in inputs.iter().zip(&constants.tables).enumerate() {
         let width = u32::try_from(job.x(input)?.shape[3]).ok()?;
-        let (at, to_at) = (At::fixed(from), At::fixed(to));
-        let (from_pitch, rows) = (width, pixels);
-        let lines = Lines { from: at, from_pitch, to: to_at, to_pitch, rows, width };
+        let lines = Lines {
+            from: At::fixed(from),
+            from_pitch: width,
+            to: At::fixed(to),
+            to_pitch,
+            rows: pixels,
+            width,
+        };
         code.push(match *table {
             None => Instruction::Copy(lines),
             Some(table) => Instruction::Lookup(Lookup { lines, table }),

@@ -1,5 +1,8 @@
-//! Memory planning: which tensors stay on the chip from producer to last consumer, which pass through it in tiles, and
-//! all addresses.
+//! Memory planning: decides for each tensor whether it stays on the chip from its producer to its last consumer, or
+//! lies off the chip and passes through it in tiles, and assigns all addresses.
+//!
+//! The plan starts with all tensors on the chip. As long as a layer does not fit, the largest tensor that is alive
+//! there moves off the chip.
 
 use std::ops::Range;
 
@@ -54,8 +57,9 @@ pub(super) struct TooLarge {
     pub(super) bytes: usize,
 }
 
-/// The layers from a tensor's producer or first consumer to its last consumer.
-type Life = Option<Range<usize>>;
+/// The layers from a tensor's producer (inputs and constants: first consumer) to its last consumer; `None` for an
+/// unused tensor.
+type Lifetime = Option<Range<usize>>;
 
 /// Plans a network for a SoC; `constants` has the offset of each constant tensor in the pool.
 pub(super) fn plan(
@@ -63,24 +67,25 @@ pub(super) fn plan(
     soc: &Soc,
     constants: &[Option<usize>],
 ) -> Result<Plan, TooLarge> {
-    let lives = lives(network);
-    let mut fault = TooLarge { layer: 0, bytes: 0 };
+    let lifetimes = lifetimes(network);
+    let mut too_large = TooLarge { layer: 0, bytes: 0 };
     for min_rows in MIN_ROWS {
+        // By tensor: whether it stays on the chip.
         let mut stays = vec![true; network.tensors.len()];
         loop {
-            match place(network, soc, &lives, &stays, min_rows) {
+            match place(network, soc, &lifetimes, &stays, min_rows) {
                 Ok((places, tiles, sram_bytes)) => {
-                    let (homes, ddr_bytes) = homes(network, &lives, &places, constants);
+                    let (homes, ddr_bytes) = homes(network, &lifetimes, &places, constants);
                     return Ok(Plan { places, homes, tiles, sram_bytes, ddr_bytes });
                 }
-                Err(too_large) => fault = too_large,
+                Err(error) => too_large = error,
             }
             // Moves the largest tensor that is alive at the failing layer off the chip, and tries again.
-            let is_there = |id: usize| {
-                let life = lives.get(id).and_then(Option::as_ref);
-                life.is_some_and(|life| life.contains(&fault.layer))
+            let is_alive = |id: usize| {
+                let lifetime = lifetimes.get(id).and_then(Option::as_ref);
+                lifetime.is_some_and(|lifetime| lifetime.contains(&too_large.layer))
             };
-            let resident = stays.iter().enumerate().filter(|(id, stays)| **stays && is_there(*id));
+            let resident = stays.iter().enumerate().filter(|(id, stays)| **stays && is_alive(*id));
             let size = |id: usize| network.tensors.get(id).map_or(0, Tensor::len);
             let Some((largest, _)) =
                 resident.max_by_key(|&(id, _)| (size(id), std::cmp::Reverse(id)))
@@ -92,28 +97,28 @@ pub(super) fn plan(
             }
         }
     }
-    Err(fault)
+    Err(too_large)
 }
 
-fn lives(network: &Network<'_>) -> Vec<Life> {
-    let mut lives: Vec<Life> = vec![None; network.tensors.len()];
-    for (at, layer) in network.layers.iter().enumerate() {
+fn lifetimes(network: &Network<'_>) -> Vec<Lifetime> {
+    let mut lifetimes: Vec<Lifetime> = vec![None; network.tensors.len()];
+    for (layer_index, layer) in network.layers.iter().enumerate() {
         for id in layer.inputs.iter().chain([&layer.output]) {
-            if let Some(life) = lives.get_mut(id.0) {
-                let start = life.as_ref().map_or(at, |life| life.start);
-                *life = Some(start..at + 1);
+            if let Some(lifetime) = lifetimes.get_mut(id.0) {
+                let start = lifetime.as_ref().map_or(layer_index, |lifetime| lifetime.start);
+                *lifetime = Some(start..layer_index + 1);
             }
         }
     }
-    lives
+    lifetimes
 }
 
-/// Assigns on-chip addresses to the tensors in `stays`, and tiles of at least `min_rows` rows, as large as possible, to
-/// the others.
+/// Assigns on-chip addresses to the tensors marked in `stays`, and to each layer tiles that are as large as possible
+/// and have at least `min_rows` rows. Returns the places, the tiles, and the on-chip memory used in bytes.
 fn place(
     network: &Network<'_>,
     soc: &Soc,
-    lives: &[Life],
+    lifetimes: &[Lifetime],
     stays: &[bool],
     min_rows: usize,
 ) -> Result<(Vec<Place>, Vec<Tiles>, usize), TooLarge> {
@@ -121,65 +126,68 @@ fn place(
     let mut places = vec![Place::Elsewhere; network.tensors.len()];
     let mut chip = FirstFit { capacity, allocations: Vec::new(), peak: 0 };
     let mut tiles = Vec::new();
-    for (at, layer) in network.layers.iter().enumerate() {
-        chip.allocations.retain(|allocation| allocation.until > at);
+    for (layer_index, layer) in network.layers.iter().enumerate() {
+        chip.allocations.retain(|allocation| allocation.until > layer_index);
         let Some(job) = Job::new(network, layer) else { continue };
         for &id in layer.inputs.iter().chain([&layer.output]) {
-            let life = lives.get(id.0).and_then(Option::as_ref);
-            let (Some(life), Some(place)) = (life, places.get_mut(id.0)) else { continue };
+            let lifetime = lifetimes.get(id.0).and_then(Option::as_ref);
+            let (Some(lifetime), Some(place)) = (lifetime, places.get_mut(id.0)) else { continue };
             if stays.get(id.0) != Some(&true) || *place != Place::Elsewhere {
                 continue;
             }
             let bytes = network.tensors.get(id.0).map_or(0, Tensor::len);
-            let address = chip.take(bytes, life.end).ok_or(TooLarge { layer: at, bytes })?;
+            let address =
+                chip.take(bytes, lifetime.end).ok_or(TooLarge { layer: layer_index, bytes })?;
             *place = Place::Chip(address);
         }
         tiles.push(
-            chip.tiles(&job, &places, at, min_rows)
-                .map_err(|bytes| TooLarge { layer: at, bytes })?,
+            chip.tiles(&job, &places, layer_index, min_rows)
+                .map_err(|bytes| TooLarge { layer: layer_index, bytes })?,
         );
     }
     Ok((places, tiles, chip.peak))
 }
 
-/// Assigns off-chip addresses; returns the memory needed in addition to inputs, outputs and constants.
+/// Assigns off-chip addresses. Returns them, and the bytes of DDR memory for tensors that are neither inputs, outputs
+/// nor constants.
 fn homes(
     network: &Network<'_>,
-    lives: &[Life],
+    lifetimes: &[Lifetime],
     places: &[Place],
     constants: &[Option<usize>],
 ) -> (Vec<Option<(Space, usize)>>, usize) {
     let mut ddr = FirstFit { capacity: usize::MAX, allocations: Vec::new(), peak: 0 };
-    let number = |ids: &[TensorId], id: usize| {
-        let at = ids.iter().position(|other| other.0 == id)?;
-        u32::try_from(at).ok()
+    let position = |ids: &[TensorId], id: usize| {
+        let index = ids.iter().position(|other| other.0 == id)?;
+        u32::try_from(index).ok()
     };
     let mut homes = vec![None; network.tensors.len()];
     for (id, home) in homes.iter_mut().enumerate() {
-        let input = number(&network.inputs, id).map(|at| (Space::Input(at), 0));
-        let output = number(&network.outputs, id).map(|at| (Space::Output(at), 0));
-        let constant = constants.get(id).copied().flatten().map(|at| (Space::Constants, at));
-        *home = input.or(output).or(constant);
+        let input = position(&network.inputs, id).map(|index| (Space::Input(index), 0));
+        let output = position(&network.outputs, id).map(|index| (Space::Output(index), 0));
+        let constant = constants.get(id).copied().flatten();
+        *home = input.or(output).or(constant.map(|offset| (Space::Constants, offset)));
     }
-    for (at, layer) in network.layers.iter().enumerate() {
-        ddr.allocations.retain(|allocation| allocation.until > at);
+    for (layer_index, layer) in network.layers.iter().enumerate() {
+        ddr.allocations.retain(|allocation| allocation.until > layer_index);
         let id = layer.output.0;
-        let life = lives.get(id).and_then(Option::as_ref);
-        let (Some(home), Some(life)) = (homes.get_mut(id), life) else { continue };
+        let lifetime = lifetimes.get(id).and_then(Option::as_ref);
+        let (Some(home), Some(lifetime)) = (homes.get_mut(id), lifetime) else { continue };
         if home.is_none() && places.get(id) == Some(&Place::Elsewhere) {
             let bytes = network.tensors.get(id).map_or(0, Tensor::len);
-            *home = ddr.take(bytes, life.end).map(|address| (Space::Ddr, address));
+            *home = ddr.take(bytes, lifetime.end).map(|address| (Space::Ddr, address));
         }
     }
     (homes, ddr.peak)
 }
 
-/// A first-fit allocator.
+/// A memory whose allocations take the first gap that is large enough.
 #[derive(Debug)]
 struct FirstFit {
     capacity: usize,
-    /// By address.
+    /// In the order of addresses.
     allocations: Vec<Allocation>,
+    /// The highest end of any allocation so far.
     peak: usize,
 }
 
@@ -192,60 +200,65 @@ struct Allocation {
 }
 
 impl FirstFit {
+    /// Allocates bytes up to layer `until`; returns the address.
     fn take(&mut self, bytes: usize, until: usize) -> Option<usize> {
         let mut start = 0usize;
-        let mut place = self.allocations.len();
-        for (at, allocation) in self.allocations.iter().enumerate() {
+        let mut position = self.allocations.len();
+        for (index, allocation) in self.allocations.iter().enumerate() {
             if start.checked_add(bytes)? <= allocation.start {
-                place = at;
+                position = index;
                 break;
             }
             start = allocation.end.next_multiple_of(ALIGNMENT);
         }
         let end = start.checked_add(bytes).filter(|end| *end <= self.capacity)?;
-        self.allocations.insert(place, Allocation { start, end, until });
+        self.allocations.insert(position, Allocation { start, end, until });
         self.peak = self.peak.max(end);
         Some(start)
     }
 
-    /// Returns the largest tiles of a layer that fit, or the bytes that the smallest ones need.
+    /// Returns the largest tiles of layer `layer` that fit, or the bytes that the smallest ones need. Tries to divide
+    /// the output rows into 1 part, 2 parts, and so on.
     fn tiles(
         &mut self,
         job: &Job<'_, '_>,
         places: &[Place],
-        at: usize,
+        layer: usize,
         min_rows: usize,
     ) -> Result<Tiles, usize> {
+        // Tiles have a multiple of `unit` rows.
         let (unit, count) = (job.unit(), job.lines(job.layer.output).count);
         let units = count.div_ceil(unit);
-        let least = units.min(min_rows.div_ceil(unit)).max(1);
+        let min_units = units.min(min_rows.div_ceil(unit)).max(1);
         let mut rows = usize::MAX;
-        for parts in 1..=units.div_ceil(least) {
-            let next = units.div_ceil(parts).max(least) * unit;
-            if next == rows {
+        for parts in 1..=units.div_ceil(min_units) {
+            let candidate = units.div_ceil(parts).max(min_units) * unit;
+            if candidate == rows {
                 continue;
             }
-            rows = next;
-            if let Some(tiles) = self.try_tiles(job, places, at, rows.min(count)) {
+            rows = candidate;
+            if let Some(tiles) = self.try_tiles(job, places, layer, rows.min(count)) {
                 return Ok(tiles);
             }
         }
-        let sizes = sizes(job, places, (least * unit).min(count));
+        let sizes = sizes(job, places, (min_units * unit).min(count));
         Err(sizes.into_iter().flatten().fold(0, usize::saturating_add))
     }
 
+    /// Allocates the buffers of tiles with `rows` output rows for the duration of one layer, or nothing if they do not
+    /// fit.
     fn try_tiles(
         &mut self,
         job: &Job<'_, '_>,
         places: &[Place],
-        at: usize,
+        layer: usize,
         rows: usize,
     ) -> Option<Tiles> {
         let (allocations, peak) = (self.allocations.clone(), self.peak);
         let sizes = sizes(job, places, rows);
         let mut buffers = Vec::new();
         for size in sizes {
-            let buffer = size.map(|size| self.take(size, at + 1));
+            let buffer = size.map(|size| self.take(size, layer + 1));
             if buffer == Some(None) {
                 (self.allocations, self.peak) = (allocations, peak);
                 return None;
@@ -260,10 +273,10 @@ impl FirstFit {
 /// Returns the bytes of each input's and the output's rows for tiles of `rows` rows; `None` for tensors that are on the
 /// chip as a whole.
 fn sizes(job: &Job<'_, '_>, places: &[Place], rows: usize) -> Vec<Option<usize>> {
-    let passes = |id: TensorId| places.get(id.0) == Some(&Place::Elsewhere);
+    let is_tiled = |id: TensorId| places.get(id.0) == Some(&Place::Elsewhere);
     let inputs = job.layer.inputs.iter().enumerate().map(|(input, &id)| {
-        passes(id).then(|| job.most_rows(input, rows).saturating_mul(job.lines(id).bytes))
+        is_tiled(id).then(|| job.most_rows(input, rows).saturating_mul(job.lines(id).bytes))
     });
     let output = job.layer.output;
-    inputs.chain([passes(output).then(|| rows.saturating_mul(job.lines(output).bytes))]).collect()
+    inputs.chain([is_tiled(output).then(|| rows.saturating_mul(job.lines(output).bytes))]).collect()
 }

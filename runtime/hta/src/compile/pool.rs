@@ -1,18 +1,20 @@
-//! Collects the constants of bytecode.
+//! The constants section of bytecode, as the compiler appends to it: weights, tables and constant tensors.
 
 use crate::bytecode::{At, Convolution, Window};
 use crate::network::{Tensor, Values, Weights, ratio};
 
-/// Difference between an unsigned value and the signed value with the same bits but the highest inverted.
-const MIDDLE: u8 = 1 << 7;
+/// Inverting this bit of an unsigned weight gives the signed weight that is smaller by 128. With the zero point
+/// converted in the same way, the difference between weight and zero point does not change.
+const SIGN_BIT: u8 = 1 << 7;
 
 /// Alignment of constants in bytes.
 const ALIGNMENT: usize = 4;
 
+/// The constants so far.
 #[derive(Debug, Default)]
 pub(super) struct Pool(pub(super) Vec<u8>);
 
-/// Offsets of the weights and parameters of a layer.
+/// The offsets of a layer's weights and parameters in the pool, and its zero points.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Filter {
     /// Weights per output.
@@ -29,37 +31,39 @@ impl Pool {
     /// Appends bytes, and returns their offset; `None` if it exceeds 32 bits.
     pub(super) fn put(&mut self, bytes: impl IntoIterator<Item = u8>) -> Option<u32> {
         self.0.resize(self.0.len().next_multiple_of(ALIGNMENT), 0);
-        let at = u32::try_from(self.0.len()).ok()?;
+        let offset = u32::try_from(self.0.len()).ok()?;
         self.0.extend(bytes);
-        u32::try_from(self.0.len()).ok().map(|_| at)
+        u32::try_from(self.0.len()).ok().map(|_| offset)
     }
 
-    /// Appends the weights and parameters of a layer.
+    /// Appends the weights and parameters of a layer. The bytecode has signed weights, and one zero point, bias and
+    /// ratio for each output.
     pub(super) fn filter(
         &mut self,
         source: &Weights<'_>,
-        x: &Tensor<'_>,
-        y: &Tensor<'_>,
+        input: &Tensor<'_>,
+        output: &Tensor<'_>,
     ) -> Option<Filter> {
-        let outputs = y.shape[3];
-        let moved = |value: &u8| value ^ MIDDLE;
-        let same = |value: &i8| value.cast_unsigned();
+        let outputs = output.shape[3];
+        let inverted = |value: &u8| value ^ SIGN_BIT;
+        let unchanged = |value: &i8| value.cast_unsigned();
         let weights: Vec<u8> = match source.values {
-            Values::I8 { weights, .. } => weights.iter().map(same).collect(),
-            Values::U8 { weights, .. } => weights.iter().map(moved).collect(),
+            Values::I8 { weights, .. } => weights.iter().map(unchanged).collect(),
+            Values::U8 { weights, .. } => weights.iter().map(inverted).collect(),
         };
         let zero_points: Vec<u8> = match source.values {
-            Values::I8 { zero_points, .. } => zero_points.iter().map(same).collect(),
-            Values::U8 { zero_points, .. } => zero_points.iter().map(moved).collect(),
+            Values::I8 { zero_points, .. } => zero_points.iter().map(unchanged).collect(),
+            Values::U8 { zero_points, .. } => zero_points.iter().map(inverted).collect(),
         };
         let depth = u32::try_from(weights.len() / outputs).ok()?;
-        let ratio = |scale: &f32| ratio(x.encoding.scale, *scale, y.encoding.scale).to_le_bytes();
+        let ratio =
+            |scale: &f32| ratio(input.encoding.scale, *scale, output.encoding.scale).to_le_bytes();
         let ratios: Vec<_> = source.scales.iter().map(ratio).collect();
         let bias = source.bias.iter().copied().chain(std::iter::repeat(0));
         Some(Filter {
             depth,
-            from_zero: x.encoding.zero_point.into(),
-            to_zero: y.encoding.zero_point.into(),
+            from_zero: input.encoding.zero_point.into(),
+            to_zero: output.encoding.zero_point.into(),
             weights: self.put(weights)?,
             zero_points: self.put(zero_points.into_iter().cycle().take(outputs))?,
             bias: self.put(bias.take(outputs).flat_map(i32::to_le_bytes))?,
@@ -69,7 +73,7 @@ impl Pool {
 }
 
 impl Filter {
-    /// Returns the convolution of outputs from `first` on, for dense pixels.
+    /// Returns an instruction for the outputs from `first` on. The caller sets the addresses, pitches and channels.
     pub(super) fn convolution(&self, window: Window, first: u32) -> Convolution {
         Convolution {
             from: At::default(),

@@ -1,4 +1,5 @@
-//! Replaces tiles that differ only in addresses, by the same increment each, with loops.
+//! Rolls tiles into loops. Tiles that have equal instructions, and addresses that grow by the same steps from each tile
+//! to the next, become one loop body, whose addresses have these steps.
 
 use crate::bytecode::{At, End, Instruction, Loop, Words};
 
@@ -7,6 +8,7 @@ pub(super) fn roll(tiles: &[Vec<Instruction>], code: &mut Vec<Instruction>) {
     let mut rest = tiles;
     while let [first, others @ ..] = rest {
         let steps = others.first().and_then(|second| steps(first, second));
+        // The number of tiles after the first that continue the same steps.
         let alike = steps.as_ref().map_or(0, |first_steps| {
             let pairs = rest.iter().zip(others);
             pairs.take_while(|(a, b)| self::steps(a, b).as_ref() == Some(first_steps)).count()
@@ -19,7 +21,7 @@ pub(super) fn roll(tiles: &[Vec<Instruction>], code: &mut Vec<Instruction>) {
         code.push(Instruction::Loop(Loop { iterations }));
         let mut steps = steps.into_iter();
         for mut instruction in first.iter().copied() {
-            instruction.places(&mut |at| at.step = steps.next().unwrap_or(0));
+            instruction.places(&mut |address| address.step = steps.next().unwrap_or(0));
             code.push(instruction);
         }
         code.push(Instruction::End(End {}));
@@ -27,33 +29,33 @@ pub(super) fn roll(tiles: &[Vec<Instruction>], code: &mut Vec<Instruction>) {
     }
 }
 
-/// Returns the address increments between two tiles, or `None` if they differ in anything else.
-fn steps(before: &[Instruction], tile: &[Instruction]) -> Option<Vec<i32>> {
-    if before.len() != tile.len() {
+/// Returns the step of each address from one tile to the next, or `None` if the tiles differ in anything else.
+fn steps(previous: &[Instruction], tile: &[Instruction]) -> Option<Vec<i32>> {
+    if previous.len() != tile.len() {
         return None;
     }
     let mut steps = Vec::new();
-    for (before, one) in before.iter().zip(tile) {
-        let (blank, places) = parted(*before);
-        let (other, moved) = parted(*one);
-        if blank != other {
+    for (previous, instruction) in previous.iter().zip(tile) {
+        let (previous_fields, previous_addresses) = split_addresses(*previous);
+        let (fields, addresses) = split_addresses(*instruction);
+        if previous_fields != fields {
             return None;
         }
-        for (from, to) in places.into_iter().zip(moved) {
+        for (from, to) in previous_addresses.into_iter().zip(addresses) {
             steps.push(i32::try_from(i64::from(to) - i64::from(from)).ok()?);
         }
     }
     Some(steps)
 }
 
-/// Splits an instruction into itself without addresses, and the addresses.
-fn parted(mut instruction: Instruction) -> (Instruction, Vec<u32>) {
-    let mut places = Vec::new();
-    instruction.places(&mut |at| {
-        places.push(at.address);
-        *at = At::default();
+/// Returns an instruction with all addresses 0, and its addresses.
+fn split_addresses(mut instruction: Instruction) -> (Instruction, Vec<u32>) {
+    let mut addresses = Vec::new();
+    instruction.places(&mut |address| {
+        addresses.push(address.address);
+        *address = At::default();
     });
-    (instruction, places)
+    (instruction, addresses)
 }
 
 #[cfg(test)]
@@ -71,8 +73,8 @@ mod tests {
             [copy(0, 900, 2), copy(8, 800, 1), copy(16, 790, 1), copy(24, 780, 1), copy(0, 0, 1)];
         let mut code = Vec::new();
         roll(&tiles, &mut code);
-        let [one, begin, body, end, last] = code[..] else { panic!("{code:?}") };
-        assert_eq!((one, last), (tiles[0][0], tiles[4][0]));
+        let [before_loop, begin, body, end, after_loop] = code[..] else { panic!("{code:?}") };
+        assert_eq!((before_loop, after_loop), (tiles[0][0], tiles[4][0]));
         assert_eq!(
             (begin, end),
             (Instruction::Loop(Loop { iterations: 3 }), Instruction::End(End {}))

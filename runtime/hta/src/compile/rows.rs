@@ -1,4 +1,5 @@
-//! The input rows that a layer needs for some rows of its output.
+//! The input rows that a layer needs for a range of its output rows, by operator. Planning and emitting use them to
+//! divide a layer into tiles.
 
 use std::ops::Range;
 
@@ -7,11 +8,13 @@ use crate::network::{Layer, Network, Op, Tensor, TensorId, Window};
 /// A tensor as rows of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lines {
+    /// Number of rows.
     pub(super) count: usize,
+    /// Bytes per row.
     pub(super) bytes: usize,
 }
 
-/// How output rows depend on the rows of an input.
+/// The dependence of output rows on the rows of an input.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Need {
     /// On the same row.
@@ -20,7 +23,7 @@ pub(super) enum Need {
     Whole,
     /// On the rows that windows cover.
     Windows(Window),
-    /// On one row for each group of this many output rows.
+    /// On one row for each group of this many output rows, as when an image is enlarged.
     Times(usize),
 }
 
@@ -28,7 +31,9 @@ pub(super) enum Need {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job<'n, 'a> {
     pub(super) layer: &'n Layer<'a>,
+    /// All tensors of the network.
     pub(super) tensors: &'n [Tensor<'a>],
+    /// The output.
     pub(super) y: &'n Tensor<'a>,
 }
 
@@ -49,13 +54,13 @@ impl<'n, 'a> Job<'n, 'a> {
         let Some(tensor) = self.tensors.get(id.0) else { return Lines { count: 0, bytes: 0 } };
         let [_, height, width, channels] = tensor.shape;
         match self.layer.op {
-            // Reshape copies bytes whatever their rows.
+            // Input and output have unlike rows, so that tiles are ranges of bytes.
             Op::Reshape => Lines { count: tensor.len(), bytes: 1 },
             _ => Lines { count: height, bytes: width * channels },
         }
     }
 
-    /// Returns the fewest output rows that are computed together.
+    /// Returns the number that a tile's output rows must be a multiple of.
     pub(super) fn unit(&self) -> usize {
         match self.need(0) {
             Need::Times(times) => times,
@@ -83,7 +88,7 @@ impl<'n, 'a> Job<'n, 'a> {
         }
     }
 
-    /// Returns the input rows that some output rows depend on.
+    /// Returns the input rows that the output rows depend on.
     pub(super) fn rows(&self, input: usize, output: &Range<usize>) -> Range<usize> {
         let count = self.layer.inputs.get(input).map_or(0, |&id| self.lines(id).count);
         match self.need(input) {

@@ -1,4 +1,7 @@
-//! Convolution of tiles, on the primitives that the runtime's kernels use.
+//! Runs a convolution instruction on one tile, with the primitives that the runtime's kernels use.
+//!
+//! The input and the output lie in on-chip memory. The output's pixels are divided into chunks, one grain of work each,
+//! that threads compute independently.
 
 use udo_simd::conv_u8::{self, Batch, Input};
 use udo_simd::depthwise::{self, Image, QuantizedWeights};
@@ -8,9 +11,11 @@ use super::memory::{Memory, broken, range, span, split_at_range};
 use super::prepare::{Algorithm, Filter};
 use super::{Parallel, RunError};
 
-/// Products per grain; fewer are not worth a thread.
+/// The fewest multiply-adds that are worth a thread.
 const GRAIN: usize = 1 << 20;
 
+/// Computes one call of `filter`. `packed` are its packed weights, and `tables` the tap tables of all convolutions of
+/// the program, which `Algorithm::Indirect` refers to by index.
 pub(super) fn run(
     filter: &Filter,
     packed: &[i8],
@@ -21,21 +26,22 @@ pub(super) fn run(
 ) -> Result<(), RunError> {
     let Filter { conv, algorithm, zero_points, bias, ratios, .. } = filter;
     let [from_pixels, to_pixels] = [conv.window.input, conv.window.output]
-        .map(|[down, across]| down as usize * across as usize);
+        .map(|[height, width]| height as usize * width as usize);
     let (channels, outputs) = (conv.channels as usize, conv.outputs as usize);
+    // Bytes between pixels of the input and of the output.
     let (stride, pitch) = (conv.from_pitch as usize, conv.to_pitch as usize);
     let (from_zero, to_zero) = (conv.from_zero as u8, conv.to_zero as u8);
     let to = range(conv.to, iteration, span(to_pixels, pitch, outputs))?;
     let from = range(conv.from, iteration, span(from_pixels, stride, channels))?;
     let Memory { chip, bordered, padding, .. } = memory;
-    let (others, to) = split_at_range(chip, to)?;
-    let values = others.get(from)?;
+    let (readable, to) = split_at_range(chip, to)?;
+    let values = readable.get(from)?;
     let parts = (filter.products / GRAIN).clamp(1, parallel.threads().max(1));
-    // Pixels per grain.
+    // Output pixels per chunk.
     let grain = to_pixels.div_ceil(parts);
     match algorithm {
-        Algorithm::Pointwise(shape) => parallel.chunks(to, grain * pitch, &|part, to| {
-            let data = broken(values.get(part * grain * stride..))?;
+        Algorithm::Pointwise(shape) => parallel.chunks(to, grain * pitch, &|chunk, to| {
+            let data = broken(values.get(chunk * grain * stride..))?;
             let lhs = Lhs { data, rows: to.len().div_ceil(pitch), stride, zero_point: from_zero };
             let rhs = Rhs { packed, k: shape.channels, n: shape.outputs, zero_points };
             let output = Output::U8 { to, scales: ratios, zero_point: to_zero };
@@ -57,19 +63,21 @@ pub(super) fn run(
             padding.fill(from_zero);
             let input = Input { data, stride, zero_point: from_zero, padding };
             let weights = conv_u8::Weights { shape: *shape, packed, zero_points };
+            // Entries of the table per output pixel.
             let columns = shape.taps / shape.run;
-            parallel.chunks(to, grain * pitch, &|part, to| {
+            parallel.chunks(to, grain * pitch, &|chunk, to| {
                 let rows = to.len().div_ceil(pitch) * columns;
-                let rest = broken(table.get(part * grain * columns..))?;
-                let table = broken(rest.get(..rows))?;
+                let following = broken(table.get(chunk * grain * columns..))?;
+                let table = broken(following.get(..rows))?;
                 let output = Output::U8 { to, scales: ratios, zero_point: to_zero };
-                let done = conv_u8::conv(&Batch::ONE, &input, &weights, table, bias, output, pitch);
-                done.map_err(|_| RunError::Broken)
+                let computed =
+                    conv_u8::conv(&Batch::ONE, &input, &weights, table, bias, output, pitch);
+                computed.map_err(|_| RunError::Broken)
             })
         }
         Algorithm::Depthwise(shape) => {
             let [_, height, width] = shape.window.output;
-            let (lines, line) = (height.div_ceil(parts), width * pitch);
+            let (rows_per_chunk, row_bytes) = (height.div_ceil(parts), width * pitch);
             let weights = QuantizedWeights {
                 packed,
                 zero_point: from_zero,
@@ -77,11 +85,12 @@ pub(super) fn run(
                 bias,
                 scales: ratios,
             };
-            parallel.chunks(to, lines * line, &|part, to| {
-                let rows = part * lines..part * lines + to.len().div_ceil(line);
-                let x = Image { data: values, stride };
-                let y = depthwise::Output::U8 { to, zero_point: to_zero };
-                depthwise::depthwise_u8(shape, x, &weights, rows, y, pitch);
+            parallel.chunks(to, rows_per_chunk * row_bytes, &|chunk, to| {
+                let first = chunk * rows_per_chunk;
+                let rows = first..first + to.len().div_ceil(row_bytes);
+                let input = Image { data: values, stride };
+                let output = depthwise::Output::U8 { to, zero_point: to_zero };
+                depthwise::depthwise_u8(shape, input, &weights, rows, output, pitch);
                 Ok(())
             })
         }

@@ -1,4 +1,7 @@
 //! The memories of a run, and the parts of them that instructions access.
+//!
+//! Instructions compute in the on-chip memory ("the chip"). Inputs, outputs, constants and the DDR memory are off the
+//! chip; `Load` and `Store` copy between them and the chip.
 
 use std::ops::Range;
 
@@ -11,14 +14,16 @@ use super::RunError;
 pub(super) struct Memory<'r, 'i, 'o> {
     pub(super) inputs: &'r [&'i [u8]],
     pub(super) outputs: &'r mut [&'o mut [u8]],
-    /// Constants that are loaded, and the address of the first.
+    /// The constants that `Load` instructions read.
     pub(super) constants: &'r [u8],
+    /// The address of the first byte of `constants` in the program's constants.
     pub(super) constants_at: usize,
+    /// Memory for tensors that do not fit the chip.
     pub(super) ddr: &'r mut [u8],
     pub(super) chip: &'r mut [u8],
-    /// A padded image.
+    /// A padded copy of a convolution's input.
     pub(super) bordered: &'r mut [u8],
-    /// A row of padding.
+    /// The values of a tap in the padding.
     pub(super) padding: &'r mut [u8],
 }
 
@@ -27,13 +32,13 @@ pub(super) fn broken<T>(part: Option<T>) -> Result<T, RunError> {
     part.ok_or(RunError::Broken)
 }
 
-/// Returns the range of `len` bytes from an address on.
-pub(super) fn range(at: At, iteration: u32, len: usize) -> Result<Range<usize>, RunError> {
-    let start = broken(at.on(iteration).and_then(|start| usize::try_from(start).ok()))?;
+/// Returns the range of the `len` bytes at `address` in this iteration of the enclosing loop.
+pub(super) fn range(address: At, iteration: u32, len: usize) -> Result<Range<usize>, RunError> {
+    let start = broken(address.on(iteration).and_then(|start| usize::try_from(start).ok()))?;
     Ok(start..broken(start.checked_add(len))?)
 }
 
-/// Returns the bytes that rows span.
+/// Returns the bytes from the start of the first row to the end of the last; `pitch` is the distance between rows.
 pub(super) fn span(rows: usize, pitch: usize, width: usize) -> usize {
     rows.saturating_sub(1).saturating_mul(pitch).saturating_add(width)
 }
@@ -46,11 +51,13 @@ impl Memory<'_, '_, '_> {
         from: Range<usize>,
         to: Range<usize>,
     ) -> Result<(&[u8], &mut [u8]), RunError> {
-        let number = |index: u32| usize::try_from(index).unwrap_or(usize::MAX);
+        let position = |index: u32| usize::try_from(index).unwrap_or(usize::MAX);
         let from = match space {
-            Space::Input(index) => self.inputs.get(number(index)).and_then(|input| input.get(from)),
+            Space::Input(index) => {
+                self.inputs.get(position(index)).and_then(|input| input.get(from))
+            }
             Space::Output(index) => {
-                self.outputs.get(number(index)).and_then(|output| output.get(from))
+                self.outputs.get(position(index)).and_then(|output| output.get(from))
             }
             Space::Constants => {
                 let start = from.start.checked_sub(self.constants_at);
@@ -89,16 +96,17 @@ impl Memory<'_, '_, '_> {
     }
 }
 
-/// On-chip memory other than one part.
+/// The on-chip memory without the part that an instruction writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Others<'a> {
     before: &'a [u8],
     after: &'a [u8],
-    /// End of that part.
+    /// The address of the first byte of `after`.
     end: usize,
 }
 
 impl<'a> Others<'a> {
+    /// Returns the bytes of an address range, or `Broken` if it overlaps the written part.
     pub(super) fn get(&self, range: Range<usize>) -> Result<&'a [u8], RunError> {
         broken(match range.start.checked_sub(self.end) {
             Some(start) => self.after.get(start..).and_then(|rest| rest.get(..range.len())),

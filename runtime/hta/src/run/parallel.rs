@@ -1,4 +1,4 @@
-//! Threads that a host provides to a run.
+//! The interface through which a host provides threads to a run.
 
 use super::RunError;
 
@@ -29,6 +29,6 @@ impl Parallel for Alone {
     }
 
     fn chunks(&self, bytes: &mut [u8], len: usize, each: &Call<'_>) -> Result<(), RunError> {
-        bytes.chunks_mut(len).enumerate().try_for_each(|(at, chunk)| each(at, chunk))
+        bytes.chunks_mut(len).enumerate().try_for_each(|(index, chunk)| each(index, chunk))
     }
 }

@@ -1,4 +1,5 @@
-//! Prepares a program once: packs weights for the host's vector instructions, and computes tables of tap offsets.
+//! Prepares a verified program once, so that runs need no allocation: packs weights for the host's vector instructions,
+//! and computes for each convolution a table with the offset of every tap of every output pixel.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +12,13 @@ use crate::bytecode::{
 };
 use crate::verify::{Program, slice};
 
-/// With this many channels, single taps are wide enough to be gathered.
+/// From this many channels on, each tap of a kernel is gathered separately. With fewer, copies of single taps are too
+/// short to be fast, so the taps of a kernel row are gathered together from a padded copy of the image ([`Border`]).
 const WIDE: usize = 16;
 /// Alignment of packed weights in bytes.
 const ALIGNMENT: usize = 64;
 
-/// Instructions with a repeat count.
+/// Prepared instructions with a repeat count; 1 outside of loops.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) iterations: u32,
@@ -35,20 +37,20 @@ pub(super) enum Step {
     Pair(Arithmetic, Pair),
     Lookup(Lines, Box<[u8; 256]>),
     Resize(Resize),
-    /// With `exp(-scale * d)` for each distance `d` below the row's maximum.
+    /// The instruction, and `exp(-scale * d)` for each distance `d` of a value below the row's maximum.
     Softmax(Softmax, Box<[f32; 256]>),
 }
 
-/// A convolution.
+/// A convolution with its parameters and the index of its packed weights.
 #[derive(Debug)]
 pub(super) struct Filter {
     pub(super) conv: Convolution,
     pub(super) algorithm: Algorithm,
     /// Multiply-adds per call.
     pub(super) products: usize,
-    /// Index of the packed weights.
+    /// Index into [`Prepared::packed`](Prepared).
     pub(super) packed: usize,
-    /// Empty if all are 0.
+    /// Zero points of the weights, one per output; empty if all are 0.
     pub(super) zero_points: Vec<i8>,
     pub(super) bias: Vec<i32>,
     pub(super) ratios: Vec<f32>,
@@ -62,16 +64,20 @@ pub(super) enum Algorithm {
     /// A matrix product whose rows are gathered through a table, from the image or from a padded copy.
     Indirect {
         shape: conv_u8::Shape,
+        /// Index of the table.
         table: usize,
+        /// The padded copy, if the table refers to one.
         border: Option<Border>,
     },
     Depthwise(depthwise::Shape),
 }
 
-/// Padding around a copy of an image, so that the taps of a kernel row are contiguous.
+/// Padding around a copy of an image, so that the taps of a kernel row are contiguous. Each pair is vertical, then
+/// horizontal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Border {
     pub(super) before: [usize; 2],
+    /// Height and width of the image.
     pub(super) size: [usize; 2],
     pub(super) after: [usize; 2],
 }
@@ -80,6 +86,7 @@ pub(super) struct Border {
 #[derive(Debug)]
 pub(super) struct Packed {
     memory: Vec<i8>,
+    /// Index of the first aligned byte.
     start: usize,
     len: usize,
 }
@@ -88,8 +95,8 @@ impl Packed {
     fn new(len: usize, fill: impl FnOnce(&mut [i8])) -> Self {
         let mut memory = vec![0; len + ALIGNMENT];
         let start = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        if let Some(part) = memory.get_mut(start..start + len) {
-            fill(part);
+        if let Some(aligned) = memory.get_mut(start..start + len) {
+            fill(aligned);
         }
         Self { memory, start, len }
     }
@@ -111,7 +118,7 @@ impl Program<'_> {
     /// # Errors
     /// Returns an error if sizes exceed this machine's address space.
     pub fn prepare(&self) -> Result<Prepared, PrepareError> {
-        let mut maker = Maker {
+        let mut preparer = Preparer {
             constants: self.image.constants,
             packed: Vec::new(),
             tables: Vec::new(),
@@ -122,31 +129,33 @@ impl Program<'_> {
         };
         let mut blocks = Vec::new();
         for block in &self.blocks {
-            let steps = block.body.iter().map(|one| maker.step(one).ok_or(PrepareError));
+            let steps =
+                block.body.iter().map(|instruction| preparer.step(instruction).ok_or(PrepareError));
             let steps = steps.collect::<Result<Vec<_>, _>>()?;
             blocks.push(Block { iterations: block.iterations, steps });
         }
         let sizes = |sizes: &[u32]| sizes.iter().map(|&size| size as usize).collect();
-        let [from, to] = self.loaded;
+        let [start, end] = self.loaded;
         Ok(Prepared {
             blocks,
-            packed: maker.packed,
-            tables: maker.tables,
+            packed: preparer.packed,
+            tables: preparer.tables,
             inputs: sizes(&self.image.inputs),
             outputs: sizes(&self.image.outputs),
-            constants: self.image.constants.get(from..to).ok_or(PrepareError)?.to_vec(),
-            constants_at: from,
+            constants: self.image.constants.get(start..end).ok_or(PrepareError)?.to_vec(),
+            constants_at: start,
             lens: [
                 self.image.ddr_bytes as usize,
                 self.image.sram_bytes as usize,
-                maker.bordered,
-                maker.padding,
+                preparer.bordered,
+                preparer.padding,
             ],
         })
     }
 }
 
-struct Maker<'a> {
+/// The prepared data of the instructions so far. Instructions with equal weights or windows share one entry.
+struct Preparer<'a> {
     constants: &'a [u8],
     packed: Vec<Packed>,
     tables: Vec<Vec<u32>>,
@@ -154,11 +163,13 @@ struct Maker<'a> {
     known_packed: BTreeMap<[usize; 6], usize>,
     /// Indices of tables, by the words of the window.
     known_tables: BTreeMap<Vec<u32>, usize>,
+    /// Bytes of the largest padded copy of an image.
     bordered: usize,
+    /// Bytes of the longest row of padding.
     padding: usize,
 }
 
-impl Maker<'_> {
+impl Preparer<'_> {
     /// Returns `None` if sizes overflow.
     fn step(&mut self, instruction: &Instruction) -> Option<Step> {
         Some(match *instruction {
@@ -191,7 +202,7 @@ impl Maker<'_> {
             }
             Instruction::Resize(op) => Step::Resize(op),
             Instruction::Softmax(op) => {
-                let power = |below: usize| (-(below as f32) * op.from_scale).exp();
+                let power = |distance: usize| (-(distance as f32) * op.from_scale).exp();
                 Step::Softmax(op, Box::new(std::array::from_fn(power)))
             }
         })
@@ -202,7 +213,8 @@ impl Maker<'_> {
         let zero_points = slice(self.constants, conv.zero_points, count)?;
         let are_zero = zero_points.iter().all(|&zero| zero == 0);
         let zero_points = if are_zero { &[] } else { zero_points };
-        let words = |at| Some(slice(self.constants, at, 4 * count)?.as_chunks::<4>().0.iter());
+        let words =
+            |address| Some(slice(self.constants, address, 4 * count)?.as_chunks::<4>().0.iter());
         let depth = match &algorithm {
             Algorithm::Pointwise(shape) | Algorithm::Indirect { shape, .. } => shape.channels,
             Algorithm::Depthwise(_) => 1,
@@ -227,21 +239,21 @@ impl Maker<'_> {
         let taps = window.taps()?;
         let shape = conv_u8::Shape { groups: 1, channels, outputs, taps, run: 1 };
         let ones = [1; 3];
-        let meets_each = window.input == window.output && window.pads == [0; 3];
-        if (window.kernel, window.strides) == (ones, ones) && meets_each {
+        let maps_pixels_in_place = window.input == window.output && window.pads == [0; 3];
+        if (window.kernel, window.strides) == (ones, ones) && maps_pixels_in_place {
             return Some((shape, Algorithm::Pointwise(shape)));
         }
         let is_dense = conv.from_pitch == conv.channels && channels < WIDE;
         let border = if is_dense { bordered(&window) } else { None };
-        let (shape, border, gathered) = match border {
-            Some((border, gathered)) => {
+        let (shape, border, table_window) = match border {
+            Some((border, table_window)) => {
                 self.bordered = self.bordered.max(border.pixels().checked_mul(channels)?);
-                (conv_u8::Shape { run: window.kernel[2], ..shape }, Some(border), gathered)
+                (conv_u8::Shape { run: window.kernel[2], ..shape }, Some(border), table_window)
             }
             None => (shape, None, window),
         };
         self.padding = self.padding.max(shape.padding_len()?);
-        let table = self.table(&gathered)?;
+        let table = self.table(&table_window)?;
         Some((shape, Algorithm::Indirect { shape, table, border }))
     }
 
@@ -261,6 +273,7 @@ impl Maker<'_> {
 
     fn pack(&mut self, conv: &Convolution, shape: conv_u8::Shape) -> Option<usize> {
         let conv_u8::Shape { channels, outputs, taps, run, .. } = shape;
+        // The 0 stands for a convolution over all channels, 1 for a depthwise one.
         let key = [conv.weights as usize, 0, channels, outputs, taps, run];
         if let Some(known) = self.known_packed.get(&key) {
             return Some(*known);
@@ -269,7 +282,7 @@ impl Maker<'_> {
         let mut fits = false;
         let packed =
             Packed::new(shape.packed_len()?, |to| fits = conv_u8::pack(&weights, &shape, to));
-        fits.then(|| self.keep(key, packed))
+        fits.then(|| self.insert_packed(key, packed))
     }
 
     fn pack_depthwise(&mut self, conv: &Convolution) -> Option<usize> {
@@ -282,10 +295,10 @@ impl Maker<'_> {
         let weights = self.weights(conv, taps)?;
         let len = depthwise::packed_len_u8(kernel, outputs)?;
         let packed = Packed::new(len, |to| depthwise::pack_u8(&weights, kernel, outputs, to));
-        Some(self.keep(key, packed))
+        Some(self.insert_packed(key, packed))
     }
 
-    fn keep(&mut self, key: [usize; 6], packed: Packed) -> usize {
+    fn insert_packed(&mut self, key: [usize; 6], packed: Packed) -> usize {
         self.packed.push(packed);
         self.known_packed.insert(key, self.packed.len() - 1);
         self.packed.len() - 1
@@ -302,7 +315,7 @@ impl Maker<'_> {
     }
 }
 
-/// Converts to the primitives' window.
+/// Converts a window of two axes to the primitives' window of three, with a first axis of extent 1.
 pub(super) fn pixels(window: &Window) -> indirect::Window {
     let along = |first: usize, pair: [u32; 2]| [first, pair[0] as usize, pair[1] as usize];
     indirect::Window {
@@ -326,12 +339,12 @@ fn bordered(window: &indirect::Window) -> Option<(Border, indirect::Window)> {
         Border { before: [pads[1], pads[2]], size: [input[1], input[2]], after: [0; 2] };
     let mut padded = input;
     for axis in [1, 2] {
-        let end = (output[axis] - 1) * strides[axis] + (kernel[axis] - 1) * dilations[axis] + 1;
-        let start = pads[axis] + input[axis];
-        border.after[axis - 1] = end.saturating_sub(start);
-        padded[axis] = start.max(end);
+        let needed = (output[axis] - 1) * strides[axis] + (kernel[axis] - 1) * dilations[axis] + 1;
+        let available = pads[axis] + input[axis];
+        border.after[axis - 1] = needed.saturating_sub(available);
+        padded[axis] = available.max(needed);
     }
-    let gathered =
+    let table_window =
         indirect::Window { input: padded, kernel: [1, kernel[1], 1], pads: [0; 3], ..*window };
-    Some((border, gathered))
+    Some((border, table_window))
 }

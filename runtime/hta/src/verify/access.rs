@@ -1,11 +1,16 @@
-//! The memory accesses and the work of an instruction.
+//! The memory accesses and the work of an instruction, for the verifier.
+//!
+//! Each access is a set of equally long rows of bytes at equal distances. Contiguous rows are merged into one, since
+//! the verifier visits every row of every access.
 
 use crate::bytecode::{At, Instruction, Lines, Lookup, Space, Window};
 
-/// A memory.
+/// The memory of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memory {
+    /// On-chip memory.
     Chip,
+    /// A memory off the chip.
     Elsewhere(Space),
 }
 
@@ -13,18 +18,22 @@ pub(super) enum Memory {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rows {
     pub(super) memory: Memory,
+    /// Address of the first row.
     pub(super) at: At,
+    /// Number of rows.
     pub(super) count: u64,
+    /// Bytes per row.
     pub(super) width: u64,
-    /// Stride between rows, if there are several.
+    /// Bytes from the start of a row to the start of the next.
     pub(super) pitch: u64,
 }
 
-/// Accesses of an instruction, and its operations; `None` if those overflow.
+/// The accesses of an instruction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
     pub(super) reads: [Option<Rows>; 2],
     pub(super) write: Rows,
+    /// Multiplications and moved bytes; `None` if the count overflows.
     pub(super) operations: Option<u64>,
 }
 
@@ -47,18 +56,18 @@ impl Rows {
         }
     }
 
-    /// Returns the bytes from the first to the last row.
+    /// Returns the bytes from the start of the first row to the end of the last, or `None` on overflow.
     pub(super) fn span(&self) -> Option<u64> {
         self.pitch.checked_mul(self.count.saturating_sub(1))?.checked_add(self.width)
     }
 }
 
-fn area([down, across]: [u32; 2]) -> u64 {
-    u64::from(down) * u64::from(across)
+fn area([height, width]: [u32; 2]) -> u64 {
+    u64::from(height) * u64::from(width)
 }
 
-fn product(numbers: &[u64]) -> Option<u64> {
-    numbers.iter().try_fold(1, |product: u64, &number| product.checked_mul(number))
+fn product(factors: &[u64]) -> Option<u64> {
+    factors.iter().try_fold(1, |product: u64, &factor| product.checked_mul(factor))
 }
 
 /// Returns the bytes of an image.
@@ -66,6 +75,7 @@ fn image(pixels: [u32; 2], channels: u32) -> u64 {
     area(pixels).saturating_mul(u64::from(channels))
 }
 
+/// Returns the accesses of pooling.
 fn windows(from: At, to: At, window: &Window, channels: u32) -> Access {
     let (input, output) = (image(window.input, channels), image(window.output, channels));
     Access {
@@ -88,7 +98,7 @@ fn copied(lines: &Lines, from: Memory, to: Memory) -> Access {
 
 /// Returns the accesses of an instruction; `None` for `Loop` and `End`.
 pub(super) fn access(instruction: &Instruction) -> Option<Access> {
-    let wide = u64::from;
+    let u64_from = u64::from;
     Some(match instruction {
         Instruction::Loop(_) | Instruction::End(_) => return None,
         Instruction::Load(transfer) => {
@@ -101,29 +111,39 @@ pub(super) fn access(instruction: &Instruction) -> Option<Access> {
             copied(lines, Memory::Chip, Memory::Chip)
         }
         Instruction::Conv(conv) | Instruction::Depthwise(conv) => {
-            let (from, to) = (area(conv.window.input), area(conv.window.output));
+            let (from_pixels, to_pixels) = (area(conv.window.input), area(conv.window.output));
             let depth = match instruction {
-                Instruction::Conv(_) => wide(conv.channels),
+                Instruction::Conv(_) => u64_from(conv.channels),
                 _ => 1,
             };
             Access {
                 reads: [
-                    Some(Rows::chip(conv.from, from, wide(conv.channels), conv.from_pitch)),
+                    Some(Rows::chip(
+                        conv.from,
+                        from_pixels,
+                        u64_from(conv.channels),
+                        conv.from_pitch,
+                    )),
                     None,
                 ],
-                write: Rows::chip(conv.to, to, wide(conv.outputs), conv.to_pitch),
-                operations: product(&[to, wide(conv.outputs), area(conv.window.kernel), depth]),
+                write: Rows::chip(conv.to, to_pixels, u64_from(conv.outputs), conv.to_pitch),
+                operations: product(&[
+                    to_pixels,
+                    u64_from(conv.outputs),
+                    area(conv.window.kernel),
+                    depth,
+                ]),
             }
         }
         Instruction::MaxPool(pool) => windows(pool.from, pool.to, &pool.window, pool.channels),
         Instruction::AveragePool(pool) => windows(pool.from, pool.to, &pool.window, pool.channels),
         Instruction::Add(pair) | Instruction::Mul(pair) => Access {
             reads: [
-                Some(Rows::line(pair.a, wide(pair.len))),
-                Some(Rows::line(pair.b, wide(pair.b_len))),
+                Some(Rows::line(pair.a, u64_from(pair.len))),
+                Some(Rows::line(pair.b, u64_from(pair.b_len))),
             ],
-            write: Rows::line(pair.to, wide(pair.len)),
-            operations: Some(wide(pair.len)),
+            write: Rows::line(pair.to, u64_from(pair.len)),
+            operations: Some(u64_from(pair.len)),
         },
         Instruction::Resize(op) => {
             let input = image(op.input, op.channels);
@@ -135,10 +155,11 @@ pub(super) fn access(instruction: &Instruction) -> Option<Access> {
             }
         }
         Instruction::Softmax(op) => {
-            let len = wide(op.rows) * wide(op.width);
+            let len = u64_from(op.rows) * u64_from(op.width);
             Access {
                 reads: [Some(Rows::line(op.from, len)), None],
                 write: Rows::line(op.to, len),
+                // A maximum, a power, a sum and a division per value.
                 operations: len.checked_mul(4),
             }
         }

@@ -2,29 +2,31 @@
 
 use std::collections::BTreeMap;
 
-/// Disjoint ranges that do not touch, as a map from start to end.
+/// A set of bytes as ranges, kept as a map from start to end. The ranges are disjoint and do not touch.
 #[derive(Debug, Default)]
 pub(super) struct Written(BTreeMap<u64, u64>);
 
 impl Written {
+    /// Adds the bytes `start..end`, and merges all ranges that they touch.
     pub(super) fn insert(&mut self, mut start: u64, mut end: u64) {
-        if let Some((&before, &until)) = self.0.range(..=start).next_back() {
-            if until >= end {
+        if let Some((&previous, &previous_end)) = self.0.range(..=start).next_back() {
+            if previous_end >= end {
                 return;
             }
-            if until >= start {
-                start = before;
+            if previous_end >= start {
+                start = previous;
             }
         }
-        while let Some((&other, &until)) = self.0.range(start..=end).next() {
-            self.0.remove(&other);
-            end = end.max(until);
+        while let Some((&next, &next_end)) = self.0.range(start..=end).next() {
+            self.0.remove(&next);
+            end = end.max(next_end);
         }
         self.0.insert(start, end);
     }
 
+    /// Returns whether all bytes `start..end` are in the set.
     pub(super) fn covers(&self, start: u64, end: u64) -> bool {
-        self.0.range(..=start).next_back().is_some_and(|(_, &until)| until >= end)
+        self.0.range(..=start).next_back().is_some_and(|(_, &range_end)| range_end >= end)
     }
 }
 

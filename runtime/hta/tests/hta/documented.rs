@@ -9,17 +9,17 @@ fn page() -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// Returns the cells of the table row that begins with these.
+/// Returns the cells of the table row that begins with `first_cells`.
 #[track_caller]
-fn row(page: &str, first: &[&str]) -> Vec<String> {
+fn row(page: &str, first_cells: &[&str]) -> Vec<String> {
     let rows = page.lines().filter(|line| line.starts_with('|'));
     let mut rows = rows.map(|line| line.split('|').map(str::trim).skip(1).collect::<Vec<_>>());
-    let actual = rows.find(|cells| cells.starts_with(first));
-    actual.unwrap_or_else(|| panic!("no row {first:?}")).into_iter().map(str::to_owned).collect()
+    let row = rows.find(|cells| cells.starts_with(first_cells));
+    row.unwrap_or_else(|| panic!("no row {first_cells:?}")).into_iter().map(str::to_owned).collect()
 }
 
 #[test]
-fn every_instruction_has_its_fields_there() {
+fn every_instruction_is_documented_with_its_fields() {
     let page = page();
     for (code, name, fields) in INSTRUCTIONS {
         let cells = row(&page, &[&code.to_string(), name]);
@@ -28,17 +28,17 @@ fn every_instruction_has_its_fields_there() {
         assert_eq!(listed, *fields, "{name}");
     }
     for (kind, fields) in [("window", TileWindow::FIELDS), ("lines", Lines::FIELDS)] {
-        let text = &row(&page, &[kind])[2];
-        let mut from = 0;
+        let cell = &row(&page, &[kind])[2];
+        let mut start = 0;
         for field in fields {
-            let at = text[from..].find(&format!("`{field}`"));
-            from += at.unwrap_or_else(|| panic!("{field} is not in its place in {text:?}"));
+            let offset = cell[start..].find(&format!("`{field}`"));
+            start += offset.unwrap_or_else(|| panic!("{field} is not in its place in {cell:?}"));
         }
     }
 }
 
 #[test]
-fn every_soc_has_its_limits_there() {
+fn every_soc_is_documented_with_its_limits() {
     let page = page();
     let kinds = [
         Kind::Conv,

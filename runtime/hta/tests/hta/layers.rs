@@ -1,16 +1,16 @@
-//! Tests of each operator alone, on each SoC, whole and tiled.
+//! Each operator in a network of its own gives the reference's outputs on each SoC, whole and in tiles.
 
 use udo_hta::{Kind, SOCS};
 
 use crate::random::{Owned, Random, append, with_memory};
-use crate::{holds, reference};
+use crate::{fits_and_agrees, reference};
 
 const CASES: u64 = 200;
 
-/// Runs an operator's cases on each SoC, with memories that fit and with smaller ones.
-fn cases(kind: Kind) {
+/// Runs random layers of an operator on each SoC, with memories that fit and with smaller ones.
+fn check_operator(kind: Kind) {
     for soc in SOCS.iter().filter(|soc| soc.operators.iter().any(|limit| limit.kind == kind)) {
-        let mut tiled = 0;
+        let mut small_fits = 0;
         for seed in 0..CASES {
             let mut random = Random::new(seed);
             let mut owned = Owned::default();
@@ -23,13 +23,22 @@ fn cases(kind: Kind) {
             let inputs = owned.feeds(&mut random);
             let expected = reference::run(&network, &inputs);
             let what = format!("{} on {}, seed {seed}", kind.name(), soc.name);
-            assert!(holds(&what, &network, soc, &inputs, &expected), "{what}: there is room");
+            assert!(
+                fits_and_agrees(&what, &network, soc, &inputs, &expected),
+                "{what}: does not fit"
+            );
             for sram_bytes in [512, 1024, 2048, 4096] {
                 let small = with_memory(soc, sram_bytes, random.within(200, 2000) as u32);
-                tiled += u64::from(holds(&what, &network, &small, &inputs, &expected));
+                small_fits +=
+                    u64::from(fits_and_agrees(&what, &network, &small, &inputs, &expected));
             }
         }
-        assert!(tiled > CASES, "{} on {}: {tiled} ran in small memories", kind.name(), soc.name);
+        assert!(
+            small_fits > CASES,
+            "{} on {}: {small_fits} ran in small memories",
+            kind.name(),
+            soc.name
+        );
     }
 }
 
@@ -37,7 +46,7 @@ macro_rules! operators {
     ($($name:ident $kind:ident,)*) => {$(
         #[test]
         fn $name() {
-            cases(Kind::$kind);
+            check_operator(Kind::$kind);
         }
     )*};
 }

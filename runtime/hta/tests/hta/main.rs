@@ -1,4 +1,4 @@
-//! Compiles and runs networks, and compares with a reference implementation.
+//! Tests of the HTA: compiles and runs networks, and compares with a reference implementation.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![expect(
     clippy::cast_possible_truncation,
@@ -20,26 +20,26 @@ mod seeds;
 
 use udo_hta::{Limits, Network, Program, Soc, compile};
 
-/// Detects heap allocation in runs.
+/// Counts heap calls, so that a test can check that runs make none.
 #[global_allocator]
 static GUARD: udo_api::GuardAlloc = udo_api::GuardAlloc;
 
-/// Returns the outputs of bytecode for inputs.
+/// Runs bytecode on inputs and returns its outputs. Outputs and scratch memory are filled with garbage before.
 #[track_caller]
 fn run(bytes: &[u8], inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let program = Program::load(bytes, &Limits::DEFAULT).unwrap();
     let prepared = program.prepare().unwrap();
     let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
     let mut outputs: Vec<_> = program.outputs().iter().map(|&len| vec![7; len as usize]).collect();
-    let mut places: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
+    let mut output_slices: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
     let mut scratch = vec![9; prepared.scratch_len()];
-    prepared.run(&inputs, &mut places, &mut scratch).unwrap();
+    prepared.run(&inputs, &mut output_slices, &mut scratch).unwrap();
     outputs
 }
 
-/// Compiles for a SoC and compares with the reference; returns whether the network fits.
+/// Returns whether the network fits the SoC's memories. If it does, asserts that a run gives the expected outputs.
 #[track_caller]
-fn holds(
+fn fits_and_agrees(
     what: &str,
     network: &Network<'_>,
     soc: &Soc,

@@ -9,25 +9,26 @@ const LIMITS: Limits =
 
 #[test]
 fn changed_programs_are_refused_or_run() {
-    let mut ran = 0;
+    let mut ran_count = 0;
     for seed in 0..1000 {
         let mut random = Random::new(seed);
         let layers = random.within(1, 5);
         let owned = network(&mut random, full(), layers);
         let small = with_memory(full(), 1 << random.within(11, 15), 4096);
         let Ok(mut bytes) = compile(&owned.network(), &small) else { continue };
-        let head = 40.min(bytes.len() - 1);
+        // 8 bytes of magic and 8 words.
+        let header = 40.min(bytes.len() - 1);
         for _ in 0..random.within(1, 3) {
             // Mostly after the header, where most fields are.
-            let first = if random.chance(8) { 0 } else { head };
-            let at = random.within(first, (bytes.len() - 1).min(2000));
+            let first = if random.chance(8) { 0 } else { header };
+            let position = random.within(first, (bytes.len() - 1).min(2000));
             match random.within(0, 3) {
-                0 => bytes[at] ^= 1 << random.within(0, 7),
-                1 => bytes[at] = random.within(0, 255) as u8,
-                2 => bytes[at] = random.pick(&[0, 1, 0x7f, 0x80, 0xff]),
+                0 => bytes[position] ^= 1 << random.within(0, 7),
+                1 => bytes[position] = random.within(0, 255) as u8,
+                2 => bytes[position] = random.pick(&[0, 1, 0x7f, 0x80, 0xff]),
                 _ => {
                     let from = random.within(first, bytes.len() - 1);
-                    bytes[at] = bytes[from];
+                    bytes[position] = bytes[from];
                 }
             }
         }
@@ -44,9 +45,9 @@ fn changed_programs_are_refused_or_run() {
             program.outputs().iter().map(|&len| vec![0; len as usize]).collect();
         let mut outputs: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
         let mut scratch = vec![0; prepared.scratch_len()];
-        let done = prepared.run(&inputs, &mut outputs, &mut scratch);
-        assert_eq!(done, Ok(()), "seed {seed}: {:?}", udo_hta::Image::decode(&bytes));
-        ran += 1;
+        let result = prepared.run(&inputs, &mut outputs, &mut scratch);
+        assert_eq!(result, Ok(()), "seed {seed}: {:?}", udo_hta::Image::decode(&bytes));
+        ran_count += 1;
     }
-    assert!((100..900).contains(&ran), "{ran} of 1000 ran");
+    assert!((100..900).contains(&ran_count), "{ran_count} of 1000 ran");
 }

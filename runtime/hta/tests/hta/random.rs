@@ -1,11 +1,11 @@
-//! Random networks from fixed seeds.
+//! Random networks from fixed seeds, within the limits of a SoC.
 
 use udo_hta::{
     Divisor, Encoding, Kind, Layer, Network, Op, SOCS, Soc, Tensor, TensorId, Values, Weights,
     Window,
 };
 
-/// A random number generator.
+/// A random number generator: Marsaglia's xorshift with shifts 13, 7 and 17.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -20,17 +20,18 @@ impl Random {
         self.0
     }
 
-    /// Returns a value from `least` to `most`, inclusive.
-    pub(crate) fn within(&mut self, least: usize, most: usize) -> usize {
-        least + (self.next() >> 16) as usize % (most - least + 1)
+    /// Returns a value from `min` to `max`, inclusive.
+    pub(crate) fn within(&mut self, min: usize, max: usize) -> usize {
+        min + (self.next() >> 16) as usize % (max - min + 1)
     }
 
-    pub(crate) fn chance(&mut self, count: usize) -> bool {
-        self.within(1, count) == 1
+    /// Returns true once in `one_in` calls, on average.
+    pub(crate) fn chance(&mut self, one_in: usize) -> bool {
+        self.within(1, one_in) == 1
     }
 
-    pub(crate) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
-        from[self.within(0, from.len() - 1)].clone()
+    pub(crate) fn pick<T: Clone>(&mut self, choices: &[T]) -> T {
+        choices[self.within(0, choices.len() - 1)].clone()
     }
 
     pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
@@ -46,10 +47,11 @@ impl Random {
     }
 }
 
-/// The data that a network borrows.
+/// A network with the data that [`Network`] only borrows.
 #[derive(Default)]
 pub(crate) struct Owned {
     tensors: Vec<OwnedTensor>,
+    /// Name, operator, inputs and output.
     layers: Vec<(String, OwnedOp, Vec<TensorId>, TensorId)>,
     inputs: Vec<TensorId>,
     pub(crate) outputs: Vec<TensorId>,
@@ -66,15 +68,19 @@ struct OwnedWeights {
     is_signed: bool,
     weights: Vec<u8>,
     zero_points: Vec<u8>,
+    /// The weights and the zero points as signed values.
     signed: [Vec<i8>; 2],
     scales: Vec<f32>,
     bias: Vec<i32>,
 }
 
 enum OwnedOp {
+    /// A layer with weights.
     Filter(Kind, Window, OwnedWeights),
+    /// A pooling layer.
     Windows(Kind, Window, Divisor),
     Lookup(Box<[u8; 256]>),
+    /// An operator without parameters.
     Plain(Kind),
 }
 
@@ -138,22 +144,23 @@ impl OwnedWeights {
         let weights = random.bytes(depth * outputs);
         let count = if random.chance(2) { 1 } else { outputs };
         let is_signed = random.chance(2);
-        let zero = if is_signed { 0 } else { 128 };
+        let signed_zero = if is_signed { 0 } else { 128 };
         let zero_points = match random.within(0, 2) {
-            0 => vec![zero],
+            0 => vec![signed_zero],
             1 => vec![random.within(0, 255) as u8],
             _ => random.bytes(outputs),
         };
         let signed = [&weights, &zero_points]
             .map(|bytes| bytes.iter().map(|byte| byte.cast_signed()).collect());
         let bias = if random.chance(3) { 0 } else { outputs };
-        let reach = 20_000.0 / (depth as f32).sqrt();
+        // Sums grow with the square root of their length, and outputs should not all saturate.
+        let max_scale = 20_000.0 / (depth as f32).sqrt();
         Self {
             is_signed,
             weights,
             zero_points,
             signed,
-            scales: (0..count).map(|_| random.scale() * reach / 100_000.0).collect(),
+            scales: (0..count).map(|_| random.scale() * max_scale / 100_000.0).collect(),
             bias: (0..bias).map(|_| random.within(0, 20_000) as i32 - 10_000).collect(),
         }
     }
@@ -198,8 +205,7 @@ impl OwnedOp {
 fn window(random: &mut Random, soc: &Soc, kind: Kind, [height, width]: [usize; 2]) -> Window {
     let limit = soc.operators.iter().find(|limit| limit.kind == kind).unwrap();
     loop {
-        let pair =
-            |random: &mut Random, most: usize| [random.within(1, most), random.within(1, most)];
+        let pair = |random: &mut Random, max: usize| [random.within(1, max), random.within(1, max)];
         let kernel = match random.within(0, 2) {
             0 => [3, 3],
             1 => [1, 1],
@@ -218,7 +224,7 @@ fn window(random: &mut Random, soc: &Soc, kind: Kind, [height, width]: [usize; 2
     }
 }
 
-/// Appends a convolution.
+/// Appends a convolution, and returns its output.
 fn filter(
     owned: &mut Owned,
     random: &mut Random,
@@ -290,9 +296,9 @@ pub(crate) fn append(
             for _ in 0..random.within(0, 2) {
                 parts.push(append(owned, random, soc, Kind::Lookup, from));
             }
-            let all = parts.iter().map(|part| owned.shape(*part)[3]).sum();
+            let channels = parts.iter().map(|part| owned.shape(*part)[3]).sum();
             let encoding = if random.chance(2) { encoding } else { random.encoding() };
-            let y = owned.tensor([1, height, width, all], encoding);
+            let y = owned.tensor([1, height, width, channels], encoding);
             owned.layer(OwnedOp::Plain(kind), parts, y)
         }
         Kind::Lookup => {
@@ -327,21 +333,21 @@ pub(crate) fn network(random: &mut Random, soc: &Soc, layers: usize) -> Owned {
     let mut owned = Owned::default();
     let shape = [1, random.within(1, 14), random.within(1, 14), random.within(1, 16)];
     let mut last = owned.input(random, shape);
-    let mut others = vec![last];
+    let mut earlier = vec![last];
     for _ in 0..layers {
         let kind = random.pick(soc.operators).kind;
-        let from = if random.chance(4) { random.pick(&others) } else { last };
-        let [_, height, width, channels] = owned.shape(from);
-        // Limits the growth by resizing and concatenation.
+        let input = if random.chance(4) { random.pick(&earlier) } else { last };
+        let [_, height, width, channels] = owned.shape(input);
+        // Limits the growth of tensors by resizing and concatenation, and the weights of fully connected layers.
         let is_large = height * width * channels > 20_000;
         let grows = matches!(kind, Kind::Resize | Kind::Concat);
         let is_deep = kind == Kind::FullyConnected && height * width * channels > 2000;
         let kind = if is_large && grows || is_deep { Kind::Lookup } else { kind };
-        last = append(&mut owned, random, soc, kind, from);
+        last = append(&mut owned, random, soc, kind, input);
         if random.chance(5) {
             owned.outputs.push(last);
         }
-        others.push(last);
+        earlier.push(last);
     }
     if !owned.outputs.contains(&last) {
         owned.outputs.push(last);
@@ -354,7 +360,7 @@ pub(crate) fn with_memory(soc: &Soc, sram_bytes: u32, weight_bytes: u32) -> Soc 
     Soc { sram_bytes, weight_bytes, ..*soc }
 }
 
-/// Returns the SoC that supports all operators.
+/// Returns the SoC that supports all operators, which is the last one.
 pub(crate) fn full() -> &'static Soc {
     SOCS.last().unwrap()
 }

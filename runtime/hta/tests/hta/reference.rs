@@ -1,4 +1,5 @@
-//! A reference implementation by the definitions: exact sums, f32 arithmetic, one loop per sum.
+//! A reference implementation of networks by the operators' definitions: exact integer sums, f32 arithmetic, one loop
+//! per sum.
 
 use udo_hta::{Divisor, Encoding, Layer, Network, Op, Tensor, Values, Weights, Window};
 
@@ -23,6 +24,7 @@ pub(crate) fn run(network: &Network<'_>, inputs: &[Vec<u8>]) -> Vec<Vec<u8>> {
     network.outputs().iter().map(|id| values[id.0].clone().unwrap()).collect()
 }
 
+/// A tensor with its values.
 struct Image<'a> {
     tensor: &'a Tensor<'a>,
     values: &'a [u8],
@@ -30,21 +32,21 @@ struct Image<'a> {
 
 impl Image<'_> {
     /// Returns the value at a pixel, or `None` outside.
-    fn at(&self, row: isize, column: isize, channel: usize) -> Option<u8> {
+    fn value_at(&self, row: isize, column: isize, channel: usize) -> Option<u8> {
         let [_, height, width, channels] = self.tensor.shape;
         let row = usize::try_from(row).ok().filter(|row| *row < height)?;
         let column = usize::try_from(column).ok().filter(|column| *column < width)?;
         Some(self.values[(row * width + column) * channels + channel])
     }
 
-    fn number(&self, value: u8) -> f32 {
+    fn dequantized(&self, value: u8) -> f32 {
         let Encoding { scale, zero_point } = self.tensor.encoding;
         (i32::from(value) - i32::from(zero_point)) as f32 * scale
     }
 }
 
-fn quantize(number: f32, to: Encoding) -> u8 {
-    let value = (number / to.scale).round_ties_even() + f32::from(to.zero_point);
+fn quantize(dequantized: f32, to: Encoding) -> u8 {
+    let value = (dequantized / to.scale).round_ties_even() + f32::from(to.zero_point);
     if value.is_nan() { 0 } else { value.clamp(0.0, 255.0) as u8 }
 }
 
@@ -65,21 +67,24 @@ fn compute(layer: &Layer<'_>, inputs: &[Image<'_>], y: &Tensor<'_>) -> Vec<u8> {
         Op::Mul => elementwise(inputs, y, |a, b| a * b),
         Op::Concat => {
             let pixels = y.shape[1] * y.shape[2];
-            let of_pixel = |pixel| {
+            let requantized_pixel = |pixel| {
                 inputs.iter().flat_map(move |part| {
                     let channels = part.tensor.shape[3];
                     let values = &part.values[pixel * channels..][..channels];
-                    values.iter().map(|value| quantize(part.number(*value), y.encoding))
+                    values.iter().map(|value| quantize(part.dequantized(*value), y.encoding))
                 })
             };
-            (0..pixels).flat_map(of_pixel).collect()
+            (0..pixels).flat_map(requantized_pixel).collect()
         }
         Op::MaxPool { window } => pooled(y, |row, column, channel| {
-            taps(window, row, column).filter_map(|(r, c)| x.at(r, c, channel)).max().unwrap_or(0)
+            taps(window, row, column)
+                .filter_map(|(r, c)| x.value_at(r, c, channel))
+                .max()
+                .unwrap_or(0)
         }),
         Op::AveragePool { window, divisor } => pooled(y, |row, column, channel| {
             let inside: Vec<i64> = taps(window, row, column)
-                .filter_map(|(r, c)| x.at(r, c, channel))
+                .filter_map(|(r, c)| x.value_at(r, c, channel))
                 .map(|value| i64::from(value) - i64::from(x.tensor.encoding.zero_point))
                 .collect();
             let count = match divisor {
@@ -94,17 +99,18 @@ fn compute(layer: &Layer<'_>, inputs: &[Image<'_>], y: &Tensor<'_>) -> Vec<u8> {
         Op::Resize => {
             let times = [1, 2].map(|axis| y.shape[axis] / x.tensor.shape[axis]);
             pooled(y, |row, column, channel| {
-                let at = |place: usize, times: usize| isize::try_from(place / times).unwrap();
-                x.at(at(row, times[0]), at(column, times[1]), channel).unwrap()
+                let source =
+                    |position: usize, times: usize| isize::try_from(position / times).unwrap();
+                x.value_at(source(row, times[0]), source(column, times[1]), channel).unwrap()
             })
         }
-        Op::Softmax => x.values.chunks(y.shape[3]).flat_map(|row| shares(x, row, y)).collect(),
+        Op::Softmax => x.values.chunks(y.shape[3]).flat_map(|row| softmax(x, row, y)).collect(),
     }
 }
 
-fn shares(x: &Image<'_>, row: &[u8], y: &Tensor<'_>) -> Vec<u8> {
-    let most = *row.iter().max().unwrap();
-    let power = |value: &u8| (-f32::from(most - value) * x.tensor.encoding.scale).exp();
+fn softmax(x: &Image<'_>, row: &[u8], y: &Tensor<'_>) -> Vec<u8> {
+    let max = *row.iter().max().unwrap();
+    let power = |value: &u8| (-f32::from(max - value) * x.tensor.encoding.scale).exp();
     let sum: f32 = row.iter().map(power).sum();
     row.iter().map(|value| quantize(power(value) / sum, y.encoding)).collect()
 }
@@ -117,11 +123,13 @@ fn elementwise(
     let [a, b] = inputs else { panic!("{} inputs", inputs.len()) };
     let pairs = a.values.iter().zip(b.values.iter().cycle());
     pairs
-        .map(|(one, other)| quantize(operation(a.number(*one), b.number(*other)), y.encoding))
+        .map(|(&left, &right)| {
+            quantize(operation(a.dequantized(left), b.dequantized(right)), y.encoding)
+        })
         .collect()
 }
 
-/// Computes all values of an image.
+/// Computes all values of an image; `pixel` returns the value at a row, column and channel.
 fn pooled(y: &Tensor<'_>, pixel: impl Fn(usize, usize, usize) -> u8) -> Vec<u8> {
     let [_, height, width, channels] = y.shape;
     let pixel = &pixel;
@@ -141,20 +149,21 @@ fn taps(window: &Window, row: usize, column: usize) -> impl Iterator<Item = (isi
         .flat_map(move |i| (0..kernel[1]).map(move |j| (along(0, row, i), along(1, column, j))))
 }
 
-/// Returns one product of a sum.
-fn term(x: &Image<'_>, value: u8, weights: &Weights<'_>, at: usize, output: usize) -> i64 {
-    let index_of = |zeros: usize| if zeros == 1 { 0 } else { output };
+/// Returns the product of an input value and the weight at `at`, each without its zero point.
+fn term(x: &Image<'_>, value: u8, weights: &Weights<'_>, index: usize, output: usize) -> i64 {
+    let zero_point_index = |zeros: usize| if zeros == 1 { 0 } else { output };
     let weight = match weights.values {
         Values::I8 { weights, zero_points } => {
-            i64::from(weights[at]) - i64::from(zero_points[index_of(zero_points.len())])
+            i64::from(weights[index]) - i64::from(zero_points[zero_point_index(zero_points.len())])
         }
         Values::U8 { weights, zero_points } => {
-            i64::from(weights[at]) - i64::from(zero_points[index_of(zero_points.len())])
+            i64::from(weights[index]) - i64::from(zero_points[zero_point_index(zero_points.len())])
         }
     };
     (i64::from(value) - i64::from(x.tensor.encoding.zero_point)) * weight
 }
 
+/// Adds the bias to a sum of products and requantizes it.
 fn scaled(sum: i64, x: &Image<'_>, weights: &Weights<'_>, output: usize, y: &Tensor<'_>) -> u8 {
     let sum = sum + weights.bias.get(output).map_or(0, |bias| i64::from(*bias));
     let scale = weights.scales[if weights.scales.len() == 1 { 0 } else { output }];
@@ -163,29 +172,30 @@ fn scaled(sum: i64, x: &Image<'_>, weights: &Weights<'_>, output: usize, y: &Ten
     (value + f32::from(y.encoding.zero_point)).clamp(0.0, 255.0) as u8
 }
 
+/// Computes a convolution, over all channels or depthwise.
 fn filtered(
     x: &Image<'_>,
     window: &Window,
     weights: &Weights<'_>,
     y: &Tensor<'_>,
-    by_channel: bool,
+    is_depthwise: bool,
 ) -> Vec<u8> {
     let channels = x.tensor.shape[3];
-    let count = window.kernel[0] * window.kernel[1];
+    let taps_per_channel = window.kernel[0] * window.kernel[1];
     pooled(y, |row, column, output| {
         let mut sum = 0;
         for (tap, (r, c)) in taps(window, row, column).enumerate() {
-            if by_channel {
+            if is_depthwise {
                 let channel = output / (y.shape[3] / channels);
-                if let Some(value) = x.at(r, c, channel) {
-                    sum += term(x, value, weights, output * count + tap, output);
+                if let Some(value) = x.value_at(r, c, channel) {
+                    sum += term(x, value, weights, output * taps_per_channel + tap, output);
                 }
                 continue;
             }
             for channel in 0..channels {
-                if let Some(value) = x.at(r, c, channel) {
-                    let at = (output * channels + channel) * count + tap;
-                    sum += term(x, value, weights, at, output);
+                if let Some(value) = x.value_at(r, c, channel) {
+                    let index = (output * channels + channel) * taps_per_channel + tap;
+                    sum += term(x, value, weights, index, output);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Errors for layers that a SoC does not support, and for invalid networks.
+//! The messages for layers that a SoC does not support, and for invalid networks.
 
 use udo_hta::{
     Divisor, Encoding, Layer, Network, Op, SOCS, Soc, Tensor, TensorId, Values, Weights, Window,
@@ -7,7 +7,7 @@ use udo_hta::{
 
 use crate::random::with_memory;
 
-const IS: Encoding = Encoding { scale: 0.5, zero_point: 3 };
+const ENCODING: Encoding = Encoding { scale: 0.5, zero_point: 3 };
 const WEIGHTS: Weights<'_> = Weights {
     values: Values::I8 { weights: &[1; 64], zero_points: &[0] },
     scales: &[0.5],
@@ -17,20 +17,23 @@ const X: TensorId = TensorId(0);
 const Y: TensorId = TensorId(1);
 
 fn tensor(name: &str, shape: [usize; 4]) -> Tensor<'static> {
-    Tensor { name: name.to_owned(), shape, encoding: IS, values: None }
+    Tensor { name: name.to_owned(), shape, encoding: ENCODING, values: None }
 }
 
+/// Returns a layer from `X` to `Y`.
 fn layer(op: Op<'static>) -> Layer<'static> {
     Layer { name: "one".to_owned(), op, inputs: vec![X], output: Y }
 }
 
+/// Returns a network of one layer, from an input of shape `x` to an output of shape `y`.
 fn network(op: Op<'static>, x: [usize; 4], y: [usize; 4]) -> Result<Network<'static>, String> {
     let tensors = vec![tensor("x", x), tensor("y", y)];
     Network::new(tensors, vec![layer(op)], vec![X], vec![Y]).map_err(|error| error.to_string())
 }
 
+/// Asserts that a network of one layer is valid, and that compiling it gives this error.
 #[track_caller]
-fn refused(soc: &Soc, op: Op<'static>, x: [usize; 4], y: [usize; 4], expected: &str) {
+fn assert_refused(soc: &Soc, op: Op<'static>, x: [usize; 4], y: [usize; 4], expected: &str) {
     let network = network(op, x, y).unwrap();
     assert_eq!(compile(&network, soc).unwrap_err().to_string(), expected);
 }
@@ -39,63 +42,63 @@ fn refused(soc: &Soc, op: Op<'static>, x: [usize; 4], y: [usize; 4], expected: &
 fn refusals_name_the_violated_rule() {
     let pool = |window| Op::MaxPool { window };
     let [small, _, large] = SOCS else { panic!("{} SoCs", SOCS.len()) };
-    refused(
+    assert_refused(
         small,
         Op::Softmax,
         [1, 1, 1, 4],
         [1, 1, 1, 4],
         "layer \"one\" (Softmax) has an unsupported operator, hta100 supports Conv, Depthwise, FullyConnected, Add, Concat, MaxPool, AveragePool, Lookup, Reshape (docs/hta-bytecode.md, rule \"operators\")",
     );
-    refused(
+    assert_refused(
         small,
         Op::Reshape,
         [2, 1, 1, 4],
         [1, 2, 1, 4],
         "input \"x\" has a batch of 2, hta100 supports a batch of 1 (docs/hta-bytecode.md, rule \"batch\")",
     );
-    refused(
+    assert_refused(
         small,
         Op::Reshape,
         [1, 1, 1, 17],
         [1, 1, 17, 1],
         "input \"x\" has 17 channels, hta100 supports at most 16 (docs/hta-bytecode.md, rule \"input channels\")",
     );
-    refused(
+    assert_refused(
         small,
         Op::Reshape,
         [1, 2049, 1, 1],
         [1, 1, 2049, 1],
         "input \"x\" has an extent of 2049, hta100 supports at most 2048 (docs/hta-bytecode.md, rule \"extents\")",
     );
-    refused(
+    assert_refused(
         small,
         pool(Window { kernel: [4, 3], ..Window::ONE }),
         [1, 8, 8, 4],
         [1, 5, 6, 4],
         "layer \"one\" (MaxPool) has a kernel of 4 x 3, hta100 supports at most 3 (docs/hta-bytecode.md, rule \"kernel\")",
     );
-    refused(
+    assert_refused(
         small,
         pool(Window { strides: [1, 3], ..Window::ONE }),
         [1, 8, 8, 4],
         [1, 8, 3, 4],
         "layer \"one\" (MaxPool) has strides of 1 x 3, hta100 supports at most 2 (docs/hta-bytecode.md, rule \"stride\")",
     );
-    refused(
+    assert_refused(
         small,
         pool(Window { kernel: [2, 2], dilations: [2, 1], ..Window::ONE }),
         [1, 8, 8, 4],
         [1, 6, 7, 4],
         "layer \"one\" (MaxPool) has dilations of 2 x 1, hta100 supports at most 1 (docs/hta-bytecode.md, rule \"dilation\")",
     );
-    refused(
+    assert_refused(
         &with_memory(large, 1 << 20, 15),
         Op::FullyConnected { weights: WEIGHTS },
         [1, 1, 1, 16],
         [1, 1, 1, 4],
         "layer \"one\" (FullyConnected) has 16 weights per channel, hta300 supports at most 15 (docs/hta-bytecode.md, rule \"weights\")",
     );
-    refused(
+    assert_refused(
         &with_memory(large, 127, 1024),
         Op::AveragePool { window: Window::ONE, divisor: Divisor::Inside },
         [1, 9, 8, 8],
@@ -195,14 +198,15 @@ fn layers_read_only_earlier_outputs() {
     };
     let Layer { op, .. } = layer(Op::Softmax);
     let z = TensorId(2);
-    let circle = [(z, Y), (Y, z)].map(|(from, output)| Layer {
+    // Two layers that read each other's output.
+    let cycle = [(z, Y), (Y, z)].map(|(from, output)| Layer {
         name: "round".to_owned(),
         op,
         inputs: vec![from],
         output,
     });
     assert_eq!(
-        with_layers(circle.to_vec(), vec![X], vec![Y]),
+        with_layers(cycle.to_vec(), vec![X], vec![Y]),
         "layer \"round\" (Softmax) reads tensor \"z\", which no earlier layer computes"
     );
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Convolution with factors rounded to bf16.
+//! `f32` convolution with inputs and weights rounded to bf16 and sums in `f32`, on machines that have such products.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::gemm_bf16::{self, Rows};
 use crate::gemm_f32::{Epilogue, Stored};
 
 impl Plan {
-    /// Returns the words of packed bf16 weights for these groups, outputs and channels per group, and taps.
+    /// Returns the 32-bit words of packed bf16 weights for these groups, outputs and channels per group, and taps.
     ///
     /// # Panics
     ///
@@ -27,10 +27,10 @@ impl Plan {
         let (k, len) = (taps * channels, Self::packed_len_bf16(shape) / groups.max(1));
         for group in 0..groups {
             let weights = &weights[group * outputs * k..][..outputs * k];
-            let get = |row: usize, col: usize| {
+            let weight_at = |row: usize, col: usize| {
                 weights[(col * channels + row % channels) * taps + row / channels].number()
             };
-            gemm_bf16::pack(k, outputs, get, &mut out[group * len..][..len]);
+            gemm_bf16::pack(k, outputs, weight_at, &mut out[group * len..][..len]);
         }
     }
 
@@ -64,7 +64,7 @@ impl Plan {
             Rows::Gathered { a, lda, table, taps, channels }
         };
         for group in 0..groups {
-            let from = match self.algorithm {
+            let matrix = match self.algorithm {
                 Algorithm::Gemm => {
                     let a = a.get(rows.start * lda + group * channels..).unwrap_or(&[]);
                     Rows::Strided { a, lda }
@@ -76,7 +76,7 @@ impl Plan {
             let residual = epilogue.residual.map(|(data, ld)| (&data[group * outputs..], ld));
             let epilogue = Epilogue { bias, residual, ..*epilogue };
             let (packed, c) = (&packed[group * len..][..len], &mut c[group * outputs..]);
-            gemm_bf16::gemm(from, rows.len(), k, packed, outputs, c, ldc, &epilogue);
+            gemm_bf16::gemm(matrix, rows.len(), k, packed, outputs, c, ldc, &epilogue);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The layout of weights before they are packed.
+//! The memory layout of weights before they are packed, and their packing.
 
 use super::Shape;
 use crate::gemm_f32::{MicroKernels, Stored};
@@ -24,7 +24,7 @@ impl Strides {
         Self { group: shape.outputs * output, output, channel: taps, tap: 1 }
     }
 
-    /// Returns the order taps, input channels of one group, output channels of all.
+    /// Returns the order height, width, input channels of one group, output channels of all groups (TensorFlow's HWIO).
     pub fn hwio(shape: &Shape) -> Self {
         let channel = shape.groups * shape.outputs;
         Self { group: shape.outputs, output: 1, channel, tap: shape.channels * channel }
@@ -37,7 +37,7 @@ impl Strides {
         Self { group: shape.channels * channel, output: taps, channel, tap: 1 }
     }
 
-    /// Packs all groups for a list of taps. `out` has a packed matrix per group.
+    /// Packs the weights of some taps for all groups. `out` has a packed matrix per group.
     pub(super) fn pack<T: Stored>(
         &self,
         kernels: &MicroKernels,

@@ -1,4 +1,4 @@
-//! Plans the convolution of a shape.
+//! The plan of a convolution: the algorithm for a shape, its table, packed weights and workspace, and the run.
 
 use std::ops::Range;
 
@@ -7,8 +7,8 @@ use crate::gemm_f32::{Epilogue, IndirectA, MicroKernels, RowMap, Stored, kernels
 use crate::indirect::Window;
 use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
-/// The most input channels with which the taps of a kernel row are read as one run.
-const FEW: usize = 4;
+/// The most input channels with which the taps of a kernel row are read as one run of contiguous elements.
+const MAX_RUN_CHANNELS: usize = 4;
 
 /// The algorithm of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,9 @@ pub struct Plan {
     pub(super) algorithm: Algorithm,
     /// The window of the table; its taps are kernel rows of the padded image for [`Algorithm::IndirectRows`].
     window: Window,
+    /// Columns of the table.
     pub(super) taps: usize,
+    /// Output pixels.
     rows: usize,
     table_len: usize,
     /// Elements of the packed weights before the row of zeros.
@@ -42,12 +44,12 @@ pub struct Plan {
 impl Plan {
     /// Plans for the instruction set in use; `None` if sizes overflow, or there are more pixels than a table can index.
     pub fn new(shape: &Shape) -> Option<Self> {
-        Self::with_kernels(narrow(shape.outputs), shape)
+        Self::with_kernels(kernels_for_outputs(shape.outputs), shape)
     }
 
-    /// Packs weights in ONNX's order for every [`Plan::new`] with these groups, outputs and channels per group, and
-    /// taps; image size, strides and dilations do not matter. The rest of `out` becomes zeros, which taps in the
-    /// padding read.
+    /// Packs weights in ONNX's order for every plan from [`Plan::new`] with these groups, outputs and channels per
+    /// group, and taps; image size, strides and dilations do not matter. Fills the rest of `out` with zeros, which taps
+    /// in the padding read.
     ///
     /// # Panics
     ///
@@ -58,7 +60,7 @@ impl Plan {
         out: &mut [f32],
     ) {
         let shape = Shape { window: Window::line(taps), channels, outputs, groups };
-        let kernels = narrow(outputs);
+        let kernels = kernels_for_outputs(outputs);
         let (packed, zeros) =
             out.split_at_mut(groups * kernels.packed_len(taps * channels, outputs));
         Strides::onnx(&shape).pack(kernels, &shape, weights, &(0..taps), packed);
@@ -185,20 +187,21 @@ impl Plan {
         if self.workspace_len == 0 {
             return;
         }
-        let inside = input[2].min(width.saturating_sub(pads[2]));
+        let width_inside = input[2].min(width.saturating_sub(pads[2]));
         for (line, out) in (first..).zip(out.chunks_exact_mut(width * channels)) {
-            let at = [line / lines, line % lines];
-            let inner = [0, 1].map(|i| at[i].checked_sub(pads[i]).filter(|&x| x < input[i]));
-            let ([Some(plane), Some(line)], 1..) = (inner, inside) else {
+            let position = [line / lines, line % lines];
+            let inner_position =
+                [0, 1].map(|i| position[i].checked_sub(pads[i]).filter(|&x| x < input[i]));
+            let ([Some(plane), Some(line)], 1..) = (inner_position, width_inside) else {
                 out.fill(0.0);
                 continue;
             };
-            let (before, rest) = out.split_at_mut(pads[2].min(width) * channels);
-            let (pixels, after) = rest.split_at_mut(inside * channels);
+            let (before, remaining) = out.split_at_mut(pads[2].min(width) * channels);
+            let (pixels, after) = remaining.split_at_mut(width_inside * channels);
             before.fill(0.0);
             after.fill(0.0);
-            let from = &image[(plane * input[1] + line) * input[2] * strides[0]..];
-            dispatch(isa, Pixels { from, strides, channels, to: pixels });
+            let source = &image[(plane * input[1] + line) * input[2] * strides[0]..];
+            dispatch(isa, Pixels { source, strides, channels, to: pixels });
         }
     }
 
@@ -238,6 +241,7 @@ impl Plan {
         self.kernels.igemm(&indirect, rows.len(), packed, outputs, c, ldc, epilogue);
     }
 
+    /// Runs [`Algorithm::Gemm`].
     #[expect(clippy::too_many_arguments, reason = "those of `run`")]
     fn product(
         &self,
@@ -277,9 +281,9 @@ impl Plan {
     }
 }
 
-/// Strided pixels with strided channels, to be copied to contiguous memory.
+/// A copy of strided pixels with strided channels to contiguous memory.
 struct Pixels<'a> {
-    from: &'a [f32],
+    source: &'a [f32],
     strides: [usize; 2],
     channels: usize,
     to: &'a mut [f32],
@@ -290,18 +294,18 @@ impl SimdOp for Pixels<'_> {
 
     #[inline(always)]
     fn run<S: Vector>(self, _: S) {
-        let Self { from, strides, channels, to } = self;
-        let planes = |channel: usize| &from[channel * strides[1]..];
+        let Self { source, strides, channels, to } = self;
+        let planes = |channel: usize| &source[channel * strides[1]..];
         match (strides, channels) {
-            ([step, 1], _) if step == channels => to.copy_from_slice(&from[..to.len()]),
-            ([1, _], 1) => to.copy_from_slice(&from[..to.len()]),
+            ([step, 1], _) if step == channels => to.copy_from_slice(&source[..to.len()]),
+            ([1, _], 1) => to.copy_from_slice(&source[..to.len()]),
             ([1, _], 2) => interleave([0, 1].map(planes), to),
             ([1, _], 3) => interleave([0, 1, 2].map(planes), to),
             ([1, _], 4) => interleave([0, 1, 2, 3].map(planes), to),
             _ => {
                 for (pixel, to) in to.chunks_exact_mut(channels).enumerate() {
                     for (channel, to) in to.iter_mut().enumerate() {
-                        *to = from[pixel * strides[0] + channel * strides[1]];
+                        *to = source[pixel * strides[0] + channel * strides[1]];
                     }
                 }
             }
@@ -319,31 +323,33 @@ fn interleave<const N: usize>(planes: [&[f32]; N], pixels: &mut [f32]) {
     }
 }
 
-/// Returns the micro-kernels in use, or AVX2's if its registers hold all outputs of a group, since it loads more of the
-/// smaller registers per cycle.
-pub(super) fn narrow(outputs: usize) -> &'static MicroKernels {
+/// Returns the micro-kernels in use, or those of AVX2 if one of its registers holds all outputs of a group: it loads
+/// more of its smaller registers per cycle.
+pub(super) fn kernels_for_outputs(outputs: usize) -> &'static MicroKernels {
     kernels(if outputs <= 8 { isa().min(Isa::Avx2) } else { isa() })
 }
 
+/// Chooses the algorithm for a shape.
 fn algorithm(shape: &Shape) -> Algorithm {
     let Window { input, output, kernel, strides, dilations, pads } = shape.window;
-    let same = kernel == [1; 3] && strides == [1; 3] && pads == [0; 3] && input == output;
-    let run = shape.groups == 1 && kernel[2] > 1 && dilations[2] == 1 && shape.channels > 0;
-    match (same, run && shape.channels <= FEW) {
+    let is_pointwise = kernel == [1; 3] && strides == [1; 3] && pads == [0; 3] && input == output;
+    let has_runs = shape.groups == 1 && kernel[2] > 1 && dilations[2] == 1 && shape.channels > 0;
+    match (is_pointwise, has_runs && shape.channels <= MAX_RUN_CHANNELS) {
         (true, _) => Algorithm::Gemm,
         (false, true) => Algorithm::IndirectRows,
         (false, false) => Algorithm::Indirect,
     }
 }
 
-/// Returns the window over an image padded to everything that windows reach; its taps are kernel rows.
+/// Returns the window over the padded copy of an image, which contains all positions that windows read. The taps of
+/// this window are kernel rows.
 fn padded(window: &Window) -> Option<Window> {
     let mut padded = Window { pads: [0; 3], ..*window };
     for axis in 0..3 {
         let Window { output, kernel, strides, dilations, .. } = *window;
-        let last = output[axis].saturating_sub(1).checked_mul(strides[axis])?;
-        let tap = kernel[axis].saturating_sub(1).checked_mul(dilations[axis])?;
-        padded.input[axis] = last.checked_add(tap)?.checked_add(1)?;
+        let last_window = output[axis].saturating_sub(1).checked_mul(strides[axis])?;
+        let last_tap = kernel[axis].saturating_sub(1).checked_mul(dilations[axis])?;
+        padded.input[axis] = last_window.checked_add(last_tap)?.checked_add(1)?;
     }
     padded.kernel[2] = 1;
     padded.input_len()?;

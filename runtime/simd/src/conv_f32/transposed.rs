@@ -1,9 +1,10 @@
-//! Transposed convolution, as one convolution per phase of the strides: nothing is scattered, and no zeros are
-//! multiplied.
+//! `f32` transposed convolution. Its output pixels are divided into phases, by the remainders of their coordinates by
+//! the strides. Each phase is an ordinary convolution with some of the taps, so that nothing is scattered, and no zeros
+//! between input pixels are multiplied.
 
 use std::ops::Range;
 
-use super::plan::narrow;
+use super::plan::kernels_for_outputs;
 use super::{Shape, Strides};
 use crate::gemm_f32::{Epilogue, IndirectA, MicroKernels, RowMap, Stored};
 use crate::indirect::{Phase, Window};
@@ -25,8 +26,11 @@ pub struct Transposed {
 #[derive(Clone, Copy)]
 struct Part {
     phase: Phase,
+    /// Taps of the phase.
     taps: usize,
+    /// Offset in the table.
     table: usize,
+    /// Offset in the packed weights.
     packed: usize,
     /// Elements of the packed weights of all groups.
     packed_len: usize,
@@ -42,7 +46,7 @@ impl Transposed {
     /// Plans for the instruction set in use; `None` if sizes or positions overflow, there are more pixels than a table
     /// can index, or a stride is 0.
     pub fn new(shape: &Shape) -> Option<Self> {
-        Self::with_kernels(narrow(shape.outputs), shape)
+        Self::with_kernels(kernels_for_outputs(shape.outputs), shape)
     }
 
     /// Plans for these micro-kernels.
@@ -53,8 +57,8 @@ impl Transposed {
         }
         let zeros = groups.checked_mul(channels)?;
         let padded = outputs.checked_next_multiple_of(64)?;
-        let most = groups.checked_mul(padded)?.checked_mul(channels)?;
-        most.checked_mul(window.taps()?)?.checked_add(zeros)?;
+        let max_weights = groups.checked_mul(padded)?.checked_mul(channels)?;
+        max_weights.checked_mul(window.taps()?)?.checked_add(zeros)?;
         window.taps()?.checked_mul(channels)?.checked_mul(padded)?;
         let mut plan = Self { kernels, shape: *shape, table_len: 0, weights_len: 0 };
         let (table, packed) = plan.parts().fold((0, 0), |(table, packed), part| {
@@ -81,8 +85,8 @@ impl Transposed {
             return false;
         }
         let window = self.shape.window;
-        let all = window.phases().flat_map(|phase| window.phase_table(phase));
-        table.iter_mut().zip(all).for_each(|(entry, pixel)| *entry = pixel);
+        let entries = window.phases().flat_map(|phase| window.phase_table(phase));
+        table.iter_mut().zip(entries).for_each(|(entry, pixel)| *entry = pixel);
         true
     }
 
@@ -138,9 +142,11 @@ impl Transposed {
         let (packed, zeros) = packed[..self.packed_len()].split_at(self.weights_len);
         let table = &table[..self.table_len];
         let Window { output: [_, height, width], strides, .. } = window;
-        for Part { phase, taps, table: table_at, packed: packed_at, packed_len } in self.parts() {
+        for Part { phase, taps, table: table_start, packed: packed_start, packed_len } in
+            self.parts()
+        {
             let [_, rows, cols] = phase.extents;
-            let [from, to] =
+            let [first_row, end_row] =
                 [lines.start, lines.end].map(|line| window.lines_before(&phase, line) * cols);
             let row_map = RowMap {
                 width: cols,
@@ -150,14 +156,15 @@ impl Transposed {
                     strides[1].saturating_mul(width),
                     strides[2],
                 ],
-                first: from,
-                start: (phase.at[0] * height + phase.at[1]) * width + phase.at[2],
+                first: first_row,
+                start: (phase.remainders[0] * height + phase.remainders[1]) * width
+                    + phase.remainders[2],
                 origin: lines.start * width,
             };
-            let table = &table[table_at + from * taps..table_at + to * taps];
+            let table = &table[table_start + first_row * taps..table_start + end_row * taps];
             let indirect = IndirectA { a, lda, table, taps, channels, groups, zeros, row_map };
-            let packed = &packed[packed_at..][..packed_len];
-            self.kernels.igemm(&indirect, to - from, packed, outputs, c, ldc, epilogue);
+            let packed = &packed[packed_start..][..packed_len];
+            self.kernels.igemm(&indirect, end_row - first_row, packed, outputs, c, ldc, epilogue);
         }
     }
 

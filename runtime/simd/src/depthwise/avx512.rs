@@ -1,8 +1,8 @@
-//! 3x3 and 5x5 kernels of 8-bit values in AVX-512: passes along output rows.
+//! 8-bit depthwise convolution with 3x3 and 5x5 kernels in AVX-512: passes along output rows.
 //!
-//! As in the passes of `f32`, each input column is loaded once. Four of its rows are interleaved, so that one
-//! `vpdpbusd` processes four taps of 16 channels; the shuffles are shared by all windows that the column belongs to.
-//! Packing the results is the reverse shuffle.
+//! As in the passes of `f32` (`row_pass`), each input column is loaded once. Four of its rows are interleaved, so that
+//! one `vpdpbusd` instruction adds the products of four taps for 16 channels; the shuffles are shared by all windows
+//! that the column belongs to. Packing the sums to bytes reverses the shuffle.
 
 use std::arch::x86_64::{
     __m256i, __m512, __m512i, __mmask32, __mmask64, _mm_loadu_si128, _mm256_loadu_si256,
@@ -19,9 +19,9 @@ use std::arch::x86_64::{
 use super::quantized_job::{Job, STRIP, VectorLayout, first_channel};
 use crate::gemm_u8::MAX_I32;
 
-/// Vectors of sums per vector of bytes.
+/// Vectors of sums per vector of bytes. A `quad` in this file is four bytes of one channel, from four input rows.
 const QUADS: usize = 4;
-/// Weights of 1 for up to four rows.
+/// Four weights each: 1 for the first `i` rows of a group, which makes `vpdpbusd` sum values.
 const ONES: [i32; 5] = [0, 1, 0x101, 0x1_0101, 0x101_0101];
 
 /// Computes all rows of a kernel of `K` x `K`, `R` at a time, with input rows in `GROUPS` of four.
@@ -61,13 +61,14 @@ const fn packed_rows(k: usize) -> usize {
     if k == 3 { 2 } else { 1 }
 }
 
-/// The channels of a strip: all lanes, at most half of them, so that two output rows share a vector, or another number.
-/// vector, or some.
+/// The number of channels of a strip: all lanes; at most half of them, so that two output rows share a vector; or
+/// another number.
 enum Width {
     Whole,
     Half,
     Part,
 }
+// `Width` as a constant parameter.
 const WHOLE: u8 = 0;
 const HALF: u8 = 1;
 const PART: u8 = 2;
@@ -78,9 +79,12 @@ const HALF_STRIP: usize = STRIP / 2;
 /// Up to 64 channels with their parameters; those of half a strip are stored twice.
 struct Strip<'a> {
     job: &'a Job<'a>,
+    /// The first channel.
     first: usize,
+    /// The channels of the strip that exist.
     mask: __mmask64,
     weights: *const i8,
+    /// Initial sums, which include all terms that do not depend on the input.
     start: [__m512i; QUADS],
     /// The weights' zero points, and whether any is not 0.
     zeros: [__m512i; QUADS],
@@ -90,7 +94,7 @@ struct Strip<'a> {
     zero_point: __m512i,
     flip: __m512i,
     /// Whether all scales are below 1, so that scaled sums fit an i32 as well.
-    shrink: bool,
+    scales_below_1: bool,
     /// A pixel of padding.
     padding: [u8; STRIP],
 }
@@ -118,7 +122,8 @@ impl<'a> Strip<'a> {
             scales.copy_within(..HALF_STRIP, HALF_STRIP);
             zeros.copy_within(..HALF_STRIP, HALF_STRIP);
         }
-        // The product of the zero points of input and weights, for every tap.
+        // A sum of `(x - input_zero) * (weight - weight_zero)` has the constant term `input_zero * weight_zero` per
+        // tap.
         let taps = i32::from(job.weights.zero_point) * (layout.k * layout.k) as i32;
         for (bias, zero) in bias.iter_mut().zip(zeros) {
             *bias = bias.wrapping_add(taps * zero);
@@ -143,7 +148,7 @@ impl<'a> Strip<'a> {
             scales: [0, 1, 2, 3].map(|i| _mm512_castsi512_ps(runs(&scale_bits, i))),
             zero_point: _mm512_set1_epi16(job.y_zero),
             flip: _mm512_set1_epi8(job.flip.cast_signed()),
-            shrink: scales.iter().all(|scale| scale.abs() < 1.0),
+            scales_below_1: scales.iter().all(|scale| scale.abs() < 1.0),
             padding: [job.weights.zero_point; STRIP],
         }
     }
@@ -175,13 +180,13 @@ impl<'a> Strip<'a> {
     ) {
         let mut row = self.job.rows.start;
         while row < self.job.rows.end {
-            let left = self.job.rows.end - row;
-            if WIDTH == HALF && left >= 2 * R {
+            let remaining = self.job.rows.end - row;
+            if WIDTH == HALF && remaining >= 2 * R {
                 // SAFETY: rows `row..row + 2 * R` are of the job, whose pixels and weights are
                 // inside its slices.
                 unsafe { self.pass::<K, STRIDE, GROUPS, R, HALF, ZEROS>(row) };
                 row += 2 * R;
-            } else if WIDTH == WHOLE && left >= R {
+            } else if WIDTH == WHOLE && remaining >= R {
                 // SAFETY: rows `row..row + R` are of the job, whose pixels and weights are inside
                 // its slices.
                 unsafe { self.pass::<K, STRIDE, GROUPS, R, WHOLE, ZEROS>(row) };
@@ -190,7 +195,7 @@ impl<'a> Strip<'a> {
                 // SAFETY: row `row` is of the job, whose pixels and weights are inside its slices.
                 unsafe { self.pass::<K, STRIDE, GROUPS, 1, WHOLE, ZEROS>(row) };
                 row += 1;
-            } else if left >= R {
+            } else if remaining >= R {
                 // SAFETY: rows `row..row + R` are of the job, whose pixels and weights are inside
                 // its slices.
                 unsafe { self.pass::<K, STRIDE, GROUPS, R, PART, ZEROS>(row) };
@@ -203,7 +208,7 @@ impl<'a> Strip<'a> {
         }
     }
 
-    /// Computes `R` output rows from `row` on; for a `HALF` strip, also the following `R` rows in the upper lanes.
+    /// Computes `R` output rows from `row` on; for a `HALF` strip, also the next `R` rows, in the upper lanes.
     ///
     /// # Safety
     ///
@@ -229,7 +234,7 @@ impl<'a> Strip<'a> {
             ([[[self.padding.as_ptr(); 4]; GROUPS]; 2], [[[0; 4]; GROUPS]; 2]);
         for (half, row) in [row, row + R].into_iter().enumerate() {
             for i in 0..(R - 1) * STRIDE + K {
-                // Rows above the first wrap around to a number past any height.
+                // Positions above the image wrap around to a number past any height.
                 let y = (row * STRIDE + i).wrapping_sub(top);
                 if y < height {
                     from[half][i / 4][i % 4] = x.wrapping_add(y * width * job.x.stride);
@@ -240,51 +245,53 @@ impl<'a> Strip<'a> {
         let first = (row - job.rows.start) * across * job.y_stride + self.first;
         let mut to = job.y.wrapping_add(first);
         // Output columns that share an input column, the one completed next first.
-        let live = K.div_ceil(STRIDE);
+        let shared_columns = K.div_ceil(STRIDE);
         let mut sums = [[self.start; R]; K];
-        // Sums of the values in each window, for the weights' zero points.
-        let mut totals = [[_mm512_set1_epi32(0); QUADS]; K];
-        // The last `STRIDE` columns of the first complete window, which is before the image.
-        let mut col = (K - STRIDE).wrapping_sub(left.wrapping_add((live - 1) * STRIDE));
+        // Sums of the values in each window, which the weights' zero points are multiplied by.
+        let mut value_sums = [[_mm512_set1_epi32(0); QUADS]; K];
+        // The first column to add: the last `STRIDE` columns of a window that ends before the image or at its start.
+        let mut col = (K - STRIDE).wrapping_sub(left.wrapping_add((shared_columns - 1) * STRIDE));
         let padding = _mm512_set1_epi8(job.weights.zero_point.cast_signed());
-        for done in 0..live - 1 + across {
+        for column in 0..shared_columns - 1 + across {
             for s in 0..STRIDE {
                 for group in 0..GROUPS {
                     let mut quads = [padding; QUADS];
                     if col < width {
                         let mut rows = [padding; 4];
                         for i in 0..4 {
-                            let at = [from[0][group][i], from[1][group][i]];
-                            // Rows without a tap have weight 0, so any load will do.
+                            let addresses = [from[0][group][i], from[1][group][i]];
+                            // Rows without a tap have weight 0, so their values do not matter.
                             if group * 4 + i < (R - 1) * STRIDE + K {
                                 // SAFETY: the pixel at `col` has the strip's channels, as has the
                                 // padding.
-                                rows[i] = unsafe { self.load::<WIDTH>(at) };
+                                rows[i] = unsafe { self.load::<WIDTH>(addresses) };
                             }
                             for half in 0..if WIDTH == HALF { 2 } else { 1 } {
-                                from[half][group][i] = at[half].wrapping_add(step[half][group][i]);
+                                from[half][group][i] =
+                                    addresses[half].wrapping_add(step[half][group][i]);
                             }
                         }
                         quads = interleave(rows);
                     }
-                    for j in 0..live {
+                    for j in 0..shared_columns {
                         let Some(k) = (K - STRIDE + s).checked_sub(j * STRIDE) else { continue };
                         if ZEROS {
                             let ones = _mm512_set1_epi32(ONES[(K - group * 4).min(4)]);
                             for q in 0..QUADS {
-                                totals[j][q] = _mm512_dpbusd_epi32(totals[j][q], quads[q], ones);
+                                value_sums[j][q] =
+                                    _mm512_dpbusd_epi32(value_sums[j][q], quads[q], ones);
                             }
                         }
                         for r in 0..R {
-                            let at = ((group * K + k) * packed_rows(K) + r) * QUADS * STRIP;
+                            let offset = ((group * K + k) * packed_rows(K) + r) * QUADS * STRIP;
                             for q in 0..QUADS {
-                                let at = self.weights.wrapping_add(at + q * STRIP);
+                                let address = self.weights.wrapping_add(offset + q * STRIP);
                                 // SAFETY: a strip has vectors for each group, column and row.
                                 let weights = unsafe {
                                     if WIDTH == HALF {
-                                        twice(_mm256_loadu_si256(at.cast()))
+                                        twice(_mm256_loadu_si256(address.cast()))
                                     } else {
-                                        _mm512_loadu_si512(at.cast())
+                                        _mm512_loadu_si512(address.cast())
                                     }
                                 };
                                 sums[j][r][q] =
@@ -295,12 +302,12 @@ impl<'a> Strip<'a> {
                 }
                 col = col.wrapping_add(1);
             }
-            if done + 1 >= live {
+            if column + 1 >= shared_columns {
                 for r in 0..R {
                     let mut sums = sums[0][r];
                     if ZEROS {
                         for q in 0..QUADS {
-                            let zeros = _mm512_mullo_epi32(self.zeros[q], totals[0][q]);
+                            let zeros = _mm512_mullo_epi32(self.zeros[q], value_sums[0][q]);
                             sums[q] = _mm512_sub_epi32(sums[q], zeros);
                         }
                     }
@@ -314,20 +321,20 @@ impl<'a> Strip<'a> {
                             _mm512_mask_storeu_epi8(to.cast(), self.mask, values);
                         }
                         if WIDTH == HALF {
-                            let below = to.wrapping_add(R * across * job.y_stride);
+                            let lower = to.wrapping_add(R * across * job.y_stride);
                             let values = _mm512_extracti64x4_epi64::<1>(values);
-                            _mm256_mask_storeu_epi8(below.cast(), self.mask as __mmask32, values);
+                            _mm256_mask_storeu_epi8(lower.cast(), self.mask as __mmask32, values);
                         }
                     }
                 }
                 to = to.wrapping_add(job.y_stride);
             }
-            for j in 1..live {
+            for j in 1..shared_columns {
                 sums[j - 1] = sums[j];
-                totals[j - 1] = totals[j];
+                value_sums[j - 1] = value_sums[j];
             }
-            sums[live - 1] = [self.start; R];
-            totals[live - 1] = [_mm512_set1_epi32(0); QUADS];
+            sums[shared_columns - 1] = [self.start; R];
+            value_sums[shared_columns - 1] = [_mm512_set1_epi32(0); QUADS];
         }
     }
 
@@ -338,17 +345,17 @@ impl<'a> Strip<'a> {
     /// The pixels have the strip's channels.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-    unsafe fn load<const WIDTH: u8>(&self, at: [*const u8; 2]) -> __m512i {
+    unsafe fn load<const WIDTH: u8>(&self, pixels: [*const u8; 2]) -> __m512i {
         // SAFETY: the masks keep to the strip's channels.
         unsafe {
             match WIDTH {
-                WHOLE => _mm512_loadu_si512(at[0].cast()),
+                WHOLE => _mm512_loadu_si512(pixels[0].cast()),
                 HALF => {
-                    let [low, high] =
-                        at.map(|at| _mm256_maskz_loadu_epi8(self.mask as __mmask32, at.cast()));
+                    let [low, high] = pixels
+                        .map(|pixel| _mm256_maskz_loadu_epi8(self.mask as __mmask32, pixel.cast()));
                     _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
                 }
-                _ => _mm512_maskz_loadu_epi8(self.mask, at[0].cast()),
+                _ => _mm512_maskz_loadu_epi8(self.mask, pixels[0].cast()),
             }
         }
     }
@@ -360,8 +367,11 @@ impl<'a> Strip<'a> {
         for i in 0..QUADS {
             let value = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[i]), self.scales[i]);
             // NaN passes as the second operand and becomes i32::MIN, like values that are too low.
-            let value =
-                if self.shrink { value } else { _mm512_min_ps(_mm512_set1_ps(MAX_I32), value) };
+            let value = if self.scales_below_1 {
+                value
+            } else {
+                _mm512_min_ps(_mm512_set1_ps(MAX_I32), value)
+            };
             values[i] = _mm512_cvtps_epi32(value);
         }
         // Saturating to i16 before adding the zero point changes nothing that fits 8 bits.
@@ -378,26 +388,27 @@ fn twice(lanes: __m256i) -> __m512i {
     _mm512_broadcast_i64x4(lanes)
 }
 
-/// Puts four values of each channel next to each other; each vector gets every fourth run of four channels.
+/// Interleaves four rows, so that the four values of a channel are adjacent. Each resulting vector has every fourth run
+/// of four channels.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn interleave([a, b, c, d]: [__m512i; 4]) -> [__m512i; QUADS] {
     let (ab, cd) = (_mm512_unpacklo_epi8(a, b), _mm512_unpacklo_epi8(c, d));
-    let (low, next) = (_mm512_unpacklo_epi16(ab, cd), _mm512_unpackhi_epi16(ab, cd));
+    let (first, second) = (_mm512_unpacklo_epi16(ab, cd), _mm512_unpackhi_epi16(ab, cd));
     let (ab, cd) = (_mm512_unpackhi_epi8(a, b), _mm512_unpackhi_epi8(c, d));
-    [low, next, _mm512_unpacklo_epi16(ab, cd), _mm512_unpackhi_epi16(ab, cd)]
+    [first, second, _mm512_unpacklo_epi16(ab, cd), _mm512_unpackhi_epi16(ab, cd)]
 }
 
-/// Returns every fourth run of four parameters from the `i`th on: the order of [`interleave`].
+/// Returns a vector of parameters in the order of [`interleave`]: every fourth run of four channels from run `i` on.
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq")]
-fn runs(numbers: &[i32; STRIP], i: usize) -> __m512i {
-    let at = |run: usize| {
-        let run: &[i32] = &numbers[16 * run + 4 * i..][..4];
+fn runs(values: &[i32; STRIP], i: usize) -> __m512i {
+    let load_run = |run: usize| {
+        let run: &[i32] = &values[16 * run + 4 * i..][..4];
         // SAFETY: four numbers.
         unsafe { _mm_loadu_si128(run.as_ptr().cast()) }
     };
-    let one = _mm512_castsi128_si512(at(0));
-    let two = _mm512_inserti32x4::<1>(one, at(1));
-    _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(two, at(2)), at(3))
+    let lane_0 = _mm512_castsi128_si512(load_run(0));
+    let lanes_0_1 = _mm512_inserti32x4::<1>(lane_0, load_run(1));
+    _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(lanes_0_1, load_run(2)), load_run(3))
 }

@@ -9,8 +9,8 @@ use super::{Activation, Image, Shape, bounds};
 use crate::gemm_f32::Stored;
 use crate::isa::{Isa, dispatch, highest, isa};
 
-/// Input and output of more elements do not fit a second-level cache.
-const FAR: usize = 1 << 19;
+/// Elements of a 2 MiB second-level cache.
+const L2_ELEMENTS: usize = 1 << 19;
 
 /// The kernels, and the epilogue `activation(sum + bias)`.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ pub fn packed_len(taps: usize, channels: usize) -> Option<usize> {
 /// Panics if `weights` does not have an element per tap and channel, or `packed` does not have [`packed_len`].
 pub fn pack<T: Stored>(weights: &[T], taps: usize, channels: usize, packed: &mut [f32]) {
     assert_eq!(Some(weights.len()), taps.checked_mul(channels), "a weight per tap and channel");
-    assert_eq!(Some(packed.len()), packed_len(taps, channels), "room for the packed weights");
+    assert_eq!(Some(packed.len()), packed_len(taps, channels), "the length of the packed weights");
     for (strip, packed) in packed.chunks_exact_mut((taps * STRIP).max(1)).enumerate() {
         let first = first_channel(strip, channels);
         for (tap, packed) in packed.chunks_exact_mut(STRIP).enumerate() {
@@ -98,7 +98,7 @@ pub(super) fn depthwise_on(
         shape,
         x: x.data.as_ptr(),
         x_stride: x.stride,
-        exceeds_l2: x.data.len().saturating_add(y.len()) > FAR,
+        exceeds_l2: x.data.len().saturating_add(y.len()) > L2_ELEMENTS,
         weights: weights.packed.as_ptr(),
         bias: weights.bias.map_or(std::ptr::null(), <[f32]>::as_ptr),
         activation: weights.activation,
@@ -108,24 +108,24 @@ pub(super) fn depthwise_on(
         y_stride,
         channels: outputs,
     };
-    // Half of the widest vector is a whole vector of the next narrower set.
+    // Half a strip is a whole vector of AVX2.
     let is_half = outputs == STRIP / 2 && isa.min(highest()) >= Isa::Avx2;
     let isa = if is_half { Isa::Avx2 } else { isa };
-    let fills = outputs >= STRIP || is_half;
-    let flat = window.input[0] == 1 && window.output[0] == 1 && window.kernel[0] == 1;
-    let plain = shape.multiplier == 1
-        && flat
+    let fills_strip = outputs >= STRIP || is_half;
+    let is_2d = window.input[0] == 1 && window.output[0] == 1 && window.kernel[0] == 1;
+    let has_row_pass = shape.multiplier == 1
+        && is_2d
         && window.pads[0] == 0
         && window.dilations[1..] == [1, 1]
         && window.input[1] * window.input[2] > 0
-        && fills;
+        && fills_strip;
     match (window.kernel, window.strides) {
-        ([_, 3, 3], [_, 1, 1]) if plain => dispatch(isa, RowPasses::<3, 1, 1>(&job)),
-        ([_, 3, 3], [_, 2, 1]) if plain => dispatch(isa, RowPasses::<3, 2, 1>(&job)),
-        ([_, 3, 3], [_, 2, 2]) if plain => dispatch(isa, RowPasses::<3, 2, 2>(&job)),
-        ([_, 5, 5], [_, 1, 1]) if plain => dispatch(isa, RowPasses::<5, 1, 1>(&job)),
-        ([_, 5, 5], [_, 2, 1]) if plain => dispatch(isa, RowPasses::<5, 2, 1>(&job)),
-        ([_, 5, 5], [_, 2, 2]) if plain => dispatch(isa, RowPasses::<5, 2, 2>(&job)),
+        ([_, 3, 3], [_, 1, 1]) if has_row_pass => dispatch(isa, RowPasses::<3, 1, 1>(&job)),
+        ([_, 3, 3], [_, 2, 1]) if has_row_pass => dispatch(isa, RowPasses::<3, 2, 1>(&job)),
+        ([_, 3, 3], [_, 2, 2]) if has_row_pass => dispatch(isa, RowPasses::<3, 2, 2>(&job)),
+        ([_, 5, 5], [_, 1, 1]) if has_row_pass => dispatch(isa, RowPasses::<5, 1, 1>(&job)),
+        ([_, 5, 5], [_, 2, 1]) if has_row_pass => dispatch(isa, RowPasses::<5, 2, 1>(&job)),
+        ([_, 5, 5], [_, 2, 2]) if has_row_pass => dispatch(isa, RowPasses::<5, 2, 2>(&job)),
         _ => dispatch(isa, General(&job)),
     }
 }

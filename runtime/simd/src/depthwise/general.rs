@@ -1,4 +1,4 @@
-//! Any window: pixel by pixel, over the taps inside the image.
+//! `f32` depthwise convolution with any window: pixel by pixel, over the taps inside the image.
 
 use super::bounds;
 use super::float_job::{Job, STRIP};
@@ -7,7 +7,7 @@ use crate::isa::{SimdOp, Vector};
 /// Strips accumulated at the same time.
 const STRIPS: usize = 4;
 
-/// Computes every pixel.
+/// Computes all pixels of a job.
 pub(super) struct General<'a>(pub(super) &'a Job<'a>);
 
 impl SimdOp for General<'_> {
@@ -47,17 +47,17 @@ impl SimdOp for General<'_> {
     }
 }
 
-/// An output pixel: its taps inside the image along each axis, and the input pixel of tap 0, which may be outside.
+/// An output pixel: its taps inside the image along each axis, and its position.
 struct Pixel {
     taps: [std::ops::Range<usize>; 3],
-    at: [usize; 3],
+    position: [usize; 3],
 }
 
 impl Pixel {
     #[inline(always)]
-    fn new(job: &Job<'_>, at: [usize; 3]) -> Self {
+    fn new(job: &Job<'_>, position: [usize; 3]) -> Self {
         let window = &job.shape.window;
-        Self { taps: [0, 1, 2].map(|axis| bounds::inside(window, axis, at[axis])), at }
+        Self { taps: [0, 1, 2].map(|axis| bounds::inside(window, axis, position[axis])), position }
     }
 }
 
@@ -72,7 +72,7 @@ fn sum<S: Vector, const V: usize>(
     len: usize,
     to: *mut f32,
 ) {
-    let c = job.channel(strip) + lane;
+    let first_channel = job.channel(strip) + lane;
     let window = &job.shape.window;
     let strip_len = window.kernel[0] * window.kernel[1] * window.kernel[2] * STRIP;
     let weights = job.weights.wrapping_add(strip * strip_len + lane);
@@ -80,27 +80,27 @@ fn sum<S: Vector, const V: usize>(
     if !job.bias.is_null() {
         for (v, sum) in sums.iter_mut().enumerate() {
             // SAFETY: `len` channels of the vector are within the bias.
-            *sum = unsafe { load(simd, job.bias.add(c + v * STRIP), len) };
+            *sum = unsafe { load(simd, job.bias.add(first_channel + v * STRIP), len) };
         }
     }
     let [planes, rows, cols] = &pixel.taps;
     for i in planes.clone() {
-        let plane = bounds::pixel(window, 0, pixel.at[0], i) * window.input[1];
+        let plane = bounds::pixel(window, 0, pixel.position[0], i) * window.input[1];
         for j in rows.clone() {
-            let row = (plane + bounds::pixel(window, 1, pixel.at[1], j)) * window.input[2];
+            let row = (plane + bounds::pixel(window, 1, pixel.position[1], j)) * window.input[2];
             for k in cols.clone() {
-                let index = row + bounds::pixel(window, 2, pixel.at[2], k);
+                let index = row + bounds::pixel(window, 2, pixel.position[2], k);
                 let from = job.x.wrapping_add(index * job.x_stride);
                 let tap = (i * window.kernel[1] + j) * window.kernel[2] + k;
                 let taps = weights.wrapping_add(tap * STRIP);
                 for (v, sum) in sums.iter_mut().enumerate() {
-                    // SAFETY: the pixel is inside the image, as its taps do, and has `len` channels
-                    // there; strips are whole.
+                    // SAFETY: the pixel is inside the image, because the tap is, and has `len` channels from
+                    // `first_channel` on; strips are whole.
                     unsafe {
                         let x = if job.shape.multiplier == 1 {
-                            load(simd, from.add(c + v * STRIP), len)
+                            load(simd, from.add(first_channel + v * STRIP), len)
                         } else {
-                            repeat_channels(simd, from, c, job.shape.multiplier, len)
+                            repeat_channels(simd, from, first_channel, job.shape.multiplier, len)
                         };
                         *sum = simd.fma(x, simd.load(taps.add(v * strip_len)), *sum);
                     }
@@ -115,7 +115,7 @@ fn sum<S: Vector, const V: usize>(
             sum = simd.min(simd.splat(high), simd.max(simd.splat(low), sum));
         }
         // SAFETY: `len` channels of the vector are within the output pixel.
-        unsafe { simd.store_tail(to.add(c + v * STRIP), len, sum) }
+        unsafe { simd.store_tail(to.add(first_channel + v * STRIP), len, sum) }
     }
 }
 
@@ -123,7 +123,7 @@ fn sum<S: Vector, const V: usize>(
 ///
 /// # Safety
 ///
-/// They are readable.
+/// `len` elements are readable at `from`.
 #[inline(always)]
 unsafe fn load<S: Vector>(simd: S, from: *const f32, len: usize) -> S::F {
     // SAFETY: `len` f32 are readable at `from`, a vector at most.
@@ -132,11 +132,11 @@ unsafe fn load<S: Vector>(simd: S, from: *const f32, len: usize) -> S::F {
     }
 }
 
-/// Loads the input channels of `len` output channels from `c` on.
+/// Loads the input channels of `len` output channels from `c` on, each repeated for its `multiplier` outputs.
 ///
 /// # Safety
 ///
-/// The input pixel at `from` has them.
+/// The input pixel at `from` has these channels.
 #[inline(always)]
 unsafe fn repeat_channels<S: Vector>(
     simd: S,
@@ -154,21 +154,21 @@ unsafe fn repeat_channels<S: Vector>(
     unsafe { simd.load(lanes.as_ptr()) }
 }
 
-/// Applies an activation other than a clamp to all rows.
+/// Applies an activation that is not a clamp to all output rows.
 #[inline(always)]
 pub(super) fn curve<S: Vector>(simd: S, job: &Job<'_>) {
     let Some(curve) = job.activation.curve() else { return };
     for pixel in 0..job.rows.len() * job.shape.window.output[2] {
-        let mut c = 0;
-        while c < job.channels {
-            let len = S::LANES.min(job.channels - c);
-            let at = job.y.wrapping_add(pixel * job.y_stride + c);
+        let mut first_channel = 0;
+        while first_channel < job.channels {
+            let len = S::LANES.min(job.channels - first_channel);
+            let address = job.y.wrapping_add(pixel * job.y_stride + first_channel);
             // SAFETY: `len` channels of the vector are within the output pixel.
             unsafe {
-                let x = load(simd, at, len);
-                simd.store_tail(at, len, curve.evaluate(simd, x));
+                let x = load(simd, address, len);
+                simd.store_tail(address, len, curve.evaluate(simd, x));
             }
-            c += S::LANES;
+            first_channel += S::LANES;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! 8-bit depthwise convolution: checks, packing and choice of algorithm.
+//! 8-bit depthwise convolution: checks of arguments, packing of weights, and choice of the algorithm.
 
 use std::ops::Range;
 
@@ -52,40 +52,46 @@ pub fn packed_len_u8(kernel: [usize; 3], channels: usize) -> Option<usize> {
 ///
 /// Panics if `weights` does not have an element per tap and channel, or `packed` does not have [`packed_len_u8`].
 pub fn pack_u8(weights: &[i8], kernel: [usize; 3], channels: usize, packed: &mut [i8]) {
-    assert_eq!(Some(packed.len()), packed_len_u8(kernel, channels), "room for the weights");
+    assert_eq!(
+        Some(packed.len()),
+        packed_len_u8(kernel, channels),
+        "the length of the packed weights"
+    );
     let taps = kernel[0] * kernel[1] * kernel[2];
     assert_eq!(Some(weights.len()), taps.checked_mul(channels), "a weight per tap and channel");
-    let (strips, plain) = packed.split_at_mut(packed.len() - weights.len());
-    for (tap, plain) in plain.chunks_exact_mut(channels.max(1)).enumerate() {
-        for (channel, plain) in plain.iter_mut().enumerate() {
-            *plain = weights[channel * taps + tap];
+    // The weights of the vector kernel, if there is one, then the weights tap by tap for the general algorithm.
+    let (strips, by_tap) = packed.split_at_mut(packed.len() - weights.len());
+    for (tap, by_tap) in by_tap.chunks_exact_mut(channels.max(1)).enumerate() {
+        for (channel, packed) in by_tap.iter_mut().enumerate() {
+            *packed = weights[channel * taps + tap];
         }
     }
     let Some(layout) = VectorLayout::for_kernel(kernel) else { return };
-    for (strip, to) in strips.chunks_exact_mut(layout.strip_len()).enumerate() {
-        to.fill(0);
+    for (strip, packed_strip) in strips.chunks_exact_mut(layout.strip_len()).enumerate() {
+        packed_strip.fill(0);
         let first = first_channel(strip, channels);
-        let (totals, quads) = to.split_at_mut(QUAD * STRIP);
+        let (totals, quads) = packed_strip.split_at_mut(QUAD * STRIP);
         for channel in 0..STRIP.min(channels - first) {
             let weights = &weights[(first + channel) * taps..][..taps];
-            let place = place_of(channel) * QUAD;
+            let position = position_in_strip(channel) * QUAD;
             let total: i32 = weights.iter().map(|&weight| i32::from(weight)).sum();
-            totals[place..place + QUAD].copy_from_slice(&total.to_ne_bytes().map(u8::cast_signed));
+            totals[position..position + QUAD]
+                .copy_from_slice(&total.to_ne_bytes().map(u8::cast_signed));
             for (tap, &weight) in weights.iter().enumerate() {
                 for r in 0..layout.rows {
                     // The input row of the pass that the tap reads for its output row `r`.
                     let row = tap / layout.k + r;
-                    let at = (row / QUAD * layout.k + tap % layout.k) * layout.rows + r;
-                    quads[at * QUAD * STRIP + place + row % QUAD] = weight;
+                    let index = (row / QUAD * layout.k + tap % layout.k) * layout.rows + r;
+                    quads[index * QUAD * STRIP + position + row % QUAD] = weight;
                 }
             }
         }
     }
 }
 
-/// Returns the position of a channel's sum within a strip of four vectors: interleaving the bytes of four rows puts
-/// every fourth run of four channels into each vector.
-pub(super) fn place_of(channel: usize) -> usize {
+/// Returns the position of a channel's sum within a strip of four vectors. Interleaving the bytes of four input rows
+/// puts every fourth run of four channels into each vector.
+pub(super) fn position_in_strip(channel: usize) -> usize {
     channel / 4 % 4 * 16 + channel / 16 * 4 + channel % 4
 }
 
@@ -120,8 +126,8 @@ pub(super) fn depthwise_u8_on(
 ) {
     let window = &shape.window;
     let outputs = shape.outputs().unwrap_or(usize::MAX);
-    let fits = |len: usize| len == 0 || len == outputs;
-    let scaled = if matches!(output, Output::I32(_)) { 0 } else { outputs };
+    let fits_channels = |len: usize| len == 0 || len == outputs;
+    let scale_count = if matches!(output, Output::I32(_)) { 0 } else { outputs };
     let mut sums = None;
     let (y, y_len, y_zero, flip) = match output {
         Output::U8 { to, zero_point } => (to.as_mut_ptr(), to.len(), i16::from(zero_point), 0),
@@ -144,8 +150,11 @@ pub(super) fn depthwise_u8_on(
     assert!(bounds::holds(y_len, pixels, stride, outputs), "an output that holds its pixels");
     let packed = packed_len_u8(window.kernel, outputs);
     assert_eq!(packed, Some(weights.packed.len()), "packed weights of this shape");
-    assert!(fits(weights.bias.len()) && fits(weights.zero_points.len()), "a number per channel");
-    assert_eq!(weights.scales.len(), scaled, "a scale per output channel of values");
+    assert!(
+        fits_channels(weights.bias.len()) && fits_channels(weights.zero_points.len()),
+        "a number per channel"
+    );
+    assert_eq!(weights.scales.len(), scale_count, "a scale per output channel of values");
     if rows.is_empty() || window.output[2] == 0 || outputs == 0 {
         return;
     }

@@ -1,13 +1,13 @@
-//! The operands of the 8-bit loops.
+//! The operands of the 8-bit loops, and the packed layout of 8-bit weights.
 
 use std::ops::Range;
 
 use super::{Image, Shape};
 use crate::indirect::Window;
 
-/// Channels per vector of bytes.
+/// Channels of a strip: the bytes of an AVX-512 vector.
 pub(super) const STRIP: usize = 64;
-/// Values that a vector instruction multiplies per sum.
+/// Products that a vector instruction adds to each sum.
 pub(super) const QUAD: usize = 4;
 
 /// The kernels of 8-bit values, and the requantization parameters.
@@ -30,16 +30,19 @@ pub struct QuantizedWeights<'a> {
     pub scales: &'a [f32],
 }
 
-/// The packed layout of weights for windows with a vector kernel: kernel width, groups of four input rows per vector of
-/// sums, and output rows per pass.
+/// The packed layout of weights for windows with a vector kernel.
 #[derive(Clone, Copy)]
 pub(super) struct VectorLayout {
+    /// Width and height of the kernel.
     pub(super) k: usize,
+    /// Groups of four input rows that a pass reads.
     pub(super) groups: usize,
+    /// Output rows of a pass.
     pub(super) rows: usize,
 }
 
 impl VectorLayout {
+    /// Returns the layout for a kernel, or `None` if it has no vector kernel.
     pub(super) fn for_kernel(kernel: [usize; 3]) -> Option<Self> {
         match kernel {
             [1, 3, 3] => Some(Self { k: 3, groups: 1, rows: 2 }),
@@ -48,15 +51,15 @@ impl VectorLayout {
         }
     }
 
-    /// Returns the bytes of a strip: the sum of each channel's weights, then the weights in fours along the kernel's
-    /// columns, by group, kernel column and output row.
+    /// Returns the bytes of a strip: the sum of each channel's weights as an i32, then, by group, kernel column and
+    /// output row, the weights of the group's four input rows for each channel.
     pub(super) const fn strip_len(self) -> usize {
         QUAD * STRIP * (1 + self.groups * self.k * self.rows)
     }
 }
 
-/// Returns the first channel of a strip. The last strip overlaps the one before instead of being partial, unless it is
-/// the only one.
+/// Returns the first channel of a strip. The last strip overlaps the previous one instead of being partial, unless it
+/// is the only strip.
 pub(super) fn first_channel(strip: usize, channels: usize) -> usize {
     (strip * STRIP).min(channels.saturating_sub(STRIP))
 }
@@ -68,7 +71,7 @@ pub(super) struct Job<'a> {
     pub(super) x: Image<'a, u8>,
     pub(super) weights: &'a QuantizedWeights<'a>,
     pub(super) rows: Range<usize>,
-    /// The first of the rows.
+    /// The first pixel of the rows.
     pub(super) y: *mut u8,
     pub(super) y_stride: usize,
     /// The output's zero point as an unsigned value, and the bits to invert in outputs afterwards.
@@ -79,6 +82,7 @@ pub(super) struct Job<'a> {
 }
 
 impl Job<'_> {
+    /// Returns whether `avx512` supports the window.
     pub(super) fn has_vector_kernel(&self) -> bool {
         let Window { input, output, kernel, strides, dilations, pads } = self.shape.window;
         VectorLayout::for_kernel(kernel).is_some()
@@ -88,8 +92,8 @@ impl Job<'_> {
             && (strides[1..] == [1, 1] || strides[1..] == [2, 2])
     }
 
-    /// Returns the weights by tap, each with all output channels.
-    pub(super) fn plain(&self) -> &[i8] {
+    /// Returns the weights tap by tap, each tap with all output channels.
+    pub(super) fn weights_by_tap(&self) -> &[i8] {
         let packed = self.weights.packed;
         let taps = self.shape.window.kernel.iter().product::<usize>();
         &packed[packed.len() - taps * self.channels..]

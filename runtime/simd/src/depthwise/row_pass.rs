@@ -1,4 +1,5 @@
-//! Square kernels of 3 and 5 at strides 1 and 2, and 2 down and 1 across: passes along output rows.
+//! `f32` depthwise convolution with 3x3 and 5x5 kernels, at strides of 1, of 2, and of 2 down and 1 across: passes
+//! along output rows.
 //!
 //! A pass computes a few output rows of 16 channels, from the first pixel to the last. Each input column is loaded once
 //! and added to every output column that it contributes to; their sums stay in registers until they are complete.
@@ -10,7 +11,7 @@ use super::general::curve;
 use super::tile;
 use crate::isa::{SimdOp, Vector};
 
-/// The row of zeros for the padding.
+/// The pixel that rows of padding read.
 static ZEROS: [f32; STRIP] = [0.0; STRIP];
 
 /// The most output rows of a pass.
@@ -31,18 +32,18 @@ impl<const K: usize, const DOWN: usize, const ACROSS: usize> SimdOp
     #[inline(always)]
     fn run<S: Vector>(self, simd: S) {
         let job = self.0;
-        // With fewer registers, tiles are smaller and read too much twice.
+        // With the fewer registers of other instruction sets, tiles would be smaller and read too many pixels twice.
         if (K, DOWN, ACROSS, S::LANES) == (3, 1, 1, 16) && tile::suits(job) {
             tile::tiles(simd, job);
             curve(simd, job);
             return;
         }
-        let most = most::<S>(K, ACROSS);
+        let most = max_rows::<S>(K, ACROSS);
         let mut row = job.rows.start;
         while row < job.rows.end {
-            let left = job.rows.end - row;
+            let remaining = job.rows.end - row;
             // Divides evenly, because passes of one row have too few sums to hide latency.
-            let count = left.div_ceil(left.div_ceil(most));
+            let count = remaining.div_ceil(remaining.div_ceil(most));
             match count {
                 4 if most > 3 => strips::<S, K, DOWN, ACROSS, 4>(simd, job, row),
                 3 if most > 2 => strips::<S, K, DOWN, ACROSS, 3>(simd, job, row),
@@ -55,8 +56,8 @@ impl<const K: usize, const DOWN: usize, const ACROSS: usize> SimdOp
     }
 }
 
-/// Returns the output rows of a pass: as many as fit the registers with their sums and shared operands.
-const fn most<S: Vector>(k: usize, stride: usize) -> usize {
+/// Returns the most output rows of a pass whose sums and shared operands fit the registers.
+const fn max_rows<S: Vector>(k: usize, stride: usize) -> usize {
     match (S::LANES, k, stride) {
         // A portable vector takes several machine registers.
         _ if !S::FUSED => 1,
@@ -77,7 +78,7 @@ fn strips<S: Vector, const K: usize, const DOWN: usize, const ACROSS: usize, con
     let top = job.shape.window.pads[1];
     let mut rows = Rows { from: [ZEROS.as_ptr(); INPUT_ROWS], step: [0; INPUT_ROWS] };
     for i in 0..(R - 1) * DOWN + K {
-        // Rows above the first wrap around to a number past any height.
+        // Positions above the image wrap around to a number past any height.
         let y = (row * DOWN + i).wrapping_sub(top);
         if y < height {
             rows.from[i] = job.x.wrapping_add(y * width * job.x_stride);
@@ -87,8 +88,9 @@ fn strips<S: Vector, const K: usize, const DOWN: usize, const ACROSS: usize, con
     let last = ((row + R - 1) * DOWN).wrapping_sub(top);
     let is_inside = row * DOWN >= top && last.saturating_add(K) <= height;
     // The first row that the next pass reads and this one does not.
-    let new = ((row + R - 1) * DOWN).wrapping_add(K);
-    let mut ahead = job.x.wrapping_add(new.wrapping_sub(top).wrapping_mul(width * job.x_stride));
+    let next_row = ((row + R - 1) * DOWN).wrapping_add(K);
+    let mut ahead =
+        job.x.wrapping_add(next_row.wrapping_sub(top).wrapping_mul(width * job.x_stride));
     let across = job.shape.window.output[2];
     let to = job.y.wrapping_add((row - job.rows.start) * across * job.y_stride);
     for strip in 0..job.channels.div_ceil(STRIP) {
@@ -138,8 +140,8 @@ fn strips<S: Vector, const K: usize, const DOWN: usize, const ACROSS: usize, con
     }
 }
 
-/// Returns the number of output columns that share an input column.
-const fn live(k: usize, stride: usize) -> usize {
+/// Returns the number of output columns whose windows share an input column.
+const fn shared_columns(k: usize, stride: usize) -> usize {
     k.div_ceil(stride)
 }
 
@@ -155,28 +157,28 @@ fn prefetch(at: *const f32) {
 #[cfg(not(target_arch = "x86_64"))]
 fn prefetch(_: *const f32) {}
 
-/// Whether taps are kept in registers.
+/// Returns whether there are enough registers to keep all taps in them.
 const fn keeps_taps<S: Vector>(k: usize) -> bool {
     k == 3 && S::LANES == 16
 }
 
-/// The input rows of a pass: their start, and the pixel stride.
+/// The input rows of a pass: the first pixel of each, and its pixel stride, which is 0 for a row of padding.
 struct Rows {
     from: [*const f32; INPUT_ROWS],
     step: [usize; INPUT_ROWS],
 }
 
-/// One vector of channels of a few rows.
+/// A pass over one vector of channels of a few rows.
 struct RowPass<'a, S: Vector, const K: usize> {
     job: &'a Job<'a>,
-    /// The next column of the input rows, and the stride to the one after it; if all rows are inside the image, only
-    /// the first row is used.
+    /// The next pixel of each input row, and its pixel stride; if all rows are inside the image, only the first row is
+    /// used.
     from: [*const f32; INPUT_ROWS],
     step: [usize; INPUT_ROWS],
     /// Stride between image rows.
     pitch: usize,
-    /// Input of the next passes in sequential order, for prefetching: memory sees a stream whatever order the passes
-    /// read in.
+    /// The address to prefetch, which walks sequentially through the input of the next passes: the hardware recognizes
+    /// a sequential stream, but not the order in which the passes read.
     ahead: *const f32,
     /// The taps of the strip, and their vectors if kept in registers.
     taps: *const f32,
@@ -194,20 +196,21 @@ impl<S: Vector, const K: usize> RowPass<'_, S, K> {
         simd: S,
     ) {
         let window = &self.job.shape.window;
-        let live = live(K, ACROSS);
-        // Sums of the output columns that share an input column. They rotate in place: completed columns are reused for
-        // new ones, because moves would compete with arithmetic.
+        let shared_columns = shared_columns(K, ACROSS);
+        // Sums of the output columns that share an input column. A completed column's sums are reused for the next new
+        // column, so that sums need not be moved: moves would compete with arithmetic.
         let mut sums = [[self.start; R]; K];
         // The last `ACROSS` columns of the first window; columns before the first wrap around to a number past any
         // width.
-        let mut col = (K - ACROSS).wrapping_sub(window.pads[2].wrapping_add((live - 1) * ACROSS));
+        let mut col =
+            (K - ACROSS).wrapping_sub(window.pads[2].wrapping_add((shared_columns - 1) * ACROSS));
         // Output columns before the image, and those inside it.
-        let mut before = live - 1;
-        let mut left = live - 1 + window.output[2];
+        let mut before = shared_columns - 1;
+        let mut columns_left = shared_columns - 1 + window.output[2];
         loop {
             macro_rules! steps {
                 ($($phase:literal)*) => {$(
-                    if $phase < live {
+                    if $phase < shared_columns {
                         self.column::<DOWN, ACROSS, R, $phase, INSIDE>(simd, &mut sums, col, 0);
                         if ACROSS > 1 {
                             self.column::<DOWN, ACROSS, R, $phase, INSIDE>(simd, &mut sums, col.wrapping_add(1), 1);
@@ -219,8 +222,8 @@ impl<S: Vector, const K: usize> RowPass<'_, S, K> {
                             before -= 1;
                         }
                         sums[$phase] = [self.start; R];
-                        left -= 1;
-                        if left == 0 {
+                        columns_left -= 1;
+                        if columns_left == 0 {
                             return;
                         }
                     }
@@ -230,8 +233,8 @@ impl<S: Vector, const K: usize> RowPass<'_, S, K> {
         }
     }
 
-    /// Adds input column `col`, number `s` of those that complete an output column. The output column completed next is
-    /// at `PHASE`.
+    /// Adds input column `col`, the `s`th of the `ACROSS` columns that complete an output column. `PHASE` is the index
+    /// in `sums` of the output column that is completed next.
     #[inline(always)]
     fn column<
         const DOWN: usize,
@@ -246,8 +249,8 @@ impl<S: Vector, const K: usize> RowPass<'_, S, K> {
         col: usize,
         s: usize,
     ) {
-        let live = live(K, ACROSS);
-        let rows = (R - 1) * DOWN + K;
+        let shared_columns = shared_columns(K, ACROSS);
+        let row_count = (R - 1) * DOWN + K;
         if col >= self.job.shape.window.input[2] {
             return;
         }
@@ -258,7 +261,7 @@ impl<S: Vector, const K: usize> RowPass<'_, S, K> {
             }
         }
         let mut x = [self.start; INPUT_ROWS];
-        for i in 0..rows {
+        for i in 0..row_count {
             // One pointer for all rows, because there are no registers for more.
             let from =
                 if INSIDE { self.from[0].wrapping_add(i * self.pitch) } else { self.from[i] };
@@ -272,7 +275,7 @@ impl<S: Vector, const K: usize> RowPass<'_, S, K> {
             self.from[0] = self.from[0].wrapping_add(self.job.x_stride);
         }
         for i in 0..K {
-            for j in 0..live {
+            for j in 0..shared_columns {
                 let Some(k) = (K - ACROSS + s).checked_sub(j * ACROSS) else { continue };
                 let tap = if keeps_taps::<S>(K) {
                     self.tap_vectors[i][k]
@@ -281,7 +284,7 @@ impl<S: Vector, const K: usize> RowPass<'_, S, K> {
                     unsafe { simd.load(self.taps.add((i * K + k) * STRIP)) }
                 };
                 for r in 0..R {
-                    let sum = &mut sums[(PHASE + j) % live][r];
+                    let sum = &mut sums[(PHASE + j) % shared_columns][r];
                     *sum = simd.fma(x[r * DOWN + i], tap, *sum);
                 }
             }

@@ -1,9 +1,9 @@
 //! 3x3 kernels at stride 1 by tiles of output pixels, each over all of its channels.
 //!
-//! A pass reads about one cache line of each pixel before the next pixel. If pixels are a large power of two apart,
-//! these lines share a few sets of the first-level cache and evict each other; if the image is in main memory, the
-//! hardware sees no stream. A tile reads every pixel sequentially, at the price of reading some of them again for the
-//! next tile.
+//! A pass (see `row_pass`) reads about one cache line of each pixel before the next pixel. If pixels are a large power
+//! of two apart, these lines share a few sets of the first-level cache and evict each other. If the image is in main
+//! memory, the hardware prefetcher does not recognize such accesses. A tile reads every pixel sequentially, at the
+//! price of reading some of them again for the next tile.
 
 use super::float_job::{Job, STRIP};
 use crate::isa::Vector;
@@ -11,12 +11,14 @@ use crate::isa::Vector;
 /// Output rows and columns of a tile, small enough that the next tile finds shared pixels in cache.
 const ROWS: usize = 4;
 const COLS: usize = 2;
-/// Strips processed for all tiles of a row before the next strips, for the same reason.
-const STRIPS: usize = 16;
-/// Pixel strides of a multiple of this conflict: 48 KiB in 12 ways hold the lines of at most 48 such pixels.
+/// Strips that are processed for all tiles of a row before the next strips, for the same reason.
+const STRIP_BLOCK: usize = 16;
+/// Pixel strides that are a multiple of this many elements conflict: a first-level cache of 48 KiB in 12 ways holds the
+/// lines of at most 48 such pixels.
 const CONFLICT: usize = 256;
 
-/// Whether tiles are faster than passes, and at most one row or column of padding is on each side.
+/// Returns whether tiles are faster than passes, and each side has at most one row or column of padding, as `tile`
+/// requires.
 #[inline(always)]
 pub(super) fn suits(job: &Job<'_>) -> bool {
     let window = &job.shape.window;
@@ -26,17 +28,18 @@ pub(super) fn suits(job: &Job<'_>) -> bool {
     (job.exceeds_l2 || job.x_stride.is_multiple_of(CONFLICT)) && close(1) && close(2)
 }
 
-/// Computes all rows.
+/// Computes all rows of the job.
 #[inline(always)]
 pub(super) fn tiles<S: Vector>(simd: S, job: &Job<'_>) {
     let strips = job.channels.div_ceil(STRIP);
-    for first in (0..strips).step_by(STRIPS) {
-        let strips = (first, strips.min(first + STRIPS));
+    for first in (0..strips).step_by(STRIP_BLOCK) {
+        let strips = (first, strips.min(first + STRIP_BLOCK));
         let mut row = job.rows.start;
         while row < job.rows.end {
-            let left = job.rows.end - row;
+            let remaining = job.rows.end - row;
             // Avoids a single last row.
-            let count = if left > ROWS { left.min(2 * ROWS).div_ceil(2) } else { left };
+            let count =
+                if remaining > ROWS { remaining.min(2 * ROWS).div_ceil(2) } else { remaining };
             match count {
                 1 => across::<S, 1>(simd, job, row, strips),
                 2 => across::<S, 2>(simd, job, row, strips),
@@ -62,25 +65,26 @@ fn across<S: Vector, const R: usize>(simd: S, job: &Job<'_>, row: usize, strips:
     }
 }
 
-/// Computes a tile of `R` rows and `C` columns from `at` on.
+/// Computes a tile of `R` rows and `C` columns, of which the first pixel is `at`.
 #[inline(always)]
 fn tile<S: Vector, const R: usize, const C: usize>(
     simd: S,
     job: &Job<'_>,
-    at: [usize; 2],
+    first: [usize; 2],
     strips: (usize, usize),
 ) {
     let window = &job.shape.window;
     let ([_, height, width], [_, top, left]) = (window.input, window.pads);
-    let (is_below, is_behind) = (at[0] >= top, at[1] >= left);
-    let is_above = at[0] + R + 1 - top < height;
-    let is_before = at[1] + C + 1 - left < width;
-    let step = job.x_stride;
+    // Whether the first and last rows and columns of input are inside the image.
+    let (has_row_above, has_column_left) = (first[0] >= top, first[1] >= left);
+    let has_row_below = first[0] + R + 1 - top < height;
+    let has_column_right = first[1] + C + 1 - left < width;
+    let pixel_stride = job.x_stride;
     // The pixel of the first tap, possibly in the padding.
-    let from = (at[0] * width + at[1]).wrapping_sub(top * width + left);
-    let from = job.x.wrapping_add(from.wrapping_mul(step));
+    let from = (first[0] * width + first[1]).wrapping_sub(top * width + left);
+    let from = job.x.wrapping_add(from.wrapping_mul(pixel_stride));
     let across = window.output[2];
-    let to = job.y.wrapping_add(((at[0] - job.rows.start) * across + at[1]) * job.y_stride);
+    let to = job.y.wrapping_add(((first[0] - job.rows.start) * across + first[1]) * job.y_stride);
     for strip in strips.0..strips.1 {
         let channel = job.channel(strip);
         let start = if job.bias.is_null() {
@@ -96,16 +100,16 @@ fn tile<S: Vector, const R: usize, const C: usize>(
         }
         let mut sums = [[start; C]; R];
         for k in 0..C + 2 {
-            if !((k > 0 || is_behind) && (k <= C || is_before)) {
+            if !((k > 0 || has_column_left) && (k <= C || has_column_right)) {
                 continue;
             }
-            let from = from.wrapping_add(channel + k * step);
+            let from = from.wrapping_add(channel + k * pixel_stride);
             for i in 0..R + 2 {
-                if !((i > 0 || is_below) && (i <= R || is_above)) {
+                if !((i > 0 || has_row_above) && (i <= R || has_row_below)) {
                     continue;
                 }
                 // SAFETY: the pixel is inside the image, and has a strip at the channel.
-                let x = unsafe { simd.load(from.wrapping_add(i * width * step)) };
+                let x = unsafe { simd.load(from.wrapping_add(i * width * pixel_stride)) };
                 for r in 0..R {
                     for c in 0..C {
                         if i >= r && i - r < 3 && k >= c && k - c < 3 {

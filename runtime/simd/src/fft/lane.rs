@@ -1,4 +1,4 @@
-//! The element types of transforms.
+//! The element types of transforms: `f32` and `f64`.
 
 use std::ops::{Add, Mul, Sub};
 
@@ -7,7 +7,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A type of real values.
+/// A type of real values that transforms compute with.
 pub trait Lane:
     sealed::Sealed
     + Copy
@@ -17,8 +17,8 @@ pub trait Lane:
     + Mul<Output = Self>
     + 'static
 {
-    /// Converts to the nearest value.
-    fn of_f64(number: f64) -> Self;
+    /// Returns the nearest value.
+    fn of_f64(value: f64) -> Self;
 }
 
 impl sealed::Sealed for f32 {}
@@ -26,14 +26,14 @@ impl sealed::Sealed for f64 {}
 
 impl Lane for f32 {
     #[inline]
-    fn of_f64(number: f64) -> Self {
-        number as Self
+    fn of_f64(value: f64) -> Self {
+        value as Self
     }
 }
 
 impl Lane for f64 {
     #[inline]
-    fn of_f64(number: f64) -> Self {
-        number
+    fn of_f64(value: f64) -> Self {
+        value
     }
 }

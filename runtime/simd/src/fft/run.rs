@@ -1,11 +1,12 @@
-//! The passes of a transform, written once for every instruction set.
+//! The computation of a transform: passes, Bluestein's convolution, and the spectra of real values. Written once for
+//! every instruction set.
 
 use super::Fft;
-use super::butterfly::{Complex, add, mul, negative, of_2, of_3, of_4, of_5, scale, sub};
+use super::butterfly::{Complex, add, dft2, dft3, dft4, dft5, mul, negative, scale, sub};
 use super::lane::Lane;
 use crate::isa::{SimdOp, Vector};
 
-/// Transforms side by side, and their memory.
+/// A run of `L` interleaved transforms, with its memory.
 pub(super) struct Run<'a, T, const L: usize> {
     pub(super) fft: &'a Fft,
     pub(super) table: &'a [T],
@@ -22,14 +23,14 @@ impl<T: Lane, const L: usize> SimdOp for Run<'_, T, L> {
     }
 }
 
-/// Returns the elements of all lanes.
+/// Returns the values as complex elements.
 #[inline(always)]
 fn elements<T, const L: usize>(data: &mut [T]) -> &mut [Complex<T, L>] {
     data.as_chunks_mut::<L>().0.as_chunks_mut::<2>().0
 }
 
 impl<T: Lane, const L: usize> Run<'_, T, L> {
-    /// Transforms the elements by the factors of their length.
+    /// Transforms the elements with one pass per factor of their length. Passes alternate between data and scratch.
     #[inline(always)]
     pub(super) fn passes(&mut self) {
         let (fft, roots) = (self.fft, self.table.as_chunks::<2>().0);
@@ -41,11 +42,11 @@ impl<T: Lane, const L: usize> Run<'_, T, L> {
         for &radix in &fft.factors[..fft.count] {
             let pass = Pass { size, stride, roots };
             match radix {
-                2 => pass.by(x, y, of_2),
-                3 => pass.by(x, y, of_3),
-                4 => pass.by(x, y, of_4),
-                5 => pass.by(x, y, of_5),
-                radix => pass.by_odd(x, y, radix.into()),
+                2 => pass.apply(x, y, dft2),
+                3 => pass.apply(x, y, dft3),
+                4 => pass.apply(x, y, dft4),
+                5 => pass.apply(x, y, dft5),
+                radix => pass.apply_general(x, y, radix.into()),
             }
             stride *= usize::from(radix);
             (x, y) = (y, x);
@@ -55,8 +56,8 @@ impl<T: Lane, const L: usize> Run<'_, T, L> {
         }
     }
 
-    /// Bluestein's algorithm: `2nk = n^2 + k^2 - (k - n)^2` turns the transform into a convolution, which is computed
-    /// by transforms of another length.
+    /// Transforms the elements by Bluestein's algorithm: `2nk = n^2 + k^2 - (k - n)^2` turns the transform into a
+    /// convolution, which is computed by transforms of another length.
     #[inline(always)]
     fn convolve(&mut self) {
         let (size, len) = (self.fft.size, self.fft.len);
@@ -64,24 +65,25 @@ impl<T: Lane, const L: usize> Run<'_, T, L> {
         let (chirp, filter) = tables[size..].split_at(len);
         let data = &mut elements::<T, L>(self.data)[..size];
         let (signal, padding) = data.split_at_mut(len);
-        for (x, &w) in signal.iter_mut().zip(chirp) {
-            *x = mul(*x, w);
+        for (element, &factor) in signal.iter_mut().zip(chirp) {
+            *element = mul(*element, factor);
         }
         padding.fill([[T::default(); L]; 2]);
         self.passes();
-        for (x, &w) in elements::<T, L>(self.data).iter_mut().zip(filter) {
+        for (element, &factor) in elements::<T, L>(self.data).iter_mut().zip(filter) {
             // Swapping real and imaginary parts before and after a forward transform gives the inverse.
-            let [re, im] = mul(*x, w);
-            *x = [im, re];
+            let [re, im] = mul(*element, factor);
+            *element = [im, re];
         }
         self.passes();
-        for (x, &w) in elements::<T, L>(self.data).iter_mut().zip(chirp) {
-            *x = mul([x[1], x[0]], w);
+        for (element, &factor) in elements::<T, L>(self.data).iter_mut().zip(chirp) {
+            *element = mul([element[1], element[0]], factor);
         }
     }
 }
 
-/// One factor of a transform of `size` elements; earlier factors have formed groups of `stride` neighbours.
+/// The pass of one factor of a transform of `size` elements. `stride` is the product of the earlier factors, and
+/// `roots` has the roots of unity `exp(-2 pi i k / size)`.
 struct Pass<'a, T> {
     size: usize,
     stride: usize,
@@ -89,54 +91,66 @@ struct Pass<'a, T> {
 }
 
 impl<T: Lane> Pass<'_, T> {
+    /// Applies `butterfly`, a transform of `R` elements, and multiplies its outputs by roots of unity (twiddle
+    /// factors).
     #[inline(always)]
-    fn by<const L: usize, const R: usize>(
+    fn apply<const L: usize, const R: usize>(
         &self,
-        x: &[Complex<T, L>],
-        y: &mut [Complex<T, L>],
+        input: &[Complex<T, L>],
+        output: &mut [Complex<T, L>],
         butterfly: impl Fn([Complex<T, L>; R]) -> [Complex<T, L>; R],
     ) {
         let Self { size, stride, roots } = *self;
         let distance = size / R;
-        for (group, y) in y.chunks_exact_mut(R * stride).enumerate() {
-            let mut turns = [[T::default(); 2]; R];
+        for (group, output) in output.chunks_exact_mut(R * stride).enumerate() {
+            let mut twiddles = [[T::default(); 2]; R];
             let mut k = 0;
             while k < R {
-                turns[k] = roots[group * k * stride];
+                twiddles[k] = roots[group * k * stride];
                 k += 1;
             }
-            for at in 0..stride {
+            for index in 0..stride {
                 let mut inputs = [[[T::default(); L]; 2]; R];
                 let mut k = 0;
                 while k < R {
-                    inputs[k] = x[group * stride + at + distance * k];
+                    inputs[k] = input[group * stride + index + distance * k];
                     k += 1;
                 }
                 let outputs = butterfly(inputs);
-                y[at] = outputs[0];
+                output[index] = outputs[0];
                 let mut k = 1;
                 while k < R {
-                    y[at + stride * k] =
-                        if group == 0 { outputs[k] } else { mul(outputs[k], turns[k]) };
+                    output[index + stride * k] =
+                        if group == 0 { outputs[k] } else { mul(outputs[k], twiddles[k]) };
                     k += 1;
                 }
             }
         }
     }
 
-    /// Handles any factor, in quadratic time.
+    /// Applies a transform of any number of elements by its definition, in quadratic time.
     #[inline(always)]
-    fn by_odd<const L: usize>(&self, x: &[Complex<T, L>], y: &mut [Complex<T, L>], radix: usize) {
+    fn apply_general<const L: usize>(
+        &self,
+        input: &[Complex<T, L>],
+        output: &mut [Complex<T, L>],
+        radix: usize,
+    ) {
         let Self { size, stride, roots } = *self;
         let distance = size / radix;
-        for (group, y) in y.chunks_exact_mut(radix * stride).enumerate() {
-            for (bin, at) in (0..radix).flat_map(|bin| (0..stride).map(move |at| (bin, at))) {
-                let first = group * stride + at;
-                let mut sum = x[first];
+        for (group, output) in output.chunks_exact_mut(radix * stride).enumerate() {
+            for (bin, index) in
+                (0..radix).flat_map(|bin| (0..stride).map(move |index| (bin, index)))
+            {
+                let first = group * stride + index;
+                let mut sum = input[first];
                 for k in 1..radix {
-                    sum = add(sum, mul(x[first + distance * k], roots[bin * k % radix * distance]));
+                    sum = add(
+                        sum,
+                        mul(input[first + distance * k], roots[bin * k % radix * distance]),
+                    );
                 }
-                y[at + stride * bin] = mul(sum, roots[group * bin * stride]);
+                output[index + stride * bin] = mul(sum, roots[group * bin * stride]);
             }
         }
     }
@@ -163,10 +177,10 @@ impl<T: Lane, const L: usize> SimdOp for RealSpectra<'_, T, L> {
         let half = T::of_f64(0.5);
         for k in 0..=len / 2 {
             let (a, [re, im]) = (z[k], z[len - k]);
-            let other = [re, negative(im)];
-            let even = scale(add(a, other), half);
+            let conjugate = [re, negative(im)];
+            let even = scale(add(a, conjugate), half);
             // Half the difference, divided by i.
-            let [re, im] = scale(sub(a, other), half);
+            let [re, im] = scale(sub(a, conjugate), half);
             let odd = [im, negative(re)];
             let [re, im] = sub(even, mul(odd, roots[k]));
             z[k] = add(even, mul(odd, roots[k]));

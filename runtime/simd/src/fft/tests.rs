@@ -1,4 +1,4 @@
-//! Every length compared with the definition, and every instruction set with plain Rust.
+//! Compares transforms of many lengths with the definition, on every instruction set.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn noise(len: usize) -> Vec<f64> {
     std::iter::repeat_with(next).take(len).collect()
 }
 
-/// The definition, on complex elements.
+/// Computes a transform of complex elements by the definition.
 fn exact(x: &[[f64; 2]]) -> Vec<[f64; 2]> {
     let n = x.len();
     let sum_at = |k: usize| {
@@ -24,13 +24,15 @@ fn exact(x: &[[f64; 2]]) -> Vec<[f64; 2]> {
     (0..n).map(sum_at).collect()
 }
 
+/// Returns random complex signals, one per lane.
 fn signals(len: usize, lanes: usize) -> Vec<Vec<[f64; 2]>> {
     let all = noise(2 * len * lanes);
     (0..lanes).map(|lane| all[2 * len * lane..][..2 * len].as_chunks::<2>().0.to_vec()).collect()
 }
 
-fn spread<T: Lane, const L: usize>(signals: &[Vec<[f64; 2]>], memory: usize) -> Vec<T> {
-    let mut data = vec![T::of_f64(f64::NAN); memory];
+/// Interleaves the signals of `L` lanes in `memory_len` values; the rest is NaN.
+fn spread<T: Lane, const L: usize>(signals: &[Vec<[f64; 2]>], memory_len: usize) -> Vec<T> {
+    let mut data = vec![T::of_f64(f64::NAN); memory_len];
     for (lane, signal) in signals.iter().enumerate() {
         for (k, parts) in signal.iter().enumerate() {
             data[2 * L * k + lane] = T::of_f64(parts[0]);
@@ -40,25 +42,29 @@ fn spread<T: Lane, const L: usize>(signals: &[Vec<[f64; 2]>], memory: usize) -> 
     data
 }
 
+/// Asserts that the first `bins` elements of each lane are near the expected ones, relative to the largest.
 fn assert_spectra<T: Lane + Into<f64>, const L: usize>(
     data: &[T],
     expected: &[Vec<[f64; 2]>],
     bins: usize,
-    within: f64,
+    tolerance: f64,
 ) {
     for (lane, expected) in expected.iter().enumerate() {
-        let size = expected.iter().flatten().fold(1e-3f64, |size, x| size.max(x.abs()));
+        let largest = expected.iter().flatten().fold(1e-3f64, |largest, x| largest.max(x.abs()));
         for (k, expected) in expected.iter().take(bins).enumerate() {
             for (part, expected) in expected.iter().enumerate() {
                 let actual: f64 = data[2 * L * k + L * part + lane].into();
-                let near = (actual - expected).abs() <= within * size;
-                assert!(near, "part {part} of {k} in lane {lane} is {actual}, expected {expected}");
+                let is_near = (actual - expected).abs() <= tolerance * largest;
+                assert!(
+                    is_near,
+                    "part {part} of {k} in lane {lane} is {actual}, expected {expected}"
+                );
             }
         }
     }
 }
 
-fn check<T: Lane + Into<f64>, const L: usize>(len: usize, within: f64) {
+fn check<T: Lane + Into<f64>, const L: usize>(len: usize, tolerance: f64) {
     let fft = Fft::new(len).unwrap();
     let signals = signals(len, L);
     let expected: Vec<_> = signals.iter().map(|signal| exact(signal)).collect();
@@ -68,7 +74,7 @@ fn check<T: Lane + Into<f64>, const L: usize>(len: usize, within: f64) {
         let mut data = spread::<T, L>(&signals, fft.memory_len(L));
         let mut scratch = vec![T::of_f64(f64::NAN); fft.memory_len(L)];
         fft.run_on::<T, L>(isa, &table, &mut data, &mut scratch);
-        assert_spectra::<T, L>(&data, &expected, len, within);
+        assert_spectra::<T, L>(&data, &expected, len, tolerance);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reductions of many values to one.
+//! The drivers of reductions: of a slice to one value, and of the rows or the columns of a matrix.
 
 use crate::isa::{Isa, Simd, SimdOp, Vector, dispatch, isa};
 
@@ -7,7 +7,7 @@ use crate::isa::{Isa, Simd, SimdOp, Vector, dispatch, isa};
 /// Values are accumulated in several independent accumulators, which are combined at the end. Their number depends on
 /// the instruction set, so sums of floats may differ in their last bits between sets.
 pub trait Fold: Copy {
-    /// The result for no values, neutral in [`Fold::combine`].
+    /// The result of an empty reduction, which is neutral in [`Fold::combine`].
     const IDENTITY: f32;
 
     /// Accumulates `x`. Must be `#[inline(always)]`, like everything that it calls.
@@ -57,6 +57,7 @@ pub(super) fn fold_columns_on<F: Fold>(isa: Isa, f: F, x: &[f32], y: &mut [f32])
     dispatch(isa, Columns { f, x, y });
 }
 
+/// The loop of [`fold_rows`].
 struct Rows<'a, F> {
     f: F,
     x: &'a [f32],
@@ -96,11 +97,11 @@ fn fold_row<S: Vector, F: Fold>(simd: S, f: F, row: &[f32]) -> f32 {
         // SAFETY: the chunk has `chunk.len()` numbers, a vector at most.
         let x = unsafe { simd.load_tail(chunk.as_ptr(), chunk.len(), start) };
         let next = f.step(simd, accumulators[0], x);
-        accumulators[0] = simd.select(first(simd, chunk.len()), next, accumulators[0]);
+        accumulators[0] = simd.select(first_lanes(simd, chunk.len()), next, accumulators[0]);
     }
     let [a, b, c, d] = accumulators;
     let mut lanes = simd.to_array(f.combine(simd, f.combine(simd, a, b), f.combine(simd, c, d)));
-    // Adds the upper lanes to the lower ones until one lane is left.
+    // Combines the upper half of the lanes with the lower half until one lane is left.
     let mut half = S::LANES / 2;
     while half > 0 {
         let mut upper = [F::IDENTITY; 16];
@@ -115,7 +116,7 @@ fn fold_row<S: Vector, F: Fold>(simd: S, f: F, row: &[f32]) -> f32 {
 
 /// Returns the mask of the first `len` lanes.
 #[inline(always)]
-fn first<S: Simd>(simd: S, len: usize) -> S::M {
+fn first_lanes<S: Simd>(simd: S, len: usize) -> S::M {
     const LANES: [f32; 16] = {
         let mut lanes = [0.0; 16];
         let mut i = 0;
@@ -128,6 +129,7 @@ fn first<S: Simd>(simd: S, len: usize) -> S::M {
     simd.lt(simd.of_array(LANES), simd.splat(len as f32))
 }
 
+/// The loop of [`fold_columns`].
 struct Columns<'a, F> {
     f: F,
     x: &'a [f32],

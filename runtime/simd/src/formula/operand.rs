@@ -1,4 +1,4 @@
-//! Operands of formulas: one value per element, or one for all.
+//! Operands of formulas: a slice with one value per element, or a scalar for all elements.
 
 use crate::isa::Vector;
 
@@ -12,14 +12,14 @@ pub enum Operand<'a> {
 }
 
 impl<'a> From<&'a [f32]> for Operand<'a> {
-    fn from(numbers: &'a [f32]) -> Self {
-        Self::Slice(numbers)
+    fn from(values: &'a [f32]) -> Self {
+        Self::Slice(values)
     }
 }
 
 impl From<f32> for Operand<'_> {
-    fn from(number: f32) -> Self {
-        Self::Scalar(number)
+    fn from(value: f32) -> Self {
+        Self::Scalar(value)
     }
 }
 
@@ -27,13 +27,13 @@ impl Operand<'_> {
     /// Returns the number of elements, or `None` for a scalar.
     pub(super) fn len(&self) -> Option<usize> {
         match self {
-            Self::Slice(numbers) => Some(numbers.len()),
+            Self::Slice(values) => Some(values.len()),
             Self::Scalar(_) => None,
         }
     }
 }
 
-/// The source of a loop's vectors.
+/// An operand inside a loop, which reads vectors from it.
 pub(super) trait Source: Copy {
     /// Returns the vector from element `i` on.
     ///
@@ -83,7 +83,7 @@ impl Source for Scalar {
     }
 }
 
-/// Either, decided at run time.
+/// A slice or a scalar, decided at run time.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Any {
     Slice(Slice),
@@ -93,8 +93,8 @@ pub(super) enum Any {
 impl Any {
     pub(super) fn new(operand: Operand<'_>) -> Self {
         match operand {
-            Operand::Slice(numbers) => Self::Slice(Slice(numbers.as_ptr())),
-            Operand::Scalar(number) => Self::Scalar(Scalar(number)),
+            Operand::Slice(values) => Self::Slice(Slice(values.as_ptr())),
+            Operand::Scalar(value) => Self::Scalar(Scalar(value)),
         }
     }
 }
@@ -123,8 +123,8 @@ impl Source for Any {
     }
 }
 
-/// Returns the common length of all operands and a result of `len` elements: the shortest, with a debug assertion that
-/// they are equal.
+/// Returns the length of the shortest slice among the operands and a result of `len` elements. Debug builds assert that
+/// all have one length.
 pub(super) fn common_len<const N: usize>(operands: [Operand<'_>; N], len: usize) -> usize {
     let lens = operands.iter().filter_map(Operand::len);
     debug_assert!(lens.clone().all(|other| other == len), "slices of one length");

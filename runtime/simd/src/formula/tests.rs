@@ -1,4 +1,5 @@
-//! Every driver on every instruction set, over lengths around vectors, at the edges of memory.
+//! Tests every driver on every instruction set, with lengths around multiples of a vector, at the edge of accessible
+//! memory.
 
 use super::compare::compare2_on;
 use super::fold::{fold_columns_on, fold_rows_on};
@@ -7,7 +8,7 @@ use super::*;
 use crate::isa::{Isa, Simd};
 use crate::testing::{Guarded, noise};
 
-/// `a - 2 b`, which is not symmetric and has the same bits on every set.
+/// `a - 2 b`, which is not symmetric in its operands and has the same bits on every instruction set.
 #[derive(Clone, Copy)]
 struct Less2;
 
@@ -69,7 +70,7 @@ fn farthest<'a>(x: impl Iterator<Item = &'a f32>) -> f32 {
     x.fold(0.0, |far, x| far.max(x.abs()))
 }
 
-/// Counts elements, so that one processed twice or not at all shows.
+/// Counts elements, to detect elements that are processed twice or not at all.
 #[derive(Clone, Copy)]
 struct Count;
 
@@ -121,46 +122,51 @@ fn cases() -> impl Iterator<Item = (Isa, usize)> {
 }
 
 #[test]
-fn formulas_of_two_numbers_take_slices_and_single_numbers() {
+fn formulas_of_two_values_accept_slices_and_scalars() {
     let (a, b) = (noise(300), noise(601));
     for (isa, len) in cases() {
         let (a, b) = (Guarded::at_end(&a[..len]), Guarded::at_end(&b[301..][..len]));
-        let (of_a, of_b) = (Operand::Slice(&a), Operand::Slice(&b));
-        for (x, y) in [
-            (of_a, of_b),
-            (of_a, Operand::Scalar(0.7)),
-            (Operand::Scalar(0.7), of_b),
+        let (slice_a, slice_b) = (Operand::Slice(&a), Operand::Slice(&b));
+        for (left, right) in [
+            (slice_a, slice_b),
+            (slice_a, Operand::Scalar(0.7)),
+            (Operand::Scalar(0.7), slice_b),
             (Operand::Scalar(0.7), Operand::Scalar(-3.0)),
         ] {
-            let number = |operand: Operand<'_>, i: usize| match operand {
+            let value_at = |operand: Operand<'_>, i: usize| match operand {
                 Operand::Slice(values) => values[i],
                 Operand::Scalar(value) => value,
             };
-            let expected: Vec<f32> = (0..len).map(|i| less2(number(x, i), number(y, i))).collect();
+            let expected: Vec<f32> =
+                (0..len).map(|i| less2(value_at(left, i), value_at(right, i))).collect();
             let mut actual = Guarded::at_end(&vec![9.0; len]);
-            map2_on(isa, Less2, [x, y], &mut actual);
+            map2_on(isa, Less2, [left, right], &mut actual);
             assert_eq!(*actual, expected, "{isa:?} {len}");
-            if let Operand::Slice(x) = x {
-                let mut actual = Guarded::at_end(x);
-                map2_in_place_on(isa, Less2, &mut actual, y);
+            if let Operand::Slice(left) = left {
+                let mut actual = Guarded::at_end(left);
+                map2_in_place_on(isa, Less2, &mut actual, right);
                 assert_eq!(*actual, expected, "{isa:?} {len} in place");
             }
-            if let Operand::Slice(y) = y {
-                let mut actual = Guarded::at_end(y);
-                map2_onto_on(isa, Less2, x, &mut actual);
+            if let Operand::Slice(right) = right {
+                let mut actual = Guarded::at_end(right);
+                map2_onto_on(isa, Less2, left, &mut actual);
                 assert_eq!(*actual, expected, "{isa:?} {len} onto the second");
             }
             let mut bytes = Guarded::at_end(&vec![9; len]);
-            compare2_on(isa, Le, [x, y], &mut bytes);
+            compare2_on(isa, Le, [left, right], &mut bytes);
             for (i, &byte) in bytes.iter().enumerate() {
-                assert_eq!(byte, u8::from(number(x, i) <= number(y, i)), "{isa:?} {len} at {i}");
+                assert_eq!(
+                    byte,
+                    u8::from(value_at(left, i) <= value_at(right, i)),
+                    "{isa:?} {len} at {i}"
+                );
             }
         }
     }
 }
 
 #[test]
-fn formulas_of_three_numbers_take_slices_and_single_numbers() {
+fn formulas_of_three_values_accept_slices_and_scalars() {
     let (a, b, c) = (noise(300), noise(700), noise(1100));
     for (isa, len) in cases() {
         let a = Guarded::at_end(&a[..len]);
@@ -182,7 +188,7 @@ fn formulas_of_three_numbers_take_slices_and_single_numbers() {
 }
 
 #[test]
-fn folds_take_every_number_once() {
+fn folds_process_every_value_once() {
     let x = noise(300 * 7);
     for (isa, cols) in cases() {
         let x = Guarded::at_end(&x[..cols * 7]);
@@ -202,15 +208,16 @@ fn folds_take_every_number_once() {
         }
         fold_columns_on(isa, Count, &x, &mut actual);
         fold_columns_on(isa, Count, &x, &mut actual);
-        let more = actual
+        // Two folds of 7 rows have counted 14 elements on top of the previous result.
+        let counts = actual
             .iter()
             .enumerate()
             .map(|(i, actual)| actual - farthest(x.iter().skip(i).step_by(cols)));
-        assert!(more.into_iter().all(|more| (more - 14.0).abs() < 1e-5), "{isa:?} {cols}");
+        assert!(counts.into_iter().all(|count| (count - 14.0).abs() < 1e-5), "{isa:?} {cols}");
     }
 }
 
-/// Checks that `f` gives the bits of `of` on every instruction set.
+/// Checks that `f` gives the bits of `reference` on every instruction set.
 fn check<F: Map1>(name: &str, f: F, x: &[f32], reference: impl Fn(f32) -> f32) {
     for &isa in Isa::available() {
         let mut y = vec![9.0; x.len()];
@@ -253,7 +260,7 @@ fn vector_methods_match_scalars() {
 fn no_driver_allocates() {
     let x = [0.5f32; 77];
     let (mut y, mut bytes) = ([0.0f32; 77], [0; 77]);
-    // Other threads are counted as well, so one quiet run out of many is enough.
+    // Detection of the instruction set may allocate in the first run.
     let quiet = (0..100_000).any(|_| {
         let before = udo_api::guard::thread_heap_calls();
         map2(Less2, x.as_slice(), 0.5, &mut y);

@@ -133,7 +133,10 @@ unsafe fn whole<S: Vector, const R: usize, const C: usize, const FOUR: bool>(
                 let [scale, zero] = ends[c];
                 let [low, high] = if FOUR {
                     let high = simd.shr::<4>(values);
-                    [simd.half(values, scale, zero), simd.half(high, scale, zero)]
+                    [
+                        simd.dequantize_4bit(values, scale, zero),
+                        simd.dequantize_4bit(high, scale, zero),
+                    ]
                 } else {
                     [simd.fma(simd.int_to_float(values), scale, zero); 2]
                 };
@@ -233,9 +236,10 @@ fn parts<S: Vector>(simd: S, width: Width, [scale, zero]: [S::F; 2], bytes: &[u8
             let numbers = simd.fma(simd.int_to_float(values), scale, zero);
             [numbers, numbers]
         }
-        Width::Four => {
-            [simd.half(values, scale, zero), simd.half(simd.shr::<4>(values), scale, zero)]
-        }
+        Width::Four => [
+            simd.dequantize_4bit(values, scale, zero),
+            simd.dequantize_4bit(simd.shr::<4>(values), scale, zero),
+        ],
     }
 }
 

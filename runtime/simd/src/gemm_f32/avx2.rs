@@ -16,10 +16,10 @@ use super::{MicroKernel, MicroKernels, Tile};
 use crate::isa::Isa;
 
 const LANES: usize = 8;
-/// Steps computed together where the sums would otherwise be latency-bound.
+/// Steps of the depth that are computed together if there are few sums, to hide the latency of multiply-adds.
 const STEPS: usize = 4;
 /// Prefetch distance of a single row's weights, in elements.
-const STREAM: usize = 1024;
+const PREFETCH_ELEMENTS: usize = 1024;
 
 pub(super) static KERNELS: MicroKernels = MicroKernels {
     lanes: LANES,
@@ -30,7 +30,7 @@ pub(super) static KERNELS: MicroKernels = MicroKernels {
     resolve,
 };
 
-/// The tiles of a row source.
+/// The micro-kernels for a source of rows, in the order of [`MicroKernels::strided`].
 struct Table<S>(PhantomData<S>);
 
 impl<S: Source> Table<S> {
@@ -58,10 +58,11 @@ impl<S: Source> Table<S> {
     ];
 }
 
+/// Computes a tile of `R` rows by `V` registers.
+///
 /// # Safety
 ///
-/// The tile must be one of this source, its pointers valid for `R` rows, `V` registers, and the taps and the
-/// depth that it names.
+/// The tile has this source. Its pointers are valid for `R` rows, `V` registers, its taps and its depth.
 #[target_feature(enable = "avx2,fma")]
 unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
     let masks = masks::<V>(tile.cols);
@@ -81,7 +82,8 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
             continue;
         };
         let mut step = 0;
-        // With one register per row, loading row addresses is the bottleneck, so each serves several steps.
+        // With one register per row, loading the addresses of rows is the bottleneck, so each load serves several
+        // steps.
         while V == 1 && step + STEPS <= tile.depth {
             let mut weights = [_mm256_setzero_ps(); STEPS];
             for (i, weights) in weights.iter_mut().enumerate() {
@@ -119,9 +121,9 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
     if !tile.add.is_null() {
         for (i, row) in sums.iter_mut().enumerate() {
             for (v, sum) in row.iter_mut().enumerate() {
-                let at = tile.add.wrapping_add(i * tile.ld_add + v * LANES);
+                let address = tile.add.wrapping_add(i * tile.ld_add + v * LANES);
                 // SAFETY: lanes outside the mask are not read, the others are inside the slice.
-                *sum = _mm256_add_ps(*sum, unsafe { _mm256_maskload_ps(at, masks[v]) });
+                *sum = _mm256_add_ps(*sum, unsafe { _mm256_maskload_ps(address, masks[v]) });
             }
         }
     }
@@ -134,14 +136,14 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
     }
     for (i, row) in sums.iter().enumerate() {
         for (v, &sum) in row.iter().enumerate() {
-            let at = tile.c.wrapping_add(i * tile.ldc + v * LANES);
+            let address = tile.c.wrapping_add(i * tile.ldc + v * LANES);
             // SAFETY: lanes outside the mask are not written, the others are inside the slice.
-            unsafe { _mm256_maskstore_ps(at, masks[v], sum) };
+            unsafe { _mm256_maskstore_ps(address, masks[v], sum) };
         }
     }
 }
 
-/// Computes a tile of one row, which reads each weight once: four independent steps hide the latency.
+/// Computes the sums of a tile of one row. Four steps with independent sums hide the latency.
 ///
 /// # Safety
 ///
@@ -163,10 +165,10 @@ unsafe fn row<const V: usize, S: Source>(tile: &Tile, start: [__m256; V]) -> [__
                 // SAFETY: the row of `A` has `depth` elements per tap.
                 let a = _mm256_set1_ps(unsafe { *row.add(step + i) });
                 for (v, sum) in sums.iter_mut().enumerate() {
-                    let at = b.wrapping_add((i * V + v) * LANES);
-                    _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(STREAM).cast());
+                    let address = b.wrapping_add((i * V + v) * LANES);
+                    _mm_prefetch::<_MM_HINT_T0>(address.wrapping_add(PREFETCH_ELEMENTS).cast());
                     // SAFETY: the panel has `depth` rows of `V` registers per tap.
-                    *sum = _mm256_fmadd_ps(a, unsafe { _mm256_loadu_ps(at) }, *sum);
+                    *sum = _mm256_fmadd_ps(a, unsafe { _mm256_loadu_ps(address) }, *sum);
                 }
             }
             b = b.wrapping_add(STEPS * V * LANES);
@@ -182,12 +184,12 @@ unsafe fn row<const V: usize, S: Source>(tile: &Tile, start: [__m256; V]) -> [__
             b = b.wrapping_add(V * LANES);
         }
     }
-    let [mut total, second, third, fourth] = sums;
-    for (v, total) in total.iter_mut().enumerate() {
-        let rest = _mm256_add_ps(third[v], fourth[v]);
-        *total = _mm256_add_ps(_mm256_add_ps(*total, second[v]), rest);
+    let [mut first, second, third, fourth] = sums;
+    for (v, first) in first.iter_mut().enumerate() {
+        let upper_sums = _mm256_add_ps(third[v], fourth[v]);
+        *first = _mm256_add_ps(_mm256_add_ps(*first, second[v]), upper_sums);
     }
-    total
+    first
 }
 
 /// Returns the mask of valid columns for each register.

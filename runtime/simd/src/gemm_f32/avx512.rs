@@ -19,14 +19,14 @@ use crate::isa::Isa;
 
 const LANES: usize = 16;
 /// Prefetch distance of a tile's weights, in steps.
-const NEAR: usize = 16;
-/// Steps of a single row computed together.
+const PREFETCH_STEPS: usize = 16;
+/// Steps of the depth that are computed together for a tile of one row.
 const STEPS: usize = 4;
 /// Prefetch distance of a single row's weights, in elements.
-const STREAM: usize = 1024;
+const PREFETCH_ELEMENTS: usize = 1024;
 
-/// Adds the residual, clamps and stores the sums. A macro, because a function would not be inlined in all tiles, and
-/// sums would go through memory.
+/// Adds the residual, clamps and stores the sums. A macro, because a function would not be inlined into all tiles, and
+/// its argument would be passed in memory.
 macro_rules! finish {
     ($tile:ident, $sums:ident, $masks:ident) => {
         use std::arch::x86_64::{
@@ -37,9 +37,10 @@ macro_rules! finish {
         if !$tile.add.is_null() {
             for (i, row) in $sums.iter_mut().enumerate() {
                 for (v, sum) in row.iter_mut().enumerate() {
-                    let at = $tile.add.wrapping_add(i * $tile.ld_add + v * LANES);
+                    let address = $tile.add.wrapping_add(i * $tile.ld_add + v * LANES);
                     // SAFETY: lanes outside the mask are not read, the others are inside the slice.
-                    *sum = _mm512_add_ps(*sum, unsafe { _mm512_maskz_loadu_ps($masks[v], at) });
+                    *sum =
+                        _mm512_add_ps(*sum, unsafe { _mm512_maskz_loadu_ps($masks[v], address) });
                 }
             }
         }
@@ -52,9 +53,9 @@ macro_rules! finish {
         }
         for (i, row) in $sums.iter().enumerate() {
             for (v, &sum) in row.iter().enumerate() {
-                let at = $tile.c.wrapping_add(i * $tile.ldc + v * LANES);
+                let address = $tile.c.wrapping_add(i * $tile.ldc + v * LANES);
                 // SAFETY: lanes outside the mask are not written, the others are inside the slice.
-                unsafe { _mm512_mask_storeu_ps(at, $masks[v], sum) };
+                unsafe { _mm512_mask_storeu_ps(address, $masks[v], sum) };
             }
         }
     };
@@ -70,7 +71,7 @@ pub(super) static KERNELS: MicroKernels = MicroKernels {
     resolve,
 };
 
-/// The tiles of a row source.
+/// The micro-kernels for a source of rows, in the order of [`MicroKernels::strided`].
 struct Table<S>(PhantomData<S>);
 
 impl<S: Source> Table<S> {
@@ -130,10 +131,11 @@ impl<S: Source> Table<S> {
     ];
 }
 
+/// Computes a tile of `R` rows by `V` registers.
+///
 /// # Safety
 ///
-/// The tile must be one of this source, its pointers valid for `R` rows, `V` registers, and the taps and the
-/// depth that it names.
+/// The tile has this source. Its pointers are valid for `R` rows, `V` registers, its taps and its depth.
 #[target_feature(enable = "avx512f")]
 unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
     let masks = masks::<V>(tile.cols);
@@ -142,8 +144,8 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
     if !tile.add.is_null() {
         for i in 0..R {
             for v in 0..V {
-                let at = tile.add.wrapping_add(i * tile.ld_add + v * LANES);
-                _mm_prefetch::<_MM_HINT_T0>(at.cast());
+                let address = tile.add.wrapping_add(i * tile.ld_add + v * LANES);
+                _mm_prefetch::<_MM_HINT_T0>(address.cast());
             }
         }
     }
@@ -167,7 +169,9 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
                 *weights = unsafe { _mm512_loadu_ps(b.add(v * LANES)) };
             }
             for v in 0..V {
-                _mm_prefetch::<_MM_HINT_T0>(b.wrapping_add((NEAR * V + v) * LANES).cast());
+                _mm_prefetch::<_MM_HINT_T0>(
+                    b.wrapping_add((PREFETCH_STEPS * V + v) * LANES).cast(),
+                );
             }
             b = b.wrapping_add(V * LANES);
             _mm_prefetch::<_MM_HINT_T1>(prefetch.cast());
@@ -184,7 +188,7 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
     finish!(tile, sums, masks);
 }
 
-/// Computes a tile of one row, which reads each weight once: four independent steps hide the latency.
+/// Computes the sums of a tile of one row. Four steps with independent sums hide the latency.
 ///
 /// # Safety
 ///
@@ -206,10 +210,10 @@ unsafe fn row<const V: usize, S: Source>(tile: &Tile, start: [__m512; V]) -> [__
                 // SAFETY: the row of `A` has `depth` elements per tap.
                 let a = _mm512_set1_ps(unsafe { *row.add(step + i) });
                 for (v, sum) in sums.iter_mut().enumerate() {
-                    let at = b.wrapping_add((i * V + v) * LANES);
-                    _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(STREAM).cast());
+                    let address = b.wrapping_add((i * V + v) * LANES);
+                    _mm_prefetch::<_MM_HINT_T0>(address.wrapping_add(PREFETCH_ELEMENTS).cast());
                     // SAFETY: the panel has `depth` rows of `V` registers per tap.
-                    *sum = _mm512_fmadd_ps(a, unsafe { _mm512_loadu_ps(at) }, *sum);
+                    *sum = _mm512_fmadd_ps(a, unsafe { _mm512_loadu_ps(address) }, *sum);
                 }
             }
             b = b.wrapping_add(STEPS * V * LANES);
@@ -225,12 +229,12 @@ unsafe fn row<const V: usize, S: Source>(tile: &Tile, start: [__m512; V]) -> [__
             b = b.wrapping_add(V * LANES);
         }
     }
-    let [mut total, second, third, fourth] = sums;
-    for (v, total) in total.iter_mut().enumerate() {
-        let rest = _mm512_add_ps(third[v], fourth[v]);
-        *total = _mm512_add_ps(_mm512_add_ps(*total, second[v]), rest);
+    let [mut first, second, third, fourth] = sums;
+    for (v, first) in first.iter_mut().enumerate() {
+        let upper_sums = _mm512_add_ps(third[v], fourth[v]);
+        *first = _mm512_add_ps(_mm512_add_ps(*first, second[v]), upper_sums);
     }
-    total
+    first
 }
 
 /// Returns the mask of valid columns for each register.

@@ -1,5 +1,5 @@
-//! AVX512-BF16 micro-kernels with the tile sizes of AVX-512. A step of depth is a pair: each word of `A` and of packed
-//! `B` holds two bf16 values, the earlier one in the low half.
+//! AVX512-BF16 micro-kernels with the tile sizes of AVX-512. A step of the depth processes two values: each 32-bit word
+//! of `A` and of packed `B` holds two bf16 values, the earlier one in the low half.
 #![expect(
     clippy::multiple_unsafe_ops_per_block,
     reason = "all accesses of a tile rest on the same promise"
@@ -17,7 +17,7 @@ use crate::isa::Isa;
 
 const LANES: usize = 16;
 /// Prefetch distance for weights, in steps.
-const NEAR: usize = 16;
+const PREFETCH_STEPS: usize = 16;
 
 pub(super) static KERNELS: MicroKernels = MicroKernels {
     lanes: LANES,
@@ -77,9 +77,11 @@ const TILES: &[&[MicroKernel]] = &[
     &[tile::<1, 4>, tile::<2, 4>, tile::<3, 4>, tile::<4, 4>, tile::<5, 4>, tile::<6, 4>],
 ];
 
+/// Computes a tile of `R` rows by `V` registers.
+///
 /// # Safety
 ///
-/// The tile must have strided rows, and its pointers must be valid for `R` rows, `V` registers and the depth that it names.
+/// The tile has strided rows. Its pointers are valid for `R` rows, `V` registers and its depth.
 #[target_feature(enable = "avx512f,avx512bf16")]
 unsafe fn tile<const R: usize, const V: usize>(tile: &Tile) {
     let masks = masks::<V>(tile.cols);
@@ -96,7 +98,7 @@ unsafe fn tile<const R: usize, const V: usize>(tile: &Tile) {
             *weights = unsafe { _mm512_loadu_si512(b.add(v * LANES).cast()) };
         }
         for v in 0..V {
-            _mm_prefetch::<_MM_HINT_T0>(b.wrapping_add((NEAR * V + v) * LANES).cast());
+            _mm_prefetch::<_MM_HINT_T0>(b.wrapping_add((PREFETCH_STEPS * V + v) * LANES).cast());
         }
         b = b.wrapping_add(V * LANES);
         _mm_prefetch::<_MM_HINT_T1>(prefetch.cast());

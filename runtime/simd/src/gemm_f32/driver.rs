@@ -8,31 +8,32 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::{Epilogue, MicroKernel, MicroKernels, Tile};
 use crate::math::Curve;
 
-/// The most steps of depth per block; `C` is read and written once more for each block.
+/// The most steps of depth per block; `C` is read and written once more for each further block.
 const MAX_DEPTH: usize = 768;
 /// The most elements of a block of `A`: half of a 1 MiB second-level cache.
 const MAX_BLOCK: usize = 1 << 17;
-/// Packed weights of up to this many elements stay in cache anyway, so blocks of `A` may be small, and rows of `C` are
-/// written in order.
+/// Packed weights of up to this many elements stay in the cache in any case. Blocks of `A` may then be small, so that
+/// the rows of `C` are written nearly in order.
 const SMALL_WEIGHTS: usize = 1 << 15;
-/// The most elements of a block of `A` in that case.
+/// The most elements of a block of `A` with small weights.
 const SMALL_BLOCK: usize = 1 << 12;
 /// Elements of a cache line.
 const LINE: usize = 16;
 
 impl MicroKernels {
-    /// Returns the registers per row of the next panel when `left` are left: usually `panel`, but one more rather than
-    /// leaving a panel of one, which is limited by loads and reads `A` again.
-    pub(super) fn panel(&self, left: usize) -> usize {
-        if left <= self.strided.len() { left } else { self.panel }
+    /// Returns the registers per row of the next panel if the remaining columns have `registers_left` registers:
+    /// usually `panel`, but one more for the last panel, instead of a further panel of one register, which would be
+    /// limited by loads and read `A` again.
+    pub(super) fn panel(&self, registers_left: usize) -> usize {
+        if registers_left <= self.strided.len() { registers_left } else { self.panel }
     }
 
     /// Computes a tile of `rows` rows, and applies the curve to it.
     ///
     /// # Safety
     ///
-    /// `compute` must be one of these kernels, for as many rows, and the tile's `a`, `b` and `c` point to as many rows,
-    /// steps of depth and columns as it says.
+    /// `compute` is one of these kernels, for this number of rows. The tile's pointers are valid for its rows, depth
+    /// and columns.
     #[inline]
     pub(super) unsafe fn run(
         &self,
@@ -47,13 +48,13 @@ impl MicroKernels {
         let Some(curve) = curve else { return };
         if tile.ldc == tile.cols {
             // SAFETY: `tile.c` has `rows` rows of `tile.cols` columns, one after the other.
-            let all = unsafe { std::slice::from_raw_parts_mut(tile.c, rows * tile.cols) };
-            return curve.apply(self.isa, all);
+            let tile_elements = unsafe { std::slice::from_raw_parts_mut(tile.c, rows * tile.cols) };
+            return curve.apply(self.isa, tile_elements);
         }
         for row in 0..rows {
-            let at = tile.c.wrapping_add(row * tile.ldc);
+            let address = tile.c.wrapping_add(row * tile.ldc);
             // SAFETY: `tile.c` has `rows` rows of `tile.cols` columns, `ldc` apart, and `row` is below `rows`.
-            let row = unsafe { std::slice::from_raw_parts_mut(at, tile.cols) };
+            let row = unsafe { std::slice::from_raw_parts_mut(address, tile.cols) };
             curve.apply(self.isa, row);
         }
     }
@@ -107,21 +108,21 @@ impl MicroKernels {
         assert!(holds(a, m, k, lda), "A is too short");
         self.check(m, k, packed, n, c, ldc, epilogue);
         let columns = self.columns_of_chunk(n, chunks);
-        let (to, count) = (Shared(c.as_mut_ptr()), n.div_ceil(columns));
+        let (shared, count) = (Shared(c.as_mut_ptr()), n.div_ceil(columns));
         let next = AtomicUsize::new(0);
         let chunk = || {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            if at >= count {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= count {
                 return false;
             }
-            let first = at * columns;
+            let first = index * columns;
             let bias = epilogue.bias.map(|bias| &bias[first..]);
             let residual = epilogue.residual.map(|(data, ld)| (&data[first..], ld));
             let epilogue = &Epilogue { bias, residual, ..*epilogue };
             let (packed, n) = (&packed[first * k..], columns.min(n - first));
             let product = Product { kernels: self, a, lda, from: 0, k, packed, n, ldc, epilogue };
             // Chunks have disjoint columns, and `next` hands out each one once.
-            product.run(m, to.at(first));
+            product.run(m, shared.column_address(first));
             true
         };
         run(count, &|| {
@@ -130,8 +131,9 @@ impl MicroKernels {
         while chunk() {}
     }
 
-    /// Adds the products of a range of depth: `a` holds only those columns of `m` rows, without gaps. Ranges must come
-    /// in order; the first one starts with bias and residual, the last one ends with the activation.
+    /// Adds the products of a range of depth. `a` has only the columns of this range for `m` rows, without gaps. A
+    /// caller passes the ranges of a product in order; the first call adds bias and residual, the last one applies the
+    /// activation.
     ///
     /// # Panics
     ///
@@ -184,9 +186,9 @@ impl MicroKernels {
     }
 }
 
-/// Whether rows at this stride are inside the slice.
+/// Returns whether a matrix of `rows` (at least 1) and `cols`, with this row stride, is inside the slice.
 pub(super) fn holds<T>(data: &[T], rows: usize, cols: usize, stride: usize) -> bool {
-    let len = (rows - 1).checked_mul(stride).and_then(|before| before.checked_add(cols));
+    let len = (rows - 1).checked_mul(stride).and_then(|last_row| last_row.checked_add(cols));
     cols == 0 || len.is_some_and(|len| len <= data.len())
 }
 
@@ -198,7 +200,7 @@ struct Shared(*mut f32);
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    fn at(&self, column: usize) -> *mut f32 {
+    fn column_address(&self, column: usize) -> *mut f32 {
         self.0.wrapping_add(column)
     }
 }
@@ -226,7 +228,7 @@ struct Block {
     depth: usize,
 }
 
-/// Columns of `C`, and the start of their panel.
+/// A panel: its first column of `C`, and its registers per row.
 #[derive(Clone, Copy)]
 struct Panel {
     col: usize,
@@ -236,13 +238,17 @@ struct Panel {
 impl Product<'_> {
     /// Computes `m` rows of `n` columns of `c`, with a stride of `ldc`.
     fn run(&self, m: usize, c: *mut f32) {
-        // With few rows each panel is used once, so caching blocks is useless and one long read is better.
-        let one_tile = m <= self.kernels.strided[self.kernels.panel - 1].len();
-        let parts = if one_tile { 1 } else { self.k.div_ceil(MAX_DEPTH).max(1) };
-        let depth = self.k.div_ceil(parts).next_multiple_of(8).min(self.k);
-        let small = self.k.saturating_mul(self.n) <= SMALL_WEIGHTS;
-        let rows =
-            if small { SMALL_BLOCK / depth.clamp(32, 128) } else { MAX_BLOCK / depth.max(128) };
+        // With few rows each panel is used only once. Blocks would not be read again from the cache, and one long
+        // sequential read is faster.
+        let has_one_tile = m <= self.kernels.strided[self.kernels.panel - 1].len();
+        let blocks_of_depth = if has_one_tile { 1 } else { self.k.div_ceil(MAX_DEPTH).max(1) };
+        let depth = self.k.div_ceil(blocks_of_depth).next_multiple_of(8).min(self.k);
+        let has_small_weights = self.k.saturating_mul(self.n) <= SMALL_WEIGHTS;
+        let rows = if has_small_weights {
+            SMALL_BLOCK / depth.clamp(32, 128)
+        } else {
+            MAX_BLOCK / depth.max(128)
+        };
         for (row, rows) in ranges(m, rows.max(1)) {
             let mut k = 0;
             loop {
@@ -256,17 +262,19 @@ impl Product<'_> {
         }
     }
 
+    /// Computes a block, panel by panel.
     fn block(&self, block: Block, c: *mut f32) {
-        let mut left = self.n.div_ceil(self.kernels.lanes);
+        let mut registers_left = self.n.div_ceil(self.kernels.lanes);
         let mut col = 0;
-        while left > 0 {
-            let registers = self.kernels.panel(left);
+        while registers_left > 0 {
+            let registers = self.kernels.panel(registers_left);
             self.panel(block, Panel { col, registers }, c);
             col += registers * self.kernels.lanes;
-            left -= registers;
+            registers_left -= registers;
         }
     }
 
+    /// Computes a panel of a block, tile by tile.
     fn panel(&self, block: Block, panel: Panel, c: *mut f32) {
         let Self { kernels, lda, ldc, epilogue, .. } = *self;
         let Panel { col, registers } = panel;
@@ -276,24 +284,24 @@ impl Product<'_> {
         let (first, last) = (block.k == 0, block.k + block.depth == self.k);
         let bias = epilogue.bias.filter(|_| first).map_or(null(), |bias| bias[col..].as_ptr());
         let b = self.packed[col * self.k + block.k * width..].as_ptr();
-        // A panel starts at its first column times `k`; the next one usually has the same width.
+        // The next panel follows in memory, and usually has the same width.
         let next = b.wrapping_add(self.k * width);
-        let lines = block.depth * width / LINE;
+        let panel_lines = block.depth * width / LINE;
         let mut prefetched = 0;
         for (row, rows) in ranges(block.rows, tiles.len()) {
             let row = block.row + row;
             let prefetch =
-                if prefetched < lines { next.wrapping_add(prefetched * LINE) } else { b };
+                if prefetched < panel_lines { next.wrapping_add(prefetched * LINE) } else { b };
             prefetched += block.depth;
-            let to = c.wrapping_add(row * ldc + col);
+            let tile_address = c.wrapping_add(row * ldc + col);
             let (add, ld_add) = match (first, epilogue.residual) {
-                (false, _) => (to.cast_const(), ldc),
+                (false, _) => (tile_address.cast_const(), ldc),
                 (true, Some((data, ld))) => (data[row * ld + col..].as_ptr(), ld),
                 (true, None) => (null(), 0),
             };
-            let at = row.wrapping_mul(lda).wrapping_add(block.k - self.from);
+            let offset = row.wrapping_mul(lda).wrapping_add(block.k - self.from);
             let tile = Tile {
-                a: self.a[at.min(self.a.len())..].as_ptr(),
+                a: self.a[offset.min(self.a.len())..].as_ptr(),
                 lda,
                 pixels: null(),
                 ld_pixels: 0,
@@ -303,7 +311,7 @@ impl Product<'_> {
                 depth: block.depth,
                 b,
                 prefetch,
-                c: to,
+                c: tile_address,
                 ldc,
                 cols,
                 bias,
@@ -320,9 +328,10 @@ impl Product<'_> {
     }
 }
 
-/// Divides `len` into the fewest parts of at most `most` and of nearly equal size.
-pub(super) fn ranges(len: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
-    let parts = len.div_ceil(most);
+/// Divides `len` into the fewest parts of at most `max_len` and of nearly equal size. Yields the start and the length
+/// of each.
+pub(super) fn ranges(len: usize, max_len: usize) -> impl Iterator<Item = (usize, usize)> {
+    let parts = len.div_ceil(max_len);
     let (short, long) = (len / parts.max(1), len % parts.max(1));
     (0..parts).map(move |i| (i * short + i.min(long), short + usize::from(i < long)))
 }

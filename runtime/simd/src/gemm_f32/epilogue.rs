@@ -1,13 +1,14 @@
-//! Operations on sums before they are stored.
+//! The operations that a matrix product applies to its sums while they are in registers, before it stores them.
 
 use crate::math::Activation;
 
-/// The operations applied to sums before they are stored: `activation(sum + bias + residual)`.
+/// The operations applied to the sums of a matrix product `C = A B`: each element becomes `activation(sum + bias +
+/// residual)`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Epilogue<'a> {
-    /// One element per column.
+    /// One summand per column of `C`.
     pub bias: Option<&'a [f32]>,
-    /// A matrix of the size of `C`, and its row stride.
+    /// A matrix with one summand per element of `C`, and its row stride in elements.
     pub residual: Option<(&'a [f32], usize)>,
     /// The activation.
     pub activation: Activation,

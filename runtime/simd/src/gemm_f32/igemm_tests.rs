@@ -48,7 +48,7 @@ fn check(kernels: &MicroKernels, case: Case) {
         let b = &b[group * k * n..][..k * n];
         kernels.pack_b(b, n, Layout::Rows, k, n, &mut packed[group * len..]);
     }
-    let places: Vec<usize> = (0..m).map(|row| row_map.place(row).unwrap()).collect();
+    let places: Vec<usize> = (0..m).map(|row| row_map.row_of_c(row).unwrap()).collect();
     let last = places.iter().max().unwrap() * ldc + cols;
     let mut c = Guarded::at_end(&vec![-7.5; last]);
     let indirect = IndirectA {

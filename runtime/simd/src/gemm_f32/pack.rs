@@ -1,6 +1,5 @@
-//! Packs weights into panels. Rows of a panel are whole registers, without gaps.
-//!
-//! A panel starts at its first column times `k`; columns past the last one are zeros.
+//! The packing of `B` into panels: groups of columns that one tile of `C` has. A panel has `k` rows of whole registers,
+//! without gaps. It starts at element `k` times its first column; columns past the last column of `B` are zeros.
 
 use super::MicroKernels;
 use super::driver::holds;
@@ -48,10 +47,10 @@ impl MicroKernels {
     /// [`columns_of_chunk`](super::columns_of_chunk) for these kernels.
     pub fn columns_of_chunk(&self, n: usize, chunks: usize) -> usize {
         let width = self.panel * self.lanes;
-        // A last chunk this narrow would have been part of the panel before it.
-        let few = self.strided.len().saturating_sub(self.panel) * self.lanes;
+        // Without chunks, a last chunk that is this narrow would have been part of the previous panel.
+        let max_narrow = self.strided.len().saturating_sub(self.panel) * self.lanes;
         let mut columns = n.div_ceil(chunks.max(1)).next_multiple_of(width);
-        while columns < n && (1..=few).contains(&(n % columns)) {
+        while columns < n && (1..=max_narrow).contains(&(n % columns)) {
             columns += width;
         }
         columns
@@ -71,15 +70,15 @@ impl MicroKernels {
         n: usize,
         out: &mut [f32],
     ) {
-        const { assert!(size_of::<T>() == size_of::<u32>(), "tiles are of 4-byte elements") };
+        const { assert!(size_of::<T>() == size_of::<u32>(), "tiles have 4-byte elements") };
         let mut out = &mut out[..self.packed_len(k, n)];
-        let mut left = n.div_ceil(self.lanes);
+        let mut registers_left = n.div_ceil(self.lanes);
         let mut col = 0;
-        while left > 0 && k > 0 {
-            let registers = self.panel(left);
+        while registers_left > 0 && k > 0 {
+            let registers = self.panel(registers_left);
             let width = registers * self.lanes;
             let cols = width.min(n - col);
-            let (panel, rest) = out.split_at_mut(k * width);
+            let (panel, remaining) = out.split_at_mut(k * width);
             match layout {
                 Layout::Rows => pack_rows(b, ldb, col, cols, panel, width),
                 Layout::Transposed => {
@@ -89,7 +88,7 @@ impl MicroKernels {
                     dispatch(self.isa, Transposed { b, ldb, cols, panel, width, depth: k });
                 }
             }
-            (out, col, left) = (rest, col + width, left - registers);
+            (out, col, registers_left) = (remaining, col + width, registers_left - registers);
         }
     }
 }
@@ -109,22 +108,23 @@ impl MicroKernels {
         out: &mut [f32],
     ) {
         let mut out = &mut out[..self.packed_len(k, n)];
-        let mut left = n.div_ceil(self.lanes);
+        let mut registers_left = n.div_ceil(self.lanes);
         let mut col = 0;
-        while left > 0 && k > 0 {
-            let registers = self.panel(left);
+        while registers_left > 0 && k > 0 {
+            let registers = self.panel(registers_left);
             let width = registers * self.lanes;
-            let (panel, rest) = out.split_at_mut(k * width);
-            for (to, row) in panel.chunks_exact_mut(width).zip(rows.clone()) {
-                for (i, to) in to.iter_mut().enumerate() {
-                    *to = if col + i < n { get(row, col + i) } else { 0.0 };
+            let (panel, remaining) = out.split_at_mut(k * width);
+            for (output, row) in panel.chunks_exact_mut(width).zip(rows.clone()) {
+                for (i, output) in output.iter_mut().enumerate() {
+                    *output = if col + i < n { get(row, col + i) } else { 0.0 };
                 }
             }
-            (out, col, left) = (rest, col + width, left - registers);
+            (out, col, registers_left) = (remaining, col + width, registers_left - registers);
         }
     }
 }
 
+/// Packs the columns from `col` on of a matrix in [`Layout::Rows`] into a panel.
 fn pack_rows<T: Stored>(
     b: &[T],
     ldb: usize,
@@ -134,14 +134,17 @@ fn pack_rows<T: Stored>(
     width: usize,
 ) {
     for (i, row) in panel.chunks_exact_mut(width).enumerate() {
-        let (to, pad) = row.split_at_mut(cols);
-        to.iter_mut().zip(&b[i * ldb + col..][..cols]).for_each(|(to, b)| *to = b.number());
+        let (output, pad) = row.split_at_mut(cols);
+        output
+            .iter_mut()
+            .zip(&b[i * ldb + col..][..cols])
+            .for_each(|(output, b)| *output = b.number());
         pad.fill(0.0);
     }
 }
 
-/// `cols` rows of `depth` elements at `b`, of any alignment and with a stride of `ldb`, to be packed as columns of a
-/// panel. The panel has `depth` rows of `width` elements, and `width` is at least `cols`.
+/// The packing of a matrix in [`Layout::Transposed`]: `cols` rows of `depth` elements at `b`, of any alignment and with
+/// a stride of `ldb`, become the columns of a panel. The panel has `depth` rows of `width` elements, at least `cols`.
 struct Transposed<'a> {
     b: *const u32,
     ldb: usize,

@@ -21,7 +21,7 @@ pub(super) static KERNELS: MicroKernels = MicroKernels {
     resolve,
 };
 
-/// The tiles of a row source.
+/// The micro-kernels for a source of rows, in the order of [`MicroKernels::strided`].
 struct Table<S>(PhantomData<S>);
 
 impl<S: Source> Table<S> {
@@ -31,10 +31,11 @@ impl<S: Source> Table<S> {
     ];
 }
 
+/// Computes a tile of `R` rows by `V` registers.
+///
 /// # Safety
 ///
-/// The tile must be one of this source, its pointers valid for `R` rows, `V` registers, and the taps and the
-/// depth that it names.
+/// The tile has this source. Its pointers are valid for `R` rows, `V` registers, its taps and its depth.
 unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
     let mut start = [[0.0f32; LANES]; V];
     if !tile.bias.is_null() {
@@ -64,8 +65,8 @@ unsafe fn tile<const R: usize, const V: usize, S: Source>(tile: &Tile) {
     unsafe { finish(tile, sums) };
 }
 
-/// Adds, clamps and stores. A separate function, because a column count known only at run time would keep the sums out
-/// of registers in the main loop.
+/// Adds the residual, clamps and stores the sums. A function of its own, because a column count that is known only at
+/// run time would keep the sums out of registers in the main loop.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! How a tile finds its rows of `A`.
+//! The sources of a tile's rows of `A`: rows at a fixed stride, or rows that a table gathers from pixels.
 
 use super::Tile;
 
@@ -42,19 +42,19 @@ impl Source for Indirect {
     #[inline(always)]
     unsafe fn rows<const R: usize>(tile: &Tile, tap: usize) -> Option<[*const f32; R]> {
         let mut rows = [tile.zeros; R];
-        let mut inside = false;
+        let mut has_pixel = false;
         for (i, row) in rows.iter_mut().enumerate() {
             let pixel = tile.pixels.wrapping_add(i * tile.ld_pixels + tap);
             // SAFETY: the list at `tile.pixels` has `R` rows, `ld_pixels` apart, of more than `tap` pointers.
             let pixel = unsafe { *pixel };
-            inside |= pixel != tile.zeros;
+            has_pixel |= pixel != tile.zeros;
             *row = pixel.wrapping_add(tile.channel);
         }
-        inside.then_some(rows)
+        has_pixel.then_some(rows)
     }
 }
 
-/// Converts table entries to pointers.
+/// The pixels that table entries refer to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pixels {
     /// The first pixel.
@@ -68,14 +68,14 @@ pub(super) struct Pixels {
 }
 
 impl Pixels {
-    /// Writes the start of the pixel of each entry. Without branches, so that it is vectorized for the caller's
+    /// Writes the address of each entry's pixel. The loop has no branches, so that it is vectorized for the caller's
     /// instruction set.
     #[expect(clippy::inline_always, reason = "it must take on the caller's instruction set")]
     #[inline(always)]
     pub(super) fn resolve(&self, entries: &[u32], pointers: &mut [*const f32]) {
         for (pointer, &entry) in pointers.iter_mut().zip(entries) {
-            let inside = self.a.wrapping_add((entry as usize).wrapping_mul(self.lda));
-            *pointer = if entry < self.count { inside } else { self.zeros };
+            let pixel = self.a.wrapping_add((entry as usize).wrapping_mul(self.lda));
+            *pointer = if entry < self.count { pixel } else { self.zeros };
         }
     }
 }

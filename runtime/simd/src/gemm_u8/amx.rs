@@ -82,8 +82,8 @@ struct Run<'a, const VECTORS: usize> {
     /// Rows at the end whose steps would read past the last value.
     spare: usize,
     sums: *mut Row,
-    /// Mask that maps a row to its sums: its position among `ROWS` rows, or among `TILE` if no sums are kept for a later
-    /// part.
+    /// Mask that maps a row to its sums: its position among `ROWS` rows, or among `TILE` if no sums are kept for a
+    /// later part.
     row_mask: usize,
     packed_a: [*mut [TileRows; STEPS]; 2],
     /// Weights of the last step, if incomplete.

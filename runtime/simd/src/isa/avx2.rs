@@ -1,4 +1,4 @@
-//! The AVX2 instruction set, with 8 lanes.
+//! The traits `Simd` and `Vector` for AVX2, with 8 lanes. The methods are mostly single instructions.
 
 use std::arch::x86_64::*;
 
@@ -7,6 +7,7 @@ use super::simd::{Simd, sealed::Sealed};
 use super::token::Avx2;
 use super::vector::Vector;
 
+/// Defines safe methods that use intrinsics without memory access.
 macro_rules! ops {
     ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty = $body:expr;)*) => {$(
         #[inline(always)]
@@ -72,14 +73,14 @@ impl Simd for Avx2 {
         xor(a: __m256i, b: __m256i) -> __m256i = _mm256_xor_si256(a, b);
         lt_i(a: __m256i, b: __m256i) -> __m256 = _mm256_castsi256_ps(_mm256_cmpgt_epi32(b, a));
         sum(x: __m256) -> f32 = {
-            let four = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
-            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-            _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+            let sums_of_2 = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+            let sums_of_4 = _mm_add_ps(sums_of_2, _mm_movehl_ps(sums_of_2, sums_of_2));
+            _mm_cvtss_f32(_mm_add_ss(sums_of_4, _mm_movehdup_ps(sums_of_4)))
         };
         max_lane(x: __m256) -> f32 = {
-            let four = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
-            let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
-            _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)))
+            let sums_of_2 = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps::<1>(x));
+            let sums_of_4 = _mm_max_ps(sums_of_2, _mm_movehl_ps(sums_of_2, sums_of_2));
+            _mm_cvtss_f32(_mm_max_ss(sums_of_4, _mm_movehdup_ps(sums_of_4)))
         };
     }
 
@@ -132,8 +133,8 @@ impl Vector for Avx2 {
         sums4(x: [__m256; 4]) -> __m256 = {
             let ab = _mm256_hadd_ps(x[0], x[1]);
             let cd = _mm256_hadd_ps(x[2], x[3]);
-            let all = _mm256_hadd_ps(ab, cd);
-            _mm256_add_ps(all, _mm256_permute2f128_ps::<0x01>(all, all))
+            let sums = _mm256_hadd_ps(ab, cd);
+            _mm256_add_ps(sums, _mm256_permute2f128_ps::<0x01>(sums, sums))
         };
         broadcast4(x: __m256) -> [__m256; 4] = [
             _mm256_permute_ps::<0x00>(x),
@@ -225,23 +226,24 @@ impl Vector for Avx2 {
 
     #[inline(always)]
     unsafe fn tile4(self, x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
-        let mut four = 0;
-        while four < 8 {
+        // Four columns at a time become four rows of `y`. Vectors hold four elements of rows `k` and `k + 4`.
+        let mut column = 0;
+        while column < 8 {
             // SAFETY: rows and columns below 8.
             unsafe {
-                let w0 = lanes_of_rows::<4, _>(x.add(four), x_stride);
-                let w1 = lanes_of_rows::<4, _>(x.add(four + x_stride), x_stride);
-                let w2 = lanes_of_rows::<4, _>(x.add(four + 2 * x_stride), x_stride);
-                let w3 = lanes_of_rows::<4, _>(x.add(four + 3 * x_stride), x_stride);
+                let w0 = lanes_of_rows::<4, _>(x.add(column), x_stride);
+                let w1 = lanes_of_rows::<4, _>(x.add(column + x_stride), x_stride);
+                let w2 = lanes_of_rows::<4, _>(x.add(column + 2 * x_stride), x_stride);
+                let w3 = lanes_of_rows::<4, _>(x.add(column + 3 * x_stride), x_stride);
                 let (a, b) = (_mm256_unpacklo_epi32(w0, w1), _mm256_unpackhi_epi32(w0, w1));
                 let (c, d) = (_mm256_unpacklo_epi32(w2, w3), _mm256_unpackhi_epi32(w2, w3));
-                let y = y.add(four * y_stride);
+                let y = y.add(column * y_stride);
                 _mm256_storeu_si256(y.cast(), _mm256_unpacklo_epi64(a, c));
                 _mm256_storeu_si256(y.add(y_stride).cast(), _mm256_unpackhi_epi64(a, c));
                 _mm256_storeu_si256(y.add(2 * y_stride).cast(), _mm256_unpacklo_epi64(b, d));
                 _mm256_storeu_si256(y.add(3 * y_stride).cast(), _mm256_unpackhi_epi64(b, d));
             }
-            four += 4;
+            column += 4;
         }
     }
 
@@ -283,8 +285,7 @@ impl Vector for Avx2 {
 /// Transposes four rows of four elements.
 ///
 /// # Safety
-///
-/// They are readable and writable at these strides.
+/// The rows are readable at `x` and writable at `y`, at these strides.
 #[inline(always)]
 pub(super) unsafe fn quad(x: *const u32, x_stride: usize, y: *mut u32, y_stride: usize) {
     // SAFETY: rows and columns below 4.

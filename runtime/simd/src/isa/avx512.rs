@@ -1,4 +1,4 @@
-//! The AVX-512 instruction set, with 16 lanes.
+//! The traits `Simd` and `Vector` for AVX-512, with 16 lanes. The methods are mostly single instructions.
 
 use std::arch::x86_64::*;
 
@@ -9,6 +9,7 @@ use super::tables;
 use super::token::Avx512;
 use super::vector::Vector;
 
+/// Defines safe methods that use intrinsics without memory access.
 macro_rules! ops {
     ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty = $body:expr;)*) => {$(
         #[inline(always)]
@@ -20,20 +21,23 @@ macro_rules! ops {
     )*};
 }
 
-/// Combines the lanes of each of four vectors: neighbours, then pairs, then 128-bit lanes.
+/// Combines the 16 lanes of each of four vectors into one value: neighbours, then pairs, then the 128-bit parts. The
+/// arguments are the combining instructions for 512, 256 and 128 bits.
 macro_rules! combine4 {
-    ($x:ident, $whole:ident, $half:ident, $quarter:ident) => {{
+    ($x:ident, $whole:ident, $sums_of_8:ident, $quarter:ident) => {{
         let [a, b, c, d] = $x;
         let ab = $whole(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
         let cd = $whole(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
         let (ab, cd) = (_mm512_castps_pd(ab), _mm512_castps_pd(cd));
         let low = _mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd));
-        let all = $whole(low, _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)));
-        let half = $half(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps::<1>(all));
-        let one = $quarter(_mm256_castps256_ps128(half), _mm256_extractf128_ps::<1>(half));
-        let mut each = [0.0; 4];
-        _mm_storeu_ps(each.as_mut_ptr(), one);
-        each
+        let sums_of_4 = $whole(low, _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)));
+        let sums_of_8 =
+            $sums_of_8(_mm512_castps512_ps256(sums_of_4), _mm512_extractf32x8_ps::<1>(sums_of_4));
+        let results =
+            $quarter(_mm256_castps256_ps128(sums_of_8), _mm256_extractf128_ps::<1>(sums_of_8));
+        let mut array = [0.0; 4];
+        _mm_storeu_ps(array.as_mut_ptr(), results);
+        array
     }};
 }
 
@@ -157,9 +161,9 @@ impl Vector for Avx512 {
             let cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
             let (ab, cd) = (_mm512_castps_pd(ab), _mm512_castps_pd(cd));
             let (low, high) = (_mm512_unpacklo_pd(ab, cd), _mm512_unpackhi_pd(ab, cd));
-            let all = _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
-            let all = _mm512_add_ps(all, _mm512_shuffle_f32x4::<0x4e>(all, all));
-            _mm512_add_ps(all, _mm512_shuffle_f32x4::<0xb1>(all, all))
+            let sums = _mm512_add_ps(_mm512_castpd_ps(low), _mm512_castpd_ps(high));
+            let sums = _mm512_add_ps(sums, _mm512_shuffle_f32x4::<0x4e>(sums, sums));
+            _mm512_add_ps(sums, _mm512_shuffle_f32x4::<0xb1>(sums, sums))
         };
         broadcast4(x: __m512) -> [__m512; 4] = [
             _mm512_permute_ps::<0x00>(x),
@@ -169,11 +173,11 @@ impl Vector for Avx512 {
         ];
     }
     #[inline(always)]
-    fn half(self, x: __m512i, scale: __m512, zero: __m512) -> __m512 {
-        const PLACES: [f32; 16] =
+    fn dequantize_4bit(self, x: __m512i, scale: __m512, zero: __m512) -> __m512 {
+        const INDICES: [f32; 16] =
             [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0];
         // A table of all sixteen dequantized values, indexed by the low four bits of each lane.
-        let table = self.fma(self.of_array(PLACES), scale, zero);
+        let table = self.fma(self.of_array(INDICES), scale, zero);
         // SAFETY: the token shows that the machine has the instruction, which accesses no memory.
         unsafe { _mm512_permutexvar_ps(x, table) }
     }
@@ -290,24 +294,25 @@ impl Vector for Avx512 {
         rows: usize,
         cols: usize,
     ) {
-        let mut four = 0;
-        while four < cols {
-            let wide = 4.min(cols - four);
-            let mask = tail_mask(wide) as __mmask8;
+        // Four columns at a time become four rows of `y`.
+        let mut first_column = 0;
+        while first_column < cols {
+            let width = 4.min(cols - first_column);
+            let mask = tail_mask(width) as __mmask8;
             // Missing rows are loaded from the last one, and not stored.
             macro_rules! row {
                 ($i:expr) => {
                     _mm_maskz_loadu_epi32(
                         mask,
-                        x.add(rows.min($i + 1) * x_stride - x_stride + four).cast(),
+                        x.add(rows.min($i + 1) * x_stride - x_stride + first_column).cast(),
                     )
                 };
             }
-            let mut to = y.wrapping_add(four * y_stride);
+            let mut to = y.wrapping_add(first_column * y_stride);
             if rows <= 4 {
                 // SAFETY: rows of the tile, and columns below `cols`.
                 let columns = columns4(unsafe { [row!(0), row!(1), row!(2), row!(3)] });
-                for column in columns.into_iter().take(wide) {
+                for column in columns.into_iter().take(width) {
                     // SAFETY: the mask covers the rows of the tile; columns below `cols`.
                     unsafe { _mm_mask_storeu_epi32(to.cast(), tail_mask(rows) as __mmask8, column) }
                     to = to.wrapping_add(y_stride);
@@ -324,7 +329,7 @@ impl Vector for Avx512 {
                 // SAFETY: rows of the tile, and columns below `cols`.
                 let lanes = unsafe { [lanes!(0), lanes!(1), lanes!(2), lanes!(3)] };
                 let columns = columns_of_lanes(lanes);
-                for column in columns.into_iter().take(wide) {
+                for column in columns.into_iter().take(width) {
                     // SAFETY: the mask covers the rows of the tile; columns below `cols`.
                     unsafe {
                         let column = _mm512_castpd_ps(column);
@@ -333,7 +338,7 @@ impl Vector for Avx512 {
                     to = to.wrapping_add(y_stride);
                 }
             }
-            four += 4;
+            first_column += 4;
         }
     }
 
@@ -373,7 +378,8 @@ impl Vector for Avx512 {
             let w3 = lanes_of_rows::<4, _>(x.add(3 * x_stride), x_stride);
             let (a, b) = (_mm512_unpacklo_epi8(w0, w1), _mm512_unpackhi_epi8(w0, w1));
             let (c, d) = (_mm512_unpacklo_epi8(w2, w3), _mm512_unpackhi_epi8(w2, w3));
-            // A 4-byte unit `d` of lane `g` in part `j` is column `4j + d` of rows `4g..4g + 4`.
+            // In part `j`, 4-byte unit `d` of 128-bit lane `g` has column `4j + d` of rows `4g..4g + 4`. The
+            // permutation collects the units of each column.
             let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
             let parts = [
                 _mm512_unpacklo_epi16(a, c),
@@ -396,38 +402,41 @@ impl Vector for Avx512 {
     }
 }
 
-/// Transposes 16 rows of 16 elements. With `PAST`, uses non-temporal stores. With `AHEAD`, prefetches the tiles at
-/// `ahead` of `x` and, without `PAST`, of `y`. Each row is loaded at once, because lines of distant rows may share a
-/// set of the first-level cache. Not inlined: the caller's loop would keep more multiples of the strides than there are
-/// registers.
+/// Transposes 16 rows of 16 elements. With `STREAM`, uses non-temporal stores. With `PREFETCH`, prefetches the tiles at
+/// `ahead`: one of `x` and, without `STREAM`, one of `y`.
+///
+/// Each row is loaded completely before the next one, because cache lines of distant rows may share a set of the
+/// first-level cache. The function is not inlined: the caller's loop would need more registers for multiples of the
+/// strides than there are.
 ///
 /// # Safety
-/// The rows are readable and writable at these strides; those of `y` start at cache lines if `PAST`.
+/// The rows are readable and writable at these strides; those of `y` start at cache lines if `STREAM`.
 #[expect(clippy::needless_range_loop, reason = "indices of lanes and of rows in memory at once")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline(never)]
-unsafe fn tile16<const AHEAD: bool, const PAST: bool>(
+unsafe fn tile16<const PREFETCH: bool, const STREAM: bool>(
     x: *const u32,
     x_stride: usize,
     y: *mut u32,
     y_stride: usize,
     ahead: [*const u32; 2],
 ) {
+    // `lanes[f][k]` holds, in 128-bit lane `g`, elements `4f..4f + 4` of row `4g + k`.
     macro_rules! rows {
-        ($lane:literal, $lanes:ident, $put:expr) => {
+        ($lane:literal, $lanes:ident, $insert:expr) => {
             for k in 0..4 {
                 let row = $lane * 4 + k;
-                if AHEAD {
+                if PREFETCH {
                     let next = ahead[0].wrapping_add(row * x_stride);
                     _mm_prefetch::<_MM_HINT_T0>(next.cast());
                 }
-                if AHEAD && !PAST {
+                if PREFETCH && !STREAM {
                     let next = ahead[1].wrapping_add(row * y_stride);
                     _mm_prefetch::<_MM_HINT_T0>(next.cast());
                 }
-                for f in 0..4 {
-                    let at = x.add(row * x_stride + f * 4);
-                    $lanes[f][k] = $put($lanes[f][k], _mm_loadu_si128(at.cast()));
+                for quad in 0..4 {
+                    let address = x.add(row * x_stride + quad * 4);
+                    $lanes[quad][k] = $insert($lanes[quad][k], _mm_loadu_si128(address.cast()));
                 }
             }
         };
@@ -439,11 +448,11 @@ unsafe fn tile16<const AHEAD: bool, const PAST: bool>(
         rows!(1, lanes, _mm512_inserti32x4::<1>);
         rows!(2, lanes, _mm512_inserti32x4::<2>);
         rows!(3, lanes, _mm512_inserti32x4::<3>);
-        for f in 0..4 {
-            let columns = columns_of_lanes(lanes[f]);
+        for quad in 0..4 {
+            let columns = columns_of_lanes(lanes[quad]);
             for k in 0..4 {
-                let to = y.add((f * 4 + k) * y_stride).cast();
-                if PAST {
+                let to = y.add((quad * 4 + k) * y_stride).cast();
+                if STREAM {
                     _mm512_stream_pd(to, columns[k]);
                 } else {
                     _mm512_storeu_pd(to.cast(), columns[k]);
@@ -453,14 +462,14 @@ unsafe fn tile16<const AHEAD: bool, const PAST: bool>(
     }
 }
 
-/// Transposes 64 rows of 16 bytes. With `PAST`, uses non-temporal stores. Not inlined, like [`tile16`].
+/// Transposes 64 rows of 16 bytes. With `STREAM`, uses non-temporal stores. Not inlined, like [`tile16`].
 ///
 /// # Safety
 /// 64 rows of 16 bytes are readable and 16 of 64 writable at these strides; those of `y` start at cache lines if
-/// `PAST`.
+/// `STREAM`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline(never)]
-unsafe fn long64<const PAST: bool>(x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
+unsafe fn long64<const STREAM: bool>(x: *const u8, x_stride: usize, y: *mut u8, y_stride: usize) {
     let mut rows = [_mm512_setzero_si512(); 16];
     for (i, row) in rows.iter_mut().enumerate() {
         // SAFETY: rows below 64.
@@ -469,10 +478,10 @@ unsafe fn long64<const PAST: bool>(x: *const u8, x_stride: usize, y: *mut u8, y_
     // In every lane, each round interleaves rows `i` and `i + 8`; four rounds transpose.
     let rows = interleave(interleave(interleave(interleave(rows))));
     for (i, row) in rows.into_iter().enumerate() {
-        // SAFETY: columns below 16; the rows of `y` are at lines if `PAST`.
+        // SAFETY: columns below 16; the rows of `y` are at lines if `STREAM`.
         unsafe {
             let to = y.add(i * y_stride).cast();
-            if PAST {
+            if STREAM {
                 _mm512_stream_si512(to, row);
             } else {
                 _mm512_storeu_si512(to, row);

@@ -1,4 +1,5 @@
-//! Dispatch of operations that are written once over [`Vector`].
+//! Dispatch: runs an operation that is written once over [`Vector`] with the instructions of a set that the machine
+//! has.
 
 use super::set::{Isa, highest};
 use super::token::Portable;
@@ -29,7 +30,8 @@ pub(crate) fn dispatch<O: SimdOp>(isa: Isa, op: O) -> O::Out {
     }
 }
 
-/// A separate function, so that each operation is compiled once for the portable set.
+/// Runs an operation in plain Rust. A function of its own, so that each operation is compiled once for the portable
+/// set.
 #[inline(never)]
 fn dispatch_portable<O: SimdOp>(op: O) -> O::Out {
     op.run(Portable)

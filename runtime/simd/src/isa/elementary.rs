@@ -1,4 +1,5 @@
-//! Elementary functions as formulas over [`Simd`](super::Simd), without tables.
+//! Elementary functions as formulas over [`Simd`](super::Simd), for any instruction set. AVX-512 replaces some of them
+//! with look-ups in tables.
 
 pub(super) mod erf;
 pub(super) mod exp;
@@ -10,7 +11,7 @@ pub(super) mod sigmoid;
 pub(super) mod tanh;
 pub(super) mod trig;
 
-/// Implements methods of an instruction set by these formulas.
+/// Implements methods of `Simd` for an instruction set: each calls the function on the right.
 macro_rules! by_formula {
     ($($name:ident = $formula:path),* $(,)?) => {$(
         #[inline(always)]

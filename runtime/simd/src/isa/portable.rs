@@ -7,6 +7,7 @@ use super::vector::Vector;
 
 const LANES: usize = 8;
 
+/// Returns `f` of each lane.
 #[inline(always)]
 fn each<T: Copy, U: Copy + Default>(x: [T; LANES], f: impl Fn(T) -> U) -> [U; LANES] {
     let mut y = [U::default(); LANES];
@@ -18,6 +19,7 @@ fn each<T: Copy, U: Copy + Default>(x: [T; LANES], f: impl Fn(T) -> U) -> [U; LA
     y
 }
 
+/// Returns `f` of each pair of lanes.
 #[inline(always)]
 fn both<T: Copy, U: Copy + Default>(
     a: [T; LANES],
@@ -33,17 +35,22 @@ fn both<T: Copy, U: Copy + Default>(
     y
 }
 
+/// Returns a lane of a mask: all bits set for true.
 #[inline(always)]
 fn mask(x: bool) -> i32 {
     -i32::from(x)
 }
 
+/// Transposes a tile of `LANES` rows and columns.
+///
+/// # Safety
+/// The rows are readable at `x` and writable at `y`, at these strides.
 #[inline(always)]
 unsafe fn tile<T: Copy>(x: *const T, x_stride: usize, y: *mut T, y_stride: usize) {
     for i in 0..LANES {
         for j in 0..LANES {
-            // SAFETY: `i` and `j` are below the tile's side: `x` has that row and column at `x_stride`, `y` its transpose
-            // at `y_stride`. Elements need not be aligned.
+            // SAFETY: `i` and `j` are below the tile's side: `x` has that row and column at `x_stride`, `y` its
+            // transpose at `y_stride`. Elements need not be aligned.
             unsafe {
                 let value = x.add(i * x_stride + j).read_unaligned();
                 y.add(j * y_stride + i).write_unaligned(value);
@@ -121,7 +128,7 @@ impl Simd for Portable {
     }
     #[inline(always)]
     fn any(self, mask: Self::M) -> bool {
-        mask.iter().fold(0, |all, m| all | m) != 0
+        mask.iter().fold(0, |bits, lane| bits | lane) != 0
     }
     #[inline(always)]
     fn bits(self, x: Self::F) -> Self::I {
@@ -177,7 +184,7 @@ impl Simd for Portable {
     }
     #[inline(always)]
     fn max_lane(self, x: Self::F) -> f32 {
-        x.into_iter().fold(f32::NEG_INFINITY, |best, x| if x > best { x } else { best })
+        x.into_iter().fold(f32::NEG_INFINITY, |max, x| if x > max { x } else { max })
     }
     #[inline(always)]
     fn of_array(self, lanes: [f32; 16]) -> Self::F {

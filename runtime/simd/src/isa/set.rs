@@ -1,4 +1,4 @@
-//! The instruction sets that the primitives support.
+//! The instruction sets that the primitives support: detection, and selection of the set in use.
 
 use std::sync::OnceLock;
 
@@ -6,8 +6,8 @@ use super::amx;
 
 /// An instruction set; better ones compare greater.
 ///
-/// A value, from [`isa()`] or [`Isa::available`], implies that the machine supports the set: other crates cannot
-/// construct one that it may lack.
+/// The machine supports every set for which a value exists: values come from [`isa()`] or [`Isa::available`], and the
+/// variants cannot be constructed by other crates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isa {
     /// Plain Rust.
@@ -19,7 +19,7 @@ pub enum Isa {
     /// x86-64 with AVX-512 F, BW, DQ, VL and VNNI.
     #[non_exhaustive]
     Avx512,
-    /// The same, with AMX for products of 8-bit values.
+    /// [`Isa::Avx512`] with AMX (Intel's matrix extensions) for products of 8-bit values.
     #[non_exhaustive]
     Amx,
 }
@@ -31,7 +31,7 @@ impl Isa {
         all.get(..=highest() as usize).unwrap_or(&all[..1])
     }
 
-    /// Returns a number for each set, for keys of data packed for it.
+    /// Returns the set's number, for keys of caches of data that was packed for it.
     pub fn code(self) -> usize {
         self as usize
     }
@@ -46,7 +46,7 @@ impl Isa {
         self == Self::Amx
     }
 
-    /// Returns this set, or the best without AMX.
+    /// Returns this set, or [`Isa::Avx512`] for AMX.
     #[must_use]
     pub fn without_amx(self) -> Self {
         self.min(Self::Avx512)
@@ -63,7 +63,8 @@ impl Isa {
     }
 }
 
-/// Returns the best set of the machine. A single load, because small calls query it often.
+/// Returns the best set of the machine. After the first call this is a single load, because small operations query it
+/// often.
 #[inline]
 pub(crate) fn highest() -> Isa {
     static HIGHEST: OnceLock<Isa> = OnceLock::new();
@@ -76,8 +77,8 @@ pub(crate) fn highest() -> Isa {
 pub fn isa() -> Isa {
     static CHOSEN: OnceLock<Isa> = OnceLock::new();
     *CHOSEN.get_or_init(|| {
-        let asked = std::env::var("UDO_ISA").ok().and_then(|name| Isa::from_name(&name));
-        best(asked.unwrap_or(Isa::Amx))
+        let requested = std::env::var("UDO_ISA").ok().and_then(|name| Isa::from_name(&name));
+        best(requested.unwrap_or(Isa::Amx))
     })
 }
 
@@ -89,6 +90,7 @@ fn best(highest: Isa) -> Isa {
     }
 }
 
+/// Returns the best set of the machine, apart from AMX.
 #[cfg(target_arch = "x86_64")]
 fn vectors() -> Isa {
     let avx2 = is_x86_feature_detected!("avx2")
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_the_ones_of_the_variable() {
+    fn names_are_lower_case() {
         assert_eq!(Isa::from_name("avx2"), Some(Isa::Avx2));
         assert_eq!(Isa::from_name("AVX2"), None);
     }

@@ -32,7 +32,7 @@ pub trait Simd: sealed::Sealed + Copy + Send + Sync {
     fn splat(self, x: f32) -> Self::F;
     /// Returns `x` in every lane.
     fn splat_i(self, x: i32) -> Self::I;
-    /// Returns the first [`LANES`](Simd::LANES) elements.
+    /// Returns a vector of the first [`LANES`](Simd::LANES) elements.
     fn of_array(self, lanes: [f32; 16]) -> Self::F;
     /// Returns the lanes, followed by zeros.
     fn to_array(self, x: Self::F) -> [f32; 16];
@@ -214,12 +214,12 @@ pub trait Simd: sealed::Sealed + Copy + Send + Sync {
         self.sub(self.add(x, magic), magic)
     }
 
-    /// `x * 2^n` for whole `n` in -250..=250, rounded once.
+    /// `x * 2^n` for whole `n` in -250..=250, rounded once. Multiplies by two powers, since one could overflow.
     #[inline(always)]
     fn scale(self, x: Self::F, n: Self::F) -> Self::F {
         let n = self.to_int(n);
-        let half = self.sar::<1>(n);
-        self.mul(self.mul(x, self.power(half)), self.power(self.sub_i(n, half)))
+        let first_half = self.sar::<1>(n);
+        self.mul(self.mul(x, self.power(first_half)), self.power(self.sub_i(n, first_half)))
     }
 
     /// `2^n` for `n` in -126..=127.
@@ -241,13 +241,13 @@ pub trait Simd: sealed::Sealed + Copy + Send + Sync {
         self.float(self.or(self.bits(size), sign))
     }
 
-    /// Returns `yes` where the mask is true, else `no`.
+    /// Returns `yes` where the mask is true, else `no`, of integers.
     #[inline(always)]
     fn select_i(self, mask: Self::M, yes: Self::I, no: Self::I) -> Self::I {
         self.bits(self.select(mask, self.float(yes), self.float(no)))
     }
 
-    /// Evaluates a polynomial by Horner's rule, highest power first.
+    /// Evaluates a polynomial by Horner's rule; `coefficients` begin with the highest power.
     #[inline(always)]
     fn poly<const N: usize>(self, x: Self::F, coefficients: [f32; N]) -> Self::F {
         let mut sum = self.splat(0.0);

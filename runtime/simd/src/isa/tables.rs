@@ -1,5 +1,5 @@
-//! `exp`, `log`, `tanh`, `erf` and `rsqrt` for AVX-512, where a table of 16 or 32 values fits registers and one
-//! instruction looks up a whole vector.
+//! `exp`, `log`, `tanh` and `erf` for AVX-512 by table: a table of 16 or 32 values fits one or two registers, and one
+//! instruction looks up a whole vector. Also `rsqrt`, which starts from an instruction's estimate.
 //!
 //! A table divides the range into pieces narrow enough for a short polynomial. Polynomials interpolate at the Chebyshev
 //! nodes of their pieces; all constants were computed in 160 bits.
@@ -9,6 +9,9 @@ use std::arch::x86_64::*;
 use super::simd::Simd;
 use super::token::Avx512;
 
+// Adding 1.5 * 2^23 to a float below 2^22 leaves the nearest integer in the low bits of the sum. Smaller constants of
+// this kind leave the nearest multiple of a power of two.
+
 /// Adding it to a float below 2^18 leaves the nearest sixteenth in the low bits.
 const SIXTEENTHS: f32 = 786_432.0;
 /// Adding it to a float below 2^19 leaves the nearest eighth in the low bits.
@@ -16,9 +19,10 @@ const EIGHTHS: f32 = 1_572_864.0;
 /// Adding it to a float below 2^22 leaves the nearest integer in the low bits.
 const WHOLES: f32 = 12_582_912.0;
 
+/// `ln 2` minus its nearest `f32`.
 const LN2_LOW: f32 = -1.904_654_2e-9;
 
-/// `2^(j / 16)`.
+/// `2^(j / 16)` for `j` from 0 to 15.
 #[rustfmt::skip]
 const POWERS: [f32; 16] = [
     1.0, 1.044_273_7, 1.090_507_7, 1.138_788_6, 1.189_207_1, 1.241_857_8, 1.296_839_6, 1.354_255_6,
@@ -43,8 +47,9 @@ const LOGS: [f32; 16] = [
     0.935_424_8, 1.0,
 ];
 
-/// `erf(a) / a` around `a = j / 8`: the constant term, its rounding error, then the powers of `a - j / 8`.
-#[expect(clippy::approx_constant, reason = "rounded down, so that what it lacks is positive")]
+/// The series of `erf(a) / a` around `a = j / 8` for `j` from 0 to 31: the constant term, its rounding error, then the
+/// coefficients of the powers of `a - j / 8`, lowest first.
+#[expect(clippy::approx_constant, reason = "rounded down, so that its rounding error is positive")]
 #[rustfmt::skip]
 const ERF: [[f32; 32]; 6] = [
     [
@@ -98,7 +103,8 @@ const ERF: [[f32; 32]; 6] = [
     ],
 ];
 
-/// `tanh(a) / a` around `a = j / 3.4`: powers of `3.4 a - j`.
+/// The series of `tanh(a) / a` around `a = j / 3.4` for `j` from 0 to 31: the coefficients of the powers of `3.4 a -
+/// j`, lowest first.
 #[rustfmt::skip]
 const TANH: [[f32; 32]; 6] = [
     [
@@ -157,96 +163,97 @@ const TANH: [[f32; 32]; 6] = [
 
 /// Looks up the low 4 bits of every lane in a table.
 #[inline(always)]
-fn look_up(table: &[f32; 16], at: __m512i) -> __m512 {
+fn look_up(table: &[f32; 16], index: __m512i) -> __m512 {
     // SAFETY: called by holders of a token only; a table has 16 entries.
-    unsafe { _mm512_permutexvar_ps(at, _mm512_loadu_ps(table.as_ptr())) }
+    unsafe { _mm512_permutexvar_ps(index, _mm512_loadu_ps(table.as_ptr())) }
 }
 
 /// Looks up the low 5 bits of every lane in a table.
 #[inline(always)]
-fn look_up_32(table: &[f32; 32], at: __m512i) -> __m512 {
+fn look_up_32(table: &[f32; 32], index: __m512i) -> __m512 {
     // SAFETY: called by holders of a token only; a table has 32 entries.
     unsafe {
         let (low, high) =
             (_mm512_loadu_ps(table.as_ptr()), _mm512_loadu_ps(table.as_ptr().add(16)));
-        _mm512_permutex2var_ps(low, at, high)
+        _mm512_permutex2var_ps(low, index, high)
     }
 }
 
-/// `2^n * 2^(j / 16) * exp(r)`, within 1.1 ulp.
+/// Computes `exp` as `2^n * 2^(j / 16) * exp(r)`, where `n + j / 16` is the sixteenth nearest to `x / ln 2`; within 1.1
+/// ulp.
 #[inline(always)]
 pub(super) fn exp(simd: Avx512, x: __m512) -> __m512 {
     let magic = simd.splat(SIXTEENTHS);
-    let at = simd.fma(x, simd.splat(std::f32::consts::LOG2_E), magic);
-    let n = simd.sub(at, magic);
-    let r = simd.fnma(n, simd.splat(std::f32::consts::LN_2), x);
-    let r = simd.fnma(n, simd.splat(LN2_LOW), r);
-    // Where `n` is very large, `r` is meaningless and any small value will do. This takes the smaller absolute value
-    // with the sign of the first operand, and the second operand for NaN; then `n` is NaN as well.
-    // SAFETY: the token shows that the machine has the instruction, which accesses no memory.
+    let index = simd.fma(x, simd.splat(std::f32::consts::LOG2_E), magic);
+    let sixteenths = simd.sub(index, magic);
+    let r = simd.fnma(sixteenths, simd.splat(std::f32::consts::LN_2), x);
+    let r = simd.fnma(sixteenths, simd.splat(LN2_LOW), r);
+    // Where `x` is very large, `r` is meaningless and any small value will do. The instruction takes the smaller
+    // absolute value with the sign of the first operand, and the second operand for NaN; then `sixteenths` is NaN as
+    // well. SAFETY: the token shows that the machine has the instruction, which accesses no memory.
     let r = unsafe { _mm512_range_ps::<0b0010>(r, simd.splat(0.03)) };
-    let power = look_up(&POWERS, simd.bits(at));
-    let q = simd.fma(r, simd.splat(0.166_668_62), simd.splat(0.500_009_8));
-    let q = simd.fma(q, r, simd.splat(1.0));
-    let y = simd.fma(simd.mul(power, r), q, power);
-    // Scales by the whole part of `n`.
-    simd.scale(y, n)
+    let power = look_up(&POWERS, simd.bits(index));
+    let series = simd.fma(r, simd.splat(0.166_668_62), simd.splat(0.500_009_8));
+    let series = simd.fma(series, r, simd.splat(1.0));
+    let y = simd.fma(simd.mul(power, r), series, power);
+    // The instruction scales by the whole part.
+    simd.scale(y, sixteenths)
 }
 
-/// `(e - log2 c) ln 2 + log(1 + (c m - 1))` for `x = 2^e m`.
+/// Computes `log` as `(e - log2 c) ln 2 + log(1 + (c m - 1))` for `x = 2^e m`, with a `c` near `1 / m` from a table.
 ///
 /// The instructions that split `x` handle denormals, zeros, infinities and NaN.
 #[inline(always)]
 pub(super) fn log(simd: Avx512, x: __m512) -> __m512 {
     // SAFETY: the token shows that the machine has the instructions, which access no memory.
-    let (e, m) = unsafe {
+    let (exponent, mantissa) = unsafe {
         (_mm512_getexp_ps(x), _mm512_getmant_ps::<_MM_MANT_NORM_1_2, _MM_MANT_SIGN_NAN>(x))
     };
-    let at = simd.shr::<19>(simd.bits(m));
-    let c = look_up(&INVERSES, at);
-    let f = simd.fma(m, c, simd.splat(-1.0));
-    let s = simd.add(e, look_up(&LOGS, at));
-    let p = simd.poly(f, [0.190_212_56, -0.250_123_14, 0.333_341_78, -0.499_999_97]);
-    let y = simd.fma(simd.mul(f, f), p, f);
-    simd.fma(s, simd.splat(std::f32::consts::LN_2), y)
+    let index = simd.shr::<19>(simd.bits(mantissa));
+    let inverse = look_up(&INVERSES, index);
+    let remainder = simd.fma(mantissa, inverse, simd.splat(-1.0));
+    let log2 = simd.add(exponent, look_up(&LOGS, index));
+    let series = simd.poly(remainder, [0.190_212_56, -0.250_123_14, 0.333_341_78, -0.499_999_97]);
+    let y = simd.fma(simd.mul(remainder, remainder), series, remainder);
+    simd.fma(log2, simd.splat(std::f32::consts::LN_2), y)
 }
 
-/// `x * g(|x|)`, with a piecewise `g`.
+/// Computes `erf` as `x * g(|x|)`, with a series of `g` for each eighth.
 #[inline(always)]
 pub(super) fn erf(simd: Avx512, x: __m512) -> __m512 {
     // From 3.93 on the result rounds to 1. NaN passes as the second operand.
     let x = simd.min(simd.splat(3.93), simd.max(simd.splat(-3.93), x));
-    let (a, magic) = (simd.abs(x), simd.splat(EIGHTHS));
-    let at = simd.add(a, magic);
-    let d = simd.sub(a, simd.sub(at, magic));
-    let at = simd.bits(at);
-    let [constant, rest, powers @ ..] = &ERF;
-    let mut p = look_up_32(&powers[3], at);
-    p = simd.fma(p, d, look_up_32(&powers[2], at));
-    p = simd.fma(p, d, look_up_32(&powers[1], at));
-    p = simd.fma(p, d, look_up_32(&powers[0], at));
-    let low = simd.mul(x, simd.fma(p, d, look_up_32(rest, at)));
-    simd.fma(x, look_up_32(constant, at), low)
+    let (magnitude, magic) = (simd.abs(x), simd.splat(EIGHTHS));
+    let index = simd.add(magnitude, magic);
+    let offset = simd.sub(magnitude, simd.sub(index, magic));
+    let index = simd.bits(index);
+    let [constant, constant_error, powers @ ..] = &ERF;
+    let mut series = look_up_32(&powers[3], index);
+    series = simd.fma(series, offset, look_up_32(&powers[2], index));
+    series = simd.fma(series, offset, look_up_32(&powers[1], index));
+    series = simd.fma(series, offset, look_up_32(&powers[0], index));
+    let low = simd.mul(x, simd.fma(series, offset, look_up_32(constant_error, index)));
+    simd.fma(x, look_up_32(constant, index), low)
 }
 
-/// Like [`erf`], without the correction of the constant term.
+/// Computes `tanh` like [`erf`], without the rounding error of the constant term.
 #[inline(always)]
 pub(super) fn tanh(simd: Avx512, x: __m512) -> __m512 {
     // From 9.02 on the result rounds to 1. NaN passes as the second operand.
     let x = simd.min(simd.splat(9.05), simd.max(simd.splat(-9.05), x));
-    let (a, magic, steps) = (simd.abs(x), simd.splat(WHOLES), simd.splat(3.4));
-    let at = simd.fma(a, steps, magic);
-    let d = simd.fma(a, steps, simd.sub(magic, at));
-    let at = simd.bits(at);
-    let mut p = look_up_32(&TANH[5], at);
-    p = simd.fma(p, d, look_up_32(&TANH[4], at));
-    p = simd.fma(p, d, look_up_32(&TANH[3], at));
-    p = simd.fma(p, d, look_up_32(&TANH[2], at));
-    p = simd.fma(p, d, look_up_32(&TANH[1], at));
-    simd.mul(x, simd.fma(p, d, look_up_32(&TANH[0], at)))
+    let (magnitude, magic, steps) = (simd.abs(x), simd.splat(WHOLES), simd.splat(3.4));
+    let index = simd.fma(magnitude, steps, magic);
+    let offset = simd.fma(magnitude, steps, simd.sub(magic, index));
+    let index = simd.bits(index);
+    let mut series = look_up_32(&TANH[5], index);
+    series = simd.fma(series, offset, look_up_32(&TANH[4], index));
+    series = simd.fma(series, offset, look_up_32(&TANH[3], index));
+    series = simd.fma(series, offset, look_up_32(&TANH[2], index));
+    series = simd.fma(series, offset, look_up_32(&TANH[1], index));
+    simd.mul(x, simd.fma(series, offset, look_up_32(&TANH[0], index)))
 }
 
-/// One Newton step from an estimate of 14 bits.
+/// Computes `1 / sqrt(x)` by one Newton step from an estimate of 14 bits.
 #[inline(always)]
 pub(super) fn rsqrt(simd: Avx512, x: __m512) -> __m512 {
     // SAFETY: the token shows that the machine has the instructions, which access no memory.

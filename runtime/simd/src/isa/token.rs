@@ -1,16 +1,19 @@
-//! Tokens: having one permits use of the instructions of its set.
+//! Tokens: values whose existence proves that the machine supports an instruction set. A function that takes a token
+//! can use the set's instructions safely; only `dispatch` creates tokens of optional sets.
 
-/// Plain Rust needs no CPU feature, so the token can be constructed anywhere.
+/// The token of plain Rust, which needs no CPU feature, so that it can be constructed anywhere.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Portable;
 
-/// Implies that the machine has AVX2, FMA and F16C.
+/// The token of AVX2, FMA and F16C.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx2(());
 
 #[cfg(target_arch = "x86_64")]
 impl Avx2 {
+    /// Creates the token.
+    ///
     /// # Safety
     /// The machine has the features.
     #[inline]
@@ -19,13 +22,15 @@ impl Avx2 {
     }
 }
 
-/// Implies that the machine has AVX-512 F, BW, DQ and VL, AVX2, FMA and F16C.
+/// The token of AVX-512 F, BW, DQ and VL, AVX2, FMA and F16C.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx512(());
 
 #[cfg(target_arch = "x86_64")]
 impl Avx512 {
+    /// Creates the token.
+    ///
     /// # Safety
     /// The machine has the features.
     #[inline]

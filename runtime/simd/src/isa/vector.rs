@@ -1,4 +1,5 @@
-//! Operations for the crate's own loops: loads, stores and transposes of tiles.
+//! The trait of instruction sets with memory access, for the crate's own loops: loads, stores, and transposes of tiles
+//! (small square blocks of a matrix).
 
 use super::simd::Simd;
 
@@ -11,26 +12,36 @@ pub(crate) trait Vector: Simd {
     const TILE4: usize;
     /// Rows and columns of a tile of `tile1`.
     const TILE1: usize;
-    /// Rows of `long1`, a multiple of `TILE1`; `TILE1` divides 16.
+    /// Rows of a block of `long1`, a multiple of `TILE1`; `TILE1` divides 16.
     const LONG1: usize;
 
+    /// Loads a vector.
+    ///
     /// # Safety
     /// See the trait.
     unsafe fn load(self, from: *const f32) -> Self::F;
+    /// Stores a vector.
+    ///
     /// # Safety
     /// See the trait.
     unsafe fn store(self, to: *mut f32, x: Self::F);
-    /// Fills the lanes from `len` on with those of `fill`.
+    /// Loads the first `len` lanes; the others are those of `fill`.
     ///
     /// # Safety
     /// See the trait.
     unsafe fn load_tail(self, from: *const f32, len: usize, fill: Self::F) -> Self::F;
+    /// Stores the first `len` lanes.
+    ///
     /// # Safety
     /// See the trait.
     unsafe fn store_tail(self, to: *mut f32, len: usize, x: Self::F);
+    /// Loads a byte into each lane.
+    ///
     /// # Safety
     /// See the trait.
     unsafe fn load_u8(self, from: *const u8) -> Self::I;
+    /// Loads a `u16` into each lane.
+    ///
     /// # Safety
     /// See the trait.
     unsafe fn load_u16(self, from: *const u16) -> Self::I;
@@ -39,7 +50,7 @@ pub(crate) trait Vector: Simd {
     /// # Safety
     /// See the trait.
     unsafe fn store_u8(self, to: *mut u8, x: Self::I);
-    /// Stores the low half of every lane.
+    /// Stores the low 16 bits of every lane.
     ///
     /// # Safety
     /// See the trait.
@@ -51,23 +62,23 @@ pub(crate) trait Vector: Simd {
     /// Four times `LANES` bytes are writable at `to`.
     #[inline(always)]
     unsafe fn store_saturated(self, to: *mut u8, x: [Self::I; 4], signed: bool) {
-        let (least, most) = if signed { (-128, 127) } else { (0, 255) };
-        let (least, most) = (self.splat_i(least), self.splat_i(most));
+        let (minimum, maximum) = if signed { (-128, 127) } else { (0, 255) };
+        let (minimum, maximum) = (self.splat_i(minimum), self.splat_i(maximum));
         for (i, x) in x.into_iter().enumerate() {
-            let x = self.select_i(self.lt_i(x, least), least, x);
-            let x = self.select_i(self.lt_i(most, x), most, x);
+            let x = self.select_i(self.lt_i(x, minimum), minimum, x);
+            let x = self.select_i(self.lt_i(maximum, x), maximum, x);
             // SAFETY: four times `LANES` bytes are writable at `to`.
             unsafe { self.store_u8(to.wrapping_add(i * Self::LANES), x) }
         }
     }
 
-    /// Returns the low four bits of each lane as an integer, times `scale`, plus `zero`.
+    /// Dequantizes 4-bit values: returns the low four bits of each lane as an integer, times `scale`, plus `zero`.
     #[inline(always)]
-    fn half(self, x: Self::I, scale: Self::F, zero: Self::F) -> Self::F {
+    fn dequantize_4bit(self, x: Self::I, scale: Self::F, zero: Self::F) -> Self::F {
         self.fma(self.int_to_float(self.and(x, self.splat_i(15))), scale, zero)
     }
 
-    /// Returns the sums of four vectors, each added pairwise.
+    /// Returns the sum of the lanes of each of four vectors, added pairwise.
     #[inline(always)]
     fn sum4(self, x: [Self::F; 4]) -> [f32; 4] {
         [self.sum(x[0]), self.sum(x[1]), self.sum(x[2]), self.sum(x[3])]
@@ -94,13 +105,13 @@ pub(crate) trait Vector: Simd {
         [self.max_lane(x[0]), self.max_lane(x[1]), self.max_lane(x[2]), self.max_lane(x[3])]
     }
 
-    /// Prefetches the cache line at `at` into the first-level cache; any address is permitted.
+    /// Prefetches the cache line at this address into the first-level cache; any address is permitted.
     #[inline(always)]
     fn prefetch(self, at: *const f32) {
         let _ = at;
     }
 
-    /// Transposes a tile of 4-byte elements; strides are in elements.
+    /// Transposes a tile of 4-byte elements from `x` to `y`; strides are in elements.
     ///
     /// # Safety
     /// `TILE4` rows of as many elements are readable and writable at these strides.
@@ -226,16 +237,17 @@ pub(crate) trait Vector: Simd {
     #[inline(always)]
     unsafe fn load_f16(self, from: *const u16) -> Self::F {
         // SAFETY: `LANES` u16 are readable at `from`.
-        let half = unsafe { self.load_u16(from) };
-        let size = self.and(half, self.splat_i(0x7fff));
-        // After the shift the exponent is too small by 112; the multiplication corrects it and normalizes denormals.
-        let moved = self.shl::<13>(size);
-        let finite = self.mul(self.float(moved), self.splat(f32::from_bits((127 + 112) << 23)));
-        let endless = self.float(self.or(moved, self.splat_i(0x7f80_0000)));
-        let is_finite = self.lt_i(size, self.splat_i(0x7c00));
-        let size = self.bits(self.select(is_finite, finite, endless));
-        let sign = self.shl::<16>(self.and(half, self.splat_i(0x8000)));
-        self.float(self.or(size, sign))
+        let bits = unsafe { self.load_u16(from) };
+        let magnitude = self.and(bits, self.splat_i(0x7fff));
+        // The exponent biases of f32 and f16 differ by 127 - 15 = 112. The multiplication corrects the shifted exponent
+        // by that, and normalizes denormals.
+        let shifted = self.shl::<13>(magnitude);
+        let finite = self.mul(self.float(shifted), self.splat(f32::from_bits((127 + 112) << 23)));
+        let infinite_or_nan = self.float(self.or(shifted, self.splat_i(0x7f80_0000)));
+        let is_finite = self.lt_i(magnitude, self.splat_i(0x7c00));
+        let magnitude = self.bits(self.select(is_finite, finite, infinite_or_nan));
+        let sign = self.shl::<16>(self.and(bits, self.splat_i(0x8000)));
+        self.float(self.or(magnitude, sign))
     }
 
     /// Stores IEEE 754 half-precision values: ties to even, overflow to infinity, NaN quiet.
@@ -245,23 +257,25 @@ pub(crate) trait Vector: Simd {
     #[inline(always)]
     unsafe fn store_f16(self, to: *mut u16, x: Self::F) {
         let bits = self.bits(x);
-        let size = self.and(bits, self.splat_i(i32::MAX));
-        let odd = self.and(self.shr::<13>(size), self.splat_i(1));
-        let rebased = self.add_i(size, self.splat_i(0xfff - (112 << 23)));
-        let normal = self.shr::<13>(self.add_i(rebased, odd));
-        // Added to 0.5, the unit in the last place is the smallest half-precision value.
+        let magnitude = self.and(bits, self.splat_i(i32::MAX));
+        let lowest_bit = self.and(self.shr::<13>(magnitude), self.splat_i(1));
+        // Corrects the exponent bias by 112, and rounds: adds half a unit in the last place, minus one if that is even.
+        let rebased = self.add_i(magnitude, self.splat_i(0xfff - (112 << 23)));
+        let normal = self.shr::<13>(self.add_i(rebased, lowest_bit));
+        // A denormal result: the unit in the last place of 0.5 is the smallest half-precision value, so that adding 0.5
+        // rounds to a multiple of it.
         let half = self.splat(0.5);
-        let small = self.sub_i(self.bits(self.add(self.float(size), half)), self.bits(half));
-        let is_small = self.lt_i(size, self.splat_i(0x3880_0000));
+        let small = self.sub_i(self.bits(self.add(self.float(magnitude), half)), self.bits(half));
+        let is_small = self.lt_i(magnitude, self.splat_i(0x3880_0000));
         let finite = self.select_i(is_small, small, normal);
-        let is_nan = self.lt_i(self.splat_i(0x7f80_0000), size);
+        let is_nan = self.lt_i(self.splat_i(0x7f80_0000), magnitude);
         let payload =
-            self.or(self.and(self.shr::<13>(size), self.splat_i(0x3ff)), self.splat_i(0x7e00));
-        let endless = self.select_i(is_nan, payload, self.splat_i(0x7c00));
-        let is_finite = self.lt_i(size, self.splat_i(0x4780_0000));
+            self.or(self.and(self.shr::<13>(magnitude), self.splat_i(0x3ff)), self.splat_i(0x7e00));
+        let infinite_or_nan = self.select_i(is_nan, payload, self.splat_i(0x7c00));
+        let is_finite = self.lt_i(magnitude, self.splat_i(0x4780_0000));
         let sign = self.and(self.shr::<16>(bits), self.splat_i(0x8000));
-        let half = self.or(self.select_i(is_finite, finite, endless), sign);
+        let result = self.or(self.select_i(is_finite, finite, infinite_or_nan), sign);
         // SAFETY: `LANES` u16 are writable at `to`.
-        unsafe { self.store_u16(to, half) }
+        unsafe { self.store_u16(to, result) }
     }
 }

@@ -1,4 +1,4 @@
-//! Activations that are applied to sums before they are stored.
+//! Activation functions, which matrix products and convolutions apply to their sums before they store them.
 
 use crate::isa::{Isa, SimdOp, Vector, dispatch};
 
@@ -20,7 +20,7 @@ pub enum Activation {
     Gelu,
 }
 
-/// An activation other than a clamp.
+/// An activation that needs the exponential function, unlike a clamp.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Curve {
     Silu,
@@ -28,6 +28,7 @@ pub(crate) enum Curve {
 }
 
 impl Activation {
+    /// Returns the bounds of an activation that is a clamp.
     pub(crate) fn clamp(self) -> Option<(f32, f32)> {
         match self {
             Self::None | Self::Silu | Self::Gelu => None,
@@ -37,6 +38,7 @@ impl Activation {
         }
     }
 
+    /// Returns the curve of an activation that is not a clamp.
     pub(crate) fn curve(self) -> Option<Curve> {
         match self {
             Self::None | Self::Relu | Self::Relu6 | Self::Clamp(..) => None,
@@ -74,16 +76,16 @@ impl Curve {
 
     /// Applies the curve to each element.
     pub(crate) fn apply(self, isa: Isa, values: &mut [f32]) {
-        dispatch(isa, OfSlice { curve: self, values });
+        dispatch(isa, ApplyCurve { curve: self, values });
     }
 }
 
-struct OfSlice<'a> {
+struct ApplyCurve<'a> {
     curve: Curve,
     values: &'a mut [f32],
 }
 
-impl SimdOp for OfSlice<'_> {
+impl SimdOp for ApplyCurve<'_> {
     type Out = ();
 
     #[inline(always)]
@@ -101,11 +103,12 @@ impl SimdOp for OfSlice<'_> {
 
 #[inline(always)]
 fn silu<S: Vector>(simd: S, x: S::F) -> S::F {
-    let minus = simd.sub(simd.splat(0.0), x);
-    simd.div(x, simd.add(simd.splat(1.0), simd.exp(minus)))
+    let negative = simd.sub(simd.splat(0.0), x);
+    simd.div(x, simd.add(simd.splat(1.0), simd.exp(negative)))
 }
 
-/// Uses Abramowitz and Stegun 7.1.26, which approximates 1 - erf and so stays accurate in the left tail.
+/// Computes GELU with formula 7.1.26 of Abramowitz and Stegun, "Handbook of Mathematical Functions". It approximates
+/// `1 - erf`, so that results stay accurate where GELU is close to 0, for negative `x`.
 #[inline(always)]
 #[expect(clippy::excessive_precision, reason = "coefficients are as published")]
 fn gelu<S: Vector>(simd: S, x: S::F) -> S::F {
@@ -114,7 +117,7 @@ fn gelu<S: Vector>(simd: S, x: S::F) -> S::F {
     let t = simd.div(one, simd.fma(simd.splat(0.327_591_1), z, one));
     let sum =
         simd.poly(t, [1.061_405_429, -1.453_152_027, 1.421_413_741, -0.284_496_736, 0.254_829_592]);
-    let rest = simd.mul(simd.mul(sum, t), simd.exp(simd.fnma(z, z, zero)));
-    let share = simd.select(simd.lt(x, zero), rest, simd.sub(simd.splat(2.0), rest));
-    simd.mul(simd.mul(simd.splat(0.5), x), share)
+    let complement = simd.mul(simd.mul(sum, t), simd.exp(simd.fnma(z, z, zero)));
+    let factor = simd.select(simd.lt(x, zero), complement, simd.sub(simd.splat(2.0), complement));
+    simd.mul(simd.mul(simd.splat(0.5), x), factor)
 }

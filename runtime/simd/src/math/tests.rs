@@ -1,4 +1,4 @@
-//! The functions compared with `f64`, over all exponents.
+//! Compares the functions with their `f64` counterparts, over all exponents.
 
 use super::{
     Acos, Acosh, Asin, Asinh, Atan, Atanh, Cos, Cosh, Erf, Exp, Expm1, Log, Log1p, Rsqrt, Sigmoid,
@@ -8,10 +8,11 @@ use crate::formula::{Map1, map1_in_place_on, map1_on};
 use crate::isa::Isa;
 use crate::testing::{Edge, Guarded};
 
-/// Returns every sign and exponent with extreme and many other mantissas, and special values.
+/// Returns arguments: every sign and exponent, each with extreme and many random mantissas, and special values.
 fn sweep() -> Vec<f32> {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut values = Vec::new();
+    // The sign and the exponent are the high 9 bits.
     for high in 0..512u32 {
         for low in [0, 1, 2, 0x3f_ffff, 0x40_0000, 0x40_0001, 0x7f_fffe, 0x7f_ffff] {
             values.push(f32::from_bits(high << 23 | low));
@@ -28,7 +29,7 @@ fn sweep() -> Vec<f32> {
         let near = (f64::from(n) * std::f64::consts::FRAC_PI_4) as f32;
         values.extend([near.next_down(), near, near.next_up(), -near]);
     }
-    // The worst known arguments for the reduction of `f32`.
+    // Known bad cases of argument reduction: close to a multiple of pi / 2, and around the switch between two methods.
     values.extend([
         16_367_173.0 * 2f32.powi(72),
         5.378_252e36,
@@ -43,23 +44,28 @@ fn sweep() -> Vec<f32> {
     values
 }
 
-/// Returns the distance to the exact value in ulp.
-pub(crate) fn ulps(y: f32, exact: f64) -> f64 {
-    if exact.is_nan() || y.is_nan() {
-        return if exact.is_nan() && y.is_nan() { 0.0 } else { f64::INFINITY };
+/// Returns the distance of `actual` to the exact value in ulp; 0 or infinity if one of them is not finite.
+pub(crate) fn ulps(actual: f32, exact: f64) -> f64 {
+    if exact.is_nan() || actual.is_nan() {
+        return if exact.is_nan() && actual.is_nan() { 0.0 } else { f64::INFINITY };
     }
     if exact.is_infinite() || exact == 0.0 {
-        return if y.to_bits() == (exact as f32).to_bits() { 0.0 } else { f64::INFINITY };
+        return if actual.to_bits() == (exact as f32).to_bits() { 0.0 } else { f64::INFINITY };
     }
     if exact.abs() >= 2f64.powi(128) {
-        return if y.is_infinite() && (y > 0.0) == (exact > 0.0) { 0.0 } else { f64::INFINITY };
+        return if actual.is_infinite() && (actual > 0.0) == (exact > 0.0) {
+            0.0
+        } else {
+            f64::INFINITY
+        };
     }
-    let beyond = 2f64.powi(128).copysign(f64::from(y));
-    let y = if y.is_infinite() { beyond } else { f64::from(y) };
+    let beyond = 2f64.powi(128).copysign(f64::from(actual));
+    let actual = if actual.is_infinite() { beyond } else { f64::from(actual) };
     let exponent = ((exact.to_bits() >> 52 & 0x7ff) as i32 - 1023).clamp(-126, 127);
-    (y - exact).abs() / 2f64.powi(exponent - 23)
+    (actual - exact).abs() / 2f64.powi(exponent - 23)
 }
 
+/// Asserts that a formula is within `bound` ulp of the exact function on every instruction set.
 fn check<F: Map1>(formula: F, bound: f64, exact: impl Fn(f64) -> f64) {
     let x = sweep();
     let mut failures = Vec::new();
@@ -145,7 +151,7 @@ fn tan_is_within_its_error() {
 }
 
 #[test]
-fn functions_exact_near_zero_are_within_their_error() {
+fn expm1_and_log1p_are_within_their_error() {
     check(Expm1, 2.0, f64::exp_m1);
     check(Log1p, 2.0, f64::ln_1p);
 }
@@ -172,14 +178,14 @@ fn slices_of_any_length_are_processed_to_their_end() {
         for len in 0..40u8 {
             let x: Vec<f32> = (0..len).map(|i| f32::from(i) * 0.3).collect();
             for edge in [Edge::Start, Edge::End] {
-                let from = Guarded::new(&x, edge);
-                let mut to = Guarded::new(&vec![7.0f32; x.len()], edge);
-                map1_on(isa, Exp, &from, &mut to);
-                let mut both = Guarded::new(&x, edge);
-                map1_in_place_on(isa, Exp, &mut both);
+                let input = Guarded::new(&x, edge);
+                let mut output = Guarded::new(&vec![7.0f32; x.len()], edge);
+                map1_on(isa, Exp, &input, &mut output);
+                let mut in_place = Guarded::new(&x, edge);
+                map1_in_place_on(isa, Exp, &mut in_place);
                 for (i, x) in x.iter().enumerate() {
-                    assert!(ulps(to[i], f64::from(*x).exp()) < 1.1, "{isa:?} {len} {i}");
-                    assert_eq!(to[i].to_bits(), both[i].to_bits());
+                    assert!(ulps(output[i], f64::from(*x).exp()) < 1.1, "{isa:?} {len} {i}");
+                    assert_eq!(output[i].to_bits(), in_place[i].to_bits());
                 }
             }
         }
@@ -190,7 +196,7 @@ fn slices_of_any_length_are_processed_to_their_end() {
 fn no_function_allocates() {
     let x = [0.5f32; 77];
     let mut y = [0.0f32; 77];
-    // Other threads are counted as well, so one quiet run out of many is enough.
+    // Detection of the instruction set may allocate in the first run.
     let quiet = (0..100_000).any(|_| {
         let before = udo_api::guard::thread_heap_calls();
         super::exp(&x, &mut y);

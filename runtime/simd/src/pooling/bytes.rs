@@ -1,4 +1,4 @@
-//! Vectors of 8-bit values: maxima, and averages with 16-bit arithmetic.
+//! Vectors of 8-bit values for pooling: maxima, and averages with 16-bit arithmetic.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{
@@ -11,7 +11,7 @@ use std::arch::x86_64::{
     _mm512_storeu_si512, _mm512_sub_epi16,
 };
 
-/// A vector of bytes.
+/// A vector of bytes, in a register or as an array.
 ///
 /// # Safety
 ///
@@ -41,7 +41,7 @@ pub(super) trait ByteVector: Copy {
     unsafe fn sums(self) -> Self::Sums;
     /// # Safety
     /// See the trait.
-    unsafe fn add(one: Self::Sums, other: Self::Sums) -> Self::Sums;
+    unsafe fn add(a: Self::Sums, b: Self::Sums) -> Self::Sums;
     /// Divides sums.
     ///
     /// # Safety
@@ -51,19 +51,22 @@ pub(super) trait ByteVector: Copy {
 
 /// Division of 16-bit sums, rounded half to even, in 16-bit arithmetic.
 ///
-/// For small divisors, multiplies by the inverse, rounded up, and rounds half up; the error is less than a step of the
-/// sum. An odd quotient is recomputed from the sum less 1, which changes it only if it was a tie.
+/// Division uses multiplication by the inverse, in one of two ways:
 ///
-/// For other divisors, adds half the divisor less 1, multiplies and rounds down. A sum halfway to the next quotient
-/// lacks 1, which is added if the quotient is odd. The error is below `divisor` times the sum, and the sum below 256
-/// times the divisor, so the result is exact if `256 * divisor^2 <= 2^(16 + shift)`.
+/// * A small divisor: the inverse is rounded up, and the product is rounded half up. The error is less than the change
+///   of the quotient when the sum changes by 1. To round ties to even, an odd quotient is computed again from the sum
+///   minus 1, which gives another quotient only for a tie.
+/// * Another divisor: half the divisor minus 1 is added, and the product is rounded down. A tie then gives the lower
+///   quotient; if that is odd, 1 is added to the sum, and the quotient is computed again. In units of `2^(16 + shift)`,
+///   the error of the product is below `divisor` times the sum, and the sum is below 256 times the divisor, so that the
+///   result is exact if `256 * divisor^2 <= 2^(16 + shift)`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quotient {
     /// Added to every sum.
     term: u16,
     /// `2^15 / divisor` or `2^(16 + shift) / divisor`.
     inverse: u16,
-    /// 0 for a small divisor.
+    /// Shift of the high half of the product; 0 for a small divisor.
     shift: u8,
     /// 1 for an even divisor.
     even: u16,
@@ -71,29 +74,30 @@ pub(super) struct Quotient {
 
 impl Quotient {
     /// The largest divisor.
-    pub(super) const MOST: usize = 128;
+    pub(super) const MAX_DIVISOR: usize = 128;
 
-    /// Prepares division by `divisor`, from 1 to [`Self::MOST`], of sums plus `padding`, which together are at most 255
-    /// times the divisor.
-    pub(super) fn by(divisor: usize, padding: usize) -> Self {
+    /// Prepares division by `divisor`, from 1 to [`Self::MAX_DIVISOR`], of sums plus `padding_sum`, the sum of the
+    /// padding's values. Together they are at most 255 times the divisor.
+    pub(super) fn new(divisor: usize, padding_sum: usize) -> Self {
         let even = u16::from(divisor.is_multiple_of(2));
         let inverse = (1usize << 15).div_ceil(divisor).min((1 << 15) - 1);
         let error = (inverse * divisor).saturating_sub(1 << 15);
         if 255 * divisor * error < 1 << 14 {
-            return Self { term: padding as u16, inverse: inverse as u16, shift: 0, even };
+            return Self { term: padding_sum as u16, inverse: inverse as u16, shift: 0, even };
         }
         let mut shift = 1;
         while 256 * divisor * divisor > 1 << (16 + shift) {
             shift += 1;
         }
         Self {
-            term: (padding + (divisor - 1) / 2) as u16,
+            term: (padding_sum + (divisor - 1) / 2) as u16,
             inverse: (1usize << (16 + shift)).div_ceil(divisor) as u16,
             shift,
             even,
         }
     }
 
+    /// Returns the quotient of one sum.
     #[inline(always)]
     fn divide(self, sum: u16) -> u16 {
         let sum = sum.wrapping_add(self.term);
@@ -137,8 +141,8 @@ impl<const N: usize> ByteVector for [u8; N] {
         self.map(u16::from)
     }
     #[inline(always)]
-    unsafe fn add(one: Self::Sums, other: Self::Sums) -> Self::Sums {
-        std::array::from_fn(|i| one[i].wrapping_add(other[i]))
+    unsafe fn add(a: Self::Sums, b: Self::Sums) -> Self::Sums {
+        std::array::from_fn(|i| a[i].wrapping_add(b[i]))
     }
     #[inline(always)]
     unsafe fn divide(sums: Self::Sums, by: Quotient) -> Self {
@@ -155,8 +159,8 @@ macro_rules! register {
     ) => {
         #[cfg(target_arch = "x86_64")]
         impl ByteVector for $vector {
-            /// The sums of pairs as 16-bit values, modulo 2^16, and those of every second value; the sums of the other
-            /// values are the difference.
+            /// The sum of 16-bit lanes modulo 2^16, and the sum of the high byte of each lane. The sum of the low bytes
+            /// follows by subtraction.
             type Sums = [Self; 2];
 
             const LEN: usize = $len;
@@ -187,35 +191,38 @@ macro_rules! register {
                 [self, unsafe { $right::<8>(self) }]
             }
             #[inline(always)]
-            unsafe fn add(one: Self::Sums, other: Self::Sums) -> Self::Sums {
+            unsafe fn add(a: Self::Sums, b: Self::Sums) -> Self::Sums {
                 // SAFETY: the caller has the instruction set; no memory is accessed.
-                unsafe { [$add(one[0], other[0]), $add(one[1], other[1])] }
+                unsafe { [$add(a[0], b[0]), $add(a[1], b[1])] }
             }
             #[inline(always)]
-            unsafe fn divide([all, odd]: Self::Sums, by: Quotient) -> Self {
+            unsafe fn divide([lane_sums, odd_sums]: Self::Sums, by: Quotient) -> Self {
                 // SAFETY: the caller has the instruction set; no memory is accessed.
                 unsafe {
                     let term = $set(by.term.cast_signed());
                     let inverse = $set(by.inverse.cast_signed());
                     let even = $set(by.even.cast_signed());
                     let shift = _mm_cvtsi32_si128(by.shift.into());
-                    let low = $add($sub(all, $left::<8>(odd)), term);
-                    let high = $add(odd, term);
-                    let (mut low_of, mut high_of);
+                    let low = $add($sub(lane_sums, $left::<8>(odd_sums)), term);
+                    let high = $add(odd_sums, term);
+                    let (mut low_result, mut high_result);
                     if by.shift == 0 {
-                        (low_of, high_of) = ($round(low, inverse), $round(high, inverse));
+                        (low_result, high_result) = ($round(low, inverse), $round(high, inverse));
                         if by.even > 0 {
-                            low_of = $round($sub(low, $and(low_of, even)), inverse);
-                            high_of = $round($sub(high, $and(high_of, even)), inverse);
+                            low_result = $round($sub(low, $and(low_result, even)), inverse);
+                            high_result = $round($sub(high, $and(high_result, even)), inverse);
                         }
                     } else {
-                        let (below, above) = ($product(low, inverse), $product(high, inverse));
-                        let (below, above) = ($shift(below, shift), $shift(above, shift));
-                        low_of = $product($add(low, $and(below, even)), inverse);
-                        high_of = $product($add(high, $and(above, even)), inverse);
-                        (low_of, high_of) = ($shift(low_of, shift), $shift(high_of, shift));
+                        let (low_quotient, high_quotient) =
+                            ($product(low, inverse), $product(high, inverse));
+                        let (low_quotient, high_quotient) =
+                            ($shift(low_quotient, shift), $shift(high_quotient, shift));
+                        low_result = $product($add(low, $and(low_quotient, even)), inverse);
+                        high_result = $product($add(high, $and(high_quotient, even)), inverse);
+                        (low_result, high_result) =
+                            ($shift(low_result, shift), $shift(high_result, shift));
                     }
-                    $or(low_of, $left::<8>(high_of))
+                    $or(low_result, $left::<8>(high_result))
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Pooling of `f32`.
+//! Max and average pooling of `f32`: separable where windows overlap enough, else pixel by pixel.
 
 use std::ops::Range;
 
@@ -68,7 +68,7 @@ pub(super) fn pool_on(
     }
 }
 
-/// The rows of a job on images `x` and `y`.
+/// The loop over the output rows of a job, from image `x` to image `y`.
 struct Rows<'a, const MAX: bool> {
     job: Job<'a>,
     x: *const f32,
@@ -94,10 +94,10 @@ impl<const MAX: bool> SimdOp for Rows<'_, MAX> {
         for row in job.rows.0..job.rows.1 {
             let ([plane, row], mut taps) = job.row(row);
             for col in 0..job.window.output[2] {
-                taps[2] = job.along(col);
-                let at = [plane, row, col];
-                let count = self.divisor.at(job.window, at, &taps);
-                let pixel = Pixel { at, taps: &taps, count };
+                taps[2] = job.taps_along_row(col);
+                let output = [plane, row, col];
+                let divisor = self.divisor.count(job.window, output, &taps);
+                let pixel = Pixel { output, taps: &taps, divisor };
                 let mut c = 0;
                 while c + VECTORS * S::LANES <= job.channels {
                     self.pool::<S, VECTORS>(simd, &pixel, c, S::LANES, to);
@@ -113,7 +113,7 @@ impl<const MAX: bool> SimdOp for Rows<'_, MAX> {
     }
 }
 
-/// Vectors of a window's taps, and the divisor of the average.
+/// The reduction for `Separable`: a maximum, or a sum that is divided in the end.
 #[derive(Clone, Copy)]
 struct FloatFold<S, const MAX: bool> {
     simd: S,
@@ -123,7 +123,7 @@ struct FloatFold<S, const MAX: bool> {
 impl<S: Vector, const MAX: bool> Fold for FloatFold<S, MAX> {
     type Item = f32;
     type Acc = S::F;
-    /// The inverse of the divisor as the sum of two positive parts; or the divisor.
+    /// With fused multiply-adds, the inverse of the divisor as the sum of two positive parts; else the divisor and 0.
     type Scale = [S::F; 2];
 
     const LEN: usize = S::LANES;
@@ -140,8 +140,8 @@ impl<S: Vector, const MAX: bool> Fold for FloatFold<S, MAX> {
         unsafe { self.simd.load(from) }
     }
     #[inline(always)]
-    unsafe fn combine(self, one: S::F, next: S::F) -> S::F {
-        if MAX { max(self.simd, next, one) } else { self.simd.add(one, next) }
+    unsafe fn combine(self, accumulator: S::F, values: S::F) -> S::F {
+        if MAX { max(self.simd, values, accumulator) } else { self.simd.add(accumulator, values) }
     }
     #[inline(always)]
     fn divisor(self) -> Divisor {
@@ -157,14 +157,14 @@ impl<S: Vector, const MAX: bool> Fold for FloatFold<S, MAX> {
         parts.map(|part| self.simd.splat(part))
     }
     #[inline(always)]
-    unsafe fn store(self, whole: S::F, [high, low]: Self::Scale, to: *mut f32) {
+    unsafe fn store(self, accumulator: S::F, [high, low]: Self::Scale, to: *mut f32) {
         let simd = self.simd;
         let y = if MAX {
-            whole
+            accumulator
         } else if S::FUSED {
-            simd.fma(whole, high, simd.mul(whole, low))
+            simd.fma(accumulator, high, simd.mul(accumulator, low))
         } else {
-            simd.div(whole, high)
+            simd.div(accumulator, high)
         };
         // SAFETY: `S::LANES` f32 are writable at `to`.
         unsafe { simd.store(to, y) }
@@ -173,9 +173,9 @@ impl<S: Vector, const MAX: bool> Fold for FloatFold<S, MAX> {
 
 /// An output pixel: its taps inside the image, and the divisor of its average.
 struct Pixel<'a> {
-    at: [usize; 3],
+    output: [usize; 3],
     taps: &'a [Range<usize>; 3],
-    count: usize,
+    divisor: usize,
 }
 
 impl<const MAX: bool> Rows<'_, MAX> {
@@ -194,11 +194,11 @@ impl<const MAX: bool> Rows<'_, MAX> {
         let mut pooled = [start; V];
         let [planes, rows, cols] = pixel.taps;
         for i in planes.clone() {
-            let plane = bounds::pixel(window, 0, pixel.at[0], i) * window.input[1];
+            let plane = bounds::pixel(window, 0, pixel.output[0], i) * window.input[1];
             for j in rows.clone() {
-                let row = (plane + bounds::pixel(window, 1, pixel.at[1], j)) * window.input[2];
+                let row = (plane + bounds::pixel(window, 1, pixel.output[1], j)) * window.input[2];
                 for k in cols.clone() {
-                    let index = row + bounds::pixel(window, 2, pixel.at[2], k);
+                    let index = row + bounds::pixel(window, 2, pixel.output[2], k);
                     let from = self.x.wrapping_add(index * job.x_stride + c);
                     for (v, pooled) in pooled.iter_mut().enumerate() {
                         // SAFETY: the pixel is inside the image, and has `len` channels there.
@@ -216,8 +216,8 @@ impl<const MAX: bool> Rows<'_, MAX> {
             }
         }
         for (v, pooled) in pooled.iter().enumerate() {
-            let count = simd.splat(pixel.count as f32);
-            let y = if MAX { *pooled } else { simd.div(*pooled, count) };
+            let divisor = simd.splat(pixel.divisor as f32);
+            let y = if MAX { *pooled } else { simd.div(*pooled, divisor) };
             // SAFETY: the output pixel has `len` channels of the vector.
             unsafe {
                 let to = to.add(c + v * S::LANES);

@@ -1,4 +1,4 @@
-//! Averages and sums over all pixels of an image.
+//! Global pooling: averages and sums of each channel over all pixels of an image.
 
 use super::quads::Quads;
 use super::{Image, bounds};
@@ -42,6 +42,7 @@ pub(super) fn global_sums_on(isa: Isa, x: Image<'_, u8>, pixels: usize, y: &mut 
     dispatch(isa, Sums { x, pixels, y });
 }
 
+/// The loop of [`global_average`].
 struct Averages<'a> {
     x: Image<'a, f32>,
     pixels: usize,
@@ -66,15 +67,15 @@ impl SimdOp for Averages<'_> {
 }
 
 impl Averages<'_> {
-    /// Averages `V` vectors from channel `c` on; the last one has `len` channels.
+    /// Averages `V` vectors from channel `channel` on; the last one has `len` channels.
     #[inline(always)]
-    fn average<S: Vector, const V: usize>(&mut self, simd: S, c: usize, len: usize) {
+    fn average<S: Vector, const V: usize>(&mut self, simd: S, channel: usize, len: usize) {
         let zero = simd.splat(0.0);
         let mut totals = [zero; V];
-        let mut from = self.x.data.as_ptr().wrapping_add(c);
-        let mut left = self.pixels;
-        while left > 0 {
-            let count = left.min(DEPTH);
+        let mut from = self.x.data.as_ptr().wrapping_add(channel);
+        let mut remaining = self.pixels;
+        while remaining > 0 {
+            let count = remaining.min(DEPTH);
             let mut sums = [zero; V];
             for _ in 0..count {
                 for (v, sum) in sums.iter_mut().enumerate() {
@@ -87,19 +88,20 @@ impl Averages<'_> {
             for (total, sum) in totals.iter_mut().zip(sums) {
                 *total = simd.add(*total, sum);
             }
-            left -= count;
+            remaining -= count;
         }
         let count = simd.splat(self.pixels as f32);
         for (v, total) in totals.iter().enumerate() {
             // SAFETY: `y` has `len` channels of the vector.
             unsafe {
-                let to = self.y.as_mut_ptr().add(c + v * S::LANES);
+                let to = self.y.as_mut_ptr().add(channel + v * S::LANES);
                 simd.store_tail(to, len, simd.div(*total, count));
             }
         }
     }
 }
 
+/// The loop of [`global_sums`].
 struct Sums<'a> {
     x: Image<'a, u8>,
     pixels: usize,
@@ -147,7 +149,7 @@ impl SimdOp for Sums<'_> {
     }
 }
 
-/// Sums `V` vectors of values from channel `c` on.
+/// Sums `V` vectors of bytes from channel `c` on.
 #[inline(always)]
 fn block<S: Vector, const V: usize>(
     simd: S,
@@ -158,9 +160,9 @@ fn block<S: Vector, const V: usize>(
 ) {
     let mut totals = [[simd.splat_i(0); 4]; V];
     let mut from = x.data.as_ptr().wrapping_add(c);
-    let mut left = pixels;
-    while left > 0 {
-        let count = left.min(Quads::<S>::MAX_COUNT);
+    let mut remaining = pixels;
+    while remaining > 0 {
+        let count = remaining.min(Quads::<S>::MAX_COUNT);
         let mut sums = [Quads::new(simd); V];
         for _ in 0..count {
             for (v, sums) in sums.iter_mut().enumerate() {
@@ -175,7 +177,7 @@ fn block<S: Vector, const V: usize>(
                 *total = simd.add_i(*total, sum);
             }
         }
-        left -= count;
+        remaining -= count;
     }
     for (v, totals) in totals.iter().enumerate() {
         let mut rows = [[0u32; LANES]; 4];
@@ -185,7 +187,7 @@ fn block<S: Vector, const V: usize>(
         }
         for lane in (0..S::LANES).step_by(4) {
             let to = y[c + 4 * (v * S::LANES + lane)..][..16].as_mut_ptr();
-            // SAFETY: four rows have four lanes there, and `y` 16 elements.
+            // SAFETY: each of the four rows has four lanes from `lane` on, and `to` 16 elements.
             unsafe { simd.quad4(rows.as_ptr().cast::<u32>().add(lane), LANES, to, 4) }
         }
     }

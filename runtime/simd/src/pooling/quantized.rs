@@ -1,4 +1,4 @@
-//! Pooling of 8-bit values.
+//! Max and average pooling of 8-bit values: separable where a vector fits the channels, else pixel by pixel.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__m256i, __m512i};
@@ -15,7 +15,8 @@ const LANES: usize = 16;
 /// The most taps whose sum is exact in `f32`.
 const MAX_TAPS: usize = (1 << 24) / 255;
 
-/// Computes the maximum of each window; 0 if no tap is inside the image. For signed values, invert the highest bit.
+/// Computes the maximum of each window; 0 if no tap is inside the image. Callers with signed values invert the highest
+/// bit of inputs and outputs.
 ///
 /// # Panics
 ///
@@ -42,7 +43,7 @@ pub(super) fn max_on(
 ) {
     if let Some(job) = Job::new(window, channels, &x, rows, y.len(), y_stride) {
         let (x, y) = (x.data.as_ptr(), y.as_mut_ptr());
-        if !separably(isa, Maxima, &job, x, y) {
+        if !pool_separably(isa, Maxima, &job, x, y) {
             // SAFETY: `Job::new` checked that the pixels of the job are within `x` and `y`.
             unsafe { maxima_by_pixel(&job, x, y) }
         }
@@ -91,14 +92,15 @@ pub(super) fn average_on(
     if let Some(job) = Job::new(window, channels, &x, rows, y.len(), y_stride) {
         assert!(window.taps().is_some_and(|taps| taps <= MAX_TAPS), "taps whose sum is exact");
         let (x, y) = (x.data.as_ptr(), y.as_mut_ptr());
-        let few = window.taps().is_some_and(|taps| taps <= Quotient::MOST);
-        if !(few && separably(isa, average, &job, x, y)) {
+        let has_few_taps = window.taps().is_some_and(|taps| taps <= Quotient::MAX_DIVISOR);
+        if !(has_few_taps && pool_separably(isa, average, &job, x, y)) {
             dispatch(isa, Averages { job, x, y, average });
         }
     }
 }
 
-/// An output pixel: its taps inside the image, and the first one's element.
+/// An output pixel: the number of its taps inside the image along each axis, the index of the first tap's element, and
+/// the strides between taps.
 struct Pixel {
     taps: [usize; 3],
     first: usize,
@@ -107,19 +109,19 @@ struct Pixel {
 
 impl Pixel {
     #[inline(always)]
-    fn new(job: &Job<'_>, at: [usize; 3], taps: &[Range<usize>; 3]) -> Self {
-        let (first, steps) = job.first(at, taps);
+    fn new(job: &Job<'_>, output: [usize; 3], taps: &[Range<usize>; 3]) -> Self {
+        let (first, steps) = job.first_tap(output, taps);
         Self { taps: [0, 1, 2].map(|axis| taps[axis].len()), first, steps }
     }
 
-    /// Returns the first tap inside the image of row `j` of plane `i`.
+    /// Returns the element of the first tap in row `j` of plane `i`, counted from the first tap.
     #[inline(always)]
     fn row(&self, i: usize, j: usize) -> usize {
         self.first + i * self.steps[0] + j * self.steps[1]
     }
 }
 
-/// A pooling of 8-bit values, generic over the vector.
+/// A pooling of 8-bit values (maxima or averages), which has a fold for each type of vector.
 trait Pool: Copy {
     type WithVector<B: ByteVector>: Fold<Item = u8>;
 
@@ -127,7 +129,7 @@ trait Pool: Copy {
     fn with_vector<B: ByteVector>(self) -> Self::WithVector<B>;
 }
 
-/// Maximum.
+/// Max pooling.
 #[derive(Clone, Copy)]
 struct Maxima;
 
@@ -170,9 +172,9 @@ impl<B: ByteVector> Fold for MaximaOf<B> {
         unsafe { B::load(from) }
     }
     #[inline(always)]
-    unsafe fn combine(self, one: B, next: B) -> B {
+    unsafe fn combine(self, accumulator: B, values: B) -> B {
         // SAFETY: the caller has the instruction set of `B`; no memory is accessed.
-        unsafe { one.max(next) }
+        unsafe { accumulator.max(values) }
     }
     #[inline(always)]
     fn divisor(self) -> Divisor {
@@ -181,9 +183,9 @@ impl<B: ByteVector> Fold for MaximaOf<B> {
     #[inline(always)]
     unsafe fn scale(self, _: usize, _: usize) {}
     #[inline(always)]
-    unsafe fn store(self, whole: B, (): (), to: *mut u8) {
+    unsafe fn store(self, accumulator: B, (): (), to: *mut u8) {
         // SAFETY: the caller has the instruction set of `B`, and `LEN` values at `to` to write.
-        unsafe { whole.store(to) }
+        unsafe { accumulator.store(to) }
     }
 }
 
@@ -210,9 +212,9 @@ impl<B: ByteVector> Fold for AveragesOf<B> {
         unsafe { B::load(from).sums() }
     }
     #[inline(always)]
-    unsafe fn combine(self, one: B::Sums, next: B::Sums) -> B::Sums {
+    unsafe fn combine(self, accumulator: B::Sums, values: B::Sums) -> B::Sums {
         // SAFETY: the caller has the instruction set of `B`; no memory is accessed.
-        unsafe { B::add(one, next) }
+        unsafe { B::add(accumulator, values) }
     }
     #[inline(always)]
     fn divisor(self) -> Divisor {
@@ -220,17 +222,18 @@ impl<B: ByteVector> Fold for AveragesOf<B> {
     }
     #[inline(always)]
     unsafe fn scale(self, divisor: usize, inside: usize) -> Quotient {
-        Quotient::by(divisor, divisor.saturating_sub(inside) * usize::from(self.0.padding))
+        Quotient::new(divisor, divisor.saturating_sub(inside) * usize::from(self.0.padding))
     }
     #[inline(always)]
-    unsafe fn store(self, whole: B::Sums, end: Quotient, to: *mut u8) {
+    unsafe fn store(self, accumulator: B::Sums, quotient: Quotient, to: *mut u8) {
         // SAFETY: the caller has the instruction set of `B`, and `LEN` values at `to` to write.
-        unsafe { B::divide(whole, end).store(to) }
+        unsafe { B::divide(accumulator, quotient).store(to) }
     }
 }
 
-/// Pools a job on images `x` and `y` with vectors that its channels fill; returns whether there are such.
-fn separably(isa: Isa, pool: impl Pool, job: &Job<'_>, x: *const u8, y: *mut u8) -> bool {
+/// Pools a job from image `x` to image `y` with the widest vectors that its channels fill. Returns false, without
+/// pooling, if the algorithm does not suit the job.
+fn pool_separably(isa: Isa, pool: impl Pool, job: &Job<'_>, x: *const u8, y: *mut u8) -> bool {
     let best = Isa::available().last().copied().unwrap_or(Isa::Portable);
     let isa = isa.min(best);
     #[cfg(target_arch = "x86_64")]
@@ -256,6 +259,8 @@ fn separably(isa: Isa, pool: impl Pool, job: &Job<'_>, x: *const u8, y: *mut u8)
     true
 }
 
+/// Runs a pooling with AVX-512; returns true.
+///
 /// # Safety
 ///
 /// The machine has AVX-512 F and BW, the job suits the fold, and the pixels of its window lie within its `x` and `y`.
@@ -268,6 +273,8 @@ unsafe fn avx512(separable: Separable<'_, impl Fold>) -> bool {
     true
 }
 
+/// Runs a pooling with AVX2; returns true.
+///
 /// # Safety
 ///
 /// The machine has AVX2, the job suits the fold, and the pixels of its window lie within its `x` and `y`.
@@ -280,7 +287,7 @@ unsafe fn avx2(separable: Separable<'_, impl Fold>) -> bool {
     true
 }
 
-/// Maximum of any window, pixel by pixel.
+/// Computes the maxima of any window, pixel by pixel.
 ///
 /// # Safety
 ///
@@ -290,22 +297,22 @@ unsafe fn maxima_by_pixel(job: &Job<'_>, x: *const u8, y: *mut u8) {
     for row in job.rows.0..job.rows.1 {
         let ([plane, row], mut taps) = job.row(row);
         for col in 0..job.window.output[2] {
-            taps[2] = job.along(col);
+            taps[2] = job.taps_along_row(col);
             let pixel = Pixel::new(job, [plane, row, col], &taps);
             // SAFETY: `to` is one of the job's output pixels in `y`, of `job.channels` bytes.
-            let best = unsafe { std::slice::from_raw_parts_mut(to, job.channels) };
-            best.fill(0);
+            let maxima = unsafe { std::slice::from_raw_parts_mut(to, job.channels) };
+            maxima.fill(0);
             for i in 0..pixel.taps[0] {
                 for j in 0..pixel.taps[1] {
-                    let mut at = pixel.row(i, j);
+                    let mut element = pixel.row(i, j);
                     for _ in 0..pixel.taps[2] {
-                        let from = x.wrapping_add(at);
-                        // SAFETY: `at` is a pixel of the image that `x` holds, of `job.channels` bytes.
+                        let from = x.wrapping_add(element);
+                        // SAFETY: `element` is a pixel of the image that `x` holds, of `job.channels` bytes.
                         let values = unsafe { std::slice::from_raw_parts(from, job.channels) };
-                        for (best, &value) in best.iter_mut().zip(values) {
-                            *best = value.max(*best);
+                        for (maxima, &value) in maxima.iter_mut().zip(values) {
+                            *maxima = value.max(*maxima);
                         }
-                        at = at.wrapping_add(pixel.steps[2]);
+                        element = element.wrapping_add(pixel.steps[2]);
                     }
                 }
             }
@@ -314,7 +321,7 @@ unsafe fn maxima_by_pixel(job: &Job<'_>, x: *const u8, y: *mut u8) {
     }
 }
 
-/// The averages of a job on images `x` and `y`.
+/// The loop over the averages of a job, from image `x` to image `y`.
 struct Averages<'a> {
     job: Job<'a>,
     x: *const u8,
@@ -332,14 +339,15 @@ impl SimdOp for Averages<'_> {
         for row in job.rows.0..job.rows.1 {
             let ([plane, row], mut taps) = job.row(row);
             for col in 0..job.window.output[2] {
-                taps[2] = job.along(col);
-                let at = [plane, row, col];
-                let count = self.average.divisor.at(job.window, at, &taps);
+                taps[2] = job.taps_along_row(col);
+                let output = [plane, row, col];
+                let divisor = self.average.divisor.count(job.window, output, &taps);
                 let inside = taps[0].len() * taps[1].len() * taps[2].len();
-                // If nothing counts, the divisor is 1 and the padding is the only value.
-                let padding = count.saturating_sub(inside) as i32 * i32::from(self.average.padding);
-                let (count, inverse) = (count as f32, 1.0 / count as f32);
-                let sum = Sum { pixel: Pixel::new(job, at, &taps), count, inverse, padding };
+                // Without counted taps the divisor is 1, so that the average is the value of the padding.
+                let padding =
+                    divisor.saturating_sub(inside) as i32 * i32::from(self.average.padding);
+                let (divisor, inverse) = (divisor as f32, 1.0 / divisor as f32);
+                let sum = Sum { pixel: Pixel::new(job, output, &taps), divisor, inverse, padding };
                 let mut c = 0;
                 while c < job.channels {
                     self.pool(simd, &sum, c, S::LANES.min(job.channels - c), to);
@@ -354,7 +362,7 @@ impl SimdOp for Averages<'_> {
 /// The divisor of an output pixel, its inverse, and the sum of the padding.
 struct Sum {
     pixel: Pixel,
-    count: f32,
+    divisor: f32,
     inverse: f32,
     padding: i32,
 }
@@ -364,14 +372,14 @@ impl Sum {
     #[inline(always)]
     fn values<S: Vector>(&self, simd: S, sums: S::I) -> S::I {
         let sum = simd.int_to_float(simd.add_i(sums, simd.splat_i(self.padding)));
-        let count = simd.splat(self.count);
+        let divisor = simd.splat(self.divisor);
         let average = if S::FUSED {
-            // Markstein's correction gives the same rounding as a division.
+            // Multiplies by the inverse; Markstein's correction then gives the same rounding as a division.
             let inverse = simd.splat(self.inverse);
-            let near = simd.mul(sum, inverse);
-            simd.fma(simd.fnma(near, count, sum), inverse, near)
+            let quotient = simd.mul(sum, inverse);
+            simd.fma(simd.fnma(quotient, divisor, sum), inverse, quotient)
         } else {
-            simd.div(sum, count)
+            simd.div(sum, divisor)
         };
         simd.to_int(average)
     }
@@ -384,9 +392,9 @@ impl Averages<'_> {
         let mut sums = simd.splat_i(0);
         for i in 0..sum.pixel.taps[0] {
             for j in 0..sum.pixel.taps[1] {
-                let mut at = sum.pixel.row(i, j);
+                let mut element = sum.pixel.row(i, j);
                 for _ in 0..sum.pixel.taps[2] {
-                    let from = self.x.wrapping_add(at + c);
+                    let from = self.x.wrapping_add(element + c);
                     // SAFETY: the pixel is inside the image, and has `len` channels there; the
                     // lanes hold a vector.
                     let values = unsafe {
@@ -399,7 +407,7 @@ impl Averages<'_> {
                         }
                     };
                     sums = simd.add_i(sums, values);
-                    at = at.wrapping_add(sum.pixel.steps[2]);
+                    element = element.wrapping_add(sum.pixel.steps[2]);
                 }
             }
         }

@@ -1,22 +1,22 @@
-//! Separable pooling: down the columns of the input first, then across.
+//! Separable pooling: reduces each input column under a row of windows first, then the columns of each window.
 //!
-//! Column results under a row of windows are kept in a buffer that fits the first-level cache. Each input element is
-//! read once per row of windows, or once per two rows for stride 1. Vectors run over channels; the last vector of a
-//! pixel overlaps the one before rather than being partial.
+//! The column results are kept in a buffer that fits the first-level cache. Each input element is read once per row of
+//! windows, or once per two rows for stride 1. Vectors run over channels; the last vector of a pixel overlaps the
+//! previous one instead of being partial.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::{Divisor, Job, bounds};
 
-/// Vectors of a pixel pooled at the same time.
+/// Vectors of a pixel that are pooled at the same time.
 const VECTORS: usize = 4;
-/// Bytes of the buffer of a row.
-const BUFFER: usize = 1 << 14;
+/// Bytes of the buffer for the column results of one row of windows.
+const BUFFER_BYTES: usize = 1 << 14;
 /// Bytes of an input row of a tile.
-const TILE: usize = 6 << 10;
-/// Bytes that fit the second-level cache, with room for other data.
-const NEAR: usize = 7 << 18;
+const TILE_BYTES: usize = 6 << 10;
+/// Bytes that fit a 2 MiB second-level cache, with space for other data.
+const L2_BYTES: usize = 7 << 18;
 
 /// The reduction of vectors of channels.
 ///
@@ -43,12 +43,16 @@ pub(super) trait Fold: Copy {
     /// # Safety
     /// See the trait.
     unsafe fn identity(self) -> Self::Acc;
+    /// Loads a vector as an accumulator.
+    ///
     /// # Safety
     /// See the trait.
     unsafe fn load(self, from: *const Self::Item) -> Self::Acc;
+    /// Combines an accumulator with the next one.
+    ///
     /// # Safety
     /// See the trait.
-    unsafe fn combine(self, one: Self::Acc, next: Self::Acc) -> Self::Acc;
+    unsafe fn combine(self, accumulator: Self::Acc, next: Self::Acc) -> Self::Acc;
     /// Returns the divisor of windows, if any.
     fn divisor(self) -> Divisor;
     /// Returns the scale of a window with this divisor and `inside` taps inside the image.
@@ -56,21 +60,23 @@ pub(super) trait Fold: Copy {
     /// # Safety
     /// See the trait.
     unsafe fn scale(self, divisor: usize, inside: usize) -> Self::Scale;
+    /// Scales the accumulator of a window and stores it.
+    ///
     /// # Safety
     /// See the trait.
-    unsafe fn store(self, whole: Self::Acc, end: Self::Scale, to: *mut Self::Item);
+    unsafe fn store(self, accumulator: Self::Acc, scale: Self::Scale, to: *mut Self::Item);
 }
 
-/// Whether this algorithm suits a job's windows.
+/// Returns whether this algorithm suits a job's windows and channels.
 pub(super) fn suits<F: Fold>(_: F, job: &Job<'_>) -> bool {
     let window = job.window;
-    let buffer = BUFFER / (VECTORS * size_of::<F::Acc>());
+    let max_columns = BUFFER_BYTES / (VECTORS * size_of::<F::Acc>());
     let span = span(job);
     job.channels >= F::LEN
         && window.kernel[2] > 0
-        // Strides that skip many columns would make their reduction useless work.
+        // With larger strides, many columns would be reduced that no window contains.
         && (1..=span.saturating_mul(2)).contains(&window.strides[2])
-        && span <= buffer
+        && span <= max_columns
 }
 
 /// Returns the input columns that a window spans.
@@ -78,11 +84,12 @@ fn span(job: &Job<'_>) -> usize {
     (job.window.kernel[2].saturating_sub(1) * job.window.dilations[2]).saturating_add(1)
 }
 
-/// Aligned to cache lines: loads and stores that straddle lines take twice as long.
+/// The column results of two rows of windows. Aligned to cache lines, because loads and stores that straddle lines take
+/// twice as long.
 #[repr(C, align(64))]
-struct Buffer([MaybeUninit<u8>; 2 * BUFFER]);
+struct Buffer([MaybeUninit<u8>; 2 * BUFFER_BYTES]);
 
-/// A job on images `x` and `y`.
+/// A pooling from image `x` to image `y`.
 #[derive(Clone, Copy)]
 pub(super) struct Separable<'a, F: Fold> {
     pub(super) fold: F,
@@ -91,12 +98,17 @@ pub(super) struct Separable<'a, F: Fold> {
     pub(super) y: *mut F::Item,
 }
 
-/// One or two consecutive output rows: the taps of the first, their first element, and the strides between taps.
+/// One or two consecutive output rows, which share loads.
 struct Band {
-    at: [usize; 2],
+    /// Plane and row of the first output row.
+    position: [usize; 2],
+    /// The taps of the first row's windows that are inside the image.
     taps: [Range<usize>; 3],
+    /// The first element of the first tap.
     first: usize,
+    /// Strides between taps along the planes and the rows.
     steps: [usize; 2],
+    /// Number of output rows.
     rows: usize,
 }
 
@@ -107,6 +119,8 @@ struct ColumnBlock {
 }
 
 impl<F: Fold> Separable<'_, F> {
+    /// Pools the job.
+    ///
     /// # Safety
     ///
     /// The machine has the instructions of the fold, the job suits it, and the pixels of its windows are inside `x` and
@@ -115,11 +129,11 @@ impl<F: Fold> Separable<'_, F> {
     pub(super) unsafe fn run(&self) {
         let job = self.job;
         #[expect(clippy::large_stack_arrays, reason = "the first cache holds it")]
-        let mut buffer = const { Buffer([MaybeUninit::uninit(); 2 * BUFFER]) };
-        let parts = buffer.0.as_mut_ptr().cast();
+        let mut buffer = const { Buffer([MaybeUninit::uninit(); 2 * BUFFER_BYTES]) };
+        let buffers = buffer.0.as_mut_ptr().cast();
         let across = job.window.output[2];
-        let most = self.tile();
-        let tiles = across.div_ceil(most);
+        let max_columns = self.tile();
+        let tiles = across.div_ceil(max_columns);
         for tile in 0..tiles {
             let cols = across * tile / tiles..across * (tile + 1) / tiles;
             let mut row = job.rows.0;
@@ -128,15 +142,15 @@ impl<F: Fold> Separable<'_, F> {
                 let to = self.y.wrapping_add((row - job.rows.0) * across * job.y_stride);
                 let mut c = 0;
                 // SAFETY: the pixels of the band and of the row at `to` have `job.channels`
-                // channels, which the strips cover exactly; `parts` are two separate buffers.
+                // channels, which the strips cover exactly; `buffers` are two separate buffers.
                 unsafe {
                     while F::IS_WIDE && c + VECTORS * F::LEN <= job.channels {
-                        self.strip::<VECTORS>(&band, &cols, c, to, parts);
+                        self.strip::<VECTORS>(&band, &cols, c, to, buffers);
                         c += VECTORS * F::LEN;
                     }
                     while c < job.channels {
-                        let last = c.min(job.channels - F::LEN);
-                        self.strip::<1>(&band, &cols, last, to, parts);
+                        let first_channel = c.min(job.channels - F::LEN);
+                        self.strip::<1>(&band, &cols, first_channel, to, buffers);
                         c += F::LEN;
                     }
                 }
@@ -146,47 +160,53 @@ impl<F: Fold> Separable<'_, F> {
     }
 
     /// Returns the output columns of a tile, at least 1. For stride 1, and images that fit the second-level cache,
-    /// tiles keep the input of a row in the first-level cache for the next row. Larger images are best read
-    /// sequentially.
+    /// tiles are so narrow that the input of a row is still in the first-level cache for the next row. Larger images
+    /// are best read sequentially, in one tile.
     fn tile(&self) -> usize {
         let (job, window) = (self.job, self.job.window);
         let pixels = |axes: [usize; 3]| axes.into_iter().fold(1, usize::saturating_mul);
         let pixel = job.channels * size_of::<F::Item>();
         let pixels = pixels(window.input).saturating_add(pixels(window.output));
-        if window.strides[1..] == [1, 1] && pixels.saturating_mul(pixel) <= NEAR {
-            (TILE / pixel).max(2 * span(job))
+        if window.strides[1..] == [1, 1] && pixels.saturating_mul(pixel) <= L2_BYTES {
+            (TILE_BYTES / pixel).max(2 * span(job))
         } else {
             window.output[2]
         }
     }
 
+    /// Returns the band that starts at output row `row`. It has two rows if both have all taps inside the image, and
+    /// their windows overlap.
     #[inline(always)]
     fn band(&self, row: usize) -> Band {
         let (job, window) = (self.job, self.job.window);
-        let (at, mut taps) = job.row(row);
-        // The taps along the row are `ColumnBlock`'s.
+        let (position, mut taps) = job.row(row);
+        // `ColumnBlock` has the taps along the row.
         taps[2] = 0..usize::from(window.input[2] > 0);
-        let full = |at: usize| bounds::inside(window, 1, at) == (0..window.kernel[1]);
-        let two = row + 1 < job.rows.1
-            && at[1] + 1 < window.output[1]
+        let has_all_taps =
+            |position: usize| bounds::inside(window, 1, position) == (0..window.kernel[1]);
+        let has_two_rows = row + 1 < job.rows.1
+            && position[1] + 1 < window.output[1]
             && (2..=3).contains(&window.kernel[1])
             && taps[0].len() == 1
             && (window.strides[1], window.dilations[1]) == (1, 1)
-            && full(at[1])
-            && full(at[1] + 1);
-        let line = window.input[2].wrapping_mul(job.x_stride);
-        let plane = line.wrapping_mul(window.input[1]);
+            && has_all_taps(position[1])
+            && has_all_taps(position[1] + 1);
+        let row_stride = window.input[2].wrapping_mul(job.x_stride);
+        let plane_stride = row_stride.wrapping_mul(window.input[1]);
         let mut first = 0;
         if taps.iter().all(|taps| !taps.is_empty()) {
-            let [i, j] = [0, 1].map(|axis| bounds::pixel(window, axis, at[axis], taps[axis].start));
-            first = i * plane + j * line;
+            let [i, j] =
+                [0, 1].map(|axis| bounds::pixel(window, axis, position[axis], taps[axis].start));
+            first = i * plane_stride + j * row_stride;
         }
-        let steps =
-            [window.dilations[0].wrapping_mul(plane), window.dilations[1].wrapping_mul(line)];
-        Band { at, taps, first, steps, rows: 1 + usize::from(two) }
+        let steps = [
+            window.dilations[0].wrapping_mul(plane_stride),
+            window.dilations[1].wrapping_mul(row_stride),
+        ];
+        Band { position, taps, first, steps, rows: 1 + usize::from(has_two_rows) }
     }
 
-    /// Computes `V` vectors from channel `c` on of a band's rows, of which the first is at `to`.
+    /// Computes `V` vectors of a band, from channel `c` on. `to` is the band's first output row.
     ///
     /// # Safety
     ///
@@ -198,47 +218,47 @@ impl<F: Fold> Separable<'_, F> {
         cols: &Range<usize>,
         c: usize,
         to: *mut F::Item,
-        parts: *mut F::Acc,
+        buffers: *mut F::Acc,
     ) {
         let (job, window) = (self.job, self.job.window);
         let (stride, pad, width) = (window.strides[2], window.pads[2], window.input[2]);
         let across = window.output[2];
-        let (span, most) = (span(job), BUFFER / (V * size_of::<F::Acc>()));
+        let (span, max_columns) = (span(job), BUFFER_BYTES / (V * size_of::<F::Acc>()));
         let to = to.wrapping_add(c);
         let mut col = cols.start;
         while col < cols.end {
-            let count = (cols.end - col).min((most - span) / stride + 1);
+            let count = (cols.end - col).min((max_columns - span) / stride + 1);
             let start = (col * stride).saturating_sub(pad).min(width);
             let end = ((col + count - 1) * stride).saturating_add(span);
-            let part = ColumnBlock {
+            let block = ColumnBlock {
                 outputs: col..col + count,
                 inputs: start..end.saturating_sub(pad).min(width),
             };
             // A window outside the image has no columns, so its position does not matter.
             let first = band.first.wrapping_add(start.wrapping_mul(job.x_stride));
             let from = self.x.wrapping_add(first).wrapping_add(c);
-            let parts = [parts, parts.wrapping_add(part.inputs.len() * V)];
-            // SAFETY: the rows of the band have `part.inputs.len()` pixels with `V` vectors from `from` on,
-            // which each buffer of `parts` holds.
+            let buffers = [buffers, buffers.wrapping_add(block.inputs.len() * V)];
+            // SAFETY: the rows of the band have `block.inputs.len()` pixels with `V` vectors from `from` on,
+            // which each buffer of `buffers` holds.
             unsafe {
                 match (band.rows, band.taps[0].len(), band.taps[1].len()) {
-                    (2, _, 2) => self.down_twice::<V, 2>(band, from, part.inputs.len(), parts),
-                    (2, _, _) => self.down_twice::<V, 3>(band, from, part.inputs.len(), parts),
-                    (_, 1, 2) => self.down::<V, 2>(band, from, part.inputs.len(), parts[0]),
-                    (_, 1, 3) => self.down::<V, 3>(band, from, part.inputs.len(), parts[0]),
-                    _ => self.down_any::<V>(band, from, part.inputs.len(), parts[0]),
+                    (2, _, 2) => self.down_twice::<V, 2>(band, from, block.inputs.len(), buffers),
+                    (2, _, _) => self.down_twice::<V, 3>(band, from, block.inputs.len(), buffers),
+                    (_, 1, 2) => self.down::<V, 2>(band, from, block.inputs.len(), buffers[0]),
+                    (_, 1, 3) => self.down::<V, 3>(band, from, block.inputs.len(), buffers[0]),
+                    _ => self.down_any::<V>(band, from, block.inputs.len(), buffers[0]),
                 }
-                for (row, from) in parts.into_iter().enumerate().take(band.rows) {
-                    let at = [band.at[0], band.at[1] + row];
+                for (row, from) in buffers.into_iter().enumerate().take(band.rows) {
+                    let position = [band.position[0], band.position[1] + row];
                     let to = to.wrapping_add(row * across * job.y_stride);
-                    self.across::<V>(band, at, &part, from, to);
+                    self.across::<V>(band, position, &block, from, to);
                 }
             }
             col += count;
         }
     }
 
-    /// Reduces `N` rows of `count` columns from `from` on.
+    /// Reduces `count` columns of `N` input rows from `from` on.
     ///
     /// # Safety
     ///
@@ -257,12 +277,14 @@ impl<F: Fold> Separable<'_, F> {
                 // SAFETY: a pixel at `from` has `V` vectors in each of the band's rows, and the buffer at
                 // `to` holds them.
                 unsafe {
-                    let at = from.add(v * F::LEN);
-                    let mut part = self.fold.load(at);
+                    let address = from.add(v * F::LEN);
+                    let mut accumulator = self.fold.load(address);
                     for row in 1..N {
-                        part = self.fold.combine(part, self.fold.load(at.wrapping_add(row * step)));
+                        accumulator = self
+                            .fold
+                            .combine(accumulator, self.fold.load(address.wrapping_add(row * step)));
                     }
-                    to.add(v).write(part);
+                    to.add(v).write(accumulator);
                 }
             }
             from = from.wrapping_add(self.job.x_stride);
@@ -270,7 +292,7 @@ impl<F: Fold> Separable<'_, F> {
         }
     }
 
-    /// Like [`Self::down`], for two rows of windows, the second one pixel further down.
+    /// Like [`Self::down`], for two rows of windows, of which the second starts one input row further down.
     ///
     /// # Safety
     ///
@@ -289,8 +311,8 @@ impl<F: Fold> Separable<'_, F> {
                 // SAFETY: a pixel at `from` has `V` vectors in each of the `N + 1` rows, and both buffers
                 // hold them.
                 unsafe {
-                    let at = from.add(v * F::LEN);
-                    let load = |row: usize| fold.load(at.wrapping_add(row * step));
+                    let address = from.add(v * F::LEN);
+                    let load = |row: usize| fold.load(address.wrapping_add(row * step));
                     let (first, mut second) = (load(0), load(1));
                     let mut upper = fold.combine(first, second);
                     for row in 2..N {
@@ -309,7 +331,7 @@ impl<F: Fold> Separable<'_, F> {
         }
     }
 
-    /// Like [`Self::down`], for any taps.
+    /// Like [`Self::down`], for any taps of the band.
     ///
     /// # Safety
     ///
@@ -326,17 +348,19 @@ impl<F: Fold> Separable<'_, F> {
             // SAFETY: a pixel at `from` has `V` vectors at every tap of the band, and the buffer at `to`
             // holds them.
             unsafe {
-                let mut parts = [self.fold.identity(); V];
+                let mut accumulators = [self.fold.identity(); V];
                 for i in 0..band.taps[0].len() {
                     for j in 0..band.taps[1].len() {
-                        let at = from.wrapping_add(i * band.steps[0] + j * band.steps[1]);
-                        for (v, part) in parts.iter_mut().enumerate() {
-                            *part = self.fold.combine(*part, self.fold.load(at.add(v * F::LEN)));
+                        let address = from.wrapping_add(i * band.steps[0] + j * band.steps[1]);
+                        for (v, accumulator) in accumulators.iter_mut().enumerate() {
+                            *accumulator = self
+                                .fold
+                                .combine(*accumulator, self.fold.load(address.add(v * F::LEN)));
                         }
                     }
                 }
-                for (v, part) in parts.into_iter().enumerate() {
-                    to.add(v).write(part);
+                for (v, accumulator) in accumulators.into_iter().enumerate() {
+                    to.add(v).write(accumulator);
                 }
             }
             from = from.wrapping_add(self.job.x_stride);
@@ -344,52 +368,52 @@ impl<F: Fold> Separable<'_, F> {
         }
     }
 
-    /// Computes the outputs of a part from its columns.
+    /// Computes the outputs of a block from its column results.
     ///
     /// # Safety
     ///
-    /// `from` holds the columns of the part, and the pixels of the row at `to` have `V` vectors.
+    /// `from` has the columns of the block, and the pixels of the row at `to` have `V` vectors.
     #[inline(always)]
     unsafe fn across<const V: usize>(
         &self,
         band: &Band,
-        at: [usize; 2],
-        part: &ColumnBlock,
+        position: [usize; 2],
+        block: &ColumnBlock,
         from: *const F::Acc,
         to: *mut F::Item,
     ) {
         let window = self.job.window;
         let (stride, pad) = (window.strides[2], window.pads[2]);
-        // All taps of these windows are inside the image.
+        // The windows from output column `first` to `last` have all their taps inside the image.
         let first = pad.div_ceil(stride);
         let limit = (window.input[2] + pad).checked_sub(span(self.job));
         let last = limit.map_or(0, |limit| limit / stride + 1);
-        let Range { start, end } = part.outputs;
-        let whole = first.clamp(start, end)..last.clamp(start, end);
-        let whole = if whole.is_empty() { end..end } else { whole };
-        let columns = Columns { band, at, inputs: part.inputs.start, from, to };
-        // SAFETY: `from` holds the columns `part.inputs`, and the pixels of the row at `to` have `V`
+        let Range { start, end } = block.outputs;
+        let inner_columns = first.clamp(start, end)..last.clamp(start, end);
+        let inner_columns = if inner_columns.is_empty() { end..end } else { inner_columns };
+        let columns = Columns { band, position, inputs: block.inputs.start, from, to };
+        // SAFETY: `from` holds the columns `block.inputs`, and the pixels of the row at `to` have `V`
         // vectors.
         unsafe {
-            for col in start..whole.start {
+            for col in start..inner_columns.start {
                 self.edge::<V>(&columns, col);
             }
             match window.kernel[2] {
-                2 => self.inner::<V, 2>(&columns, &whole),
-                3 => self.inner::<V, 3>(&columns, &whole),
-                _ => self.inner::<V, 0>(&columns, &whole),
+                2 => self.inner::<V, 2>(&columns, &inner_columns),
+                3 => self.inner::<V, 3>(&columns, &inner_columns),
+                _ => self.inner::<V, 0>(&columns, &inner_columns),
             }
-            for col in whole.end..end {
+            for col in inner_columns.end..end {
                 self.edge::<V>(&columns, col);
             }
         }
     }
 
-    /// Computes windows whose taps along the row are all inside the image: `K` taps, or the kernel's number for 0.
+    /// Computes windows whose taps along the row are all inside the image. `K` is their number, or 0 for any number.
     ///
     /// # Safety
     ///
-    /// As for [`Self::across`]; the windows are such.
+    /// As for [`Self::across`]; the taps of the windows are inside the image.
     #[inline(always)]
     unsafe fn inner<const V: usize, const K: usize>(
         &self,
@@ -400,12 +424,12 @@ impl<F: Fold> Separable<'_, F> {
             return;
         }
         let (job, window) = (self.job, self.job.window);
-        let [plane, row] = columns.at;
+        let [plane, row] = columns.position;
         let taps = if K == 0 { window.kernel[2] } else { K };
-        // A single tap has no next one.
+        // Not used for a single tap, so it may wrap around.
         let step = window.dilations[2].wrapping_mul(V);
         // SAFETY: the caller has the instruction set; no memory is accessed.
-        let end = unsafe { self.end(&columns.band.taps[0], [plane, row, cols.start]) };
+        let scale = unsafe { self.window_scale(&columns.band.taps[0], [plane, row, cols.start]) };
         let start = cols.start * window.strides[2] - window.pads[2] - columns.inputs;
         let mut from = columns.from.wrapping_add(start * V);
         let mut to = columns.to.wrapping_add(cols.start * job.y_stride);
@@ -414,12 +438,12 @@ impl<F: Fold> Separable<'_, F> {
                 // SAFETY: all `taps` taps of the window are inside the columns at `from`, and the
                 // pixel at `to` has `V` vectors.
                 unsafe {
-                    let at = from.add(v);
-                    let mut whole = at.read();
+                    let address = from.add(v);
+                    let mut accumulator = address.read();
                     for k in 1..taps {
-                        whole = self.fold.combine(whole, at.add(k * step).read());
+                        accumulator = self.fold.combine(accumulator, address.add(k * step).read());
                     }
-                    self.fold.store(whole, end, to.add(v * F::LEN));
+                    self.fold.store(accumulator, scale, to.add(v * F::LEN));
                 }
             }
             from = from.wrapping_add(window.strides[2] * V);
@@ -427,7 +451,7 @@ impl<F: Fold> Separable<'_, F> {
         }
     }
 
-    /// Computes any window.
+    /// Computes one window, whose taps may be outside the image.
     ///
     /// # Safety
     ///
@@ -435,19 +459,20 @@ impl<F: Fold> Separable<'_, F> {
     #[inline(always)]
     unsafe fn edge<const V: usize>(&self, columns: &Columns<'_, F>, col: usize) {
         let window = self.job.window;
-        let [plane, row] = columns.at;
+        let [plane, row] = columns.position;
         let to = columns.to.wrapping_add(col * self.job.y_stride);
         // SAFETY: the taps that are inside the image are among the columns at `from`, and the pixel
         // at `to` has `V` vectors.
         unsafe {
-            let end = self.end(&columns.band.taps[0], [plane, row, col]);
+            let scale = self.window_scale(&columns.band.taps[0], [plane, row, col]);
             for v in 0..V {
-                let mut whole = self.fold.identity();
-                for k in self.job.along(col) {
+                let mut accumulator = self.fold.identity();
+                for k in self.job.taps_along_row(col) {
                     let column = bounds::pixel(window, 2, col, k) - columns.inputs;
-                    whole = self.fold.combine(whole, columns.from.add(column * V + v).read());
+                    accumulator =
+                        self.fold.combine(accumulator, columns.from.add(column * V + v).read());
                 }
-                self.fold.store(whole, end, to.add(v * F::LEN));
+                self.fold.store(accumulator, scale, to.add(v * F::LEN));
             }
         }
     }
@@ -458,10 +483,10 @@ impl<F: Fold> Separable<'_, F> {
     ///
     /// The machine has the instructions of the fold.
     #[inline(always)]
-    unsafe fn end(&self, planes: &Range<usize>, at: [usize; 3]) -> F::Scale {
-        let rows = bounds::inside(self.job.window, 1, at[1]);
-        let taps = [planes.clone(), rows, self.job.along(at[2])];
-        let divisor = self.fold.divisor().at(self.job.window, at, &taps);
+    unsafe fn window_scale(&self, planes: &Range<usize>, position: [usize; 3]) -> F::Scale {
+        let rows = bounds::inside(self.job.window, 1, position[1]);
+        let taps = [planes.clone(), rows, self.job.taps_along_row(position[2])];
+        let divisor = self.fold.divisor().count(self.job.window, position, &taps);
         // SAFETY: the caller has the instruction set; no memory is accessed.
         unsafe { self.fold.scale(divisor, taps.iter().map(Range::len).product()) }
     }
@@ -470,7 +495,7 @@ impl<F: Fold> Separable<'_, F> {
 /// Column results of a row, from input column `inputs` on, and the destination of the row's outputs.
 struct Columns<'a, F: Fold> {
     band: &'a Band,
-    at: [usize; 2],
+    position: [usize; 2],
     inputs: usize,
     from: *const F::Acc,
     to: *mut F::Item,

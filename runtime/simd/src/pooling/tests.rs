@@ -225,10 +225,10 @@ fn ties_round_to_even() {
 
 #[test]
 fn sums_are_divided_like_scalars() {
-    for divisor in 1..=Quotient::MOST {
+    for divisor in 1..=Quotient::MAX_DIVISOR {
         for sum in 0..=255 * divisor {
             let padding = sum % 77;
-            let quotient = Quotient::by(divisor, padding);
+            let quotient = Quotient::new(divisor, padding);
             let expected = (sum as f32 / divisor as f32).round_ties_even() as u8;
             // SAFETY: plain Rust, which reads and writes no memory.
             let actual = unsafe { <[u8; 1]>::divide([(sum - padding) as u16], quotient) };
@@ -240,7 +240,7 @@ fn sums_are_divided_like_scalars() {
 #[test]
 fn vectors_divide_like_scalars() {
     let channels = 100;
-    for divisor in 1..=Quotient::MOST {
+    for divisor in 1..=Quotient::MAX_DIVISOR {
         let (input, kernel) = ([1, 1, divisor], [1, 1, divisor]);
         let window = Window { input, kernel, output: [1; 3], ..Window::square([1, 1], 1, 1, 0) };
         // Sums from the smallest to the largest.

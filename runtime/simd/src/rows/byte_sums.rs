@@ -1,4 +1,5 @@
-//! Requantizes sums of products of 16-bit values, given as sums of their bytes' products.
+//! Requantizes sums of products of 16-bit values. Primitives multiply only bytes, so that each sum comes in two parts:
+//! the sum of the products of the high bytes, and that of the low bytes.
 
 use super::quantize::Quantized;
 use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
@@ -6,8 +7,8 @@ use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 /// Sums combined at a time.
 const BLOCK: usize = 16;
 
-/// Sums of byte products, and their addends. Each slice has one element per sum; `bias` and `scales` may have one for
-/// all, and slices other than `low` and `scales` may be empty.
+/// Sums of byte products, with bias and scales. Each slice has one element per sum. `bias` and `scales` may also have
+/// one element for all sums; `high` and `bias` may be empty.
 #[derive(Clone, Copy, Debug)]
 pub struct ByteSums<'a> {
     /// Sums of the high bytes, weighted by 256.
@@ -32,10 +33,10 @@ pub(super) fn requantize_on<Q: Quantized>(
     zero_point: Q,
     y: &mut [Q],
 ) {
-    let fits = |len: usize, least: usize| len == y.len() || (least..=1).contains(&len);
+    let has_len = |len: usize, minimum: usize| len == y.len() || (minimum..=1).contains(&len);
     debug_assert!(
-        fits(sums.bias.len(), 0) && fits(sums.scales.len(), 1),
-        "numbers for all or for each"
+        has_len(sums.bias.len(), 0) && has_len(sums.scales.len(), 1),
+        "one element for all sums or one for each"
     );
     debug_assert!(
         sums.low.len() == y.len() && (sums.high.len() == y.len() || sums.high.is_empty())
@@ -57,16 +58,16 @@ impl<Q: Quantized> SimdOp for Requantize<'_, Q> {
         let Self { sums: ByteSums { high, low, bias, scales }, zero_point, y } = self;
         let (high, low, bias, scales) =
             (Blocks::new(high), Blocks::new(low), Blocks::new(bias), Blocks::new(scales));
-        let (whole, rest) = y.as_chunks_mut::<BLOCK>();
-        for (at, y) in whole.iter_mut().enumerate() {
-            let numbers = [high.at(at), low.at(at), bias.at(at)];
-            requantize_block(numbers, scales.at(at), zero_point, y);
+        let (blocks, tail) = y.as_chunks_mut::<BLOCK>();
+        for (index, y) in blocks.iter_mut().enumerate() {
+            let addends = [high.block(index), low.block(index), bias.block(index)];
+            requantize_block(addends, scales.block(index), zero_point, y);
         }
-        if !rest.is_empty() {
+        if !tail.is_empty() {
             let mut values = [Q::default(); BLOCK];
-            let numbers = [&high.rest(), &low.rest(), &bias.rest()];
-            requantize_block(numbers, &scales.rest(), zero_point, &mut values);
-            rest.iter_mut().zip(values).for_each(|(to, value)| *to = value);
+            let addends = [&high.last_block(), &low.last_block(), &bias.last_block()];
+            requantize_block(addends, &scales.last_block(), zero_point, &mut values);
+            tail.iter_mut().zip(values).for_each(|(to, value)| *to = value);
         }
     }
 }
@@ -78,49 +79,50 @@ fn requantize_block<Q: Quantized>(
     zero_point: f32,
     y: &mut [Q; BLOCK],
 ) {
-    let (least, greatest) = (Q::LEAST as f32, Q::GREATEST as f32);
+    let (minimum, maximum) = (Q::LEAST as f32, Q::GREATEST as f32);
     for i in 0..BLOCK {
         // Integers below 2^53, so that only the conversion rounds.
         let sum = f64::from(high[i]) * 256.0 + f64::from(low[i]) + f64::from(bias[i]);
-        let number = (sum as f32 * scales[i]).round_ties_even() + zero_point;
-        let number = if number >= least { number } else { least };
-        let number = if number > greatest { greatest } else { number };
+        let value = (sum as f32 * scales[i]).round_ties_even() + zero_point;
+        let value = if value >= minimum { value } else { minimum };
+        let value = if value > maximum { maximum } else { value };
         // SAFETY: the value was clamped to the range of the type, and is not NaN.
-        y[i] = Q::from_i32(unsafe { number.to_int_unchecked() });
+        y[i] = Q::from_i32(unsafe { value.to_int_unchecked() });
     }
 }
 
-/// Elements in blocks: an empty slice stands for zeros, a single element for all.
+/// A slice in blocks of `BLOCK` elements. An empty slice stands for zeros, and a single element for any number of
+/// elements.
 struct Blocks<'a, T> {
-    whole: &'a [[T; BLOCK]],
-    rest: &'a [T],
-    all: [T; BLOCK],
+    blocks: &'a [[T; BLOCK]],
+    tail: &'a [T],
+    default_block: [T; BLOCK],
 }
 
 impl<'a, T: Copy + Default> Blocks<'a, T> {
     #[inline(always)]
-    fn new(from: &'a [T]) -> Self {
-        match *from {
-            [] => Self { whole: &[], rest: &[], all: [T::default(); BLOCK] },
-            [one] => Self { whole: &[], rest: &[], all: [one; BLOCK] },
+    fn new(values: &'a [T]) -> Self {
+        match *values {
+            [] => Self { blocks: &[], tail: &[], default_block: [T::default(); BLOCK] },
+            [value] => Self { blocks: &[], tail: &[], default_block: [value; BLOCK] },
             _ => {
-                let (whole, rest) = from.as_chunks();
-                Self { whole, rest, all: [T::default(); BLOCK] }
+                let (blocks, tail) = values.as_chunks();
+                Self { blocks, tail, default_block: [T::default(); BLOCK] }
             }
         }
     }
 
     #[inline(always)]
-    fn at(&self, block: usize) -> &[T; BLOCK] {
-        self.whole.get(block).unwrap_or(&self.all)
+    fn block(&self, block: usize) -> &[T; BLOCK] {
+        self.blocks.get(block).unwrap_or(&self.default_block)
     }
 
     /// Returns the elements after the last whole block.
     #[inline(always)]
-    fn rest(&self) -> [T; BLOCK] {
-        let mut rest = self.all;
-        rest.iter_mut().zip(self.rest).for_each(|(to, &from)| *to = from);
-        rest
+    fn last_block(&self) -> [T; BLOCK] {
+        let mut block = self.default_block;
+        block.iter_mut().zip(self.tail).for_each(|(to, &values)| *to = values);
+        block
     }
 }
 
@@ -130,16 +132,22 @@ mod tests {
     use crate::rows::tests::{LENS, random};
     use crate::testing::{Edge, Guarded};
 
-    fn requantized<Q: Quantized + PartialEq + std::fmt::Debug>(zero_point: Q) {
-        let ints = |len: usize, seed: u64, most: f32| -> Vec<i32> {
-            random(len, seed).iter().map(|x| ((x - 0.5) * most) as i32).collect()
+    /// Compares all lengths with exact integer sums.
+    fn check<Q: Quantized + PartialEq + std::fmt::Debug>(zero_point: Q) {
+        let random_integers = |len: usize, seed: u64, magnitude: f32| -> Vec<i32> {
+            random(len, seed).iter().map(|x| ((x - 0.5) * magnitude) as i32).collect()
         };
         for &isa in Isa::available() {
             for &len in LENS {
                 // Sums of the largest depth, and small ones, with scales that bring them into range.
-                for (most, scale) in [(2e9, 2e-7), (3e4, 0.01), (60.0, 4.0 / 256.0)] {
-                    let (high, low) = (ints(len, 1, most), ints(len, 2, most));
-                    let bias = if len % 2 == 0 { ints(1, 5, most) } else { ints(len, 5, most) };
+                for (magnitude, scale) in [(2e9, 2e-7), (3e4, 0.01), (60.0, 4.0 / 256.0)] {
+                    let (high, low) =
+                        (random_integers(len, 1, magnitude), random_integers(len, 2, magnitude));
+                    let bias = if len % 2 == 0 {
+                        random_integers(1, 5, magnitude)
+                    } else {
+                        random_integers(len, 5, magnitude)
+                    };
                     let mut scales: Vec<f32> = random(len, 4).iter().map(|x| x * scale).collect();
                     if len > 40 {
                         (scales[3], scales[35]) = (f32::NAN, f32::INFINITY);
@@ -150,14 +158,16 @@ mod tests {
                         let sums = ByteSums { high, low: &low, bias, scales: &scales };
                         requantize_on(isa, sums, zero_point, &mut y);
                         for i in 0..len {
-                            let value = |from: &[i32]| {
-                                from.get(i).or(from.first()).map_or(0, |&int| i64::from(int))
+                            let value_at = |from: &[i32]| {
+                                from.get(i).or(from.first()).map_or(0, |&value| i64::from(value))
                             };
-                            let sum = value(high) * 256 + i64::from(low[i]) + value(bias);
-                            let number = f64::from((sum as f32 * scales[i]).round_ties_even());
-                            let number = number + f64::from(zero_point.into());
-                            let number = number.max(Q::LEAST.into()).min(Q::GREATEST.into());
-                            let expected = Q::from_i32(number as i32);
+                            let sum = value_at(high) * 256 + i64::from(low[i]) + value_at(bias);
+                            let expected_value =
+                                f64::from((sum as f32 * scales[i]).round_ties_even());
+                            let expected_value = expected_value + f64::from(zero_point.into());
+                            let expected_value =
+                                expected_value.max(Q::LEAST.into()).min(Q::GREATEST.into());
+                            let expected = Q::from_i32(expected_value as i32);
                             assert_eq!(
                                 y[i], expected,
                                 "{isa:?} {i} of {len}: {sum} * {}",
@@ -172,9 +182,9 @@ mod tests {
 
     #[test]
     fn sums_of_bytes_are_exact_and_rounded_once() {
-        requantized(40_000u16);
-        requantized(-300i16);
-        requantized(7u8);
-        requantized(-128i8);
+        check(40_000u16);
+        check(-300i16);
+        check(7u8);
+        check(-128i8);
     }
 }

@@ -15,7 +15,7 @@ pub enum Arithmetic {
 /// An operand of [`combine`].
 #[derive(Clone, Copy, Debug)]
 pub struct Operand<'a, Q> {
-    /// One value for all results, or one each.
+    /// One value for all results, or one for each.
     pub values: &'a [Q],
     /// The scale.
     pub scale: f32,
@@ -44,7 +44,8 @@ pub(super) fn combine_on<Q: Quantized>(
     quantize: Quantize<Q>,
     y: &mut [Q],
 ) {
-    let fits = |side: Operand<'_, Q>| side.values.len() == 1 || side.values.len() == y.len();
+    let fits =
+        |operand: Operand<'_, Q>| operand.values.len() == 1 || operand.values.len() == y.len();
     debug_assert!(fits(a) && fits(b), "values for all results or for each");
     if fits(a) && fits(b) {
         match operation {
@@ -54,10 +55,10 @@ pub(super) fn combine_on<Q: Quantized>(
     }
 }
 
-/// Vectors stored together.
-const AT_ONCE: usize = 4;
-/// The most lanes of them.
-const MOST: usize = 16 * AT_ONCE;
+/// Vectors that are stored together.
+const VECTORS: usize = 4;
+/// The most lanes of these vectors.
+const MAX_LANES: usize = 16 * VECTORS;
 
 /// Each operand has one value, or as many as `y`.
 struct Combine<'a, Q, const SUM: bool> {
@@ -73,75 +74,75 @@ impl<Q: Quantized> Operand<'_, Q> {
     }
 
     /// Returns the largest absolute value that can be represented.
-    fn size(&self) -> f32 {
+    fn max_magnitude(&self) -> f32 {
         (Q::GREATEST - Q::LEAST) as f32 * self.scale.abs()
     }
 }
 
-/// The position of an operand's values: the dequantized scalar, or the first element.
+/// An operand in the loop: a dequantized scalar, or the address of the first of several values.
 #[derive(Clone, Copy)]
-enum Place<F, Q> {
-    One(F),
-    Each(*const Q),
+enum Source<F, Q> {
+    Scalar(F),
+    Values(*const Q),
 }
 
 impl<Q: Quantized, const SUM: bool> Combine<'_, Q, SUM> {
-    /// Whether no result is so large that it saturates before it is stored.
+    /// Returns whether no result can be so large that it must be saturated before the store saturates it to bytes.
     fn is_near(&self) -> bool {
-        let [a, b] = [self.a.size(), self.b.size()];
+        let [a, b] = [self.a.max_magnitude(), self.b.max_magnitude()];
         size_of::<Q>() == 1 && self.quantize.is_near(if SUM { a + b } else { a * b })
     }
 
-    /// Dequantizes the lanes from `at` on.
+    /// Dequantizes the lanes from `index` on.
     ///
     /// # Safety
-    /// An operand of several values has `LANES` of them from `at` on.
+    /// An operand of several values has `LANES` of them from `index` on.
     #[inline(always)]
     unsafe fn load<S: Vector>(
         simd: S,
-        place: Place<S::F, Q>,
-        is: Dequantize<Q>,
-        at: usize,
+        source: Source<S::F, Q>,
+        encoding: Dequantize<Q>,
+        index: usize,
     ) -> S::F {
-        match place {
-            Place::One(number) => number,
-            // SAFETY: the caller guarantees that there are lanes from `at` on.
-            Place::Each(first) => unsafe { is.numbers(simd, first.add(at)) },
+        match source {
+            Source::Scalar(scalar) => scalar,
+            // SAFETY: the caller guarantees that there are lanes from `index` on.
+            Source::Values(first) => unsafe { encoding.dequantized(simd, first.add(index)) },
         }
     }
 
-    /// Computes the results of `AT_ONCE` vectors from `at` on.
+    /// Computes the results of `VECTORS` vectors from `index` on.
     ///
     /// # Safety
-    /// Operands of several values have enough lanes from `at` on, and as many are writable at `y`.
+    /// Operands of several values have enough lanes from `index` on, and as many are writable at `y`.
     #[inline(always)]
     unsafe fn step<S: Vector, const NEAR: bool>(
         &self,
         simd: S,
-        [a, b]: [Place<S::F, Q>; 2],
-        at: usize,
+        [a, b]: [Source<S::F, Q>; 2],
+        index: usize,
         y: *mut Q,
     ) {
-        let mut values = [simd.splat_i(0); AT_ONCE];
+        let mut values = [simd.splat_i(0); VECTORS];
         for (i, values) in values.iter_mut().enumerate() {
-            let at = at + i * S::LANES;
-            // SAFETY: sides of several values have lanes from `at` on.
-            let a = unsafe { Self::load(simd, a, self.a.encoding(), at) };
+            let index = index + i * S::LANES;
+            // SAFETY: operands of several values have lanes from `index` on.
+            let a = unsafe { Self::load(simd, a, self.a.encoding(), index) };
             // SAFETY: as above.
-            let b = unsafe { Self::load(simd, b, self.b.encoding(), at) };
-            let number = if SUM { simd.add(a, b) } else { simd.mul(a, b) };
+            let b = unsafe { Self::load(simd, b, self.b.encoding(), index) };
+            let result = if SUM { simd.add(a, b) } else { simd.mul(a, b) };
             *values = if NEAR {
-                self.quantize.unsaturated(simd, number)
+                self.quantize.unsaturated(simd, result)
             } else {
-                self.quantize.values(simd, number)
+                self.quantize.values(simd, result)
             };
         }
         if size_of::<Q>() == 1 {
-            // SAFETY: `AT_ONCE` vectors of bytes are writable at `y`.
+            // SAFETY: `VECTORS` vectors of bytes are writable at `y`.
             unsafe { simd.store_saturated(y.cast(), values, Q::LEAST < 0) }
         } else {
             for (i, values) in values.into_iter().enumerate() {
-                // SAFETY: `AT_ONCE` vectors of values of two bytes are writable at `y`.
+                // SAFETY: `VECTORS` vectors of values of two bytes are writable at `y`.
                 unsafe { simd.store_u16(y.add(i * S::LANES).cast(), values) }
             }
         }
@@ -150,40 +151,42 @@ impl<Q: Quantized, const SUM: bool> Combine<'_, Q, SUM> {
     #[inline(always)]
     fn combine_all<S: Vector, const NEAR: bool>(self, simd: S) {
         let len = self.y.len();
-        let width = AT_ONCE * S::LANES;
-        let place = |side: &Operand<'_, Q>| match *side.values {
-            [one] => {
-                let lanes = [one; MOST];
+        let step = VECTORS * S::LANES;
+        let source = |operand: &Operand<'_, Q>| match *operand.values {
+            [value] => {
+                let lanes = [value; MAX_LANES];
                 // SAFETY: a vector has 16 lanes at most.
-                Place::One(unsafe { side.encoding().numbers(simd, lanes.as_ptr()) })
+                Source::Scalar(unsafe { operand.encoding().dequantized(simd, lanes.as_ptr()) })
             }
-            _ => Place::Each(side.values.as_ptr()),
+            _ => Source::Values(operand.values.as_ptr()),
         };
-        let places = [place(&self.a), place(&self.b)];
+        let sources = [source(&self.a), source(&self.b)];
         let to = self.y.as_mut_ptr();
-        let mut at = 0;
-        while at + width <= len {
-            // SAFETY: `width` values from `at` on are within `len`, which sides of several values have.
-            unsafe { self.step::<S, NEAR>(simd, places, at, to.add(at)) }
-            at += width;
+        let mut index = 0;
+        while index + step <= len {
+            // SAFETY: `step` values from `index` on are within `len`, which operands of several values have.
+            unsafe { self.step::<S, NEAR>(simd, sources, index, to.add(index)) }
+            index += step;
         }
-        if at < len {
-            let (mut left, mut right) = ([Q::default(); MOST], [Q::default(); MOST]);
-            let mut rest = [Q::default(); MOST];
-            let copied = |place: Place<S::F, Q>, values: &[Q], copy: &mut [Q; MOST]| match place {
-                Place::One(number) => Place::One(number),
-                Place::Each(_) => {
-                    copy[..len - at].copy_from_slice(&values[at..]);
-                    Place::Each(copy.as_ptr())
-                }
-            };
-            let places = [
-                copied(places[0], self.a.values, &mut left),
-                copied(places[1], self.b.values, &mut right),
+        if index < len {
+            let (mut left_tail, mut right_tail) =
+                ([Q::default(); MAX_LANES], [Q::default(); MAX_LANES]);
+            let mut tail = [Q::default(); MAX_LANES];
+            let tail_source =
+                |source: Source<S::F, Q>, values: &[Q], copy: &mut [Q; MAX_LANES]| match source {
+                    Source::Scalar(scalar) => Source::Scalar(scalar),
+                    Source::Values(_) => {
+                        copy[..len - index].copy_from_slice(&values[index..]);
+                        Source::Values(copy.as_ptr())
+                    }
+                };
+            let sources = [
+                tail_source(sources[0], self.a.values, &mut left_tail),
+                tail_source(sources[1], self.b.values, &mut right_tail),
             ];
-            // SAFETY: the copies and the rest have room for `width` values.
-            unsafe { self.step::<S, NEAR>(simd, places, 0, rest.as_mut_ptr()) }
-            self.y[at..].copy_from_slice(&rest[..len - at]);
+            // SAFETY: the copies and the tail of results have `step` values.
+            unsafe { self.step::<S, NEAR>(simd, sources, 0, tail.as_mut_ptr()) }
+            self.y[index..].copy_from_slice(&tail[..len - index]);
         }
     }
 }

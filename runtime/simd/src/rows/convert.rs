@@ -2,7 +2,7 @@
 
 use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
-/// A conversion of one vector.
+/// A conversion of vectors from `X` to `Y`.
 pub(super) trait Convert: Copy {
     type X: Copy + Default;
     type Y: Copy + Default;
@@ -14,13 +14,14 @@ pub(super) trait Convert: Copy {
     unsafe fn step<S: Vector>(self, simd: S, x: *const Self::X, y: *mut Self::Y);
 }
 
-struct Each<'a, C: Convert> {
+/// The loop over two slices.
+struct ConvertSlice<'a, C: Convert> {
     op: C,
     x: &'a [C::X],
     y: &'a mut [C::Y],
 }
 
-impl<C: Convert> SimdOp for Each<'_, C> {
+impl<C: Convert> SimdOp for ConvertSlice<'_, C> {
     type Out = ();
 
     #[inline(always)]
@@ -30,29 +31,30 @@ impl<C: Convert> SimdOp for Each<'_, C> {
         let (x, y) = (self.x.as_ptr(), self.y.as_mut_ptr());
         let mut i = 0;
         while i < whole {
-            // The hardware prefetches loads, but too little of the destination.
+            // The hardware prefetches the source well, but the destination not far enough.
             simd.prefetch(y.wrapping_add(i + 8 * S::LANES).cast_const().cast());
             // SAFETY: a vector from `i` on is within `len`.
             unsafe { self.op.step(simd, x.add(i), y.add(i)) }
             i += S::LANES;
         }
-        let (mut from, mut to) = ([C::X::default(); 16], [C::Y::default(); 16]);
-        for (from, x) in from.iter_mut().zip(self.x.iter().take(len).skip(whole)) {
-            *from = *x;
+        let (mut tail_inputs, mut tail_outputs) = ([C::X::default(); 16], [C::Y::default(); 16]);
+        for (tail_input, x) in tail_inputs.iter_mut().zip(self.x.iter().take(len).skip(whole)) {
+            *tail_input = *x;
         }
         if whole < len {
             // SAFETY: a vector has 16 lanes at most.
-            unsafe { self.op.step(simd, from.as_ptr(), to.as_mut_ptr()) }
+            unsafe { self.op.step(simd, tail_inputs.as_ptr(), tail_outputs.as_mut_ptr()) }
         }
-        for (y, to) in self.y.iter_mut().take(len).skip(whole).zip(to) {
-            *y = to;
+        for (y, value) in self.y.iter_mut().take(len).skip(whole).zip(tail_outputs) {
+            *y = value;
         }
     }
 }
 
+/// Converts the common length of two slices.
 pub(super) fn convert<C: Convert>(isa: Isa, op: C, x: &[C::X], y: &mut [C::Y]) {
     debug_assert_eq!(x.len(), y.len(), "slices of one length");
-    dispatch(isa, Each { op, x, y });
+    dispatch(isa, ConvertSlice { op, x, y });
 }
 
 /// Converts IEEE 754 half-precision bits to `f32`, exactly.
@@ -134,12 +136,15 @@ impl Convert for ToBf16 {
     unsafe fn step<S: Vector>(self, simd: S, x: *const f32, y: *mut u16) {
         // SAFETY: `LANES` f32 are readable at `x`.
         let bits = simd.bits(unsafe { simd.load(x) });
-        let high = simd.shr::<16>(bits);
-        let odd = simd.and(high, simd.splat_i(1));
-        let rounded = simd.shr::<16>(simd.add_i(simd.add_i(bits, simd.splat_i(0x7fff)), odd));
-        let size = simd.and(bits, simd.splat_i(i32::MAX));
-        let is_nan = simd.lt_i(simd.splat_i(0x7f80_0000), size);
-        let y_bits = simd.select_i(is_nan, simd.or(high, simd.splat_i(0x40)), rounded);
+        let upper_half = simd.shr::<16>(bits);
+        let lowest_bit = simd.and(upper_half, simd.splat_i(1));
+        // Adds half a unit in the last place, minus one if the result would be even, and truncates.
+        let rounded =
+            simd.shr::<16>(simd.add_i(simd.add_i(bits, simd.splat_i(0x7fff)), lowest_bit));
+        let magnitude = simd.and(bits, simd.splat_i(i32::MAX));
+        let is_nan = simd.lt_i(simd.splat_i(0x7f80_0000), magnitude);
+        // Sets the highest bit of a NaN's mantissa, which makes it quiet.
+        let y_bits = simd.select_i(is_nan, simd.or(upper_half, simd.splat_i(0x40)), rounded);
         // SAFETY: `LANES` u16 are writable at `y`.
         unsafe { simd.store_u16(y, y_bits) }
     }

@@ -1,15 +1,17 @@
-//! Layer normalization over the last axis, in three stages: mean, deviations, result.
+//! Layer normalization over the last axis, in three stages per row: the mean, the variance from the deviations, and the
+//! result.
 //!
-//! The horizontal sums that end a stage take longer than a short row, and memory access and arithmetic alternate
-//! between stages. Therefore the three stages of three consecutive groups of rows run interleaved. The result of a row
-//! does not depend on its neighbours.
+//! A stage ends with a sum over the lanes of a vector, which takes longer than a short row, and some stages are limited
+//! by memory, others by arithmetic. Therefore the stages of consecutive groups of rows run interleaved: each step runs
+//! the first stage of one group, the second stage of the previous group and the third stage of the group before that.
+//! The result of a row does not depend on other rows.
 
 use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
 /// Computes `(x - mean) / sqrt(variance + epsilon) * scale + bias` for every row of `x: [rows, scale.len()]`.
 ///
-/// `bias` has the length of `scale`, or is empty. The variance is divided by the row's length, and corrected for the
-/// rounding of the mean (Chan, Golub and `LeVeque` 1983).
+/// `bias` has the length of `scale`, or is empty. The variance is the mean of the squared deviations, corrected for the
+/// rounding of the mean (Chan, Golub and `LeVeque`, "Algorithms for Computing the Sample Variance", 1983).
 pub fn layer_norm(x: &[f32], scale: &[f32], bias: &[f32], epsilon: f32, y: &mut [f32]) {
     layer_norm_on(isa(), x, scale, bias, epsilon, y);
 }
@@ -34,8 +36,8 @@ pub(super) fn layer_norm_on(
     }
 }
 
-/// `scale` is not empty, `bias` is empty or of its length, and the others hold the same number of whole rows, at least
-/// one.
+/// The loop over rows. `scale` is not empty, and `bias` is empty or of its length. `x` and `y` have the same number of
+/// whole rows, at least one.
 struct LayerNorm<'a> {
     x: &'a [f32],
     scale: &'a [f32],
@@ -60,27 +62,27 @@ impl SimdOp for LayerNorm<'_> {
             };
         }
         // A portable vector takes several machine registers.
-        let (in_registers, wide) = (S::FUSED, S::LANES == 16);
-        let more = in_registers && !wide;
+        let (fits_registers, has_16_lanes) = (S::FUSED, S::LANES == 16);
+        let has_8_lanes = fits_registers && !has_16_lanes;
         match cols.div_ceil(S::LANES) {
-            1 if in_registers => short!(1),
-            2 if in_registers => short!(2),
-            3 if in_registers => short!(3),
-            4 if in_registers => short!(4),
-            5 if more => short!(5),
-            6 if more => short!(6),
-            7 if more => short!(7),
-            8 if more => short!(8),
+            1 if fits_registers => short!(1),
+            2 if fits_registers => short!(2),
+            3 if fits_registers => short!(3),
+            4 if fits_registers => short!(4),
+            5 if has_8_lanes => short!(5),
+            6 if has_8_lanes => short!(6),
+            7 if has_8_lanes => short!(7),
+            8 if has_8_lanes => short!(8),
             ..=64 => self.groups::<S, 2, 1>(simd),
-            _ if wide => self.groups::<S, 1, 4>(simd),
-            // As many accumulators as there are registers.
+            _ if has_16_lanes => self.groups::<S, 1, 4>(simd),
+            // As many accumulators as fit the registers.
             _ => self.groups::<S, 1, 2>(simd),
         }
     }
 }
 
 impl LayerNorm<'_> {
-    /// Processes rows of `N` vectors, the last one of `last` elements, four rows at a time. Deviations stay in
+    /// Processes rows of `N` vectors, of which the last has `last` elements, four rows at a time. Deviations stay in
     /// registers.
     #[inline(always)]
     fn short<S: Vector, const N: usize>(self, simd: S, last: usize) {
@@ -89,51 +91,55 @@ impl LayerNorm<'_> {
         let rows = x.len() / cols;
         let zero = simd.splat(0.0);
         let (mut scales, mut biases) = ([zero; N], [zero; N]);
-        let count = |n: usize| if n + 1 < N { S::LANES } else { last };
+        let len_of_vector = |n: usize| if n + 1 < N { S::LANES } else { last };
         let mut n = 0;
         while n < N {
             let i = n * S::LANES;
             // SAFETY: `count(n)` elements from `i` on are within `scale`.
-            scales[n] = unsafe { load_tail(simd, scale.as_ptr().add(i), count(n), zero) };
+            scales[n] = unsafe { load_tail(simd, scale.as_ptr().add(i), len_of_vector(n), zero) };
             if !bias.is_empty() {
                 // SAFETY: `bias` is as long as `scale`.
-                biases[n] = unsafe { load_tail(simd, bias.as_ptr().add(i), count(n), zero) };
+                biases[n] =
+                    unsafe { load_tail(simd, bias.as_ptr().add(i), len_of_vector(n), zero) };
             }
             n += 1;
         }
         // Fewer than four rows are processed one by one, as four copies of the same row.
-        let (at_once, pitch) = if rows < 4 { (1, 0) } else { (rows, cols) };
-        for (x, y) in x.chunks(at_once * cols).zip(y.chunks_mut(at_once * cols)) {
+        let (rows_per_chunk, pitch) = if rows < 4 { (1, 0) } else { (rows, cols) };
+        for (x, y) in x.chunks(rows_per_chunk * cols).zip(y.chunks_mut(rows_per_chunk * cols)) {
             let (from, to) = (x.as_ptr(), y.as_mut_ptr());
-            // The last group overlaps the one before. Steps outside the range of groups repeat the first or last group,
-            // and rewrite the same output.
-            let start = |group: usize| (group * 4).min(at_once.saturating_sub(4)) * cols;
+            // The last group overlaps the previous one. The first two steps and the last two repeat a group in some
+            // stages, and rewrite the same output.
+            let start = |group: usize| (group * 4).min(rows_per_chunk.saturating_sub(4)) * cols;
             let mut deviations = [[zero; N]; 4];
             let (mut means, mut stats) =
                 ([zero; 4], Stats { factors: [zero; 4], shifts: [zero; 4] });
             let mut step = 0;
-            while step < at_once.div_ceil(4) + 2 {
-                let mut ends = [[zero; 4]; 3];
+            while step < rows_per_chunk.div_ceil(4) + 2 {
+                let mut accumulators = [[zero; 4]; 3];
                 let mut r = 0;
                 while r < 4 {
-                    let at = start(step.saturating_sub(2)) + r * pitch;
+                    let offset = start(step.saturating_sub(2)) + r * pitch;
                     let mut n = 0;
                     while n < N {
                         let y = simd.fma(deviations[r][n], stats.factors[r], stats.shifts[r]);
                         let y = simd.fma(y, scales[n], biases[n]);
                         // SAFETY: `count(n)` elements of a row of `y`.
-                        unsafe { store(simd, to.add(at + n * S::LANES), count(n), y) }
+                        unsafe { store(simd, to.add(offset + n * S::LANES), len_of_vector(n), y) }
                         n += 1;
                     }
-                    let at = start(step.saturating_sub(1)) + r * pitch;
+                    let offset = start(step.saturating_sub(1)) + r * pitch;
                     n = 0;
                     while n < N {
-                        let from = from.wrapping_add(at + n * S::LANES);
+                        let from = from.wrapping_add(offset + n * S::LANES);
                         // SAFETY: `count(n)` elements of a row of `x`.
-                        let d = simd
-                            .sub(unsafe { load_tail(simd, from, count(n), means[r]) }, means[r]);
-                        ends[1][r] = if n == 0 { d } else { simd.add(ends[1][r], d) };
-                        ends[2][r] = simd.fma(d, d, ends[2][r]);
+                        let d = simd.sub(
+                            unsafe { load_tail(simd, from, len_of_vector(n), means[r]) },
+                            means[r],
+                        );
+                        accumulators[1][r] =
+                            if n == 0 { d } else { simd.add(accumulators[1][r], d) };
+                        accumulators[2][r] = simd.fma(d, d, accumulators[2][r]);
                         deviations[r][n] = d;
                         n += 1;
                     }
@@ -141,72 +147,80 @@ impl LayerNorm<'_> {
                 }
                 r = 0;
                 while r < 4 {
-                    let at = start(step) + r * pitch;
+                    let offset = start(step) + r * pitch;
                     let mut n = 0;
                     while n < N {
-                        let from = from.wrapping_add(at + n * S::LANES);
+                        let from = from.wrapping_add(offset + n * S::LANES);
                         // SAFETY: `count(n)` elements of a row of `x`.
-                        let x = unsafe { load_tail(simd, from, count(n), zero) };
-                        ends[0][r] = if n == 0 { x } else { simd.add(ends[0][r], x) };
+                        let x = unsafe { load_tail(simd, from, len_of_vector(n), zero) };
+                        accumulators[0][r] =
+                            if n == 0 { x } else { simd.add(accumulators[0][r], x) };
                         n += 1;
                     }
                     r += 1;
                 }
-                let [sums, rests, squares] = ends;
-                stats = Stats::new(simd, simd.sums4(rests), simd.sums4(squares), cols, epsilon);
+                let [sums, deviation_sums, squares] = accumulators;
+                stats = Stats::new(
+                    simd,
+                    simd.sums4(deviation_sums),
+                    simd.sums4(squares),
+                    cols,
+                    epsilon,
+                );
                 means = means_of(simd, simd.sums4(sums), cols);
                 step += 1;
             }
         }
     }
 
-    /// Processes groups of `R` rows, one or two, with `U` accumulators each.
+    /// Processes groups of `R` rows, one or two, with `U` accumulators per row.
     #[inline(always)]
     fn groups<S: Vector, const R: usize, const U: usize>(self, simd: S) {
         let Self { x, scale, bias, epsilon, y } = self;
         let cols = scale.len();
         let rows = x.len() / cols;
         let groups = rows.div_ceil(R);
-        let none = [[simd.splat(0.0); U]; R];
-        let mut sums = Sums { values: none, rests: none, squares: none };
+        let zeros = [[simd.splat(0.0); U]; R];
+        let mut sums = Sums { values: zeros, deviation_sums: zeros, squares: zeros };
         let mut means = [simd.splat(0.0); 4];
         let mut step = 0;
         while step < groups + 2 {
-            let (rests, squares) = (total(simd, sums.rests), total(simd, sums.squares));
-            let stats = Stats::new(simd, rests, squares, cols, epsilon);
-            let old = means;
+            let (deviation_sums, squares) =
+                (total(simd, sums.deviation_sums), total(simd, sums.squares));
+            let stats = Stats::new(simd, deviation_sums, squares, cols, epsilon);
+            let previous_means = means;
             means = means_of(simd, total(simd, sums.values), cols);
             // In an incomplete last group, its last row is repeated.
-            let places = |group: usize| {
-                let mut places = [0; R];
+            let row_offsets = |group: usize| {
+                let mut row_offsets = [0; R];
                 let mut r = 0;
                 while r < R {
-                    places[r] = (group * R + r).min(rows.saturating_sub(1)) * cols;
+                    row_offsets[r] = (group * R + r).min(rows.saturating_sub(1)) * cols;
                     r += 1;
                 }
-                places
+                row_offsets
             };
             let stages = Stages {
                 x: x.as_ptr(),
                 y: y.as_mut_ptr(),
                 scale,
                 bias,
-                places: [
-                    places(step),
-                    places(step.saturating_sub(1)),
-                    places(step.saturating_sub(2)),
+                row_offsets: [
+                    row_offsets(step),
+                    row_offsets(step.saturating_sub(1)),
+                    row_offsets(step.saturating_sub(2)),
                 ],
-                means: [means, old],
+                means: [means, previous_means],
                 stats,
             };
-            let (first, second) = (step < groups, step != 0 && step <= groups);
-            sums = match (first, second, step >= 2) {
-                (true, true, true) => stages.go::<U, true, true, true>(simd),
-                (true, true, false) => stages.go::<U, true, true, false>(simd),
-                (true, false, _) => stages.go::<U, true, false, false>(simd),
-                (false, true, true) => stages.go::<U, false, true, true>(simd),
-                (false, true, false) => stages.go::<U, false, true, false>(simd),
-                (false, false, _) => stages.go::<U, false, false, true>(simd),
+            let (has_first, has_second) = (step < groups, step != 0 && step <= groups);
+            sums = match (has_first, has_second, step >= 2) {
+                (true, true, true) => stages.run::<U, true, true, true>(simd),
+                (true, true, false) => stages.run::<U, true, true, false>(simd),
+                (true, false, _) => stages.run::<U, true, false, false>(simd),
+                (false, true, true) => stages.run::<U, false, true, true>(simd),
+                (false, true, false) => stages.run::<U, false, true, false>(simd),
+                (false, false, _) => stages.run::<U, false, false, true>(simd),
             };
             step += 1;
         }
@@ -216,12 +230,12 @@ impl LayerNorm<'_> {
 /// Accumulators of the first and the second stage.
 struct Sums<S: Vector, const R: usize, const U: usize> {
     values: [[S::F; U]; R],
-    /// Sums of deviations from the rounded means.
-    rests: [[S::F; U]; R],
+    /// Sums of deviations from the rounded means; not 0 because of the rounding.
+    deviation_sums: [[S::F; U]; R],
     squares: [[S::F; U]; R],
 }
 
-/// Factors of `deviation * factor + shift` for four rows.
+/// The parameters of the third stage, `deviation * factor + shift`, for four rows.
 #[derive(Clone, Copy, Debug)]
 struct Stats<S: Vector> {
     factors: [S::F; 4],
@@ -229,27 +243,27 @@ struct Stats<S: Vector> {
 }
 
 impl<S: Vector> Stats<S> {
-    /// Computes the factors from the sums of deviations from the rounded mean and of their squares, repeated in every
-    /// group of four lanes.
+    /// Computes the parameters from the sums of the deviations and of their squares, which are repeated in every group
+    /// of four lanes.
     #[inline(always)]
-    fn new(simd: S, rests: S::F, squares: S::F, cols: usize, epsilon: f32) -> Self {
-        let (zero, part) = (simd.splat(0.0), simd.splat(1.0 / cols as f32));
-        let rests = simd.mul(rests, part);
-        let variances = simd.fnma(rests, rests, simd.mul(squares, part));
+    fn new(simd: S, deviation_mean: S::F, squares: S::F, cols: usize, epsilon: f32) -> Self {
+        let (zero, inverse_len) = (simd.splat(0.0), simd.splat(1.0 / cols as f32));
+        let deviation_mean = simd.mul(deviation_mean, inverse_len);
+        let variances = simd.fnma(deviation_mean, deviation_mean, simd.mul(squares, inverse_len));
         let variances = simd.max(variances, zero);
         let factors = simd.rsqrt(simd.add(variances, simd.splat(epsilon)));
-        let shifts = simd.mul(simd.sub(zero, rests), factors);
+        let shifts = simd.mul(simd.sub(zero, deviation_mean), factors);
         Self { factors: simd.broadcast4(factors), shifts: simd.broadcast4(shifts) }
     }
 }
 
-/// Returns the means of four rows, from their sums in every group of four lanes.
+/// Returns the means of four rows from their sums, which are repeated in every group of four lanes.
 #[inline(always)]
 fn means_of<S: Vector>(simd: S, sums: S::F, cols: usize) -> [S::F; 4] {
     simd.broadcast4(simd.mul(sums, simd.splat(1.0 / cols as f32)))
 }
 
-/// Returns the sums of `R` rows in every group of four lanes, from `U` accumulators each.
+/// Returns the sums of `R` rows from `U` accumulators each, repeated in every group of four lanes.
 #[inline(always)]
 fn total<S: Vector, const R: usize, const U: usize>(simd: S, sums: [[S::F; U]; R]) -> S::F {
     let mut rows = [simd.splat(0.0); 4];
@@ -266,7 +280,7 @@ fn total<S: Vector, const R: usize, const U: usize>(simd: S, sums: [[S::F; U]; R
     simd.sums4(rows)
 }
 
-/// One stage each for three groups of rows, first stage first.
+/// One step: a stage each for three groups of rows, first stage first.
 struct Stages<'a, S: Vector, const R: usize> {
     x: *const f32,
     y: *mut f32,
@@ -274,33 +288,33 @@ struct Stages<'a, S: Vector, const R: usize> {
     /// The length of `scale`, or empty.
     bias: &'a [f32],
     /// The first element of each row, by stage.
-    places: [[usize; R]; 3],
-    /// For the second stage and for the third.
+    row_offsets: [[usize; R]; 3],
+    /// The means for the second stage, and for the third.
     means: [[S::F; 4]; 2],
     stats: Stats<S>,
 }
 
 impl<S: Vector, const R: usize> Stages<'_, S, R> {
-    /// Runs the selected stages.
+    /// Runs the selected stages: `A` is the first, `B` the second and `C` the third.
     #[inline(always)]
-    fn go<const U: usize, const A: bool, const B: bool, const C: bool>(
+    fn run<const U: usize, const A: bool, const B: bool, const C: bool>(
         self,
         simd: S,
     ) -> Sums<S, R, U> {
         if self.bias.is_empty() {
-            self.run::<U, A, B, C, false>(simd)
+            self.run_with::<U, A, B, C, false>(simd)
         } else {
-            self.run::<U, A, B, C, true>(simd)
+            self.run_with::<U, A, B, C, true>(simd)
         }
     }
 
     #[inline(always)]
-    fn run<const U: usize, const A: bool, const B: bool, const C: bool, const BIAS: bool>(
+    fn run_with<const U: usize, const A: bool, const B: bool, const C: bool, const BIAS: bool>(
         self,
         simd: S,
     ) -> Sums<S, R, U> {
-        let none = [[simd.splat(0.0); U]; R];
-        let mut sums = Sums { values: none, rests: none, squares: none };
+        let zeros = [[simd.splat(0.0); U]; R];
+        let mut sums = Sums { values: zeros, deviation_sums: zeros, squares: zeros };
         let cols = self.scale.len();
         let mut i = 0;
         while i + U * S::LANES <= cols {
@@ -341,15 +355,15 @@ impl<S: Vector, const R: usize> Stages<'_, S, R> {
         u: usize,
         sums: &mut Sums<S, R, U>,
     ) {
-        let [first, second, third] = self.places;
+        let [first, second, third] = self.row_offsets;
         let zero = simd.splat(0.0);
-        let (mut values, mut k, mut b) = ([zero; R], zero, zero);
+        let (mut results, mut scale, mut bias) = ([zero; R], zero, zero);
         if C {
             // SAFETY: `scale` is as long as a row, which has `count` elements from `i` on.
-            k = unsafe { load_tail(simd, self.scale.as_ptr().add(i), count, zero) };
+            scale = unsafe { load_tail(simd, self.scale.as_ptr().add(i), count, zero) };
             if BIAS {
                 // SAFETY: `bias` is as long as a row, which has `count` elements from `i` on.
-                b = unsafe { load_tail(simd, self.bias.as_ptr().add(i), count, zero) };
+                bias = unsafe { load_tail(simd, self.bias.as_ptr().add(i), count, zero) };
             }
         }
         let mut r = 0;
@@ -357,9 +371,9 @@ impl<S: Vector, const R: usize> Stages<'_, S, R> {
             if C {
                 // SAFETY: the rows of `third` have `count` elements from `i` on in `self.x`.
                 let x = unsafe { load_tail(simd, self.x.add(third[r] + i), count, zero) };
-                let d = simd.sub(x, self.means[1][r]);
-                let y = simd.fma(d, self.stats.factors[r], self.stats.shifts[r]);
-                values[r] = if BIAS { simd.fma(y, k, b) } else { simd.mul(y, k) };
+                let deviation = simd.sub(x, self.means[1][r]);
+                let y = simd.fma(deviation, self.stats.factors[r], self.stats.shifts[r]);
+                results[r] = if BIAS { simd.fma(y, scale, bias) } else { simd.mul(y, scale) };
             }
             if A {
                 // SAFETY: the rows of `first` have `count` elements from `i` on in `self.x`.
@@ -370,9 +384,9 @@ impl<S: Vector, const R: usize> Stages<'_, S, R> {
                 let mean = self.means[0][r];
                 // SAFETY: the rows of `second` have `count` elements from `i` on in `self.x`.
                 let x = unsafe { load_tail(simd, self.x.add(second[r] + i), count, mean) };
-                let d = simd.sub(x, mean);
-                sums.rests[r][u] = simd.add(sums.rests[r][u], d);
-                sums.squares[r][u] = simd.fma(d, d, sums.squares[r][u]);
+                let deviation = simd.sub(x, mean);
+                sums.deviation_sums[r][u] = simd.add(sums.deviation_sums[r][u], deviation);
+                sums.squares[r][u] = simd.fma(deviation, deviation, sums.squares[r][u]);
             }
             r += 1;
         }
@@ -381,7 +395,7 @@ impl<S: Vector, const R: usize> Stages<'_, S, R> {
         r = 0;
         while C && r < R {
             // SAFETY: the rows of `third` have `count` elements from `i` on in `self.y`.
-            unsafe { store(simd, self.y.add(third[r] + i), count, values[r]) }
+            unsafe { store(simd, self.y.add(third[r] + i), count, results[r]) }
             r += 1;
         }
     }

@@ -1,8 +1,8 @@
-//! Table look-ups of bytes.
+//! Look-ups of bytes in a table of 256 values.
 
 use crate::isa::{Isa, isa};
 
-/// `y[i] = table[x[i]]`.
+/// Computes `y[i] = table[x[i]]`.
 pub fn lookup(x: &[u8], table: &[u8; 256], y: &mut [u8]) {
     lookup_on(isa(), x, table, y);
 }
@@ -28,7 +28,8 @@ fn portable(x: &[u8], table: &[u8; 256], y: &mut [u8]) {
     }
 }
 
-/// Two look-ups in 128 bytes each; the top bit selects one.
+/// Looks up 64 bytes at a time with AVX512-VBMI: one instruction looks up the low 7 bits in 128 bytes, once for each
+/// half of the table, and the top bit selects the half.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 fn vbmi(x: &[u8], table: &[u8; 256], y: &mut [u8]) {
@@ -40,20 +41,21 @@ fn vbmi(x: &[u8], table: &[u8; 256], y: &mut [u8]) {
         // SAFETY: `k` is below 4, and a table has four times 64 bytes.
         unsafe { _mm512_loadu_si512(table.as_ptr().add(64 * k).cast()) }
     };
-    let (a, b, c, d) = (quarter(0), quarter(1), quarter(2), quarter(3));
+    let (quarter_0, quarter_1, quarter_2, quarter_3) =
+        (quarter(0), quarter(1), quarter(2), quarter(3));
     let mut chunks = y.chunks_exact_mut(64);
-    let mut from = x.chunks_exact(64);
-    let done = from.len().min(chunks.len()) * 64;
-    for (y, x) in chunks.by_ref().zip(from.by_ref()) {
+    let mut inputs = x.chunks_exact(64);
+    let processed = inputs.len().min(chunks.len()) * 64;
+    for (y, x) in chunks.by_ref().zip(inputs.by_ref()) {
         // SAFETY: a chunk has 64 bytes.
         let x = unsafe { _mm512_loadu_si512(x.as_ptr().cast()) };
-        let low = _mm512_permutex2var_epi8(a, x, b);
-        let high = _mm512_permutex2var_epi8(c, x, d);
-        let chosen = _mm512_mask_blend_epi8(_mm512_movepi8_mask(x), low, high);
+        let low = _mm512_permutex2var_epi8(quarter_0, x, quarter_1);
+        let high = _mm512_permutex2var_epi8(quarter_2, x, quarter_3);
+        let results = _mm512_mask_blend_epi8(_mm512_movepi8_mask(x), low, high);
         // SAFETY: the chunk of `y` has 64 bytes as well.
-        unsafe { _mm512_storeu_si512(y.as_mut_ptr().cast(), chosen) }
+        unsafe { _mm512_storeu_si512(y.as_mut_ptr().cast(), results) }
     }
-    if let (Some(x), Some(y)) = (x.get(done..), y.get_mut(done..)) {
+    if let (Some(x), Some(y)) = (x.get(processed..), y.get_mut(processed..)) {
         portable(x, table, y);
     }
 }

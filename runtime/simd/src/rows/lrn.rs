@@ -1,8 +1,8 @@
 //! Local response normalization across channels: ONNX's `LRN`.
 //!
-//! Squares of some rows go to a buffer in the first-level cache, separated by zeros; window sums are then sums of
-//! shifted loads. Squares are stored well before they are loaded, because a load that spans two recent stores waits for
-//! both.
+//! The squares of some rows are written to a buffer in the first-level cache, separated by zeros, which windows read
+//! past the ends of a row. The sum over a window is then a sum of shifted loads. A whole block of squares is stored
+//! before any is loaded, because a load that spans two recent stores waits for both.
 
 use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
@@ -47,31 +47,34 @@ pub(super) fn lrn_on(isa: Isa, x: &[f32], channels: usize, lrn: &Lrn, y: &mut [f
     match lrn.beta {
         0.5 => dispatch(isa, Normalize { rows, power: Half }),
         0.75 => dispatch(isa, Normalize { rows, power: ThreeQuarters }),
-        1.0 => dispatch(isa, Normalize { rows, power: One }),
-        beta => dispatch(isa, Normalize { rows, power: Other(beta) }),
+        1.0 => dispatch(isa, Normalize { rows, power: Whole }),
+        beta => dispatch(isa, Normalize { rows, power: Arbitrary(beta) }),
     }
 }
 
-/// The slices have the same length, a multiple of `channels`, which is not 0; `before` and `after` are less.
+/// The rows to normalize. The slices have the same length, a multiple of `channels`, which is not 0.
 struct Rows<'a> {
     x: &'a [f32],
     channels: usize,
+    /// Channels of a window before and after its channel; less than `channels`.
     before: usize,
     after: usize,
+    /// Factor of a window's sum of squares.
     weight: f32,
     bias: f32,
     y: &'a mut [f32],
 }
 
+/// The loop over rows for one exponent.
 struct Normalize<'a, P> {
     rows: Rows<'a>,
     power: P,
 }
 
-/// The divisor's exponent.
+/// The exponent of the divisor. Common exponents need no exponential function.
 trait Power: Copy {
     /// Computes `x / base^self`. Must be `#[inline(always)]`.
-    fn under<S: Vector>(self, simd: S, x: S::F, base: S::F) -> S::F;
+    fn divide<S: Vector>(self, simd: S, x: S::F, base: S::F) -> S::F;
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +82,7 @@ struct Half;
 
 impl Power for Half {
     #[inline(always)]
-    fn under<S: Vector>(self, simd: S, x: S::F, base: S::F) -> S::F {
+    fn divide<S: Vector>(self, simd: S, x: S::F, base: S::F) -> S::F {
         simd.mul(x, simd.rsqrt(base))
     }
 }
@@ -89,28 +92,28 @@ struct ThreeQuarters;
 
 impl Power for ThreeQuarters {
     #[inline(always)]
-    fn under<S: Vector>(self, simd: S, x: S::F, base: S::F) -> S::F {
+    fn divide<S: Vector>(self, simd: S, x: S::F, base: S::F) -> S::F {
         let half = simd.rsqrt(base);
         simd.mul(simd.mul(x, half), simd.sqrt(half))
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct One;
+struct Whole;
 
-impl Power for One {
+impl Power for Whole {
     #[inline(always)]
-    fn under<S: Vector>(self, simd: S, x: S::F, base: S::F) -> S::F {
+    fn divide<S: Vector>(self, simd: S, x: S::F, base: S::F) -> S::F {
         simd.div(x, base)
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Other(f32);
+struct Arbitrary(f32);
 
-impl Power for Other {
+impl Power for Arbitrary {
     #[inline(always)]
-    fn under<S: Vector>(self, simd: S, x: S::F, base: S::F) -> S::F {
+    fn divide<S: Vector>(self, simd: S, x: S::F, base: S::F) -> S::F {
         simd.mul(x, simd.exp(simd.mul(simd.log(base), simd.splat(-self.0))))
     }
 }
@@ -141,20 +144,21 @@ impl Rows<'_> {
         if gap > BUFFER / 4 {
             self.wide(simd, power);
         } else if gap + pitch <= BUFFER {
-            let at_once = (BUFFER - gap) / pitch * channels;
-            let blocks = self.x.chunks(at_once).zip(self.y.chunks_mut(at_once));
+            let elements_per_block = (BUFFER - gap) / pitch * channels;
+            let blocks =
+                self.x.chunks(elements_per_block).zip(self.y.chunks_mut(elements_per_block));
             for (x, y) in blocks {
-                let mut at = gap;
+                let mut position = gap;
                 for row in x.chunks_exact(channels) {
-                    squares(simd, row, 0, &mut buffer[at..at + pitch - gap]);
-                    at += pitch;
+                    squares(simd, row, 0, &mut buffer[position..position + pitch - gap]);
+                    position += pitch;
                 }
-                let mut at = gap - self.before;
+                let mut position = gap - self.before;
                 for (x, y) in x.chunks_exact(channels).zip(y.chunks_exact_mut(channels)) {
-                    let sums = &buffer[at..at + pitch - gap + self.before + self.after];
+                    let sums = &buffer[position..position + pitch - gap + self.before + self.after];
                     let window = Window::new(self.before, self.after, self.weight, self.bias);
                     window.normalize::<S, P, SIZE>(simd, power, x, sums, y);
-                    at += pitch;
+                    position += pitch;
                 }
             }
         } else {
@@ -163,10 +167,10 @@ impl Rows<'_> {
             for (x, y) in rows {
                 let mut from = 0;
                 while from < channels {
-                    // A chunk and the reach of its windows; positions before the first one do not exist.
-                    let first = gap.saturating_sub(from);
-                    buffer[..first].fill(0.0);
-                    squares(simd, x, from.saturating_sub(gap), &mut buffer[first..]);
+                    // The squares of a chunk and of the channels around it. Positions before the row are zeros.
+                    let zeros_before = gap.saturating_sub(from);
+                    buffer[..zeros_before].fill(0.0);
+                    squares(simd, x, from.saturating_sub(gap), &mut buffer[zeros_before..]);
                     let count = chunk.min(channels - from);
                     let (x, y) = (&x[from..from + count], &mut y[from..from + count]);
                     let window = Window::new(self.before, self.after, self.weight, self.bias);
@@ -178,7 +182,7 @@ impl Rows<'_> {
         }
     }
 
-    /// Processes windows too wide for the buffer.
+    /// Processes windows that are too wide for the buffer, one channel at a time.
     #[inline(always)]
     fn wide<S: Vector, P: Power>(self, simd: S, power: P) {
         let channels = self.channels;
@@ -191,7 +195,7 @@ impl Rows<'_> {
                     sum += f64::from(*x) * f64::from(*x);
                 }
                 let base = (sum * f64::from(self.weight) + f64::from(self.bias)) as f32;
-                let value = power.under(simd, simd.splat(x[c]), simd.splat(base));
+                let value = power.divide(simd, simd.splat(x[c]), simd.splat(base));
                 // SAFETY: one element of the row.
                 unsafe { simd.store_tail(y.as_mut_ptr().add(c), 1, value) }
             }
@@ -201,17 +205,17 @@ impl Rows<'_> {
 
 /// Writes the squares of a row from `from` on to whole vectors of `to`, followed by zeros.
 #[inline(always)]
-fn squares<S: Vector>(simd: S, row: &[f32], from: usize, to: &mut [f32]) {
+fn squares<S: Vector>(simd: S, row: &[f32], start: usize, to: &mut [f32]) {
     let zero = simd.splat(0.0);
     let mut i = 0;
     while i + S::LANES <= to.len() {
-        let left = row.len().saturating_sub(from + i);
-        let x = if left >= S::LANES {
+        let remaining = row.len().saturating_sub(start + i);
+        let x = if remaining >= S::LANES {
             // SAFETY: a vector from there on is within the row.
-            unsafe { simd.load(row.as_ptr().add(from + i)) }
-        } else if left > 0 {
-            // SAFETY: `left` elements are left.
-            unsafe { simd.load_tail(row.as_ptr().add(from + i), left, zero) }
+            unsafe { simd.load(row.as_ptr().add(start + i)) }
+        } else if remaining > 0 {
+            // SAFETY: `remaining` elements are left.
+            unsafe { simd.load_tail(row.as_ptr().add(start + i), remaining, zero) }
         } else {
             zero
         };
@@ -221,6 +225,7 @@ fn squares<S: Vector>(simd: S, row: &[f32], from: usize, to: &mut [f32]) {
     }
 }
 
+/// The window of a normalization.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     size: usize,
@@ -233,7 +238,7 @@ impl Window {
         Self { size: before + after + 1, weight, bias }
     }
 
-    /// Requires that `squares[c..c + size]` is the window of `x[c]`, up to the whole last vector.
+    /// Normalizes `x`. `squares[c..c + size]` is the window of `x[c]`; the last vector must be complete as well.
     #[inline(always)]
     fn normalize<S: Vector, P: Power, const SIZE: usize>(
         self,
@@ -264,11 +269,11 @@ impl Window {
                 // SAFETY: a vector from `i` on is within `len`.
                 let x = unsafe { simd.load(x.as_ptr().add(i)) };
                 // SAFETY: `y` has `len` elements as well.
-                unsafe { simd.store(y.as_mut_ptr().add(i), power.under(simd, x, base)) }
+                unsafe { simd.store(y.as_mut_ptr().add(i), power.divide(simd, x, base)) }
             } else {
                 // SAFETY: `len - i` elements are left.
                 let x = unsafe { simd.load_tail(x.as_ptr().add(i), len - i, bias) };
-                let value = power.under(simd, x, base);
+                let value = power.divide(simd, x, base);
                 // SAFETY: `y` has `len` elements as well.
                 unsafe { simd.store_tail(y.as_mut_ptr().add(i), len - i, value) }
             }

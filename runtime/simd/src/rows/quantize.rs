@@ -1,4 +1,4 @@
-//! `QuantizeLinear` and `DequantizeLinear` of elements under one scale.
+//! ONNX's `QuantizeLinear` and `DequantizeLinear` for elements with a common scale and zero point.
 
 use std::marker::PhantomData;
 
@@ -35,7 +35,7 @@ macro_rules! quantized {
 }
 quantized!(u8, i8, u16, i16);
 
-/// Computes `saturate(round(x / scale) + zero_point)` with ties to even, as ONNX; NaN gives the smallest value.
+/// Computes `saturate(round(x / scale) + zero_point)` with ties to even, as in ONNX; NaN gives the smallest value.
 pub fn quantize<Q: Quantized>(x: &[f32], scale: f32, zero_point: Q, y: &mut [Q]) {
     convert(isa(), Quantize::new(scale, zero_point), x, y);
 }
@@ -47,14 +47,15 @@ pub fn dequantize<Q: Quantized>(x: &[Q], scale: f32, zero_point: Q, y: &mut [f32
 
 /// Reinterprets signed values as bytes.
 pub fn bits(values: &[i8]) -> &[u8] {
-    // SAFETY: the bytes are those of the slice; `i8` and `u8` are of one size and take any bits.
+    // SAFETY: the result covers the bytes of the slice; `i8` and `u8` have the same size, and any bits are valid.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), values.len()) }
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quantize<Q> {
     scale: f32,
-    /// `1 / scale` if no remainder of a division by `scale` can be denormal, else 0.
+    /// `1 / scale`, or 0 if the division must not be replaced by a multiplication, because its remainders may be
+    /// denormal.
     inverse: f32,
     zero_point: i32,
     type_of: PhantomData<Q>,
@@ -68,46 +69,48 @@ impl<Q: Quantized> Quantize<Q> {
 }
 
 impl<Q: Quantized> Quantize<Q> {
-    /// Quantizes and saturates.
+    /// Quantizes a vector, and saturates.
     #[inline(always)]
     pub(super) fn values<S: Vector>(self, simd: S, x: S::F) -> S::I {
-        let q = if S::FUSED && self.inverse != 0.0 {
-            // The bound is beyond everything that does not saturate, and excludes infinities.
+        let quotient = if S::FUSED && self.inverse != 0.0 {
+            // Values beyond this bound (2^18) saturate in any case. Clamping to it excludes infinities, for which the
+            // correction would be NaN.
             let bound = simd.splat(262_144.0);
-            let q = simd.mul(x, simd.splat(self.inverse));
-            let q = simd.min(bound, simd.max(simd.sub(simd.splat(0.0), bound), q));
-            self.corrected(simd, x, q)
+            let quotient = simd.mul(x, simd.splat(self.inverse));
+            let quotient = simd.min(bound, simd.max(simd.sub(simd.splat(0.0), bound), quotient));
+            self.corrected(simd, x, quotient)
         } else {
             simd.div(x, simd.splat(self.scale))
         };
         // `max` returns its second operand for NaN.
-        let q = simd.max(q, simd.splat((Q::LEAST - self.zero_point) as f32));
-        let q = simd.min(q, simd.splat((Q::GREATEST - self.zero_point) as f32));
-        simd.add_i(simd.to_int(q), simd.splat_i(self.zero_point))
+        let quotient = simd.max(quotient, simd.splat((Q::LEAST - self.zero_point) as f32));
+        let quotient = simd.min(quotient, simd.splat((Q::GREATEST - self.zero_point) as f32));
+        simd.add_i(simd.to_int(quotient), simd.splat_i(self.zero_point))
     }
 
-    /// Quantizes without saturation, for values that are [near](Self::is_near).
+    /// Quantizes without saturation, for magnitudes that are [near](Self::is_near) 0.
     #[inline(always)]
     pub(super) fn unsaturated<S: Vector>(self, simd: S, x: S::F) -> S::I {
-        let q = if S::FUSED && self.inverse != 0.0 {
+        let quotient = if S::FUSED && self.inverse != 0.0 {
             self.corrected(simd, x, simd.mul(x, simd.splat(self.inverse)))
         } else {
             simd.div(x, simd.splat(self.scale))
         };
-        simd.add_i(simd.to_int(q), simd.splat_i(self.zero_point))
+        simd.add_i(simd.to_int(quotient), simd.splat_i(self.zero_point))
     }
 
-    /// Whether all values up to `size` are few enough steps for [`Self::unsaturated`].
-    pub(super) fn is_near(self, size: f32) -> bool {
-        const MOST: f32 = 1e6;
-        (size / self.scale).abs() < MOST
+    /// Returns whether quotients of all values up to `magnitude` are in the range that [`Self::unsaturated`] converts
+    /// exactly, which [`Simd::to_int`](crate::Simd::to_int) limits to 2^22.
+    pub(super) fn is_near(self, magnitude: f32) -> bool {
+        const MAX_QUOTIENT: f32 = 1e6;
+        (magnitude / self.scale).abs() < MAX_QUOTIENT
     }
 
-    /// Corrects a quotient computed by the inverse of the scale to the rounding of a division: Markstein's correction
-    /// ("Computation of elementary functions on the IBM RISC System/6000 processor", 1990).
+    /// Corrects a quotient that was computed with the inverse of the scale, so that it is rounded like a division
+    /// (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", 1990).
     #[inline(always)]
-    fn corrected<S: Vector>(self, simd: S, x: S::F, q: S::F) -> S::F {
-        simd.fma(simd.fnma(q, simd.splat(self.scale), x), simd.splat(self.inverse), q)
+    fn corrected<S: Vector>(self, simd: S, x: S::F, quotient: S::F) -> S::F {
+        simd.fma(simd.fnma(quotient, simd.splat(self.scale), x), simd.splat(self.inverse), quotient)
     }
 }
 
@@ -118,13 +121,13 @@ impl<Q: Quantized> Convert for Quantize<Q> {
     #[inline(always)]
     unsafe fn step<S: Vector>(self, simd: S, x: *const f32, y: *mut Q) {
         // SAFETY: the caller guarantees that `LANES` f32 are readable at `x`.
-        let q = self.values(simd, unsafe { simd.load(x) });
+        let values = self.values(simd, unsafe { simd.load(x) });
         if size_of::<Q>() == 1 {
             // SAFETY: `LANES` elements of `Q` are writable at `y`, of one byte each.
-            unsafe { simd.store_u8(y.cast(), q) }
+            unsafe { simd.store_u8(y.cast(), values) }
         } else {
             // SAFETY: `LANES` elements of `Q` are writable at `y`, of two bytes each.
-            unsafe { simd.store_u16(y.cast(), q) }
+            unsafe { simd.store_u16(y.cast(), values) }
         }
     }
 }
@@ -141,19 +144,19 @@ impl<Q: Quantized> Dequantize<Q> {
     /// # Safety
     /// `LANES` values are readable at `x`.
     #[inline(always)]
-    pub(super) unsafe fn numbers<S: Vector>(self, simd: S, x: *const Q) -> S::F {
+    pub(super) unsafe fn dequantized<S: Vector>(self, simd: S, x: *const Q) -> S::F {
         let signed = Q::LEAST < 0;
-        let q = if size_of::<Q>() == 1 {
+        let integers = if size_of::<Q>() == 1 {
             // SAFETY: `LANES` elements of `Q` are readable at `x`, of one byte each.
-            let q = unsafe { simd.load_u8(x.cast()) };
-            if signed { simd.sar::<24>(simd.shl::<24>(q)) } else { q }
+            let integers = unsafe { simd.load_u8(x.cast()) };
+            if signed { simd.sar::<24>(simd.shl::<24>(integers)) } else { integers }
         } else {
             // SAFETY: `LANES` elements of `Q` are readable at `x`, of two bytes each.
-            let q = unsafe { simd.load_u16(x.cast()) };
-            if signed { simd.sar::<16>(simd.shl::<16>(q)) } else { q }
+            let integers = unsafe { simd.load_u16(x.cast()) };
+            if signed { simd.sar::<16>(simd.shl::<16>(integers)) } else { integers }
         };
-        let q = simd.sub_i(q, simd.splat_i(self.zero_point.into()));
-        simd.mul(simd.int_to_float(q), simd.splat(self.scale))
+        let integers = simd.sub_i(integers, simd.splat_i(self.zero_point.into()));
+        simd.mul(simd.int_to_float(integers), simd.splat(self.scale))
     }
 }
 
@@ -164,8 +167,8 @@ impl<Q: Quantized> Convert for Dequantize<Q> {
     #[inline(always)]
     unsafe fn step<S: Vector>(self, simd: S, x: *const Q, y: *mut f32) {
         // SAFETY: `LANES` elements of `Q` are readable at `x`.
-        let numbers = unsafe { self.numbers(simd, x) };
+        let values = unsafe { self.dequantized(simd, x) };
         // SAFETY: `LANES` f32 are writable at `y`.
-        unsafe { simd.store(y, numbers) }
+        unsafe { simd.store(y, values) }
     }
 }

@@ -1,12 +1,12 @@
-//! Sums, maxima and minima of rows.
+//! Sums, maxima and minima of slices and of the rows of a matrix.
 
 use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
 /// Vectors per `f32` accumulator before it is added to the `f64` sum.
 const DEPTH: usize = 32;
 
-/// Prefetch distance of maxima and minima in elements: they need so many instructions per element that out-of-order
-/// execution alone covers few cache lines.
+/// Prefetch distance of maxima and minima in elements. They need so many instructions per element that out-of-order
+/// execution alone reaches only few cache lines ahead.
 const AHEAD: usize = 512;
 
 /// A reduction of a row.
@@ -60,6 +60,7 @@ pub(super) fn rows(isa: Isa, reduction: Reduction, x: &[f32], cols: usize, y: &m
     dispatch(isa, Rows { reduction, x, cols, y });
 }
 
+/// The loop over rows.
 struct Rows<'a> {
     reduction: Reduction,
     x: &'a [f32],
@@ -74,8 +75,8 @@ impl SimdOp for Rows<'_> {
     fn run<S: Vector>(self, simd: S) {
         let Self { reduction, mut x, cols, y } = self;
         for y in y {
-            let Some((row, rest)) = x.split_at_checked(cols) else { return };
-            x = rest;
+            let Some((row, following)) = x.split_at_checked(cols) else { return };
+            x = following;
             *y = match reduction {
                 Reduction::Sum => sum_of(simd, row),
                 Reduction::Max => extreme_of::<S, true>(simd, row, f32::NEG_INFINITY),
@@ -85,7 +86,7 @@ impl SimdOp for Rows<'_> {
     }
 }
 
-/// Sums a row.
+/// Sums a row, in blocks whose sums are added in `f64`.
 #[inline(always)]
 pub(super) fn sum_of<S: Vector>(simd: S, row: &[f32]) -> f32 {
     let block = 4 * S::LANES * DEPTH;
@@ -95,17 +96,18 @@ pub(super) fn sum_of<S: Vector>(simd: S, row: &[f32]) -> f32 {
     row.chunks(block).map(|row| f64::from(block_sum(simd, row))).sum::<f64>() as f32
 }
 
+/// Sums up to a block in `f32`.
 #[inline(always)]
 fn block_sum<S: Vector>(simd: S, row: &[f32]) -> f32 {
     let zero = simd.splat(0.0);
     let mut sums = [zero; 4];
-    let (at, len) = (row.as_ptr(), row.len());
+    let (address, len) = (row.as_ptr(), row.len());
     let mut i = 0;
     while i + 4 * S::LANES <= len {
         let mut k = 0;
         while k < 4 {
             // SAFETY: four vectors from `i` on are within the row.
-            sums[k] = simd.add(sums[k], unsafe { simd.load(at.add(i + k * S::LANES)) });
+            sums[k] = simd.add(sums[k], unsafe { simd.load(address.add(i + k * S::LANES)) });
             k += 1;
         }
         i += 4 * S::LANES;
@@ -113,32 +115,33 @@ fn block_sum<S: Vector>(simd: S, row: &[f32]) -> f32 {
     while i < len {
         let count = S::LANES.min(len - i);
         // SAFETY: `count` elements from `i` on are within the row.
-        sums[0] = simd.add(sums[0], unsafe { simd.load_tail(at.add(i), count, zero) });
+        sums[0] = simd.add(sums[0], unsafe { simd.load_tail(address.add(i), count, zero) });
         i += S::LANES;
     }
     simd.sum(simd.add(simd.add(sums[0], sums[1]), simd.add(sums[2], sums[3])))
 }
 
+/// Returns the maximum or the minimum of each lane, without regard to NaN.
 #[inline(always)]
-fn better<S: Vector, const MAX: bool>(simd: S, a: S::F, b: S::F) -> S::F {
+fn extreme<S: Vector, const MAX: bool>(simd: S, a: S::F, b: S::F) -> S::F {
     if MAX { simd.max(a, b) } else { simd.min(a, b) }
 }
 
-/// Returns the maximum or minimum of a row and `start`, or NaN.
+/// Returns the maximum or minimum of a row and `start`, or NaN if the row contains one.
 #[inline(always)]
 pub(super) fn extreme_of<S: Vector, const MAX: bool>(simd: S, row: &[f32], start: f32) -> f32 {
     let first = simd.splat(start);
-    let (mut best, mut flaws) = ([first; 4], [simd.splat_i(0); 4]);
-    let (at, len) = (row.as_ptr(), row.len());
+    let (mut extremes, mut nan_flags) = ([first; 4], [simd.splat_i(0); 4]);
+    let (address, len) = (row.as_ptr(), row.len());
     let mut i = 0;
     while i + 4 * S::LANES <= len {
         let mut k = 0;
         while k < 4 {
             // SAFETY: four vectors from `i` on are within the row.
-            let x = unsafe { simd.load(at.add(i + k * S::LANES)) };
-            simd.prefetch(at.wrapping_add(i + k * S::LANES + AHEAD));
-            best[k] = better::<S, MAX>(simd, x, best[k]);
-            flaws[k] = flaw(simd, flaws[k], x);
+            let x = unsafe { simd.load(address.add(i + k * S::LANES)) };
+            simd.prefetch(address.wrapping_add(i + k * S::LANES + AHEAD));
+            extremes[k] = extreme::<S, MAX>(simd, x, extremes[k]);
+            nan_flags[k] = flag_nan(simd, nan_flags[k], x);
             k += 1;
         }
         i += 4 * S::LANES;
@@ -146,36 +149,39 @@ pub(super) fn extreme_of<S: Vector, const MAX: bool>(simd: S, row: &[f32], start
     while i < len {
         let count = S::LANES.min(len - i);
         // SAFETY: `count` elements from `i` on are within the row.
-        let x = unsafe { simd.load_tail(at.add(i), count, first) };
-        best[0] = better::<S, MAX>(simd, x, best[0]);
-        flaws[0] = flaw(simd, flaws[0], x);
+        let x = unsafe { simd.load_tail(address.add(i), count, first) };
+        extremes[0] = extreme::<S, MAX>(simd, x, extremes[0]);
+        nan_flags[0] = flag_nan(simd, nan_flags[0], x);
         i += S::LANES;
     }
-    let flaws = simd.or(simd.or(flaws[0], flaws[1]), simd.or(flaws[2], flaws[3]));
-    if simd.any(simd.lt_i(flaws, simd.splat_i(0))) {
+    let nan_flags =
+        simd.or(simd.or(nan_flags[0], nan_flags[1]), simd.or(nan_flags[2], nan_flags[3]));
+    if simd.any(simd.lt_i(nan_flags, simd.splat_i(0))) {
         return f32::NAN;
     }
-    let (a, b) =
-        (better::<S, MAX>(simd, best[0], best[1]), better::<S, MAX>(simd, best[2], best[3]));
+    let (a, b) = (
+        extreme::<S, MAX>(simd, extremes[0], extremes[1]),
+        extreme::<S, MAX>(simd, extremes[2], extremes[3]),
+    );
     let mut lanes = [start; 16];
     // SAFETY: a vector has 16 lanes at most.
-    unsafe { simd.store(lanes.as_mut_ptr(), better::<S, MAX>(simd, a, b)) }
-    let mut width = 8;
-    while width > 0 {
+    unsafe { simd.store(lanes.as_mut_ptr(), extreme::<S, MAX>(simd, a, b)) }
+    let mut half = 8;
+    while half > 0 {
         let mut k = 0;
-        while k < width {
-            let (a, b) = (lanes[k], lanes[k + width]);
+        while k < half {
+            let (a, b) = (lanes[k], lanes[k + half]);
             lanes[k] = if (a > b) == MAX { a } else { b };
             k += 1;
         }
-        width /= 2;
+        half /= 2;
     }
     lanes[0]
 }
 
-/// Returns `flaws`, made negative where `x` is NaN.
+/// Returns the flags, which become negative in lanes where `x` is NaN.
 #[inline(always)]
-fn flaw<S: Vector>(simd: S, flaws: S::I, x: S::F) -> S::I {
-    let size = simd.and(simd.bits(x), simd.splat_i(i32::MAX));
-    simd.or(flaws, simd.sub_i(simd.splat_i(0x7f80_0000), size))
+fn flag_nan<S: Vector>(simd: S, flags: S::I, x: S::F) -> S::I {
+    let magnitude = simd.and(simd.bits(x), simd.splat_i(i32::MAX));
+    simd.or(flags, simd.sub_i(simd.splat_i(0x7f80_0000), magnitude))
 }

@@ -1,8 +1,9 @@
 //! Softmax over the last axis: `exp(x - max) / sum of exp(x - max)`.
 //!
-//! A short row stays in registers. A longer one is read three times: for its maximum, for the exponentials, which go to
-//! the output, and for their division by the sum. A row larger than the core's own caches is read twice, with the sum
-//! rescaled whenever a larger maximum appears (Milakov and Gimelshein, 2018).
+//! A short row stays in registers. A longer row is processed in three passes: its maximum, the exponentials, which are
+//! written to the output, and their division by the sum. A row larger than the second-level cache is read only twice:
+//! the first pass computes maximum and sum together, and rescales the sum whenever a larger maximum appears (Milakov
+//! and Gimelshein, "Online normalizer calculation for softmax", 2018).
 
 use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 
@@ -32,6 +33,7 @@ pub(super) fn softmax_on(isa: Isa, x: &[f32], cols: usize, y: &mut [f32]) {
     }
 }
 
+/// The loop over rows.
 struct Softmax<'a> {
     x: &'a [f32],
     cols: usize,
@@ -120,19 +122,19 @@ unsafe fn load_four<S: Vector, const N: usize>(
     last: usize,
     count: usize,
 ) -> [[S::F; N]; 4] {
-    let nothing = simd.splat(f32::NEG_INFINITY);
+    let minus_infinity = simd.splat(f32::NEG_INFINITY);
     let mut values = [[simd.splat(0.0); N]; 4];
     let mut r = 0;
     while r < 4 {
         let mut k = 0;
         while k < N && r < count {
-            let at = from.wrapping_add(r * cols + k * S::LANES);
+            let address = from.wrapping_add(r * cols + k * S::LANES);
             values[r][k] = if k + 1 < N || last == S::LANES {
                 // SAFETY: a whole vector within a row.
-                unsafe { simd.load(at) }
+                unsafe { simd.load(address) }
             } else {
                 // SAFETY: the rest of a row, which has fewer elements than a vector.
-                unsafe { simd.load_tail(at, last, nothing) }
+                unsafe { simd.load_tail(address, last, minus_infinity) }
             };
             k += 1;
         }
@@ -141,27 +143,27 @@ unsafe fn load_four<S: Vector, const N: usize>(
     values
 }
 
-/// Replaces four rows by exponentials relative to the maximum of their elements and `least`; returns that maximum and
-/// their sums.
+/// Replaces the elements of four rows by `exp(x - max)`, where `max` is the maximum of a row and its lower bound.
+/// Returns the maxima, and vectors with the sums of the exponentials.
 #[inline(always)]
 fn exponentials_of_four<S: Vector, const N: usize>(
     simd: S,
     values: &mut [[S::F; N]; 4],
-    least: [f32; 4],
+    lower_bounds: [f32; 4],
 ) -> ([f32; 4], [S::F; 4]) {
     let zero = simd.splat(0.0);
-    let (mut best, mut sums) = ([zero; 4], [zero; 4]);
+    let (mut maxima, mut sums) = ([zero; 4], [zero; 4]);
     let mut r = 0;
     while r < 4 {
-        best[r] = simd.splat(least[r]);
+        maxima[r] = simd.splat(lower_bounds[r]);
         let mut k = 0;
         while k < N {
-            best[r] = simd.max(values[r][k], best[r]);
+            maxima[r] = simd.max(values[r][k], maxima[r]);
             k += 1;
         }
         r += 1;
     }
-    let max = simd.max4(best);
+    let max = simd.max4(maxima);
     r = 0;
     while r < 4 {
         let max = simd.splat(max[r]);
@@ -188,21 +190,21 @@ unsafe fn store_four<S: Vector, const N: usize>(
     last: usize,
     count: usize,
     values: [[S::F; N]; 4],
-    by: [f32; 4],
+    factors: [f32; 4],
 ) {
     let mut r = 0;
     while r < count.min(4) {
-        let by = simd.splat(by[r]);
+        let factor = simd.splat(factors[r]);
         let mut k = 0;
         while k < N {
-            let at = to.wrapping_add(r * cols + k * S::LANES);
-            let value = simd.mul(values[r][k], by);
+            let address = to.wrapping_add(r * cols + k * S::LANES);
+            let value = simd.mul(values[r][k], factor);
             if k + 1 < N || last == S::LANES {
                 // SAFETY: `to` has as many rows: a whole vector of one.
-                unsafe { simd.store(at, value) }
+                unsafe { simd.store(address, value) }
             } else {
                 // SAFETY: the rest of a row of `to`, which has fewer elements than a vector.
-                unsafe { simd.store_tail(at, last, value) }
+                unsafe { simd.store_tail(address, last, value) }
             }
             k += 1;
         }
@@ -210,24 +212,24 @@ unsafe fn store_four<S: Vector, const N: usize>(
     }
 }
 
-/// Processes four rows at a time, so that the horizontal sums of one row overlap with the next.
+/// Processes four rows at a time, so that the sum over the lanes of one row overlaps with arithmetic of the next.
 #[inline(always)]
 fn medium<S: Vector>(simd: S, x: &[f32], cols: usize, y: &mut [f32]) {
-    let (mut fours, mut to) = (x.chunks_exact(4 * cols), y.chunks_exact_mut(4 * cols));
-    for (x, y) in fours.by_ref().zip(to.by_ref()) {
+    let (mut chunks, mut outputs) = (x.chunks_exact(4 * cols), y.chunks_exact_mut(4 * cols));
+    for (x, y) in chunks.by_ref().zip(outputs.by_ref()) {
         let (a, b) = x.split_at(2 * cols);
         let (to_a, to_b) = y.split_at_mut(2 * cols);
         let ((a, b), (c, d)) = (a.split_at(cols), b.split_at(cols));
         let (to_a, to_b) = (to_a.split_at_mut(cols), to_b.split_at_mut(cols));
         group(simd, [a, b, c, d], &mut [to_a.0, to_a.1, to_b.0, to_b.1]);
     }
-    let rest = fours.remainder().chunks_exact(cols);
-    for (x, y) in rest.zip(to.into_remainder().chunks_exact_mut(cols)) {
+    let remaining = chunks.remainder().chunks_exact(cols);
+    for (x, y) in remaining.zip(outputs.into_remainder().chunks_exact_mut(cols)) {
         group(simd, [x], &mut [y]);
     }
 }
 
-/// Processes rows of equal length.
+/// Processes `R` rows of equal length, pass by pass.
 #[inline(always)]
 fn group<S: Vector, const R: usize>(simd: S, x: [&[f32]; R], y: &mut [&mut [f32]; R]) {
     let zero = simd.splat(0.0);
@@ -257,18 +259,18 @@ fn group<S: Vector, const R: usize>(simd: S, x: [&[f32]; R], y: &mut [&mut [f32]
 
 /// Multiplies a row by a scalar.
 #[inline(always)]
-fn multiply<S: Vector>(simd: S, y: &mut [f32], by: S::F) {
+fn multiply<S: Vector>(simd: S, y: &mut [f32], factor: S::F) {
     let (to, len) = (y.as_mut_ptr(), y.len());
     let mut i = 0;
     while i + 4 * S::LANES <= len {
         let mut k = 0;
         while k < 4 {
             // SAFETY: four vectors from `i` on are within the row.
-            let at = unsafe { to.add(i + k * S::LANES) };
+            let address = unsafe { to.add(i + k * S::LANES) };
             // SAFETY: four vectors from `i` on are within the `len` elements of `y`.
-            let value = unsafe { simd.load(at) };
-            // SAFETY: `at` is one of the four vectors of `y`, a mutable slice, from `i` on.
-            unsafe { simd.store(at, simd.mul(value, by)) }
+            let value = unsafe { simd.load(address) };
+            // SAFETY: `address` is one of the four vectors of `y`, a mutable slice, from `i` on.
+            unsafe { simd.store(address, simd.mul(value, factor)) }
             k += 1;
         }
         i += 4 * S::LANES;
@@ -276,22 +278,23 @@ fn multiply<S: Vector>(simd: S, y: &mut [f32], by: S::F) {
     while i < len {
         let count = S::LANES.min(len - i);
         // SAFETY: `count` elements are left.
-        let value = unsafe { simd.load_tail(to.add(i), count, by) };
+        let value = unsafe { simd.load_tail(to.add(i), count, factor) };
         // SAFETY: `count` elements of `y` are left from `i` on.
-        unsafe { simd.store_tail(to.add(i), count, simd.mul(value, by)) }
+        unsafe { simd.store_tail(to.add(i), count, simd.mul(value, factor)) }
         i += S::LANES;
     }
 }
 
+/// Processes a row that exceeds the second-level cache.
 #[inline(always)]
 fn long<S: Vector>(simd: S, x: &[f32], y: &mut [f32]) {
     let one = simd.splat(1.0);
     let (mut max, mut sum) = (f32::MIN, simd.splat(0.0));
     for chunk in x.chunks(CHUNK) {
-        let best = greatest(simd, chunk);
-        if best > max {
-            sum = simd.mul(sum, simd.exp(simd.splat(max - best)));
-            max = best;
+        let chunk_max = greatest(simd, chunk);
+        if chunk_max > max {
+            sum = simd.mul(sum, simd.exp(simd.splat(max - chunk_max)));
+            max = chunk_max;
         }
         sum = simd.add(sum, exponentials::<S, false>(simd, chunk, simd.splat(max), one, &mut []));
     }
@@ -299,18 +302,19 @@ fn long<S: Vector>(simd: S, x: &[f32], y: &mut [f32]) {
     let _ = exponentials::<S, true>(simd, x, simd.splat(max), inverse, y);
 }
 
-/// Returns the maximum, ignoring NaN; at least the smallest finite value, below which everything gives zeros.
+/// Returns the maximum of a row, ignoring NaN, or `f32::MIN` if that is larger: with a maximum of minus infinity, `x -
+/// max` would be NaN.
 #[inline(always)]
 fn greatest<S: Vector>(simd: S, row: &[f32]) -> f32 {
-    let least = simd.splat(f32::MIN);
-    let mut best = [least; 4];
-    let (at, len) = (row.as_ptr(), row.len());
+    let lowest = simd.splat(f32::MIN);
+    let mut maxima = [lowest; 4];
+    let (address, len) = (row.as_ptr(), row.len());
     let mut i = 0;
     while i + 4 * S::LANES <= len {
         let mut k = 0;
         while k < 4 {
             // SAFETY: four vectors from `i` on are within the row.
-            best[k] = simd.max(unsafe { simd.load(at.add(i + k * S::LANES)) }, best[k]);
+            maxima[k] = simd.max(unsafe { simd.load(address.add(i + k * S::LANES)) }, maxima[k]);
             k += 1;
         }
         i += 4 * S::LANES;
@@ -318,10 +322,10 @@ fn greatest<S: Vector>(simd: S, row: &[f32]) -> f32 {
     while i < len {
         let count = S::LANES.min(len - i);
         // SAFETY: `count` elements from `i` on are within the row.
-        best[0] = simd.max(unsafe { simd.load_tail(at.add(i), count, least) }, best[0]);
+        maxima[0] = simd.max(unsafe { simd.load_tail(address.add(i), count, lowest) }, maxima[0]);
         i += S::LANES;
     }
-    simd.max_lane(simd.max(simd.max(best[0], best[1]), simd.max(best[2], best[3])))
+    simd.max_lane(simd.max(simd.max(maxima[0], maxima[1]), simd.max(maxima[2], maxima[3])))
 }
 
 /// Returns the sums of `exp(x - max)`; with `STORE`, writes `factor` times the exponentials to `y`, which has the
@@ -339,7 +343,7 @@ fn exponentials<S: Vector, const STORE: bool>(
     unsafe { exponentials_to::<S, STORE>(simd, [max, factor], x.as_ptr(), y.as_mut_ptr(), len) }
 }
 
-/// Does the same for `len` elements from `from` on.
+/// Like [`exponentials`], for `len` elements at `from`.
 ///
 /// # Safety
 /// `len` elements are readable at `from` and, with `STORE`, writable at `to`, which may be `from`.
@@ -351,7 +355,7 @@ unsafe fn exponentials_to<S: Vector, const STORE: bool>(
     to: *mut f32,
     len: usize,
 ) -> S::F {
-    let nothing = simd.splat(f32::NEG_INFINITY);
+    let minus_infinity = simd.splat(f32::NEG_INFINITY);
     let (mut even, mut odd) = (simd.splat(0.0), simd.splat(0.0));
     let mut i = 0;
     while i + 2 * S::LANES <= len {
@@ -372,7 +376,7 @@ unsafe fn exponentials_to<S: Vector, const STORE: bool>(
     while i < len {
         let count = S::LANES.min(len - i);
         // SAFETY: `count` elements from `i` on are within `len`.
-        let a = unsafe { simd.load_tail(from.add(i), count, nothing) };
+        let a = unsafe { simd.load_tail(from.add(i), count, minus_infinity) };
         let a = simd.exp(simd.sub(a, max));
         even = simd.add(even, a);
         if STORE {
@@ -396,8 +400,9 @@ pub struct Running<'a> {
 }
 
 /// Processes the next block of columns of a softmax: replaces every row of `x: [rows, cols]` by `exp(x - max)`, with
-/// the maximum of this block and all before. After the last block, exponentials divided by the sum are the softmax. The
-/// error is that of [`softmax()`], once more for each later block in which the maximum grew.
+/// the maximum of this block and all previous ones. The caller multiplies the exponentials of earlier blocks by the
+/// factors of each later block. After the last block, the exponentials divided by the sum are the softmax. The error is
+/// that of [`softmax()`], once more for each later block in which the maximum grew.
 ///
 /// A row with NaN or plus infinity ends with a NaN sum, one of only minus infinities with 0.
 pub fn softmax_block(x: &mut [f32], cols: usize, running: Running<'_>) {
@@ -409,18 +414,19 @@ pub(super) fn softmax_block_on(isa: Isa, x: &mut [f32], cols: usize, running: Ru
 }
 
 /// Multiplies every row of `x: [rows, cols]` by its own factor.
-pub fn multiply_rows(x: &mut [f32], cols: usize, by: &[f32]) {
-    multiply_rows_on(isa(), x, cols, by);
+pub fn multiply_rows(x: &mut [f32], cols: usize, factors: &[f32]) {
+    multiply_rows_on(isa(), x, cols, factors);
 }
 
-pub(super) fn multiply_rows_on(isa: Isa, x: &mut [f32], cols: usize, by: &[f32]) {
-    dispatch(isa, MultiplyRows { x, cols, by });
+pub(super) fn multiply_rows_on(isa: Isa, x: &mut [f32], cols: usize, factors: &[f32]) {
+    dispatch(isa, MultiplyRows { x, cols, factors });
 }
 
+/// The loop of [`multiply_rows`].
 struct MultiplyRows<'a> {
     x: &'a mut [f32],
     cols: usize,
-    by: &'a [f32],
+    factors: &'a [f32],
 }
 
 impl SimdOp for MultiplyRows<'_> {
@@ -428,13 +434,14 @@ impl SimdOp for MultiplyRows<'_> {
 
     #[inline(always)]
     fn run<S: Vector>(self, simd: S) {
-        let Self { x, cols, by } = self;
-        for (row, by) in x.chunks_exact_mut(cols.max(1)).zip(by) {
-            multiply(simd, row, simd.splat(*by));
+        let Self { x, cols, factors } = self;
+        for (row, factor) in x.chunks_exact_mut(cols.max(1)).zip(factors) {
+            multiply(simd, row, simd.splat(*factor));
         }
     }
 }
 
+/// The loop of [`softmax_block`].
 struct Block<'a> {
     x: &'a mut [f32],
     cols: usize,
@@ -455,17 +462,23 @@ impl SimdOp for Block<'_> {
             _ => {}
         }
         let Running { max, sum, factor } = running;
-        let mut fours = x.chunks_exact_mut(4 * cols.max(1));
+        let mut chunks = x.chunks_exact_mut(4 * cols.max(1));
         let mut rows = 0..max.len().min(sum.len()).min(factor.len());
-        for x in fours.by_ref() {
+        for x in chunks.by_ref() {
             let (a, b) = x.split_at_mut(2 * cols);
             let ((a, b), (c, d)) = (a.split_at_mut(cols), b.split_at_mut(cols));
-            let Some(at) = rows.nth(3).map(|last| last - 3) else { return };
-            block_rows(simd, &mut [a, b, c, d], &mut max[at..], &mut sum[at..], &mut factor[at..]);
+            let Some(row) = rows.nth(3).map(|last| last - 3) else { return };
+            block_rows(
+                simd,
+                &mut [a, b, c, d],
+                &mut max[row..],
+                &mut sum[row..],
+                &mut factor[row..],
+            );
         }
-        for x in fours.into_remainder().chunks_exact_mut(cols.max(1)) {
-            let Some(at) = rows.next() else { return };
-            block_rows(simd, &mut [x], &mut max[at..], &mut sum[at..], &mut factor[at..]);
+        for x in chunks.into_remainder().chunks_exact_mut(cols.max(1)) {
+            let Some(row) = rows.next() else { return };
+            block_rows(simd, &mut [x], &mut max[row..], &mut sum[row..], &mut factor[row..]);
         }
     }
 }
@@ -483,35 +496,38 @@ fn short_block<S: Vector, const N: usize>(
     let mut row = 0;
     while row < rows {
         let count = (rows - row).min(4);
-        let mut before = [f32::MIN; 4];
-        before[..count].copy_from_slice(&max[row..][..count]);
+        let mut previous_maxima = [f32::MIN; 4];
+        previous_maxima[..count].copy_from_slice(&max[row..][..count]);
         // SAFETY: `row` is below the number of rows, so this is within `x`.
-        let at = unsafe { x.as_mut_ptr().add(row * cols) };
+        let address = unsafe { x.as_mut_ptr().add(row * cols) };
         // SAFETY: `count` rows from `row` on are within `x`, and a row has `last` elements
         // after `N - 1` vectors.
-        let mut values = unsafe { load_four::<S, N>(simd, at.cast_const(), cols, last, count) };
-        let (best, sums) = exponentials_of_four(simd, &mut values, before);
+        let mut values =
+            unsafe { load_four::<S, N>(simd, address.cast_const(), cols, last, count) };
+        let (maxima, sums) = exponentials_of_four(simd, &mut values, previous_maxima);
         // SAFETY: the same rows as for loading; `x` is a mutable slice.
-        unsafe { store_four::<S, N>(simd, at, cols, last, count, values, [1.0; 4]) }
+        unsafe { store_four::<S, N>(simd, address, cols, last, count, values, [1.0; 4]) }
+        // The factor for the exponentials of earlier blocks is `exp(previous maximum - maximum)`.
+        let mut exponents = previous_maxima;
         let mut r = 0;
         while r < 4 {
-            before[r] -= best[r];
+            exponents[r] -= maxima[r];
             r += 1;
         }
         // SAFETY: four elements, which no vector has fewer than.
-        let before = unsafe { simd.load_tail(before.as_ptr(), 4, simd.splat(0.0)) };
-        let (before, sums) = (simd.to_array(simd.exp(before)), simd.sum4(sums));
+        let exponents = unsafe { simd.load_tail(exponents.as_ptr(), 4, simd.splat(0.0)) };
+        let (factors, sums) = (simd.to_array(simd.exp(exponents)), simd.sum4(sums));
         r = 0;
         while r < count {
-            sum[row + r] = sum[row + r] * before[r] + sums[r];
-            (max[row + r], factor[row + r]) = (best[r], before[r]);
+            sum[row + r] = sum[row + r] * factors[r] + sums[r];
+            (max[row + r], factor[row + r]) = (maxima[r], factors[r]);
             r += 1;
         }
         row += 4;
     }
 }
 
-/// Processes the next block of some rows; the other rows keep the initial state.
+/// Processes the next block of `R` rows.
 #[inline(always)]
 fn block_rows<S: Vector, const R: usize>(
     simd: S,
@@ -520,25 +536,26 @@ fn block_rows<S: Vector, const R: usize>(
     sum: &mut [f32],
     factor: &mut [f32],
 ) {
-    let (mut best, mut sums) = ([0.0; R], [simd.splat(0.0); R]);
+    let (mut maxima, mut sums) = ([0.0; R], [simd.splat(0.0); R]);
     let mut r = 0;
     while r < R {
-        best[r] = simd.max_lane(simd.max(simd.splat(greatest(simd, x[r])), simd.splat(max[r])));
+        maxima[r] = simd.max_lane(simd.max(simd.splat(greatest(simd, x[r])), simd.splat(max[r])));
         r += 1;
     }
     r = 0;
     while r < R {
-        let (at, start) = (x[r].as_mut_ptr(), [simd.splat(best[r]), simd.splat(1.0)]);
+        let (address, parameters) = (x[r].as_mut_ptr(), [simd.splat(maxima[r]), simd.splat(1.0)]);
         // SAFETY: the row has as many elements, and is a mutable slice.
-        sums[r] =
-            unsafe { exponentials_to::<S, true>(simd, start, at.cast_const(), at, x[r].len()) };
+        sums[r] = unsafe {
+            exponentials_to::<S, true>(simd, parameters, address.cast_const(), address, x[r].len())
+        };
         r += 1;
     }
     r = 0;
     while r < R {
-        let before = simd.to_array(simd.exp(simd.splat(max[r] - best[r])))[0];
-        sum[r] = sum[r] * before + simd.sum(sums[r]);
-        (max[r], factor[r]) = (best[r], before);
+        let rescale = simd.to_array(simd.exp(simd.splat(max[r] - maxima[r])))[0];
+        sum[r] = sum[r] * rescale + simd.sum(sums[r]);
+        (max[r], factor[r]) = (maxima[r], rescale);
         r += 1;
     }
 }

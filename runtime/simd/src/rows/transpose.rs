@@ -1,4 +1,5 @@
-//! Transposes of any rank, by tiles in registers.
+//! Transposes of any rank. They are divided into matrices of two axes, and these into tiles that are transposed in
+//! registers.
 
 use crate::bits::Bits;
 use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
@@ -6,7 +7,8 @@ use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
 /// The most axes.
 const MAX_RANK: usize = 8;
 
-/// Rows and columns of a block, whose pages fit the TLB and whose lines fit the second-level cache.
+/// Rows and columns of a block of tiles. Its pages fit the TLB (the cache of page addresses), and its cache lines fit
+/// the second-level cache.
 const BLOCK: usize = 256;
 
 const PAGE_BYTES: usize = 4096;
@@ -22,13 +24,15 @@ const LINE_BYTES: usize = 64;
 const SMALL: usize = 1 << 14;
 
 /// A matrix of this many bytes fits the second-level cache together with its transpose.
-const NEAR_BYTES: usize = 512 << 10;
+const L2_BYTES: usize = 512 << 10;
 
 /// An axis of the output: its extent, and its strides in input and output.
 #[derive(Clone, Copy, Debug, Default)]
 struct Axis {
     extent: usize,
+    /// Input elements between positions.
     from: usize,
+    /// Output elements between positions.
     to: usize,
 }
 
@@ -55,7 +59,7 @@ pub(super) fn transpose_on<T: Bits>(
     permute(isa, axes, rank, x, y);
 }
 
-/// The axes must stay inside `x` and `y`, and reach each element of `y` at most once.
+/// Dispatches by element size. The axes must stay inside `x` and `y`, and reach each element of `y` at most once.
 fn permute<T: Bits>(isa: Isa, axes: [Axis; MAX_RANK], rank: usize, x: &[T], y: &mut [T]) {
     let (from, to) = (x.as_ptr(), y.as_mut_ptr());
     match size_of::<T>() {
@@ -102,11 +106,11 @@ pub(super) fn transpose_part_on<T: Bits>(
     if rows == 0 || cols == 0 {
         return;
     }
-    let end = |rows: usize, stride: usize, cols: usize| {
+    let matrix_len = |rows: usize, stride: usize, cols: usize| {
         (rows - 1).checked_mul(stride).and_then(|start| start.checked_add(cols))
     };
-    let fits = end(rows, x_stride, cols).is_some_and(|end| end <= x.len())
-        && end(cols, y_stride, rows).is_some_and(|end| end <= y.len())
+    let fits = matrix_len(rows, x_stride, cols).is_some_and(|matrix_len| matrix_len <= x.len())
+        && matrix_len(cols, y_stride, rows).is_some_and(|matrix_len| matrix_len <= y.len())
         && (y_stride >= rows || cols == 1);
     debug_assert!(fits, "parts that lie in their slices");
     if fits {
@@ -163,7 +167,8 @@ fn plan(shape: &[usize], perm: &[usize]) -> Option<([Axis; MAX_RANK], usize)> {
     Some((axes, rank))
 }
 
-/// The axes stay inside `x` and `y`, and reach each element once; products do not overflow.
+/// The loop over planes, which are the matrices of the last two axes in the order of the loop. The axes stay inside `x`
+/// and `y`, and reach each element once; products do not overflow.
 struct Permute<T> {
     axes: [Axis; MAX_RANK],
     rank: usize,
@@ -177,15 +182,16 @@ impl<T: Copy> SimdOp for Permute<T> {
     #[inline(always)]
     fn run<S: Vector>(self, simd: S) {
         let Self { mut axes, rank, x, y } = self;
-        let one = Axis { extent: 1, from: 0, to: 0 };
-        let last = if rank == 0 { one } else { axes[rank - 1] };
+        let unit_axis = Axis { extent: 1, from: 0, to: 0 };
+        let last = if rank == 0 { unit_axis } else { axes[rank - 1] };
         let mut outer = rank.saturating_sub(1);
         // The other axis of the planes, along which `x` is contiguous.
-        let mut inner = one;
+        let mut inner = unit_axis;
         if last.from != 1 && outer != 0 {
-            let at = axes[..outer].iter().position(|axis| axis.from == 1).unwrap_or(outer - 1);
-            inner = axes[at];
-            axes.copy_within(at + 1..outer, at);
+            let position =
+                axes[..outer].iter().position(|axis| axis.from == 1).unwrap_or(outer - 1);
+            inner = axes[position];
+            axes.copy_within(position + 1..outer, position);
             outer -= 1;
         }
         let bytes = axes[..outer]
@@ -193,39 +199,40 @@ impl<T: Copy> SimdOp for Permute<T> {
             .chain([&last, &inner])
             .fold(size_of::<T>(), |bytes, axis| bytes.wrapping_mul(axis.extent));
         let stream = bytes >= STREAM_BYTES;
-        let plane_of = Plane { rows: last, cols: inner, stream };
-        // Small planes get no prefetch from the hardware.
-        let ahead = bytes > NEAR_BYTES && last.extent * inner.extent * size_of::<T>() <= PAGE_BYTES;
+        let plane = Plane { rows: last, cols: inner, stream };
+        // The hardware does not prefetch small planes.
+        let prefetches =
+            bytes > L2_BYTES && last.extent * inner.extent * size_of::<T>() <= PAGE_BYTES;
         let mut index = [0; MAX_RANK];
         let (mut from, mut to) = (0, 0);
         loop {
             // SAFETY: the offset of an element, as every index is below its extent.
-            let (x_here, y_here) = unsafe { (x.add(from), y.add(to)) };
-            let mut k = outer;
-            let mut more = false;
-            while k != 0 && !more {
-                k -= 1;
-                index[k] += 1;
-                from += axes[k].from;
-                to += axes[k].to;
-                more = index[k] < axes[k].extent;
-                if !more {
-                    index[k] = 0;
-                    from -= axes[k].from * axes[k].extent;
-                    to -= axes[k].to * axes[k].extent;
+            let (plane_x, plane_y) = unsafe { (x.add(from), y.add(to)) };
+            let mut axis = outer;
+            let mut has_next = false;
+            while axis != 0 && !has_next {
+                axis -= 1;
+                index[axis] += 1;
+                from += axes[axis].from;
+                to += axes[axis].to;
+                has_next = index[axis] < axes[axis].extent;
+                if !has_next {
+                    index[axis] = 0;
+                    from -= axes[axis].from * axes[axis].extent;
+                    to -= axes[axis].to * axes[axis].extent;
                 }
             }
             if last.from == 1 || rank == 0 {
                 // SAFETY: the elements of the last axis, contiguous on both sides, which share none.
-                unsafe { y_here.copy_from_nonoverlapping(x_here, last.extent) }
+                unsafe { plane_y.copy_from_nonoverlapping(plane_x, last.extent) }
             } else {
-                if ahead && more {
-                    plane_of.prefetch(simd, x.wrapping_add(from), y.wrapping_add(to));
+                if prefetches && has_next {
+                    plane.prefetch(simd, x.wrapping_add(from), y.wrapping_add(to));
                 }
                 // SAFETY: the elements of the plane of the two axes.
-                unsafe { plane_of.transpose(simd, x_here, y_here) }
+                unsafe { plane.transpose(simd, plane_x, plane_y) }
             }
-            if !more {
+            if !has_next {
                 break;
             }
         }
@@ -262,26 +269,28 @@ impl Plane {
         }
     }
 
+    /// Transposes the matrix.
+    ///
     /// # Safety
     /// The elements that the axes reach are readable at `x` and writable at `y`.
     #[inline(always)]
     unsafe fn transpose<S: Vector, T: Copy>(self, simd: S, x: *const T, y: *mut T) {
         let Self { rows, cols, stream } = self;
-        let tiled = rows.to == 1 && cols.from == 1;
-        let (tall, wide) = match size_of::<T>() {
-            1 if tiled => (S::LONG1, LINE_BYTES),
-            4 if tiled => (S::TILE4, S::TILE4),
+        let is_tiled = rows.to == 1 && cols.from == 1;
+        let (tile_rows, tile_cols) = match size_of::<T>() {
+            1 if is_tiled => (S::LONG1, LINE_BYTES),
+            4 if is_tiled => (S::TILE4, S::TILE4),
             _ => (usize::MAX, usize::MAX),
         };
-        if size_of::<T>() == 1 && tiled && cols.to == rows.extent {
+        if size_of::<T>() == 1 && is_tiled && cols.to == rows.extent {
             let (x, y) = (x.cast(), y.cast());
-            // SAFETY: `rows.extent` rows of bytes are readable at `x`, and as many next to each other writable at `y` for
-            // each column.
+            // SAFETY: `rows.extent` rows of bytes are readable at `x`, and as many next to each other writable at `y`
+            // for each column.
             if unsafe { interleave(x, [rows.extent, rows.from], y, cols.extent) } {
                 return;
             }
         }
-        if rows.extent < tall || cols.extent < wide {
+        if rows.extent < tile_rows || cols.extent < tile_cols {
             let all = [0, rows.extent, 0, cols.extent];
             // SAFETY: the elements that `rows` and `cols` reach are readable at `x` and writable at `y`.
             unsafe { area(simd, x, y, rows, cols, all) }
@@ -290,11 +299,11 @@ impl Plane {
         let whole_tiles = size_of::<T>() == 1;
         let bytes = rows.extent.saturating_mul(cols.extent).saturating_mul(size_of::<T>());
         let y_stride_bytes = cols.to.wrapping_mul(size_of::<T>());
-        let far = bytes > NEAR_BYTES;
+        let exceeds_l2 = bytes > L2_BYTES;
         // In the second-level cache, lines of either side must not be page multiples apart: the order is two columns of
         // tiles at a time, downwards. Beyond it, tiles go along the rows of `x`, which the hardware then prefetches,
         // unless the rows of `y` are page multiples apart.
-        let order = match (far, y_stride_bytes.is_multiple_of(PAGE_BYTES)) {
+        let order = match (exceeds_l2, y_stride_bytes.is_multiple_of(PAGE_BYTES)) {
             (false, _) => Order::Pairs,
             (true, true) => Order::Down,
             (true, false) => Order::Across,
@@ -302,56 +311,63 @@ impl Plane {
         // Rows that are page multiples apart share so few sets of the first-level cache that prefetched lines are
         // evicted before use.
         let x_stride_bytes = rows.from.wrapping_mul(size_of::<T>());
-        let crowded = !far && (y_stride_bytes | x_stride_bytes).is_multiple_of(PAGE_BYTES);
-        let ahead = match (far, size_of::<T>()) {
+        let conflicts = !exceeds_l2 && (y_stride_bytes | x_stride_bytes).is_multiple_of(PAGE_BYTES);
+        let distance = match (exceeds_l2, size_of::<T>()) {
             (true, 4) => 4,
             (true, _) => 1,
-            (false, 4) if !crowded => 1,
+            (false, 4) if !conflicts => 1,
             (false, _) => usize::MAX,
         };
         let mut i0 = 0;
         while i0 < rows.extent {
             let i1 = rows.extent.min(i0 + BLOCK);
-            let down = if whole_tiles { (i1 - i0) / tall } else { (i1 - i0).div_ceil(tall) };
+            let tiles_down =
+                if whole_tiles { (i1 - i0) / tile_rows } else { (i1 - i0).div_ceil(tile_rows) };
             let mut j0 = 0;
             while j0 < cols.extent {
                 let j1 = cols.extent.min(j0 + BLOCK);
-                let across = if whole_tiles { (j1 - j0) / wide } else { (j1 - j0).div_ceil(wide) };
+                let tiles_across =
+                    if whole_tiles { (j1 - j0) / tile_cols } else { (j1 - j0).div_ceil(tile_cols) };
                 // The last tiles overlap those before them.
                 let start = |(i, j): (usize, usize)| {
-                    let i = (i0 + i * tall).min(rows.extent - tall);
-                    (i, (j0 + j * wide).min(cols.extent - wide))
+                    let i = (i0 + i * tile_rows).min(rows.extent - tile_rows);
+                    (i, (j0 + j * tile_cols).min(cols.extent - tile_cols))
                 };
-                let (mut here, mut there) = ((0, 0), (0, 0));
-                let mut at = 0;
-                while at < ahead.min(down * across) {
-                    there = order.next(there, down, across);
-                    at += 1;
+                let (mut current, mut prefetched) = ((0, 0), (0, 0));
+                let mut index = 0;
+                while index < distance.min(tiles_down * tiles_across) {
+                    prefetched = order.next(prefetched, tiles_down, tiles_across);
+                    index += 1;
                 }
-                at = 0;
-                while at < down * across {
+                index = 0;
+                while index < tiles_down * tiles_across {
                     // The last tiles of a block have no next one, and prefetch themselves.
-                    let next = if ahead < down * across - at { there } else { here };
-                    there = order.next(there, down, across);
+                    let next = if distance < tiles_down * tiles_across - index {
+                        prefetched
+                    } else {
+                        current
+                    };
+                    prefetched = order.next(prefetched, tiles_down, tiles_across);
                     let (i, j) = start(next);
                     let next = Tile {
                         x: x.wrapping_add(i * rows.from + j),
                         y: y.wrapping_add(j * cols.to + i),
                         strides: [rows.from, cols.to],
                     };
-                    let (i, j) = start(here);
-                    here = order.next(here, down, across);
+                    let (i, j) = start(current);
+                    current = order.next(current, tiles_down, tiles_across);
                     // SAFETY: a tile from `i` and `j` on is within the matrix.
                     let (x, y) = unsafe { (x.add(i * rows.from + j), y.add(j * cols.to + i)) };
-                    let at_lines = y.addr().is_multiple_of(LINE_BYTES)
+                    let is_aligned = y.addr().is_multiple_of(LINE_BYTES)
                         && y_stride_bytes.is_multiple_of(LINE_BYTES);
-                    let next = if ahead == usize::MAX { None } else { Some(next) };
+                    let next = if distance == usize::MAX { None } else { Some(next) };
                     let tile = Tile { x, y, strides: [rows.from, cols.to] };
                     // SAFETY: so do the tile and its transpose, as `strides` are those of the matrix.
-                    unsafe { tile.transpose(simd, next, stream && at_lines) }
-                    at += 1;
+                    unsafe { tile.transpose(simd, next, stream && is_aligned) }
+                    index += 1;
                 }
-                let (i_done, j_done) = (i1.min(i0 + down * tall), j1.min(j0 + across * wide));
+                let (i_done, j_done) =
+                    (i1.min(i0 + tiles_down * tile_rows), j1.min(j0 + tiles_across * tile_cols));
                 // SAFETY: the rest of the block, below the tiles and right of them, is within the
                 // matrix.
                 unsafe {
@@ -399,20 +415,20 @@ struct Tile<T> {
 }
 
 impl<T: Copy> Tile<T> {
-    /// Transposes the tile, and prefetches `ahead`.
+    /// Transposes the tile, and prefetches the tile `next`.
     ///
     /// # Safety
     /// The tile is readable at `x` and writable at `y`; with `stream`, rows of `y` start at cache lines.
     #[inline(always)]
-    unsafe fn transpose<S: Vector>(self, simd: S, ahead: Option<Self>, stream: bool) {
+    unsafe fn transpose<S: Vector>(self, simd: S, next: Option<Self>, stream: bool) {
         let Self { x, y, strides: [x_stride, y_stride] } = self;
         if size_of::<T>() == 4 {
             let (x, y) = (x.cast(), y.cast());
             // SAFETY: a tile of 4-byte elements is readable at `x` and writable at `y`.
             unsafe {
-                match ahead {
+                match next {
                     _ if stream => {
-                        let next = ahead.map_or(x, |next| next.x.cast());
+                        let next = next.map_or(x, |next| next.x.cast());
                         simd.tile4_stream(x, x_stride, y, y_stride, next);
                     }
                     Some(next) => {
@@ -424,38 +440,39 @@ impl<T: Copy> Tile<T> {
             }
             return;
         }
-        if let Some(next) = ahead {
-            let mut k = 0;
-            while k < S::LONG1.max(LINE_BYTES) {
-                let row = k.min(S::LONG1 - 1) * x_stride;
+        if let Some(next) = next {
+            let mut column = 0;
+            while column < S::LONG1.max(LINE_BYTES) {
+                let row = column.min(S::LONG1 - 1) * x_stride;
                 simd.prefetch(next.x.wrapping_add(row).cast());
                 if !stream {
-                    let row = k.min(LINE_BYTES - 1) * y_stride;
+                    let row = column.min(LINE_BYTES - 1) * y_stride;
                     simd.prefetch(next.y.wrapping_add(row).cast_const().cast());
                 }
-                k += 1;
+                column += 1;
             }
         }
-        let mut k = 0;
-        while k < LINE_BYTES {
+        let mut column = 0;
+        while column < LINE_BYTES {
             // SAFETY: a tile is readable at `x` and writable at `y`; it is some times 16 columns.
             unsafe {
-                let (x, y) = (x.add(k).cast(), y.add(k * y_stride).cast());
+                let (x, y) = (x.add(column).cast(), y.add(column * y_stride).cast());
                 if stream {
                     simd.long1_stream(x, x_stride, y, y_stride);
                 } else {
                     simd.long1(x, x_stride, y, y_stride);
                 }
             }
-            k += 16;
+            column += 16;
         }
     }
 }
 
-/// Transposes rows of `count` bytes if there are 2 to 4; returns whether it did.
+/// Transposes 2 to 4 rows of `count` bytes by interleaving them. Returns false for other numbers of rows.
 ///
 /// # Safety
-/// `rows` rows with a stride of `stride` are readable at `x`, and `rows * count` bytes writable at `y`, without overlap.
+/// `rows` rows with a stride of `stride` are readable at `x`, and `rows * count` bytes writable at `y`, without
+/// overlap.
 #[inline(always)]
 unsafe fn interleave(x: *const u8, [rows, stride]: [usize; 2], y: *mut u8, count: usize) -> bool {
     // SAFETY: `N` equals `rows` here, so the caller's guarantee for `rows` rows applies.
@@ -478,14 +495,14 @@ unsafe fn interleave(x: *const u8, [rows, stride]: [usize; 2], y: *mut u8, count
 unsafe fn interleave_rows<const N: usize>(x: *const u8, stride: usize, y: *mut u8, count: usize) {
     for j in 0..count {
         for i in 0..N {
-            // SAFETY: row `i` has byte `j`, and `y` its place.
+            // SAFETY: row `i` has byte `j`, and `y` has `count * N` bytes.
             unsafe { *y.add(j * N + i) = *x.add(i * stride + j) }
         }
     }
 }
 
-/// Transposes an area too small for tiles, by smaller tiles and single elements: rows `i0..i1` and columns `j0..j1` of
-/// the matrix.
+/// Transposes an area that is too small for large tiles, by smaller tiles or single elements: rows `i0..i1` and columns
+/// `j0..j1` of the matrix.
 ///
 /// # Safety
 /// The elements that the axes reach are readable at `x` and writable at `y`; the ranges are inside the extents.
@@ -498,10 +515,10 @@ unsafe fn area<S: Vector, T: Copy>(
     cols: Axis,
     [i0, i1, j0, j1]: [usize; 4],
 ) {
-    let tiled = rows.to == 1 && cols.from == 1;
+    let is_tiled = rows.to == 1 && cols.from == 1;
     let tile = match size_of::<T>() {
-        1 if tiled && rows.extent.min(cols.extent) >= S::TILE1 => S::TILE1,
-        4 if tiled => S::TILE4,
+        1 if is_tiled && rows.extent.min(cols.extent) >= S::TILE1 => S::TILE1,
+        4 if is_tiled => S::TILE4,
         _ => 0,
     };
     if i0 == i1 || j0 == j1 {
@@ -522,11 +539,11 @@ unsafe fn area<S: Vector, T: Copy>(
         let mut i = i0;
         while i < i1 {
             if size_of::<T>() == 4 {
-                let (tall, wide) = (tile.min(i1 - i), tile.min(j1 - j));
+                let (height, width) = (tile.min(i1 - i), tile.min(j1 - j));
                 // SAFETY: a part from `i` and `j` on is within the matrix; elements have 4 bytes.
                 unsafe {
                     let (x, y) = (x.add(i * rows.from + j), y.add(j * cols.to + i));
-                    simd.part4(x.cast(), rows.from, y.cast(), cols.to, tall, wide);
+                    simd.part4(x.cast(), rows.from, y.cast(), cols.to, height, width);
                 }
             } else {
                 // Tiles that would exceed the range overlap others.

@@ -1,4 +1,4 @@
-//! Chooses between Winograd's algorithm and direct convolution.
+//! The choice between Winograd's algorithm and direct convolution, by a model of their costs.
 
 use super::{Isa, Layer, Tile, isa};
 
@@ -11,11 +11,11 @@ pub enum Algorithm {
     Winograd(Tile),
 }
 
-/// Cost of transforming one element, both ways, in multiply-adds.
+/// Cost of transforming one input and one output element, in multiply-adds.
 const TRANSFORM: f64 = 12.0;
-/// Cost of starting a product, in multiply-adds.
+/// Cost of starting a matrix product, in multiply-adds.
 const START: f64 = 1000.0;
-/// Weights that fit a 2 MiB second-level cache.
+/// The most weights that fit a 2 MiB second-level cache.
 const CACHED: f64 = (1 << 19) as f64;
 /// The required speedup, because direct convolution is more accurate.
 const MARGIN: f64 = 1.1;
@@ -27,8 +27,8 @@ const MARGIN: f64 = 1.1;
 /// weights larger than the second-level cache, reading the weights dominates: `F(2x2, 3x3)` has fewer weights and more
 /// tiles. With few channels the transforms do not pay off. Threads that share a layer have fewer tiles each.
 ///
-/// Transformed weights take nearly two or four times as many bytes. Where memory is scarce, a byte costs `price`
-/// multiply-adds.
+/// Transformed weights take nearly two (`F(2x2, 3x3)`) or four times as many bytes. Callers with scarce memory pass the
+/// `price` of a byte, in multiply-adds; others pass 0.
 pub fn choose(layer: &Layer, price: u32) -> Algorithm {
     choose_on(isa(), layer, price)
 }
@@ -42,12 +42,14 @@ pub(super) fn choose_on(isa: Isa, layer: &Layer, price: u32) -> Algorithm {
     };
     let [inputs, outputs] = layer.channels.map(|channels| channels as f64);
     let weights = inputs * outputs;
+    // The cost of `points` matrix products with `rows` rows, in `blocks` blocks that each read all weights.
     let cost = |points: usize, rows: usize, blocks: usize, transform: f64| {
         let points = points as f64;
         let read = if points * weights > CACHED { read * weights } else { 0.0 };
         points * (rows as f64 * (weights + transform * (inputs + outputs)) + blocks as f64 * read)
     };
     let pixels = layer.images.saturating_mul(layer.output[0]).saturating_mul(layer.output[1]);
+    // The lowest cost so far, and its algorithm.
     let mut best = (cost(9, pixels, 1, 0.0) / MARGIN, Algorithm::Direct);
     for tile in [Tile::F2x2, Tile::F4x4] {
         let tiles =

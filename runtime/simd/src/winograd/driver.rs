@@ -1,4 +1,5 @@
-//! Divides a layer into blocks of tiles, after checking that all of them are inside the slices.
+//! The loop over a layer's blocks of tiles: transforms the input tiles of a block, multiplies them by the weights at
+//! each point, and transforms the products to output tiles. All positions are checked before.
 
 use std::ops::Range;
 
@@ -7,11 +8,11 @@ use super::{LINE, Layer, Plan, Rows, Tile, packed_len_on, pixel_rows, tile_rows}
 use crate::gemm_f32::{self, Epilogue};
 use crate::isa::{Isa, dispatch};
 
-/// Elements of the transformed tiles and products of a block: a quarter of a 2 MiB second-level cache, through which
-/// the weights stream meanwhile.
+/// The most elements of a block's transformed tiles and products: a quarter of a 2 MiB second-level cache, which the
+/// weights also pass through.
 const MAX_BLOCK: usize = 1 << 17;
-/// The fewest tiles of a block, even if they do not fit that cache: weights are read once per block, which would take
-/// longer than the products.
+/// The fewest tiles of a block, even if they do not fit that cache. With fewer, reading all weights once per block
+/// would take longer than the products.
 const MIN_TILES: usize = 32;
 
 impl Plan {
@@ -27,10 +28,10 @@ impl Plan {
             Some(Rows { row, point: ((tiles * row / LINE) | 1) * LINE })
         };
         let [inputs, outputs] = layer.channels.map(rows);
-        assert!(reaches(layer).is_some(), "the layer exceeds the address space");
+        assert!(fits_usize(layer).is_some(), "the layer exceeds the address space");
         assert!(inputs.is_some() && outputs.is_some(), "the workspace exceeds the address space");
-        let none = Rows { row: 0, point: 0 };
-        let (inputs, outputs) = (inputs.unwrap_or(none), outputs.unwrap_or(none));
+        let empty = Rows { row: 0, point: 0 };
+        let (inputs, outputs) = (inputs.unwrap_or(empty), outputs.unwrap_or(empty));
         Self {
             isa,
             tile,
@@ -58,8 +59,8 @@ impl Plan {
     ) {
         let [inputs, outputs] = self.layer.channels;
         let points = self.tile.points();
-        let all = tile_rows(self.tile, &self.layer);
-        assert!(rows.start <= rows.end && rows.end <= all, "no such rows of tiles");
+        let row_count = tile_rows(self.tile, &self.layer);
+        assert!(rows.start <= rows.end && rows.end <= row_count, "no such rows of tiles");
         let pixels = pixel_rows(self.tile, &self.layer, rows.clone());
         if pixels.len() * self.layer.output[1] == 0 || outputs == 0 {
             return;
@@ -70,8 +71,8 @@ impl Plan {
         let (transformed, sums) = workspace.split_at_mut(self.inputs.point * points);
         let products = gemm_f32::kernels(self.isa);
         let matrix = packed.len() / points;
-        let whole = rows.start * self.tiles_per_row..rows.end * self.tiles_per_row;
-        for (first, tiles) in blocks(whole, self.max_tiles) {
+        let tiles_of_rows = rows.start * self.tiles_per_row..rows.end * self.tiles_per_row;
+        for (first, tiles) in blocks(tiles_of_rows, self.max_tiles) {
             let to = transformed.as_mut_ptr();
             dispatch(self.isa, Input { plan: self, first, tiles, x: x.as_ptr(), to });
             for point in 0..points {
@@ -111,39 +112,40 @@ impl Plan {
 
 /// Returns the most tiles of a block.
 pub(super) fn block_len(tile: Tile, [inputs, outputs]: [usize; 2]) -> usize {
-    let one = inputs.saturating_add(outputs).saturating_mul(tile.points());
-    (MAX_BLOCK / one.max(1)).max(MIN_TILES)
+    let elements_per_tile = inputs.saturating_add(outputs).saturating_mul(tile.points());
+    (MAX_BLOCK / elements_per_tile.max(1)).max(MIN_TILES)
 }
 
 /// Divides tiles into the fewest blocks of nearly equal size; yields the first tile and the count.
-fn blocks(tiles: Range<usize>, most: usize) -> impl Iterator<Item = (usize, usize)> {
-    let parts = tiles.len().div_ceil(most).max(1);
+fn blocks(tiles: Range<usize>, max_len: usize) -> impl Iterator<Item = (usize, usize)> {
+    let parts = tiles.len().div_ceil(max_len).max(1);
     let (short, long) = (tiles.len() / parts, tiles.len() % parts);
     (0..parts).map(move |i| (tiles.start + i * short + i.min(long), short + usize::from(i < long)))
 }
 
-/// Checks that the offsets of the input, the output, and every position that a tile may read fit `usize`.
-fn reaches(layer: &Layer) -> Option<()> {
-    // The largest tile extends this far past the last output.
-    const REACH: usize = 8;
+/// Returns `None` if an offset of the input or the output, or a position that a tile may read, does not fit `usize`.
+fn fits_usize(layer: &Layer) -> Option<()> {
+    // The largest tile reads less than this far past the last output.
+    const TILE_EXTENT: usize = 8;
     let pixel = layer.pixel_strides[0];
     let row = layer.input[1].checked_mul(pixel)?;
-    let far = |axis: usize, step: usize| {
+    let end = |axis: usize, step: usize| {
         let input = layer.input[axis].checked_add(layer.pads[axis])?;
-        input.max(layer.output[axis].checked_add(REACH)?).checked_mul(step)
+        input.max(layer.output[axis].checked_add(TILE_EXTENT)?).checked_mul(step)
     };
-    far(0, row)?.checked_add(far(1, pixel)?)?;
+    end(0, row)?.checked_add(end(1, pixel)?)?;
     for (size, pixel) in [layer.input, layer.output].into_iter().zip(layer.pixel_strides) {
         layer.images.checked_mul(size[0])?.checked_mul(size[1])?.checked_mul(pixel)?;
     }
     Some(())
 }
 
-/// Whether this many pixels are inside the slice.
+/// Returns whether this many pixels are inside the slice.
 fn holds(data: &[f32], pixels: usize, channels: usize, stride: usize) -> bool {
     if pixels == 0 || channels == 0 {
         return true;
     }
-    let len = (pixels - 1).checked_mul(stride).and_then(|before| before.checked_add(channels));
+    let len =
+        (pixels - 1).checked_mul(stride).and_then(|last_pixel| last_pixel.checked_add(channels));
     len.is_some_and(|len| len <= data.len())
 }

@@ -1,10 +1,11 @@
-//! Weights transformed to each point, as one packed matrix per point.
+//! The transform of weights, and their packing: one packed matrix per point.
 
 use super::Tile;
 use super::points::{Filter, Transform};
 use crate::gemm_f32::{Layout, MicroKernels, Stored};
 
-/// See [`pack`](super::pack()); the lengths of slices have been checked.
+/// Transforms and packs weights like [`pack`](super::pack()), which has checked the lengths of the slices. `matrix` is
+/// the workspace, for the weights at one point.
 pub(super) fn pack<T: Stored>(
     products: &MicroKernels,
     tile: Tile,
@@ -24,14 +25,15 @@ pub(super) fn pack<T: Stored>(
     }
 }
 
-/// Evaluates each filter at a point, rounded once.
+/// Evaluates each 3x3 filter at a point, in `f64` and rounded once. `point_factors` has the factors of three weights at
+/// each point of an axis.
 fn at_point<T: Stored, const A: usize>(
-    g: &[[f64; 3]; A],
+    point_factors: &[[f64; 3]; A],
     point: usize,
     weights: &[T],
     out: &mut [f32],
 ) {
-    let (rows, cols) = (g[point / A], g[point % A]);
+    let (rows, cols) = (point_factors[point / A], point_factors[point % A]);
     let factors: [f64; 9] = std::array::from_fn(|i| rows[i / 3] * cols[i % 3]);
     let (filters, _) = weights.as_chunks::<9>();
     for (out, filter) in out.iter_mut().zip(filters) {

@@ -1,4 +1,5 @@
-//! The transforms along one axis: evaluation and interpolation at a few points.
+//! The transforms of Winograd's algorithm along one axis: evaluation of a polynomial at a few points, and
+//! interpolation.
 //!
 //! `F(2, 3)` uses the points 0, 1, -1 and infinity, whose transforms only add and halve. `F(4, 3)` uses 0, 5/8, -5/8,
 //! 3/2, -3/2 and infinity instead of the usual 0, 1, -1, 2, -2 and infinity. Points near 1 whose powers are short
@@ -9,7 +10,7 @@
 
 use crate::isa::Vector;
 
-/// `F(M, 3)`, with `A = M + 2` points.
+/// The algorithm `F(M, 3)`, which computes `M` outputs of a filter of 3 weights, with `A = M + 2` points.
 #[derive(Debug)]
 pub(super) struct Filter<const M: usize, const A: usize>;
 
@@ -19,10 +20,10 @@ pub(super) trait Transform<const M: usize, const A: usize> {
     const WEIGHTS: [[f64; 3]; A];
 
     /// Multiplies by the transpose of `B`. Must be `#[inline(always)]`.
-    fn input<S: Vector>(simd: S, d: [S::F; A]) -> [S::F; A];
+    fn input<S: Vector>(simd: S, input: [S::F; A]) -> [S::F; A];
 
     /// Multiplies by the transpose of `A`. Must be `#[inline(always)]`.
-    fn output<S: Vector>(simd: S, m: [S::F; A]) -> [S::F; M];
+    fn output<S: Vector>(simd: S, products: [S::F; A]) -> [S::F; M];
 }
 
 impl Transform<2, 4> for Filter<2, 4> {
@@ -30,13 +31,21 @@ impl Transform<2, 4> for Filter<2, 4> {
         [[1.0, 0.0, 0.0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0.0, 0.0, 1.0]];
 
     #[inline(always)]
-    fn input<S: Vector>(simd: S, d: [S::F; 4]) -> [S::F; 4] {
-        [simd.sub(d[0], d[2]), simd.add(d[1], d[2]), simd.sub(d[2], d[1]), simd.sub(d[3], d[1])]
+    fn input<S: Vector>(simd: S, input: [S::F; 4]) -> [S::F; 4] {
+        [
+            simd.sub(input[0], input[2]),
+            simd.add(input[1], input[2]),
+            simd.sub(input[2], input[1]),
+            simd.sub(input[3], input[1]),
+        ]
     }
 
     #[inline(always)]
-    fn output<S: Vector>(simd: S, m: [S::F; 4]) -> [S::F; 2] {
-        [simd.add(m[0], simd.add(m[1], m[2])), simd.add(simd.sub(m[1], m[2]), m[3])]
+    fn output<S: Vector>(simd: S, products: [S::F; 4]) -> [S::F; 2] {
+        [
+            simd.add(products[0], simd.add(products[1], products[2])),
+            simd.add(simd.sub(products[1], products[2]), products[3]),
+        ]
     }
 }
 
@@ -61,31 +70,39 @@ impl Transform<4, 6> for Filter<4, 6> {
     };
 
     #[inline(always)]
-    fn input<S: Vector>(simd: S, d: [S::F; 6]) -> [S::F; 6] {
+    fn input<S: Vector>(simd: S, input: [S::F; 6]) -> [S::F; 6] {
         let (p, q) = (simd.splat(P), simd.splat(Q));
         let (p2, q2) = (simd.splat(P * P), simd.splat(Q * Q));
         let (sum, product) = (simd.splat(P * P + Q * Q), simd.splat(P * P * Q * Q));
-        let (even_p, odd_p) = (simd.fnma(q2, d[2], d[4]), simd.fnma(q2, d[1], d[3]));
-        let (even_q, odd_q) = (simd.fnma(p2, d[2], d[4]), simd.fnma(p2, d[1], d[3]));
+        let (even_p, odd_p) =
+            (simd.fnma(q2, input[2], input[4]), simd.fnma(q2, input[1], input[3]));
+        let (even_q, odd_q) =
+            (simd.fnma(p2, input[2], input[4]), simd.fnma(p2, input[1], input[3]));
         [
-            simd.fma(product, d[0], simd.fnma(sum, d[2], d[4])),
+            simd.fma(product, input[0], simd.fnma(sum, input[2], input[4])),
             simd.fma(p, odd_p, even_p),
             simd.fnma(p, odd_p, even_p),
             simd.fma(q, odd_q, even_q),
             simd.fnma(q, odd_q, even_q),
-            simd.fma(product, d[1], simd.fnma(sum, d[3], d[5])),
+            simd.fma(product, input[1], simd.fnma(sum, input[3], input[5])),
         ]
     }
 
     #[inline(always)]
-    fn output<S: Vector>(simd: S, m: [S::F; 6]) -> [S::F; 4] {
-        let (even_p, odd_p) = (simd.add(m[1], m[2]), simd.sub(m[1], m[2]));
-        let (even_q, odd_q) = (simd.add(m[3], m[4]), simd.sub(m[3], m[4]));
+    fn output<S: Vector>(simd: S, products: [S::F; 6]) -> [S::F; 4] {
+        let (even_p, odd_p) =
+            (simd.add(products[1], products[2]), simd.sub(products[1], products[2]));
+        let (even_q, odd_q) =
+            (simd.add(products[3], products[4]), simd.sub(products[3], products[4]));
         [
-            simd.add(m[0], simd.add(even_p, even_q)),
+            simd.add(products[0], simd.add(even_p, even_q)),
             simd.fma(simd.splat(Q), odd_q, simd.mul(simd.splat(P), odd_p)),
             simd.fma(simd.splat(Q * Q), even_q, simd.mul(simd.splat(P * P), even_p)),
-            simd.fma(simd.splat(Q * Q * Q), odd_q, simd.fma(simd.splat(P * P * P), odd_p, m[5])),
+            simd.fma(
+                simd.splat(Q * Q * Q),
+                odd_q,
+                simd.fma(simd.splat(P * P * P), odd_p, products[5]),
+            ),
         ]
     }
 }

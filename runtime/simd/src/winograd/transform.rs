@@ -1,4 +1,4 @@
-//! The input and output transforms of tiles, over vectors of channels.
+//! The input and output transforms of a block of tiles, over vectors of channels.
 
 use super::points::{Filter, Transform};
 use super::{Plan, Tile, TileOrigin};
@@ -17,11 +17,14 @@ pub(super) struct Input<'a> {
     pub(super) to: *mut f32,
 }
 
-/// The input of a tile: its corner pixel, which may be outside the image, and its pixels inside the image.
-struct Window {
+/// The input pixels of a tile.
+struct InputTile {
+    /// The first pixel, which may be outside the image.
     corner: *const f32,
+    /// Elements between rows, and between pixels.
     row: usize,
     pixel: usize,
+    /// Start and end of the tile's rows and columns that are inside the image.
     rows: [usize; 2],
     cols: [usize; 2],
 }
@@ -32,39 +35,39 @@ impl SimdOp for Input<'_> {
     #[inline(always)]
     fn run<S: Vector>(self, simd: S) {
         match self.plan.tile {
-            Tile::F2x2 => self.each::<S, 2, 4>(simd),
-            Tile::F4x4 => self.each::<S, 4, 6>(simd),
+            Tile::F2x2 => self.each_tile::<S, 2, 4>(simd),
+            Tile::F4x4 => self.each_tile::<S, 4, 6>(simd),
         }
     }
 }
 
 impl Input<'_> {
     #[inline(always)]
-    fn each<S: Vector, const M: usize, const A: usize>(&self, simd: S)
+    fn each_tile<S: Vector, const M: usize, const A: usize>(&self, simd: S)
     where
         Filter<M, A>: Transform<M, A>,
     {
         let plan = self.plan;
         let channels = plan.layer.channels[0];
-        let whole = channels - channels % S::LANES;
+        let whole_vectors = channels - channels % S::LANES;
         for i in 0..self.tiles {
-            let window = self.window(plan.origin(self.first + i));
+            let tile = self.input_tile(plan.origin(self.first + i));
             let to = self.to.wrapping_add(i * plan.inputs.row);
             let stride = plan.inputs.point;
-            let inside = window.rows == [0, A] && window.cols == [0, A];
+            let is_inside = tile.rows == [0, A] && tile.cols == [0, A];
             // SAFETY: the pixels of the window are inside the image, `x` has all their channels,
             // and `to` has space for whole vectors up to the last channel at each point.
             unsafe {
-                if inside {
-                    for c in (0..whole).step_by(S::LANES) {
-                        let load = |i: usize, j: usize| simd.load(window.at(i, j, c));
+                if is_inside {
+                    for c in (0..whole_vectors).step_by(S::LANES) {
+                        let load = |i: usize, j: usize| simd.load(tile.address(i, j, c));
                         transform_input::<S, M, A>(simd, load, to.add(c), stride);
                     }
                 } else {
-                    for c in (0..whole).step_by(S::LANES) {
+                    for c in (0..whole_vectors).step_by(S::LANES) {
                         let load = |i: usize, j: usize| {
-                            if window.has(i, j) {
-                                simd.load(window.at(i, j, c))
+                            if tile.has(i, j) {
+                                simd.load(tile.address(i, j, c))
                             } else {
                                 simd.splat(0.0)
                             }
@@ -72,28 +75,32 @@ impl Input<'_> {
                         transform_input::<S, M, A>(simd, load, to.add(c), stride);
                     }
                 }
-                if whole < channels {
+                if whole_vectors < channels {
                     let load = |i: usize, j: usize| {
                         let zero = simd.splat(0.0);
-                        if window.has(i, j) {
-                            simd.load_tail(window.at(i, j, whole), channels - whole, zero)
+                        if tile.has(i, j) {
+                            simd.load_tail(
+                                tile.address(i, j, whole_vectors),
+                                channels - whole_vectors,
+                                zero,
+                            )
                         } else {
                             zero
                         }
                     };
-                    transform_input::<S, M, A>(simd, load, to.add(whole), stride);
+                    transform_input::<S, M, A>(simd, load, to.add(whole_vectors), stride);
                 }
             }
         }
     }
 
-    fn window(&self, origin: TileOrigin) -> Window {
+    fn input_tile(&self, origin: TileOrigin) -> InputTile {
         let layer = &self.plan.layer;
         let extent = self.plan.tile.extent();
-        let axis = |axis: usize, at: usize| {
+        let axis = |axis: usize, position: usize| {
             let (pad, input) = (layer.pads[axis], layer.input[axis]);
-            let from = pad.saturating_sub(at).min(extent);
-            [from, (input + pad).saturating_sub(at).clamp(from, extent)]
+            let from = pad.saturating_sub(position).min(extent);
+            [from, (input + pad).saturating_sub(position).clamp(from, extent)]
         };
         let (rows, cols) = (axis(0, origin.row), axis(1, origin.col));
         let pixel = layer.pixel_strides[0];
@@ -102,18 +109,20 @@ impl Input<'_> {
         let corner = image
             .wrapping_add(origin.row * row + origin.col * pixel)
             .wrapping_sub(layer.pads[0] * row + layer.pads[1] * pixel);
-        Window { corner, row, pixel, rows, cols }
+        InputTile { corner, row, pixel, rows, cols }
     }
 }
 
-impl Window {
+impl InputTile {
+    /// Returns whether a pixel of the tile is inside the image.
     #[inline(always)]
     fn has(&self, i: usize, j: usize) -> bool {
         self.rows[0] <= i && i < self.rows[1] && self.cols[0] <= j && j < self.cols[1]
     }
 
+    /// Returns the address of a channel of a pixel of the tile.
     #[inline(always)]
-    fn at(&self, i: usize, j: usize, channel: usize) -> *const f32 {
+    fn address(&self, i: usize, j: usize, channel: usize) -> *const f32 {
         self.corner.wrapping_add(i * self.row + j * self.pixel + channel)
     }
 }
@@ -122,7 +131,7 @@ impl Window {
 ///
 /// # Safety
 ///
-/// `to` must have room for a vector at each point.
+/// A vector at each point is writable, from `to` on and `stride` elements apart.
 #[inline(always)]
 unsafe fn transform_input<S: Vector, const M: usize, const A: usize>(
     simd: S,
@@ -146,8 +155,7 @@ unsafe fn transform_input<S: Vector, const M: usize, const A: usize>(
     for i in 0..A {
         let row = Filter::<M, A>::input(simd, rows[i]);
         for j in 0..A {
-            // SAFETY: there is room for a vector at each of the `A * A` points from `to` on, `stride`
-            // apart.
+            // SAFETY: a vector is writable at each of the `A * A` points from `to` on, `stride` apart.
             unsafe { simd.store(to.add((i * A + j) * stride), row[j]) }
         }
     }
@@ -167,13 +175,17 @@ pub(super) struct Output<'a> {
     pub(super) epilogue: &'a Epilogue<'a>,
 }
 
-/// The output of a tile: its first pixel, and how many pixels exist.
+/// The output pixels of a tile.
 struct Target {
+    /// The first pixel.
     y: *mut f32,
+    /// Elements between rows, and between pixels.
     row: usize,
     pixel: usize,
+    /// The first pixel of the residual, and the elements between its rows and pixels.
     residual: Option<(*const f32, usize, usize)>,
     bias: Option<*const f32>,
+    /// Rows and columns of the tile that are inside the image.
     rows: usize,
     cols: usize,
 }
@@ -184,15 +196,15 @@ impl SimdOp for Output<'_> {
     #[inline(always)]
     fn run<S: Vector>(self, simd: S) {
         match self.plan.tile {
-            Tile::F2x2 => self.each::<S, 2, 4>(simd),
-            Tile::F4x4 => self.each::<S, 4, 6>(simd),
+            Tile::F2x2 => self.each_tile::<S, 2, 4>(simd),
+            Tile::F4x4 => self.each_tile::<S, 4, 6>(simd),
         }
     }
 }
 
 impl Output<'_> {
     #[inline(always)]
-    fn each<S: Vector, const M: usize, const A: usize>(&self, simd: S)
+    fn each_tile<S: Vector, const M: usize, const A: usize>(&self, simd: S)
     where
         Filter<M, A>: Transform<M, A>,
     {
@@ -215,15 +227,15 @@ impl Output<'_> {
     fn target(&self, origin: TileOrigin) -> Target {
         let layer = &self.plan.layer;
         let size = self.plan.tile.size();
-        let at =
+        let pixel_index =
             (origin.image * layer.output[0] + origin.row - self.top) * layer.output[1] + origin.col;
         let pixel = layer.pixel_strides[1];
         Target {
-            y: self.y.wrapping_add(at * pixel),
+            y: self.y.wrapping_add(pixel_index * pixel),
             row: layer.output[1] * pixel,
             pixel,
             residual: self.epilogue.residual.map(|(data, pixel)| {
-                (data.as_ptr().wrapping_add(at * pixel), layer.output[1] * pixel, pixel)
+                (data.as_ptr().wrapping_add(pixel_index * pixel), layer.output[1] * pixel, pixel)
             }),
             bias: self.epilogue.bias.map(<[f32]>::as_ptr),
             rows: size.min(layer.output[0] - origin.row),
@@ -235,8 +247,7 @@ impl Output<'_> {
     ///
     /// # Safety
     ///
-    /// `count` channels from `channel` on must be there, of each pixel of the target, of those to add
-    /// and of the bias.
+    /// Each pixel of the target and of the residual, and the bias, have `count` channels from `channel` on.
     #[inline(always)]
     unsafe fn finish<S: Vector, const M: usize>(
         &self,
@@ -247,13 +258,13 @@ impl Output<'_> {
         sums: &mut [[S::F; M]; M],
     ) {
         let zero = simd.splat(0.0);
-        let load = |at: *const f32| {
+        let load = |address: *const f32| {
             if count == S::LANES {
-                // SAFETY: `count` channels are readable at `at`, a whole vector.
-                unsafe { simd.load(at) }
+                // SAFETY: `count` channels are readable at `address`, a whole vector.
+                unsafe { simd.load(address) }
             } else {
-                // SAFETY: `count` channels are readable at `at`, less than a vector.
-                unsafe { simd.load_tail(at, count, zero) }
+                // SAFETY: `count` channels are readable at `address`, less than a vector.
+                unsafe { simd.load_tail(address, count, zero) }
             }
         };
         if let Some(bias) = target.bias {
@@ -265,8 +276,8 @@ impl Output<'_> {
         if let Some((data, row, pixel)) = target.residual {
             for (i, sums) in sums.iter_mut().enumerate().take(target.rows) {
                 for (j, sum) in sums.iter_mut().enumerate().take(target.cols) {
-                    let at = data.wrapping_add(i * row + j * pixel + channel);
-                    *sum = simd.add(*sum, load(at));
+                    let address = data.wrapping_add(i * row + j * pixel + channel);
+                    *sum = simd.add(*sum, load(address));
                 }
             }
         }
@@ -274,13 +285,14 @@ impl Output<'_> {
         for (i, sums) in sums.iter().enumerate() {
             for (j, &sum) in sums.iter().enumerate() {
                 if i < target.rows && j < target.cols {
-                    let at = target.y.wrapping_add(i * target.row + j * target.pixel + channel);
+                    let address =
+                        target.y.wrapping_add(i * target.row + j * target.pixel + channel);
                     if count == S::LANES {
-                        // SAFETY: `count` channels of the pixel are writable at `at`, a whole vector.
-                        unsafe { simd.store(at, sum) }
+                        // SAFETY: `count` channels of the pixel are writable at `address`, a whole vector.
+                        unsafe { simd.store(address, sum) }
                     } else {
-                        // SAFETY: `count` channels of the pixel are writable at `at`, less than a vector.
-                        unsafe { simd.store_tail(at, count, sum) }
+                        // SAFETY: `count` channels of the pixel are writable at `address`, less than a vector.
+                        unsafe { simd.store_tail(address, count, sum) }
                     }
                 }
             }
@@ -292,7 +304,7 @@ impl Output<'_> {
 ///
 /// # Safety
 ///
-/// `from` must have a vector at each point.
+/// A vector at each point is readable, from `from` on and `stride` elements apart.
 #[inline(always)]
 unsafe fn transform_output<S: Vector, const M: usize, const A: usize>(
     simd: S,
@@ -306,7 +318,7 @@ where
     for j in 0..A {
         let mut col = [simd.splat(0.0); A];
         for (i, x) in col.iter_mut().enumerate() {
-            // SAFETY: there is a vector at each of the `A * A` points from `from` on, `stride` apart.
+            // SAFETY: a vector is readable at each of the `A * A` points from `from` on, `stride` apart.
             *x = unsafe { simd.load(from.add((i * A + j) * stride)) };
         }
         let col = Filter::<M, A>::output(simd, col);

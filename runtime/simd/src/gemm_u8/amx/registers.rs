@@ -80,8 +80,8 @@ pub(super) unsafe fn load<const VECTORS: usize>(from: *const i32, stride: usize)
     }
 }
 
-/// Adds the products of 16 rows of 64 values, with a stride of `stride` bytes, and 16 groups of `VECTORS` cache lines of
-/// weights.
+/// Adds the products of 16 rows of 64 values, with a stride of `stride` bytes, and 16 groups of `VECTORS` cache lines
+/// of weights.
 ///
 /// # Safety
 ///

@@ -1,16 +1,16 @@
-//! `erf`: a polynomial in `x^2` below 0.9, and `1 - exp(p(x))` above.
+//! The error function: `x + x p(x^2)` for `|x|` below 0.9, and `1 - exp(x p(x))` above, with a polynomial `p` each.
 //!
 //! Both polynomials are least-squares fits with Lawson's weights, computed in 120 bits: the first minimizes the
 //! relative error (1.2e-8), the second the error of the result (8e-10).
 
 use crate::isa::Simd;
 
-/// Computes `erf` of every lane, without tables.
+/// Computes `erf` of every lane.
 #[inline(always)]
 pub(in crate::isa) fn erf_of<S: Simd>(simd: S, x: S::F) -> S::F {
     // From 3.93 on the result rounds to 1.
-    let size = simd.min(simd.splat(3.95), simd.abs(x));
-    let square = simd.mul(size, size);
+    let magnitude = simd.min(simd.splat(3.95), simd.abs(x));
+    let square = simd.mul(magnitude, magnitude);
     let p = simd.poly(
         square,
         [
@@ -22,10 +22,10 @@ pub(in crate::isa) fn erf_of<S: Simd>(simd: S, x: S::F) -> S::F {
             1.283_791_5e-1,
         ],
     );
-    let small = simd.fma(size, p, size);
+    let small = simd.fma(magnitude, p, magnitude);
 
     let p = simd.poly(
-        size,
+        magnitude,
         [
             -1.076_688_9e-5,
             3.180_957_7e-4,
@@ -36,7 +36,7 @@ pub(in crate::isa) fn erf_of<S: Simd>(simd: S, x: S::F) -> S::F {
             -1.128_641,
         ],
     );
-    let large = simd.sub(simd.splat(1.0), simd.exp(simd.mul(size, p)));
-    let is_small = simd.lt(size, simd.splat(0.9));
+    let large = simd.sub(simd.splat(1.0), simd.exp(simd.mul(magnitude, p)));
+    let is_small = simd.lt(magnitude, simd.splat(0.9));
     simd.with_sign(simd.select(is_small, small, large), x)
 }

@@ -1,4 +1,4 @@
-//! Hyperbolic functions and their inverses, by `expm1` and `log1p`, which are accurate for small arguments.
+//! Hyperbolic functions and their inverses, computed with `expm1` and `log1p`, which are accurate for small arguments.
 
 use crate::isa::Simd;
 
@@ -11,51 +11,51 @@ const LARGE: f32 = 8192.0;
 /// Computes `sinh` of every lane.
 #[inline(always)]
 pub(in crate::isa) fn sinh_of<S: Simd>(simd: S, x: S::F) -> S::F {
-    let (size, half) = (simd.abs(x), simd.splat(0.5));
-    let e = simd.expm1(size);
-    let near = simd.add(e, simd.div(e, simd.add(e, simd.splat(1.0))));
-    simd.with_sign(far_or(simd, size, simd.mul(half, near)), x)
+    let (magnitude, half) = (simd.abs(x), simd.splat(0.5));
+    let power = simd.expm1(magnitude);
+    let near = simd.add(power, simd.div(power, simd.add(power, simd.splat(1.0))));
+    simd.with_sign(far_or(simd, magnitude, simd.mul(half, near)), x)
 }
 
 /// Computes `cosh` of every lane.
 #[inline(always)]
 pub(in crate::isa) fn cosh_of<S: Simd>(simd: S, x: S::F) -> S::F {
-    let (size, half) = (simd.abs(x), simd.splat(0.5));
-    let e = simd.exp(size);
-    far_or(simd, size, simd.mul(half, simd.add(e, simd.div(simd.splat(1.0), e))))
+    let (magnitude, half) = (simd.abs(x), simd.splat(0.5));
+    let power = simd.exp(magnitude);
+    far_or(simd, magnitude, simd.mul(half, simd.add(power, simd.div(simd.splat(1.0), power))))
 }
 
-/// Computes half the exponential of a large `size` as two factors, since it may be finite where the exponential
-/// overflows; `near` elsewhere.
+/// Returns `exp(size) / 2` for a `magnitude` above [`FAR`], else `near`. Multiplies two factors `exp(size / 2)`,
+/// because `exp(size)` may overflow where half of it does not.
 #[inline(always)]
-fn far_or<S: Simd>(simd: S, size: S::F, near: S::F) -> S::F {
+fn far_or<S: Simd>(simd: S, magnitude: S::F, near: S::F) -> S::F {
     let half = simd.splat(0.5);
-    let root = simd.exp(simd.mul(half, size));
+    let root = simd.exp(simd.mul(half, magnitude));
     let far = simd.mul(simd.mul(half, root), root);
-    simd.select(simd.lt(simd.splat(FAR), size), far, near)
+    simd.select(simd.lt(simd.splat(FAR), magnitude), far, near)
 }
 
 /// Computes `asinh` of every lane.
 #[inline(always)]
 pub(in crate::isa) fn asinh_of<S: Simd>(simd: S, x: S::F) -> S::F {
-    let (size, one) = (simd.abs(x), simd.splat(1.0));
-    let square = simd.mul(size, size);
+    let (magnitude, one) = (simd.abs(x), simd.splat(1.0));
+    let square = simd.mul(magnitude, magnitude);
     let root = simd.sqrt(simd.add(square, one));
-    let near = simd.log1p(simd.add(size, simd.div(square, simd.add(one, root))));
-    simd.with_sign(log_of_double_or(simd, size, near), x)
+    let near = simd.log1p(simd.add(magnitude, simd.div(square, simd.add(one, root))));
+    simd.with_sign(log_of_double_or(simd, magnitude, near), x)
 }
 
 /// Computes `acosh` of every lane; NaN below 1.
 #[inline(always)]
 pub(in crate::isa) fn acosh_of<S: Simd>(simd: S, x: S::F) -> S::F {
     let one = simd.splat(1.0);
-    let rest = simd.sub(x, one);
-    let root = simd.sqrt(simd.fma(rest, rest, simd.add(rest, rest)));
-    let y = log_of_double_or(simd, x, simd.log1p(simd.add(rest, root)));
+    let excess = simd.sub(x, one);
+    let root = simd.sqrt(simd.fma(excess, excess, simd.add(excess, excess)));
+    let y = log_of_double_or(simd, x, simd.log1p(simd.add(excess, root)));
     simd.select(simd.le(one, x), y, simd.splat(f32::NAN))
 }
 
-/// Computes `log(2 x)` where `x` is large; `near` elsewhere.
+/// Returns `log(2 x)` for an `x` above [`LARGE`], else `near`.
 #[inline(always)]
 fn log_of_double_or<S: Simd>(simd: S, x: S::F, near: S::F) -> S::F {
     let far = simd.add(simd.log(x), simd.splat(std::f32::consts::LN_2));
@@ -65,7 +65,7 @@ fn log_of_double_or<S: Simd>(simd: S, x: S::F, near: S::F) -> S::F {
 /// Computes `atanh` of every lane; NaN outside -1..=1.
 #[inline(always)]
 pub(in crate::isa) fn atanh_of<S: Simd>(simd: S, x: S::F) -> S::F {
-    let size = simd.abs(x);
-    let quotient = simd.div(simd.add(size, size), simd.sub(simd.splat(1.0), size));
+    let magnitude = simd.abs(x);
+    let quotient = simd.div(simd.add(magnitude, magnitude), simd.sub(simd.splat(1.0), magnitude));
     simd.with_sign(simd.mul(simd.splat(0.5), simd.log1p(quotient)), x)
 }
