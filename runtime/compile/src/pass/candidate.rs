@@ -120,14 +120,14 @@ impl<'a> Candidate<'a> {
         let (mut reader, mut value) = (self.id, self.bound.node.input(port)?);
         loop {
             let id = self.uses.producer(value)?;
-            let maker = self.beside(id)?;
+            let producer = self.beside(id)?;
             if self.uses.only_reader(value) != Some(reader) {
                 return None;
             }
-            if !maker.bound.is_alias {
-                return Some(maker);
+            if !producer.bound.is_alias {
+                return Some(producer);
             }
-            (reader, value) = (id, maker.bound.node.input(0)?);
+            (reader, value) = (id, producer.bound.node.input(0)?);
         }
     }
 
@@ -156,22 +156,22 @@ impl<'a> Candidate<'a> {
 
     /// Returns the node whose first output is an input, if its operator is built in. The input may have other
     /// consumers.
-    pub(crate) fn maker(&self, port: usize) -> Option<Self> {
+    pub(crate) fn producer(&self, port: usize) -> Option<Self> {
         self.beside(self.uses.producer(self.input_id(port)?)?)
     }
 
     /// Returns the node that computes an input, and the index of that output. The input may have other consumers.
-    pub(crate) fn maker_of_any(&self, port: usize) -> Option<(Self, usize)> {
+    pub(crate) fn producer_and_output(&self, port: usize) -> Option<(Self, usize)> {
         let value = self.input_id(port)?;
-        let id = self.uses.maker(value)?;
-        let maker = self.beside(id)?;
-        let at = maker.bound.node.outputs.iter().position(|output| *output == Some(value))?;
-        Some((maker, at))
+        let id = self.uses.any_producer(value)?;
+        let producer = self.beside(id)?;
+        let at = producer.bound.node.outputs.iter().position(|output| *output == Some(value))?;
+        Some((producer, at))
     }
 
-    /// Returns [`Candidate::maker`] if its operator is `op`.
+    /// Returns [`Candidate::producer`] if its operator is `op`.
     pub(crate) fn made_by(&self, port: usize, op: &str) -> Option<Self> {
-        self.maker(port).filter(|maker| maker.op() == Some(op))
+        self.producer(port).filter(|producer| producer.op() == Some(op))
     }
 
     /// Tries `found` with the operands in order, then swapped.
@@ -312,7 +312,9 @@ impl<'a> Candidate<'a> {
             return true;
         }
         match self.graph.value(value).map(|v| &v.value.source) {
-            Ok(Source::Computed) => self.uses.maker(value).is_some_and(|maker| maker < node),
+            Ok(Source::Computed) => {
+                self.uses.any_producer(value).is_some_and(|producer| producer < node)
+            }
             Ok(Source::Constant(_) | Source::Input(_) | Source::Outer) => true,
             Err(_) => false,
         }

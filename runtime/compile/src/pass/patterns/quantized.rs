@@ -40,20 +40,20 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Match {
     if let Some(table) = looked_up(node, &result) {
         return Match::Instead(table);
     }
-    if let Some((of, at)) = node.maker_of_any(0).filter(|(of, _)| of.op() == Some("Split")) {
+    if let Some((of, at)) = node.producer_and_output(0).filter(|(of, _)| of.op() == Some("Split")) {
         let put = Group { of, result }.piece(at);
         return put.map_or_else(Match::Stays, Match::Instead);
     }
     // An operand that was not dequantized has no quantized form.
-    let Some(maker) = node.sole_producer(0).filter(reads_dequantized) else {
+    let Some(producer) = node.sole_producer(0).filter(reads_dequantized) else {
         return Match::Nothing;
     };
-    if maker.op().is_none() {
-        return Match::Stays(named(&maker, "is of a package, which computes in floating point"));
+    if producer.op().is_none() {
+        return Match::Stays(named(&producer, "is of a package, which computes in floating point"));
     }
-    let put = match result.unclipped(maker) {
+    let put = match result.unclipped(producer) {
         Some(of) => Group { of, result }.quantized_op(),
-        None => Err(named(&maker, "clips values inside the quantized range")),
+        None => Err(named(&producer, "clips values inside the quantized range")),
     };
     put.map_or_else(Match::Stays, Match::Instead)
 }
@@ -62,7 +62,9 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Match {
 fn reads_dequantized(node: &Candidate<'_>) -> bool {
     let is_of = |node: &Candidate<'_>| {
         let mut ports = 0..node.node().node.inputs.len();
-        ports.any(|port| node.maker(port).is_some_and(|maker| maker.op() == Some(DEQUANTIZE)))
+        ports.any(|port| {
+            node.producer(port).is_some_and(|producer| producer.op() == Some(DEQUANTIZE))
+        })
     };
     let is_sum = |node: &Candidate<'_>| {
         let of_product =
@@ -82,7 +84,7 @@ fn named(node: &Candidate<'_>, does: &str) -> String {
 fn looked_up(last: &Candidate<'_>, result: &Encoded<'_>) -> Option<Replacement> {
     let (mut nodes, mut reader, mut port) = (vec![(last.id(), 0)], *last, 0);
     let values = loop {
-        let node = reader.maker(port)?;
+        let node = reader.producer(port)?;
         if node.op_or_folded() == Some(DEQUANTIZE) {
             let encoded = Encoded::read(&node, node.input(0).dtype()?, node.input_id(0))?;
             nodes.push((node.id(), 0));
@@ -159,7 +161,7 @@ impl<'a> Group<'a> {
 
     /// Returns the encoding of a dequantized operand.
     fn operand(&self, port: usize) -> Option<Encoded<'a>> {
-        let node = self.of.maker(port)?;
+        let node = self.of.producer(port)?;
         let is_it = node.op_or_folded() == Some(DEQUANTIZE);
         let dtype = node.input(0).dtype().filter(|_| is_it)?;
         Encoded::read(&node, dtype, node.input_id(0))
